@@ -1,0 +1,41 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+# Adds a folder that has a CMakeLists.txt, and says so where it has none yet.
+function(ceres_ext_add_folder folder)
+  if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
+    add_subdirectory(${folder})
+  else()
+    message(STATUS "Ceres Ext: ${folder} has no CMakeLists.txt, left out.")
+  endif()
+endfunction()
+
+# ceres_ext_add_test(NAME
+#   SOURCES file...        test sources, GoogleTest with its main linked in
+#   LIBRARIES target...    what is under test
+#   [LABELS label...]      ctest labels beside the area's folder name
+#   [ARGUMENTS arg...]     arguments of the test program
+#   [ENVIRONMENT K=V...]   environment beside CERES_EXT_TEST_TIMEOUT's
+#   [TIMEOUT seconds])     default 300
+# One program and one ctest entry NAME. The label of a test that belongs to no
+# quick run is "ceres" (Ceres's own suite) or "slow".
+function(ceres_ext_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT"
+                        "SOURCES;LIBRARIES;LABELS;ARGUMENTS;ENVIRONMENT")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR
+            "ceres_ext_add_test(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock
+                                        GTest::gtest GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
+  get_filename_component(area "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+  set_tests_properties(
+    ${name}
+    PROPERTIES LABELS "${area};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+               ENVIRONMENT "${arg_ENVIRONMENT}")
+endfunction()
