@@ -1,11 +1,16 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
 # Adds a folder that has a CMakeLists.txt, and says so where it has none yet.
+# -DCERES_EXT_FOLDERS="cuda_kernels;tests/kernels" restricts the tree to those.
 function(ceres_ext_add_folder folder)
-  if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
+  file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}"
+       "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
+  if(CERES_EXT_FOLDERS AND NOT path IN_LIST CERES_EXT_FOLDERS)
+    message(STATUS "Ceres Ext: ${path} is not in CERES_EXT_FOLDERS, left out.")
+  elseif(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
     add_subdirectory(${folder})
   else()
-    message(STATUS "Ceres Ext: ${folder} has no CMakeLists.txt, left out.")
+    message(STATUS "Ceres Ext: ${path} has no CMakeLists.txt, left out.")
   endif()
 endfunction()
 
