@@ -1,0 +1,130 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Dense matrices of fixed small size, for one thread.
+//
+// A symmetric N x N matrix is *packed*: its lower triangle row by row, element
+// (i, j), j <= i, at i (i + 1) / 2 + j. A rectangular one is row-major.
+#ifndef CERES_EXT_CUDA_KERNELS_SMALL_MATRIX_H_
+#define CERES_EXT_CUDA_KERNELS_SMALL_MATRIX_H_
+
+#include <cmath>
+
+#include "cuda_kernels/host_device.h"
+
+namespace ceres_ext::kernels {
+
+constexpr int PackedSize(int n) { return n * (n + 1) / 2; }
+
+// Place of element (i, j), j <= i.
+CERES_EXT_HOST_DEVICE constexpr int PackedIndex(int i, int j) {
+  return i * (i + 1) / 2 + j;
+}
+
+// a += diag(d)^2.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline void AddSquaredDiagonal(const T* d, T* a) {
+  for (int i = 0; i < N; ++i) {
+    a[PackedIndex(i, i)] += d[i] * d[i];
+  }
+}
+
+// y = A x.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline void SymmetricMultiply(const T* a,
+                                                    const T* x,
+                                                    T* y) {
+  for (int i = 0; i < N; ++i) {
+    T sum = 0;
+    for (int j = 0; j < N; ++j) {
+      sum += a[j <= i ? PackedIndex(i, j) : PackedIndex(j, i)] * x[j];
+    }
+    y[i] = sum;
+  }
+}
+
+// A = L L', in place. Returns false where a pivot is not positive or not a
+// number; A is then unspecified.
+//
+// A diagonal element that is exactly zero gets the pivot one. The matrices of
+// this library are sums of squares J'J + D^2: a zero there means that the
+// column of J is zero and undamped, its row of A is zero as well, and its
+// right-hand side is zero. The unit pivot leaves that unknown at zero and the
+// others alone.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline bool CholeskyFactorize(T* a) {
+  for (int i = 0; i < N; ++i) {
+    const bool zero_column = a[PackedIndex(i, i)] == T(0);
+    for (int j = 0; j < i; ++j) {
+      T sum = a[PackedIndex(i, j)];
+      for (int k = 0; k < j; ++k) {
+        sum -= a[PackedIndex(i, k)] * a[PackedIndex(j, k)];
+      }
+      a[PackedIndex(i, j)] = sum / a[PackedIndex(j, j)];
+    }
+    T pivot = zero_column ? T(1) : a[PackedIndex(i, i)];
+    for (int k = 0; k < i; ++k) {
+      pivot -= a[PackedIndex(i, k)] * a[PackedIndex(i, k)];
+    }
+    // Written so that NaN fails; infinity has no usable factor either.
+    if (!(pivot > T(0)) || std::isinf(pivot)) {
+      return false;
+    }
+    a[PackedIndex(i, i)] = std::sqrt(pivot);
+  }
+  return true;
+}
+
+// x = (L L')^-1 x.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline void CholeskySolve(const T* l, T* x) {
+  for (int i = 0; i < N; ++i) {
+    for (int j = 0; j < i; ++j) {
+      x[i] -= l[PackedIndex(i, j)] * x[j];
+    }
+    x[i] /= l[PackedIndex(i, i)];
+  }
+  for (int i = N - 1; i >= 0; --i) {
+    for (int j = i + 1; j < N; ++j) {
+      x[i] -= l[PackedIndex(j, i)] * x[j];
+    }
+    x[i] /= l[PackedIndex(i, i)];
+  }
+}
+
+// A = A^-1, in place, by Cholesky; false as CholeskyFactorize.
+//   A = L L',  K = L^-1 (lower),  A^-1 = K' K
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
+  if (!CholeskyFactorize<N>(a)) {
+    return false;
+  }
+  // K in the place of L, row by row:
+  //   K_ii = 1 / L_ii,  K_ij = -K_ii sum_{k=j}^{i-1} L_ik K_kj.
+  // K_ij reads row i of L from column j on: ascending j overwrites what is no
+  // longer needed.
+  for (int i = 0; i < N; ++i) {
+    a[PackedIndex(i, i)] = T(1) / a[PackedIndex(i, i)];
+    for (int j = 0; j < i; ++j) {
+      T sum = 0;
+      for (int k = j; k < i; ++k) {
+        sum += a[PackedIndex(i, k)] * a[PackedIndex(k, j)];
+      }
+      a[PackedIndex(i, j)] = -a[PackedIndex(i, i)] * sum;
+    }
+  }
+  // (A^-1)_ij = sum_{k>=i} K_ki K_kj reads rows from i on only.
+  for (int i = 0; i < N; ++i) {
+    for (int j = 0; j <= i; ++j) {
+      T sum = 0;
+      for (int k = i; k < N; ++k) {
+        sum += a[PackedIndex(k, i)] * a[PackedIndex(k, j)];
+      }
+      a[PackedIndex(i, j)] = sum;
+    }
+  }
+  return true;
+}
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_SMALL_MATRIX_H_
