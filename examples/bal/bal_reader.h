@@ -1,0 +1,41 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Reads a problem in the text format of "Bundle Adjustment in the Large",
+// plain, gzip or bzip2:
+//
+//   num_cameras num_points num_observations
+//   camera_index point_index x y     (num_observations times)
+//   camera parameter                 (9 num_cameras times)
+//   point coordinate                 (3 num_points times)
+//
+// Any white space separates numbers; line ends carry no meaning.
+
+#ifndef EXAMPLES_BAL_BAL_READER_H_
+#define EXAMPLES_BAL_BAL_READER_H_
+
+#include <cstddef>
+#include <string>
+
+#include "examples/bal/bal_problem.h"
+
+namespace ceres_ext::bal {
+
+// On failure returns false, leaves *problem empty and sets *error to one line
+//   path:line: expected <what>, found <what>
+// whose line counts in the decompressed text (no line where the file could not
+// be opened). Memory grows with the data that arrive, never with the counts
+// that the header promises. Every number is finite, every index in range.
+bool ReadBalFile(const std::string& path,
+                 BalProblem* problem,
+                 std::string* error);
+
+// The same for a file that is in memory; name stands for its path in errors.
+bool ReadBalMemory(const std::string& name,
+                   const char* data,
+                   size_t size,
+                   BalProblem* problem,
+                   std::string* error);
+
+}  // namespace ceres_ext::bal
+
+#endif  // EXAMPLES_BAL_BAL_READER_H_

@@ -1,0 +1,216 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "examples/bal/bal_writer.h"
+
+#include <bzlib.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ceres_ext::bal {
+namespace {
+
+constexpr size_t kBufferSize = 1 << 20;
+
+// A file to append to. Close() tells whether all of it was written.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual bool Write(const char* data, size_t size) = 0;
+  virtual bool Close() = 0;
+};
+
+class PlainSink final : public Sink {
+ public:
+  explicit PlainSink(std::FILE* file) : file_(file) {}
+  bool Write(const char* data, size_t size) override {
+    return std::fwrite(data, 1, size, file_) == size;
+  }
+  bool Close() override { return std::fclose(file_) == 0; }
+
+ private:
+  std::FILE* file_;
+};
+
+class GzipSink final : public Sink {
+ public:
+  explicit GzipSink(gzFile file) : file_(file) {}
+  bool Write(const char* data, size_t size) override {
+    return gzwrite(file_, data, static_cast<unsigned>(size)) ==
+           static_cast<int>(size);
+  }
+  bool Close() override { return gzclose(file_) == Z_OK; }
+
+ private:
+  gzFile file_;
+};
+
+class Bzip2Sink final : public Sink {
+ public:
+  explicit Bzip2Sink(std::FILE* file) : file_(file) {
+    bzip2_ = BZ2_bzWriteOpen(&status_, file_, 9, 0, 0);
+  }
+  bool Write(const char* data, size_t size) override {
+    if (status_ == BZ_OK) {
+      BZ2_bzWrite(
+          &status_, bzip2_, const_cast<char*>(data), static_cast<int>(size));
+    }
+    return status_ == BZ_OK;
+  }
+  bool Close() override {
+    const bool good = status_ == BZ_OK;
+    BZ2_bzWriteClose(&status_, bzip2_, /*abandon=*/!good, nullptr, nullptr);
+    return std::fclose(file_) == 0 && good && status_ == BZ_OK;
+  }
+
+ private:
+  std::FILE* file_;
+  BZFILE* bzip2_;
+  int status_;
+};
+
+bool EndsWith(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// Collects text and hands it to a file in large pieces. Failure is sticky and
+// comes out of Close().
+class TextWriter {
+ public:
+  explicit TextWriter(const std::string& path) : path_(path) {
+    buffer_.reserve(kBufferSize);
+    errno = 0;
+    if (EndsWith(path, ".gz")) {
+      gzFile file = gzopen(path.c_str(), "wb");
+      if (file != nullptr) {
+        sink_ = std::make_unique<GzipSink>(file);
+      }
+    } else if (std::FILE* file = std::fopen(path.c_str(), "wb")) {
+      if (EndsWith(path, ".bz2")) {
+        sink_ = std::make_unique<Bzip2Sink>(file);
+      } else {
+        sink_ = std::make_unique<PlainSink>(file);
+      }
+    }
+    if (sink_ == nullptr) {
+      SetError();
+    }
+  }
+
+  TextWriter& operator<<(std::string_view text) {
+    if (buffer_.size() + text.size() > kBufferSize) {
+      Flush();
+    }
+    buffer_ += text;
+    return *this;
+  }
+
+  // Integers; floating point numbers in the shortest form that reads back as
+  // the same bits.
+  template <typename T>
+  TextWriter& Number(T value) {
+    char text[32];
+    const auto end = std::to_chars(text, text + sizeof(text), value).ptr;
+    return *this << std::string_view(text, end - text);
+  }
+
+  bool Close(std::string* error) {
+    Flush();
+    if (sink_ != nullptr) {
+      if (!sink_->Close() && error_.empty()) {
+        SetError();
+      }
+      sink_ = nullptr;
+    }
+    *error = error_;
+    return error_.empty();
+  }
+
+ private:
+  void Flush() {
+    if (error_.empty() && !sink_->Write(buffer_.data(), buffer_.size())) {
+      SetError();
+    }
+    buffer_.clear();
+  }
+
+  void SetError() {
+    error_ = path_ + ": expected a file that can be written, found " +
+             (errno != 0 ? std::strerror(errno) : "an error of compression");
+  }
+
+  const std::string path_;
+  std::string buffer_;
+  std::unique_ptr<Sink> sink_;
+  std::string error_;
+};
+
+}  // namespace
+
+bool WriteBalFile(const std::string& path,
+                  const BalProblem& problem,
+                  std::string* error) {
+  if (problem.camera_size != 9) {
+    *error = path + ": expected cameras with 9 parameters, found " +
+             std::to_string(problem.camera_size);
+    return false;
+  }
+  TextWriter writer(path);
+  writer.Number(problem.num_cameras()) << " ";
+  writer.Number(problem.num_points()) << " ";
+  writer.Number(problem.num_observations()) << "\n";
+  for (int64_t i = 0; i < problem.num_observations(); ++i) {
+    writer.Number(problem.camera_index[i]) << " ";
+    writer.Number(problem.point_index[i]) << " ";
+    writer.Number(problem.observations[2 * i]) << " ";
+    writer.Number(problem.observations[2 * i + 1]) << "\n";
+  }
+  for (const double parameter : problem.cameras) {
+    writer.Number(parameter) << "\n";
+  }
+  for (const double coordinate : problem.points) {
+    writer.Number(coordinate) << "\n";
+  }
+  return writer.Close(error);
+}
+
+bool WritePlyFile(const std::string& path,
+                  const std::vector<double>& camera_centers,
+                  const std::vector<double>& points,
+                  std::string* error) {
+  TextWriter writer(path);
+  writer << "ply\nformat ascii 1.0\nelement vertex ";
+  writer.Number((camera_centers.size() + points.size()) / 3);
+  writer << "\nproperty float x\nproperty float y\nproperty float z\n"
+            "property uchar red\nproperty uchar green\nproperty uchar blue\n"
+            "end_header\n";
+  const auto write_vertices = [&writer](const std::vector<double>& xyz,
+                                        const char* color) {
+    for (size_t i = 0; i < xyz.size(); ++i) {
+      writer.Number(static_cast<float>(xyz[i]));
+      writer << (i % 3 == 2 ? color : " ");
+    }
+  };
+  write_vertices(camera_centers, " 0 255 0\n");
+  write_vertices(points, " 255 255 255\n");
+  return writer.Close(error);
+}
+
+bool WriteTextFile(const std::string& path,
+                   const std::string& text,
+                   std::string* error) {
+  TextWriter writer(path);
+  writer << text;
+  return writer.Close(error);
+}
+
+}  // namespace ceres_ext::bal

@@ -1,0 +1,36 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#ifndef EXAMPLES_BAL_BAL_WRITER_H_
+#define EXAMPLES_BAL_BAL_WRITER_H_
+
+#include <string>
+#include <vector>
+
+#include "examples/bal/bal_problem.h"
+
+namespace ceres_ext::bal {
+
+// Writes a problem with 9-parameter cameras in the format that ReadBalFile
+// reads; a name that ends in .gz or .bz2 is compressed. Each number is the
+// shortest text (at most 17 significant digits) that reads back as the same
+// bits. On failure returns false and sets *error to one line; what had been
+// written by then stays.
+bool WriteBalFile(const std::string& path,
+                  const BalProblem& problem,
+                  std::string* error);
+
+// Writes camera centers (3 each) as green and points (3 each) as white vertices
+// of an ASCII PLY file, for MeshLab or CloudCompare.
+bool WritePlyFile(const std::string& path,
+                  const std::vector<double>& camera_centers,
+                  const std::vector<double>& points,
+                  std::string* error);
+
+// Writes text as it is.
+bool WriteTextFile(const std::string& path,
+                   const std::string& text,
+                   std::string* error);
+
+}  // namespace ceres_ext::bal
+
+#endif  // EXAMPLES_BAL_BAL_WRITER_H_

@@ -1,0 +1,42 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// --help that shows the flags of this program alone, in groups, and exits with
+// 0 (that of gflags shows those of every library, and exits with 1).
+
+#ifndef EXAMPLES_BAL_FLAG_HELP_H_
+#define EXAMPLES_BAL_FLAG_HELP_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ceres_ext::bal {
+
+struct FlagGroup {
+  std::string title;
+  std::vector<std::string> flags;
+};
+
+// `introduction`, then each group with type, default and description of its
+// flags. Flags that source_file defines and no group names come last, under
+// "Other".
+std::string FlagHelp(const std::string& introduction,
+                     const std::string& source_file,
+                     const std::vector<FlagGroup>& groups);
+
+// Value of each flag that source_file defines, in the order of names.
+std::vector<std::pair<std::string, std::string>> FlagValues(
+    const std::string& source_file);
+
+// Parses the command line, and ends the process where there is nothing to do:
+// with 0 after --help (of FlagHelp) or --version, with 1 after a line about an
+// unknown flag, a value of the wrong type or an argument that is no flag.
+void ParseFlagsOrExit(const std::string& introduction,
+                      const std::string& source_file,
+                      const std::vector<FlagGroup>& groups,
+                      int* argc,
+                      char*** argv);
+
+}  // namespace ceres_ext::bal
+
+#endif  // EXAMPLES_BAL_FLAG_HELP_H_

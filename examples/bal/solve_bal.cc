@@ -1,0 +1,123 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "examples/bal/solve_bal.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "ceres/loss_function.h"
+#include "ceres/ordered_groups.h"
+#include "ceres/problem.h"
+#include "ceres/solver.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/solve.h"
+#include "examples/bal/autodiff_cost_functions.h"
+
+namespace ceres_ext::bal {
+namespace {
+
+ceres::CostFunction* CreateCostFunction(CostFunctionType type,
+                                        int camera_size,
+                                        double x,
+                                        double y) {
+  if (type == COST_FUNCTION_AUTODIFF) {
+    return camera_size == 10 ? AutodiffReprojectionError<10>::Create(x, y)
+                             : AutodiffReprojectionError<9>::Create(x, y);
+  }
+  return camera_size == 10 ? CreateBalReprojectionErrorQuaternion(x, y)
+                           : CreateBalReprojectionError(x, y);
+}
+
+// A negative group leaves that kind of block out.
+std::shared_ptr<ceres::ParameterBlockOrdering> CreateOrdering(
+    int camera_group, int point_group, BalProblem* problem) {
+  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
+  if (point_group >= 0) {
+    for (int64_t i = 0; i < problem->num_points(); ++i) {
+      ordering->AddElementToGroup(problem->points.data() + 3 * i, point_group);
+    }
+  }
+  if (camera_group >= 0) {
+    for (int64_t i = 0; i < problem->num_cameras(); ++i) {
+      ordering->AddElementToGroup(
+          problem->cameras.data() + i * problem->camera_size, camera_group);
+    }
+  }
+  return ordering;
+}
+
+std::shared_ptr<ceres::ParameterBlockOrdering> CreateInnerOrdering(
+    InnerIterationBlocks blocks, BalProblem* problem) {
+  switch (blocks) {
+    case INNER_CAMERAS:
+      return CreateOrdering(0, -1, problem);
+    case INNER_POINTS:
+      return CreateOrdering(-1, 0, problem);
+    case INNER_CAMERAS_POINTS:
+      return CreateOrdering(0, 1, problem);
+    case INNER_POINTS_CAMERAS:
+      return CreateOrdering(1, 0, problem);
+    case INNER_AUTOMATIC:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void BuildCeresProblem(const SolveBalOptions& options,
+                       BalProblem* problem,
+                       ceres::Problem* ceres_problem) {
+  // Owned, and deleted once, by ceres_problem.
+  ceres::LossFunction* loss =
+      options.robustify ? new ceres::HuberLoss(1.0) : nullptr;
+  double* cameras = problem->cameras.data();
+  double* points = problem->points.data();
+  // Blocks that nobody observes too: the orderings name every block.
+  for (int64_t i = 0; i < problem->num_cameras(); ++i) {
+    ceres_problem->AddParameterBlock(cameras + i * problem->camera_size,
+                                     problem->camera_size);
+  }
+  for (int64_t i = 0; i < problem->num_points(); ++i) {
+    ceres_problem->AddParameterBlock(points + 3 * i, 3);
+  }
+  for (int64_t i = 0; i < problem->num_observations(); ++i) {
+    ceres_problem->AddResidualBlock(
+        CreateCostFunction(options.cost_function,
+                           problem->camera_size,
+                           problem->observations[2 * i],
+                           problem->observations[2 * i + 1]),
+        loss,
+        cameras + static_cast<int64_t>(problem->camera_index[i]) *
+                      problem->camera_size,
+        points + static_cast<int64_t>(problem->point_index[i]) * 3);
+  }
+  if (options.use_manifolds && problem->camera_size == 10) {
+    SetBalCameraManifolds(ceres_problem);
+  }
+}
+
+void SolveBal(const SolveBalOptions& options,
+              BalProblem* problem,
+              ceres_ext::Summary* summary,
+              double* build_time_in_seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  ceres::Problem ceres_problem;
+  BuildCeresProblem(options, problem, &ceres_problem);
+  ceres::Solver::Options solver_options = options.solver_options;
+  if (options.ordering == ORDERING_USER) {
+    solver_options.linear_solver_ordering = CreateOrdering(1, 0, problem);
+  }
+  if (solver_options.use_inner_iterations) {
+    solver_options.inner_iteration_ordering =
+        CreateInnerOrdering(options.inner_iteration_blocks, problem);
+  }
+  *build_time_in_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  ceres_ext::Solve(
+      solver_options, options.ext_options, &ceres_problem, summary);
+}
+
+}  // namespace ceres_ext::bal

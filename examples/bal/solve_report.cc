@@ -1,0 +1,116 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "examples/bal/solve_report.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceres/types.h"
+#include "nlohmann/json.hpp"
+
+namespace ceres_ext::bal {
+namespace {
+
+// Keeps the order in which fields are added.
+using Json = nlohmann::ordered_json;
+
+Json SummaryJson(const ceres::Solver::Summary& summary) {
+  Json json;
+  json["termination_type"] =
+      ceres::TerminationTypeToString(summary.termination_type);
+  json["is_solution_usable"] = summary.IsSolutionUsable();
+  json["message"] = summary.message;
+  json["initial_cost"] = summary.initial_cost;
+  json["final_cost"] = summary.final_cost;
+  json["num_successful_steps"] = summary.num_successful_steps;
+  json["num_unsuccessful_steps"] = summary.num_unsuccessful_steps;
+  json["num_linear_solves"] = summary.num_linear_solves;
+  json["num_residual_evaluations"] = summary.num_residual_evaluations;
+  json["num_jacobian_evaluations"] = summary.num_jacobian_evaluations;
+  json["linear_solver_type_used"] =
+      ceres::LinearSolverTypeToString(summary.linear_solver_type_used);
+  json["preconditioner_type_used"] =
+      ceres::PreconditionerTypeToString(summary.preconditioner_type_used);
+  json["num_threads_used"] = summary.num_threads_used;
+  json["preprocessor_time_in_seconds"] = summary.preprocessor_time_in_seconds;
+  json["minimizer_time_in_seconds"] = summary.minimizer_time_in_seconds;
+  json["residual_evaluation_time_in_seconds"] =
+      summary.residual_evaluation_time_in_seconds;
+  json["jacobian_evaluation_time_in_seconds"] =
+      summary.jacobian_evaluation_time_in_seconds;
+  json["linear_solver_time_in_seconds"] = summary.linear_solver_time_in_seconds;
+  json["postprocessor_time_in_seconds"] = summary.postprocessor_time_in_seconds;
+  json["total_time_in_seconds"] = summary.total_time_in_seconds;
+  return json;
+}
+
+Json ExtJson(const ceres_ext::Summary& summary) {
+  Json json;
+  json["path"] = SolvePathToString(summary.path);
+  json["path_reason"] = summary.path_reason;
+  json["device"] = summary.device;
+  json["method"] = summary.method;
+  json["num_pcg_iterations"] = summary.num_pcg_iterations;
+  json["setup_time_in_seconds"] = summary.setup_time_in_seconds;
+  json["import_time_in_seconds"] = summary.import_time_in_seconds;
+  json["normal_blocks_time_in_seconds"] = summary.normal_blocks_time_in_seconds;
+  json["pcg_time_in_seconds"] = summary.pcg_time_in_seconds;
+  json["back_substitution_time_in_seconds"] =
+      summary.back_substitution_time_in_seconds;
+  json["memory_bytes"] = summary.memory_bytes;
+  return json;
+}
+
+Json IterationJson(const ceres::IterationSummary& iteration) {
+  Json json;
+  json["iteration"] = iteration.iteration;
+  json["step_is_valid"] = iteration.step_is_valid;
+  json["step_is_successful"] = iteration.step_is_successful;
+  json["cost"] = iteration.cost;
+  json["cost_change"] = iteration.cost_change;
+  json["gradient_max_norm"] = iteration.gradient_max_norm;
+  json["step_norm"] = iteration.step_norm;
+  json["relative_decrease"] = iteration.relative_decrease;
+  json["trust_region_radius"] = iteration.trust_region_radius;
+  json["linear_solver_iterations"] = iteration.linear_solver_iterations;
+  json["iteration_time_in_seconds"] = iteration.iteration_time_in_seconds;
+  json["step_solver_time_in_seconds"] = iteration.step_solver_time_in_seconds;
+  json["cumulative_time_in_seconds"] = iteration.cumulative_time_in_seconds;
+  return json;
+}
+
+}  // namespace
+
+std::string SolveReportJson(
+    const std::string& input,
+    const std::vector<std::pair<std::string, std::string>>& flags,
+    const BalProblem& problem,
+    const SolveTimes& times,
+    const ceres_ext::Summary& summary) {
+  Json json;
+  json["format"] = "ceres_ext.bundle_adjuster.1";
+  json["problem"]["input"] = input;
+  json["problem"]["num_cameras"] = problem.num_cameras();
+  json["problem"]["num_points"] = problem.num_points();
+  json["problem"]["num_observations"] = problem.num_observations();
+  json["problem"]["camera_size"] = problem.camera_size;
+  json["problem"]["read_time_in_seconds"] = times.read_in_seconds;
+  json["problem"]["build_time_in_seconds"] = times.build_in_seconds;
+  json["flags"] = Json::object();
+  for (const auto& [name, value] : flags) {
+    json["flags"][name] = value;
+  }
+  json["summary"] = SummaryJson(summary);
+  json["ceres_ext"] = ExtJson(summary);
+  json["iterations"] = Json::array();
+  for (const ceres::IterationSummary& iteration : summary.iterations) {
+    json["iterations"].push_back(IterationJson(iteration));
+  }
+  // Bytes that are no UTF-8 (in a file name) become U+FFFD.
+  return json.dump(
+             /*indent=*/1, ' ', false, Json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace ceres_ext::bal

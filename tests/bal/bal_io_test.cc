@@ -1,0 +1,529 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include <bzlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <new>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "examples/bal/bal_problem.h"
+#include "examples/bal/bal_reader.h"
+#include "examples/bal/bal_writer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+// The largest single allocation since the last reset, to show that the reader
+// takes no memory on the word of a header.
+namespace {
+size_t largest_allocation = 0;
+}  // namespace
+
+__attribute__((noinline)) void* operator new(size_t size) {
+  largest_allocation = std::max(largest_allocation, size);
+  void* memory = std::malloc(size);
+  if (memory == nullptr) {
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace ceres_ext::bal {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+std::string TempPath(const std::string& name) {
+  return ::testing::TempDir() + "bal_io_test_" + std::to_string(getpid()) +
+         "_" + name;
+}
+
+void WriteBytes(const std::string& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(bytes.data(), bytes.size());
+  ASSERT_TRUE(file.good());
+}
+
+std::string ReadBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+std::string Bzip2(const std::string& text) {
+  std::string out(text.size() + text.size() / 100 + 600, '\0');
+  unsigned size = out.size();
+  EXPECT_EQ(BZ2_bzBuffToBuffCompress(out.data(),
+                                     &size,
+                                     const_cast<char*>(text.data()),
+                                     text.size(),
+                                     1,
+                                     0,
+                                     0),
+            BZ_OK);
+  out.resize(size);
+  return out;
+}
+
+std::string Gzip(const std::string& text) {
+  z_stream stream = {};
+  EXPECT_EQ(
+      deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY),
+      Z_OK);
+  std::string out(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = text.size();
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = out.size();
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+// Lines:        1        2               3               4 ... 21   22 ... 24
+// Two cameras, one point, two observations.
+std::string SmallText() {
+  std::string text = "2 1 2\n0 0 1.5 -2.5\n1 0 3e2 -4.25e-1\n";
+  for (int i = 0; i < 18; ++i) {
+    text += std::to_string(i) + ".125\n";
+  }
+  return text + "7\n8\n-9\n";
+}
+
+// Line number `line` (from 1) of SmallText replaced.
+std::string WithLine(int line, const std::string& replacement) {
+  std::istringstream in(SmallText());
+  std::string out;
+  std::string current;
+  for (int i = 1; std::getline(in, current); ++i) {
+    out += (i == line ? replacement : current) + "\n";
+  }
+  return out;
+}
+
+std::string ErrorOf(const std::string& bytes) {
+  BalProblem problem;
+  std::string error;
+  EXPECT_FALSE(
+      ReadBalMemory("f", bytes.data(), bytes.size(), &problem, &error));
+  EXPECT_EQ(problem.num_observations(), 0);
+  EXPECT_EQ(problem.cameras.size(), 0u);
+  EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  for (const char c : error) {
+    EXPECT_TRUE(c >= ' ' && c <= '~') << error;
+  }
+  return error;
+}
+
+void ExpectSmall(const BalProblem& problem) {
+  EXPECT_EQ(problem.camera_size, 9);
+  EXPECT_EQ(problem.num_cameras(), 2);
+  EXPECT_EQ(problem.num_points(), 1);
+  EXPECT_EQ(problem.num_observations(), 2);
+  EXPECT_EQ(problem.camera_index, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(problem.point_index, (std::vector<int32_t>{0, 0}));
+  EXPECT_EQ(problem.observations,
+            (std::vector<double>{1.5, -2.5, 300.0, -0.425}));
+  ASSERT_EQ(problem.cameras.size(), 18u);
+  for (int i = 0; i < 18; ++i) {
+    EXPECT_EQ(problem.cameras[i], i + 0.125);
+  }
+  EXPECT_EQ(problem.points, (std::vector<double>{7, 8, -9}));
+}
+
+void ExpectReadsAsSmall(const std::string& bytes) {
+  BalProblem problem;
+  std::string error;
+  ASSERT_TRUE(ReadBalMemory("f", bytes.data(), bytes.size(), &problem, &error))
+      << error;
+  ExpectSmall(problem);
+}
+
+TEST(BalReader, Text) { ExpectReadsAsSmall(SmallText()); }
+
+TEST(BalReader, AnyWhiteSpaceAndPlusSigns) {
+  std::string text = SmallText();
+  std::string spaced = "\r\n\t ";
+  for (const char c : text) {
+    if (c == '\n') {
+      spaced += "\r\n\n";
+    } else if (c == ' ') {
+      spaced += " \t  \v\f";
+    } else {
+      spaced += c;
+    }
+  }
+  ExpectReadsAsSmall(spaced);
+  ExpectReadsAsSmall(WithLine(2, "+0 +0 +1.5 -2.5"));
+  text.pop_back();  // no end of line at the end
+  ExpectReadsAsSmall(text);
+}
+
+TEST(BalReader, CompressedAlsoInSeveralStreams) {
+  const std::string text = SmallText();
+  const std::string head = text.substr(0, 30);
+  const std::string tail = text.substr(30);
+  ExpectReadsAsSmall(Gzip(text));
+  ExpectReadsAsSmall(Gzip(head) + Gzip(tail));
+  ExpectReadsAsSmall(Bzip2(text));
+  ExpectReadsAsSmall(Bzip2(head) + Bzip2(tail));
+  ExpectReadsAsSmall(Bzip2("") + Bzip2(text));
+}
+
+TEST(BalReader, ContentNotNameDecides) {
+  const std::string path = TempPath("misnamed.txt");
+  for (const std::string& bytes :
+       {SmallText(), Gzip(SmallText()), Bzip2(SmallText())}) {
+    WriteBytes(path, bytes);
+    BalProblem problem;
+    std::string error;
+    ASSERT_TRUE(ReadBalFile(path, &problem, &error)) << error;
+    ExpectSmall(problem);
+  }
+  std::remove(path.c_str());
+}
+
+TEST(BalReader, NumbersAcrossBufferBoundaries) {
+  // The reader's buffer has 2^20 bytes; blanks move a number across its end.
+  for (int offset = -8; offset <= 8; ++offset) {
+    std::string text = "2 1 2\n0 0 1.5 -2.5\n1 0 3e2";
+    text += std::string((1 << 20) - text.size() + offset, ' ');
+    text += "-4.25e-1\n" + SmallText().substr(SmallText().find("0.125"));
+    ExpectReadsAsSmall(text);
+  }
+}
+
+TEST(BalReader, MalformedText) {
+  const char kCount[] = "an integer from 1 to 2147483647";
+  const struct {
+    std::string text;
+    std::string error;
+  } kCases[] = {
+      // Header.
+      {"",
+       "f:1: expected the number of cameras, " + std::string(kCount) +
+           ", found the end of the file"},
+      {" \n\n ",
+       "f:3: expected the number of cameras, " + std::string(kCount) +
+           ", found the end of the file"},
+      {WithLine(1, "two 1 2"),
+       "f:1: expected the number of cameras, " + std::string(kCount) +
+           ", found 'two'"},
+      {WithLine(1, "2 -1 2"),
+       "f:1: expected the number of points, " + std::string(kCount) +
+           ", found '-1'"},
+      {WithLine(1, "2 0 2"),
+       "f:1: expected the number of points, " + std::string(kCount) +
+           ", found '0'"},
+      {WithLine(1, "2 1 2147483648"),
+       "f:1: expected the number of observations, " + std::string(kCount) +
+           ", found '2147483648'"},
+      {WithLine(1, "2 1 99999999999999999999999"),
+       "f:1: expected the number of observations, " + std::string(kCount) +
+           ", found '99999999999999999999999'"},
+      {WithLine(1, "2 1 2.0"),
+       "f:1: expected the number of observations, " + std::string(kCount) +
+           ", found '2.0'"},
+      // Observations.
+      {WithLine(2, "2 0 1.5 -2.5"),
+       "f:2: expected the camera of observation 1 of 2, an integer from 0 to "
+       "1, found '2'"},
+      {WithLine(2, "-1 0 1.5 -2.5"),
+       "f:2: expected the camera of observation 1 of 2, an integer from 0 to "
+       "1, found '-1'"},
+      {WithLine(3, "1 1 3e2 -4.25e-1"),
+       "f:3: expected the point of observation 2 of 2, an integer from 0 to "
+       "0, found '1'"},
+      {WithLine(3, "1 0 abc -4.25e-1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'abc'"},
+      {WithLine(3, "1 0 3e2 nan"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'nan'"},
+      {WithLine(3, "1 0 -inf 1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'-inf'"},
+      {WithLine(3, "1 0 1e999 1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'1e999'"},
+      {WithLine(3, "1 0 1.5x 1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'1.5x'"},
+      {WithLine(3, "1 0 0x10 1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'0x10'"},
+      {WithLine(3, "1 0 +-1 1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'+-1'"},
+      {WithLine(3, "1 0 + 1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'+'"},
+      // Parameters.
+      {WithLine(5, "1,5"),
+       "f:5: expected parameter 2 of 9 of camera 1 of 2, a finite number, "
+       "found '1,5'"},
+      {WithLine(13, "nan"),
+       "f:13: expected parameter 1 of 9 of camera 2 of 2, a finite number, "
+       "found 'nan'"},
+      {WithLine(23, "?"),
+       "f:23: expected coordinate 2 of 3 of point 1 of 1, a finite number, "
+       "found '?'"},
+      // Too little and too much.
+      {"2 1 2\n0 0 1.5 -2.5\n1 0",
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found the "
+       "end of the file"},
+      {"2 1 2\n0 0 1.5 -2.5\n1 0 3e2 -4.25e-1\n1\n2\n",
+       "f:6: expected parameter 3 of 9 of camera 1 of 2, a finite number, "
+       "found the end of the file"},
+      {SmallText() + "\n10\n",
+       "f:26: expected nothing after the last point, found '10'"},
+      // Garbage.
+      {std::string("\0\1\x7f\xff", 4) + "rest",
+       "f:1: expected the number of cameras, " + std::string(kCount) +
+           ", found '\\x00\\x01\\x7f\\xffrest'"},
+      {std::string(3000, '1'),
+       "f:1: expected the number of cameras, " + std::string(kCount) +
+           ", found '" + std::string(40, '1') + "...'"},
+      {WithLine(3, "1 0 0." + std::string(3000, '3') + " 1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'0." +
+           std::string(38, '3') + "...'"},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(ErrorOf(c.text), c.error);
+    // Compression changes nothing about it.
+    EXPECT_EQ(ErrorOf(Gzip(c.text)), c.error);
+    EXPECT_EQ(ErrorOf(Bzip2(c.text)), c.error);
+  }
+}
+
+// Whatever the prefix, the reader says no, unless all numbers are there.
+TEST(BalReader, EveryTruncation) {
+  const std::string text = SmallText();
+  for (size_t size = 0; size < text.size() - 2; ++size) {
+    EXPECT_THAT(ErrorOf(text.substr(0, size)),
+                AnyOf(HasSubstr("found the end of the file"),
+                      HasSubstr("found '-'"),
+                      HasSubstr("e'"),
+                      HasSubstr("e-'")))
+        << size;
+  }
+  const std::string gzip = Gzip(text);
+  for (size_t size = 3; size < gzip.size(); ++size) {
+    EXPECT_THAT(ErrorOf(gzip.substr(0, size)),
+                HasSubstr("found truncated gzip data"))
+        << size;
+  }
+  const std::string bzip2 = Bzip2(text);
+  for (size_t size = 3; size < bzip2.size(); ++size) {
+    EXPECT_THAT(ErrorOf(bzip2.substr(0, size)),
+                HasSubstr("found truncated bzip2 data"))
+        << size;
+  }
+}
+
+TEST(BalReader, CorruptCompression) {
+  const std::string text = SmallText();
+  for (const std::string& good : {Gzip(text), Bzip2(text)}) {
+    for (size_t i = 0; i < good.size(); ++i) {
+      for (const unsigned char flip : {0x01, 0x80, 0xff}) {
+        std::string bad = good;
+        bad[i] ^= flip;
+        BalProblem problem;
+        std::string error;
+        // A few bits are padding or of no importance (gzip's time stamp).
+        if (ReadBalMemory("f", bad.data(), bad.size(), &problem, &error)) {
+          ExpectSmall(problem);
+        } else {
+          EXPECT_THAT(error, MatchesRegex("f:[0-9]+: expected .*, found .*"));
+        }
+      }
+    }
+  }
+  EXPECT_THAT(ErrorOf(Gzip(text) + "trailing"),
+              HasSubstr("f:25: expected nothing after the last point, found "
+                        "corrupt gzip data (incorrect header check)"));
+  EXPECT_THAT(ErrorOf(Bzip2(text) + "trailing"),
+              HasSubstr("f:25: expected nothing after the last point, found "
+                        "corrupt bzip2 data (no bzip2 header)"));
+  std::string bad_checksum = Gzip(text);
+  bad_checksum[bad_checksum.size() - 5] ^= 1;
+  EXPECT_THAT(ErrorOf(bad_checksum), HasSubstr("found corrupt gzip data"));
+}
+
+TEST(BalReader, NoAllocationOnTheWordOfTheHeader) {
+  for (const char* text : {"2147483647 2147483647 2147483647\n0 0 1 1\n",
+                           "1 1 2147483647\n0 0 1 1\n",
+                           "2147483647 1 1\n0 0 1 1\n1\n"}) {
+    largest_allocation = 0;
+    EXPECT_THAT(ErrorOf(text), HasSubstr("found the end of the file"));
+    // The reader's own buffer; compressed input has another of 2^18.
+    EXPECT_LE(largest_allocation, size_t{1} << 20);
+  }
+}
+
+TEST(BalReader, FilesThatAreNone) {
+  BalProblem problem;
+  std::string error;
+  const std::string missing = TempPath("missing");
+  EXPECT_FALSE(ReadBalFile(missing, &problem, &error));
+  EXPECT_EQ(
+      error,
+      missing + ": expected a readable file, found No such file or directory");
+  EXPECT_FALSE(ReadBalFile("/", &problem, &error));
+  EXPECT_EQ(error, "/: expected a readable file, found a directory");
+}
+
+// Doubles of all magnitudes, with all signs and special bit patterns.
+BalProblem RandomProblem(int num_cameras,
+                         int num_points,
+                         int num_observations) {
+  std::mt19937_64 random(7);
+  const auto any_finite = [&random] {
+    for (;;) {
+      const uint64_t bits = random();
+      double value;
+      std::memcpy(&value, &bits, sizeof(value));
+      if (std::isfinite(value)) {
+        return value;
+      }
+    }
+  };
+  BalProblem problem;
+  for (int i = 0; i < num_observations; ++i) {
+    problem.camera_index.push_back(random() % num_cameras);
+    problem.point_index.push_back(random() % num_points);
+    problem.observations.push_back(any_finite());
+    problem.observations.push_back(any_finite());
+  }
+  for (int i = 0; i < 9 * num_cameras; ++i) {
+    problem.cameras.push_back(any_finite());
+  }
+  for (int i = 0; i < 3 * num_points; ++i) {
+    problem.points.push_back(any_finite());
+  }
+  const double kSpecial[] = {0.0,
+                             -0.0,
+                             1.0 / 3.0,
+                             std::numeric_limits<double>::max(),
+                             std::numeric_limits<double>::min(),
+                             std::numeric_limits<double>::denorm_min(),
+                             -std::numeric_limits<double>::denorm_min()};
+  std::copy(std::begin(kSpecial), std::end(kSpecial), problem.cameras.begin());
+  return problem;
+}
+
+void ExpectSameBits(const std::vector<double>& a,
+                    const std::vector<double>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0);
+}
+
+TEST(BalWriter, ReadsBackAsTheSameBits) {
+  const BalProblem written = RandomProblem(20, 300, 20000);
+  for (const char* name : {"plain.txt", "compressed.gz", "compressed.bz2"}) {
+    const std::string path = TempPath(name);
+    std::string error;
+    ASSERT_TRUE(WriteBalFile(path, written, &error)) << error;
+    BalProblem read;
+    ASSERT_TRUE(ReadBalFile(path, &read, &error)) << error;
+    EXPECT_EQ(read.camera_index, written.camera_index);
+    EXPECT_EQ(read.point_index, written.point_index);
+    ExpectSameBits(read.observations, written.observations);
+    ExpectSameBits(read.cameras, written.cameras);
+    ExpectSameBits(read.points, written.points);
+    std::remove(path.c_str());
+  }
+}
+
+TEST(BalWriter, SuffixChoosesCompression) {
+  const BalProblem problem = RandomProblem(2, 10, 100);
+  std::string error;
+  const struct {
+    const char* name;
+    std::string magic;
+  } kCases[] = {
+      {"a.txt", "2 10 100\n"}, {"a.gz", "\x1f\x8b"}, {"a.bz2", "BZh"}};
+  for (const auto& c : kCases) {
+    const std::string path = TempPath(c.name);
+    ASSERT_TRUE(WriteBalFile(path, problem, &error)) << error;
+    EXPECT_EQ(ReadBytes(path).substr(0, c.magic.size()), c.magic);
+    std::remove(path.c_str());
+  }
+}
+
+TEST(BalWriter, Failures) {
+  const BalProblem problem = RandomProblem(2, 10, 100);
+  std::string error;
+  const std::string nowhere = TempPath("no_such_folder/a.txt");
+  EXPECT_FALSE(WriteBalFile(nowhere, problem, &error));
+  EXPECT_EQ(error,
+            nowhere +
+                ": expected a file that can be written, found No such "
+                "file or directory");
+  EXPECT_FALSE(WriteBalFile("/", problem, &error));
+  EXPECT_THAT(error, HasSubstr("found Is a directory"));
+  if (access("/dev/full", W_OK) == 0) {
+    EXPECT_FALSE(WriteBalFile("/dev/full", problem, &error));
+    EXPECT_EQ(error,
+              "/dev/full: expected a file that can be written, found No space "
+              "left on device");
+    for (const char* suffix : {".gz", ".bz2"}) {
+      const std::string link = TempPath("full") + suffix;
+      ASSERT_EQ(symlink("/dev/full", link.c_str()), 0);
+      EXPECT_FALSE(WriteBalFile(link, problem, &error));
+      EXPECT_THAT(error, HasSubstr("expected a file that can be written"));
+      std::remove(link.c_str());
+    }
+  }
+  BalProblem quaternions = problem;
+  quaternions.camera_size = 10;
+  EXPECT_FALSE(WriteBalFile(TempPath("q.txt"), quaternions, &error));
+  EXPECT_THAT(error, HasSubstr("expected cameras with 9 parameters"));
+}
+
+TEST(PlyWriter, CamerasGreenPointsWhite) {
+  const std::string path = TempPath("a.ply");
+  std::string error;
+  ASSERT_TRUE(WritePlyFile(path, {1, 2, 3}, {0.5, -4, 1e10, 7, 8, 9}, &error))
+      << error;
+  EXPECT_EQ(ReadBytes(path),
+            "ply\n"
+            "format ascii 1.0\n"
+            "element vertex 3\n"
+            "property float x\n"
+            "property float y\n"
+            "property float z\n"
+            "property uchar red\n"
+            "property uchar green\n"
+            "property uchar blue\n"
+            "end_header\n"
+            "1 2 3 0 255 0\n"
+            "0.5 -4 1e+10 255 255 255\n"
+            "7 8 9 255 255 255\n");
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace ceres_ext::bal
