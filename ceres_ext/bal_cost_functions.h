@@ -1,0 +1,119 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Reprojection errors of the camera model of Bundle Adjustment in the Large,
+// with analytic derivatives: drop-in replacements for the autodiff functors of
+// Ceres's examples/snavely_reprojection_error.h. With ceres_ext::Solve all of
+// them are evaluated as one batch; with ceres::Solve one by one.
+//
+//   ceres::Problem problem;
+//   for (each observation of point j in camera i at (x, y)) {
+//     problem.AddResidualBlock(
+//         ceres_ext::CreateBalReprojectionError(x, y), loss, camera_i,
+//         point_j);
+//   }
+//   ceres_ext::Solve(options, ext_options, &problem, &summary);
+//
+// Model. The camera looks along its negative z axis; there is no principal
+// point. With P = R X + t:
+//
+//   p = -P / P.z,   residual = f (1 + k1 |p|^2 + k2 |p|^4) p - (x, y)
+//
+// Distortion applies to normalised coordinates, as in BAL's files, not to
+// pixels as in the tests inside Ceres.
+//
+// At and behind the camera. A point behind the camera (P.z > 0) has a finite
+// residual and correct derivatives, as in Ceres's examples. At the optical
+// centre (P.z = 0, or so close to it that a residual or a requested derivative
+// is not finite) Evaluate returns false, and Ceres rejects the step, or fails
+// where the starting point is such. Autodiff has non-finite values at these
+// places too, which Ceres handles the same way but for a logged warning.
+// Evaluate also returns false where a parameter is not finite and for the
+// quaternion 0, which is no rotation.
+//
+// Exactness. Derivatives are exact to rounding at every rotation angle,
+// including 0 and its neighbourhood, where autodiff of the angle-axis rotation
+// loses digits (near 1e-8) or gives NaN (below 1e-154).
+//
+// Thread safety: Evaluate may be called from any number of threads. Results
+// depend on the arguments alone.
+
+#ifndef CERES_EXT_BAL_COST_FUNCTIONS_H_
+#define CERES_EXT_BAL_COST_FUNCTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "ceres/manifold.h"
+#include "ceres/problem.h"
+#include "ceres/product_manifold.h"
+#include "ceres_ext/batchable_cost_function.h"
+
+namespace ceres_ext {
+
+// Camera of 9 parameters: rotation vector (axis times angle in radians), t, f,
+// k1, k2. Point of 3. Two residuals, in pixels.
+class BalReprojectionError final : public BatchableCostFunction {
+ public:
+  BalReprojectionError(double observed_x, double observed_y);
+
+  bool Evaluate(double const* const* parameters,
+                double* residuals,
+                double** jacobians) const override;
+
+  const BatchModel& batch_model() const override;
+
+  // observed_x, observed_y.
+  void CopyConstants(double* constants) const override;
+
+ private:
+  double observation_[2];
+};
+
+// Camera of 10 parameters: quaternion (w, x, y, z), t, f, k1, k2. Point of 3.
+// Two residuals, in pixels. The quaternion may have any norm but zero: it is
+// normalised first, so the derivatives are those of a function that does not
+// depend on the norm. Use with or without a manifold.
+class BalQuaternionReprojectionError final : public BatchableCostFunction {
+ public:
+  BalQuaternionReprojectionError(double observed_x, double observed_y);
+
+  bool Evaluate(double const* const* parameters,
+                double* residuals,
+                double** jacobians) const override;
+
+  const BatchModel& batch_model() const override;
+
+  // observed_x, observed_y.
+  void CopyConstants(double* constants) const override;
+
+ private:
+  double observation_[2];
+};
+
+// The caller, or the ceres::Problem it is given to, owns the result.
+ceres::CostFunction* CreateBalReprojectionError(double observed_x,
+                                                double observed_y);
+ceres::CostFunction* CreateBalReprojectionErrorQuaternion(double observed_x,
+                                                          double observed_y);
+
+// The manifold of a 10-parameter camera, 9 tangent coordinates.
+using BalCameraManifold = ceres::ProductManifold<ceres::QuaternionManifold,
+                                                 ceres::EuclideanManifold<6>>;
+
+// Sets one shared BalCameraManifold on the given 10-parameter cameras, in
+// place of the manifold they may have. The problem owns it where its
+// Options::manifold_ownership is TAKE_OWNERSHIP; otherwise the manifold lives
+// as long as the process. Returns false, and says in *error (may be nullptr)
+// which camera is no parameter block of 10 values of this problem, before
+// anything is changed.
+bool SetBalCameraManifolds(const std::vector<double*>& cameras,
+                           ceres::Problem* problem,
+                           std::string* error);
+
+// The same for all parameter blocks of 10 values of the problem. For problems
+// whose blocks of that size are all cameras.
+void SetBalCameraManifolds(ceres::Problem* problem);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_BAL_COST_FUNCTIONS_H_
