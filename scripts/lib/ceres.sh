@@ -1,0 +1,289 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+# shellcheck shell=bash
+# Ceres Solver 2.2.0, pinned: finds its source, verifies it, applies
+# patches/series and builds it once into the cache.
+
+CERES_VERSION=2.2.0
+OFFICIAL_URL="http://ceres-solver.org/ceres-solver-2.2.0.tar.gz"
+OFFICIAL_SHA256=48b2302a7986ece172898477c3bcd6deb8fb5cf19b3327bc49969aad4cede82d
+DEBIAN_NAME="ceres-solver_2.2.0+dfsg.orig.tar.xz"
+DEBIAN_SHA256=fb22a61518dadb2cdfdbc698fbc9620d6d1e5e1b68a93b983086b668e39f395a
+BAL_PROBLEM=data/problem-16-22106-pre.txt
+
+sha256_of() { sha256sum "$1" | cut -d ' ' -f 1; }
+
+# verify_archive FILE [SHA256]: 0 where FILE is one of the two pinned archives,
+# or the one that SHA256 names; says what it expected and found otherwise.
+verify_archive() {
+  local found
+  found=$(sha256_of "$1")
+  [[ "$found" == "${2:-$OFFICIAL_SHA256}" ||
+    "$found" == "${2:-$DEBIAN_SHA256}" ]] && return 0
+  {
+    echo "error: SHA-256 of $1 is not that of Ceres Solver $CERES_VERSION"
+    if [[ -n "${2:-}" ]]; then
+      echo "  expected $2"
+    else
+      echo "  expected $OFFICIAL_SHA256 (official archive)"
+      echo "        or $DEBIAN_SHA256 (Debian's .orig.tar.xz)"
+    fi
+    echo "  found    $found"
+  } >&2
+  return 1
+}
+
+# download URL FILE SHA256: through apt's transport where there is one, because
+# it knows the machine's proxies. FILE exists afterwards only if it is verified.
+download() {
+  local url="$1" file="$2" sha256="$3" part
+  part=$(mktemp -d "$CACHE/download.XXXXXX")
+  local status=1
+  if [[ -x /usr/lib/apt/apt-helper ]]; then
+    timeout 120 /usr/lib/apt/apt-helper -o APT::Sandbox::User=root \
+      -o Acquire::Retries=0 -o Acquire::http::Timeout=8 \
+      -o Acquire::https::Timeout=8 download-file "$url" "$part/file" >"$part/log" 2>&1 && status=0
+  elif have curl; then
+    curl -fsSL --connect-timeout 8 --max-time 120 -o "$part/file" "$url" \
+      >"$part/log" 2>&1 && status=0
+  elif have wget; then
+    wget -q --tries=1 --timeout=8 -O "$part/file" "$url" \
+      >"$part/log" 2>&1 && status=0
+  else
+    echo "no apt-helper, curl or wget" >"$part/log"
+  fi
+  if ((status == 0)) && verify_archive "$part/file" "$sha256"; then
+    mv "$part/file" "$file"
+    rm -rf "$part"
+    say "fetched $url, SHA-256 verified"
+    return 0
+  fi
+  ((status == 0)) || echo "    not at $url: $(sed -n \
+    -e '/^W:/d' -e 's,^E: Failed to fetch [^ ]* *,,p' -e t -e 's,^curl: ,,p' \
+    "$part/log" | tail -n 1)" >&2
+  rm -rf "$part"
+  return 1
+}
+
+# mirror_urls: the archives of this machine's own apt sources.
+mirror_urls() {
+  have apt-get || return 0
+  # shellcheck disable=SC2016
+  apt-get indextargets --format '$(REPO_URI)' 2>/dev/null |
+    sed 's,/*$,,' | grep -E '^https?:|^file:' | awk '!seen[$0]++' || true
+}
+
+# Debian's archive from the pools of the machine's own mirrors.
+fetch_from_mirror_pool() {
+  local mirror area
+  for mirror in $(mirror_urls); do
+    for area in main universe; do
+      download "$mirror/pool/$area/c/ceres-solver/$DEBIAN_NAME" "$1" \
+        "$DEBIAN_SHA256" && return 0
+    done
+  done
+  return 1
+}
+
+# The same through apt's source index, in a private configuration: the system's
+# sources stay as they are. Signatures are not asked for because the archive is
+# checked against its pinned SHA-256 anyway.
+fetch_from_source_index() {
+  have apt-get || return 1
+  local dir mirror suite="trixie main"
+  ! grep -qx 'ID=ubuntu' /etc/os-release || suite="noble universe"
+  dir=$(mktemp -d "$CACHE/apt.XXXXXX")
+  mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
+  for mirror in $(mirror_urls); do
+    echo "deb-src [trusted=yes] $mirror $suite"
+  done >"$dir/sources.list"
+  local apt=(apt-get -q -o APT::Sandbox::User=root -o Acquire::Retries=0
+    -o Acquire::http::Timeout=8 -o "Dir::Etc::SourceList=$dir/sources.list"
+    -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$dir/lists"
+    -o "Dir::Cache=$dir/cache")
+  local status=1
+  # Mirrors that lack the suite make the update fail, one that has it suffices.
+  timeout 120 "${apt[@]}" update >"$dir/log" 2>&1 || true
+  if (cd "$dir" && timeout 120 "${apt[@]}" source --download-only --tar-only \
+    ceres-solver >>log 2>&1) &&
+    [[ -f "$dir/$DEBIAN_NAME" ]] &&
+    verify_archive "$dir/$DEBIAN_NAME" "$DEBIAN_SHA256"; then
+    mv "$dir/$DEBIAN_NAME" "$1"
+    say "fetched $DEBIAN_NAME through apt's source index, SHA-256 verified"
+    status=0
+  fi
+  rm -rf "$dir"
+  return $status
+}
+
+# find_ceres_source [GIVEN] sets CERES_SOURCE to a verified archive, or to the
+# folder GIVEN after a look at its version.
+find_ceres_source() {
+  local given="${1:-}"
+  if [[ -n "$given" ]]; then
+    [[ -e "$given" ]] || die "--ceres-source: $given does not exist"
+    CERES_SOURCE=$(readlink -f "$given")
+    if [[ -d "$CERES_SOURCE" ]]; then
+      local header="$CERES_SOURCE/include/ceres/version.h" version
+      [[ -f "$header" ]] ||
+        die "--ceres-source: expected $header, is $given a Ceres source tree?"
+      version=$(awk '/#define CERES_VERSION_(MAJOR|MINOR|REVISION)/ {
+                       v = v s $3; s = "." } END { print v }' "$header")
+      [[ "$version" == "$CERES_VERSION" ]] ||
+        die "--ceres-source: expected Ceres $CERES_VERSION, found $version in $given"
+      say "Ceres source: folder $given, version $version (a folder has no" \
+        "checksum to verify)"
+    else
+      verify_archive "$CERES_SOURCE" || exit 1
+      say "Ceres source: $given, SHA-256 verified"
+      local name="ceres-solver-$CERES_VERSION.tar.gz"
+      [[ "$(sha256_of "$CERES_SOURCE")" == "$OFFICIAL_SHA256" ]] ||
+        name="$DEBIAN_NAME"
+      cp "$CERES_SOURCE" "$CACHE/$name.part"
+      mv "$CACHE/$name.part" "$CACHE/$name"
+      CERES_SOURCE="$CACHE/$name"
+    fi
+    return
+  fi
+  local archive
+  for archive in "$CACHE/ceres-solver-$CERES_VERSION.tar.gz" "$CACHE/$DEBIAN_NAME"; do
+    if [[ -f "$archive" ]]; then
+      if verify_archive "$archive"; then
+        CERES_SOURCE="$archive"
+        return
+      fi
+      rm -f "$archive"
+    fi
+  done
+  say "looking for the source of Ceres $CERES_VERSION"
+  CERES_SOURCE="$CACHE/ceres-solver-$CERES_VERSION.tar.gz"
+  download "$OFFICIAL_URL" "$CERES_SOURCE" "$OFFICIAL_SHA256" && return
+  CERES_SOURCE="$CACHE/$DEBIAN_NAME"
+  fetch_from_mirror_pool "$CERES_SOURCE" && return
+  fetch_from_source_index "$CERES_SOURCE" && return
+  die "no source of Ceres $CERES_VERSION: neither $OFFICIAL_URL nor this" \
+    "machine's apt mirrors have it. Fetch one of the two archives" \
+    "elsewhere and give it: scripts/setup --ceres-source PATH"
+}
+
+# series: the patches, in order.
+series() {
+  # shellcheck disable=SC2153
+  sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$ROOT/patches/series" | grep . || true
+}
+
+# unpack_ceres SOURCE FOLDER: a copy of the source with the series applied.
+unpack_ceres() {
+  local source="$1" folder="$2" patch
+  mkdir -p "$folder"
+  if [[ -d "$source" ]]; then
+    cp -a "$source/." "$folder/"
+  else
+    tar -xf "$source" -C "$folder" --strip-components=1
+  fi
+  for patch in $(series); do
+    patch -d "$folder" -p1 --fuzz=0 --no-backup-if-mismatch --forward \
+      -i "$ROOT/patches/$patch" ||
+      die "patches/$patch does not apply to $source"
+  done
+}
+
+ceres_options() {
+  cat <<OPTIONS
+-DCMAKE_BUILD_TYPE=Release
+-DBUILD_SHARED_LIBS=ON
+-DSCHUR_SPECIALIZATIONS=ON
+-DSUITESPARSE=ON
+-DLAPACK=ON
+-DMINIGLOG=OFF
+-DGFLAGS=ON
+-DUSE_CUDA=$CERES_CUDA
+-DBUILD_EXAMPLES=ON
+-DBUILD_TESTING=OFF
+-DBUILD_BENCHMARKS=OFF
+-DBUILD_DOCUMENTATION=OFF
+-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON
+-DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON
+-DCMAKE_INSTALL_LIBDIR=lib
+OPTIONS
+  if [[ "$CERES_CUDA" == ON ]]; then
+    echo "-DCMAKE_CUDA_COMPILER=$NVCC"
+    echo "-DCMAKE_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES"
+  fi
+}
+
+# ceres_key [FOLDER]: names a build. Same key, same library.
+ceres_key() {
+  {
+    series
+    series | sed "s,^,$ROOT/patches/," | xargs -r cat
+    ceres_options
+    sed -n '/^build_ceres()/,/^}/p' "${BASH_SOURCE[0]}"
+    echo "${CXXFLAGS:-}"
+    "${CXX:-c++}" --version
+    [[ "$CERES_CUDA" == OFF ]] || "$NVCC" --version
+    if have dpkg-query; then
+      dpkg-query -W -f '${Package} ${Version}\n' libeigen3-dev libgflags-dev \
+        libgoogle-glog-dev liblapack-dev libsuitesparse-dev 2>/dev/null || true
+    fi
+    if [[ -n "${1:-}" ]]; then
+      (cd "$1" && find . -path ./.git -prune -o -type f -print0 |
+        LC_ALL=C sort -z | xargs -0 sha256sum)
+    fi
+  } | sha256sum | cut -c 1-16
+}
+
+# build_ceres SOURCE PREFIX: the library, its plugin headers, its example
+# bundle_adjuster (bin/) and the BAL problem it comes with (data/). PREFIX
+# appears complete or not at all. Ceres's other examples are not built.
+build_ceres() {
+  local source="$1" prefix="$2" work="$2.work" options
+  rm -rf "$work"
+  mkdir -p "$work"
+  mapfile -t options < <(ceres_options)
+  if have ccache; then
+    export CCACHE_BASEDIR="$work" CCACHE_NOHASHDIR=1
+    options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    [[ "$CERES_CUDA" == OFF ]] || options+=(-DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+  fi
+  unpack_ceres "$source" "$work/source"
+  cmake -G Ninja -S "$work/source" -B "$work/build" \
+    -DCMAKE_INSTALL_PREFIX="$prefix" "${options[@]}"
+  cmake --build "$work/build" -j "$(num_jobs)" --target ceres bundle_adjuster
+  DESTDIR="$work/root" cmake --install "$work/build"
+  local root="$work/root$prefix"
+  mkdir -p "$root/bin" "$root/data"
+  cp "$work/build/bin/bundle_adjuster" "$root/bin/"
+  cp "$work/source/$BAL_PROBLEM" "$root/data/"
+  mv "$root" "$prefix"
+  rm -rf "$work"
+}
+
+# provide_ceres [GIVEN]: build/ceres leads to the patched Ceres, and
+# build/ceres-source to the pristine source it comes from. A folder given once
+# is remembered by that link.
+provide_ceres() {
+  local given="${1:-}" key prefix log="$BUILD_ROOT/log/ceres.log"
+  if [[ -z "$given" && -d "$BUILD_ROOT/ceres-source" ]]; then
+    given=$(readlink -f "$BUILD_ROOT/ceres-source")
+  fi
+  mkdir -p "$CACHE"
+  lock "$CACHE/ceres-$CERES_VERSION.lock"
+  find_ceres_source "$given"
+  if [[ -d "$CERES_SOURCE" ]]; then
+    key=$(ceres_key "$CERES_SOURCE")
+  else
+    key=$(ceres_key)
+  fi
+  prefix="$CACHE/ceres-$CERES_VERSION-$key"
+  if [[ ! -d "$prefix" ]]; then
+    say "building Ceres $CERES_VERSION with $(series | wc -l) patches, once," \
+      "into $prefix"
+    # A shell of its own, so that its first failing command ends it.
+    # shellcheck disable=SC2016
+    run_logged "$log" "building Ceres" bash -euo pipefail -c \
+      'source "$0/common.sh"; source "$0/ceres.sh"; build_ceres "$@"' \
+      "$ROOT/scripts/lib" "$CERES_SOURCE" "$prefix"
+  fi
+  ln -sfn "$prefix" "$BUILD_ROOT/ceres"
+  ln -sfn "$CERES_SOURCE" "$BUILD_ROOT/ceres-source"
+}

@@ -1,0 +1,51 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+# shellcheck shell=bash disable=SC2034
+# Sourced by the scripts: where things are, how they speak, run and lock.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+BUILD_ROOT="$ROOT/build"
+CACHE="${CERES_EXT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ceres_ext}"
+
+say() { printf '==> %s\n' "$*"; }
+warn() { printf 'warning: %s\n' "$*" >&2; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# num_jobs: one per processor, but at most one per 1.5 GiB of memory, which is
+# what the largest translation units of Ceres and of this project take.
+num_jobs() {
+  local processors memory
+  processors=$(nproc)
+  memory=$(awk '/^MemAvailable:/ { n = int($2 / 1572864) }
+                END { print n < 1 ? 1 : n }' /proc/meminfo)
+  echo $((processors < memory ? processors : memory))
+}
+
+# run_logged LOG WHAT COMMAND...: quiet while it works; on failure shows the end
+# of the log and says where the rest is.
+run_logged() {
+  local log="$1" what="$2" begin=$SECONDS
+  shift 2
+  mkdir -p "$(dirname "$log")"
+  if ! "$@" >"$log" 2>&1 </dev/null; then
+    tail -n 40 "$log" >&2
+    die "$what failed; the end of its log is above, all of it in $log"
+  fi
+  if ((SECONDS - begin >= 5)); then
+    say "$what took $((SECONDS - begin)) s"
+  fi
+}
+
+# lock FILE: holds FILE until this shell ends; waits for another holder.
+lock() {
+  local file="$1" fd
+  mkdir -p "$(dirname "$file")"
+  exec {fd}>"$file"
+  if ! flock -n "$fd"; then
+    say "waiting for another run that holds $file"
+    flock "$fd"
+  fi
+}

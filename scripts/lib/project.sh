@@ -1,0 +1,38 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+# shellcheck shell=bash
+# Configures and builds this project; the parts that setup and test share.
+
+for part in common packages cuda ceres; do
+  # shellcheck source=/dev/null
+  source "$(dirname "${BASH_SOURCE[0]}")/$part.sh"
+done
+
+# prepare [CERES_SOURCE]: packages, CUDA, the patched Ceres. Everything that a
+# build in build/ needs; fast where it is all there.
+prepare() {
+  mkdir -p "$BUILD_ROOT/log"
+  lock "$BUILD_ROOT/.lock"
+  install_packages
+  find_cuda
+  say_cuda
+  provide_ceres "${1:-}"
+}
+
+# main_preset: the preset of this machine.
+main_preset() {
+  if [[ -n "$NVCC" ]]; then echo release; else echo host-only; fi
+}
+
+# build_preset PRESET [CMAKE_ARGUMENT...]
+build_preset() {
+  local preset="$1" arguments=()
+  shift
+  if [[ "$preset" == release || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then
+    arguments+=("-DCMAKE_CUDA_COMPILER=$NVCC"
+      "-DCMAKE_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES")
+  fi
+  run_logged "$BUILD_ROOT/log/$preset-configure.log" "configuring $preset" \
+    env -C "$ROOT" cmake --preset "$preset" "${arguments[@]}" "$@"
+  run_logged "$BUILD_ROOT/log/$preset-build.log" "building $preset" \
+    env -C "$ROOT" cmake --build --preset "$preset" -j "$(num_jobs)"
+}
