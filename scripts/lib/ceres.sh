@@ -35,9 +35,8 @@ verify_archive() {
 # download URL FILE SHA256: through apt's transport where there is one, because
 # it knows the machine's proxies. FILE exists afterwards only if it is verified.
 download() {
-  local url="$1" file="$2" sha256="$3" part
-  part=$(mktemp -d "$CACHE/download.XXXXXX")
-  local status=1
+  local url="$1" file="$2" sha256="$3" status=1 part
+  part=$(mktemp -d "$CACHE/download.XXXXXX") || exit 1
   if [[ -x /usr/lib/apt/apt-helper ]]; then
     timeout 120 /usr/lib/apt/apt-helper -o APT::Sandbox::User=root \
       -o Acquire::Retries=0 -o Acquire::http::Timeout=8 \
@@ -91,7 +90,7 @@ fetch_from_source_index() {
   have apt-get || return 1
   local dir mirror suite="trixie main"
   ! grep -qx 'ID=ubuntu' /etc/os-release || suite="noble universe"
-  dir=$(mktemp -d "$CACHE/apt.XXXXXX")
+  dir=$(mktemp -d "$CACHE/apt.XXXXXX") || exit 1
   mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
   for mirror in $(mirror_urls); do
     echo "deb-src [trusted=yes] $mirror $suite"

@@ -35,12 +35,12 @@ find_cuda() {
 
   local toolkit
   toolkit=$(cd "$(dirname "$(readlink -f "$NVCC")")/.." && pwd)
-  local name found
+  local name
   CERES_CUDA=ON
   for name in cublas cusolver cusparse; do
-    found=$(find "$toolkit"/lib64 "$toolkit"/targets/*/lib /usr/lib/*-linux-gnu \
-      -maxdepth 1 -name "lib$name.so" -print -quit 2>/dev/null || true)
-    [[ -n "$found" ]] || CERES_CUDA=OFF
+    compgen -G "$toolkit/lib64/lib$name.so" >/dev/null ||
+      compgen -G "$toolkit/targets/*/lib/lib$name.so" >/dev/null ||
+      compgen -G "/usr/lib/*-linux-gnu/lib$name.so" >/dev/null || CERES_CUDA=OFF
   done
 }
 
