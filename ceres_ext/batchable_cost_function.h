@@ -12,8 +12,7 @@
 //
 //   const std::type_info* type = nullptr;
 //   for (each residual block, its cost function c) {
-//     if (type == nullptr || *type != typeid(*c)) {      // once per run of a
-//     type
+//     if (type == nullptr || *type != typeid(*c)) {  // once per run of a type
 //       type = &typeid(*c);
 //       batchable = dynamic_cast<const BatchableCostFunction*>(c) != nullptr;
 //     }
