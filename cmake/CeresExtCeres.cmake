@@ -1,12 +1,10 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-# Finds the patched Ceres 2.2.0 that scripts/setup builds, and sets
-# CERES_EXT_CERES_PREFIX            its install prefix
-# CERES_EXT_CERES_PLUGIN_INCLUDE    its internal headers, for ceres_ext/glue only
+# Finds the patched Ceres 2.2.0 that scripts/setup builds. Ceres::ceres_plugin
+# adds its internal headers, for ceres_ext/glue only.
+# CERES_EXT_CERES_PREFIX  its install prefix
 find_package(Ceres 2.2.0 EXACT REQUIRED)
 get_filename_component(CERES_EXT_CERES_PREFIX "${Ceres_DIR}/../../.." ABSOLUTE)
-set(CERES_EXT_CERES_PLUGIN_INCLUDE
-    "${CERES_EXT_CERES_PREFIX}/include/ceres_plugin")
-if(NOT EXISTS "${CERES_EXT_CERES_PLUGIN_INCLUDE}")
+if(NOT TARGET Ceres::ceres_plugin)
   message(WARNING "The Ceres in ${CERES_EXT_CERES_PREFIX} lacks the patches of "
                   "this project (patches/series); scripts/setup builds one.")
 endif()
