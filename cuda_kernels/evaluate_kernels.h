@@ -15,8 +15,12 @@
 #include "cuda_kernels/bal_model.h"
 #include "cuda_kernels/block_view.h"
 #include "cuda_kernels/observation_index.h"
+#include "cuda_kernels/status.h"
 
 namespace ceres_ext::kernels {
+
+class HostContext;
+class HostWorkspace;
 
 // How the parameters of a camera are kept. The value is their number.
 enum class CameraParameters : int32_t {
@@ -80,6 +84,22 @@ struct EvaluateJacobianParams {
   double* point_gradient = nullptr;   // 3 per point
   Evaluation* evaluation = nullptr;   // set; lives where the outputs live
 };
+
+// Host bodies.
+namespace reference {
+
+// T = double or float, C = 9 or 10. kInvalidArgument as said at `tangent`.
+template <typename T, int C>
+Status PrepareCameras(const PrepareCamerasParams<T, C>& params,
+                      HostContext* context);
+
+void EvaluateCost(const EvaluateCostParams& params, HostWorkspace* workspace);
+
+template <typename T, int C>
+void EvaluateJacobian(const EvaluateJacobianParams<T, C, kHostLayout>& params,
+                      HostWorkspace* workspace);
+
+}  // namespace reference
 
 }  // namespace ceres_ext::kernels
 

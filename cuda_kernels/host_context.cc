@@ -77,9 +77,8 @@ struct HostContext::Pool {
     }
     std::unique_lock<std::mutex> lock(mutex);
     ++num_sleeping;
-    wake.wait(lock, [&] {
-      return epoch.load(std::memory_order_acquire) != seen;
-    });
+    wake.wait(lock,
+              [&] { return epoch.load(std::memory_order_acquire) != seen; });
     --num_sleeping;
     return epoch.load(std::memory_order_acquire);
   }
@@ -117,7 +116,8 @@ HostContext::HostContext(int num_threads) {
   }
   pool_ = std::make_unique<Pool>();
   const unsigned num_cores = std::thread::hardware_concurrency();
-  pool_->spin = num_cores == 0 || static_cast<unsigned>(num_threads) <= num_cores;
+  pool_->spin =
+      num_cores == 0 || static_cast<unsigned>(num_threads) <= num_cores;
   try {
     pool_->threads.reserve(num_threads - 1);
     for (int slot = 1; slot < num_threads; ++slot) {

@@ -44,7 +44,9 @@ class HostContext {
       return;
     }
     using F = std::remove_reference_t<Function>;
-    Run(n, grain < 1 ? 1 : grain, &Invoke<F>,
+    Run(n,
+        grain < 1 ? 1 : grain,
+        &Invoke<F>,
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 

@@ -12,6 +12,8 @@
 
 namespace ceres_ext::kernels {
 
+class HostWorkspace;
+
 // y_k = Jc x_c + Jp x_p, or += .
 // Order: columns from 0 on, cameras before points. Traffic: 24 values of
 // Jacobian, 16 B (accumulate: 32 B) of y, 8 B of ids per observation.
@@ -58,6 +60,27 @@ struct ScaleColumnsParams {
   const double* camera_scale = nullptr;  // C per camera
   const double* point_scale = nullptr;   // 3 per point
 };
+
+// Host bodies. Sources as in schur_products_kernels.h.
+namespace reference {
+
+template <typename Source>
+void RightMultiply(const RightMultiplyParams<Source>& params,
+                   HostWorkspace* workspace);
+
+template <typename Source>
+void LeftMultiply(const LeftMultiplyParams<Source>& params,
+                  HostWorkspace* workspace);
+
+template <typename Source>
+void SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
+                        HostWorkspace* workspace);
+
+template <typename T, int C>
+void ScaleColumns(const ScaleColumnsParams<T, C, kHostLayout>& params,
+                  HostWorkspace* workspace);
+
+}  // namespace reference
 
 }  // namespace ceres_ext::kernels
 

@@ -25,6 +25,8 @@
 
 namespace ceres_ext::kernels {
 
+class HostWorkspace;
+
 // The first blocks, by id, whose Cholesky factorisation broke down.
 struct Breakdown {
   static constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
@@ -68,6 +70,20 @@ struct NormalBlocksParams {
   // wanted; lives where the outputs live.
   Breakdown* breakdown = nullptr;
 };
+
+namespace reference {
+
+// Most sums per slot that NormalBlocks needs: two C x C matrices and two
+// vectors. Reserve half where only U and g or only S and s are asked for.
+template <int C>
+inline constexpr int kNormalBlocksRowSize = 2 * (PackedSize(C) + C);
+
+// Sources as in schur_products_kernels.h.
+template <typename Source>
+void NormalBlocks(const NormalBlocksParams<Source, kHostLayout>& params,
+                  HostWorkspace* workspace);
+
+}  // namespace reference
 
 }  // namespace ceres_ext::kernels
 

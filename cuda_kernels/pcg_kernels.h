@@ -22,6 +22,8 @@
 
 namespace ceres_ext::kernels {
 
+class HostWorkspace;
+
 // x = 0, r = b, *scalars set for the first iteration.
 // Ends: kZeroRightHandSide where |b| = 0; kInitialResidual where
 // min_num_iterations = 0 and |b| <= r_tolerance |b|.
@@ -87,6 +89,17 @@ struct DotParams {
   const double* y = nullptr;
   double* result = nullptr;
 };
+
+// Host bodies. The workspace needs vector sums for n elements.
+namespace reference {
+
+void PcgStart(const PcgStartParams& params, HostWorkspace* workspace);
+void PcgDirection(const PcgDirectionParams& params, HostWorkspace* workspace);
+void PcgAdvance(const PcgAdvanceParams& params, HostWorkspace* workspace);
+void PcgResidual(const PcgResidualParams& params, HostWorkspace* workspace);
+void Dot(const DotParams& params, HostWorkspace* workspace);
+
+}  // namespace reference
 
 }  // namespace ceres_ext::kernels
 

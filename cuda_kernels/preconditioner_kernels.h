@@ -12,6 +12,8 @@
 
 namespace ceres_ext::kernels {
 
+class HostContext;
+
 // inverse_i = (A_i + D_i^2)^-1, N x N, all packed. A may be U or V (JACOBI) or
 // S (SCHUR_JACOBI). A column of A_i that is zero and undamped counts as a unit
 // column (small_matrix.h).
@@ -40,6 +42,20 @@ struct ApplyBlockDiagonalParams {
   // Where not null and ended, nothing is done.
   const PcgScalars* scalars = nullptr;
 };
+
+namespace reference {
+
+// N = 3, 9 and 10.
+template <int N>
+void InvertBlockDiagonal(
+    const InvertBlockDiagonalParams<N, kHostLayout>& params,
+    HostContext* context);
+
+template <int N>
+void ApplyBlockDiagonal(const ApplyBlockDiagonalParams<N, kHostLayout>& params,
+                        HostContext* context);
+
+}  // namespace reference
 
 }  // namespace ceres_ext::kernels
 

@@ -19,6 +19,8 @@
 
 namespace ceres_ext::kernels {
 
+class HostWorkspace;
+
 // q = S p from the Jacobian, U and W never formed:
 //   y_k = Jc p_c,  e_p = Vi_p sum_k Jp' y_k,
 //   q_c = D_c^2 p_c + sum_k Jc' (y_k - Jp e_p)
@@ -111,6 +113,41 @@ struct NormalProductExplicitWParams {
   double* point_q = nullptr;
   const PcgScalars* scalars = nullptr;
 };
+
+// Host bodies, for StoredJacobian<double or float, 9 or 10, kHostLayout> and
+// RecomputedJacobian<double, 9 or 10>.
+namespace reference {
+
+template <typename Source>
+void SchurProductImplicitW(
+    const SchurProductImplicitWParams<Source, kHostLayout>& params,
+    HostWorkspace* workspace);
+
+template <typename T, int C>
+void SchurProductExplicitW(
+    const SchurProductExplicitWParams<T, C, kHostLayout>& params,
+    HostWorkspace* workspace);
+
+template <typename Source>
+void BackSubstituteImplicitW(
+    const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
+    HostWorkspace* workspace);
+
+template <typename T, int C>
+void BackSubstituteExplicitW(
+    const BackSubstituteExplicitWParams<T, C, kHostLayout>& params,
+    HostWorkspace* workspace);
+
+template <typename Source>
+void NormalProductImplicitW(const NormalProductImplicitWParams<Source>& params,
+                            HostWorkspace* workspace);
+
+template <typename T, int C>
+void NormalProductExplicitW(
+    const NormalProductExplicitWParams<T, C, kHostLayout>& params,
+    HostWorkspace* workspace);
+
+}  // namespace reference
 
 }  // namespace ceres_ext::kernels
 

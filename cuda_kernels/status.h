@@ -58,12 +58,12 @@ struct [[nodiscard]] Status {
 }  // namespace ceres_ext::kernels
 
 // Returns from the enclosing function the first Status that is not ok.
-#define CERES_EXT_RETURN_IF_ERROR(expression)                            \
-  do {                                                                   \
-    ::ceres_ext::kernels::Status ceres_ext_status_ = (expression);       \
-    if (!ceres_ext_status_.ok()) {                                       \
-      return ceres_ext_status_;                                          \
-    }                                                                    \
+#define CERES_EXT_RETURN_IF_ERROR(expression)                      \
+  do {                                                             \
+    ::ceres_ext::kernels::Status ceres_ext_status_ = (expression); \
+    if (!ceres_ext_status_.ok()) {                                 \
+      return ceres_ext_status_;                                    \
+    }                                                              \
   } while (false)
 
 #endif  // CERES_EXT_CUDA_KERNELS_STATUS_H_
