@@ -68,6 +68,12 @@ class Bzip2Sink final : public Sink {
   bool Close() override {
     const bool good = status_ == BZ_OK;
     BZ2_bzWriteClose(&status_, bzip2_, /*abandon=*/!good, nullptr, nullptr);
+    if (status_ == BZ_IO_ERROR) {
+      // libbz2 frees nothing while the stream's error indicator is set.
+      std::clearerr(file_);
+      int ignored;
+      BZ2_bzWriteClose(&ignored, bzip2_, /*abandon=*/1, nullptr, nullptr);
+    }
     return std::fclose(file_) == 0 && good && status_ == BZ_OK;
   }
 
