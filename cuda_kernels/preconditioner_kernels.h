@@ -17,6 +17,8 @@ class HostContext;
 // inverse_i = (A_i + D_i^2)^-1, N x N, all packed. A may be U or V (JACOBI) or
 // S (SCHUR_JACOBI). A column of A_i that is zero and undamped counts as a unit
 // column (small_matrix.h).
+// A block that rounding has left without a Cholesky factor (S is a difference)
+// is replaced by its diagonal: a preconditioner need only be positive definite.
 // Order: one thread owns a block. Traffic: 16 N (N + 1) / 2 B per block.
 template <int N, BlockLayout kLayout>
 struct InvertBlockDiagonalParams {
@@ -25,8 +27,8 @@ struct InvertBlockDiagonalParams {
   const double* diagonal = nullptr;  // D, N per block; null: zero
   // May be the array of a.
   BlockView<double, PackedSize(N), kLayout> inverse;
-  // Set: the first block that is not positive definite, Breakdown::kNone where
-  // all are. The inverse of such a block is unspecified.
+  // Set: the first block whose diagonal is not positive and finite,
+  // Breakdown::kNone where all are. The inverse of such a block is unspecified.
   int32_t* first_breakdown = nullptr;
 };
 

@@ -24,17 +24,20 @@ void InvertBlockDiagonal(
       std::max<int64_t>(1, kGrain / (N * N * N)),
       [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          double* inverse = &params.inverse(i, 0);
-          const double* a = &params.a(i, 0);
-          if (inverse != a) {
-            std::copy_n(a, PackedSize(N), inverse);
-          }
+          double damped[PackedSize(N)];
+          std::copy_n(&params.a(i, 0), PackedSize(N), damped);
           if (params.diagonal != nullptr) {
-            AddSquaredDiagonal<N>(params.diagonal + N * i, inverse);
+            AddSquaredDiagonal<N>(params.diagonal + N * i, damped);
           }
+          double inverse[PackedSize(N)];
+          std::copy_n(damped, PackedSize(N), inverse);
           if (!InvertSymmetric<N>(inverse)) {
-            AtomicMinimum(static_cast<int32_t>(i), &first_breakdown);
+            std::copy_n(damped, PackedSize(N), inverse);
+            if (!InvertDiagonal<N>(inverse)) {
+              AtomicMinimum(static_cast<int32_t>(i), &first_breakdown);
+            }
           }
+          std::copy_n(inverse, PackedSize(N), &params.inverse(i, 0));
         }
       });
   *params.first_breakdown = first_breakdown.load();

@@ -125,6 +125,24 @@ CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
   return true;
 }
 
+// A = diag(A)^-1, in place, zero diagonal elements counted as one. Returns
+// false where one is negative or not finite; A is then unspecified.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(T* a) {
+  for (int i = 0; i < N; ++i) {
+    const T diagonal =
+        a[PackedIndex(i, i)] == T(0) ? T(1) : a[PackedIndex(i, i)];
+    if (!(diagonal > T(0)) || std::isinf(diagonal)) {
+      return false;
+    }
+    for (int j = 0; j < i; ++j) {
+      a[PackedIndex(i, j)] = T(0);
+    }
+    a[PackedIndex(i, i)] = T(1) / diagonal;
+  }
+  return true;
+}
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_SMALL_MATRIX_H_

@@ -1,0 +1,146 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The inexact-step solver: an approximate minimiser, by preconditioned
+// conjugate gradients, of
+//
+//   1/2 |J x - b|^2 + 1/2 |D x|^2,   J = [E F], x = (y, z)
+//
+// with points y (E, 3 columns each) and cameras z (F, C columns each).
+//
+// With Schur complement, y is eliminated:
+//   S z = F'b - F'E (E'E + D_e^2)^-1 E'b
+//   S   = F'F + D_f^2 - F'E (E'E + D_e^2)^-1 E'F
+//   y   = (E'E + D_e^2)^-1 (E'b - E'F z)
+// Without, PCG works on (J'J + D^2) x = J'b. Both start at zero.
+//
+//   InexactSolver<HostBackend, StoredJacobian<double, 9, kHostLayout>> solver;
+//   Status status = solver.Setup(options, &backend);
+//   system.jacobian = ...; system.b = ...;
+//   InexactSolverSummary summary =
+//       solver.Solve(system, per_solve, camera_step, point_step);
+//
+// The sign is Ceres's: b is the residual, and the trust-region loop negates the
+// step itself. An undamped zero column has step zero.
+//
+// Setup takes all memory, Solve takes none. A solver serves one Solve at a
+// time. The same input gives the same bits, for any number of threads.
+#ifndef CERES_EXT_SOLVER_INEXACT_SOLVER_H_
+#define CERES_EXT_SOLVER_INEXACT_SOLVER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "ceres_ext/solver/conjugate_gradients.h"
+#include "ceres_ext/solver/inexact_solver_options.h"
+#include "cuda_kernels/normal_blocks_kernels.h"
+#include "cuda_kernels/pcg_scalars.h"
+#include "cuda_kernels/preconditioner_kernels.h"
+#include "cuda_kernels/schur_products_kernels.h"
+#include "cuda_kernels/small_matrix.h"
+#include "cuda_kernels/status.h"
+
+namespace ceres_ext::solver {
+
+// Arrays in the memory of the Backend, in the order of its observation index.
+template <typename Source>
+struct LinearSystem {
+  Source jacobian;
+  const double* b = nullptr;                // 2 per observation
+  const double* camera_diagonal = nullptr;  // D_f, C per camera; null: zero
+  const double* point_diagonal = nullptr;   // D_e, 3 per point; null: zero
+};
+
+template <typename Backend, typename Source>
+class InexactSolver {
+ public:
+  static constexpr int kCameraDim = Source::kCameraDim;
+
+  // The backend, set up with its observation index, must outlive the solver.
+  // kInvalidArgument: options.Validate fails. kOutOfMemory.
+  kernels::Status Setup(const InexactSolverOptions& options, Backend* backend);
+
+  // camera_step: C per camera; point_step: 3 per point. Both hold the step
+  // where the termination is kSuccess or kNoConvergence and are unspecified
+  // otherwise.
+  InexactSolverSummary Solve(const LinearSystem<Source>& system,
+                             const InexactSolverPerSolveOptions& per_solve,
+                             double* camera_step,
+                             double* point_step);
+
+  // What Setup took, scratch of the backend apart.
+  int64_t bytes() const;
+
+ private:
+  using Value = typename Source::Value;
+  template <typename T>
+  using Buffer = typename Backend::template Buffer<T>;
+  static constexpr kernels::BlockLayout kLayout = Backend::kLayout;
+  static constexpr int C = kCameraDim;
+  static constexpr int kPacked = kernels::PackedSize(C);
+
+  enum Mark { kBegin, kBlocksDone, kPcgDone, kEnd };
+
+  bool is_explicit() const { return options_.w_product == WProduct::kExplicit; }
+  bool has_preconditioner() const {
+    return options_.preconditioner != PreconditionerType::kIdentity;
+  }
+  kernels::BlockView<double, kPacked, kLayout> CameraView(
+      Buffer<double>* buffer) const {
+    return {buffer->data(), num_cameras_};
+  }
+  kernels::BlockView<double, 6, kLayout> PointView(
+      Buffer<double>* buffer) const {
+    return {buffer->data(), num_points_};
+  }
+  kernels::BlockView<Value, 3 * C, kLayout> WView() {
+    return {w_.data(), num_observations_};
+  }
+
+  kernels::Status SolveOrFail(const LinearSystem<Source>& system,
+                              const InexactSolverPerSolveOptions& per_solve,
+                              double* camera_step,
+                              double* point_step,
+                              InexactSolverSummary* summary);
+  kernels::Status UpdateBlocks(const LinearSystem<Source>& system);
+  kernels::Status UpdatePreconditioner(const LinearSystem<Source>& system);
+  kernels::Status Precondition(const double* r, double* z);
+  kernels::Status MultiplySchur(const LinearSystem<Source>& system,
+                                const double* p,
+                                double* q);
+  kernels::Status MultiplyNormal(const LinearSystem<Source>& system,
+                                 const double* p,
+                                 double* q);
+  kernels::Status BackSubstitute(const LinearSystem<Source>& system,
+                                 const double* z,
+                                 double* y);
+
+  InexactSolverOptions options_;
+  Backend* backend_ = nullptr;
+  int64_t num_cameras_ = 0;
+  int64_t num_points_ = 0;
+  int64_t num_observations_ = 0;
+  // Unknowns of the iteration: cameras, then points where they take part.
+  int64_t num_unknowns_ = 0;
+
+  // Buffers that a configuration has no use for are empty.
+  Buffer<double> u_;               // F'F
+  Buffer<double> v_;               // E'E
+  Buffer<Value> w_;                // F'E
+  Buffer<double> v_inverse_;       // (E'E + D_e^2)^-1
+  Buffer<double> point_gradient_;  // E'b
+  Buffer<double> rhs_;
+  Buffer<double> camera_preconditioner_;  // inverse blocks
+  Buffer<double> point_preconditioner_;   // inverse blocks
+  Buffer<double> x_;                      // without Schur complement
+  Buffer<double> p_;
+  Buffer<double> r_;
+  Buffer<double> z_;
+  Buffer<kernels::PcgScalars> scalars_;
+  Buffer<kernels::Breakdown> breakdown_;
+};
+
+}  // namespace ceres_ext::solver
+
+#include "ceres_ext/solver/inexact_solver_impl.h"
+
+#endif  // CERES_EXT_SOLVER_INEXACT_SOLVER_H_

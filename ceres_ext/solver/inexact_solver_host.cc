@@ -1,0 +1,15 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "ceres_ext/solver/inexact_solver_host.h"
+
+namespace ceres_ext::solver {
+
+template class InexactSolver<HostBackend, HostStoredJacobian<double, 9>>;
+template class InexactSolver<HostBackend, HostStoredJacobian<double, 10>>;
+template class InexactSolver<HostBackend, HostStoredJacobian<float, 9>>;
+template class InexactSolver<HostBackend, HostStoredJacobian<float, 10>>;
+template class InexactSolver<HostBackend,
+                             kernels::RecomputedJacobian<double, 9>>;
+template class InexactSolver<HostBackend,
+                             kernels::RecomputedJacobian<double, 10>>;
+
+}  // namespace ceres_ext::solver

@@ -1,0 +1,28 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The inexact-step solver on the host, compiled once for each Jacobian source.
+#ifndef CERES_EXT_SOLVER_INEXACT_SOLVER_HOST_H_
+#define CERES_EXT_SOLVER_INEXACT_SOLVER_HOST_H_
+
+#include "ceres_ext/solver/host_backend.h"
+#include "ceres_ext/solver/inexact_solver.h"
+#include "cuda_kernels/jacobian_source.h"
+
+namespace ceres_ext::solver {
+
+template <typename T, int C>
+using HostStoredJacobian = kernels::StoredJacobian<T, C, kernels::kHostLayout>;
+
+extern template class InexactSolver<HostBackend, HostStoredJacobian<double, 9>>;
+extern template class InexactSolver<HostBackend,
+                                    HostStoredJacobian<double, 10>>;
+extern template class InexactSolver<HostBackend, HostStoredJacobian<float, 9>>;
+extern template class InexactSolver<HostBackend, HostStoredJacobian<float, 10>>;
+extern template class InexactSolver<HostBackend,
+                                    kernels::RecomputedJacobian<double, 9>>;
+extern template class InexactSolver<HostBackend,
+                                    kernels::RecomputedJacobian<double, 10>>;
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_INEXACT_SOLVER_HOST_H_

@@ -1,0 +1,76 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What the inexact-step solver is asked and what it answers. Meanings are those
+// of Ceres's linear solvers of the same names.
+#ifndef CERES_EXT_SOLVER_INEXACT_SOLVER_OPTIONS_H_
+#define CERES_EXT_SOLVER_INEXACT_SOLVER_OPTIONS_H_
+
+#include <string>
+
+namespace ceres_ext::solver {
+
+// How W = F'E takes part in products.
+enum class WProduct {
+  kImplicit,  // through the Jacobian; nothing is formed per observation
+  kExplicit,  // through blocks U and W, formed once per solve
+};
+
+enum class PreconditionerType {
+  kIdentity,
+  // Block diagonal of F'F + D_f^2 and, without Schur complement, E'E + D_e^2.
+  kJacobi,
+  // Block diagonal of the Schur complement.
+  kSchurJacobi,
+};
+
+struct InexactSolverOptions {
+  // True: eliminate the points and iterate on the cameras (Ceres's
+  // ITERATIVE_SCHUR). False: iterate on all unknowns (Ceres's CGNR).
+  bool use_schur = true;
+  WProduct w_product = WProduct::kImplicit;
+  PreconditionerType preconditioner = PreconditionerType::kSchurJacobi;
+
+  // 0 <= min_num_iterations <= max_num_iterations. There is at least one
+  // iteration, unless the right-hand side is zero.
+  int min_num_iterations = 0;
+  int max_num_iterations = 500;
+  // Every so many iterations r = b - A x is computed anew; at least 1.
+  int residual_reset_period = 10;
+
+  // False and a sentence in *error where a field or combination has no meaning:
+  // kSchurJacobi needs use_schur.
+  bool Validate(std::string* error) const;
+};
+
+// Values below zero never end a solve.
+struct InexactSolverPerSolveOptions {
+  // Ends when i (Q_i - Q_{i-1}) / Q_i < q_tolerance, Q = x'Ax - 2 b'x.
+  double q_tolerance = 0.0;
+  // Ends when |b - A x| <= r_tolerance |b|.
+  double r_tolerance = -1.0;
+};
+
+enum class Termination {
+  kSuccess,        // a tolerance is met
+  kNoConvergence,  // the step is usable, no tolerance is met
+  kFailure,        // numerical: there is no step; another damping may help
+  kFatalError,     // memory or device: there is no step, nothing will help
+};
+
+const char* TerminationToString(Termination termination);
+
+struct InexactSolverSummary {
+  // |b - A x| of the system that was iterated on, -1 where there was none.
+  double residual_norm = -1.0;
+  int num_iterations = 0;
+  Termination termination = Termination::kFatalError;
+  std::string message;
+
+  double normal_blocks_seconds = 0.0;  // blocks, factors and right-hand side
+  double pcg_seconds = 0.0;
+  double back_substitution_seconds = 0.0;
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_INEXACT_SOLVER_OPTIONS_H_
