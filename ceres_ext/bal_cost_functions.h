@@ -27,8 +27,8 @@
 // is not finite) Evaluate returns false, and Ceres rejects the step, or fails
 // where the starting point is such. Autodiff has non-finite values at these
 // places too, which Ceres handles the same way but for a logged warning.
-// Evaluate also returns false where a parameter is not finite and for the
-// quaternion 0, which is no rotation.
+// Evaluate also returns false where a parameter is NaN and for the quaternion
+// 0, which is no rotation.
 //
 // Exactness. Derivatives are exact to rounding at every rotation angle,
 // including 0 and its neighbourhood, where autodiff of the angle-axis rotation
