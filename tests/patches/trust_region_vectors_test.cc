@@ -1,0 +1,524 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The trust region loop on vectors that it can't touch: their addresses lie in
+// pages without any access, so that one read or write in the loop ends the test
+// program. The arithmetic behind them is that of the host default, hence the
+// results must be stock's, bit for bit.
+
+#include "ceres/trust_region_vectors.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceres/preprocessor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/patches/patch_test_problem.h"
+#include "tests/patches/wrapping_plugin.h"
+
+namespace ceres_ext {
+namespace {
+
+using ceres::internal::HostTrustRegionVectors;
+using ceres::internal::PreprocessedProblem;
+using ceres::internal::ScopedSolverPlugin;
+using ceres::internal::TrustRegionVectors;
+using ::testing::HasSubstr;
+
+// What the loop asked for. num_bytes_* cross between host and vectors.
+struct VectorRecord {
+  int num_allocated = 0;
+  int num_freed = 0;
+  int num_from_host = 0;
+  int num_to_host = 0;
+  int64_t num_bytes_from_host = 0;
+  int64_t num_bytes_to_host = 0;
+};
+
+// The operation whose nth call fails.
+enum Failure {
+  NO_FAILURE,
+  ALLOCATE,
+  COPY_FROM_HOST,
+  COPY_TO_HOST,
+  NEGATE_IF_VALID,
+  PROJECTED_GRADIENT_NORMS,
+  STEP_NORMS,
+  MODEL_COST_CHANGE,
+};
+
+// Each vector is a range of pages without access and, elsewhere, its elements.
+class OpaqueVectors final : public TrustRegionVectors,
+                            public AddressTranslation {
+ public:
+  OpaqueVectors(VectorRecord* record, Failure failure, int nth)
+      : host_(nullptr, 1), record_(record), failure_(failure), nth_(nth) {}
+  ~OpaqueVectors() override {
+    EXPECT_TRUE(host_address_.empty());
+    EXPECT_EQ(record_->num_allocated, record_->num_freed);
+  }
+
+  double* Host(const double* address) const override {
+    if (address == nullptr) {
+      return nullptr;
+    }
+    const auto it = host_address_.find(address);
+    EXPECT_TRUE(it != host_address_.end());
+    return it->second;
+  }
+
+  double* Allocate(int n) override {
+    if (Fails(ALLOCATE)) {
+      return nullptr;
+    }
+    void* pages =
+        mmap(nullptr, Size(n), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(pages, MAP_FAILED);
+    auto* address = static_cast<double*>(pages);
+    host_address_[address] = host_.Allocate(n);
+    num_elements_[address] = n;
+    ++record_->num_allocated;
+    return address;
+  }
+  void Free(double* x) override {
+    host_.Free(Host(x));
+    EXPECT_EQ(munmap(x, Size(num_elements_[x])), 0);
+    host_address_.erase(x);
+    num_elements_.erase(x);
+    ++record_->num_freed;
+  }
+  bool CopyFromHost(int n, const double* host_x, double* y) override {
+    ++record_->num_from_host;
+    record_->num_bytes_from_host += n * sizeof(double);
+    return !Fails(COPY_FROM_HOST) && host_.CopyFromHost(n, host_x, Host(y));
+  }
+  bool CopyToHost(int n, const double* x, double* host_y) override {
+    ++record_->num_to_host;
+    record_->num_bytes_to_host += n * sizeof(double);
+    return !Fails(COPY_TO_HOST) && host_.CopyToHost(n, Host(x), host_y);
+  }
+  void Copy(int n, const double* x, double* y) override {
+    host_.Copy(n, Host(x), Host(y));
+  }
+  void SetZero(int n, double* x) override { host_.SetZero(n, Host(x)); }
+  void SetOne(int n, double* x) override { host_.SetOne(n, Host(x)); }
+  void Negate(int n, const double* x, double* y) override {
+    host_.Negate(n, Host(x), Host(y));
+  }
+  void Multiply(int n, const double* x, const double* y, double* z) override {
+    host_.Multiply(n, Host(x), Host(y), Host(z));
+  }
+  void JacobiScaling(int n, double* x) override {
+    host_.JacobiScaling(n, Host(x));
+  }
+  void Clamp(int n, double min_value, double max_value, double* x) override {
+    host_.Clamp(n, min_value, max_value, Host(x));
+  }
+  void LevenbergMarquardtDiagonal(int n,
+                                  const double* x,
+                                  double radius,
+                                  double* y) override {
+    host_.LevenbergMarquardtDiagonal(n, Host(x), radius, Host(y));
+  }
+  void Invalidate(int n, double* x) override { host_.Invalidate(n, Host(x)); }
+  bool NegateIfValid(int n, double* x) override {
+    return !Fails(NEGATE_IF_VALID) && host_.NegateIfValid(n, Host(x));
+  }
+  bool ProjectedGradientNorms(int n,
+                              const double* x,
+                              const double* projected_x,
+                              double* max_norm,
+                              double* norm) override {
+    return !Fails(PROJECTED_GRADIENT_NORMS) &&
+           host_.ProjectedGradientNorms(
+               n, Host(x), Host(projected_x), max_norm, norm);
+  }
+  bool StepNorms(int n,
+                 const double* x,
+                 const double* candidate_x,
+                 double* x_norm,
+                 double* step_norm) override {
+    return !Fails(STEP_NORMS) &&
+           host_.StepNorms(n, Host(x), Host(candidate_x), x_norm, step_norm);
+  }
+  bool ModelCostChange(int n,
+                       const double* residuals,
+                       const double* model_residuals,
+                       double* model_cost_change) override {
+    return !Fails(MODEL_COST_CHANGE) &&
+           host_.ModelCostChange(
+               n, Host(residuals), Host(model_residuals), model_cost_change);
+  }
+
+ private:
+  static size_t Size(int n) { return (n + 1) * sizeof(double); }
+  bool Fails(Failure failure) { return failure == failure_ && --nth_ == 0; }
+
+  HostTrustRegionVectors host_;
+  VectorRecord* record_;
+  const Failure failure_;
+  int nth_;
+  std::map<const double*, double*> host_address_;
+  std::map<const double*, int> num_elements_;
+};
+
+class OpaquePlugin final : public WrappingPlugin {
+ public:
+  OpaquePlugin(PluginRecord* record,
+               VectorRecord* vector_record,
+               Failure failure = NO_FAILURE,
+               int nth = 1)
+      : WrappingPlugin(record),
+        vectors_(std::make_shared<OpaqueVectors>(vector_record, failure, nth)) {
+    wrap_jacobian = true;
+    address_translation = vectors_.get();
+  }
+
+  bool OwnsOrdering(PreprocessedProblem* pp) override {
+    host_vectors_are_required =
+        ceres::internal::AreHostVectorsRequired(*pp, &host_reason);
+    return WrappingPlugin::OwnsOrdering(pp);
+  }
+  std::shared_ptr<TrustRegionVectors> CreateTrustRegionVectors(
+      PreprocessedProblem* pp) override {
+    EXPECT_NE(pp->linear_solver, nullptr);
+    EXPECT_NE(pp->evaluator, nullptr);
+    EXPECT_NE(pp->minimizer_options.jacobian, nullptr);
+    return vectors_;
+  }
+
+  bool host_vectors_are_required = false;
+  std::string host_reason;
+
+ private:
+  std::shared_ptr<OpaqueVectors> vectors_;
+};
+
+struct LoopOptions {
+  const char* name;
+  ceres::LinearSolverType type = ceres::ITERATIVE_SCHUR;
+  bool jacobi_scaling = true;
+  bool use_nonmonotonic_steps = false;
+  bool update_state_every_iteration = false;
+  bool bounds = false;
+};
+
+void SetLoopOptions(const LoopOptions& loop,
+                    PatchTestProblem* problem,
+                    ceres::Solver::Options* options) {
+  *options = problem->Options(loop.type);
+  options->jacobi_scaling = loop.jacobi_scaling;
+  options->use_nonmonotonic_steps = loop.use_nonmonotonic_steps;
+  options->update_state_every_iteration = loop.update_state_every_iteration;
+  if (loop.bounds) {
+    // A start outside of the bound, so that iteration zero projects.
+    problem->problem()->SetParameterUpperBound(
+        problem->point(0), 0, problem->point(0)[0] - 0.01);
+    problem->point(0)[0] -= 0.01;
+    options->max_num_line_search_step_size_iterations = 0;
+  }
+}
+
+class OpaqueLoopTest : public ::testing::TestWithParam<LoopOptions> {};
+
+TEST_P(OpaqueLoopTest, GivesBitsOfStock) {
+  ceres::Solver::Options options;
+  PatchTestProblem stock_problem;
+  SetLoopOptions(GetParam(), &stock_problem, &options);
+  const SolveResult stock = Solve(stock_problem, options);
+  EXPECT_GT(stock.summary.num_successful_steps, 3);
+  EXPECT_GT(stock.summary.num_unsuccessful_steps, 0);
+  EXPECT_EQ(GetParam().use_nonmonotonic_steps,
+            std::any_of(stock.summary.iterations.begin(),
+                        stock.summary.iterations.end(),
+                        [](const ceres::IterationSummary& iteration) {
+                          return iteration.step_is_nonmonotonic;
+                        }));
+
+  PluginRecord record;
+  VectorRecord vectors;
+  SolveResult opaque;
+  {
+    OpaquePlugin plugin(&record, &vectors);
+    PatchTestProblem problem;
+    SetLoopOptions(GetParam(), &problem, &options);
+    ScopedSolverPlugin scoped_plugin(&plugin);
+    opaque = Solve(problem, options);
+    EXPECT_FALSE(plugin.host_vectors_are_required) << plugin.host_reason;
+  }
+  ExpectSameBits(stock, opaque);
+  EXPECT_EQ(record.num_solves, stock.summary.num_linear_solves);
+
+  // The state crosses once at the start, and back at the end or whenever it is
+  // published.
+  int num_improved = 0;
+  for (const auto& iteration : stock.summary.iterations) {
+    num_improved +=
+        iteration.step_is_successful && !iteration.step_is_nonmonotonic;
+  }
+  const int64_t num_bytes =
+      stock.summary.num_parameters_reduced * sizeof(double);
+  const int num_published =
+      GetParam().update_state_every_iteration ? num_improved : 1;
+  EXPECT_EQ(vectors.num_from_host, 1);
+  EXPECT_EQ(vectors.num_bytes_from_host, num_bytes);
+  EXPECT_EQ(vectors.num_to_host, num_published);
+  EXPECT_EQ(vectors.num_bytes_to_host, num_published * num_bytes);
+  EXPECT_GT(vectors.num_allocated, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Options,
+    OpaqueLoopTest,
+    ::testing::Values(
+        LoopOptions{"IterativeSchur"},
+        LoopOptions{"Cgnr", ceres::CGNR},
+        LoopOptions{"DenseSchur", ceres::DENSE_SCHUR},
+        LoopOptions{"NoJacobiScaling", ceres::ITERATIVE_SCHUR, false},
+        LoopOptions{"Nonmonotonic", ceres::DENSE_SCHUR, true, true},
+        LoopOptions{"UpdateState", ceres::ITERATIVE_SCHUR, true, false, true},
+        LoopOptions{
+            "UpdateStateNonmonotonic", ceres::DENSE_SCHUR, true, true, true},
+        LoopOptions{"Bounds", ceres::DENSE_SCHUR, true, false, false, true}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// Checks in every iteration that the user's parameters are the published ones.
+class StateCallback final : public ceres::IterationCallback {
+ public:
+  explicit StateCallback(const PatchTestProblem* problem) : problem_(problem) {}
+  ceres::CallbackReturnType operator()(
+      const ceres::IterationSummary& /*summary*/) override {
+    states.push_back(Bits(problem_->State()));
+    return ceres::SOLVER_CONTINUE;
+  }
+  std::vector<std::vector<uint64_t>> states;
+
+ private:
+  const PatchTestProblem* problem_;
+};
+
+TEST(OpaqueVectors, CallbacksSeeTheStatesOfStock) {
+  for (bool update : {false, true}) {
+    std::vector<std::vector<uint64_t>> states[2];
+    for (bool opaque : {false, true}) {
+      PatchTestProblem problem;
+      StateCallback callback(&problem);
+      ceres::Solver::Options options = problem.Options(ceres::ITERATIVE_SCHUR);
+      options.update_state_every_iteration = update;
+      options.callbacks.push_back(&callback);
+      PluginRecord record;
+      VectorRecord vectors;
+      OpaquePlugin plugin(&record, &vectors);
+      ScopedSolverPlugin scoped_plugin(opaque ? &plugin : nullptr);
+      Solve(problem, options);
+      states[opaque] = callback.states;
+    }
+    EXPECT_EQ(states[0], states[1]);
+    EXPECT_EQ(states[0].front() == states[0].back(), !update);
+  }
+}
+
+TEST(OpaqueVectors, StateIsPublishedWhenACallbackEndsTheSolve) {
+  class Stop final : public ceres::IterationCallback {
+   public:
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary& summary) override {
+      return summary.iteration == 3 ? ceres::SOLVER_TERMINATE_SUCCESSFULLY
+                                    : ceres::SOLVER_CONTINUE;
+    }
+  };
+  Stop stop;
+  PatchTestProblem stock_problem;
+  ceres::Solver::Options options =
+      stock_problem.Options(ceres::ITERATIVE_SCHUR);
+  options.callbacks.push_back(&stop);
+  const SolveResult stock = Solve(stock_problem, options);
+
+  PluginRecord record;
+  VectorRecord vectors;
+  OpaquePlugin plugin(&record, &vectors);
+  PatchTestProblem problem;
+  options = problem.Options(ceres::ITERATIVE_SCHUR);
+  options.callbacks.push_back(&stop);
+  ScopedSolverPlugin scoped_plugin(&plugin);
+  ExpectSameBits(stock, Solve(problem, options));
+}
+
+struct FailureCase {
+  const char* name;
+  Failure failure;
+  int nth;
+  const char* message;
+};
+
+class FailingVectorsTest : public ::testing::TestWithParam<FailureCase> {};
+
+TEST_P(FailingVectorsTest, EndTheSolveAndLeaveTheParameters) {
+  PluginRecord record;
+  VectorRecord vectors;
+  SolveResult result;
+  {
+    OpaquePlugin plugin(&record, &vectors, GetParam().failure, GetParam().nth);
+    PatchTestProblem problem;
+    ScopedSolverPlugin scoped_plugin(&plugin);
+    result = Solve(problem, problem.Options(ceres::ITERATIVE_SCHUR));
+  }
+  EXPECT_EQ(result.summary.termination_type, ceres::FAILURE);
+  EXPECT_THAT(result.summary.message, HasSubstr(GetParam().message));
+  EXPECT_EQ(result.state, Bits(PatchTestProblem().State()));
+  EXPECT_EQ(record.num_finishes, 1);
+}
+
+constexpr char kOperation[] =
+    "An operation on the vectors of the trust region loop failed.";
+constexpr char kAllocation[] =
+    "Unable to allocate the vectors of the trust region loop.";
+
+// The loop allocates 11 vectors, then the strategy two.
+INSTANTIATE_TEST_SUITE_P(
+    Failures,
+    FailingVectorsTest,
+    ::testing::Values(
+        FailureCase{"FirstAllocation", ALLOCATE, 1, kAllocation},
+        FailureCase{"FifthAllocation", ALLOCATE, 5, kAllocation},
+        FailureCase{"LastAllocationOfTheLoop", ALLOCATE, 11, kAllocation},
+        FailureCase{"Diagonal", ALLOCATE, 12, "Linear solver failed"},
+        FailureCase{"ScaledDiagonal", ALLOCATE, 13, "Linear solver failed"},
+        FailureCase{"CopyFromHost", COPY_FROM_HOST, 1, kOperation},
+        FailureCase{"CopyToHost", COPY_TO_HOST, 1, kOperation},
+        FailureCase{"FirstGradient", PROJECTED_GRADIENT_NORMS, 1, "failed"},
+        FailureCase{"ThirdGradient", PROJECTED_GRADIENT_NORMS, 3, kOperation},
+        FailureCase{"StepNorms", STEP_NORMS, 2, kOperation},
+        FailureCase{"ModelCostChange", MODEL_COST_CHANGE, 2, kOperation}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(OpaqueVectors, AnInvalidStepIsRetriedAsStockDoes) {
+  PluginRecord record;
+  VectorRecord vectors;
+  OpaquePlugin plugin(&record, &vectors, NEGATE_IF_VALID, 2);
+  PatchTestProblem problem;
+  ScopedSolverPlugin scoped_plugin(&plugin);
+  const SolveResult result =
+      Solve(problem, problem.Options(ceres::DENSE_SCHUR));
+  EXPECT_NE(result.summary.termination_type, ceres::FAILURE);
+  EXPECT_FALSE(result.summary.iterations[2].step_is_valid);
+  EXPECT_LT(result.summary.final_cost, 0.1 * result.summary.initial_cost);
+}
+
+// What reads vectors on the host is refused, and the plugin can know it.
+class HostRequiredTest
+    : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(HostRequiredTest, IsRefusedWithItsReason) {
+  const std::string what = GetParam().first;
+  PluginRecord record;
+  VectorRecord vectors;
+  OpaquePlugin plugin(&record, &vectors);
+  PatchTestProblem problem;
+  ceres::Solver::Options options = problem.Options(ceres::DENSE_SCHUR);
+  if (what == "Dogleg") {
+    options.trust_region_strategy_type = ceres::DOGLEG;
+  } else if (what == "Bounds") {
+    problem.problem()->SetParameterUpperBound(problem.point(0), 0, 10.0);
+  } else if (what == "InnerIterations") {
+    options.use_inner_iterations = true;
+  } else {
+    options.trust_region_minimizer_iterations_to_dump = {1};
+    options.trust_region_problem_dump_format_type = ceres::CONSOLE;
+  }
+  ScopedSolverPlugin scoped_plugin(&plugin);
+  const SolveResult result = Solve(problem, options);
+  EXPECT_TRUE(plugin.host_vectors_are_required);
+  EXPECT_THAT(plugin.host_reason, HasSubstr(GetParam().second));
+  EXPECT_EQ(result.summary.termination_type, ceres::FAILURE);
+  EXPECT_THAT(result.summary.message, HasSubstr("not on the host"));
+  EXPECT_THAT(result.summary.message, HasSubstr(GetParam().second));
+  EXPECT_EQ(result.state, Bits(PatchTestProblem().State()));
+  EXPECT_EQ(record.num_finishes, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    What,
+    HostRequiredTest,
+    ::testing::Values(std::make_pair("Dogleg", "dogleg"),
+                      std::make_pair("Bounds", "line search for bounds"),
+                      std::make_pair("InnerIterations", "Inner iterations"),
+                      std::make_pair("Dump", "Dumping")),
+    [](const auto& info) { return std::string(info.param.first); });
+
+TEST(OpaqueVectors, PartsMadeByCeresAreRefused) {
+  for (bool make_linear_solver : {false, true}) {
+    PluginRecord record;
+    VectorRecord vectors;
+    OpaquePlugin plugin(&record, &vectors);
+    plugin.make_linear_solver = make_linear_solver;
+    plugin.make_evaluator = !make_linear_solver;
+    PatchTestProblem problem;
+    ScopedSolverPlugin scoped_plugin(&plugin);
+    const SolveResult result =
+        Solve(problem, problem.Options(ceres::DENSE_SCHUR));
+    EXPECT_EQ(result.summary.termination_type, ceres::FAILURE);
+    EXPECT_THAT(result.summary.message, HasSubstr("made no"));
+    EXPECT_EQ(vectors.num_allocated, 0);
+  }
+}
+
+// Host vectors that only count may be used with everything.
+class CountingHostVectors final : public HostTrustRegionVectors {
+ public:
+  explicit CountingHostVectors(int* count)
+      : HostTrustRegionVectors(nullptr, 1), count_(count) {}
+  bool StepNorms(int n,
+                 const double* x,
+                 const double* candidate_x,
+                 double* x_norm,
+                 double* step_norm) override {
+    ++*count_;
+    return HostTrustRegionVectors::StepNorms(
+        n, x, candidate_x, x_norm, step_norm);
+  }
+
+ private:
+  int* count_;
+};
+
+class HostVectorsPlugin final : public ceres::internal::SolverPlugin {
+ public:
+  std::shared_ptr<TrustRegionVectors> CreateTrustRegionVectors(
+      PreprocessedProblem* /*pp*/) override {
+    return std::make_shared<CountingHostVectors>(&count);
+  }
+  int count = 0;
+};
+
+TEST(HostVectors, OfAPluginWorkWithDoglegBoundsAndInnerIterations) {
+  for (const std::string what : {"plain", "dogleg", "bounds", "inner"}) {
+    SolveResult results[2];
+    HostVectorsPlugin plugin;
+    for (bool with_plugin : {false, true}) {
+      PatchTestProblem problem;
+      ceres::Solver::Options options = problem.Options(ceres::DENSE_SCHUR);
+      if (what == "dogleg") {
+        options.trust_region_strategy_type = ceres::DOGLEG;
+      } else if (what == "bounds") {
+        problem.problem()->SetParameterUpperBound(
+            problem.point(0), 0, problem.point(0)[0] + 0.01);
+      } else if (what == "inner") {
+        options.use_inner_iterations = true;
+      }
+      ScopedSolverPlugin scoped_plugin(with_plugin ? &plugin : nullptr);
+      results[with_plugin] = Solve(problem, options);
+    }
+    ExpectSameBits(results[0], results[1]);
+    EXPECT_GT(plugin.count, 0) << what;
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext
