@@ -13,7 +13,7 @@
 
 namespace ceres_ext::kernels {
 
-constexpr int PackedSize(int n) { return n * (n + 1) / 2; }
+CERES_EXT_HOST_DEVICE constexpr int PackedSize(int n) { return n * (n + 1) / 2; }
 
 // Place of element (i, j), j <= i.
 CERES_EXT_HOST_DEVICE constexpr int PackedIndex(int i, int j) {

@@ -1,0 +1,149 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/cuda_context.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "cuda_kernels/cuda_launch.h"
+
+namespace ceres_ext::kernels {
+
+int NumCudaDevices(std::string* why_none) {
+  int num_devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&num_devices);
+  if (error != cudaSuccess) {
+    // The error stays recorded otherwise and would be blamed on a later launch.
+    static_cast<void>(cudaGetLastError());
+    if (why_none != nullptr) {
+      *why_none = cudaGetErrorString(error);
+    }
+    return 0;
+  }
+  if (num_devices == 0 && why_none != nullptr) {
+    *why_none = "no CUDA device";
+  }
+  return num_devices;
+}
+
+Status CudaContext::Create(const CudaContextOptions& options,
+                           std::unique_ptr<CudaContext>* context) {
+  std::string why_none;
+  const int num_devices = NumCudaDevices(&why_none);
+  if (num_devices == 0) {
+    return Status(StatusCode::kUnsupported, "No usable GPU: " + why_none + ".");
+  }
+  if (options.device < 0 || options.device >= num_devices) {
+    return Status(StatusCode::kInvalidArgument,
+                  "CUDA device " + std::to_string(options.device) +
+                      " was asked for, devices 0 to " +
+                      std::to_string(num_devices - 1) + " exist.");
+  }
+  std::unique_ptr<CudaContext> result(new CudaContext);
+  result->options_ = options;
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
+  cudaDeviceProp properties;
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaGetDeviceProperties(&properties, options.device));
+  result->device_name_ = properties.name;
+  result->num_multiprocessors_ = properties.multiProcessorCount;
+  if (options.stream != nullptr) {
+    result->stream_ = options.stream;
+  } else {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(
+        &result->stream_, cudaStreamNonBlocking));
+    result->owns_stream_ = true;
+  }
+  *context = std::move(result);
+  return Status();
+}
+
+CudaContext::~CudaContext() {
+  if (owns_stream_) {
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+}
+
+Status CudaContext::Activate() const {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  return Status();
+}
+
+Status CudaContext::Synchronize() const {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
+  return Status();
+}
+
+Status CudaContext::Allocate(int64_t num_bytes, void** data) {
+  *data = nullptr;
+  if (num_bytes <= 0) {
+    return Status();
+  }
+  if (options_.memory_limit > 0 &&
+      num_bytes > options_.memory_limit - used_bytes_) {
+    return Status(StatusCode::kOutOfMemory,
+                  std::to_string(num_bytes) + " bytes of device memory would "
+                      "exceed the limit of " +
+                      std::to_string(options_.memory_limit) + " bytes, " +
+                      std::to_string(used_bytes_) + " of which are in use.");
+  }
+  const cudaError_t error = cudaMalloc(data, static_cast<size_t>(num_bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    *data = nullptr;
+    return Status(StatusCode::kOutOfMemory,
+                  "The device refused " + std::to_string(num_bytes) +
+                      " bytes, with " + std::to_string(used_bytes_) +
+                      " bytes in use by this context.");
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(error);
+  used_bytes_ += num_bytes;
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+  return Status();
+}
+
+void CudaContext::Free(void* data, int64_t num_bytes) {
+  if (data == nullptr) {
+    return;
+  }
+  // A failure here is the echo of an earlier one that has been reported.
+  static_cast<void>(cudaFree(data));
+  used_bytes_ -= num_bytes;
+}
+
+Status CudaContext::CopyToDevice(void* device,
+                                 const void* host,
+                                 int64_t num_bytes) const {
+  if (num_bytes <= 0) {
+    return Status();
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(device, host, static_cast<size_t>(num_bytes),
+                      cudaMemcpyHostToDevice, stream_));
+  return Synchronize();
+}
+
+Status CudaContext::CopyToHost(void* host,
+                               const void* device,
+                               int64_t num_bytes) const {
+  if (num_bytes <= 0) {
+    return Status();
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(host, device, static_cast<size_t>(num_bytes),
+                      cudaMemcpyDeviceToHost, stream_));
+  return Synchronize();
+}
+
+Status CudaContext::SetBytes(void* device,
+                             int value,
+                             int64_t num_bytes) const {
+  if (num_bytes <= 0) {
+    return Status();
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(
+      device, value, static_cast<size_t>(num_bytes), stream_));
+  return Status();
+}
+
+}  // namespace ceres_ext::kernels

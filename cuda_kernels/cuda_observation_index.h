@@ -1,0 +1,75 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The observation index (observation_index.h) built on the device, with the
+// same bits as the host's, and the order of points that makes tiles
+// (tile_index.h) of few cameras.
+//
+// Both sorts are stable radix sorts over the bits in use, every sum is of
+// integers: the result does not depend on the run.
+#ifndef CERES_EXT_CUDA_KERNELS_CUDA_OBSERVATION_INDEX_H_
+#define CERES_EXT_CUDA_KERNELS_CUDA_OBSERVATION_INDEX_H_
+
+#include <cstdint>
+
+#include "cuda_kernels/cuda_buffer.h"
+#include "cuda_kernels/cuda_context.h"
+#include "cuda_kernels/observation_index.h"
+#include "cuda_kernels/status.h"
+
+namespace ceres_ext::kernels {
+
+// Scratch of the builders below, 36 bytes per observation. Kept by the caller
+// so that several builds share it; may be released after the last.
+struct CudaIndexScratch {
+  DeviceBuffer<uint64_t> keys_in;
+  DeviceBuffer<uint64_t> keys_out;
+  DeviceBuffer<int32_t> values_in;
+  DeviceBuffer<int32_t> values_out;
+  DeviceBuffer<int32_t> counts;
+  DeviceBuffer<unsigned char> sort;
+};
+
+class CudaObservationIndex {
+ public:
+  // camera_ids, point_ids: device memory, one of each per observation, in any
+  // order. kInvalidArgument names the first observation out of range. Waits
+  // for the stream once, to know that.
+  Status Build(int32_t num_cameras,
+               int32_t num_points,
+               int64_t num_observations,
+               const int32_t* camera_ids,
+               const int32_t* point_ids,
+               CudaIndexScratch* scratch,
+               CudaContext* context);
+
+  // Valid as long as this object lives and is not built again.
+  ObservationIndexView view() const;
+
+ private:
+  int32_t num_cameras_ = 0;
+  int32_t num_points_ = 0;
+  int64_t num_observations_ = 0;
+  DeviceBuffer<int64_t> point_begin_;
+  DeviceBuffer<int64_t> camera_begin_;
+  DeviceBuffer<int32_t> camera_id_;
+  DeviceBuffer<int32_t> point_id_;
+  DeviceBuffer<int32_t> input_id_;
+  DeviceBuffer<int32_t> camera_entry_;
+};
+
+// An order of the points in which neighbours are seen by the same cameras:
+// sorted by the camera in the middle of the point's observations, then, within
+// every kPointOrderWindow of that order, by decreasing number of observations,
+// so that the threads of a warp sum equally long points.
+//   point_order[r]: the point of rank r; point_rank: its inverse.
+// Both in device memory, num_points each.
+inline constexpr int kPointOrderWindow = 128;
+Status OrderPointsByCamera(const ObservationIndexView& index,
+                           int32_t* point_order,
+                           int32_t* point_rank,
+                           CudaIndexScratch* scratch,
+                           CudaContext* context);
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_CUDA_OBSERVATION_INDEX_H_

@@ -1,0 +1,142 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The device bodies of the operations, under the names of the host bodies and
+// with their parameters, which point to device memory here.
+//
+// Each queues its work on `stream` and returns; allocates nothing, waits for
+// nothing and can be captured in a graph. A status other than OK means that a
+// launch was refused; errors of the work itself come from the synchronisation.
+// Two calls with the same input give the same bits, eager or replayed.
+//
+// Instances: T double and float, C 9 and 10, kDeviceLayout. Sources:
+// StoredJacobian<T, C, kDeviceLayout> and RecomputedJacobian<T, C>. With T
+// float, blocks and their products are float; sums over points and over
+// cameras, and every vector, are double.
+// Host-includable.
+#ifndef CERES_EXT_CUDA_KERNELS_CUDA_OPERATIONS_H_
+#define CERES_EXT_CUDA_KERNELS_CUDA_OPERATIONS_H_
+
+#include "cuda_kernels/block_view.h"
+#include "cuda_kernels/cuda_context.h"
+#include "cuda_kernels/cuda_workspace.h"
+#include "cuda_kernels/evaluate_kernels.h"
+#include "cuda_kernels/jacobian_products_kernels.h"
+#include "cuda_kernels/jacobian_source.h"
+#include "cuda_kernels/normal_blocks_kernels.h"
+#include "cuda_kernels/pcg_kernels.h"
+#include "cuda_kernels/preconditioner_kernels.h"
+#include "cuda_kernels/schur_products_kernels.h"
+#include "cuda_kernels/status.h"
+
+namespace ceres_ext::kernels::cuda {
+
+// evaluate_kernels.h.
+template <typename T, int C>
+Status PrepareCameras(const PrepareCamerasParams<T, C>& params,
+                      cudaStream_t stream);
+
+Status EvaluateCost(const EvaluateCostParams& params,
+                    const CudaWorkspaceView& workspace,
+                    cudaStream_t stream);
+
+// camera_gradient needs residuals.
+template <typename T, int C>
+Status EvaluateJacobian(
+    const EvaluateJacobianParams<T, C, kDeviceLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream);
+
+// normal_blocks_kernels.h.
+template <typename Source>
+Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
+                    const CudaWorkspaceView& workspace,
+                    cudaStream_t stream);
+
+// jacobian_products_kernels.h.
+template <typename Source>
+Status RightMultiply(const RightMultiplyParams<Source>& params,
+                     const CudaWorkspaceView& workspace,
+                     cudaStream_t stream);
+
+template <typename Source>
+Status LeftMultiply(const LeftMultiplyParams<Source>& params,
+                    const CudaWorkspaceView& workspace,
+                    cudaStream_t stream);
+
+template <typename Source>
+Status SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
+                          const CudaWorkspaceView& workspace,
+                          cudaStream_t stream);
+
+template <typename T, int C>
+Status ScaleColumns(const ScaleColumnsParams<T, C, kDeviceLayout>& params,
+                    cudaStream_t stream);
+
+// schur_products_kernels.h.
+template <typename Source>
+Status SchurProductImplicitW(
+    const SchurProductImplicitWParams<Source, kDeviceLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream);
+
+template <typename T, int C>
+Status SchurProductExplicitW(
+    const SchurProductExplicitWParams<T, C, kDeviceLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream);
+
+template <typename Source>
+Status BackSubstituteImplicitW(
+    const BackSubstituteImplicitWParams<Source, kDeviceLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream);
+
+template <typename T, int C>
+Status BackSubstituteExplicitW(
+    const BackSubstituteExplicitWParams<T, C, kDeviceLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream);
+
+template <typename Source>
+Status NormalProductImplicitW(
+    const NormalProductImplicitWParams<Source>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream);
+
+template <typename T, int C>
+Status NormalProductExplicitW(
+    const NormalProductExplicitWParams<T, C, kDeviceLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream);
+
+// preconditioner_kernels.h. N is 3, 9 or 10.
+template <int N>
+Status InvertBlockDiagonal(
+    const InvertBlockDiagonalParams<N, kDeviceLayout>& params,
+    cudaStream_t stream);
+
+template <int N>
+Status ApplyBlockDiagonal(
+    const ApplyBlockDiagonalParams<N, kDeviceLayout>& params,
+    cudaStream_t stream);
+
+// pcg_kernels.h.
+Status PcgStart(const PcgStartParams& params,
+                const CudaWorkspaceView& workspace,
+                cudaStream_t stream);
+Status PcgDirection(const PcgDirectionParams& params,
+                    const CudaWorkspaceView& workspace,
+                    cudaStream_t stream);
+Status PcgAdvance(const PcgAdvanceParams& params,
+                  const CudaWorkspaceView& workspace,
+                  cudaStream_t stream);
+Status PcgResidual(const PcgResidualParams& params,
+                   const CudaWorkspaceView& workspace,
+                   cudaStream_t stream);
+Status Dot(const DotParams& params,
+           const CudaWorkspaceView& workspace,
+           cudaStream_t stream);
+
+}  // namespace ceres_ext::kernels::cuda
+
+#endif  // CERES_EXT_CUDA_KERNELS_CUDA_OPERATIONS_H_

@@ -1,0 +1,432 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Operations on tiles (TileMode, cuda_camera_sums.h) with the Jacobian
+// recomputed from camera and point: nothing per observation is read but 4 B of
+// slot. Included by .cu.cc files only.
+#ifndef CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_H_
+#define CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda_kernels/bal_model.h"
+#include "cuda_kernels/cuda_camera_sums.h"
+#include "cuda_kernels/cuda_launch.h"
+#include "cuda_kernels/cuda_workspace.h"
+#include "cuda_kernels/jacobian_source.h"
+#include "cuda_kernels/tile_index.h"
+
+namespace ceres_ext::kernels {
+
+inline constexpr int kRecomputedBlock = 128;
+
+// State and local vector of a camera in one record, so that a thread gets all
+// of it by accesses of 16 bytes.
+template <typename T>
+struct alignas(16) CameraRecord {
+  CameraState<T> state;
+  T local[kBalLocalCameraDim];  // G p
+};
+static_assert(sizeof(CameraRecord<double>) == 24 * sizeof(double));
+static_assert(sizeof(CameraRecord<float>) == 24 * sizeof(float));
+
+// records_c = (state_c, G_c p_c); p null: zero.
+// Mapping: one thread per value of a record. Traffic: under 1 KB per camera.
+template <typename T, int C>
+__global__ void RecordCamerasKernel(RecomputedJacobian<T, C> source,
+                                    int32_t num_cameras,
+                                    const double* p,
+                                    const PcgScalars* scalars,
+                                    CameraRecord<T>* records) {
+  constexpr int kValues = 24;
+  constexpr int kState = kValues - kBalLocalCameraDim;
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int64_t c = i / kValues;
+  const int e = static_cast<int>(i % kValues);
+  if (c >= num_cameras || Ended(scalars)) {
+    return;  // No barrier follows.
+  }
+  T value = T(0);
+  if (e < kState) {
+    value = reinterpret_cast<const T*>(source.cameras + c)[e];
+  } else if (p != nullptr) {
+    const T* map =
+        source.camera_maps + (kBalLocalCameraDim * c + e - kState) * C;
+    double sum = 0.0;
+    for (int j = 0; j < C; ++j) {
+      sum += static_cast<double>(map[j]) * p[C * c + j];
+    }
+    value = static_cast<T>(sum);
+  }
+  reinterpret_cast<T*>(records)[i] = value;
+}
+
+template <typename T>
+struct RecomputedTileParams {
+  TileIndexView tiles;
+  TileOperands operands;
+  const CameraRecord<T>* records = nullptr;
+  const T* points = nullptr;       // 3 per point
+  const T* point_scale = nullptr;  // 3 per point; null: one
+  T* partial = nullptr;  // 9 per tile camera; null: cameras not wanted
+};
+
+template <typename T>
+__device__ __forceinline__ void LoadRecord(const CameraRecord<T>* from,
+                                           CameraRecord<T>* to) {
+  struct alignas(16) Chunk {
+    T values[16 / sizeof(T)];
+  };
+  constexpr int kChunks = sizeof(CameraRecord<T>) / 16;
+  const Chunk* chunks = reinterpret_cast<const Chunk*>(from);
+  T values[24];
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i) {
+    const Chunk chunk = chunks[i];
+#pragma unroll
+    for (int j = 0; j < static_cast<int>(16 / sizeof(T)); ++j) {
+      values[i * static_cast<int>(16 / sizeof(T)) + j] = chunk.values[j];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 9; ++i) {
+    to->state.R[i] = values[i];
+    to->local[i] = values[15 + i];
+  }
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    to->state.t[i] = values[9 + i];
+  }
+  to->state.f = values[12];
+  to->state.k1 = values[13];
+  to->state.k2 = values[14];
+}
+
+// y_k of TileMode, with the motion u of the point where with_point.
+template <int kMode, bool kWithPoint, typename T>
+__device__ __forceinline__ void Forward(const CameraRecord<T>& camera,
+                                        const Projection<T>& projection,
+                                        const double* b,
+                                        const T* u,
+                                        T* y) {
+  y[0] = T(0);
+  y[1] = T(0);
+  if constexpr ((kMode & kUseCamera) != 0) {
+    CameraMultiply(camera.state, projection, camera.local, y);
+  }
+  if constexpr ((kMode & kUseB) != 0) {
+    constexpr T kSign = (kMode & kUseCamera) != 0 ? T(-1) : T(1);
+    y[0] = static_cast<T>(b[0]) + kSign * y[0];
+    y[1] = static_cast<T>(b[1]) + kSign * y[1];
+  }
+  if constexpr (kWithPoint) {
+    T yp[2];
+    PointMultiply(camera.state, projection, u, yp);
+    y[0] += yp[0];
+    y[1] += yp[1];
+  }
+}
+
+// A long tile (tile_index.h): one point, as many observations as it has.
+// Mapping: a thread owns tile cameras; the block sums over the point.
+template <typename T, int kMode>
+__device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
+                                   int64_t point,
+                                   int32_t camera_begin,
+                                   int32_t camera_end) {
+  __shared__ double motion[3];
+  const TileIndexView& tiles = p.tiles;
+  T x[3];
+  T scale[3];
+  for (int i = 0; i < 3; ++i) {
+    x[i] = p.points[3 * point + i];
+    scale[i] = p.point_scale == nullptr ? T(1) : p.point_scale[3 * point + i];
+  }
+  T given[3] = {T(0), T(0), T(0)};
+  if constexpr ((kMode & kUsePoint) != 0) {
+    for (int i = 0; i < 3; ++i) {
+      given[i] =
+          static_cast<T>(p.operands.point_x[3 * point + i]) * scale[i];
+    }
+  }
+  const auto for_each = [&](auto&& fn) {
+    for (int32_t c = camera_begin + static_cast<int32_t>(threadIdx.x);
+         c < camera_end; c += kRecomputedBlock) {
+      CameraRecord<T> camera;
+      LoadRecord(p.records + tiles.tile_camera_id[c], &camera);
+      const int32_t end =
+          tiles.segment[tiles.tile_camera_segment[c + 1]].slot_begin;
+      Projection<T> projection;
+      ProjectForProducts(camera.state, x, &projection);
+      fn(c, camera, projection,
+         tiles.segment[tiles.tile_camera_segment[c]].slot_begin, end);
+    }
+  };
+  double sum[3] = {0.0, 0.0, 0.0};
+  for_each([&](int32_t, const CameraRecord<T>& camera,
+               const Projection<T>& projection, int32_t begin, int32_t end) {
+    for (int32_t k = begin; k < end; ++k) {
+      T y[2];
+      Forward<kMode, (kMode & kUsePoint) != 0>(
+          camera, projection, p.operands.b + int64_t{2} * k, given, y);
+      PointTransposeMultiplyAndAccumulate(camera.state, projection, y, sum);
+    }
+  });
+  for (int i = 0; i < 3; ++i) {
+    sum[i] = BlockSum<kRecomputedBlock>(sum[i]) * static_cast<double>(scale[i]);
+  }
+  if (threadIdx.x == 0) {
+    double out[3];
+    FinishPoint<kMode>(p.operands, point, sum, out);
+    if constexpr ((kMode & kEliminate) != 0) {
+      for (int i = 0; i < 3; ++i) {
+        motion[i] = out[i];
+      }
+    }
+  }
+  if constexpr ((kMode & kCameraOut) != 0) {
+    if (p.partial == nullptr) {
+      return;  // The whole block leaves.
+    }
+    __syncthreads();  // The motion is the work of thread 0.
+    if constexpr ((kMode & kEliminate) != 0) {
+      for (int i = 0; i < 3; ++i) {
+        given[i] = static_cast<T>(motion[i]) * scale[i];
+      }
+    }
+    for_each([&](int32_t c, const CameraRecord<T>& camera,
+                 const Projection<T>& projection, int32_t begin, int32_t end) {
+      double local[9] = {};
+      for (int32_t k = begin; k < end; ++k) {
+        T y[2];
+        Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
+            camera, projection, p.operands.b + int64_t{2} * k, given, y);
+        CameraTransposeMultiplyAndAccumulate(camera.state, projection, y,
+                                             local);
+      }
+      for (int i = 0; i < 9; ++i) {
+        p.partial[int64_t{9} * c + i] = static_cast<T>(local[i]);
+      }
+    });
+  }
+}
+
+// Inputs, outputs: RecomputedTileParams; partial gets J_c' y in local
+// coordinates, one row per tile camera.
+// Mapping: one block per tile, a thread owns a segment and keeps its camera in
+// registers; 3-vectors per observation, then 9-vectors per segment, meet in
+// shared memory and are summed by the owner of a point or of an element of a
+// tile camera.
+// Order: over a point's observations in their order; over a tile camera's
+// segments in their order. No atomics.
+// Traffic: per observation 4 B; per segment 8 B and a camera record (L2); per
+// point 3 T of position, 48 B of Vi; per tile camera 9 T out.
+template <typename T, int kMode>
+__global__ void __launch_bounds__(kRecomputedBlock)
+    RecomputedTileKernel(RecomputedTileParams<T> p) {
+  CERES_EXT_DYNAMIC_SHARED(shared);
+  if (Ended(p.operands.scalars)) {
+    return;  // The whole block leaves.
+  }
+  const TileIndexView& tiles = p.tiles;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int tile = static_cast<int>(blockIdx.x);
+  const int32_t point_begin = tiles.tile_point_begin[tile];
+  const int num_points = tiles.tile_point_begin[tile + 1] - point_begin;
+  const int32_t segment_begin = tiles.tile_segment_begin[tile];
+  const int num_segments = tiles.tile_segment_begin[tile + 1] - segment_begin;
+  const int32_t camera_begin = tiles.tile_camera_begin[tile];
+  const int32_t camera_end = tiles.tile_camera_begin[tile + 1];
+  const int64_t begin = p.operands.point_begin[point_begin];
+  const int64_t end = p.operands.point_begin[point_begin + num_points];
+  if (end - begin > tiles.max_observations) {
+    RecomputedLongTile<T, kMode>(p, point_begin, camera_begin, camera_end);
+    return;  // The whole block leaves.
+  }
+
+  // Position and motion of the points; vectors of observations or segments.
+  T* const positions = reinterpret_cast<T*>(shared);
+  T* const motions = positions + 3 * tiles.max_points;
+  T* const vectors = motions + 3 * tiles.max_points;
+
+  CameraRecord<T> camera;
+  TileSegment segment{};
+  int32_t slot_end = 0;
+  int loaded = -1;
+  const auto load_segment = [&](int s) {
+    segment = tiles.segment[segment_begin + s];
+    slot_end = tiles.segment[segment_begin + s + 1].slot_begin;
+    LoadRecord(p.records + segment.camera, &camera);
+    loaded = s;
+  };
+  // Before the barrier, so that the wait for the camera overlaps the points'.
+  if (thread < num_segments) {
+    load_segment(thread);
+  }
+  for (int i = thread; i < 3 * num_points; i += kRecomputedBlock) {
+    positions[i] = p.points[int64_t{3} * point_begin + i];
+    if constexpr ((kMode & kUsePoint) != 0) {
+      const int64_t at = int64_t{3} * point_begin + i;
+      const T scale = p.point_scale == nullptr ? T(1) : p.point_scale[at];
+      motions[i] = static_cast<T>(p.operands.point_x[at]) * scale;
+    }
+  }
+  __syncthreads();  // Points are read by the threads of all their cameras.
+
+  // y_k, then Jp' y_k at the observation's place in point order.
+  const bool point_half =
+      (kMode & kEliminate) != 0 || p.operands.point_out != nullptr;
+  if (point_half) {
+    for (int s = thread; s < num_segments; s += kRecomputedBlock) {
+      if (s != loaded) {
+        load_segment(s);
+      }
+      for (int32_t slot = segment.slot_begin; slot < slot_end; ++slot) {
+        const uint32_t packed = tiles.slot[slot];
+        const int point = static_cast<int>(packed >> 16);
+        const int observation = static_cast<int>(packed & 0xffff);
+        Projection<T> projection;
+        ProjectForProducts(camera.state, positions + 3 * point, &projection);
+        T y[2];
+        Forward<kMode, (kMode & kUsePoint) != 0>(
+            camera, projection, p.operands.b + 2 * (begin + observation),
+            motions + 3 * point, y);
+        T u[3] = {T(0), T(0), T(0)};
+        PointTransposeMultiplyAndAccumulate(camera.state, projection, y, u);
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+          vectors[3 * observation + i] = u[i];
+        }
+      }
+    }
+    __syncthreads();  // A point's observations belong to several threads.
+
+    for (int i = thread; i < num_points; i += kRecomputedBlock) {
+      const int64_t point = int64_t{point_begin} + i;
+      const int last =
+          static_cast<int>(p.operands.point_begin[point + 1] - begin);
+      double sum[3] = {0.0, 0.0, 0.0};
+      for (int k = static_cast<int>(p.operands.point_begin[point] - begin);
+           k < last; ++k) {
+#pragma unroll
+        for (int j = 0; j < 3; ++j) {
+          sum[j] += static_cast<double>(vectors[3 * k + j]);
+        }
+      }
+      double scale[3] = {1.0, 1.0, 1.0};
+      if (p.point_scale != nullptr) {
+#pragma unroll
+        for (int j = 0; j < 3; ++j) {
+          scale[j] = static_cast<double>(p.point_scale[3 * point + j]);
+          sum[j] *= scale[j];
+        }
+      }
+      double x[3];
+      FinishPoint<kMode>(p.operands, point, sum, x);
+      if constexpr ((kMode & kEliminate) != 0) {
+#pragma unroll
+        for (int j = 0; j < 3; ++j) {
+          motions[3 * i + j] = static_cast<T>(x[j] * scale[j]);
+        }
+      }
+    }
+  }
+  if constexpr ((kMode & kCameraOut) != 0) {
+    if (p.partial == nullptr) {
+      return;  // The whole block leaves.
+    }
+    // Motions go to the threads of all cameras, and vectors are used anew.
+    __syncthreads();
+
+    // J_c' (y_k + J_p x_p) of each segment, last segment first: its camera is
+    // still there.
+    const int num_rounds =
+        (num_segments - thread + kRecomputedBlock - 1) / kRecomputedBlock;
+    for (int s = thread + (num_rounds - 1) * kRecomputedBlock; s >= thread;
+         s -= kRecomputedBlock) {
+      if (s != loaded) {
+        load_segment(s);
+      }
+      T local[9] = {};
+      for (int32_t slot = segment.slot_begin; slot < slot_end; ++slot) {
+        const uint32_t packed = tiles.slot[slot];
+        const int point = static_cast<int>(packed >> 16);
+        const int observation = static_cast<int>(packed & 0xffff);
+        Projection<T> projection;
+        ProjectForProducts(camera.state, positions + 3 * point, &projection);
+        T y[2];
+        Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
+            camera, projection, p.operands.b + 2 * (begin + observation),
+            motions + 3 * point, y);
+        CameraTransposeMultiplyAndAccumulate(camera.state, projection, y,
+                                             local);
+      }
+#pragma unroll
+      for (int i = 0; i < 9; ++i) {
+        vectors[9 * s + i] = local[i];
+      }
+    }
+    __syncthreads();  // A camera's segments belong to several threads.
+
+    const int num_values = 9 * (camera_end - camera_begin);
+    for (int i = thread; i < num_values; i += kRecomputedBlock) {
+      const int32_t* first = tiles.tile_camera_segment + camera_begin + i / 9;
+      const int last_segment = first[1] - segment_begin;
+      double sum = 0.0;
+      for (int s = first[0] - segment_begin; s < last_segment; ++s) {
+        sum += static_cast<double>(vectors[9 * s + i % 9]);
+      }
+      p.partial[int64_t{9} * camera_begin + i] = static_cast<T>(sum);
+    }
+  }
+}
+
+// Queues records, tiles and, with kCameraOut, the sums over cameras.
+template <int kMode, typename T, int C>
+Status RecomputedTileOperation(const ObservationIndexView& index,
+                               const RecomputedJacobian<T, C>& source,
+                               const double* camera_p,
+                               const TileOperands& operands,
+                               const CameraSumTerms<C>& terms,
+                               const CudaWorkspaceView& workspace,
+                               cudaStream_t stream) {
+  const TileIndexView& tiles = workspace.recomputed_tiles;
+  if (tiles.tile_point_begin == nullptr && index.num_points > 0) {
+    return Status(StatusCode::kInvalidArgument,
+                  "The workspace has no tiles for recomputed Jacobians.");
+  }
+  auto* records = reinterpret_cast<CameraRecord<T>*>(workspace.local_cameras);
+  CERES_EXT_RETURN_IF_ERROR(
+      Launch("RecordCameras", RecordCamerasKernel<T, C>,
+             CeilDivide(int64_t{index.num_cameras} * 24, 256), 256, 0, stream,
+             source, index.num_cameras, camera_p, operands.scalars, records));
+  RecomputedTileParams<T> params;
+  params.tiles = tiles;
+  params.operands = operands;
+  params.operands.point_begin = index.point_begin;
+  params.records = records;
+  params.points = source.points;
+  params.point_scale = source.point_scale;
+  const bool camera_out = (kMode & kCameraOut) != 0 && terms.out != nullptr;
+  params.partial =
+      camera_out ? reinterpret_cast<T*>(workspace.partial) : nullptr;
+  const int64_t num_vectors =
+      std::max(int64_t{3} * tiles.max_observations,
+               camera_out ? int64_t{9} * tiles.max_tile_segments : 0);
+  CERES_EXT_RETURN_IF_ERROR(
+      Launch("RecomputedTile", RecomputedTileKernel<T, kMode>, tiles.num_tiles,
+             kRecomputedBlock,
+             static_cast<int64_t>(sizeof(T)) *
+                 (6 * tiles.max_points + num_vectors),
+             stream, params));
+  if (!camera_out) {
+    return Status();
+  }
+  return SumTileCameras(source, index.num_cameras, tiles,
+                        static_cast<const T*>(params.partial), terms,
+                        operands.scalars, stream);
+}
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_H_

@@ -1,0 +1,106 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What the device bodies need beside their parameters: tiles of points, chunks
+// of cameras, and scratch for sums. HostWorkspace for the device.
+//
+//   CudaWorkspace workspace;
+//   Status status = workspace.Setup(index, {}, &scratch, &context);
+//   status = cuda::SchurProductImplicitW(params, workspace.view(), stream);
+//
+// A device body sums over cameras in two steps of fixed order: per tile and
+// camera (tile_index.h) or per *camera chunk*, then over the tiles or chunks of
+// a camera. A camera chunk is up to kCameraChunk consecutive entries of one
+// camera; every camera has at least one, so that the sums of a camera without
+// observations are written as well.
+//
+// The view is a POD of device pointers. A workspace serves one stream at a
+// time. All memory is taken by Setup.
+#ifndef CERES_EXT_CUDA_KERNELS_CUDA_WORKSPACE_H_
+#define CERES_EXT_CUDA_KERNELS_CUDA_WORKSPACE_H_
+
+#include <cstdint>
+
+#include "cuda_kernels/cuda_buffer.h"
+#include "cuda_kernels/cuda_context.h"
+#include "cuda_kernels/cuda_observation_index.h"
+#include "cuda_kernels/observation_index.h"
+#include "cuda_kernels/pcg_scalars.h"
+#include "cuda_kernels/small_matrix.h"
+#include "cuda_kernels/status.h"
+#include "cuda_kernels/tile_index.h"
+
+namespace ceres_ext::kernels {
+
+// Two forms of tile, see recomputed_products_kernels.cu.cc and
+// stored_products_kernels.cu.cc for why and what was measured.
+inline constexpr TileOptions kRecomputedTiles{256, 1024, 4};
+inline constexpr TileOptions kStoredTiles{256, 256, 256};
+
+// Most blocks of the kernels that add up a whole vector. Their number depends on
+// the length alone, and the partial sums of the blocks are added in their order.
+inline constexpr int kVectorBlocks = 1024;
+
+struct CudaWorkspaceView {
+  TileIndexView recomputed_tiles;
+  TileIndexView stored_tiles;
+  // Per observation, in the order of the index: camera number within its
+  // stored tile << 16 | slot within the tile. Not for long tiles.
+  const uint32_t* stored_position = nullptr;
+
+  int32_t num_chunks = 0;
+  const int32_t* chunk_camera = nullptr;        // [num_chunks]
+  const int32_t* camera_chunk_begin = nullptr;  // [num_cameras + 1]
+  const int32_t* entry_point = nullptr;  // point of camera_entry[j]
+
+  // Scratch: one row of up to kMaxRow doubles per chunk, one of 10 per tile
+  // camera, in the same memory.
+  double* partial = nullptr;
+  double* local_cameras = nullptr;   // 24 per camera
+  double* point_vectors = nullptr;   // 3 per point
+  double* vector_partial = nullptr;  // 2 * kVectorBlocks
+  int32_t* ticket = nullptr;  // zero between kernels, see SumOverBlocks
+};
+
+class CudaWorkspace {
+ public:
+  // Local camera blocks, packed, and a vector.
+  static constexpr int kMaxRow = PackedSize(10) + 10;
+
+  struct Options {
+    // Which tiles are made. Without them the bodies that need them return
+    // kInvalidArgument.
+    bool recomputed_tiles = true;
+    bool stored_tiles = true;
+    TileOptions recomputed = kRecomputedTiles;
+    TileOptions stored = kStoredTiles;
+  };
+
+  // index: in device memory; must outlive the workspace.
+  Status Setup(const ObservationIndexView& index,
+               const Options& options,
+               CudaIndexScratch* scratch,
+               CudaContext* context);
+
+  const CudaWorkspaceView& view() const { return view_; }
+
+ private:
+  CudaWorkspaceView view_;
+  TileIndex recomputed_tiles_;
+  TileIndex stored_tiles_;
+  DeviceBuffer<uint32_t> stored_position_;
+  DeviceBuffer<int32_t> chunk_camera_;
+  DeviceBuffer<int32_t> camera_chunk_begin_;
+  DeviceBuffer<int32_t> entry_point_;
+  DeviceBuffer<double> partial_;
+  DeviceBuffer<double> local_cameras_;
+  DeviceBuffer<double> point_vectors_;
+  DeviceBuffer<double> vector_partial_;
+  DeviceBuffer<int32_t> ticket_;
+};
+
+// Entries per camera chunk. Measurement: docs/gpu.md.
+inline constexpr int kCameraChunk = 4096;
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_CUDA_WORKSPACE_H_

@@ -1,0 +1,333 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Runs the device bodies (.cu.cc) on the host, compiled as plain C++, so that
+// machines without a GPU test them too. A block's threads are fibers that
+// switch at barriers and shuffles; blocks run one after another; shared memory
+// starts as NaN. A barrier that part of a block has left by returning, and a
+// shuffle whose mask names a lane that doesn't come, end the program with a
+// message. Data races that need real concurrency are not seen here: that is
+// the sanitizers' work on a GPU.
+//
+// This folder stands before the toolkit's in the include path of the emulated
+// tests and of nothing else.
+#ifndef CERES_EXT_TESTS_EMULATION_CUDA_RUNTIME_H_
+#define CERES_EXT_TESTS_EMULATION_CUDA_RUNTIME_H_
+
+#include <ucontext.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static
+#define __constant__ static
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(n) alignas(n)
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+struct float2 { float x, y; };
+struct float4 { float x, y, z, w; };
+struct double2 { double x, y; };
+struct int2 { int x, y; };
+struct int4 { int x, y, z, w; };
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+inline double2 make_double2(double x, double y) { return {x, y}; }
+inline int2 make_int2(int x, int y) { return {x, y}; }
+inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+
+inline dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulation {
+
+enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  State state = State::kReady;
+};
+
+constexpr size_t kStackBytes = 256 * 1024;
+
+struct Machine {
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  ucontext_t scheduler;
+  const std::function<void()>* body = nullptr;
+  int current = 0;
+  // One value of up to 16 bytes per thread, for shuffles.
+  std::vector<std::array<unsigned char, 16>> exchange;
+  std::vector<unsigned char> dynamic_shared;
+};
+
+inline Machine& machine() {
+  static Machine m;
+  return m;
+}
+
+inline unsigned char* DynamicShared() {
+  unsigned char* p = machine().dynamic_shared.data();
+  return p + (16 - reinterpret_cast<uintptr_t>(p) % 16) % 16;
+}
+
+inline void Fail(const char* what) {
+  std::fprintf(stderr, "emulated kernel: %s (block %u thread %d)\n", what,
+               blockIdx.x, machine().current);
+  std::abort();
+}
+
+inline void Yield(State state) {
+  Machine& m = machine();
+  Fiber& fiber = *m.fibers[static_cast<size_t>(m.current)];
+  fiber.state = state;
+  swapcontext(&fiber.context, &m.scheduler);
+}
+
+inline void Trampoline() {
+  Machine& m = machine();
+  (*m.body)();
+  m.fibers[static_cast<size_t>(m.current)]->state = State::kDone;
+  swapcontext(&m.fibers[static_cast<size_t>(m.current)]->context,
+              &m.scheduler);
+}
+
+inline void Resume(int thread) {
+  Machine& m = machine();
+  m.current = thread;
+  threadIdx.x = static_cast<unsigned>(thread);
+  Fiber& fiber = *m.fibers[static_cast<size_t>(thread)];
+  fiber.state = State::kReady;
+  swapcontext(&m.scheduler, &fiber.context);
+}
+
+inline void RunBlock(int block_size) {
+  Machine& m = machine();
+  for (int t = 0; t < block_size; ++t) {
+    Fiber& fiber = *m.fibers[static_cast<size_t>(t)];
+    fiber.state = State::kReady;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, &Trampoline, 0);
+  }
+  const auto state = [&](int t) {
+    return m.fibers[static_cast<size_t>(t)]->state;
+  };
+  for (;;) {
+    for (int w = 0; w < block_size; w += 32) {
+      const int end = w + 32 < block_size ? w + 32 : block_size;
+      for (;;) {
+        for (int t = w; t < end; ++t) {
+          if (state(t) == State::kReady) {
+            Resume(t);
+          }
+        }
+        int num_at_warp_barrier = 0;
+        for (int t = w; t < end; ++t) {
+          num_at_warp_barrier += state(t) == State::kAtWarpBarrier;
+        }
+        if (num_at_warp_barrier == 0) {
+          break;
+        }
+        if (num_at_warp_barrier != 32) {
+          Fail("a full-warp operation that not every lane reaches");
+        }
+        for (int t = w; t < end; ++t) {
+          m.fibers[static_cast<size_t>(t)]->state = State::kReady;
+        }
+      }
+    }
+    int num_done = 0;
+    for (int t = 0; t < block_size; ++t) {
+      num_done += state(t) == State::kDone;
+    }
+    if (num_done == block_size) {
+      return;
+    }
+    if (num_done != 0) {
+      Fail("a barrier that part of the block has left");
+    }
+    for (int t = 0; t < block_size; ++t) {
+      m.fibers[static_cast<size_t>(t)]->state = State::kReady;
+    }
+  }
+}
+
+inline void Run(int64_t num_blocks,
+                int block_size,
+                int64_t shared_bytes,
+                const std::function<void()>& body) {
+  Machine& m = machine();
+  while (m.fibers.size() < static_cast<size_t>(block_size)) {
+    m.fibers.push_back(std::make_unique<Fiber>());
+    m.fibers.back()->stack.reset(new char[kStackBytes]);
+  }
+  m.exchange.resize(1024);
+  m.body = &body;
+  gridDim.x = static_cast<unsigned>(num_blocks);
+  blockDim.x = static_cast<unsigned>(block_size);
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    blockIdx.x = static_cast<unsigned>(b);
+    m.dynamic_shared.assign(static_cast<size_t>(shared_bytes) + 16, 0xff);
+    RunBlock(block_size);
+  }
+}
+
+template <typename T>
+T Exchange(T value, int source_lane) {
+  static_assert(sizeof(T) <= 16, "one exchange slot");
+  Machine& m = machine();
+  const int self = m.current;
+  std::memcpy(m.exchange[static_cast<size_t>(self)].data(), &value, sizeof(T));
+  Yield(State::kAtWarpBarrier);
+  T result;
+  std::memcpy(&result,
+              m.exchange[static_cast<size_t>(self / 32 * 32 + source_lane)]
+                  .data(),
+              sizeof(T));
+  Yield(State::kAtWarpBarrier);
+  return result;
+}
+
+}  // namespace emulation
+
+inline void __syncthreads() {
+  emulation::Yield(emulation::State::kAtBlockBarrier);
+}
+inline void __syncwarp(unsigned = 0xffffffffu) {
+  emulation::Yield(emulation::State::kAtWarpBarrier);
+}
+inline void __threadfence() {}
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int lane_mask) {
+  return emulation::Exchange(
+      value, (emulation::machine().current % 32) ^ lane_mask);
+}
+template <typename T>
+T __shfl_down_sync(unsigned, T value, int delta) {
+  const int lane = emulation::machine().current % 32;
+  return emulation::Exchange(value, lane + delta < 32 ? lane + delta : lane);
+}
+template <typename T>
+T __shfl_up_sync(unsigned, T value, int delta) {
+  const int lane = emulation::machine().current % 32;
+  return emulation::Exchange(value, lane - delta >= 0 ? lane - delta : lane);
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return emulation::Exchange(value, lane % 32);
+}
+template <typename T>
+T __ldg(const T* p) {
+  return *p;
+}
+template <typename T>
+T __ldcg(const T* p) {
+  return *p;
+}
+template <typename T>
+T __ldcs(const T* p) {
+  return *p;
+}
+template <typename T>
+void __stcs(T* p, T value) {
+  *p = value;
+}
+template <typename T>
+T atomicAdd(T* p, T value) {
+  const T old = *p;
+  *p += value;
+  return old;
+}
+template <typename T>
+T atomicMin(T* p, T value) {
+  const T old = *p;
+  *p = value < old ? value : old;
+  return old;
+}
+template <typename T>
+T atomicMax(T* p, T value) {
+  const T old = *p;
+  *p = value > old ? value : old;
+  return old;
+}
+template <typename T>
+T atomicOr(T* p, T value) {
+  const T old = *p;
+  *p |= value;
+  return old;
+}
+
+// The part of the runtime that contexts and buffers use.
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice
+};
+constexpr unsigned cudaStreamNonBlocking = 1;
+struct cudaDeviceProp {
+  char name[256];
+  int multiProcessorCount;
+};
+inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceCount(int* n) {
+  *n = 1;
+  return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  std::strcpy(p->name, "emulated");
+  p->multiProcessorCount = 2;
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  *s = nullptr;
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaMalloc(void** p, size_t n) {
+  *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
+  if (*p == nullptr) {
+    return cudaErrorMemoryAllocation;
+  }
+  std::memset(*p, 0xff, n);
+  return cudaSuccess;
+}
+inline cudaError_t cudaFree(void* p) {
+  std::free(p);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(
+    void* to, const void* from, size_t n, cudaMemcpyKind, cudaStream_t) {
+  std::memcpy(to, from, n);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
+  std::memset(p, v, n);
+  return cudaSuccess;
+}
+
+#endif  // CERES_EXT_TESTS_EMULATION_CUDA_RUNTIME_H_
