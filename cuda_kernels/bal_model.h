@@ -104,14 +104,15 @@ struct Limits {
 
 }  // namespace internal
 
-// True if all n values are finite.
+// True if all n values are finite. Without branches, which makes a whole
+// evaluation 1.2 to 1.5 times as fast on the host.
 template <typename T>
 CERES_EXT_HOST_DEVICE inline bool AllFinite(const T* values, int n) {
   using std::fabs;
   constexpr T kMax = internal::Limits<T>::kMax;
   bool finite = true;
   for (int i = 0; i < n; ++i) {
-    finite &= fabs(values[i]) <= kMax;  // No branch: 1.5 times as fast.
+    finite &= fabs(values[i]) <= kMax;
   }
   return finite;
 }
@@ -403,9 +404,9 @@ CERES_EXT_HOST_DEVICE inline Projection<T> Project(const CameraState<T>& camera,
   return p;
 }
 
-// As Project for operators: where the Jacobian is not finite, or, in float,
-// where the depth has no correct digit, *p has a zero Jacobian (both J_c and
-// J_p) and false is returned.
+// As Project for operators: where the Jacobian is not finite (or comes within a
+// factor of 10 or so of overflow) or, in float, where the depth has no correct
+// digit, *p has a zero Jacobian (both J_c and J_p) and false is returned.
 template <typename T>
 CERES_EXT_HOST_DEVICE inline bool ProjectForProducts(
     const CameraState<T>& camera, const T* point, Projection<T>* p) {
@@ -416,16 +417,16 @@ CERES_EXT_HOST_DEVICE inline bool ProjectForProducts(
   constexpr T kDepthNoise =
       std::is_same<T, float>::value ? 4 * internal::Limits<T>::kEpsilon : T(0);
   *p = Project(camera, point);
-  // The k2 column is the one with the highest power of (x, y).
-  const T largest[6] = {p->m00,
-                        p->m01,
-                        p->m11,
-                        camera.f * p->r2 * p->r2 * p->x,
-                        camera.f * p->r2 * p->r2 * p->y,
-                        p->distortion};
+  // Finite bounds on all entries: of P and P [r]x and P R, of the columns of f
+  // and of k1 and k2.
+  const T xy = fabs(p->x) + fabs(p->y);
+  const T bounds[3] = {(fabs(p->m00) + fabs(p->m01) + fabs(p->m11)) * (1 + xy) *
+                           (1 + fabs(p->r[0]) + fabs(p->r[1]) + fabs(p->r[2])),
+                       p->distortion * xy,
+                       camera.f * (1 + p->r2 * p->r2) * xy};
   const T depth = p->r[2] + camera.t[2];
   if (fabs(depth) > kDepthNoise * (fabs(p->r[2]) + fabs(camera.t[2])) &&
-      AllFinite(largest, 6)) {
+      AllFinite(bounds, 3)) {
     return true;
   }
   *p = Projection<T>{};
