@@ -1,0 +1,84 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Where the blocks of one kind (cameras, or points) stand in Ceres's vectors.
+//
+// This library keeps a tangent vector as num_blocks blocks of padded_size
+// values each; Ceres packs the tangent of the non-constant blocks of all kinds
+// in the order of its Program. Gather and Scatter go between the two. Values
+// that have no place in Ceres's vector are *padding*: the columns beyond a
+// block's tangent size, and all columns of a constant block.
+
+#ifndef CERES_EXT_GLUE_BLOCK_TABLE_H_
+#define CERES_EXT_GLUE_BLOCK_TABLE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ceres/manifold.h"
+#include "cuda_kernels/host_context.h"
+
+namespace ceres_ext {
+
+struct BlockTable {
+  // One entry per block. A constant block has offsets -1 and tangent size 0.
+  std::vector<int32_t> state_offset;
+  std::vector<int32_t> tangent_offset;
+  std::vector<int32_t> tangent_size;
+  // The value of a constant block, null for others. Not owned.
+  std::vector<const double*> constant_value;
+  // Null where the block has none. Not owned.
+  std::vector<const ceres::Manifold*> manifold;
+
+  // Values in a block of the state and padded values in a block of a tangent
+  // vector.
+  int ambient_size = 0;
+  int padded_size = 0;
+
+  int32_t size() const { return static_cast<int32_t>(tangent_size.size()); }
+  int64_t padded_values() const { return int64_t{size()} * padded_size; }
+
+  void Add(int state, int tangent, int num_tangent, const ceres::Manifold* m) {
+    state_offset.push_back(state);
+    tangent_offset.push_back(tangent);
+    tangent_size.push_back(num_tangent);
+    constant_value.push_back(nullptr);
+    manifold.push_back(m);
+  }
+
+  void AddConstant(const double* value) {
+    Add(-1, -1, 0, nullptr);
+    constant_value.back() = value;
+  }
+
+  // Blocks with columns.
+  int NumVarying() const;
+  // The largest tangent size.
+  int MaxTangentSize() const;
+  bool HasManifold() const;
+  bool HasPadding() const;
+
+  // padded = vector, and `padding` where the vector has no value.
+  // padded: size() x padded_size, row-major.
+  void Gather(const double* vector,
+              double padding,
+              double* padded,
+              kernels::HostContext* context) const;
+
+  // The values of `padded` that have a place in the vector go there; nothing
+  // else in the vector changes.
+  void Scatter(const double* padded,
+               double* vector,
+               kernels::HostContext* context) const;
+
+  // ambient = the blocks' values in `state`, or their constant values.
+  // ambient: size() x ambient_size, row-major.
+  void GatherState(const double* state,
+                   double* ambient,
+                   kernels::HostContext* context) const;
+
+  int64_t MemoryBytes() const;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_BLOCK_TABLE_H_

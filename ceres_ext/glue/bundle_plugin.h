@@ -1,0 +1,76 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What Ceres asks for its linear solver, evaluator and loop vectors during one
+// solve. It decides once, in OwnsOrdering, which path the solve takes:
+//
+//   PATH_FULL           every residual block is in one residual batch:
+//                       BatchEvaluator, BatchLinearSolver, OrderedVectors, and
+//                       Ceres need not reorder the problem;
+//   PATH_LINEAR_SOLVER  Ceres evaluates, RowLinearSolver solves;
+//   PATH_CERES          nothing: reason() says why.
+//
+// An object serves one solve and outlives everything that it makes. Not thread
+// safe; solves that run at once have one each.
+
+#ifndef CERES_EXT_GLUE_BUNDLE_PLUGIN_H_
+#define CERES_EXT_GLUE_BUNDLE_PLUGIN_H_
+
+#include <memory>
+#include <string>
+
+#include "ceres/evaluator.h"
+#include "ceres/linear_solver.h"
+#include "ceres/preprocessor.h"
+#include "ceres/solver_plugin.h"
+#include "ceres_ext/glue/batch_jacobian.h"
+#include "ceres_ext/glue/bundle_structure.h"
+#include "ceres_ext/glue/solve_record.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/summary.h"
+#include "cuda_kernels/host_context.h"
+
+namespace ceres_ext {
+
+class BundlePlugin final : public ceres::internal::SolverPlugin {
+ public:
+  // append_to_message: the caller sees only a ceres::Solver::Summary, so Finish
+  // adds path and reason to its message.
+  BundlePlugin(const Options& options, bool append_to_message);
+  ~BundlePlugin() override;
+
+  bool OwnsOrdering(ceres::internal::PreprocessedProblem* pp) override;
+  bool SetupLinearSolver(ceres::internal::PreprocessedProblem* pp) override;
+  bool SetupEvaluator(ceres::internal::PreprocessedProblem* pp) override;
+  std::shared_ptr<ceres::internal::TrustRegionVectors> CreateTrustRegionVectors(
+      ceres::internal::PreprocessedProblem* pp) override;
+  void Finish(const ceres::internal::PreprocessedProblem& pp,
+              ceres::Solver::Summary* summary) override;
+
+  // Copies what this solve added to Ceres's summary.
+  void FillSummary(Summary* summary) const;
+
+ private:
+  void Decline(const std::string& reason);
+  // Makes evaluator and linear solver of PATH_FULL; false, with the reason, if
+  // that path is not open.
+  bool SetupBatch(ceres::internal::PreprocessedProblem* pp,
+                  std::string* reason);
+  template <int C>
+  kernels::Status CreateBatchObjects(BatchStructure* batch,
+                                     ceres::internal::PreprocessedProblem* pp);
+
+  const Options options_;
+  const bool append_to_message_;
+  SolvePath path_ = PATH_CERES;
+  std::string reason_;
+  SolveRecord record_;
+  std::unique_ptr<kernels::HostContext> context_;
+  std::unique_ptr<BatchShape> shape_;
+  // Until Ceres takes them.
+  std::unique_ptr<ceres::internal::Evaluator> evaluator_;
+  std::unique_ptr<ceres::internal::LinearSolver> linear_solver_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_BUNDLE_PLUGIN_H_

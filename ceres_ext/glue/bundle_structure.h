@@ -1,0 +1,67 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Reads out of Ceres's reduced Program what this library needs to know once per
+// solve: which residual block joins which camera to which point, where those
+// blocks stand in Ceres's vectors and, for a residual batch, the model, the
+// constants and the losses.
+
+#ifndef CERES_EXT_GLUE_BUNDLE_STRUCTURE_H_
+#define CERES_EXT_GLUE_BUNDLE_STRUCTURE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ceres/loss_function.h"
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/glue/block_table.h"
+
+namespace ceres::internal {
+class Program;
+}  // namespace ceres::internal
+
+namespace ceres_ext {
+
+struct BundleStructure {
+  BlockTable cameras;  // padded_size 9 or 10
+  BlockTable points;   // padded_size 3
+
+  // Per residual block, in the Program's order.
+  std::vector<int32_t> camera_id;
+  std::vector<int32_t> point_id;
+
+  int64_t num_observations() const {
+    return static_cast<int64_t>(camera_id.size());
+  }
+};
+
+// A Program whose residual blocks all have one batchable cost type.
+struct BatchStructure : BundleStructure {
+  BatchModelKind kind = BatchModelKind::kBalAngleAxis;
+
+  // Per residual block, in the Program's order: measured image position
+  // (2 values) and loss. `loss` is empty when no residual block has one.
+  std::vector<double> observations;
+  std::vector<const ceres::LossFunction*> loss;
+};
+
+// Fills *structure from a Program whose parameter offsets are set. Returns
+// false and names the first residual block (and what is wrong with it) in
+// *reason when the Program is not a batch this library can evaluate.
+bool ImportBatch(const ceres::internal::Program& program,
+                 BatchStructure* structure,
+                 std::string* reason);
+
+// Fills *structure for residual blocks of any cost type that Ceres evaluates.
+// A row has two residuals and at most one point and one camera that are not
+// constant. Points are the first num_eliminate_blocks parameter blocks or, with
+// num_eliminate_blocks = 0, those whose tangent has 3 dimensions. Rows whose
+// partner is constant or missing refer to one constant block added at the end.
+bool ImportRows(const ceres::internal::Program& program,
+                int num_eliminate_blocks,
+                BundleStructure* structure,
+                std::string* reason);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_BUNDLE_STRUCTURE_H_

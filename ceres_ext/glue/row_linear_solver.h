@@ -1,0 +1,36 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The inexact-step solver as the Ceres linear solver of PATH_LINEAR_SOLVER: it
+// copies the Jacobian that Ceres evaluated into padded blocks in point order,
+// once per linear solve.
+//
+// Structure is read once, at the first solve: all matrices of one object have
+// the same, as for every Ceres linear solver.
+
+#ifndef CERES_EXT_GLUE_ROW_LINEAR_SOLVER_H_
+#define CERES_EXT_GLUE_ROW_LINEAR_SOLVER_H_
+
+#include <memory>
+#include <string>
+
+#include "ceres/linear_solver.h"
+#include "ceres/program.h"
+#include "ceres_ext/glue/solve_record.h"
+#include "ceres_ext/options.h"
+#include "cuda_kernels/host_context.h"
+
+namespace ceres_ext {
+
+// Null, with the reason, for a program that ImportRows refuses or for which
+// there is no memory. *context and *record outlive the solver.
+std::unique_ptr<ceres::internal::LinearSolver> CreateRowLinearSolver(
+    const Options& ext_options,
+    const ceres::internal::LinearSolver::Options& options,
+    const ceres::internal::Program& program,
+    kernels::HostContext* context,
+    SolveRecord* record,
+    std::string* reason);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_ROW_LINEAR_SOLVER_H_

@@ -1,0 +1,193 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/options.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace ceres_ext {
+namespace {
+
+template <typename Enum>
+struct EnumName {
+  Enum value;
+  const char* name;
+};
+
+constexpr EnumName<DeviceType> kDeviceTypes[] = {{DEVICE_AUTO, "AUTO"},
+                                                 {DEVICE_HOST, "HOST"}};
+constexpr EnumName<JacobianType> kJacobianTypes[] = {
+    {JACOBIAN_STORED, "STORED"}, {JACOBIAN_RECOMPUTED, "RECOMPUTED"}};
+constexpr EnumName<WProductType> kWProductTypes[] = {{W_IMPLICIT, "IMPLICIT"},
+                                                     {W_EXPLICIT, "EXPLICIT"}};
+constexpr EnumName<FallbackType> kFallbackTypes[] = {
+    {FALLBACK_TO_CERES, "TO_CERES"}, {FALLBACK_REFUSE, "REFUSE"}};
+constexpr EnumName<bool> kBools[] = {{false, "FALSE"}, {true, "TRUE"}};
+
+template <typename Enum, size_t kSize>
+const char* ToString(const EnumName<Enum> (&names)[kSize], Enum value) {
+  for (const auto& entry : names) {
+    if (entry.value == value) {
+      return entry.name;
+    }
+  }
+  return "UNKNOWN";
+}
+
+template <typename Enum, size_t kSize>
+bool FromString(const EnumName<Enum> (&names)[kSize],
+                std::string text,
+                Enum* value) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
+    return static_cast<char>(std::toupper(c));
+  });
+  for (const auto& entry : names) {
+    if (text == entry.name) {
+      *value = entry.value;
+      return true;
+    }
+  }
+  return false;
+}
+
+// "auto, host": the accepted values, as a user writes them.
+template <typename Enum, size_t kSize>
+std::string Accepted(const EnumName<Enum> (&names)[kSize]) {
+  std::string list;
+  for (const auto& entry : names) {
+    list += (list.empty() ? "" : ", ");
+    for (const char* c = entry.name; *c != '\0'; ++c) {
+      list += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
+    }
+  }
+  return list;
+}
+
+template <typename Enum, size_t kSize>
+bool SetField(const EnumName<Enum> (&names)[kSize],
+              const std::string& key,
+              const std::string& text,
+              Enum* field,
+              std::string* error) {
+  if (FromString(names, text, field)) {
+    return true;
+  }
+  *error = "value '" + text + "' of '" + key +
+           "' is not one of: " + Accepted(names) + ".";
+  return false;
+}
+
+}  // namespace
+
+bool Options::IsValid(std::string* error) const {
+  std::string message;
+  if (jacobian == JACOBIAN_RECOMPUTED && w_product == W_EXPLICIT) {
+    message =
+        "jacobian = RECOMPUTED stores nothing per observation; it needs "
+        "w_product = IMPLICIT, not EXPLICIT.";
+  } else if (jacobian == JACOBIAN_RECOMPUTED && !batch_evaluation) {
+    message =
+        "jacobian = RECOMPUTED needs this library's evaluation; it needs "
+        "batch_evaluation = true.";
+  }
+  if (!message.empty() && error != nullptr) {
+    *error = message;
+  }
+  return message.empty();
+}
+
+bool ParseOptions(const std::string& settings,
+                  Options* options,
+                  std::string* error) {
+  std::string ignored;
+  std::string* message = error != nullptr ? error : &ignored;
+  Options parsed = *options;
+  std::set<std::string> seen;
+  size_t begin = 0;
+  while (begin < settings.size()) {
+    const size_t end = std::min(settings.find(',', begin), settings.size());
+    const std::string item = settings.substr(begin, end - begin);
+    if (end + 1 == settings.size()) {
+      *message = "'" + settings + "' ends with a comma.";
+      return false;
+    }
+    begin = end + 1;
+
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos) {
+      *message = "'" + item + "' is not of the form key=value.";
+      return false;
+    }
+    const std::string key = item.substr(0, equals);
+    const std::string value = item.substr(equals + 1);
+    if (!seen.insert(key).second) {
+      *message = "key '" + key + "' is given twice.";
+      return false;
+    }
+
+    bool known = true;
+    bool valid = false;
+    if (key == "enabled") {
+      valid = SetField(kBools, key, value, &parsed.enabled, message);
+    } else if (key == "device") {
+      valid = SetField(kDeviceTypes, key, value, &parsed.device, message);
+    } else if (key == "batch_evaluation") {
+      valid = SetField(kBools, key, value, &parsed.batch_evaluation, message);
+    } else if (key == "jacobian") {
+      valid = SetField(kJacobianTypes, key, value, &parsed.jacobian, message);
+    } else if (key == "w_product") {
+      valid = SetField(kWProductTypes, key, value, &parsed.w_product, message);
+    } else if (key == "fallback") {
+      valid = SetField(kFallbackTypes, key, value, &parsed.fallback, message);
+    } else {
+      known = false;
+    }
+    if (!known) {
+      *message = "key '" + key +
+                 "' is not one of: enabled, device, batch_evaluation, "
+                 "jacobian, w_product, fallback.";
+      return false;
+    }
+    if (!valid) {
+      return false;
+    }
+  }
+  if (!parsed.IsValid(message)) {
+    return false;
+  }
+  *options = parsed;
+  return true;
+}
+
+const char* DeviceTypeToString(DeviceType type) {
+  return ToString(kDeviceTypes, type);
+}
+bool StringToDeviceType(std::string value, DeviceType* type) {
+  return FromString(kDeviceTypes, std::move(value), type);
+}
+
+const char* JacobianTypeToString(JacobianType type) {
+  return ToString(kJacobianTypes, type);
+}
+bool StringToJacobianType(std::string value, JacobianType* type) {
+  return FromString(kJacobianTypes, std::move(value), type);
+}
+
+const char* WProductTypeToString(WProductType type) {
+  return ToString(kWProductTypes, type);
+}
+bool StringToWProductType(std::string value, WProductType* type) {
+  return FromString(kWProductTypes, std::move(value), type);
+}
+
+const char* FallbackTypeToString(FallbackType type) {
+  return ToString(kFallbackTypes, type);
+}
+bool StringToFallbackType(std::string value, FallbackType* type) {
+  return FromString(kFallbackTypes, std::move(value), type);
+}
+
+}  // namespace ceres_ext

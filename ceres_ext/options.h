@@ -1,0 +1,101 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What a caller can choose about the solver that replaces Ceres's own.
+//
+//   ceres_ext::Options ext_options;
+//   ext_options.w_product = ceres_ext::W_EXPLICIT;
+//   std::string error;
+//   if (!ext_options.IsValid(&error)) { ... }
+//   ceres_ext::Solve(options, ext_options, &problem, &summary);
+//
+// Everything else (tolerances, iterations, preconditioner, threads, eta) is
+// taken from ceres::Solver::Options, which keeps its meaning.
+
+#ifndef CERES_EXT_OPTIONS_H_
+#define CERES_EXT_OPTIONS_H_
+
+#include <string>
+
+namespace ceres_ext {
+
+// Where the linear solver and the evaluation of this library's cost functions
+// run.
+enum DeviceType {
+  // The best device that this build and this machine can use. Summary::device
+  // says which one it was and why.
+  DEVICE_AUTO,
+  // The host's processors, with ceres::Solver::Options::num_threads threads.
+  DEVICE_HOST,
+};
+
+// Where the linear solver takes the Jacobian from.
+enum JacobianType {
+  // Blocks are computed once per successful step and kept (24 doubles per
+  // observation with 9 camera columns, 26 with 10).
+  JACOBIAN_STORED,
+  // Blocks are computed again from camera and point in every product; nothing
+  // is kept per observation. Needs W_IMPLICIT, the evaluation of this library
+  // and no loss function.
+  JACOBIAN_RECOMPUTED,
+};
+
+// How the off-diagonal part W = F'E of the normal equations is applied.
+enum WProductType {
+  // Through the Jacobian, W p = F'(E p); W is never formed.
+  W_IMPLICIT,
+  // Through the blocks of W, formed once per linear solve (27 doubles per
+  // observation with 9 camera columns, 30 with 10).
+  W_EXPLICIT,
+};
+
+// What happens to a problem or an option that this library does not support.
+enum FallbackType {
+  // Ceres's own code solves it; Summary::path and Summary::path_reason say so.
+  FALLBACK_TO_CERES,
+  // The solve ends at once with FAILURE and the reason in Summary::message.
+  FALLBACK_REFUSE,
+};
+
+struct Options {
+  // False: the call is a plain ceres::Solve.
+  bool enabled = true;
+
+  DeviceType device = DEVICE_AUTO;
+
+  // Evaluate residual blocks made of this library's cost functions in one
+  // batch. False: Ceres evaluates and only the linear solver is replaced.
+  bool batch_evaluation = true;
+
+  JacobianType jacobian = JACOBIAN_STORED;
+  WProductType w_product = W_IMPLICIT;
+  FallbackType fallback = FALLBACK_TO_CERES;
+
+  // True if the fields can be used together. Otherwise false, and *error (if
+  // not null) names the field, its value and what was expected.
+  bool IsValid(std::string* error) const;
+};
+
+// Sets *options from "key=value[,key=value...]", where the keys are the names
+// of the fields above and the values true/false or the lower-case enum name
+// without its prefix: "jacobian=recomputed,fallback=refuse". Fields that are
+// not named keep their value. An unknown key, an unknown value, a key given
+// twice or a result that is not valid returns false, leaves *options as it was
+// and describes the first fault in *error.
+bool ParseOptions(const std::string& settings,
+                  Options* options,
+                  std::string* error);
+
+// Enum values and the strings that ParseOptions takes. StringTo... is case
+// insensitive, like Ceres's own, and returns false for any other string.
+const char* DeviceTypeToString(DeviceType type);
+bool StringToDeviceType(std::string value, DeviceType* type);
+const char* JacobianTypeToString(JacobianType type);
+bool StringToJacobianType(std::string value, JacobianType* type);
+const char* WProductTypeToString(WProductType type);
+bool StringToWProductType(std::string value, WProductType* type);
+const char* FallbackTypeToString(FallbackType type);
+bool StringToFallbackType(std::string value, FallbackType* type);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_OPTIONS_H_

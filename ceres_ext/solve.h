@@ -1,0 +1,56 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The front door. Where a program says
+//
+//   ceres::Solve(options, &problem, &summary);
+//
+// it says
+//
+//   ceres_ext::Solve(options, ext_options, &problem, &summary);
+//
+// and keeps its ceres::Problem, its options and Ceres's trust-region loop. The
+// linear solver (ITERATIVE_SCHUR and CGNR with IDENTITY, JACOBI or
+// SCHUR_JACOBI) and, for problems made of this library's cost functions, the
+// evaluation are this library's. What it does not support is solved by stock
+// Ceres, and the summary says so (or is refused, see Options::fallback).
+//
+// Programs that can't be changed are served through an environment variable:
+//
+//   CERES_SOLVER_PLUGIN=ceres_ext:jacobian=recomputed ./program
+//
+// where the text after the colon is what ParseOptions takes.
+
+#ifndef CERES_EXT_SOLVE_H_
+#define CERES_EXT_SOLVE_H_
+
+#include "ceres/problem.h"
+#include "ceres/solver.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/summary.h"
+
+namespace ceres_ext {
+
+// Solves the problem as ceres::Solve does, with the same effect on *problem's
+// parameters and the same meaning of every field of *summary. Thread safe for
+// different problems: settings hold for this call alone, and a ceres::Solve
+// called from a callback, or at the same time on another thread, stays stock.
+// On PATH_FULL the result is bit-identical from run to run and for any number
+// of threads; on the other paths Ceres's own sums depend on its threads.
+//
+// Invalid options end with termination_type FAILURE and the reason in
+// summary->message. Never aborts on running out of memory or on a device error.
+void Solve(const ceres::Solver::Options& options,
+           const Options& ext_options,
+           ceres::Problem* problem,
+           Summary* summary);
+
+// For callers that keep a ceres::Solver::Summary. summary->message ends with
+// the path that was taken.
+void Solve(const ceres::Solver::Options& options,
+           const Options& ext_options,
+           ceres::Problem* problem,
+           ceres::Solver::Summary* summary);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SOLVE_H_

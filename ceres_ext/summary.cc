@@ -1,0 +1,66 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/summary.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+namespace ceres_ext {
+namespace {
+
+std::string Line(const char* label, const std::string& value) {
+  return std::string(label).append(21 - std::string(label).size(), ' ') +
+         value + "\n";
+}
+
+std::string Seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6f", seconds);
+  return text;
+}
+
+}  // namespace
+
+const char* SolvePathToString(SolvePath path) {
+  switch (path) {
+    case PATH_CERES:
+      return "CERES";
+    case PATH_LINEAR_SOLVER:
+      return "LINEAR_SOLVER";
+    case PATH_FULL:
+      return "FULL";
+  }
+  return "UNKNOWN";
+}
+
+std::string Summary::FullReport() const {
+  std::string report = ceres::Solver::Summary::FullReport();
+  report += "\nCeres Ext\n";
+  report += Line("Path", SolvePathToString(path));
+  report += Line("Reason", path_reason);
+  if (path == PATH_CERES) {
+    return report;
+  }
+  report += Line("Device", device);
+  report += Line("Method", method);
+  report += Line("PCG iterations", std::to_string(num_pcg_iterations));
+  char memory[32];
+  std::snprintf(memory,
+                sizeof(memory),
+                "%.1f MB",
+                static_cast<double>(memory_bytes) * 1e-6);
+  report += Line("Memory", memory);
+  report += "\nTime (in seconds):\n";
+  report += Line("Set-up", Seconds(setup_time_in_seconds));
+  if (path == PATH_LINEAR_SOLVER) {
+    report += Line("Jacobian import", Seconds(import_time_in_seconds));
+  }
+  report += Line("Normal blocks", Seconds(normal_blocks_time_in_seconds));
+  report += Line("PCG", Seconds(pcg_time_in_seconds));
+  report +=
+      Line("Back-substitution", Seconds(back_substitution_time_in_seconds));
+  return report;
+}
+
+}  // namespace ceres_ext

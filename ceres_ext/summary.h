@@ -1,0 +1,68 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// ceres::Solver::Summary and what this library adds to it: which path solved
+// the problem and why, where it ran, the time of each stage, the work of the
+// linear solver and its memory.
+//
+//   ceres_ext::Summary summary;
+//   ceres_ext::Solve(options, ext_options, &problem, &summary);
+//   std::cout << summary.FullReport();
+
+#ifndef CERES_EXT_SUMMARY_H_
+#define CERES_EXT_SUMMARY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "ceres/solver.h"
+
+namespace ceres_ext {
+
+// What part of the solve ran in this library.
+enum SolvePath {
+  // Nothing: stock Ceres.
+  PATH_CERES,
+  // The linear solver; Ceres evaluated residuals and Jacobian.
+  PATH_LINEAR_SOLVER,
+  // The linear solver and the evaluation.
+  PATH_FULL,
+};
+
+const char* SolvePathToString(SolvePath path);
+
+struct Summary : public ceres::Solver::Summary {
+  SolvePath path = PATH_CERES;
+
+  // Why this path was taken: one sentence, never empty after a solve.
+  std::string path_reason;
+
+  // Where the linear solver ran, e.g. "host, 16 threads"; empty on PATH_CERES.
+  std::string device;
+
+  // The method, e.g. "Schur, implicit W, stored Jacobian (double),
+  // SCHUR_JACOBI"; empty on PATH_CERES.
+  std::string method;
+
+  // Number of PCG iterations, summed over all linear solves.
+  int64_t num_pcg_iterations = 0;
+
+  // Seconds, summed over the solve. Setup: structure, index and allocation.
+  // Import: copying Ceres's Jacobian into this library's layout
+  // (PATH_LINEAR_SOLVER). Evaluation times are in ceres::Solver::Summary.
+  double setup_time_in_seconds = 0.0;
+  double import_time_in_seconds = 0.0;
+  double normal_blocks_time_in_seconds = 0.0;
+  double pcg_time_in_seconds = 0.0;
+  double back_substitution_time_in_seconds = 0.0;
+
+  // Bytes that this library held at its peak: index, Jacobian, normal blocks
+  // and vectors.
+  int64_t memory_bytes = 0;
+
+  // ceres::Solver::Summary::FullReport and a section on the fields above.
+  std::string FullReport() const;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SUMMARY_H_

@@ -1,0 +1,123 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/options.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace ceres_ext {
+namespace {
+
+TEST(Options, DefaultsAreValid) {
+  std::string error;
+  EXPECT_TRUE(Options().IsValid(&error)) << error;
+  EXPECT_TRUE(Options().IsValid(nullptr));
+}
+
+TEST(Options, RecomputedJacobianRefusesWhatItCannotHave) {
+  Options options;
+  options.jacobian = JACOBIAN_RECOMPUTED;
+  EXPECT_TRUE(options.IsValid(nullptr));
+
+  options.w_product = W_EXPLICIT;
+  std::string error;
+  EXPECT_FALSE(options.IsValid(&error));
+  EXPECT_NE(error.find("w_product"), std::string::npos) << error;
+
+  options.w_product = W_IMPLICIT;
+  options.batch_evaluation = false;
+  EXPECT_FALSE(options.IsValid(&error));
+  EXPECT_NE(error.find("batch_evaluation"), std::string::npos) << error;
+}
+
+TEST(ParseOptions, EmptyTextChangesNothing) {
+  Options options;
+  options.w_product = W_EXPLICIT;
+  std::string error;
+  EXPECT_TRUE(ParseOptions("", &options, &error)) << error;
+  EXPECT_EQ(options.w_product, W_EXPLICIT);
+}
+
+TEST(ParseOptions, SetsEveryField) {
+  Options options;
+  std::string error;
+  ASSERT_TRUE(
+      ParseOptions("enabled=false,device=host,batch_evaluation=true,"
+                   "jacobian=Recomputed,w_product=implicit,"
+                   "fallback=REFUSE",
+                   &options,
+                   &error))
+      << error;
+  EXPECT_FALSE(options.enabled);
+  EXPECT_EQ(options.device, DEVICE_HOST);
+  EXPECT_TRUE(options.batch_evaluation);
+  EXPECT_EQ(options.jacobian, JACOBIAN_RECOMPUTED);
+  EXPECT_EQ(options.w_product, W_IMPLICIT);
+  EXPECT_EQ(options.fallback, FALLBACK_REFUSE);
+}
+
+struct BadSettings {
+  const char* text;
+  // What the message must name.
+  const char* named;
+};
+
+class ParseOptionsRefuses : public ::testing::TestWithParam<BadSettings> {};
+
+TEST_P(ParseOptionsRefuses, NamesTheFaultAndKeepsTheOptions) {
+  Options options;
+  options.device = DEVICE_HOST;
+  std::string error;
+  EXPECT_FALSE(ParseOptions(GetParam().text, &options, &error));
+  EXPECT_NE(error.find(GetParam().named), std::string::npos) << error;
+  EXPECT_EQ(options.device, DEVICE_HOST);
+  EXPECT_EQ(options.w_product, W_IMPLICIT);
+  EXPECT_FALSE(ParseOptions(GetParam().text, &options, nullptr));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings,
+    ParseOptionsRefuses,
+    ::testing::Values(
+        BadSettings{"w_product", "key=value"},
+        BadSettings{"w_product=explicit,", "comma"},
+        BadSettings{",w_product=explicit", "key=value"},
+        BadSettings{"w_product=explicit,,fallback=refuse", "key=value"},
+        BadSettings{"w_product=both", "'both'"},
+        BadSettings{"w_product=", "''"},
+        BadSettings{"w_product =explicit", "'w_product '"},
+        BadSettings{"speed=fast", "'speed'"},
+        BadSettings{"enabled=1", "true"},
+        BadSettings{"w_product=explicit,w_product=explicit", "twice"},
+        BadSettings{"jacobian=recomputed,w_product=explicit", "w_product"}));
+
+template <typename Enum>
+void ExpectRoundTrip(const char* (*to_string)(Enum),
+                     bool (*from_string)(std::string, Enum*),
+                     Enum value) {
+  Enum read;
+  ASSERT_TRUE(from_string(to_string(value), &read));
+  EXPECT_EQ(read, value);
+}
+
+TEST(Enums, RoundTripThroughStrings) {
+  for (DeviceType type : {DEVICE_AUTO, DEVICE_HOST}) {
+    ExpectRoundTrip(DeviceTypeToString, StringToDeviceType, type);
+  }
+  for (JacobianType type : {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
+    ExpectRoundTrip(JacobianTypeToString, StringToJacobianType, type);
+  }
+  for (WProductType type : {W_IMPLICIT, W_EXPLICIT}) {
+    ExpectRoundTrip(WProductTypeToString, StringToWProductType, type);
+  }
+  for (FallbackType type : {FALLBACK_TO_CERES, FALLBACK_REFUSE}) {
+    ExpectRoundTrip(FallbackTypeToString, StringToFallbackType, type);
+  }
+  DeviceType device;
+  EXPECT_FALSE(StringToDeviceType("", &device));
+  EXPECT_FALSE(StringToDeviceType("hosts", &device));
+}
+
+}  // namespace
+}  // namespace ceres_ext
