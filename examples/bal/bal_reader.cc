@@ -20,7 +20,7 @@
 namespace ceres_ext::bal {
 namespace {
 
-constexpr size_t kBufferSize = 1 << 20;
+constexpr size_t kBufferSize = 1 << 18;
 // No number is longer: 17 digits behind the 323 zeros of the smallest double
 // take a third of it.
 constexpr ptrdiff_t kMaxTokenSize = 1024;

@@ -205,10 +205,10 @@ TEST(BalReader, ContentNotNameDecides) {
 }
 
 TEST(BalReader, NumbersAcrossBufferBoundaries) {
-  // The reader's buffer has 2^20 bytes; blanks move a number across its end.
+  // The reader's buffer has 2^18 bytes; blanks move a number across its end.
   for (int offset = -8; offset <= 8; ++offset) {
     std::string text = "2 1 2\n0 0 1.5 -2.5\n1 0 3e2";
-    text += std::string((1 << 20) - text.size() + offset, ' ');
+    text += std::string((1 << 18) - text.size() + offset, ' ');
     text += "-4.25e-1\n" + SmallText().substr(SmallText().find("0.125"));
     ExpectReadsAsSmall(text);
   }
@@ -378,8 +378,8 @@ TEST(BalReader, NoAllocationOnTheWordOfTheHeader) {
                            "2147483647 1 1\n0 0 1 1\n1\n"}) {
     largest_allocation = 0;
     EXPECT_THAT(ErrorOf(text), HasSubstr("found the end of the file"));
-    // The reader's own buffer; compressed input has another of 2^18.
-    EXPECT_LE(largest_allocation, size_t{1} << 20);
+    // The reader's own buffer.
+    EXPECT_LE(largest_allocation, size_t{1} << 18);
   }
 }
 

@@ -1,0 +1,563 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The programs bundle_adjuster and bal_generate as a user runs them: exit
+// codes, messages and files.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "examples/bal/bal_problem.h"
+#include "examples/bal/bal_reader.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/bal/bal_test_util.h"
+
+namespace ceres_ext::bal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+// Arguments go through a shell.
+Outcome Execute(const std::string& program, const std::string& arguments) {
+  const std::string out = TempPath("stdout");
+  const std::string err = TempPath("stderr");
+  const std::string command = "'" + program + "' " + arguments + " >'" + out +
+                              "' 2>'" + err + "' </dev/null";
+  const int status = std::system(command.c_str());
+  Outcome outcome;
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome.out = ReadBytes(out);
+  outcome.err = ReadBytes(err);
+  std::remove(out.c_str());
+  std::remove(err.c_str());
+  return outcome;
+}
+
+Outcome Adjust(const std::string& arguments) {
+  return Execute(BUNDLE_ADJUSTER, arguments);
+}
+
+// Expects failure with this code and one line on stderr.
+void ExpectFailure(const std::string& arguments,
+                   int code,
+                   const std::string& line) {
+  SCOPED_TRACE(arguments);
+  const Outcome outcome = Adjust(arguments);
+  EXPECT_EQ(outcome.code, code);
+  EXPECT_EQ(outcome.err, line + "\n");
+}
+
+// A problem that solves in milliseconds. Removed at the end of the test.
+class BundleAdjusterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    input_ = TempPath("input.txt");
+    const Outcome outcome =
+        Execute(BAL_GENERATE,
+                "--num_cameras=8 --num_points=200 --num_observations=900 "
+                "--output='" +
+                    input_ + "'");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+
+  ~BundleAdjusterTest() override {
+    std::remove(input_.c_str());
+    for (const std::string& file : files_) {
+      std::remove(file.c_str());
+    }
+  }
+
+  std::string File(const std::string& name) {
+    files_.push_back(TempPath(name));
+    return files_.back();
+  }
+
+  std::string input_;
+  std::vector<std::string> files_;
+};
+
+TEST_F(BundleAdjusterTest, SolvesAndReports) {
+  const Outcome outcome =
+      Adjust("--num_iterations=20 --input='" + input_ + "'");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out,
+              StartsWith(input_ + ": 8 cameras, 200 points, 900 observations"));
+  EXPECT_THAT(outcome.out, HasSubstr("iter      cost      cost_change"));
+  EXPECT_THAT(outcome.out, HasSubstr("Solver Summary"));
+  EXPECT_THAT(outcome.out, HasSubstr("Ceres Ext"));
+}
+
+TEST_F(BundleAdjusterTest, HelpAndVersion) {
+  for (const char* flag : {"--help", "-help", "--helpshort"}) {
+    const Outcome outcome = Adjust(flag);
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_THAT(outcome.out, StartsWith("bundle_adjuster --input=FILE"));
+    EXPECT_THAT(outcome.out, HasSubstr("Exit codes:"));
+    // Each flag is in a group, and none of the logging library's is here.
+    EXPECT_THAT(outcome.out, Not(HasSubstr("Other:")));
+    EXPECT_THAT(outcome.out, Not(HasSubstr("--logtostderr")));
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << line;
+    }
+  }
+  EXPECT_EQ(Adjust("--helpfull").code, 1);  // gflags' own
+  EXPECT_EQ(Adjust("--version").code, 0);
+  EXPECT_EQ(Execute(BAL_GENERATE, "--help").code, 0);
+  EXPECT_THAT(Execute(BAL_GENERATE, "--help").out, Not(HasSubstr("Other:")));
+}
+
+// The flags of Ceres's own bundle_adjuster are all here.
+TEST_F(BundleAdjusterTest, KnowsTheFlagsOfCeres) {
+  const std::string help = Adjust("--help").out;
+  for (const char* flag : {"input",
+                           "trust_region_strategy",
+                           "dogleg",
+                           "inner_iterations",
+                           "blocks_for_inner_iterations",
+                           "linear_solver",
+                           "explicit_schur_complement",
+                           "preconditioner",
+                           "visibility_clustering",
+                           "use_spse_initialization",
+                           "sparse_linear_algebra_library",
+                           "dense_linear_algebra_library",
+                           "ordering_type",
+                           "linear_solver_ordering",
+                           "use_quaternions",
+                           "use_manifolds",
+                           "robustify",
+                           "eta",
+                           "num_threads",
+                           "num_iterations",
+                           "max_linear_solver_iterations",
+                           "spse_tolerance",
+                           "max_num_spse_iterations",
+                           "max_solver_time",
+                           "nonmonotonic_steps",
+                           "rotation_sigma",
+                           "translation_sigma",
+                           "point_sigma",
+                           "random_seed",
+                           "line_search",
+                           "mixed_precision_solves",
+                           "max_num_refinement_iterations",
+                           "initial_ply",
+                           "final_ply"}) {
+    EXPECT_THAT(help, HasSubstr(std::string("  --") + flag + " ("));
+  }
+}
+
+TEST_F(BundleAdjusterTest, UsageErrors) {
+  const std::string input = "--input='" + input_ + "' ";
+  const std::string name = "bundle_adjuster: ";
+  ExpectFailure("",
+                1,
+                name +
+                    "--input: expected the name of a BAL file, found none; "
+                    "see --help");
+  ExpectFailure("--nonsense", 1, "ERROR: unknown command line flag 'nonsense'");
+  ExpectFailure("--eta=abc",
+                1,
+                "ERROR: illegal value 'abc' specified for double flag 'eta'");
+  ExpectFailure("some.txt",
+                1,
+                name +
+                    "expected flags (--name=value) only, found 'some.txt'; "
+                    "see --help");
+  const struct {
+    const char* flag;
+    const char* accepted;
+  } kEnums[] = {
+      {"solver", "ceres_ext, ceres"},
+      {"cost_function", "analytic, autodiff"},
+      {"linear_solver",
+       "iterative_schur, cgnr, sparse_schur, dense_schur, "
+       "sparse_normal_cholesky, dense_normal_cholesky, dense_qr"},
+      {"preconditioner",
+       "automatic, identity, jacobi, schur_jacobi, "
+       "schur_power_series_expansion, cluster_jacobi, cluster_tridiagonal"},
+      {"visibility_clustering", "canonical_views, single_linkage"},
+      {"sparse_linear_algebra_library",
+       "suite_sparse, eigen_sparse, accelerate_sparse, cuda_sparse"},
+      {"dense_linear_algebra_library", "eigen, lapack, cuda"},
+      {"ordering_type", "amd, nesdis"},
+      {"linear_solver_ordering", "user, automatic"},
+      {"trust_region_strategy", "levenberg_marquardt, dogleg"},
+      {"dogleg", "traditional_dogleg, subspace_dogleg"},
+      {"blocks_for_inner_iterations",
+       "automatic, cameras, points, cameras,points, points,cameras"},
+  };
+  for (const auto& e : kEnums) {
+    ExpectFailure(input + "--" + e.flag + "=wrong",
+                  1,
+                  name + "--" + e.flag + ": expected one of " + e.accepted +
+                      ", found 'wrong'");
+  }
+  for (const char* flag : {"device", "jacobian", "w_product", "fallback"}) {
+    const Outcome outcome = Adjust(input + "--" + flag + "=wrong");
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(
+        outcome.err,
+        MatchesRegex(name + ".*'wrong' of '" + flag + "' is not one of: .*\n"));
+  }
+  ExpectFailure(input + "--num_threads=0",
+                1,
+                name + "--num_threads: expected -1 or a number >= 1, found 0");
+  ExpectFailure(input + "--rotation_sigma=-1",
+                1,
+                name +
+                    "--rotation_sigma: expected a number >= 0, found "
+                    "-1.000000");
+  ExpectFailure(input + "--use_manifolds",
+                1,
+                name +
+                    "--use_manifolds: expected --use_quaternions too, found "
+                    "none");
+  // What Ceres refuses.
+  for (const char* flags :
+       {"--num_iterations=-1",
+        "--eta=nan",
+        "--function_tolerance=-1",
+        "--max_linear_solver_iterations=-1",
+        "--linear_solver=cgnr --preconditioner=schur_jacobi"}) {
+    const Outcome outcome = Adjust(input + flags);
+    EXPECT_EQ(outcome.code, 1) << flags;
+    EXPECT_THAT(outcome.err, StartsWith(name)) << flags;
+  }
+}
+
+TEST_F(BundleAdjusterTest, InputErrors) {
+  ExpectFailure("--input=/no/such/file",
+                2,
+                "bundle_adjuster: /no/such/file: expected a readable file, "
+                "found No such file or directory");
+  ExpectFailure("--input=/",
+                2,
+                "bundle_adjuster: /: expected a readable file, found a "
+                "directory");
+  const std::string bad = File("bad.txt");
+  WriteBytes(bad, "1 1 1\n0 1 2 3\n");
+  ExpectFailure("--input='" + bad + "'",
+                2,
+                "bundle_adjuster: " + bad +
+                    ":2: expected the point of observation 1 of 1, an integer "
+                    "from 0 to 0, found '1'");
+  WriteBytes(bad, "");
+  ExpectFailure("--input='" + bad + "'",
+                2,
+                "bundle_adjuster: " + bad +
+                    ":1: expected the number of cameras, an integer from 1 to "
+                    "2147483647, found the end of the file");
+}
+
+TEST_F(BundleAdjusterTest, SolveFailures) {
+  // A point at the optical center: the cost is not defined at the start.
+  const std::string center = File("center.txt");
+  WriteBytes(center, "1 1 1\n0 0 1 2\n0\n0\n0\n0\n0\n0\n1\n0\n0\n0\n0\n0\n");
+  for (const char* solver : {"ceres_ext", "ceres"}) {
+    const Outcome outcome =
+        Adjust("--input='" + center + "' --solver=" + std::string(solver));
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("bundle_adjuster: the solve failed: "));
+  }
+  // What ceres_ext does not support, where falling back is not wanted.
+  const Outcome outcome = Adjust(
+      "--input='" + input_ + "' --linear_solver=dense_qr --fallback=refuse");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("bundle_adjuster: the solve failed: "));
+}
+
+TEST_F(BundleAdjusterTest, OutputErrors) {
+  const std::string nowhere = TempPath("no_such_folder") + "/file";
+  for (const char* flag :
+       {"output", "report_json", "initial_ply", "final_ply"}) {
+    const Outcome outcome =
+        Adjust("--input='" + input_ + "' --" + flag + "='" + nowhere + "'");
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_EQ(outcome.err,
+              "bundle_adjuster: " + nowhere +
+                  ": expected a file that can be written, found no such "
+                  "folder\n");
+    // Said before the solve.
+    EXPECT_EQ(outcome.out, "");
+    if (access("/dev/full", W_OK) == 0) {
+      const Outcome full =
+          Adjust("--input='" + input_ + "' --" + flag + "=/dev/full");
+      EXPECT_EQ(full.code, 4);
+      EXPECT_THAT(full.err, HasSubstr("No space left on device"));
+    }
+  }
+  ExpectFailure("--input='" + input_ + "' --output=/",
+                4,
+                "bundle_adjuster: /: expected a file that can be written, "
+                "found a directory");
+}
+
+TEST_F(BundleAdjusterTest, OutputIsTheSolution) {
+  for (const char* flags : {"", "--use_quaternions --use_manifolds"}) {
+    const std::string output = File("output.bz2");
+    const std::string report = File("report.json");
+    const std::string final_ply = File("final.ply");
+    const std::string initial_ply = File("initial.ply");
+    const Outcome outcome =
+        Adjust("--input='" + input_ + "' --num_iterations=20 --output='" +
+               output + "' --report_json='" + report + "' --final_ply='" +
+               final_ply + "' --initial_ply='" + initial_ply + "' " + flags);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto json = nlohmann::json::parse(ReadBytes(report));
+    BalProblem input;
+    BalProblem solution;
+    std::string error;
+    ASSERT_TRUE(ReadBalFile(input_, &input, &error)) << error;
+    ASSERT_TRUE(ReadBalFile(output, &solution, &error)) << error;
+    EXPECT_EQ(solution.camera_index, input.camera_index);
+    EXPECT_EQ(solution.point_index, input.point_index);
+    EXPECT_EQ(solution.observations, input.observations);
+    // In the frame of the input, with the final cost: rounding of a change of
+    // frame, some 10 eps of 100 m in 10 m.
+    EXPECT_NEAR(PlainCost(solution),
+                json["summary"]["final_cost"].get<double>(),
+                1e-10 * PlainCost(solution));
+    EXPECT_NEAR(PlainCost(input),
+                json["summary"]["initial_cost"].get<double>(),
+                1e-10 * PlainCost(input));
+    // In another frame half of the points would be tens of metres away.
+    std::vector<double> moved;
+    for (size_t i = 0; i < input.points.size(); ++i) {
+      moved.push_back(std::abs(solution.points[i] - input.points[i]));
+    }
+    std::sort(moved.begin(), moved.end());
+    EXPECT_LT(moved[moved.size() / 2], 2.0);
+    EXPECT_GT(moved[moved.size() / 2], 0.0);
+    for (const std::string& ply : {initial_ply, final_ply}) {
+      const std::string text = ReadBytes(ply);
+      EXPECT_THAT(text,
+                  StartsWith("ply\nformat ascii 1.0\nelement vertex 208"));
+      EXPECT_THAT(text, EndsWith(" 255 255 255\n"));
+    }
+  }
+}
+
+std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
+  std::vector<std::string> keys;
+  for (const auto& item : json.items()) {
+    keys.push_back(item.key());
+  }
+  return keys;
+}
+
+TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
+  const std::string report = File("report.json");
+  const Outcome outcome = Adjust("--input='" + input_ +
+                                 "' --num_iterations=7 --eta=0.125 "
+                                 "--report_json='" +
+                                 report + "'");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto json = nlohmann::ordered_json::parse(ReadBytes(report));
+  EXPECT_THAT(
+      Keys(json),
+      ElementsAre(
+          "format", "problem", "flags", "summary", "ceres_ext", "iterations"));
+  EXPECT_EQ(json["format"], "ceres_ext.bundle_adjuster.1");
+  EXPECT_THAT(Keys(json["problem"]),
+              ElementsAre("input",
+                          "num_cameras",
+                          "num_points",
+                          "num_observations",
+                          "camera_size",
+                          "read_time_in_seconds",
+                          "build_time_in_seconds"));
+  EXPECT_EQ(json["problem"]["input"], input_);
+  EXPECT_EQ(json["problem"]["num_observations"], 900);
+  EXPECT_EQ(json["flags"]["eta"], "0.125");
+  EXPECT_EQ(json["flags"]["solver"], "ceres_ext");
+  EXPECT_EQ(json["flags"].count("logtostderr"), 0u);
+  EXPECT_THAT(Keys(json["summary"]),
+              ElementsAre("termination_type",
+                          "is_solution_usable",
+                          "message",
+                          "initial_cost",
+                          "final_cost",
+                          "num_successful_steps",
+                          "num_unsuccessful_steps",
+                          "num_linear_solves",
+                          "num_residual_evaluations",
+                          "num_jacobian_evaluations",
+                          "linear_solver_type_used",
+                          "preconditioner_type_used",
+                          "num_threads_used",
+                          "preprocessor_time_in_seconds",
+                          "minimizer_time_in_seconds",
+                          "residual_evaluation_time_in_seconds",
+                          "jacobian_evaluation_time_in_seconds",
+                          "linear_solver_time_in_seconds",
+                          "postprocessor_time_in_seconds",
+                          "total_time_in_seconds"));
+  EXPECT_EQ(json["summary"]["is_solution_usable"], true);
+  EXPECT_THAT(Keys(json["ceres_ext"]),
+              ElementsAre("path",
+                          "path_reason",
+                          "device",
+                          "method",
+                          "num_pcg_iterations",
+                          "setup_time_in_seconds",
+                          "import_time_in_seconds",
+                          "normal_blocks_time_in_seconds",
+                          "pcg_time_in_seconds",
+                          "back_substitution_time_in_seconds",
+                          "memory_bytes"));
+  EXPECT_NE(json["ceres_ext"]["path_reason"], "");
+  ASSERT_EQ(json["iterations"].size(), 8u);
+  EXPECT_THAT(Keys(json["iterations"][0]),
+              ElementsAre("iteration",
+                          "step_is_valid",
+                          "step_is_successful",
+                          "cost",
+                          "cost_change",
+                          "gradient_max_norm",
+                          "step_norm",
+                          "relative_decrease",
+                          "trust_region_radius",
+                          "linear_solver_iterations",
+                          "iteration_time_in_seconds",
+                          "step_solver_time_in_seconds",
+                          "cumulative_time_in_seconds"));
+}
+
+TEST_F(BundleAdjusterTest, ThreadsAndNoiseAreHonoured) {
+  const std::string report = File("report.json");
+  double costs[3];
+  const char* const kFlags[] = {"--point_sigma=0.1 --random_seed=1",
+                                "--point_sigma=0.1 --random_seed=1",
+                                "--point_sigma=0.1 --random_seed=2"};
+  for (int i = 0; i < 3; ++i) {
+    const Outcome outcome =
+        Adjust("--input='" + input_ + "' --num_threads=1 --report_json='" +
+               report + "' " + kFlags[i]);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto json = nlohmann::json::parse(ReadBytes(report));
+    EXPECT_EQ(json["summary"]["num_threads_used"], 1);
+    costs[i] = json["summary"]["initial_cost"];
+  }
+  EXPECT_EQ(costs[0], costs[1]);
+  EXPECT_NE(costs[0], costs[2]);
+}
+
+// Every choice of the flags that ends in another solver.
+TEST_F(BundleAdjusterTest, EveryChoiceSolves) {
+  for (const char* flags :
+       {"--solver=ceres",
+        "--solver=CERES_EXT",
+        "--cost_function=autodiff",
+        "--robustify",
+        "--use_quaternions",
+        "--use_quaternions --use_manifolds --cost_function=autodiff",
+        "--jacobian=recomputed",
+        "--w_product=explicit",
+        "--batch_evaluation=false",
+        "--device=host",
+        "--linear_solver=cgnr",
+        "--linear_solver=cgnr --preconditioner=identity",
+        "--preconditioner=jacobi",
+        "--preconditioner=identity",
+        "--preconditioner=schur_power_series_expansion",
+        "--linear_solver=dense_schur",
+        "--linear_solver=dense_qr",
+        "--linear_solver=dense_normal_cholesky",
+        "--explicit_schur_complement",
+        "--use_spse_initialization --spse_tolerance=0.2",
+        "--linear_solver_ordering=automatic",
+        "--trust_region_strategy=dogleg --linear_solver=dense_schur",
+        "--nonmonotonic_steps",
+        "--line_search",
+        "--inner_iterations",
+        "--inner_iterations --blocks_for_inner_iterations=cameras",
+        "--inner_iterations --blocks_for_inner_iterations=points,cameras",
+        "--rotation_sigma=0.001 --translation_sigma=0.01"}) {
+    const Outcome outcome = Adjust("--input='" + input_ + "' " + flags);
+    EXPECT_EQ(outcome.code, 0) << flags << "\n" << outcome.err;
+  }
+}
+
+TEST(BalGenerateTest, WritesTheSameBytesAndRefuses) {
+  const std::string path = TempPath("a.txt");
+  const std::string truth = TempPath("truth.txt");
+  const std::string flags =
+      "--num_cameras=10 --num_points=100 --num_observations=400 --output='" +
+      path + "' --truth='" + truth + "' ";
+  ASSERT_EQ(Execute(BAL_GENERATE, flags + "--num_threads=1").code, 0);
+  const std::string bytes = ReadBytes(path);
+  EXPECT_THAT(bytes, StartsWith("10 100 400\n"));
+  ASSERT_EQ(Execute(BAL_GENERATE, flags + "--num_threads=3").code, 0);
+  EXPECT_EQ(ReadBytes(path), bytes);
+  BalProblem problem;
+  std::string error;
+  ASSERT_TRUE(ReadBalFile(truth, &problem, &error)) << error;
+  // Mean squared noise of 0.5 pixels and 1 % of outliers up to 20 pixels, far
+  // below a start that has drifted.
+  EXPECT_LT(PlainCost(problem), 10.0 * 400);
+  ASSERT_EQ(Execute(BAL_GENERATE, flags + "--seed=2").code, 0);
+  EXPECT_NE(ReadBytes(path), bytes);
+  std::remove(path.c_str());
+  std::remove(truth.c_str());
+
+  const struct {
+    const char* flags;
+    int code;
+    const char* err;
+  } kCases[] = {
+      {"", 1, "--output: expected the name of a file, found none; see --help"},
+      {"--output=a --like=final-7",
+       1,
+       "--like: expected a name that --list shows, found 'final-7'"},
+      {"--output=a --like=final-93 --num_points=5",
+       1,
+       "--num_points: expected no count beside --like, found one"},
+      {"--output=a --order=random",
+       1,
+       "--order: expected one of point, camera, shuffled, found 'random'"},
+      {"--output=a --num_cameras=0",
+       1,
+       "--num_cameras: expected at least 1, found 0"},
+      {"--output=/no/such/folder/a",
+       4,
+       "/no/such/folder/a: expected a file that can be written, found No such "
+       "file or directory"},
+  };
+  for (const auto& c : kCases) {
+    const Outcome outcome = Execute(BAL_GENERATE, c.flags);
+    EXPECT_EQ(outcome.code, c.code) << c.flags;
+    EXPECT_EQ(outcome.err, std::string("bal_generate: ") + c.err + "\n");
+  }
+  const Outcome list = Execute(BAL_GENERATE, "--list");
+  EXPECT_EQ(list.code, 0);
+  EXPECT_THAT(list.out,
+              HasSubstr("final-13682: 13682 cameras, 4456117 points, 28987644 "
+                        "observations\n"));
+}
+
+}  // namespace
+}  // namespace ceres_ext::bal
