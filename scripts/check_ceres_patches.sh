@@ -1,0 +1,227 @@
+#!/usr/bin/env bash
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#
+# scripts/check_ceres_patches.sh; see --help.
+set -euo pipefail
+# shellcheck source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+# shellcheck source=lib/ceres.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/ceres.sh"
+
+usage() {
+  cat <<'USAGE'
+scripts/check_ceres_patches.sh [--source PATH] [--work FOLDER] [--jobs N]
+                               [--no-suite]
+
+Builds Ceres 2.2.0 as it is and with patches/series, and checks that the patches
+keep what patches/README.md says they keep:
+
+  headers   every public header is the same
+  symbols   every dynamic symbol that stock exports, the patched library exports
+  results   a program compiled against stock's headers gives the same bits with
+            both libraries, in many configurations, on one thread; on two, where
+            Ceres itself is not reproducible, the same cost but for rounding
+  suite     Ceres's own tests pass on the patched tree
+
+  --source PATH   pristine Ceres 2.2.0, an archive or a folder; default: what
+                  scripts/setup uses
+  --work FOLDER   where to build, kept for the next time
+                  (default build/check-ceres)
+  --jobs N        compilers at once
+  --no-suite      leave out Ceres's own tests, which take most of the time
+
+Without CUDA, which has no part in what is checked. Ends with 77 if there is no
+source.
+USAGE
+}
+
+source_given=""
+work="$BUILD_ROOT/check-ceres"
+jobs=$(num_jobs)
+suite=1
+while (($#)); do
+  case "$1" in
+    --source | --work | --jobs)
+      (($# >= 2)) || die "$1: expected a value"
+      case "$1" in
+        --source) source_given="$2" ;;
+        --work) work="$2" ;;
+        --jobs) jobs="$2" ;;
+      esac
+      shift
+      ;;
+    --no-suite) suite=0 ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      die "unknown argument $1"
+      ;;
+  esac
+  shift
+done
+[[ "$jobs" =~ ^[1-9][0-9]*$ ]] || die "--jobs: expected a number, found $jobs"
+
+mkdir -p "$work/log" "$CACHE"
+work=$(cd "$work" && pwd)
+lock "$work/.lock"
+if ! (find_ceres_source "$source_given"); then
+  [[ -z "$source_given" ]] || exit 1
+  echo "skipped: no source of Ceres $CERES_VERSION"
+  exit 77
+fi
+find_ceres_source "$source_given"
+
+# The same paths relative to the build folders, so that ccache compiles what the
+# patches don't change once.
+launcher=()
+if have ccache; then
+  export CCACHE_BASEDIR="$work" CCACHE_NOHASHDIR=1
+  launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+fi
+
+# unpack NAME: $work/NAME/source, pristine or patched, anew only where archive
+# or patches have changed.
+unpack() {
+  local name="$1" folder="$work/$1/source" key
+  key=$(
+    {
+      echo "$CERES_SOURCE"
+      [[ -d "$CERES_SOURCE" ]] || sha256_of "$CERES_SOURCE"
+      [[ "$name" == stock ]] || series | sed "s,^,$ROOT/patches/," | xargs cat
+    } | sha256sum
+  )
+  if [[ "$(cat "$work/$name/key" 2>/dev/null)" != "$key" ]]; then
+    rm -rf "$folder"
+    if [[ "$name" == patched ]]; then
+      unpack_ceres "$CERES_SOURCE" "$folder"
+    elif [[ -d "$CERES_SOURCE" ]]; then
+      mkdir -p "$folder"
+      cp -a "$CERES_SOURCE/." "$folder/"
+    else
+      mkdir -p "$folder"
+      tar -xf "$CERES_SOURCE" -C "$folder" --strip-components=1
+    fi
+    echo "$key" >"$work/$name/key"
+  fi
+}
+
+# build_library NAME TESTING: libceres, installed in $work/NAME/install.
+build_library() {
+  local folder="$work/$1"
+  rm -rf "$folder/install"
+  # With && because callers look at the status, which switches off errexit.
+  cmake -G Ninja -S "$folder/source" -B "$folder/build" \
+    -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
+    -DSCHUR_SPECIALIZATIONS=ON -DSUITESPARSE=ON -DLAPACK=ON -DUSE_CUDA=OFF \
+    -DMINIGLOG=OFF -DGFLAGS=ON -DBUILD_EXAMPLES=OFF -DBUILD_BENCHMARKS=OFF \
+    "-DBUILD_TESTING=$2" "-DCMAKE_INSTALL_PREFIX=$folder/install" \
+    -DCMAKE_INSTALL_LIBDIR=lib "${launcher[@]}" &&
+    cmake --build "$folder/build" -j "$jobs" --target ceres &&
+    cmake --install "$folder/build"
+}
+
+failed=()
+# check WHAT COMMAND...
+check() {
+  local what="$1" status=0
+  shift
+  "$@" || status=$?
+  if ((status == 0)); then say "$what: ok"; else
+    say "$what: FAILED"
+    failed+=("$what")
+  fi
+}
+
+check_headers() {
+  diff -r "$work/stock/install/include/ceres" \
+    "$work/patched/install/include/ceres"
+}
+
+# Undefined symbols are not exports.
+exported() {
+  nm -D --defined-only "$work/$1/install/lib/libceres.so.4" |
+    awk '{ print $NF }' | sort
+}
+
+check_symbols() {
+  exported stock >"$work/log/stock-symbols"
+  exported patched >"$work/log/patched-symbols"
+  local missing
+  missing=$(comm -23 "$work/log/stock-symbols" "$work/log/patched-symbols")
+  echo "    $(wc -l <"$work/log/stock-symbols") symbols of stock," \
+    "$(wc -l <"$work/log/patched-symbols") of the patched library"
+  [[ -z "$missing" ]] || { echo "missing: $missing" && return 1; }
+}
+
+# run_comparison NAME THREADS: the comparison program on the library of NAME.
+run_comparison() {
+  OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$work/$1/install/lib" \
+    "$work/comparison/stock_comparison" "$work/stock/source/$BAL_PROBLEM" "$2" \
+    >"$work/log/$1-results-$2"
+}
+
+check_results_one_thread() {
+  run_comparison stock 1 2>/dev/null && run_comparison patched 1 2>/dev/null &&
+    cmp "$work/log/stock-results-1" "$work/log/patched-results-1" || return 1
+  echo "    $(grep -c '^[a-z]' "$work/log/stock-results-1") configurations," \
+    "$(grep -c '^  [0-9]' "$work/log/stock-results-1") iterations"
+}
+
+# A sum of n terms, none of them negative, has a relative error of at most
+# n * 2^-53 in whatever order; two sums differ by at most n * 2^-52.
+check_results_two_threads() {
+  run_comparison stock 2 2>/dev/null && run_comparison patched 2 2>/dev/null &&
+    paste "$work/log/stock-results-2" "$work/log/patched-results-2" | awk -F '\t' '
+      {
+        n = split($1, a, " ")
+        split($2, b, " ")
+        difference = a[n - 1] - b[n - 1]
+        if (difference < 0) difference = -difference
+        if ($1 == "" || $2 == "" || difference > a[n] * 2 ^ -52 * a[n - 1]) {
+          print "stock: " $1 "\npatched: " $2
+          failed = 1
+        }
+      }
+      END { exit failed || NR == 0 }'
+}
+
+check_suite() {
+  run_logged "$work/log/suite-build.log" "building Ceres's own tests" \
+    cmake --build "$work/patched/build" -j "$jobs"
+  local status=0
+  ctest --test-dir "$work/patched/build" -j "$jobs" \
+    >"$work/log/suite.log" 2>&1 </dev/null || status=$?
+  sed -n '/tests passed/,/Total Test time/p' "$work/log/suite.log"
+  if ((status != 0)); then
+    sed -n '/The following tests FAILED/,$p' "$work/log/suite.log"
+    return 1
+  fi
+}
+
+for name in stock patched; do
+  unpack "$name"
+done
+testing=OFF
+((suite == 0)) || testing=ON
+say "building stock and patched Ceres in $work"
+build_library stock OFF >"$work/log/stock-build.log" 2>&1 </dev/null ||
+  die "building stock Ceres failed, see $work/log/stock-build.log"
+build_library patched "$testing" >"$work/log/patched-build.log" 2>&1 </dev/null ||
+  die "building patched Ceres failed, see $work/log/patched-build.log"
+run_logged "$work/log/comparison.log" "building the comparison program" \
+  cmake -G Ninja -S "$ROOT/tests/patches/stock_comparison" \
+  -B "$work/comparison" -DCMAKE_BUILD_TYPE=Release \
+  "-DCeres_DIR=$work/stock/install/lib/cmake/Ceres"
+run_logged "$work/log/comparison.log" "building the comparison program" \
+  cmake --build "$work/comparison" -j "$jobs"
+
+check "public headers" check_headers
+check "exported symbols" check_symbols
+check "results on one thread" check_results_one_thread
+check "results on two threads" check_results_two_threads
+((suite == 0)) || check "Ceres's own tests" check_suite
+((${#failed[@]} == 0)) || die "failed: ${failed[*]}"
+say "the patches keep what they promise"
