@@ -259,8 +259,8 @@ build_ceres() {
 
 # provide_ceres [GIVEN]: build/ceres leads to the patched Ceres, and
 # build/ceres-source to the pristine source it comes from. A folder given once
-# is remembered by that link.
-provide_ceres() {
+# is remembered by that link. A subshell, whose end releases the lock.
+provide_ceres() (
   local given="${1:-}" key prefix log="$BUILD_ROOT/log/ceres.log"
   if [[ -z "$given" && -d "$BUILD_ROOT/ceres-source" ]]; then
     given=$(readlink -f "$BUILD_ROOT/ceres-source")
@@ -285,4 +285,4 @@ provide_ceres() {
   fi
   ln -sfn "$prefix" "$BUILD_ROOT/ceres"
   ln -sfn "$CERES_SOURCE" "$BUILD_ROOT/ceres-source"
-}
+)
