@@ -8,6 +8,7 @@
 
 #include "ceres/casts.h"
 #include "cuda_kernels/jacobian_products_kernels.h"
+#include "cuda_kernels/robust_loss.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -18,49 +19,6 @@ using kernels::Status;
 // Observations of which a thread corrects the Jacobian at a time, and over
 // which a partial cost is summed.
 constexpr int64_t kGrain = 2048;
-
-// The change to residuals and Jacobian that makes the Gauss-Newton model of
-// 1/2 |r|^2 that of 1/2 rho(|r|^2) (Triggs et al., Bundle Adjustment: A Modern
-// Synthesis, section 4.3), where rho'' < 0 or r = 0 drops the second order
-// term, as in Ceres:
-//   alpha the root in [0, 1) of alpha^2 / 2 - alpha - rho'' / rho' |r|^2 = 0
-//   r := sqrt(rho') / (1 - alpha) r
-//   J := sqrt(rho') (I - alpha r r' / |r|^2) J
-class RobustCorrector {
- public:
-  RobustCorrector(double squared_norm, const double rho[3])
-      : jacobian_scale_(std::sqrt(rho[1])), residual_scale_(jacobian_scale_) {
-    if (squared_norm == 0.0 || rho[2] <= 0.0) {
-      return;
-    }
-    const double alpha =
-        1.0 - std::sqrt(1.0 + 2.0 * squared_norm * rho[2] / rho[1]);
-    residual_scale_ = jacobian_scale_ / (1.0 - alpha);
-    alpha_over_squared_norm_ = alpha / squared_norm;
-  }
-
-  void CorrectResiduals(double* r) const {
-    r[0] *= residual_scale_;
-    r[1] *= residual_scale_;
-  }
-
-  // jacobian: 2 x columns, row-major; r: the residuals before correction.
-  void CorrectJacobian(const double* r, int columns, double* jacobian) const {
-    for (int j = 0; j < columns; ++j) {
-      double& first = jacobian[j];
-      double& second = jacobian[columns + j];
-      const double product =
-          alpha_over_squared_norm_ * (r[0] * first + r[1] * second);
-      first = jacobian_scale_ * (first - product * r[0]);
-      second = jacobian_scale_ * (second - product * r[1]);
-    }
-  }
-
- private:
-  double jacobian_scale_;
-  double residual_scale_;
-  double alpha_over_squared_norm_ = 0.0;
-};
 
 }  // namespace
 
@@ -436,12 +394,10 @@ double BatchEvaluator<C>::Correct(bool apply_loss,
             }
           }
           if (loss != nullptr) {
-            const RobustCorrector corrector(squared_norm, rho);
-            double* jc = &camera_blocks(k, 0);
-            double* jp = &point_blocks(k, 0);
-            corrector.CorrectJacobian(r, C, jc);
-            corrector.CorrectJacobian(r, 3, jp);
-            corrector.CorrectResiduals(r);
+            const kernels::LossCorrector corrector(squared_norm, rho);
+            corrector.template CorrectJacobian<2, C>(r, &camera_blocks(k, 0));
+            corrector.template CorrectJacobian<2, 3>(r, &point_blocks(k, 0));
+            corrector.template CorrectResidual<2>(r);
           }
         }
         partial_costs_.data()[begin / kGrain] = chunk_cost;
