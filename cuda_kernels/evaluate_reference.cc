@@ -233,7 +233,7 @@ void EvaluateJacobian(const EvaluateJacobianParams<T, C, kHostLayout>& params,
       });
   *params.evaluation = sums.Sum();
   if (row_size > 0) {
-    ForEachCamera<C>(index, C, workspace, [&](int32_t c, const double* sum) {
+    ForEachCamera<C>(index, C, 0, workspace, [&](int32_t c, const double* sum) {
       std::copy_n(sum, C, params.camera_gradient + int64_t{C} * c);
     });
   }

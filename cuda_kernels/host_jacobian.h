@@ -258,11 +258,12 @@ inline double* CameraSum(HostWorkspace* workspace, int row_size, int64_t k) {
          int64_t{workspace->observation_slot()[k]} * row_size;
 }
 
-// Calls fn(camera, sum) for all cameras, where sum has the row_size sums over
-// the camera's observations that ForEachPoint left.
-template <int kMaxRowSize, typename Function>
+// Calls fn(camera, sum) for all cameras, where sum are kNumSums of the row_size
+// sums that ForEachPoint left for the camera, from `offset` on.
+template <int kNumSums, typename Function>
 void ForEachCamera(const ObservationIndexView& index,
                    int row_size,
+                   int offset,
                    HostWorkspace* workspace,
                    Function&& fn) {
   workspace->context()->ParallelFor(
@@ -271,11 +272,11 @@ void ForEachCamera(const ObservationIndexView& index,
         const int32_t* camera_slot = workspace->camera_slot();
         const double* camera_sums = workspace->camera_sums();
         for (int64_t c = begin; c < end; ++c) {
-          double sum[kMaxRowSize] = {};
+          double sum[kNumSums] = {};
           for (int32_t j = slot_begin[c]; j < slot_begin[c + 1]; ++j) {
             const double* row =
-                camera_sums + static_cast<int64_t>(camera_slot[j]) * row_size;
-            for (int i = 0; i < row_size; ++i) {
+                camera_sums + int64_t{camera_slot[j]} * row_size + offset;
+            for (int i = 0; i < kNumSums; ++i) {
               sum[i] += row[i];
             }
           }

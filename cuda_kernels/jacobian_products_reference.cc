@@ -76,7 +76,7 @@ void LeftMultiply(const LeftMultiplyParams<Source>& params,
     return;
   }
   ForEachCamera<kLocalDim>(
-      index, kLocalDim, workspace, [&](int32_t c, const double* sum) {
+      index, kLocalDim, 0, workspace, [&](int32_t c, const double* sum) {
         double mapped[C];
         jacobian.UnmapVector(c, sum, mapped);
         Store<C>(mapped, params.accumulate, params.camera_x + int64_t{C} * c);
@@ -119,7 +119,7 @@ void SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
                  }
                });
   if (params.camera_x != nullptr) {
-    ForEachCamera<C>(index, C, workspace, [&](int32_t c, const double* sum) {
+    ForEachCamera<C>(index, C, 0, workspace, [&](int32_t c, const double* sum) {
       Store<C>(sum, false, params.camera_x + int64_t{C} * c);
     });
   }

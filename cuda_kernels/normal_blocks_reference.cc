@@ -242,30 +242,30 @@ class NormalBlocksBody {
     }
   }
 
-  void SumCameras() {
-    if (row_.size == 0) {
-      return;
+  // Maps the sums of one output, from `offset` of a row on, to its place.
+  template <int kNumSums, typename Function>
+  void SumCameras(int offset, Function&& unmap) {
+    if (offset >= 0) {
+      ForEachCamera<kNumSums>(index_, row_.size, offset, workspace_, unmap);
     }
-    constexpr int kMaxRowSize = kNormalBlocksRowSize<kLocalDim>;
-    ForEachCamera<kMaxRowSize>(
-        index_, row_.size, workspace_, [&](int32_t c, const double* sum) {
-          if (row_.u >= 0) {
-            jacobian_.UnmapMatrix(c, sum + row_.u, &params_.u(c, 0));
-          }
-          if (row_.camera_gradient >= 0) {
-            jacobian_.UnmapVector(c,
-                                  sum + row_.camera_gradient,
-                                  params_.camera_gradient + int64_t{C} * c);
-          }
-          if (row_.schur_diagonal >= 0) {
-            jacobian_.UnmapMatrix(
-                c, sum + row_.schur_diagonal, &params_.schur_diagonal(c, 0));
-          }
-          if (row_.schur_rhs >= 0) {
-            jacobian_.UnmapVector(
-                c, sum + row_.schur_rhs, params_.schur_rhs + int64_t{C} * c);
-          }
+  }
+
+  void SumCameras() {
+    constexpr int kPacked = PackedSize(kLocalDim);
+    SumCameras<kPacked>(row_.u, [&](int32_t c, const double* sum) {
+      jacobian_.UnmapMatrix(c, sum, &params_.u(c, 0));
+    });
+    SumCameras<kLocalDim>(
+        row_.camera_gradient, [&](int32_t c, const double* sum) {
+          jacobian_.UnmapVector(
+              c, sum, params_.camera_gradient + int64_t{C} * c);
         });
+    SumCameras<kPacked>(row_.schur_diagonal, [&](int32_t c, const double* sum) {
+      jacobian_.UnmapMatrix(c, sum, &params_.schur_diagonal(c, 0));
+    });
+    SumCameras<kLocalDim>(row_.schur_rhs, [&](int32_t c, const double* sum) {
+      jacobian_.UnmapVector(c, sum, params_.schur_rhs + int64_t{C} * c);
+    });
   }
 
   const Params& params_;

@@ -95,7 +95,7 @@ void SchurProductImplicitW(
                  }
                });
   ForEachCamera<kLocalDim>(
-      index, kLocalDim, workspace, [&](int32_t c, const double* sum) {
+      index, kLocalDim, 0, workspace, [&](int32_t c, const double* sum) {
         double* q = params.q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
         AddDamping<C>(
@@ -133,7 +133,7 @@ void SchurProductExplicitW(
                                 CameraSum(workspace, C, k));
                  }
                });
-  ForEachCamera<C>(index, C, workspace, [&](int32_t c, const double* sum) {
+  ForEachCamera<C>(index, C, 0, workspace, [&](int32_t c, const double* sum) {
     const double* p = params.p + int64_t{C} * c;
     double* q = params.q + int64_t{C} * c;
     SymmetricMultiply<C>(&params.u(c, 0), p, q);
@@ -234,7 +234,7 @@ void NormalProductImplicitW(const NormalProductImplicitWParams<Source>& params,
                  std::copy_n(sum, 3, params.point_q + int64_t{3} * p);
                });
   ForEachCamera<kLocalDim>(
-      index, kLocalDim, workspace, [&](int32_t c, const double* sum) {
+      index, kLocalDim, 0, workspace, [&](int32_t c, const double* sum) {
         double* q = params.camera_q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
         AddDamping<C>(Block<C>(params.camera_diagonal, c),
@@ -270,7 +270,7 @@ void NormalProductExplicitW(
         }
         std::copy_n(sum, 3, q_p);
       });
-  ForEachCamera<C>(index, C, workspace, [&](int32_t c, const double* sum) {
+  ForEachCamera<C>(index, C, 0, workspace, [&](int32_t c, const double* sum) {
     const double* p = params.camera_p + int64_t{C} * c;
     double* q = params.camera_q + int64_t{C} * c;
     SymmetricMultiply<C>(&params.u(c, 0), p, q);

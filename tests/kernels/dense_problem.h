@@ -1,0 +1,359 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Small random problems for tests, with their matrices in dense form.
+//
+// Columns of J are [E F]: 3 per point, then C per camera. Dense matrices are
+// made from the stored values, so they are exact whatever the storage type.
+#ifndef CERES_EXT_TESTS_KERNELS_DENSE_PROBLEM_H_
+#define CERES_EXT_TESTS_KERNELS_DENSE_PROBLEM_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "Eigen/Dense"
+#include "cuda_kernels/host_context.h"
+#include "cuda_kernels/host_workspace.h"
+#include "cuda_kernels/jacobian_source.h"
+#include "cuda_kernels/observation_index.h"
+#include "cuda_kernels/small_matrix.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext::kernels {
+
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+constexpr double kFloatEpsilon = std::numeric_limits<float>::epsilon();
+
+// Who sees whom.
+struct Structure {
+  std::string name;
+  int32_t num_cameras = 0;
+  int32_t num_points = 0;
+  std::vector<int32_t> camera;
+  std::vector<int32_t> point;
+
+  void Add(int32_t c, int32_t p) {
+    camera.push_back(c);
+    point.push_back(p);
+  }
+  void Shuffle(unsigned seed) {
+    std::vector<size_t> order(camera.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      order[i] = i;
+    }
+    std::mt19937 generator(seed);
+    std::shuffle(order.begin(), order.end(), generator);
+    const Structure old = *this;
+    for (size_t i = 0; i < order.size(); ++i) {
+      camera[i] = old.camera[order[i]];
+      point[i] = old.point[order[i]];
+    }
+  }
+};
+
+inline void PrintTo(const Structure& structure, std::ostream* os) {
+  *os << structure.name;
+}
+
+// Every point is seen by `length` distinct cameras at most.
+inline Structure RandomStructure(const std::string& name,
+                                 int32_t num_cameras,
+                                 int32_t num_points,
+                                 int length,
+                                 unsigned seed) {
+  Structure structure{name, num_cameras, num_points, {}, {}};
+  std::mt19937 generator(seed);
+  std::vector<int32_t> cameras(num_cameras);
+  for (int32_t c = 0; c < num_cameras; ++c) {
+    cameras[c] = c;
+  }
+  for (int32_t p = 0; p < num_points; ++p) {
+    std::shuffle(cameras.begin(), cameras.end(), generator);
+    for (int j = 0; j < std::min<int>(length, num_cameras); ++j) {
+      structure.Add(cameras[j], p);
+    }
+  }
+  structure.Shuffle(seed);
+  return structure;
+}
+
+// Structures at the edges of what an index may be. Every camera and point that
+// has observations has enough of them for a full-rank block.
+inline std::vector<Structure> EdgeStructures() {
+  std::vector<Structure> all;
+  all.push_back(RandomStructure("random", 6, 40, 3, 1));
+  // More than one chunk of points, slots of a camera in several of them.
+  all.push_back(RandomStructure("chunks", 8, 130, 5, 2));
+  // Points with 0, 1, 31, 32 and 33 observations; camera 0 sees all others.
+  Structure lengths{"lengths", 33, 15, {}, {}};
+  const int kLengths[] = {0, 1, 31, 32, 33};
+  for (int32_t p = 0; p < lengths.num_points; ++p) {
+    for (int32_t c = 0; c < kLengths[p % 5]; ++c) {
+      lengths.Add(c, p);
+    }
+  }
+  lengths.Shuffle(3);
+  all.push_back(lengths);
+  // First, inner and last camera and point without an observation.
+  Structure empty = RandomStructure("empty_blocks", 4, 30, 3, 4);
+  for (int32_t& c : empty.camera) {
+    c = c < 2 ? c + 1 : c + 2;
+  }
+  for (int32_t& p : empty.point) {
+    p = p < 15 ? p + 1 : p + 2;
+  }
+  empty.num_cameras = 7;
+  empty.num_points = 33;
+  all.push_back(empty);
+  // Pairs that repeat, up to three times.
+  Structure repeated = RandomStructure("repeated", 5, 30, 3, 5);
+  const size_t n = repeated.camera.size();
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < i % 3; ++j) {
+      repeated.Add(repeated.camera[i], repeated.point[i]);
+    }
+  }
+  repeated.Shuffle(5);
+  all.push_back(repeated);
+  all.push_back(RandomStructure("one_camera", 1, 25, 1, 6));
+  all.push_back(RandomStructure("one_point", 20, 1, 20, 7));
+  all.push_back(Structure{"no_observation", 3, 4, {}, {}});
+  all.push_back(Structure{"nothing", 0, 0, {}, {}});
+  return all;
+}
+
+inline std::string StructureName(
+    const testing::TestParamInfo<Structure>& info) {
+  return info.param.name;
+}
+
+// A random linear system of a structure, in host layout.
+template <typename T, int C>
+class DenseProblem {
+ public:
+  using Source = StoredJacobian<T, C, kHostLayout>;
+
+  DenseProblem(const Structure& structure, unsigned seed, int num_threads = 2)
+      : context(num_threads), generator_(seed) {
+    EXPECT_TRUE(index_
+                    .Build(structure.num_cameras,
+                           structure.num_points,
+                           static_cast<int64_t>(structure.camera.size()),
+                           structure.camera.data(),
+                           structure.point.data())
+                    .ok());
+    EXPECT_TRUE(workspace.Setup(index_.view(), &context).ok());
+    EXPECT_TRUE(workspace.ReserveCameraSums(2 * (PackedSize(C) + C)).ok());
+    EXPECT_TRUE(workspace.ReserveVectorSums(num_columns()).ok());
+    jc.resize(2 * C * num_observations());
+    jp.resize(6 * num_observations());
+    for (T& value : jc) {
+      value = static_cast<T>(Normal());
+    }
+    for (T& value : jp) {
+      value = static_cast<T>(Normal());
+    }
+    b = RandomVector(2 * num_observations());
+    // LM diagonals between 0.5 and 1.5.
+    camera_diagonal = VectorXd::Ones(C * num_cameras()) +
+                      0.5 * UniformVector(C * num_cameras());
+    point_diagonal = VectorXd::Ones(3 * num_points()) +
+                     0.5 * UniformVector(3 * num_points());
+  }
+
+  // Makes columns inactive as the glue pads them: zero, with a unit diagonal.
+  // Camera columns from `first` on, all of camera 0, and column 1 of each third
+  // point.
+  void Pad(int first) {
+    const ObservationIndexView& view = index();
+    for (int64_t k = 0; k < num_observations(); ++k) {
+      for (int i = 0; i < 2; ++i) {
+        for (int j = 0; j < C; ++j) {
+          if (j >= first || view.camera_id[k] == 0) {
+            jc[2 * C * k + C * i + j] = 0;
+          }
+        }
+        if (view.point_id[k] % 3 == 0) {
+          jp[6 * k + 3 * i + 1] = 0;
+        }
+      }
+    }
+    for (int64_t c = 0; c < num_cameras(); ++c) {
+      for (int j = 0; j < C; ++j) {
+        if (j >= first || c == 0) {
+          camera_diagonal[C * c + j] = 1.0;
+        }
+      }
+    }
+    for (int64_t p = 0; p < num_points(); p += 3) {
+      point_diagonal[3 * p + 1] = 1.0;
+    }
+  }
+
+  const ObservationIndexView& index() const { return index_.view(); }
+  int64_t num_cameras() const { return index().num_cameras; }
+  int64_t num_points() const { return index().num_points; }
+  int64_t num_observations() const { return index().num_observations; }
+  int64_t num_e() const { return 3 * num_points(); }
+  int64_t num_f() const { return C * num_cameras(); }
+  int64_t num_columns() const { return num_e() + num_f(); }
+
+  Source source() const {
+    return {{jc.data(), num_observations()}, {jp.data(), num_observations()}};
+  }
+
+  MatrixXd E() const {
+    MatrixXd e = MatrixXd::Zero(2 * num_observations(), num_e());
+    for (int64_t k = 0; k < num_observations(); ++k) {
+      for (int i = 0; i < 6; ++i) {
+        e(2 * k + i / 3, 3 * index().point_id[k] + i % 3) = jp[6 * k + i];
+      }
+    }
+    return e;
+  }
+  MatrixXd F() const {
+    MatrixXd f = MatrixXd::Zero(2 * num_observations(), num_f());
+    for (int64_t k = 0; k < num_observations(); ++k) {
+      for (int i = 0; i < 2 * C; ++i) {
+        f(2 * k + i / C, C * index().camera_id[k] + i % C) = jc[2 * C * k + i];
+      }
+    }
+    return f;
+  }
+  MatrixXd J() const {
+    MatrixXd j(2 * num_observations(), num_columns());
+    j << E(), F();
+    return j;
+  }
+  // Without damping, E'E of a point that is seen once is singular.
+  bool HasPointSeenOnce() const {
+    for (int64_t p = 0; p < num_points(); ++p) {
+      if (index().point_begin[p + 1] - index().point_begin[p] == 1) {
+        return true;
+      }
+    }
+    return false;
+  }
+  MatrixXd DampingE(bool damped) const {
+    return Damping(damped, point_diagonal);
+  }
+  MatrixXd DampingF(bool damped) const {
+    return Damping(damped, camera_diagonal);
+  }
+
+  double Normal() { return normal_(generator_); }
+  VectorXd RandomVector(int64_t n) {
+    return VectorXd::NullaryExpr(n, [this] { return Normal(); });
+  }
+  VectorXd UniformVector(int64_t n) {
+    std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+    return VectorXd::NullaryExpr(n, [&] { return uniform(generator_); });
+  }
+
+  HostContext context;
+  HostWorkspace workspace;
+  std::vector<T> jc;
+  std::vector<T> jp;
+  VectorXd b;
+  VectorXd camera_diagonal;
+  VectorXd point_diagonal;
+
+ private:
+  static MatrixXd Damping(bool damped, const VectorXd& diagonal) {
+    MatrixXd matrix = MatrixXd::Zero(diagonal.size(), diagonal.size());
+    if (damped) {
+      matrix.diagonal() = diagonal.array().square();
+    }
+    return matrix;
+  }
+
+  ObservationIndex index_;
+  std::mt19937 generator_;
+  std::normal_distribution<double> normal_;
+};
+
+// The packed N x N blocks on the diagonal of a matrix, from column `begin` on.
+template <int N>
+VectorXd PackedDiagonalBlocks(const MatrixXd& matrix) {
+  const int64_t num_blocks = matrix.rows() / N;
+  VectorXd packed(PackedSize(N) * num_blocks);
+  for (int64_t block = 0; block < num_blocks; ++block) {
+    for (int i = 0; i < N; ++i) {
+      for (int j = 0; j <= i; ++j) {
+        packed[PackedSize(N) * block + PackedIndex(i, j)] =
+            matrix(N * block + i, N * block + j);
+      }
+    }
+  }
+  return packed;
+}
+
+// The block-diagonal matrix of packed blocks.
+template <int N>
+MatrixXd FromPackedBlocks(const std::vector<double>& packed) {
+  const int64_t num_blocks = packed.size() / PackedSize(N);
+  MatrixXd matrix = MatrixXd::Zero(N * num_blocks, N * num_blocks);
+  for (int64_t block = 0; block < num_blocks; ++block) {
+    for (int i = 0; i < N; ++i) {
+      for (int j = 0; j <= i; ++j) {
+        matrix(N * block + i, N * block + j) =
+            packed[PackedSize(N) * block + PackedIndex(i, j)];
+        matrix(N * block + j, N * block + i) =
+            packed[PackedSize(N) * block + PackedIndex(i, j)];
+      }
+    }
+  }
+  return matrix;
+}
+
+// The inverse of a block-diagonal matrix of 3 x 3 blocks, zero columns counted
+// as unit columns, and, in every element of a block of *bound, what its norm
+// times its condition number is: the scale of the rounding of its inverse.
+inline MatrixXd InversePointBlocks(const MatrixXd& matrix, MatrixXd* bound) {
+  MatrixXd inverse = MatrixXd::Zero(matrix.rows(), matrix.cols());
+  *bound = inverse;
+  for (int64_t i = 0; i < matrix.rows(); i += 3) {
+    Eigen::Matrix3d block = matrix.block<3, 3>(i, i);
+    for (int j = 0; j < 3; ++j) {
+      if (block(j, j) == 0.0) {
+        block(j, j) = 1.0;
+      }
+    }
+    const Eigen::Vector3d values =
+        Eigen::SelfAdjointEigenSolver<Eigen::Matrix3d>(block).eigenvalues();
+    EXPECT_GT(values[0], 0.0);
+    inverse.block<3, 3>(i, i) = block.inverse();
+    bound->block<3, 3>(i, i).setConstant(values[2] / values[0] / values[0]);
+  }
+  return inverse;
+}
+
+// |actual - expected| <= bound, element by element.
+inline void ExpectWithin(const VectorXd& actual,
+                         const VectorXd& expected,
+                         const VectorXd& bound) {
+  ASSERT_EQ(actual.size(), expected.size());
+  ASSERT_EQ(actual.size(), bound.size());
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    // Written so that NaN fails.
+    EXPECT_TRUE(std::abs(actual[i] - expected[i]) <= bound[i])
+        << "element " << i << ": " << actual[i] << " against " << expected[i]
+        << ", bound " << bound[i];
+  }
+}
+
+inline Eigen::Map<const VectorXd> AsVector(const std::vector<double>& v) {
+  return {v.data(), static_cast<int64_t>(v.size())};
+}
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_TESTS_KERNELS_DENSE_PROBLEM_H_

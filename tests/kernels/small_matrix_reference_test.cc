@@ -1,0 +1,128 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include <limits>
+#include <random>
+
+#include "Eigen/Dense"
+#include "cuda_kernels/block_view.h"
+#include "cuda_kernels/small_matrix.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(SmallMatrix, Packed) {
+  EXPECT_EQ(PackedSize(3), 6);
+  EXPECT_EQ(PackedSize(9), 45);
+  EXPECT_EQ(PackedIndex(0, 0), 0);
+  EXPECT_EQ(PackedIndex(1, 0), 1);
+  EXPECT_EQ(PackedIndex(2, 1), 4);
+}
+
+// [4 2 2; 2 5 3; 2 3 6] = L L', L = [2 0 0; 1 2 0; 1 1 2]
+TEST(SmallMatrix, CholeskyByHand) {
+  double a[] = {4, 2, 5, 2, 3, 6};
+  ASSERT_TRUE(CholeskyFactorize<3>(a));
+  EXPECT_THAT(a, testing::ElementsAre(2, 1, 2, 1, 1, 2));
+  // A (1, 2, 3)' = (14, 21, 26)'
+  double x[] = {14, 21, 26};
+  CholeskySolve<3>(a, x);
+  EXPECT_THAT(x, testing::ElementsAre(1, 2, 3));
+}
+
+// [4 2; 2 2]^-1 = [0.5 -0.5; -0.5 1], times (1, 3)' = (-1, 2.5)'
+TEST(SmallMatrix, InverseByHand) {
+  double a[] = {4, 2, 2};
+  ASSERT_TRUE(InvertSymmetric<2>(a));
+  EXPECT_THAT(a, testing::ElementsAre(0.5, -0.5, 1.0));
+  const double x[] = {1, 3};
+  double y[2];
+  SymmetricMultiply<2>(a, x, y);
+  EXPECT_THAT(y, testing::ElementsAre(-1.0, 2.5));
+}
+
+TEST(SmallMatrix, BreaksDown) {
+  double indefinite[] = {1, 2, 1};
+  EXPECT_FALSE(CholeskyFactorize<2>(indefinite));
+  double singular[] = {1, 1, 1};
+  EXPECT_FALSE(InvertSymmetric<2>(singular));
+  double negative[] = {-1, 0, 1};
+  EXPECT_FALSE(InvertSymmetric<2>(negative));
+  double nan[] = {1, kNaN, 1};
+  EXPECT_FALSE(InvertSymmetric<2>(nan));
+  double infinite[] = {kInfinity, 0, 1};
+  EXPECT_FALSE(InvertSymmetric<2>(infinite));
+}
+
+TEST(SmallMatrix, ZeroColumnCountsAsUnitColumn) {
+  double a[] = {4, 0, 0, 0, 0, 2};
+  ASSERT_TRUE(InvertSymmetric<3>(a));
+  EXPECT_EQ(a[0], 0.25);
+  EXPECT_EQ(a[2], 1.0);
+  // 1 / sqrt(2)^2 has two roundings, and so has the factor.
+  EXPECT_NEAR(a[5], 0.5, 2 * std::numeric_limits<double>::epsilon());
+}
+
+TEST(SmallMatrix, InvertDiagonal) {
+  double a[] = {4, 9, 0, 7, 8, 2};
+  ASSERT_TRUE(InvertDiagonal<3>(a));
+  EXPECT_THAT(a, testing::ElementsAre(0.25, 0, 1, 0, 0, 0.5));
+  double negative[] = {1, 0, -1e-300};
+  EXPECT_FALSE(InvertDiagonal<2>(negative));
+  double nan[] = {kNaN, 0, 1};
+  EXPECT_FALSE(InvertDiagonal<2>(nan));
+}
+
+template <int N>
+void InverseMatchesEigen() {
+  std::mt19937 generator(N);
+  std::normal_distribution<double> normal;
+  for (int trial = 0; trial < 20; ++trial) {
+    const Eigen::MatrixXd j = Eigen::MatrixXd::NullaryExpr(
+        3 * N, N, [&] { return normal(generator); });
+    const Eigen::MatrixXd dense = j.transpose() * j;
+    double a[PackedSize(N)];
+    for (int i = 0; i < N; ++i) {
+      for (int k = 0; k <= i; ++k) {
+        a[PackedIndex(i, k)] = dense(i, k);
+      }
+    }
+    ASSERT_TRUE(InvertSymmetric<N>(a));
+    const Eigen::MatrixXd inverse = dense.inverse();
+    const Eigen::VectorXd values =
+        Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(dense).eigenvalues();
+    // Both inverses are off by at most about N terms, twice, times the
+    // condition number.
+    const double bound = 4 * N * std::numeric_limits<double>::epsilon() *
+                         values[N - 1] / values[0] / values[0];
+    for (int i = 0; i < N; ++i) {
+      for (int k = 0; k <= i; ++k) {
+        EXPECT_NEAR(a[PackedIndex(i, k)], inverse(i, k), bound);
+      }
+    }
+  }
+}
+
+TEST(SmallMatrix, InverseMatchesEigen3) { InverseMatchesEigen<3>(); }
+TEST(SmallMatrix, InverseMatchesEigen9) { InverseMatchesEigen<9>(); }
+TEST(SmallMatrix, InverseMatchesEigen10) { InverseMatchesEigen<10>(); }
+
+TEST(BlockView, Layouts) {
+  int values[6] = {0, 1, 2, 3, 4, 5};
+  const BlockView<int, 3, BlockLayout::kBlockContiguous> contiguous{values, 2};
+  EXPECT_EQ(contiguous(1, 0), 3);
+  EXPECT_EQ(contiguous(1, 2), 5);
+  const BlockView<int, 3, BlockLayout::kContinuousElement> element{values, 2};
+  EXPECT_EQ(element(1, 0), 1);
+  EXPECT_EQ(element(1, 2), 5);
+  const BlockView<const int, 3, BlockLayout::kContinuousElement> readonly =
+      element;
+  EXPECT_EQ(readonly(0, 1), 2);
+  EXPECT_EQ(readonly.size(), 6);
+}
+
+}  // namespace
+}  // namespace ceres_ext::kernels
