@@ -129,7 +129,9 @@ class PatchTestProblem {
 
 inline std::vector<uint64_t> Bits(const std::vector<double>& x) {
   std::vector<uint64_t> bits(x.size());
-  std::memcpy(bits.data(), x.data(), x.size() * sizeof(double));
+  for (size_t i = 0; i < x.size(); ++i) {
+    std::memcpy(&bits[i], &x[i], sizeof(double));
+  }
   return bits;
 }
 
