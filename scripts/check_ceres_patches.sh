@@ -67,12 +67,13 @@ done
 mkdir -p "$work/log" "$CACHE"
 work=$(cd "$work" && pwd)
 lock "$work/.lock"
+# In a subshell first, which a missing source ends.
 if ! (find_ceres_source "$source_given"); then
   [[ -z "$source_given" ]] || exit 1
   echo "skipped: no source of Ceres $CERES_VERSION"
   exit 77
 fi
-find_ceres_source "$source_given"
+find_ceres_source "$source_given" >"$work/log/source.log"
 
 # The same paths relative to the build folders, so that ccache compiles what the
 # patches don't change once.
@@ -124,7 +125,7 @@ build_library() {
 }
 
 failed=()
-# check WHAT COMMAND...
+# check WHAT COMMAND...: COMMAND is a function that can't rely on errexit.
 check() {
   local what="$1" status=0
   shift
@@ -202,7 +203,7 @@ check_suite() {
 }
 
 for name in stock patched; do
-  unpack "$name"
+  unpack "$name" >"$work/log/$name-unpack.log"
 done
 testing=OFF
 ((suite == 0)) || testing=ON
