@@ -22,8 +22,9 @@ install(
   PATTERN "*.h"
   PATTERN glue EXCLUDE
   PATTERN solver EXCLUDE)
-if(TARGET bundle_adjuster)
-  install(TARGETS bundle_adjuster DESTINATION "${CMAKE_INSTALL_BINDIR}")
+if(CERES_EXT_BUILD_EXAMPLES)
+  install(TARGETS bundle_adjuster bal_generate
+          DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
 install(
