@@ -75,8 +75,8 @@ bool SetField(const EnumName<Enum> (&names)[kSize],
   if (FromString(names, text, field)) {
     return true;
   }
-  *error = "value '" + text + "' of '" + key +
-           "' is not one of: " + Accepted(names) + ".";
+  *error =
+      "value '" + text + "' of '" + key + "' is not one of: " + Accepted(names);
   return false;
 }
 
@@ -87,11 +87,11 @@ bool Options::IsValid(std::string* error) const {
   if (jacobian == JACOBIAN_RECOMPUTED && w_product == W_EXPLICIT) {
     message =
         "jacobian = RECOMPUTED stores nothing per observation; it needs "
-        "w_product = IMPLICIT, not EXPLICIT.";
+        "w_product = IMPLICIT, not EXPLICIT";
   } else if (jacobian == JACOBIAN_RECOMPUTED && !batch_evaluation) {
     message =
         "jacobian = RECOMPUTED needs this library's evaluation; it needs "
-        "batch_evaluation = true.";
+        "batch_evaluation = true";
   }
   if (!message.empty() && error != nullptr) {
     *error = message;
@@ -111,20 +111,20 @@ bool ParseOptions(const std::string& settings,
     const size_t end = std::min(settings.find(',', begin), settings.size());
     const std::string item = settings.substr(begin, end - begin);
     if (end + 1 == settings.size()) {
-      *message = "'" + settings + "' ends with a comma.";
+      *message = "'" + settings + "' ends with a comma";
       return false;
     }
     begin = end + 1;
 
     const size_t equals = item.find('=');
     if (equals == std::string::npos) {
-      *message = "'" + item + "' is not of the form key=value.";
+      *message = "'" + item + "' is not of the form key=value";
       return false;
     }
     const std::string key = item.substr(0, equals);
     const std::string value = item.substr(equals + 1);
     if (!seen.insert(key).second) {
-      *message = "key '" + key + "' is given twice.";
+      *message = "key '" + key + "' is given twice";
       return false;
     }
 
@@ -148,7 +148,7 @@ bool ParseOptions(const std::string& settings,
     if (!known) {
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
-                 "jacobian, w_product, fallback.";
+                 "jacobian, w_product, fallback";
       return false;
     }
     if (!valid) {

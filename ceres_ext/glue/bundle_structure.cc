@@ -2,8 +2,12 @@
 
 #include "ceres_ext/glue/bundle_structure.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <memory>
 #include <typeinfo>
 #include <unordered_map>
 #include <utility>
@@ -74,6 +78,14 @@ class BlockIds {
   BlockTable* table_;
 };
 
+// The type as a C++ programmer writes it.
+std::string TypeName(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
+  return status == 0 ? name.get() : type.name();
+}
+
 std::string Row(int i) { return "residual block " + std::to_string(i); }
 
 }  // namespace
@@ -104,7 +116,7 @@ bool ImportBatch(const Program& program,
           dynamic_cast<const BatchableCostFunction*>(&cost_function);
       if (batchable == nullptr) {
         *reason = Row(i) + " has a cost function of another kind (" +
-                  type->name() + "), which Ceres evaluates";
+                  TypeName(*type) + "), which Ceres evaluates";
         return false;
       }
       if (model != nullptr && model->kind != batchable->batch_model().kind) {
