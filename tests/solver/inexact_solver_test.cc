@@ -1,0 +1,469 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "Eigen/Dense"
+#include "ceres_ext/solver/inexact_solver_host.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/bal_problem.h"
+#include "tests/kernels/dense_problem.h"
+#include "tests/solver/allocation_counter.h"
+
+namespace ceres_ext::solver {
+namespace {
+
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+using kernels::DenseProblem;
+using kernels::EdgeStructures;
+using kernels::kEpsilon;
+using kernels::kFloatEpsilon;
+using kernels::RandomStructure;
+using kernels::Structure;
+using testing::HasSubstr;
+
+std::string ConfigurationName(const InexactSolverOptions& options) {
+  std::string name = options.use_schur ? "schur" : "full";
+  name += options.w_product == WProduct::kExplicit ? "_explicit" : "_implicit";
+  switch (options.preconditioner) {
+    case PreconditionerType::kIdentity:
+      return name + "_identity";
+    case PreconditionerType::kJacobi:
+      return name + "_jacobi";
+    case PreconditionerType::kSchurJacobi:
+      return name + "_schur_jacobi";
+  }
+  return name;
+}
+
+std::vector<InexactSolverOptions> Configurations() {
+  std::vector<InexactSolverOptions> all;
+  for (const bool use_schur : {true, false}) {
+    for (const WProduct w_product :
+         {WProduct::kImplicit, WProduct::kExplicit}) {
+      for (const PreconditionerType preconditioner :
+           {PreconditionerType::kIdentity,
+            PreconditionerType::kJacobi,
+            PreconditionerType::kSchurJacobi}) {
+        InexactSolverOptions options;
+        options.use_schur = use_schur;
+        options.w_product = w_product;
+        options.preconditioner = preconditioner;
+        std::string error;
+        if (options.Validate(&error)) {
+          all.push_back(options);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// A solver on a problem, and the step as one vector in the columns of J.
+template <typename T, int C>
+class Solution {
+ public:
+  using Problem = DenseProblem<T, C>;
+  using Source = typename Problem::Source;
+
+  Solution(Problem* problem, const InexactSolverOptions& options)
+      : problem_(problem), step(problem->num_columns()) {
+    EXPECT_TRUE(backend_.Setup(problem->index(), &problem->context).ok());
+    const kernels::Status status = solver_.Setup(options, &backend_);
+    EXPECT_TRUE(status.ok()) << status.message;
+  }
+
+  void Solve(bool camera_damped,
+             bool point_damped,
+             const InexactSolverPerSolveOptions& per_solve) {
+    LinearSystem<Source> system;
+    system.jacobian = problem_->source();
+    system.b = problem_->b.data();
+    if (camera_damped) {
+      system.camera_diagonal = problem_->camera_diagonal.data();
+    }
+    if (point_damped) {
+      system.point_diagonal = problem_->point_diagonal.data();
+    }
+    step.setConstant(std::numeric_limits<double>::quiet_NaN());
+    summary = solver_.Solve(
+        system, per_solve, step.data() + problem_->num_e(), step.data());
+  }
+
+  int64_t bytes() const { return solver_.bytes(); }
+
+ private:
+  Problem* problem_;
+  HostBackend backend_;
+  InexactSolver<HostBackend, Source> solver_;
+
+ public:
+  VectorXd step;
+  InexactSolverSummary summary;
+};
+
+// The matrix J'J + D^2 with ones on the diagonal of zero columns, whose
+// solution is then zero there.
+MatrixXd NormalMatrix(const MatrixXd& j,
+                      const MatrixXd& damping_e,
+                      const MatrixXd& damping_f) {
+  MatrixXd a = j.transpose() * j;
+  const int64_t num_e = damping_e.rows();
+  a.topLeftCorner(num_e, num_e) += damping_e;
+  a.bottomRightCorner(damping_f.rows(), damping_f.rows()) += damping_f;
+  for (int64_t i = 0; i < a.rows(); ++i) {
+    if (a(i, i) == 0.0) {
+      a(i, i) = 1.0;
+    }
+  }
+  return a;
+}
+
+// How far a step whose residual in its own system is what the summary says may
+// be from the exact one:  |x - x*| <= |A^-1| (|r| + rounding |A| |x|).
+template <typename T, int C>
+void ExpectDenseSolution(DenseProblem<T, C>* problem,
+                         const InexactSolverOptions& options,
+                         bool damped,
+                         const Solution<T, C>& solution,
+                         bool point_damped) {
+  const MatrixXd j = problem->J();
+  const MatrixXd a = NormalMatrix(
+      j, problem->DampingE(point_damped), problem->DampingF(damped));
+  const VectorXd x = a.ldlt().solve(j.transpose() * problem->b);
+  if (x.size() == 0) {
+    return;
+  }
+  const VectorXd values =
+      Eigen::SelfAdjointEigenSolver<MatrixXd>(a, Eigen::EigenvaluesOnly)
+          .eigenvalues();
+  const double smallest = values[0];
+  const double largest = values[values.size() - 1];
+  ASSERT_GT(smallest, 0.0);
+  // S^-1 is a block of A^-1, so 1 / smallest bounds both. Back-substitution
+  // adds |V^-1 W'| <= sqrt(largest / smallest) times the error of z.
+  const double back_substitution =
+      options.use_schur ? 1.0 + std::sqrt(largest / smallest) : 1.0;
+  // Sums of up to 2 num_observations terms, on both sides; W is rounded to
+  // half a unit of T, and used twice.
+  double rounding = (4 * problem->num_observations() + 8 * C) * kEpsilon;
+  if (options.w_product == WProduct::kExplicit && !std::is_same_v<T, double>) {
+    rounding += kFloatEpsilon;
+  }
+  const double bound = back_substitution / smallest *
+                       (std::max(0.0, solution.summary.residual_norm) +
+                        rounding * largest * (x.norm() + problem->b.norm()));
+  EXPECT_LE((solution.step - x).norm(), bound);
+  // A bound that says nothing would be no test.
+  EXPECT_LT(bound, 0.1 * std::max(1.0, x.norm()));
+}
+
+class InexactSolverTest
+    : public testing::TestWithParam<std::tuple<InexactSolverOptions, bool>> {
+ protected:
+  // A solve to the last digits, on every structure.
+  template <typename T, int C>
+  void MatchesDense() {
+    auto [options, damped] = GetParam();
+    options.max_num_iterations = 2000;
+    InexactSolverPerSolveOptions per_solve;
+    per_solve.q_tolerance = -1.0;
+    per_solve.r_tolerance = 1e-12;
+    for (const Structure& structure : EdgeStructures()) {
+      for (const bool padded : {false, true}) {
+        SCOPED_TRACE(structure.name + (padded ? " padded" : ""));
+        DenseProblem<T, C> problem(structure, 71);
+        if (padded) {
+          problem.Pad(C - 2);
+        }
+        // Undamped cameras need more rows than columns.
+        const bool enough_rows =
+            2 * problem.num_observations() > 2 * problem.num_columns();
+        if (!damped && !enough_rows && problem.num_observations() > 0) {
+          continue;
+        }
+        const bool point_damped = damped || problem.HasPointSeenOnce();
+        Solution<T, C> solution(&problem, options);
+        solution.Solve(damped, point_damped, per_solve);
+        EXPECT_EQ(solution.summary.termination, Termination::kSuccess)
+            << solution.summary.message;
+        ExpectDenseSolution(&problem, options, damped, solution, point_damped);
+        if (padded) {
+          ExpectInactiveColumnsAtZero(problem, solution.step);
+        }
+        // Twice on one object.
+        const VectorXd first = solution.step;
+        solution.Solve(damped, point_damped, per_solve);
+        EXPECT_EQ(solution.step, first);
+      }
+    }
+  }
+
+  template <typename T, int C>
+  void ExpectInactiveColumnsAtZero(const DenseProblem<T, C>& problem,
+                                   const VectorXd& step) {
+    const MatrixXd j = problem.J();
+    for (int64_t i = 0; i < j.cols(); ++i) {
+      if (j.col(i).isZero(0.0)) {
+        EXPECT_EQ(step[i], 0.0) << "column " << i;
+      }
+    }
+  }
+};
+
+TEST_P(InexactSolverTest, Double9) { MatchesDense<double, 9>(); }
+TEST_P(InexactSolverTest, Double10) { MatchesDense<double, 10>(); }
+TEST_P(InexactSolverTest, Float9) { MatchesDense<float, 9>(); }
+TEST_P(InexactSolverTest, Float10) { MatchesDense<float, 10>(); }
+
+// Another system of the same structure on one object gives what a new object
+// gives.
+TEST_P(InexactSolverTest, OneObjectSolvesSeveralSystems) {
+  const auto& [options, damped] = GetParam();
+  const Structure structure = RandomStructure("random", 5, 200, 4, 1);
+  DenseProblem<double, 9> problem(structure, 1);
+  InexactSolverPerSolveOptions per_solve;
+  per_solve.q_tolerance = 0.01;
+  Solution<double, 9> reused(&problem, options);
+  for (int i = 0; i < 3; ++i) {
+    problem.b = problem.RandomVector(problem.b.size());
+    for (double& value : problem.jc) {
+      value = problem.Normal();
+    }
+    reused.Solve(damped, i != 1 || damped, per_solve);
+    Solution<double, 9> fresh(&problem, options);
+    fresh.Solve(damped, i != 1 || damped, per_solve);
+    EXPECT_EQ(reused.step, fresh.step);
+    EXPECT_EQ(reused.summary.num_iterations, fresh.summary.num_iterations);
+    EXPECT_EQ(reused.summary.message, fresh.summary.message);
+  }
+}
+
+TEST_P(InexactSolverTest, SameBitsForAnyNumberOfThreads) {
+  const auto& [options, damped] = GetParam();
+  const Structure structure = RandomStructure("random", 30, 2000, 4, 2);
+  InexactSolverPerSolveOptions per_solve;
+  per_solve.q_tolerance = 1e-4;
+  VectorXd expected;
+  for (const int num_threads : {1, 2, 3, 7, 16}) {
+    DenseProblem<double, 9> problem(structure, 3, num_threads);
+    Solution<double, 9> solution(&problem, options);
+    solution.Solve(damped, true, per_solve);
+    EXPECT_EQ(solution.summary.termination, Termination::kSuccess);
+    if (expected.size() == 0) {
+      expected = solution.step;
+    }
+    EXPECT_TRUE(solution.step == expected) << num_threads << " threads";
+  }
+}
+
+TEST_P(InexactSolverTest, RefusesOptions) {
+  InexactSolverOptions options = std::get<0>(GetParam());
+  options.max_num_iterations = -1;
+  DenseProblem<double, 9> problem(RandomStructure("random", 2, 3, 2, 2), 3);
+  HostBackend backend;
+  ASSERT_TRUE(backend.Setup(problem.index(), &problem.context).ok());
+  InexactSolver<HostBackend, DenseProblem<double, 9>::Source> solver;
+  EXPECT_EQ(solver.Setup(options, &backend).code,
+            kernels::StatusCode::kInvalidArgument);
+}
+
+// What is not a number anywhere ends the solve as a numerical failure or lets
+// it run out of iterations; the caller sees it in the step.
+TEST_P(InexactSolverTest, NotANumber) {
+  InexactSolverOptions options = std::get<0>(GetParam());
+  options.max_num_iterations = 25;
+  DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 5);
+  problem.jc[100] = std::numeric_limits<double>::quiet_NaN();
+  Solution<double, 9> solution(&problem, options);
+  solution.Solve(true, true, {});
+  EXPECT_TRUE(solution.summary.termination == Termination::kFailure ||
+              solution.summary.termination == Termination::kNoConvergence);
+  EXPECT_FALSE(solution.step.allFinite());
+}
+
+INSTANTIATE_TEST_SUITE_P(Configurations,
+                         InexactSolverTest,
+                         testing::Combine(testing::ValuesIn(Configurations()),
+                                          testing::Bool()),
+                         [](const auto& info) {
+                           return ConfigurationName(std::get<0>(info.param)) +
+                                  (std::get<1>(info.param) ? "_damped"
+                                                           : "_undamped");
+                         });
+
+// Implicit and explicit products are the same system to PCG: it takes the same
+// path, with the same number of iterations.
+TEST(InexactSolver, ExplicitFollowsImplicit) {
+  const Structure structure = RandomStructure("random", 8, 200, 4, 6);
+  for (InexactSolverOptions options : Configurations()) {
+    if (options.w_product == WProduct::kExplicit) {
+      continue;
+    }
+    SCOPED_TRACE(ConfigurationName(options));
+    DenseProblem<double, 9> problem(structure, 7);
+    InexactSolverPerSolveOptions per_solve;
+    per_solve.q_tolerance = 1e-3;
+    Solution<double, 9> implicit_solution(&problem, options);
+    implicit_solution.Solve(true, true, per_solve);
+    options.w_product = WProduct::kExplicit;
+    Solution<double, 9> explicit_solution(&problem, options);
+    explicit_solution.Solve(true, true, per_solve);
+    EXPECT_EQ(implicit_solution.summary.num_iterations,
+              explicit_solution.summary.num_iterations);
+    EXPECT_GT(implicit_solution.summary.num_iterations, 2);
+    // Products of sums of 2 num_observations terms, and what the iterations
+    // make of it: the condition of J'J + D^2, well below 1e3 here.
+    const double bound = 1e3 * implicit_solution.summary.num_iterations * 4 *
+                         problem.num_observations() * kEpsilon;
+    EXPECT_LE((implicit_solution.step - explicit_solution.step).norm(),
+              bound * implicit_solution.step.norm());
+  }
+}
+
+// Recomputed blocks are those that were evaluated, up to rounding.
+template <int C>
+void RecomputedFollowsStored() {
+  kernels::BalProblem<double, C> bal(RandomStructure("random", 8, 200, 4, 6),
+                                     8);
+  // Rotation and translation only: focal length and distortion of so few
+  // random observations would make a badly conditioned system.
+  for (int64_t c = 0; c < bal.problem.num_cameras(); ++c) {
+    for (int i = 0; i < C * C; ++i) {
+      bal.tangent[C * C * c + i] = i % (C + 1) == 0 && i % C < C - 3 ? 1 : 0;
+    }
+  }
+  bal.Prepare();
+  kernels::reference::EvaluateJacobian(bal.JacobianParams(),
+                                       &bal.problem.workspace);
+  // Columns of unit size.
+  kernels::SquaredColumnNormsParams<HostStoredJacobian<double, C>> norms;
+  norms.index = bal.problem.index();
+  norms.jacobian = bal.problem.source();
+  norms.camera_x = bal.camera_gradient.data();
+  norms.point_x = bal.point_gradient.data();
+  kernels::reference::SquaredColumnNorms(norms, &bal.problem.workspace);
+  const auto rescale = [](const VectorXd& squared_norm, VectorXd* scale) {
+    for (int64_t i = 0; i < scale->size(); ++i) {
+      (*scale)[i] /= 1.0 + std::sqrt(squared_norm[i]);
+    }
+  };
+  rescale(bal.camera_gradient, &bal.camera_scale);
+  rescale(bal.point_gradient, &bal.point_scale);
+  bal.Prepare();
+  kernels::reference::EvaluateJacobian(bal.JacobianParams(),
+                                       &bal.problem.workspace);
+
+  kernels::RecomputedJacobian<double, C> recomputed;
+  recomputed.cameras = bal.states.data();
+  recomputed.camera_maps = bal.maps.data();
+  recomputed.points = bal.points.data();
+  recomputed.point_scale = bal.point_scale.data();
+
+  const auto solve = [&](const auto& jacobian,
+                         const InexactSolverOptions& options,
+                         VectorXd* step) {
+    using Source = std::decay_t<decltype(jacobian)>;
+    HostBackend backend;
+    EXPECT_TRUE(backend.Setup(bal.problem.index(), &bal.problem.context).ok());
+    InexactSolver<HostBackend, Source> solver;
+    EXPECT_TRUE(solver.Setup(options, &backend).ok());
+    LinearSystem<Source> system;
+    system.jacobian = jacobian;
+    system.b = bal.residuals.data();
+    system.camera_diagonal = bal.problem.camera_diagonal.data();
+    system.point_diagonal = bal.problem.point_diagonal.data();
+    step->resize(bal.problem.num_columns());
+    InexactSolverPerSolveOptions per_solve;
+    per_solve.q_tolerance = 1e-3;
+    return solver.Solve(
+        system, per_solve, step->data() + bal.problem.num_e(), step->data());
+  };
+  for (const InexactSolverOptions& options : Configurations()) {
+    SCOPED_TRACE(ConfigurationName(options));
+    VectorXd stored_step;
+    VectorXd recomputed_step;
+    const InexactSolverSummary stored =
+        solve(bal.problem.source(), options, &stored_step);
+    const InexactSolverSummary again =
+        solve(recomputed, options, &recomputed_step);
+    EXPECT_EQ(stored.termination, Termination::kSuccess);
+    EXPECT_EQ(stored.num_iterations, again.num_iterations);
+    // Unit columns with D around one: a condition of at most the number of
+    // columns that meet in a row times their scale, below 1e3; and sums of
+    // 2 num_observations terms of blocks that carry some 60 roundings.
+    const double bound = 1e3 * stored.num_iterations *
+                         (60 + 4 * bal.problem.num_observations()) * kEpsilon;
+    EXPECT_LE((stored_step - recomputed_step).norm(),
+              bound * stored_step.norm());
+  }
+}
+
+TEST(InexactSolver, RecomputedFollowsStored9) { RecomputedFollowsStored<9>(); }
+TEST(InexactSolver, RecomputedFollowsStored10) {
+  RecomputedFollowsStored<10>();
+}
+
+// All memory is taken by Setup; a message may take some bytes.
+TEST(InexactSolver, SolveAllocatesNothing) {
+  for (const InexactSolverOptions& options : Configurations()) {
+    DenseProblem<double, 9> problem(RandomStructure("random", 8, 900, 3, 4), 5);
+    Solution<double, 9> solution(&problem, options);
+    ResetLargestAllocation();
+    solution.Solve(true, true, {});
+    EXPECT_LT(LargestAllocation(), 256u) << ConfigurationName(options);
+  }
+}
+
+TEST(InexactSolver, UndampedPointOfRankTwoIsAFailure) {
+  Structure structure = RandomStructure("random", 4, 60, 3, 4);
+  DenseProblem<double, 9> problem(structure, 5);
+  // Point 17: all rows of Jp equal.
+  for (int64_t k = problem.index().point_begin[17];
+       k < problem.index().point_begin[18];
+       ++k) {
+    std::fill_n(problem.jp.begin() + 6 * k, 6, 1.0);
+  }
+  Solution<double, 9> solution(&problem, InexactSolverOptions());
+  solution.Solve(true, false, {});
+  EXPECT_EQ(solution.summary.termination, Termination::kFailure);
+  EXPECT_THAT(solution.summary.message, HasSubstr("point 17"));
+  EXPECT_EQ(solution.summary.num_iterations, 0);
+  solution.Solve(true, true, {});
+  EXPECT_NE(solution.summary.termination, Termination::kFailure);
+}
+
+TEST(InexactSolver, ZeroResidualsGiveAZeroStep) {
+  for (const InexactSolverOptions& options : Configurations()) {
+    DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 5);
+    problem.b.setZero();
+    Solution<double, 9> solution(&problem, options);
+    solution.Solve(true, true, {});
+    EXPECT_EQ(solution.summary.termination, Termination::kSuccess);
+    EXPECT_EQ(solution.summary.num_iterations, 0);
+    EXPECT_EQ(solution.step, VectorXd::Zero(solution.step.size()));
+  }
+}
+
+TEST(InexactSolver, TimesAndMemory) {
+  DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 5);
+  InexactSolverOptions options;
+  Solution<double, 9> solution(&problem, options);
+  solution.Solve(true, true, {});
+  EXPECT_GT(solution.summary.normal_blocks_seconds, 0.0);
+  EXPECT_GT(solution.summary.pcg_seconds, 0.0);
+  EXPECT_GT(solution.summary.back_substitution_seconds, 0.0);
+  // 4 cameras: 45 of the preconditioner and 4 vectors of 9; 60 points: 6 of
+  // V's inverse; two records.
+  EXPECT_EQ(solution.bytes(),
+            8 * (4 * (45 + 4 * 9) + 60 * 6) +
+                static_cast<int64_t>(sizeof(kernels::PcgScalars) +
+                                     sizeof(kernels::Breakdown)));
+}
+
+}  // namespace
+}  // namespace ceres_ext::solver
