@@ -111,8 +111,7 @@ __device__ __forceinline__ double Hypot(double x, double y, double z) {
   x /= largest;
   y /= largest;
   z /= largest;
-  return Product(largest,
-                 sqrt(Product(x, x) + Product(y, y) + Product(z, z)));
+  return Product(largest, sqrt(Product(x, x) + Product(y, y) + Product(z, z)));
 }
 
 // y = q_delta x, q_delta = (cos |d|, sin |d| d / |d|), w first.
@@ -227,9 +226,14 @@ Status ForEach(const char* name,
                int64_t n,
                const Params& params,
                cudaStream_t stream) {
-  return Launch(name, ForEachKernel<Params>,
+  return Launch(name,
+                ForEachKernel<Params>,
                 std::min<int64_t>(kVectorBlocks, CeilDivide(n, kVectorBlock)),
-                kVectorBlock, 0, stream, params, n);
+                kVectorBlock,
+                0,
+                stream,
+                params,
+                n);
 }
 
 // ---------------------------------------------------------------------------
@@ -390,8 +394,15 @@ Status LaunchSum(const char* name,
                  const Params& params,
                  const CudaWorkspaceView& workspace,
                  cudaStream_t stream) {
-  return Launch(name, kernel, LoopSumBlocks(n), kVectorBlock, 0, stream, params,
-                workspace.vector_partial, workspace.ticket);
+  return Launch(name,
+                kernel,
+                LoopSumBlocks(n),
+                kVectorBlock,
+                0,
+                stream,
+                params,
+                workspace.vector_partial,
+                workspace.ticket);
 }
 
 int64_t NumPaddedValues(const BlockTableView& table) {
@@ -401,28 +412,27 @@ int64_t NumPaddedValues(const BlockTableView& table) {
 }  // namespace
 
 Status GatherTangent(const GatherTangentParams& params, cudaStream_t stream) {
-  return ForEach("GatherTangent", NumPaddedValues(params.table), params,
-                 stream);
+  return ForEach(
+      "GatherTangent", NumPaddedValues(params.table), params, stream);
 }
 
-Status ScatterTangent(const ScatterTangentParams& params,
-                      cudaStream_t stream) {
-  return ForEach("ScatterTangent", NumPaddedValues(params.table), params,
-                 stream);
+Status ScatterTangent(const ScatterTangentParams& params, cudaStream_t stream) {
+  return ForEach(
+      "ScatterTangent", NumPaddedValues(params.table), params, stream);
 }
 
 Status GatherState(const GatherStateParams& params, cudaStream_t stream) {
   return ForEach("GatherState",
                  int64_t{params.table.num_blocks} * params.table.ambient_size,
-                 params, stream);
+                 params,
+                 stream);
 }
 
 Status SetPadding(const SetPaddingParams& params, cudaStream_t stream) {
   return ForEach("SetPadding", NumPaddedValues(params.table), params, stream);
 }
 
-Status CameraTangents(const CameraTangentsParams& params,
-                      cudaStream_t stream) {
+Status CameraTangents(const CameraTangentsParams& params, cudaStream_t stream) {
   return ForEach("CameraTangents", params.num_cameras, params, stream);
 }
 
@@ -434,9 +444,12 @@ Status Copy(const CopyParams& params, cudaStream_t stream) {
   if (params.n <= 0 || params.x == params.y) {
     return Status();  // Nothing to move.
   }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
-      params.y, params.x, static_cast<size_t>(params.n) * sizeof(double),
-      cudaMemcpyDeviceToDevice, stream));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(params.y,
+                      params.x,
+                      static_cast<size_t>(params.n) * sizeof(double),
+                      cudaMemcpyDeviceToDevice,
+                      stream));
   return Status();
 }
 
@@ -472,8 +485,8 @@ Status Invalidate(const InvalidateParams& params, cudaStream_t stream) {
 Status CountInvalid(const CountInvalidParams& params,
                     const CudaWorkspaceView& workspace,
                     cudaStream_t stream) {
-  return LaunchSum("CountInvalid", CountInvalidKernel, params.n, params,
-                   workspace, stream);
+  return LaunchSum(
+      "CountInvalid", CountInvalidKernel, params.n, params, workspace, stream);
 }
 
 Status NegateIfValid(const NegateIfValidParams& params,
@@ -489,36 +502,49 @@ Status ProjectedGradientNorms(const ProjectedGradientNormsParams& params,
                               cudaStream_t stream) {
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(
       &params.scalars->max_norm, 0, sizeof(params.scalars->max_norm), stream));
-  return LaunchSum("ProjectedGradientNorms", ProjectedGradientNormsKernel,
-                   params.n, params, workspace, stream);
+  return LaunchSum("ProjectedGradientNorms",
+                   ProjectedGradientNormsKernel,
+                   params.n,
+                   params,
+                   workspace,
+                   stream);
 }
 
 Status StepNorms(const StepNormsParams& params,
                  const CudaWorkspaceView& workspace,
                  cudaStream_t stream) {
-  return LaunchSum("StepNorms", StepNormsKernel, params.n, params, workspace,
-                   stream);
+  return LaunchSum(
+      "StepNorms", StepNormsKernel, params.n, params, workspace, stream);
 }
 
 Status ModelCostChange(const ModelCostChangeParams& params,
                        const CudaWorkspaceView& workspace,
                        cudaStream_t stream) {
-  return LaunchSum("ModelCostChange", ModelCostChangeKernel, params.n, params,
-                   workspace, stream);
+  return LaunchSum("ModelCostChange",
+                   ModelCostChangeKernel,
+                   params.n,
+                   params,
+                   workspace,
+                   stream);
 }
 
 template <typename T, int C>
 Status CorrectForLoss(const CorrectForLossParams<T, C, kDeviceLayout>& params,
                       const CudaWorkspaceView& workspace,
                       cudaStream_t stream) {
-  return LaunchSum("CorrectForLoss", CorrectForLossKernel<T, C>,
-                   params.num_observations, params, workspace, stream);
+  return LaunchSum("CorrectForLoss",
+                   CorrectForLossKernel<T, C>,
+                   params.num_observations,
+                   params,
+                   workspace,
+                   stream);
 }
 
-#define CERES_EXT_INSTANTIATE(T, C)                                           \
-  template Status CorrectForLoss(                                             \
-      const CorrectForLossParams<T, C, kDeviceLayout>&,                       \
-      const CudaWorkspaceView&, cudaStream_t)
+#define CERES_EXT_INSTANTIATE(T, C)                     \
+  template Status CorrectForLoss(                       \
+      const CorrectForLossParams<T, C, kDeviceLayout>&, \
+      const CudaWorkspaceView&,                         \
+      cudaStream_t)
 
 CERES_EXT_INSTANTIATE(double, 9);
 CERES_EXT_INSTANTIATE(double, 10);

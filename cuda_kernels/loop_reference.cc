@@ -46,8 +46,7 @@ TwoSums CombineLanes(TwoSums* lanes) {
     TwoSums* lane = lanes + w;
     for (int offset = kWarp / 2; offset > 0; offset /= 2) {
       for (int t = 0; t < offset; ++t) {
-        lane[t].first =
-            First::Combine(lane[t].first, lane[t + offset].first);
+        lane[t].first = First::Combine(lane[t].first, lane[t + offset].first);
         lane[t].second += lane[t + offset].second;
       }
     }
@@ -205,13 +204,11 @@ void Plus(const PlusParams& params, HostContext* context) {
     const int shift = row - column;
     for (; row < table.ambient_size; ++row) {
       if (params.linear != nullptr) {
-        const double* P =
-            params.linear +
-            (block * table.ambient_size + row) * table.padded_size;
+        const double* P = params.linear + (block * table.ambient_size + row) *
+                                              table.padded_size;
         y[row] = PlusLinear(x[row], P, delta, column, columns);
       } else {
-        y[row] =
-            row - shift < columns ? x[row] + delta[row - shift] : x[row];
+        y[row] = row - shift < columns ? x[row] + delta[row - shift] : x[row];
       }
     }
   });
@@ -243,8 +240,8 @@ void JacobiScaling(const JacobiScalingParams& params, HostContext* context) {
 
 void Clamp(const ClampParams& params, HostContext* context) {
   ForEach(params.n, context, [&](int64_t i) {
-    params.x[i] = std::min(std::max(params.x[i], params.min_value),
-                           params.max_value);
+    params.x[i] =
+        std::min(std::max(params.x[i], params.min_value), params.max_value);
   });
 }
 
@@ -326,34 +323,33 @@ void CorrectForLoss(const CorrectForLossParams<T, C, kHostLayout>& params,
       block[i] = static_cast<T>(jacobian[i]);
     }
   };
-  const TwoSums sums = Sum<Add>(
-      params.num_observations, context, [&](int64_t k, TwoSums* sums) {
-        double residual[2] = {params.residuals[2 * k],
-                              params.residuals[2 * k + 1]};
-        const double s = residual[0] * residual[0] + residual[1] * residual[1];
-        double rho[3] = {s, 1.0, 0.0};
-        const int id = params.loss_id == nullptr ? 0 : params.loss_id[k];
-        if (id != kNoLoss) {
-          params.losses[id].Evaluate(s, rho);
-        }
-        sums->first += rho[0];
-        // Elsewhere the correction is the identity.
-        if (rho[1] != 1.0 || rho[2] > 0.0) {
-          const LossCorrector corrector(s, rho);
-          correct(corrector, residual, k, params.camera_blocks);
-          correct(corrector, residual, k, params.point_blocks);
-          corrector.CorrectResidual<2>(residual);
-        }
-        if (params.corrected_residuals != nullptr) {
-          std::copy_n(residual, 2, params.corrected_residuals + 2 * k);
-        }
-      });
+  const TwoSums sums = Sum<
+      Add>(params.num_observations, context, [&](int64_t k, TwoSums* sums) {
+    double residual[2] = {params.residuals[2 * k], params.residuals[2 * k + 1]};
+    const double s = residual[0] * residual[0] + residual[1] * residual[1];
+    double rho[3] = {s, 1.0, 0.0};
+    const int id = params.loss_id == nullptr ? 0 : params.loss_id[k];
+    if (id != kNoLoss) {
+      params.losses[id].Evaluate(s, rho);
+    }
+    sums->first += rho[0];
+    // Elsewhere the correction is the identity.
+    if (rho[1] != 1.0 || rho[2] > 0.0) {
+      const LossCorrector corrector(s, rho);
+      correct(corrector, residual, k, params.camera_blocks);
+      correct(corrector, residual, k, params.point_blocks);
+      corrector.CorrectResidual<2>(residual);
+    }
+    if (params.corrected_residuals != nullptr) {
+      std::copy_n(residual, 2, params.corrected_residuals + 2 * k);
+    }
+  });
   params.evaluation->cost = 0.5 * sums.first;
 }
 
-#define CERES_EXT_INSTANTIATE(T, C)                                    \
-  template void CorrectForLoss(                                        \
-      const CorrectForLossParams<T, C, kHostLayout>&, HostContext*)
+#define CERES_EXT_INSTANTIATE(T, C)                                            \
+  template void CorrectForLoss(const CorrectForLossParams<T, C, kHostLayout>&, \
+                               HostContext*)
 
 CERES_EXT_INSTANTIATE(double, 9);
 CERES_EXT_INSTANTIATE(double, 10);
