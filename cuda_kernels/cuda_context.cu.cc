@@ -146,4 +146,82 @@ Status CudaContext::SetBytes(void* device,
   return Status();
 }
 
+Status CudaContext::CopyOnDevice(void* to,
+                                 const void* from,
+                                 int64_t num_bytes) const {
+  if (num_bytes > 0) {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(
+        cudaMemcpyAsync(to, from, static_cast<size_t>(num_bytes),
+                        cudaMemcpyDeviceToDevice, stream_));
+  }
+  return Status();
+}
+
+Status CudaContext::QueueCopyToHost(void* page_locked,
+                                    const void* device,
+                                    int64_t num_bytes) const {
+  if (num_bytes > 0) {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(
+        cudaMemcpyAsync(page_locked, device, static_cast<size_t>(num_bytes),
+                        cudaMemcpyDeviceToHost, stream_));
+  }
+  return Status();
+}
+
+PageLockedBuffer::~PageLockedBuffer() {
+  if (data_ != nullptr) {
+    static_cast<void>(cudaFreeHost(data_));
+  }
+}
+
+Status PageLockedBuffer::Allocate(int64_t num_bytes) {
+  if (data_ != nullptr) {
+    static_cast<void>(cudaFreeHost(data_));
+    data_ = nullptr;
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMallocHost(&data_, static_cast<size_t>(num_bytes)));
+  return Status();
+}
+
+CudaEvents::~CudaEvents() {
+  for (const cudaEvent_t event : events_) {
+    static_cast<void>(cudaEventDestroy(event));
+  }
+}
+
+Status CudaEvents::Setup(int num_events) {
+  while (static_cast<int>(events_.size()) < num_events) {
+    cudaEvent_t event = nullptr;
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventCreate(&event));
+    events_.push_back(event);
+  }
+  return Status();
+}
+
+Status CudaEvents::Record(int event, cudaStream_t stream) {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaEventRecord(events_[static_cast<size_t>(event)], stream));
+  return Status();
+}
+
+Status CudaEvents::Wait(int event) {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaEventSynchronize(events_[static_cast<size_t>(event)]));
+  return Status();
+}
+
+double CudaEvents::SecondsBetween(int first, int last) {
+  float milliseconds = 0.0f;
+  const cudaError_t error =
+      cudaEventElapsedTime(&milliseconds, events_[static_cast<size_t>(first)],
+                           events_[static_cast<size_t>(last)]);
+  if (error != cudaSuccess) {
+    // Not recorded, or not done: no time, and no error for a later launch.
+    static_cast<void>(cudaGetLastError());
+    return 0.0;
+  }
+  return 1e-3 * static_cast<double>(milliseconds);
+}
+
 }  // namespace ceres_ext::kernels

@@ -20,10 +20,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cuda_kernels/status.h"
 
 typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
 
 namespace ceres_ext::kernels {
 
@@ -61,6 +63,12 @@ class CudaContext {
   Status CopyToDevice(void* device, const void* host, int64_t num_bytes) const;
   Status CopyToHost(void* host, const void* device, int64_t num_bytes) const;
   Status SetBytes(void* device, int value, int64_t num_bytes) const;
+  // Queued, not waited for: between arrays of the device, and to page-locked
+  // host memory.
+  Status CopyOnDevice(void* to, const void* from, int64_t num_bytes) const;
+  Status QueueCopyToHost(void* page_locked,
+                         const void* device,
+                         int64_t num_bytes) const;
 
   int device() const { return options_.device; }
   cudaStream_t stream() const { return stream_; }
@@ -79,6 +87,40 @@ class CudaContext {
   std::string device_name_;
   int64_t used_bytes_ = 0;
   int64_t peak_bytes_ = 0;
+};
+
+// Page-locked host memory, so that copies to it can be queued.
+class PageLockedBuffer {
+ public:
+  PageLockedBuffer() = default;
+  ~PageLockedBuffer();
+  PageLockedBuffer(const PageLockedBuffer&) = delete;
+  PageLockedBuffer& operator=(const PageLockedBuffer&) = delete;
+
+  Status Allocate(int64_t num_bytes);
+  void* data() { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// Marks in the work of a stream.
+class CudaEvents {
+ public:
+  CudaEvents() = default;
+  ~CudaEvents();
+  CudaEvents(const CudaEvents&) = delete;
+  CudaEvents& operator=(const CudaEvents&) = delete;
+
+  Status Setup(int num_events);
+  Status Record(int event, cudaStream_t stream);
+  // Until the work before the event is done.
+  Status Wait(int event);
+  // Time between two events that are done; 0 where one was never recorded.
+  double SecondsBetween(int first, int last);
+
+ private:
+  std::vector<cudaEvent_t> events_;
 };
 
 }  // namespace ceres_ext::kernels

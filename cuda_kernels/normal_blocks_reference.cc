@@ -24,8 +24,11 @@ template <int N>
 void AddSymmetricProduct(const double* jc, const double* t, double* a) {
   for (int i = 0; i < N; ++i) {
     double* row = a + PackedIndex(i, 0);
+    const double jc0 = jc[i];
+    const double jc1 = jc[N + i];
+#pragma omp simd
     for (int j = 0; j <= i; ++j) {
-      row[j] += jc[i] * t[j] + jc[N + i] * t[N + j];
+      row[j] += jc0 * t[j] + jc1 * t[N + j];
     }
   }
 }

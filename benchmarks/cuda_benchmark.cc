@@ -1,0 +1,725 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Times the device bodies on a problem of final-13682's size (13,682 cameras,
+// 4,456,117 points, 28,987,644 observations), clustered as a long sequence is,
+// with points and pairs in random order.
+//
+//   cuda_benchmark [fraction [output.json]]
+//
+// fraction (default 1) scales the three counts. Each line: median of kRuns runs
+// between events, bytes that must cross device memory (each input read once,
+// each output written once), and their rate as a share of a device-to-device
+// copy measured in the same run.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "ceres_ext/solver/cuda_backend.h"
+#include "ceres_ext/solver/inexact_solver.h"
+#include "cuda_kernels/cuda_operations.h"
+
+namespace ceres_ext {
+namespace {
+
+using namespace kernels;  // NOLINT: the whole file is about them.
+
+constexpr int kRuns = 9;
+
+#define OK_OR_EXIT(expression)                                             \
+  do {                                                                     \
+    const Status status_ = (expression);                                   \
+    if (!status_.ok()) {                                                   \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__,          \
+                   StatusCodeToString(status_.code),                       \
+                   status_.message.c_str());                               \
+      std::exit(1);                                                        \
+    }                                                                      \
+  } while (false)
+
+struct Problem {
+  int32_t num_cameras = 0;
+  int32_t num_points = 0;
+  std::vector<int32_t> camera;
+  std::vector<int32_t> point;
+};
+
+// A sequence: a point belongs to one of num_cameras / 70 places and is seen
+// from cameras around it, 2 to 60 of them with a heavy tail.
+Problem MakeProblem(double fraction) {
+  Problem problem;
+  problem.num_cameras = std::max(200, static_cast<int>(13682 * fraction));
+  problem.num_points = static_cast<int>(4456117 * fraction);
+  const int64_t num_observations =
+      static_cast<int64_t>(28987644 * fraction);
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  const int num_places = problem.num_cameras / 70;
+  std::vector<int32_t> label(static_cast<size_t>(problem.num_points));
+  for (int32_t i = 0; i < problem.num_points; ++i) {
+    label[static_cast<size_t>(i)] = i;
+  }
+  std::shuffle(label.begin(), label.end(), random);
+  std::vector<int> length(static_cast<size_t>(problem.num_points));
+  int64_t total = 0;
+  for (int& n : length) {
+    n = std::min(60, 2 + static_cast<int>(
+                             2.3 * std::pow(uniform(random) + 1e-4, -0.62) -
+                             0.5));
+    total += n;
+  }
+  while (total != num_observations) {
+    int& n = length[random() % length.size()];
+    const int change = total < num_observations ? 1 : -1;
+    if (n + change >= 2 && n + change <= 60) {
+      n += change;
+      total += change;
+    }
+  }
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  pairs.reserve(static_cast<size_t>(num_observations));
+  std::vector<int32_t> track;
+  for (int32_t i = 0; i < problem.num_points; ++i) {
+    const int n = length[static_cast<size_t>(i)];
+    const int place =
+        static_cast<int>(int64_t{i} * num_places / problem.num_points);
+    const int base = place * 70 + static_cast<int>(uniform(random) * 30);
+    track.clear();
+    while (static_cast<int>(track.size()) < n) {
+      int32_t c = base + static_cast<int>(uniform(random) * (40 + n));
+      if (c >= problem.num_cameras) {
+        c = problem.num_cameras - 1 -
+            static_cast<int>(uniform(random) * (40 + n));
+      }
+      if (std::find(track.begin(), track.end(), c) == track.end()) {
+        track.push_back(c);
+      }
+    }
+    for (const int32_t c : track) {
+      pairs.emplace_back(c, label[static_cast<size_t>(i)]);
+    }
+  }
+  std::shuffle(pairs.begin(), pairs.end(), random);
+  problem.camera.reserve(pairs.size());
+  problem.point.reserve(pairs.size());
+  for (const auto& [c, p] : pairs) {
+    problem.camera.push_back(c);
+    problem.point.push_back(p);
+  }
+  return problem;
+}
+
+class Benchmark {
+ public:
+  Benchmark(double fraction, const char* json_path) : json_path_(json_path) {
+    OK_OR_EXIT(CudaContext::Create({}, &context_));
+    OK_OR_EXIT(events_.Setup(2));
+    std::printf("%s, fraction %g\n", context_->device_name().c_str(),
+                fraction);
+    problem_ = MakeProblem(fraction);
+  }
+
+  void Run() {
+    MeasureCopy();
+    BuildIndex();
+    MakeScene();
+    MeasureSource<double>();
+    MeasureSource<float>();
+    MeasureVectors();
+    WriteJson();
+  }
+
+ private:
+  // Median in ms of kRuns runs after one.
+  double Measure(const std::string& name,
+                 double bytes,
+                 const std::function<Status()>& fn) {
+    OK_OR_EXIT(fn());
+    OK_OR_EXIT(context_->Synchronize());
+    std::vector<double> times;
+    for (int i = 0; i < kRuns; ++i) {
+      OK_OR_EXIT(events_.Record(0, context_->stream()));
+      OK_OR_EXIT(fn());
+      OK_OR_EXIT(events_.Record(1, context_->stream()));
+      OK_OR_EXIT(context_->Synchronize());
+      times.push_back(1e3 * events_.SecondsBetween(0, 1));
+    }
+    std::sort(times.begin(), times.end());
+    const double ms = times[times.size() / 2];
+    const double rate = 1e-9 * bytes / ms;  // TB/s
+    const double share = copy_rate_ > 0 ? 100 * rate / copy_rate_ : 100;
+    std::printf("%-52s %9.4f ms (%.4f to %.4f) %7.3f GB %5.2f TB/s %4.0f %%\n",
+                name.c_str(), ms, times.front(), times.back(), 1e-9 * bytes,
+                rate, share);
+    std::fflush(stdout);
+    char line[512];
+    std::snprintf(line, sizeof(line),
+                  "    {\"name\": \"%s\", \"ms\": %.5f, \"min_ms\": %.5f, "
+                  "\"max_ms\": %.5f, \"bytes\": %.0f, \"percent_of_copy\": "
+                  "%.1f}",
+                  name.c_str(), ms, times.front(), times.back(), bytes, share);
+    json_.push_back(line);
+    return ms;
+  }
+
+  void MeasureCopy() {
+    const int64_t n = int64_t{1} << 30;
+    DeviceBuffer<unsigned char> a;
+    DeviceBuffer<unsigned char> b;
+    OK_OR_EXIT(a.Allocate(context_.get(), n));
+    OK_OR_EXIT(b.Allocate(context_.get(), n));
+    OK_OR_EXIT(a.SetZero());
+    const double ms = Measure("copy 1 GiB", 2.0 * n, [&] {
+      return context_->CopyOnDevice(b.data(), a.data(), n);
+    });
+    copy_rate_ = 1e-9 * 2.0 * n / ms;
+  }
+
+  template <typename T>
+  DeviceBuffer<T> Upload(const std::vector<T>& host) {
+    DeviceBuffer<T> buffer;
+    OK_OR_EXIT(buffer.Assign(context_.get(), host));
+    return buffer;
+  }
+  template <typename T>
+  DeviceBuffer<T> Allocate(int64_t n) {
+    DeviceBuffer<T> buffer;
+    OK_OR_EXIT(buffer.Allocate(context_.get(), n));
+    return buffer;
+  }
+
+  void BuildIndex() {
+    C_ = problem_.num_cameras;
+    P_ = problem_.num_points;
+    n_ = static_cast<int64_t>(problem_.camera.size());
+    std::printf("%d cameras, %d points, %lld observations\n",
+                problem_.num_cameras, problem_.num_points,
+                static_cast<long long>(n_));
+    const DeviceBuffer<int32_t> camera = Upload(problem_.camera);
+    const DeviceBuffer<int32_t> point = Upload(problem_.point);
+    CudaObservationIndex raw;
+    // 8 B in; two orders, ids, places: 20 B out.
+    Measure("index from pairs, memory taken before", 28.0 * n_, [&] {
+      return raw.Build(problem_.num_cameras, problem_.num_points, n_,
+                       camera.data(), point.data(), &scratch_, context_.get());
+    });
+    DeviceBuffer<int32_t> order = Allocate<int32_t>(P_);
+    DeviceBuffer<int32_t> rank = Allocate<int32_t>(P_);
+    Measure("order of points for tiles", 20.0 * P_, [&] {
+      return OrderPointsByCamera(raw.view(), order.data(), rank.data(),
+                                 &scratch_, context_.get());
+    });
+    // What a user of the index does with the order: new names for the points.
+    std::vector<int32_t> host_rank;
+    OK_OR_EXIT(rank.CopyToHost(&host_rank));
+    for (int32_t& p : problem_.point) {
+      p = host_rank[static_cast<size_t>(p)];
+    }
+    const DeviceBuffer<int32_t> ranked = Upload(problem_.point);
+    Measure("index from pairs, points renamed", 28.0 * n_, [&] {
+      return index_.Build(problem_.num_cameras, problem_.num_points, n_,
+                          camera.data(), ranked.data(), &scratch_,
+                          context_.get());
+    });
+    Measure("tiles for recomputed Jacobians", 16.0 * n_, [&] {
+      TileIndex tiles;
+      return tiles.Build(index_.view(), kRecomputedTiles, &scratch_,
+                         context_.get());
+    });
+    OK_OR_EXIT(
+        workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
+    const TileIndexView& r = workspace_.view().recomputed_tiles;
+    const TileIndexView& s = workspace_.view().stored_tiles;
+    std::printf(
+        "recomputed tiles: %d, %.1f cameras each (most %d), %.2f observations "
+        "per segment, most segments %d\n",
+        r.num_tiles, double(r.num_tile_cameras) / r.num_tiles,
+        r.max_tile_cameras, double(n_) / r.num_segments, r.max_tile_segments);
+    std::printf("stored tiles: %d, %.1f cameras each (most %d)\n", s.num_tiles,
+                double(s.num_tile_cameras) / s.num_tiles, s.max_tile_cameras);
+  }
+
+  void MakeScene() {
+    std::mt19937 random(3);
+    std::normal_distribution<double> normal;
+    std::vector<double> cameras(static_cast<size_t>(9 * C_));
+    for (int64_t c = 0; c < C_; ++c) {
+      double* x = cameras.data() + 9 * c;
+      for (int i = 0; i < 6; ++i) {
+        x[i] = 0.1 * normal(random);
+      }
+      x[5] -= 50.0;
+      x[6] = 900.0;
+      x[7] = -0.05;
+      x[8] = 0.01;
+    }
+    std::vector<double> points(static_cast<size_t>(3 * P_));
+    for (double& x : points) {
+      x = normal(random);
+    }
+    std::vector<double> observations(static_cast<size_t>(2 * n_));
+    for (double& x : observations) {
+      x = normal(random);
+    }
+    std::vector<double> vector(static_cast<size_t>(9 * C_ + 3 * P_));
+    for (double& x : vector) {
+      x = normal(random);
+    }
+    cameras_ = Upload(cameras);
+    points_ = Upload(points);
+    float_points_ = Upload(std::vector<float>(points.begin(), points.end()));
+    observations_ = Upload(observations);
+    p_ = Upload(vector);
+    for (double& x : vector) {
+      x = 1.0 + 0.1 * std::fabs(x);
+    }
+    d_ = Upload(vector);
+    q_ = Allocate<double>(9 * C_ + 3 * P_);
+    residuals_ = Allocate<double>(2 * n_);
+    double_states_ = Allocate<CameraState<double>>(C_);
+    double_maps_ = Allocate<double>(81 * C_);
+    evaluation_ = Allocate<Evaluation>(1);
+    PrepareCamerasParams<double, 9> prepare;
+    prepare.num_cameras = problem_.num_cameras;
+    prepare.cameras = cameras_.data();
+    prepare.states = double_states_.data();
+    prepare.maps = double_maps_.data();
+    Measure("prepare cameras", C_ * (72.0 + 120.0 + 648.0), [&] {
+      return cuda::PrepareCameras(prepare, context_->stream());
+    });
+    EvaluateCostParams cost;
+    cost.index = index_.view();
+    cost.cameras = double_states_.data();
+    cost.points = points_.data();
+    cost.observations = observations_.data();
+    cost.residuals = residuals_.data();
+    cost.evaluation = evaluation_.data();
+    Measure("cost and residuals", n_ * (16.0 + 8.0 + 16.0) + 24.0 * P_, [&] {
+      return cuda::EvaluateCost(cost, workspace_.view(), context_->stream());
+    });
+    cost.residuals = nullptr;
+    Measure("cost", n_ * (16.0 + 8.0) + 24.0 * P_, [&] {
+      return cuda::EvaluateCost(cost, workspace_.view(), context_->stream());
+    });
+    u_ = Allocate<double>(45 * C_);
+    s_ = Allocate<double>(45 * C_);
+    v_ = Allocate<double>(6 * P_);
+    v_inverse_ = Allocate<double>(6 * P_);
+    g_ = Allocate<double>(9 * C_ + 3 * P_);
+    rhs_ = Allocate<double>(9 * C_);
+    breakdown_ = Allocate<Breakdown>(1);
+  }
+
+  template <typename Source>
+  NormalBlocksParams<Source, kDeviceLayout> BlocksParams(const Source& source) {
+    NormalBlocksParams<Source, kDeviceLayout> params;
+    params.index = index_.view();
+    params.jacobian = source;
+    params.b = residuals_.data();
+    params.point_diagonal = d_.data() + 9 * C_;
+    params.breakdown = breakdown_.data();
+    return params;
+  }
+
+  template <typename Source>
+  void MeasureOperations(const Source& source,
+                         const std::string& name,
+                         double jacobian_bytes) {
+    using T = typename Source::Value;
+    const cudaStream_t stream = context_->stream();
+    const CudaWorkspaceView& workspace = workspace_.view();
+    {
+      auto params = BlocksParams(source);
+      params.v = {v_.data(), P_};
+      params.v_inverse = {v_inverse_.data(), P_};
+      params.point_gradient = g_.data() + 9 * C_;
+      // Stored: only the point blocks are read.
+      const double point_bytes = jacobian_bytes > 0 ? jacobian_bytes / 4 : 0;
+      Measure(name + " V, Vi, g_p",
+              n_ * (point_bytes + 20) + P_ * (48.0 * 2 + 24 * 2),
+              [&] { return cuda::NormalBlocks(params, workspace, stream); });
+    }
+    {
+      auto params = BlocksParams(source);
+      params.u = {u_.data(), C_};
+      params.camera_gradient = g_.data();
+      Measure(name + " U, g_c",
+              n_ * (jacobian_bytes * 0.75 + 24) + 24.0 * P_ + 432.0 * C_,
+              [&] { return cuda::NormalBlocks(params, workspace, stream); });
+    }
+    {
+      auto params = BlocksParams(source);
+      params.v_inverse = {v_inverse_.data(), P_};
+      params.schur_diagonal = {s_.data(), C_};
+      params.schur_rhs = rhs_.data();
+      Measure(name + " Vi, S_c, s",
+              n_ * (jacobian_bytes * 1.25 + 44) + 24.0 * P_ + 432.0 * C_,
+              [&] { return cuda::NormalBlocks(params, workspace, stream); });
+      params.schur_diagonal = {};
+      Measure(name + " Vi, s",
+              n_ * (jacobian_bytes * 1.25 + 44) + 24.0 * P_,
+              [&] { return cuda::NormalBlocks(params, workspace, stream); });
+    }
+    SchurProductImplicitWParams<Source, kDeviceLayout> schur;
+    schur.index = index_.view();
+    schur.jacobian = source;
+    schur.v_inverse = {v_inverse_.data(), P_};
+    schur.camera_diagonal = d_.data();
+    schur.p = p_.data();
+    schur.q = q_.data();
+    const double ids = jacobian_bytes > 0 ? 8 : 4;
+    Measure(name + " S p",
+            n_ * (jacobian_bytes + ids) + P_ * (48.0 + 3 * sizeof(T)),
+            [&] { return cuda::SchurProductImplicitW(schur, workspace, stream); });
+    BackSubstituteImplicitWParams<Source, kDeviceLayout> back;
+    back.index = index_.view();
+    back.jacobian = source;
+    back.b = residuals_.data();
+    back.v_inverse = {v_inverse_.data(), P_};
+    back.z = p_.data();
+    back.y = q_.data() + 9 * C_;
+    Measure(name + " back-substitution",
+            n_ * (jacobian_bytes + ids + 16) + P_ * (72.0 + 3 * sizeof(T)),
+            [&] {
+              return cuda::BackSubstituteImplicitW(back, workspace, stream);
+            });
+    NormalProductImplicitWParams<Source> normal;
+    normal.index = index_.view();
+    normal.jacobian = source;
+    normal.camera_diagonal = d_.data();
+    normal.point_diagonal = d_.data() + 9 * C_;
+    normal.camera_p = p_.data();
+    normal.point_p = p_.data() + 9 * C_;
+    normal.camera_q = q_.data();
+    normal.point_q = q_.data() + 9 * C_;
+    Measure(name + " (J'J + D^2) p",
+            n_ * (jacobian_bytes + ids) + P_ * (72.0 + 3 * sizeof(T)), [&] {
+              return cuda::NormalProductImplicitW(normal, workspace, stream);
+            });
+    RightMultiplyParams<Source> right;
+    right.index = index_.view();
+    right.jacobian = source;
+    right.camera_x = p_.data();
+    right.point_x = p_.data() + 9 * C_;
+    right.y = residuals_.data();
+    Measure(name + " J x", n_ * (jacobian_bytes + 24) + 24.0 * P_, [&] {
+      return cuda::RightMultiply(right, workspace, stream);
+    });
+    LeftMultiplyParams<Source> left;
+    left.index = index_.view();
+    left.jacobian = source;
+    left.y = residuals_.data();
+    left.camera_x = q_.data();
+    left.point_x = q_.data() + 9 * C_;
+    Measure(name + " J'y", n_ * (jacobian_bytes + ids + 16) + 24.0 * P_, [&] {
+      return cuda::LeftMultiply(left, workspace, stream);
+    });
+    SquaredColumnNormsParams<Source> norms;
+    norms.index = index_.view();
+    norms.jacobian = source;
+    norms.camera_x = q_.data();
+    norms.point_x = q_.data() + 9 * C_;
+    Measure(name + " column norms",
+            n_ * (jacobian_bytes + 8) + 24.0 * P_, [&] {
+              return cuda::SquaredColumnNorms(norms, workspace, stream);
+            });
+  }
+
+  // S p with other tiles.
+  template <typename Source>
+  void MeasureTiles(const Source& source, const std::string& name) {
+    for (const TileOptions& tiles : {TileOptions{256, 512, 4},
+                                     TileOptions{256, 1024, 4},
+                                     TileOptions{256, 768, 6},
+                                     TileOptions{256, 1024, 8},
+                                     TileOptions{256, 1536, 8}}) {
+      CudaWorkspace workspace;
+      CudaWorkspace::Options options;
+      options.stored_tiles = false;
+      options.recomputed = tiles;
+      OK_OR_EXIT(workspace.Setup(index_.view(), options, &scratch_,
+                                 context_.get()));
+      SchurProductImplicitWParams<Source, kDeviceLayout> schur;
+      schur.index = index_.view();
+      schur.jacobian = source;
+      schur.v_inverse = {v_inverse_.data(), P_};
+      schur.p = p_.data();
+      schur.q = q_.data();
+      char text[100];
+      std::snprintf(text, sizeof(text), "%s S p, tiles %d / %d, segments %d",
+                    name.c_str(), tiles.max_points, tiles.max_observations,
+                    tiles.segment_length);
+      Measure(text, n_ * 4.0 + P_ * 72.0, [&] {
+        return cuda::SchurProductImplicitW(schur, workspace.view(),
+                                           context_->stream());
+      });
+    }
+  }
+
+  template <typename T>
+  void MeasureSource() {
+    constexpr bool kDouble = std::is_same_v<T, double>;
+    const std::string type = kDouble ? "double" : "mixed";
+    const cudaStream_t stream = context_->stream();
+    const double t = sizeof(T);
+    DeviceBuffer<CameraState<T>> states = Allocate<CameraState<T>>(C_);
+    DeviceBuffer<T> maps = Allocate<T>(81 * C_);
+    PrepareCamerasParams<T, 9> prepare;
+    prepare.num_cameras = problem_.num_cameras;
+    prepare.cameras = cameras_.data();
+    prepare.states = states.data();
+    prepare.maps = maps.data();
+    OK_OR_EXIT(cuda::PrepareCameras(prepare, stream));
+    const T* points;
+    if constexpr (kDouble) {
+      points = points_.data();
+    } else {
+      points = float_points_.data();
+    }
+    const RecomputedJacobian<T, 9> recomputed{states.data(), maps.data(),
+                                              points, nullptr};
+    MeasureOperations(recomputed, type + " recomputed", 0);
+    MeasureTiles(recomputed, type + " recomputed");
+
+    DeviceBuffer<T> jc = Allocate<T>(18 * n_);
+    DeviceBuffer<T> jp = Allocate<T>(6 * n_);
+    EvaluateJacobianParams<T, 9, kDeviceLayout> evaluate;
+    evaluate.index = index_.view();
+    evaluate.cameras = double_states_.data();
+    evaluate.camera_maps = double_maps_.data();
+    evaluate.points = points_.data();
+    evaluate.observations = observations_.data();
+    evaluate.residuals = residuals_.data();
+    evaluate.camera_blocks = {jc.data(), n_};
+    evaluate.point_blocks = {jp.data(), n_};
+    evaluate.evaluation = evaluation_.data();
+    const double evaluate_ms = Measure(
+        type + " Jacobian, residuals, cost",
+        n_ * (24 * t + 16.0 + 8.0 + 16.0) + 24.0 * P_, [&] {
+          return cuda::EvaluateJacobian(evaluate, workspace_.view(), stream);
+        });
+    evaluate.camera_gradient = g_.data();
+    evaluate.point_gradient = g_.data() + 9 * C_;
+    Measure(type + " Jacobian, residuals, cost, gradient",
+            n_ * (24 * t + 16.0 + 8.0 + 16.0) + 48.0 * P_, [&] {
+              return cuda::EvaluateJacobian(evaluate, workspace_.view(),
+                                            stream);
+            });
+    {
+      auto params = BlocksParams(recomputed);
+      params.v = {v_.data(), P_};
+      params.point_gradient = g_.data() + 9 * C_;
+      params.u = {u_.data(), C_};
+      params.camera_gradient = g_.data();
+      const double ms = Measure(
+          type + " recomputed U, V, g", 52.0 * n_ + 96.0 * P_,
+          [&] { return cuda::NormalBlocks(params, workspace_.view(), stream); });
+      std::printf("%s normal equation, recomputed sums: %.3f ms\n",
+                  type.c_str(), evaluate_ms + ms);
+    }
+    const StoredJacobian<T, 9, kDeviceLayout> stored{{jc.data(), n_},
+                                                     {jp.data(), n_}};
+    MeasureOperations(stored, type + " stored", 24 * t);
+    {
+      auto params = BlocksParams(stored);
+      params.v = {v_.data(), P_};
+      params.point_gradient = g_.data() + 9 * C_;
+      params.u = {u_.data(), C_};
+      params.camera_gradient = g_.data();
+      const double ms = Measure(
+          type + " stored U, V, g", n_ * (24 * t + 44) + 96.0 * P_,
+          [&] { return cuda::NormalBlocks(params, workspace_.view(), stream); });
+      std::printf("%s normal equation, stored sums: %.3f ms\n", type.c_str(),
+                  evaluate_ms + ms);
+    }
+
+    DeviceBuffer<T> w = Allocate<T>(27 * n_);
+    {
+      auto params = BlocksParams(stored);
+      params.w = {w.data(), n_};
+      Measure(type + " stored W", n_ * (51 * t + 8), [&] {
+        return cuda::NormalBlocks(params, workspace_.view(), stream);
+      });
+    }
+    SchurProductExplicitWParams<T, 9, kDeviceLayout> schur;
+    schur.index = index_.view();
+    schur.u = {u_.data(), C_};
+    schur.w = {w.data(), n_};
+    schur.v_inverse = {v_inverse_.data(), P_};
+    schur.camera_diagonal = d_.data();
+    schur.p = p_.data();
+    schur.q = q_.data();
+    Measure(type + " explicit W S p", n_ * (27 * t + 8) + 48.0 * P_, [&] {
+      return cuda::SchurProductExplicitW(schur, workspace_.view(), stream);
+    });
+    NormalProductExplicitWParams<T, 9, kDeviceLayout> normal;
+    normal.index = index_.view();
+    normal.u = {u_.data(), C_};
+    normal.v = {v_.data(), P_};
+    normal.w = {w.data(), n_};
+    normal.camera_diagonal = d_.data();
+    normal.point_diagonal = d_.data() + 9 * C_;
+    normal.camera_p = p_.data();
+    normal.point_p = p_.data() + 9 * C_;
+    normal.camera_q = q_.data();
+    normal.point_q = q_.data() + 9 * C_;
+    Measure(type + " explicit W (J'J + D^2) p",
+            n_ * (27 * t + 8) + 120.0 * P_, [&] {
+              return cuda::NormalProductExplicitW(normal, workspace_.view(),
+                                                  stream);
+            });
+    w.Release();
+
+    MeasureSolver(recomputed, type + " recomputed");
+    MeasureSolver(stored, type + " stored");
+  }
+
+  // Whole solves of 30 iterations.
+  template <typename Source>
+  void MeasureSolver(const Source& source, const std::string& name) {
+    using solver::CudaBackend;
+    for (const bool use_schur : {true, false}) {
+      for (const solver::WProduct w :
+           {solver::WProduct::kImplicit, solver::WProduct::kExplicit}) {
+        CudaBackend backend;
+        OK_OR_EXIT(
+            backend.Setup(index_.view(), {}, &scratch_, context_.get()));
+        solver::InexactSolverOptions options;
+        options.use_schur = use_schur;
+        options.w_product = w;
+        options.preconditioner = use_schur
+                                     ? solver::PreconditionerType::kSchurJacobi
+                                     : solver::PreconditionerType::kJacobi;
+        options.min_num_iterations = 30;
+        options.max_num_iterations = 30;
+        solver::InexactSolver<CudaBackend, Source> solver;
+        OK_OR_EXIT(solver.Setup(options, &backend));
+        solver::LinearSystem<Source> system;
+        system.jacobian = source;
+        system.b = residuals_.data();
+        system.camera_diagonal = d_.data();
+        system.point_diagonal = d_.data() + 9 * C_;
+        solver::InexactSolverSummary summary;
+        for (int i = 0; i < 2; ++i) {
+          summary = solver.Solve(system, {}, q_.data(), q_.data() + 9 * C_);
+        }
+        std::printf(
+            "%s, %s Schur, %s W: blocks %.3f ms, %d iterations, %.4f ms each, "
+            "back-substitution %.3f ms. %s\n",
+            name.c_str(), use_schur ? "with" : "without",
+            w == solver::WProduct::kImplicit ? "implicit" : "explicit",
+            1e3 * summary.normal_blocks_seconds, summary.num_iterations,
+            1e3 * summary.pcg_seconds / summary.num_iterations,
+            1e3 * summary.back_substitution_seconds, summary.message.c_str());
+        std::fflush(stdout);
+        char line[512];
+        std::snprintf(
+            line, sizeof(line),
+            "    {\"name\": \"%s, %s Schur, %s W\", \"blocks_ms\": %.4f, "
+            "\"iteration_ms\": %.5f, \"back_substitution_ms\": %.4f}",
+            name.c_str(), use_schur ? "with" : "without",
+            w == solver::WProduct::kImplicit ? "implicit" : "explicit",
+            1e3 * summary.normal_blocks_seconds,
+            1e3 * summary.pcg_seconds / summary.num_iterations,
+            1e3 * summary.back_substitution_seconds);
+        json_.push_back(line);
+      }
+    }
+  }
+
+  void MeasureVectors() {
+    for (const int64_t n : {9 * C_, 9 * C_ + 3 * P_}) {
+      DeviceBuffer<double> dot = Allocate<double>(1);
+      DotParams params{n, p_.data(), d_.data(), dot.data()};
+      Measure("dot of " + std::to_string(n), 16.0 * n, [&] {
+        return cuda::Dot(params, workspace_.view(), context_->stream());
+      });
+    }
+    InvertBlockDiagonalParams<9, kDeviceLayout> invert;
+    DeviceBuffer<int32_t> first = Allocate<int32_t>(1);
+    invert.num_blocks = C_;
+    invert.a = {u_.data(), C_};
+    invert.diagonal = d_.data();
+    invert.inverse = {s_.data(), C_};
+    invert.first_breakdown = first.data();
+    Measure("invert 9 x 9 blocks", 792.0 * C_, [&] {
+      return cuda::InvertBlockDiagonal(invert, context_->stream());
+    });
+    ApplyBlockDiagonalParams<9, kDeviceLayout> apply;
+    apply.num_blocks = C_;
+    apply.inverse = {s_.data(), C_};
+    apply.r = p_.data();
+    apply.z = q_.data();
+    Measure("apply 9 x 9 blocks", 504.0 * C_, [&] {
+      return cuda::ApplyBlockDiagonal(apply, context_->stream());
+    });
+  }
+
+  void WriteJson() {
+    if (json_path_ == nullptr) {
+      return;
+    }
+    std::FILE* file = std::fopen(json_path_, "w");
+    if (file == nullptr) {
+      std::fprintf(stderr, "Can't write %s.\n", json_path_);
+      std::exit(1);
+    }
+    std::fprintf(file,
+                 "{\n  \"device\": \"%s\",\n  \"cameras\": %lld,\n"
+                 "  \"points\": %lld,\n  \"observations\": %lld,\n"
+                 "  \"results\": [\n",
+                 context_->device_name().c_str(), static_cast<long long>(C_),
+                 static_cast<long long>(P_), static_cast<long long>(n_));
+    for (size_t i = 0; i < json_.size(); ++i) {
+      std::fprintf(file, "%s%s\n", json_[i].c_str(),
+                   i + 1 < json_.size() ? "," : "");
+    }
+    std::fprintf(file, "  ]\n}\n");
+    std::fclose(file);
+  }
+
+  const char* json_path_;
+  std::vector<std::string> json_;
+  double copy_rate_ = 0.0;
+  std::unique_ptr<CudaContext> context_;
+  CudaEvents events_;
+  Problem problem_;
+  int64_t C_ = 0;
+  int64_t P_ = 0;
+  int64_t n_ = 0;
+  CudaIndexScratch scratch_;
+  CudaObservationIndex index_;
+  CudaWorkspace workspace_;
+  DeviceBuffer<double> cameras_, points_, observations_, p_, d_, q_, residuals_,
+      double_maps_, u_, s_, v_, v_inverse_, g_, rhs_;
+  DeviceBuffer<float> float_points_;
+  DeviceBuffer<CameraState<double>> double_states_;
+  DeviceBuffer<Evaluation> evaluation_;
+  DeviceBuffer<Breakdown> breakdown_;
+};
+
+}  // namespace
+}  // namespace ceres_ext
+
+int main(int argc, char** argv) {
+  std::string why_none;
+  if (ceres_ext::kernels::NumCudaDevices(&why_none) == 0) {
+    std::printf("skipped: no CUDA device (%s)\n", why_none.c_str());
+    return 0;
+  }
+  const double fraction = argc > 1 ? std::atof(argv[1]) : 1.0;
+  if (!(fraction > 0.0 && fraction <= 4.0)) {
+    std::fprintf(stderr, "A fraction from 0 to 4 was expected, not %s.\n",
+                 argv[1]);
+    return 2;
+  }
+  ceres_ext::Benchmark(fraction, argc > 2 ? argv[2] : nullptr).Run();
+  return 0;
+}

@@ -1,0 +1,294 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The index built on the device has the host's bits; tiles keep their promises.
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "cuda_kernels/tile_index.h"
+#include "tests/kernels/cuda_test_util.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+class CudaIndexTest : public CudaTest {
+ protected:
+  void Build(const PairList& pairs) {
+    ASSERT_OK(host_.Build(pairs.num_cameras, pairs.num_points,
+                          static_cast<int64_t>(pairs.camera.size()),
+                          pairs.camera.data(), pairs.point.data()));
+    camera_ = Upload(pairs.camera);
+    point_ = Upload(pairs.point);
+    ASSERT_OK(device_.Build(pairs.num_cameras, pairs.num_points,
+                            static_cast<int64_t>(pairs.camera.size()),
+                            camera_.data(), point_.data(), &scratch_,
+                            context_.get()));
+  }
+
+  template <typename T>
+  std::vector<T> Read(const T* device, int64_t n) {
+    std::vector<T> host(static_cast<size_t>(n));
+    EXPECT_TRUE(context_
+                    ->CopyToHost(host.data(), device,
+                                 n * static_cast<int64_t>(sizeof(T)))
+                    .ok());
+    return host;
+  }
+
+  template <typename T>
+  void ExpectSame(const T* host, const T* device, int64_t n, const char* what) {
+    EXPECT_EQ(std::vector<T>(host, host + n), Read(device, n)) << what;
+  }
+
+  void ExpectSameAsHost() {
+    const ObservationIndexView& a = host_.view();
+    const ObservationIndexView b = device_.view();
+    const int64_t n = a.num_observations;
+    ASSERT_EQ(n, b.num_observations);
+    ExpectSame(a.point_begin, b.point_begin, a.num_points + 1, "point_begin");
+    ExpectSame(a.camera_begin, b.camera_begin, a.num_cameras + 1,
+               "camera_begin");
+    ExpectSame(a.camera_id, b.camera_id, n, "camera_id");
+    ExpectSame(a.point_id, b.point_id, n, "point_id");
+    ExpectSame(a.input_id, b.input_id, n, "input_id");
+    ExpectSame(a.camera_entry, b.camera_entry, n, "camera_entry");
+  }
+
+  void ExpectGoodTiles(const TileOptions& options);
+
+  ObservationIndex host_;
+  CudaObservationIndex device_;
+  DeviceBuffer<int32_t> camera_;
+  DeviceBuffer<int32_t> point_;
+  CudaIndexScratch scratch_;
+};
+
+TEST_F(CudaIndexTest, EdgesLikeHost) {
+  Build(MakeEdgePairs());
+  ExpectSameAsHost();
+}
+
+TEST_F(CudaIndexTest, LongTracksLikeHost) {
+  Build(MakeLongPairs());
+  ExpectSameAsHost();
+}
+
+TEST_F(CudaIndexTest, NoObservationsLikeHost) {
+  PairList pairs;
+  pairs.num_cameras = 3;
+  pairs.num_points = 5;
+  Build(pairs);
+  ExpectSameAsHost();
+}
+
+TEST_F(CudaIndexTest, NothingAtAllLikeHost) {
+  Build(PairList());
+  ExpectSameAsHost();
+}
+
+TEST_F(CudaIndexTest, OneOfEachLikeHost) {
+  PairList pairs;
+  pairs.num_cameras = 1;
+  pairs.num_points = 1;
+  pairs.camera = {0, 0};
+  pairs.point = {0, 0};
+  Build(pairs);
+  ExpectSameAsHost();
+}
+
+TEST_F(CudaIndexTest, TwiceOnOneObject) {
+  Build(MakeLongPairs());
+  Build(MakeEdgePairs());
+  ExpectSameAsHost();
+}
+
+TEST_F(CudaIndexTest, FirstIdOutOfRangeIsNamed) {
+  const std::vector<int32_t> camera = {0, 1, 3, 0, -1};
+  const std::vector<int32_t> point = {0, 1, 1, 7, 0};
+  camera_ = Upload(camera);
+  point_ = Upload(point);
+  const Status status = device_.Build(3, 2, 5, camera_.data(), point_.data(),
+                                      &scratch_, context_.get());
+  EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message.find("Observation 2"), std::string::npos)
+      << status.message;
+}
+
+TEST_F(CudaIndexTest, PointOrder) {
+  Build(MakeEdgePairs());
+  const ObservationIndexView& view = host_.view();
+  const int64_t n = view.num_points;
+  DeviceBuffer<int32_t> order;
+  DeviceBuffer<int32_t> rank;
+  ASSERT_OK(order.Allocate(context_.get(), n));
+  ASSERT_OK(rank.Allocate(context_.get(), n));
+  ASSERT_OK(OrderPointsByCamera(device_.view(), order.data(), rank.data(),
+                                &scratch_, context_.get()));
+  const auto length = [&](int32_t p) {
+    return view.point_begin[p + 1] - view.point_begin[p];
+  };
+  const auto middle = [&](int32_t p) {
+    return length(p) == 0
+               ? view.num_cameras
+               : view.camera_id[(view.point_begin[p] +
+                                 view.point_begin[p + 1]) / 2];
+  };
+  std::vector<int32_t> expected(static_cast<size_t>(n));
+  std::iota(expected.begin(), expected.end(), 0);
+  std::stable_sort(expected.begin(), expected.end(), [&](int32_t a, int32_t b) {
+    return middle(a) < middle(b);
+  });
+  for (int64_t i = 0; i < n; i += kPointOrderWindow) {
+    std::stable_sort(
+        expected.begin() + i,
+        expected.begin() + std::min<int64_t>(n, i + kPointOrderWindow),
+        [&](int32_t a, int32_t b) { return length(a) > length(b); });
+  }
+  const std::vector<int32_t> actual = Download(order);
+  EXPECT_EQ(expected, actual);
+  const std::vector<int32_t> ranks = Download(rank);
+  for (int64_t r = 0; r < n; ++r) {
+    EXPECT_EQ(ranks[static_cast<size_t>(actual[static_cast<size_t>(r)])], r);
+  }
+}
+
+// Recomputes every array of a tile index from its definition.
+void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
+  TileIndex index;
+  ASSERT_OK(
+      index.Build(device_.view(), options, &scratch_, context_.get()));
+  const TileIndexView& view = index.view();
+  const ObservationIndexView& o = host_.view();
+  const int32_t num_tiles = view.num_tiles;
+  const auto tile_point = Read(view.tile_point_begin, num_tiles + 1);
+  const auto tile_segment = Read(view.tile_segment_begin, num_tiles + 1);
+  const auto tile_camera = Read(view.tile_camera_begin, num_tiles + 1);
+  const auto segment = Read(view.segment, int64_t{view.num_segments} + 1);
+  const auto slot = Read(view.slot, o.num_observations);
+  const auto camera_id = Read(view.tile_camera_id, view.num_tile_cameras);
+  const auto camera_segment =
+      Read(view.tile_camera_segment, int64_t{view.num_tile_cameras} + 1);
+  const auto row_begin = Read(view.row_begin, o.num_cameras + 1);
+  const auto row = Read(view.row, view.num_tile_cameras);
+
+  int32_t next_segment = 0;
+  int32_t next_camera = 0;
+  int32_t max_segments = 0;
+  int32_t max_cameras = 0;
+  std::vector<std::vector<int32_t>> rows(static_cast<size_t>(o.num_cameras));
+  ASSERT_EQ(tile_point[0], 0);
+  ASSERT_EQ(tile_point[static_cast<size_t>(num_tiles)], o.num_points);
+  for (int32_t t = 0; t < num_tiles; ++t) {
+    const size_t at = static_cast<size_t>(t);
+    const int32_t p0 = tile_point[at];
+    const int32_t p1 = tile_point[at + 1];
+    ASSERT_LT(p0, p1);
+    const int64_t begin = o.point_begin[p0];
+    const int64_t end = o.point_begin[p1];
+    const bool is_long = end - begin > options.max_observations;
+    ASSERT_TRUE(!is_long || p1 == p0 + 1);
+    ASSERT_LE(p1 - p0, options.max_points);
+    ASSERT_EQ(tile_segment[at], next_segment);
+    ASSERT_EQ(tile_camera[at], next_camera);
+    std::vector<int64_t> order;
+    for (int64_t k = begin; k < end; ++k) {
+      order.push_back(k);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return o.camera_id[a] < o.camera_id[b];
+    });
+    int32_t run = 0;
+    for (size_t s = 0; s < order.size(); ++s) {
+      const int64_t k = order[s];
+      const int64_t place = begin + static_cast<int64_t>(s);
+      const int32_t c = o.camera_id[k];
+      const bool first = s == 0 || o.camera_id[order[s - 1]] != c;
+      run = first ? 0 : run + 1;
+      if (run % options.segment_length == 0) {
+        ASSERT_LT(next_segment, view.num_segments);
+        const TileSegment& found = segment[static_cast<size_t>(next_segment)];
+        ASSERT_EQ(found.camera, c);
+        ASSERT_EQ(found.slot_begin, place);
+        if (first) {
+          ASSERT_LT(next_camera, view.num_tile_cameras);
+          ASSERT_EQ(camera_id[static_cast<size_t>(next_camera)], c);
+          ASSERT_EQ(camera_segment[static_cast<size_t>(next_camera)],
+                    next_segment);
+          rows[static_cast<size_t>(c)].push_back(next_camera);
+          ++next_camera;
+        }
+        ++next_segment;
+      }
+      const uint32_t expected =
+          is_long ? 0u
+                  : static_cast<uint32_t>(o.point_id[k] - p0) << 16 |
+                        static_cast<uint32_t>(k - begin);
+      ASSERT_EQ(slot[static_cast<size_t>(place)], expected);
+    }
+    if (!is_long) {
+      max_segments = std::max(max_segments, next_segment - tile_segment[at]);
+      max_cameras = std::max(max_cameras, next_camera - tile_camera[at]);
+    }
+  }
+  EXPECT_EQ(next_segment, view.num_segments);
+  EXPECT_EQ(next_camera, view.num_tile_cameras);
+  EXPECT_EQ(tile_segment.back(), next_segment);
+  EXPECT_EQ(tile_camera.back(), next_camera);
+  EXPECT_EQ(segment.back().slot_begin, o.num_observations);
+  EXPECT_EQ(camera_segment.back(), next_segment);
+  EXPECT_EQ(max_segments, view.max_tile_segments);
+  EXPECT_EQ(max_cameras, view.max_tile_cameras);
+  std::vector<int32_t> expected_row;
+  for (size_t c = 0; c < rows.size(); ++c) {
+    EXPECT_EQ(row_begin[c], static_cast<int32_t>(expected_row.size()));
+    expected_row.insert(expected_row.end(), rows[c].begin(), rows[c].end());
+  }
+  EXPECT_EQ(row_begin.back(), static_cast<int32_t>(expected_row.size()));
+  EXPECT_EQ(expected_row, row);
+}
+
+TEST_F(CudaIndexTest, Tiles) {
+  Build(MakeEdgePairs());
+  ExpectGoodTiles(kRecomputedTiles);
+  ExpectGoodTiles(kStoredTiles);
+  ExpectGoodTiles({4, 40, 3});
+  ExpectGoodTiles({1, 1, 1});
+}
+
+TEST_F(CudaIndexTest, TilesOfLongTracks) {
+  Build(MakeLongPairs());
+  ExpectGoodTiles(kRecomputedTiles);
+  ExpectGoodTiles(kStoredTiles);
+}
+
+TEST_F(CudaIndexTest, TilesOfManyPoints) {
+  // More points than one chunk of the cutting kernel has.
+  Build(MakePairs(50, 20000, {2, 1, 3, 0}, 9));
+  ExpectSameAsHost();
+  ExpectGoodTiles(kRecomputedTiles);
+}
+
+TEST_F(CudaIndexTest, TilesOfNoObservations) {
+  PairList pairs;
+  pairs.num_cameras = 3;
+  pairs.num_points = 600;
+  Build(pairs);
+  ExpectGoodTiles(kRecomputedTiles);
+}
+
+TEST_F(CudaIndexTest, MemoryLimitIsAStatus) {
+  CudaContextOptions options;
+  options.memory_limit = 1000;
+  std::unique_ptr<CudaContext> context;
+  ASSERT_OK(CudaContext::Create(options, &context));
+  DeviceBuffer<double> buffer;
+  const Status status = buffer.Allocate(context.get(), 126);
+  EXPECT_EQ(status.code, StatusCode::kOutOfMemory);
+  EXPECT_EQ(context->used_bytes(), 0);
+  ASSERT_OK(buffer.Allocate(context.get(), 125));
+  EXPECT_EQ(context->used_bytes(), 1000);
+}
+
+}  // namespace
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,364 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The vector steps of PCG, block inverses, and whole solves on the device
+// against the host.
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "ceres_ext/solver/cuda_backend.h"
+#include "ceres_ext/solver/inexact_solver.h"
+#include "ceres_ext/solver/inexact_solver_host.h"
+#include "cuda_kernels/cuda_operations.h"
+#include "tests/kernels/cuda_test_util.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+constexpr double kEps = std::numeric_limits<double>::epsilon() / 2;
+
+class CudaSolverTest : public CudaTest {
+ protected:
+  void Setup(const PairList& pairs) {
+    pairs_ = pairs;
+    n_ = static_cast<int64_t>(pairs.camera.size());
+    ASSERT_OK(host_index_.Build(pairs.num_cameras, pairs.num_points, n_,
+                                pairs.camera.data(), pairs.point.data()));
+    const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
+    const DeviceBuffer<int32_t> point = Upload(pairs.point);
+    ASSERT_OK(index_.Build(pairs.num_cameras, pairs.num_points, n_,
+                           camera.data(), point.data(), &scratch_,
+                           context_.get()));
+    ASSERT_OK(
+        workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
+    ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_context_));
+  }
+
+  PairList pairs_;
+  int64_t n_ = 0;
+  ObservationIndex host_index_;
+  HostContext host_context_{1};
+  HostWorkspace host_workspace_;
+  CudaIndexScratch scratch_;
+  CudaObservationIndex index_;
+  CudaWorkspace workspace_;
+};
+
+// One step after the other on given vectors. n + 64 roundings per sum.
+TEST_F(CudaSolverTest, VectorSteps) {
+  Setup(MakeEdgePairs());
+  const CudaWorkspaceView& workspace = workspace_.view();
+  const cudaStream_t stream = context_->stream();
+  for (const int64_t n : {0, 1, 31, 513, 4097, 300001}) {
+    SCOPED_TRACE(n);
+    const double tolerance = static_cast<double>(n + 64) * kEps;
+    ASSERT_OK(host_workspace_.ReserveVectorSums(n));
+    std::vector<double> rhs = RandomVector(n, 1), z = RandomVector(n, 2), x(n),
+                        r(n), p(n), q = z;
+    for (double& value : q) {
+      value *= 2.0;
+    }
+    PcgScalars host;
+    const auto device_rhs = Upload(rhs);
+    const auto device_z = Upload(z);
+    const auto device_q = Upload(q);
+    auto device_x = Poisoned<double>(n);
+    auto device_r = Poisoned<double>(n);
+    auto device_p = Poisoned<double>(n);
+    auto device_scalars = Poisoned<PcgScalars>(1);
+    const auto compare = [&](const char* what) {
+      SCOPED_TRACE(what);
+      ASSERT_OK(context_->Synchronize());
+      const PcgScalars device = Download(device_scalars)[0];
+      EXPECT_EQ(device.end, host.end);
+      EXPECT_EQ(device.num_iterations, host.num_iterations);
+      EXPECT_TRUE(Close({device.norm_rhs, device.norm_r, device.rho, device.pq},
+                        {host.norm_rhs, host.norm_r, host.rho, host.pq},
+                        tolerance));
+      if (n > 1000) {
+        // Not for short vectors: there alpha may be a difference.
+        EXPECT_NEAR(device.alpha, host.alpha,
+                    100 * tolerance * std::fabs(host.alpha));
+      }
+      EXPECT_TRUE(Close(Download(device_x), x, 100 * tolerance));
+      EXPECT_TRUE(Close(Download(device_r), r, 100 * tolerance));
+    };
+    PcgStartParams start;
+    start.n = n;
+    start.q_tolerance = -1.0;
+    start.r_tolerance = -1.0;
+    start.max_num_iterations = 3;
+    start.rhs = rhs.data();
+    start.x = x.data();
+    start.r = r.data();
+    start.scalars = &host;
+    reference::PcgStart(start, &host_workspace_);
+    start.rhs = device_rhs.data();
+    start.x = device_x.data();
+    start.r = device_r.data();
+    start.scalars = device_scalars.data();
+    ASSERT_OK(cuda::PcgStart(start, workspace, stream));
+    compare("start");
+    for (int i = 0; i < 4; ++i) {
+      PcgDirectionParams direction{n, r.data(), z.data(), p.data(), &host};
+      // Positive products, so that no test depends on rounding.
+      reference::PcgDirection(direction, &host_workspace_);
+      direction = {n, device_r.data(), device_z.data(), device_p.data(),
+                   device_scalars.data()};
+      ASSERT_OK(cuda::PcgDirection(direction, workspace, stream));
+      PcgAdvanceParams advance{n, p.data(), q.data(), x.data(), &host};
+      reference::PcgAdvance(advance, &host_workspace_);
+      advance = {n, device_p.data(), device_q.data(), device_x.data(),
+                 device_scalars.data()};
+      ASSERT_OK(cuda::PcgAdvance(advance, workspace, stream));
+      PcgResidualParams residual{n,        i == 1,   rhs.data(), q.data(),
+                                 x.data(), r.data(), &host};
+      reference::PcgResidual(residual, &host_workspace_);
+      residual = {n,
+                  i == 1,
+                  device_rhs.data(),
+                  device_q.data(),
+                  device_x.data(),
+                  device_r.data(),
+                  device_scalars.data()};
+      ASSERT_OK(cuda::PcgResidual(residual, workspace, stream));
+      if (i == 0) {
+        compare("first iteration");
+      }
+    }
+    // Steps after the end change nothing: the host made the same number.
+    ASSERT_OK(context_->Synchronize());
+    EXPECT_EQ(Download(device_scalars)[0].num_iterations, host.num_iterations);
+    EXPECT_EQ(Download(device_scalars)[0].end, host.end);
+
+    auto dot = Poisoned<double>(1);
+    double expected = 0.0;
+    DotParams params{n, rhs.data(), z.data(), &expected};
+    reference::Dot(params, &host_workspace_);
+    params = {n, device_rhs.data(), device_z.data(), dot.data()};
+    ASSERT_OK(cuda::Dot(params, workspace, stream));
+    ASSERT_OK(context_->Synchronize());
+    EXPECT_NEAR(Download(dot)[0], expected,
+                tolerance * static_cast<double>(n));
+  }
+}
+
+template <int N>
+void CompareBlocks(CudaContext* context, HostContext* host_context) {
+  // Blocks B'B + D^2 of random B, one of zeros, and one that is indefinite.
+  const int64_t num_blocks = 67;
+  std::vector<double> a(PackedSize(N) * num_blocks);
+  const std::vector<double> random = RandomVector(N * N * num_blocks, 51);
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    for (int i = 0; i < N; ++i) {
+      for (int j = 0; j <= i; ++j) {
+        double sum = i == j ? 1.0 : 0.0;
+        for (int k = 0; k < N; ++k) {
+          sum += random[N * N * b + N * k + i] * random[N * N * b + N * k + j];
+        }
+        a[PackedSize(N) * b + PackedIndex(i, j)] =
+            b == 3 ? 0.0 : (b == 60 ? -sum : sum);
+      }
+    }
+  }
+  const std::vector<double> diagonal(N * num_blocks, 0.0);
+  const std::vector<double> r = RandomVector(N * num_blocks, 52);
+  std::vector<double> inverse(a.size()), z(N * num_blocks);
+  int32_t first = 0;
+  InvertBlockDiagonalParams<N, kHostLayout> invert;
+  invert.num_blocks = num_blocks;
+  invert.a = {a.data(), num_blocks};
+  invert.diagonal = diagonal.data();
+  invert.inverse = {inverse.data(), num_blocks};
+  invert.first_breakdown = &first;
+  reference::InvertBlockDiagonal(invert, host_context);
+  EXPECT_EQ(first, 60);
+
+  DeviceBuffer<double> device_a, device_diagonal, device_r, device_z;
+  DeviceBuffer<int32_t> device_first;
+  ASSERT_OK(device_a.Assign(context, ToDeviceLayout<double>(a, PackedSize(N))));
+  ASSERT_OK(device_diagonal.Assign(context, diagonal));
+  ASSERT_OK(device_r.Assign(context, r));
+  ASSERT_OK(device_z.Allocate(context, N * num_blocks));
+  ASSERT_OK(device_first.Allocate(context, 1));
+  InvertBlockDiagonalParams<N, kDeviceLayout> device;
+  device.num_blocks = num_blocks;
+  device.a = {device_a.data(), num_blocks};
+  device.diagonal = device_diagonal.data();
+  device.inverse = {device_a.data(), num_blocks};  // In place.
+  device.first_breakdown = device_first.data();
+  ASSERT_OK(cuda::InvertBlockDiagonal(device, context->stream()));
+  std::vector<int32_t> found;
+  ASSERT_OK(device_first.CopyToHost(&found));
+  EXPECT_EQ(found[0], 60);
+  std::vector<double> device_values;
+  ASSERT_OK(device_a.CopyToHost(&device_values));
+  std::vector<double> actual = ToHostLayout(device_values, PackedSize(N));
+  // The indefinite block has no inverse.
+  for (std::vector<double>* values : {&actual, &inverse}) {
+    std::fill_n(values->begin() + 60 * PackedSize(N), PackedSize(N), 0.0);
+  }
+  // Condition numbers are below 1 + N^2 9: B'B + I with normal entries.
+  EXPECT_TRUE(Close(actual, inverse, (1 + 9 * N * N) * 64 * kEps));
+
+  ApplyBlockDiagonalParams<N, kHostLayout> apply;
+  apply.num_blocks = num_blocks;
+  apply.inverse = {inverse.data(), num_blocks};
+  apply.r = r.data();
+  apply.z = z.data();
+  reference::ApplyBlockDiagonal(apply, host_context);
+  DeviceBuffer<double> device_inverse;
+  ASSERT_OK(device_inverse.Assign(
+      context, ToDeviceLayout<double>(inverse, PackedSize(N))));
+  ApplyBlockDiagonalParams<N, kDeviceLayout> device_apply;
+  device_apply.num_blocks = num_blocks;
+  device_apply.inverse = {device_inverse.data(), num_blocks};
+  device_apply.r = device_r.data();
+  device_apply.z = device_z.data();
+  ASSERT_OK(cuda::ApplyBlockDiagonal(device_apply, context->stream()));
+  std::vector<double> device_result;
+  ASSERT_OK(device_z.CopyToHost(&device_result));
+  EXPECT_TRUE(Close(device_result, z, 2 * N * kEps * N));
+}
+
+TEST_F(CudaSolverTest, BlockDiagonal) {
+  CompareBlocks<3>(context_.get(), &host_context_);
+  CompareBlocks<9>(context_.get(), &host_context_);
+  CompareBlocks<10>(context_.get(), &host_context_);
+}
+
+// Whole solves: the same iterations, the same ending, the same step. PCG of k
+// iterations amplifies roundings by the condition number of the preconditioned
+// matrix; tolerances are relative to the step, 1e-8 in double (eps times 1e7)
+// and 1e-3 in float (eps times 1e4), and the iteration counts must agree in
+// double.
+TEST_F(CudaSolverTest, SolvesLikeHost) {
+  constexpr int C = 9;
+  using DeviceSource = RecomputedJacobian<double, C>;
+  using FloatSource = RecomputedJacobian<float, C>;
+  Setup(MakePairs(12, 300, {4, 6, 3, 8}, 77));
+  std::vector<double> cameras;
+  std::vector<double> points;
+  std::vector<double> observations;
+  MakeScene(pairs_, 5, &cameras, &points, &observations);
+  std::vector<CameraState<double>> states;
+  std::vector<double> maps(81 * pairs_.num_cameras);
+  states.resize(static_cast<size_t>(pairs_.num_cameras));
+  PrepareCamerasParams<double, C> prepare;
+  prepare.num_cameras = pairs_.num_cameras;
+  prepare.cameras = cameras.data();
+  prepare.states = states.data();
+  prepare.maps = maps.data();
+  ASSERT_OK(reference::PrepareCameras(prepare, &host_context_));
+  const std::vector<double> b = RandomVector(2 * n_, 6);
+  const std::vector<double> camera_diagonal(C * pairs_.num_cameras, 0.7);
+  const std::vector<double> point_diagonal(3 * pairs_.num_points, 0.4);
+  const auto device_states = Upload(states);
+  const auto device_maps = Upload(maps);
+  const auto device_points = Upload(points);
+  std::vector<CameraState<float>> float_states;
+  for (const auto& state : states) {
+    float_states.push_back(CameraStateCast<float>(state));
+  }
+  const auto device_float_states = Upload(float_states);
+  const auto device_float_maps =
+      Upload(std::vector<float>(maps.begin(), maps.end()));
+  const auto device_float_points =
+      Upload(std::vector<float>(points.begin(), points.end()));
+  const auto device_b = Upload(b);
+  const auto device_camera_diagonal = Upload(camera_diagonal);
+  const auto device_point_diagonal = Upload(point_diagonal);
+
+  solver::HostBackend host_backend;
+  ASSERT_OK(host_backend.Setup(host_index_.view(), &host_context_));
+  solver::CudaBackend backend;
+  ASSERT_OK(backend.Setup(index_.view(), {}, &scratch_, context_.get()));
+  for (const bool use_schur : {true, false}) {
+    for (const solver::WProduct w :
+         {solver::WProduct::kImplicit, solver::WProduct::kExplicit}) {
+      for (const solver::PreconditionerType preconditioner :
+           {solver::PreconditionerType::kIdentity,
+            solver::PreconditionerType::kJacobi,
+            solver::PreconditionerType::kSchurJacobi}) {
+        solver::InexactSolverOptions options;
+        options.use_schur = use_schur;
+        options.w_product = w;
+        options.preconditioner = preconditioner;
+        std::string error;
+        if (!options.Validate(&error)) {
+          continue;
+        }
+        SCOPED_TRACE(::testing::Message()
+                     << "Schur " << use_schur << " W " << static_cast<int>(w)
+                     << " M " << static_cast<int>(preconditioner));
+        solver::InexactSolverPerSolveOptions per_solve;
+        per_solve.q_tolerance = -1.0;
+        per_solve.r_tolerance = 1e-10;
+        std::vector<double> host_camera(C * pairs_.num_cameras);
+        std::vector<double> host_point(3 * pairs_.num_points);
+        solver::InexactSolver<solver::HostBackend, DeviceSource> host_solver;
+        ASSERT_OK(host_solver.Setup(options, &host_backend));
+        solver::LinearSystem<DeviceSource> host_system;
+        host_system.jacobian = {states.data(), maps.data(), points.data(),
+                                nullptr};
+        host_system.b = b.data();
+        host_system.camera_diagonal = camera_diagonal.data();
+        host_system.point_diagonal = point_diagonal.data();
+        const auto expected = host_solver.Solve(
+            host_system, per_solve, host_camera.data(), host_point.data());
+        ASSERT_EQ(expected.termination, solver::Termination::kSuccess)
+            << expected.message;
+
+        solver::InexactSolver<solver::CudaBackend, DeviceSource> solver;
+        ASSERT_OK(solver.Setup(options, &backend));
+        solver::LinearSystem<DeviceSource> system;
+        system.jacobian = {device_states.data(), device_maps.data(),
+                           device_points.data(), nullptr};
+        system.b = device_b.data();
+        system.camera_diagonal = device_camera_diagonal.data();
+        system.point_diagonal = device_point_diagonal.data();
+        std::vector<double> first;
+        for (int run = 0; run < 2; ++run) {
+          auto camera = Poisoned<double>(C * pairs_.num_cameras);
+          auto point = Poisoned<double>(3 * pairs_.num_points);
+          const auto summary =
+              solver.Solve(system, per_solve, camera.data(), point.data());
+          EXPECT_EQ(summary.termination, expected.termination)
+              << summary.message;
+          EXPECT_NEAR(summary.num_iterations, expected.num_iterations,
+                      1 + expected.num_iterations / 50);
+          EXPECT_TRUE(Close(Download(camera), host_camera, 1e-8));
+          EXPECT_TRUE(Close(Download(point), host_point, 1e-8));
+          if (run == 0) {
+            first = Download(camera);
+          } else {
+            EXPECT_TRUE(SameBits(Download(camera), first));
+          }
+        }
+
+        // Mixed: the float system has another solution, near by.
+        solver::InexactSolver<solver::CudaBackend, FloatSource> mixed;
+        ASSERT_OK(mixed.Setup(options, &backend));
+        solver::LinearSystem<FloatSource> mixed_system;
+        mixed_system.jacobian = {device_float_states.data(),
+                                 device_float_maps.data(),
+                                 device_float_points.data(), nullptr};
+        mixed_system.b = device_b.data();
+        mixed_system.camera_diagonal = device_camera_diagonal.data();
+        mixed_system.point_diagonal = device_point_diagonal.data();
+        per_solve.r_tolerance = 1e-5;
+        auto camera = Poisoned<double>(C * pairs_.num_cameras);
+        auto point = Poisoned<double>(3 * pairs_.num_points);
+        const auto summary =
+            mixed.Solve(mixed_system, per_solve, camera.data(), point.data());
+        EXPECT_EQ(summary.termination, solver::Termination::kSuccess)
+            << summary.message;
+        EXPECT_TRUE(Close(Download(camera), host_camera, 1e-3));
+        EXPECT_TRUE(Close(Download(point), host_point, 1e-3));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,237 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Problems and comparisons for the tests of the device bodies.
+#ifndef CERES_EXT_TESTS_KERNELS_CUDA_TEST_UTIL_H_
+#define CERES_EXT_TESTS_KERNELS_CUDA_TEST_UTIL_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda_kernels/block_view.h"
+#include "cuda_kernels/cuda_buffer.h"
+#include "cuda_kernels/cuda_context.h"
+#include "cuda_kernels/cuda_observation_index.h"
+#include "cuda_kernels/cuda_workspace.h"
+#include "cuda_kernels/evaluate_kernels.h"
+#include "cuda_kernels/host_context.h"
+#include "cuda_kernels/host_workspace.h"
+#include "cuda_kernels/observation_index.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext::kernels {
+
+#define ASSERT_OK(expression)                                \
+  do {                                                       \
+    const ::ceres_ext::kernels::Status status_ = expression; \
+    ASSERT_TRUE(status_.ok()) << status_.message;            \
+  } while (false)
+
+// Pairs in random order. Point i has lengths[i % size] observations at first;
+// then come the edges: repeated pairs, a camera (number 1) that sees every
+// point with observations, a camera (the last) and points without any.
+struct PairList {
+  int32_t num_cameras = 0;
+  int32_t num_points = 0;
+  std::vector<int32_t> camera;
+  std::vector<int32_t> point;
+};
+
+inline PairList MakePairs(int32_t num_cameras,
+                          int32_t num_points,
+                          const std::vector<int>& lengths,
+                          unsigned seed) {
+  PairList list;
+  list.num_cameras = num_cameras;
+  list.num_points = num_points;
+  std::mt19937 random(seed);
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  for (int32_t p = 0; p < num_points; ++p) {
+    const int length = lengths[static_cast<size_t>(p) % lengths.size()];
+    if (length == 0) {
+      continue;
+    }
+    pairs.emplace_back(1, p);
+    // Cameras near the point's place, so that tiles have cameras in common.
+    for (int i = 1; i < length; ++i) {
+      const int32_t spread = std::max<int32_t>(length, 6);
+      const int32_t base = static_cast<int32_t>(
+          int64_t{p} * (num_cameras - 1) / num_points);
+      pairs.emplace_back(
+          static_cast<int32_t>((base + static_cast<int32_t>(random() %
+                                                            static_cast<
+                                                                unsigned>(
+                                                                spread))) %
+                               (num_cameras - 1)),
+          p);
+    }
+  }
+  std::shuffle(pairs.begin(), pairs.end(), random);
+  for (const auto& [camera, point] : pairs) {
+    list.camera.push_back(camera);
+    list.point.push_back(point);
+  }
+  return list;
+}
+
+// Tracks of the lengths at which warps and tiles change.
+inline PairList MakeEdgePairs() {
+  return MakePairs(40, 260, {2, 3, 0, 1, 5, 31, 32, 33, 2, 4, 70, 3, 0, 2}, 3);
+}
+// Points with more observations than a tile of either form holds.
+inline PairList MakeLongPairs() {
+  return MakePairs(120, 12, {3, 1100, 2, 300, 0, 5}, 5);
+}
+
+// Cameras on a ring looking at points near the origin: all depths negative.
+inline void MakeScene(const PairList& pairs,
+                      unsigned seed,
+                      std::vector<double>* cameras,
+                      std::vector<double>* points,
+                      std::vector<double>* observations) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  cameras->resize(static_cast<size_t>(pairs.num_cameras) * 9);
+  for (int c = 0; c < pairs.num_cameras; ++c) {
+    double* x = cameras->data() + 9 * c;
+    for (int i = 0; i < 3; ++i) {
+      x[i] = 0.3 * normal(random);
+      x[3 + i] = 0.2 * normal(random);
+    }
+    x[5] -= 9.0;
+    x[6] = 1.0 + 0.1 * normal(random);
+    x[7] = -0.1 + 0.02 * normal(random);
+    x[8] = 0.02 * normal(random);
+  }
+  points->resize(static_cast<size_t>(pairs.num_points) * 3);
+  for (double& x : *points) {
+    x = normal(random);
+  }
+  observations->resize(2 * pairs.camera.size());
+  for (double& x : *observations) {
+    x = 0.1 * normal(random);
+  }
+}
+
+inline std::vector<double> RandomVector(int64_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> x(static_cast<size_t>(n));
+  for (double& value : x) {
+    value = normal(random);
+  }
+  return x;
+}
+
+// Block arrays between the layouts.
+template <typename To, typename From>
+std::vector<To> ToDeviceLayout(const std::vector<From>& host, int block_size) {
+  const size_t n = host.size() / static_cast<size_t>(block_size);
+  std::vector<To> device(host.size());
+  for (size_t b = 0; b < n; ++b) {
+    for (size_t e = 0; e < static_cast<size_t>(block_size); ++e) {
+      device[e * n + b] =
+          static_cast<To>(host[b * static_cast<size_t>(block_size) + e]);
+    }
+  }
+  return device;
+}
+template <typename T>
+std::vector<double> ToHostLayout(const std::vector<T>& device, int block_size) {
+  const size_t n = device.size() / static_cast<size_t>(block_size);
+  std::vector<double> host(device.size());
+  for (size_t b = 0; b < n; ++b) {
+    for (size_t e = 0; e < static_cast<size_t>(block_size); ++e) {
+      host[b * static_cast<size_t>(block_size) + e] =
+          static_cast<double>(device[e * n + b]);
+    }
+  }
+  return host;
+}
+
+// |actual - expected| <= tolerance * largest |expected|, element by element.
+inline ::testing::AssertionResult Close(const std::vector<double>& actual,
+                                        const std::vector<double>& expected,
+                                        double tolerance) {
+  if (actual.size() != expected.size()) {
+    return ::testing::AssertionFailure()
+           << "sizes " << actual.size() << " and " << expected.size();
+  }
+  double scale = 0.0;
+  for (const double x : expected) {
+    scale = std::max(scale, std::fabs(x));
+  }
+  double worst = 0.0;
+  size_t at = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double difference = std::fabs(actual[i] - expected[i]);
+    if (!(difference <= worst)) {
+      worst = difference;
+      at = i;
+    }
+  }
+  if (worst <= tolerance * scale) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure()
+         << "element " << at << ": " << actual[at] << " instead of "
+         << expected[at] << ", difference " << worst << " of scale " << scale
+         << ", allowed " << tolerance;
+}
+
+template <typename T>
+bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+// The device, or a skip.
+class CudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why_none;
+    if (NumCudaDevices(&why_none) == 0) {
+      GTEST_SKIP() << "skipped: no CUDA device (" << why_none << ")";
+    }
+    ASSERT_OK(CudaContext::Create({}, &context_));
+  }
+
+  template <typename T>
+  DeviceBuffer<T> Upload(const std::vector<T>& host) {
+    DeviceBuffer<T> buffer;
+    const Status status = buffer.Assign(context_.get(), host);
+    EXPECT_TRUE(status.ok()) << status.message;
+    return buffer;
+  }
+  // Poisoned: every byte 0xff, NaN for floating point.
+  template <typename T>
+  DeviceBuffer<T> Poisoned(int64_t n) {
+    DeviceBuffer<T> buffer;
+    EXPECT_TRUE(buffer.Allocate(context_.get(), n).ok());
+    if (n > 0) {
+      EXPECT_TRUE(
+          context_->SetBytes(buffer.data(), 0xff, buffer.bytes()).ok());
+    }
+    return buffer;
+  }
+  template <typename T>
+  std::vector<T> Download(const DeviceBuffer<T>& buffer) {
+    std::vector<T> host;
+    const Status status = buffer.CopyToHost(&host);
+    EXPECT_TRUE(status.ok()) << status.message;
+    return host;
+  }
+
+  std::unique_ptr<CudaContext> context_;
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_TESTS_KERNELS_CUDA_TEST_UTIL_H_
