@@ -183,12 +183,13 @@ int Run() {
   return 0;
 }
 
-}  // namespace
-}  // namespace ceres_ext::bal
-
-int main(int argc, char** argv) {
-  using namespace ceres_ext::bal;
+int Main(int argc, char** argv) {
   gflags::SetVersionString(CERES_EXT_VERSION);
   ParseFlagsOrExit(kIntroduction, __FILE__, FlagGroups(), &argc, &argv);
   return Run();
 }
+
+}  // namespace
+}  // namespace ceres_ext::bal
+
+int main(int argc, char** argv) { return ceres_ext::bal::Main(argc, argv); }

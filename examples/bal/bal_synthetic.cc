@@ -345,19 +345,20 @@ class Generator {
   void SelectCameras(int64_t place, int32_t length, Track* track) const;
   bool Sees(int32_t camera, const Vector3& point) const;
 
+  // Of permutations, which use this key and the next three.
+  uint64_t Key(Purpose purpose) const {
+    return Mix(options_.seed) + uint64_t{8} * purpose;
+  }
   bool IsSeenOnce(int64_t place) const {
     return IsAmong(place, options_.num_points_seen_once, kForSeenOnce);
   }
   bool IsAmong(int64_t place, int32_t count, Purpose purpose) const {
-    return count > 0 && Permute(place,
-                                options_.num_points,
-                                Mix(options_.seed) + purpose * 8) < count;
+    return count > 0 &&
+           Permute(place, options_.num_points, Key(purpose)) < count;
   }
   int64_t PlaceOfPoint(int64_t id) const {
     return options_.shuffle_points
-               ? Permute(id,
-                         options_.num_points,
-                         Mix(options_.seed) + kForPointIds * 8)
+               ? Permute(id, options_.num_points, Key(kForPointIds))
                : id;
   }
 
@@ -524,8 +525,9 @@ void Generator::MakeCameras(SyntheticProblem* problem) {
 void Generator::AssignHomes() {
   const int32_t n = options_.num_cameras;
   is_weak_.assign(n, 0);
-  for (int64_t k = 0; k < options_.num_weak_cameras; ++k) {
-    is_weak_[(2 * k + 1) * n / (2 * options_.num_weak_cameras)] = 1;
+  const int64_t num_weak = options_.num_weak_cameras;
+  for (int64_t k = 0; k < num_weak; ++k) {
+    is_weak_[(2 * k + 1) * n / (2 * num_weak)] = 1;
   }
   // Points per camera vary: weights from 1/4 to 17/4, most of them small. In
   // units of 2^-20, so that sums are exact.
@@ -538,8 +540,7 @@ void Generator::AssignHomes() {
   for (int32_t i = 0; i < n; ++i) {
     total += is_weak_[i] ? 0 : weight(i);
   }
-  const int64_t num_weak_points =
-      int64_t{options_.num_weak_cameras} * options_.weak_camera_points;
+  const int64_t num_weak_points = num_weak * options_.weak_camera_points;
   const int64_t num_points = options_.num_points - num_weak_points;
   home_begin_.resize(n + 1);
   home_begin_[0] = 0;
@@ -777,9 +778,7 @@ void Generator::MakePoints(SyntheticProblem* problem) {
         }
         int64_t i = begin_of[id] + k;
         if (options_.order == ORDER_SHUFFLED) {
-          i = Permute(i,
-                      num_observations,
-                      Mix(options_.seed) + kForObservationOrder * 8);
+          i = Permute(i, num_observations, Key(kForObservationOrder));
         }
         start.camera_index[i] = track.candidates[k];
         start.point_index[i] = static_cast<int32_t>(id);

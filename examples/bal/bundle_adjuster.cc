@@ -535,11 +535,7 @@ ExitCode Run() {
   return EXIT_USABLE_SOLUTION;
 }
 
-}  // namespace
-}  // namespace ceres_ext::bal
-
-int main(int argc, char** argv) {
-  using namespace ceres_ext::bal;
+int Main(int argc, char** argv) {
   // Ceres's warnings go to the terminal, not to files in /tmp.
   FLAGS_logtostderr = true;
   gflags::SetVersionString(CERES_EXT_VERSION);
@@ -552,3 +548,8 @@ int main(int argc, char** argv) {
                 "expected a problem that fits in memory, found no more memory");
   }
 }
+
+}  // namespace
+}  // namespace ceres_ext::bal
+
+int main(int argc, char** argv) { return ceres_ext::bal::Main(argc, argv); }

@@ -113,16 +113,18 @@ TEST(BalGeometry, NormalizeKeepsTheCostAndComesBack) {
     // error of 10 * 10 eps in P.
     EXPECT_NEAR(PlainCost(problem), cost, 1e-10 * cost);
 
-    std::vector<double> distances;
     for (int k = 0; k < 3; ++k) {
       std::vector<double> values;
+      values.reserve(problem.num_points());
       for (int32_t i = 0; i < problem.num_points(); ++i) {
         values.push_back(problem.points[3 * i + k]);
       }
       std::sort(values.begin(), values.end());
       EXPECT_EQ(values[values.size() / 2], 0.0);
     }
-    for (int32_t i = 0; i < problem.num_points(); ++i) {
+    std::vector<double> distances;
+    distances.reserve(problem.num_points());
+    for (int64_t i = 0; i < problem.num_points(); ++i) {
       const double* X = problem.points.data() + 3 * i;
       distances.push_back(std::abs(X[0]) + std::abs(X[1]) + std::abs(X[2]));
     }

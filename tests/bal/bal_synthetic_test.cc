@@ -402,7 +402,7 @@ TEST(BalSynthetic, DegenerateCases) {
   }
   EXPECT_EQ(num_far, 500);
   // Every camera stands on the line y = 0, z = 1.8 m.
-  for (int i = 0; i < options.num_cameras; ++i) {
+  for (int64_t i = 0; i < options.num_cameras; ++i) {
     const double* camera = synthetic.true_cameras.data() + 9 * i;
     // c = -R't, R' the rotation by -angle.
     const double angle = std::sqrt(
@@ -421,7 +421,7 @@ TEST(BalSynthetic, DegenerateCases) {
       center[j] = -(t[j] * std::cos(angle) + cross[j] * std::sin(angle) +
                     k[j] * dot * (1.0 - std::cos(angle)));
     }
-    EXPECT_NEAR(center[0], 2.0 * i, 0.6 + 1e-9);
+    EXPECT_NEAR(center[0], 2.0 * static_cast<double>(i), 0.6 + 1e-9);
     EXPECT_NEAR(center[1], 0.0, 1e-11);
     EXPECT_NEAR(center[2], 1.8, 1e-11);
   }

@@ -85,9 +85,10 @@ inline double PlainCost(const BalProblem& problem) {
   Real cost = 0;
   for (int64_t i = 0; i < problem.num_observations(); ++i) {
     const double* camera =
-        problem.cameras.data() + problem.camera_size * problem.camera_index[i];
+        problem.cameras.data() +
+        int64_t{problem.camera_index[i]} * problem.camera_size;
     const double* point =
-        problem.points.data() + int64_t{3} * problem.point_index[i];
+        problem.points.data() + int64_t{problem.point_index[i]} * 3;
     const Real X[3] = {point[0], point[1], point[2]};
     Real P[3];
     if (problem.camera_size == 9) {

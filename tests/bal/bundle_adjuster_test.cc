@@ -322,10 +322,12 @@ TEST_F(BundleAdjusterTest, OutputIsTheSolution) {
     const std::string report = File("report.json");
     const std::string final_ply = File("final.ply");
     const std::string initial_ply = File("initial.ply");
-    const Outcome outcome =
-        Adjust("--input='" + input_ + "' --num_iterations=20 --output='" +
-               output + "' --report_json='" + report + "' --final_ply='" +
-               final_ply + "' --initial_ply='" + initial_ply + "' " + flags);
+    std::ostringstream arguments;
+    arguments << "--input='" << input_ << "' --num_iterations=20 --output='"
+              << output << "' --report_json='" << report << "' --final_ply='"
+              << final_ply << "' --initial_ply='" << initial_ply << "' "
+              << flags;
+    const Outcome outcome = Adjust(arguments.str());
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const auto json = nlohmann::json::parse(ReadBytes(report));
     BalProblem input;

@@ -1,0 +1,102 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What the study writes: one JSON file, replaced after every size, so that a
+// run that is cut off leaves what it has measured. Its shape: docs/study.md.
+#ifndef EXAMPLES_BAL_STUDY_STUDY_RECORD_H_
+#define EXAMPLES_BAL_STUDY_STUDY_RECORD_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cuda_kernels/status.h"
+#include "examples/bal/bal_problem.h"
+#include "examples/bal/study/levenberg_marquardt.h"
+#include "examples/bal/study/operation_counts.h"
+#include "nlohmann/json.hpp"
+
+namespace ceres_ext::bal {
+
+using Json = nlohmann::ordered_json;
+
+struct StudySettings {
+  std::vector<std::string> sizes;
+  uint64_t seed = 1;
+  bool shuffle_points = true;
+  int num_lm_iterations = 50;
+  int num_pcg_iterations = 100;
+  // Iterations of the PCG solve that Table 4 and the comparisons time.
+  int num_timed_pcg_iterations = 20;
+  int num_repetitions = 20;  // of each kernel
+  // No run is begun that must be expected to take longer, as judged from one
+  // iteration; for the naive variant, cuSPARSE and the host.
+  double run_seconds = 15.0;
+  double seconds = 540.0;  // Nothing is begun after this.
+  int host_threads = 1;
+  bool host = true;
+  bool gpu = true;
+  std::string output;  // empty: no file
+};
+
+// One problem of the study, as generated.
+struct StudyProblem {
+  std::string name;
+  BalProblem bal;
+};
+
+class StudyRecord {
+ public:
+  explicit StudyRecord(const StudySettings& settings);
+
+  const StudySettings& settings() const { return settings_; }
+  Json& json() { return json_; }
+  // The entry of a size; made where it does not exist.
+  Json& Size(const StudyProblem& problem);
+
+  double elapsed_seconds() const;
+  bool out_of_time() const { return elapsed_seconds() > settings_.seconds; }
+  // Notes something that was not measured, and why.
+  void Skip(const std::string& what, const std::string& why);
+  // False and a sentence in *error where the file can't be written.
+  bool Save(std::string* error) const;
+
+ private:
+  StudySettings settings_;
+  Json json_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+// A configuration of the inexact solver: Schur complement or not, W implicit or
+// explicit. The preconditioner is the block diagonal of J'J + D^2.
+struct Configuration {
+  bool use_schur;
+  solver::WProduct w_product;
+};
+const std::vector<Configuration>& FourConfigurations();
+std::string ConfigurationName(const Configuration& configuration);
+
+StudyOptions MakeStudyOptions(const Configuration& configuration,
+                              int num_lm_iterations,
+                              int num_pcg_iterations);
+
+// A timed run as a row of Size()["runs"], and as a line on the screen.
+// variant: "cuda", "naive", "naive continuous", "cusparse ...", "host".
+Json RunRow(const std::string& variant,
+            const std::string& jacobian,
+            const Configuration& configuration,
+            const StudyOptions& options,
+            const StudyResult& result);
+
+// What a run of options.num_lm_iterations must be expected to take, from one
+// of one iteration each. Only decides what is run; never recorded.
+double ExpectedSeconds(const StudyResult& one, const StudyOptions& options);
+
+// The operations of the W product, by formula and counted on a few
+// observations.
+Json OperationTable();
+
+}  // namespace ceres_ext::bal
+
+#endif  // EXAMPLES_BAL_STUDY_STUDY_RECORD_H_
