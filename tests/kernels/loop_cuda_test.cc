@@ -1,0 +1,605 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The loop's operations on the device against the host's, at sizes around warps
+// and blocks, each twice on one workspace. The context's stream is one of its
+// own. Where loop_kernels.h promises the host's bits, bits are compared.
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "cuda_kernels/cuda_operations.h"
+#include "cuda_kernels/loop_kernels.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/cuda_test_util.h"
+#include "tests/kernels/loop_test_util.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+constexpr double kEps = std::numeric_limits<double>::epsilon() / 2;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+class LoopCudaTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) {
+      return;
+    }
+    // All that these operations use of a workspace.
+    partial_ = Poisoned<double>(2 * kVectorBlocks);
+    ticket_ = Upload(std::vector<int32_t>{0});
+    workspace_.vector_partial = partial_.data();
+    workspace_.ticket = ticket_.data();
+  }
+  void TearDown() override {
+    if (context_ != nullptr) {
+      EXPECT_EQ(Download(ticket_), std::vector<int32_t>{0});
+    }
+  }
+
+  cudaStream_t stream() const { return context_->stream(); }
+
+  // fn(x, y, z) queues an operation on device vectors that hold the values
+  // given; then they are expected to hold what fn makes of the host's.
+  void ExpectBits(std::vector<double> x,
+                  std::vector<double> y,
+                  std::vector<double> z,
+                  const std::function<Status(double*, double*, double*)>& fn,
+                  const std::function<void(double*, double*, double*)>& host) {
+    const std::vector<double> inputs[] = {x, y, z};
+    host(x.data(), y.data(), z.data());
+    for (int run = 0; run < 2; ++run) {
+      auto device_x = Upload(inputs[0]);
+      auto device_y = Upload(inputs[1]);
+      auto device_z = Upload(inputs[2]);
+      ASSERT_OK(fn(device_x.data(), device_y.data(), device_z.data()));
+      ASSERT_OK(context_->Synchronize());
+      EXPECT_TRUE(SameBits(Download(device_x), x));
+      EXPECT_TRUE(SameBits(Download(device_y), y));
+      EXPECT_TRUE(SameBits(Download(device_z), z));
+    }
+  }
+
+  DeviceBuffer<double> partial_;
+  DeviceBuffer<int32_t> ticket_;
+  CudaWorkspaceView workspace_;
+  HostContext host_{2};
+};
+
+// ---------------------------------------------------------------------------
+
+class BlocksCudaTest : public LoopCudaTest {
+ protected:
+  BlockTableView ToDevice(const TestTable& table) {
+    tangent_offset_ = Upload(table.tangent_offset);
+    tangent_size_ = Upload(table.tangent_size);
+    state_offset_ = Upload(table.state_offset);
+    constant_values_ = Upload(table.constant_values);
+    BlockTableView view = table.view();
+    view.tangent_offset = tangent_offset_.data();
+    view.tangent_size = tangent_size_.data();
+    view.state_offset = state_offset_.data();
+    view.constant_values = constant_values_.data();
+    return view;
+  }
+
+  // fn(table, device table) for tables of points and cameras at edge sizes.
+  void ForEachTable(
+      const std::function<void(const TestTable&, const BlockTableView&)>& fn) {
+    for (const int32_t n : {0, 1, 31, 32, 33, 1000, 50000}) {
+      for (const auto& [padded_size, ambient_size] :
+           {std::pair{3, 3}, {9, 9}, {9, 10}, {10, 10}}) {
+        SCOPED_TRACE(testing::Message() << n << " blocks of " << padded_size
+                                        << " and " << ambient_size);
+        const TestTable table(n, padded_size, ambient_size);
+        fn(table, ToDevice(table));
+      }
+    }
+  }
+
+ private:
+  DeviceBuffer<int32_t> tangent_offset_;
+  DeviceBuffer<int32_t> tangent_size_;
+  DeviceBuffer<int32_t> state_offset_;
+  DeviceBuffer<double> constant_values_;
+};
+
+TEST_F(BlocksCudaTest, GatherAndScatter) {
+  ForEachTable([&](const TestTable& table, const BlockTableView& device) {
+    const BlockTableView host = table.view();
+    const int64_t num_padded = int64_t{table.num_blocks} * table.padded_size;
+    const std::vector<double> vector = NormalVector(table.tangent_values, 1);
+    const std::vector<double> padded = NormalVector(num_padded, 2);
+    const std::vector<double> state = NormalVector(table.state_values, 3);
+    const std::vector<double> ambient(
+        static_cast<size_t>(table.num_blocks) * table.ambient_size, kNaN);
+    ExpectBits(
+        vector,
+        padded,
+        {},
+        [&](double* x, double* y, double*) {
+          return cuda::GatherTangent({device, x, 1.5, y}, stream());
+        },
+        [&](double* x, double* y, double*) {
+          reference::GatherTangent({host, x, 1.5, y}, &host_);
+        });
+    ExpectBits(
+        vector,
+        padded,
+        {},
+        [&](double* x, double* y, double*) {
+          return cuda::ScatterTangent({device, y, x}, stream());
+        },
+        [&](double* x, double* y, double*) {
+          reference::ScatterTangent({host, y, x}, &host_);
+        });
+    ExpectBits(
+        state,
+        ambient,
+        {},
+        [&](double* x, double* y, double*) {
+          return cuda::GatherState({device, x, y}, stream());
+        },
+        [&](double* x, double* y, double*) {
+          reference::GatherState({host, x, y}, &host_);
+        });
+    ExpectBits(
+        padded,
+        {},
+        {},
+        [&](double* x, double*, double*) {
+          return cuda::SetPadding({device, 0.25, 1.0, x}, stream());
+        },
+        [&](double* x, double*, double*) {
+          reference::SetPadding({host, 0.25, 1.0, x}, &host_);
+        });
+  });
+}
+
+TEST_F(BlocksCudaTest, PlusLinear) {
+  ForEachTable([&](const TestTable& table, const BlockTableView& device) {
+    const std::vector<double> state = NormalVector(table.state_values, 3);
+    const std::vector<double> delta = NormalVector(table.tangent_values, 4);
+    std::vector<double> linear = NormalVector(
+        int64_t{table.num_blocks} * table.padded_size * table.ambient_size, 5);
+    for (size_t i = 0; i < linear.size(); i += 3) {
+      linear[i] = 0.0;
+    }
+    const DeviceBuffer<double> device_linear = Upload(linear);
+    for (const bool identity : {true, false}) {
+      PlusParams device_params;
+      device_params.table = device;
+      device_params.linear = identity ? nullptr : device_linear.data();
+      PlusParams host_params;
+      host_params.table = table.view();
+      host_params.linear = identity ? nullptr : linear.data();
+      for (const bool in_place : {false, true}) {
+        const auto set = [=](double* x, double* y, double* z, PlusParams p) {
+          p.state = x;
+          p.delta = y;
+          p.state_plus_delta = in_place ? x : z;
+          return p;
+        };
+        ExpectBits(
+            state,
+            delta,
+            std::vector<double>(state.size(), kNaN),
+            [&](double* x, double* y, double* z) {
+              return cuda::Plus(set(x, y, z, device_params), stream());
+            },
+            [&](double* x, double* y, double* z) {
+              reference::Plus(set(x, y, z, host_params), &host_);
+            });
+      }
+    }
+  });
+}
+
+TEST_F(BlocksCudaTest, Quaternions) {
+  for (const int32_t n : {0, 1, 31, 32, 33, 1000}) {
+    const TestTable table(n, 9, 10);
+    const BlockTableView device = ToDevice(table);
+    std::vector<ManifoldKind> kind;
+    std::vector<double> cameras = NormalVector(10 * n, 6);
+    std::vector<double> state = NormalVector(table.state_values, 7);
+    std::vector<double> delta = NormalVector(table.tangent_values, 8);
+    const double tiny[] = {0.0, 1e-8, 1e-170, 1e-320};
+    for (int32_t i = 0; i < n; ++i) {
+      const bool quaternion = i % 2 == 0 && table.tangent_size[i] >= 3;
+      kind.push_back(quaternion ? ManifoldKind::kQuaternion
+                                : ManifoldKind::kLinear);
+      for (int j = 0; quaternion && i % 8 == 0 && j < 3; ++j) {
+        delta[table.tangent_offset[i] + j] *= tiny[i / 8 % 4];
+      }
+    }
+    std::vector<double> tangents(static_cast<size_t>(90 * n), 0.5);
+    const auto device_kind = Upload(kind);
+    const auto device_cameras = Upload(cameras);
+    auto device_tangents = Upload(tangents);
+    reference::CameraTangents(
+        {n, 10, 9, kind.data(), cameras.data(), tangents.data()}, &host_);
+    for (int run = 0; run < 2; ++run) {
+      ASSERT_OK(cuda::CameraTangents({n,
+                                      10,
+                                      9,
+                                      device_kind.data(),
+                                      device_cameras.data(),
+                                      device_tangents.data()},
+                                     stream()));
+      EXPECT_TRUE(SameBits(Download(device_tangents), tangents));
+    }
+
+    const auto device_state = Upload(state);
+    const auto device_delta = Upload(delta);
+    for (const bool identity : {true, false}) {
+      std::vector<double> expected(state.size(), -1.0);
+      reference::Plus({table.view(),
+                       kind.data(),
+                       identity ? nullptr : tangents.data(),
+                       state.data(),
+                       delta.data(),
+                       expected.data()},
+                      &host_);
+      std::vector<double> first;
+      for (int run = 0; run < 2; ++run) {
+        auto result = Upload(std::vector<double>(state.size(), -1.0));
+        ASSERT_OK(cuda::Plus({device,
+                              device_kind.data(),
+                              identity ? nullptr : device_tangents.data(),
+                              device_state.data(),
+                              device_delta.data(),
+                              result.data()},
+                             stream()));
+        const std::vector<double> actual = Download(result);
+        if (run == 0) {
+          first = actual;
+        }
+        EXPECT_TRUE(SameBits(actual, first));
+        // Sine and cosine of the machines differ by at most 2 units in the last
+        // place each and all else is equal: 4 terms of at most |q|.
+        std::vector<double> rounded = expected;
+        for (int32_t i = 0; i < n; ++i) {
+          if (kind[i] != ManifoldKind::kQuaternion) {
+            continue;
+          }
+          const double* q = &state[table.state_offset[i]];
+          const double norm =
+              std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+          for (int j = 0; j < 4; ++j) {
+            double& value = rounded[table.state_offset[i] + j];
+            const double other = actual[table.state_offset[i] + j];
+            EXPECT_NEAR(value, other, 4 * (2 * 4 + 4) * kEps * norm);
+            value = other;
+          }
+        }
+        EXPECT_TRUE(SameBits(actual, rounded));
+      }
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------
+
+TEST_F(LoopCudaTest, Elements) {
+  for (const int64_t n : kLoopSizes) {
+    SCOPED_TRACE(n);
+    std::vector<double> x = NormalVector(n, 1);
+    const std::vector<double> y = NormalVector(n, 2);
+    const std::vector<double> z(static_cast<size_t>(n), kNaN);
+    ExpectBits(
+        x,
+        y,
+        z,
+        [&](double* x, double* y, double* z) {
+          return cuda::Multiply({n, x, y, z}, stream());
+        },
+        [&](double* x, double* y, double* z) {
+          reference::Multiply({n, x, y, z}, &host_);
+        });
+    ExpectBits(
+        x,
+        y,
+        z,
+        [&](double* x, double*, double* z) {
+          return cuda::Copy({n, x, z}, stream());
+        },
+        [&](double* x, double*, double* z) {
+          reference::Copy({n, x, z}, &host_);
+        });
+    // All but the last element.
+    const int64_t m = n > 0 ? n - 1 : 0;
+    ExpectBits(
+        x,
+        y,
+        z,
+        [&](double* x, double* y, double*) {
+          CERES_EXT_RETURN_IF_ERROR(cuda::SetConstant({m, 0.1, x}, stream()));
+          return cuda::Invalidate({m, y}, stream());
+        },
+        [&](double* x, double* y, double*) {
+          reference::SetConstant({m, 0.1, x}, &host_);
+          reference::Invalidate({m, y}, &host_);
+        });
+    const double special[] = {0.0, -0.0, kInfinity, -kInfinity, 5e-324};
+    for (int64_t i = 0; i < n; i += 10) {
+      x[i] = special[i / 10 % 5];
+    }
+    ExpectBits(
+        x,
+        y,
+        z,
+        [&](double* x, double* y, double* z) {
+          CERES_EXT_RETURN_IF_ERROR(cuda::Negate({n, x, z}, stream()));
+          CERES_EXT_RETURN_IF_ERROR(cuda::Negate({n, y, y}, stream()));
+          return cuda::Clamp({n, -0.5, 0.75, x}, stream());
+        },
+        [&](double* x, double* y, double* z) {
+          reference::Negate({n, x, z}, &host_);
+          reference::Negate({n, y, y}, &host_);
+          reference::Clamp({n, -0.5, 0.75, x}, &host_);
+        });
+    for (double& value : x) {
+      value = std::fabs(value);
+    }
+    ExpectBits(
+        x,
+        y,
+        z,
+        [&](double* x, double*, double* z) {
+          CERES_EXT_RETURN_IF_ERROR(
+              cuda::LevenbergMarquardtDiagonal({n, 1e4 / 3, x, z}, stream()));
+          return cuda::JacobiScaling({n, x}, stream());
+        },
+        [&](double* x, double*, double* z) {
+          reference::LevenbergMarquardtDiagonal({n, 1e4 / 3, x, z}, &host_);
+          reference::JacobiScaling({n, x}, &host_);
+        });
+  }
+}
+
+TEST_F(LoopCudaTest, NegateIfValid) {
+  auto scalars = Poisoned<LoopScalars>(1);
+  for (const int64_t n : kLoopSizes) {
+    SCOPED_TRACE(n);
+    const auto expect = [&](const std::vector<double>& x, int64_t num_invalid) {
+      LoopScalars host;
+      ExpectBits(
+          x,
+          {},
+          {},
+          [&](double* x, double*, double*) {
+            return cuda::NegateIfValid(
+                {n, x, scalars.data()}, workspace_, stream());
+          },
+          [&](double* x, double*, double*) {
+            reference::NegateIfValid({n, x, &host}, &host_);
+          });
+      EXPECT_EQ(Download(scalars)[0].num_invalid, num_invalid);
+      EXPECT_EQ(host.num_invalid, num_invalid);
+    };
+    const std::vector<double> x = NormalVector(n, 3);
+    expect(x, 0);
+    for (const int64_t where : {int64_t{0}, n / 2, n - 1}) {
+      for (const double invalid :
+           {kNaN, kInfinity, -kInfinity, kImpossibleValue}) {
+        std::vector<double> bad = x;
+        if (n > 0) {
+          bad[where] = invalid;
+          expect(bad, 1);
+        }
+      }
+    }
+    expect(std::vector<double>(x.size(), kImpossibleValue), n);
+    expect(std::vector<double>(x.size(), -1.7e308), 0);
+  }
+}
+
+TEST_F(LoopCudaTest, SumsInTheHostsOrder) {
+  for (const int64_t n : {0, 1, 31, 32, 33, 512, 513, 1000, 100000, 600000}) {
+    SCOPED_TRACE(n);
+    std::vector<double> x;
+    std::vector<double> y;
+    MakeExactPairs(n, 9, &x, &y);
+    const auto device_x = Upload(x);
+    const auto device_y = Upload(y);
+    LoopScalars expected;
+    reference::ProjectedGradientNorms({n, x.data(), y.data(), &expected},
+                                      &host_);
+    reference::StepNorms({n, x.data(), y.data(), &expected}, &host_);
+    reference::ModelCostChange({n, x.data(), y.data(), &expected}, &host_);
+    reference::CountInvalid({n, x.data(), &expected}, &host_);
+    for (int run = 0; run < 2; ++run) {
+      auto scalars = Poisoned<LoopScalars>(1);
+      const double* px = device_x.data();
+      const double* py = device_y.data();
+      LoopScalars* s = scalars.data();
+      ASSERT_OK(
+          cuda::ProjectedGradientNorms({n, px, py, s}, workspace_, stream()));
+      ASSERT_OK(cuda::StepNorms({n, px, py, s}, workspace_, stream()));
+      ASSERT_OK(cuda::ModelCostChange({n, px, py, s}, workspace_, stream()));
+      ASSERT_OK(cuda::CountInvalid({n, px, s}, workspace_, stream()));
+      EXPECT_TRUE(SameBits(Download(scalars), {expected}));
+    }
+  }
+}
+
+TEST_F(LoopCudaTest, SumsOfAnyVectors) {
+  for (const int64_t n : kLoopSizes) {
+    SCOPED_TRACE(n);
+    const std::vector<double> x = NormalVector(n, 4);
+    const std::vector<double> y = NormalVector(n, 5);
+    const auto device_x = Upload(x);
+    const auto device_y = Upload(y);
+    LoopScalars expected;
+    reference::ProjectedGradientNorms({n, x.data(), y.data(), &expected},
+                                      &host_);
+    reference::StepNorms({n, x.data(), y.data(), &expected}, &host_);
+    reference::ModelCostChange({n, x.data(), y.data(), &expected}, &host_);
+    double absolute = 0.0;
+    for (int64_t i = 0; i < n; ++i) {
+      absolute += std::fabs(y[i] * (x[i] + 0.5 * y[i]));
+    }
+    auto scalars = Poisoned<LoopScalars>(1);
+    const double* px = device_x.data();
+    const double* py = device_y.data();
+    LoopScalars* s = scalars.data();
+    ASSERT_OK(
+        cuda::ProjectedGradientNorms({n, px, py, s}, workspace_, stream()));
+    ASSERT_OK(cuda::StepNorms({n, px, py, s}, workspace_, stream()));
+    ASSERT_OK(cuda::ModelCostChange({n, px, py, s}, workspace_, stream()));
+    const LoopScalars actual = Download(scalars)[0];
+    // The same sums of terms that one of the machines rounds once more each,
+    // then other roundings in each addition above.
+    const double tolerance =
+        2 * static_cast<double>(LoopSumDepth(n) + 3) * kEps;
+    EXPECT_EQ(actual.max_norm, expected.max_norm);
+    EXPECT_NEAR(actual.norm, expected.norm, tolerance * expected.norm);
+    EXPECT_NEAR(actual.x_norm, expected.x_norm, tolerance * expected.x_norm);
+    EXPECT_EQ(actual.step_norm, actual.norm);
+    EXPECT_NEAR(actual.model_cost_change,
+                expected.model_cost_change,
+                tolerance * absolute);
+  }
+}
+
+TEST_F(LoopCudaTest, SumsKeepWhatIsNotFinite) {
+  for (const int64_t where : {0, 700, 1499}) {
+    for (const double value : {kNaN, kInfinity, -kInfinity}) {
+      std::vector<double> x = NormalVector(1500, 6);
+      x[where] = value;
+      const auto device_x = Upload(x);
+      const auto device_y = Upload(NormalVector(1500, 7));
+      auto scalars = Poisoned<LoopScalars>(1);
+      LoopScalars* s = scalars.data();
+      ASSERT_OK(cuda::ProjectedGradientNorms(
+          {1500, device_x.data(), device_y.data(), s}, workspace_, stream()));
+      ASSERT_OK(cuda::StepNorms(
+          {1500, device_x.data(), device_y.data(), s}, workspace_, stream()));
+      const LoopScalars actual = Download(scalars)[0];
+      for (const double norm :
+           {actual.max_norm, actual.norm, actual.x_norm, actual.step_norm}) {
+        EXPECT_EQ(std::isnan(norm), std::isnan(value));
+        EXPECT_FALSE(std::isfinite(norm));
+      }
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------
+
+template <typename TIn, int CIn>
+struct Combination {
+  using T = TIn;
+  static constexpr int C = CIn;
+};
+
+template <typename Combination>
+class CorrectForLossCudaTest : public LoopCudaTest {};
+
+using Combinations = ::testing::Types<Combination<double, 9>,
+                                      Combination<double, 10>,
+                                      Combination<float, 9>,
+                                      Combination<float, 10>>;
+TYPED_TEST_SUITE(CorrectForLossCudaTest, Combinations);
+
+TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
+  using T = typename TypeParam::T;
+  constexpr int C = TypeParam::C;
+  // At most 64 roundings on the way to an element, and as many for e^x with x
+  // below 2^6; T rounds once more.
+  const double tolerance =
+      128 * kEps +
+      (sizeof(T) == 4 ? double{std::numeric_limits<T>::epsilon()} : 0.0);
+  for (const int64_t n : {0, 1, 31, 32, 33, 1000, 10000}) {
+    // Which of residuals, camera and point blocks are wanted; one loss for all.
+    for (const int mask : {7, 0, 1, 2 | 4, 8 | 7}) {
+      SCOPED_TRACE(testing::Message() << n << " observations, mask " << mask);
+      const bool one_loss = (mask & 8) != 0;
+      const LossProblem<T, C> before(n);
+      LossProblem<T, C> host = before;
+      Evaluation host_evaluation{-1.0, 17};
+      CorrectForLossParams<T, C, kHostLayout> host_params;
+      host_params.num_observations = n;
+      host_params.losses = host.losses.data() + (one_loss ? 3 : 0);
+      host_params.loss_id = one_loss ? nullptr : host.loss_id.data();
+      host_params.residuals = host.residuals.data();
+      if (mask & 1) {
+        host_params.corrected_residuals = host.residuals.data();
+      }
+      if (mask & 2) {
+        host_params.camera_blocks = {host.camera_blocks.data(), n};
+      }
+      if (mask & 4) {
+        host_params.point_blocks = {host.point_blocks.data(), n};
+      }
+      host_params.evaluation = &host_evaluation;
+      reference::CorrectForLoss(host_params, &this->host_);
+
+      const auto losses = this->Upload(before.losses);
+      const auto loss_id = this->Upload(before.loss_id);
+      std::vector<double> first;
+      for (int run = 0; run < 2; ++run) {
+        auto residuals = this->Upload(before.residuals);
+        auto camera_blocks =
+            this->Upload(ToDeviceLayout<T>(before.camera_blocks, 2 * C));
+        auto point_blocks =
+            this->Upload(ToDeviceLayout<T>(before.point_blocks, 6));
+        auto evaluation = this->Upload(std::vector<Evaluation>{{-1.0, 17}});
+        CorrectForLossParams<T, C, kDeviceLayout> params;
+        params.num_observations = n;
+        params.losses = losses.data() + (one_loss ? 3 : 0);
+        params.loss_id = one_loss ? nullptr : loss_id.data();
+        params.residuals = residuals.data();
+        if (mask & 1) {
+          params.corrected_residuals = residuals.data();
+        }
+        if (mask & 2) {
+          params.camera_blocks = {camera_blocks.data(), n};
+        }
+        if (mask & 4) {
+          params.point_blocks = {point_blocks.data(), n};
+        }
+        params.evaluation = evaluation.data();
+        ASSERT_OK(
+            cuda::CorrectForLoss(params, this->workspace_, this->stream()));
+        ASSERT_OK(this->context_->Synchronize());
+
+        const std::vector<double> r = this->Download(residuals);
+        const std::vector<double> jc =
+            ToHostLayout(this->Download(camera_blocks), 2 * C);
+        const std::vector<double> jp =
+            ToHostLayout(this->Download(point_blocks), 6);
+        const Evaluation e = this->Download(evaluation)[0];
+        EXPECT_TRUE(Close(r, host.residuals, tolerance));
+        EXPECT_TRUE(
+            Close(jc,
+                  {host.camera_blocks.begin(), host.camera_blocks.end()},
+                  tolerance));
+        EXPECT_TRUE(Close(jp,
+                          {host.point_blocks.begin(), host.point_blocks.end()},
+                          tolerance));
+        EXPECT_NEAR(e.cost,
+                    host_evaluation.cost,
+                    static_cast<double>(2 * LoopSumDepth(n) + 128) * kEps *
+                        host_evaluation.cost);
+        EXPECT_EQ(e.num_not_finite, 17);
+
+        std::vector<double> all = r;
+        all.insert(all.end(), jc.begin(), jc.end());
+        all.insert(all.end(), jp.begin(), jp.end());
+        all.push_back(e.cost);
+        if (run == 0) {
+          first = all;
+        }
+        EXPECT_TRUE(SameBits(all, first));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext::kernels
