@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,12 +19,14 @@ struct EnumName {
   const char* name;
 };
 
-constexpr EnumName<DeviceType> kDeviceTypes[] = {{DEVICE_AUTO, "AUTO"},
-                                                 {DEVICE_HOST, "HOST"}};
+constexpr EnumName<DeviceType> kDeviceTypes[] = {
+    {DEVICE_AUTO, "AUTO"}, {DEVICE_HOST, "HOST"}, {DEVICE_CUDA, "CUDA"}};
 constexpr EnumName<JacobianType> kJacobianTypes[] = {
     {JACOBIAN_STORED, "STORED"}, {JACOBIAN_RECOMPUTED, "RECOMPUTED"}};
 constexpr EnumName<WProductType> kWProductTypes[] = {{W_IMPLICIT, "IMPLICIT"},
                                                      {W_EXPLICIT, "EXPLICIT"}};
+constexpr EnumName<PrecisionType> kPrecisionTypes[] = {
+    {PRECISION_DOUBLE, "DOUBLE"}, {PRECISION_MIXED, "MIXED"}};
 constexpr EnumName<FallbackType> kFallbackTypes[] = {
     {FALLBACK_TO_CERES, "TO_CERES"}, {FALLBACK_REFUSE, "REFUSE"}};
 constexpr EnumName<bool> kBools[] = {{false, "FALSE"}, {true, "TRUE"}};
@@ -80,6 +84,22 @@ bool SetField(const EnumName<Enum> (&names)[kSize],
   return false;
 }
 
+// A decimal number without sign.
+template <typename Integer>
+bool SetNumber(const std::string& key,
+               const std::string& text,
+               Integer* field,
+               std::string* error) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, *field);
+  if (result.ec == std::errc() && result.ptr == end && *field >= 0) {
+    return true;
+  }
+  *error = "value '" + text + "' of '" + key + "' is not a number from 0 to " +
+           std::to_string(std::numeric_limits<Integer>::max());
+  return false;
+}
+
 }  // namespace
 
 bool Options::IsValid(std::string* error) const {
@@ -92,6 +112,13 @@ bool Options::IsValid(std::string* error) const {
     message =
         "jacobian = RECOMPUTED needs this library's evaluation; it needs "
         "batch_evaluation = true";
+  } else if (cuda_device < 0) {
+    message = "cuda_device = " + std::to_string(cuda_device) +
+              "; expected a number from 0 on";
+  } else if (cuda_memory_limit_bytes < 0) {
+    message =
+        "cuda_memory_limit_bytes = " + std::to_string(cuda_memory_limit_bytes) +
+        "; expected 0 (no limit) or more";
   }
   if (!message.empty() && error != nullptr) {
     *error = message;
@@ -140,6 +167,12 @@ bool ParseOptions(const std::string& settings,
       valid = SetField(kJacobianTypes, key, value, &parsed.jacobian, message);
     } else if (key == "w_product") {
       valid = SetField(kWProductTypes, key, value, &parsed.w_product, message);
+    } else if (key == "precision") {
+      valid = SetField(kPrecisionTypes, key, value, &parsed.precision, message);
+    } else if (key == "cuda_device") {
+      valid = SetNumber(key, value, &parsed.cuda_device, message);
+    } else if (key == "cuda_memory_limit_bytes") {
+      valid = SetNumber(key, value, &parsed.cuda_memory_limit_bytes, message);
     } else if (key == "fallback") {
       valid = SetField(kFallbackTypes, key, value, &parsed.fallback, message);
     } else {
@@ -148,7 +181,8 @@ bool ParseOptions(const std::string& settings,
     if (!known) {
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
-                 "jacobian, w_product, fallback";
+                 "jacobian, w_product, precision, fallback, cuda_device, "
+                 "cuda_memory_limit_bytes";
       return false;
     }
     if (!valid) {
@@ -181,6 +215,13 @@ const char* WProductTypeToString(WProductType type) {
 }
 bool StringToWProductType(std::string value, WProductType* type) {
   return FromString(kWProductTypes, std::move(value), type);
+}
+
+const char* PrecisionTypeToString(PrecisionType type) {
+  return ToString(kPrecisionTypes, type);
+}
+bool StringToPrecisionType(std::string value, PrecisionType* type) {
+  return FromString(kPrecisionTypes, std::move(value), type);
 }
 
 const char* FallbackTypeToString(FallbackType type) {

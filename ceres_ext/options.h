@@ -14,6 +14,7 @@
 #ifndef CERES_EXT_OPTIONS_H_
 #define CERES_EXT_OPTIONS_H_
 
+#include <cstdint>
 #include <string>
 
 namespace ceres_ext {
@@ -26,6 +27,19 @@ enum DeviceType {
   DEVICE_AUTO,
   // The host's processors, with ceres::Solver::Options::num_threads threads.
   DEVICE_HOST,
+  // The CUDA device Options::cuda_device. Where it can't be used, the host is,
+  // and Summary::device says why, or the solve is refused (Options::fallback).
+  DEVICE_CUDA,
+};
+
+// The type of what is kept per observation: blocks of the Jacobian and of W,
+// and their products. State, cost, gradient, sums and the scalars of PCG are
+// double in any case.
+enum PrecisionType {
+  PRECISION_DOUBLE,
+  // float, on a device; the host computes in double, and Summary::method says
+  // so.
+  PRECISION_MIXED,
 };
 
 // Where the linear solver takes the Jacobian from.
@@ -68,7 +82,19 @@ struct Options {
 
   JacobianType jacobian = JACOBIAN_STORED;
   WProductType w_product = W_IMPLICIT;
+  PrecisionType precision = PRECISION_DOUBLE;
   FallbackType fallback = FALLBACK_TO_CERES;
+
+  // DEVICE_AUTO and DEVICE_CUDA. The number of the device, from 0 on.
+  int cuda_device = 0;
+
+  // Most bytes that a solve may hold on the device; 0: what the device has. A
+  // problem that needs more is solved on the host.
+  int64_t cuda_memory_limit_bytes = 0;
+
+  // A cudaStream_t of the caller's that all work is queued on, and which must
+  // outlive the solve; null: the solve makes one. Not a key of ParseOptions.
+  void* cuda_stream = nullptr;
 
   // True if the fields can be used together. Otherwise false, and *error (if
   // not null) names the field, its value and what was expected.
@@ -76,11 +102,11 @@ struct Options {
 };
 
 // Sets *options from "key=value[,key=value...]", where the keys are the names
-// of the fields above and the values true/false or the lower-case enum name
-// without its prefix: "jacobian=recomputed,fallback=refuse". Fields that are
-// not named keep their value. An unknown key, an unknown value, a key given
-// twice or a result that is not valid returns false, leaves *options as it was
-// and describes the first fault in *error.
+// of the fields above and the values true/false, a decimal number or the
+// lower-case enum name without its prefix: "jacobian=recomputed,cuda_device=1".
+// Fields that are not named keep their value. An unknown key, an unknown value,
+// a key given twice or a result that is not valid returns false, leaves
+// *options as it was and describes the first fault in *error.
 bool ParseOptions(const std::string& settings,
                   Options* options,
                   std::string* error);
@@ -93,6 +119,8 @@ const char* JacobianTypeToString(JacobianType type);
 bool StringToJacobianType(std::string value, JacobianType* type);
 const char* WProductTypeToString(WProductType type);
 bool StringToWProductType(std::string value, WProductType* type);
+const char* PrecisionTypeToString(PrecisionType type);
+bool StringToPrecisionType(std::string value, PrecisionType* type);
 const char* FallbackTypeToString(FallbackType type);
 bool StringToFallbackType(std::string value, FallbackType* type);
 

@@ -190,6 +190,11 @@ __device__ __forceinline__ void Apply(const MultiplyParams& p, int64_t i) {
   p.z[i] = p.x[i] * p.y[i];
 }
 
+template <typename T>
+__device__ __forceinline__ void Apply(const CastParams<T>& p, int64_t i) {
+  p.y[i] = static_cast<T>(p.x[i]);
+}
+
 __device__ __forceinline__ void Apply(const JacobiScalingParams& p, int64_t i) {
   p.x[i] = 1.0 / (1.0 + sqrt(p.x[i]));
 }
@@ -464,6 +469,13 @@ Status Negate(const NegateParams& params, cudaStream_t stream) {
 Status Multiply(const MultiplyParams& params, cudaStream_t stream) {
   return ForEach("Multiply", params.n, params, stream);
 }
+
+template <typename T>
+Status Cast(const CastParams<T>& params, cudaStream_t stream) {
+  return ForEach("Cast", params.n, params, stream);
+}
+template Status Cast<double>(const CastParams<double>&, cudaStream_t);
+template Status Cast<float>(const CastParams<float>&, cudaStream_t);
 
 Status JacobiScaling(const JacobiScalingParams& params, cudaStream_t stream) {
   return ForEach("JacobiScaling", params.n, params, stream);

@@ -182,6 +182,14 @@ struct MultiplyParams {
   double* z = nullptr;
 };
 
+// y = x, rounded to T.
+template <typename T>
+struct CastParams {
+  int64_t n = 0;
+  const double* x = nullptr;
+  T* y = nullptr;
+};
+
 // x = 1 / (1 + sqrt(x))
 struct JacobiScalingParams {
   int64_t n = 0;
@@ -317,6 +325,9 @@ void Copy(const CopyParams& params, HostContext* context);
 void SetConstant(const SetConstantParams& params, HostContext* context);
 void Negate(const NegateParams& params, HostContext* context);
 void Multiply(const MultiplyParams& params, HostContext* context);
+// T = double or float.
+template <typename T>
+void Cast(const CastParams<T>& params, HostContext* context);
 void JacobiScaling(const JacobiScalingParams& params, HostContext* context);
 void Clamp(const ClampParams& params, HostContext* context);
 void LevenbergMarquardtDiagonal(const LevenbergMarquardtDiagonalParams& params,
@@ -353,6 +364,8 @@ Status Copy(const CopyParams& params, cudaStream_t stream);
 Status SetConstant(const SetConstantParams& params, cudaStream_t stream);
 Status Negate(const NegateParams& params, cudaStream_t stream);
 Status Multiply(const MultiplyParams& params, cudaStream_t stream);
+template <typename T>
+Status Cast(const CastParams<T>& params, cudaStream_t stream);
 Status JacobiScaling(const JacobiScalingParams& params, cudaStream_t stream);
 Status Clamp(const ClampParams& params, cudaStream_t stream);
 Status LevenbergMarquardtDiagonal(

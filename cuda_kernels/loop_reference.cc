@@ -232,6 +232,15 @@ void Multiply(const MultiplyParams& params, HostContext* context) {
   });
 }
 
+template <typename T>
+void Cast(const CastParams<T>& params, HostContext* context) {
+  ForEach(params.n, context, [&](int64_t i) {
+    params.y[i] = static_cast<T>(params.x[i]);
+  });
+}
+template void Cast<double>(const CastParams<double>&, HostContext*);
+template void Cast<float>(const CastParams<float>&, HostContext*);
+
 void JacobiScaling(const JacobiScalingParams& params, HostContext* context) {
   ForEach(params.n, context, [&](int64_t i) {
     params.x[i] = 1.0 / (1.0 + std::sqrt(params.x[i]));

@@ -4,196 +4,128 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ceres/casts.h"
+#include "ceres/program.h"
+#include "ceres_ext/glue/backends.h"
 #include "cuda_kernels/jacobian_products_kernels.h"
-#include "cuda_kernels/robust_loss.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
-namespace {
 
 using kernels::Status;
+using kernels::StatusCode;
 
-// Observations of which a thread corrects the Jacobian at a time, and over
-// which a partial cost is summed.
+namespace {
+
+// Observations that a thread works on at a time.
 constexpr int64_t kGrain = 2048;
 
 }  // namespace
 
-template <int C>
-BatchEvaluator<C>::BatchEvaluator(JacobianType jacobian_type,
-                                  const BatchStructure& structure,
-                                  BatchShape* shape,
-                                  ceres::internal::PreprocessedProblem* pp)
+template <typename Backend, typename T, int C>
+BatchEvaluator<Backend, T, C>::BatchEvaluator(
+    JacobianType jacobian_type,
+    const BatchShape<Backend>* shape,
+    ceres::internal::PreprocessedProblem* pp)
     : jacobian_type_(jacobian_type),
       shape_(shape),
+      backend_(shape->backend()),
       program_(pp->reduced_program.get()),
-      ceres_context_(pp->problem->context()),
-      num_threads_(pp->options.num_threads),
-      evaluation_callback_(program_->mutable_evaluation_callback()),
-      camera_parameters_(structure.kind == BatchModelKind::kBalAngleAxis
-                             ? kernels::CameraParameters::kAngleAxis
-                             : kernels::CameraParameters::kQuaternion),
-      num_parameters_(program_->NumParameters()),
-      has_point_manifold_(shape->points.HasManifold()) {}
+      evaluation_callback_(program_->mutable_evaluation_callback()) {}
 
-template <int C>
-std::unique_ptr<BatchEvaluator<C>> BatchEvaluator<C>::Create(
-    JacobianType jacobian_type,
-    const BatchStructure& structure,
-    BatchShape* shape,
-    ceres::internal::PreprocessedProblem* pp,
-    Status* status) {
+template <typename Backend, typename T, int C>
+std::unique_ptr<BatchEvaluator<Backend, T, C>>
+BatchEvaluator<Backend, T, C>::Create(JacobianType jacobian_type,
+                                      const BatchStructure& structure,
+                                      const BatchShape<Backend>* shape,
+                                      ceres::internal::PreprocessedProblem* pp,
+                                      Status* status) {
   std::unique_ptr<BatchEvaluator> evaluator(
-      new BatchEvaluator(jacobian_type, structure, shape, pp));
-  *status = evaluator->Allocate(structure);
+      new BatchEvaluator(jacobian_type, shape, pp));
+  *status = evaluator->Setup(structure, pp);
   return status->ok() ? std::move(evaluator) : nullptr;
 }
 
-template <int C>
-Status BatchEvaluator<C>::Allocate(const BatchStructure& structure) {
-  const BlockTable& cameras = shape_->cameras;
-  const BlockTable& points = shape_->points;
-  const kernels::ObservationIndexView& index = shape_->index.view();
-  const int64_t n = index.num_observations;
-
-  CERES_EXT_RETURN_IF_ERROR(observations_.Allocate(2 * n));
-  for (int64_t k = 0; k < n; ++k) {
-    std::copy_n(&structure.observations[2 * int64_t{index.input_id[k]}],
-                2,
-                observations_.data() + 2 * k);
+template <typename Backend, typename T, int C>
+Status BatchEvaluator<Backend, T, C>::Setup(
+    const BatchStructure& structure, ceres::internal::PreprocessedProblem* pp) {
+  if (jacobian_type_ == JACOBIAN_RECOMPUTED &&
+      (!structure.loss.empty() || shape_->points().HasManifold())) {
+    return {StatusCode::kUnsupported,
+            "jacobian RECOMPUTED takes no loss and no manifold on points"};
   }
-  if (!structure.loss.empty()) {
-    loss_.resize(n);
-    for (int64_t k = 0; k < n; ++k) {
-      loss_[k] = structure.loss[index.input_id[k]];
-    }
-  }
+  CERES_EXT_RETURN_IF_ERROR(state_model_.Setup(structure.kind, shape_, pp));
+  CERES_EXT_RETURN_IF_ERROR(loss_model_.Setup(structure.loss, shape_));
 
-  const int64_t num_cameras = cameras.size();
-  const int64_t num_points = points.size();
+  const int64_t n = shape_->index().num_observations;
+  std::vector<int32_t> input_id(n);
   CERES_EXT_RETURN_IF_ERROR(
-      cameras_.Allocate(cameras.ambient_size * num_cameras));
-  CERES_EXT_RETURN_IF_ERROR(points_.Allocate(3 * num_points));
-  CERES_EXT_RETURN_IF_ERROR(camera_states_.Allocate(num_cameras));
-  CERES_EXT_RETURN_IF_ERROR(camera_maps_.Allocate(9 * C * num_cameras));
-  if (cameras.HasManifold() || cameras.HasPadding() ||
-      cameras.ambient_size != C) {
-    CERES_EXT_RETURN_IF_ERROR(
-        camera_tangents_.Allocate(cameras.ambient_size * C * num_cameras, 0.0));
+      backend_->Download(n, shape_->index().input_id, input_id.data()));
+  std::vector<double> observations(2 * n);
+  for (int64_t k = 0; k < n; ++k) {
+    std::copy_n(&structure.observations[2 * int64_t{input_id[k]}],
+                2,
+                &observations[2 * k]);
   }
-  if (has_point_manifold_) {
-    CERES_EXT_RETURN_IF_ERROR(point_tangents_.Allocate(9 * num_points, 0.0));
-  }
-  if (points.HasPadding()) {
-    CERES_EXT_RETURN_IF_ERROR(point_scale_.Allocate(3 * num_points, 1.0));
-    for (int64_t p = 0; p < num_points; ++p) {
-      if (points.constant_value[p] != nullptr) {
-        std::fill_n(point_scale_.data() + 3 * p, 3, 0.0);
-      }
-    }
-  }
-  CERES_EXT_RETURN_IF_ERROR(residuals_.Allocate(2 * n));
-  CERES_EXT_RETURN_IF_ERROR(camera_gradient_.Allocate(C * num_cameras));
-  CERES_EXT_RETURN_IF_ERROR(point_gradient_.Allocate(3 * num_points));
-  CERES_EXT_RETURN_IF_ERROR(partial_costs_.Allocate((n + kGrain - 1) / kGrain));
+  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &observations_));
+  CERES_EXT_RETURN_IF_ERROR(
+      backend_->Upload(2 * n, observations.data(), observations_.data()));
+
+  const int64_t num_cameras = shape_->cameras().size();
+  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(num_cameras, &camera_states_));
+  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(
+      kernels::kBalLocalCameraDim * C * num_cameras, &camera_maps_));
+  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &residuals_));
+  CERES_EXT_RETURN_IF_ERROR(
+      backend_->Allocate(C * num_cameras, &camera_gradient_));
+  CERES_EXT_RETURN_IF_ERROR(
+      backend_->Allocate(shape_->points().padded_values(), &point_gradient_));
+  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(1, &evaluation_));
   Status status;
-  jacobian_ = BatchJacobian<C>::Create(jacobian_type_, shape_, &status);
+  jacobian_ = Jacobian::Create(jacobian_type_, shape_, &status);
   return status;
 }
 
-template <int C>
+template <typename Backend, typename T, int C>
 std::unique_ptr<ceres::internal::SparseMatrix>
-BatchEvaluator<C>::CreateJacobian() const {
+BatchEvaluator<Backend, T, C>::CreateJacobian() const {
   return std::move(jacobian_);
 }
 
-template <int C>
-int BatchEvaluator<C>::NumResiduals() const {
-  return static_cast<int>(2 * shape_->index.view().num_observations);
-}
-
-template <int C>
-bool BatchEvaluator<C>::Plus(const double* state,
-                             const double* delta,
-                             double* state_plus_delta) const {
-  return program_->Plus(
-      state, delta, state_plus_delta, ceres_context_, num_threads_);
-}
-
-template <int C>
-bool BatchEvaluator<C>::Prepare(const double* state, bool want_maps) {
-  const BlockTable& cameras = shape_->cameras;
-  const BlockTable& points = shape_->points;
-  cameras.GatherState(state, cameras_.data(), shape_->context);
-  points.GatherState(state, points_.data(), shape_->context);
-
-  if (want_maps && camera_tangents_.size() > 0) {
-    const int rows = cameras.ambient_size;
-    double plus_jacobian[10 * 10];
-    for (int64_t c = 0; c < cameras.size(); ++c) {
-      double* tangent = camera_tangents_.data() + c * rows * C;
-      const int columns = cameras.tangent_size[c];
-      if (cameras.manifold[c] == nullptr) {
-        for (int i = 0; i < columns; ++i) {
-          tangent[i * C + i] = 1.0;
-        }
-        continue;
-      }
-      if (!cameras.manifold[c]->PlusJacobian(cameras_.data() + c * rows,
-                                             plus_jacobian)) {
-        LOG(WARNING) << "Manifold::PlusJacobian failed for a camera.";
-        return false;
-      }
-      for (int i = 0; i < rows; ++i) {
-        std::copy_n(plus_jacobian + i * columns, columns, tangent + i * C);
-      }
-    }
-  }
-  if (want_maps && has_point_manifold_) {
-    double plus_jacobian[3 * 3];
-    for (int64_t p = 0; p < points.size(); ++p) {
-      double* tangent = point_tangents_.data() + 9 * p;
-      const int columns = points.tangent_size[p];
-      if (points.manifold[p] == nullptr) {
-        for (int i = 0; i < columns; ++i) {
-          tangent[3 * i + i] = 1.0;
-        }
-        continue;
-      }
-      if (!points.manifold[p]->PlusJacobian(points_.data() + 3 * p,
-                                            plus_jacobian)) {
-        LOG(WARNING) << "Manifold::PlusJacobian failed for a point.";
-        return false;
-      }
-      for (int i = 0; i < 3; ++i) {
-        std::copy_n(plus_jacobian + i * columns, columns, tangent + 3 * i);
-      }
-    }
-  }
-
-  kernels::PrepareCamerasParams<double, C> params;
-  params.num_cameras = cameras.size();
-  params.parameters = camera_parameters_;
-  params.cameras = cameras_.data();
-  params.tangent = camera_tangents_.data();
-  params.states = camera_states_.data();
-  params.maps = want_maps ? camera_maps_.data() : nullptr;
-  const Status status =
-      kernels::reference::PrepareCameras(params, shape_->context);
-  LOG_IF(ERROR, !status.ok()) << status.message;
+template <typename Backend, typename T, int C>
+bool BatchEvaluator<Backend, T, C>::Plus(const double* state,
+                                         const double* delta,
+                                         double* state_plus_delta) const {
+  const Status status = state_model_.Plus(state, delta, state_plus_delta);
+  LOG_IF(WARNING, !status.ok()) << status.message;
   return status.ok();
 }
 
-template <int C>
-bool BatchEvaluator<C>::Evaluate(const EvaluateOptions& evaluate_options,
-                                 const double* state,
-                                 double* cost,
-                                 double* residuals,
-                                 double* gradient,
-                                 ceres::internal::SparseMatrix* jacobian) {
+template <typename Backend, typename T, int C>
+Status BatchEvaluator<Backend, T, C>::PrepareCameras(bool want_maps) {
+  const BatchState state = state_model_.state();
+  kernels::PrepareCamerasParams<double, C> params;
+  params.num_cameras = shape_->cameras().size();
+  params.parameters = state.parameters;
+  params.cameras = state.cameras;
+  params.tangent = state.tangents;
+  params.states = camera_states_.data();
+  params.maps = want_maps ? camera_maps_.data() : nullptr;
+  return backend_->Run(params);
+}
+
+template <typename Backend, typename T, int C>
+bool BatchEvaluator<Backend, T, C>::Evaluate(
+    const EvaluateOptions& evaluate_options,
+    const double* state,
+    double* cost,
+    double* residuals,
+    double* gradient,
+    ceres::internal::SparseMatrix* jacobian) {
   using ceres::internal::ScopedExecutionTimer;
   const bool want_jacobian = gradient != nullptr || jacobian != nullptr;
   ScopedExecutionTimer total_timer("Evaluator::Total", &execution_summary_);
@@ -202,7 +134,12 @@ bool BatchEvaluator<C>::Evaluate(const EvaluateOptions& evaluate_options,
       &execution_summary_);
 
   if (evaluation_callback_ != nullptr) {
-    if (!program_->StateVectorToParameterBlocks(state)) {
+    // The callback reads the user's state, and Ceres's blocks read this copy.
+    std::vector<double> host_state(NumParameters());
+    const Status status =
+        backend_->Download(NumParameters(), state, host_state.data());
+    if (!status.ok() ||
+        !program_->StateVectorToParameterBlocks(host_state.data())) {
       return false;
     }
     program_->CopyParameterBlockStateToUserState();
@@ -210,48 +147,56 @@ bool BatchEvaluator<C>::Evaluate(const EvaluateOptions& evaluate_options,
         want_jacobian, evaluate_options.new_evaluation_point);
   }
 
-  if (!Prepare(state, want_jacobian)) {
+  const auto evaluate = [&]() -> Status {
+    CERES_EXT_RETURN_IF_ERROR(state_model_.Update(state, want_jacobian));
+    CERES_EXT_RETURN_IF_ERROR(PrepareCameras(want_jacobian));
+    const bool apply_loss =
+        evaluate_options.apply_loss_function && !loss_model_.empty();
+    double* all_residuals =
+        residuals != nullptr ? residuals : residuals_.data();
+    if (!want_jacobian) {
+      return EvaluateCost(apply_loss, all_residuals);
+    }
+    auto* batch_jacobian =
+        jacobian != nullptr ? ceres::down_cast<Jacobian*>(jacobian) : nullptr;
+    if (batch_jacobian == nullptr) {
+      if (scratch_jacobian_ == nullptr) {
+        Status status;
+        scratch_jacobian_ = Jacobian::Create(jacobian_type_, shape_, &status);
+        CERES_EXT_RETURN_IF_ERROR(status);
+      }
+      batch_jacobian = scratch_jacobian_.get();
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        jacobian_type_ == JACOBIAN_STORED
+            ? EvaluateJacobian(apply_loss,
+                               gradient != nullptr,
+                               all_residuals,
+                               batch_jacobian)
+            : EvaluateRecomputedJacobian(
+                  gradient != nullptr, all_residuals, batch_jacobian));
+    return gradient != nullptr
+               ? shape_->Scatter(
+                     camera_gradient_.data(), point_gradient_.data(), gradient)
+               : Status();
+  };
+  const Status status = evaluate();
+  if (!status.ok()) {
+    LOG(ERROR) << "Evaluation failed: " << status.message;
     return false;
   }
-  const bool apply_loss =
-      evaluate_options.apply_loss_function && !loss_.empty();
-  if (residuals == nullptr) {
-    residuals = residuals_.data();
-  }
-  if (!want_jacobian) {
-    return EvaluateCost(apply_loss, cost, residuals);
-  }
-  auto* batch_jacobian = jacobian != nullptr
-                             ? ceres::down_cast<BatchJacobian<C>*>(jacobian)
-                             : nullptr;
-  if (batch_jacobian == nullptr) {
-    if (scratch_jacobian_ == nullptr) {
-      Status status;
-      scratch_jacobian_ =
-          BatchJacobian<C>::Create(jacobian_type_, shape_, &status);
-      if (!status.ok()) {
-        LOG(ERROR) << status.message;
-        return false;
-      }
-    }
-    batch_jacobian = scratch_jacobian_.get();
-  }
-  const bool valid =
-      jacobian_type_ == JACOBIAN_STORED
-          ? EvaluateJacobian(
-                apply_loss, cost, residuals, gradient, batch_jacobian)
-          : EvaluateRecomputedJacobian(
-                cost, residuals, gradient, batch_jacobian);
-  if (valid && gradient != nullptr) {
-    shape_->cameras.Scatter(camera_gradient_.data(), gradient, shape_->context);
-    shape_->points.Scatter(point_gradient_.data(), gradient, shape_->context);
-  }
-  return valid;
+  return Finish(cost);
 }
 
-template <int C>
-bool BatchEvaluator<C>::CheckEvaluation(
-    const kernels::Evaluation& evaluation) const {
+template <typename Backend, typename T, int C>
+bool BatchEvaluator<Backend, T, C>::Finish(double* cost) {
+  kernels::Evaluation evaluation;
+  const Status status = backend_->Read(evaluation_.data(), &evaluation);
+  if (!status.ok()) {
+    LOG(ERROR) << "Evaluation failed: " << status.message;
+    return false;
+  }
+  *cost = evaluation.cost;
   if (evaluation.num_not_finite > 0) {
     LOG(WARNING) << "Residual or Jacobian of " << evaluation.num_not_finite
                  << " observations is not finite: a point is at the optical "
@@ -266,162 +211,132 @@ bool BatchEvaluator<C>::CheckEvaluation(
   return true;
 }
 
-template <int C>
-bool BatchEvaluator<C>::EvaluateCost(bool apply_loss,
-                                     double* cost,
-                                     double* residuals) {
-  kernels::Evaluation evaluation;
+template <typename Backend, typename T, int C>
+Status BatchEvaluator<Backend, T, C>::EvaluateCost(bool apply_loss,
+                                                   double* residuals) {
   kernels::EvaluateCostParams params;
-  params.index = shape_->index.view();
+  params.index = shape_->index();
   params.cameras = camera_states_.data();
-  params.points = points_.data();
+  params.points = state_model_.state().points;
   params.observations = observations_.data();
   params.residuals = residuals;
-  params.evaluation = &evaluation;
-  kernels::reference::EvaluateCost(params, shape_->backend.workspace());
-  if (apply_loss && evaluation.num_not_finite == 0) {
-    evaluation.cost = Correct(apply_loss, residuals, /*jacobian=*/nullptr);
-  }
-  *cost = evaluation.cost;
-  return CheckEvaluation(evaluation);
+  params.evaluation = evaluation_.data();
+  CERES_EXT_RETURN_IF_ERROR(backend_->Run(params));
+  return apply_loss
+             ? loss_model_.template Correct<T, C>({},
+                                                  {},
+                                                  /*correct_residuals=*/false,
+                                                  residuals,
+                                                  evaluation_.data())
+             : Status();
 }
 
-template <int C>
-bool BatchEvaluator<C>::EvaluateJacobian(bool apply_loss,
-                                         double* cost,
-                                         double* residuals,
-                                         double* gradient,
-                                         BatchJacobian<C>* jacobian) {
-  kernels::Evaluation evaluation;
-  kernels::EvaluateJacobianParams<double, C, kernels::kHostLayout> params;
-  params.index = shape_->index.view();
+template <typename Backend, typename T, int C>
+Status BatchEvaluator<Backend, T, C>::EvaluateJacobian(bool apply_loss,
+                                                       bool want_gradient,
+                                                       double* residuals,
+                                                       Jacobian* jacobian) {
+  const BatchState state = state_model_.state();
+  kernels::EvaluateJacobianParams<T, C, Backend::kLayout> params;
+  params.index = shape_->index();
   params.cameras = camera_states_.data();
   params.camera_maps = camera_maps_.data();
-  params.points = points_.data();
-  params.point_scale = point_scale_.data();
+  params.points = state.points;
+  params.point_scale = state.point_scale;
   params.observations = observations_.data();
   params.residuals = residuals;
   params.camera_blocks = jacobian->camera_blocks();
   params.point_blocks = jacobian->point_blocks();
-  const bool must_correct = apply_loss || has_point_manifold_;
-  if (gradient != nullptr && !must_correct) {
+  const bool blocks_change = apply_loss || state_model_.has_point_tangents();
+  if (want_gradient && !blocks_change) {
     params.camera_gradient = camera_gradient_.data();
     params.point_gradient = point_gradient_.data();
   }
-  params.evaluation = &evaluation;
-  kernels::reference::EvaluateJacobian(params, shape_->backend.workspace());
+  params.evaluation = evaluation_.data();
+  CERES_EXT_RETURN_IF_ERROR(backend_->Run(params));
 
-  if (must_correct && evaluation.num_not_finite == 0) {
-    evaluation.cost = Correct(apply_loss, residuals, jacobian);
-    if (gradient != nullptr) {
-      MultiplyGradient(*jacobian, residuals);
+  if constexpr (std::is_same_v<Backend, HostMachine>) {
+    if (state_model_.has_point_tangents()) {
+      // Jp = Jp T_p
+      const kernels::ObservationIndexView& index = shape_->index();
+      backend_->context()->ParallelFor(
+          index.num_observations, kGrain, [&](int64_t begin, int64_t end) {
+            for (int64_t k = begin; k < end; ++k) {
+              const double* tangent = state_model_.point_tangents() +
+                                      9 * int64_t{index.point_id[k]};
+              T* jp = &params.point_blocks(k, 0);
+              for (int row = 0; row < 2; ++row, jp += 3) {
+                const T old[3] = {jp[0], jp[1], jp[2]};
+                for (int j = 0; j < 3; ++j) {
+                  jp[j] = static_cast<T>(old[0] * tangent[j] +
+                                         old[1] * tangent[3 + j] +
+                                         old[2] * tangent[6 + j]);
+                }
+              }
+            }
+          });
     }
   }
-  *cost = evaluation.cost;
-  return CheckEvaluation(evaluation);
+  if (apply_loss) {
+    CERES_EXT_RETURN_IF_ERROR(
+        (loss_model_.template Correct<T, C>(params.camera_blocks,
+                                            params.point_blocks,
+                                            /*correct_residuals=*/true,
+                                            residuals,
+                                            evaluation_.data())));
+  }
+  return want_gradient && blocks_change ? MultiplyGradient(*jacobian, residuals)
+                                        : Status();
 }
 
-template <int C>
-bool BatchEvaluator<C>::EvaluateRecomputedJacobian(double* cost,
-                                                   double* residuals,
-                                                   double* gradient,
-                                                   BatchJacobian<C>* jacobian) {
-  if (!EvaluateCost(/*apply_loss=*/false, cost, residuals)) {
-    return false;
+template <typename Backend, typename T, int C>
+Status BatchEvaluator<Backend, T, C>::EvaluateRecomputedJacobian(
+    bool want_gradient, double* residuals, Jacobian* jacobian) {
+  CERES_EXT_RETURN_IF_ERROR(EvaluateCost(/*apply_loss=*/false, residuals));
+  CERES_EXT_RETURN_IF_ERROR(jacobian->SetState(state_model_.state()));
+  if (!want_gradient) {
+    return {};
   }
-  jacobian->SetState(camera_states_.data(),
+  // J'r in double, whatever the Jacobian's type.
+  const BatchState state = state_model_.state();
+  kernels::LeftMultiplyParams<kernels::RecomputedJacobian<double, C>> params;
+  params.index = shape_->index();
+  params.jacobian = {camera_states_.data(),
                      camera_maps_.data(),
-                     points_.data(),
-                     point_scale_.data());
-  if (gradient != nullptr) {
-    MultiplyGradient(*jacobian, residuals);
-  }
-  return true;
+                     state.points,
+                     state.point_scale};
+  params.y = residuals;
+  params.camera_x = camera_gradient_.data();
+  params.point_x = point_gradient_.data();
+  return backend_->Run(params);
 }
 
 // g = J'r
-template <int C>
-void BatchEvaluator<C>::MultiplyGradient(const BatchJacobian<C>& jacobian,
-                                         const double* residuals) {
-  jacobian.WithSource([&](auto source) {
+template <typename Backend, typename T, int C>
+Status BatchEvaluator<Backend, T, C>::MultiplyGradient(
+    const Jacobian& jacobian, const double* residuals) {
+  return jacobian.WithSource([&](auto source) {
     kernels::LeftMultiplyParams<decltype(source)> params;
-    params.index = shape_->index.view();
+    params.index = shape_->index();
     params.jacobian = source;
     params.y = residuals;
     params.camera_x = camera_gradient_.data();
     params.point_x = point_gradient_.data();
-    kernels::reference::LeftMultiply(params, shape_->backend.workspace());
+    return backend_->Run(params);
   });
 }
 
-template <int C>
-double BatchEvaluator<C>::Correct(bool apply_loss,
-                                  double* residuals,
-                                  BatchJacobian<C>* jacobian) {
-  const kernels::ObservationIndexView& index = shape_->index.view();
-  shape_->context->ParallelFor(
-      index.num_observations, kGrain, [&](int64_t begin, int64_t end) {
-        double chunk_cost = 0.0;
-        for (int64_t k = begin; k < end; ++k) {
-          double* r = residuals + 2 * k;
-          const double squared_norm = r[0] * r[0] + r[1] * r[1];
-          const ceres::LossFunction* loss = apply_loss ? loss_[k] : nullptr;
-          double rho[3] = {squared_norm, 1.0, 0.0};
-          if (loss != nullptr) {
-            loss->Evaluate(squared_norm, rho);
-          }
-          chunk_cost += 0.5 * rho[0];
-          if (jacobian == nullptr) {
-            continue;
-          }
-          const auto camera_blocks = jacobian->camera_blocks();
-          const auto point_blocks = jacobian->point_blocks();
-          if (has_point_manifold_) {
-            // Jp T_p
-            const double* tangent =
-                point_tangents_.data() + 9 * int64_t{index.point_id[k]};
-            for (int row = 0; row < 2; ++row) {
-              double product[3] = {0.0, 0.0, 0.0};
-              for (int i = 0; i < 3; ++i) {
-                for (int j = 0; j < 3; ++j) {
-                  product[j] +=
-                      point_blocks(k, 3 * row + i) * tangent[3 * i + j];
-                }
-              }
-              for (int j = 0; j < 3; ++j) {
-                point_blocks(k, 3 * row + j) = product[j];
-              }
-            }
-          }
-          if (loss != nullptr) {
-            const kernels::LossCorrector corrector(squared_norm, rho);
-            corrector.template CorrectJacobian<2, C>(r, &camera_blocks(k, 0));
-            corrector.template CorrectJacobian<2, 3>(r, &point_blocks(k, 0));
-            corrector.template CorrectResidual<2>(r);
-          }
-        }
-        partial_costs_.data()[begin / kGrain] = chunk_cost;
-      });
-  double cost = 0.0;
-  for (int64_t i = 0; i < partial_costs_.size(); ++i) {
-    cost += partial_costs_.data()[i];
-  }
-  return cost;
-}
-
-template <int C>
-int64_t BatchEvaluator<C>::memory_bytes() const {
-  return observations_.bytes() +
-         static_cast<int64_t>(loss_.size() * sizeof(loss_[0])) +
-         cameras_.bytes() + points_.bytes() + camera_tangents_.bytes() +
-         point_tangents_.bytes() + point_scale_.bytes() +
+template <typename Backend, typename T, int C>
+int64_t BatchEvaluator<Backend, T, C>::bytes() const {
+  return state_model_.bytes() + loss_model_.bytes() + observations_.bytes() +
          camera_states_.bytes() + camera_maps_.bytes() + residuals_.bytes() +
          camera_gradient_.bytes() + point_gradient_.bytes() +
-         partial_costs_.bytes() +
-         (jacobian_ != nullptr ? jacobian_->memory_bytes() : 0);
+         (jacobian_ != nullptr ? jacobian_->bytes() : 0);
 }
 
-template class BatchEvaluator<9>;
-template class BatchEvaluator<10>;
+#define CERES_EXT_INSTANTIATE(Backend, T, C) \
+  template class BatchEvaluator<Backend, T, C>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

@@ -10,50 +10,54 @@
 #include <memory>
 
 #include "ceres/linear_solver.h"
+#include "ceres_ext/glue/backends.h"
 #include "ceres_ext/glue/batch_jacobian.h"
+#include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/glue/step_vectors.h"
 #include "ceres_ext/options.h"
-#include "ceres_ext/solver/inexact_solver_host.h"
+#include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/status.h"
 
 namespace ceres_ext {
 
-template <int C>
+template <typename Backend, typename T, int C>
 class BatchLinearSolver final
-    : public ceres::internal::TypedLinearSolver<BatchJacobian<C>> {
+    : public ceres::internal::TypedLinearSolver<BatchJacobian<Backend, T, C>> {
  public:
   using LinearSolver = ceres::internal::LinearSolver;
+  using Jacobian = BatchJacobian<Backend, T, C>;
 
   // All memory of the solve is taken here. *shape and *record outlive the
   // solver.
   static std::unique_ptr<BatchLinearSolver> Create(
-      const Options& ext_options,
+      const ceres_ext::Options& ext_options,
       const LinearSolver::Options& options,
-      BatchShape* shape,
+      const BatchShape<Backend>* shape,
       SolveRecord* record,
       kernels::Status* status);
 
-  int64_t memory_bytes() const;
+  int64_t bytes() const;
 
  private:
-  BatchLinearSolver(BatchShape* shape, SolveRecord* record)
+  using SolverBackend = typename Backend::SolverBackend;
+
+  BatchLinearSolver(const BatchShape<Backend>* shape, SolveRecord* record)
       : shape_(shape), record_(record) {}
 
   LinearSolver::Summary SolveImpl(
-      BatchJacobian<C>* A,
+      Jacobian* A,
       const double* b,
       const LinearSolver::PerSolveOptions& per_solve_options,
       double* x) final;
 
-  BatchShape* shape_;
+  const BatchShape<Backend>* shape_;
   SolveRecord* record_;
-  StepVectors vectors_;
+  StepVectors<Backend> vectors_;
   // One of them is set up, by Options::jacobian.
-  solver::InexactSolver<solver::HostBackend, typename BatchJacobian<C>::Stored>
+  solver::InexactSolver<SolverBackend, typename Jacobian::Stored>
       stored_solver_;
-  solver::InexactSolver<solver::HostBackend,
-                        typename BatchJacobian<C>::Recomputed>
+  solver::InexactSolver<SolverBackend, typename Jacobian::Recomputed>
       recomputed_solver_;
 };
 

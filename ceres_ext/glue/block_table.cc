@@ -5,13 +5,6 @@
 #include <algorithm>
 
 namespace ceres_ext {
-namespace {
-
-// Blocks that a thread handles at a time: a few microseconds of copying.
-constexpr int64_t kGrain = 4096;
-
-}  // namespace
-
 int BlockTable::NumVarying() const {
   return static_cast<int>(std::count_if(
       tangent_size.begin(), tangent_size.end(), [](int n) { return n > 0; }));
@@ -35,43 +28,19 @@ bool BlockTable::HasPadding() const {
   });
 }
 
-void BlockTable::Gather(const double* vector,
-                        double padding,
-                        double* padded,
-                        kernels::HostContext* context) const {
-  context->ParallelFor(size(), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      double* block = padded + i * padded_size;
-      std::copy_n(
-          vector + std::max(tangent_offset[i], 0), tangent_size[i], block);
-      std::fill(block + tangent_size[i], block + padded_size, padding);
+void BlockTable::Permute(const std::vector<int32_t>& order) {
+  const auto permute = [&order](auto* values) {
+    auto permuted = *values;
+    for (size_t i = 0; i < order.size(); ++i) {
+      permuted[i] = (*values)[order[i]];
     }
-  });
-}
-
-void BlockTable::Scatter(const double* padded,
-                         double* vector,
-                         kernels::HostContext* context) const {
-  context->ParallelFor(size(), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      std::copy_n(padded + i * padded_size,
-                  tangent_size[i],
-                  vector + std::max(tangent_offset[i], 0));
-    }
-  });
-}
-
-void BlockTable::GatherState(const double* state,
-                             double* ambient,
-                             kernels::HostContext* context) const {
-  context->ParallelFor(size(), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const double* value = constant_value[i] != nullptr
-                                ? constant_value[i]
-                                : state + state_offset[i];
-      std::copy_n(value, ambient_size, ambient + i * ambient_size);
-    }
-  });
+    values->swap(permuted);
+  };
+  permute(&state_offset);
+  permute(&tangent_offset);
+  permute(&tangent_size);
+  permute(&constant_value);
+  permute(&manifold);
 }
 
 int64_t BlockTable::MemoryBytes() const {

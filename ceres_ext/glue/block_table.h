@@ -4,9 +4,9 @@
 //
 // This library keeps a tangent vector as num_blocks blocks of padded_size
 // values each; Ceres packs the tangent of the non-constant blocks of all kinds
-// in the order of its Program. Gather and Scatter go between the two. Values
-// that have no place in Ceres's vector are *padding*: the columns beyond a
-// block's tangent size, and all columns of a constant block.
+// in the order of its Program. Values that have no place in Ceres's vector are
+// *padding*: the columns beyond a block's tangent size, and all columns of a
+// constant block. kernels/loop_kernels.h goes between the two.
 
 #ifndef CERES_EXT_GLUE_BLOCK_TABLE_H_
 #define CERES_EXT_GLUE_BLOCK_TABLE_H_
@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "ceres/manifold.h"
-#include "cuda_kernels/host_context.h"
 
 namespace ceres_ext {
 
@@ -57,24 +56,8 @@ struct BlockTable {
   bool HasManifold() const;
   bool HasPadding() const;
 
-  // padded = vector, and `padding` where the vector has no value.
-  // padded: size() x padded_size, row-major.
-  void Gather(const double* vector,
-              double padding,
-              double* padded,
-              kernels::HostContext* context) const;
-
-  // The values of `padded` that have a place in the vector go there; nothing
-  // else in the vector changes.
-  void Scatter(const double* padded,
-               double* vector,
-               kernels::HostContext* context) const;
-
-  // ambient = the blocks' values in `state`, or their constant values.
-  // ambient: size() x ambient_size, row-major.
-  void GatherState(const double* state,
-                   double* ambient,
-                   kernels::HostContext* context) const;
+  // Block i becomes what block order[i] was; order is a permutation.
+  void Permute(const std::vector<int32_t>& order);
 
   int64_t MemoryBytes() const;
 };

@@ -2,8 +2,7 @@
 
 #include "ceres_ext/glue/bundle_plugin.h"
 
-#include <new>
-#include <set>
+#include <type_traits>
 #include <utility>
 
 #include "ceres/ordered_groups.h"
@@ -12,7 +11,7 @@
 #include "ceres/types.h"
 #include "ceres_ext/glue/batch_evaluator.h"
 #include "ceres_ext/glue/batch_linear_solver.h"
-#include "ceres_ext/glue/ordered_vectors.h"
+#include "ceres_ext/glue/loop_vectors.h"
 #include "ceres_ext/glue/row_linear_solver.h"
 
 namespace ceres_ext {
@@ -82,6 +81,7 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
 
 BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
     : options_(options),
+      effective_options_(options),
       append_to_message_(append_to_message),
       reason_("Ceres ended before it asked for a linear solver") {}
 
@@ -91,6 +91,47 @@ void BundlePlugin::Decline(const std::string& reason) {
   path_ = PATH_CERES;
   reason_ = reason;
 }
+
+bool BundlePlugin::MayFallBack(const std::string& reason,
+                               std::string* error) const {
+  if (options_.fallback == FALLBACK_TO_CERES) {
+    return true;
+  }
+  *error = "Ceres Ext refuses the problem: " + reason + ".";
+  return false;
+}
+
+void BundlePlugin::UseHost(const std::string& why_no_device) {
+  why_no_device_ = why_no_device;
+  effective_options_ = options_;
+  // The host computes in double; MethodName says so.
+  effective_options_.precision = PRECISION_DOUBLE;
+  host_.machine = std::make_unique<HostMachine>(num_threads_);
+  record_.device = "host, " +
+                   std::to_string(host_.machine->context()->num_threads()) +
+                   " threads";
+  if (!why_no_device.empty()) {
+    record_.device += " (no device: " + why_no_device + ")";
+  }
+}
+
+#ifdef CERES_EXT_WITH_CUDA
+Status BundlePlugin::CreateCudaMachine(std::unique_ptr<CudaMachine>* machine) {
+  kernels::CudaContextOptions options;
+  options.device = options_.cuda_device;
+  options.stream = static_cast<cudaStream_t>(options_.cuda_stream);
+  options.memory_limit = options_.cuda_memory_limit_bytes;
+  std::unique_ptr<kernels::CudaContext> context;
+  CERES_EXT_RETURN_IF_ERROR(kernels::CudaContext::Create(options, &context));
+  effective_options_ = options_;
+  record_.device = context->device_name() + " (CUDA device " +
+                   std::to_string(context->device()) + ")";
+  const bool recomputed = options_.jacobian == JACOBIAN_RECOMPUTED;
+  *machine = std::make_unique<CudaMachine>(
+      recomputed, !recomputed, std::move(context));
+  return {};
+}
+#endif
 
 bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
   if (!options_.enabled) {
@@ -104,68 +145,103 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
   }
 
   ScopedSeconds timer(&record_.setup_time_in_seconds);
-  context_ = std::make_unique<kernels::HostContext>(pp->options.num_threads);
-  record_.device =
-      "host, " + std::to_string(context_->num_threads()) + " threads";
-  path_ = PATH_FULL;
-  reason_ = "all residual blocks are in one batch";
-  std::string reason;
-  if (!SetupBatch(pp, &reason)) {
-    path_ = PATH_LINEAR_SOLVER;
-    reason_ = reason;
-    evaluator_.reset();
-    linear_solver_.reset();
-    shape_.reset();
-  }
-  return path_ == PATH_FULL;
-}
-
-bool BundlePlugin::SetupBatch(PreprocessedProblem* pp, std::string* reason) {
+  num_threads_ = pp->options.num_threads;
+  path_ = PATH_LINEAR_SOLVER;
+  BatchStructure batch;
   if (!options_.batch_evaluation) {
-    *reason = "batch_evaluation is switched off";
+    reason_ = "batch_evaluation is switched off";
     return false;
   }
-  BatchStructure batch;
-  if (!ImportBatch(*pp->reduced_program, &batch, reason)) {
+  if (!ImportBatch(*pp->reduced_program, &batch, &reason_)) {
     return false;
   }
   if (!OrderingEliminatesPoints(pp->options, batch, *pp->reduced_program)) {
-    *reason =
+    reason_ =
         "linear_solver_ordering does not eliminate just the points first, so "
         "Ceres orders and evaluates";
     return false;
   }
-  if (options_.jacobian == JACOBIAN_RECOMPUTED &&
-      (!batch.loss.empty() || batch.points.HasManifold())) {
-    *reason = "jacobian RECOMPUTED takes no loss and no manifold on points";
-    return false;
-  }
-  const Status status = batch.cameras.padded_size == 9
-                            ? CreateBatchObjects<9>(&batch, pp)
-                            : CreateBatchObjects<10>(&batch, pp);
-  *reason = status.message;
-  return status.ok();
-}
-
-template <int C>
-Status BundlePlugin::CreateBatchObjects(BatchStructure* batch,
-                                        PreprocessedProblem* pp) {
-  shape_ = std::make_unique<BatchShape>();
-  shape_->context = context_.get();
-  shape_->num_columns = pp->reduced_program->NumEffectiveParameters();
-  CERES_EXT_RETURN_IF_ERROR(shape_->index.Build(batch->cameras.size(),
-                                                batch->points.size(),
-                                                batch->num_observations(),
-                                                batch->camera_id.data(),
-                                                batch->point_id.data()));
-  CERES_EXT_RETURN_IF_ERROR(
-      shape_->backend.Setup(shape_->index.view(), context_.get()));
-  shape_->cameras = std::move(batch->cameras);
-  shape_->points = std::move(batch->points);
 
   Status status;
-  auto evaluator = BatchEvaluator<C>::Create(
-      options_.jacobian, *batch, shape_.get(), pp, &status);
+  std::string why_no_device;
+#ifdef CERES_EXT_WITH_CUDA
+  if (WantsDevice()) {
+    if (ceres::internal::AreHostVectorsRequired(*pp, &why_no_device)) {
+      status = Status(kernels::StatusCode::kUnsupported, why_no_device);
+    } else {
+      status = CreateCudaMachine(&cuda_.machine);
+    }
+    if (status.ok()) {
+      status = SetupBatch(batch, pp, &cuda_);
+    }
+    if (status.ok()) {
+      path_ = PATH_FULL;
+    } else {
+      why_no_device = status.message;
+      evaluator_.reset();
+      linear_solver_.reset();
+      vectors_.reset();
+      cuda_ = {};
+    }
+  }
+#else
+  if (options_.device == DEVICE_CUDA) {
+    why_no_device = "this build has no CUDA";
+  }
+#endif
+  if (options_.device == DEVICE_CUDA && !why_no_device.empty() &&
+      options_.fallback == FALLBACK_REFUSE) {
+    Decline("device = CUDA: " + why_no_device);
+    return false;
+  }
+  if (path_ != PATH_FULL) {
+    UseHost(why_no_device);
+    status = SetupBatch(batch, pp, &host_);
+    if (status.ok()) {
+      path_ = PATH_FULL;
+    } else {
+      reason_ = status.message;
+      evaluator_.reset();
+      linear_solver_.reset();
+      vectors_.reset();
+      host_ = {};
+    }
+  }
+  if (path_ == PATH_FULL) {
+    reason_ = "all residual blocks are in one batch";
+  }
+  return path_ == PATH_FULL;
+}
+
+template <typename Backend>
+Status BundlePlugin::SetupBatch(const BatchStructure& batch,
+                                PreprocessedProblem* pp,
+                                Site<Backend>* site) {
+  // The shape takes the tables; a second try on another machine needs them.
+  BatchStructure tables = batch;
+  CERES_EXT_RETURN_IF_ERROR(
+      site->shape.Setup(pp->reduced_program->NumEffectiveParameters(),
+                        pp->reduced_program->NumParameters(),
+                        &tables,
+                        site->machine.get()));
+  const bool nine = batch.cameras.padded_size == 9;
+  if constexpr (!std::is_same_v<Backend, HostMachine>) {
+    if (options_.precision == PRECISION_MIXED) {
+      return nine ? CreateBatchObjects<Backend, float, 9>(batch, pp, site)
+                  : CreateBatchObjects<Backend, float, 10>(batch, pp, site);
+    }
+  }
+  return nine ? CreateBatchObjects<Backend, double, 9>(batch, pp, site)
+              : CreateBatchObjects<Backend, double, 10>(batch, pp, site);
+}
+
+template <typename Backend, typename T, int C>
+Status BundlePlugin::CreateBatchObjects(const BatchStructure& batch,
+                                        PreprocessedProblem* pp,
+                                        Site<Backend>* site) {
+  Status status;
+  auto evaluator = BatchEvaluator<Backend, T, C>::Create(
+      options_.jacobian, batch, &site->shape, pp, &status);
   CERES_EXT_RETURN_IF_ERROR(status);
   ceres::internal::LinearSolver::Options linear_solver_options;
   linear_solver_options.type = pp->options.linear_solver_type;
@@ -174,15 +250,26 @@ Status BundlePlugin::CreateBatchObjects(BatchStructure* batch,
       pp->options.min_linear_solver_iterations;
   linear_solver_options.max_num_iterations =
       pp->options.max_linear_solver_iterations;
-  auto linear_solver = BatchLinearSolver<C>::Create(
-      options_, linear_solver_options, shape_.get(), &record_, &status);
+  auto linear_solver =
+      BatchLinearSolver<Backend, T, C>::Create(effective_options_,
+                                               linear_solver_options,
+                                               &site->shape,
+                                               &record_,
+                                               &status);
   CERES_EXT_RETURN_IF_ERROR(status);
-  record_.memory_bytes =
-      shape_->index.bytes() + shape_->backend.workspace()->bytes() +
-      shape_->cameras.MemoryBytes() + shape_->points.MemoryBytes() +
-      evaluator->memory_bytes() + linear_solver->memory_bytes();
+  record_.memory_bytes = std::is_same_v<Backend, HostMachine>
+                             ? site->machine->bytes() + site->shape.bytes() +
+                                   evaluator->bytes() + linear_solver->bytes()
+                             : site->machine->bytes();
+  const BlockTable& cameras = site->shape.cameras();
+  const BlockTable& points = site->shape.points();
+  num_points_ = points.NumVarying();
+  num_cameras_ = cameras.NumVarying();
+  schur_structure_ = "2," + std::to_string(points.MaxTangentSize()) + "," +
+                     std::to_string(cameras.MaxTangentSize());
   evaluator_ = std::move(evaluator);
   linear_solver_ = std::move(linear_solver);
+  vectors_ = std::make_shared<LoopVectors<Backend>>(site->machine.get());
   return status;
 }
 
@@ -193,20 +280,49 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
     if (options_.jacobian == JACOBIAN_RECOMPUTED) {
       error = "jacobian RECOMPUTED needs this library's evaluation: " + reason_;
     } else {
-      linear_solver_ = CreateRowLinearSolver(options_,
-                                             pp->linear_solver_options,
-                                             *pp->reduced_program,
-                                             context_.get(),
-                                             &record_,
-                                             &error);
+      std::string why_no_device;
+#ifdef CERES_EXT_WITH_CUDA
+      if (WantsDevice()) {
+        const Status status = CreateCudaMachine(&cuda_.machine);
+        why_no_device = status.message;
+        if (status.ok()) {
+          copy_context_ = std::make_unique<kernels::HostContext>(num_threads_);
+          linear_solver_ = CreateRowLinearSolver(effective_options_,
+                                                 pp->linear_solver_options,
+                                                 *pp->reduced_program,
+                                                 cuda_.machine.get(),
+                                                 copy_context_.get(),
+                                                 &record_,
+                                                 &why_no_device);
+        }
+      }
+#else
+      if (options_.device == DEVICE_CUDA) {
+        why_no_device = "this build has no CUDA";
+      }
+#endif
+      if (linear_solver_ == nullptr) {
+        UseHost(why_no_device);
+        linear_solver_ = CreateRowLinearSolver(effective_options_,
+                                               pp->linear_solver_options,
+                                               *pp->reduced_program,
+                                               host_.machine.get(),
+                                               host_.machine->context(),
+                                               &record_,
+                                               &error);
+      }
+      if (options_.device == DEVICE_CUDA && !why_no_device.empty() &&
+          options_.fallback == FALLBACK_REFUSE) {
+        linear_solver_.reset();
+        error = "device = CUDA: " + why_no_device;
+      }
     }
     if (linear_solver_ == nullptr) {
       Decline(error);
     }
   }
   if (path_ == PATH_CERES && options_.enabled &&
-      options_.fallback == FALLBACK_REFUSE) {
-    pp->error = "Ceres Ext refuses the problem: " + reason_ + ".";
+      !MayFallBack(reason_, &pp->error)) {
     return false;
   }
   pp->linear_solver = std::move(linear_solver_);
@@ -219,14 +335,8 @@ bool BundlePlugin::SetupEvaluator(PreprocessedProblem* pp) {
 }
 
 std::shared_ptr<ceres::internal::TrustRegionVectors>
-BundlePlugin::CreateTrustRegionVectors(PreprocessedProblem* pp) {
-  if (path_ != PATH_FULL) {
-    return nullptr;
-  }
-  return std::make_shared<OrderedVectors>(pp->problem->context(),
-                                          pp->options.num_threads,
-                                          pp->evaluator->NumResiduals(),
-                                          context_.get());
+BundlePlugin::CreateTrustRegionVectors(PreprocessedProblem* /*pp*/) {
+  return std::move(vectors_);
 }
 
 void BundlePlugin::Finish(const PreprocessedProblem& pp,
@@ -236,18 +346,17 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   }
   if (path_ == PATH_FULL) {
     // Ceres sees no block structure where it neither orders nor evaluates.
-    summary->schur_structure_given =
-        "2," + std::to_string(shape_->points.MaxTangentSize()) + "," +
-        std::to_string(shape_->cameras.MaxTangentSize());
-    summary->schur_structure_used = summary->schur_structure_given;
+    summary->schur_structure_given = schur_structure_;
+    summary->schur_structure_used = schur_structure_;
     if (pp.options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
-      summary->linear_solver_ordering_used = {shape_->points.NumVarying(),
-                                              shape_->cameras.NumVarying()};
+      summary->linear_solver_ordering_used = {num_points_, num_cameras_};
     }
   }
   if (append_to_message_) {
     summary->message += std::string(" [Ceres Ext: path ") +
-                        SolvePathToString(path_) + ", " + reason_ + ".]";
+                        SolvePathToString(path_) +
+                        (path_ == PATH_CERES ? "" : " on " + record_.device) +
+                        ", " + reason_ + ".]";
   }
 }
 

@@ -4,17 +4,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ceres/block_sparse_matrix.h"
 #include "ceres/block_structure.h"
-#include "ceres_ext/glue/bundle_structure.h"
+#include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/glue/step_vectors.h"
-#include "ceres_ext/solver/host_backend.h"
-#include "ceres_ext/solver/inexact_solver_host.h"
+#include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/buffer.h"
-#include "cuda_kernels/observation_index.h"
-#include "cuda_kernels/status.h"
+#include "cuda_kernels/host_context.h"
+#include "cuda_kernels/jacobian_source.h"
 
 namespace ceres_ext {
 namespace {
@@ -29,47 +31,70 @@ using kernels::StatusCode;
 // Observations that a thread imports at a time.
 constexpr int64_t kGrain = 2048;
 
-template <int C>
+template <typename Backend, typename T, int C>
 class RowLinearSolver final
     : public ceres::internal::TypedLinearSolver<BlockSparseMatrix> {
  public:
-  RowLinearSolver(BundleStructure structure,
+  RowLinearSolver(Backend* backend,
                   kernels::HostContext* context,
                   SolveRecord* record)
-      : structure_(std::move(structure)), context_(context), record_(record) {}
+      : backend_(backend), context_(context), record_(record) {}
 
   Status Setup(const ceres_ext::Options& ext_options,
-               const LinearSolver::Options& options) {
-    CERES_EXT_RETURN_IF_ERROR(index_.Build(structure_.cameras.size(),
-                                           structure_.points.size(),
-                                           structure_.num_observations(),
-                                           structure_.camera_id.data(),
-                                           structure_.point_id.data()));
-    CERES_EXT_RETURN_IF_ERROR(backend_.Setup(index_.view(), context_));
-    const int64_t n = structure_.num_observations();
-    CERES_EXT_RETURN_IF_ERROR(camera_blocks_.Allocate(2 * C * n, 0.0));
-    CERES_EXT_RETURN_IF_ERROR(point_blocks_.Allocate(6 * n, 0.0));
-    CERES_EXT_RETURN_IF_ERROR(b_.Allocate(2 * n));
+               const LinearSolver::Options& options,
+               const Program& program,
+               BundleStructure* structure) {
+    CERES_EXT_RETURN_IF_ERROR(shape_.Setup(program.NumEffectiveParameters(),
+                                           program.NumParameters(),
+                                           structure,
+                                           backend_));
+    const int64_t n = shape_.index().num_observations;
+    const auto download = [this, n](const int32_t* from,
+                                    kernels::HostBuffer<int32_t>* to) {
+      const Status status = to->Allocate(n);
+      return status.ok() ? backend_->Download(n, from, to->data()) : status;
+    };
+    CERES_EXT_RETURN_IF_ERROR(download(shape_.index().camera_id, &camera_id_));
+    CERES_EXT_RETURN_IF_ERROR(download(shape_.index().point_id, &point_id_));
+    CERES_EXT_RETURN_IF_ERROR(download(shape_.index().input_id, &input_id_));
     CERES_EXT_RETURN_IF_ERROR(camera_position_.Allocate(n, kNone));
     CERES_EXT_RETURN_IF_ERROR(point_position_.Allocate(n, kNone));
+
+    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * C * n, &camera_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(6 * n, &point_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &b_));
+    // Blocks that a row does not have stay zero.
     CERES_EXT_RETURN_IF_ERROR(
-        vectors_.Allocate(&structure_.cameras, &structure_.points, context_));
+        backend_->SetZero(2 * C * n, camera_blocks_.data()));
+    CERES_EXT_RETURN_IF_ERROR(backend_->SetZero(6 * n, point_blocks_.data()));
+    if constexpr (!kIsHost) {
+      CERES_EXT_RETURN_IF_ERROR(staged_camera_blocks_.Allocate(2 * C * n, T()));
+      CERES_EXT_RETURN_IF_ERROR(staged_point_blocks_.Allocate(6 * n, T()));
+      CERES_EXT_RETURN_IF_ERROR(staged_b_.Allocate(2 * n));
+      CERES_EXT_RETURN_IF_ERROR(
+          backend_->Allocate(shape_.num_columns(), &diagonal_));
+      CERES_EXT_RETURN_IF_ERROR(
+          backend_->Allocate(shape_.num_columns(), &step_));
+    }
+    CERES_EXT_RETURN_IF_ERROR(vectors_.Allocate(&shape_));
     CERES_EXT_RETURN_IF_ERROR(
-        solver_.Setup(ToInexactSolverOptions(ext_options, options), &backend_));
+        solver_.Setup(ToInexactSolverOptions(ext_options, options), backend_));
     record_->method = MethodName(ext_options, options);
-    record_->memory_bytes = index_.bytes() + backend_.workspace()->bytes() +
-                            camera_blocks_.bytes() + point_blocks_.bytes() +
-                            b_.bytes() + camera_position_.bytes() +
-                            point_position_.bytes() + vectors_.memory_bytes() +
-                            solver_.bytes() + structure_.cameras.MemoryBytes() +
-                            structure_.points.MemoryBytes();
+    record_->memory_bytes = kIsHost ? backend_->bytes() + shape_.bytes() +
+                                          camera_blocks_.bytes() +
+                                          point_blocks_.bytes() + b_.bytes() +
+                                          vectors_.bytes() + solver_.bytes()
+                                    : backend_->bytes();
     return {};
   }
 
  private:
-  using Source = solver::HostStoredJacobian<double, C>;
+  static constexpr bool kIsHost = std::is_same_v<Backend, HostMachine>;
   // The position of a block that the matrix does not have.
   static constexpr int32_t kNone = -1;
+  template <typename Value>
+  using Buffer = typename Backend::template Buffer<Value>;
+  using Source = kernels::StoredJacobian<T, C, Backend::kLayout>;
 
   LinearSolver::Summary SolveImpl(
       BlockSparseMatrix* A,
@@ -78,18 +103,12 @@ class RowLinearSolver final
       double* x) final {
     {
       ScopedSeconds timer(&record_->import_time_in_seconds);
-      const Status status = ReadStructure(*A->block_structure());
+      const Status status = Import(*A, b, per_solve_options.D);
       if (!status.ok()) {
-        LinearSolver::Summary summary;
-        summary.termination_type =
-            ceres::internal::LinearSolverTerminationType::FATAL_ERROR;
-        summary.message = status.message;
-        return summary;
+        return FatalError(status);
       }
-      Import(A->values(), b);
-      vectors_.SetDiagonal(per_solve_options.D);
     }
-    const int64_t n = structure_.num_observations();
+    const int64_t n = shape_.index().num_observations;
     const solver::LinearSystem<Source> system{
         {{camera_blocks_.data(), n}, {point_blocks_.data(), n}},
         b_.data(),
@@ -100,8 +119,9 @@ class RowLinearSolver final
         {per_solve_options.q_tolerance, per_solve_options.r_tolerance},
         vectors_.camera_step(),
         vectors_.point_step());
-    vectors_.GetStep(x);
-    return ToCeresSummary(summary, record_);
+    const auto result = ToCeresSummary(summary, record_);
+    const Status status = Export(x);
+    return status.ok() ? result : FatalError(status);
   }
 
   // Where the cells of an observation stand in the values of the matrix. Rows
@@ -110,21 +130,20 @@ class RowLinearSolver final
     if (has_positions_) {
       return {};
     }
-    const kernels::ObservationIndexView& index = index_.view();
-    if (static_cast<int64_t>(structure.rows.size()) != index.num_observations) {
+    const int64_t n = shape_.index().num_observations;
+    if (static_cast<int64_t>(structure.rows.size()) != n) {
       return {StatusCode::kInvalidArgument,
               "The Jacobian has " + std::to_string(structure.rows.size()) +
-                  " row blocks for " + std::to_string(index.num_observations) +
-                  " residual blocks."};
+                  " row blocks for " + std::to_string(n) + " residual blocks."};
     }
-    for (int64_t k = 0; k < index.num_observations; ++k) {
-      const auto& row = structure.rows[index.input_id[k]];
+    for (int64_t k = 0; k < n; ++k) {
+      const int32_t input = input_id_.data()[k];
+      const auto& row = structure.rows[input];
       const int camera_column =
-          structure_.cameras.tangent_offset[index.camera_id[k]];
+          shape_.cameras().tangent_offset[camera_id_.data()[k]];
       const int point_column =
-          structure_.points.tangent_offset[index.point_id[k]];
-      bool known =
-          row.block.size == 2 && row.block.position == 2 * index.input_id[k];
+          shape_.points().tangent_offset[point_id_.data()[k]];
+      bool known = row.block.size == 2 && row.block.position == 2 * input;
       for (const auto& cell : row.cells) {
         const auto& column = structure.cols[cell.block_id];
         if (column.position == camera_column) {
@@ -137,7 +156,7 @@ class RowLinearSolver final
       }
       if (!known) {
         return {StatusCode::kInvalidArgument,
-                "Row block " + std::to_string(index.input_id[k]) +
+                "Row block " + std::to_string(input) +
                     " of the Jacobian is not that of its residual block."};
       }
     }
@@ -145,58 +164,126 @@ class RowLinearSolver final
     return {};
   }
 
-  void Import(const double* values, const double* b) {
-    const kernels::ObservationIndexView& index = index_.view();
+  // Blocks and right-hand side into point order, D into padded vectors.
+  Status Import(const BlockSparseMatrix& A, const double* b, const double* D) {
+    CERES_EXT_RETURN_IF_ERROR(ReadStructure(*A.block_structure()));
+    const int64_t n = shape_.index().num_observations;
+    if constexpr (kIsHost) {
+      Pack(A.values(),
+           b,
+           {camera_blocks_.data(), n},
+           {point_blocks_.data(), n},
+           b_.data());
+      return vectors_.SetDiagonal(D);
+    } else {
+      Pack(A.values(),
+           b,
+           {staged_camera_blocks_.data(), n},
+           {staged_point_blocks_.data(), n},
+           staged_b_.data());
+      const auto upload = [this](const auto& staged, auto* buffer) {
+        return backend_->Upload(staged.size(), staged.data(), buffer->data());
+      };
+      CERES_EXT_RETURN_IF_ERROR(upload(staged_camera_blocks_, &camera_blocks_));
+      CERES_EXT_RETURN_IF_ERROR(upload(staged_point_blocks_, &point_blocks_));
+      CERES_EXT_RETURN_IF_ERROR(upload(staged_b_, &b_));
+      if (D == nullptr) {
+        return vectors_.SetDiagonal(nullptr);
+      }
+      CERES_EXT_RETURN_IF_ERROR(
+          backend_->Upload(shape_.num_columns(), D, diagonal_.data()));
+      return vectors_.SetDiagonal(diagonal_.data());
+    }
+  }
+
+  void Pack(const double* values,
+            const double* b,
+            kernels::BlockView<T, 2 * C, Backend::kLayout> camera_blocks,
+            kernels::BlockView<T, 6, Backend::kLayout> point_blocks,
+            double* packed_b) {
     // 2 x columns values, row-major, into 2 x padded.
-    const auto copy =
-        [values](int32_t position, int columns, int padded, double* block) {
-          if (position != kNone) {
-            std::copy_n(values + position, columns, block);
-            std::copy_n(values + position + columns, columns, block + padded);
-          }
-        };
+    const auto copy = [values](int32_t position,
+                               int columns,
+                               int padded,
+                               int64_t k,
+                               const auto& blocks) {
+      if (position == kNone) {
+        return;
+      }
+      for (int row = 0; row < 2; ++row) {
+        for (int j = 0; j < columns; ++j) {
+          blocks(k, row * padded + j) =
+              static_cast<T>(values[position + row * columns + j]);
+        }
+      }
+    };
     context_->ParallelFor(
-        index.num_observations, kGrain, [&](int64_t begin, int64_t end) {
+        shape_.index().num_observations,
+        kGrain,
+        [&](int64_t begin, int64_t end) {
           for (int64_t k = begin; k < end; ++k) {
             copy(camera_position_.data()[k],
-                 structure_.cameras.tangent_size[index.camera_id[k]],
+                 shape_.cameras().tangent_size[camera_id_.data()[k]],
                  C,
-                 camera_blocks_.data() + 2 * C * k);
+                 k,
+                 camera_blocks);
             copy(point_position_.data()[k],
-                 structure_.points.tangent_size[index.point_id[k]],
+                 shape_.points().tangent_size[point_id_.data()[k]],
                  3,
-                 point_blocks_.data() + 6 * k);
+                 k,
+                 point_blocks);
             std::copy_n(
-                b + 2 * int64_t{index.input_id[k]}, 2, b_.data() + 2 * k);
+                b + 2 * int64_t{input_id_.data()[k]}, 2, packed_b + 2 * k);
           }
         });
   }
 
-  BundleStructure structure_;
+  Status Export(double* x) {
+    if constexpr (kIsHost) {
+      return vectors_.GetStep(x);
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(vectors_.GetStep(step_.data()));
+      return backend_->Download(shape_.num_columns(), step_.data(), x);
+    }
+  }
+
+  Backend* backend_;
   kernels::HostContext* context_;
   SolveRecord* record_;
-  kernels::ObservationIndex index_;
-  solver::HostBackend backend_;
+  BatchShape<Backend> shape_;
   bool has_positions_ = false;
+  // Per observation of the index, in host memory.
+  kernels::HostBuffer<int32_t> camera_id_;
+  kernels::HostBuffer<int32_t> point_id_;
+  kernels::HostBuffer<int32_t> input_id_;
   kernels::HostBuffer<int32_t> camera_position_;
   kernels::HostBuffer<int32_t> point_position_;
-  kernels::HostBuffer<double> camera_blocks_;
-  kernels::HostBuffer<double> point_blocks_;
-  kernels::HostBuffer<double> b_;
-  StepVectors vectors_;
-  solver::InexactSolver<solver::HostBackend, Source> solver_;
+  Buffer<T> camera_blocks_;
+  Buffer<T> point_blocks_;
+  Buffer<double> b_;
+  // What crosses to a device and back.
+  kernels::HostBuffer<T> staged_camera_blocks_;
+  kernels::HostBuffer<T> staged_point_blocks_;
+  kernels::HostBuffer<double> staged_b_;
+  Buffer<double> diagonal_;
+  Buffer<double> step_;
+  StepVectors<Backend> vectors_;
+  solver::InexactSolver<typename Backend::SolverBackend, Source> solver_;
 };
 
-template <int C>
-std::unique_ptr<LinearSolver> Create(BundleStructure structure,
-                                     const Options& ext_options,
+template <typename Backend, typename T, int C>
+std::unique_ptr<LinearSolver> Create(const Options& ext_options,
                                      const LinearSolver::Options& options,
+                                     const Program& program,
+                                     BundleStructure* structure,
+                                     Backend* backend,
                                      kernels::HostContext* context,
                                      SolveRecord* record,
                                      std::string* reason) {
-  auto linear_solver = std::make_unique<RowLinearSolver<C>>(
-      std::move(structure), context, record);
-  const Status status = linear_solver->Setup(ext_options, options);
+  auto linear_solver = std::make_unique<RowLinearSolver<Backend, T, C>>(
+      backend, context, record);
+  const Status status =
+      linear_solver->Setup(ext_options, options, program, structure);
   if (!status.ok()) {
     *reason = status.message;
     return nullptr;
@@ -206,10 +293,12 @@ std::unique_ptr<LinearSolver> Create(BundleStructure structure,
 
 }  // namespace
 
+template <typename Backend>
 std::unique_ptr<LinearSolver> CreateRowLinearSolver(
     const Options& ext_options,
     const LinearSolver::Options& options,
     const Program& program,
+    Backend* backend,
     kernels::HostContext* context,
     SolveRecord* record,
     std::string* reason) {
@@ -220,18 +309,41 @@ std::unique_ptr<LinearSolver> CreateRowLinearSolver(
   if (!ImportRows(program, num_eliminate_blocks, &structure, reason)) {
     return nullptr;
   }
-  return structure.cameras.padded_size == 9 ? Create<9>(std::move(structure),
-                                                        ext_options,
-                                                        options,
-                                                        context,
-                                                        record,
-                                                        reason)
-                                            : Create<10>(std::move(structure),
-                                                         ext_options,
-                                                         options,
-                                                         context,
-                                                         record,
-                                                         reason);
+  const auto create = [&](auto value, auto columns) {
+    return Create<Backend, decltype(value), decltype(columns)::value>(
+        ext_options,
+        options,
+        program,
+        &structure,
+        backend,
+        context,
+        record,
+        reason);
+  };
+  using Nine = std::integral_constant<int, 9>;
+  using Ten = std::integral_constant<int, 10>;
+  const bool nine = structure.cameras.padded_size == 9;
+  if constexpr (!std::is_same_v<Backend, HostMachine>) {
+    if (ext_options.precision == PRECISION_MIXED) {
+      return nine ? create(float(), Nine()) : create(float(), Ten());
+    }
+  }
+  return nine ? create(double(), Nine()) : create(double(), Ten());
 }
+
+#define CERES_EXT_INSTANTIATE(Backend)                                   \
+  template std::unique_ptr<LinearSolver> CreateRowLinearSolver<Backend>( \
+      const Options& ext_options,                                        \
+      const LinearSolver::Options& options,                              \
+      const Program& program,                                            \
+      Backend* backend,                                                  \
+      kernels::HostContext* context,                                     \
+      SolveRecord* record,                                               \
+      std::string* reason);
+CERES_EXT_INSTANTIATE(HostMachine)
+#ifdef CERES_EXT_WITH_CUDA
+CERES_EXT_INSTANTIATE(CudaMachine)
+#endif
+#undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

@@ -2,7 +2,8 @@
 //
 // The inexact-step solver as the Ceres linear solver of PATH_LINEAR_SOLVER: it
 // copies the Jacobian that Ceres evaluated into padded blocks in point order,
-// once per linear solve.
+// on the machine that solves, once per linear solve. Ceres's vectors are in
+// host memory.
 //
 // Structure is read once, at the first solve: all matrices of one object have
 // the same, as for every Ceres linear solver.
@@ -15,6 +16,8 @@
 
 #include "ceres/linear_solver.h"
 #include "ceres/program.h"
+#include "ceres_ext/glue/backends.h"
+#include "ceres_ext/glue/bundle_structure.h"
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
 #include "cuda_kernels/host_context.h"
@@ -22,11 +25,14 @@
 namespace ceres_ext {
 
 // Null, with the reason, for a program that ImportRows refuses or for which
-// there is no memory. *context and *record outlive the solver.
+// there is no memory. *backend, *context (threads for the copies) and *record
+// outlive the solver.
+template <typename Backend>
 std::unique_ptr<ceres::internal::LinearSolver> CreateRowLinearSolver(
     const Options& ext_options,
     const ceres::internal::LinearSolver::Options& options,
     const ceres::internal::Program& program,
+    Backend* backend,
     kernels::HostContext* context,
     SolveRecord* record,
     std::string* reason);

@@ -2,9 +2,8 @@
 
 #include "ceres_ext/glue/step_vectors.h"
 
-#include <algorithm>
-
 #include "ceres/types.h"
+#include "ceres_ext/glue/backends.h"
 
 namespace ceres_ext {
 
@@ -12,46 +11,47 @@ using ceres::internal::LinearSolver;
 using ceres::internal::LinearSolverTerminationType;
 using kernels::Status;
 
-Status StepVectors::Allocate(const BlockTable* cameras,
-                             const BlockTable* points,
-                             kernels::HostContext* context) {
-  cameras_ = cameras;
-  points_ = points;
-  context_ = context;
+template <typename Backend>
+Status StepVectors<Backend>::Allocate(const BatchShape<Backend>* shape) {
+  shape_ = shape;
+  Backend* backend = shape->backend();
+  const int64_t camera_values = shape->cameras().padded_values();
+  const int64_t point_values = shape->points().padded_values();
   CERES_EXT_RETURN_IF_ERROR(
-      camera_diagonal_.Allocate(cameras->padded_values(), 0.0));
-  CERES_EXT_RETURN_IF_ERROR(
-      point_diagonal_.Allocate(points->padded_values(), 0.0));
-  CERES_EXT_RETURN_IF_ERROR(
-      camera_step_.Allocate(cameras->padded_values(), 0.0));
-  return point_step_.Allocate(points->padded_values(), 0.0);
+      backend->Allocate(camera_values, &camera_diagonal_));
+  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(point_values, &point_diagonal_));
+  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(camera_values, &camera_step_));
+  return backend->Allocate(point_values, &point_step_);
 }
 
-void StepVectors::SetDiagonal(const double* D) {
-  const auto set = [this, D](const BlockTable& table, double* diagonal) {
-    if (D != nullptr) {
-      table.Gather(D, 1.0, diagonal, context_);
-      return;
-    }
-    for (int64_t i = 0; i < table.size(); ++i) {
-      double* block = diagonal + i * table.padded_size;
-      std::fill_n(block, table.tangent_size[i], 0.0);
-      std::fill(block + table.tangent_size[i], block + table.padded_size, 1.0);
-    }
-  };
-  set(*cameras_, camera_diagonal_.data());
-  set(*points_, point_diagonal_.data());
+template <typename Backend>
+Status StepVectors<Backend>::SetDiagonal(const double* D) {
+  if (D != nullptr) {
+    return shape_->Gather(
+        D, 1.0, camera_diagonal_.data(), point_diagonal_.data());
+  }
+  Backend* backend = shape_->backend();
+  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::SetPaddingParams{
+      shape_->camera_table(), 0.0, 1.0, camera_diagonal_.data()}));
+  return backend->Run(kernels::SetPaddingParams{
+      shape_->point_table(), 0.0, 1.0, point_diagonal_.data()});
 }
 
-void StepVectors::GetStep(double* x) const {
-  cameras_->Scatter(camera_step_.data(), x, context_);
-  points_->Scatter(point_step_.data(), x, context_);
+template <typename Backend>
+Status StepVectors<Backend>::GetStep(double* x) const {
+  return shape_->Scatter(camera_step_.data(), point_step_.data(), x);
 }
 
-int64_t StepVectors::memory_bytes() const {
+template <typename Backend>
+int64_t StepVectors<Backend>::bytes() const {
   return camera_diagonal_.bytes() + point_diagonal_.bytes() +
          camera_step_.bytes() + point_step_.bytes();
 }
+
+template class StepVectors<HostMachine>;
+#ifdef CERES_EXT_WITH_CUDA
+template class StepVectors<CudaMachine>;
+#endif
 
 solver::InexactSolverOptions ToInexactSolverOptions(
     const Options& ext_options, const LinearSolver::Options& options) {
@@ -77,9 +77,10 @@ std::string MethodName(const Options& ext_options,
                                                             : "without Schur") +
          (ext_options.w_product == W_IMPLICIT ? ", implicit W"
                                               : ", explicit W") +
-         (ext_options.jacobian == JACOBIAN_STORED
-              ? ", stored Jacobian (double), "
-              : ", recomputed Jacobian (double), ") +
+         (ext_options.jacobian == JACOBIAN_STORED ? ", stored Jacobian ("
+                                                  : ", recomputed Jacobian (") +
+         (ext_options.precision == PRECISION_DOUBLE ? "double), "
+                                                    : "mixed), ") +
          ceres::PreconditionerTypeToString(options.preconditioner_type);
 }
 
@@ -110,6 +111,14 @@ LinearSolver::Summary ToCeresSummary(
       break;
   }
   return result;
+}
+
+LinearSolver::Summary FatalError(const Status& status) {
+  LinearSolver::Summary summary;
+  summary.num_iterations = 0;
+  summary.termination_type = LinearSolverTerminationType::FATAL_ERROR;
+  summary.message = status.message;
+  return summary;
 }
 
 }  // namespace ceres_ext

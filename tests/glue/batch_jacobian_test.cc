@@ -22,9 +22,10 @@
 #include "ceres/program.h"
 #include "ceres/sparse_matrix.h"
 #include "ceres/sphere_manifold.h"
+#include "ceres_ext/glue/backends.h"
 #include "ceres_ext/glue/batch_evaluator.h"
+#include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/glue/bundle_structure.h"
-#include "cuda_kernels/host_context.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
 
@@ -49,7 +50,7 @@ struct Setting {
 class Fixture {
  public:
   explicit Fixture(const Setting& setting)
-      : bal_(MakeBalTestProblem(7, 40, 4, setting.camera_size)), context_(3) {
+      : bal_(MakeBalTestProblem(7, 40, 4, setting.camera_size)) {
     auto* impl = new ceres::internal::ProblemImpl();
     pp_.gradient_checking_problem.reset(impl);  // owned by the pp
     pp_.problem = impl;
@@ -69,19 +70,13 @@ class Fixture {
 
     BatchStructure batch;
     EXPECT_TRUE(ImportBatch(*pp_.reduced_program, &batch, &error)) << error;
-    shape_.context = &context_;
-    shape_.num_columns = pp_.reduced_program->NumEffectiveParameters();
-    EXPECT_TRUE(shape_.index
-                    .Build(batch.cameras.size(),
-                           batch.points.size(),
-                           batch.num_observations(),
-                           batch.camera_id.data(),
-                           batch.point_id.data())
-                    .ok());
-    EXPECT_TRUE(shape_.backend.Setup(shape_.index.view(), &context_).ok());
-    shape_.cameras = batch.cameras;
-    shape_.points = batch.points;
-    kernels::Status status;
+    BatchStructure tables = batch;
+    kernels::Status status =
+        shape_.Setup(pp_.reduced_program->NumEffectiveParameters(),
+                     pp_.reduced_program->NumParameters(),
+                     &tables,
+                     &machine_);
+    EXPECT_TRUE(status.ok()) << status.message;
     ours_ = batch.cameras.padded_size == 9
                 ? Create<9>(setting.jacobian, batch, &status)
                 : Create<10>(setting.jacobian, batch, &status);
@@ -96,7 +91,7 @@ class Fixture {
   // Rows of ours in the order of Ceres's rows.
   Eigen::MatrixXd InCeresOrder(const Eigen::MatrixXd& rows) const {
     Eigen::MatrixXd ordered(rows.rows(), rows.cols());
-    const auto& index = shape_.index.view();
+    const auto& index = shape_.index();
     for (int64_t k = 0; k < index.num_observations; ++k) {
       ordered.middleRows(2 * index.input_id[k], 2) = rows.middleRows(2 * k, 2);
     }
@@ -112,7 +107,8 @@ class Fixture {
   std::unique_ptr<Evaluator> Create(JacobianType type,
                                     const BatchStructure& batch,
                                     kernels::Status* status) {
-    return BatchEvaluator<C>::Create(type, batch, &shape_, &pp_, status);
+    return BatchEvaluator<HostMachine, double, C>::Create(
+        type, batch, &shape_, &pp_, status);
   }
 
   void AddBlocks(const Setting& setting, ceres::internal::ProblemImpl* impl) {
@@ -159,8 +155,8 @@ class Fixture {
   }
 
   BalTestProblem bal_;
-  kernels::HostContext context_;
-  BatchShape shape_;
+  HostMachine machine_{3};
+  BatchShape<HostMachine> shape_;
   ceres::internal::PreprocessedProblem pp_;
   std::unique_ptr<Evaluator> stock_;
   std::unique_ptr<Evaluator> ours_;

@@ -31,6 +31,18 @@ TEST(Options, RecomputedJacobianRefusesWhatItCannotHave) {
   EXPECT_NE(error.find("batch_evaluation"), std::string::npos) << error;
 }
 
+TEST(Options, NegativeNumbersAreRefused) {
+  std::string error;
+  Options options;
+  options.cuda_device = -1;
+  EXPECT_FALSE(options.IsValid(&error));
+  EXPECT_NE(error.find("cuda_device"), std::string::npos) << error;
+  options = Options();
+  options.cuda_memory_limit_bytes = -1;
+  EXPECT_FALSE(options.IsValid(&error));
+  EXPECT_NE(error.find("cuda_memory_limit_bytes"), std::string::npos) << error;
+}
+
 TEST(ParseOptions, EmptyTextChangesNothing) {
   Options options;
   options.w_product = W_EXPLICIT;
@@ -45,7 +57,8 @@ TEST(ParseOptions, SetsEveryField) {
   ASSERT_TRUE(
       ParseOptions("enabled=false,device=host,batch_evaluation=true,"
                    "jacobian=Recomputed,w_product=implicit,"
-                   "fallback=REFUSE",
+                   "fallback=REFUSE,precision=mixed,cuda_device=3,"
+                   "cuda_memory_limit_bytes=1000000000000",
                    &options,
                    &error))
       << error;
@@ -55,6 +68,9 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.jacobian, JACOBIAN_RECOMPUTED);
   EXPECT_EQ(options.w_product, W_IMPLICIT);
   EXPECT_EQ(options.fallback, FALLBACK_REFUSE);
+  EXPECT_EQ(options.precision, PRECISION_MIXED);
+  EXPECT_EQ(options.cuda_device, 3);
+  EXPECT_EQ(options.cuda_memory_limit_bytes, 1000000000000);
 }
 
 struct BadSettings {
@@ -89,6 +105,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"w_product =explicit", "'w_product '"},
         BadSettings{"speed=fast", "'speed'"},
         BadSettings{"enabled=1", "true"},
+        BadSettings{"cuda_device=-1", "'-1'"},
+        BadSettings{"cuda_device=one", "'one'"},
+        BadSettings{"cuda_device=1x", "'1x'"},
+        BadSettings{"cuda_device=99999999999", "2147483647"},
+        BadSettings{"cuda_stream=0", "'cuda_stream'"},
         BadSettings{"w_product=explicit,w_product=explicit", "twice"},
         BadSettings{"jacobian=recomputed,w_product=explicit", "w_product"}));
 
@@ -102,7 +123,7 @@ void ExpectRoundTrip(const char* (*to_string)(Enum),
 }
 
 TEST(Enums, RoundTripThroughStrings) {
-  for (DeviceType type : {DEVICE_AUTO, DEVICE_HOST}) {
+  for (DeviceType type : {DEVICE_AUTO, DEVICE_HOST, DEVICE_CUDA}) {
     ExpectRoundTrip(DeviceTypeToString, StringToDeviceType, type);
   }
   for (JacobianType type : {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
@@ -110,6 +131,9 @@ TEST(Enums, RoundTripThroughStrings) {
   }
   for (WProductType type : {W_IMPLICIT, W_EXPLICIT}) {
     ExpectRoundTrip(WProductTypeToString, StringToWProductType, type);
+  }
+  for (PrecisionType type : {PRECISION_DOUBLE, PRECISION_MIXED}) {
+    ExpectRoundTrip(PrecisionTypeToString, StringToPrecisionType, type);
   }
   for (FallbackType type : {FALLBACK_TO_CERES, FALLBACK_REFUSE}) {
     ExpectRoundTrip(FallbackTypeToString, StringToFallbackType, type);

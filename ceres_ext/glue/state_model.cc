@@ -1,0 +1,271 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/glue/state_model.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "ceres/manifold.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
+#include "ceres_ext/bal_cost_functions.h"
+
+namespace ceres_ext {
+namespace {
+
+using kernels::Status;
+using kernels::StatusCode;
+
+// Writes the derivative of block i's manifold at `value` into the first columns
+// of `tangent` (ambient x padded, zero beyond). False if the manifold fails.
+bool WriteTangent(const BlockTable& table,
+                  int32_t i,
+                  const double* value,
+                  double* tangent) {
+  const int rows = table.ambient_size;
+  const int columns = table.tangent_size[i];
+  const int stride = table.padded_size;
+  if (table.manifold[i] == nullptr) {
+    for (int j = 0; j < columns; ++j) {
+      tangent[j * stride + j] = 1.0;
+    }
+    return true;
+  }
+  double plus_jacobian[10 * 10];
+  if (!table.manifold[i]->PlusJacobian(value, plus_jacobian)) {
+    return false;
+  }
+  for (int j = 0; j < rows; ++j) {
+    std::copy_n(plus_jacobian + j * columns, columns, tangent + j * stride);
+  }
+  return true;
+}
+
+Status ManifoldFailed(const char* what, int32_t i) {
+  return {StatusCode::kNumericalFailure,
+          std::string("Manifold::PlusJacobian failed for ") + what + " " +
+              std::to_string(i) + "."};
+}
+
+}  // namespace
+
+template <typename Backend>
+Status StateModel<Backend>::Setup(BatchModelKind kind,
+                                  const BatchShape<Backend>* shape,
+                                  ceres::internal::PreprocessedProblem* pp) {
+  shape_ = shape;
+  program_ = pp->reduced_program.get();
+  ceres_context_ = pp->problem->context();
+  num_threads_ = pp->options.num_threads;
+  parameters_ = kind == BatchModelKind::kBalAngleAxis
+                    ? kernels::CameraParameters::kAngleAxis
+                    : kernels::CameraParameters::kQuaternion;
+  const BlockTable& cameras = shape->cameras();
+  const BlockTable& points = shape->points();
+  Backend* backend = shape->backend();
+  const int64_t num_cameras = cameras.size();
+  const int64_t num_points = points.size();
+  CERES_EXT_RETURN_IF_ERROR(
+      backend->Allocate(cameras.ambient_size * num_cameras, &cameras_));
+  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(3 * num_points, &points_));
+  if (cameras.HasManifold() || cameras.HasPadding() ||
+      cameras.ambient_size != cameras.padded_size) {
+    const int64_t size =
+        cameras.ambient_size * cameras.padded_size * num_cameras;
+    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(size, &tangents_));
+    CERES_EXT_RETURN_IF_ERROR(backend->SetZero(size, tangents_.data()));
+  }
+  if (points.HasPadding()) {
+    std::vector<double> scale(3 * num_points, 1.0);
+    for (int64_t p = 0; p < num_points; ++p) {
+      if (points.constant_value[p] != nullptr) {
+        std::fill_n(&scale[3 * p], 3, 0.0);
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(3 * num_points, &point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(
+        backend->Upload(3 * num_points, scale.data(), point_scale_.data()));
+  }
+  return SetupTangents();
+}
+
+template <>
+Status StateModel<HostMachine>::SetupTangents() {
+  return shape_->points().HasManifold()
+             ? point_tangents_.Allocate(9 * int64_t{shape_->points().size()},
+                                        0.0)
+             : Status();
+}
+
+template <>
+Status StateModel<HostMachine>::Update(const double* state,
+                                       bool want_tangents) {
+  HostMachine* backend = shape_->backend();
+  const BlockTable& cameras = shape_->cameras();
+  const BlockTable& points = shape_->points();
+  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::GatherStateParams{
+      shape_->camera_table(), state, cameras_.data()}));
+  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::GatherStateParams{
+      shape_->point_table(), state, points_.data()}));
+  if (!want_tangents) {
+    return {};
+  }
+  // Serially: a user's manifold need not be thread safe.
+  if (tangents_.size() > 0) {
+    const int64_t size = int64_t{cameras.ambient_size} * cameras.padded_size;
+    for (int32_t c = 0; c < cameras.size(); ++c) {
+      if (!WriteTangent(cameras,
+                        c,
+                        cameras_.data() + int64_t{cameras.ambient_size} * c,
+                        tangents_.data() + size * c)) {
+        return ManifoldFailed("camera", c);
+      }
+    }
+  }
+  if (has_point_tangents()) {
+    for (int32_t p = 0; p < points.size(); ++p) {
+      if (!WriteTangent(points,
+                        p,
+                        points_.data() + int64_t{3} * p,
+                        point_tangents_.data() + int64_t{9} * p)) {
+        return ManifoldFailed("point", p);
+      }
+    }
+  }
+  return {};
+}
+
+template <>
+Status StateModel<HostMachine>::Plus(const double* state,
+                                     const double* delta,
+                                     double* state_plus_delta) const {
+  return program_->Plus(
+             state, delta, state_plus_delta, ceres_context_, num_threads_)
+             ? Status()
+             : Status(StatusCode::kNumericalFailure, "Manifold::Plus failed.");
+}
+
+#ifdef CERES_EXT_WITH_CUDA
+
+template <>
+Status StateModel<CudaMachine>::SetupTangents() {
+  const BlockTable& cameras = shape_->cameras();
+  const BlockTable& points = shape_->points();
+  if (program_->IsBoundsConstrained()) {
+    return {StatusCode::kUnsupported, "bounds are projected on the host"};
+  }
+  if (points.HasManifold()) {
+    return {StatusCode::kUnsupported, "a point has a manifold"};
+  }
+  if (tangents_.size() == 0) {
+    return {};
+  }
+  // The matrices of linear manifolds are the same everywhere; those of
+  // quaternions are overwritten by every Update.
+  std::vector<double> tangents(tangents_.size(), 0.0);
+  std::vector<kernels::ManifoldKind> kinds(cameras.size(),
+                                           kernels::ManifoldKind::kLinear);
+  const int64_t size = int64_t{cameras.ambient_size} * cameras.padded_size;
+  std::vector<double> somewhere(cameras.ambient_size, 0.0);
+  somewhere[0] = 1.0;
+  for (int32_t c = 0; c < cameras.size(); ++c) {
+    const ceres::Manifold* manifold = cameras.manifold[c];
+    if (manifold != nullptr) {
+      if (dynamic_cast<const BalCameraManifold*>(manifold) != nullptr &&
+          parameters_ == kernels::CameraParameters::kQuaternion) {
+        kinds[c] = kernels::ManifoldKind::kQuaternion;
+      } else if (dynamic_cast<const ceres::SubsetManifold*>(manifold) ==
+                 nullptr) {
+        return {StatusCode::kUnsupported,
+                "camera " + std::to_string(c) +
+                    " has a manifold that the device doesn't know"};
+      }
+    }
+    double* tangent = tangents.data() + size * c;
+    if (!WriteTangent(cameras, c, somewhere.data(), tangent)) {
+      return ManifoldFailed("camera", c);
+    }
+    if (kinds[c] == kernels::ManifoldKind::kQuaternion) {
+      std::fill_n(tangent, 4 * cameras.padded_size, 0.0);
+    }
+  }
+  CudaMachine* backend = shape_->backend();
+  CERES_EXT_RETURN_IF_ERROR(
+      backend->Upload(tangents_.size(), tangents.data(), tangents_.data()));
+  if (std::find(kinds.begin(),
+                kinds.end(),
+                kernels::ManifoldKind::kQuaternion) != kinds.end()) {
+    CERES_EXT_RETURN_IF_ERROR(
+        backend->Allocate(cameras.size(), &camera_kinds_));
+    CERES_EXT_RETURN_IF_ERROR(
+        backend->Upload(cameras.size(), kinds.data(), camera_kinds_.data()));
+  }
+  return {};
+}
+
+template <>
+Status StateModel<CudaMachine>::Update(const double* state,
+                                       bool want_tangents) {
+  CudaMachine* backend = shape_->backend();
+  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::GatherStateParams{
+      shape_->camera_table(), state, cameras_.data()}));
+  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::GatherStateParams{
+      shape_->point_table(), state, points_.data()}));
+  if (!want_tangents || camera_kinds_.size() == 0) {
+    return {};
+  }
+  kernels::CameraTangentsParams params;
+  params.num_cameras = shape_->cameras().size();
+  params.ambient_size = shape_->cameras().ambient_size;
+  params.padded_size = shape_->cameras().padded_size;
+  params.kind = camera_kinds_.data();
+  params.cameras = cameras_.data();
+  params.tangents = tangents_.data();
+  return backend->Run(params);
+}
+
+template <>
+Status StateModel<CudaMachine>::Plus(const double* state,
+                                     const double* delta,
+                                     double* state_plus_delta) const {
+  CudaMachine* backend = shape_->backend();
+  kernels::PlusParams params;
+  params.table = shape_->camera_table();
+  params.kind = camera_kinds_.data();
+  params.linear = tangents_.data();
+  params.state = state;
+  params.delta = delta;
+  params.state_plus_delta = state_plus_delta;
+  CERES_EXT_RETURN_IF_ERROR(backend->Run(params));
+  params.table = shape_->point_table();
+  params.kind = nullptr;
+  params.linear = nullptr;
+  return backend->Run(params);
+}
+
+#endif  // CERES_EXT_WITH_CUDA
+
+template <typename Backend>
+BatchState StateModel<Backend>::state() const {
+  BatchState state;
+  state.parameters = parameters_;
+  state.cameras = cameras_.data();
+  state.tangents = tangents_.data();
+  state.points = points_.data();
+  state.point_scale = point_scale_.data();
+  return state;
+}
+
+template <typename Backend>
+int64_t StateModel<Backend>::bytes() const {
+  return cameras_.bytes() + tangents_.bytes() + points_.bytes() +
+         point_scale_.bytes() + point_tangents_.bytes() + camera_kinds_.bytes();
+}
+
+template class StateModel<HostMachine>;
+#ifdef CERES_EXT_WITH_CUDA
+template class StateModel<CudaMachine>;
+#endif
+
+}  // namespace ceres_ext
