@@ -276,7 +276,7 @@ provide_ceres() (
   prefix="$CACHE/ceres-$CERES_VERSION-$key"
   if [[ ! -d "$prefix" ]]; then
     say "building Ceres $CERES_VERSION with $(series | wc -l) patches, once," \
-      "into $prefix"
+      "into $prefix (log: build/log/ceres.log)"
     # A shell of its own, so that its first failing command ends it.
     # shellcheck disable=SC2016
     run_logged "$log" "building Ceres" bash -euo pipefail -c \

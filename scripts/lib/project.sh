@@ -33,6 +33,7 @@ build_preset() {
   fi
   run_logged "$BUILD_ROOT/log/$preset-configure.log" "configuring $preset" \
     env -C "$ROOT" cmake --preset "$preset" "${arguments[@]}" "$@"
+  say "building $preset (log: build/log/$preset-build.log)"
   run_logged "$BUILD_ROOT/log/$preset-build.log" "building $preset" \
     env -C "$ROOT" cmake --build --preset "$preset" -j "$(num_jobs)"
 }
