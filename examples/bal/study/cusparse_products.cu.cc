@@ -10,14 +10,14 @@
 #include "cuda_kernels/cuda_buffer.h"
 #include "cuda_kernels/cuda_launch.h"
 
-#define CERES_EXT_RETURN_IF_CUSPARSE_ERROR(call)                          \
-  do {                                                                    \
-    const cusparseStatus_t ceres_ext_error_ = (call);                     \
-    if (ceres_ext_error_ != CUSPARSE_STATUS_SUCCESS) {                    \
-      return Status(                                                      \
-          StatusCode::kDeviceError,                                       \
+#define CERES_EXT_RETURN_IF_CUSPARSE_ERROR(call)                               \
+  do {                                                                         \
+    const cusparseStatus_t ceres_ext_error_ = (call);                          \
+    if (ceres_ext_error_ != CUSPARSE_STATUS_SUCCESS) {                         \
+      return Status(                                                           \
+          StatusCode::kDeviceError,                                            \
           std::string(#call ": ") + cusparseGetErrorString(ceres_ext_error_)); \
-    }                                                                     \
+    }                                                                          \
   } while (false)
 
 namespace ceres_ext::bal {
@@ -161,24 +161,24 @@ __global__ void FillTransposedKernel(ObservationIndexView index,
 
 // First block of block row 3 c + i (3 blocks of U, then one per observation)
 // and of block row 3 num_cameras + p (3 per observation, then V).
-__device__ __forceinline__ int64_t BsrCameraRow(
-    const ObservationIndexView& index, int64_t c, int i) {
+__device__ __forceinline__ int64_t
+BsrCameraRow(const ObservationIndexView& index, int64_t c, int i) {
   const int64_t begin = index.camera_begin[c];
   return 9 * c + 3 * begin + i * (3 + index.camera_begin[c + 1] - begin);
 }
-__device__ __forceinline__ int64_t BsrPointRow(
-    const ObservationIndexView& index, int64_t p) {
+__device__ __forceinline__ int64_t
+BsrPointRow(const ObservationIndexView& index, int64_t p) {
   return int64_t{9} * index.num_cameras + 3 * index.num_observations +
          3 * index.point_begin[p] + p;
 }
 
 // Threads: observations, then cameras, then points. Structure where u is null.
-__global__ void FillBsrKernel(ObservationIndexView index,
-                              BlockView<const double, PackedSize(9),
-                                        kDeviceLayout> u,
-                              BlockView<const double, 6, kDeviceLayout> v,
-                              BlockView<const double, 27, kDeviceLayout> w,
-                              Arrays a) {
+__global__ void FillBsrKernel(
+    ObservationIndexView index,
+    BlockView<const double, PackedSize(9), kDeviceLayout> u,
+    BlockView<const double, 6, kDeviceLayout> v,
+    BlockView<const double, 27, kDeviceLayout> w,
+    Arrays a) {
   int64_t t = Thread();
   const int32_t first_point = 3 * index.num_cameras;
   if (t < index.num_observations) {
@@ -218,8 +218,9 @@ __global__ void FillBsrKernel(ObservationIndexView index,
           const int row = 3 * i + e / 3;
           const int column = 3 * j + e % 3;
           a.value[9 * (begin + j) + e] =
-              u(t, column <= row ? PackedIndex(row, column)
-                                 : PackedIndex(column, row));
+              u(t,
+                column <= row ? PackedIndex(row, column)
+                              : PackedIndex(column, row));
         }
       }
     }
@@ -239,9 +240,9 @@ __global__ void FillBsrKernel(ObservationIndexView index,
       for (int e = 0; e < 9; ++e) {
         const int row = e / 3;
         const int column = e % 3;
-        a.value[9 * own + e] =
-            v(t, column <= row ? PackedIndex(row, column)
-                               : PackedIndex(column, row));
+        a.value[9 * own + e] = v(t,
+                                 column <= row ? PackedIndex(row, column)
+                                               : PackedIndex(column, row));
       }
     }
   }
@@ -302,10 +303,18 @@ struct CusparseProducts::Impl {
       return value.SetZero();
     }
     Status Describe() {
-      CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseCreateCsr(
-          &descriptor, num_rows, num_columns, value.size(), row_begin.data(),
-          column.data(), value.data(), CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
-          CUSPARSE_INDEX_BASE_ZERO, CUDA_R_64F));
+      CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
+          cusparseCreateCsr(&descriptor,
+                            num_rows,
+                            num_columns,
+                            value.size(),
+                            row_begin.data(),
+                            column.data(),
+                            value.data(),
+                            CUSPARSE_INDEX_32I,
+                            CUSPARSE_INDEX_32I,
+                            CUSPARSE_INDEX_BASE_ZERO,
+                            CUDA_R_64F));
       return Status();
     }
   };
@@ -342,15 +351,31 @@ struct CusparseProducts::Impl {
               bool analyse,
               DeviceBuffer<unsigned char>* buffer) {
     size_t size = 0;
-    CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseSpMV_bufferSize(
-        handle, operation, &one, matrix.descriptor, in, beta, out, CUDA_R_64F,
-        CUSPARSE_SPMV_ALG_DEFAULT, &size));
+    CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
+        cusparseSpMV_bufferSize(handle,
+                                operation,
+                                &one,
+                                matrix.descriptor,
+                                in,
+                                beta,
+                                out,
+                                CUDA_R_64F,
+                                CUSPARSE_SPMV_ALG_DEFAULT,
+                                &size));
     CERES_EXT_RETURN_IF_ERROR(buffer->Allocate(
         context, std::max<int64_t>(16, static_cast<int64_t>(size))));
     if (analyse) {
-      CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseSpMV_preprocess(
-          handle, operation, &one, matrix.descriptor, in, beta, out,
-          CUDA_R_64F, CUSPARSE_SPMV_ALG_DEFAULT, buffer->data()));
+      CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
+          cusparseSpMV_preprocess(handle,
+                                  operation,
+                                  &one,
+                                  matrix.descriptor,
+                                  in,
+                                  beta,
+                                  out,
+                                  CUDA_R_64F,
+                                  CUSPARSE_SPMV_ALG_DEFAULT,
+                                  buffer->data()));
     }
     return Status();
   }
@@ -367,10 +392,18 @@ struct CusparseProducts::Impl {
       return Status(StatusCode::kUnsupported,
                     "cuSPARSE needs cameras and points in one vector.");
     }
-    return Launch("SquaredDiagonal", SquaredDiagonalKernel,
-                  CeilDivide(num_columns(), kBlock), kBlock, 0,
-                  context->stream(), num_camera_values, num_columns(),
-                  camera_diagonal, point_diagonal, camera_p, camera_q);
+    return Launch("SquaredDiagonal",
+                  SquaredDiagonalKernel,
+                  CeilDivide(num_columns(), kBlock),
+                  kBlock,
+                  0,
+                  context->stream(),
+                  num_camera_values,
+                  num_columns(),
+                  camera_diagonal,
+                  point_diagonal,
+                  camera_p,
+                  camera_q);
   }
 
   const double one = 1.0;
@@ -415,9 +448,13 @@ Status CusparseProducts::Setup(const ObservationIndexView& index,
         impl_->normal.Allocate(size, size, num_blocks, 9, context));
     CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
         cusparseCreateMatDescr(&impl_->bsr_descriptor));
-    return Launch("FillBsr", FillBsrKernel,
+    return Launch("FillBsr",
+                  FillBsrKernel,
                   CeilDivide(n + index.num_cameras + index.num_points, kBlock),
-                  kBlock, 0, stream, index,
+                  kBlock,
+                  0,
+                  stream,
+                  index,
                   BlockView<const double, PackedSize(9), kDeviceLayout>(),
                   BlockView<const double, 6, kDeviceLayout>(),
                   BlockView<const double, 27, kDeviceLayout>(),
@@ -426,41 +463,68 @@ Status CusparseProducts::Setup(const ObservationIndexView& index,
 
   CERES_EXT_RETURN_IF_ERROR(
       impl_->jacobian.Allocate(2 * n, num_columns, 24 * n, 1, context));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("FillCsrStructure", FillCsrStructureKernel, CeilDivide(n, kBlock),
-             kBlock, 0, stream, index, impl_->jacobian.arrays()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("FillCsrStructure",
+                                   FillCsrStructureKernel,
+                                   CeilDivide(n, kBlock),
+                                   kBlock,
+                                   0,
+                                   stream,
+                                   index,
+                                   impl_->jacobian.arrays()));
   CERES_EXT_RETURN_IF_ERROR(impl_->jacobian.Describe());
   CERES_EXT_RETURN_IF_ERROR(impl_->y.Allocate(context, 2 * n));
-  CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseCreateDnVec(
-      &impl_->rows, 2 * n, impl_->y.data(), CUDA_R_64F));
+  CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
+      cusparseCreateDnVec(&impl_->rows, 2 * n, impl_->y.data(), CUDA_R_64F));
   // The vectors of each product are set by Multiply; y stands in for them.
   CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseCreateDnVec(
       &impl_->columns_in, num_columns, impl_->y.data(), CUDA_R_64F));
   CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseCreateDnVec(
       &impl_->columns_out, num_columns, impl_->y.data(), CUDA_R_64F));
   const bool stored = form == CusparseForm::kCsrTransposed;
-  CERES_EXT_RETURN_IF_ERROR(impl_->Plan(
-      CUSPARSE_OPERATION_NON_TRANSPOSE, impl_->jacobian, impl_->columns_in,
-      impl_->rows, &impl_->zero, stored, &impl_->forward_buffer));
+  CERES_EXT_RETURN_IF_ERROR(impl_->Plan(CUSPARSE_OPERATION_NON_TRANSPOSE,
+                                        impl_->jacobian,
+                                        impl_->columns_in,
+                                        impl_->rows,
+                                        &impl_->zero,
+                                        stored,
+                                        &impl_->forward_buffer));
   if (!stored) {
-    return impl_->Plan(CUSPARSE_OPERATION_TRANSPOSE, impl_->jacobian,
-                       impl_->rows, impl_->columns_out, &impl_->one, false,
+    return impl_->Plan(CUSPARSE_OPERATION_TRANSPOSE,
+                       impl_->jacobian,
+                       impl_->rows,
+                       impl_->columns_out,
+                       &impl_->one,
+                       false,
                        &impl_->backward_buffer);
   }
   CERES_EXT_RETURN_IF_ERROR(
       impl_->transposed.Allocate(num_columns, 2 * n, 24 * n, 1, context));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("FillTransposedRows", FillTransposedRowsKernel,
-             CeilDivide(int64_t{index.num_cameras} + index.num_points + 1,
-                        kBlock),
-             kBlock, 0, stream, index, impl_->transposed.row_begin.data()));
   CERES_EXT_RETURN_IF_ERROR(Launch(
-      "FillTransposed", FillTransposedKernel, CeilDivide(n, kBlock), kBlock, 0,
-      stream, index, Source(), impl_->transposed.column.data(),
-      static_cast<double*>(nullptr)));
+      "FillTransposedRows",
+      FillTransposedRowsKernel,
+      CeilDivide(int64_t{index.num_cameras} + index.num_points + 1, kBlock),
+      kBlock,
+      0,
+      stream,
+      index,
+      impl_->transposed.row_begin.data()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("FillTransposed",
+                                   FillTransposedKernel,
+                                   CeilDivide(n, kBlock),
+                                   kBlock,
+                                   0,
+                                   stream,
+                                   index,
+                                   Source(),
+                                   impl_->transposed.column.data(),
+                                   static_cast<double*>(nullptr)));
   CERES_EXT_RETURN_IF_ERROR(impl_->transposed.Describe());
-  return impl_->Plan(CUSPARSE_OPERATION_NON_TRANSPOSE, impl_->transposed,
-                     impl_->rows, impl_->columns_out, &impl_->one, true,
+  return impl_->Plan(CUSPARSE_OPERATION_NON_TRANSPOSE,
+                     impl_->transposed,
+                     impl_->rows,
+                     impl_->columns_out,
+                     &impl_->one,
+                     true,
                      &impl_->backward_buffer);
 }
 
@@ -468,14 +532,27 @@ Status CusparseProducts::SetJacobian(const Source& jacobian) {
   const ObservationIndexView& index = impl_->index;
   const cudaStream_t stream = impl_->context->stream();
   const int64_t num_blocks = CeilDivide(index.num_observations, kBlock);
-  CERES_EXT_RETURN_IF_ERROR(Launch("FillCsrValues", FillCsrValuesKernel,
-                                   num_blocks, kBlock, 0, stream, index,
-                                   jacobian, impl_->jacobian.value.data()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("FillCsrValues",
+                                   FillCsrValuesKernel,
+                                   num_blocks,
+                                   kBlock,
+                                   0,
+                                   stream,
+                                   index,
+                                   jacobian,
+                                   impl_->jacobian.value.data()));
   if (impl_->form != CusparseForm::kCsrTransposed) {
     return Status();
   }
-  return Launch("FillTransposed", FillTransposedKernel, num_blocks, kBlock, 0,
-                stream, index, jacobian, impl_->transposed.column.data(),
+  return Launch("FillTransposed",
+                FillTransposedKernel,
+                num_blocks,
+                kBlock,
+                0,
+                stream,
+                index,
+                jacobian,
+                impl_->transposed.column.data(),
                 impl_->transposed.value.data());
 }
 
@@ -483,10 +560,14 @@ Status CusparseProducts::SetBlocks(
     const kernels::NormalBlocksParams<Source, kDeviceLayout>& blocks) {
   const ObservationIndexView& index = impl_->index;
   return Launch(
-      "FillBsr", FillBsrKernel,
+      "FillBsr",
+      FillBsrKernel,
       CeilDivide(index.num_observations + index.num_cameras + index.num_points,
                  kBlock),
-      kBlock, 0, impl_->context->stream(), index,
+      kBlock,
+      0,
+      impl_->context->stream(),
+      index,
       BlockView<const double, PackedSize(9), kDeviceLayout>(blocks.u),
       BlockView<const double, 6, kDeviceLayout>(blocks.v),
       BlockView<const double, 27, kDeviceLayout>(blocks.w),
@@ -496,25 +577,39 @@ Status CusparseProducts::SetBlocks(
 Status CusparseProducts::Multiply(
     const kernels::NormalProductImplicitWParams<Source>& params) {
   Impl* impl = impl_.get();
-  CERES_EXT_RETURN_IF_ERROR(impl->StartWithDiagonal(
-      params.camera_diagonal, params.point_diagonal, params.camera_p,
-      params.point_p, params.camera_q, params.point_q));
+  CERES_EXT_RETURN_IF_ERROR(impl->StartWithDiagonal(params.camera_diagonal,
+                                                    params.point_diagonal,
+                                                    params.camera_p,
+                                                    params.point_p,
+                                                    params.camera_q,
+                                                    params.point_q));
   CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseDnVecSetValues(
       impl->columns_in, const_cast<double*>(params.camera_p)));
   CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
       cusparseDnVecSetValues(impl->columns_out, params.camera_q));
-  CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseSpMV(
-      impl->handle, CUSPARSE_OPERATION_NON_TRANSPOSE, &impl->one,
-      impl->jacobian.descriptor, impl->columns_in, &impl->zero, impl->rows,
-      CUDA_R_64F, CUSPARSE_SPMV_ALG_DEFAULT, impl->forward_buffer.data()));
+  CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
+      cusparseSpMV(impl->handle,
+                   CUSPARSE_OPERATION_NON_TRANSPOSE,
+                   &impl->one,
+                   impl->jacobian.descriptor,
+                   impl->columns_in,
+                   &impl->zero,
+                   impl->rows,
+                   CUDA_R_64F,
+                   CUSPARSE_SPMV_ALG_DEFAULT,
+                   impl->forward_buffer.data()));
   const bool stored = impl->form == CusparseForm::kCsrTransposed;
   CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseSpMV(
       impl->handle,
       stored ? CUSPARSE_OPERATION_NON_TRANSPOSE : CUSPARSE_OPERATION_TRANSPOSE,
       &impl->one,
       stored ? impl->transposed.descriptor : impl->jacobian.descriptor,
-      impl->rows, &impl->one, impl->columns_out, CUDA_R_64F,
-      CUSPARSE_SPMV_ALG_DEFAULT, impl->backward_buffer.data()));
+      impl->rows,
+      &impl->one,
+      impl->columns_out,
+      CUDA_R_64F,
+      CUSPARSE_SPMV_ALG_DEFAULT,
+      impl->backward_buffer.data()));
   return Status();
 }
 
@@ -522,16 +617,29 @@ Status CusparseProducts::Multiply(
     const kernels::NormalProductExplicitWParams<double, 9, kDeviceLayout>&
         params) {
   Impl* impl = impl_.get();
-  CERES_EXT_RETURN_IF_ERROR(impl->StartWithDiagonal(
-      params.camera_diagonal, params.point_diagonal, params.camera_p,
-      params.point_p, params.camera_q, params.point_q));
+  CERES_EXT_RETURN_IF_ERROR(impl->StartWithDiagonal(params.camera_diagonal,
+                                                    params.point_diagonal,
+                                                    params.camera_p,
+                                                    params.point_p,
+                                                    params.camera_q,
+                                                    params.point_q));
   Impl::Matrix& normal = impl->normal;
-  CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseDbsrmv(
-      impl->handle, CUSPARSE_DIRECTION_ROW, CUSPARSE_OPERATION_NON_TRANSPOSE,
-      static_cast<int>(normal.num_rows), static_cast<int>(normal.num_columns),
-      static_cast<int>(normal.column.size()), &impl->one, impl->bsr_descriptor,
-      normal.value.data(), normal.row_begin.data(), normal.column.data(), 3,
-      params.camera_p, &impl->one, params.camera_q));
+  CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
+      cusparseDbsrmv(impl->handle,
+                     CUSPARSE_DIRECTION_ROW,
+                     CUSPARSE_OPERATION_NON_TRANSPOSE,
+                     static_cast<int>(normal.num_rows),
+                     static_cast<int>(normal.num_columns),
+                     static_cast<int>(normal.column.size()),
+                     &impl->one,
+                     impl->bsr_descriptor,
+                     normal.value.data(),
+                     normal.row_begin.data(),
+                     normal.column.data(),
+                     3,
+                     params.camera_p,
+                     &impl->one,
+                     params.camera_q));
   return Status();
 }
 

@@ -28,8 +28,7 @@ enum class CusparseForm { kCsr, kCsrTransposed, kBsr };
 
 class CusparseProducts {
  public:
-  using Source =
-      kernels::StoredJacobian<double, 9, kernels::kDeviceLayout>;
+  using Source = kernels::StoredJacobian<double, 9, kernels::kDeviceLayout>;
 
   CusparseProducts();
   ~CusparseProducts();
@@ -51,10 +50,9 @@ class CusparseProducts {
   kernels::Status Multiply(
       const kernels::NormalProductImplicitWParams<Source>& params);
   kernels::Status Multiply(
-      const kernels::NormalProductExplicitWParams<double,
-                                                  9,
-                                                  kernels::kDeviceLayout>&
-          params);
+      const kernels::
+          NormalProductExplicitWParams<double, 9, kernels::kDeviceLayout>&
+              params);
 
   // Matrix bytes that one product reads.
   int64_t bytes() const;

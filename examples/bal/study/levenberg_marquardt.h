@@ -184,8 +184,8 @@ class LevenbergMarquardt {
   kernels::Status Start(double* cost) {
     CERES_EXT_RETURN_IF_ERROR(machine_->Copy(
         9 * num_cameras_, problem_.cameras, state_.cameras.data()));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Copy(
-        3 * num_points_, problem_.points, state_.points.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Copy(3 * num_points_, problem_.points, state_.points.data()));
     return EvaluateCost(&state_, cost);
   }
 
@@ -199,9 +199,11 @@ class LevenbergMarquardt {
   }
 
   kernels::Status Damp(double radius) {
-    CERES_EXT_RETURN_IF_ERROR(machine_->Run(DampingParams{
-        9 * num_cameras_, camera_norms_.data(), radius,
-        camera_diagonal_.data()}));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Run(DampingParams{9 * num_cameras_,
+                                    camera_norms_.data(),
+                                    radius,
+                                    camera_diagonal_.data()}));
     return machine_->Run(DampingParams{
         3 * num_points_, point_norms_.data(), radius, point_diagonal_.data()});
   }
@@ -330,12 +332,16 @@ class LevenbergMarquardt {
 
   // The candidate x - step and its cost.
   kernels::Status Move(double* cost) {
-    CERES_EXT_RETURN_IF_ERROR(machine_->Run(SubtractParams{
-        9 * num_cameras_, state_.cameras.data(), camera_step_.data(),
-        candidate_.cameras.data()}));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Run(SubtractParams{
-        3 * num_points_, state_.points.data(), point_step_.data(),
-        candidate_.points.data()}));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Run(SubtractParams{9 * num_cameras_,
+                                     state_.cameras.data(),
+                                     camera_step_.data(),
+                                     candidate_.cameras.data()}));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Run(SubtractParams{3 * num_points_,
+                                     state_.points.data(),
+                                     point_step_.data(),
+                                     candidate_.points.data()}));
     return EvaluateCost(&candidate_, cost);
   }
 

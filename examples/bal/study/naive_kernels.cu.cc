@@ -38,8 +38,8 @@ Status LaunchFor(const char* name,
                  int64_t n,
                  cudaStream_t stream,
                  Arguments... arguments) {
-  return Launch(name, kernel, CeilDivide(n, kBlock), kBlock, 0, stream,
-                arguments...);
+  return Launch(
+      name, kernel, CeilDivide(n, kBlock), kBlock, 0, stream, arguments...);
 }
 
 // x = 0, where x is not null.
@@ -64,9 +64,13 @@ __global__ void NaiveJacobianKernel(
   double residual[2];
   double jc[2 * C];
   double jp[6];
-  kernels::Evaluate<C>(p.cameras[camera], p.camera_maps + 81 * camera,
-                       p.points + 3 * point, p.observations + 2 * k, residual,
-                       jc, jp);
+  kernels::Evaluate<C>(p.cameras[camera],
+                       p.camera_maps + 81 * camera,
+                       p.points + 3 * point,
+                       p.observations + 2 * k,
+                       residual,
+                       jc,
+                       jp);
 #pragma unroll
   for (int i = 0; i < 2 * C; ++i) {
     p.camera_blocks(k, i) = jc[i];
@@ -172,8 +176,7 @@ __global__ void NaiveNormalBlocksKernel(ObservationIndexView index,
 
 // inverse_i = (A_i + D_i^2)^-1
 template <int N, BlockLayout L>
-__global__ void NaiveInvertKernel(
-    kernels::InvertBlockDiagonalParams<N, L> p) {
+__global__ void NaiveInvertKernel(kernels::InvertBlockDiagonalParams<N, L> p) {
   const int64_t i = Thread();
   if (i >= p.num_blocks) {
     return;
@@ -403,8 +406,8 @@ __global__ void NaiveCouplingKernel(ObservationIndexView index,
     }
 #pragma unroll
     for (int i = 0; i < C; ++i) {
-      atomicAdd(q + C * camera + i, wk[3 * i] * x[0] + wk[3 * i + 1] * x[1] +
-                                        wk[3 * i + 2] * x[2]);
+      atomicAdd(q + C * camera + i,
+                wk[3 * i] * x[0] + wk[3 * i + 1] * x[1] + wk[3 * i + 2] * x[2]);
     }
   }
 }
@@ -427,7 +430,8 @@ __global__ void NaivePointSolveKernel(int64_t num_points,
     v[e] = v_inverse(point, e);
   }
   for (int i = 0; i < 3; ++i) {
-    x[i] = g == nullptr ? s[3 * point + i] : g[3 * point + i] - s[3 * point + i];
+    x[i] =
+        g == nullptr ? s[3 * point + i] : g[3 * point + i] - s[3 * point + i];
   }
   kernels::SymmetricMultiply<3>(v, x, out);
   for (int i = 0; i < 3; ++i) {
@@ -439,10 +443,17 @@ template <int N, BlockLayout L>
 Status Invert(const kernels::InvertBlockDiagonalParams<N, L>& params,
               cudaStream_t stream) {
   CERES_EXT_RETURN_IF_ERROR(Launch("NaiveResetBreakdown",
-                                   NaiveResetBreakdownKernel, 1, 1, 0, stream,
+                                   NaiveResetBreakdownKernel,
+                                   1,
+                                   1,
+                                   0,
+                                   stream,
                                    params.first_breakdown));
-  return LaunchFor("NaiveInvert", NaiveInvertKernel<N, L>, params.num_blocks,
-                   stream, params);
+  return LaunchFor("NaiveInvert",
+                   NaiveInvertKernel<N, L>,
+                   params.num_blocks,
+                   stream,
+                   params);
 }
 
 }  // namespace
@@ -457,20 +468,26 @@ Status EvaluateJacobian(
     return Status(StatusCode::kUnsupported,
                   "The naive variant evaluates Jacobian blocks only.");
   }
-  return LaunchFor("NaiveJacobian", NaiveJacobianKernel<L>,
-                   params.index.num_observations, stream, params);
+  return LaunchFor("NaiveJacobian",
+                   NaiveJacobianKernel<L>,
+                   params.index.num_observations,
+                   stream,
+                   params);
 }
 
 template <BlockLayout L>
 Status SquaredColumnNorms(
     const kernels::SquaredColumnNormsParams<Source<L>>& params,
     cudaStream_t stream) {
-  CERES_EXT_RETURN_IF_ERROR(Clear(
-      params.camera_x, int64_t{C} * params.index.num_cameras, stream));
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(params.camera_x, int64_t{C} * params.index.num_cameras, stream));
   CERES_EXT_RETURN_IF_ERROR(
       Clear(params.point_x, int64_t{3} * params.index.num_points, stream));
-  return LaunchFor("NaiveColumnNorms", NaiveColumnNormsKernel<L>,
-                   params.index.num_observations, stream, params);
+  return LaunchFor("NaiveColumnNorms",
+                   NaiveColumnNormsKernel<L>,
+                   params.index.num_observations,
+                   stream,
+                   params);
 }
 
 template <BlockLayout L>
@@ -502,14 +519,18 @@ Status NormalBlocks(const kernels::NormalBlocksParams<Source<L>, L>& params,
   }
   CERES_EXT_RETURN_IF_ERROR(Clear(sums.u.data, sums.u.size(), stream));
   CERES_EXT_RETURN_IF_ERROR(Clear(sums.v.data, sums.v.size(), stream));
-  CERES_EXT_RETURN_IF_ERROR(Clear(sums.camera_gradient,
-                                  int64_t{C} * index.num_cameras, stream));
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(sums.camera_gradient, int64_t{C} * index.num_cameras, stream));
   CERES_EXT_RETURN_IF_ERROR(
       Clear(sums.point_gradient, int64_t{3} * index.num_points, stream));
-  CERES_EXT_RETURN_IF_ERROR(
-      LaunchFor("NaiveNormalBlocks", NaiveNormalBlocksKernel<L>,
-                index.num_observations, stream, index, params.jacobian,
-                params.b, sums));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveNormalBlocks",
+                                      NaiveNormalBlocksKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.jacobian,
+                                      params.b,
+                                      sums));
   if (!schur) {
     return Status();
   }
@@ -524,21 +545,34 @@ Status NormalBlocks(const kernels::NormalBlocksParams<Source<L>, L>& params,
     return Status();
   }
   // s_c = g_c - sum Jc' Jp Vi g_p
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveApply", NaiveApplyKernel<3, L>, index.num_points, stream,
-      index.num_points, BlockView<const double, 6, L>(params.v_inverse),
-      sums.point_gradient, scratch.point_vector,
-      static_cast<const PcgScalars*>(nullptr)));
+  CERES_EXT_RETURN_IF_ERROR(
+      LaunchFor("NaiveApply",
+                NaiveApplyKernel<3, L>,
+                index.num_points,
+                stream,
+                index.num_points,
+                BlockView<const double, 6, L>(params.v_inverse),
+                sums.point_gradient,
+                scratch.point_vector,
+                static_cast<const PcgScalars*>(nullptr)));
   if (sums.camera_gradient != params.schur_rhs) {
     CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
-        params.schur_rhs, sums.camera_gradient,
+        params.schur_rhs,
+        sums.camera_gradient,
         sizeof(double) * C * static_cast<size_t>(index.num_cameras),
-        cudaMemcpyDeviceToDevice, stream));
+        cudaMemcpyDeviceToDevice,
+        stream));
   }
-  return LaunchFor("NaiveToCameras", NaiveToCamerasKernel<L>,
-                   index.num_observations, stream, index, params.jacobian,
-                   static_cast<const double*>(nullptr), scratch.point_vector,
-                   params.schur_rhs, static_cast<const PcgScalars*>(nullptr));
+  return LaunchFor("NaiveToCameras",
+                   NaiveToCamerasKernel<L>,
+                   index.num_observations,
+                   stream,
+                   index,
+                   params.jacobian,
+                   static_cast<const double*>(nullptr),
+                   scratch.point_vector,
+                   params.schur_rhs,
+                   static_cast<const PcgScalars*>(nullptr));
 }
 
 template <BlockLayout L>
@@ -547,23 +581,48 @@ Status SchurProductImplicitW(
     const Scratch& scratch,
     cudaStream_t stream) {
   const ObservationIndexView& index = params.index;
-  CERES_EXT_RETURN_IF_ERROR(Clear(
-      scratch.point_vector, int64_t{3} * index.num_points, stream));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveToPoints", NaiveToPointsKernel<L>, index.num_observations, stream,
-      index, params.jacobian, static_cast<const double*>(nullptr), params.p,
-      scratch.point_vector, params.scalars));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveApply", NaiveApplyKernel<3, L>, index.num_points, stream,
-      index.num_points, params.v_inverse, scratch.point_vector,
-      scratch.point_vector, params.scalars));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveDiagonal", NaiveDiagonalKernel<C, L>, index.num_cameras, stream,
-      index.num_cameras, BlockView<const double, PackedSize(C), L>(),
-      params.camera_diagonal, params.p, params.q, params.scalars));
-  return LaunchFor("NaiveToCameras", NaiveToCamerasKernel<L>,
-                   index.num_observations, stream, index, params.jacobian,
-                   params.p, scratch.point_vector, params.q, params.scalars);
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveToPoints",
+                                      NaiveToPointsKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.jacobian,
+                                      static_cast<const double*>(nullptr),
+                                      params.p,
+                                      scratch.point_vector,
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveApply",
+                                      NaiveApplyKernel<3, L>,
+                                      index.num_points,
+                                      stream,
+                                      index.num_points,
+                                      params.v_inverse,
+                                      scratch.point_vector,
+                                      scratch.point_vector,
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(
+      LaunchFor("NaiveDiagonal",
+                NaiveDiagonalKernel<C, L>,
+                index.num_cameras,
+                stream,
+                index.num_cameras,
+                BlockView<const double, PackedSize(C), L>(),
+                params.camera_diagonal,
+                params.p,
+                params.q,
+                params.scalars));
+  return LaunchFor("NaiveToCameras",
+                   NaiveToCamerasKernel<L>,
+                   index.num_observations,
+                   stream,
+                   index,
+                   params.jacobian,
+                   params.p,
+                   scratch.point_vector,
+                   params.q,
+                   params.scalars);
 }
 
 template <BlockLayout L>
@@ -572,26 +631,51 @@ Status SchurProductExplicitW(
     const Scratch& scratch,
     cudaStream_t stream) {
   const ObservationIndexView& index = params.index;
-  CERES_EXT_RETURN_IF_ERROR(Clear(
-      scratch.point_vector, int64_t{3} * index.num_points, stream));
   CERES_EXT_RETURN_IF_ERROR(
-      LaunchFor("NaiveCoupling", NaiveCouplingKernel<L>,
-                index.num_observations, stream, index, params.w, params.p,
-                scratch.point_vector, 0.0, static_cast<const double*>(nullptr),
-                static_cast<double*>(nullptr), params.scalars));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveApply", NaiveApplyKernel<3, L>, index.num_points, stream,
-      index.num_points, params.v_inverse, scratch.point_vector,
-      scratch.point_vector, params.scalars));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveDiagonal", NaiveDiagonalKernel<C, L>, index.num_cameras, stream,
-      index.num_cameras, params.u, params.camera_diagonal, params.p, params.q,
-      params.scalars));
-  return LaunchFor("NaiveCoupling", NaiveCouplingKernel<L>,
-                   index.num_observations, stream, index, params.w,
+      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveCoupling",
+                                      NaiveCouplingKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.w,
+                                      params.p,
+                                      scratch.point_vector,
+                                      0.0,
+                                      static_cast<const double*>(nullptr),
+                                      static_cast<double*>(nullptr),
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveApply",
+                                      NaiveApplyKernel<3, L>,
+                                      index.num_points,
+                                      stream,
+                                      index.num_points,
+                                      params.v_inverse,
+                                      scratch.point_vector,
+                                      scratch.point_vector,
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
+                                      NaiveDiagonalKernel<C, L>,
+                                      index.num_cameras,
+                                      stream,
+                                      index.num_cameras,
+                                      params.u,
+                                      params.camera_diagonal,
+                                      params.p,
+                                      params.q,
+                                      params.scalars));
+  return LaunchFor("NaiveCoupling",
+                   NaiveCouplingKernel<L>,
+                   index.num_observations,
+                   stream,
+                   index,
+                   params.w,
                    static_cast<const double*>(nullptr),
-                   static_cast<double*>(nullptr), -1.0, scratch.point_vector,
-                   params.q, params.scalars);
+                   static_cast<double*>(nullptr),
+                   -1.0,
+                   scratch.point_vector,
+                   params.q,
+                   params.scalars);
 }
 
 template <BlockLayout L>
@@ -600,16 +684,27 @@ Status BackSubstituteImplicitW(
     const Scratch& scratch,
     cudaStream_t stream) {
   const ObservationIndexView& index = params.index;
-  CERES_EXT_RETURN_IF_ERROR(Clear(
-      scratch.point_vector, int64_t{3} * index.num_points, stream));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveToPoints", NaiveToPointsKernel<L>, index.num_observations, stream,
-      index, params.jacobian, params.b, params.z, scratch.point_vector,
-      static_cast<const PcgScalars*>(nullptr)));
-  return LaunchFor("NaivePointSolve", NaivePointSolveKernel<L>,
-                   index.num_points, stream, index.num_points,
-                   params.v_inverse, static_cast<const double*>(nullptr),
-                   scratch.point_vector, params.y);
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveToPoints",
+                                      NaiveToPointsKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.jacobian,
+                                      params.b,
+                                      params.z,
+                                      scratch.point_vector,
+                                      static_cast<const PcgScalars*>(nullptr)));
+  return LaunchFor("NaivePointSolve",
+                   NaivePointSolveKernel<L>,
+                   index.num_points,
+                   stream,
+                   index.num_points,
+                   params.v_inverse,
+                   static_cast<const double*>(nullptr),
+                   scratch.point_vector,
+                   params.y);
 }
 
 template <BlockLayout L>
@@ -618,17 +713,29 @@ Status BackSubstituteExplicitW(
     const Scratch& scratch,
     cudaStream_t stream) {
   const ObservationIndexView& index = params.index;
-  CERES_EXT_RETURN_IF_ERROR(Clear(
-      scratch.point_vector, int64_t{3} * index.num_points, stream));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveCoupling", NaiveCouplingKernel<L>, index.num_observations, stream,
-      index, params.w, params.z, scratch.point_vector, 0.0,
-      static_cast<const double*>(nullptr), static_cast<double*>(nullptr),
-      static_cast<const PcgScalars*>(nullptr)));
-  return LaunchFor("NaivePointSolve", NaivePointSolveKernel<L>,
-                   index.num_points, stream, index.num_points,
-                   params.v_inverse, params.point_gradient,
-                   scratch.point_vector, params.y);
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveCoupling",
+                                      NaiveCouplingKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.w,
+                                      params.z,
+                                      scratch.point_vector,
+                                      0.0,
+                                      static_cast<const double*>(nullptr),
+                                      static_cast<double*>(nullptr),
+                                      static_cast<const PcgScalars*>(nullptr)));
+  return LaunchFor("NaivePointSolve",
+                   NaivePointSolveKernel<L>,
+                   index.num_points,
+                   stream,
+                   index.num_points,
+                   params.v_inverse,
+                   params.point_gradient,
+                   scratch.point_vector,
+                   params.y);
 }
 
 template <BlockLayout L>
@@ -636,17 +743,32 @@ Status NormalProductImplicitW(
     const kernels::NormalProductImplicitWParams<Source<L>>& params,
     cudaStream_t stream) {
   const ObservationIndexView& index = params.index;
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveDiagonal", NaiveDiagonalKernel<C, L>, index.num_cameras, stream,
-      index.num_cameras, BlockView<const double, PackedSize(C), L>(),
-      params.camera_diagonal, params.camera_p, params.camera_q,
-      params.scalars));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveDiagonal", NaiveDiagonalKernel<3, L>, index.num_points, stream,
-      index.num_points, BlockView<const double, 6, L>(), params.point_diagonal,
-      params.point_p, params.point_q, params.scalars));
-  return LaunchFor("NaiveNormalProduct", NaiveNormalProductKernel<L>,
-                   index.num_observations, stream, params);
+  CERES_EXT_RETURN_IF_ERROR(
+      LaunchFor("NaiveDiagonal",
+                NaiveDiagonalKernel<C, L>,
+                index.num_cameras,
+                stream,
+                index.num_cameras,
+                BlockView<const double, PackedSize(C), L>(),
+                params.camera_diagonal,
+                params.camera_p,
+                params.camera_q,
+                params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
+                                      NaiveDiagonalKernel<3, L>,
+                                      index.num_points,
+                                      stream,
+                                      index.num_points,
+                                      BlockView<const double, 6, L>(),
+                                      params.point_diagonal,
+                                      params.point_p,
+                                      params.point_q,
+                                      params.scalars));
+  return LaunchFor("NaiveNormalProduct",
+                   NaiveNormalProductKernel<L>,
+                   index.num_observations,
+                   stream,
+                   params);
 }
 
 template <BlockLayout L>
@@ -654,18 +776,38 @@ Status NormalProductExplicitW(
     const kernels::NormalProductExplicitWParams<double, C, L>& params,
     cudaStream_t stream) {
   const ObservationIndexView& index = params.index;
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveDiagonal", NaiveDiagonalKernel<C, L>, index.num_cameras, stream,
-      index.num_cameras, params.u, params.camera_diagonal, params.camera_p,
-      params.camera_q, params.scalars));
-  CERES_EXT_RETURN_IF_ERROR(LaunchFor(
-      "NaiveDiagonal", NaiveDiagonalKernel<3, L>, index.num_points, stream,
-      index.num_points, params.v, params.point_diagonal, params.point_p,
-      params.point_q, params.scalars));
-  return LaunchFor("NaiveCoupling", NaiveCouplingKernel<L>,
-                   index.num_observations, stream, index, params.w,
-                   params.camera_p, params.point_q, 1.0, params.point_p,
-                   params.camera_q, params.scalars);
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
+                                      NaiveDiagonalKernel<C, L>,
+                                      index.num_cameras,
+                                      stream,
+                                      index.num_cameras,
+                                      params.u,
+                                      params.camera_diagonal,
+                                      params.camera_p,
+                                      params.camera_q,
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
+                                      NaiveDiagonalKernel<3, L>,
+                                      index.num_points,
+                                      stream,
+                                      index.num_points,
+                                      params.v,
+                                      params.point_diagonal,
+                                      params.point_p,
+                                      params.point_q,
+                                      params.scalars));
+  return LaunchFor("NaiveCoupling",
+                   NaiveCouplingKernel<L>,
+                   index.num_observations,
+                   stream,
+                   index,
+                   params.w,
+                   params.camera_p,
+                   params.point_q,
+                   1.0,
+                   params.point_p,
+                   params.camera_q,
+                   params.scalars);
 }
 
 template <int N, BlockLayout L>
@@ -678,9 +820,15 @@ Status InvertBlockDiagonal(
 template <int N, BlockLayout L>
 Status ApplyBlockDiagonal(const kernels::ApplyBlockDiagonalParams<N, L>& params,
                           cudaStream_t stream) {
-  return LaunchFor("NaiveApply", NaiveApplyKernel<N, L>, params.num_blocks,
-                   stream, params.num_blocks, params.inverse, params.r,
-                   params.z, params.scalars);
+  return LaunchFor("NaiveApply",
+                   NaiveApplyKernel<N, L>,
+                   params.num_blocks,
+                   stream,
+                   params.num_blocks,
+                   params.inverse,
+                   params.r,
+                   params.z,
+                   params.scalars);
 }
 
 #define CERES_EXT_INSTANTIATE(L)                                              \

@@ -59,18 +59,33 @@ __global__ void RelabelKernel(int64_t n, const int32_t* rank, int32_t* ids) {
 }  // namespace
 
 Status Subtract(const SubtractParams& params, cudaStream_t stream) {
-  return Launch("Subtract", SubtractKernel, CeilDivide(params.n, kBlock),
-                kBlock, 0, stream, params);
+  return Launch("Subtract",
+                SubtractKernel,
+                CeilDivide(params.n, kBlock),
+                kBlock,
+                0,
+                stream,
+                params);
 }
 
 Status Damping(const DampingParams& params, cudaStream_t stream) {
-  return Launch("Damping", DampingKernel, CeilDivide(params.n, kBlock), kBlock,
-                0, stream, params);
+  return Launch("Damping",
+                DampingKernel,
+                CeilDivide(params.n, kBlock),
+                kBlock,
+                0,
+                stream,
+                params);
 }
 
 Status Round(const RoundParams& params, cudaStream_t stream) {
-  return Launch("Round", RoundKernel, CeilDivide(params.n, kBlock), kBlock, 0,
-                stream, params);
+  return Launch("Round",
+                RoundKernel,
+                CeilDivide(params.n, kBlock),
+                kBlock,
+                0,
+                stream,
+                params);
 }
 
 Status GatherPairs(int64_t n,
@@ -78,16 +93,31 @@ Status GatherPairs(int64_t n,
                    const double* in,
                    double* out,
                    cudaStream_t stream) {
-  return Launch("GatherPairs", GatherPairsKernel, CeilDivide(n, kBlock), kBlock,
-                0, stream, n, input_id, in, out);
+  return Launch("GatherPairs",
+                GatherPairsKernel,
+                CeilDivide(n, kBlock),
+                kBlock,
+                0,
+                stream,
+                n,
+                input_id,
+                in,
+                out);
 }
 
 Status Relabel(int64_t n,
                const int32_t* rank,
                int32_t* ids,
                cudaStream_t stream) {
-  return Launch("Relabel", RelabelKernel, CeilDivide(n, kBlock), kBlock, 0,
-                stream, n, rank, ids);
+  return Launch("Relabel",
+                RelabelKernel,
+                CeilDivide(n, kBlock),
+                kBlock,
+                0,
+                stream,
+                n,
+                rank,
+                ids);
 }
 
 }  // namespace ceres_ext::bal::cuda

@@ -34,9 +34,8 @@ struct DampingParams {
 
 CERES_EXT_HOST_DEVICE inline double DampingOf(double squared_norm,
                                               double radius) {
-  const double clamped = squared_norm < 1e-6
-                             ? 1e-6
-                             : (squared_norm > 1e32 ? 1e32 : squared_norm);
+  const double clamped =
+      squared_norm < 1e-6 ? 1e-6 : (squared_norm > 1e32 ? 1e32 : squared_norm);
   return std::sqrt(clamped / radius);
 }
 

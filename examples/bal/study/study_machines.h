@@ -10,7 +10,8 @@
 //
 // Beyond a Backend, a machine has
 //   Run(PrepareCamerasParams / EvaluateCostParams / EvaluateJacobianParams /
-//       SquaredColumnNormsParams / SubtractParams / DampingParams / RoundParams)
+//       SquaredColumnNormsParams / SubtractParams / DampingParams /
+//       RoundParams)
 //   Upload(host, n, &buffer), Download(n, data, host)
 //   RecordStage(s), StageSeconds(s, t), s < kNumStages: marks of the driver
 //   Synchronize()
@@ -63,9 +64,8 @@ class HostMachine : public solver::HostBackend {
     return {};
   }
   kernels::Status Run(const SubtractParams& params) {
-    ForEach(params.n, [&](int64_t i) {
-      params.out[i] = params.x[i] - params.step[i];
-    });
+    ForEach(params.n,
+            [&](int64_t i) { params.out[i] = params.x[i] - params.step[i]; });
     return {};
   }
   kernels::Status Run(const DampingParams& params) {
@@ -75,8 +75,9 @@ class HostMachine : public solver::HostBackend {
     return {};
   }
   kernels::Status Run(const RoundParams& params) {
-    ForEach(params.n,
-            [&](int64_t i) { params.out[i] = static_cast<float>(params.x[i]); });
+    ForEach(params.n, [&](int64_t i) {
+      params.out[i] = static_cast<float>(params.x[i]);
+    });
     return {};
   }
 
@@ -107,12 +108,14 @@ class HostMachine : public solver::HostBackend {
  private:
   template <typename Function>
   void ForEach(int64_t n, Function&& function) {
-    workspace()->context()->ParallelFor(
-        n, kernels::HostWorkspace::kVectorChunk, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            function(i);
-          }
-        });
+    workspace()->context()->ParallelFor(n,
+                                        kernels::HostWorkspace::kVectorChunk,
+                                        [&](int64_t begin, int64_t end) {
+                                          for (int64_t i = begin; i < end;
+                                               ++i) {
+                                            function(i);
+                                          }
+                                        });
   }
 
   std::chrono::steady_clock::time_point stages_[kNumStages];
@@ -152,6 +155,14 @@ class CudaMachine : public solver::CudaBackend {
   template <typename Source>
   kernels::Status Run(const kernels::SquaredColumnNormsParams<Source>& params) {
     return kernels::cuda::SquaredColumnNorms(params, workspace(), stream());
+  }
+  template <typename Source>
+  kernels::Status Run(const kernels::RightMultiplyParams<Source>& params) {
+    return kernels::cuda::RightMultiply(params, workspace(), stream());
+  }
+  template <typename Source>
+  kernels::Status Run(const kernels::LeftMultiplyParams<Source>& params) {
+    return kernels::cuda::LeftMultiply(params, workspace(), stream());
   }
   kernels::Status Run(const SubtractParams& params) {
     return cuda::Subtract(params, stream());
@@ -216,8 +227,7 @@ class NaiveMachine : public CudaMachine {
       const kernels::EvaluateJacobianParams<double, 9, kLayoutIn>& params) {
     return naive::EvaluateJacobian(params, stream());
   }
-  kernels::Status Run(
-      const kernels::SquaredColumnNormsParams<Source>& params) {
+  kernels::Status Run(const kernels::SquaredColumnNormsParams<Source>& params) {
     return naive::SquaredColumnNorms(params, stream());
   }
   kernels::Status Run(
@@ -234,8 +244,7 @@ class NaiveMachine : public CudaMachine {
     return naive::SchurProductExplicitW(params, scratch(), stream());
   }
   kernels::Status Run(
-      const kernels::BackSubstituteImplicitWParams<Source, kLayoutIn>&
-          params) {
+      const kernels::BackSubstituteImplicitWParams<Source, kLayoutIn>& params) {
     return naive::BackSubstituteImplicitW(params, scratch(), stream());
   }
   kernels::Status Run(

@@ -120,11 +120,11 @@ bool StudyRecord::Save(std::string* error) const {
 }
 
 const std::vector<Configuration>& FourConfigurations() {
-  static const auto* const kConfigurations = new std::vector<Configuration>{
-      {false, solver::WProduct::kImplicit},
-      {false, solver::WProduct::kExplicit},
-      {true, solver::WProduct::kImplicit},
-      {true, solver::WProduct::kExplicit}};
+  static const auto* const kConfigurations =
+      new std::vector<Configuration>{{false, solver::WProduct::kImplicit},
+                                     {false, solver::WProduct::kExplicit},
+                                     {true, solver::WProduct::kImplicit},
+                                     {true, solver::WProduct::kExplicit}};
   return *kConfigurations;
 }
 
@@ -152,32 +152,35 @@ Json RunRow(const std::string& variant,
             const Configuration& configuration,
             const StudyOptions& options,
             const StudyResult& result) {
-  std::printf(
-      "  %-16s %-18s %-22s %2d x %3d  %10.4f s  PCG %6lld  cost %.9e\n",
-      variant.c_str(), jacobian.c_str(),
-      ConfigurationName(configuration).c_str(), options.num_lm_iterations,
-      options.solver.max_num_iterations, result.total_seconds,
-      static_cast<long long>(result.num_pcg_iterations), result.final_cost);
+  std::printf("  %-16s %-18s %-22s %2d x %3d  %10.4f s  PCG %6lld  cost %.9e\n",
+              variant.c_str(),
+              jacobian.c_str(),
+              ConfigurationName(configuration).c_str(),
+              options.num_lm_iterations,
+              options.solver.max_num_iterations,
+              result.total_seconds,
+              static_cast<long long>(result.num_pcg_iterations),
+              result.final_cost);
   std::fflush(stdout);
-  return {{"variant", variant},
-          {"jacobian", jacobian},
-          {"use_schur", configuration.use_schur},
-          {"explicit_w",
-           configuration.w_product == solver::WProduct::kExplicit},
-          {"max_lm_iterations", options.num_lm_iterations},
-          {"max_pcg_iterations", options.solver.max_num_iterations},
-          {"total_seconds", result.total_seconds},
-          {"evaluate_seconds", result.evaluate_seconds},
-          {"normal_blocks_seconds", result.normal_blocks_seconds},
-          {"pcg_seconds", result.pcg_seconds},
-          {"back_substitution_seconds", result.back_substitution_seconds},
-          {"update_seconds", result.update_seconds},
-          {"initial_cost", result.initial_cost},
-          {"final_cost", result.final_cost},
-          {"num_lm_iterations", result.num_lm_iterations},
-          {"num_jacobians", result.num_jacobians},
-          {"num_accepted", result.num_accepted},
-          {"num_pcg_iterations", result.num_pcg_iterations}};
+  return {
+      {"variant", variant},
+      {"jacobian", jacobian},
+      {"use_schur", configuration.use_schur},
+      {"explicit_w", configuration.w_product == solver::WProduct::kExplicit},
+      {"max_lm_iterations", options.num_lm_iterations},
+      {"max_pcg_iterations", options.solver.max_num_iterations},
+      {"total_seconds", result.total_seconds},
+      {"evaluate_seconds", result.evaluate_seconds},
+      {"normal_blocks_seconds", result.normal_blocks_seconds},
+      {"pcg_seconds", result.pcg_seconds},
+      {"back_substitution_seconds", result.back_substitution_seconds},
+      {"update_seconds", result.update_seconds},
+      {"initial_cost", result.initial_cost},
+      {"final_cost", result.final_cost},
+      {"num_lm_iterations", result.num_lm_iterations},
+      {"num_jacobians", result.num_jacobians},
+      {"num_accepted", result.num_accepted},
+      {"num_pcg_iterations", result.num_pcg_iterations}};
 }
 
 double ExpectedSeconds(const StudyResult& one, const StudyOptions& options) {
@@ -204,24 +207,28 @@ Json OperationTable() {
     point[i % 3] = 2.0 - i;
   }
   Json table;
-  const auto add = [&](const char* name, const OperationCounts& formula,
+  const auto add = [&](const char* name,
+                       const OperationCounts& formula,
                        const OperationCounts& counted) {
     table.push_back({{"product", name},
                      {"formula", ToJson(formula)},
                      {"counted", ToJson(counted)}});
   };
-  add("explicit, W e", ExplicitProductCounts(C),
-      Count(3 * C, [&] { MultiplyExplicitToCamera<C>(w, point, camera); }));
-  add("explicit, W' z", ExplicitProductCounts(C),
-      Count(3 * C, [&] { MultiplyExplicitToPoint<C>(w, camera, point); }));
+  add("explicit, W e", ExplicitProductCounts(C), Count(3 * C, [&] {
+        MultiplyExplicitToCamera<C>(w, point, camera);
+      }));
+  add("explicit, W' z", ExplicitProductCounts(C), Count(3 * C, [&] {
+        MultiplyExplicitToPoint<C>(w, camera, point);
+      }));
   add("implicit, W e", ImplicitProductCounts(C), Count(2 * (C + 3), [&] {
         MultiplyImplicit<3, C>(jp, point, jc, camera);
       }));
   add("implicit, W' z", ImplicitProductCounts(C), Count(2 * (C + 3), [&] {
         MultiplyImplicit<C, 3>(jc, camera, jp, point);
       }));
-  add("forming W", FormCouplingCounts(C),
-      Count(2 * (C + 3), [&] { FormCoupling<C>(jc, jp, w); }));
+  add("forming W", FormCouplingCounts(C), Count(2 * (C + 3), [&] {
+        FormCoupling<C>(jc, jp, w);
+      }));
 
   // Recomputed Jacobians: the code of bal_model.h itself, in the camera's local
   // coordinates. There is no formula but the code.

@@ -5,6 +5,7 @@
 #ifndef EXAMPLES_BAL_STUDY_STUDY_RECORD_H_
 #define EXAMPLES_BAL_STUDY_STUDY_RECORD_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>

@@ -1,0 +1,936 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "examples/bal/study/device_study.h"
+
+#include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
+#include <cusparse.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda_kernels/cuda_buffer.h"
+#include "cuda_kernels/cuda_observation_index.h"
+#include "cuda_kernels/cuda_workspace.h"
+
+namespace ceres_ext::bal {
+namespace {
+
+using kernels::CudaContext;
+using kernels::DeviceBuffer;
+using kernels::kDeviceLayout;
+using kernels::PackedSize;
+using kernels::Status;
+using kernels::StatusCode;
+using StoredDouble = kernels::StoredJacobian<double, 9, kDeviceLayout>;
+using StoredFloat = kernels::StoredJacobian<float, 9, kDeviceLayout>;
+using RecomputedDouble = kernels::RecomputedJacobian<double, 9>;
+using RecomputedFloat = kernels::RecomputedJacobian<float, 9>;
+using BlockContiguous = NaiveMachine<kernels::BlockLayout::kBlockContiguous>;
+using ContinuousElement =
+    NaiveMachine<kernels::BlockLayout::kContinuousElement>;
+
+double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+// A problem in device memory, points in the order that makes good tiles.
+class DeviceProblem {
+ public:
+  Status Setup(const BalProblem& bal, CudaContext* context) {
+    context_ = context;
+    const int32_t num_points = bal.num_points();
+    const int64_t n = bal.num_observations();
+    CERES_EXT_RETURN_IF_ERROR(camera_ids_.Assign(context, bal.camera_index));
+    CERES_EXT_RETURN_IF_ERROR(point_ids_.Allocate(context, n));
+    CERES_EXT_RETURN_IF_ERROR(point_order_.Allocate(context, num_points));
+    CERES_EXT_RETURN_IF_ERROR(point_rank_.Allocate(context, num_points));
+    // Twice: the second time all memory is there.
+    for (double* seconds : {&first_index_seconds_, &index_seconds_}) {
+      CERES_EXT_RETURN_IF_ERROR(context->CopyToDevice(
+          point_ids_.data(), bal.point_index.data(), point_ids_.bytes()));
+      const auto begin = std::chrono::steady_clock::now();
+      CERES_EXT_RETURN_IF_ERROR(BuildIndex(bal));
+      *seconds = SecondsSince(begin);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    CERES_EXT_RETURN_IF_ERROR(BuildPlain(bal));
+    plain_index_seconds_ = SecondsSince(begin);
+
+    std::vector<int32_t> order;
+    CERES_EXT_RETURN_IF_ERROR(point_order_.CopyToHost(&order));
+    std::vector<double> points(bal.points.size());
+    for (int64_t p = 0; p < num_points; ++p) {
+      std::copy_n(&bal.points[3 * int64_t{order[p]}], 3, &points[3 * p]);
+    }
+    CERES_EXT_RETURN_IF_ERROR(points_.Assign(context, points));
+    CERES_EXT_RETURN_IF_ERROR(cameras_.Assign(context, bal.cameras));
+    DeviceBuffer<double> observations;
+    CERES_EXT_RETURN_IF_ERROR(observations.Assign(context, bal.observations));
+    CERES_EXT_RETURN_IF_ERROR(observations_.Allocate(context, 2 * n));
+    CERES_EXT_RETURN_IF_ERROR(cuda::GatherPairs(n,
+                                                index_.view().input_id,
+                                                observations.data(),
+                                                observations_.data(),
+                                                context->stream()));
+    return context->Synchronize();
+  }
+
+  // Tiles of a machine, and how long they took.
+  template <typename Machine>
+  Status SetupMachine(Machine* machine, double* seconds = nullptr) {
+    const auto begin = std::chrono::steady_clock::now();
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Setup(index_.view(), {}, &scratch_, context_));
+    CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());
+    if (seconds != nullptr) {
+      *seconds = SecondsSince(begin);
+    }
+    return {};
+  }
+
+  ProblemArrays arrays() const {
+    return {cameras_.data(), points_.data(), observations_.data()};
+  }
+  Json IndexJson() const {
+    return {{"first_seconds", first_index_seconds_},
+            {"seconds", index_seconds_},
+            {"one_build_seconds", plain_index_seconds_}};
+  }
+
+ private:
+  // Index, order of the points, new point ids, index.
+  Status BuildIndex(const BalProblem& bal) {
+    CERES_EXT_RETURN_IF_ERROR(BuildPlain(bal));
+    CERES_EXT_RETURN_IF_ERROR(kernels::OrderPointsByCamera(index_.view(),
+                                                           point_order_.data(),
+                                                           point_rank_.data(),
+                                                           &scratch_,
+                                                           context_));
+    CERES_EXT_RETURN_IF_ERROR(cuda::Relabel(bal.num_observations(),
+                                            point_rank_.data(),
+                                            point_ids_.data(),
+                                            context_->stream()));
+    return BuildPlain(bal);
+  }
+  Status BuildPlain(const BalProblem& bal) {
+    CERES_EXT_RETURN_IF_ERROR(index_.Build(bal.num_cameras(),
+                                           bal.num_points(),
+                                           bal.num_observations(),
+                                           camera_ids_.data(),
+                                           point_ids_.data(),
+                                           &scratch_,
+                                           context_));
+    return context_->Synchronize();
+  }
+
+  CudaContext* context_ = nullptr;
+  kernels::CudaIndexScratch scratch_;
+  kernels::CudaObservationIndex index_;
+  DeviceBuffer<int32_t> camera_ids_;
+  DeviceBuffer<int32_t> point_ids_;
+  DeviceBuffer<int32_t> point_order_;
+  DeviceBuffer<int32_t> point_rank_;
+  DeviceBuffer<double> cameras_;
+  DeviceBuffer<double> points_;
+  DeviceBuffer<double> observations_;
+  double first_index_seconds_ = 0.0;
+  double index_seconds_ = 0.0;
+  double plain_index_seconds_ = 0.0;
+};
+
+// Linearises at the start and solves with a fixed number of PCG iterations and
+// no reset of the residual, so that one iteration has one product. Twice; the
+// second is timed.
+template <typename Source, typename Machine>
+Status TimeIteration(const std::string& variant,
+                     const std::string& jacobian,
+                     const Configuration& configuration,
+                     const ProblemArrays& arrays,
+                     Machine* machine,
+                     StudyRecord* record,
+                     const StudyProblem& problem,
+                     std::vector<double>* step) {
+  const int num_iterations = record->settings().num_timed_pcg_iterations;
+  StudyOptions options = MakeStudyOptions(configuration, 1, num_iterations);
+  options.solver.residual_reset_period = num_iterations + 1;
+  LevenbergMarquardt<Machine, Source> lm;
+  CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
+  double cost;
+  CERES_EXT_RETURN_IF_ERROR(lm.Start(&cost));
+  double linearize_seconds = 0.0;
+  double damp_seconds = 0.0;
+  solver::InexactSolverSummary summary;
+  for (int i = 0; i < 2; ++i) {
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(0));
+    CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(1));
+    CERES_EXT_RETURN_IF_ERROR(lm.Damp(options.initial_radius));
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(2));
+    summary = lm.Solve();
+    if (summary.termination == solver::Termination::kFatalError ||
+        summary.termination == solver::Termination::kFailure) {
+      return {StatusCode::kNumericalFailure, summary.message};
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
+    linearize_seconds = machine->StageSeconds(0, 1);
+    damp_seconds = machine->StageSeconds(1, 2);
+  }
+  const int64_t num_camera_values = int64_t{9} * machine->index().num_cameras;
+  const int64_t num_point_values = int64_t{3} * machine->index().num_points;
+  std::vector<double> own(num_camera_values + num_point_values);
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Download(num_camera_values, lm.camera_step(), own.data()));
+  CERES_EXT_RETURN_IF_ERROR(machine->Download(
+      num_point_values, lm.point_step(), own.data() + num_camera_values));
+  const double iteration_seconds =
+      summary.pcg_seconds / std::max(1, summary.num_iterations);
+  Json row = {
+      {"variant", variant},
+      {"jacobian", jacobian},
+      {"use_schur", configuration.use_schur},
+      {"explicit_w", configuration.w_product == solver::WProduct::kExplicit},
+      {"linearize_seconds", linearize_seconds},
+      {"damping_seconds", damp_seconds},
+      {"normal_blocks_seconds", summary.normal_blocks_seconds},
+      {"pcg_iteration_seconds", iteration_seconds},
+      {"back_substitution_seconds", summary.back_substitution_seconds},
+      {"num_pcg_iterations", summary.num_iterations},
+      {"residual_norm", summary.residual_norm}};
+  std::printf(
+      "  %-16s %-18s %-22s J %8.3f  blocks %8.3f  PCG iteration %8.3f ms",
+      variant.c_str(),
+      jacobian.c_str(),
+      ConfigurationName(configuration).c_str(),
+      1e3 * linearize_seconds,
+      1e3 * summary.normal_blocks_seconds,
+      1e3 * iteration_seconds);
+  // Relative to the step of the same configuration, in double, by this project.
+  if (step->empty()) {
+    *step = std::move(own);
+  } else {
+    double difference = 0.0;
+    double norm = 0.0;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const double d = own[i] - (*step)[i];
+      difference += d * d;
+      norm += (*step)[i] * (*step)[i];
+    }
+    row["step_difference"] = std::sqrt(difference / norm);
+    std::printf("  |step - ours| / |ours| %.1e", std::sqrt(difference / norm));
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+  record->Size(problem)["iterations"].push_back(row);
+  return {};
+}
+
+// 1 x 1 (the second of two, the first one warms up) and, where limited is false
+// or it is expected to fit, all iterations.
+template <typename Source, typename Machine>
+Status TimeRuns(const std::string& variant,
+                const std::string& jacobian,
+                const Configuration& configuration,
+                bool with_one,
+                bool with_all,
+                bool limited,
+                const ProblemArrays& arrays,
+                Machine* machine,
+                StudyRecord* record,
+                const StudyProblem& problem) {
+  const StudySettings& settings = record->settings();
+  const std::string what = variant + ", " + jacobian + ", " + problem.name +
+                           ", " + ConfigurationName(configuration);
+  LevenbergMarquardt<Machine, Source> lm;
+  StudyResult result;
+  StudyOptions options = MakeStudyOptions(configuration, 1, 1);
+  CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
+  for (int i = 0; i < 2; ++i) {
+    CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+  }
+  if (with_one) {
+    record->Size(problem)["runs"].push_back(
+        RunRow(variant, jacobian, configuration, options, result));
+  }
+  if (!with_all) {
+    return {};
+  }
+  options = MakeStudyOptions(
+      configuration, settings.num_lm_iterations, settings.num_pcg_iterations);
+  const double expected = ExpectedSeconds(result, options);
+  if ((limited && expected > settings.run_seconds) ||
+      record->elapsed_seconds() + expected > settings.seconds) {
+    record->Skip(what + ", all iterations",
+                 limited && expected > settings.run_seconds
+                     ? "longer than the time for a run"
+                     : "out of time");
+    return {};
+  }
+  CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
+  CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+  record->Size(problem)["runs"].push_back(
+      RunRow(variant, jacobian, configuration, options, result));
+  return {};
+}
+
+// Each kernel alone, with the bytes that it must move.
+template <typename Source>
+class KernelBench {
+ public:
+  using Value = typename Source::Value;
+  static constexpr bool kRecomputed = IsRecomputed<Source>::value;
+  static constexpr int C = 9;
+
+  KernelBench(const std::string& jacobian,
+              CudaMachine* machine,
+              StudyRecord* record,
+              const StudyProblem* problem)
+      : jacobian_(jacobian),
+        machine_(machine),
+        record_(record),
+        problem_(problem),
+        cameras_(machine->index().num_cameras),
+        points_(machine->index().num_points),
+        n_(machine->index().num_observations) {}
+
+  Status Run(const ProblemArrays& arrays) {
+    const Configuration implicit{true, solver::WProduct::kImplicit};
+    CERES_EXT_RETURN_IF_ERROR(
+        lm_.Setup(MakeStudyOptions(implicit, 1, 1), arrays, machine_));
+    double cost;
+    CERES_EXT_RETURN_IF_ERROR(lm_.Start(&cost));
+    CERES_EXT_RETURN_IF_ERROR(lm_.Linearize());
+    CERES_EXT_RETURN_IF_ERROR(lm_.Damp(1e4));
+    const int64_t unknowns = C * cameras_ + 3 * points_;
+    for (auto& [buffer, size] :
+         {std::pair<DeviceBuffer<double>*, int64_t>{&u_, 45 * cameras_},
+          {&v_, 6 * points_},
+          {&v_inverse_, 6 * points_},
+          {&s_, 45 * cameras_},
+          {&camera_inverse_, 45 * cameras_},
+          {&p_, unknowns},
+          {&q_, unknowns},
+          {&x_, unknowns},
+          {&r_, unknowns},
+          {&rhs_, unknowns},
+          {&y_, 2 * n_}}) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(size, buffer));
+      CERES_EXT_RETURN_IF_ERROR(buffer->SetZero());
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(27 * n_, &w_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &breakdown_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &scalars_));
+    system_ = lm_.System();
+
+    CERES_EXT_RETURN_IF_ERROR(Evaluation());
+    CERES_EXT_RETURN_IF_ERROR(Blocks());
+    CERES_EXT_RETURN_IF_ERROR(Products());
+    if constexpr (std::is_same_v<Source, StoredDouble>) {
+      CERES_EXT_RETURN_IF_ERROR(VectorSteps());
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int64_t kValue = sizeof(Value);
+
+  // What an operation reads of J per observation and, where it is recomputed,
+  // per point: the point itself.
+  int64_t JacobianBytes() const {
+    return kRecomputed ? 3 * kValue * points_ + CameraBytes()
+                       : 24 * kValue * n_;
+  }
+  int64_t CameraBytes() const { return (15 + 81) * kValue * cameras_; }
+
+  template <typename Params>
+  Status Time(const std::string& name, int64_t bytes, const Params& params) {
+    for (int i = 0; i < 2; ++i) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Run(params));
+    }
+    const int repetitions = record_->settings().num_repetitions;
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(0));
+    for (int i = 0; i < repetitions; ++i) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Run(params));
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(1));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+    const double seconds = machine_->StageSeconds(0, 1) / repetitions;
+    const double copy =
+        record_->json()["machine"].value("copy_bytes_per_second", 0.0);
+    const double percent = 100.0 * static_cast<double>(bytes) / seconds / copy;
+    std::printf("  %-18s %-34s %9.3f GB %9.4f ms %6.1f %% of copy\n",
+                jacobian_.c_str(),
+                name.c_str(),
+                1e-9 * bytes,
+                1e3 * seconds,
+                percent);
+    record_->Size(*problem_)["kernels"].push_back(
+        {{"name", name},
+         {"jacobian", jacobian_},
+         {"bytes", bytes},
+         {"seconds", seconds},
+         {"percent_of_copy", percent}});
+    return {};
+  }
+
+  Status Evaluation() {
+    if constexpr (std::is_same_v<Source, StoredDouble>) {
+      CERES_EXT_RETURN_IF_ERROR(Time(
+          "PrepareCameras", cameras_ * (72 + 120 + 648), lm_.PrepareParams()));
+      CERES_EXT_RETURN_IF_ERROR(Time(
+          "EvaluateCost", n_ * (16 + 4 + 16) + 24 * points_, lm_.CostParams()));
+    }
+    if constexpr (!kRecomputed) {
+      CERES_EXT_RETURN_IF_ERROR(Time("EvaluateJacobian",
+                                     n_ * (16 + 8 + 24 * kValue) + 24 * points_,
+                                     lm_.JacobianParams()));
+      // With residuals, cost and gradient, as Ceres's evaluator asks for it.
+      auto with_gradient = lm_.JacobianParams();
+      with_gradient.residuals = y_.data();
+      with_gradient.camera_gradient = q_.data();
+      with_gradient.point_gradient = q_.data() + C * cameras_;
+      CERES_EXT_RETURN_IF_ERROR(
+          Time("EvaluateJacobian, r and gradient",
+               n_ * (16 + 8 + 16 + 24 * kValue) + 48 * points_,
+               with_gradient));
+    }
+    return Time("SquaredColumnNorms",
+                n_ * 8 + JacobianBytes() + 24 * points_,
+                lm_.ColumnNormsParams());
+  }
+
+  Status Blocks() {
+    kernels::NormalBlocksParams<Source, kDeviceLayout> params;
+    params.index = machine_->index();
+    params.jacobian = system_.jacobian;
+    params.b = system_.b;
+    params.point_diagonal = system_.point_diagonal;
+    params.u = {u_.data(), cameras_};
+    params.v_inverse = {v_inverse_.data(), points_};
+    params.schur_rhs = rhs_.data();
+    params.breakdown = breakdown_.data();
+    const int64_t bytes =
+        n_ * (16 + 8) + JacobianBytes() + points_ * (24 + 48) + 360 * cameras_;
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, Vi, s", bytes, params));
+    params.schur_diagonal = {s_.data(), cameras_};
+    params.u = {};
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("NormalBlocks Vi, s, diag(S)", bytes, params));
+    params.schur_diagonal = {};
+    params.u = {u_.data(), cameras_};
+    params.v = {v_.data(), points_};
+    params.point_gradient = q_.data() + C * cameras_;
+    params.camera_gradient = q_.data();
+    params.w = {w_.data(), n_};
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, W, g, Vi, s",
+                                   bytes + 27 * kValue * n_ + 72 * points_,
+                                   params));
+    params.w = {};
+    params.v_inverse = {};
+    params.schur_rhs = nullptr;
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, g", bytes, params));
+    // p: something that is not zero.
+    return machine_->Copy(C * cameras_ + 3 * points_, q_.data(), p_.data());
+  }
+
+  Status Products() {
+    const double* point_p = p_.data() + C * cameras_;
+    double* point_q = q_.data() + C * cameras_;
+    const int64_t bytes = n_ * 8 + JacobianBytes() + 48 * points_;
+    kernels::SchurProductImplicitWParams<Source, kDeviceLayout> schur;
+    schur.index = machine_->index();
+    schur.jacobian = system_.jacobian;
+    schur.v_inverse = {v_inverse_.data(), points_};
+    schur.camera_diagonal = system_.camera_diagonal;
+    schur.p = p_.data();
+    schur.q = q_.data();
+    CERES_EXT_RETURN_IF_ERROR(Time("SchurProductImplicitW", bytes, schur));
+
+    kernels::NormalProductImplicitWParams<Source> normal;
+    normal.index = machine_->index();
+    normal.jacobian = system_.jacobian;
+    normal.camera_diagonal = system_.camera_diagonal;
+    normal.point_diagonal = system_.point_diagonal;
+    normal.camera_p = p_.data();
+    normal.point_p = point_p;
+    normal.camera_q = q_.data();
+    normal.point_q = point_q;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("NormalProductImplicitW", bytes + 24 * points_, normal));
+
+    kernels::BackSubstituteImplicitWParams<Source, kDeviceLayout> back;
+    back.index = machine_->index();
+    back.jacobian = system_.jacobian;
+    back.b = system_.b;
+    back.v_inverse = {v_inverse_.data(), points_};
+    back.z = p_.data();
+    back.y = point_q;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("BackSubstituteImplicitW",
+             n_ * (16 + 4) + JacobianBytes() + 72 * points_,
+             back));
+
+    kernels::RightMultiplyParams<Source> right;
+    right.index = machine_->index();
+    right.jacobian = system_.jacobian;
+    right.camera_x = p_.data();
+    right.point_x = point_p;
+    right.y = y_.data();
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("RightMultiply",
+             n_ * (8 + 16) + JacobianBytes() + 24 * points_,
+             right));
+
+    kernels::LeftMultiplyParams<Source> left;
+    left.index = machine_->index();
+    left.jacobian = system_.jacobian;
+    left.y = y_.data();
+    left.camera_x = q_.data();
+    left.point_x = point_q;
+    CERES_EXT_RETURN_IF_ERROR(Time(
+        "LeftMultiply", n_ * (8 + 16) + JacobianBytes() + 24 * points_, left));
+    if constexpr (kRecomputed) {
+      return {};
+    }
+
+    const int64_t explicit_bytes = n_ * (8 + 27 * kValue) + 48 * points_;
+    kernels::SchurProductExplicitWParams<Value, C, kDeviceLayout> schur_w;
+    schur_w.index = machine_->index();
+    schur_w.u = {u_.data(), cameras_};
+    schur_w.w = {w_.data(), n_};
+    schur_w.v_inverse = {v_inverse_.data(), points_};
+    schur_w.camera_diagonal = system_.camera_diagonal;
+    schur_w.p = p_.data();
+    schur_w.q = q_.data();
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("SchurProductExplicitW", explicit_bytes, schur_w));
+
+    kernels::NormalProductExplicitWParams<Value, C, kDeviceLayout> normal_w;
+    normal_w.index = machine_->index();
+    normal_w.u = {u_.data(), cameras_};
+    normal_w.v = {v_.data(), points_};
+    normal_w.w = {w_.data(), n_};
+    normal_w.camera_diagonal = system_.camera_diagonal;
+    normal_w.point_diagonal = system_.point_diagonal;
+    normal_w.camera_p = p_.data();
+    normal_w.point_p = point_p;
+    normal_w.camera_q = q_.data();
+    normal_w.point_q = point_q;
+    CERES_EXT_RETURN_IF_ERROR(Time(
+        "NormalProductExplicitW", explicit_bytes + 72 * points_, normal_w));
+
+    kernels::BackSubstituteExplicitWParams<Value, C, kDeviceLayout> back_w;
+    back_w.index = machine_->index();
+    back_w.w = {w_.data(), n_};
+    back_w.v_inverse = {v_inverse_.data(), points_};
+    back_w.point_gradient = point_p;
+    back_w.z = p_.data();
+    back_w.y = point_q;
+    return Time("BackSubstituteExplicitW",
+                n_ * (4 + 27 * kValue) + 96 * points_,
+                back_w);
+  }
+
+  Status VectorSteps() {
+    kernels::InvertBlockDiagonalParams<C, kDeviceLayout> invert;
+    invert.num_blocks = cameras_;
+    invert.a = {u_.data(), cameras_};
+    invert.diagonal = system_.camera_diagonal;
+    invert.inverse = {camera_inverse_.data(), cameras_};
+    invert.first_breakdown = &breakdown_.data()->first_camera;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("InvertBlockDiagonal 9 x 9", cameras_ * (720 + 72), invert));
+    kernels::InvertBlockDiagonalParams<3, kDeviceLayout> invert_points;
+    invert_points.num_blocks = points_;
+    invert_points.a = {v_.data(), points_};
+    invert_points.diagonal = system_.point_diagonal;
+    invert_points.inverse = {v_inverse_.data(), points_};
+    invert_points.first_breakdown = &breakdown_.data()->first_point;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("InvertBlockDiagonal 3 x 3", points_ * (96 + 24), invert_points));
+
+    kernels::ApplyBlockDiagonalParams<C, kDeviceLayout> apply;
+    apply.num_blocks = cameras_;
+    apply.inverse = {camera_inverse_.data(), cameras_};
+    apply.r = p_.data();
+    apply.z = q_.data();
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("ApplyBlockDiagonal 9 x 9", cameras_ * (360 + 144), apply));
+    kernels::ApplyBlockDiagonalParams<3, kDeviceLayout> apply_points;
+    apply_points.num_blocks = points_;
+    apply_points.inverse = {v_inverse_.data(), points_};
+    apply_points.r = p_.data() + C * cameras_;
+    apply_points.z = q_.data() + C * cameras_;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("ApplyBlockDiagonal 3 x 3", points_ * (48 + 48), apply_points));
+
+    for (const bool with_points : {false, true}) {
+      const int64_t n = C * cameras_ + (with_points ? 3 * points_ : 0);
+      const std::string suffix =
+          with_points ? ", cameras and points" : ", cameras";
+      kernels::PcgStartParams start;
+      start.n = n;
+      start.q_tolerance = -1.0;
+      start.r_tolerance = -1.0;
+      start.max_num_iterations = 1 << 30;
+      start.rhs = p_.data();
+      start.x = x_.data();
+      start.r = r_.data();
+      start.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(Time("PcgStart" + suffix, 24 * n, start));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Copy(n, p_.data(), rhs_.data()));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Copy(n, p_.data(), q_.data()));
+      kernels::PcgDirectionParams direction;
+      direction.n = n;
+      direction.r = r_.data();
+      direction.z = q_.data();
+      direction.p = rhs_.data();
+      direction.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(
+          Time("PcgDirection" + suffix, 40 * n, direction));
+      kernels::PcgAdvanceParams advance;
+      advance.n = n;
+      advance.p = rhs_.data();
+      advance.q = rhs_.data();
+      advance.x = x_.data();
+      advance.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(Time("PcgAdvance" + suffix, 32 * n, advance));
+      kernels::PcgResidualParams residual;
+      residual.n = n;
+      residual.rhs = p_.data();
+      residual.q = q_.data();
+      residual.x = x_.data();
+      residual.r = r_.data();
+      residual.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(Time("PcgResidual" + suffix, 40 * n, residual));
+      kernels::PcgScalars scalars;
+      CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
+      if (scalars.end != kernels::PcgEnd::kRunning) {
+        return {StatusCode::kNumericalFailure,
+                "The PCG steps ended while they were timed."};
+      }
+    }
+    return {};
+  }
+
+  const std::string jacobian_;
+  CudaMachine* const machine_;
+  StudyRecord* const record_;
+  const StudyProblem* const problem_;
+  const int64_t cameras_;
+  const int64_t points_;
+  const int64_t n_;
+  LevenbergMarquardt<CudaMachine, Source> lm_;
+  solver::LinearSystem<Source> system_;
+  DeviceBuffer<double> u_, v_, v_inverse_, s_, camera_inverse_;
+  DeviceBuffer<double> p_, q_, x_, r_, rhs_, y_;
+  DeviceBuffer<Value> w_;
+  DeviceBuffer<kernels::Breakdown> breakdown_;
+  DeviceBuffer<kernels::PcgScalars> scalars_;
+};
+
+// Kernels, then one iteration, then runs, of one Jacobian source.
+template <typename Source>
+Status StudySource(const std::string& jacobian,
+                   const ProblemArrays& arrays,
+                   bool with_kernels,
+                   CudaMachine* machine,
+                   StudyRecord* record,
+                   const StudyProblem& problem,
+                   std::vector<double>* steps) {
+  if (with_kernels) {
+    KernelBench<Source> bench(jacobian, machine, record, &problem);
+    CERES_EXT_RETURN_IF_ERROR(bench.Run(arrays));
+  }
+  int i = 0;
+  for (const Configuration& configuration : FourConfigurations()) {
+    std::vector<double>* step = &steps[i++];
+    // Recomputed Jacobians exist so that nothing is formed per observation.
+    if (IsRecomputed<Source>::value &&
+        configuration.w_product == solver::WProduct::kExplicit) {
+      continue;
+    }
+    if (record->out_of_time()) {
+      record->Skip("cuda, " + jacobian + ", " + problem.name + ", " +
+                       ConfigurationName(configuration),
+                   "out of time");
+      continue;
+    }
+    CERES_EXT_RETURN_IF_ERROR((TimeIteration<Source>("cuda",
+                                                     jacobian,
+                                                     configuration,
+                                                     arrays,
+                                                     machine,
+                                                     record,
+                                                     problem,
+                                                     step)));
+    CERES_EXT_RETURN_IF_ERROR((TimeRuns<Source>("cuda",
+                                                jacobian,
+                                                configuration,
+                                                /*with_one=*/true,
+                                                /*with_all=*/true,
+                                                /*limited=*/false,
+                                                arrays,
+                                                machine,
+                                                record,
+                                                problem)));
+  }
+  return {};
+}
+
+template <typename Machine>
+Status StudyNaiveMachine(const std::string& variant,
+                         DeviceProblem* device,
+                         StudyRecord* record,
+                         const StudyProblem& problem,
+                         std::vector<double>* steps) {
+  Machine machine;
+  CERES_EXT_RETURN_IF_ERROR(device->SetupMachine(&machine));
+  int i = 0;
+  for (const Configuration& configuration : FourConfigurations()) {
+    std::vector<double>* step = &steps[i++];
+    if (record->out_of_time() || step->empty()) {
+      record->Skip(variant + ", " + problem.name + ", " +
+                       ConfigurationName(configuration),
+                   "out of time");
+      continue;
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        (TimeIteration<typename Machine::Source>(variant,
+                                                 "stored double",
+                                                 configuration,
+                                                 device->arrays(),
+                                                 &machine,
+                                                 record,
+                                                 problem,
+                                                 step)));
+    CERES_EXT_RETURN_IF_ERROR(
+        (TimeRuns<typename Machine::Source>(variant,
+                                            "stored double",
+                                            configuration,
+                                            /*with_one=*/true,
+                                            /*with_all=*/false,
+                                            /*limited=*/true,
+                                            device->arrays(),
+                                            &machine,
+                                            record,
+                                            problem)));
+  }
+  return {};
+}
+
+Status StudyCusparse(DeviceProblem* device,
+                     StudyRecord* record,
+                     const StudyProblem& problem,
+                     std::vector<double>* steps) {
+  struct Form {
+    const char* name;
+    CusparseForm form;
+    int configuration;
+  };
+  for (const Form& form :
+       {Form{"cusparse CSR", CusparseForm::kCsr, 0},
+        Form{"cusparse CSR J'", CusparseForm::kCsrTransposed, 0},
+        Form{"cusparse BSR", CusparseForm::kBsr, 1}}) {
+    if (record->out_of_time() || steps[form.configuration].empty()) {
+      record->Skip(std::string(form.name) + ", " + problem.name, "out of time");
+      continue;
+    }
+    CusparseMachine machine;
+    CERES_EXT_RETURN_IF_ERROR(device->SetupMachine(&machine));
+    const Status status = machine.SetupProducts(form.form);
+    if (!status.ok()) {
+      record->Skip(std::string(form.name) + ", " + problem.name,
+                   status.message);
+      continue;
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        (TimeIteration<StoredDouble>(form.name,
+                                     "stored double",
+                                     FourConfigurations()[form.configuration],
+                                     device->arrays(),
+                                     &machine,
+                                     record,
+                                     problem,
+                                     &steps[form.configuration])));
+  }
+  return {};
+}
+
+template <typename Source, typename Machine>
+Status ProfileMachine(DeviceProblem* device) {
+  Machine machine;
+  CERES_EXT_RETURN_IF_ERROR(device->SetupMachine(&machine));
+  for (const Configuration& configuration : FourConfigurations()) {
+    LevenbergMarquardt<Machine, Source> lm;
+    CERES_EXT_RETURN_IF_ERROR(lm.Setup(
+        MakeStudyOptions(configuration, 1, 1), device->arrays(), &machine));
+    double cost;
+    CERES_EXT_RETURN_IF_ERROR(lm.Start(&cost));
+    CERES_EXT_RETURN_IF_ERROR(lm.PrepareMaps());
+    CERES_EXT_RETURN_IF_ERROR(machine.Synchronize());
+    cudaProfilerStart();
+    CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
+    CERES_EXT_RETURN_IF_ERROR(lm.Damp(1e4));
+    const solver::InexactSolverSummary summary = lm.Solve();
+    CERES_EXT_RETURN_IF_ERROR(machine.Synchronize());
+    cudaProfilerStop();
+    if (summary.termination == solver::Termination::kFatalError) {
+      return {StatusCode::kDeviceError, summary.message};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status StudyDevice(CudaContext* context, StudyRecord* record) {
+  Json& machine = record->json()["machine"];
+  int driver = 0;
+  int runtime = 0;
+  int cusparse_major = 0;
+  int cusparse_minor = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  cusparseGetProperty(MAJOR_VERSION, &cusparse_major);
+  cusparseGetProperty(MINOR_VERSION, &cusparse_minor);
+  machine["gpu"] = context->device_name();
+  machine["num_multiprocessors"] = context->num_multiprocessors();
+  machine["cuda_driver"] = driver;
+  machine["cuda_runtime"] = runtime;
+  machine["cusparse"] =
+      std::to_string(cusparse_major) + "." + std::to_string(cusparse_minor);
+
+  // Copy within the device, bytes read and written.
+  constexpr int64_t kBytes = int64_t{1} << 32;
+  constexpr int kCopies = 20;
+  DeviceBuffer<unsigned char> from;
+  DeviceBuffer<unsigned char> to;
+  kernels::CudaEvents events;
+  CERES_EXT_RETURN_IF_ERROR(from.Allocate(context, kBytes));
+  CERES_EXT_RETURN_IF_ERROR(to.Allocate(context, kBytes));
+  CERES_EXT_RETURN_IF_ERROR(from.SetZero());
+  CERES_EXT_RETURN_IF_ERROR(events.Setup(2));
+  for (int i = -2; i < kCopies; ++i) {
+    if (i == 0) {
+      CERES_EXT_RETURN_IF_ERROR(events.Record(0, context->stream()));
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        context->CopyOnDevice(to.data(), from.data(), kBytes));
+  }
+  CERES_EXT_RETURN_IF_ERROR(events.Record(1, context->stream()));
+  CERES_EXT_RETURN_IF_ERROR(context->Synchronize());
+  const double bandwidth = 2.0 * kBytes * kCopies / events.SecondsBetween(0, 1);
+  machine["copy_bytes_per_second"] = bandwidth;
+  std::printf("%s, driver %d, runtime %d, copy %.1f GB/s\n",
+              context->device_name().c_str(),
+              driver,
+              runtime,
+              1e-9 * bandwidth);
+  return {};
+}
+
+Status StudyOnDevice(const StudyProblem& problem,
+                     bool with_kernels,
+                     CudaContext* context,
+                     StudyRecord* record) {
+  std::vector<double> steps[4];
+  DeviceProblem device;
+  CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
+  {
+    CudaMachine machine;
+    double tile_seconds;
+    CERES_EXT_RETURN_IF_ERROR(device.SetupMachine(&machine, &tile_seconds));
+    // The second time all memory is there.
+    CERES_EXT_RETURN_IF_ERROR(device.SetupMachine(&machine, &tile_seconds));
+    Json index = device.IndexJson();
+    index["tile_seconds"] = tile_seconds;
+    std::printf("  index %.4f s (first %.4f s), tiles %.4f s\n",
+                index["seconds"].get<double>(),
+                index["first_seconds"].get<double>(),
+                tile_seconds);
+    record->Size(problem)["index"] = index;
+    const ProblemArrays arrays = device.arrays();
+    CERES_EXT_RETURN_IF_ERROR(StudySource<StoredDouble>("stored double",
+                                                        arrays,
+                                                        with_kernels,
+                                                        &machine,
+                                                        record,
+                                                        problem,
+                                                        steps));
+    CERES_EXT_RETURN_IF_ERROR(StudySource<StoredFloat>("stored float",
+                                                       arrays,
+                                                       with_kernels,
+                                                       &machine,
+                                                       record,
+                                                       problem,
+                                                       steps));
+    CERES_EXT_RETURN_IF_ERROR(StudySource<RecomputedDouble>("recomputed double",
+                                                            arrays,
+                                                            with_kernels,
+                                                            &machine,
+                                                            record,
+                                                            problem,
+                                                            steps));
+    CERES_EXT_RETURN_IF_ERROR(StudySource<RecomputedFloat>("recomputed float",
+                                                           arrays,
+                                                           with_kernels,
+                                                           &machine,
+                                                           record,
+                                                           problem,
+                                                           steps));
+  }
+  CERES_EXT_RETURN_IF_ERROR(StudyNaiveMachine<BlockContiguous>(
+      "naive", &device, record, problem, steps));
+  CERES_EXT_RETURN_IF_ERROR(StudyNaiveMachine<ContinuousElement>(
+      "naive continuous", &device, record, problem, steps));
+  CERES_EXT_RETURN_IF_ERROR(StudyCusparse(&device, record, problem, steps));
+  record->Size(problem)["peak_device_bytes"] = context->peak_bytes();
+  return {};
+}
+
+Status StudyNaive(const StudyProblem& problem,
+                  CudaContext* context,
+                  StudyRecord* record) {
+  DeviceProblem device;
+  CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
+  BlockContiguous machine;
+  CERES_EXT_RETURN_IF_ERROR(device.SetupMachine(&machine));
+  for (const Configuration& configuration : FourConfigurations()) {
+    if (record->out_of_time()) {
+      record->Skip("naive, " + problem.name + ", " +
+                       ConfigurationName(configuration) + ", all iterations",
+                   "out of time");
+      continue;
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        (TimeRuns<BlockContiguous::Source>("naive",
+                                           "stored double",
+                                           configuration,
+                                           /*with_one=*/false,
+                                           /*with_all=*/true,
+                                           /*limited=*/true,
+                                           device.arrays(),
+                                           &machine,
+                                           record,
+                                           problem)));
+  }
+  return {};
+}
+
+Status RunForProfiler(const StudyProblem& problem, CudaContext* context) {
+  DeviceProblem device;
+  CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
+  CERES_EXT_RETURN_IF_ERROR(
+      (ProfileMachine<StoredDouble, CudaMachine>(&device)));
+  CERES_EXT_RETURN_IF_ERROR(
+      (ProfileMachine<BlockContiguous::Source, BlockContiguous>(&device)));
+  return ProfileMachine<ContinuousElement::Source, ContinuousElement>(&device);
+}
+
+}  // namespace ceres_ext::bal
