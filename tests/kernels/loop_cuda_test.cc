@@ -3,10 +3,12 @@
 // The loop's operations on the device against the host's, at sizes around warps
 // and blocks, each twice on one workspace. The context's stream is one of its
 // own. Where loop_kernels.h promises the host's bits, bits are compared.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "cuda_kernels/cuda_operations.h"
@@ -90,7 +92,7 @@ class BlocksCudaTest : public LoopCudaTest {
   // fn(table, device table) for tables of points and cameras at edge sizes.
   void ForEachTable(
       const std::function<void(const TestTable&, const BlockTableView&)>& fn) {
-    for (const int32_t n : {0, 1, 31, 32, 33, 1000, 50000}) {
+    for (const int32_t n : {0, 1, 31, 32, 33, 1000, 30000}) {
       for (const auto& [padded_size, ambient_size] :
            {std::pair{3, 3}, {9, 9}, {9, 10}, {10, 10}}) {
         SCOPED_TRACE(testing::Message() << n << " blocks of " << padded_size
@@ -162,12 +164,21 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
 
 TEST_F(BlocksCudaTest, PlusLinear) {
   ForEachTable([&](const TestTable& table, const BlockTableView& device) {
-    const std::vector<double> state = NormalVector(table.state_values, 3);
+    std::vector<double> state = NormalVector(table.state_values, 3);
     const std::vector<double> delta = NormalVector(table.tangent_values, 4);
     std::vector<double> linear = NormalVector(
         int64_t{table.num_blocks} * table.padded_size * table.ambient_size, 5);
     for (size_t i = 0; i < linear.size(); i += 3) {
       linear[i] = 0.0;
+    }
+    // A row without columns keeps the sign of a zero.
+    const size_t block_size =
+        static_cast<size_t>(table.padded_size) * table.ambient_size;
+    for (int32_t i = 0; i < table.num_blocks; ++i) {
+      std::fill_n(linear.begin() + i * block_size, table.padded_size, 0.0);
+      if (table.state_offset[i] >= 0) {
+        state[table.state_offset[i]] = -0.0;
+      }
     }
     const DeviceBuffer<double> device_linear = Upload(linear);
     for (const bool identity : {true, false}) {

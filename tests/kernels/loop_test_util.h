@@ -22,16 +22,18 @@ struct TestTable {
       : num_blocks(num_blocks),
         padded_size(padded_size),
         ambient_size(ambient_size) {
+    tangent_offset.resize(static_cast<size_t>(num_blocks), -1);
+    tangent_size.resize(static_cast<size_t>(num_blocks), 0);
+    state_offset.resize(static_cast<size_t>(num_blocks), -1);
     for (int32_t i = num_blocks - 1; i >= 0; --i) {
-      const bool constant = i % 7 == 6;
-      const int32_t size = constant ? 0 : padded_size - (i % (padded_size + 1));
-      tangent_size.insert(tangent_size.begin(), size);
-      tangent_offset.insert(tangent_offset.begin(),
-                            constant ? -1 : tangent_values + 1);
-      state_offset.insert(state_offset.begin(),
-                          constant ? -1 : state_values + 2);
-      tangent_values += size + 1;
-      state_values += constant ? 0 : ambient_size + 2;
+      if (i % 7 == 6) {
+        continue;
+      }
+      tangent_size[i] = padded_size - i % (padded_size + 1);
+      tangent_offset[i] = tangent_values + 1;
+      state_offset[i] = state_values + 2;
+      tangent_values += tangent_size[i] + 1;
+      state_values += ambient_size + 2;
     }
     for (int32_t i = 0; i < num_blocks * ambient_size; ++i) {
       constant_values.push_back(0.25 * i);
