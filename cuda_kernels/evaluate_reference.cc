@@ -99,6 +99,57 @@ class EvaluationSums {
   double* partial_sums_;
 };
 
+// Whether every map is [A 0 0; 0 B 0], A 3 x 3 and B 6 x 6 diagonal: cameras
+// without a manifold, or with a full one for the rotation, scaled or constant.
+template <int C>
+bool MapsAreBlockDiagonal(int32_t num_cameras, const double* maps) {
+  bool others_are_zero = true;
+  for (int64_t c = 0; c < num_cameras; ++c) {
+    const double* map = maps + kBalLocalCameraDim * C * c;
+    for (int i = 0; i < kBalLocalCameraDim; ++i) {
+      for (int j = 0; j < C; ++j) {
+        const bool in_block = (i < 3 && j < 3) || i == j;
+        others_are_zero &= in_block || map[i * C + j] == 0.0;
+      }
+    }
+  }
+  return others_are_zero;
+}
+
+// jc = local map, 2 x C = 2 x 9 times 9 x C.
+template <int C>
+void MapJacobian(bool block_diagonal,
+                 const double* local,
+                 const double* map,
+                 double* jc) {
+  if (block_diagonal) {
+    for (int i = 0; i < 2; ++i) {
+      const double* l = local + kBalLocalCameraDim * i;
+      double* row = jc + C * i;
+      for (int j = 0; j < 3; ++j) {
+        row[j] = l[0] * map[j] + l[1] * map[C + j] + l[2] * map[2 * C + j];
+      }
+      for (int j = 3; j < C; ++j) {
+        row[j] = j < kBalLocalCameraDim ? l[j] * map[j * C + j] : 0.0;
+      }
+    }
+    return;
+  }
+  double row0[C] = {};
+  double row1[C] = {};
+  for (int i = 0; i < kBalLocalCameraDim; ++i) {
+    const double a = local[i];
+    const double b = local[kBalLocalCameraDim + i];
+#pragma omp simd
+    for (int j = 0; j < C; ++j) {
+      row0[j] += a * map[i * C + j];
+      row1[j] += b * map[i * C + j];
+    }
+  }
+  std::copy_n(row0, C, jc);
+  std::copy_n(row1, C, jc + C);
+}
+
 // J_p diag(s), s may be null.
 void ScalePointJacobian(const double* scale, double* jp) {
   if (scale != nullptr) {
@@ -181,6 +232,8 @@ void EvaluateJacobian(const EvaluateJacobianParams<T, C, kHostLayout>& params,
                       HostWorkspace* workspace) {
   const ObservationIndexView& index = params.index;
   const int row_size = params.camera_gradient == nullptr ? 0 : C;
+  const bool block_diagonal =
+      MapsAreBlockDiagonal<C>(index.num_cameras, params.camera_maps);
   EvaluationSums sums(workspace);
   ForEachChunk(
       row_size,
@@ -200,13 +253,16 @@ void EvaluateJacobian(const EvaluateJacobianParams<T, C, kHostLayout>& params,
             double residual[2];
             double jc[2 * C];
             double jp[6];
-            Evaluate<C>(params.cameras[c],
-                        params.camera_maps + kBalLocalCameraDim * C * c,
-                        point,
-                        params.observations + 2 * k,
-                        residual,
-                        jc,
-                        jp);
+            const CameraState<double>& camera = params.cameras[c];
+            const Projection<double> projection = Project(camera, point);
+            Residual(camera, projection, params.observations + 2 * k, residual);
+            double local[2 * kBalLocalCameraDim];
+            CameraJacobian(camera, projection, local);
+            MapJacobian<C>(block_diagonal,
+                           local,
+                           params.camera_maps + kBalLocalCameraDim * C * c,
+                           jc);
+            PointJacobian(camera, projection, jp);
             ScalePointJacobian(point_scale, jp);
             squared_norm +=
                 residual[0] * residual[0] + residual[1] * residual[1];

@@ -27,7 +27,7 @@ namespace ceres_ext::kernels {
 
 class HostWorkspace;
 
-// The first blocks, by id, whose Cholesky factorisation broke down.
+// The first blocks, by id, that could not be inverted.
 struct Breakdown {
   static constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
   int32_t first_point = kNone;

@@ -17,8 +17,8 @@ class HostContext;
 // inverse_i = (A_i + D_i^2)^-1, N x N, all packed. A may be U or V (JACOBI) or
 // S (SCHUR_JACOBI). A column of A_i that is zero and undamped counts as a unit
 // column (small_matrix.h).
-// A block that rounding has left without a Cholesky factor (S is a difference)
-// is replaced by its diagonal: a preconditioner need only be positive definite.
+// A block that rounding has left not positive definite (S is a difference) is
+// replaced by its diagonal: a preconditioner need only be positive definite.
 // Order: one thread owns a block. Traffic: 16 N (N + 1) / 2 B per block.
 template <int N, BlockLayout kLayout>
 struct InvertBlockDiagonalParams {

@@ -13,7 +13,9 @@
 
 namespace ceres_ext::kernels {
 
-CERES_EXT_HOST_DEVICE constexpr int PackedSize(int n) { return n * (n + 1) / 2; }
+CERES_EXT_HOST_DEVICE constexpr int PackedSize(int n) {
+  return n * (n + 1) / 2;
+}
 
 // Place of element (i, j), j <= i.
 CERES_EXT_HOST_DEVICE constexpr int PackedIndex(int i, int j) {
@@ -42,8 +44,9 @@ CERES_EXT_HOST_DEVICE inline void SymmetricMultiply(const T* a,
   }
 }
 
-// A = L L', in place. Returns false where a pivot is not positive or not a
-// number; A is then unspecified.
+// A = A^-1, in place. Returns false where a pivot is not positive or not
+// finite; A is then unspecified.
+//   A = L D L',  K = L^-1 (both unit lower),  A^-1 = K' D^-1 K
 //
 // A diagonal element that is exactly zero gets the pivot one. The matrices of
 // this library are sums of squares J'J + D^2: a zero there means that the
@@ -51,73 +54,47 @@ CERES_EXT_HOST_DEVICE inline void SymmetricMultiply(const T* a,
 // right-hand side is zero. The unit pivot leaves that unknown at zero and the
 // others alone.
 template <int N, typename T>
-CERES_EXT_HOST_DEVICE inline bool CholeskyFactorize(T* a) {
+CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
+  // L below the diagonal, 1 / D on it.
   for (int i = 0; i < N; ++i) {
-    const bool zero_column = a[PackedIndex(i, i)] == T(0);
+    T* row = a + PackedIndex(i, 0);
+    T pivot = row[i] == T(0) ? T(1) : row[i];
     for (int j = 0; j < i; ++j) {
-      T sum = a[PackedIndex(i, j)];
+      // row[j] = L_ij D_j; those before it are.
       for (int k = 0; k < j; ++k) {
-        sum -= a[PackedIndex(i, k)] * a[PackedIndex(j, k)];
+        row[j] -= row[k] * a[PackedIndex(j, k)];
       }
-      a[PackedIndex(i, j)] = sum / a[PackedIndex(j, j)];
     }
-    T pivot = zero_column ? T(1) : a[PackedIndex(i, i)];
-    for (int k = 0; k < i; ++k) {
-      pivot -= a[PackedIndex(i, k)] * a[PackedIndex(i, k)];
+    for (int j = 0; j < i; ++j) {
+      const T scaled = row[j];
+      row[j] *= a[PackedIndex(j, j)];
+      pivot -= scaled * row[j];
     }
-    // Written so that NaN fails; infinity has no usable factor either.
+    // Written so that NaN fails; infinity has no usable inverse either.
     if (!(pivot > T(0)) || std::isinf(pivot)) {
       return false;
     }
-    a[PackedIndex(i, i)] = std::sqrt(pivot);
+    row[i] = T(1) / pivot;
   }
-  return true;
-}
-
-// x = (L L')^-1 x.
-template <int N, typename T>
-CERES_EXT_HOST_DEVICE inline void CholeskySolve(const T* l, T* x) {
-  for (int i = 0; i < N; ++i) {
+  // K_ij = -(L_ij + sum_{j<k<i} L_ik K_kj). Ascending j overwrites what is no
+  // longer needed of L.
+  for (int i = 1; i < N; ++i) {
     for (int j = 0; j < i; ++j) {
-      x[i] -= l[PackedIndex(i, j)] * x[j];
-    }
-    x[i] /= l[PackedIndex(i, i)];
-  }
-  for (int i = N - 1; i >= 0; --i) {
-    for (int j = i + 1; j < N; ++j) {
-      x[i] -= l[PackedIndex(j, i)] * x[j];
-    }
-    x[i] /= l[PackedIndex(i, i)];
-  }
-}
-
-// A = A^-1, in place, by Cholesky; false as CholeskyFactorize.
-//   A = L L',  K = L^-1 (lower),  A^-1 = K' K
-template <int N, typename T>
-CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
-  if (!CholeskyFactorize<N>(a)) {
-    return false;
-  }
-  // K in the place of L, row by row:
-  //   K_ii = 1 / L_ii,  K_ij = -K_ii sum_{k=j}^{i-1} L_ik K_kj.
-  // K_ij reads row i of L from column j on: ascending j overwrites what is no
-  // longer needed.
-  for (int i = 0; i < N; ++i) {
-    a[PackedIndex(i, i)] = T(1) / a[PackedIndex(i, i)];
-    for (int j = 0; j < i; ++j) {
-      T sum = 0;
-      for (int k = j; k < i; ++k) {
+      T sum = a[PackedIndex(i, j)];
+      for (int k = j + 1; k < i; ++k) {
         sum += a[PackedIndex(i, k)] * a[PackedIndex(k, j)];
       }
-      a[PackedIndex(i, j)] = -a[PackedIndex(i, i)] * sum;
+      a[PackedIndex(i, j)] = -sum;
     }
   }
-  // (A^-1)_ij = sum_{k>=i} K_ki K_kj reads rows from i on only.
+  // (A^-1)_ij = sum_{k>=i} K_ki K_kj / D_k reads rows from i on only.
   for (int i = 0; i < N; ++i) {
     for (int j = 0; j <= i; ++j) {
-      T sum = 0;
-      for (int k = i; k < N; ++k) {
-        sum += a[PackedIndex(k, i)] * a[PackedIndex(k, j)];
+      T sum = j < i ? a[PackedIndex(i, j)] * a[PackedIndex(i, i)]
+                    : a[PackedIndex(i, i)];
+      for (int k = i + 1; k < N; ++k) {
+        sum +=
+            a[PackedIndex(k, i)] * a[PackedIndex(k, j)] * a[PackedIndex(k, k)];
       }
       a[PackedIndex(i, j)] = sum;
     }

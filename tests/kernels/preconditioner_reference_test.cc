@@ -61,7 +61,7 @@ TEST(Preconditioner, ByHand) {
   EXPECT_EQ(z[0], -1);
 }
 
-TEST(Preconditioner, BlockWithoutCholeskyFactorBecomesItsDiagonal) {
+TEST(Preconditioner, IndefiniteBlockBecomesItsDiagonal) {
   HostContext context(1);
   const std::vector<double> a = {1, 2, 2, 0, 0, 4};
   std::vector<double> inverse(6);
