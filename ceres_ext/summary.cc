@@ -51,6 +51,14 @@ std::string Summary::FullReport() const {
                 "%.1f MB",
                 static_cast<double>(memory_bytes) * 1e-6);
   report += Line("Memory", memory);
+  if (transfer_bytes > 0) {
+    char transfer[32];
+    std::snprintf(transfer,
+                  sizeof(transfer),
+                  "%.1f MB",
+                  static_cast<double>(transfer_bytes) * 1e-6);
+    report += Line("Host <-> device", transfer);
+  }
   report += "\nTime (in seconds):\n";
   report += Line("Set-up", Seconds(setup_time_in_seconds));
   if (path == PATH_LINEAR_SOLVER) {

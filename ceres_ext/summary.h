@@ -36,7 +36,9 @@ struct Summary : public ceres::Solver::Summary {
   // Why this path was taken: one sentence, never empty after a solve.
   std::string path_reason;
 
-  // Where the linear solver ran, e.g. "host, 16 threads"; empty on PATH_CERES.
+  // Where the linear solver ran, e.g. "host, 16 threads" or "NVIDIA H200 (CUDA
+  // device 0)", and why not on a device where one was wanted; empty on
+  // PATH_CERES.
   std::string device;
 
   // The method, e.g. "Schur, implicit W, stored Jacobian (double),
@@ -58,6 +60,9 @@ struct Summary : public ceres::Solver::Summary {
   // Bytes that this library held at its peak: index, Jacobian, normal blocks
   // and vectors.
   int64_t memory_bytes = 0;
+
+  // Bytes that crossed between host and device after the set-up; 0 on the host.
+  int64_t transfer_bytes = 0;
 
   // ceres::Solver::Summary::FullReport and a section on the fields above.
   std::string FullReport() const;

@@ -120,6 +120,7 @@ Status CudaContext::CopyToDevice(void* device,
   CERES_EXT_RETURN_IF_CUDA_ERROR(
       cudaMemcpyAsync(device, host, static_cast<size_t>(num_bytes),
                       cudaMemcpyHostToDevice, stream_));
+  copied_bytes_ += num_bytes;
   return Synchronize();
 }
 
@@ -132,6 +133,7 @@ Status CudaContext::CopyToHost(void* host,
   CERES_EXT_RETURN_IF_CUDA_ERROR(
       cudaMemcpyAsync(host, device, static_cast<size_t>(num_bytes),
                       cudaMemcpyDeviceToHost, stream_));
+  copied_bytes_ += num_bytes;
   return Synchronize();
 }
 
@@ -164,6 +166,7 @@ Status CudaContext::QueueCopyToHost(void* page_locked,
     CERES_EXT_RETURN_IF_CUDA_ERROR(
         cudaMemcpyAsync(page_locked, device, static_cast<size_t>(num_bytes),
                         cudaMemcpyDeviceToHost, stream_));
+    copied_bytes_ += num_bytes;
   }
   return Status();
 }

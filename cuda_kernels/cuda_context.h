@@ -76,6 +76,8 @@ class CudaContext {
   const std::string& device_name() const { return device_name_; }
   int64_t used_bytes() const { return used_bytes_; }
   int64_t peak_bytes() const { return peak_bytes_; }
+  // Bytes that this context has copied from host to device or back.
+  int64_t copied_bytes() const { return copied_bytes_; }
 
  private:
   CudaContext() = default;
@@ -87,6 +89,7 @@ class CudaContext {
   std::string device_name_;
   int64_t used_bytes_ = 0;
   int64_t peak_bytes_ = 0;
+  mutable int64_t copied_bytes_ = 0;
 };
 
 // Page-locked host memory, so that copies to it can be queued.

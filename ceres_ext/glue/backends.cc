@@ -26,7 +26,7 @@ Status CudaMachine::SetupIndex(int32_t num_cameras,
                                const int32_t* camera_ids,
                                const int32_t* point_ids,
                                std::vector<int32_t>* point_order) {
-  kernels::CudaContext* context = owned_context_.get();
+  kernels::CudaContext* context = owned_context.get();
   kernels::DeviceBuffer<int32_t> cameras;
   kernels::DeviceBuffer<int32_t> points;
   CERES_EXT_RETURN_IF_ERROR(cameras.Allocate(context, num_observations));

@@ -136,7 +136,13 @@ class HostMachine : public solver::HostBackend {
 
 #ifdef CERES_EXT_WITH_CUDA
 
-class CudaMachine : public solver::CudaBackend {
+// A base, so that it is destroyed after the buffers of the backend, which it
+// frees.
+struct CudaContextOwner {
+  std::unique_ptr<kernels::CudaContext> owned_context;
+};
+
+class CudaMachine : private CudaContextOwner, public solver::CudaBackend {
  public:
   using SolverBackend = solver::CudaBackend;
 
@@ -145,7 +151,7 @@ class CudaMachine : public solver::CudaBackend {
   CudaMachine(bool recomputed_tiles,
               bool stored_tiles,
               std::unique_ptr<kernels::CudaContext> context)
-      : owned_context_(std::move(context)) {
+      : CudaContextOwner{std::move(context)} {
     workspace_options_.recomputed_tiles = recomputed_tiles;
     workspace_options_.stored_tiles = stored_tiles;
   }
@@ -158,8 +164,10 @@ class CudaMachine : public solver::CudaBackend {
                              const int32_t* camera_ids,
                              const int32_t* point_ids,
                              std::vector<int32_t>* point_order);
+  // Bytes copied between host and device so far.
+  int64_t copied_bytes() const { return owned_context->copied_bytes(); }
   // All that was taken on the device.
-  int64_t bytes() { return owned_context_->used_bytes(); }
+  int64_t bytes() { return owned_context->used_bytes(); }
 
   using solver::CudaBackend::Run;
   template <typename T, int C>
@@ -251,7 +259,6 @@ class CudaMachine : public solver::CudaBackend {
   }
 
  private:
-  std::unique_ptr<kernels::CudaContext> owned_context_;
   kernels::CudaWorkspace::Options workspace_options_;
   kernels::CudaIndexScratch scratch_;
   kernels::CudaObservationIndex index_storage_;

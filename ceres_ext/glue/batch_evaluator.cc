@@ -155,7 +155,9 @@ bool BatchEvaluator<Backend, T, C>::Evaluate(
     double* all_residuals =
         residuals != nullptr ? residuals : residuals_.data();
     if (!want_jacobian) {
-      return EvaluateCost(apply_loss, all_residuals);
+      return EvaluateCost(apply_loss,
+                          /*correct_residuals=*/residuals != nullptr,
+                          all_residuals);
     }
     auto* batch_jacobian =
         jacobian != nullptr ? ceres::down_cast<Jacobian*>(jacobian) : nullptr;
@@ -213,6 +215,7 @@ bool BatchEvaluator<Backend, T, C>::Finish(double* cost) {
 
 template <typename Backend, typename T, int C>
 Status BatchEvaluator<Backend, T, C>::EvaluateCost(bool apply_loss,
+                                                   bool correct_residuals,
                                                    double* residuals) {
   kernels::EvaluateCostParams params;
   params.index = shape_->index();
@@ -292,7 +295,8 @@ Status BatchEvaluator<Backend, T, C>::EvaluateJacobian(bool apply_loss,
 template <typename Backend, typename T, int C>
 Status BatchEvaluator<Backend, T, C>::EvaluateRecomputedJacobian(
     bool want_gradient, double* residuals, Jacobian* jacobian) {
-  CERES_EXT_RETURN_IF_ERROR(EvaluateCost(/*apply_loss=*/false, residuals));
+  CERES_EXT_RETURN_IF_ERROR(EvaluateCost(
+      /*apply_loss=*/false, /*correct_residuals=*/false, residuals));
   CERES_EXT_RETURN_IF_ERROR(jacobian->SetState(state_model_.state()));
   if (!want_gradient) {
     return {};

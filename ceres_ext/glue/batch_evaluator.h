@@ -88,7 +88,9 @@ class BatchEvaluator final : public ceres::internal::Evaluator {
   kernels::Status Setup(const BatchStructure& structure,
                         ceres::internal::PreprocessedProblem* pp);
   kernels::Status PrepareCameras(bool want_maps);
-  kernels::Status EvaluateCost(bool apply_loss, double* residuals);
+  kernels::Status EvaluateCost(bool apply_loss,
+                               bool correct_residuals,
+                               double* residuals);
   kernels::Status EvaluateJacobian(bool apply_loss,
                                    bool want_gradient,
                                    double* residuals,

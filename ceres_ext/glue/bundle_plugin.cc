@@ -181,7 +181,7 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
       evaluator_.reset();
       linear_solver_.reset();
       vectors_.reset();
-      cuda_ = {};
+      cuda_.Reset();
     }
   }
 #else
@@ -204,7 +204,7 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
       evaluator_.reset();
       linear_solver_.reset();
       vectors_.reset();
-      host_ = {};
+      host_.Reset();
     }
   }
   if (path_ == PATH_FULL) {
@@ -302,6 +302,9 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
       }
 #endif
       if (linear_solver_ == nullptr) {
+#ifdef CERES_EXT_WITH_CUDA
+        cuda_.Reset();
+#endif
         UseHost(why_no_device);
         linear_solver_ = CreateRowLinearSolver(effective_options_,
                                                pp->linear_solver_options,
@@ -330,6 +333,11 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
 }
 
 bool BundlePlugin::SetupEvaluator(PreprocessedProblem* pp) {
+#ifdef CERES_EXT_WITH_CUDA
+  if (cuda_.machine != nullptr) {
+    record_.transfer_bytes = -cuda_.machine->copied_bytes();
+  }
+#endif
   pp->evaluator = std::move(evaluator_);
   return true;
 }
@@ -352,6 +360,11 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
       summary->linear_solver_ordering_used = {num_points_, num_cameras_};
     }
   }
+#ifdef CERES_EXT_WITH_CUDA
+  if (cuda_.machine != nullptr) {
+    record_.transfer_bytes += cuda_.machine->copied_bytes();
+  }
+#endif
   if (append_to_message_) {
     summary->message += std::string(" [Ceres Ext: path ") +
                         SolvePathToString(path_) +
@@ -377,6 +390,7 @@ void BundlePlugin::FillSummary(Summary* summary) const {
   summary->back_substitution_time_in_seconds =
       record_.back_substitution_time_in_seconds;
   summary->memory_bytes = record_.memory_bytes;
+  summary->transfer_bytes = record_.transfer_bytes;
 }
 
 }  // namespace ceres_ext

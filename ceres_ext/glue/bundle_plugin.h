@@ -60,6 +60,12 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   struct Site {
     std::unique_ptr<Backend> machine;
     BatchShape<Backend> shape;
+
+    // The shape's buffers go before their machine.
+    void Reset() {
+      shape = BatchShape<Backend>();
+      machine.reset();
+    }
   };
 
   void Decline(const std::string& reason);

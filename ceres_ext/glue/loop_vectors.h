@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The vectors of Ceres's trust-region loop in the memory of a Backend. Sums
-// have an order of their own (kernels/loop_kernels.h), so that neither threads
-// nor runs change a bit.
+// have an order of their own (cuda_kernels/loop_kernels.h), so that neither
+// threads nor runs change a bit.
 
 #ifndef CERES_EXT_GLUE_LOOP_VECTORS_H_
 #define CERES_EXT_GLUE_LOOP_VECTORS_H_

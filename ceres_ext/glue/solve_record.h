@@ -21,6 +21,7 @@ struct SolveRecord {
   double pcg_time_in_seconds = 0.0;
   double back_substitution_time_in_seconds = 0.0;
   int64_t memory_bytes = 0;
+  int64_t transfer_bytes = 0;
 };
 
 // Adds the life time of the object, in seconds, to *sum.

@@ -1,0 +1,413 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Whole solves on a CUDA device against the same solves on the host.
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ceres/ceres.h"
+#include "ceres_ext/solve.h"
+#include "gtest/gtest.h"
+#include "tests/glue/bal_test_problem.h"
+
+#ifdef CERES_EXT_WITH_CUDA
+#include "cuda_kernels/cuda_context.h"
+#endif
+
+namespace ceres_ext {
+namespace {
+
+bool HasDevice() {
+#ifdef CERES_EXT_WITH_CUDA
+  return kernels::NumCudaDevices(nullptr) > 0;
+#else
+  return false;
+#endif
+}
+
+#define SKIP_WITHOUT_DEVICE()                  \
+  if (!HasDevice()) {                          \
+    GTEST_SKIP() << "skipped: no CUDA device"; \
+  }
+
+struct Result {
+  Summary summary;
+  std::vector<double> parameters;
+};
+
+template <typename Modify>
+Result SolveModified(const BalTestProblem& start,
+                     const Options& ext_options,
+                     bool use_manifold,
+                     Modify&& modify,
+                     Derivatives derivatives = Derivatives::kAnalytic) {
+  BalTestProblem bal = start;
+  auto problem = BuildProblem(&bal, derivatives, use_manifold);
+  ceres::Solver::Options options = TestOptions(&bal, 2);
+  modify(&bal, problem.get(), &options);
+  Result result;
+  Solve(options, ext_options, problem.get(), &result.summary);
+  result.parameters = bal.cameras;
+  result.parameters.insert(
+      result.parameters.end(), bal.points.begin(), bal.points.end());
+  return result;
+}
+
+const auto kUnchanged =
+    [](BalTestProblem*, ceres::Problem*, ceres::Solver::Options*) {};
+
+// As long as PCG takes as many iterations, costs agree to 1e-9 in double: the
+// two machines differ in the order of sums and in fused products alone.
+void ExpectSameSteps(const Summary& device,
+                     const Summary& host,
+                     double tolerance) {
+  const size_t n = std::min(device.iterations.size(), host.iterations.size());
+  size_t compared = 0;
+  for (; compared < n; ++compared) {
+    const auto& d = device.iterations[compared];
+    const auto& h = host.iterations[compared];
+    if (d.linear_solver_iterations != h.linear_solver_iterations) {
+      break;
+    }
+    EXPECT_NEAR(d.cost, h.cost, tolerance * h.cost) << "iteration " << compared;
+    EXPECT_EQ(d.step_is_successful, h.step_is_successful)
+        << "iteration " << compared;
+  }
+  EXPECT_GE(compared, 3u);
+  EXPECT_NEAR(device.final_cost, host.final_cost, 1e-6 * host.final_cost);
+}
+
+struct Case {
+  const char* name;
+  int camera_size;
+  bool use_manifold;
+  ceres::LinearSolverType linear_solver;
+  ceres::PreconditionerType preconditioner;
+  WProductType w_product;
+  JacobianType jacobian;
+};
+
+class DeviceAgainstHost : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DeviceAgainstHost, SameStepsAndSameBits) {
+  SKIP_WITHOUT_DEVICE();
+  const Case& c = GetParam();
+  const BalTestProblem start = MakeBalTestProblem(12, 400, 6, c.camera_size);
+  const auto modify =
+      [&c](BalTestProblem*, ceres::Problem*, ceres::Solver::Options* options) {
+        options->linear_solver_type = c.linear_solver;
+        options->preconditioner_type = c.preconditioner;
+      };
+  Options ext_options;
+  ext_options.w_product = c.w_product;
+  ext_options.jacobian = c.jacobian;
+  ext_options.device = DEVICE_HOST;
+  const Result host = SolveModified(start, ext_options, c.use_manifold, modify);
+
+  ext_options.device = DEVICE_CUDA;
+  ext_options.fallback = FALLBACK_REFUSE;
+  const Result device =
+      SolveModified(start, ext_options, c.use_manifold, modify);
+  ASSERT_EQ(device.summary.path, PATH_FULL) << device.summary.message;
+  EXPECT_NE(device.summary.device.find("CUDA device 0"), std::string::npos);
+  ExpectSameSteps(device.summary, host.summary, 1e-9);
+
+  ext_options.precision = PRECISION_MIXED;
+  const Result mixed =
+      SolveModified(start, ext_options, c.use_manifold, modify);
+  ASSERT_EQ(mixed.summary.path, PATH_FULL) << mixed.summary.message;
+  EXPECT_NE(mixed.summary.method.find("mixed"), std::string::npos);
+  EXPECT_LE(mixed.summary.final_cost, device.summary.final_cost * (1.0 + 1e-4));
+
+  for (PrecisionType precision : {PRECISION_DOUBLE, PRECISION_MIXED}) {
+    ext_options.precision = precision;
+    const Result& first = precision == PRECISION_DOUBLE ? device : mixed;
+    for (int run = 0; run < 10; ++run) {
+      const Result again =
+          SolveModified(start, ext_options, c.use_manifold, modify);
+      ASSERT_EQ(again.parameters, first.parameters) << "run " << run;
+    }
+  }
+
+  // Ceres evaluates, the device solves.
+  if (c.jacobian == JACOBIAN_STORED) {
+    ext_options.precision = PRECISION_DOUBLE;
+    const Result rows = SolveModified(
+        start, ext_options, c.use_manifold, modify, Derivatives::kAutodiff);
+    ASSERT_EQ(rows.summary.path, PATH_LINEAR_SOLVER) << rows.summary.message;
+    EXPECT_NE(rows.summary.device.find("CUDA device 0"), std::string::npos);
+    ExpectSameSteps(rows.summary, host.summary, 1e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases,
+                         DeviceAgainstHost,
+                         ::testing::Values(Case{"SchurImplicit",
+                                                9,
+                                                false,
+                                                ceres::ITERATIVE_SCHUR,
+                                                ceres::SCHUR_JACOBI,
+                                                W_IMPLICIT,
+                                                JACOBIAN_STORED},
+                                           Case{"SchurExplicit",
+                                                9,
+                                                false,
+                                                ceres::ITERATIVE_SCHUR,
+                                                ceres::JACOBI,
+                                                W_EXPLICIT,
+                                                JACOBIAN_STORED},
+                                           Case{"SchurRecomputed",
+                                                9,
+                                                false,
+                                                ceres::ITERATIVE_SCHUR,
+                                                ceres::SCHUR_JACOBI,
+                                                W_IMPLICIT,
+                                                JACOBIAN_RECOMPUTED},
+                                           Case{"QuaternionManifoldRecomputed",
+                                                10,
+                                                true,
+                                                ceres::ITERATIVE_SCHUR,
+                                                ceres::SCHUR_JACOBI,
+                                                W_IMPLICIT,
+                                                JACOBIAN_RECOMPUTED},
+                                           Case{"QuaternionManifold",
+                                                10,
+                                                true,
+                                                ceres::ITERATIVE_SCHUR,
+                                                ceres::SCHUR_JACOBI,
+                                                W_IMPLICIT,
+                                                JACOBIAN_STORED},
+                                           Case{"Quaternion",
+                                                10,
+                                                false,
+                                                ceres::ITERATIVE_SCHUR,
+                                                ceres::JACOBI,
+                                                W_IMPLICIT,
+                                                JACOBIAN_STORED},
+                                           Case{"NormalImplicit",
+                                                9,
+                                                false,
+                                                ceres::CGNR,
+                                                ceres::JACOBI,
+                                                W_IMPLICIT,
+                                                JACOBIAN_STORED},
+                                           Case{"NormalExplicit",
+                                                9,
+                                                false,
+                                                ceres::CGNR,
+                                                ceres::JACOBI,
+                                                W_EXPLICIT,
+                                                JACOBIAN_STORED}),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
+
+Options DeviceOptions() {
+  Options options;
+  options.device = DEVICE_CUDA;
+  options.fallback = FALLBACK_REFUSE;
+  return options;
+}
+
+template <typename Modify>
+void CompareModified(Modify&& modify, int camera_size = 9) {
+  const BalTestProblem start = MakeBalTestProblem(10, 300, 5, camera_size, 9);
+  Options host_options;
+  host_options.device = DEVICE_HOST;
+  const Result host = SolveModified(start, host_options, false, modify);
+  const Result device = SolveModified(start, DeviceOptions(), false, modify);
+  ASSERT_EQ(device.summary.path, PATH_FULL) << device.summary.message;
+  ExpectSameSteps(device.summary, host.summary, 1e-9);
+}
+
+TEST(Device, ConstantBlocksAndSubsetManifolds) {
+  SKIP_WITHOUT_DEVICE();
+  CompareModified([](BalTestProblem* bal,
+                     ceres::Problem* problem,
+                     ceres::Solver::Options*) {
+    problem->SetParameterBlockConstant(bal->camera(0));
+    for (int j = 0; j < bal->num_points(); j += 7) {
+      problem->SetParameterBlockConstant(bal->point(j));
+    }
+    for (int i = 1; i < bal->num_cameras(); ++i) {
+      problem->SetManifold(bal->camera(i),
+                           i % 2 == 0 ? new ceres::SubsetManifold(9, {6, 7, 8})
+                                      : new ceres::SubsetManifold(9, {0, 8}));
+    }
+  });
+}
+
+TEST(Device, LossFunctions) {
+  SKIP_WITHOUT_DEVICE();
+  std::vector<ceres::LossFunction* (*)()> losses = {
+      []() -> ceres::LossFunction* { return new ceres::TrivialLoss; },
+      []() -> ceres::LossFunction* { return new ceres::HuberLoss(1.0); },
+      []() -> ceres::LossFunction* { return new ceres::SoftLOneLoss(1.5); },
+      []() -> ceres::LossFunction* { return new ceres::CauchyLoss(2.0); },
+      []() -> ceres::LossFunction* { return new ceres::ArctanLoss(4.0); },
+      []() -> ceres::LossFunction* {
+        return new ceres::TolerantLoss(4.0, 2.0);
+      },
+      []() -> ceres::LossFunction* { return new ceres::TukeyLoss(50.0); }};
+  CompareModified([&losses](BalTestProblem*,
+                            ceres::Problem* problem,
+                            ceres::Solver::Options*) {
+    // Every third residual block again, with a loss.
+    std::vector<ceres::ResidualBlockId> ids;
+    problem->GetResidualBlocks(&ids);
+    for (size_t i = 0; i < ids.size(); i += 3) {
+      std::vector<double*> blocks;
+      problem->GetParameterBlocksForResidualBlock(ids[i], &blocks);
+      problem->AddResidualBlock(CreateBalReprojectionError(1.0 + i % 50, 2.0),
+                                losses[i / 3 % losses.size()](),
+                                blocks);
+    }
+  });
+}
+
+TEST(Device, WhatItCannotDoIsDoneOnTheHostOrRefused) {
+  SKIP_WITHOUT_DEVICE();
+  const auto use_inner_iterations =
+      [](BalTestProblem*, ceres::Problem*, ceres::Solver::Options* options) {
+        options->use_inner_iterations = true;
+        options->max_num_iterations = 2;
+      };
+  const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
+  const Result refused =
+      SolveModified(start, DeviceOptions(), false, use_inner_iterations);
+  EXPECT_EQ(refused.summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(refused.summary.message.find("nner iterations"), std::string::npos)
+      << refused.summary.message;
+
+  Options options = DeviceOptions();
+  options.fallback = FALLBACK_TO_CERES;
+  const Result on_host =
+      SolveModified(start, options, false, use_inner_iterations);
+  EXPECT_EQ(on_host.summary.path, PATH_FULL);
+  EXPECT_NE(on_host.summary.device.find("nner iterations"), std::string::npos)
+      << on_host.summary.device;
+
+  options.cuda_memory_limit_bytes = 1000;
+  const Result too_large = SolveModified(start, options, false, kUnchanged);
+  EXPECT_EQ(too_large.summary.path, PATH_FULL);
+  EXPECT_NE(too_large.summary.device.find("host"), std::string::npos);
+  EXPECT_TRUE(too_large.summary.IsSolutionUsable());
+
+  options = DeviceOptions();
+  options.cuda_device = 1000;
+  const Result no_such = SolveModified(start, options, false, kUnchanged);
+  EXPECT_EQ(no_such.summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(no_such.summary.message.find("1000"), std::string::npos)
+      << no_such.summary.message;
+}
+
+TEST(Device, OnlyScalarsCrossInAnIteration) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(20, 4000, 5, 9);
+  const auto few = [](BalTestProblem*, ceres::Problem*, auto* options) {
+    options->max_num_iterations = 2;
+    options->function_tolerance = 0.0;
+  };
+  const auto more = [](BalTestProblem*, ceres::Problem*, auto* options) {
+    options->max_num_iterations = 8;
+    options->function_tolerance = 0.0;
+  };
+  const Result short_solve = SolveModified(start, DeviceOptions(), false, few);
+  const Result long_solve = SolveModified(start, DeviceOptions(), false, more);
+  const int iterations =
+      static_cast<int>(long_solve.summary.iterations.size()) -
+      static_cast<int>(short_solve.summary.iterations.size());
+  ASSERT_GT(iterations, 2);
+  const int64_t pcg_iterations = long_solve.summary.num_pcg_iterations -
+                                 short_solve.summary.num_pcg_iterations;
+  // An iteration of the loop reads a few records of scalars (below 1 kB); one
+  // of PCG copies its scalars (below 256 bytes), some beyond the end.
+  EXPECT_LE(
+      long_solve.summary.transfer_bytes - short_solve.summary.transfer_bytes,
+      1024 * iterations + 256 * (pcg_iterations + 8 * iterations));
+}
+
+TEST(Device, StateComesBackWhenTheUserAsks) {
+  SKIP_WITHOUT_DEVICE();
+  class Watch : public ceres::IterationCallback {
+   public:
+    explicit Watch(ceres::Problem* problem) : problem_(problem) {}
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary& summary) override {
+      double cost = 0.0;
+      problem_->Evaluate(
+          ceres::Problem::EvaluateOptions(), &cost, nullptr, nullptr, nullptr);
+      if (summary.step_is_successful) {
+        EXPECT_NEAR(cost, summary.cost, 1e-11 * cost);
+        ++num_checked;
+      }
+      return ceres::SOLVER_CONTINUE;
+    }
+    int num_checked = 0;
+
+   private:
+    ceres::Problem* problem_;
+  };
+  BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
+  auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+  Watch watch(problem.get());
+  ceres::Solver::Options options = TestOptions(&bal);
+  options.callbacks.push_back(&watch);
+  options.update_state_every_iteration = true;
+  Summary summary;
+  Solve(options, DeviceOptions(), problem.get(), &summary);
+  EXPECT_EQ(summary.path, PATH_FULL) << summary.message;
+  EXPECT_GT(watch.num_checked, 3);
+}
+
+TEST(Device, SolvesAtOnceFromSeveralThreads) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(10, 500, 5, 9);
+  const Result alone = SolveModified(start, DeviceOptions(), false, kUnchanged);
+  std::vector<Result> results(4);
+  std::vector<std::thread> threads;
+  for (Result& result : results) {
+    threads.emplace_back([&start, &result] {
+      for (int round = 0; round < 3; ++round) {
+        result = SolveModified(start, DeviceOptions(), false, kUnchanged);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const Result& result : results) {
+    EXPECT_EQ(result.parameters, alone.parameters);
+  }
+}
+
+TEST(Device, NoDeviceIsSaidAndTheHostUsed) {
+  if (HasDevice()) {
+    GTEST_SKIP() << "skipped: there is a CUDA device";
+  }
+  const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
+  Options options = DeviceOptions();
+  const Result refused = SolveModified(start, options, false, kUnchanged);
+  EXPECT_EQ(refused.summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(refused.summary.message.find("CUDA"), std::string::npos)
+      << refused.summary.message;
+  options.fallback = FALLBACK_TO_CERES;
+  for (DeviceType device : {DEVICE_CUDA, DEVICE_AUTO}) {
+    options.device = device;
+    const Result on_host = SolveModified(start, options, false, kUnchanged);
+    EXPECT_EQ(on_host.summary.path, PATH_FULL);
+    EXPECT_TRUE(on_host.summary.IsSolutionUsable());
+    EXPECT_NE(on_host.summary.device.find("host"), std::string::npos);
+    if (device == DEVICE_CUDA) {
+      EXPECT_NE(on_host.summary.device.find("no device"), std::string::npos)
+          << on_host.summary.device;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext
