@@ -62,9 +62,12 @@ for op in ld st; do
 done
 # Atomics of the naive variant are reductions at L2.
 metrics+=,l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum
+# The naive variant's kernels in both layouts, and ours.
+kernels='Naive(Jacobian|NormalBlocks|NormalProduct|Coupling|ToPoints|ToCameras)'
+kernels+='|(EvaluateJacobian|PointBlocks|Coupling|CameraChunk|StoredTile)Kernel'
 "$ncu" --clock-control none --profile-from-start off --target-processes all \
   --kernel-name-base demangled \
-  --kernel-name 'regex:Naive(Jacobian|NormalBlocks|NormalProduct|Coupling|ToPoints|ToCameras)|EvaluateJacobian|NormalBlocks|StoredTile|TileKernel|ChunkKernel|JacobianKernel' \
+  --kernel-name "regex:$kernels" \
   --metrics "$metrics" --csv --page raw --log-file "$results/ncu.csv" \
   "$program" --profile --sizes="$profile" || status=$?
 exit "$status"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -30,8 +31,8 @@ DEFINE_string(output, "", "Write the record to this JSON file.");
 DEFINE_string(sizes,
               "trafalgar-21,dubrovnik-88,dubrovnik-182,venice-245,venice-744,"
               "venice-951,venice-1288,final-1936,final-4585,final-13682",
-              "Sizes, by names that bal_generate --list shows, from small to "
-              "large. Kernels are measured one by one on the last.");
+              "Sizes, by names that bal_generate --list shows or as "
+              "CAMERASxPOINTSxOBSERVATIONS, from small to large. Kernels are measured one by one on the last.");
 DEFINE_uint64(seed, 1, "Of the synthetic problems.");
 DEFINE_bool(shuffle_points, true,
             "Number points at random, not along the trajectory.");
@@ -40,8 +41,8 @@ DEFINE_int32(pcg, 100, "PCG iterations of each, at most.");
 DEFINE_int32(timed_pcg, 20,
              "PCG iterations over which one iteration is averaged.");
 DEFINE_int32(repetitions, 20, "Repetitions of each kernel.");
-DEFINE_double(run_seconds, 15.0,
-              "Leave out full runs of the host, the naive variant and cuSPARSE "
+DEFINE_double(run_seconds, 12.0,
+              "Leave out full runs of the host and the naive variant "
               "that must be expected to take longer.");
 DEFINE_double(seconds, 540.0, "Begin nothing after so many seconds.");
 DEFINE_int32(host_threads, 1, "Threads of the host implementation.");
@@ -88,7 +89,14 @@ bool Generate(const std::string& name,
               StudyProblem* problem,
               std::string* error) {
   SyntheticOptions options;
-  if (!FindBalSize(name, &options)) {
+  char end;
+  if (!FindBalSize(name, &options) &&
+      std::sscanf(name.c_str(),
+                  "%" SCNd32 "x%" SCNd32 "x%" SCNd64 "%c",
+                  &options.num_cameras,
+                  &options.num_points,
+                  &options.num_observations,
+                  &end) != 3) {
     *error = "--sizes: there is no size named '" + name + "'.";
     return false;
   }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,10 @@ using RecomputedFloat = kernels::RecomputedJacobian<float, 9>;
 using BlockContiguous = NaiveMachine<kernels::BlockLayout::kBlockContiguous>;
 using ContinuousElement =
     NaiveMachine<kernels::BlockLayout::kContinuousElement>;
+
+// A second pass, with all memory and code in place, is worth its time up to
+// here.
+constexpr double kRepeatSeconds = 1.0;
 
 double SecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
@@ -145,8 +150,8 @@ class DeviceProblem {
 };
 
 // Linearises at the start and solves with a fixed number of PCG iterations and
-// no reset of the residual, so that one iteration has one product. Twice; the
-// second is timed.
+// no reset of the residual, so that one iteration has one product. The second
+// of two is timed.
 template <typename Source, typename Machine>
 Status TimeIteration(const std::string& variant,
                      const std::string& jacobian,
@@ -166,6 +171,7 @@ Status TimeIteration(const std::string& variant,
   double linearize_seconds = 0.0;
   double damp_seconds = 0.0;
   solver::InexactSolverSummary summary;
+  const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 2; ++i) {
     CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(0));
     CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
@@ -180,6 +186,9 @@ Status TimeIteration(const std::string& variant,
     CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
     linearize_seconds = machine->StageSeconds(0, 1);
     damp_seconds = machine->StageSeconds(1, 2);
+    if (SecondsSince(begin) > kRepeatSeconds) {
+      break;
+    }
   }
   const int64_t num_camera_values = int64_t{9} * machine->index().num_cameras;
   const int64_t num_point_values = int64_t{3} * machine->index().num_points;
@@ -230,47 +239,58 @@ Status TimeIteration(const std::string& variant,
   return {};
 }
 
-// 1 x 1 (the second of two, the first one warms up) and, where limited is false
-// or it is expected to fit, all iterations.
+// 1 x 1, the second of two. Gives its row.
 template <typename Source, typename Machine>
-Status TimeRuns(const std::string& variant,
-                const std::string& jacobian,
-                const Configuration& configuration,
-                bool with_one,
-                bool with_all,
-                bool limited,
-                const ProblemArrays& arrays,
-                Machine* machine,
-                StudyRecord* record,
-                const StudyProblem& problem) {
-  const StudySettings& settings = record->settings();
-  const std::string what = variant + ", " + jacobian + ", " + problem.name +
-                           ", " + ConfigurationName(configuration);
+Status TimeOneByOne(const std::string& variant,
+                    const std::string& jacobian,
+                    const Configuration& configuration,
+                    const ProblemArrays& arrays,
+                    Machine* machine,
+                    StudyRecord* record,
+                    const StudyProblem& problem,
+                    Json* row = nullptr) {
   LevenbergMarquardt<Machine, Source> lm;
   StudyResult result;
-  StudyOptions options = MakeStudyOptions(configuration, 1, 1);
+  const StudyOptions options = MakeStudyOptions(configuration, 1, 1);
   CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
-  for (int i = 0; i < 2; ++i) {
+  CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+  if (result.total_seconds < kRepeatSeconds) {
     CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
   }
-  if (with_one) {
-    record->Size(problem)["runs"].push_back(
-        RunRow(variant, jacobian, configuration, options, result));
+  const Json new_row =
+      RunRow(variant, jacobian, configuration, options, result);
+  record->Size(problem)["runs"].push_back(new_row);
+  if (row != nullptr) {
+    *row = new_row;
   }
-  if (!with_all) {
+  return {};
+}
+
+// All iterations, where they must be expected to end within max_seconds and
+// within the time of the study, as judged by the row of 1 x 1.
+template <typename Source, typename Machine>
+Status TimeAll(const std::string& variant,
+               const std::string& jacobian,
+               const Configuration& configuration,
+               const Json& one_by_one,
+               double max_seconds,
+               const ProblemArrays& arrays,
+               Machine* machine,
+               StudyRecord* record,
+               const StudyProblem& problem) {
+  const StudyOptions options =
+      MakeStudyOptions(configuration,
+                       record->settings().num_lm_iterations,
+                       record->settings().num_pcg_iterations);
+  if (!record->HasTimeForAll(variant + ", " + jacobian + ", " + problem.name +
+                                 ", " + ConfigurationName(configuration),
+                             one_by_one,
+                             options,
+                             max_seconds)) {
     return {};
   }
-  options = MakeStudyOptions(
-      configuration, settings.num_lm_iterations, settings.num_pcg_iterations);
-  const double expected = ExpectedSeconds(result, options);
-  if ((limited && expected > settings.run_seconds) ||
-      record->elapsed_seconds() + expected > settings.seconds) {
-    record->Skip(what + ", all iterations",
-                 limited && expected > settings.run_seconds
-                     ? "longer than the time for a run"
-                     : "out of time");
-    return {};
-  }
+  LevenbergMarquardt<Machine, Source> lm;
+  StudyResult result;
   CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
   CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
   record->Size(problem)["runs"].push_back(
@@ -669,16 +689,31 @@ Status StudySource(const std::string& jacobian,
                                                      record,
                                                      problem,
                                                      step)));
-    CERES_EXT_RETURN_IF_ERROR((TimeRuns<Source>("cuda",
-                                                jacobian,
-                                                configuration,
-                                                /*with_one=*/true,
-                                                /*with_all=*/true,
-                                                /*limited=*/false,
-                                                arrays,
-                                                machine,
-                                                record,
-                                                problem)));
+    Json one_by_one;
+    CERES_EXT_RETURN_IF_ERROR((TimeOneByOne<Source>("cuda",
+                                                    jacobian,
+                                                    configuration,
+                                                    arrays,
+                                                    machine,
+                                                    record,
+                                                    problem,
+                                                    &one_by_one)));
+    // Mixed precision is a row of its own in one configuration.
+    if (std::is_same_v<Source, StoredFloat> &&
+        (!configuration.use_schur ||
+         configuration.w_product == solver::WProduct::kExplicit)) {
+      continue;
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        (TimeAll<Source>("cuda",
+                         jacobian,
+                         configuration,
+                         one_by_one,
+                         std::numeric_limits<double>::infinity(),
+                         arrays,
+                         machine,
+                         record,
+                         problem)));
   }
   return {};
 }
@@ -710,16 +745,13 @@ Status StudyNaiveMachine(const std::string& variant,
                                                  problem,
                                                  step)));
     CERES_EXT_RETURN_IF_ERROR(
-        (TimeRuns<typename Machine::Source>(variant,
-                                            "stored double",
-                                            configuration,
-                                            /*with_one=*/true,
-                                            /*with_all=*/false,
-                                            /*limited=*/true,
-                                            device->arrays(),
-                                            &machine,
-                                            record,
-                                            problem)));
+        (TimeOneByOne<typename Machine::Source>(variant,
+                                                "stored double",
+                                                configuration,
+                                                device->arrays(),
+                                                &machine,
+                                                record,
+                                                problem)));
   }
   return {};
 }
@@ -807,8 +839,8 @@ Status StudyDevice(CudaContext* context, StudyRecord* record) {
       std::to_string(cusparse_major) + "." + std::to_string(cusparse_minor);
 
   // Copy within the device, bytes read and written.
-  constexpr int64_t kBytes = int64_t{1} << 32;
-  constexpr int kCopies = 20;
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  constexpr int kCopies = 50;
   DeviceBuffer<unsigned char> from;
   DeviceBuffer<unsigned char> to;
   kernels::CudaEvents events;
@@ -887,8 +919,10 @@ Status StudyOnDevice(const StudyProblem& problem,
   }
   CERES_EXT_RETURN_IF_ERROR(StudyNaiveMachine<BlockContiguous>(
       "naive", &device, record, problem, steps));
-  CERES_EXT_RETURN_IF_ERROR(StudyNaiveMachine<ContinuousElement>(
-      "naive continuous", &device, record, problem, steps));
+  if (with_kernels) {
+    CERES_EXT_RETURN_IF_ERROR(StudyNaiveMachine<ContinuousElement>(
+        "naive continuous", &device, record, problem, steps));
+  }
   CERES_EXT_RETURN_IF_ERROR(StudyCusparse(&device, record, problem, steps));
   record->Size(problem)["peak_device_bytes"] = context->peak_bytes();
   return {};
@@ -898,27 +932,36 @@ Status StudyNaive(const StudyProblem& problem,
                   CudaContext* context,
                   StudyRecord* record) {
   DeviceProblem device;
-  CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
   BlockContiguous machine;
-  CERES_EXT_RETURN_IF_ERROR(device.SetupMachine(&machine));
+  bool is_set_up = false;
   for (const Configuration& configuration : FourConfigurations()) {
-    if (record->out_of_time()) {
-      record->Skip("naive, " + problem.name + ", " +
-                       ConfigurationName(configuration) + ", all iterations",
-                   "out of time");
+    const Json one_by_one = record->OneByOne(problem, "naive", configuration);
+    const std::string what =
+        "naive, " + problem.name + ", " + ConfigurationName(configuration);
+    if (!record->HasTimeForAll(
+            what,
+            one_by_one,
+            MakeStudyOptions(configuration,
+                             record->settings().num_lm_iterations,
+                             record->settings().num_pcg_iterations),
+            record->settings().run_seconds)) {
       continue;
     }
+    if (!is_set_up) {
+      CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
+      CERES_EXT_RETURN_IF_ERROR(device.SetupMachine(&machine));
+      is_set_up = true;
+    }
     CERES_EXT_RETURN_IF_ERROR(
-        (TimeRuns<BlockContiguous::Source>("naive",
-                                           "stored double",
-                                           configuration,
-                                           /*with_one=*/false,
-                                           /*with_all=*/true,
-                                           /*limited=*/true,
-                                           device.arrays(),
-                                           &machine,
-                                           record,
-                                           problem)));
+        (TimeAll<BlockContiguous::Source>("naive",
+                                          "stored double",
+                                          configuration,
+                                          one_by_one,
+                                          record->settings().run_seconds,
+                                          device.arrays(),
+                                          &machine,
+                                          record,
+                                          problem)));
   }
   return {};
 }

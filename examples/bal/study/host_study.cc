@@ -51,15 +51,14 @@ Status StudyOnHost(const StudyProblem& problem, StudyRecord* record) {
     StudyOptions options = MakeStudyOptions(configuration, 1, 1);
     CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, &machine));
     CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
-    record->Size(problem)["runs"].push_back(
-        RunRow(variant, "stored double", configuration, options, result));
+    const Json one_by_one =
+        RunRow(variant, "stored double", configuration, options, result);
+    record->Size(problem)["runs"].push_back(one_by_one);
 
     options = MakeStudyOptions(
         configuration, settings.num_lm_iterations, settings.num_pcg_iterations);
-    const double expected = ExpectedSeconds(result, options);
-    if (expected > settings.run_seconds ||
-        record->elapsed_seconds() + expected > settings.seconds) {
-      record->Skip(what + ", all iterations", "longer than the time for a run");
+    if (!record->HasTimeForAll(
+            what, one_by_one, options, settings.run_seconds)) {
       continue;
     }
     CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, &machine));

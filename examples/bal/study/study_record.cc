@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include "examples/bal/study/study_record.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -96,6 +97,46 @@ double StudyRecord::elapsed_seconds() const {
       .count();
 }
 
+Json StudyRecord::OneByOne(const StudyProblem& problem,
+                           const std::string& variant,
+                           const Configuration& configuration) {
+  for (const Json& row : Size(problem)["runs"]) {
+    if (row["variant"] == variant && row["jacobian"] == "stored double" &&
+        row["use_schur"] == configuration.use_schur &&
+        row["explicit_w"] ==
+            (configuration.w_product == solver::WProduct::kExplicit) &&
+        row["max_lm_iterations"] == 1 && row["max_pcg_iterations"] == 1) {
+      return row;
+    }
+  }
+  return nullptr;
+}
+
+bool StudyRecord::HasTimeForAll(const std::string& what,
+                                const Json& one_by_one,
+                                const StudyOptions& options,
+                                double max_seconds) {
+  if (one_by_one.is_null()) {
+    Skip(what + ", all iterations", "1 x 1 was not measured");
+    return false;
+  }
+  const double pcg = one_by_one["pcg_seconds"];
+  const double rest = one_by_one["total_seconds"].get<double>() - pcg;
+  const double expected =
+      options.num_lm_iterations *
+      (rest + options.solver.max_num_iterations * pcg /
+                  std::max<int64_t>(1, one_by_one["num_pcg_iterations"]));
+  if (expected > max_seconds) {
+    Skip(what + ", all iterations", "longer than the time for a run");
+    return false;
+  }
+  if (elapsed_seconds() + expected > settings_.seconds) {
+    Skip(what + ", all iterations", "out of time");
+    return false;
+  }
+  return true;
+}
+
 void StudyRecord::Skip(const std::string& what, const std::string& why) {
   std::printf("  not measured: %s (%s)\n", what.c_str(), why.c_str());
   json_["skipped"].push_back({{"what", what}, {"why", why}});
@@ -181,15 +222,6 @@ Json RunRow(const std::string& variant,
       {"num_jacobians", result.num_jacobians},
       {"num_accepted", result.num_accepted},
       {"num_pcg_iterations", result.num_pcg_iterations}};
-}
-
-double ExpectedSeconds(const StudyResult& one, const StudyOptions& options) {
-  const double per_pcg =
-      one.pcg_seconds /
-      static_cast<double>(std::max<int64_t>(1, one.num_pcg_iterations));
-  return options.num_lm_iterations *
-         (one.total_seconds - one.pcg_seconds +
-          options.solver.max_num_iterations * per_pcg);
 }
 
 Json OperationTable() {

@@ -32,8 +32,8 @@ struct StudySettings {
   int num_timed_pcg_iterations = 20;
   int num_repetitions = 20;  // of each kernel
   // No run is begun that must be expected to take longer, as judged from one
-  // iteration; for the naive variant, cuSPARSE and the host.
-  double run_seconds = 15.0;
+  // iteration; for the naive variant and the host.
+  double run_seconds = 12.0;
   double seconds = 540.0;  // Nothing is begun after this.
   int host_threads = 1;
   bool host = true;
@@ -47,6 +47,13 @@ struct StudyProblem {
   BalProblem bal;
 };
 
+// A configuration of the inexact solver: Schur complement or not, W implicit or
+// explicit. The preconditioner is the block diagonal of J'J + D^2.
+struct Configuration {
+  bool use_schur;
+  solver::WProduct w_product;
+};
+
 class StudyRecord {
  public:
   explicit StudyRecord(const StudySettings& settings);
@@ -58,6 +65,18 @@ class StudyRecord {
 
   double elapsed_seconds() const;
   bool out_of_time() const { return elapsed_seconds() > settings_.seconds; }
+  // The row of 1 x 1 of a variant with "stored double"; null where there is
+  // none.
+  Json OneByOne(const StudyProblem& problem,
+                const std::string& variant,
+                const Configuration& configuration);
+  // Whether a run must be expected to end within max_seconds and within the
+  // time of the study, as judged by its row of 1 x 1. The expectation is
+  // recorded nowhere. Skips `what` where not.
+  bool HasTimeForAll(const std::string& what,
+                     const Json& one_by_one,
+                     const StudyOptions& options,
+                     double max_seconds);
   // Notes something that was not measured, and why.
   void Skip(const std::string& what, const std::string& why);
   // False and a sentence in *error where the file can't be written.
@@ -69,12 +88,6 @@ class StudyRecord {
   std::chrono::steady_clock::time_point begin_;
 };
 
-// A configuration of the inexact solver: Schur complement or not, W implicit or
-// explicit. The preconditioner is the block diagonal of J'J + D^2.
-struct Configuration {
-  bool use_schur;
-  solver::WProduct w_product;
-};
 const std::vector<Configuration>& FourConfigurations();
 std::string ConfigurationName(const Configuration& configuration);
 
@@ -89,10 +102,6 @@ Json RunRow(const std::string& variant,
             const Configuration& configuration,
             const StudyOptions& options,
             const StudyResult& result);
-
-// What a run of options.num_lm_iterations must be expected to take, from one
-// of one iteration each. Only decides what is run; never recorded.
-double ExpectedSeconds(const StudyResult& one, const StudyOptions& options);
 
 // The operations of the W product, by formula and counted on a few
 // observations.
