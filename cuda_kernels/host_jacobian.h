@@ -26,15 +26,19 @@ namespace ceres_ext::kernels::reference {
 // Cameras per task of a loop over cameras.
 inline constexpr int64_t kCameraGrain = 16;
 
-// N values as doubles: where they are, or converted into `storage`.
-template <int N, typename T>
+// A kRows x N matrix as doubles: where it is, or converted into `storage`. Row
+// by row, as it will be read: loads that straddle two stores would stall.
+template <int kRows, int N, typename T>
 inline const double* AsDouble(const T* values, double* storage) {
   if constexpr (std::is_same_v<T, double>) {
     static_cast<void>(storage);
     return values;
   } else {
-    for (int i = 0; i < N; ++i) {
-      storage[i] = static_cast<double>(values[i]);
+    for (int row = 0; row < kRows; ++row) {
+#pragma omp simd
+      for (int i = 0; i < N; ++i) {
+        storage[row * N + i] = static_cast<double>(values[row * N + i]);
+      }
     }
     return storage;
   }
@@ -60,8 +64,8 @@ class HostJacobian<StoredJacobian<T, C, kHostLayout>> {
               int64_t k,
               int32_t /*camera*/,
               int32_t /*point*/) {
-      jc = AsDouble<2 * C>(&jacobian.source_.camera_blocks(k, 0), jc_storage_);
-      jp = AsDouble<6>(&jacobian.source_.point_blocks(k, 0), jp_storage_);
+      jc = AsDouble<2, C>(&jacobian.source_.camera_blocks(k, 0), jc_storage_);
+      jp = AsDouble<2, 3>(&jacobian.source_.point_blocks(k, 0), jp_storage_);
     }
     const double* jc;
     const double* jp;
@@ -111,8 +115,8 @@ class HostJacobian<RecomputedJacobian<T, C>> {
       CameraJacobian(source.cameras[camera], projection, local_jc_);
       PointJacobian(source.cameras[camera], projection, local_jp_);
       source.ScalePointBlock(point, local_jp_);
-      jc = AsDouble<2 * kLocalDim>(local_jc_, jc_storage_);
-      jp = AsDouble<6>(local_jp_, jp_storage_);
+      jc = AsDouble<2, kLocalDim>(local_jc_, jc_storage_);
+      jp = AsDouble<2, 3>(local_jp_, jp_storage_);
     }
     const double* jc;
     const double* jp;
@@ -163,8 +167,8 @@ class HostJacobian<RecomputedJacobian<T, C>> {
   static constexpr int kMapSize = kLocalDim * C;
 
   const double* Map(int32_t camera, double* storage) const {
-    return AsDouble<kMapSize>(source_.camera_maps + int64_t{kMapSize} * camera,
-                              storage);
+    return AsDouble<kLocalDim, C>(
+        source_.camera_maps + int64_t{kMapSize} * camera, storage);
   }
 
   RecomputedJacobian<T, C> source_;

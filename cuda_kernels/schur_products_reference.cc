@@ -120,7 +120,7 @@ void SchurProductExplicitW(
                  double sum[3] = {};
                  for (int64_t k = first; k < last; ++k) {
                    TransposeMultiplyW<C>(
-                       AsDouble<3 * C>(&params.w(k, 0), storage),
+                       AsDouble<C, 3>(&params.w(k, 0), storage),
                        params.p + int64_t{C} * index.camera_id[k],
                        sum);
                  }
@@ -128,7 +128,7 @@ void SchurProductExplicitW(
                  SymmetricMultiply<3>(&params.v_inverse(p, 0), sum, e);
                  const double minus_e[3] = {-e[0], -e[1], -e[2]};
                  for (int64_t k = first; k < last; ++k) {
-                   MultiplyW<C>(AsDouble<3 * C>(&params.w(k, 0), storage),
+                   MultiplyW<C>(AsDouble<C, 3>(&params.w(k, 0), storage),
                                 minus_e,
                                 CameraSum(workspace, C, k));
                  }
@@ -187,7 +187,7 @@ void BackSubstituteExplicitW(
                  double sum[3] = {};
                  for (int64_t k = first; k < last; ++k) {
                    TransposeMultiplyW<C>(
-                       AsDouble<3 * C>(&params.w(k, 0), storage),
+                       AsDouble<C, 3>(&params.w(k, 0), storage),
                        params.z + int64_t{C} * index.camera_id[k],
                        sum);
                  }
@@ -263,7 +263,7 @@ void NormalProductExplicitW(
         SymmetricMultiply<3>(&params.v(p, 0), p_p, sum);
         AddDamping<3>(Block<3>(params.point_diagonal, p), p_p, sum);
         for (int64_t k = first; k < last; ++k) {
-          const double* w = AsDouble<3 * C>(&params.w(k, 0), storage);
+          const double* w = AsDouble<C, 3>(&params.w(k, 0), storage);
           TransposeMultiplyW<C>(
               w, params.camera_p + int64_t{C} * index.camera_id[k], sum);
           MultiplyW<C>(w, p_p, CameraSum(workspace, C, k));

@@ -1,0 +1,377 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Times the host bodies and one PCG iteration.
+//
+//   host_benchmark [--benchmark_filter=...]
+//
+// Arguments of a benchmark: problem (0: dubrovnik-16's size, 1: ladybug-1723's)
+// and threads. bytes_per_second counts each array that an operation must read
+// or write once.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "benchmark/benchmark.h"
+#include "ceres_ext/solver/inexact_solver_host.h"
+#include "cuda_kernels/evaluate_kernels.h"
+
+namespace ceres_ext {
+namespace {
+
+using namespace kernels;  // NOLINT: the whole file is about them.
+
+constexpr int C = 9;
+
+struct Size {
+  int32_t num_cameras;
+  int32_t num_points;
+  double mean_observations;  // per point
+};
+constexpr Size kSizes[] = {{16, 22106, 3.79}, {1723, 156502, 4.34}};
+
+// Points along a sequence of cameras, seen by neighbouring cameras: 2 and a
+// geometric number more.
+template <typename T>
+class Problem {
+ public:
+  using Source = solver::HostStoredJacobian<T, C>;
+
+  Problem(const Size& size, int num_threads)
+      : num_cameras(size.num_cameras),
+        num_points(size.num_points),
+        context(num_threads) {
+    std::mt19937 generator(1);
+    std::geometric_distribution<int> more(1.0 / (size.mean_observations - 1.0));
+    std::vector<int32_t> camera;
+    std::vector<int32_t> point;
+    for (int32_t p = 0; p < num_points; ++p) {
+      const int length = std::min(num_cameras, 2 + more(generator));
+      const int64_t first =
+          int64_t{p} * (num_cameras - length + 1) / num_points;
+      for (int j = 0; j < length; ++j) {
+        camera.push_back(static_cast<int32_t>(first + j));
+        point.push_back(p);
+      }
+    }
+    n = static_cast<int64_t>(camera.size());
+    ok = index_.Build(num_cameras, num_points, n, camera.data(), point.data())
+             .ok() &&
+         backend.Setup(index_.view(), &context).ok();
+
+    std::normal_distribution<double> normal;
+    for (int32_t c = 0; c < num_cameras; ++c) {
+      const double parameters[C] = {0.1 * normal(generator),
+                                    0.1 * normal(generator),
+                                    0.1 * normal(generator),
+                                    normal(generator),
+                                    normal(generator),
+                                    -10.0,
+                                    500.0,
+                                    0.0,
+                                    0.0};
+      cameras.insert(cameras.end(), parameters, parameters + C);
+    }
+    const auto fill = [&](int64_t size_in, std::vector<double>* values) {
+      values->resize(size_in);
+      for (double& value : *values) {
+        value = normal(generator);
+      }
+    };
+    fill(3 * num_points, &points);
+    fill(2 * n, &observations);
+    states.resize(num_cameras);
+    maps.resize(9 * C * num_cameras);
+    jc.resize(2 * C * n);
+    jp.resize(6 * n);
+    residuals.resize(2 * n);
+    camera_vector.resize(C * num_cameras);
+    point_vector.resize(3 * num_points);
+    // Any symmetric matrices do as inverses.
+    v_inverse.assign(6 * num_points, 0.1);
+    product.resize(C * num_cameras);
+
+    PrepareCamerasParams<double, C> prepare;
+    prepare.num_cameras = num_cameras;
+    prepare.cameras = cameras.data();
+    prepare.states = states.data();
+    prepare.maps = maps.data();
+    ok = ok && reference::PrepareCameras(prepare, &context).ok();
+    reference::EvaluateJacobian(JacobianParams(), workspace());
+    // Columns of about unit size, and the damping of a radius of 1e4.
+    SquaredColumnNormsParams<Source> norms;
+    norms.index = index();
+    norms.jacobian = source();
+    norms.camera_x = camera_vector.data();
+    norms.point_x = point_vector.data();
+    reference::SquaredColumnNorms(norms, workspace());
+    ScaleColumnsParams<T, C, kHostLayout> scale;
+    scale.index = index();
+    scale.camera_blocks = {jc.data(), n};
+    scale.point_blocks = {jp.data(), n};
+    for (std::vector<double>* norm : {&camera_vector, &point_vector}) {
+      for (double& value : *norm) {
+        value = 1.0 / (1.0 + std::sqrt(value));
+      }
+    }
+    scale.camera_scale = camera_vector.data();
+    scale.point_scale = point_vector.data();
+    reference::ScaleColumns(scale, workspace());
+    camera_diagonal.assign(C * num_cameras, 0.01);
+    point_diagonal.assign(3 * num_points, 0.01);
+  }
+
+  const ObservationIndexView& index() const { return index_.view(); }
+  HostWorkspace* workspace() { return backend.workspace(); }
+  Source source() const { return {{jc.data(), n}, {jp.data(), n}}; }
+
+  EvaluateJacobianParams<T, C, kHostLayout> JacobianParams() {
+    EvaluateJacobianParams<T, C, kHostLayout> params;
+    params.index = index();
+    params.cameras = states.data();
+    params.camera_maps = maps.data();
+    params.points = points.data();
+    params.observations = observations.data();
+    params.residuals = residuals.data();
+    params.camera_blocks = {jc.data(), n};
+    params.point_blocks = {jp.data(), n};
+    params.camera_gradient = camera_vector.data();
+    params.point_gradient = point_vector.data();
+    params.evaluation = &evaluation;
+    return params;
+  }
+
+  // Bytes of the arrays with one block per observation or point.
+  int64_t jacobian_bytes() const {
+    return (2 * C + 6) * n * static_cast<int64_t>(sizeof(T));
+  }
+  int64_t w_bytes() const {
+    return 3 * C * n * static_cast<int64_t>(sizeof(T));
+  }
+  int64_t vector_bytes() const { return 16 * n; }
+  int64_t index_bytes() const { return 8 * n; }
+  int64_t v_bytes() const { return int64_t{48} * num_points; }
+
+  int32_t num_cameras;
+  int32_t num_points;
+  int64_t n = 0;
+  bool ok = false;
+  HostContext context;
+  solver::HostBackend backend;
+  std::vector<double> cameras, points, observations, maps, residuals;
+  std::vector<double> camera_vector, point_vector, v_inverse, product;
+  std::vector<double> camera_diagonal, point_diagonal;
+  std::vector<CameraState<double>> states;
+  std::vector<T> jc, jp;
+  Evaluation evaluation;
+
+ private:
+  ObservationIndex index_;
+};
+
+// Times fn(problem), which returns its bytes.
+template <typename T, typename Function>
+void Time(benchmark::State& state, Function&& fn) {
+  const auto problem = std::make_unique<Problem<T>>(
+      kSizes[state.range(0)], static_cast<int>(state.range(1)));
+  if (!problem->ok) {
+    state.SkipWithError("set-up failed");
+    return;
+  }
+  int64_t bytes = 0;
+  for (auto _ : state) {
+    bytes = fn(problem.get());
+  }
+  state.SetBytesProcessed(bytes * static_cast<int64_t>(state.iterations()));
+  state.counters["observations"] = static_cast<double>(problem->n);
+}
+
+void EvaluateCost(benchmark::State& state) {
+  Time<double>(state, [](Problem<double>* problem) {
+    EvaluateCostParams params;
+    params.index = problem->index();
+    params.cameras = problem->states.data();
+    params.points = problem->points.data();
+    params.observations = problem->observations.data();
+    params.residuals = problem->residuals.data();
+    params.evaluation = &problem->evaluation;
+    reference::EvaluateCost(params, problem->workspace());
+    return 2 * problem->vector_bytes() + problem->index_bytes() / 2 +
+           problem->v_bytes() / 2;
+  });
+}
+
+template <typename T>
+void EvaluateJacobian(benchmark::State& state) {
+  Time<T>(state, [](Problem<T>* problem) {
+    reference::EvaluateJacobian(problem->JacobianParams(),
+                                problem->workspace());
+    return problem->jacobian_bytes() + 2 * problem->vector_bytes() +
+           problem->index_bytes() + problem->v_bytes();
+  });
+}
+
+// A solver of one configuration, on its problem.
+template <typename T>
+class Configured {
+ public:
+  Configured(const solver::InexactSolverOptions& options, Problem<T>* problem)
+      : problem_(problem) {
+    ok = solver_.Setup(options, &problem->backend).ok();
+    camera_step_.resize(C * problem->num_cameras);
+    point_step_.resize(3 * problem->num_points);
+  }
+
+  solver::InexactSolverSummary Solve() {
+    const solver::LinearSystem<typename Problem<T>::Source> system{
+        problem_->source(),
+        problem_->residuals.data(),
+        problem_->camera_diagonal.data(),
+        problem_->point_diagonal.data()};
+    solver::InexactSolverPerSolveOptions per_solve;
+    per_solve.q_tolerance = -1.0;
+    return solver_.Solve(
+        system, per_solve, camera_step_.data(), point_step_.data());
+  }
+
+  bool ok = false;
+
+ private:
+  Problem<T>* problem_;
+  solver::InexactSolver<solver::HostBackend, typename Problem<T>::Source>
+      solver_;
+  std::vector<double> camera_step_;
+  std::vector<double> point_step_;
+};
+
+enum Stage { kNormalBlocks, kPcgIteration, kBackSubstitution };
+
+// Times one stage of a solve by the solver's own clock. A PCG iteration is a
+// ninth of nine, none of which resets the residual.
+template <typename T, bool kSchur, bool kExplicit, Stage kStage>
+void SolveStage(benchmark::State& state) {
+  constexpr int kNumIterations = 9;
+  const auto problem = std::make_unique<Problem<T>>(
+      kSizes[state.range(0)], static_cast<int>(state.range(1)));
+  solver::InexactSolverOptions options;
+  options.use_schur = kSchur;
+  options.w_product =
+      kExplicit ? solver::WProduct::kExplicit : solver::WProduct::kImplicit;
+  options.preconditioner = kSchur ? solver::PreconditionerType::kSchurJacobi
+                                  : solver::PreconditionerType::kJacobi;
+  options.min_num_iterations = kNumIterations;
+  options.max_num_iterations = kNumIterations;
+  Configured<T> configured(options, problem.get());
+  if (!problem->ok || !configured.ok) {
+    state.SkipWithError("set-up failed");
+    return;
+  }
+  const int64_t product_bytes =
+      (kExplicit ? problem->w_bytes() : problem->jacobian_bytes()) +
+      problem->index_bytes() + problem->v_bytes();
+  int64_t bytes = 0;
+  for (auto _ : state) {
+    const solver::InexactSolverSummary summary = configured.Solve();
+    if (summary.num_iterations != kNumIterations) {
+      state.SkipWithError(summary.message.c_str());
+      return;
+    }
+    switch (kStage) {
+      case kNormalBlocks:
+        state.SetIterationTime(summary.normal_blocks_seconds);
+        bytes = problem->jacobian_bytes() + problem->vector_bytes() +
+                problem->index_bytes() + problem->v_bytes() +
+                (kExplicit ? problem->w_bytes() : 0);
+        break;
+      case kPcgIteration:
+        state.SetIterationTime(summary.pcg_seconds / kNumIterations);
+        bytes = product_bytes;
+        break;
+      case kBackSubstitution:
+        state.SetIterationTime(summary.back_substitution_seconds);
+        bytes = product_bytes + (kExplicit ? 0 : problem->vector_bytes());
+        break;
+    }
+  }
+  state.SetBytesProcessed(bytes * static_cast<int64_t>(state.iterations()));
+  state.counters["observations"] = static_cast<double>(problem->n);
+}
+
+template <typename T, typename Source>
+void RunSchurProduct(const Source& source, Problem<T>* problem) {
+  SchurProductImplicitWParams<Source, kHostLayout> params;
+  params.index = problem->index();
+  params.jacobian = source;
+  params.v_inverse = {problem->v_inverse.data(), problem->num_points};
+  params.camera_diagonal = problem->camera_diagonal.data();
+  params.p = problem->camera_vector.data();
+  params.q = problem->product.data();
+  reference::SchurProductImplicitW(params, problem->workspace());
+}
+
+template <typename T>
+void SchurProductImplicitW(benchmark::State& state) {
+  Time<T>(state, [](Problem<T>* problem) {
+    RunSchurProduct(problem->source(), problem);
+    return problem->jacobian_bytes() + problem->index_bytes() +
+           problem->v_bytes();
+  });
+}
+
+void SchurProductRecomputed(benchmark::State& state) {
+  Time<double>(state, [](Problem<double>* problem) {
+    RunSchurProduct(RecomputedJacobian<double, C>{problem->states.data(),
+                                                  problem->maps.data(),
+                                                  problem->points.data(),
+                                                  nullptr},
+                    problem);
+    return problem->index_bytes() + 3 * problem->v_bytes() / 2;
+  });
+}
+
+void Sizes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"problem", "threads"});
+  for (const int64_t problem : {0, 1}) {
+    for (const int64_t threads : {1, 2}) {
+      benchmark->Args({problem, threads});
+    }
+  }
+  benchmark->Unit(benchmark::kMillisecond);
+}
+
+void Operation(benchmark::internal::Benchmark* benchmark) {
+  Sizes(benchmark);
+  benchmark->UseRealTime();
+}
+
+void StageOfSolve(benchmark::internal::Benchmark* benchmark) {
+  Sizes(benchmark);
+  benchmark->UseManualTime();
+}
+
+BENCHMARK(EvaluateCost)->Apply(Operation);
+BENCHMARK(EvaluateJacobian<double>)->Apply(Operation);
+BENCHMARK(EvaluateJacobian<float>)->Apply(Operation);
+BENCHMARK(SchurProductImplicitW<double>)->Apply(Operation);
+BENCHMARK(SchurProductImplicitW<float>)->Apply(Operation);
+BENCHMARK(SchurProductRecomputed)->Apply(Operation);
+
+#define CERES_EXT_BENCHMARK_STAGES(schur, explicit_w)                 \
+  BENCHMARK(SolveStage<double, schur, explicit_w, kNormalBlocks>)     \
+      ->Apply(StageOfSolve);                                          \
+  BENCHMARK(SolveStage<double, schur, explicit_w, kPcgIteration>)     \
+      ->Apply(StageOfSolve);                                          \
+  BENCHMARK(SolveStage<double, schur, explicit_w, kBackSubstitution>) \
+      ->Apply(StageOfSolve)
+
+CERES_EXT_BENCHMARK_STAGES(true, false);
+CERES_EXT_BENCHMARK_STAGES(true, true);
+CERES_EXT_BENCHMARK_STAGES(false, false);
+CERES_EXT_BENCHMARK_STAGES(false, true);
+
+}  // namespace
+}  // namespace ceres_ext
+
+BENCHMARK_MAIN();
