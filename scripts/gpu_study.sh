@@ -68,6 +68,6 @@ kernels+='|(EvaluateJacobian|PointBlocks|Coupling|CameraChunk|StoredTile)Kernel'
 "$ncu" --clock-control none --profile-from-start off --target-processes all \
   --kernel-name-base demangled \
   --kernel-name "regex:$kernels" \
-  --metrics "$metrics" --csv --page raw --log-file "$results/ncu.csv" \
+  --metrics "$metrics" --csv --page raw --print-units base --log-file "$results/ncu.csv" \
   "$program" --profile --sizes="$profile" || status=$?
 exit "$status"
