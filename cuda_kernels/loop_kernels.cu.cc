@@ -370,7 +370,7 @@ __global__ void __launch_bounds__(kVectorBlock, 2)
     double rho[3] = {s, 1.0, 0.0};
     const int id = p.loss_id == nullptr ? 0 : p.loss_id[k];
     if (id != kNoLoss) {
-      p.losses[id].Evaluate(s, rho);
+      RobustLoss::EvaluateChain(p.losses, id, s, rho);
     }
     cost += rho[0];
     // Elsewhere the correction is the identity.

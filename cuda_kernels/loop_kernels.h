@@ -299,8 +299,8 @@ template <typename T, int C, BlockLayout kLayout>
 struct CorrectForLossParams {
   int64_t num_observations = 0;
   const RobustLoss* losses = nullptr;
-  // Per observation, the number of its loss in `losses` or kNoLoss; null: all
-  // have losses[0].
+  // Per observation, the number in `losses` of the loss that its chain begins
+  // with, or kNoLoss; null: all begin with losses[0].
   const uint8_t* loss_id = nullptr;
   const double* residuals = nullptr;  // 2 per observation
   // 2 per observation; null: not wanted. May be `residuals`, nothing else.

@@ -339,7 +339,7 @@ void CorrectForLoss(const CorrectForLossParams<T, C, kHostLayout>& params,
     double rho[3] = {s, 1.0, 0.0};
     const int id = params.loss_id == nullptr ? 0 : params.loss_id[k];
     if (id != kNoLoss) {
-      params.losses[id].Evaluate(s, rho);
+      RobustLoss::EvaluateChain(params.losses, id, s, rho);
     }
     sums->first += rho[0];
     // Elsewhere the correction is the identity.

@@ -33,6 +33,7 @@ enum class RobustLossKind : int32_t {
   kArctan,    // a atan(s / a)
   kTolerant,  // b log(1 + e^((s - a) / b)) - b log(1 + e^(-a / b))
   kTukey,     // a^2 / 3 (1 - (1 - x)^3) for s <= a^2, else a^2 / 3
+  kScale,     // a s: what ceres::ScaledLoss does to the loss before it
 };
 
 // Parameters have the meaning and the range of the constructors in
@@ -44,6 +45,9 @@ struct RobustLoss {
   double b = 0.0;
   // kTolerant: b log(1 + e^(-a / b)).
   double offset = 0.0;
+  // The loss that is applied to this one's value, as an index into the table
+  // that both are in, or -1: ceres::ComposedLoss(f, g) is g with next f.
+  int32_t next = -1;
 
   CERES_EXT_HOST_DEVICE static RobustLoss Trivial() { return RobustLoss(); }
   CERES_EXT_HOST_DEVICE static RobustLoss Huber(double a) {
@@ -66,6 +70,9 @@ struct RobustLoss {
   }
   CERES_EXT_HOST_DEVICE static RobustLoss Tukey(double a) {
     return Make(RobustLossKind::kTukey, a);
+  }
+  CERES_EXT_HOST_DEVICE static RobustLoss Scale(double a) {
+    return Make(RobustLossKind::kScale, a);
   }
 
   CERES_EXT_HOST_DEVICE void Evaluate(double s, double* rho) const {
@@ -136,6 +143,26 @@ struct RobustLoss {
         rho[2] = -2.0 * (1.0 - x) / a2;
         return;
       }
+      case RobustLossKind::kScale:
+        rho[0] = a * s;
+        rho[1] = a;
+        return;
+    }
+  }
+
+  // The chain that begins with losses[id]:
+  //   h = f(g(s)),  h' = f'(g) g',  h'' = f''(g) g'^2 + f'(g) g''
+  CERES_EXT_HOST_DEVICE static void EvaluateChain(const RobustLoss* losses,
+                                                  int32_t id,
+                                                  double s,
+                                                  double* rho) {
+    losses[id].Evaluate(s, rho);
+    for (id = losses[id].next; id >= 0; id = losses[id].next) {
+      double f[3];
+      losses[id].Evaluate(rho[0], f);
+      rho[2] = f[2] * rho[1] * rho[1] + f[1] * rho[2];
+      rho[1] = f[1] * rho[1];
+      rho[0] = f[0];
     }
   }
 

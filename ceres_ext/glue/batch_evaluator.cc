@@ -155,9 +155,10 @@ bool BatchEvaluator<Backend, T, C>::Evaluate(
     double* all_residuals =
         residuals != nullptr ? residuals : residuals_.data();
     if (!want_jacobian) {
+      // Losses need the residuals; nothing else does.
       return EvaluateCost(apply_loss,
                           /*correct_residuals=*/residuals != nullptr,
-                          all_residuals);
+                          apply_loss ? all_residuals : residuals);
     }
     auto* batch_jacobian =
         jacobian != nullptr ? ceres::down_cast<Jacobian*>(jacobian) : nullptr;
@@ -226,11 +227,8 @@ Status BatchEvaluator<Backend, T, C>::EvaluateCost(bool apply_loss,
   params.evaluation = evaluation_.data();
   CERES_EXT_RETURN_IF_ERROR(backend_->Run(params));
   return apply_loss
-             ? loss_model_.template Correct<T, C>({},
-                                                  {},
-                                                  /*correct_residuals=*/false,
-                                                  residuals,
-                                                  evaluation_.data())
+             ? loss_model_.template Correct<T, C>(
+                   {}, {}, correct_residuals, residuals, evaluation_.data())
              : Status();
 }
 

@@ -269,7 +269,9 @@ Status BundlePlugin::CreateBatchObjects(const BatchStructure& batch,
                      std::to_string(cameras.MaxTangentSize());
   evaluator_ = std::move(evaluator);
   linear_solver_ = std::move(linear_solver);
-  vectors_ = std::make_shared<LoopVectors<Backend>>(site->machine.get());
+  auto vectors = std::make_shared<LoopVectors<Backend>>(site->machine.get());
+  CERES_EXT_RETURN_IF_ERROR(vectors->Setup());
+  vectors_ = std::move(vectors);
   return status;
 }
 

@@ -23,9 +23,6 @@ template <typename Backend>
 template <typename Params>
 bool LoopVectors<Backend>::RunAndRead(Params params,
                                       kernels::LoopScalars* scalars) {
-  if (scalars_.size() == 0) {
-    Run(backend_->Allocate(1, &scalars_));
-  }
   if (!failed_) {
     params.scalars = scalars_.data();
     Run(backend_->Run(params));

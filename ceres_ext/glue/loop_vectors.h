@@ -21,6 +21,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
  public:
   // *backend outlives the vectors.
   explicit LoopVectors(Backend* backend) : backend_(backend) {}
+  // Once, before anything else.
+  kernels::Status Setup() { return backend_->Allocate(1, &scalars_); }
 
   bool IsHost() const final;
   double* Allocate(int n) final;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <typeinfo>
 
 namespace ceres_ext {
@@ -107,51 +108,97 @@ template <typename Tag, typename Tag::Member kMember>
 struct Expose {
   friend typename Tag::Member Get(Tag) { return kMember; }
 };
-#define CERES_EXT_EXPOSE(Loss, member)          \
-  struct Loss##_##member {                      \
-    using Member = const double ceres::Loss::*; \
-    friend Member Get(Loss##_##member);         \
-  };                                            \
+#define CERES_EXT_EXPOSE(Loss, member, Type) \
+  struct Loss##_##member {                   \
+    using Member = Type ceres::Loss::*;      \
+    friend Member Get(Loss##_##member);      \
+  };                                         \
   template struct Expose<Loss##_##member, &ceres::Loss::member>;
-CERES_EXT_EXPOSE(HuberLoss, a_)
-CERES_EXT_EXPOSE(SoftLOneLoss, b_)
-CERES_EXT_EXPOSE(CauchyLoss, b_)
-CERES_EXT_EXPOSE(ArctanLoss, a_)
-CERES_EXT_EXPOSE(TolerantLoss, a_)
-CERES_EXT_EXPOSE(TolerantLoss, b_)
-CERES_EXT_EXPOSE(TukeyLoss, a_squared_)
+using OwnedLoss = std::unique_ptr<const ceres::LossFunction>;
+CERES_EXT_EXPOSE(HuberLoss, a_, const double)
+CERES_EXT_EXPOSE(SoftLOneLoss, b_, const double)
+CERES_EXT_EXPOSE(CauchyLoss, b_, const double)
+CERES_EXT_EXPOSE(ArctanLoss, a_, const double)
+CERES_EXT_EXPOSE(TolerantLoss, a_, const double)
+CERES_EXT_EXPOSE(TolerantLoss, b_, const double)
+CERES_EXT_EXPOSE(TukeyLoss, a_squared_, const double)
+CERES_EXT_EXPOSE(ComposedLoss, f_, OwnedLoss)
+CERES_EXT_EXPOSE(ComposedLoss, g_, OwnedLoss)
+CERES_EXT_EXPOSE(ScaledLoss, rho_, OwnedLoss)
+CERES_EXT_EXPOSE(ScaledLoss, a_, const double)
 #undef CERES_EXT_EXPOSE
 
-// False for a loss that the device doesn't know.
-bool ToRobustLoss(const ceres::LossFunction& loss, RobustLoss* robust) {
-  const auto is = [&loss](const auto* type) {
-    return typeid(loss) == typeid(*type);
-  };
+// Appends what `loss` does to a squared norm, stage by stage; false for a loss
+// that the device doesn't know.
+bool AppendStages(const ceres::LossFunction& loss,
+                  std::vector<RobustLoss>* stages) {
+  if (typeid(loss) == typeid(ceres::ComposedLoss)) {
+    // f(g(s))
+    const auto& composed = static_cast<const ceres::ComposedLoss&>(loss);
+    return AppendStages(*(composed.*Get(ComposedLoss_g_())), stages) &&
+           AppendStages(*(composed.*Get(ComposedLoss_f_())), stages);
+  }
+  if (typeid(loss) == typeid(ceres::ScaledLoss)) {
+    const auto& scaled = static_cast<const ceres::ScaledLoss&>(loss);
+    const auto& inner = scaled.*Get(ScaledLoss_rho_());
+    if (inner != nullptr && !AppendStages(*inner, stages)) {
+      return false;
+    }
+    stages->push_back(RobustLoss::Scale(scaled.*Get(ScaledLoss_a_())));
+    return true;
+  }
+  RobustLoss stage;
   if (typeid(loss) == typeid(ceres::TrivialLoss)) {
-    *robust = RobustLoss::Trivial();
+    stage = RobustLoss::Trivial();
   } else if (typeid(loss) == typeid(ceres::HuberLoss)) {
     const auto& huber = static_cast<const ceres::HuberLoss&>(loss);
-    *robust = RobustLoss::Huber(huber.*Get(HuberLoss_a_()));
+    stage = RobustLoss::Huber(huber.*Get(HuberLoss_a_()));
   } else if (typeid(loss) == typeid(ceres::SoftLOneLoss)) {
     const auto& soft = static_cast<const ceres::SoftLOneLoss&>(loss);
-    *robust = RobustLoss::SoftLOne(std::sqrt(soft.*Get(SoftLOneLoss_b_())));
+    stage = RobustLoss::SoftLOne(std::sqrt(soft.*Get(SoftLOneLoss_b_())));
   } else if (typeid(loss) == typeid(ceres::CauchyLoss)) {
     const auto& cauchy = static_cast<const ceres::CauchyLoss&>(loss);
-    *robust = RobustLoss::Cauchy(std::sqrt(cauchy.*Get(CauchyLoss_b_())));
+    stage = RobustLoss::Cauchy(std::sqrt(cauchy.*Get(CauchyLoss_b_())));
   } else if (typeid(loss) == typeid(ceres::ArctanLoss)) {
     const auto& arctan = static_cast<const ceres::ArctanLoss&>(loss);
-    *robust = RobustLoss::Arctan(arctan.*Get(ArctanLoss_a_()));
+    stage = RobustLoss::Arctan(arctan.*Get(ArctanLoss_a_()));
   } else if (typeid(loss) == typeid(ceres::TolerantLoss)) {
     const auto& tolerant = static_cast<const ceres::TolerantLoss&>(loss);
-    *robust = RobustLoss::Tolerant(tolerant.*Get(TolerantLoss_a_()),
-                                   tolerant.*Get(TolerantLoss_b_()));
+    stage = RobustLoss::Tolerant(tolerant.*Get(TolerantLoss_a_()),
+                                 tolerant.*Get(TolerantLoss_b_()));
   } else if (typeid(loss) == typeid(ceres::TukeyLoss)) {
     const auto& tukey = static_cast<const ceres::TukeyLoss&>(loss);
-    *robust = RobustLoss::Tukey(std::sqrt(tukey.*Get(TukeyLoss_a_squared_())));
+    stage = RobustLoss::Tukey(std::sqrt(tukey.*Get(TukeyLoss_a_squared_())));
   } else {
     return false;
   }
+  stages->push_back(stage);
   return true;
+}
+
+// The number of the chain in `losses`, which gets it if it is new.
+int32_t FindOrAddChain(const std::vector<RobustLoss>& stages,
+                       std::vector<RobustLoss>* losses) {
+  const int32_t size = static_cast<int32_t>(losses->size());
+  for (int32_t begin = 0; begin < size; ++begin) {
+    int32_t id = begin;
+    size_t i = 0;
+    while (id >= 0 && i < stages.size() &&
+           (*losses)[id].kind == stages[i].kind &&
+           (*losses)[id].a == stages[i].a && (*losses)[id].b == stages[i].b) {
+      id = (*losses)[id].next;
+      ++i;
+    }
+    if (id < 0 && i == stages.size()) {
+      return begin;
+    }
+  }
+  for (size_t i = 0; i < stages.size(); ++i) {
+    losses->push_back(stages[i]);
+    losses->back().next =
+        i + 1 < stages.size() ? static_cast<int32_t>(losses->size()) : -1;
+  }
+  return size;
 }
 
 }  // namespace
@@ -178,24 +225,16 @@ Status LossModel<CudaMachine>::Setup(
       input_ids[i] = known->second;
       continue;
     }
-    RobustLoss robust;
-    if (!ToRobustLoss(*loss[i], &robust)) {
+    std::vector<RobustLoss> stages;
+    if (!AppendStages(*loss[i], &stages)) {
       return {StatusCode::kUnsupported,
               "residual block " + std::to_string(i) +
                   " has a loss function that the device doesn't know"};
     }
-    size_t id = 0;
-    while (id < losses.size() &&
-           !(losses[id].kind == robust.kind && losses[id].a == robust.a &&
-             losses[id].b == robust.b)) {
-      ++id;
-    }
-    if (id == losses.size()) {
-      if (id == kernels::kNoLoss) {
-        return {StatusCode::kUnsupported,
-                "there are more than 255 different loss functions"};
-      }
-      losses.push_back(robust);
+    const int32_t id = FindOrAddChain(stages, &losses);
+    if (id >= kernels::kNoLoss) {
+      return {StatusCode::kUnsupported,
+              "there are too many different loss functions for the device"};
     }
     input_ids[i] = static_cast<uint8_t>(id);
     id_of_object[loss[i]] = input_ids[i];

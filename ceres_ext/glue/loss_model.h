@@ -2,8 +2,8 @@
 //
 // The loss functions of a batch. On the host every ceres::LossFunction is
 // called. A device knows Ceres's TrivialLoss, HuberLoss, SoftLOneLoss,
-// CauchyLoss, ArctanLoss, TolerantLoss and TukeyLoss; a user's own, a
-// ComposedLoss or a ScaledLoss is refused there.
+// CauchyLoss, ArctanLoss, TolerantLoss, TukeyLoss and what ComposedLoss and
+// ScaledLoss make of them; a user's own is refused there.
 
 #ifndef CERES_EXT_GLUE_LOSS_MODEL_H_
 #define CERES_EXT_GLUE_LOSS_MODEL_H_

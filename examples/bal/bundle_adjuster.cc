@@ -77,7 +77,15 @@ DEFINE_string(solver, "ceres_ext",
               "loop, stock Ceres where it does not support the problem), ceres "
               "(stock Ceres alone).");
 DEFINE_string(device, "auto",
-              "Where ceres_ext runs: auto (the best device there is), host.");
+              "Where ceres_ext runs: auto (the best device there is), host, "
+              "cuda.");
+DEFINE_int32(cuda_device, 0, "The number of the CUDA device of ceres_ext.");
+DEFINE_int64(cuda_memory_limit_bytes, 0,
+             "Most bytes that ceres_ext may hold on the device; 0: no limit. A "
+             "problem that needs more is solved on the host.");
+DEFINE_string(precision, "double",
+              "What ceres_ext keeps per observation on a device: double, mixed "
+              "(float; state, cost, gradient and sums stay double).");
 DEFINE_bool(batch_evaluation, true,
             "Let ceres_ext evaluate residuals and Jacobians of its cost "
             "functions. If not, Ceres does.");
@@ -194,6 +202,9 @@ const std::vector<FlagGroup>& FlagGroups() {
       {"Solver",
        {"solver",
         "device",
+        "cuda_device",
+        "cuda_memory_limit_bytes",
+        "precision",
         "jacobian",
         "w_product",
         "batch_evaluation",
@@ -386,6 +397,10 @@ bool SetMinimizer(ceres::Solver::Options* options, std::string* error) {
 bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
   const std::string settings =
       "device=" + FLAGS_device +
+      ",cuda_device=" + std::to_string(FLAGS_cuda_device) +
+      ",cuda_memory_limit_bytes=" +
+      std::to_string(FLAGS_cuda_memory_limit_bytes) +
+      ",precision=" + FLAGS_precision +
       ",batch_evaluation=" + (FLAGS_batch_evaluation ? "true" : "false") +
       ",jacobian=" + FLAGS_jacobian + ",w_product=" + FLAGS_w_product +
       ",fallback=" + FLAGS_fallback;

@@ -430,7 +430,8 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                           "normal_blocks_time_in_seconds",
                           "pcg_time_in_seconds",
                           "back_substitution_time_in_seconds",
-                          "memory_bytes"));
+                          "memory_bytes",
+                          "transfer_bytes"));
   EXPECT_NE(json["ceres_ext"]["path_reason"], "");
   ASSERT_EQ(json["iterations"].size(), 8u);
   EXPECT_THAT(Keys(json["iterations"][0]),

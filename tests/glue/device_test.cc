@@ -252,7 +252,18 @@ TEST(Device, LossFunctions) {
       []() -> ceres::LossFunction* {
         return new ceres::TolerantLoss(4.0, 2.0);
       },
-      []() -> ceres::LossFunction* { return new ceres::TukeyLoss(50.0); }};
+      []() -> ceres::LossFunction* { return new ceres::TukeyLoss(50.0); },
+      []() -> ceres::LossFunction* {
+        return new ceres::ScaledLoss(nullptr, 0.5, ceres::TAKE_OWNERSHIP);
+      },
+      []() -> ceres::LossFunction* {
+        return new ceres::ComposedLoss(
+            new ceres::ArctanLoss(9.0),
+            ceres::TAKE_OWNERSHIP,
+            new ceres::ScaledLoss(
+                new ceres::HuberLoss(2.0), 1.5, ceres::TAKE_OWNERSHIP),
+            ceres::TAKE_OWNERSHIP);
+      }};
   CompareModified([&losses](BalTestProblem*,
                             ceres::Problem* problem,
                             ceres::Solver::Options*) {

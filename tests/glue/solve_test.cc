@@ -651,8 +651,10 @@ TEST(Solve, SummaryIsFilled) {
   // not report the iteration that does.
   ceres::Solver::Options options = TestOptions(&bal, 2);
   options.max_num_iterations = 3;
+  Options ext_options;
+  ext_options.device = DEVICE_HOST;
   Summary summary;
-  Solve(options, Options(), problem.get(), &summary);
+  Solve(options, ext_options, problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_FULL);
   EXPECT_EQ(summary.schur_structure_used, "2,3,9");
   EXPECT_GT(summary.num_linear_solves, 0);
