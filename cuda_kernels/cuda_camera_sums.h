@@ -180,11 +180,27 @@ struct TileOperands {
   const PcgScalars* scalars = nullptr;
 };
 
+template <int kMode>
+__device__ __forceinline__ void LoadInverse(const TileOperands& operands,
+                                            int64_t point,
+                                            double* v) {
+  if constexpr ((kMode & kEliminate) != 0) {
+#pragma unroll
+    for (int i = 0; i < 6; ++i) {
+      v[i] = operands.v_inverse(point, i);
+    }
+  }
+}
+
 // The point's half: what happens between the sum s and its use. With
-// kEliminate, x is set to x_p, the motion of the point that the camera half sees. s is changed.
+// kEliminate, x is set to x_p, the motion of the point that the camera half
+// sees; element e
+// of Vi is v[stride e]. s is changed.
 template <int kMode>
 __device__ __forceinline__ void FinishPoint(const TileOperands& operands,
                                             int64_t point,
+                                            const double* v,
+                                            int stride,
                                             double* s,
                                             double* x) {
   if (operands.point_gradient != nullptr) {
@@ -194,14 +210,12 @@ __device__ __forceinline__ void FinishPoint(const TileOperands& operands,
     }
   }
   if constexpr ((kMode & kEliminate) != 0) {
-    double v[6];
-#pragma unroll
-    for (int i = 0; i < 6; ++i) {
-      v[i] = operands.v_inverse(point, i);
-    }
-    x[0] = v[0] * s[0] + v[1] * s[1] + v[3] * s[2];
-    x[1] = v[1] * s[0] + v[2] * s[1] + v[4] * s[2];
-    x[2] = v[3] * s[0] + v[4] * s[1] + v[5] * s[2];
+    const double v1 = v[stride];
+    const double v3 = v[3 * stride];
+    const double v4 = v[4 * stride];
+    x[0] = v[0] * s[0] + v1 * s[1] + v3 * s[2];
+    x[1] = v1 * s[0] + v[2 * stride] * s[1] + v4 * s[2];
+    x[2] = v3 * s[0] + v4 * s[1] + v[5 * stride] * s[2];
     if constexpr ((kMode & kPointOut) != 0) {
 #pragma unroll
       for (int i = 0; i < 3; ++i) {

@@ -40,8 +40,8 @@ inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Queues kernel<<<num_blocks, block_size, shared_bytes, stream>>>(args...) and
 // checks the launch. An empty grid is no launch and no error. Shared memory
-// above 48 KB is asked for here, once per kernel and call: the attribute is
-// sticky and setting it is cheap and legal during stream capture.
+// beyond 48 KB, what the kernel declares itself included, is asked for here:
+// setting the attribute is cheap and legal during stream capture.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* name,
               void (*kernel)(Parameters...),
@@ -59,7 +59,8 @@ Status Launch(const char* name,
   }
 #ifdef __CUDACC__
   cudaError_t error = cudaSuccess;
-  if (shared_bytes > 48 * 1024) {
+  constexpr int64_t kMostDeclared = 8 * 1024;
+  if (shared_bytes > 48 * 1024 - kMostDeclared) {
     error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
@@ -83,6 +84,15 @@ Status Launch(const char* name,
       num_blocks, block_size, shared_bytes, [&] { kernel(arguments...); });
 #endif
   return Status();
+}
+
+// Asks for the cache line of *p; no register waits for it.
+__device__ __forceinline__ void PrefetchToL2(const void* p) {
+#ifdef __CUDACC__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#else
+  static_cast<void>(p);
+#endif
 }
 
 // Sum over the lanes of a full warp, in a fixed tree; valid in every lane.

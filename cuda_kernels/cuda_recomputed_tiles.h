@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "cuda_kernels/bal_model.h"
 #include "cuda_kernels/cuda_camera_sums.h"
@@ -30,6 +31,56 @@ struct alignas(16) CameraRecord {
 static_assert(sizeof(CameraRecord<double>) == 24 * sizeof(double));
 static_assert(sizeof(CameraRecord<float>) == 24 * sizeof(float));
 
+// Cameras and points are *tame* where all their values are below kLargest; an
+// observation of a tame camera and point is tame where its depth and, in float,
+// its place in the image are within bounds as well. Then every entry of its
+// Jacobian is finite, by the powers of 2 below, and ProjectForProducts would
+// keep it: tile kernels do without its tests.
+//   double, kLargest 2^40, depth 2^-40: |r| < 2^82, |(x, y)| < 2^123,
+//   distortion < 2^535, M < 2^616, P [r]x < 2^825, columns of k2 < 2^660.
+//   float, kLargest 2^20 (R: 2), depth 2^-20, |x| + |y| < 8: |r| < 2^23,
+//   distortion < 2^35, M < 2^77, P [r]x < 2^105.
+template <typename T>
+struct Tame;
+template <>
+struct Tame<double> {
+  static constexpr double kLargest = 1099511627776.0;
+  static constexpr double kSmallestDepth = 1.0 / 1099511627776.0;
+  static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+};
+template <>
+struct Tame<float> {
+  static constexpr float kLargest = 1048576.0f;
+  static constexpr float kSmallestDepth = 1.0f / 1048576.0f;
+  static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+};
+
+// As ProjectForProducts. camera: the record, whose t.z is NaN where the camera
+// is not tame; x: the point, NaN where it is not tame. state, point: the
+// camera and point as they are, read in the other cases only.
+template <typename T>
+__device__ __forceinline__ void ProjectTame(const CameraState<T>& camera,
+                                            const T* x,
+                                            const CameraState<T>* state,
+                                            const T* point,
+                                            Projection<T>* projection) {
+  *projection = Project(camera, x);
+  const T depth = projection->r[2] + camera.t[2];
+  bool tame = fabs(depth) > Tame<T>::kSmallestDepth;
+  if constexpr (sizeof(T) == sizeof(float)) {
+    constexpr T kDepthNoise = 4 * internal::Limits<T>::kEpsilon;
+    tame = tame &&
+           fabs(depth) >
+               kDepthNoise * (fabs(projection->r[2]) + fabs(camera.t[2])) &&
+           fabs(projection->x) + fabs(projection->y) < T(8);
+  }
+  if (!tame) {
+    const CameraState<T> whole = *state;
+    const T position[3] = {point[0], point[1], point[2]};
+    ProjectForProducts(whole, position, projection);
+  }
+}
+
 // records_c = (state_c, G_c p_c); p null: zero.
 // Mapping: one thread per value of a record. Traffic: under 1 KB per camera.
 template <typename T, int C>
@@ -40,6 +91,7 @@ __global__ void RecordCamerasKernel(RecomputedJacobian<T, C> source,
                                     CameraRecord<T>* records) {
   constexpr int kValues = 24;
   constexpr int kState = kValues - kBalLocalCameraDim;
+  constexpr int kDepthTranslation = 11;
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int64_t c = i / kValues;
   const int e = static_cast<int>(i % kValues);
@@ -48,7 +100,17 @@ __global__ void RecordCamerasKernel(RecomputedJacobian<T, C> source,
   }
   T value = T(0);
   if (e < kState) {
-    value = reinterpret_cast<const T*>(source.cameras + c)[e];
+    const T* state = reinterpret_cast<const T*>(source.cameras + c);
+    value = state[e];
+    if (e == kDepthTranslation) {
+      bool tame = true;
+      for (int j = 0; j < kState; ++j) {
+        const T largest =
+            sizeof(T) == sizeof(float) && j < 9 ? T(2) : Tame<T>::kLargest;
+        tame = tame && fabs(state[j]) < largest;
+      }
+      value = tame ? value : Tame<T>::kNaN;
+    }
   } else if (p != nullptr) {
     const T* map =
         source.camera_maps + (kBalLocalCameraDim * c + e - kState) * C;
@@ -66,6 +128,7 @@ struct RecomputedTileParams {
   TileIndexView tiles;
   TileOperands operands;
   const CameraRecord<T>* records = nullptr;
+  const CameraState<T>* cameras = nullptr;
   const T* points = nullptr;       // 3 per point
   const T* point_scale = nullptr;  // 3 per point; null: one
   T* partial = nullptr;  // 9 per tile camera; null: cameras not wanted
@@ -127,6 +190,19 @@ __device__ __forceinline__ void Forward(const CameraRecord<T>& camera,
   }
 }
 
+// Two values, moved by one access.
+template <typename T>
+struct alignas(2 * sizeof(T)) Pair {
+  T a;
+  T b;
+};
+
+// Whether the camera half finds y_k in shared memory, where it costs more to
+// compute than to keep.
+CERES_EXT_HOST_DEVICE constexpr bool KeepsProducts(int mode) {
+  return (mode & kUseCamera) != 0 && (mode & kCameraOut) != 0;
+}
+
 // A long tile (tile_index.h): one point, as many observations as it has.
 // Mapping: a thread owns tile cameras; the block sums over the point.
 template <typename T, int kMode>
@@ -157,7 +233,8 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
       const int32_t end =
           tiles.segment[tiles.tile_camera_segment[c + 1]].slot_begin;
       Projection<T> projection;
-      ProjectForProducts(camera.state, x, &projection);
+      ProjectTame(camera.state, x, p.cameras + tiles.tile_camera_id[c],
+                  p.points + 3 * point, &projection);
       fn(c, camera, projection,
          tiles.segment[tiles.tile_camera_segment[c]].slot_begin, end);
     }
@@ -177,7 +254,9 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
   }
   if (threadIdx.x == 0) {
     double out[3];
-    FinishPoint<kMode>(p.operands, point, sum, out);
+    double v[6] = {};
+    LoadInverse<kMode>(p.operands, point, v);
+    FinishPoint<kMode>(p.operands, point, v, 1, sum, out);
     if constexpr ((kMode & kEliminate) != 0) {
       for (int i = 0; i < 3; ++i) {
         motion[i] = out[i];
@@ -222,8 +301,10 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
 // Traffic: per observation 4 B; per segment 8 B and a camera record (L2); per
 // point 3 T of position, 48 B of Vi; per tile camera 9 T out.
 template <typename T, int kMode>
-__global__ void __launch_bounds__(kRecomputedBlock)
+__global__ void
+__launch_bounds__(kRecomputedBlock, sizeof(T) == sizeof(double) ? 4 : 7)
     RecomputedTileKernel(RecomputedTileParams<T> p) {
+  constexpr bool kKeepProducts = KeepsProducts(kMode);
   CERES_EXT_DYNAMIC_SHARED(shared);
   if (Ended(p.operands.scalars)) {
     return;  // The whole block leaves.
@@ -231,21 +312,24 @@ __global__ void __launch_bounds__(kRecomputedBlock)
   const TileIndexView& tiles = p.tiles;
   const int thread = static_cast<int>(threadIdx.x);
   const int tile = static_cast<int>(blockIdx.x);
-  const int32_t point_begin = tiles.tile_point_begin[tile];
-  const int num_points = tiles.tile_point_begin[tile + 1] - point_begin;
-  const int32_t segment_begin = tiles.tile_segment_begin[tile];
-  const int num_segments = tiles.tile_segment_begin[tile + 1] - segment_begin;
-  const int32_t camera_begin = tiles.tile_camera_begin[tile];
-  const int32_t camera_end = tiles.tile_camera_begin[tile + 1];
-  const int64_t begin = p.operands.point_begin[point_begin];
-  const int64_t end = p.operands.point_begin[point_begin + num_points];
-  if (end - begin > tiles.max_observations) {
+  const TileHeader header = tiles.header[tile];
+  const int32_t point_begin = header.point_begin;
+  const int num_points = header.num_points;
+  const int32_t segment_begin = header.segment_begin;
+  const int num_segments = header.num_segments;
+  const int32_t camera_begin = header.camera_begin;
+  const int32_t camera_end = camera_begin + header.num_cameras;
+  const int64_t begin = header.observation_begin;
+  if (header.num_observations > tiles.max_observations) {
     RecomputedLongTile<T, kMode>(p, point_begin, camera_begin, camera_end);
     return;  // The whole block leaves.
   }
 
-  // Position and motion of the points; vectors of observations or segments.
-  T* const positions = reinterpret_cast<T*>(shared);
+  // y of the slots; position and motion of the points; vectors of observations
+  // or segments.
+  Pair<T>* const products = reinterpret_cast<Pair<T>*>(shared);
+  T* const positions = reinterpret_cast<T*>(
+      products + (kKeepProducts ? tiles.max_observations : 0));
   T* const motions = positions + 3 * tiles.max_points;
   T* const vectors = motions + 3 * tiles.max_points;
 
@@ -263,8 +347,18 @@ __global__ void __launch_bounds__(kRecomputedBlock)
   if (thread < num_segments) {
     load_segment(thread);
   }
+  if constexpr ((kMode & kEliminate) != 0) {
+    // Needed a barrier later: a line of 16 points of each element.
+    for (int i = thread; i < 6 * ((num_points + 15) / 16);
+         i += kRecomputedBlock) {
+      PrefetchToL2(&p.operands.v_inverse(point_begin + i / 6 * 16, i % 6));
+    }
+  }
   for (int i = thread; i < 3 * num_points; i += kRecomputedBlock) {
-    positions[i] = p.points[int64_t{3} * point_begin + i];
+    const T value = p.points[int64_t{3} * point_begin + i];
+    positions[i] = fabs(value) < Tame<T>::kLargest
+                       ? value
+                       : Tame<T>::kNaN;
     if constexpr ((kMode & kUsePoint) != 0) {
       const int64_t at = int64_t{3} * point_begin + i;
       const T scale = p.point_scale == nullptr ? T(1) : p.point_scale[at];
@@ -274,23 +368,33 @@ __global__ void __launch_bounds__(kRecomputedBlock)
   __syncthreads();  // Points are read by the threads of all their cameras.
 
   // y_k, then Jp' y_k at the observation's place in point order.
-  const bool point_half =
-      (kMode & kEliminate) != 0 || p.operands.point_out != nullptr;
+  const bool point_half = kKeepProducts || (kMode & kEliminate) != 0 ||
+                          p.operands.point_out != nullptr;
   if (point_half) {
     for (int s = thread; s < num_segments; s += kRecomputedBlock) {
       if (s != loaded) {
         load_segment(s);
       }
+      uint32_t next = tiles.slot[segment.slot_begin];
       for (int32_t slot = segment.slot_begin; slot < slot_end; ++slot) {
-        const uint32_t packed = tiles.slot[slot];
+        const uint32_t packed = next;
+        if (slot + 1 < slot_end) {
+          next = tiles.slot[slot + 1];
+        }
         const int point = static_cast<int>(packed >> 16);
         const int observation = static_cast<int>(packed & 0xffff);
         Projection<T> projection;
-        ProjectForProducts(camera.state, positions + 3 * point, &projection);
+        ProjectTame(camera.state, positions + 3 * point,
+                    p.cameras + segment.camera,
+                    p.points + int64_t{3} * (point_begin + point),
+                    &projection);
         T y[2];
         Forward<kMode, (kMode & kUsePoint) != 0>(
             camera, projection, p.operands.b + 2 * (begin + observation),
             motions + 3 * point, y);
+        if constexpr (kKeepProducts) {
+          products[slot - static_cast<int32_t>(begin)] = Pair<T>{y[0], y[1]};
+        }
         T u[3] = {T(0), T(0), T(0)};
         PointTransposeMultiplyAndAccumulate(camera.state, projection, y, u);
 #pragma unroll
@@ -322,7 +426,9 @@ __global__ void __launch_bounds__(kRecomputedBlock)
         }
       }
       double x[3];
-      FinishPoint<kMode>(p.operands, point, sum, x);
+      double v[6] = {};
+      LoadInverse<kMode>(p.operands, point, v);
+      FinishPoint<kMode>(p.operands, point, v, 1, sum, x);
       if constexpr ((kMode & kEliminate) != 0) {
 #pragma unroll
         for (int j = 0; j < 3; ++j) {
@@ -348,16 +454,36 @@ __global__ void __launch_bounds__(kRecomputedBlock)
         load_segment(s);
       }
       T local[9] = {};
+      uint32_t next = tiles.slot[segment.slot_begin];
       for (int32_t slot = segment.slot_begin; slot < slot_end; ++slot) {
-        const uint32_t packed = tiles.slot[slot];
+        const uint32_t packed = next;
+        if (slot + 1 < slot_end) {
+          next = tiles.slot[slot + 1];
+        }
         const int point = static_cast<int>(packed >> 16);
-        const int observation = static_cast<int>(packed & 0xffff);
+        [[maybe_unused]] const int observation =
+            static_cast<int>(packed & 0xffff);
         Projection<T> projection;
-        ProjectForProducts(camera.state, positions + 3 * point, &projection);
+        ProjectTame(camera.state, positions + 3 * point,
+                    p.cameras + segment.camera,
+                    p.points + int64_t{3} * (point_begin + point),
+                    &projection);
         T y[2];
-        Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
-            camera, projection, p.operands.b + 2 * (begin + observation),
-            motions + 3 * point, y);
+        if constexpr (kKeepProducts) {
+          const Pair<T> product = products[slot - static_cast<int32_t>(begin)];
+          y[0] = product.a;
+          y[1] = product.b;
+          if constexpr ((kMode & kEliminate) != 0) {
+            T moved[2];
+            PointMultiply(camera.state, projection, motions + 3 * point, moved);
+            y[0] += moved[0];
+            y[1] += moved[1];
+          }
+        } else {
+          Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
+              camera, projection, p.operands.b + 2 * (begin + observation),
+              motions + 3 * point, y);
+        }
         CameraTransposeMultiplyAndAccumulate(camera.state, projection, y,
                                              local);
       }
@@ -405,6 +531,7 @@ Status RecomputedTileOperation(const ObservationIndexView& index,
   params.operands = operands;
   params.operands.point_begin = index.point_begin;
   params.records = records;
+  params.cameras = source.cameras;
   params.points = source.points;
   params.point_scale = source.point_scale;
   const bool camera_out = (kMode & kCameraOut) != 0 && terms.out != nullptr;
@@ -417,7 +544,8 @@ Status RecomputedTileOperation(const ObservationIndexView& index,
       Launch("RecomputedTile", RecomputedTileKernel<T, kMode>, tiles.num_tiles,
              kRecomputedBlock,
              static_cast<int64_t>(sizeof(T)) *
-                 (6 * tiles.max_points + num_vectors),
+                 ((KeepsProducts(kMode) ? 2 * tiles.max_observations : 0) +
+                  6 * tiles.max_points + num_vectors),
              stream, params));
   if (!camera_out) {
     return Status();

@@ -209,7 +209,9 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
   }
   if (threadIdx.x == 0) {
     double x[3];
-    FinishPoint<kMode>(p.operands, point, sum, x);
+    double v[6] = {};
+    LoadInverse<kMode>(p.operands, point, v);
+    FinishPoint<kMode>(p.operands, point, v, 1, sum, x);
     if constexpr ((kMode & kEliminate) != 0) {
       for (int i = 0; i < 3; ++i) {
         motion[i] = x[i];
@@ -254,7 +256,9 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
 // Traffic: per observation its blocks, once and coalesced, 8 B of ids and
 // places; per point 48 B of Vi; per tile camera 8 C B in, C T out.
 template <typename Blocks, int kMode>
-__global__ void __launch_bounds__(kStoredBlock, 2)
+__global__ void
+__launch_bounds__(kStoredBlock,
+                  sizeof(typename Blocks::Value) == sizeof(double) ? 2 : 4)
     StoredTileKernel(StoredTileParams<Blocks> p) {
   using T = typename Blocks::Value;
   constexpr int C = Blocks::kCameraDim;
@@ -265,17 +269,17 @@ __global__ void __launch_bounds__(kStoredBlock, 2)
   const TileIndexView& tiles = p.tiles;
   const int thread = static_cast<int>(threadIdx.x);
   const int tile = static_cast<int>(blockIdx.x);
-  const int32_t point_begin = tiles.tile_point_begin[tile];
-  const int num_points = tiles.tile_point_begin[tile + 1] - point_begin;
-  const int32_t camera_begin = tiles.tile_camera_begin[tile];
-  const int32_t camera_end = tiles.tile_camera_begin[tile + 1];
-  const int64_t begin = p.operands.point_begin[point_begin];
-  const int64_t end = p.operands.point_begin[point_begin + num_points];
-  if (end - begin > tiles.max_observations) {
+  const TileHeader header = tiles.header[tile];
+  const int32_t point_begin = header.point_begin;
+  const int num_points = header.num_points;
+  const int32_t camera_begin = header.camera_begin;
+  const int32_t camera_end = camera_begin + header.num_cameras;
+  const int64_t begin = header.observation_begin;
+  if (header.num_observations > tiles.max_observations) {
     StoredLongTile<Blocks, kMode>(p, point_begin, camera_begin, camera_end);
     return;  // The whole block leaves.
   }
-  const bool active = thread < end - begin;
+  const bool active = thread < header.num_observations;
   const int64_t k = begin + thread;
   Blocks blocks;
   uint32_t position = 0;
@@ -286,9 +290,35 @@ __global__ void __launch_bounds__(kStoredBlock, 2)
     point = p.point_id[k] - point_begin;
   }
 
-  T* const vectors = reinterpret_cast<T*>(shared);       // C per observation
-  T* const motions = vectors + C * kStoredBlock;         // 3 per point
+  // All that later phases ask of memory is asked for now.
+  double* const v_inverse = reinterpret_cast<double*>(shared);  // 6 per point
+  T* const vectors = reinterpret_cast<T*>(
+      v_inverse + ((kMode & kEliminate) != 0 ? 6 * tiles.max_points : 0));
+  T* const motions = vectors + C * kStoredBlock;             // 3 per point
   T* const camera_vectors = motions + 3 * tiles.max_points;  // C per camera
+  int* const point_first = reinterpret_cast<int*>(
+      camera_vectors +
+      ((kMode & kUseCamera) != 0 ? C * tiles.max_tile_cameras : 0));
+  int* const camera_first = point_first + tiles.max_points + 1;
+  if constexpr ((kMode & kEliminate) != 0) {
+    for (int i = thread; i < 6 * num_points; i += kStoredBlock) {
+      const int e = i / num_points;
+      v_inverse[i] = p.operands.v_inverse(
+          int64_t{point_begin} + (i - e * num_points), e);
+    }
+  }
+  for (int i = thread; i <= num_points; i += kStoredBlock) {
+    point_first[i] = static_cast<int>(
+        p.operands.point_begin[int64_t{point_begin} + i] - begin);
+  }
+  if constexpr ((kMode & kCameraOut) != 0) {
+    // Every tile camera is one segment here, the last one ends with the tile.
+    for (int i = thread; i <= header.num_cameras; i += kStoredBlock) {
+      camera_first[i] =
+          tiles.segment[header.segment_begin + i].slot_begin -
+          header.observation_begin;
+    }
+  }
   const int num_camera_values = C * (camera_end - camera_begin);
   if constexpr ((kMode & kUseCamera) != 0) {
     for (int i = thread; i < num_camera_values; i += kStoredBlock) {
@@ -321,17 +351,16 @@ __global__ void __launch_bounds__(kStoredBlock, 2)
 
   for (int i = thread; i < num_points; i += kStoredBlock) {
     const int64_t id = int64_t{point_begin} + i;
-    const int last = static_cast<int>(p.operands.point_begin[id + 1] - begin);
+    const int last = point_first[i + 1];
     double sum[3] = {0.0, 0.0, 0.0};
-    for (int o = static_cast<int>(p.operands.point_begin[id] - begin); o < last;
-         ++o) {
+    for (int o = point_first[i]; o < last; ++o) {
 #pragma unroll
       for (int j = 0; j < 3; ++j) {
         sum[j] += static_cast<double>(vectors[3 * o + j]);
       }
     }
     double x[3];
-    FinishPoint<kMode>(p.operands, id, sum, x);
+    FinishPoint<kMode>(p.operands, id, v_inverse + i, num_points, sum, x);
     if constexpr ((kMode & kEliminate) != 0) {
 #pragma unroll
       for (int j = 0; j < 3; ++j) {
@@ -356,13 +385,9 @@ __global__ void __launch_bounds__(kStoredBlock, 2)
     }
     __syncthreads();  // A camera's observations belong to several threads.
     for (int i = thread; i < num_camera_values; i += kStoredBlock) {
-      const int32_t* segment = tiles.tile_camera_segment + camera_begin + i / C;
-      const int last =
-          static_cast<int>(tiles.segment[segment[1]].slot_begin - begin);
+      const int last = camera_first[i / C + 1];
       double sum = 0.0;
-      for (int s = static_cast<int>(tiles.segment[segment[0]].slot_begin -
-                                    begin);
-           s < last; ++s) {
+      for (int s = camera_first[i / C]; s < last; ++s) {
         sum += static_cast<double>(vectors[C * s + i % C]);
       }
       p.partial[int64_t{C} * camera_begin + i] = static_cast<T>(sum);
@@ -386,9 +411,11 @@ Status StoredTileOperation(const ObservationIndexView& index,
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has no tiles for stored blocks.");
   }
-  if (tiles.max_observations > kStoredBlock) {
+  if (tiles.max_observations > kStoredBlock ||
+      tiles.segment_length < tiles.max_observations) {
     return Status(StatusCode::kInvalidArgument,
-                  "Tiles for stored blocks hold at most 256 observations.");
+                  "Tiles for stored blocks hold at most 256 observations, and "
+                  "as many a segment.");
   }
   StoredTileParams<Blocks> params;
   params.tiles = tiles;
@@ -404,10 +431,13 @@ Status StoredTileOperation(const ObservationIndexView& index,
   const int64_t num_values =
       C * kStoredBlock + 3 * tiles.max_points +
       ((kMode & kUseCamera) != 0 ? C * tiles.max_tile_cameras : 0);
+  const int64_t num_bytes =
+      num_values * static_cast<int64_t>(sizeof(T)) +
+      ((kMode & kEliminate) != 0 ? 48 * tiles.max_points : 0) +
+      4 * (tiles.max_points + 1 + tiles.max_tile_cameras + 1);
   CERES_EXT_RETURN_IF_ERROR(
       Launch("StoredTile", StoredTileKernel<Blocks, kMode>, tiles.num_tiles,
-             kStoredBlock, num_values * static_cast<int64_t>(sizeof(T)), stream,
-             params));
+             kStoredBlock, num_bytes, stream, params));
   if (!camera_out) {
     return Status();
   }

@@ -141,13 +141,14 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
       point_vectors_.Allocate(context, int64_t{3} * index.num_points));
   CERES_EXT_RETURN_IF_ERROR(
       vector_partial_.Allocate(context, 2 * kVectorBlocks));
-  CERES_EXT_RETURN_IF_ERROR(ticket_.Allocate(context, 1));
+  CERES_EXT_RETURN_IF_ERROR(ticket_.Allocate(context, 2));
   CERES_EXT_RETURN_IF_ERROR(ticket_.SetZero());
   view_.partial = partial_.data();
   view_.local_cameras = local_cameras_.data();
   view_.point_vectors = point_vectors_.data();
   view_.vector_partial = vector_partial_.data();
   view_.ticket = ticket_.data();
+  view_.flag = ticket_.data() + 1;
   return Status();
 }
 

@@ -33,7 +33,7 @@ namespace ceres_ext::kernels {
 
 // Two forms of tile, see recomputed_products_kernels.cu.cc and
 // stored_products_kernels.cu.cc for why and what was measured.
-inline constexpr TileOptions kRecomputedTiles{256, 1024, 4};
+inline constexpr TileOptions kRecomputedTiles{256, 1024, 5};
 inline constexpr TileOptions kStoredTiles{256, 256, 256};
 
 // Most blocks of the kernels that add up a whole vector. Their number depends on
@@ -59,6 +59,7 @@ struct CudaWorkspaceView {
   double* point_vectors = nullptr;   // 3 per point
   double* vector_partial = nullptr;  // 2 * kVectorBlocks
   int32_t* ticket = nullptr;  // zero between kernels, see SumOverBlocks
+  int32_t* flag = nullptr;
 };
 
 class CudaWorkspace {

@@ -104,12 +104,58 @@ __device__ __forceinline__ bool StoreBlock(
   return AllFinite(values, N);
 }
 
+__global__ void ResetFlagKernel(int32_t* flag) { *flag = 0; }
+
+// *general = 1 where a camera map is not blockdiag(3 x (C - 6), diagonal 6).
+// The maps of both BAL parameterisations with their manifolds, scaled and with
+// constant coordinates, have that form: 3 C - 12 of their 9 C values matter.
+// Mapping: one thread per value. The flag is set or not in any order.
+template <int C>
+__global__ void ClassifyMapsKernel(int64_t num_values,
+                                   const double* maps,
+                                   int32_t* general) {
+  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (at >= num_values) {
+    return;  // No barrier follows.
+  }
+  const int i = static_cast<int>(at / C % kBalLocalCameraDim);
+  const int j = static_cast<int>(at % C);
+  const bool within = i < 3 ? j < C - 6 : j - (C - 6) == i - 3;
+  if (!within && maps[at] != 0.0) {
+    atomicOr(general, 1);
+  }
+}
+
+// Jc = J_c map.
+template <int C>
+__device__ __forceinline__ void MapBlockDiagonal(const double* local,
+                                                 const double* map,
+                                                 double* jc) {
+  constexpr int kRotationDim = C - 6;
+#pragma unroll
+  for (int j = 0; j < kRotationDim; ++j) {
+    const double m0 = map[j];
+    const double m1 = map[C + j];
+    const double m2 = map[2 * C + j];
+    jc[j] = local[0] * m0 + local[1] * m1 + local[2] * m2;
+    jc[C + j] = local[9] * m0 + local[10] * m1 + local[11] * m2;
+  }
+#pragma unroll
+  for (int j = 0; j < 6; ++j) {
+    const double m = map[(3 + j) * C + kRotationDim + j];
+    jc[kRotationDim + j] = local[3 + j] * m;
+    jc[C + kRotationDim + j] = local[12 + j] * m;
+  }
+}
+
 // Mapping, order: as EvaluateCost.
 template <typename T, int C>
 __global__ void __launch_bounds__(kVectorBlock)
     EvaluateJacobianKernel(EvaluateJacobianParams<T, C, kDeviceLayout> p,
+                           const int32_t* general,
                            double* partial,
                            int32_t* ticket) {
+  const bool block_diagonal = *general == 0;
   TwoSums value{0.0, 0.0};
   for (int64_t k = int64_t{blockIdx.x} * kVectorBlock + threadIdx.x;
        k < p.index.num_observations;
@@ -125,7 +171,12 @@ __global__ void __launch_bounds__(kVectorBlock)
     double local[2 * kBalLocalCameraDim];
     CameraJacobian(camera, projection, local);
     double jc[2 * C];
-    MapCameraJacobian<C>(local, p.camera_maps + kBalLocalCameraDim * C * c, jc);
+    const double* map = p.camera_maps + kBalLocalCameraDim * C * c;
+    if (block_diagonal) {
+      MapBlockDiagonal<C>(local, map, jc);
+    } else {
+      MapCameraJacobian<C>(local, map, jc);
+    }
     double jp[6];
     PointJacobian(camera, projection, jp);
     if (p.point_scale != nullptr) {
@@ -191,10 +242,19 @@ Status EvaluateJacobian(
     return Status(StatusCode::kInvalidArgument,
                   "On the device a gradient needs room for the residuals.");
   }
+  const int64_t num_map_values =
+      int64_t{kBalLocalCameraDim * C} * params.index.num_cameras;
+  CERES_EXT_RETURN_IF_ERROR(
+      Launch("ResetFlag", ResetFlagKernel, 1, 1, 0, stream, workspace.flag));
+  CERES_EXT_RETURN_IF_ERROR(
+      Launch("ClassifyMaps", ClassifyMapsKernel<C>,
+             CeilDivide(num_map_values, 256), 256, 0, stream, num_map_values,
+             params.camera_maps, workspace.flag));
   CERES_EXT_RETURN_IF_ERROR(
       Launch("EvaluateJacobian", EvaluateJacobianKernel<T, C>,
              NumVectorBlocks(params.index.num_observations), kVectorBlock, 0,
-             stream, params, workspace.vector_partial, workspace.ticket));
+             stream, params, static_cast<const int32_t*>(workspace.flag),
+             workspace.vector_partial, workspace.ticket));
   if (!gradient) {
     return Status();
   }

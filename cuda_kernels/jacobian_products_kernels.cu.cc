@@ -51,21 +51,24 @@ __global__ void __launch_bounds__(kBlockSize) RecomputedRightMultiplyKernel(
   if (k >= p.index.num_observations) {
     return;  // No barrier follows.
   }
+  const int32_t camera_id = p.index.camera_id[k];
   CameraRecord<T> camera;
-  LoadRecord(records + p.index.camera_id[k], &camera);
+  LoadRecord(records + camera_id, &camera);
   const int64_t point = p.index.point_id[k];
   T x[3];
   T u[3];
 #pragma unroll
   for (int i = 0; i < 3; ++i) {
-    x[i] = p.jacobian.points[3 * point + i];
+    const T value = p.jacobian.points[3 * point + i];
+    x[i] = fabs(value) < Tame<T>::kLargest ? value : Tame<T>::kNaN;
     u[i] = static_cast<T>(p.point_x[3 * point + i]);
     if (p.jacobian.point_scale != nullptr) {
       u[i] *= p.jacobian.point_scale[3 * point + i];
     }
   }
   Projection<T> projection;
-  ProjectForProducts(camera.state, x, &projection);
+  ProjectTame(camera.state, x, p.jacobian.cameras + camera_id,
+              p.jacobian.points + 3 * point, &projection);
   T y[2];
   Forward<kUseCamera, true>(camera, projection, nullptr, u, y);
 #pragma unroll

@@ -207,24 +207,33 @@ __global__ void RowBeginKernel(int32_t n,
   }
 }
 
-// most[0], most[1] = most segments and tile cameras of a tile that is not long.
-// Maxima of integers: the order of the atomics does not matter.
-__global__ void TileMaximaKernel(ObservationIndexView index,
-                                 TileIndexView tiles,
-                                 int32_t* most) {
+// Headers; most[0], most[1] = most segments and tile cameras of a tile that is
+// not long. Maxima of integers: the order of the atomics does not matter.
+__global__ void TileHeadersKernel(ObservationIndexView index,
+                                  TileIndexView tiles,
+                                  TileHeader* headers,
+                                  int32_t* most) {
   const int64_t t = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (t >= tiles.num_tiles) {
     return;  // No barrier follows.
   }
-  if (index.point_begin[tiles.tile_point_begin[t + 1]] -
-          index.point_begin[tiles.tile_point_begin[t]] >
-      tiles.max_observations) {
+  TileHeader header;
+  header.point_begin = tiles.tile_point_begin[t];
+  header.num_points = tiles.tile_point_begin[t + 1] - header.point_begin;
+  const int64_t begin = index.point_begin[header.point_begin];
+  header.observation_begin = static_cast<int32_t>(begin);
+  header.num_observations = static_cast<int32_t>(
+      index.point_begin[tiles.tile_point_begin[t + 1]] - begin);
+  header.segment_begin = tiles.tile_segment_begin[t];
+  header.num_segments = tiles.tile_segment_begin[t + 1] - header.segment_begin;
+  header.camera_begin = tiles.tile_camera_begin[t];
+  header.num_cameras = tiles.tile_camera_begin[t + 1] - header.camera_begin;
+  headers[t] = header;
+  if (header.num_observations > tiles.max_observations) {
     return;  // A long tile; no barrier follows.
   }
-  atomicMax(&most[0],
-            tiles.tile_segment_begin[t + 1] - tiles.tile_segment_begin[t]);
-  atomicMax(&most[1],
-            tiles.tile_camera_begin[t + 1] - tiles.tile_camera_begin[t]);
+  atomicMax(&most[0], header.num_segments);
+  atomicMax(&most[1], header.num_cameras);
 }
 
 }  // namespace
@@ -245,6 +254,7 @@ Status TileIndex::Build(const ObservationIndexView& index,
   view_ = TileIndexView();
   view_.max_points = options.max_points;
   view_.max_observations = options.max_observations;
+  view_.segment_length = options.segment_length;
 
   // Tiles.
   const int64_t num_chunks = CeilDivide(index.num_points, kPointsPerChunk);
@@ -367,11 +377,13 @@ Status TileIndex::Build(const ObservationIndexView& index,
   view_.row_begin = row_begin_.data();
   view_.row = row_.data();
 
-  // Maxima.
+  // Headers and maxima.
   CERES_EXT_RETURN_IF_ERROR(num_tiles.SetZero());
+  CERES_EXT_RETURN_IF_ERROR(header_.Allocate(context, view_.num_tiles));
   CERES_EXT_RETURN_IF_ERROR(Launch(
-      "TileMaxima", TileMaximaKernel, CeilDivide(view_.num_tiles, kBlockSize),
-      kBlockSize, 0, stream, index, view_, num_tiles.data()));
+      "TileHeaders", TileHeadersKernel, CeilDivide(view_.num_tiles, kBlockSize),
+      kBlockSize, 0, stream, index, view_, header_.data(), num_tiles.data()));
+  view_.header = header_.data();
   int32_t most[2];
   CERES_EXT_RETURN_IF_ERROR(
       context->CopyToHost(most, num_tiles.data(), sizeof(most)));

@@ -44,16 +44,30 @@ struct TileSegment {
   int32_t slot_begin;  // Ends where the next segment begins.
 };
 
+// All that a block asks first, in one access of 32 bytes.
+struct alignas(16) TileHeader {
+  int32_t point_begin;
+  int32_t num_points;
+  int32_t observation_begin;  // of observations and of slots
+  int32_t num_observations;
+  int32_t segment_begin;
+  int32_t num_segments;
+  int32_t camera_begin;  // of tile cameras
+  int32_t num_cameras;
+};
+
 struct TileIndexView {
   int32_t num_tiles = 0;
   int32_t num_segments = 0;
   int32_t num_tile_cameras = 0;
   int32_t max_points = 0;
   int32_t max_observations = 0;
+  int32_t segment_length = 0;
   // Most segments and tile cameras in a tile that is not long.
   int32_t max_tile_segments = 0;
   int32_t max_tile_cameras = 0;
 
+  const TileHeader* header = nullptr;           // [num_tiles]
   const int32_t* tile_point_begin = nullptr;    // [num_tiles + 1]
   const int32_t* tile_segment_begin = nullptr;  // [num_tiles + 1]
   const int32_t* tile_camera_begin = nullptr;   // [num_tiles + 1]
@@ -81,6 +95,7 @@ class TileIndex {
 
  private:
   TileIndexView view_;
+  DeviceBuffer<TileHeader> header_;
   DeviceBuffer<int32_t> tile_point_begin_;
   DeviceBuffer<int32_t> tile_segment_begin_;
   DeviceBuffer<int32_t> tile_camera_begin_;

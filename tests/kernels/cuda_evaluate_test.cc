@@ -39,8 +39,9 @@ class CudaEvaluateTest : public CudaTest {
 
   template <typename T, int C>
   void ComparePrepare(CameraParameters parameters, bool with_tangent);
+  // general_maps: random; else of the form that BAL cameras have.
   template <typename T, int C>
-  void CompareJacobian();
+  void CompareJacobian(bool general_maps);
 
   int64_t num_cameras_ = 0;
   int64_t num_points_ = 0;
@@ -127,14 +128,21 @@ TEST_F(CudaEvaluateTest, PrepareCameras) {
 }
 
 template <typename T, int C>
-void CudaEvaluateTest::CompareJacobian() {
+void CudaEvaluateTest::CompareJacobian(bool general_maps) {
   std::vector<CameraState<double>> states(static_cast<size_t>(num_cameras_));
   for (int64_t c = 0; c < num_cameras_; ++c) {
     double rotation_map[9];
     states[static_cast<size_t>(c)] =
         PrepareAngleAxisCamera(cameras_.data() + 9 * c, rotation_map);
   }
-  const std::vector<double> maps = RandomVector(9 * C * num_cameras_, 41);
+  std::vector<double> maps = RandomVector(9 * C * num_cameras_, 41);
+  for (size_t at = 0; at < maps.size() && !general_maps; ++at) {
+    const int i = static_cast<int>(at / C % 9);
+    const int j = static_cast<int>(at % C);
+    if (i < 3 ? j >= C - 6 : j - (C - 6) != i - 3) {
+      maps[at] = 0.0;
+    }
+  }
   const std::vector<double> scale = RandomVector(3 * num_points_, 42);
   std::vector<double> residuals(2 * n_), camera_gradient(C * num_cameras_),
       point_gradient(3 * num_points_);
@@ -229,10 +237,12 @@ void CudaEvaluateTest::CompareJacobian() {
 
 TEST_F(CudaEvaluateTest, Jacobian) {
   Setup(MakeEdgePairs());
-  CompareJacobian<double, 9>();
-  CompareJacobian<double, 10>();
-  CompareJacobian<float, 9>();
-  CompareJacobian<float, 10>();
+  for (const bool general_maps : {false, true}) {
+    CompareJacobian<double, 9>(general_maps);
+    CompareJacobian<double, 10>(general_maps);
+    CompareJacobian<float, 9>(general_maps);
+    CompareJacobian<float, 10>(general_maps);
+  }
 }
 
 TEST_F(CudaEvaluateTest, ObservationsAtTheCentreAreCounted) {

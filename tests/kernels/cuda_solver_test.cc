@@ -49,14 +49,16 @@ TEST_F(CudaSolverTest, VectorSteps) {
   Setup(MakeEdgePairs());
   const CudaWorkspaceView& workspace = workspace_.view();
   const cudaStream_t stream = context_->stream();
-  for (const int64_t n : {0, 1, 31, 513, 4097, 300001}) {
+  for (const int64_t n : {0, 31, 513, 4097, 300001}) {
     SCOPED_TRACE(n);
     const double tolerance = static_cast<double>(n + 64) * kEps;
     ASSERT_OK(host_workspace_.ReserveVectorSums(n));
     std::vector<double> rhs = RandomVector(n, 1), z = RandomVector(n, 2), x(n),
                         r(n), p(n), q = z;
-    for (double& value : q) {
-      value *= 2.0;
+    // p'q > 0, and q has another direction than p, so that no product that is
+    // tested is a difference of equal sums.
+    for (int64_t i = 0; i < n; ++i) {
+      q[static_cast<size_t>(i)] *= static_cast<double>(1 + i % 3);
     }
     PcgScalars host;
     const auto device_rhs = Upload(rhs);
@@ -87,7 +89,7 @@ TEST_F(CudaSolverTest, VectorSteps) {
     start.n = n;
     start.q_tolerance = -1.0;
     start.r_tolerance = -1.0;
-    start.max_num_iterations = 3;
+    start.max_num_iterations = 1;
     start.rhs = rhs.data();
     start.x = x.data();
     start.r = r.data();
@@ -99,9 +101,9 @@ TEST_F(CudaSolverTest, VectorSteps) {
     start.scalars = device_scalars.data();
     ASSERT_OK(cuda::PcgStart(start, workspace, stream));
     compare("start");
-    for (int i = 0; i < 4; ++i) {
+    // The first iteration is the last; a second one has to do nothing.
+    for (int i = 0; i < 2; ++i) {
       PcgDirectionParams direction{n, r.data(), z.data(), p.data(), &host};
-      // Positive products, so that no test depends on rounding.
       reference::PcgDirection(direction, &host_workspace_);
       direction = {n, device_r.data(), device_z.data(), device_p.data(),
                    device_scalars.data()};
@@ -122,14 +124,8 @@ TEST_F(CudaSolverTest, VectorSteps) {
                   device_r.data(),
                   device_scalars.data()};
       ASSERT_OK(cuda::PcgResidual(residual, workspace, stream));
-      if (i == 0) {
-        compare("first iteration");
-      }
+      compare(i == 0 ? "first iteration" : "after the end");
     }
-    // Steps after the end change nothing: the host made the same number.
-    ASSERT_OK(context_->Synchronize());
-    EXPECT_EQ(Download(device_scalars)[0].num_iterations, host.num_iterations);
-    EXPECT_EQ(Download(device_scalars)[0].end, host.end);
 
     auto dot = Poisoned<double>(1);
     double expected = 0.0;
