@@ -14,6 +14,20 @@ __global__ void ResetBreakdownKernel(int32_t* first_breakdown) {
   *first_breakdown = Breakdown::kNone;
 }
 
+template <int N>
+__device__ __forceinline__ void LoadDamped(
+    const InvertBlockDiagonalParams<N, kDeviceLayout>& p,
+    int64_t i,
+    double* a) {
+#pragma unroll
+  for (int e = 0; e < PackedSize(N); ++e) {
+    a[e] = p.a(i, e);
+  }
+  if (p.diagonal != nullptr) {
+    AddSquaredDiagonal<N>(p.diagonal + N * i, a);
+  }
+}
+
 // Mapping: one thread per block. The minimum is of integers.
 template <int N>
 __global__ void __launch_bounds__(kBlockSize)
@@ -23,15 +37,12 @@ __global__ void __launch_bounds__(kBlockSize)
     return;  // No barrier follows.
   }
   double a[PackedSize(N)];
-#pragma unroll
-  for (int e = 0; e < PackedSize(N); ++e) {
-    a[e] = p.a(i, e);
-  }
-  if (p.diagonal != nullptr) {
-    AddSquaredDiagonal<N>(p.diagonal + N * i, a);
-  }
+  LoadDamped(p, i, a);
   if (!InvertSymmetric<N>(a)) {
-    atomicMin(p.first_breakdown, static_cast<int32_t>(i));
+    LoadDamped(p, i, a);
+    if (!InvertDiagonal<N>(a)) {
+      atomicMin(p.first_breakdown, static_cast<int32_t>(i));
+    }
   }
 #pragma unroll
   for (int e = 0; e < PackedSize(N); ++e) {

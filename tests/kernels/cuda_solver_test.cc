@@ -141,7 +141,8 @@ TEST_F(CudaSolverTest, VectorSteps) {
 
 template <int N>
 void CompareBlocks(CudaContext* context, HostContext* host_context) {
-  // Blocks B'B + D^2 of random B, one of zeros, and one that is indefinite.
+  // Blocks B'B + I of random B; block 3 is zero, block 50 has a positive
+  // diagonal and is indefinite, block 60 has a negative diagonal.
   const int64_t num_blocks = 67;
   std::vector<double> a(PackedSize(N) * num_blocks);
   const std::vector<double> random = RandomVector(N * N * num_blocks, 51);
@@ -157,6 +158,7 @@ void CompareBlocks(CudaContext* context, HostContext* host_context) {
       }
     }
   }
+  a[PackedSize(N) * 50 + PackedIndex(1, 0)] = 1e3;
   const std::vector<double> diagonal(N * num_blocks, 0.0);
   const std::vector<double> r = RandomVector(N * num_blocks, 52);
   std::vector<double> inverse(a.size()), z(N * num_blocks);
