@@ -125,7 +125,8 @@ __device__ __forceinline__ void WarpSumArray(const double* values,
 //
 // Term has
 //   kRowSize
-//   Add(reader, j, k, point, row)    adds entry j, at place k, to row
+//   Add(reader, j, k, point, camera_end, entry_point, camera_entry, row)
+//             adds entry j, observation k of `point`, to row
 // Mapping: one block per chunk; a thread strides over its entries and keeps the
 // row in registers.
 // Order: a thread's entries ascending; a tree over the warp; warps from 0 on.
@@ -155,10 +156,19 @@ __global__ void __launch_bounds__(kChunkBlock)
   for (int i = 0; i < kRowSize; ++i) {
     row[i] = 0.0;
   }
-  for (int64_t j = begin + threadIdx.x; j < end; j += kChunkBlock) {
-    term.Add(reader, j, index.camera_entry[j], entry_point[j],
-             index.camera_begin[camera], camera_end, entry_point,
-             index.camera_entry, row);
+  // The ids of an entry are asked for while the one before is at work.
+  int64_t j = begin + threadIdx.x;
+  int32_t next_k = j < end ? index.camera_entry[j] : 0;
+  int32_t next_point = j < end ? entry_point[j] : 0;
+  for (; j < end; j += kChunkBlock) {
+    const int32_t k = next_k;
+    const int32_t point = next_point;
+    if (j + kChunkBlock < end) {
+      next_k = index.camera_entry[j + kChunkBlock];
+      next_point = entry_point[j + kChunkBlock];
+    }
+    term.Add(reader, j, k, point, camera_end, entry_point, index.camera_entry,
+             row);
   }
   WarpSumArray<(kRowSize < 64 ? kRowSize : 64)>(row,
                                                 rows[threadIdx.x / kWarpSize]);
@@ -179,6 +189,14 @@ __global__ void __launch_bounds__(kChunkBlock)
   }
 }
 
+// What the camera sums of the eliminated system ask of a point, in one piece:
+// they come to points in the order of a camera.
+struct alignas(16) PointRecord {
+  double v_inverse[6];  // packed
+  double step[3];       // Vi g_p
+  double unused;
+};
+
 // U and g, or, with kEliminated, S and s (normal_blocks_kernels.h), in local
 // coordinates: row = packed matrix where kMatrix, then vector.
 template <typename T, int kLocalDim, bool kMatrix, bool kEliminated>
@@ -187,27 +205,28 @@ struct NormalTerm {
   static constexpr int kRowSize = kMatrixSize + kLocalDim;
 
   const double* b = nullptr;  // 2 per observation; null: no vector
-  // Eliminated only.
-  BlockView<const double, 6, kDeviceLayout> v_inverse;
-  const double* point_step = nullptr;  // Vi g_p, 3 per point
+  const PointRecord* points = nullptr;  // eliminated only
 
   template <typename Reader>
   __device__ __forceinline__ void Add(const Reader& reader,
                                       int64_t j,
                                       int64_t k,
                                       int32_t point,
-                                      int64_t /*camera_begin*/,
                                       int64_t camera_end,
                                       const int32_t* entry_point,
                                       const int32_t* camera_entry,
                                       double* row) const {
     T jc[2 * kLocalDim];
     T jp[6];
+    PointRecord record;
+    if constexpr (kEliminated) {
+      record = points[point];
+    }
     reader.Load(k, point, jc, kEliminated ? jp : nullptr);
     if (b != nullptr) {
       double y[2] = {b[2 * k], b[2 * k + 1]};
       if constexpr (kEliminated) {
-        const double* step = point_step + int64_t{3} * point;
+        const double* step = record.step;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           y[i] -= static_cast<double>(jp[3 * i]) * step[0] +
@@ -223,15 +242,10 @@ struct NormalTerm {
     }
     if constexpr (kMatrix) {
       double m[3] = {1.0, 0.0, 1.0};
-      double v[6];
       if constexpr (kEliminated) {
         // I - Jp Vi Jp'.
-#pragma unroll
-        for (int i = 0; i < 6; ++i) {
-          v[i] = v_inverse(point, i);
-        }
         double q[4];
-        Couple(jp, v, jp, q);
+        Couple(jp, record.v_inverse, jp, q);
         m[0] -= q[0];
         m[1] -= q[1];
         m[2] -= q[3];
@@ -256,7 +270,7 @@ struct NormalTerm {
         for (int64_t next = j + 1;
              next < camera_end && entry_point[next] == point;
              ++next) {
-          AddRepeated(reader, camera_entry[next], point, jc, jp, v, row);
+          AddRepeated(reader, k, camera_entry[next], point, row);
         }
       }
     }
@@ -284,20 +298,24 @@ struct NormalTerm {
     }
   }
 
-  // S -= Jc' (Jp Vi Np') Nc + its transpose, N the other observation.
+  // S -= Jc' (Jp Vi Np') Nc + its transpose, N the other observation. Reads
+  // everything again: rare, and nothing is kept for it.
   template <typename Reader>
   __device__ __forceinline__ void AddRepeated(const Reader& reader,
-                                           int64_t k,
-                                           int32_t point,
-                                           const T* jc,
-                                           const T* jp,
-                                           const double* v,
-                                           double* row) const {
+                                              int64_t k,
+                                              int64_t other,
+                                              int32_t point,
+                                              double* row) const {
+    T jc[2 * kLocalDim];
     T nc[2 * kLocalDim];
-    T np[6];
-    reader.Load(k, point, nc, np);
     double q[4];
-    Couple(jp, v, np, q);
+    {
+      T jp[6];
+      T np[6];
+      reader.Load(k, point, jc, jp);
+      reader.Load(other, point, nc, np);
+      Couple(jp, points[point].v_inverse, np, q);
+    }
 #pragma unroll
     for (int i = 0; i < kLocalDim; ++i) {
       const double n0 = static_cast<double>(nc[i]);

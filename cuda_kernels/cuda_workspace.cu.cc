@@ -138,14 +138,14 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
                                           num_tile_cameras * 10)));
   CERES_EXT_RETURN_IF_ERROR(local_cameras_.Allocate(context, num_cameras * 24));
   CERES_EXT_RETURN_IF_ERROR(
-      point_vectors_.Allocate(context, int64_t{3} * index.num_points));
+      point_records_.Allocate(context, int64_t{10} * index.num_points));
   CERES_EXT_RETURN_IF_ERROR(
       vector_partial_.Allocate(context, 2 * kVectorBlocks));
   CERES_EXT_RETURN_IF_ERROR(ticket_.Allocate(context, 2));
   CERES_EXT_RETURN_IF_ERROR(ticket_.SetZero());
   view_.partial = partial_.data();
   view_.local_cameras = local_cameras_.data();
-  view_.point_vectors = point_vectors_.data();
+  view_.point_records = point_records_.data();
   view_.vector_partial = vector_partial_.data();
   view_.ticket = ticket_.data();
   view_.flag = ticket_.data() + 1;

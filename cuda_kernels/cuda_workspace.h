@@ -56,7 +56,7 @@ struct CudaWorkspaceView {
   // camera, in the same memory.
   double* partial = nullptr;
   double* local_cameras = nullptr;   // 24 per camera
-  double* point_vectors = nullptr;   // 3 per point
+  double* point_records = nullptr;   // 10 per point
   double* vector_partial = nullptr;  // 2 * kVectorBlocks
   int32_t* ticket = nullptr;  // zero between kernels, see SumOverBlocks
   int32_t* flag = nullptr;
@@ -94,7 +94,7 @@ class CudaWorkspace {
   DeviceBuffer<int32_t> entry_point_;
   DeviceBuffer<double> partial_;
   DeviceBuffer<double> local_cameras_;
-  DeviceBuffer<double> point_vectors_;
+  DeviceBuffer<double> point_records_;
   DeviceBuffer<double> vector_partial_;
   DeviceBuffer<int32_t> ticket_;
 };

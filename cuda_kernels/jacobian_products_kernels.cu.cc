@@ -94,7 +94,6 @@ struct CameraNormTerm {
                                       int64_t /*j*/,
                                       int64_t k,
                                       int32_t point,
-                                      int64_t /*camera_begin*/,
                                       int64_t /*camera_end*/,
                                       const int32_t* /*entry_point*/,
                                       const int32_t* /*camera_entry*/,

@@ -20,7 +20,7 @@ __global__ void ResetFirstPointKernel(Breakdown* breakdown) {
 template <typename Source>
 __global__ void __launch_bounds__(kBlockSize)
     PointBlocksKernel(NormalBlocksParams<Source, kDeviceLayout> p,
-                      double* point_step) {
+                      PointRecord* records) {
   using T = typename Source::Value;
   const int64_t point = int64_t{blockIdx.x} * kBlockSize + threadIdx.x;
   if (point >= p.index.num_points) {
@@ -80,12 +80,14 @@ __global__ void __launch_bounds__(kBlockSize)
   for (int i = 0; i < 6; ++i) {
     p.v_inverse(point, i) = v[i];
   }
-  double step[3];
-  SymmetricMultiply<3>(v, g, step);
+  PointRecord record;
 #pragma unroll
-  for (int i = 0; i < 3; ++i) {
-    point_step[3 * point + i] = step[i];
+  for (int i = 0; i < 6; ++i) {
+    record.v_inverse[i] = v[i];
   }
+  SymmetricMultiply<3>(v, g, record.step);
+  record.unused = 0.0;
+  records[point] = record;
 }
 
 // W_k = Jc' Jp.
@@ -122,8 +124,7 @@ Status CameraBlocks(
   constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
   NormalTerm<typename Source::Value, kLocalDim, kMatrix, kEliminated> term;
   term.b = vector == nullptr ? nullptr : params.b;
-  term.v_inverse = params.v_inverse;
-  term.point_step = workspace.point_vectors;
+  term.points = reinterpret_cast<const PointRecord*>(workspace.point_records);
   CERES_EXT_RETURN_IF_ERROR(SumCameraChunks(params.index, params.jacobian, term,
                                             workspace, stream));
   return Launch("FinishCameraBlocks", FinishCameraBlocksKernel<Source, kMatrix>,
@@ -148,7 +149,7 @@ Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
     CERES_EXT_RETURN_IF_ERROR(Launch(
         "PointBlocks", PointBlocksKernel<Source>,
         CeilDivide(index.num_points, kBlockSize), kBlockSize, 0, stream, params,
-        workspace.point_vectors));
+        reinterpret_cast<PointRecord*>(workspace.point_records)));
   }
   if (params.w.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(
