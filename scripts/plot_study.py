@@ -3,12 +3,15 @@
 """Turns the record of bal_study into the tables and plots of docs/study.md.
 
   scripts/plot_study.py RESULTS/study.json [--ncu RESULTS/ncu.csv]
-      [--output docs/study] [--tables docs/study/tables.md]
+      [--add RESULTS/host.json] [--output docs/study]
+      [--tables docs/study/tables.md]
 
 Writes SVG files into the output folder and the tables, in Markdown, into one
 file or to the standard output. --ncu adds the profiler's metrics to the record
-itself, as "profile". Nothing is estimated: what the record does not hold is a
-dash. Needs matplotlib for the plots; --no-plots does without.
+itself, as "profile"; --add adds the runs of a second record, such as the host's
+(bal_study --nogpu), measured on the same processor. Nothing is estimated: what
+the record does not hold is a dash. Needs matplotlib for the plots; --no-plots
+does without.
 """
 
 import argparse
@@ -113,6 +116,27 @@ def average_launches(rows):
                 entry[name] = sum(values) / len(values)
         result.append(entry)
     return result
+
+
+def add_record(record, other, path):
+    """The runs of `other` that `record` lacks."""
+    if other["machine"]["cpu"] != record["machine"]["cpu"]:
+        raise SystemExit(f"{path} was measured on another processor")
+    counts = ("name", "num_cameras", "num_points", "num_observations")
+    what = ("variant", "jacobian", "use_schur", "explicit_w",
+            "max_lm_iterations", "max_pcg_iterations")
+    for size in other["sizes"]:
+        for mine in record["sizes"]:
+            if all(mine[name] == size[name] for name in counts):
+                have = {tuple(run[name] for name in what)
+                        for run in mine["runs"]}
+                mine["runs"] += [run for run in size["runs"]
+                                 if tuple(run[name] for name in what)
+                                 not in have]
+    record["skipped"] += [skip for skip in other["skipped"]
+                          if skip["what"] != "GPU"]
+    record.setdefault("added", []).append(
+        {"date": other["date"], "settings": other["settings"]})
 
 
 def milliseconds(seconds):
@@ -378,6 +402,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("record", type=pathlib.Path)
     parser.add_argument("--ncu", type=pathlib.Path)
+    parser.add_argument("--add", type=pathlib.Path)
     parser.add_argument("--ncu-size", default="venice-744")
     parser.add_argument("--output", type=pathlib.Path,
                         default=pathlib.Path("docs/study"))
@@ -392,6 +417,9 @@ def main():
         record["profile"] = {
             "size": arguments.ncu_size,
             "kernels": average_launches(read_ncu(arguments.ncu))}
+    if arguments.add:
+        add_record(record, json.loads(arguments.add.read_text()), arguments.add)
+    if arguments.ncu or arguments.add:
         arguments.record.write_text(json.dumps(record, indent=1) + "\n")
     if arguments.tables:
         arguments.tables.parent.mkdir(parents=True, exist_ok=True)

@@ -595,7 +595,8 @@ class KernelBench {
           with_points ? ", cameras and points" : ", cameras";
       kernels::PcgStartParams start;
       start.n = n;
-      start.q_tolerance = -1.0;
+      // The vectors are not those of a solve: no test may end it.
+      start.q_tolerance = -std::numeric_limits<double>::infinity();
       start.r_tolerance = -1.0;
       start.max_num_iterations = 1 << 30;
       start.rhs = p_.data();
@@ -665,7 +666,10 @@ Status StudySource(const std::string& jacobian,
                    std::vector<double>* steps) {
   if (with_kernels) {
     KernelBench<Source> bench(jacobian, machine, record, &problem);
-    CERES_EXT_RETURN_IF_ERROR(bench.Run(arrays));
+    const Status status = bench.Run(arrays);
+    if (!status.ok()) {
+      record->Skip("kernels, " + jacobian, status.message);
+    }
   }
   int i = 0;
   for (const Configuration& configuration : FourConfigurations()) {

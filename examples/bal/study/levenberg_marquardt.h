@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "ceres_ext/solver/inexact_solver.h"
@@ -210,7 +211,7 @@ class LevenbergMarquardt {
 
   solver::InexactSolverSummary Solve() {
     solver::InexactSolverPerSolveOptions per_solve;
-    per_solve.q_tolerance = -1.0;
+    per_solve.q_tolerance = -std::numeric_limits<double>::infinity();
     per_solve.r_tolerance = options_.r_tolerance;
     return solver_.Solve(
         System(), per_solve, camera_step_.data(), point_step_.data());
