@@ -32,7 +32,8 @@ DEFINE_string(sizes,
               "trafalgar-21,dubrovnik-88,dubrovnik-182,venice-245,venice-744,"
               "venice-951,venice-1288,final-1936,final-4585,final-13682",
               "Sizes, by names that bal_generate --list shows or as "
-              "CAMERASxPOINTSxOBSERVATIONS, from small to large. Kernels are measured one by one on the last.");
+              "CAMERASxPOINTSxOBSERVATIONS, from small to large. Kernels are "
+              "measured one by one on the last.");
 DEFINE_uint64(seed, 1, "Of the synthetic problems.");
 DEFINE_bool(shuffle_points, true,
             "Number points at random, not along the trajectory.");
