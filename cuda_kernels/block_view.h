@@ -47,6 +47,8 @@ struct BlockView {
 
   CERES_EXT_HOST_DEVICE int64_t size() const { return num_blocks * kBlockSize; }
 
+  // Implicit, as T* converts to const T*.
+  // NOLINTNEXTLINE(google-explicit-constructor)
   CERES_EXT_HOST_DEVICE operator BlockView<const T, kSize, kLayoutIn>() const {
     return {data, num_blocks};
   }

@@ -33,7 +33,6 @@ namespace ceres_ext {
 namespace {
 
 using ceres::internal::Evaluator;
-using ceres::internal::SparseMatrix;
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 

@@ -454,7 +454,7 @@ TEST(Solve, NestedSolveInACallbackIsStock) {
 TEST(Solve, StateIsUpdatedEveryIterationWhenAsked) {
   class Watch : public ceres::IterationCallback {
    public:
-    Watch(ceres::Problem* problem) : problem_(problem) {}
+    explicit Watch(ceres::Problem* problem) : problem_(problem) {}
     ceres::CallbackReturnType operator()(
         const ceres::IterationSummary& summary) override {
       double cost = 0.0;

@@ -337,8 +337,9 @@ class RecomputedAgainstStored {
   };
 
   void Blocks() {
-    const Normal stored(stored_, &problem_, bal_.residuals);
-    const Normal recomputed(recomputed_, &problem_, bal_.residuals);
+    const Normal<decltype(stored_)> stored(stored_, &problem_, bal_.residuals);
+    const Normal<decltype(recomputed_)> recomputed(
+        recomputed_, &problem_, bal_.residuals);
     const MatrixXd e_abs = j_abs_.leftCols(problem_.num_e());
     const MatrixXd f_abs = j_abs_.rightCols(problem_.num_f());
     const VectorXd b_abs = bal_.residuals.cwiseAbs();
@@ -375,7 +376,7 @@ class RecomputedAgainstStored {
   }
 
   void Schur() {
-    const Normal blocks(stored_, &problem_, bal_.residuals);
+    const Normal<decltype(stored_)> blocks(stored_, &problem_, bal_.residuals);
     const VectorXd p = problem_.RandomVector(problem_.num_f());
     VectorXd q[2] = {p, p};
     VectorXd y[2];

@@ -31,8 +31,9 @@ struct Outputs {
     params.b = problem->b.data();
     params.point_diagonal = damped ? problem->point_diagonal.data() : nullptr;
     if (wanted & 1) params.v = {v.data(), problem->num_points()};
-    if (wanted & 2)
+    if (wanted & 2) {
       params.v_inverse = {v_inverse.data(), problem->num_points()};
+    }
     if (wanted & 4) params.point_gradient = point_gradient.data();
     if (wanted & 8) params.w = {w.data(), problem->num_observations()};
     if (wanted & 16) params.u = {u.data(), problem->num_cameras()};

@@ -107,6 +107,7 @@ double MaxJacobianError(Reference reference,
                         bool distortion,
                         SampleGenerator* generator) {
   std::vector<Sample> of_camera;
+  of_camera.reserve(kNumObservations);
   const std::vector<double> camera =
       generator->Camera(kCameraDim, angle, distortion);
   for (int k = 0; k < kNumObservations; ++k) {
@@ -641,6 +642,7 @@ void ExpectModelMatches(const ceres::CostFunction& cost_function,
 
 TEST(BatchableCostFunction, ModelAndConstantsOfManyBlocks) {
   std::vector<std::unique_ptr<ceres::CostFunction>> blocks;
+  blocks.reserve(100);
   for (int k = 0; k < 100; ++k) {
     blocks.emplace_back(k % 3 == 0
                             ? CreateBalReprojectionErrorQuaternion(k, -0.1 * k)
