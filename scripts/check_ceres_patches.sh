@@ -159,7 +159,8 @@ check_symbols() {
 
 # run_comparison NAME THREADS: the comparison program on the library of NAME.
 run_comparison() {
-  OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$work/$1/install/lib" \
+  OPENBLAS_NUM_THREADS=1 \
+    LD_LIBRARY_PATH="$work/$1/install/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
     "$work/comparison/stock_comparison" "$work/stock/source/$BAL_PROBLEM" "$2" \
     >"$work/log/$1-results-$2"
 }
