@@ -334,6 +334,9 @@ class Benchmark {
                          double jacobian_bytes) {
     using T = typename Source::Value;
     const cudaStream_t stream = context_->stream();
+    OK_OR_EXIT(workspace_.Setup(index_.view(),
+                                CudaWorkspace::Options::For<Source>(true),
+                                &scratch_, context_.get()));
     const CudaWorkspaceView& workspace = workspace_.view();
     {
       auto params = BlocksParams(source);
@@ -593,8 +596,10 @@ class Benchmark {
       for (const solver::WProduct w :
            {solver::WProduct::kImplicit, solver::WProduct::kExplicit}) {
         CudaBackend backend;
-        OK_OR_EXIT(
-            backend.Setup(index_.view(), {}, &scratch_, context_.get()));
+        OK_OR_EXIT(backend.Setup(index_.view(),
+                                 CudaWorkspace::Options::For<Source>(
+                                     w == solver::WProduct::kExplicit),
+                                 &scratch_, context_.get()));
         solver::InexactSolverOptions options;
         options.use_schur = use_schur;
         options.w_product = w;

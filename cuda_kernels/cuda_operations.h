@@ -52,6 +52,15 @@ Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
                     const CudaWorkspaceView& workspace,
                     cudaStream_t stream);
 
+// s alone, on tiles, from v_inverse and b: the part of NormalBlocks that reads
+// stored blocks in their order where nothing else needs the camera order.
+// Sources: StoredJacobian.
+template <typename Source>
+Status SchurRightHandSide(
+    const NormalBlocksParams<Source, kDeviceLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream);
+
 // jacobian_products_kernels.h.
 template <typename Source>
 Status RightMultiply(const RightMultiplyParams<Source>& params,

@@ -19,10 +19,12 @@
 #define CERES_EXT_CUDA_KERNELS_CUDA_WORKSPACE_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda_kernels/cuda_buffer.h"
 #include "cuda_kernels/cuda_context.h"
 #include "cuda_kernels/cuda_observation_index.h"
+#include "cuda_kernels/jacobian_source.h"
 #include "cuda_kernels/observation_index.h"
 #include "cuda_kernels/pcg_scalars.h"
 #include "cuda_kernels/small_matrix.h"
@@ -31,9 +33,11 @@
 
 namespace ceres_ext::kernels {
 
-// Two forms of tile, see recomputed_products_kernels.cu.cc and
-// stored_products_kernels.cu.cc for why and what was measured.
+// Two forms of tile, see cuda_recomputed_tiles.h and cuda_stored_tiles.h.
+// Measurements: docs/gpu.md. Segments of odd length keep the threads of a warp
+// on different banks of shared memory.
 inline constexpr TileOptions kRecomputedTiles{256, 1024, 5};
+inline constexpr TileOptions kRecomputedFloatTiles{256, 1280, 7};
 inline constexpr TileOptions kStoredTiles{256, 256, 256};
 
 // Most blocks of the kernels that add up a whole vector. Their number depends on
@@ -62,6 +66,11 @@ struct CudaWorkspaceView {
   int32_t* flag = nullptr;
 };
 
+template <typename Source>
+struct IsRecomputed : std::false_type {};
+template <typename T, int C>
+struct IsRecomputed<RecomputedJacobian<T, C>> : std::true_type {};
+
 class CudaWorkspace {
  public:
   // Local camera blocks, packed, and a vector.
@@ -74,6 +83,19 @@ class CudaWorkspace {
     bool stored_tiles = true;
     TileOptions recomputed = kRecomputedTiles;
     TileOptions stored = kStoredTiles;
+
+    // What is best for one source and its W: recomputed Jacobians need stored
+    // tiles too where W is explicit.
+    template <typename Source>
+    static Options For(bool explicit_w) {
+      Options options;
+      options.recomputed_tiles = IsRecomputed<Source>::value;
+      options.stored_tiles = explicit_w || !options.recomputed_tiles;
+      if (std::is_same_v<typename Source::Value, float>) {
+        options.recomputed = kRecomputedFloatTiles;
+      }
+      return options;
+    }
   };
 
   // index: in device memory; must outlive the workspace.

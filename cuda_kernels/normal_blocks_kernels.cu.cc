@@ -9,8 +9,9 @@ namespace {
 
 constexpr int kBlockSize = 128;
 
-__global__ void ResetFirstPointKernel(Breakdown* breakdown) {
-  breakdown->first_point = Breakdown::kNone;
+// The whole record: the host reads it in one piece.
+__global__ void ResetBreakdownKernel(Breakdown* breakdown) {
+  *breakdown = Breakdown();
 }
 
 // V, g_p, Vi and Vi g_p.
@@ -140,8 +141,12 @@ Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
                     const CudaWorkspaceView& workspace,
                     cudaStream_t stream) {
   const ObservationIndexView& index = params.index;
+  // Reading stored blocks in the order of the cameras costs 4 times their
+  // bytes, so vectors go by tiles, which read them in their own order.
+  const bool by_tiles = !IsRecomputed<Source>::value &&
+                        workspace.stored_tiles.tile_point_begin != nullptr;
   if (params.breakdown != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(Launch("ResetFirstPoint", ResetFirstPointKernel,
+    CERES_EXT_RETURN_IF_ERROR(Launch("ResetBreakdown", ResetBreakdownKernel,
                                      1, 1, 0, stream, params.breakdown));
   }
   if (params.v.data != nullptr || params.v_inverse.data != nullptr ||
@@ -161,14 +166,28 @@ Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
     CERES_EXT_RETURN_IF_ERROR((CameraBlocks<true, false>(
         params, params.u, params.camera_gradient, workspace, stream)));
   } else if (params.camera_gradient != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR((CameraBlocks<false, false>(
-        params, {}, params.camera_gradient, workspace, stream)));
+    if (by_tiles) {
+      LeftMultiplyParams<Source> gradient;
+      gradient.index = index;
+      gradient.jacobian = params.jacobian;
+      gradient.y = params.b;
+      gradient.camera_x = params.camera_gradient;
+      CERES_EXT_RETURN_IF_ERROR(LeftMultiply(gradient, workspace, stream));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR((CameraBlocks<false, false>(
+          params, {}, params.camera_gradient, workspace, stream)));
+    }
   }
   if (params.schur_diagonal.data != nullptr) {
     return CameraBlocks<true, true>(params, params.schur_diagonal,
                                     params.schur_rhs, workspace, stream);
   }
   if (params.schur_rhs != nullptr) {
+    if constexpr (!IsRecomputed<Source>::value) {
+      if (by_tiles) {
+        return SchurRightHandSide(params, workspace, stream);
+      }
+    }
     return CameraBlocks<false, true>(params, {}, params.schur_rhs, workspace,
                                      stream);
   }

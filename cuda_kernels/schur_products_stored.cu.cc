@@ -77,6 +77,23 @@ Status StoredLeftMultiply(
 }
 
 template <typename T, int C>
+Status StoredSchurRightHandSide(
+    const NormalBlocksParams<StoredJacobian<T, C, kDeviceLayout>,
+                             kDeviceLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  TileOperands operands;
+  operands.b = params.b;
+  operands.v_inverse = params.v_inverse;
+  CameraSumTerms<C> terms;
+  terms.out = params.schur_rhs;
+  return StoredTileOperation<JacobianBlocks<T, C>,
+                             kUseB | kEliminate | kCameraOut>(
+      params.index, params.jacobian, nullptr, operands, terms, workspace,
+      stream);
+}
+
+template <typename T, int C>
 Status SchurProductExplicitW(
     const SchurProductExplicitWParams<T, C, kDeviceLayout>& params,
     const CudaWorkspaceView& workspace,
@@ -159,6 +176,14 @@ Status NormalProductExplicitW(
       const CudaWorkspaceView& workspace,                                    \
       cudaStream_t stream) {                                                 \
     return StoredLeftMultiply(params, workspace, stream);                    \
+  }                                                                          \
+  template <>                                                                \
+  Status SchurRightHandSide(                                                 \
+      const NormalBlocksParams<StoredJacobian<T, C, kDeviceLayout>,          \
+                               kDeviceLayout>& params,                       \
+      const CudaWorkspaceView& workspace,                                    \
+      cudaStream_t stream) {                                                 \
+    return StoredSchurRightHandSide(params, workspace, stream);              \
   }                                                                          \
   template Status SchurProductExplicitW(                                     \
       const SchurProductExplicitWParams<T, C, kDeviceLayout>&,               \

@@ -308,6 +308,24 @@ void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
   EXPECT_TRUE(Close(outputs[1], v_inverse, condition * Tolerance())) << "Vi";
   EXPECT_TRUE(Close(outputs[5], schur, condition * Tolerance())) << "S_c";
   EXPECT_TRUE(Close(outputs[6], rhs, condition * Tolerance())) << "s";
+
+  // Vectors without matrices take another way.
+  NormalBlocksParams<Source, kDeviceLayout> alone = device;
+  alone.v = {};
+  alone.point_gradient = nullptr;
+  alone.w = {};
+  alone.u = {};
+  alone.schur_diagonal = {};
+  const auto vectors = RunTwice<double>(
+      {{6 * num_points_, 6}, {C * num_cameras_, 1}, {C * num_cameras_, 1}},
+      [&](const std::vector<double*>& out) {
+        alone.v_inverse = {out[0], num_points_};
+        alone.camera_gradient = out[1];
+        alone.schur_rhs = out[2];
+        return cuda::NormalBlocks(alone, workspace_.view(), context_->stream());
+      });
+  EXPECT_TRUE(Close(vectors[1], camera_gradient, Tolerance())) << "g_c alone";
+  EXPECT_TRUE(Close(vectors[2], rhs, condition * Tolerance())) << "s alone";
 }
 
 template <typename Combination>
