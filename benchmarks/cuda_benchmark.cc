@@ -33,15 +33,18 @@ using namespace kernels;  // NOLINT: the whole file is about them.
 
 constexpr int kRuns = 9;
 
-#define OK_OR_EXIT(expression)                                             \
-  do {                                                                     \
-    const Status status_ = (expression);                                   \
-    if (!status_.ok()) {                                                   \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__,          \
-                   StatusCodeToString(status_.code),                       \
-                   status_.message.c_str());                               \
-      std::exit(1);                                                        \
-    }                                                                      \
+#define OK_OR_EXIT(expression)                       \
+  do {                                               \
+    const Status status_ = (expression);             \
+    if (!status_.ok()) {                             \
+      std::fprintf(stderr,                           \
+                   "%s:%d: %s: %s\n",                \
+                   __FILE__,                         \
+                   __LINE__,                         \
+                   StatusCodeToString(status_.code), \
+                   status_.message.c_str());         \
+      std::exit(1);                                  \
+    }                                                \
   } while (false)
 
 struct Problem {
@@ -57,8 +60,7 @@ Problem MakeProblem(double fraction) {
   Problem problem;
   problem.num_cameras = std::max(200, static_cast<int>(13682 * fraction));
   problem.num_points = static_cast<int>(4456117 * fraction);
-  const int64_t num_observations =
-      static_cast<int64_t>(28987644 * fraction);
+  const int64_t num_observations = static_cast<int64_t>(28987644 * fraction);
   std::mt19937 random(7);
   std::uniform_real_distribution<double> uniform(0, 1);
   const int num_places = problem.num_cameras / 70;
@@ -70,9 +72,9 @@ Problem MakeProblem(double fraction) {
   std::vector<int> length(static_cast<size_t>(problem.num_points));
   int64_t total = 0;
   for (int& n : length) {
-    n = std::min(60, 2 + static_cast<int>(
-                             2.3 * std::pow(uniform(random) + 1e-4, -0.62) -
-                             0.5));
+    n = std::min(60,
+                 2 + static_cast<int>(
+                         2.3 * std::pow(uniform(random) + 1e-4, -0.62) - 0.5));
     total += n;
   }
   while (total != num_observations) {
@@ -121,8 +123,7 @@ class Benchmark {
   Benchmark(double fraction, const char* json_path) : json_path_(json_path) {
     OK_OR_EXIT(CudaContext::Create({}, &context_));
     OK_OR_EXIT(events_.Setup(2));
-    std::printf("%s, fraction %g\n", context_->device_name().c_str(),
-                fraction);
+    std::printf("%s, fraction %g\n", context_->device_name().c_str(), fraction);
     problem_ = MakeProblem(fraction);
   }
 
@@ -156,15 +157,26 @@ class Benchmark {
     const double rate = 1e-9 * bytes / ms;  // TB/s
     const double share = copy_rate_ > 0 ? 100 * rate / copy_rate_ : 100;
     std::printf("%-52s %9.4f ms (%.4f to %.4f) %7.3f GB %5.2f TB/s %4.0f %%\n",
-                name.c_str(), ms, times.front(), times.back(), 1e-9 * bytes,
-                rate, share);
+                name.c_str(),
+                ms,
+                times.front(),
+                times.back(),
+                1e-9 * bytes,
+                rate,
+                share);
     std::fflush(stdout);
     char line[512];
-    std::snprintf(line, sizeof(line),
+    std::snprintf(line,
+                  sizeof(line),
                   "    {\"name\": \"%s\", \"ms\": %.5f, \"min_ms\": %.5f, "
                   "\"max_ms\": %.5f, \"bytes\": %.0f, \"percent_of_copy\": "
                   "%.1f}",
-                  name.c_str(), ms, times.front(), times.back(), bytes, share);
+                  name.c_str(),
+                  ms,
+                  times.front(),
+                  times.back(),
+                  bytes,
+                  share);
     json_.push_back(line);
     return ms;
   }
@@ -200,21 +212,27 @@ class Benchmark {
     P_ = problem_.num_points;
     n_ = static_cast<int64_t>(problem_.camera.size());
     std::printf("%d cameras, %d points, %lld observations\n",
-                problem_.num_cameras, problem_.num_points,
+                problem_.num_cameras,
+                problem_.num_points,
                 static_cast<long long>(n_));
     const DeviceBuffer<int32_t> camera = Upload(problem_.camera);
     const DeviceBuffer<int32_t> point = Upload(problem_.point);
     CudaObservationIndex raw;
     // 8 B in; two orders, ids, places: 20 B out.
     Measure("index from pairs, memory taken before", 28.0 * n_, [&] {
-      return raw.Build(problem_.num_cameras, problem_.num_points, n_,
-                       camera.data(), point.data(), &scratch_, context_.get());
+      return raw.Build(problem_.num_cameras,
+                       problem_.num_points,
+                       n_,
+                       camera.data(),
+                       point.data(),
+                       &scratch_,
+                       context_.get());
     });
     DeviceBuffer<int32_t> order = Allocate<int32_t>(P_);
     DeviceBuffer<int32_t> rank = Allocate<int32_t>(P_);
     Measure("order of points for tiles", 20.0 * P_, [&] {
-      return OrderPointsByCamera(raw.view(), order.data(), rank.data(),
-                                 &scratch_, context_.get());
+      return OrderPointsByCamera(
+          raw.view(), order.data(), rank.data(), &scratch_, context_.get());
     });
     // What a user of the index does with the order: new names for the points.
     std::vector<int32_t> host_rank;
@@ -224,26 +242,34 @@ class Benchmark {
     }
     const DeviceBuffer<int32_t> ranked = Upload(problem_.point);
     Measure("index from pairs, points renamed", 28.0 * n_, [&] {
-      return index_.Build(problem_.num_cameras, problem_.num_points, n_,
-                          camera.data(), ranked.data(), &scratch_,
+      return index_.Build(problem_.num_cameras,
+                          problem_.num_points,
+                          n_,
+                          camera.data(),
+                          ranked.data(),
+                          &scratch_,
                           context_.get());
     });
     Measure("tiles for recomputed Jacobians", 16.0 * n_, [&] {
       TileIndex tiles;
-      return tiles.Build(index_.view(), kRecomputedTiles, &scratch_,
-                         context_.get());
+      return tiles.Build(
+          index_.view(), kRecomputedTiles, &scratch_, context_.get());
     });
-    OK_OR_EXIT(
-        workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
+    OK_OR_EXIT(workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
     const TileIndexView& r = workspace_.view().recomputed_tiles;
     const TileIndexView& s = workspace_.view().stored_tiles;
     std::printf(
         "recomputed tiles: %d, %.1f cameras each (most %d), %.2f observations "
         "per segment, most segments %d\n",
-        r.num_tiles, double(r.num_tile_cameras) / r.num_tiles,
-        r.max_tile_cameras, double(n_) / r.num_segments, r.max_tile_segments);
-    std::printf("stored tiles: %d, %.1f cameras each (most %d)\n", s.num_tiles,
-                double(s.num_tile_cameras) / s.num_tiles, s.max_tile_cameras);
+        r.num_tiles,
+        double(r.num_tile_cameras) / r.num_tiles,
+        r.max_tile_cameras,
+        double(n_) / r.num_segments,
+        r.max_tile_segments);
+    std::printf("stored tiles: %d, %.1f cameras each (most %d)\n",
+                s.num_tiles,
+                double(s.num_tile_cameras) / s.num_tiles,
+                s.max_tile_cameras);
   }
 
   void MakeScene() {
@@ -336,7 +362,8 @@ class Benchmark {
     const cudaStream_t stream = context_->stream();
     OK_OR_EXIT(workspace_.Setup(index_.view(),
                                 CudaWorkspace::Options::For<Source>(true),
-                                &scratch_, context_.get()));
+                                &scratch_,
+                                context_.get()));
     const CudaWorkspaceView& workspace = workspace_.view();
     {
       auto params = BlocksParams(source);
@@ -378,9 +405,10 @@ class Benchmark {
     schur.p = p_.data();
     schur.q = q_.data();
     const double ids = jacobian_bytes > 0 ? 8 : 4;
-    Measure(name + " S p",
-            n_ * (jacobian_bytes + ids) + P_ * (48.0 + 3 * sizeof(T)),
-            [&] { return cuda::SchurProductImplicitW(schur, workspace, stream); });
+    Measure(
+        name + " S p",
+        n_ * (jacobian_bytes + ids) + P_ * (48.0 + 3 * sizeof(T)),
+        [&] { return cuda::SchurProductImplicitW(schur, workspace, stream); });
     BackSubstituteImplicitWParams<Source, kDeviceLayout> back;
     back.index = index_.view();
     back.jacobian = source;
@@ -388,11 +416,10 @@ class Benchmark {
     back.v_inverse = {v_inverse_.data(), P_};
     back.z = p_.data();
     back.y = q_.data() + 9 * C_;
-    Measure(name + " back-substitution",
-            n_ * (jacobian_bytes + ids + 16) + P_ * (72.0 + 3 * sizeof(T)),
-            [&] {
-              return cuda::BackSubstituteImplicitW(back, workspace, stream);
-            });
+    Measure(
+        name + " back-substitution",
+        n_ * (jacobian_bytes + ids + 16) + P_ * (72.0 + 3 * sizeof(T)),
+        [&] { return cuda::BackSubstituteImplicitW(back, workspace, stream); });
     NormalProductImplicitWParams<Source> normal;
     normal.index = index_.view();
     normal.jacobian = source;
@@ -403,7 +430,8 @@ class Benchmark {
     normal.camera_q = q_.data();
     normal.point_q = q_.data() + 9 * C_;
     Measure(name + " (J'J + D^2) p",
-            n_ * (jacobian_bytes + ids) + P_ * (72.0 + 3 * sizeof(T)), [&] {
+            n_ * (jacobian_bytes + ids) + P_ * (72.0 + 3 * sizeof(T)),
+            [&] {
               return cuda::NormalProductImplicitW(normal, workspace, stream);
             });
     RightMultiplyParams<Source> right;
@@ -429,10 +457,9 @@ class Benchmark {
     norms.jacobian = source;
     norms.camera_x = q_.data();
     norms.point_x = q_.data() + 9 * C_;
-    Measure(name + " column norms",
-            n_ * (jacobian_bytes + 8) + 24.0 * P_, [&] {
-              return cuda::SquaredColumnNorms(norms, workspace, stream);
-            });
+    Measure(name + " column norms", n_ * (jacobian_bytes + 8) + 24.0 * P_, [&] {
+      return cuda::SquaredColumnNorms(norms, workspace, stream);
+    });
   }
 
   // S p with other tiles.
@@ -451,8 +478,8 @@ class Benchmark {
       CudaWorkspace::Options options;
       options.stored_tiles = false;
       options.recomputed = tiles;
-      OK_OR_EXIT(workspace.Setup(index_.view(), options, &scratch_,
-                                 context_.get()));
+      OK_OR_EXIT(
+          workspace.Setup(index_.view(), options, &scratch_, context_.get()));
       SchurProductImplicitWParams<Source, kDeviceLayout> schur;
       schur.index = index_.view();
       schur.jacobian = source;
@@ -460,12 +487,16 @@ class Benchmark {
       schur.p = p_.data();
       schur.q = q_.data();
       char text[100];
-      std::snprintf(text, sizeof(text), "%s S p, tiles %d / %d, segments %d",
-                    name.c_str(), tiles.max_points, tiles.max_observations,
+      std::snprintf(text,
+                    sizeof(text),
+                    "%s S p, tiles %d / %d, segments %d",
+                    name.c_str(),
+                    tiles.max_points,
+                    tiles.max_observations,
                     tiles.segment_length);
       Measure(text, n_ * 4.0 + P_ * 72.0, [&] {
-        return cuda::SchurProductImplicitW(schur, workspace.view(),
-                                           context_->stream());
+        return cuda::SchurProductImplicitW(
+            schur, workspace.view(), context_->stream());
       });
     }
   }
@@ -490,8 +521,8 @@ class Benchmark {
     } else {
       points = float_points_.data();
     }
-    const RecomputedJacobian<T, 9> recomputed{states.data(), maps.data(),
-                                              points, nullptr};
+    const RecomputedJacobian<T, 9> recomputed{
+        states.data(), maps.data(), points, nullptr};
     MeasureOperations(recomputed, type + " recomputed", 0);
     MeasureTiles(recomputed, type + " recomputed");
 
@@ -509,15 +540,17 @@ class Benchmark {
     evaluate.evaluation = evaluation_.data();
     const double evaluate_ms = Measure(
         type + " Jacobian, residuals, cost",
-        n_ * (24 * t + 16.0 + 8.0 + 16.0) + 24.0 * P_, [&] {
+        n_ * (24 * t + 16.0 + 8.0 + 16.0) + 24.0 * P_,
+        [&] {
           return cuda::EvaluateJacobian(evaluate, workspace_.view(), stream);
         });
     evaluate.camera_gradient = g_.data();
     evaluate.point_gradient = g_.data() + 9 * C_;
     Measure(type + " Jacobian, residuals, cost, gradient",
-            n_ * (24 * t + 16.0 + 8.0 + 16.0) + 48.0 * P_, [&] {
-              return cuda::EvaluateJacobian(evaluate, workspace_.view(),
-                                            stream);
+            n_ * (24 * t + 16.0 + 8.0 + 16.0) + 48.0 * P_,
+            [&] {
+              return cuda::EvaluateJacobian(
+                  evaluate, workspace_.view(), stream);
             });
     {
       auto params = BlocksParams(recomputed);
@@ -525,11 +558,13 @@ class Benchmark {
       params.point_gradient = g_.data() + 9 * C_;
       params.u = {u_.data(), C_};
       params.camera_gradient = g_.data();
-      const double ms = Measure(
-          type + " recomputed U, V, g", 52.0 * n_ + 96.0 * P_,
-          [&] { return cuda::NormalBlocks(params, workspace_.view(), stream); });
+      const double ms =
+          Measure(type + " recomputed U, V, g", 52.0 * n_ + 96.0 * P_, [&] {
+            return cuda::NormalBlocks(params, workspace_.view(), stream);
+          });
       std::printf("%s normal equation, recomputed sums: %.3f ms\n",
-                  type.c_str(), evaluate_ms + ms);
+                  type.c_str(),
+                  evaluate_ms + ms);
     }
     const StoredJacobian<T, 9, kDeviceLayout> stored{{jc.data(), n_},
                                                      {jp.data(), n_}};
@@ -541,9 +576,11 @@ class Benchmark {
       params.u = {u_.data(), C_};
       params.camera_gradient = g_.data();
       const double ms = Measure(
-          type + " stored U, V, g", n_ * (24 * t + 44) + 96.0 * P_,
-          [&] { return cuda::NormalBlocks(params, workspace_.view(), stream); });
-      std::printf("%s normal equation, stored sums: %.3f ms\n", type.c_str(),
+          type + " stored U, V, g", n_ * (24 * t + 44) + 96.0 * P_, [&] {
+            return cuda::NormalBlocks(params, workspace_.view(), stream);
+          });
+      std::printf("%s normal equation, stored sums: %.3f ms\n",
+                  type.c_str(),
                   evaluate_ms + ms);
     }
 
@@ -578,9 +615,10 @@ class Benchmark {
     normal.camera_q = q_.data();
     normal.point_q = q_.data() + 9 * C_;
     Measure(type + " explicit W (J'J + D^2) p",
-            n_ * (27 * t + 8) + 120.0 * P_, [&] {
-              return cuda::NormalProductExplicitW(normal, workspace_.view(),
-                                                  stream);
+            n_ * (27 * t + 8) + 120.0 * P_,
+            [&] {
+              return cuda::NormalProductExplicitW(
+                  normal, workspace_.view(), stream);
             });
     w.Release();
 
@@ -599,7 +637,8 @@ class Benchmark {
         OK_OR_EXIT(backend.Setup(index_.view(),
                                  CudaWorkspace::Options::For<Source>(
                                      w == solver::WProduct::kExplicit),
-                                 &scratch_, context_.get()));
+                                 &scratch_,
+                                 context_.get()));
         solver::InexactSolverOptions options;
         options.use_schur = use_schur;
         options.w_product = w;
@@ -622,18 +661,23 @@ class Benchmark {
         std::printf(
             "%s, %s Schur, %s W: blocks %.3f ms, %d iterations, %.4f ms each, "
             "back-substitution %.3f ms. %s\n",
-            name.c_str(), use_schur ? "with" : "without",
+            name.c_str(),
+            use_schur ? "with" : "without",
             w == solver::WProduct::kImplicit ? "implicit" : "explicit",
-            1e3 * summary.normal_blocks_seconds, summary.num_iterations,
+            1e3 * summary.normal_blocks_seconds,
+            summary.num_iterations,
             1e3 * summary.pcg_seconds / summary.num_iterations,
-            1e3 * summary.back_substitution_seconds, summary.message.c_str());
+            1e3 * summary.back_substitution_seconds,
+            summary.message.c_str());
         std::fflush(stdout);
         char line[512];
         std::snprintf(
-            line, sizeof(line),
+            line,
+            sizeof(line),
             "    {\"name\": \"%s, %s Schur, %s W\", \"blocks_ms\": %.4f, "
             "\"iteration_ms\": %.5f, \"back_substitution_ms\": %.4f}",
-            name.c_str(), use_schur ? "with" : "without",
+            name.c_str(),
+            use_schur ? "with" : "without",
             w == solver::WProduct::kImplicit ? "implicit" : "explicit",
             1e3 * summary.normal_blocks_seconds,
             1e3 * summary.pcg_seconds / summary.num_iterations,
@@ -684,11 +728,13 @@ class Benchmark {
                  "{\n  \"device\": \"%s\",\n  \"cameras\": %lld,\n"
                  "  \"points\": %lld,\n  \"observations\": %lld,\n"
                  "  \"results\": [\n",
-                 context_->device_name().c_str(), static_cast<long long>(C_),
-                 static_cast<long long>(P_), static_cast<long long>(n_));
+                 context_->device_name().c_str(),
+                 static_cast<long long>(C_),
+                 static_cast<long long>(P_),
+                 static_cast<long long>(n_));
     for (size_t i = 0; i < json_.size(); ++i) {
-      std::fprintf(file, "%s%s\n", json_[i].c_str(),
-                   i + 1 < json_.size() ? "," : "");
+      std::fprintf(
+          file, "%s%s\n", json_[i].c_str(), i + 1 < json_.size() ? "," : "");
     }
     std::fprintf(file, "  ]\n}\n");
     std::fclose(file);
@@ -725,8 +771,8 @@ int main(int argc, char** argv) {
   }
   const double fraction = argc > 1 ? std::atof(argv[1]) : 1.0;
   if (!(fraction > 0.0 && fraction <= 4.0)) {
-    std::fprintf(stderr, "A fraction from 0 to 4 was expected, not %s.\n",
-                 argv[1]);
+    std::fprintf(
+        stderr, "A fraction from 0 to 4 was expected, not %s.\n", argv[1]);
     return 2;
   }
   ceres_ext::Benchmark(fraction, argc > 2 ? argv[2] : nullptr).Run();

@@ -81,8 +81,8 @@ class CameraJacobianReader<RecomputedJacobian<T, C>> {
   const CameraState<T> camera_;
 };
 
-// One step of WarpSumArray: v[0 .. 2 kHalf) to v[0 .. kHalf). Lanes with the bit
-// keep the upper half of the array, lanes without it the lower half.
+// One step of WarpSumArray: v[0 .. 2 kHalf) to v[0 .. kHalf). Lanes with the
+// bit keep the upper half of the array, lanes without it the lower half.
 template <int kHalf>
 __device__ __forceinline__ void HalveOverWarp(int lane, double* v) {
   constexpr int kBit = kHalf / 2;
@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(kChunkBlock)
       next_k = index.camera_entry[j + kChunkBlock];
       next_point = entry_point[j + kChunkBlock];
     }
-    term.Add(reader, j, k, point, camera_end, entry_point, index.camera_entry,
-             row);
+    term.Add(
+        reader, j, k, point, camera_end, entry_point, index.camera_entry, row);
   }
   WarpSumArray<(kRowSize < 64 ? kRowSize : 64)>(row,
                                                 rows[threadIdx.x / kWarpSize]);
@@ -204,7 +204,7 @@ struct NormalTerm {
   static constexpr int kMatrixSize = kMatrix ? PackedSize(kLocalDim) : 0;
   static constexpr int kRowSize = kMatrixSize + kLocalDim;
 
-  const double* b = nullptr;  // 2 per observation; null: no vector
+  const double* b = nullptr;            // 2 per observation; null: no vector
   const PointRecord* points = nullptr;  // eliminated only
 
   template <typename Reader>
@@ -258,9 +258,8 @@ struct NormalTerm {
         const double t1 = kEliminated ? m[1] * a + m[2] * c : c;
 #pragma unroll
         for (int e = 0; e <= i; ++e) {
-          row[PackedIndex(i, e)] +=
-              t0 * static_cast<double>(jc[e]) +
-              t1 * static_cast<double>(jc[kLocalDim + e]);
+          row[PackedIndex(i, e)] += t0 * static_cast<double>(jc[e]) +
+                                    t1 * static_cast<double>(jc[kLocalDim + e]);
         }
       }
       if constexpr (kEliminated) {
@@ -339,13 +338,12 @@ struct NormalTerm {
 // Mapping: one block of 64 threads per camera. Sums the rows of the camera's
 // chunks in ascending order, then matrix = G' A G, packed, and vector = G' a.
 template <typename Source, bool kMatrix>
-__global__ void __launch_bounds__(64)
-    FinishCameraBlocksKernel(
-        Source source,
-        const int32_t* camera_chunk_begin,
-        const double* partial,
-        BlockView<double, PackedSize(Source::kCameraDim), kDeviceLayout> matrix,
-        double* vector) {
+__global__ void __launch_bounds__(64) FinishCameraBlocksKernel(
+    Source source,
+    const int32_t* camera_chunk_begin,
+    const double* partial,
+    BlockView<double, PackedSize(Source::kCameraDim), kDeviceLayout> matrix,
+    double* vector) {
   constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
   constexpr int C = Source::kCameraDim;
   constexpr int kMatrixSize = kMatrix ? PackedSize(kLocalDim) : 0;
@@ -399,10 +397,19 @@ Status SumCameraChunks(const ObservationIndexView& index,
                        const Term& term,
                        const CudaWorkspaceView& workspace,
                        cudaStream_t stream) {
-  return Launch("CameraChunk", CameraChunkKernel<Source, Term>,
-                workspace.num_chunks, kChunkBlock, 0, stream, index, source,
-                term, workspace.chunk_camera, workspace.camera_chunk_begin,
-                workspace.entry_point, workspace.partial);
+  return Launch("CameraChunk",
+                CameraChunkKernel<Source, Term>,
+                workspace.num_chunks,
+                kChunkBlock,
+                0,
+                stream,
+                index,
+                source,
+                term,
+                workspace.chunk_camera,
+                workspace.camera_chunk_begin,
+                workspace.entry_point,
+                workspace.partial);
 }
 
 }  // namespace ceres_ext::kernels

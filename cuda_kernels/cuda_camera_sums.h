@@ -50,8 +50,8 @@ struct CameraCoordinates<RecomputedJacobian<T, C>> {
                                int i,
                                int j) {
     return static_cast<double>(
-        source.camera_maps[int64_t{kBalLocalCameraDim * C} * camera + i * C +
-                           j]);
+        source
+            .camera_maps[int64_t{kBalLocalCameraDim * C} * camera + i * C + j]);
   }
 };
 
@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(kCameraSumBlock)
     double sum = 0.0;
 #pragma unroll 4
     for (int32_t i = tiles.row_begin[c] + r; i < end; i += kRows) {
-      sum += static_cast<double>(
-          partial[int64_t{tiles.row[i]} * kLocalDim + j]);
+      sum +=
+          static_cast<double>(partial[int64_t{tiles.row[i]} * kLocalDim + j]);
     }
     sums[r][j] = sum;
   }
@@ -139,8 +139,16 @@ Status SumTileCameras(const Source& source,
                       const CameraSumTerms<Source::kCameraDim>& terms,
                       const PcgScalars* scalars,
                       cudaStream_t stream) {
-  return Launch("SumTileCameras", SumTileCamerasKernel<Source, T>, num_cameras,
-                kCameraSumBlock, 0, stream, source, tiles, partial, terms,
+  return Launch("SumTileCameras",
+                SumTileCamerasKernel<Source, T>,
+                num_cameras,
+                kCameraSumBlock,
+                0,
+                stream,
+                source,
+                tiles,
+                partial,
+                terms,
                 scalars);
 }
 
@@ -175,7 +183,7 @@ struct TileOperands {
   // Explicit W only: s_p is replaced by g_p - s_p; out += V_p x_p. Null: not.
   const double* point_gradient = nullptr;
   BlockView<const double, 6, kDeviceLayout> v;
-  double* point_out = nullptr;             // 3 per point; null: not wanted
+  double* point_out = nullptr;  // 3 per point; null: not wanted
   bool accumulate = false;
   const PcgScalars* scalars = nullptr;
 };
@@ -234,9 +242,10 @@ __device__ __forceinline__ void FinishPoint(const TileOperands& operands,
         if constexpr ((kMode & kUsePoint) != 0) {
           if (operands.v.data != nullptr) {
             for (int j = 0; j < 3; ++j) {
-              value += operands.v(point, j <= i ? PackedIndex(i, j)
-                                                : PackedIndex(j, i)) *
-                       operands.point_x[3 * point + j];
+              value +=
+                  operands.v(point,
+                             j <= i ? PackedIndex(i, j) : PackedIndex(j, i)) *
+                  operands.point_x[3 * point + j];
             }
           }
           if (operands.point_diagonal != nullptr) {

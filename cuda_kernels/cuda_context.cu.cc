@@ -50,8 +50,8 @@ Status CudaContext::Create(const CudaContextOptions& options,
   if (options.stream != nullptr) {
     result->stream_ = options.stream;
   } else {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(
-        &result->stream_, cudaStreamNonBlocking));
+    CERES_EXT_RETURN_IF_CUDA_ERROR(
+        cudaStreamCreateWithFlags(&result->stream_, cudaStreamNonBlocking));
     result->owns_stream_ = true;
   }
   *context = std::move(result);
@@ -82,7 +82,8 @@ Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   if (options_.memory_limit > 0 &&
       num_bytes > options_.memory_limit - used_bytes_) {
     return Status(StatusCode::kOutOfMemory,
-                  std::to_string(num_bytes) + " bytes of device memory would "
+                  std::to_string(num_bytes) +
+                      " bytes of device memory would "
                       "exceed the limit of " +
                       std::to_string(options_.memory_limit) + " bytes, " +
                       std::to_string(used_bytes_) + " of which are in use.");
@@ -117,9 +118,11 @@ Status CudaContext::CopyToDevice(void* device,
   if (num_bytes <= 0) {
     return Status();
   }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(device, host, static_cast<size_t>(num_bytes),
-                      cudaMemcpyHostToDevice, stream_));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(device,
+                                                 host,
+                                                 static_cast<size_t>(num_bytes),
+                                                 cudaMemcpyHostToDevice,
+                                                 stream_));
   copied_bytes_ += num_bytes;
   return Synchronize();
 }
@@ -130,21 +133,21 @@ Status CudaContext::CopyToHost(void* host,
   if (num_bytes <= 0) {
     return Status();
   }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(host, device, static_cast<size_t>(num_bytes),
-                      cudaMemcpyDeviceToHost, stream_));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host,
+                                                 device,
+                                                 static_cast<size_t>(num_bytes),
+                                                 cudaMemcpyDeviceToHost,
+                                                 stream_));
   copied_bytes_ += num_bytes;
   return Synchronize();
 }
 
-Status CudaContext::SetBytes(void* device,
-                             int value,
-                             int64_t num_bytes) const {
+Status CudaContext::SetBytes(void* device, int value, int64_t num_bytes) const {
   if (num_bytes <= 0) {
     return Status();
   }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(
-      device, value, static_cast<size_t>(num_bytes), stream_));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(device, value, static_cast<size_t>(num_bytes), stream_));
   return Status();
 }
 
@@ -153,8 +156,11 @@ Status CudaContext::CopyOnDevice(void* to,
                                  int64_t num_bytes) const {
   if (num_bytes > 0) {
     CERES_EXT_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(to, from, static_cast<size_t>(num_bytes),
-                        cudaMemcpyDeviceToDevice, stream_));
+        cudaMemcpyAsync(to,
+                        from,
+                        static_cast<size_t>(num_bytes),
+                        cudaMemcpyDeviceToDevice,
+                        stream_));
   }
   return Status();
 }
@@ -164,8 +170,11 @@ Status CudaContext::QueueCopyToHost(void* page_locked,
                                     int64_t num_bytes) const {
   if (num_bytes > 0) {
     CERES_EXT_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(page_locked, device, static_cast<size_t>(num_bytes),
-                        cudaMemcpyDeviceToHost, stream_));
+        cudaMemcpyAsync(page_locked,
+                        device,
+                        static_cast<size_t>(num_bytes),
+                        cudaMemcpyDeviceToHost,
+                        stream_));
     copied_bytes_ += num_bytes;
   }
   return Status();
@@ -217,7 +226,8 @@ Status CudaEvents::Wait(int event) {
 double CudaEvents::SecondsBetween(int first, int last) {
   float milliseconds = 0.0f;
   const cudaError_t error =
-      cudaEventElapsedTime(&milliseconds, events_[static_cast<size_t>(first)],
+      cudaEventElapsedTime(&milliseconds,
+                           events_[static_cast<size_t>(first)],
                            events_[static_cast<size_t>(last)]);
   if (error != cudaSuccess) {
     // Not recorded, or not done: no time, and no error for a later launch.

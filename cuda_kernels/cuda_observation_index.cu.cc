@@ -32,8 +32,7 @@ __global__ void MakePointKeysKernel(int32_t num_cameras,
   }
   const int32_t camera = camera_ids[k];
   const int32_t point = point_ids[k];
-  if (camera < 0 || camera >= num_cameras || point < 0 ||
-      point >= num_points) {
+  if (camera < 0 || camera >= num_cameras || point < 0 || point >= num_points) {
     atomicMin(first_bad, static_cast<int32_t>(k));
   }
   keys[k] = static_cast<uint64_t>(point) << camera_bits |
@@ -93,9 +92,8 @@ __global__ void MiddleCameraKernel(ObservationIndexView index,
   }
   const int64_t begin = index.point_begin[i];
   const int64_t end = index.point_begin[i + 1];
-  keys[i] = static_cast<uint64_t>(begin == end
-                                      ? index.num_cameras
-                                      : index.camera_id[(begin + end) / 2]);
+  keys[i] = static_cast<uint64_t>(
+      begin == end ? index.num_cameras : index.camera_id[(begin + end) / 2]);
   values[i] = static_cast<int32_t>(i);
 }
 
@@ -112,9 +110,9 @@ __global__ void WindowLengthKernel(ObservationIndexView index,
   const int32_t i = order[r];
   constexpr int64_t kLongest = (1 << kLengthBits) - 1;
   const int64_t length = index.point_begin[i + 1] - index.point_begin[i];
-  keys[r] = static_cast<uint64_t>(r / kPointOrderWindow) << kLengthBits |
-            static_cast<uint64_t>(kLongest -
-                                  (length < kLongest ? length : kLongest));
+  keys[r] =
+      static_cast<uint64_t>(r / kPointOrderWindow) << kLengthBits |
+      static_cast<uint64_t>(kLongest - (length < kLongest ? length : kLongest));
 }
 
 __global__ void InvertOrderKernel(int64_t n,
@@ -174,47 +172,87 @@ Status CudaObservationIndex::Build(int32_t num_cameras,
   const int point_bits = NumBits(num_points);
   constexpr int32_t kNoneBad = std::numeric_limits<int32_t>::max();
   int32_t first_bad = kNoneBad;
-  CERES_EXT_RETURN_IF_ERROR(
-      scratch->counts.Assign(context, &first_bad, 1));
-  CERES_EXT_RETURN_IF_ERROR(Launch(
-      "MakePointKeys", MakePointKeysKernel, num_blocks, kBlockSize, 0, stream,
-      num_cameras, num_points, n, camera_ids, point_ids, camera_bits,
-      scratch->keys_in.data(), scratch->values_in.data(),
-      scratch->counts.data()));
+  CERES_EXT_RETURN_IF_ERROR(scratch->counts.Assign(context, &first_bad, 1));
+  CERES_EXT_RETURN_IF_ERROR(Launch("MakePointKeys",
+                                   MakePointKeysKernel,
+                                   num_blocks,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   num_cameras,
+                                   num_points,
+                                   n,
+                                   camera_ids,
+                                   point_ids,
+                                   camera_bits,
+                                   scratch->keys_in.data(),
+                                   scratch->values_in.data(),
+                                   scratch->counts.data()));
   CERES_EXT_RETURN_IF_ERROR(scratch->counts.CopyToHost(&first_bad));
   if (first_bad != kNoneBad) {
     int32_t ids[2];
-    CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
-        &ids[0], camera_ids + first_bad, sizeof(int32_t)));
-    CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
-        &ids[1], point_ids + first_bad, sizeof(int32_t)));
+    CERES_EXT_RETURN_IF_ERROR(
+        context->CopyToHost(&ids[0], camera_ids + first_bad, sizeof(int32_t)));
+    CERES_EXT_RETURN_IF_ERROR(
+        context->CopyToHost(&ids[1], point_ids + first_bad, sizeof(int32_t)));
     return Status(StatusCode::kInvalidArgument,
-                  "Observation " + std::to_string(first_bad) +
-                      " has camera " + std::to_string(ids[0]) +
-                      " and point " + std::to_string(ids[1]) +
-                      "; there are " + std::to_string(num_cameras) +
-                      " cameras and " + std::to_string(num_points) +
-                      " points.");
+                  "Observation " + std::to_string(first_bad) + " has camera " +
+                      std::to_string(ids[0]) + " and point " +
+                      std::to_string(ids[1]) + "; there are " +
+                      std::to_string(num_cameras) + " cameras and " +
+                      std::to_string(num_points) + " points.");
   }
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(
-      scratch->keys_in.data(), scratch->keys_out.data(),
-      scratch->values_in.data(), input_id_.data(), n, camera_bits + point_bits,
-      &scratch->sort, context));
-  CERES_EXT_RETURN_IF_ERROR(Launch(
-      "GroupBegin", GroupBeginKernel, CeilDivide(n + 1, kBlockSize), kBlockSize,
-      0, stream, n, scratch->keys_out.data(), camera_bits, int64_t{num_points},
-      point_begin_.data()));
-  CERES_EXT_RETURN_IF_ERROR(Launch(
-      "SplitPointKeys", SplitPointKeysKernel, num_blocks, kBlockSize, 0, stream,
-      n, scratch->keys_out.data(), camera_bits, camera_id_.data(),
-      point_id_.data(), scratch->keys_in.data(), scratch->values_in.data()));
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(
-      scratch->keys_in.data(), scratch->keys_out.data(),
-      scratch->values_in.data(), camera_entry_.data(), n, camera_bits,
-      &scratch->sort, context));
-  return Launch("GroupBegin", GroupBeginKernel, CeilDivide(n + 1, kBlockSize),
-                kBlockSize, 0, stream, n, scratch->keys_out.data(), 0,
-                int64_t{num_cameras}, camera_begin_.data());
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(scratch->keys_in.data(),
+                                      scratch->keys_out.data(),
+                                      scratch->values_in.data(),
+                                      input_id_.data(),
+                                      n,
+                                      camera_bits + point_bits,
+                                      &scratch->sort,
+                                      context));
+  CERES_EXT_RETURN_IF_ERROR(Launch("GroupBegin",
+                                   GroupBeginKernel,
+                                   CeilDivide(n + 1, kBlockSize),
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   n,
+                                   scratch->keys_out.data(),
+                                   camera_bits,
+                                   int64_t{num_points},
+                                   point_begin_.data()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("SplitPointKeys",
+                                   SplitPointKeysKernel,
+                                   num_blocks,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   n,
+                                   scratch->keys_out.data(),
+                                   camera_bits,
+                                   camera_id_.data(),
+                                   point_id_.data(),
+                                   scratch->keys_in.data(),
+                                   scratch->values_in.data()));
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(scratch->keys_in.data(),
+                                      scratch->keys_out.data(),
+                                      scratch->values_in.data(),
+                                      camera_entry_.data(),
+                                      n,
+                                      camera_bits,
+                                      &scratch->sort,
+                                      context));
+  return Launch("GroupBegin",
+                GroupBeginKernel,
+                CeilDivide(n + 1, kBlockSize),
+                kBlockSize,
+                0,
+                stream,
+                n,
+                scratch->keys_out.data(),
+                0,
+                int64_t{num_cameras},
+                camera_begin_.data());
 }
 
 ObservationIndexView CudaObservationIndex::view() const {
@@ -240,23 +278,50 @@ Status OrderPointsByCamera(const ObservationIndexView& index,
   CERES_EXT_RETURN_IF_ERROR(ReserveScratch(n, scratch, context));
   const cudaStream_t stream = context->stream();
   const int64_t num_blocks = CeilDivide(n, kBlockSize);
-  CERES_EXT_RETURN_IF_ERROR(Launch(
-      "MiddleCamera", MiddleCameraKernel, num_blocks, kBlockSize, 0, stream,
-      index, scratch->keys_in.data(), scratch->values_in.data()));
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(
-      scratch->keys_in.data(), scratch->keys_out.data(),
-      scratch->values_in.data(), scratch->values_out.data(), n,
-      NumBits(int64_t{index.num_cameras} + 1), &scratch->sort, context));
-  CERES_EXT_RETURN_IF_ERROR(Launch(
-      "WindowLength", WindowLengthKernel, num_blocks, kBlockSize, 0, stream,
-      index, scratch->values_out.data(), scratch->keys_in.data()));
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(
-      scratch->keys_in.data(), scratch->keys_out.data(),
-      scratch->values_out.data(), point_order, n,
-      NumBits(n / kPointOrderWindow + 1) + kLengthBits, &scratch->sort,
-      context));
-  return Launch("InvertOrder", InvertOrderKernel, num_blocks, kBlockSize, 0,
-                stream, n, point_order, point_rank);
+  CERES_EXT_RETURN_IF_ERROR(Launch("MiddleCamera",
+                                   MiddleCameraKernel,
+                                   num_blocks,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   index,
+                                   scratch->keys_in.data(),
+                                   scratch->values_in.data()));
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(scratch->keys_in.data(),
+                                      scratch->keys_out.data(),
+                                      scratch->values_in.data(),
+                                      scratch->values_out.data(),
+                                      n,
+                                      NumBits(int64_t{index.num_cameras} + 1),
+                                      &scratch->sort,
+                                      context));
+  CERES_EXT_RETURN_IF_ERROR(Launch("WindowLength",
+                                   WindowLengthKernel,
+                                   num_blocks,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   index,
+                                   scratch->values_out.data(),
+                                   scratch->keys_in.data()));
+  CERES_EXT_RETURN_IF_ERROR(
+      SortPairs(scratch->keys_in.data(),
+                scratch->keys_out.data(),
+                scratch->values_out.data(),
+                point_order,
+                n,
+                NumBits(n / kPointOrderWindow + 1) + kLengthBits,
+                &scratch->sort,
+                context));
+  return Launch("InvertOrder",
+                InvertOrderKernel,
+                num_blocks,
+                kBlockSize,
+                0,
+                stream,
+                n,
+                point_order,
+                point_rank);
 }
 
 }  // namespace ceres_ext::kernels

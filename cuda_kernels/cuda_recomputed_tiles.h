@@ -221,27 +221,36 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
   T given[3] = {T(0), T(0), T(0)};
   if constexpr ((kMode & kUsePoint) != 0) {
     for (int i = 0; i < 3; ++i) {
-      given[i] =
-          static_cast<T>(p.operands.point_x[3 * point + i]) * scale[i];
+      given[i] = static_cast<T>(p.operands.point_x[3 * point + i]) * scale[i];
     }
   }
   const auto for_each = [&](auto&& fn) {
     for (int32_t c = camera_begin + static_cast<int32_t>(threadIdx.x);
-         c < camera_end; c += kRecomputedBlock) {
+         c < camera_end;
+         c += kRecomputedBlock) {
       CameraRecord<T> camera;
       LoadRecord(p.records + tiles.tile_camera_id[c], &camera);
       const int32_t end =
           tiles.segment[tiles.tile_camera_segment[c + 1]].slot_begin;
       Projection<T> projection;
-      ProjectTame(camera.state, x, p.cameras + tiles.tile_camera_id[c],
-                  p.points + 3 * point, &projection);
-      fn(c, camera, projection,
-         tiles.segment[tiles.tile_camera_segment[c]].slot_begin, end);
+      ProjectTame(camera.state,
+                  x,
+                  p.cameras + tiles.tile_camera_id[c],
+                  p.points + 3 * point,
+                  &projection);
+      fn(c,
+         camera,
+         projection,
+         tiles.segment[tiles.tile_camera_segment[c]].slot_begin,
+         end);
     }
   };
   double sum[3] = {0.0, 0.0, 0.0};
-  for_each([&](int32_t, const CameraRecord<T>& camera,
-               const Projection<T>& projection, int32_t begin, int32_t end) {
+  for_each([&](int32_t,
+               const CameraRecord<T>& camera,
+               const Projection<T>& projection,
+               int32_t begin,
+               int32_t end) {
     for (int32_t k = begin; k < end; ++k) {
       T y[2];
       Forward<kMode, (kMode & kUsePoint) != 0>(
@@ -273,15 +282,18 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
         given[i] = static_cast<T>(motion[i]) * scale[i];
       }
     }
-    for_each([&](int32_t c, const CameraRecord<T>& camera,
-                 const Projection<T>& projection, int32_t begin, int32_t end) {
+    for_each([&](int32_t c,
+                 const CameraRecord<T>& camera,
+                 const Projection<T>& projection,
+                 int32_t begin,
+                 int32_t end) {
       double local[9] = {};
       for (int32_t k = begin; k < end; ++k) {
         T y[2];
         Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
             camera, projection, p.operands.b + int64_t{2} * k, given, y);
-        CameraTransposeMultiplyAndAccumulate(camera.state, projection, y,
-                                             local);
+        CameraTransposeMultiplyAndAccumulate(
+            camera.state, projection, y, local);
       }
       for (int i = 0; i < 9; ++i) {
         p.partial[int64_t{9} * c + i] = static_cast<T>(local[i]);
@@ -301,8 +313,8 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
 // Traffic: per observation 4 B; per segment 8 B and a camera record (L2); per
 // point 3 T of position, 48 B of Vi; per tile camera 9 T out.
 template <typename T, int kMode>
-__global__ void
-__launch_bounds__(kRecomputedBlock, sizeof(T) == sizeof(double) ? 4 : 7)
+__global__ void __launch_bounds__(kRecomputedBlock,
+                                  sizeof(T) == sizeof(double) ? 4 : 7)
     RecomputedTileKernel(RecomputedTileParams<T> p) {
   constexpr bool kKeepProducts = KeepsProducts(kMode);
   CERES_EXT_DYNAMIC_SHARED(shared);
@@ -356,9 +368,7 @@ __launch_bounds__(kRecomputedBlock, sizeof(T) == sizeof(double) ? 4 : 7)
   }
   for (int i = thread; i < 3 * num_points; i += kRecomputedBlock) {
     const T value = p.points[int64_t{3} * point_begin + i];
-    positions[i] = fabs(value) < Tame<T>::kLargest
-                       ? value
-                       : Tame<T>::kNaN;
+    positions[i] = fabs(value) < Tame<T>::kLargest ? value : Tame<T>::kNaN;
     if constexpr ((kMode & kUsePoint) != 0) {
       const int64_t at = int64_t{3} * point_begin + i;
       const T scale = p.point_scale == nullptr ? T(1) : p.point_scale[at];
@@ -384,14 +394,18 @@ __launch_bounds__(kRecomputedBlock, sizeof(T) == sizeof(double) ? 4 : 7)
         const int point = static_cast<int>(packed >> 16);
         const int observation = static_cast<int>(packed & 0xffff);
         Projection<T> projection;
-        ProjectTame(camera.state, positions + 3 * point,
+        ProjectTame(camera.state,
+                    positions + 3 * point,
                     p.cameras + segment.camera,
                     p.points + int64_t{3} * (point_begin + point),
                     &projection);
         T y[2];
         Forward<kMode, (kMode & kUsePoint) != 0>(
-            camera, projection, p.operands.b + 2 * (begin + observation),
-            motions + 3 * point, y);
+            camera,
+            projection,
+            p.operands.b + 2 * (begin + observation),
+            motions + 3 * point,
+            y);
         if constexpr (kKeepProducts) {
           products[slot - static_cast<int32_t>(begin)] = Pair<T>{y[0], y[1]};
         }
@@ -411,7 +425,8 @@ __launch_bounds__(kRecomputedBlock, sizeof(T) == sizeof(double) ? 4 : 7)
           static_cast<int>(p.operands.point_begin[point + 1] - begin);
       double sum[3] = {0.0, 0.0, 0.0};
       for (int k = static_cast<int>(p.operands.point_begin[point] - begin);
-           k < last; ++k) {
+           k < last;
+           ++k) {
 #pragma unroll
         for (int j = 0; j < 3; ++j) {
           sum[j] += static_cast<double>(vectors[3 * k + j]);
@@ -464,7 +479,8 @@ __launch_bounds__(kRecomputedBlock, sizeof(T) == sizeof(double) ? 4 : 7)
         [[maybe_unused]] const int observation =
             static_cast<int>(packed & 0xffff);
         Projection<T> projection;
-        ProjectTame(camera.state, positions + 3 * point,
+        ProjectTame(camera.state,
+                    positions + 3 * point,
                     p.cameras + segment.camera,
                     p.points + int64_t{3} * (point_begin + point),
                     &projection);
@@ -481,11 +497,14 @@ __launch_bounds__(kRecomputedBlock, sizeof(T) == sizeof(double) ? 4 : 7)
           }
         } else {
           Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
-              camera, projection, p.operands.b + 2 * (begin + observation),
-              motions + 3 * point, y);
+              camera,
+              projection,
+              p.operands.b + 2 * (begin + observation),
+              motions + 3 * point,
+              y);
         }
-        CameraTransposeMultiplyAndAccumulate(camera.state, projection, y,
-                                             local);
+        CameraTransposeMultiplyAndAccumulate(
+            camera.state, projection, y, local);
       }
 #pragma unroll
       for (int i = 0; i < 9; ++i) {
@@ -523,9 +542,17 @@ Status RecomputedTileOperation(const ObservationIndexView& index,
   }
   auto* records = reinterpret_cast<CameraRecord<T>*>(workspace.local_cameras);
   CERES_EXT_RETURN_IF_ERROR(
-      Launch("RecordCameras", RecordCamerasKernel<T, C>,
-             CeilDivide(int64_t{index.num_cameras} * 24, 256), 256, 0, stream,
-             source, index.num_cameras, camera_p, operands.scalars, records));
+      Launch("RecordCameras",
+             RecordCamerasKernel<T, C>,
+             CeilDivide(int64_t{index.num_cameras} * 24, 256),
+             256,
+             0,
+             stream,
+             source,
+             index.num_cameras,
+             camera_p,
+             operands.scalars,
+             records));
   RecomputedTileParams<T> params;
   params.tiles = tiles;
   params.operands = operands;
@@ -541,18 +568,25 @@ Status RecomputedTileOperation(const ObservationIndexView& index,
       std::max(int64_t{3} * tiles.max_observations,
                camera_out ? int64_t{9} * tiles.max_tile_segments : 0);
   CERES_EXT_RETURN_IF_ERROR(
-      Launch("RecomputedTile", RecomputedTileKernel<T, kMode>, tiles.num_tiles,
+      Launch("RecomputedTile",
+             RecomputedTileKernel<T, kMode>,
+             tiles.num_tiles,
              kRecomputedBlock,
              static_cast<int64_t>(sizeof(T)) *
                  ((KeepsProducts(kMode) ? 2 * tiles.max_observations : 0) +
                   6 * tiles.max_points + num_vectors),
-             stream, params));
+             stream,
+             params));
   if (!camera_out) {
     return Status();
   }
-  return SumTileCameras(source, index.num_cameras, tiles,
-                        static_cast<const T*>(params.partial), terms,
-                        operands.scalars, stream);
+  return SumTileCameras(source,
+                        index.num_cameras,
+                        tiles,
+                        static_cast<const T*>(params.partial),
+                        terms,
+                        operands.scalars,
+                        stream);
 }
 
 }  // namespace ceres_ext::kernels

@@ -30,15 +30,29 @@ Status SortPairs(const uint64_t* keys_in,
   }
   size_t num_bytes = 0;
   CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cub::DeviceRadixSort::SortPairs(nullptr, num_bytes, keys_in, keys_out,
-                                      values_in, values_out, n, 0, num_bits,
+      cub::DeviceRadixSort::SortPairs(nullptr,
+                                      num_bytes,
+                                      keys_in,
+                                      keys_out,
+                                      values_in,
+                                      values_out,
+                                      n,
+                                      0,
+                                      num_bits,
                                       context->stream()));
   CERES_EXT_RETURN_IF_ERROR(
       scratch->Allocate(context, static_cast<int64_t>(num_bytes)));
   CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cub::DeviceRadixSort::SortPairs(scratch->data(), num_bytes, keys_in,
-                                      keys_out, values_in, values_out, n, 0,
-                                      num_bits, context->stream()));
+      cub::DeviceRadixSort::SortPairs(scratch->data(),
+                                      num_bytes,
+                                      keys_in,
+                                      keys_out,
+                                      values_in,
+                                      values_out,
+                                      n,
+                                      0,
+                                      num_bits,
+                                      context->stream()));
   return Status();
 }
 

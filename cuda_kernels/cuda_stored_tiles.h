@@ -182,7 +182,8 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
   }
   const auto for_each = [&](auto&& fn) {
     for (int32_t c = camera_begin + static_cast<int32_t>(threadIdx.x);
-         c < camera_end; c += kStoredBlock) {
+         c < camera_end;
+         c += kStoredBlock) {
       T camera_p[C] = {};
       if constexpr ((kMode & kUseCamera) != 0) {
         for (int i = 0; i < C; ++i) {
@@ -190,7 +191,9 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
               p.camera_p[int64_t{C} * tiles.tile_camera_id[c] + i]);
         }
       }
-      fn(c, camera_p, tiles.segment[tiles.tile_camera_segment[c]].slot_begin,
+      fn(c,
+         camera_p,
+         tiles.segment[tiles.tile_camera_segment[c]].slot_begin,
          tiles.segment[tiles.tile_camera_segment[c + 1]].slot_begin);
     }
   };
@@ -199,8 +202,8 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
     for (int32_t k = begin; k < end; ++k) {
       Blocks blocks;
       blocks.Load(p.source, k);
-      blocks.template Forward<kMode>(camera_p, given,
-                                     p.operands.b + int64_t{2} * k);
+      blocks.template Forward<kMode>(
+          camera_p, given, p.operands.b + int64_t{2} * k);
       blocks.ToPoint(sum);
     }
   });
@@ -234,8 +237,8 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
       for (int32_t k = begin; k < end; ++k) {
         Blocks blocks;
         blocks.Load(p.source, k);
-        blocks.template Forward<kMode>(camera_p, given,
-                                       p.operands.b + int64_t{2} * k);
+        blocks.template Forward<kMode>(
+            camera_p, given, p.operands.b + int64_t{2} * k);
         blocks.template ToCamera<kMode>(moved, q);
       }
       for (int i = 0; i < C; ++i) {
@@ -256,9 +259,8 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
 // Traffic: per observation its blocks, once and coalesced, 8 B of ids and
 // places; per point 48 B of Vi; per tile camera 8 C B in, C T out.
 template <typename Blocks, int kMode>
-__global__ void
-__launch_bounds__(kStoredBlock,
-                  sizeof(typename Blocks::Value) == sizeof(double) ? 2 : 4)
+__global__ void __launch_bounds__(
+    kStoredBlock, sizeof(typename Blocks::Value) == sizeof(double) ? 2 : 4)
     StoredTileKernel(StoredTileParams<Blocks> p) {
   using T = typename Blocks::Value;
   constexpr int C = Blocks::kCameraDim;
@@ -303,8 +305,8 @@ __launch_bounds__(kStoredBlock,
   if constexpr ((kMode & kEliminate) != 0) {
     for (int i = thread; i < 6 * num_points; i += kStoredBlock) {
       const int e = i / num_points;
-      v_inverse[i] = p.operands.v_inverse(
-          int64_t{point_begin} + (i - e * num_points), e);
+      v_inverse[i] =
+          p.operands.v_inverse(int64_t{point_begin} + (i - e * num_points), e);
     }
   }
   for (int i = thread; i <= num_points; i += kStoredBlock) {
@@ -314,9 +316,8 @@ __launch_bounds__(kStoredBlock,
   if constexpr ((kMode & kCameraOut) != 0) {
     // Every tile camera is one segment here, the last one ends with the tile.
     for (int i = thread; i <= header.num_cameras; i += kStoredBlock) {
-      camera_first[i] =
-          tiles.segment[header.segment_begin + i].slot_begin -
-          header.observation_begin;
+      camera_first[i] = tiles.segment[header.segment_begin + i].slot_begin -
+                        header.observation_begin;
     }
   }
   const int num_camera_values = C * (camera_end - camera_begin);
@@ -339,7 +340,8 @@ __launch_bounds__(kStoredBlock,
   if (active) {
     blocks.template Forward<kMode>(
         camera_vectors + C * static_cast<int>(position >> 16),
-        motions + 3 * point, p.operands.b + 2 * k);
+        motions + 3 * point,
+        p.operands.b + 2 * k);
     T s[3] = {T(0), T(0), T(0)};
     blocks.ToPoint(s);
 #pragma unroll
@@ -435,16 +437,23 @@ Status StoredTileOperation(const ObservationIndexView& index,
       num_values * static_cast<int64_t>(sizeof(T)) +
       ((kMode & kEliminate) != 0 ? 48 * tiles.max_points : 0) +
       4 * (tiles.max_points + 1 + tiles.max_tile_cameras + 1);
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("StoredTile", StoredTileKernel<Blocks, kMode>, tiles.num_tiles,
-             kStoredBlock, num_bytes, stream, params));
+  CERES_EXT_RETURN_IF_ERROR(Launch("StoredTile",
+                                   StoredTileKernel<Blocks, kMode>,
+                                   tiles.num_tiles,
+                                   kStoredBlock,
+                                   num_bytes,
+                                   stream,
+                                   params));
   if (!camera_out) {
     return Status();
   }
   return SumTileCameras(StoredJacobian<T, C, kDeviceLayout>(),
-                        index.num_cameras, tiles,
-                        static_cast<const T*>(params.partial), terms,
-                        operands.scalars, stream);
+                        index.num_cameras,
+                        tiles,
+                        static_cast<const T*>(params.partial),
+                        terms,
+                        operands.scalars,
+                        stream);
 }
 
 }  // namespace ceres_ext::kernels

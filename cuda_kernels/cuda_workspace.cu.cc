@@ -85,8 +85,8 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
   view_ = CudaWorkspaceView();
   int64_t num_tile_cameras = 0;
   if (options.recomputed_tiles) {
-    CERES_EXT_RETURN_IF_ERROR(recomputed_tiles_.Build(index, options.recomputed,
-                                                      scratch, context));
+    CERES_EXT_RETURN_IF_ERROR(
+        recomputed_tiles_.Build(index, options.recomputed, scratch, context));
     view_.recomputed_tiles = recomputed_tiles_.view();
     num_tile_cameras = view_.recomputed_tiles.num_tile_cameras;
   }
@@ -94,14 +94,19 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
     CERES_EXT_RETURN_IF_ERROR(
         stored_tiles_.Build(index, options.stored, scratch, context));
     view_.stored_tiles = stored_tiles_.view();
-    num_tile_cameras = std::max(
-        num_tile_cameras, int64_t{view_.stored_tiles.num_tile_cameras});
+    num_tile_cameras = std::max(num_tile_cameras,
+                                int64_t{view_.stored_tiles.num_tile_cameras});
     CERES_EXT_RETURN_IF_ERROR(
         stored_position_.Allocate(context, index.num_observations));
-    CERES_EXT_RETURN_IF_ERROR(
-        Launch("StoredPosition", StoredPositionKernel,
-               view_.stored_tiles.num_tiles, 128, 0, stream, index,
-               view_.stored_tiles, stored_position_.data()));
+    CERES_EXT_RETURN_IF_ERROR(Launch("StoredPosition",
+                                     StoredPositionKernel,
+                                     view_.stored_tiles.num_tiles,
+                                     128,
+                                     0,
+                                     stream,
+                                     index,
+                                     view_.stored_tiles,
+                                     stored_position_.data()));
     view_.stored_position = stored_position_.data();
   }
 
@@ -109,9 +114,14 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
       camera_chunk_begin_.Allocate(context, num_cameras + 1));
   CERES_EXT_RETURN_IF_ERROR(camera_chunk_begin_.SetZero());
   int32_t* chunk_end = camera_chunk_begin_.data() + 1;
-  CERES_EXT_RETURN_IF_ERROR(Launch("CountChunks", CountChunksKernel,
+  CERES_EXT_RETURN_IF_ERROR(Launch("CountChunks",
+                                   CountChunksKernel,
                                    CeilDivide(num_cameras, kBlockSize),
-                                   kBlockSize, 0, stream, index, chunk_end));
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   index,
+                                   chunk_end));
   CERES_EXT_RETURN_IF_ERROR(
       InclusiveSum(chunk_end, chunk_end, num_cameras, &scratch->sort, context));
   CERES_EXT_RETURN_IF_ERROR(
@@ -119,23 +129,33 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
                           camera_chunk_begin_.data() + num_cameras,
                           sizeof(int32_t)));
   CERES_EXT_RETURN_IF_ERROR(chunk_camera_.Allocate(context, view_.num_chunks));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("FillChunks", FillChunksKernel,
-             CeilDivide(num_cameras, kBlockSize), kBlockSize, 0, stream,
-             index.num_cameras, chunk_end, chunk_camera_.data()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("FillChunks",
+                                   FillChunksKernel,
+                                   CeilDivide(num_cameras, kBlockSize),
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   index.num_cameras,
+                                   chunk_end,
+                                   chunk_camera_.data()));
   CERES_EXT_RETURN_IF_ERROR(
       entry_point_.Allocate(context, index.num_observations));
   CERES_EXT_RETURN_IF_ERROR(
-      Launch("EntryPoint", EntryPointKernel,
-             CeilDivide(index.num_observations, kBlockSize), kBlockSize, 0,
-             stream, index, entry_point_.data()));
+      Launch("EntryPoint",
+             EntryPointKernel,
+             CeilDivide(index.num_observations, kBlockSize),
+             kBlockSize,
+             0,
+             stream,
+             index,
+             entry_point_.data()));
   view_.chunk_camera = chunk_camera_.data();
   view_.camera_chunk_begin = camera_chunk_begin_.data();
   view_.entry_point = entry_point_.data();
 
-  CERES_EXT_RETURN_IF_ERROR(
-      partial_.Allocate(context, std::max(int64_t{view_.num_chunks} * kMaxRow,
-                                          num_tile_cameras * 10)));
+  CERES_EXT_RETURN_IF_ERROR(partial_.Allocate(
+      context,
+      std::max(int64_t{view_.num_chunks} * kMaxRow, num_tile_cameras * 10)));
   CERES_EXT_RETURN_IF_ERROR(local_cameras_.Allocate(context, num_cameras * 24));
   CERES_EXT_RETURN_IF_ERROR(
       point_records_.Allocate(context, int64_t{10} * index.num_points));

@@ -40,8 +40,9 @@ inline constexpr TileOptions kRecomputedTiles{256, 1024, 5};
 inline constexpr TileOptions kRecomputedFloatTiles{256, 1280, 7};
 inline constexpr TileOptions kStoredTiles{256, 256, 256};
 
-// Most blocks of the kernels that add up a whole vector. Their number depends on
-// the length alone, and the partial sums of the blocks are added in their order.
+// Most blocks of the kernels that add up a whole vector. Their number depends
+// on the length alone, and the partial sums of the blocks are added in their
+// order.
 inline constexpr int kVectorBlocks = 1024;
 
 struct CudaWorkspaceView {
@@ -54,7 +55,7 @@ struct CudaWorkspaceView {
   int32_t num_chunks = 0;
   const int32_t* chunk_camera = nullptr;        // [num_chunks]
   const int32_t* camera_chunk_begin = nullptr;  // [num_cameras + 1]
-  const int32_t* entry_point = nullptr;  // point of camera_entry[j]
+  const int32_t* entry_point = nullptr;         // point of camera_entry[j]
 
   // Scratch: one row of up to kMaxRow doubles per chunk, one of 10 per tile
   // camera, in the same memory.
@@ -62,7 +63,7 @@ struct CudaWorkspaceView {
   double* local_cameras = nullptr;   // 24 per camera
   double* point_records = nullptr;   // 10 per point
   double* vector_partial = nullptr;  // 2 * kVectorBlocks
-  int32_t* ticket = nullptr;  // zero between kernels, see SumOverBlocks
+  int32_t* ticket = nullptr;         // zero between kernels, see SumOverBlocks
   int32_t* flag = nullptr;
 };
 

@@ -1,11 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/evaluate_kernels.h"
+
 #include <cuda_runtime.h>
 
 #include <string>
 
 #include "cuda_kernels/cuda_operations.h"
 #include "cuda_kernels/cuda_vector_sums.h"
-#include "cuda_kernels/evaluate_kernels.h"
 
 namespace ceres_ext::kernels::cuda {
 namespace {
@@ -34,7 +35,8 @@ __global__ void __launch_bounds__(64)
   }
   double local[kBalLocalCameraDim * A];
   ExpandCameraMap<kRotationDim>(rotation_map, local);
-  const double* tangent = p.tangent == nullptr ? nullptr : p.tangent + A * C * c;
+  const double* tangent =
+      p.tangent == nullptr ? nullptr : p.tangent + A * C * c;
   for (int i = 0; i < kBalLocalCameraDim; ++i) {
     for (int j = 0; j < C; ++j) {
       double sum = 0.0;
@@ -91,9 +93,7 @@ __global__ void __launch_bounds__(kVectorBlock)
 
 template <int N, typename T>
 __device__ __forceinline__ bool StoreBlock(
-    const double* from,
-    int64_t k,
-    const BlockView<T, N, kDeviceLayout>& to) {
+    const double* from, int64_t k, const BlockView<T, N, kDeviceLayout>& to) {
   T values[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -219,16 +219,27 @@ Status PrepareCameras(const PrepareCamerasParams<T, C>& params,
       params.parameters == CameraParameters::kAngleAxis
           ? &PrepareCamerasKernel<CameraParameters::kAngleAxis, T, C>
           : &PrepareCamerasKernel<CameraParameters::kQuaternion, T, C>;
-  return Launch("PrepareCameras", kernel, CeilDivide(params.num_cameras, 64),
-                64, 0, stream, params);
+  return Launch("PrepareCameras",
+                kernel,
+                CeilDivide(params.num_cameras, 64),
+                64,
+                0,
+                stream,
+                params);
 }
 
 Status EvaluateCost(const EvaluateCostParams& params,
                     const CudaWorkspaceView& workspace,
                     cudaStream_t stream) {
-  return Launch("EvaluateCost", EvaluateCostKernel,
-                NumVectorBlocks(params.index.num_observations), kVectorBlock, 0,
-                stream, params, workspace.vector_partial, workspace.ticket);
+  return Launch("EvaluateCost",
+                EvaluateCostKernel,
+                NumVectorBlocks(params.index.num_observations),
+                kVectorBlock,
+                0,
+                stream,
+                params,
+                workspace.vector_partial,
+                workspace.ticket);
 }
 
 template <typename T, int C>
@@ -246,15 +257,26 @@ Status EvaluateJacobian(
       int64_t{kBalLocalCameraDim * C} * params.index.num_cameras;
   CERES_EXT_RETURN_IF_ERROR(
       Launch("ResetFlag", ResetFlagKernel, 1, 1, 0, stream, workspace.flag));
+  CERES_EXT_RETURN_IF_ERROR(Launch("ClassifyMaps",
+                                   ClassifyMapsKernel<C>,
+                                   CeilDivide(num_map_values, 256),
+                                   256,
+                                   0,
+                                   stream,
+                                   num_map_values,
+                                   params.camera_maps,
+                                   workspace.flag));
   CERES_EXT_RETURN_IF_ERROR(
-      Launch("ClassifyMaps", ClassifyMapsKernel<C>,
-             CeilDivide(num_map_values, 256), 256, 0, stream, num_map_values,
-             params.camera_maps, workspace.flag));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("EvaluateJacobian", EvaluateJacobianKernel<T, C>,
-             NumVectorBlocks(params.index.num_observations), kVectorBlock, 0,
-             stream, params, static_cast<const int32_t*>(workspace.flag),
-             workspace.vector_partial, workspace.ticket));
+      Launch("EvaluateJacobian",
+             EvaluateJacobianKernel<T, C>,
+             NumVectorBlocks(params.index.num_observations),
+             kVectorBlock,
+             0,
+             stream,
+             params,
+             static_cast<const int32_t*>(workspace.flag),
+             workspace.vector_partial,
+             workspace.ticket));
   if (!gradient) {
     return Status();
   }
@@ -262,20 +284,20 @@ Status EvaluateJacobian(
   using Source = RecomputedJacobian<double, C>;
   NormalBlocksParams<Source, kDeviceLayout> normal;
   normal.index = params.index;
-  normal.jacobian = Source{params.cameras, params.camera_maps, params.points,
-                           params.point_scale};
+  normal.jacobian = Source{
+      params.cameras, params.camera_maps, params.points, params.point_scale};
   normal.b = params.residuals;
   normal.point_gradient = params.point_gradient;
   normal.camera_gradient = params.camera_gradient;
   return NormalBlocks(normal, workspace, stream);
 }
 
-#define CERES_EXT_INSTANTIATE(T, C)                                       \
-  template Status PrepareCameras(const PrepareCamerasParams<T, C>&,       \
-                                 cudaStream_t);                           \
-  template Status EvaluateJacobian(                                       \
-      const EvaluateJacobianParams<T, C, kDeviceLayout>&,                 \
-      const CudaWorkspaceView&,                                           \
+#define CERES_EXT_INSTANTIATE(T, C)                                 \
+  template Status PrepareCameras(const PrepareCamerasParams<T, C>&, \
+                                 cudaStream_t);                     \
+  template Status EvaluateJacobian(                                 \
+      const EvaluateJacobianParams<T, C, kDeviceLayout>&,           \
+      const CudaWorkspaceView&,                                     \
       cudaStream_t)
 
 CERES_EXT_INSTANTIATE(double, 9);

@@ -67,8 +67,11 @@ __global__ void __launch_bounds__(kBlockSize) RecomputedRightMultiplyKernel(
     }
   }
   Projection<T> projection;
-  ProjectTame(camera.state, x, p.jacobian.cameras + camera_id,
-              p.jacobian.points + 3 * point, &projection);
+  ProjectTame(camera.state,
+              x,
+              p.jacobian.cameras + camera_id,
+              p.jacobian.points + 3 * point,
+              &projection);
   T y[2];
   Forward<kUseCamera, true>(camera, projection, nullptr, u, y);
 #pragma unroll
@@ -142,8 +145,8 @@ __global__ void __launch_bounds__(kBlockSize)
   const int64_t end = p.index.point_begin[point + 1];
   for (int64_t k = p.index.point_begin[point]; k < end; ++k) {
     T jp[6];
-    p.jacobian.LoadPoint(k, p.index.camera_id[k], static_cast<int32_t>(point),
-                         jp);
+    p.jacobian.LoadPoint(
+        k, p.index.camera_id[k], static_cast<int32_t>(point), jp);
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
       const double a = static_cast<double>(jp[i]);
@@ -185,9 +188,13 @@ Status Multiply(
     const RightMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>& params,
     const CudaWorkspaceView& /*workspace*/,
     cudaStream_t stream) {
-  return Launch("StoredRightMultiply", StoredRightMultiplyKernel<T, C>,
+  return Launch("StoredRightMultiply",
+                StoredRightMultiplyKernel<T, C>,
                 CeilDivide(params.index.num_observations, kBlockSize),
-                kBlockSize, 0, stream, params);
+                kBlockSize,
+                0,
+                stream,
+                params);
 }
 
 template <typename T, int C>
@@ -196,13 +203,24 @@ Status Multiply(const RightMultiplyParams<RecomputedJacobian<T, C>>& params,
                 cudaStream_t stream) {
   auto* records = reinterpret_cast<CameraRecord<T>*>(workspace.local_cameras);
   CERES_EXT_RETURN_IF_ERROR(
-      Launch("RecordCameras", RecordCamerasKernel<T, C>,
-             CeilDivide(int64_t{params.index.num_cameras} * 24, 256), 256, 0,
-             stream, params.jacobian, params.index.num_cameras, params.camera_x,
-             static_cast<const PcgScalars*>(nullptr), records));
-  return Launch("RecomputedRightMultiply", RecomputedRightMultiplyKernel<T, C>,
+      Launch("RecordCameras",
+             RecordCamerasKernel<T, C>,
+             CeilDivide(int64_t{params.index.num_cameras} * 24, 256),
+             256,
+             0,
+             stream,
+             params.jacobian,
+             params.index.num_cameras,
+             params.camera_x,
+             static_cast<const PcgScalars*>(nullptr),
+             records));
+  return Launch("RecomputedRightMultiply",
+                RecomputedRightMultiplyKernel<T, C>,
                 CeilDivide(params.index.num_observations, kBlockSize),
-                kBlockSize, 0, stream, params,
+                kBlockSize,
+                0,
+                stream,
+                params,
                 static_cast<const CameraRecord<T>*>(records));
 }
 
@@ -222,38 +240,54 @@ Status SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
   constexpr int C = Source::kCameraDim;
   const ObservationIndexView& index = params.index;
   if (params.point_x != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(Launch("PointNorms", PointNormsKernel<Source>,
+    CERES_EXT_RETURN_IF_ERROR(Launch("PointNorms",
+                                     PointNormsKernel<Source>,
                                      CeilDivide(index.num_points, kBlockSize),
-                                     kBlockSize, 0, stream, params));
+                                     kBlockSize,
+                                     0,
+                                     stream,
+                                     params));
   }
   if (params.camera_x == nullptr) {
     return Status();
   }
-  CERES_EXT_RETURN_IF_ERROR(SumCameraChunks(
-      index, params.jacobian,
-      CameraNormTerm<Source>{params.jacobian, index.camera_id}, workspace,
-      stream));
-  return Launch("SumChunks", SumChunksKernel<C>,
-                CeilDivide(int64_t{index.num_cameras} * C, 256), 256, 0, stream,
-                index.num_cameras, workspace.camera_chunk_begin,
-                static_cast<const double*>(workspace.partial), params.camera_x);
+  CERES_EXT_RETURN_IF_ERROR(
+      SumCameraChunks(index,
+                      params.jacobian,
+                      CameraNormTerm<Source>{params.jacobian, index.camera_id},
+                      workspace,
+                      stream));
+  return Launch("SumChunks",
+                SumChunksKernel<C>,
+                CeilDivide(int64_t{index.num_cameras} * C, 256),
+                256,
+                0,
+                stream,
+                index.num_cameras,
+                workspace.camera_chunk_begin,
+                static_cast<const double*>(workspace.partial),
+                params.camera_x);
 }
 
 template <typename T, int C>
 Status ScaleColumns(const ScaleColumnsParams<T, C, kDeviceLayout>& params,
                     cudaStream_t stream) {
-  return Launch("ScaleColumns", ScaleColumnsKernel<T, C>,
+  return Launch("ScaleColumns",
+                ScaleColumnsKernel<T, C>,
                 CeilDivide(params.index.num_observations, kBlockSize),
-                kBlockSize, 0, stream, params);
+                kBlockSize,
+                0,
+                stream,
+                params);
 }
 
-#define CERES_EXT_INSTANTIATE(...)                                        \
-  template Status RightMultiply(const RightMultiplyParams<__VA_ARGS__>&,  \
-                                const CudaWorkspaceView&,                 \
-                                cudaStream_t);                            \
-  template Status SquaredColumnNorms(                                     \
-      const SquaredColumnNormsParams<__VA_ARGS__>&,                       \
-      const CudaWorkspaceView&,                                           \
+#define CERES_EXT_INSTANTIATE(...)                                       \
+  template Status RightMultiply(const RightMultiplyParams<__VA_ARGS__>&, \
+                                const CudaWorkspaceView&,                \
+                                cudaStream_t);                           \
+  template Status SquaredColumnNorms(                                    \
+      const SquaredColumnNormsParams<__VA_ARGS__>&,                      \
+      const CudaWorkspaceView&,                                          \
       cudaStream_t)
 
 CERES_EXT_INSTANTIATE(StoredJacobian<double, 9, kDeviceLayout>);
@@ -266,13 +300,13 @@ CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 10>);
 #undef CERES_EXT_INSTANTIATE
 
-template Status ScaleColumns(const ScaleColumnsParams<double, 9, kDeviceLayout>&,
-                             cudaStream_t);
+template Status ScaleColumns(
+    const ScaleColumnsParams<double, 9, kDeviceLayout>&, cudaStream_t);
 template Status ScaleColumns(
     const ScaleColumnsParams<double, 10, kDeviceLayout>&, cudaStream_t);
 template Status ScaleColumns(const ScaleColumnsParams<float, 9, kDeviceLayout>&,
                              cudaStream_t);
-template Status ScaleColumns(const ScaleColumnsParams<float, 10, kDeviceLayout>&,
-                             cudaStream_t);
+template Status ScaleColumns(
+    const ScaleColumnsParams<float, 10, kDeviceLayout>&, cudaStream_t);
 
 }  // namespace ceres_ext::kernels::cuda

@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(kBlockSize)
   const int64_t end = p.index.point_begin[point + 1];
   for (int64_t k = p.index.point_begin[point]; k < end; ++k) {
     T jp[6];
-    p.jacobian.LoadPoint(k, p.index.camera_id[k], static_cast<int32_t>(point),
-                         jp);
+    p.jacobian.LoadPoint(
+        k, p.index.camera_id[k], static_cast<int32_t>(point), jp);
     double j[6];
 #pragma unroll
     for (int i = 0; i < 6; ++i) {
@@ -126,12 +126,19 @@ Status CameraBlocks(
   NormalTerm<typename Source::Value, kLocalDim, kMatrix, kEliminated> term;
   term.b = vector == nullptr ? nullptr : params.b;
   term.points = reinterpret_cast<const PointRecord*>(workspace.point_records);
-  CERES_EXT_RETURN_IF_ERROR(SumCameraChunks(params.index, params.jacobian, term,
-                                            workspace, stream));
-  return Launch("FinishCameraBlocks", FinishCameraBlocksKernel<Source, kMatrix>,
-                params.index.num_cameras, 64, 0, stream, params.jacobian,
+  CERES_EXT_RETURN_IF_ERROR(
+      SumCameraChunks(params.index, params.jacobian, term, workspace, stream));
+  return Launch("FinishCameraBlocks",
+                FinishCameraBlocksKernel<Source, kMatrix>,
+                params.index.num_cameras,
+                64,
+                0,
+                stream,
+                params.jacobian,
                 workspace.camera_chunk_begin,
-                static_cast<const double*>(workspace.partial), matrix, vector);
+                static_cast<const double*>(workspace.partial),
+                matrix,
+                vector);
 }
 
 }  // namespace
@@ -146,21 +153,35 @@ Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
   const bool by_tiles = !IsRecomputed<Source>::value &&
                         workspace.stored_tiles.tile_point_begin != nullptr;
   if (params.breakdown != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(Launch("ResetBreakdown", ResetBreakdownKernel,
-                                     1, 1, 0, stream, params.breakdown));
+    CERES_EXT_RETURN_IF_ERROR(Launch("ResetBreakdown",
+                                     ResetBreakdownKernel,
+                                     1,
+                                     1,
+                                     0,
+                                     stream,
+                                     params.breakdown));
   }
   if (params.v.data != nullptr || params.v_inverse.data != nullptr ||
       params.point_gradient != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(Launch(
-        "PointBlocks", PointBlocksKernel<Source>,
-        CeilDivide(index.num_points, kBlockSize), kBlockSize, 0, stream, params,
-        reinterpret_cast<PointRecord*>(workspace.point_records)));
+    CERES_EXT_RETURN_IF_ERROR(
+        Launch("PointBlocks",
+               PointBlocksKernel<Source>,
+               CeilDivide(index.num_points, kBlockSize),
+               kBlockSize,
+               0,
+               stream,
+               params,
+               reinterpret_cast<PointRecord*>(workspace.point_records)));
   }
   if (params.w.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(
-        Launch("Coupling", CouplingKernel<Source>,
-               CeilDivide(index.num_observations, kBlockSize), kBlockSize, 0,
-               stream, params));
+        Launch("Coupling",
+               CouplingKernel<Source>,
+               CeilDivide(index.num_observations, kBlockSize),
+               kBlockSize,
+               0,
+               stream,
+               params));
   }
   if (params.u.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR((CameraBlocks<true, false>(
@@ -179,8 +200,8 @@ Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
     }
   }
   if (params.schur_diagonal.data != nullptr) {
-    return CameraBlocks<true, true>(params, params.schur_diagonal,
-                                    params.schur_rhs, workspace, stream);
+    return CameraBlocks<true, true>(
+        params, params.schur_diagonal, params.schur_rhs, workspace, stream);
   }
   if (params.schur_rhs != nullptr) {
     if constexpr (!IsRecomputed<Source>::value) {
@@ -188,16 +209,16 @@ Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
         return SchurRightHandSide(params, workspace, stream);
       }
     }
-    return CameraBlocks<false, true>(params, {}, params.schur_rhs, workspace,
-                                     stream);
+    return CameraBlocks<false, true>(
+        params, {}, params.schur_rhs, workspace, stream);
   }
   return Status();
 }
 
-#define CERES_EXT_INSTANTIATE(...)                                       \
-  template Status NormalBlocks(                                          \
-      const NormalBlocksParams<__VA_ARGS__, kDeviceLayout>&,             \
-      const CudaWorkspaceView&,                                          \
+#define CERES_EXT_INSTANTIATE(...)                           \
+  template Status NormalBlocks(                              \
+      const NormalBlocksParams<__VA_ARGS__, kDeviceLayout>&, \
+      const CudaWorkspaceView&,                              \
       cudaStream_t)
 
 CERES_EXT_INSTANTIATE(StoredJacobian<double, 9, kDeviceLayout>);

@@ -71,8 +71,10 @@ __global__ void __launch_bounds__(kVectorBlock)
     return;  // The whole grid leaves.
   }
   TwoSums sum;
-  if (!SumOverBlocks({DotOfThread(params.n, params.r, params.z), 0.0}, partial,
-                     ticket, &sum)) {
+  if (!SumOverBlocks({DotOfThread(params.n, params.r, params.z), 0.0},
+                     partial,
+                     ticket,
+                     &sum)) {
     return;  // No barrier follows.
   }
   PcgScalars& s = *params.scalars;
@@ -113,8 +115,10 @@ __global__ void __launch_bounds__(kVectorBlock)
     return;  // The whole grid leaves.
   }
   TwoSums sum;
-  if (!SumOverBlocks({DotOfThread(params.n, params.p, params.q), 0.0}, partial,
-                     ticket, &sum)) {
+  if (!SumOverBlocks({DotOfThread(params.n, params.p, params.q), 0.0},
+                     partial,
+                     ticket,
+                     &sum)) {
     return;  // No barrier follows.
   }
   PcgScalars& s = *params.scalars;
@@ -154,8 +158,8 @@ __global__ void __launch_bounds__(kVectorBlock)
 #pragma unroll 4
   for (int64_t i = FirstElement(); i < params.n; i += ElementStride()) {
     const double b = params.rhs[i];
-    const double r = params.reset ? b - params.q[i]
-                                  : params.r[i] - alpha * params.q[i];
+    const double r =
+        params.reset ? b - params.q[i] : params.r[i] - alpha * params.q[i];
     params.r[i] = r;
     value.first += params.x[i] * (b + r);
     value.second += r * r;
@@ -184,8 +188,10 @@ __global__ void __launch_bounds__(kVectorBlock)
 __global__ void __launch_bounds__(kVectorBlock)
     DotKernel(DotParams params, double* partial, int32_t* ticket) {
   TwoSums sum;
-  if (SumOverBlocks({DotOfThread(params.n, params.x, params.y), 0.0}, partial,
-                    ticket, &sum)) {
+  if (SumOverBlocks({DotOfThread(params.n, params.x, params.y), 0.0},
+                    partial,
+                    ticket,
+                    &sum)) {
     *params.result = sum.first;
   }
 }
@@ -195,8 +201,14 @@ __global__ void __launch_bounds__(kVectorBlock)
 Status PcgStart(const PcgStartParams& params,
                 const CudaWorkspaceView& workspace,
                 cudaStream_t stream) {
-  return Launch("PcgStart", PcgStartKernel, NumVectorBlocks(params.n),
-                kVectorBlock, 0, stream, params, workspace.vector_partial,
+  return Launch("PcgStart",
+                PcgStartKernel,
+                NumVectorBlocks(params.n),
+                kVectorBlock,
+                0,
+                stream,
+                params,
+                workspace.vector_partial,
                 workspace.ticket);
 }
 
@@ -204,39 +216,72 @@ Status PcgDirection(const PcgDirectionParams& params,
                     const CudaWorkspaceView& workspace,
                     cudaStream_t stream) {
   const int64_t num_blocks = NumVectorBlocks(params.n);
-  CERES_EXT_RETURN_IF_ERROR(Launch("PcgRho", PcgRhoKernel, num_blocks,
-                                   kVectorBlock, 0, stream, params,
+  CERES_EXT_RETURN_IF_ERROR(Launch("PcgRho",
+                                   PcgRhoKernel,
+                                   num_blocks,
+                                   kVectorBlock,
+                                   0,
+                                   stream,
+                                   params,
                                    workspace.vector_partial,
                                    workspace.ticket));
-  return Launch("PcgDirection", PcgDirectionKernel, num_blocks, kVectorBlock, 0,
-                stream, params);
+  return Launch("PcgDirection",
+                PcgDirectionKernel,
+                num_blocks,
+                kVectorBlock,
+                0,
+                stream,
+                params);
 }
 
 Status PcgAdvance(const PcgAdvanceParams& params,
                   const CudaWorkspaceView& workspace,
                   cudaStream_t stream) {
   const int64_t num_blocks = NumVectorBlocks(params.n);
-  CERES_EXT_RETURN_IF_ERROR(Launch("PcgAlpha", PcgAlphaKernel, num_blocks,
-                                   kVectorBlock, 0, stream, params,
+  CERES_EXT_RETURN_IF_ERROR(Launch("PcgAlpha",
+                                   PcgAlphaKernel,
+                                   num_blocks,
+                                   kVectorBlock,
+                                   0,
+                                   stream,
+                                   params,
                                    workspace.vector_partial,
                                    workspace.ticket));
-  return Launch("PcgAdvance", PcgAdvanceKernel, num_blocks, kVectorBlock, 0,
-                stream, params);
+  return Launch("PcgAdvance",
+                PcgAdvanceKernel,
+                num_blocks,
+                kVectorBlock,
+                0,
+                stream,
+                params);
 }
 
 Status PcgResidual(const PcgResidualParams& params,
                    const CudaWorkspaceView& workspace,
                    cudaStream_t stream) {
-  return Launch("PcgResidual", PcgResidualKernel, NumVectorBlocks(params.n),
-                kVectorBlock, 0, stream, params, workspace.vector_partial,
+  return Launch("PcgResidual",
+                PcgResidualKernel,
+                NumVectorBlocks(params.n),
+                kVectorBlock,
+                0,
+                stream,
+                params,
+                workspace.vector_partial,
                 workspace.ticket);
 }
 
 Status Dot(const DotParams& params,
            const CudaWorkspaceView& workspace,
            cudaStream_t stream) {
-  return Launch("Dot", DotKernel, NumVectorBlocks(params.n), kVectorBlock, 0,
-                stream, params, workspace.vector_partial, workspace.ticket);
+  return Launch("Dot",
+                DotKernel,
+                NumVectorBlocks(params.n),
+                kVectorBlock,
+                0,
+                stream,
+                params,
+                workspace.vector_partial,
+                workspace.ticket);
 }
 
 }  // namespace ceres_ext::kernels::cuda

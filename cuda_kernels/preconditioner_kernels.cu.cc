@@ -76,27 +76,39 @@ template <int N>
 Status InvertBlockDiagonal(
     const InvertBlockDiagonalParams<N, kDeviceLayout>& params,
     cudaStream_t stream) {
-  CERES_EXT_RETURN_IF_ERROR(Launch("ResetBreakdown", ResetBreakdownKernel, 1, 1,
-                                   0, stream, params.first_breakdown));
-  return Launch("InvertBlockDiagonal", InvertBlockDiagonalKernel<N>,
-                CeilDivide(params.num_blocks, kBlockSize), kBlockSize, 0,
-                stream, params);
+  CERES_EXT_RETURN_IF_ERROR(Launch("ResetBreakdown",
+                                   ResetBreakdownKernel,
+                                   1,
+                                   1,
+                                   0,
+                                   stream,
+                                   params.first_breakdown));
+  return Launch("InvertBlockDiagonal",
+                InvertBlockDiagonalKernel<N>,
+                CeilDivide(params.num_blocks, kBlockSize),
+                kBlockSize,
+                0,
+                stream,
+                params);
 }
 
 template <int N>
 Status ApplyBlockDiagonal(
     const ApplyBlockDiagonalParams<N, kDeviceLayout>& params,
     cudaStream_t stream) {
-  return Launch("ApplyBlockDiagonal", ApplyBlockDiagonalKernel<N>,
-                CeilDivide(params.num_blocks * N, kBlockSize), kBlockSize, 0,
-                stream, params);
+  return Launch("ApplyBlockDiagonal",
+                ApplyBlockDiagonalKernel<N>,
+                CeilDivide(params.num_blocks * N, kBlockSize),
+                kBlockSize,
+                0,
+                stream,
+                params);
 }
 
-#define CERES_EXT_INSTANTIATE(N)                                     \
-  template Status InvertBlockDiagonal(                               \
-      const InvertBlockDiagonalParams<N, kDeviceLayout>&,            \
-      cudaStream_t);                                                 \
-  template Status ApplyBlockDiagonal(                                \
+#define CERES_EXT_INSTANTIATE(N)                                         \
+  template Status InvertBlockDiagonal(                                   \
+      const InvertBlockDiagonalParams<N, kDeviceLayout>&, cudaStream_t); \
+  template Status ApplyBlockDiagonal(                                    \
       const ApplyBlockDiagonalParams<N, kDeviceLayout>&, cudaStream_t)
 
 CERES_EXT_INSTANTIATE(3);

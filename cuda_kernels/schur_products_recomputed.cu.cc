@@ -20,9 +20,13 @@ Status RecomputedSchurProduct(
   terms.diagonal = params.camera_diagonal;
   terms.p = params.p;
   terms.out = params.q;
-  return RecomputedTileOperation<kSchurProductMode>(
-      params.index, params.jacobian, params.p, operands, terms, workspace,
-      stream);
+  return RecomputedTileOperation<kSchurProductMode>(params.index,
+                                                    params.jacobian,
+                                                    params.p,
+                                                    operands,
+                                                    terms,
+                                                    workspace,
+                                                    stream);
 }
 
 template <typename T, int C>
@@ -35,9 +39,13 @@ Status RecomputedBackSubstitute(
   operands.b = params.b;
   operands.v_inverse = params.v_inverse;
   operands.point_out = params.y;
-  return RecomputedTileOperation<kBackSubstituteMode>(
-      params.index, params.jacobian, params.z, operands, CameraSumTerms<C>(),
-      workspace, stream);
+  return RecomputedTileOperation<kBackSubstituteMode>(params.index,
+                                                      params.jacobian,
+                                                      params.z,
+                                                      operands,
+                                                      CameraSumTerms<C>(),
+                                                      workspace,
+                                                      stream);
 }
 
 template <typename T, int C>
@@ -54,9 +62,13 @@ Status RecomputedNormalProduct(
   terms.diagonal = params.camera_diagonal;
   terms.p = params.camera_p;
   terms.out = params.camera_q;
-  return RecomputedTileOperation<kNormalProductMode>(
-      params.index, params.jacobian, params.camera_p, operands, terms,
-      workspace, stream);
+  return RecomputedTileOperation<kNormalProductMode>(params.index,
+                                                     params.jacobian,
+                                                     params.camera_p,
+                                                     operands,
+                                                     terms,
+                                                     workspace,
+                                                     stream);
 }
 
 template <typename T, int C>
@@ -71,41 +83,45 @@ Status RecomputedLeftMultiply(
   CameraSumTerms<C> terms;
   terms.accumulate = params.accumulate;
   terms.out = params.camera_x;
-  return RecomputedTileOperation<kLeftMultiplyMode>(
-      params.index, params.jacobian, nullptr, operands, terms, workspace,
-      stream);
+  return RecomputedTileOperation<kLeftMultiplyMode>(params.index,
+                                                    params.jacobian,
+                                                    nullptr,
+                                                    operands,
+                                                    terms,
+                                                    workspace,
+                                                    stream);
 }
 
-#define CERES_EXT_INSTANTIATE(T, C)                                          \
-  template <>                                                                \
-  Status SchurProductImplicitW(                                              \
-      const SchurProductImplicitWParams<RecomputedJacobian<T, C>,            \
-                                        kDeviceLayout>& params,              \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return RecomputedSchurProduct(params, workspace, stream);                \
-  }                                                                          \
-  template <>                                                                \
-  Status BackSubstituteImplicitW(                                            \
-      const BackSubstituteImplicitWParams<RecomputedJacobian<T, C>,          \
-                                          kDeviceLayout>& params,            \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return RecomputedBackSubstitute(params, workspace, stream);              \
-  }                                                                          \
-  template <>                                                                \
-  Status NormalProductImplicitW(                                             \
-      const NormalProductImplicitWParams<RecomputedJacobian<T, C>>& params,  \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return RecomputedNormalProduct(params, workspace, stream);               \
-  }                                                                          \
-  template <>                                                                \
-  Status LeftMultiply(                                                       \
-      const LeftMultiplyParams<RecomputedJacobian<T, C>>& params,            \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return RecomputedLeftMultiply(params, workspace, stream);                \
+#define CERES_EXT_INSTANTIATE(T, C)                                         \
+  template <>                                                               \
+  Status SchurProductImplicitW(                                             \
+      const SchurProductImplicitWParams<RecomputedJacobian<T, C>,           \
+                                        kDeviceLayout>& params,             \
+      const CudaWorkspaceView& workspace,                                   \
+      cudaStream_t stream) {                                                \
+    return RecomputedSchurProduct(params, workspace, stream);               \
+  }                                                                         \
+  template <>                                                               \
+  Status BackSubstituteImplicitW(                                           \
+      const BackSubstituteImplicitWParams<RecomputedJacobian<T, C>,         \
+                                          kDeviceLayout>& params,           \
+      const CudaWorkspaceView& workspace,                                   \
+      cudaStream_t stream) {                                                \
+    return RecomputedBackSubstitute(params, workspace, stream);             \
+  }                                                                         \
+  template <>                                                               \
+  Status NormalProductImplicitW(                                            \
+      const NormalProductImplicitWParams<RecomputedJacobian<T, C>>& params, \
+      const CudaWorkspaceView& workspace,                                   \
+      cudaStream_t stream) {                                                \
+    return RecomputedNormalProduct(params, workspace, stream);              \
+  }                                                                         \
+  template <>                                                               \
+  Status LeftMultiply(                                                      \
+      const LeftMultiplyParams<RecomputedJacobian<T, C>>& params,           \
+      const CudaWorkspaceView& workspace,                                   \
+      cudaStream_t stream) {                                                \
+    return RecomputedLeftMultiply(params, workspace, stream);               \
   }
 
 CERES_EXT_INSTANTIATE(double, 9)

@@ -9,8 +9,8 @@ namespace ceres_ext::kernels::cuda {
 
 template <typename T, int C>
 Status StoredSchurProduct(
-    const SchurProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>, kDeviceLayout>&
-        params,
+    const SchurProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>,
+                                      kDeviceLayout>& params,
     const CudaWorkspaceView& workspace,
     cudaStream_t stream) {
   TileOperands operands;
@@ -21,7 +21,12 @@ Status StoredSchurProduct(
   terms.p = params.p;
   terms.out = params.q;
   return StoredTileOperation<JacobianBlocks<T, C>, kSchurProductMode>(
-      params.index, params.jacobian, params.p, operands, terms, workspace,
+      params.index,
+      params.jacobian,
+      params.p,
+      operands,
+      terms,
+      workspace,
       stream);
 }
 
@@ -36,15 +41,20 @@ Status StoredBackSubstitute(
   operands.v_inverse = params.v_inverse;
   operands.point_out = params.y;
   return StoredTileOperation<JacobianBlocks<T, C>, kBackSubstituteMode>(
-      params.index, params.jacobian, params.z, operands, CameraSumTerms<C>(),
-      workspace, stream);
+      params.index,
+      params.jacobian,
+      params.z,
+      operands,
+      CameraSumTerms<C>(),
+      workspace,
+      stream);
 }
 
 template <typename T, int C>
-Status StoredNormalProduct(
-    const NormalProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
+Status StoredNormalProduct(const NormalProductImplicitWParams<
+                               StoredJacobian<T, C, kDeviceLayout>>& params,
+                           const CudaWorkspaceView& workspace,
+                           cudaStream_t stream) {
   TileOperands operands;
   operands.point_x = params.point_p;
   operands.point_diagonal = params.point_diagonal;
@@ -55,8 +65,13 @@ Status StoredNormalProduct(
   terms.p = params.camera_p;
   terms.out = params.camera_q;
   return StoredTileOperation<JacobianBlocks<T, C>, kNormalProductMode>(
-      params.index, params.jacobian, params.camera_p, operands, terms,
-      workspace, stream);
+      params.index,
+      params.jacobian,
+      params.camera_p,
+      operands,
+      terms,
+      workspace,
+      stream);
 }
 
 template <typename T, int C>
@@ -72,7 +87,12 @@ Status StoredLeftMultiply(
   terms.accumulate = params.accumulate;
   terms.out = params.camera_x;
   return StoredTileOperation<JacobianBlocks<T, C>, kLeftMultiplyMode>(
-      params.index, params.jacobian, nullptr, operands, terms, workspace,
+      params.index,
+      params.jacobian,
+      nullptr,
+      operands,
+      terms,
+      workspace,
       stream);
 }
 
@@ -88,9 +108,13 @@ Status StoredSchurRightHandSide(
   CameraSumTerms<C> terms;
   terms.out = params.schur_rhs;
   return StoredTileOperation<JacobianBlocks<T, C>,
-                             kUseB | kEliminate | kCameraOut>(
-      params.index, params.jacobian, nullptr, operands, terms, workspace,
-      stream);
+                             kUseB | kEliminate | kCameraOut>(params.index,
+                                                              params.jacobian,
+                                                              nullptr,
+                                                              operands,
+                                                              terms,
+                                                              workspace,
+                                                              stream);
 }
 
 template <typename T, int C>
@@ -121,8 +145,13 @@ Status BackSubstituteExplicitW(
   operands.point_out = params.y;
   return StoredTileOperation<CouplingBlocks<T, C>,
                              kUseCamera | kEliminate | kPointOut>(
-      params.index, params.w, params.z, operands, CameraSumTerms<C>(),
-      workspace, stream);
+      params.index,
+      params.w,
+      params.z,
+      operands,
+      CameraSumTerms<C>(),
+      workspace,
+      stream);
 }
 
 template <typename T, int C>
@@ -142,60 +171,66 @@ Status NormalProductExplicitW(
   terms.p = params.camera_p;
   terms.out = params.camera_q;
   return StoredTileOperation<CouplingBlocks<T, C>, kNormalProductMode>(
-      params.index, params.w, params.camera_p, operands, terms, workspace,
+      params.index,
+      params.w,
+      params.camera_p,
+      operands,
+      terms,
+      workspace,
       stream);
 }
 
-#define CERES_EXT_INSTANTIATE(T, C)                                          \
-  template <>                                                                \
-  Status SchurProductImplicitW(                                              \
-      const SchurProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>, \
-                                        kDeviceLayout>& params,              \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return StoredSchurProduct(params, workspace, stream);                    \
-  }                                                                          \
-  template <>                                                                \
-  Status BackSubstituteImplicitW(                                            \
+#define CERES_EXT_INSTANTIATE(T, C)                                            \
+  template <>                                                                  \
+  Status SchurProductImplicitW(                                                \
+      const SchurProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>,   \
+                                        kDeviceLayout>& params,                \
+      const CudaWorkspaceView& workspace,                                      \
+      cudaStream_t stream) {                                                   \
+    return StoredSchurProduct(params, workspace, stream);                      \
+  }                                                                            \
+  template <>                                                                  \
+  Status BackSubstituteImplicitW(                                              \
       const BackSubstituteImplicitWParams<StoredJacobian<T, C, kDeviceLayout>, \
-                                          kDeviceLayout>& params,            \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return StoredBackSubstitute(params, workspace, stream);                  \
-  }                                                                          \
-  template <>                                                                \
-  Status NormalProductImplicitW(                                             \
-      const NormalProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>>& params, \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return StoredNormalProduct(params, workspace, stream);                   \
-  }                                                                          \
-  template <>                                                                \
-  Status LeftMultiply(                                                       \
-      const LeftMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>& params, \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return StoredLeftMultiply(params, workspace, stream);                    \
-  }                                                                          \
-  template <>                                                                \
-  Status SchurRightHandSide(                                                 \
-      const NormalBlocksParams<StoredJacobian<T, C, kDeviceLayout>,          \
-                               kDeviceLayout>& params,                       \
-      const CudaWorkspaceView& workspace,                                    \
-      cudaStream_t stream) {                                                 \
-    return StoredSchurRightHandSide(params, workspace, stream);              \
-  }                                                                          \
-  template Status SchurProductExplicitW(                                     \
-      const SchurProductExplicitWParams<T, C, kDeviceLayout>&,               \
-      const CudaWorkspaceView&,                                              \
-      cudaStream_t);                                                         \
-  template Status BackSubstituteExplicitW(                                   \
-      const BackSubstituteExplicitWParams<T, C, kDeviceLayout>&,             \
-      const CudaWorkspaceView&,                                              \
-      cudaStream_t);                                                         \
-  template Status NormalProductExplicitW(                                    \
-      const NormalProductExplicitWParams<T, C, kDeviceLayout>&,              \
-      const CudaWorkspaceView&,                                              \
+                                          kDeviceLayout>& params,              \
+      const CudaWorkspaceView& workspace,                                      \
+      cudaStream_t stream) {                                                   \
+    return StoredBackSubstitute(params, workspace, stream);                    \
+  }                                                                            \
+  template <>                                                                  \
+  Status NormalProductImplicitW(                                               \
+      const NormalProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>>& \
+          params,                                                              \
+      const CudaWorkspaceView& workspace,                                      \
+      cudaStream_t stream) {                                                   \
+    return StoredNormalProduct(params, workspace, stream);                     \
+  }                                                                            \
+  template <>                                                                  \
+  Status LeftMultiply(                                                         \
+      const LeftMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>& params,   \
+      const CudaWorkspaceView& workspace,                                      \
+      cudaStream_t stream) {                                                   \
+    return StoredLeftMultiply(params, workspace, stream);                      \
+  }                                                                            \
+  template <>                                                                  \
+  Status SchurRightHandSide(                                                   \
+      const NormalBlocksParams<StoredJacobian<T, C, kDeviceLayout>,            \
+                               kDeviceLayout>& params,                         \
+      const CudaWorkspaceView& workspace,                                      \
+      cudaStream_t stream) {                                                   \
+    return StoredSchurRightHandSide(params, workspace, stream);                \
+  }                                                                            \
+  template Status SchurProductExplicitW(                                       \
+      const SchurProductExplicitWParams<T, C, kDeviceLayout>&,                 \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status BackSubstituteExplicitW(                                     \
+      const BackSubstituteExplicitWParams<T, C, kDeviceLayout>&,               \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status NormalProductExplicitW(                                      \
+      const NormalProductExplicitWParams<T, C, kDeviceLayout>&,                \
+      const CudaWorkspaceView&,                                                \
       cudaStream_t);
 
 CERES_EXT_INSTANTIATE(double, 9)

@@ -25,8 +25,7 @@ __device__ int32_t TileEnd(const int64_t* point_begin,
                            const TileOptions& options) {
   const int64_t most = point_begin[p] + options.max_observations;
   int32_t low = p + 1;
-  int32_t high =
-      options.max_points < end - p ? p + options.max_points : end;
+  int32_t high = options.max_points < end - p ? p + options.max_points : end;
   while (low < high) {
     const int32_t middle = low + (high - low + 1) / 2;
     if (point_begin[middle] <= most) {
@@ -54,9 +53,8 @@ __global__ void CutTilesKernel(ObservationIndexView index,
   const int64_t end = begin + kPointsPerChunk < index.num_points
                           ? begin + kPointsPerChunk
                           : index.num_points;
-  int32_t tile = tile_point_begin == nullptr || chunk == 0
-                     ? 0
-                     : num_tiles[chunk - 1];
+  int32_t tile =
+      tile_point_begin == nullptr || chunk == 0 ? 0 : num_tiles[chunk - 1];
   for (int32_t p = static_cast<int32_t>(begin); p < end;) {
     if (tile_point_begin != nullptr) {
       tile_point_begin[tile] = p;
@@ -183,12 +181,12 @@ __global__ void FillTilesKernel(ObservationIndexView index,
   const int32_t first_point = tiles.tile_point_begin[tile];
   const int64_t begin = index.point_begin[first_point];
   const int64_t end = index.point_begin[tiles.tile_point_begin[tile + 1]];
-  slot[s] = end - begin > tiles.max_observations
-                ? 0u
-                : static_cast<uint32_t>(index.point_id[position[s]] -
-                                        first_point)
-                          << 16 |
-                      static_cast<uint32_t>(position[s] - begin);
+  slot[s] =
+      end - begin > tiles.max_observations
+          ? 0u
+          : static_cast<uint32_t>(index.point_id[position[s]] - first_point)
+                    << 16 |
+                static_cast<uint32_t>(position[s] - begin);
 }
 
 // begin[g] = number of sorted keys below g, as in the observation index.
@@ -262,13 +260,21 @@ Status TileIndex::Build(const ObservationIndexView& index,
   CERES_EXT_RETURN_IF_ERROR(num_tiles.Allocate(context, num_chunks + 2));
   CERES_EXT_RETURN_IF_ERROR(num_tiles.SetZero());
   const auto cut_tiles = [&](int32_t* tile_point_begin) {
-    return Launch("CutTiles", CutTilesKernel, CeilDivide(num_chunks, 32), 32, 0,
-                  stream, index, options, num_chunks, num_tiles.data(),
+    return Launch("CutTiles",
+                  CutTilesKernel,
+                  CeilDivide(num_chunks, 32),
+                  32,
+                  0,
+                  stream,
+                  index,
+                  options,
+                  num_chunks,
+                  num_tiles.data(),
                   tile_point_begin);
   };
   CERES_EXT_RETURN_IF_ERROR(cut_tiles(nullptr));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(num_tiles.data(), num_tiles.data(),
-                                         num_chunks, &scratch->sort, context));
+  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
+      num_tiles.data(), num_tiles.data(), num_chunks, &scratch->sort, context));
   if (num_chunks > 0) {
     CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
         &view_.num_tiles, num_tiles.data() + num_chunks - 1, sizeof(int32_t)));
@@ -286,14 +292,25 @@ Status TileIndex::Build(const ObservationIndexView& index,
   CERES_EXT_RETURN_IF_ERROR(scratch->keys_out.Allocate(context, n));
   CERES_EXT_RETURN_IF_ERROR(scratch->values_in.Allocate(context, n));
   CERES_EXT_RETURN_IF_ERROR(scratch->values_out.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("MakeTileKeys", MakeTileKeysKernel, view_.num_tiles, kBlockSize, 0,
-             stream, index, tile_point_begin_.data(), camera_bits,
-             scratch->keys_in.data(), scratch->values_in.data()));
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(
-      scratch->keys_in.data(), scratch->keys_out.data(),
-      scratch->values_in.data(), scratch->values_out.data(), n,
-      NumBits(view_.num_tiles) + camera_bits, &scratch->sort, context));
+  CERES_EXT_RETURN_IF_ERROR(Launch("MakeTileKeys",
+                                   MakeTileKeysKernel,
+                                   view_.num_tiles,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   index,
+                                   tile_point_begin_.data(),
+                                   camera_bits,
+                                   scratch->keys_in.data(),
+                                   scratch->values_in.data()));
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(scratch->keys_in.data(),
+                                      scratch->keys_out.data(),
+                                      scratch->values_in.data(),
+                                      scratch->values_out.data(),
+                                      n,
+                                      NumBits(view_.num_tiles) + camera_bits,
+                                      &scratch->sort,
+                                      context));
   const uint64_t* keys = scratch->keys_out.data();
   const int32_t* position = scratch->values_out.data();
 
@@ -301,8 +318,14 @@ Status TileIndex::Build(const ObservationIndexView& index,
   const int64_t num_blocks = CeilDivide(n, kBlockSize);
   DeviceBuffer<int32_t> tile_camera;
   CERES_EXT_RETURN_IF_ERROR(tile_camera.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(Launch("FlagTileCameras", FlagTileCamerasKernel,
-                                   num_blocks, kBlockSize, 0, stream, n, keys,
+  CERES_EXT_RETURN_IF_ERROR(Launch("FlagTileCameras",
+                                   FlagTileCamerasKernel,
+                                   num_blocks,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   n,
+                                   keys,
                                    tile_camera.data()));
   CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
       tile_camera.data(), tile_camera.data(), n, &scratch->sort, context));
@@ -320,23 +343,41 @@ Status TileIndex::Build(const ObservationIndexView& index,
       row_values.Allocate(context, view_.num_tile_cameras));
   CERES_EXT_RETURN_IF_ERROR(
       tile_camera_id_.Allocate(context, view_.num_tile_cameras));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("ListTileCameras", ListTileCamerasKernel, num_blocks, kBlockSize,
-             0, stream, n, keys, tile_camera.data(), camera_bits,
-             first_slot.data(), tile_camera_id_.data(), row_keys.data(),
-             row_values.data()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("ListTileCameras",
+                                   ListTileCamerasKernel,
+                                   num_blocks,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   n,
+                                   keys,
+                                   tile_camera.data(),
+                                   camera_bits,
+                                   first_slot.data(),
+                                   tile_camera_id_.data(),
+                                   row_keys.data(),
+                                   row_values.data()));
   view_.tile_camera_id = tile_camera_id_.data();
 
   // Segments.
   DeviceBuffer<int32_t> segment_number;
   CERES_EXT_RETURN_IF_ERROR(segment_number.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("FlagSegments", FlagSegmentsKernel, num_blocks, kBlockSize, 0,
-             stream, n, tile_camera.data(), first_slot.data(),
-             options.segment_length, segment_number.data()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("FlagSegments",
+                                   FlagSegmentsKernel,
+                                   num_blocks,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   n,
+                                   tile_camera.data(),
+                                   first_slot.data(),
+                                   options.segment_length,
+                                   segment_number.data()));
   CERES_EXT_RETURN_IF_ERROR(InclusiveSum(segment_number.data(),
-                                         segment_number.data(), n,
-                                         &scratch->sort, context));
+                                         segment_number.data(),
+                                         n,
+                                         &scratch->sort,
+                                         context));
   if (n > 0) {
     CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
         &view_.num_segments, segment_number.data() + n - 1, sizeof(int32_t)));
@@ -350,12 +391,24 @@ Status TileIndex::Build(const ObservationIndexView& index,
       tile_segment_begin_.Allocate(context, int64_t{view_.num_tiles} + 1));
   CERES_EXT_RETURN_IF_ERROR(
       tile_camera_begin_.Allocate(context, int64_t{view_.num_tiles} + 1));
-  CERES_EXT_RETURN_IF_ERROR(Launch(
-      "FillTiles", FillTilesKernel, CeilDivide(n + 1, kBlockSize), kBlockSize,
-      0, stream, index, view_, keys, position, tile_camera.data(),
-      segment_number.data(), camera_bits, segment_.data(), slot_.data(),
-      tile_camera_segment_.data(), tile_segment_begin_.data(),
-      tile_camera_begin_.data()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("FillTiles",
+                                   FillTilesKernel,
+                                   CeilDivide(n + 1, kBlockSize),
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   index,
+                                   view_,
+                                   keys,
+                                   position,
+                                   tile_camera.data(),
+                                   segment_number.data(),
+                                   camera_bits,
+                                   segment_.data(),
+                                   slot_.data(),
+                                   tile_camera_segment_.data(),
+                                   tile_segment_begin_.data(),
+                                   tile_camera_begin_.data()));
   view_.segment = segment_.data();
   view_.slot = slot_.data();
   view_.tile_camera_segment = tile_camera_segment_.data();
@@ -366,23 +419,41 @@ Status TileIndex::Build(const ObservationIndexView& index,
   CERES_EXT_RETURN_IF_ERROR(row_.Allocate(context, view_.num_tile_cameras));
   CERES_EXT_RETURN_IF_ERROR(
       row_begin_.Allocate(context, int64_t{index.num_cameras} + 1));
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(
-      row_keys.data(), scratch->keys_in.data(), row_values.data(), row_.data(),
-      view_.num_tile_cameras, camera_bits, &scratch->sort, context));
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(row_keys.data(),
+                                      scratch->keys_in.data(),
+                                      row_values.data(),
+                                      row_.data(),
+                                      view_.num_tile_cameras,
+                                      camera_bits,
+                                      &scratch->sort,
+                                      context));
   CERES_EXT_RETURN_IF_ERROR(
-      Launch("RowBegin", RowBeginKernel,
+      Launch("RowBegin",
+             RowBeginKernel,
              CeilDivide(int64_t{view_.num_tile_cameras} + 1, kBlockSize),
-             kBlockSize, 0, stream, view_.num_tile_cameras,
-             scratch->keys_in.data(), index.num_cameras, row_begin_.data()));
+             kBlockSize,
+             0,
+             stream,
+             view_.num_tile_cameras,
+             scratch->keys_in.data(),
+             index.num_cameras,
+             row_begin_.data()));
   view_.row_begin = row_begin_.data();
   view_.row = row_.data();
 
   // Headers and maxima.
   CERES_EXT_RETURN_IF_ERROR(num_tiles.SetZero());
   CERES_EXT_RETURN_IF_ERROR(header_.Allocate(context, view_.num_tiles));
-  CERES_EXT_RETURN_IF_ERROR(Launch(
-      "TileHeaders", TileHeadersKernel, CeilDivide(view_.num_tiles, kBlockSize),
-      kBlockSize, 0, stream, index, view_, header_.data(), num_tiles.data()));
+  CERES_EXT_RETURN_IF_ERROR(Launch("TileHeaders",
+                                   TileHeadersKernel,
+                                   CeilDivide(view_.num_tiles, kBlockSize),
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   index,
+                                   view_,
+                                   header_.data(),
+                                   num_tiles.data()));
   view_.header = header_.data();
   int32_t most[2];
   CERES_EXT_RETURN_IF_ERROR(

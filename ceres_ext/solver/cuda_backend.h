@@ -91,14 +91,12 @@ class CudaBackend {
   template <typename Source>
   kernels::Status Run(
       const kernels::NormalProductImplicitWParams<Source>& params) {
-    return kernels::cuda::NormalProductImplicitW(
-        params, workspace(), stream());
+    return kernels::cuda::NormalProductImplicitW(params, workspace(), stream());
   }
   template <typename T, int C>
   kernels::Status Run(
       const kernels::NormalProductExplicitWParams<T, C, kLayout>& params) {
-    return kernels::cuda::NormalProductExplicitW(
-        params, workspace(), stream());
+    return kernels::cuda::NormalProductExplicitW(params, workspace(), stream());
   }
   template <int N>
   kernels::Status Run(
@@ -152,7 +150,9 @@ class CudaBackend {
            seen[past].end != kernels::PcgEnd::kRunning;
   }
 
-  kernels::Status RecordMark(int mark) { return events_.Record(mark, stream()); }
+  kernels::Status RecordMark(int mark) {
+    return events_.Record(mark, stream());
+  }
   // After a Read that follows the last mark.
   double SecondsBetweenMarks(int first, int last) {
     return events_.SecondsBetween(first, last);

@@ -23,15 +23,21 @@ class CudaEvaluateTest : public CudaTest {
     num_cameras_ = pairs.num_cameras;
     num_points_ = pairs.num_points;
     n_ = static_cast<int64_t>(pairs.camera.size());
-    ASSERT_OK(host_index_.Build(pairs.num_cameras, pairs.num_points, n_,
-                                pairs.camera.data(), pairs.point.data()));
+    ASSERT_OK(host_index_.Build(pairs.num_cameras,
+                                pairs.num_points,
+                                n_,
+                                pairs.camera.data(),
+                                pairs.point.data()));
     const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
     const DeviceBuffer<int32_t> point = Upload(pairs.point);
-    ASSERT_OK(index_.Build(pairs.num_cameras, pairs.num_points, n_,
-                           camera.data(), point.data(), &scratch_,
+    ASSERT_OK(index_.Build(pairs.num_cameras,
+                           pairs.num_points,
+                           n_,
+                           camera.data(),
+                           point.data(),
+                           &scratch_,
                            context_.get()));
-    ASSERT_OK(
-        workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
+    ASSERT_OK(workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
     ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_context_));
     ASSERT_OK(host_workspace_.ReserveCameraSums(10));
     MakeScene(pairs, 5, &cameras_, &points_, &observations_);
@@ -62,9 +68,10 @@ std::vector<double> Values(const std::vector<CameraState<T>>& states) {
     const T* first = state.R;
     values.insert(values.end(), first, first + 9);
     values.insert(values.end(), state.t, state.t + 3);
-    values.insert(values.end(), {static_cast<double>(state.f),
-                                 static_cast<double>(state.k1),
-                                 static_cast<double>(state.k2)});
+    values.insert(values.end(),
+                  {static_cast<double>(state.f),
+                   static_cast<double>(state.k1),
+                   static_cast<double>(state.k2)});
   }
   return values;
 }
@@ -107,11 +114,11 @@ void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
   }
   ASSERT_OK(context_->Synchronize());
   const double eps = std::numeric_limits<T>::epsilon() / 2;
-  EXPECT_TRUE(
-      Close(Values(Download(device_states)), Values(states), 64 * eps));
+  EXPECT_TRUE(Close(Values(Download(device_states)), Values(states), 64 * eps));
   const std::vector<T> actual = Download(device_maps);
   EXPECT_TRUE(Close(std::vector<double>(actual.begin(), actual.end()),
-                    std::vector<double>(maps.begin(), maps.end()), 64 * eps));
+                    std::vector<double>(maps.begin(), maps.end()),
+                    64 * eps));
 }
 
 TEST_F(CudaEvaluateTest, PrepareCameras) {
@@ -190,23 +197,26 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     device.camera_gradient = device_camera_gradient.data();
     device.point_gradient = device_point_gradient.data();
     device.evaluation = device_evaluation.data();
-    ASSERT_OK(cuda::EvaluateJacobian(device, workspace_.view(),
-                                     context_->stream()));
+    ASSERT_OK(
+        cuda::EvaluateJacobian(device, workspace_.view(), context_->stream()));
     ASSERT_OK(context_->Synchronize());
     const Evaluation result = Download(device_evaluation)[0];
     const std::vector<double> actual_residuals = Download(device_residuals);
     const double eps = std::numeric_limits<T>::epsilon() / 2;
     EXPECT_EQ(result.num_not_finite, 0);
-    EXPECT_NEAR(result.cost, evaluation.cost,
+    EXPECT_NEAR(result.cost,
+                evaluation.cost,
                 static_cast<double>(n_ + 64) * kEps * evaluation.cost);
     EXPECT_TRUE(Close(actual_residuals, residuals, 64 * kEps));
     EXPECT_TRUE(Close(ToHostLayout(Download(device_jc), 2 * C),
-                      std::vector<double>(jc.begin(), jc.end()), 64 * eps));
+                      std::vector<double>(jc.begin(), jc.end()),
+                      64 * eps));
     EXPECT_TRUE(Close(ToHostLayout(Download(device_jp), 6),
-                      std::vector<double>(jp.begin(), jp.end()), 64 * eps));
+                      std::vector<double>(jp.begin(), jp.end()),
+                      64 * eps));
     const double sum_tolerance = static_cast<double>(n_ + 64) * kEps;
-    EXPECT_TRUE(
-        Close(Download(device_camera_gradient), camera_gradient, sum_tolerance));
+    EXPECT_TRUE(Close(
+        Download(device_camera_gradient), camera_gradient, sum_tolerance));
     EXPECT_TRUE(
         Close(Download(device_point_gradient), point_gradient, sum_tolerance));
     if (run == 0) {
@@ -226,10 +236,10 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     cost.observations = device_observations.data();
     cost.residuals = other_residuals.data();
     cost.evaluation = device_evaluation.data();
-    ASSERT_OK(
-        cuda::EvaluateCost(cost, workspace_.view(), context_->stream()));
+    ASSERT_OK(cuda::EvaluateCost(cost, workspace_.view(), context_->stream()));
     ASSERT_OK(context_->Synchronize());
-    EXPECT_NEAR(Download(device_evaluation)[0].cost, evaluation.cost,
+    EXPECT_NEAR(Download(device_evaluation)[0].cost,
+                evaluation.cost,
                 static_cast<double>(n_ + 64) * kEps * evaluation.cost);
     EXPECT_TRUE(Close(Download(other_residuals), residuals, 64 * kEps));
   }
@@ -255,13 +265,12 @@ TEST_F(CudaEvaluateTest, ObservationsAtTheCentreAreCounted) {
   // The centre of camera 0 is R'(-t).
   double rotation_map[9];
   CameraState<double> state;
-  state = PrepareAngleAxisCamera(std::vector<double>(9, 0.0).data(),
-                                 rotation_map);
+  state =
+      PrepareAngleAxisCamera(std::vector<double>(9, 0.0).data(), rotation_map);
   state.t[2] = -9.0;
   state.f = 1.0;
   points_ = {0, 0, 1, 1, 1, 9, 0, 1, 2};
-  const auto device_states =
-      Upload(std::vector<CameraState<double>>{state});
+  const auto device_states = Upload(std::vector<CameraState<double>>{state});
   const auto device_points = Upload(points_);
   const auto device_observations = Upload(observations_);
   auto device_evaluation = Poisoned<Evaluation>(1);

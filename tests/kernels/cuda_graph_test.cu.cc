@@ -43,9 +43,8 @@ class CudaGraphTest : public CudaTest {
     const std::vector<double> eager = Download(*out);
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
-    ASSERT_EQ(
-        cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
-        cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+              cudaSuccess);
     const Status status = fn();
     ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
     ASSERT_TRUE(status.ok()) << status.message;
@@ -74,8 +73,13 @@ TEST_F(CudaGraphTest, Operations) {
   CudaWorkspace workspace;
   const auto camera = Upload(pairs.camera);
   const auto point = Upload(pairs.point);
-  ASSERT_OK(index.Build(pairs.num_cameras, pairs.num_points, n, camera.data(),
-                        point.data(), &scratch, context_.get()));
+  ASSERT_OK(index.Build(pairs.num_cameras,
+                        pairs.num_points,
+                        n,
+                        camera.data(),
+                        point.data(),
+                        &scratch,
+                        context_.get()));
   ASSERT_OK(workspace.Setup(index.view(), {}, &scratch, context_.get()));
   std::vector<double> cameras, points, observations;
   MakeScene(pairs, 7, &cameras, &points, &observations);
@@ -107,13 +111,12 @@ TEST_F(CudaGraphTest, Operations) {
   ExpectReplayLikeEager(&residuals, [&] {
     return cuda::EvaluateJacobian(evaluate, workspace.view(), stream_);
   });
-  const Source source{states.data(), maps.data(), device_points.data(),
-                      nullptr};
+  const Source source{
+      states.data(), maps.data(), device_points.data(), nullptr};
   const Stored stored{{jc.data(), n}, {jp.data(), n}};
 
-  const auto d =
-      Upload(std::vector<double>(C * pairs.num_cameras + 3 * pairs.num_points,
-                                 0.5));
+  const auto d = Upload(
+      std::vector<double>(C * pairs.num_cameras + 3 * pairs.num_points, 0.5));
   auto v_inverse = Poisoned<double>(6 * pairs.num_points);
   auto rhs = Poisoned<double>(C * pairs.num_cameras);
   auto schur = Poisoned<double>(45 * pairs.num_cameras);
@@ -163,11 +166,11 @@ TEST_F(CudaGraphTest, Operations) {
     start.x = x.data();
     start.r = r.data();
     start.scalars = scalars.data();
-    CERES_EXT_RETURN_IF_ERROR(
-        cuda::PcgStart(start, workspace.view(), stream_));
+    CERES_EXT_RETURN_IF_ERROR(cuda::PcgStart(start, workspace.view(), stream_));
     CERES_EXT_RETURN_IF_ERROR(cuda::PcgDirection(
         {size, r.data(), r.data(), direction.data(), scalars.data()},
-        workspace.view(), stream_));
+        workspace.view(),
+        stream_));
     SchurProductImplicitWParams<Source, kDeviceLayout> params;
     params.index = index.view();
     params.jacobian = source;
@@ -180,10 +183,12 @@ TEST_F(CudaGraphTest, Operations) {
         cuda::SchurProductImplicitW(params, workspace.view(), stream_));
     CERES_EXT_RETURN_IF_ERROR(cuda::PcgAdvance(
         {size, direction.data(), q.data(), x.data(), scalars.data()},
-        workspace.view(), stream_));
-    return cuda::PcgResidual({size, false, rhs.data(), q.data(), x.data(),
-                              r.data(), scalars.data()},
-                             workspace.view(), stream_);
+        workspace.view(),
+        stream_));
+    return cuda::PcgResidual(
+        {size, false, rhs.data(), q.data(), x.data(), r.data(), scalars.data()},
+        workspace.view(),
+        stream_);
   });
 }
 

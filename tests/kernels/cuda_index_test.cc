@@ -15,14 +15,19 @@ namespace {
 class CudaIndexTest : public CudaTest {
  protected:
   void Build(const PairList& pairs) {
-    ASSERT_OK(host_.Build(pairs.num_cameras, pairs.num_points,
+    ASSERT_OK(host_.Build(pairs.num_cameras,
+                          pairs.num_points,
                           static_cast<int64_t>(pairs.camera.size()),
-                          pairs.camera.data(), pairs.point.data()));
+                          pairs.camera.data(),
+                          pairs.point.data()));
     camera_ = Upload(pairs.camera);
     point_ = Upload(pairs.point);
-    ASSERT_OK(device_.Build(pairs.num_cameras, pairs.num_points,
+    ASSERT_OK(device_.Build(pairs.num_cameras,
+                            pairs.num_points,
                             static_cast<int64_t>(pairs.camera.size()),
-                            camera_.data(), point_.data(), &scratch_,
+                            camera_.data(),
+                            point_.data(),
+                            &scratch_,
                             context_.get()));
   }
 
@@ -30,7 +35,8 @@ class CudaIndexTest : public CudaTest {
   std::vector<T> Read(const T* device, int64_t n) {
     std::vector<T> host(static_cast<size_t>(n));
     EXPECT_TRUE(context_
-                    ->CopyToHost(host.data(), device,
+                    ->CopyToHost(host.data(),
+                                 device,
                                  n * static_cast<int64_t>(sizeof(T)))
                     .ok());
     return host;
@@ -47,8 +53,8 @@ class CudaIndexTest : public CudaTest {
     const int64_t n = a.num_observations;
     ASSERT_EQ(n, b.num_observations);
     ExpectSame(a.point_begin, b.point_begin, a.num_points + 1, "point_begin");
-    ExpectSame(a.camera_begin, b.camera_begin, a.num_cameras + 1,
-               "camera_begin");
+    ExpectSame(
+        a.camera_begin, b.camera_begin, a.num_cameras + 1, "camera_begin");
     ExpectSame(a.camera_id, b.camera_id, n, "camera_id");
     ExpectSame(a.point_id, b.point_id, n, "point_id");
     ExpectSame(a.input_id, b.input_id, n, "input_id");
@@ -108,8 +114,8 @@ TEST_F(CudaIndexTest, FirstIdOutOfRangeIsNamed) {
   const std::vector<int32_t> point = {0, 1, 1, 7, 0};
   camera_ = Upload(camera);
   point_ = Upload(point);
-  const Status status = device_.Build(3, 2, 5, camera_.data(), point_.data(),
-                                      &scratch_, context_.get());
+  const Status status = device_.Build(
+      3, 2, 5, camera_.data(), point_.data(), &scratch_, context_.get());
   EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
   EXPECT_NE(status.message.find("Observation 2"), std::string::npos)
       << status.message;
@@ -123,16 +129,16 @@ TEST_F(CudaIndexTest, PointOrder) {
   DeviceBuffer<int32_t> rank;
   ASSERT_OK(order.Allocate(context_.get(), n));
   ASSERT_OK(rank.Allocate(context_.get(), n));
-  ASSERT_OK(OrderPointsByCamera(device_.view(), order.data(), rank.data(),
-                                &scratch_, context_.get()));
+  ASSERT_OK(OrderPointsByCamera(
+      device_.view(), order.data(), rank.data(), &scratch_, context_.get()));
   const auto length = [&](int32_t p) {
     return view.point_begin[p + 1] - view.point_begin[p];
   };
   const auto middle = [&](int32_t p) {
-    return length(p) == 0
-               ? view.num_cameras
-               : view.camera_id[(view.point_begin[p] +
-                                 view.point_begin[p + 1]) / 2];
+    return length(p) == 0 ? view.num_cameras
+                          : view.camera_id[(view.point_begin[p] +
+                                            view.point_begin[p + 1]) /
+                                           2];
   };
   std::vector<int32_t> expected(static_cast<size_t>(n));
   std::iota(expected.begin(), expected.end(), 0);
@@ -156,8 +162,7 @@ TEST_F(CudaIndexTest, PointOrder) {
 // Recomputes every array of a tile index from its definition.
 void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
   TileIndex index;
-  ASSERT_OK(
-      index.Build(device_.view(), options, &scratch_, context_.get()));
+  ASSERT_OK(index.Build(device_.view(), options, &scratch_, context_.get()));
   const TileIndexView& view = index.view();
   const ObservationIndexView& o = host_.view();
   const int32_t num_tiles = view.num_tiles;

@@ -12,12 +12,13 @@
 // terms. That sum is bounded here by kCancellation times the largest element of
 // the array: cameras and points are of one kind, so no array mixes scales by
 // more, which float's own largest difference confirms (a fifth of the bound).
+#include "cuda_kernels/cuda_operations.h"
+
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 #include <vector>
 
-#include "cuda_kernels/cuda_operations.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {
@@ -52,26 +53,35 @@ class CudaOperationsTest : public CudaTest {
     num_cameras_ = pairs.num_cameras;
     num_points_ = pairs.num_points;
     n_ = static_cast<int64_t>(pairs.camera.size());
-    ASSERT_OK(host_index_.Build(pairs.num_cameras, pairs.num_points, n_,
-                                pairs.camera.data(), pairs.point.data()));
+    ASSERT_OK(host_index_.Build(pairs.num_cameras,
+                                pairs.num_points,
+                                n_,
+                                pairs.camera.data(),
+                                pairs.point.data()));
     const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
     const DeviceBuffer<int32_t> point = Upload(pairs.point);
-    ASSERT_OK(index_.Build(pairs.num_cameras, pairs.num_points, n_,
-                           camera.data(), point.data(), &scratch_,
+    ASSERT_OK(index_.Build(pairs.num_cameras,
+                           pairs.num_points,
+                           n_,
+                           camera.data(),
+                           point.data(),
+                           &scratch_,
                            context_.get()));
-    ASSERT_OK(workspace_.Setup(index_.view(), options, &scratch_,
-                               context_.get()));
+    ASSERT_OK(
+        workspace_.Setup(index_.view(), options, &scratch_, context_.get()));
     ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_context_));
     ASSERT_OK(host_workspace_.ReserveCameraSums(2 * PackedSize(C) + 2 * C));
     MakeJacobian();
     longest_ = 0;
     for (int32_t c = 0; c < pairs.num_cameras; ++c) {
-      longest_ = std::max(longest_, host_index_.view().camera_begin[c + 1] -
-                                        host_index_.view().camera_begin[c]);
+      longest_ = std::max(longest_,
+                          host_index_.view().camera_begin[c + 1] -
+                              host_index_.view().camera_begin[c]);
     }
     for (int32_t p = 0; p < pairs.num_points; ++p) {
-      longest_ = std::max(longest_, host_index_.view().point_begin[p + 1] -
-                                        host_index_.view().point_begin[p]);
+      longest_ = std::max(longest_,
+                          host_index_.view().point_begin[p + 1] -
+                              host_index_.view().point_begin[p]);
     }
     b_ = RandomVector(2 * n_, 11);
     camera_diagonal_ = RandomVector(C * num_cameras_, 12);
@@ -119,14 +129,17 @@ class CudaOperationsTest : public CudaTest {
       scale_ = Upload(scale);
       maps_ = Upload(maps);
       states_ = Upload(states);
-      source_ = Source{states_.data(), maps_.data(), points_.data(),
-                       scale_.data()};
-      host_source_ = HostSource{host_states_.data(), host_maps_.data(),
-                                host_points_.data(), host_scale_.data()};
+      source_ =
+          Source{states_.data(), maps_.data(), points_.data(), scale_.data()};
+      host_source_ = HostSource{host_states_.data(),
+                                host_maps_.data(),
+                                host_points_.data(),
+                                host_scale_.data()};
     } else {
-      const RecomputedJacobian<double, C> model{
-          host_states_.data(), host_maps_.data(), host_points_.data(),
-          host_scale_.data()};
+      const RecomputedJacobian<double, C> model{host_states_.data(),
+                                                host_maps_.data(),
+                                                host_points_.data(),
+                                                host_scale_.data()};
       const ObservationIndexView& index = host_index_.view();
       host_jc_.resize(static_cast<size_t>(2 * C * n_));
       host_jp_.resize(static_cast<size_t>(6 * n_));
@@ -140,8 +153,7 @@ class CudaOperationsTest : public CudaTest {
       jc_ = Upload(ToDeviceLayout<T>(host_jc_, 2 * C));
       jp_ = Upload(ToDeviceLayout<T>(host_jp_, 6));
       source_ = Source{{jc_.data(), n_}, {jp_.data(), n_}};
-      host_source_ =
-          HostSource{{host_jc_.data(), n_}, {host_jp_.data(), n_}};
+      host_source_ = HostSource{{host_jc_.data(), n_}, {host_jp_.data(), n_}};
     }
   }
 
@@ -262,31 +274,32 @@ void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
   device.breakdown = device_breakdown.data();
   DeviceBuffer<T> device_w = Poisoned<T>(3 * C * n_);
   device.w = {device_w.data(), n_};
-  const auto outputs = RunTwice<double>(
-      {{6 * num_points_, 6},
-       {6 * num_points_, 6},
-       {3 * num_points_, 1},
-       {kPacked * num_cameras_, kPacked},
-       {C * num_cameras_, 1},
-       {kPacked * num_cameras_, kPacked},
-       {C * num_cameras_, 1}},
-      [&](const std::vector<double*>& out) {
-        device.v = {out[0], num_points_};
-        device.v_inverse = {out[1], num_points_};
-        device.point_gradient = out[2];
-        device.u = {out[3], num_cameras_};
-        device.camera_gradient = out[4];
-        device.schur_diagonal = {out[5], num_cameras_};
-        device.schur_rhs = out[6];
-        return cuda::NormalBlocks(device, workspace_.view(),
-                                  context_->stream());
-      });
+  const auto outputs =
+      RunTwice<double>({{6 * num_points_, 6},
+                        {6 * num_points_, 6},
+                        {3 * num_points_, 1},
+                        {kPacked * num_cameras_, kPacked},
+                        {C * num_cameras_, 1},
+                        {kPacked * num_cameras_, kPacked},
+                        {C * num_cameras_, 1}},
+                       [&](const std::vector<double*>& out) {
+                         device.v = {out[0], num_points_};
+                         device.v_inverse = {out[1], num_points_};
+                         device.point_gradient = out[2];
+                         device.u = {out[3], num_cameras_};
+                         device.camera_gradient = out[4];
+                         device.schur_diagonal = {out[5], num_cameras_};
+                         device.schur_rhs = out[6];
+                         return cuda::NormalBlocks(
+                             device, workspace_.view(), context_->stream());
+                       });
   EXPECT_TRUE(Close(outputs[0], v, Tolerance())) << "V";
   EXPECT_TRUE(Close(outputs[2], point_gradient, Tolerance())) << "g_p";
   EXPECT_TRUE(Close(outputs[3], u, Tolerance())) << "U";
   EXPECT_TRUE(Close(outputs[4], camera_gradient, Tolerance())) << "g_c";
   EXPECT_TRUE(Close(ToHostLayout(Download(device_w), 3 * C),
-                    std::vector<double>(w.begin(), w.end()), Tolerance()))
+                    std::vector<double>(w.begin(), w.end()),
+                    Tolerance()))
       << "W";
   if (!with_diagonal) {
     // Points of one observation have singular V: what comes of them is not

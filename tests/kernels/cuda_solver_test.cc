@@ -22,15 +22,21 @@ class CudaSolverTest : public CudaTest {
   void Setup(const PairList& pairs) {
     pairs_ = pairs;
     n_ = static_cast<int64_t>(pairs.camera.size());
-    ASSERT_OK(host_index_.Build(pairs.num_cameras, pairs.num_points, n_,
-                                pairs.camera.data(), pairs.point.data()));
+    ASSERT_OK(host_index_.Build(pairs.num_cameras,
+                                pairs.num_points,
+                                n_,
+                                pairs.camera.data(),
+                                pairs.point.data()));
     const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
     const DeviceBuffer<int32_t> point = Upload(pairs.point);
-    ASSERT_OK(index_.Build(pairs.num_cameras, pairs.num_points, n_,
-                           camera.data(), point.data(), &scratch_,
+    ASSERT_OK(index_.Build(pairs.num_cameras,
+                           pairs.num_points,
+                           n_,
+                           camera.data(),
+                           point.data(),
+                           &scratch_,
                            context_.get()));
-    ASSERT_OK(
-        workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
+    ASSERT_OK(workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
     ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_context_));
   }
 
@@ -79,8 +85,8 @@ TEST_F(CudaSolverTest, VectorSteps) {
                         tolerance));
       if (n > 1000) {
         // Not for short vectors: there alpha may be a difference.
-        EXPECT_NEAR(device.alpha, host.alpha,
-                    100 * tolerance * std::fabs(host.alpha));
+        EXPECT_NEAR(
+            device.alpha, host.alpha, 100 * tolerance * std::fabs(host.alpha));
       }
       EXPECT_TRUE(Close(Download(device_x), x, 100 * tolerance));
       EXPECT_TRUE(Close(Download(device_r), r, 100 * tolerance));
@@ -105,16 +111,22 @@ TEST_F(CudaSolverTest, VectorSteps) {
     for (int i = 0; i < 2; ++i) {
       PcgDirectionParams direction{n, r.data(), z.data(), p.data(), &host};
       reference::PcgDirection(direction, &host_workspace_);
-      direction = {n, device_r.data(), device_z.data(), device_p.data(),
+      direction = {n,
+                   device_r.data(),
+                   device_z.data(),
+                   device_p.data(),
                    device_scalars.data()};
       ASSERT_OK(cuda::PcgDirection(direction, workspace, stream));
       PcgAdvanceParams advance{n, p.data(), q.data(), x.data(), &host};
       reference::PcgAdvance(advance, &host_workspace_);
-      advance = {n, device_p.data(), device_q.data(), device_x.data(),
+      advance = {n,
+                 device_p.data(),
+                 device_q.data(),
+                 device_x.data(),
                  device_scalars.data()};
       ASSERT_OK(cuda::PcgAdvance(advance, workspace, stream));
-      PcgResidualParams residual{n,        i == 1,   rhs.data(), q.data(),
-                                 x.data(), r.data(), &host};
+      PcgResidualParams residual{
+          n, i == 1, rhs.data(), q.data(), x.data(), r.data(), &host};
       reference::PcgResidual(residual, &host_workspace_);
       residual = {n,
                   i == 1,
@@ -134,8 +146,7 @@ TEST_F(CudaSolverTest, VectorSteps) {
     params = {n, device_rhs.data(), device_z.data(), dot.data()};
     ASSERT_OK(cuda::Dot(params, workspace, stream));
     ASSERT_OK(context_->Synchronize());
-    EXPECT_NEAR(Download(dot)[0], expected,
-                tolerance * static_cast<double>(n));
+    EXPECT_NEAR(Download(dot)[0], expected, tolerance * static_cast<double>(n));
   }
 }
 
@@ -297,8 +308,8 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
         solver::InexactSolver<solver::HostBackend, DeviceSource> host_solver;
         ASSERT_OK(host_solver.Setup(options, &host_backend));
         solver::LinearSystem<DeviceSource> host_system;
-        host_system.jacobian = {states.data(), maps.data(), points.data(),
-                                nullptr};
+        host_system.jacobian = {
+            states.data(), maps.data(), points.data(), nullptr};
         host_system.b = b.data();
         host_system.camera_diagonal = camera_diagonal.data();
         host_system.point_diagonal = point_diagonal.data();
@@ -310,8 +321,10 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
         solver::InexactSolver<solver::CudaBackend, DeviceSource> solver;
         ASSERT_OK(solver.Setup(options, &backend));
         solver::LinearSystem<DeviceSource> system;
-        system.jacobian = {device_states.data(), device_maps.data(),
-                           device_points.data(), nullptr};
+        system.jacobian = {device_states.data(),
+                           device_maps.data(),
+                           device_points.data(),
+                           nullptr};
         system.b = device_b.data();
         system.camera_diagonal = device_camera_diagonal.data();
         system.point_diagonal = device_point_diagonal.data();
@@ -323,7 +336,8 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
               solver.Solve(system, per_solve, camera.data(), point.data());
           EXPECT_EQ(summary.termination, expected.termination)
               << summary.message;
-          EXPECT_NEAR(summary.num_iterations, expected.num_iterations,
+          EXPECT_NEAR(summary.num_iterations,
+                      expected.num_iterations,
                       1 + expected.num_iterations / 50);
           EXPECT_TRUE(Close(Download(camera), host_camera, 1e-8));
           EXPECT_TRUE(Close(Download(point), host_point, 1e-8));
@@ -340,7 +354,8 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
         solver::LinearSystem<FloatSource> mixed_system;
         mixed_system.jacobian = {device_float_states.data(),
                                  device_float_maps.data(),
-                                 device_float_points.data(), nullptr};
+                                 device_float_points.data(),
+                                 nullptr};
         mixed_system.b = device_b.data();
         mixed_system.camera_diagonal = device_camera_diagonal.data();
         mixed_system.point_diagonal = device_point_diagonal.data();

@@ -62,14 +62,13 @@ inline PairList MakePairs(int32_t num_cameras,
     // Cameras near the point's place, so that tiles have cameras in common.
     for (int i = 1; i < length; ++i) {
       const int32_t spread = std::max<int32_t>(length, 6);
-      const int32_t base = static_cast<int32_t>(
-          int64_t{p} * (num_cameras - 1) / num_points);
+      const int32_t base =
+          static_cast<int32_t>(int64_t{p} * (num_cameras - 1) / num_points);
       pairs.emplace_back(
-          static_cast<int32_t>((base + static_cast<int32_t>(random() %
-                                                            static_cast<
-                                                                unsigned>(
-                                                                spread))) %
-                               (num_cameras - 1)),
+          static_cast<int32_t>(
+              (base +
+               static_cast<int32_t>(random() % static_cast<unsigned>(spread))) %
+              (num_cameras - 1)),
           p);
     }
   }
@@ -189,7 +188,8 @@ inline ::testing::AssertionResult Close(const std::vector<double>& actual,
 template <typename T>
 bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+         (a.empty() ||
+          std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 // The device, or a skip.
@@ -216,8 +216,7 @@ class CudaTest : public ::testing::Test {
     DeviceBuffer<T> buffer;
     EXPECT_TRUE(buffer.Allocate(context_.get(), n).ok());
     if (n > 0) {
-      EXPECT_TRUE(
-          context_->SetBytes(buffer.data(), 0xff, buffer.bytes()).ok());
+      EXPECT_TRUE(context_->SetBytes(buffer.data(), 0xff, buffer.bytes()).ok());
     }
     return buffer;
   }

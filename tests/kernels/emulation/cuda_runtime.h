@@ -39,13 +39,27 @@
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
-struct float2 { float x, y; };
-struct float4 { float x, y, z, w; };
-struct double2 { double x, y; };
-struct int2 { int x, y; };
-struct int4 { int x, y, z, w; };
-struct uint2 { unsigned x, y; };
-struct uint4 { unsigned x, y, z, w; };
+struct float2 {
+  float x, y;
+};
+struct float4 {
+  float x, y, z, w;
+};
+struct double2 {
+  double x, y;
+};
+struct int2 {
+  int x, y;
+};
+struct int4 {
+  int x, y, z, w;
+};
+struct uint2 {
+  unsigned x, y;
+};
+struct uint4 {
+  unsigned x, y, z, w;
+};
 inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
 }
@@ -141,8 +155,11 @@ inline unsigned char* DynamicShared() {
 }
 
 inline void Fail(const char* what) {
-  std::fprintf(stderr, "emulated kernel: %s (block %u thread %d)\n", what,
-               blockIdx.x, machine().current);
+  std::fprintf(stderr,
+               "emulated kernel: %s (block %u thread %d)\n",
+               what,
+               blockIdx.x,
+               machine().current);
   std::abort();
 }
 
@@ -248,10 +265,10 @@ T Exchange(T value, int source_lane) {
   std::memcpy(m.exchange[static_cast<size_t>(self)].data(), &value, sizeof(T));
   Yield(State::kAtWarpBarrier);
   T result;
-  std::memcpy(&result,
-              m.exchange[static_cast<size_t>(self / 32 * 32 + source_lane)]
-                  .data(),
-              sizeof(T));
+  std::memcpy(
+      &result,
+      m.exchange[static_cast<size_t>(self / 32 * 32 + source_lane)].data(),
+      sizeof(T));
   Yield(State::kAtWarpBarrier);
   return result;
 }
@@ -267,8 +284,8 @@ inline void __syncwarp(unsigned = 0xffffffffu) {
 inline void __threadfence() {}
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int lane_mask) {
-  return emulation::Exchange(
-      value, (emulation::machine().current % 32) ^ lane_mask);
+  return emulation::Exchange(value,
+                             (emulation::machine().current % 32) ^ lane_mask);
 }
 template <typename T>
 T __shfl_down_sync(unsigned, T value, int delta) {
