@@ -422,6 +422,26 @@ TEST(SolverPlugin, FinishesWhenTheMinimizerFails) {
   EXPECT_EQ(record.num_finishes, 1);
 }
 
+// Threads publish the result in parallel. What the user gets has the final cost
+// but for rounding: a sum of n terms, none of them negative, is within
+// n * 2^-53 of the exact one, in whatever order.
+TEST(SolverPlugin, PublishesTheResultWithAllThreads) {
+  PatchTestProblem problem;
+  problem.problem()->SetParameterBlockConstant(problem.camera(0));
+  ceres::Solver::Options options = problem.Options(ceres::DENSE_SCHUR);
+  options.num_threads = 4;
+  PluginRecord record;
+  WrappingPlugin plugin(&record);
+  ScopedSolverPlugin scoped_plugin(&plugin);
+  const SolveResult result = Solve(problem, options);
+  EXPECT_LT(result.summary.final_cost, 0.1 * result.summary.initial_cost);
+  double cost = 0.0;
+  ASSERT_TRUE(problem.problem()->Evaluate(
+      ceres::Problem::EvaluateOptions(), &cost, nullptr, nullptr, nullptr));
+  const double rounding = result.summary.num_residual_blocks * 0x1p-52;
+  EXPECT_NEAR(cost, result.summary.final_cost, rounding * cost);
+}
+
 TEST(SolverPlugin, FinishesWhenParametersAreNotFinite) {
   PatchTestProblem problem;
   problem.camera(0)[0] = NAN;

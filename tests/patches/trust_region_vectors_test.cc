@@ -288,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
         LoopOptions{"Bounds", ceres::DENSE_SCHUR, true, false, false, true}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// Checks in every iteration that the user's parameters are the published ones.
+// Records the user's parameters in every iteration.
 class StateCallback final : public ceres::IterationCallback {
  public:
   explicit StateCallback(const PatchTestProblem* problem) : problem_(problem) {}
@@ -322,6 +322,23 @@ TEST(OpaqueVectors, CallbacksSeeTheStatesOfStock) {
     EXPECT_EQ(states[0], states[1]);
     EXPECT_EQ(states[0].front() == states[0].back(), !update);
   }
+}
+
+TEST(OpaqueVectors, AFailureTakesPublishedStatesBack) {
+  const std::vector<uint64_t> start = Bits(PatchTestProblem().State());
+  PluginRecord record;
+  VectorRecord vectors;
+  OpaquePlugin plugin(&record, &vectors, PROJECTED_GRADIENT_NORMS, 4);
+  PatchTestProblem problem;
+  StateCallback callback(&problem);
+  ceres::Solver::Options options = problem.Options(ceres::ITERATIVE_SCHUR);
+  options.update_state_every_iteration = true;
+  options.callbacks.push_back(&callback);
+  ScopedSolverPlugin scoped_plugin(&plugin);
+  const SolveResult result = Solve(problem, options);
+  EXPECT_EQ(result.summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(callback.states.back(), start);
+  EXPECT_EQ(result.state, start);
 }
 
 TEST(OpaqueVectors, StateIsPublishedWhenACallbackEndsTheSolve) {
