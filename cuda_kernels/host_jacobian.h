@@ -44,8 +44,12 @@ inline const double* AsDouble(const T* values, double* storage) {
   }
 }
 
-// The two blocks of one observation, 2 x kLocalDim and 2 x 3, row-major. Valid
-// until the next Load, where `const double*` may point into the source.
+// Reads a source. HostJacobian<Source>::Blocks are the two blocks of one
+// observation, jc (2 x kLocalDim) and jp (2 x 3), row-major:
+//   Load(jacobian, k, camera, point)           valid until the next Load
+//   Keep(jacobian, k, camera, point, storage)  as Load, and valid as long as
+//                                              the kBlocksSize values are
+//   Reload(jacobian, k, storage)               what Keep left
 template <typename Source>
 class HostJacobian;
 
@@ -53,6 +57,7 @@ template <typename T, int C>
 class HostJacobian<StoredJacobian<T, C, kHostLayout>> {
  public:
   static constexpr int kLocalDim = C;
+  static constexpr int kBlocksSize = 2 * kLocalDim + 6;
 
   HostJacobian(const StoredJacobian<T, C, kHostLayout>& source,
                HostWorkspace* /*workspace*/)
@@ -62,18 +67,32 @@ class HostJacobian<StoredJacobian<T, C, kHostLayout>> {
    public:
     void Load(const HostJacobian& jacobian,
               int64_t k,
+              int32_t camera,
+              int32_t point) {
+      Keep(jacobian, k, camera, point, storage_);
+    }
+    void Keep(const HostJacobian& jacobian,
+              int64_t k,
               int32_t /*camera*/,
-              int32_t /*point*/) {
-      jc = AsDouble<2, C>(&jacobian.source_.camera_blocks(k, 0), jc_storage_);
-      jp = AsDouble<2, 3>(&jacobian.source_.point_blocks(k, 0), jp_storage_);
+              int32_t /*point*/,
+              double* storage) {
+      jc = AsDouble<2, C>(&jacobian.source_.camera_blocks(k, 0), storage);
+      jp =
+          AsDouble<2, 3>(&jacobian.source_.point_blocks(k, 0), storage + 2 * C);
+    }
+    void Reload(const HostJacobian& jacobian, int64_t k, double* storage) {
+      if constexpr (std::is_same_v<T, double>) {
+        Keep(jacobian, k, 0, 0, storage);
+      } else {
+        jc = storage;
+        jp = storage + 2 * C;
+      }
     }
     const double* jc;
     const double* jp;
 
    private:
-    static constexpr bool kConvert = !std::is_same_v<T, double>;
-    double jc_storage_[kConvert ? 2 * C : 1];
-    double jp_storage_[kConvert ? 6 : 1];
+    double storage_[kBlocksSize];
   };
 
   // local = G p for all cameras, in the workspace or p itself.
@@ -97,6 +116,7 @@ template <typename T, int C>
 class HostJacobian<RecomputedJacobian<T, C>> {
  public:
   static constexpr int kLocalDim = kBalLocalCameraDim;
+  static constexpr int kBlocksSize = 2 * kLocalDim + 6;
 
   HostJacobian(const RecomputedJacobian<T, C>& source, HostWorkspace* workspace)
       : source_(source), workspace_(workspace) {}
@@ -104,29 +124,41 @@ class HostJacobian<RecomputedJacobian<T, C>> {
   class Blocks {
    public:
     void Load(const HostJacobian& jacobian,
-              int64_t /*k*/,
+              int64_t k,
               int32_t camera,
               int32_t point) {
+      Keep(jacobian, k, camera, point, storage_);
+    }
+    void Keep(const HostJacobian& jacobian,
+              int64_t k,
+              int32_t camera,
+              int32_t point,
+              double* storage) {
       const RecomputedJacobian<T, C>& source = jacobian.source_;
       Projection<T> projection;
       ProjectForProducts(source.cameras[camera],
                          source.points + int64_t{3} * point,
                          &projection);
-      CameraJacobian(source.cameras[camera], projection, local_jc_);
-      PointJacobian(source.cameras[camera], projection, local_jp_);
-      source.ScalePointBlock(point, local_jp_);
-      jc = AsDouble<2, kLocalDim>(local_jc_, jc_storage_);
-      jp = AsDouble<2, 3>(local_jp_, jp_storage_);
+      T local_jc[2 * kLocalDim];
+      T local_jp[6];
+      CameraJacobian(source.cameras[camera], projection, local_jc);
+      PointJacobian(source.cameras[camera], projection, local_jp);
+      source.ScalePointBlock(point, local_jp);
+      std::copy_n(local_jc, 2 * kLocalDim, storage);
+      std::copy_n(local_jp, 6, storage + 2 * kLocalDim);
+      Reload(jacobian, k, storage);
+    }
+    void Reload(const HostJacobian& /*jacobian*/,
+                int64_t /*k*/,
+                double* storage) {
+      jc = storage;
+      jp = storage + 2 * kLocalDim;
     }
     const double* jc;
     const double* jp;
 
    private:
-    static constexpr bool kConvert = !std::is_same_v<T, double>;
-    T local_jc_[2 * kLocalDim];
-    T local_jp_[6];
-    double jc_storage_[kConvert ? 2 * kLocalDim : 1];
-    double jp_storage_[kConvert ? 6 : 1];
+    double storage_[kBlocksSize];
   };
 
   const double* MapCameras(int32_t num_cameras, const double* p) const {

@@ -29,7 +29,7 @@ Status HostWorkspace::Setup(const ObservationIndexView& index,
                  index.point_begin[p + 1] - index.point_begin[p]);
   }
   // Whole cache lines per thread.
-  point_scratch_stride_ = (2 * max_point_observations + 15) / 8 * 8;
+  point_scratch_stride_ = (kPointScratch * max_point_observations + 15) / 8 * 8;
   CERES_EXT_RETURN_IF_ERROR(
       point_scratch_.Allocate(point_scratch_stride_ * context->num_threads()));
   CERES_EXT_RETURN_IF_ERROR(

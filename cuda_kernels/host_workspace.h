@@ -30,6 +30,8 @@ class HostWorkspace {
  public:
   // Partial sums of vectors are over chunks of this many elements.
   static constexpr int64_t kVectorChunk = 4096;
+  // Scratch values per observation of a point: a residual, and two blocks.
+  static constexpr int kPointScratch = 2 + 2 * 10 + 6;
 
   // Cuts the points of the index into chunks and makes room for the sums of one
   // vector per camera, and per chunk of a vector with one element per
@@ -58,7 +60,7 @@ class HostWorkspace {
 
   // Scratch. num_slots rows of the reserved size.
   double* camera_sums() { return camera_sums_.data(); }
-  // Two values per observation of the longest point, per thread.
+  // kPointScratch values per observation of the longest point, per thread.
   double* point_scratch(int thread) {
     return point_scratch_.data() + thread * point_scratch_stride_;
   }

@@ -71,13 +71,16 @@ void SchurProductImplicitW(
                workspace,
                [&](int32_t p, int64_t first, int64_t last, int thread) {
                  typename Jacobian::Blocks blocks;
-                 double* y = workspace->point_scratch(thread);
+                 // Per observation y_k, then room for its blocks.
+                 constexpr int kStride = 2 + Jacobian::kBlocksSize;
+                 static_assert(kStride <= HostWorkspace::kPointScratch);
+                 double* scratch = workspace->point_scratch(thread);
                  // y_k = Jc p_c, e = Vi sum_k Jp' y_k
                  double sum[3] = {};
                  for (int64_t k = first; k < last; ++k) {
                    const int32_t c = index.camera_id[k];
-                   double* y_k = y + 2 * (k - first);
-                   blocks.Load(jacobian, k, c, p);
+                   double* y_k = scratch + kStride * (k - first);
+                   blocks.Keep(jacobian, k, c, p, y_k + 2);
                    MultiplyCamera<kLocalDim>(
                        blocks.jc, local_p + int64_t{kLocalDim} * c, y_k);
                    TransposeMultiplyPoint(blocks.jp, y_k, sum);
@@ -87,8 +90,8 @@ void SchurProductImplicitW(
                  const double minus_e[3] = {-e[0], -e[1], -e[2]};
                  // q_c += Jc' (y_k - Jp e)
                  for (int64_t k = first; k < last; ++k) {
-                   double* y_k = y + 2 * (k - first);
-                   blocks.Load(jacobian, k, index.camera_id[k], p);
+                   double* y_k = scratch + kStride * (k - first);
+                   blocks.Reload(jacobian, k, y_k + 2);
                    MultiplyPointAndAccumulate(blocks.jp, minus_e, y_k);
                    TransposeMultiplyCamera<kLocalDim>(
                        blocks.jc, y_k, CameraSum(workspace, kLocalDim, k));
