@@ -266,10 +266,12 @@ void EvaluateJacobian(const EvaluateJacobianParams<T, C, kHostLayout>& params,
             ScalePointJacobian(point_scale, jp);
             squared_norm +=
                 residual[0] * residual[0] + residual[1] * residual[1];
-            const bool finite =
-                AllFinite(residual, 2) &
-                StoreBlock<2 * C>(jc, &params.camera_blocks(k, 0)) &
+            const bool jc_finite =
+                StoreBlock<2 * C>(jc, &params.camera_blocks(k, 0));
+            const bool jp_finite =
                 StoreBlock<6>(jp, &params.point_blocks(k, 0));
+            const bool finite =
+                AllFinite(residual, 2) && jc_finite && jp_finite;
             num_not_finite += finite ? 0 : 1;
             if (params.residuals != nullptr) {
               std::copy_n(residual, 2, params.residuals + 2 * k);
