@@ -20,7 +20,7 @@ if(CCACHE_PROGRAM AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 
-# nvcc gets its host warnings through -Xcompiler in CeresExtCuda.
+# Host sources; targets choose the warnings of their device sources.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall>
                     $<$<COMPILE_LANGUAGE:CXX>:-Wextra>)
 if(CERES_EXT_WERROR)

@@ -1,9 +1,6 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 # The install tree: libceres_ext, its public headers, bundle_adjuster and the
 # package that find_package(ceres_ext) reads.
-if(NOT TARGET ceres_ext)
-  return()
-endif()
 include(CMakePackageConfigHelpers)
 
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ceres_ext")
@@ -34,8 +31,9 @@ install(
 configure_package_config_file(
   cmake/ceres_extConfig.cmake.in "${PROJECT_BINARY_DIR}/ceres_extConfig.cmake"
   INSTALL_DESTINATION "${_package_dir}")
-write_basic_package_version_file("${PROJECT_BINARY_DIR}/ceres_extConfigVersion.cmake"
-                                 COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(
+  "${PROJECT_BINARY_DIR}/ceres_extConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/ceres_extConfig.cmake"
               "${PROJECT_BINARY_DIR}/ceres_extConfigVersion.cmake"
         DESTINATION "${_package_dir}")

@@ -1,28 +1,14 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-# Adds a folder that has a CMakeLists.txt, and says so where it has none yet.
-# -DCERES_EXT_FOLDERS="cuda_kernels;tests/kernels" restricts the tree to those.
-function(ceres_ext_add_folder folder)
-  file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}"
-       "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
-  if(CERES_EXT_FOLDERS AND NOT path IN_LIST CERES_EXT_FOLDERS)
-    message(STATUS "Ceres Ext: ${path} is not in CERES_EXT_FOLDERS, left out.")
-  elseif(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
-    add_subdirectory(${folder})
-  else()
-    message(STATUS "Ceres Ext: ${path} has no CMakeLists.txt, left out.")
-  endif()
-endfunction()
-
 # ceres_ext_add_test(NAME
 #   SOURCES file...        test sources, GoogleTest with its main linked in
 #   LIBRARIES target...    what is under test
 #   [LABELS label...]      ctest labels beside the area's folder name
 #   [ARGUMENTS arg...]     arguments of the test program
-#   [ENVIRONMENT K=V...]   environment beside CERES_EXT_TEST_TIMEOUT's
+#   [ENVIRONMENT K=V...]   environment of the test program
 #   [TIMEOUT seconds])     default 300
-# One program and one ctest entry NAME. The label of a test that belongs to no
-# quick run is "ceres" (Ceres's own suite) or "slow".
+# One program and one ctest entry NAME. What does not belong into the quick run
+# has the label "ceres".
 function(ceres_ext_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT"
                         "SOURCES;LIBRARIES;LABELS;ARGUMENTS;ENVIRONMENT")
