@@ -23,8 +23,11 @@
 
 namespace ceres_ext::kernels::reference {
 
-// Cameras per task of a loop over cameras.
+// Cameras per task where a camera takes about a microsecond.
 inline constexpr int64_t kCameraGrain = 16;
+// Values per task of a sum, some ten microseconds of work: less is not worth a
+// second thread.
+inline constexpr int64_t kSumGrain = 32768;
 
 // A kRows x N matrix as doubles: where it is, or converted into `storage`. Row
 // by row, as it will be read: loads that straddle two stores would stall.
@@ -164,7 +167,7 @@ class HostJacobian<RecomputedJacobian<T, C>> {
   const double* MapCameras(int32_t num_cameras, const double* p) const {
     double* local = workspace_->local_cameras();
     workspace_->context()->ParallelFor(
-        num_cameras, kCameraGrain, [&](int64_t begin, int64_t end) {
+        num_cameras, kSumGrain / kMapSize, [&](int64_t begin, int64_t end) {
           for (int64_t c = begin; c < end; ++c) {
             double storage[kMapSize];
             CameraMapMultiply<C>(Map(static_cast<int32_t>(c), storage),
@@ -302,8 +305,11 @@ void ForEachCamera(const ObservationIndexView& index,
                    int offset,
                    HostWorkspace* workspace,
                    Function&& fn) {
+  const int64_t grain = std::max<int64_t>(
+      1,
+      kSumGrain * index.num_cameras / (kNumSums * workspace->num_slots() + 1));
   workspace->context()->ParallelFor(
-      index.num_cameras, kCameraGrain, [&](int64_t begin, int64_t end) {
+      index.num_cameras, grain, [&](int64_t begin, int64_t end) {
         const int32_t* slot_begin = workspace->camera_slot_begin();
         const int32_t* camera_slot = workspace->camera_slot();
         const double* camera_sums = workspace->camera_sums();
