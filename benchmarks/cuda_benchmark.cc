@@ -1,12 +1,14 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Times the device bodies on a problem of final-13682's size (13,682 cameras,
-// 4,456,117 points, 28,987,644 observations), clustered as a long sequence is,
-// with points and pairs in random order.
+// 4,456,117 points, 28,987,644 observations), with points and pairs in random
+// order.
 //
-//   cuda_benchmark [fraction [output.json]]
+//   cuda_benchmark [fraction [output.json [sequence|city]]]
 //
-// fraction (default 1) scales the three counts. Each line: median of kRuns runs
+// fraction (default 1) scales the three counts. sequence (default): points are
+// clustered as those of a long sequence are; city: those of bal_generate, seen
+// in up to eight laps. Each line: median of kRuns runs
 // between events, bytes that must cross device memory (each input read once,
 // each output written once), and their rate as a share of a device-to-device
 // copy measured in the same run.
@@ -20,11 +22,15 @@
 #include <random>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/cuda_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/cuda_operations.h"
+#ifdef CERES_EXT_WITH_BAL_SYNTHETIC
+#include "examples/bal/bal_synthetic.h"
+#endif
 
 namespace ceres_ext {
 namespace {
@@ -56,7 +62,7 @@ struct Problem {
 
 // A sequence: a point belongs to one of num_cameras / 70 places and is seen
 // from cameras around it, 2 to 60 of them with a heavy tail.
-Problem MakeProblem(double fraction) {
+Problem MakeSequence(double fraction) {
   Problem problem;
   problem.num_cameras = std::max(200, static_cast<int>(13682 * fraction));
   problem.num_points = static_cast<int>(4456117 * fraction);
@@ -118,13 +124,41 @@ Problem MakeProblem(double fraction) {
   return problem;
 }
 
+Problem MakeCity(double fraction) {
+#ifdef CERES_EXT_WITH_BAL_SYNTHETIC
+  bal::SyntheticOptions options;
+  bal::FindBalSize("final-13682", &options);
+  options.num_cameras = static_cast<int32_t>(options.num_cameras * fraction);
+  options.num_points = static_cast<int32_t>(options.num_points * fraction);
+  options.num_observations =
+      static_cast<int64_t>(options.num_observations * fraction);
+  options.shuffle_points = true;
+  options.order = bal::ORDER_SHUFFLED;
+  bal::SyntheticProblem city;
+  std::string error;
+  if (!bal::GenerateSynthetic(options, &city, &error)) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    std::exit(2);
+  }
+  return {options.num_cameras,
+          options.num_points,
+          std::move(city.start.camera_index),
+          std::move(city.start.point_index)};
+#else
+  static_cast<void>(fraction);
+  std::fprintf(stderr, "The problem city needs the examples to be built.\n");
+  std::exit(2);
+#endif
+}
+
 class Benchmark {
  public:
-  Benchmark(double fraction, const char* json_path) : json_path_(json_path) {
+  Benchmark(double fraction, const char* json_path, bool city)
+      : json_path_(json_path) {
     OK_OR_EXIT(CudaContext::Create({}, &context_));
     OK_OR_EXIT(events_.Setup(2));
     std::printf("%s, fraction %g\n", context_->device_name().c_str(), fraction);
-    problem_ = MakeProblem(fraction);
+    problem_ = city ? MakeCity(fraction) : MakeSequence(fraction);
   }
 
   void Run() {
@@ -775,6 +809,14 @@ int main(int argc, char** argv) {
         stderr, "A fraction from 0 to 4 was expected, not %s.\n", argv[1]);
     return 2;
   }
-  ceres_ext::Benchmark(fraction, argc > 2 ? argv[2] : nullptr).Run();
+  const std::string problem = argc > 3 ? argv[3] : "sequence";
+  if (problem != "sequence" && problem != "city") {
+    std::fprintf(
+        stderr, "sequence or city was expected, not %s.\n", problem.c_str());
+    return 2;
+  }
+  ceres_ext::Benchmark(
+      fraction, argc > 2 ? argv[2] : nullptr, problem == "city")
+      .Run();
   return 0;
 }

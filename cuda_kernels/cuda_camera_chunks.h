@@ -337,12 +337,12 @@ struct NormalTerm {
 
 // Mapping: one block of 64 threads per camera. Sums the rows of the camera's
 // chunks in ascending order, then matrix = G' A G, packed, and vector = G' a.
-template <typename Source, bool kMatrix>
+template <typename Source, bool kMatrix, BlockLayout kLayout>
 __global__ void __launch_bounds__(64) FinishCameraBlocksKernel(
     Source source,
     const int32_t* camera_chunk_begin,
     const double* partial,
-    BlockView<double, PackedSize(Source::kCameraDim), kDeviceLayout> matrix,
+    BlockView<double, PackedSize(Source::kCameraDim), kLayout> matrix,
     double* vector) {
   constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
   constexpr int C = Source::kCameraDim;

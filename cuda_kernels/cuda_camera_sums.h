@@ -57,10 +57,10 @@ struct CameraCoordinates<RecomputedJacobian<T, C>> {
 
 // What is added to the sum of a camera: out_c = G' sum + D_c^2 p_c + U_c p_c,
 // or += .
-template <int C>
+template <int C, BlockLayout kLayout = kDeviceLayout>
 struct CameraSumTerms {
-  const double* diagonal = nullptr;                         // null: zero
-  BlockView<const double, PackedSize(C), kDeviceLayout> u;  // null: zero
+  const double* diagonal = nullptr;                   // null: zero
+  BlockView<const double, PackedSize(C), kLayout> u;  // null: zero
   const double* p = nullptr;
   bool accumulate = false;
   double* out = nullptr;
@@ -73,12 +73,12 @@ inline constexpr int kCameraSumBlock = 128;
 // thread (r, j) owns element j of every such row r.
 // Order: thread (r, j) adds its rows in ascending order, thread j then adds
 // those sums from r = 0 on. Traffic: the rows, once.
-template <typename Source, typename T>
+template <typename Source, typename T, BlockLayout kLayout>
 __global__ void __launch_bounds__(kCameraSumBlock)
     SumTileCamerasKernel(Source source,
                          TileIndexView tiles,
                          const T* partial,
-                         CameraSumTerms<Source::kCameraDim> terms,
+                         CameraSumTerms<Source::kCameraDim, kLayout> terms,
                          const PcgScalars* scalars) {
   constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
   constexpr int C = Source::kCameraDim;
@@ -131,16 +131,16 @@ __global__ void __launch_bounds__(kCameraSumBlock)
   }
 }
 
-template <typename Source, typename T>
+template <typename Source, typename T, BlockLayout kLayout>
 Status SumTileCameras(const Source& source,
                       int32_t num_cameras,
                       const TileIndexView& tiles,
                       const T* partial,
-                      const CameraSumTerms<Source::kCameraDim>& terms,
+                      const CameraSumTerms<Source::kCameraDim, kLayout>& terms,
                       const PcgScalars* scalars,
                       cudaStream_t stream) {
   return Launch("SumTileCameras",
-                SumTileCamerasKernel<Source, T>,
+                SumTileCamerasKernel<Source, T, kLayout>,
                 num_cameras,
                 kCameraSumBlock,
                 0,
@@ -174,24 +174,25 @@ inline constexpr int kNormalProductMode =
 inline constexpr int kLeftMultiplyMode = kUseB | kCameraOut | kPointOut;
 
 // What a tile kernel reads and writes beside tiles and Jacobian.
-struct TileOperands {
+template <BlockLayout kLayout>
+struct TileOperandsIn {
   const int64_t* point_begin = nullptr;
   const double* b = nullptr;  // 2 per observation
-  BlockView<const double, 6, kDeviceLayout> v_inverse;
+  BlockView<const double, 6, kLayout> v_inverse;
   const double* point_x = nullptr;         // x given, 3 per point
   const double* point_diagonal = nullptr;  // D_p; null: zero
   // Explicit W only: s_p is replaced by g_p - s_p; out += V_p x_p. Null: not.
   const double* point_gradient = nullptr;
-  BlockView<const double, 6, kDeviceLayout> v;
+  BlockView<const double, 6, kLayout> v;
   double* point_out = nullptr;  // 3 per point; null: not wanted
   bool accumulate = false;
   const PcgScalars* scalars = nullptr;
 };
+using TileOperands = TileOperandsIn<kDeviceLayout>;
 
-template <int kMode>
-__device__ __forceinline__ void LoadInverse(const TileOperands& operands,
-                                            int64_t point,
-                                            double* v) {
+template <int kMode, BlockLayout kLayout>
+__device__ __forceinline__ void LoadInverse(
+    const TileOperandsIn<kLayout>& operands, int64_t point, double* v) {
   if constexpr ((kMode & kEliminate) != 0) {
 #pragma unroll
     for (int i = 0; i < 6; ++i) {
@@ -204,13 +205,14 @@ __device__ __forceinline__ void LoadInverse(const TileOperands& operands,
 // kEliminate, x is set to x_p, the motion of the point that the camera half
 // sees; element e
 // of Vi is v[stride e]. s is changed.
-template <int kMode>
-__device__ __forceinline__ void FinishPoint(const TileOperands& operands,
-                                            int64_t point,
-                                            const double* v,
-                                            int stride,
-                                            double* s,
-                                            double* x) {
+template <int kMode, BlockLayout kLayout>
+__device__ __forceinline__ void FinishPoint(
+    const TileOperandsIn<kLayout>& operands,
+    int64_t point,
+    const double* v,
+    int stride,
+    double* s,
+    double* x) {
   if (operands.point_gradient != nullptr) {
 #pragma unroll
     for (int i = 0; i < 3; ++i) {

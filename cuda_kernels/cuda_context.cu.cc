@@ -4,10 +4,24 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "cuda_kernels/cuda_launch.h"
 
 namespace ceres_ext::kernels {
+namespace {
+
+// Arrays of at least this many bytes are copied to the device in pieces, each
+// by way of a stage of page-locked memory, one thread per stage. Measurement:
+// docs/gpu.md.
+constexpr int64_t kStagedBytes = int64_t{16} << 20;
+constexpr int64_t kStageBytes = int64_t{2} << 20;
+constexpr int kNumStages = 4;
+
+}  // namespace
 
 int NumCudaDevices(std::string* why_none) {
   int num_devices = 0;
@@ -112,11 +126,73 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
   used_bytes_ -= num_bytes;
 }
 
+bool CudaContext::HasStages() const {
+  if (stages_.data() != nullptr) {
+    return true;
+  }
+  if (stage_events_.Setup(kNumStages).ok() &&
+      stages_.Allocate(kNumStages * kStageBytes).ok()) {
+    return true;
+  }
+  static_cast<void>(cudaGetLastError());  // There is another way.
+  return false;
+}
+
+// Piece i goes through stage i % kNumStages, which one thread owns.
+Status CudaContext::CopyStaged(char* device,
+                               const char* host,
+                               int64_t num_bytes) const {
+  constexpr int64_t kStride = kNumStages * kStageBytes;
+  Status statuses[kNumStages];
+  const auto copy_pieces = [&](int stage) -> Status {
+    char* const memory =
+        static_cast<char*>(stages_.data()) + stage * kStageBytes;
+    CERES_EXT_RETURN_IF_ERROR(Activate());
+    for (int64_t at = stage * kStageBytes; at < num_bytes; at += kStride) {
+      const size_t size =
+          static_cast<size_t>(std::min(kStageBytes, num_bytes - at));
+      if (at >= kStride) {
+        CERES_EXT_RETURN_IF_ERROR(stage_events_.Wait(stage));
+      }
+      std::memcpy(memory, host + at, size);
+      CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+          device + at, memory, size, cudaMemcpyHostToDevice, stream_));
+      CERES_EXT_RETURN_IF_ERROR(stage_events_.Record(stage, stream_));
+    }
+    return Status();
+  };
+  std::vector<std::thread> threads;
+  for (int stage = 1; stage < kNumStages; ++stage) {
+    try {
+      threads.emplace_back(
+          [&, stage] { statuses[stage] = copy_pieces(stage); });
+    } catch (const std::system_error&) {
+      statuses[stage] = copy_pieces(stage);  // No more threads to be had.
+    }
+  }
+  statuses[0] = copy_pieces(0);
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const Status& status : statuses) {
+    CERES_EXT_RETURN_IF_ERROR(status);
+  }
+  return Status();
+}
+
 Status CudaContext::CopyToDevice(void* device,
                                  const void* host,
                                  int64_t num_bytes) const {
   if (num_bytes <= 0) {
     return Status();
+  }
+  if (num_bytes >= kStagedBytes && HasStages()) {
+    const Status status = CopyStaged(
+        static_cast<char*>(device), static_cast<const char*>(host), num_bytes);
+    // The stages are in use until the stream has done its work.
+    const Status end = Synchronize();
+    copied_bytes_ += num_bytes;
+    return status.ok() ? end : status;
   }
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(device,
                                                  host,

@@ -43,55 +43,6 @@ struct CudaContextOptions {
   int64_t memory_limit = 0;
 };
 
-class CudaContext {
- public:
-  // kUnsupported: no usable device. kInvalidArgument: no device of that number.
-  static Status Create(const CudaContextOptions& options,
-                       std::unique_ptr<CudaContext>* context);
-  ~CudaContext();
-  CudaContext(const CudaContext&) = delete;
-  CudaContext& operator=(const CudaContext&) = delete;
-
-  // Makes the device current for the calling thread.
-  Status Activate() const;
-  // Waits for the stream and returns the first error of its work.
-  Status Synchronize() const;
-
-  Status Allocate(int64_t num_bytes, void** data);
-  void Free(void* data, int64_t num_bytes);
-
-  Status CopyToDevice(void* device, const void* host, int64_t num_bytes) const;
-  Status CopyToHost(void* host, const void* device, int64_t num_bytes) const;
-  Status SetBytes(void* device, int value, int64_t num_bytes) const;
-  // Queued, not waited for: between arrays of the device, and to page-locked
-  // host memory.
-  Status CopyOnDevice(void* to, const void* from, int64_t num_bytes) const;
-  Status QueueCopyToHost(void* page_locked,
-                         const void* device,
-                         int64_t num_bytes) const;
-
-  int device() const { return options_.device; }
-  cudaStream_t stream() const { return stream_; }
-  int num_multiprocessors() const { return num_multiprocessors_; }
-  const std::string& device_name() const { return device_name_; }
-  int64_t used_bytes() const { return used_bytes_; }
-  int64_t peak_bytes() const { return peak_bytes_; }
-  // Bytes that this context has copied from host to device or back.
-  int64_t copied_bytes() const { return copied_bytes_; }
-
- private:
-  CudaContext() = default;
-
-  CudaContextOptions options_;
-  cudaStream_t stream_ = nullptr;
-  bool owns_stream_ = false;
-  int num_multiprocessors_ = 0;
-  std::string device_name_;
-  int64_t used_bytes_ = 0;
-  int64_t peak_bytes_ = 0;
-  mutable int64_t copied_bytes_ = 0;
-};
-
 // Page-locked host memory, so that copies to it can be queued.
 class PageLockedBuffer {
  public:
@@ -124,6 +75,64 @@ class CudaEvents {
 
  private:
   std::vector<cudaEvent_t> events_;
+};
+
+class CudaContext {
+ public:
+  // kUnsupported: no usable device. kInvalidArgument: no device of that number.
+  static Status Create(const CudaContextOptions& options,
+                       std::unique_ptr<CudaContext>* context);
+  ~CudaContext();
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+
+  // Makes the device current for the calling thread.
+  Status Activate() const;
+  // Waits for the stream and returns the first error of its work.
+  Status Synchronize() const;
+
+  Status Allocate(int64_t num_bytes, void** data);
+  void Free(void* data, int64_t num_bytes);
+
+  // Large arrays pass through page-locked memory on several threads. One thread
+  // at a time may copy.
+  Status CopyToDevice(void* device, const void* host, int64_t num_bytes) const;
+  Status CopyToHost(void* host, const void* device, int64_t num_bytes) const;
+  Status SetBytes(void* device, int value, int64_t num_bytes) const;
+  // Queued, not waited for: between arrays of the device, and to page-locked
+  // host memory.
+  Status CopyOnDevice(void* to, const void* from, int64_t num_bytes) const;
+  Status QueueCopyToHost(void* page_locked,
+                         const void* device,
+                         int64_t num_bytes) const;
+
+  int device() const { return options_.device; }
+  cudaStream_t stream() const { return stream_; }
+  int num_multiprocessors() const { return num_multiprocessors_; }
+  const std::string& device_name() const { return device_name_; }
+  int64_t used_bytes() const { return used_bytes_; }
+  int64_t peak_bytes() const { return peak_bytes_; }
+  // Bytes that this context has copied from host to device or back.
+  int64_t copied_bytes() const { return copied_bytes_; }
+
+ private:
+  CudaContext() = default;
+
+  // The memory and events of a staged copy, taken at the first one. False where
+  // they are not to be had.
+  bool HasStages() const;
+  Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
+
+  CudaContextOptions options_;
+  cudaStream_t stream_ = nullptr;
+  bool owns_stream_ = false;
+  int num_multiprocessors_ = 0;
+  std::string device_name_;
+  int64_t used_bytes_ = 0;
+  int64_t peak_bytes_ = 0;
+  mutable int64_t copied_bytes_ = 0;
+  mutable PageLockedBuffer stages_;
+  mutable CudaEvents stage_events_;
 };
 
 }  // namespace ceres_ext::kernels

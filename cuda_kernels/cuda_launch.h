@@ -86,6 +86,17 @@ Status Launch(const char* name,
   return Status();
 }
 
+template <typename T>
+__global__ void SetValueKernel(T* at, T value) {
+  *at = value;
+}
+
+// Queues *at = value.
+template <typename T>
+Status SetValue(const char* name, T* at, T value, cudaStream_t stream) {
+  return Launch(name, SetValueKernel<T>, 1, 1, 0, stream, at, value);
+}
+
 // Asks for the cache line of *p; no register waits for it.
 __device__ __forceinline__ void PrefetchToL2(const void* p) {
 #ifdef __CUDACC__

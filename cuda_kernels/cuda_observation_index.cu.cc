@@ -81,38 +81,32 @@ __global__ void GroupBeginKernel(int64_t n,
   }
 }
 
-// First key of the point order: the camera in the middle of the observations;
-// points without observations come last.
-__global__ void MiddleCameraKernel(ObservationIndexView index,
-                                   uint64_t* keys,
-                                   int32_t* values) {
+constexpr int kLengthBits = 10;
+
+// keys = (group of the first camera, group of the last, decreasing length);
+// points without observations come last. One thread per point.
+__global__ void PointOrderKernel(ObservationIndexView index,
+                                 int group_bits,
+                                 uint64_t* keys,
+                                 int32_t* values) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= index.num_points) {
     return;  // No barrier follows.
   }
   const int64_t begin = index.point_begin[i];
   const int64_t end = index.point_begin[i + 1];
-  keys[i] = static_cast<uint64_t>(
-      begin == end ? index.num_cameras : index.camera_id[(begin + end) / 2]);
-  values[i] = static_cast<int32_t>(i);
-}
-
-constexpr int kLengthBits = 16;
-
-// Second key: window of kPointOrderWindow ranks, then decreasing length.
-__global__ void WindowLengthKernel(ObservationIndexView index,
-                                   const int32_t* order,
-                                   uint64_t* keys) {
-  const int64_t r = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (r >= index.num_points) {
-    return;  // No barrier follows.
+  const int64_t none = (int64_t{1} << group_bits) - 1;
+  int64_t first = none;
+  int64_t last = none;
+  if (begin < end) {
+    first = index.camera_id[begin] / kPointOrderGroup;
+    last = index.camera_id[end - 1] / kPointOrderGroup;
   }
-  const int32_t i = order[r];
   constexpr int64_t kLongest = (1 << kLengthBits) - 1;
-  const int64_t length = index.point_begin[i + 1] - index.point_begin[i];
-  keys[r] =
-      static_cast<uint64_t>(r / kPointOrderWindow) << kLengthBits |
-      static_cast<uint64_t>(kLongest - (length < kLongest ? length : kLongest));
+  const int64_t length = end - begin < kLongest ? end - begin : kLongest;
+  keys[i] = static_cast<uint64_t>((first << group_bits | last) << kLengthBits |
+                                  (kLongest - length));
+  values[i] = static_cast<int32_t>(i);
 }
 
 __global__ void InvertOrderKernel(int64_t n,
@@ -278,41 +272,28 @@ Status OrderPointsByCamera(const ObservationIndexView& index,
   CERES_EXT_RETURN_IF_ERROR(ReserveScratch(n, scratch, context));
   const cudaStream_t stream = context->stream();
   const int64_t num_blocks = CeilDivide(n, kBlockSize);
-  CERES_EXT_RETURN_IF_ERROR(Launch("MiddleCamera",
-                                   MiddleCameraKernel,
+  // One group more than there are, for points without observations. Both fit in
+  // a key up to 2^30 cameras, more than a device holds.
+  const int group_bits =
+      NumBits(int64_t{index.num_cameras} / kPointOrderGroup + 2);
+  CERES_EXT_RETURN_IF_ERROR(Launch("PointOrder",
+                                   PointOrderKernel,
                                    num_blocks,
                                    kBlockSize,
                                    0,
                                    stream,
                                    index,
+                                   group_bits,
                                    scratch->keys_in.data(),
                                    scratch->values_in.data()));
   CERES_EXT_RETURN_IF_ERROR(SortPairs(scratch->keys_in.data(),
                                       scratch->keys_out.data(),
                                       scratch->values_in.data(),
-                                      scratch->values_out.data(),
+                                      point_order,
                                       n,
-                                      NumBits(int64_t{index.num_cameras} + 1),
+                                      2 * group_bits + kLengthBits,
                                       &scratch->sort,
                                       context));
-  CERES_EXT_RETURN_IF_ERROR(Launch("WindowLength",
-                                   WindowLengthKernel,
-                                   num_blocks,
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   index,
-                                   scratch->values_out.data(),
-                                   scratch->keys_in.data()));
-  CERES_EXT_RETURN_IF_ERROR(
-      SortPairs(scratch->keys_in.data(),
-                scratch->keys_out.data(),
-                scratch->values_out.data(),
-                point_order,
-                n,
-                NumBits(n / kPointOrderWindow + 1) + kLengthBits,
-                &scratch->sort,
-                context));
   return Launch("InvertOrder",
                 InvertOrderKernel,
                 num_blocks,

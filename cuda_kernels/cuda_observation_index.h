@@ -58,12 +58,12 @@ class CudaObservationIndex {
 };
 
 // An order of the points in which neighbours are seen by the same cameras:
-// sorted by the camera in the middle of the point's observations, then, within
-// every kPointOrderWindow of that order, by decreasing number of observations,
-// so that the threads of a warp sum equally long points.
+// sorted by the groups of kPointOrderGroup consecutive cameras that the first
+// and the last camera of the point fall into, then by decreasing number of
+// observations, so that the threads of a warp sum equally long points.
 //   point_order[r]: the point of rank r; point_rank: its inverse.
-// Both in device memory, num_points each.
-inline constexpr int kPointOrderWindow = 128;
+// Both in device memory, num_points each. Measurement: docs/gpu.md.
+inline constexpr int kPointOrderGroup = 8;
 Status OrderPointsByCamera(const ObservationIndexView& index,
                            int32_t* point_order,
                            int32_t* point_rank,

@@ -11,7 +11,8 @@
 // Instances: T double and float, C 9 and 10, kDeviceLayout. Sources:
 // StoredJacobian<T, C, kDeviceLayout> and RecomputedJacobian<T, C>. With T
 // float, blocks and their products are float; sums over points and over
-// cameras, and every vector, are double.
+// cameras, and every vector, are double. Other layouts are instantiated from
+// the *_impl.h by who wants them (examples/bal/study).
 // Host-includable.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_OPERATIONS_H_
 #define CERES_EXT_CUDA_KERNELS_CUDA_OPERATIONS_H_
@@ -40,26 +41,24 @@ Status EvaluateCost(const EvaluateCostParams& params,
                     cudaStream_t stream);
 
 // camera_gradient needs residuals.
-template <typename T, int C>
-Status EvaluateJacobian(
-    const EvaluateJacobianParams<T, C, kDeviceLayout>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream);
+template <typename T, int C, BlockLayout kLayout>
+Status EvaluateJacobian(const EvaluateJacobianParams<T, C, kLayout>& params,
+                        const CudaWorkspaceView& workspace,
+                        cudaStream_t stream);
 
 // normal_blocks_kernels.h.
-template <typename Source>
-Status NormalBlocks(const NormalBlocksParams<Source, kDeviceLayout>& params,
+template <typename Source, BlockLayout kLayout>
+Status NormalBlocks(const NormalBlocksParams<Source, kLayout>& params,
                     const CudaWorkspaceView& workspace,
                     cudaStream_t stream);
 
 // s alone, on tiles, from v_inverse and b: the part of NormalBlocks that reads
 // stored blocks in their order where nothing else needs the camera order.
 // Sources: StoredJacobian.
-template <typename Source>
-Status SchurRightHandSide(
-    const NormalBlocksParams<Source, kDeviceLayout>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream);
+template <typename Source, BlockLayout kLayout>
+Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
+                          const CudaWorkspaceView& workspace,
+                          cudaStream_t stream);
 
 // jacobian_products_kernels.h.
 template <typename Source>
@@ -77,32 +76,32 @@ Status SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
                           const CudaWorkspaceView& workspace,
                           cudaStream_t stream);
 
-template <typename T, int C>
-Status ScaleColumns(const ScaleColumnsParams<T, C, kDeviceLayout>& params,
+template <typename T, int C, BlockLayout kLayout>
+Status ScaleColumns(const ScaleColumnsParams<T, C, kLayout>& params,
                     cudaStream_t stream);
 
 // schur_products_kernels.h.
-template <typename Source>
+template <typename Source, BlockLayout kLayout>
 Status SchurProductImplicitW(
-    const SchurProductImplicitWParams<Source, kDeviceLayout>& params,
+    const SchurProductImplicitWParams<Source, kLayout>& params,
     const CudaWorkspaceView& workspace,
     cudaStream_t stream);
 
-template <typename T, int C>
+template <typename T, int C, BlockLayout kLayout>
 Status SchurProductExplicitW(
-    const SchurProductExplicitWParams<T, C, kDeviceLayout>& params,
+    const SchurProductExplicitWParams<T, C, kLayout>& params,
     const CudaWorkspaceView& workspace,
     cudaStream_t stream);
 
-template <typename Source>
+template <typename Source, BlockLayout kLayout>
 Status BackSubstituteImplicitW(
-    const BackSubstituteImplicitWParams<Source, kDeviceLayout>& params,
+    const BackSubstituteImplicitWParams<Source, kLayout>& params,
     const CudaWorkspaceView& workspace,
     cudaStream_t stream);
 
-template <typename T, int C>
+template <typename T, int C, BlockLayout kLayout>
 Status BackSubstituteExplicitW(
-    const BackSubstituteExplicitWParams<T, C, kDeviceLayout>& params,
+    const BackSubstituteExplicitWParams<T, C, kLayout>& params,
     const CudaWorkspaceView& workspace,
     cudaStream_t stream);
 
@@ -112,22 +111,20 @@ Status NormalProductImplicitW(
     const CudaWorkspaceView& workspace,
     cudaStream_t stream);
 
-template <typename T, int C>
+template <typename T, int C, BlockLayout kLayout>
 Status NormalProductExplicitW(
-    const NormalProductExplicitWParams<T, C, kDeviceLayout>& params,
+    const NormalProductExplicitWParams<T, C, kLayout>& params,
     const CudaWorkspaceView& workspace,
     cudaStream_t stream);
 
 // preconditioner_kernels.h. N is 3, 9 or 10.
-template <int N>
-Status InvertBlockDiagonal(
-    const InvertBlockDiagonalParams<N, kDeviceLayout>& params,
-    cudaStream_t stream);
+template <int N, BlockLayout kLayout>
+Status InvertBlockDiagonal(const InvertBlockDiagonalParams<N, kLayout>& params,
+                           cudaStream_t stream);
 
-template <int N>
-Status ApplyBlockDiagonal(
-    const ApplyBlockDiagonalParams<N, kDeviceLayout>& params,
-    cudaStream_t stream);
+template <int N, BlockLayout kLayout>
+Status ApplyBlockDiagonal(const ApplyBlockDiagonalParams<N, kLayout>& params,
+                          cudaStream_t stream);
 
 // pcg_kernels.h.
 Status PcgStart(const PcgStartParams& params,

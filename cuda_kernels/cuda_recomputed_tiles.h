@@ -134,13 +134,35 @@ struct RecomputedTileParams {
   T* partial = nullptr;  // 9 per tile camera; null: cameras not wanted
 };
 
-template <typename T>
+// The first camera of the tile whose segments and those of all cameras after
+// it up to segment `end` make one round. Every thread asks.
+__device__ __forceinline__ int FirstCameraOfRound(const TileIndexView& tiles,
+                                                  const TileHeader& header,
+                                                  int last_camera,
+                                                  int end) {
+  int low = 0;
+  int high = last_camera;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    const int first = tiles.tile_camera_segment[header.camera_begin + middle] -
+                      header.segment_begin;
+    if (end - first <= tiles.round_segments) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+template <bool kWithLocal, typename T>
 __device__ __forceinline__ void LoadRecord(const CameraRecord<T>* from,
                                            CameraRecord<T>* to) {
   struct alignas(16) Chunk {
     T values[16 / sizeof(T)];
   };
-  constexpr int kChunks = sizeof(CameraRecord<T>) / 16;
+  constexpr int kNumValues = kWithLocal ? 24 : 15;
+  constexpr int kChunks = (kNumValues * static_cast<int>(sizeof(T)) + 15) / 16;
   const Chunk* chunks = reinterpret_cast<const Chunk*>(from);
   T values[24];
 #pragma unroll
@@ -154,7 +176,9 @@ __device__ __forceinline__ void LoadRecord(const CameraRecord<T>* from,
 #pragma unroll
   for (int i = 0; i < 9; ++i) {
     to->state.R[i] = values[i];
-    to->local[i] = values[15 + i];
+    if constexpr (kWithLocal) {
+      to->local[i] = values[15 + i];
+    }
   }
 #pragma unroll
   for (int i = 0; i < 3; ++i) {
@@ -229,7 +253,7 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
          c < camera_end;
          c += kRecomputedBlock) {
       CameraRecord<T> camera;
-      LoadRecord(p.records + tiles.tile_camera_id[c], &camera);
+      LoadRecord<true>(p.records + tiles.tile_camera_id[c], &camera);
       const int32_t end =
           tiles.segment[tiles.tile_camera_segment[c + 1]].slot_begin;
       Projection<T> projection;
@@ -305,9 +329,9 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
 // Inputs, outputs: RecomputedTileParams; partial gets J_c' y in local
 // coordinates, one row per tile camera.
 // Mapping: one block per tile, a thread owns a segment and keeps its camera in
-// registers; 3-vectors per observation, then 9-vectors per segment, meet in
-// shared memory and are summed by the owner of a point or of an element of a
-// tile camera.
+// registers; 3-vectors per observation, then, in rounds, 9-vectors per segment
+// meet in shared memory and are summed by the owner of a point or of an element
+// of a tile camera.
 // Order: over a point's observations in their order; over a tile camera's
 // segments in their order. No atomics.
 // Traffic: per observation 4 B; per segment 8 B and a camera record (L2); per
@@ -346,18 +370,16 @@ __global__ void __launch_bounds__(kRecomputedBlock,
   T* const vectors = motions + 3 * tiles.max_points;
 
   CameraRecord<T> camera;
-  TileSegment segment{};
-  int32_t slot_end = 0;
+  TileTask task{};
   int loaded = -1;
-  const auto load_segment = [&](int s) {
-    segment = tiles.segment[segment_begin + s];
-    slot_end = tiles.segment[segment_begin + s + 1].slot_begin;
-    LoadRecord(p.records + segment.camera, &camera);
+  const auto load_task = [&](int s) {
+    task = tiles.task[segment_begin + s];
+    LoadRecord<true>(p.records + task.camera, &camera);
     loaded = s;
   };
   // Before the barrier, so that the wait for the camera overlaps the points'.
   if (thread < num_segments) {
-    load_segment(thread);
+    load_task(thread);
   }
   if constexpr ((kMode & kEliminate) != 0) {
     // Needed a barrier later: a line of 16 points of each element.
@@ -383,12 +405,12 @@ __global__ void __launch_bounds__(kRecomputedBlock,
   if (point_half) {
     for (int s = thread; s < num_segments; s += kRecomputedBlock) {
       if (s != loaded) {
-        load_segment(s);
+        load_task(s);
       }
-      uint32_t next = tiles.slot[segment.slot_begin];
-      for (int32_t slot = segment.slot_begin; slot < slot_end; ++slot) {
+      uint32_t next = tiles.slot[task.slot_begin];
+      for (int32_t slot = task.slot_begin; slot < task.slot_end; ++slot) {
         const uint32_t packed = next;
-        if (slot + 1 < slot_end) {
+        if (slot + 1 < task.slot_end) {
           next = tiles.slot[slot + 1];
         }
         const int point = static_cast<int>(packed >> 16);
@@ -396,7 +418,7 @@ __global__ void __launch_bounds__(kRecomputedBlock,
         Projection<T> projection;
         ProjectTame(camera.state,
                     positions + 3 * point,
-                    p.cameras + segment.camera,
+                    p.cameras + task.camera,
                     p.points + int64_t{3} * (point_begin + point),
                     &projection);
         T y[2];
@@ -461,67 +483,90 @@ __global__ void __launch_bounds__(kRecomputedBlock,
 
     // J_c' (y_k + J_p x_p) of each segment, last segment first: its camera is
     // still there.
-    const int num_rounds =
-        (num_segments - thread + kRecomputedBlock - 1) / kRecomputedBlock;
-    for (int s = thread + (num_rounds - 1) * kRecomputedBlock; s >= thread;
-         s -= kRecomputedBlock) {
-      if (s != loaded) {
-        load_segment(s);
+    int round_end = num_segments;
+    int round_camera_end = header.num_cameras;
+    while (round_camera_end > 0) {
+      int round_begin = 0;
+      int round_camera = 0;
+      if (round_end > tiles.round_segments) {
+        round_camera =
+            FirstCameraOfRound(tiles, header, round_camera_end - 1, round_end);
+        round_begin = tiles.tile_camera_segment[camera_begin + round_camera] -
+                      segment_begin;
       }
-      T local[9] = {};
-      uint32_t next = tiles.slot[segment.slot_begin];
-      for (int32_t slot = segment.slot_begin; slot < slot_end; ++slot) {
-        const uint32_t packed = next;
-        if (slot + 1 < slot_end) {
-          next = tiles.slot[slot + 1];
+      // The last of the thread's segments below the end, if there is one.
+      int s = round_end - 1 - thread;
+      s = s < 0 ? -1 : thread + s / kRecomputedBlock * kRecomputedBlock;
+      for (; s >= round_begin; s -= kRecomputedBlock) {
+        if (s != loaded) {
+          task = tiles.task[segment_begin + s];
+          LoadRecord<!kKeepProducts>(p.records + task.camera, &camera);
+          loaded = s;
         }
-        const int point = static_cast<int>(packed >> 16);
-        [[maybe_unused]] const int observation =
-            static_cast<int>(packed & 0xffff);
-        Projection<T> projection;
-        ProjectTame(camera.state,
-                    positions + 3 * point,
-                    p.cameras + segment.camera,
-                    p.points + int64_t{3} * (point_begin + point),
-                    &projection);
-        T y[2];
-        if constexpr (kKeepProducts) {
-          const Pair<T> product = products[slot - static_cast<int32_t>(begin)];
-          y[0] = product.a;
-          y[1] = product.b;
-          if constexpr ((kMode & kEliminate) != 0) {
-            T moved[2];
-            PointMultiply(camera.state, projection, motions + 3 * point, moved);
-            y[0] += moved[0];
-            y[1] += moved[1];
+        T local[9] = {};
+        uint32_t next = tiles.slot[task.slot_begin];
+        for (int32_t slot = task.slot_begin; slot < task.slot_end; ++slot) {
+          const uint32_t packed = next;
+          if (slot + 1 < task.slot_end) {
+            next = tiles.slot[slot + 1];
           }
-        } else {
-          Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
-              camera,
-              projection,
-              p.operands.b + 2 * (begin + observation),
-              motions + 3 * point,
-              y);
+          const int point = static_cast<int>(packed >> 16);
+          [[maybe_unused]] const int observation =
+              static_cast<int>(packed & 0xffff);
+          Projection<T> projection;
+          ProjectTame(camera.state,
+                      positions + 3 * point,
+                      p.cameras + task.camera,
+                      p.points + int64_t{3} * (point_begin + point),
+                      &projection);
+          T y[2];
+          if constexpr (kKeepProducts) {
+            const Pair<T> product =
+                products[slot - static_cast<int32_t>(begin)];
+            y[0] = product.a;
+            y[1] = product.b;
+            if constexpr ((kMode & kEliminate) != 0) {
+              T moved[2];
+              PointMultiply(
+                  camera.state, projection, motions + 3 * point, moved);
+              y[0] += moved[0];
+              y[1] += moved[1];
+            }
+          } else {
+            Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
+                camera,
+                projection,
+                p.operands.b + 2 * (begin + observation),
+                motions + 3 * point,
+                y);
+          }
+          CameraTransposeMultiplyAndAccumulate(
+              camera.state, projection, y, local);
         }
-        CameraTransposeMultiplyAndAccumulate(
-            camera.state, projection, y, local);
-      }
 #pragma unroll
-      for (int i = 0; i < 9; ++i) {
-        vectors[9 * s + i] = local[i];
+        for (int i = 0; i < 9; ++i) {
+          vectors[9 * (task.segment - round_begin) + i] = local[i];
+        }
       }
-    }
-    __syncthreads();  // A camera's segments belong to several threads.
+      __syncthreads();  // A camera's segments belong to several threads.
 
-    const int num_values = 9 * (camera_end - camera_begin);
-    for (int i = thread; i < num_values; i += kRecomputedBlock) {
-      const int32_t* first = tiles.tile_camera_segment + camera_begin + i / 9;
-      const int last_segment = first[1] - segment_begin;
-      double sum = 0.0;
-      for (int s = first[0] - segment_begin; s < last_segment; ++s) {
-        sum += static_cast<double>(vectors[9 * s + i % 9]);
+      const int64_t first_camera = int64_t{camera_begin} + round_camera;
+      const int num_values = 9 * (round_camera_end - round_camera);
+      for (int i = thread; i < num_values; i += kRecomputedBlock) {
+        const int32_t* first = tiles.tile_camera_segment + first_camera + i / 9;
+        const int end = first[1] - segment_begin - round_begin;
+        double sum = 0.0;
+        for (int k = first[0] - segment_begin - round_begin; k < end; ++k) {
+          sum += static_cast<double>(vectors[9 * k + i % 9]);
+        }
+        p.partial[9 * first_camera + i] = static_cast<T>(sum);
       }
-      p.partial[int64_t{9} * camera_begin + i] = static_cast<T>(sum);
+      if (round_camera == 0) {
+        return;  // The whole block leaves.
+      }
+      __syncthreads();  // Vectors are used anew.
+      round_end = round_begin;
+      round_camera_end = round_camera;
     }
   }
 }
@@ -564,9 +609,11 @@ Status RecomputedTileOperation(const ObservationIndexView& index,
   const bool camera_out = (kMode & kCameraOut) != 0 && terms.out != nullptr;
   params.partial =
       camera_out ? reinterpret_cast<T*>(workspace.partial) : nullptr;
-  const int64_t num_vectors =
-      std::max(int64_t{3} * tiles.max_observations,
-               camera_out ? int64_t{9} * tiles.max_tile_segments : 0);
+  const int64_t num_vectors = std::max(
+      int64_t{3} * tiles.max_observations,
+      camera_out
+          ? int64_t{9} * std::min(tiles.max_tile_segments, tiles.round_segments)
+          : 0);
   CERES_EXT_RETURN_IF_ERROR(
       Launch("RecomputedTile",
              RecomputedTileKernel<T, kMode>,

@@ -24,11 +24,14 @@ inline constexpr int kStoredBlock = 256;
 //   Forward<mode>(p, u, b)    takes y_k's parts, p = p_c and u = x_p given
 //   ToPoint(s)                s += what the observation gives its point
 //   ToCamera<mode>(u, q)      q += what it gives its camera, u = motion
-template <typename T, int C>
+template <typename SourceIn>
 struct JacobianBlocks {
-  using Value = T;
-  using Source = StoredJacobian<T, C, kDeviceLayout>;
+  using Source = SourceIn;
+  using Value = typename Source::Value;
+  using T = Value;
+  static constexpr int C = Source::kCameraDim;
   static constexpr int kCameraDim = C;
+  static constexpr BlockLayout kLayout = Source::kLayout;
 
   T jc[2 * C];
   T jp[6];
@@ -96,11 +99,12 @@ struct JacobianBlocks {
 
 // W_k alone: s_p = sum W_k' p_c, q_c = sum W_k x_p. U and V come in through
 // CameraSumTerms and TileOperands.
-template <typename T, int C>
+template <typename T, int C, BlockLayout kLayoutIn>
 struct CouplingBlocks {
   using Value = T;
-  using Source = BlockView<const T, 3 * C, kDeviceLayout>;
+  using Source = BlockView<const T, 3 * C, kLayoutIn>;
   static constexpr int kCameraDim = C;
+  static constexpr BlockLayout kLayout = kLayoutIn;
 
   T w[3 * C];
   T s_k[3];
@@ -157,7 +161,7 @@ struct StoredTileParams {
   TileIndexView tiles;
   const uint32_t* position = nullptr;  // CudaWorkspaceView::stored_position
   const int32_t* point_id = nullptr;
-  TileOperands operands;
+  TileOperandsIn<Blocks::kLayout> operands;
   typename Blocks::Source source;
   const double* camera_p = nullptr;  // C per camera
   T* partial = nullptr;  // C per tile camera; null: cameras not wanted
@@ -399,13 +403,14 @@ __global__ void __launch_bounds__(
 
 // Queues tiles and, with kCameraOut, the sums over cameras.
 template <typename Blocks, int kMode>
-Status StoredTileOperation(const ObservationIndexView& index,
-                           const typename Blocks::Source& source,
-                           const double* camera_p,
-                           const TileOperands& operands,
-                           const CameraSumTerms<Blocks::kCameraDim>& terms,
-                           const CudaWorkspaceView& workspace,
-                           cudaStream_t stream) {
+Status StoredTileOperation(
+    const ObservationIndexView& index,
+    const typename Blocks::Source& source,
+    const double* camera_p,
+    const TileOperandsIn<Blocks::kLayout>& operands,
+    const CameraSumTerms<Blocks::kCameraDim, Blocks::kLayout>& terms,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
   using T = typename Blocks::Value;
   constexpr int C = Blocks::kCameraDim;
   const TileIndexView& tiles = workspace.stored_tiles;
@@ -447,7 +452,7 @@ Status StoredTileOperation(const ObservationIndexView& index,
   if (!camera_out) {
     return Status();
   }
-  return SumTileCameras(StoredJacobian<T, C, kDeviceLayout>(),
+  return SumTileCameras(StoredJacobian<T, C, Blocks::kLayout>(),
                         index.num_cameras,
                         tiles,
                         static_cast<const T*>(params.partial),

@@ -38,7 +38,10 @@ namespace ceres_ext::kernels {
 // on different banks of shared memory.
 inline constexpr TileOptions kRecomputedTiles{256, 1024, 5};
 inline constexpr TileOptions kRecomputedFloatTiles{256, 1280, 7};
-inline constexpr TileOptions kStoredTiles{256, 256, 256};
+inline constexpr TileOptions kStoredTiles{256, 256, 256, false};
+
+// Measurement: docs/gpu.md.
+inline constexpr int kLongTrack = 64;
 
 // Most blocks of the kernels that add up a whole vector. Their number depends
 // on the length alone, and the partial sums of the blocks are added in their
@@ -56,6 +59,11 @@ struct CudaWorkspaceView {
   const int32_t* chunk_camera = nullptr;        // [num_chunks]
   const int32_t* camera_chunk_begin = nullptr;  // [num_cameras + 1]
   const int32_t* entry_point = nullptr;         // point of camera_entry[j]
+
+  // Points of more than kLongTrack observations, ascending: a warp sums each of
+  // them, where a thread sums one of the others.
+  int32_t num_long_points = 0;
+  const int32_t* long_point = nullptr;  // [num_long_points]
 
   // Scratch: one row of up to kMaxRow doubles per chunk, one of 10 per tile
   // camera, in the same memory.
@@ -108,6 +116,10 @@ class CudaWorkspace {
   const CudaWorkspaceView& view() const { return view_; }
 
  private:
+  Status ListLongPoints(const ObservationIndexView& index,
+                        CudaIndexScratch* scratch,
+                        CudaContext* context);
+
   CudaWorkspaceView view_;
   TileIndex recomputed_tiles_;
   TileIndex stored_tiles_;
@@ -115,6 +127,7 @@ class CudaWorkspace {
   DeviceBuffer<int32_t> chunk_camera_;
   DeviceBuffer<int32_t> camera_chunk_begin_;
   DeviceBuffer<int32_t> entry_point_;
+  DeviceBuffer<int32_t> long_point_;
   DeviceBuffer<double> partial_;
   DeviceBuffer<double> local_cameras_;
   DeviceBuffer<double> point_records_;

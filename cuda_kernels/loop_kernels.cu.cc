@@ -186,6 +186,10 @@ __device__ __forceinline__ void Apply(const NegateParams& p, int64_t i) {
   p.y[i] = -p.x[i];
 }
 
+__device__ __forceinline__ void Apply(const AddVectorsParams& p, int64_t i) {
+  p.z[i] = p.x[i] + p.y[i];
+}
+
 __device__ __forceinline__ void Apply(const MultiplyParams& p, int64_t i) {
   p.z[i] = p.x[i] * p.y[i];
 }
@@ -464,6 +468,10 @@ Status SetConstant(const SetConstantParams& params, cudaStream_t stream) {
 
 Status Negate(const NegateParams& params, cudaStream_t stream) {
   return ForEach("Negate", params.n, params, stream);
+}
+
+Status AddVectors(const AddVectorsParams& params, cudaStream_t stream) {
+  return ForEach("AddVectors", params.n, params, stream);
 }
 
 Status Multiply(const MultiplyParams& params, cudaStream_t stream) {

@@ -174,6 +174,14 @@ struct NegateParams {
   double* y = nullptr;
 };
 
+// z = x + y
+struct AddVectorsParams {
+  int64_t n = 0;
+  const double* x = nullptr;
+  const double* y = nullptr;
+  double* z = nullptr;
+};
+
 // z = x .* y
 struct MultiplyParams {
   int64_t n = 0;
@@ -324,6 +332,7 @@ void Plus(const PlusParams& params, HostContext* context);
 void Copy(const CopyParams& params, HostContext* context);
 void SetConstant(const SetConstantParams& params, HostContext* context);
 void Negate(const NegateParams& params, HostContext* context);
+void AddVectors(const AddVectorsParams& params, HostContext* context);
 void Multiply(const MultiplyParams& params, HostContext* context);
 // T = double or float.
 template <typename T>
@@ -363,6 +372,7 @@ Status Plus(const PlusParams& params, cudaStream_t stream);
 Status Copy(const CopyParams& params, cudaStream_t stream);
 Status SetConstant(const SetConstantParams& params, cudaStream_t stream);
 Status Negate(const NegateParams& params, cudaStream_t stream);
+Status AddVectors(const AddVectorsParams& params, cudaStream_t stream);
 Status Multiply(const MultiplyParams& params, cudaStream_t stream);
 template <typename T>
 Status Cast(const CastParams<T>& params, cudaStream_t stream);

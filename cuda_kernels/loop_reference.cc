@@ -226,6 +226,12 @@ void Negate(const NegateParams& params, HostContext* context) {
   ForEach(params.n, context, [&](int64_t i) { params.y[i] = -params.x[i]; });
 }
 
+void AddVectors(const AddVectorsParams& params, HostContext* context) {
+  ForEach(params.n, context, [&](int64_t i) {
+    params.z[i] = params.x[i] + params.y[i];
+  });
+}
+
 void Multiply(const MultiplyParams& params, HostContext* context) {
   ForEach(params.n, context, [&](int64_t i) {
     params.z[i] = params.x[i] * params.y[i];

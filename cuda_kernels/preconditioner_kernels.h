@@ -18,7 +18,8 @@ class HostContext;
 // S (SCHUR_JACOBI). A column of A_i that is zero and undamped counts as a unit
 // column (small_matrix.h).
 // A block that rounding has left not positive definite (S is a difference) is
-// replaced by its diagonal: a preconditioner need only be positive definite.
+// replaced by its diagonal, with elements below D_i^2 raised to that: a
+// preconditioner need only be positive definite.
 // Order: one thread owns a block. Traffic: 16 N (N + 1) / 2 B per block.
 template <int N, BlockLayout kLayout>
 struct InvertBlockDiagonalParams {

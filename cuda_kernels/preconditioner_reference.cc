@@ -33,7 +33,9 @@ void InvertBlockDiagonal(
           std::copy_n(damped, PackedSize(N), inverse);
           if (!InvertSymmetric<N>(inverse)) {
             std::copy_n(damped, PackedSize(N), inverse);
-            if (!InvertDiagonal<N>(inverse)) {
+            const double* d =
+                params.diagonal == nullptr ? nullptr : params.diagonal + N * i;
+            if (!InvertDiagonal<N>(d, inverse)) {
               AtomicMinimum(static_cast<int32_t>(i), &first_breakdown);
             }
           }

@@ -102,13 +102,21 @@ CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
   return true;
 }
 
-// A = diag(A)^-1, in place, zero diagonal elements counted as one. Returns
-// false where one is negative or not finite; A is then unspecified.
+// A = diag(A)^-1, in place, where A is a positive semidefinite matrix plus D^2
+// (d null: zero) but for rounding: elements below d_i^2 > 0 are raised to it,
+// zero elements count as one. Returns false where one is negative or not
+// finite; A is then unspecified.
 template <int N, typename T>
-CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(T* a) {
+CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d, T* a) {
   for (int i = 0; i < N; ++i) {
-    const T diagonal =
-        a[PackedIndex(i, i)] == T(0) ? T(1) : a[PackedIndex(i, i)];
+    T diagonal = a[PackedIndex(i, i)];
+    const T least = d == nullptr ? T(0) : d[i] * d[i];
+    if (least > T(0) && diagonal < least) {
+      diagonal = least;
+    }
+    if (diagonal == T(0)) {
+      diagonal = T(1);
+    }
     if (!(diagonal > T(0)) || std::isinf(diagonal)) {
       return false;
     }

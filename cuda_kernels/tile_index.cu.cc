@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 
 #include "cuda_kernels/cuda_launch.h"
@@ -189,6 +190,43 @@ __global__ void FillTilesKernel(ObservationIndexView index,
                 static_cast<uint32_t>(position[s] - begin);
 }
 
+// keys = (tile, decreasing length), the length left out where a tile keeps the
+// order of its segments; values = segment. One block per tile.
+__global__ void MakeTaskKeysKernel(TileIndexView tiles,
+                                   int length_bits,
+                                   uint64_t* keys,
+                                   int32_t* values) {
+  const int32_t begin = tiles.tile_segment_begin[blockIdx.x];
+  const int32_t end = tiles.tile_segment_begin[blockIdx.x + 1];
+  const bool sorted = end - begin <= tiles.round_segments;
+  for (int32_t g = begin + static_cast<int32_t>(threadIdx.x); g < end;
+       g += static_cast<int32_t>(blockDim.x)) {
+    const int32_t length =
+        tiles.segment[g + 1].slot_begin - tiles.segment[g].slot_begin;
+    keys[g] = uint64_t{blockIdx.x} << length_bits |
+              static_cast<uint64_t>(sorted ? tiles.segment_length - length : 0);
+    values[g] = g;
+  }
+}
+
+// Task i of all tiles is segment order[i]. One thread per task.
+__global__ void FillTasksKernel(TileIndexView tiles,
+                                const uint64_t* keys,
+                                int length_bits,
+                                const int32_t* order,
+                                TileTask* task) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= tiles.num_segments) {
+    return;  // No barrier follows.
+  }
+  const int32_t g = order[i];
+  const TileSegment segment = tiles.segment[g];
+  task[i] = TileTask{segment.camera,
+                     segment.slot_begin,
+                     tiles.segment[g + 1].slot_begin,
+                     g - tiles.tile_segment_begin[keys[i] >> length_bits]};
+}
+
 // begin[g] = number of sorted keys below g, as in the observation index.
 __global__ void RowBeginKernel(int32_t n,
                                const uint64_t* keys,
@@ -236,6 +274,45 @@ __global__ void TileHeadersKernel(ObservationIndexView index,
 
 }  // namespace
 
+Status TileIndex::BuildTasks(CudaIndexScratch* scratch, CudaContext* context) {
+  const cudaStream_t stream = context->stream();
+  const int64_t num_segments = view_.num_segments;
+  const int length_bits = NumBits(int64_t{view_.segment_length});
+  CERES_EXT_RETURN_IF_ERROR(task_.Allocate(context, num_segments));
+  CERES_EXT_RETURN_IF_ERROR(Launch("MakeTaskKeys",
+                                   MakeTaskKeysKernel,
+                                   view_.num_tiles,
+                                   kBlockSize,
+                                   0,
+                                   stream,
+                                   view_,
+                                   length_bits,
+                                   scratch->keys_in.data(),
+                                   scratch->values_in.data()));
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(scratch->keys_in.data(),
+                                      scratch->keys_out.data(),
+                                      scratch->values_in.data(),
+                                      scratch->values_out.data(),
+                                      num_segments,
+                                      NumBits(view_.num_tiles) + length_bits,
+                                      &scratch->sort,
+                                      context));
+  CERES_EXT_RETURN_IF_ERROR(
+      Launch("FillTasks",
+             FillTasksKernel,
+             CeilDivide(num_segments, kBlockSize),
+             kBlockSize,
+             0,
+             stream,
+             view_,
+             static_cast<const uint64_t*>(scratch->keys_out.data()),
+             length_bits,
+             static_cast<const int32_t*>(scratch->values_out.data()),
+             task_.data()));
+  view_.task = task_.data();
+  return Status();
+}
+
 Status TileIndex::Build(const ObservationIndexView& index,
                         const TileOptions& options,
                         CudaIndexScratch* scratch,
@@ -253,6 +330,10 @@ Status TileIndex::Build(const ObservationIndexView& index,
   view_.max_points = options.max_points;
   view_.max_observations = options.max_observations;
   view_.segment_length = options.segment_length;
+  view_.round_segments =
+      std::max(options.max_observations / 3,
+               static_cast<int32_t>(CeilDivide(options.max_observations,
+                                               options.segment_length)));
 
   // Tiles.
   const int64_t num_chunks = CeilDivide(index.num_points, kPointsPerChunk);
@@ -414,6 +495,10 @@ Status TileIndex::Build(const ObservationIndexView& index,
   view_.tile_camera_segment = tile_camera_segment_.data();
   view_.tile_segment_begin = tile_segment_begin_.data();
   view_.tile_camera_begin = tile_camera_begin_.data();
+
+  if (options.tasks) {
+    CERES_EXT_RETURN_IF_ERROR(BuildTasks(scratch, context));
+  }
 
   // Rows of the cameras.
   CERES_EXT_RETURN_IF_ERROR(row_.Allocate(context, view_.num_tile_cameras));

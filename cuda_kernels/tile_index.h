@@ -11,6 +11,10 @@
 //                          point_begin[first point] + s over all tiles
 //   segment                up to segment_length consecutive slots of one
 //                          camera: the work of one thread
+//   tasks of a tile        its segments in the order in which threads take
+//                          them: by decreasing length, so that the threads of a
+//                          warp end together; tiles of more than round_segments
+//                          keep the order of the segments
 //   tile camera            all segments of one camera in the tile; sums over
 //                          them are stored one row per tile camera
 //   rows of a camera       its tile cameras in ascending order; a second kernel
@@ -37,11 +41,20 @@ struct TileOptions {
   int32_t max_points = 256;         // At most 65536.
   int32_t max_observations = 1024;  // At most 65536.
   int32_t segment_length = 4;
+  bool tasks = true;  // whether they are wanted
 };
 
 struct TileSegment {
   int32_t camera;
   int32_t slot_begin;  // Ends where the next segment begins.
+};
+
+// A segment as a thread asks for it, in one access.
+struct alignas(16) TileTask {
+  int32_t camera;
+  int32_t slot_begin;
+  int32_t slot_end;
+  int32_t segment;  // within the tile
 };
 
 // All that a block asks first, in one access of 32 bytes.
@@ -63,6 +76,11 @@ struct TileIndexView {
   int32_t max_points = 0;
   int32_t max_observations = 0;
   int32_t segment_length = 0;
+  // A block sums the segments of a tile over its cameras in rounds of at most
+  // this many, so that tiles of scattered points need no more shared memory
+  // than others: as many 9-vectors as there is room for 3-vectors of
+  // observations, and at least all segments of one camera.
+  int32_t round_segments = 0;
   // Most segments and tile cameras in a tile that is not long.
   int32_t max_tile_segments = 0;
   int32_t max_tile_cameras = 0;
@@ -72,6 +90,7 @@ struct TileIndexView {
   const int32_t* tile_segment_begin = nullptr;  // [num_tiles + 1]
   const int32_t* tile_camera_begin = nullptr;   // [num_tiles + 1]
   const TileSegment* segment = nullptr;         // [num_segments + 1]
+  const TileTask* task = nullptr;               // [num_segments] or null
   // Per slot: point within the tile << 16 | observation within the tile in
   // point order. In a long tile: 0, since its only point is point 0 and its
   // observations are slots in both orders.
@@ -94,12 +113,15 @@ class TileIndex {
   const TileIndexView& view() const { return view_; }
 
  private:
+  Status BuildTasks(CudaIndexScratch* scratch, CudaContext* context);
+
   TileIndexView view_;
   DeviceBuffer<TileHeader> header_;
   DeviceBuffer<int32_t> tile_point_begin_;
   DeviceBuffer<int32_t> tile_segment_begin_;
   DeviceBuffer<int32_t> tile_camera_begin_;
   DeviceBuffer<TileSegment> segment_;
+  DeviceBuffer<TileTask> task_;
   DeviceBuffer<uint32_t> slot_;
   DeviceBuffer<int32_t> tile_camera_id_;
   DeviceBuffer<int32_t> tile_camera_segment_;

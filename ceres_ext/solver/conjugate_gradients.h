@@ -40,6 +40,9 @@ struct PcgVectors {
 // z = M^-1 r; both return a Status and may be asked to work on scalars that
 // have ended, when their result is not used. Leaves the scalars of the end in
 // *scalars.
+// *loop: of one solve after the other with the same vectors, operators and
+// reset period; Reset it where they are others. What the operators read may
+// change.
 template <typename Backend, typename Multiply, typename Precondition>
 kernels::Status ConjugateGradients(
     const InexactSolverOptions& options,
@@ -47,6 +50,7 @@ kernels::Status ConjugateGradients(
     const PcgVectors& v,
     Multiply&& multiply,
     Precondition&& precondition,
+    typename Backend::PcgLoop* loop,
     Backend* backend,
     kernels::PcgScalars* scalars) {
   // x = 0, r = b, Q_0 = 0
@@ -85,14 +89,9 @@ kernels::Status ConjugateGradients(
   residual.r = v.r;
   residual.scalars = v.scalars;
 
-  for (int i = 0;; ++i) {
-    // Steps after the end do nothing, and max_num_iterations is an end.
-    if (i >= options.max_num_iterations || backend->ShouldPoll(i)) {
-      CERES_EXT_RETURN_IF_ERROR(backend->Read(v.scalars, scalars));
-      if (scalars->end != kernels::PcgEnd::kRunning) {
-        return {};
-      }
-    }
+  const int period = options.residual_reset_period;
+  // What is queued depends on i modulo the period alone.
+  const auto iterate = [&](int i) -> kernels::Status {
     // z = M^-1 r
     CERES_EXT_RETURN_IF_ERROR(precondition(v.r, v.z));
     // rho = r'z, p = z + (rho / last rho) p
@@ -103,11 +102,26 @@ kernels::Status ConjugateGradients(
     CERES_EXT_RETURN_IF_ERROR(backend->Run(advance));
     // r = r - alpha q drifts from b - A x by rounding, so now and then
     // q = A x, r = b - q
-    residual.reset = (i + 1) % options.residual_reset_period == 0;
+    residual.reset = (i + 1) % period == 0;
     if (residual.reset) {
       CERES_EXT_RETURN_IF_ERROR(multiply(v.x, q));
     }
-    CERES_EXT_RETURN_IF_ERROR(backend->Run(residual));
+    return backend->Run(residual);
+  };
+
+  for (int i = 0;; ++i) {
+    if (backend->QueueToEnd(
+            i, period, options.max_num_iterations, iterate, loop)) {
+      return backend->Read(v.scalars, scalars);
+    }
+    // Steps after the end do nothing, and max_num_iterations is an end.
+    if (i >= options.max_num_iterations || backend->ShouldPoll(i)) {
+      CERES_EXT_RETURN_IF_ERROR(backend->Read(v.scalars, scalars));
+      if (scalars->end != kernels::PcgEnd::kRunning) {
+        return {};
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(iterate(i));
   }
 }
 

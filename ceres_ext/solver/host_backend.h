@@ -15,6 +15,8 @@
 //   Copy(n, from, to)        n values of the machine's memory
 //   Read(from, &to)          waits for queued work; a record to the host
 //   ShouldPoll(i)            whether to look at the scalars after iteration i
+//   PcgLoop                  what it keeps of PCG's iterations between solves
+//   QueueToEnd(...)          all iterations of PCG that are left, or false
 //   RecordMark(m), SecondsBetweenMarks(m, n), m < kNumMarks
 // where whatever may fail returns a Status.
 #ifndef CERES_EXT_SOLVER_HOST_BACKEND_H_
@@ -151,6 +153,18 @@ class HostBackend {
     return {};
   }
   bool ShouldPoll(int /*iteration*/) const { return true; }
+
+  struct PcgLoop {
+    void Reset() {}
+  };
+  template <typename Iterate>
+  bool QueueToEnd(int /*i*/,
+                  int /*period*/,
+                  int /*max_num_iterations*/,
+                  const Iterate& /*iterate*/,
+                  PcgLoop* /*loop*/) {
+    return false;
+  }
 
   kernels::Status RecordMark(int mark) {
     marks_[mark] = std::chrono::steady_clock::now();

@@ -22,13 +22,16 @@
 // The sign is Ceres's: b is the residual, and the trust-region loop negates the
 // step itself. An undamped zero column has step zero.
 //
-// Setup takes all memory, Solve takes none. A solver serves one Solve at a
-// time. The same input gives the same bits, for any number of threads.
+// Setup takes all memory, Solve takes none; only a graph (cuda_graph.h) is made
+// by Solve, and serves those that follow on the same arrays. A solver serves
+// one Solve at a time. The same input gives the same bits, for any number of
+// threads.
 #ifndef CERES_EXT_SOLVER_INEXACT_SOLVER_H_
 #define CERES_EXT_SOLVER_INEXACT_SOLVER_H_
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "ceres_ext/solver/conjugate_gradients.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
@@ -80,6 +83,20 @@ class InexactSolver {
 
   enum Mark { kBegin, kBlocksDone, kPcgDone, kEnd };
 
+  // What PCG reads and writes beside the buffers below.
+  struct PcgOperands {
+    Source jacobian;
+    const double* camera_diagonal = nullptr;
+    const double* point_diagonal = nullptr;
+    double* x = nullptr;
+  };
+  static_assert(std::has_unique_object_representations_v<PcgOperands>,
+                "compared as bytes");
+  struct PcgIterations {
+    PcgOperands operands;
+    typename Backend::PcgLoop loop;
+  };
+
   bool is_explicit() const { return options_.w_product == WProduct::kExplicit; }
   bool has_preconditioner() const {
     return options_.preconditioner != PreconditionerType::kIdentity;
@@ -101,6 +118,8 @@ class InexactSolver {
                               double* camera_step,
                               double* point_step,
                               InexactSolverSummary* summary);
+  // The loop for these operands, in place of the one used least recently.
+  typename Backend::PcgLoop* FindLoop(const PcgOperands& operands);
   kernels::Status UpdateBlocks(const LinearSystem<Source>& system);
   kernels::Status UpdatePreconditioner(const LinearSystem<Source>& system);
   kernels::Status Precondition(const double* r, double* z);
@@ -137,6 +156,10 @@ class InexactSolver {
   Buffer<double> z_;
   Buffer<kernels::PcgScalars> scalars_;
   Buffer<kernels::Breakdown> breakdown_;
+
+  // Two, for callers that swap a state and a candidate.
+  PcgIterations iterations_[2];
+  int last_iterations_ = 0;
 };
 
 }  // namespace ceres_ext::solver

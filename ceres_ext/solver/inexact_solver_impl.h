@@ -4,6 +4,8 @@
 #ifndef CERES_EXT_SOLVER_INEXACT_SOLVER_IMPL_H_
 #define CERES_EXT_SOLVER_INEXACT_SOLVER_IMPL_H_
 
+#include <cstring>
+
 #include "ceres_ext/solver/inexact_solver.h"
 
 namespace ceres_ext::solver {
@@ -17,6 +19,9 @@ kernels::Status InexactSolver<Backend, Source>::Setup(
   }
   options_ = options;
   backend_ = backend;
+  for (PcgIterations& iterations : iterations_) {
+    iterations.loop.Reset();
+  }
   num_cameras_ = backend->index().num_cameras;
   num_points_ = backend->index().num_points;
   num_observations_ = backend->index().num_observations;
@@ -105,6 +110,10 @@ kernels::Status InexactSolver<Backend, Source>::SolveOrFail(
                                   : MultiplyNormal(system, p, q);
       },
       [&](const double* r, double* z) { return Precondition(r, z); },
+      FindLoop({system.jacobian,
+                system.camera_diagonal,
+                system.point_diagonal,
+                vectors.x}),
       backend_,
       &scalars));
   CERES_EXT_RETURN_IF_ERROR(backend_->RecordMark(kPcgDone));
@@ -135,6 +144,25 @@ kernels::Status InexactSolver<Backend, Source>::SolveOrFail(
   summary->back_substitution_seconds =
       backend_->SecondsBetweenMarks(kPcgDone, kEnd);
   return {};
+}
+
+template <typename Backend, typename Source>
+typename Backend::PcgLoop* InexactSolver<Backend, Source>::FindLoop(
+    const PcgOperands& operands) {
+  const auto is_found = [&] {
+    return std::memcmp(&iterations_[last_iterations_].operands,
+                       &operands,
+                       sizeof(operands)) == 0;
+  };
+  if (!is_found()) {
+    last_iterations_ = 1 - last_iterations_;
+  }
+  PcgIterations& iterations = iterations_[last_iterations_];
+  if (!is_found()) {
+    iterations.operands = operands;
+    iterations.loop.Reset();
+  }
+  return &iterations.loop;
 }
 
 // What the configuration needs of U, V, W, their gradients and V's inverse.

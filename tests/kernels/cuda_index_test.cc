@@ -3,7 +3,9 @@
 // The index built on the device has the host's bits; tiles keep their promises.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "cuda_kernels/tile_index.h"
@@ -134,23 +136,21 @@ TEST_F(CudaIndexTest, PointOrder) {
   const auto length = [&](int32_t p) {
     return view.point_begin[p + 1] - view.point_begin[p];
   };
-  const auto middle = [&](int32_t p) {
-    return length(p) == 0 ? view.num_cameras
-                          : view.camera_id[(view.point_begin[p] +
-                                            view.point_begin[p + 1]) /
-                                           2];
+  // Groups of the first and the last camera, then decreasing length.
+  const auto key = [&](int32_t p) {
+    const int32_t none = std::numeric_limits<int32_t>::max();
+    const bool empty = length(p) == 0;
+    return std::tuple<int32_t, int32_t, int64_t>(
+        empty ? none : view.camera_id[view.point_begin[p]] / kPointOrderGroup,
+        empty ? none
+              : view.camera_id[view.point_begin[p + 1] - 1] / kPointOrderGroup,
+        -std::min<int64_t>(length(p), 1023));
   };
   std::vector<int32_t> expected(static_cast<size_t>(n));
   std::iota(expected.begin(), expected.end(), 0);
   std::stable_sort(expected.begin(), expected.end(), [&](int32_t a, int32_t b) {
-    return middle(a) < middle(b);
+    return key(a) < key(b);
   });
-  for (int64_t i = 0; i < n; i += kPointOrderWindow) {
-    std::stable_sort(
-        expected.begin() + i,
-        expected.begin() + std::min<int64_t>(n, i + kPointOrderWindow),
-        [&](int32_t a, int32_t b) { return length(a) > length(b); });
-  }
   const std::vector<int32_t> actual = Download(order);
   EXPECT_EQ(expected, actual);
   const std::vector<int32_t> ranks = Download(rank);
@@ -170,6 +170,7 @@ void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
   const auto tile_segment = Read(view.tile_segment_begin, num_tiles + 1);
   const auto tile_camera = Read(view.tile_camera_begin, num_tiles + 1);
   const auto segment = Read(view.segment, int64_t{view.num_segments} + 1);
+  const auto task = Read(view.task, options.tasks ? view.num_segments : 0);
   const auto slot = Read(view.slot, o.num_observations);
   const auto camera_id = Read(view.tile_camera_id, view.num_tile_cameras);
   const auto camera_segment =
@@ -230,6 +231,31 @@ void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
                   : static_cast<uint32_t>(o.point_id[k] - p0) << 16 |
                         static_cast<uint32_t>(k - begin);
       ASSERT_EQ(slot[static_cast<size_t>(place)], expected);
+    }
+    if (options.tasks) {
+      // Threads take the longest segments first, unless there are too many.
+      std::vector<int32_t> task_order;
+      for (int32_t g = tile_segment[at]; g < next_segment; ++g) {
+        task_order.push_back(g);
+      }
+      const auto length = [&](int32_t g) {
+        const size_t i = static_cast<size_t>(g);
+        return segment[i + 1].slot_begin - segment[i].slot_begin;
+      };
+      if (static_cast<int32_t>(task_order.size()) <= view.round_segments) {
+        std::stable_sort(
+            task_order.begin(), task_order.end(), [&](int32_t a, int32_t b) {
+              return length(a) > length(b);
+            });
+      }
+      for (size_t i = 0; i < task_order.size(); ++i) {
+        const int32_t g = task_order[i];
+        const TileTask& found = task[static_cast<size_t>(tile_segment[at]) + i];
+        ASSERT_EQ(found.segment, g - tile_segment[at]);
+        ASSERT_EQ(found.camera, segment[static_cast<size_t>(g)].camera);
+        ASSERT_EQ(found.slot_begin, segment[static_cast<size_t>(g)].slot_begin);
+        ASSERT_EQ(found.slot_end, found.slot_begin + length(g));
+      }
     }
     if (!is_long) {
       max_segments = std::max(max_segments, next_segment - tile_segment[at]);

@@ -695,6 +695,15 @@ TYPED_TEST(CudaOperationsTest, ProductsWithSmallTiles) {
   this->CompareProducts(true);
 }
 
+// Tiles of so many cameras that their segments are summed in several rounds.
+TYPED_TEST(CudaOperationsTest, ProductsOfScatteredPoints) {
+  this->Setup(MakePairs(3000, 520, {4, 3, 5}, 9), {});
+  EXPECT_GT(this->workspace_.view().recomputed_tiles.max_tile_segments,
+            2 * kRecomputedTiles.max_observations / 3);
+  this->CompareProducts(true);
+  this->CompareProducts(false);
+}
+
 TYPED_TEST(CudaOperationsTest, ProductsOfLongTracks) {
   this->Setup(MakeLongPairs(), {});
   this->CompareProducts(true);

@@ -165,12 +165,14 @@ void CompareBlocks(CudaContext* context, HostContext* host_context) {
           sum += random[N * N * b + N * k + i] * random[N * N * b + N * k + j];
         }
         a[PackedSize(N) * b + PackedIndex(i, j)] =
-            b == 3 ? 0.0 : (b == 60 ? -sum : sum);
+            b == 3 ? 0.0 : (b == 59 || b == 60 ? -sum : sum);
       }
     }
   }
   a[PackedSize(N) * 50 + PackedIndex(1, 0)] = 1e3;
-  const std::vector<double> diagonal(N * num_blocks, 0.0);
+  // Block 59 is left with D^2 alone.
+  std::vector<double> diagonal(N * num_blocks, 0.0);
+  std::fill_n(diagonal.begin() + 59 * N, N, 0.5);
   const std::vector<double> r = RandomVector(N * num_blocks, 52);
   std::vector<double> inverse(a.size()), z(N * num_blocks);
   int32_t first = 0;

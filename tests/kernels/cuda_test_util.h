@@ -80,9 +80,10 @@ inline PairList MakePairs(int32_t num_cameras,
   return list;
 }
 
-// Tracks of the lengths at which warps and tiles change.
+// Tracks of the lengths at which warps, tiles and kLongTrack change.
 inline PairList MakeEdgePairs() {
-  return MakePairs(40, 260, {2, 3, 0, 1, 5, 31, 32, 33, 2, 4, 70, 3, 0, 2}, 3);
+  return MakePairs(
+      40, 260, {2, 3, 0, 1, 5, 31, 32, 33, 2, 4, 64, 65, 70, 3, 0, 2}, 3);
 }
 // Points with more observations than a tile of either form holds.
 inline PairList MakeLongPairs() {

@@ -295,6 +295,21 @@ TEST_F(BlocksCudaTest, Quaternions) {
 
 // ---------------------------------------------------------------------------
 
+// An array large enough for the stages, with a piece that is not full, twice.
+TEST_F(LoopCudaTest, LargeArraysReachTheDevice) {
+  std::vector<int32_t> x((size_t{37} << 20) / sizeof(int32_t) + 3);
+  for (int run = 0; run < 2; ++run) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<int32_t>(i * 2654435761u) + run;
+    }
+    const int64_t before = context_->copied_bytes();
+    DeviceBuffer<int32_t> device = Upload(x);
+    EXPECT_EQ(context_->copied_bytes() - before,
+              static_cast<int64_t>(x.size() * sizeof(int32_t)));
+    EXPECT_EQ(Download(device), x);
+  }
+}
+
 TEST_F(LoopCudaTest, Elements) {
   for (const int64_t n : kLoopSizes) {
     SCOPED_TRACE(n);
@@ -310,6 +325,16 @@ TEST_F(LoopCudaTest, Elements) {
         },
         [&](double* x, double* y, double* z) {
           reference::Multiply({n, x, y, z}, &host_);
+        });
+    ExpectBits(
+        x,
+        y,
+        z,
+        [&](double* x, double* y, double* z) {
+          return cuda::AddVectors({n, x, y, z}, stream());
+        },
+        [&](double* x, double* y, double* z) {
+          reference::AddVectors({n, x, y, z}, &host_);
         });
     ExpectBits(
         x,

@@ -65,13 +65,26 @@ TEST(SmallMatrix, ZeroColumnCountsAsUnitColumn) {
 }
 
 TEST(SmallMatrix, InvertDiagonal) {
+  const double* const no_d = nullptr;
   double a[] = {4, 9, 0, 7, 8, 2};
-  ASSERT_TRUE(InvertDiagonal<3>(a));
+  ASSERT_TRUE(InvertDiagonal<3>(no_d, a));
   EXPECT_THAT(a, testing::ElementsAre(0.25, 0, 1, 0, 0, 0.5));
   double negative[] = {1, 0, -1e-300};
-  EXPECT_FALSE(InvertDiagonal<2>(negative));
+  EXPECT_FALSE(InvertDiagonal<2>(no_d, negative));
   double nan[] = {kNaN, 0, 1};
-  EXPECT_FALSE(InvertDiagonal<2>(nan));
+  EXPECT_FALSE(InvertDiagonal<2>(no_d, nan));
+}
+
+TEST(SmallMatrix, InvertDiagonalRaisesToD) {
+  const double d[] = {0.5, 2, 3};
+  double a[] = {-1, 9, 1, 7, 8, 10};
+  ASSERT_TRUE(InvertDiagonal<3>(d, a));
+  EXPECT_THAT(a, testing::ElementsAre(4, 0, 0.25, 0, 0, 0.1));
+  double nan[] = {1, 0, kNaN};
+  EXPECT_FALSE(InvertDiagonal<2>(d, nan));
+  const double undamped[] = {1, 0};
+  double negative[] = {1, 0, -1};
+  EXPECT_FALSE(InvertDiagonal<2>(undamped, negative));
 }
 
 template <int N>

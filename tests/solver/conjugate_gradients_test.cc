@@ -118,6 +118,37 @@ class QueueingBackend : public HostBackend {
   bool ShouldPoll(int /*iteration*/) const { return false; }
 };
 
+// Repeats whole periods until the end, as a graph on a device does, after
+// kNumQueued of them.
+template <int kNumQueued>
+class LoopingBackend : public QueueingBackend {
+ public:
+  using HostBackend::Run;
+  kernels::Status Run(const kernels::PcgStartParams& params) {
+    scalars_ = params.scalars;
+    return HostBackend::Run(params);
+  }
+  template <typename Iterate>
+  bool QueueToEnd(int i,
+                  int period,
+                  int max_num_iterations,
+                  const Iterate& iterate,
+                  PcgLoop* /*loop*/) {
+    if (i != kNumQueued * period || i >= max_num_iterations) {
+      return false;
+    }
+    do {
+      for (int k = 0; k < period; ++k) {
+        EXPECT_TRUE(iterate(k).ok());
+      }
+    } while (scalars_->end == kernels::PcgEnd::kRunning);
+    return true;
+  }
+
+ private:
+  const kernels::PcgScalars* scalars_ = nullptr;
+};
+
 template <typename Backend>
 Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
              const VectorXd& b,
@@ -153,11 +184,13 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
     };
   };
   kernels::PcgScalars scalars;
+  typename Backend::PcgLoop loop;
   EXPECT_TRUE(ConjugateGradients(options,
                                  per_solve,
                                  vectors,
                                  apply(a),
                                  apply(preconditioner),
+                                 &loop,
                                  &backend,
                                  &scalars)
                   .ok());
@@ -193,12 +226,13 @@ class ConjugateGradientsTest : public testing::Test {
     const Result expected =
         DenseConjugateGradients(a_, b_, m_, options_, per_solve_);
     EXPECT_EQ(expected.termination, termination);
-    for (const bool queueing : {false, true}) {
-      const auto a = [this](const VectorXd& x) -> VectorXd { return a_ * x; };
-      const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
-      const Result result =
-          queueing ? Solve<QueueingBackend>(a, b_, m, options_, per_solve_)
-                   : Solve<HostBackend>(a, b_, m, options_, per_solve_);
+    const auto a = [this](const VectorXd& x) -> VectorXd { return a_ * x; };
+    const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
+    for (const Result& result :
+         {Solve<HostBackend>(a, b_, m, options_, per_solve_),
+          Solve<QueueingBackend>(a, b_, m, options_, per_solve_),
+          Solve<LoopingBackend<0>>(a, b_, m, options_, per_solve_),
+          Solve<LoopingBackend<1>>(a, b_, m, options_, per_solve_)}) {
       EXPECT_EQ(result.termination, expected.termination) << result.message;
       EXPECT_EQ(result.num_iterations, expected.num_iterations);
       EXPECT_THAT(result.message, HasSubstr(message));

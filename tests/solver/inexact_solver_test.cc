@@ -1,4 +1,5 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -406,6 +407,90 @@ void RecomputedFollowsStored() {
 TEST(InexactSolver, RecomputedFollowsStored9) { RecomputedFollowsStored<9>(); }
 TEST(InexactSolver, RecomputedFollowsStored10) {
   RecomputedFollowsStored<10>();
+}
+
+// Notes which loops are used, and whether they have been reset for it.
+class LoopRecorder : public HostBackend {
+ public:
+  struct PcgLoop {
+    void Reset() { ++num_resets; }
+    int num_resets = 0;
+  };
+  template <typename Iterate>
+  bool QueueToEnd(int i, int, int, const Iterate&, PcgLoop* loop) {
+    if (i == 0) {
+      last = loop;
+      was_reset = loop->num_resets > resets[loop];
+      resets[loop] = loop->num_resets;
+    }
+    return false;
+  }
+  PcgLoop* last = nullptr;
+  bool was_reset = false;
+  std::map<PcgLoop*, int> resets;
+};
+
+// A loop serves the same arrays only. It outlives a solve on other ones, so
+// that two sets of arrays may take turns.
+TEST(InexactSolver, LoopsBelongToArrays) {
+  using Problem = DenseProblem<double, 9>;
+  Problem problem(RandomStructure("random", 4, 30, 3, 4), 5);
+  LoopRecorder backend;
+  ASSERT_TRUE(backend.Setup(problem.index(), &problem.context).ok());
+  InexactSolver<LoopRecorder, Problem::Source> solver;
+  ASSERT_TRUE(solver.Setup({}, &backend).ok());
+  std::vector<VectorXd> steps(3, VectorXd(problem.num_columns()));
+  LinearSystem<Problem::Source> system;
+  system.jacobian = problem.source();
+  system.b = problem.b.data();
+  system.camera_diagonal = problem.camera_diagonal.data();
+  system.point_diagonal = problem.point_diagonal.data();
+  const auto solve = [&](VectorXd* step) {
+    const InexactSolverSummary summary =
+        solver.Solve(system, {}, step->data() + problem.num_e(), step->data());
+    EXPECT_NE(summary.termination, Termination::kFatalError);
+    return backend.last;
+  };
+  const auto* first = solve(&steps[0]);
+  EXPECT_TRUE(backend.was_reset);
+  EXPECT_EQ(solve(&steps[0]), first);
+  EXPECT_FALSE(backend.was_reset);
+  const auto* second = solve(&steps[1]);
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(backend.was_reset);
+  EXPECT_EQ(solve(&steps[0]), first);
+  EXPECT_FALSE(backend.was_reset);
+  EXPECT_EQ(solve(&steps[1]), second);
+  EXPECT_FALSE(backend.was_reset);
+  // In place of the one used least recently.
+  EXPECT_EQ(solve(&steps[2]), first);
+  EXPECT_TRUE(backend.was_reset);
+  EXPECT_EQ(solve(&steps[1]), second);
+  EXPECT_FALSE(backend.was_reset);
+
+  // Each array counts.
+  system.camera_diagonal = nullptr;
+  solve(&steps[1]);
+  EXPECT_TRUE(backend.was_reset);
+  system.point_diagonal = nullptr;
+  solve(&steps[1]);
+  EXPECT_TRUE(backend.was_reset);
+  const std::vector<double> copy(
+      system.jacobian.point_blocks.data,
+      system.jacobian.point_blocks.data + system.jacobian.point_blocks.size());
+  system.jacobian.point_blocks.data = copy.data();
+  solve(&steps[1]);
+  EXPECT_TRUE(backend.was_reset);
+  // b takes no part in the iterations.
+  const std::vector<double> b(problem.b.data(),
+                              problem.b.data() + problem.b.size());
+  system.b = b.data();
+  solve(&steps[1]);
+  EXPECT_FALSE(backend.was_reset);
+
+  ASSERT_TRUE(solver.Setup({}, &backend).ok());
+  solve(&steps[1]);
+  EXPECT_TRUE(backend.was_reset);
 }
 
 // All memory is taken by Setup; a message may take some bytes.

@@ -1,0 +1,366 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Writes down when each kernel, copy and memset of a program ran on the device.
+// The program stays as it is: CUDA loads this library into it.
+//
+//   export CUDA_INJECTION64_PATH=.../libcuda_timeline.so
+//   CERES_EXT_TIMELINE=timeline.csv ./program
+//   scripts/timeline_table.py timeline.csv
+//
+// One line per activity, in the order of their starts:
+//
+//   kind       kernel, copy_to_device, copy_to_host, copy_on_device,
+//              copy_other, memset
+//   name       of the kernel, without namespaces, template arguments and
+//              parameters; empty for the rest
+//   arguments  of the template, without namespaces
+//   bytes      of copies and memsets
+//   start_ns, end_ns  from the first start on
+//   stream     CUPTI's number of it
+//
+// CUPTI's activity records need no performance counters and so no privileges.
+// They cost the program some microseconds of host time per launch; the times of
+// the kernels themselves are the device's. What goes wrong is said on standard
+// error, and the program goes on.
+
+#include <cuda.h>
+#include <cupti.h>
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace ceres_ext {
+namespace {
+
+// A kernel's record is about 250 bytes: 30 thousand of them.
+constexpr size_t kBufferBytes = size_t{8} << 20;
+
+struct Activity {
+  const char* kind;
+  int32_t name_id;  // -1: none
+  uint32_t stream;
+  uint64_t bytes;
+  uint64_t start;
+  uint64_t end;
+};
+
+struct Timeline {
+  std::mutex mutex;
+  std::vector<Activity> activities;
+  std::vector<std::string> names;  // mangled
+  std::unordered_map<std::string, int32_t> name_ids;
+  uint64_t num_dropped = 0;
+  uint64_t num_unfinished = 0;
+};
+
+// Never destroyed: CUPTI may call while the program's objects are.
+Timeline& GetTimeline() {
+  static auto* const timeline = new Timeline;
+  return *timeline;
+}
+
+bool Check(CUptiResult result, const char* what) {
+  if (result == CUPTI_SUCCESS) {
+    return true;
+  }
+  const char* text = nullptr;
+  cuptiGetResultString(result, &text);
+  std::fprintf(stderr,
+               "cuda_timeline: %s: %s\n",
+               what,
+               text != nullptr ? text : "unknown error");
+  return false;
+}
+
+const char* CopyKind(uint8_t kind) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD:
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOA:
+      return "copy_to_device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH:
+    case CUPTI_ACTIVITY_MEMCPY_KIND_ATOH:
+      return "copy_to_host";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD:
+      return "copy_on_device";
+    default:
+      return "copy_other";
+  }
+}
+
+int32_t NameId(const char* name, Timeline* timeline) {
+  const auto inserted =
+      timeline->name_ids.emplace(name != nullptr ? name : "",
+                                 static_cast<int32_t>(timeline->names.size()));
+  if (inserted.second) {
+    timeline->names.push_back(inserted.first->first);
+  }
+  return inserted.first->second;
+}
+
+void Add(const Activity& activity, Timeline* timeline) {
+  // Forced out before the device was done.
+  if (activity.start == 0 || activity.end == 0) {
+    ++timeline->num_unfinished;
+    return;
+  }
+  timeline->activities.push_back(activity);
+}
+
+void AddRecord(const CUpti_Activity* record, Timeline* timeline) {
+  switch (record->kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+      const auto* kernel =
+          reinterpret_cast<const CUpti_ActivityKernel10*>(record);
+      Add({"kernel",
+           NameId(kernel->name, timeline),
+           kernel->streamId,
+           0,
+           kernel->start,
+           kernel->end},
+          timeline);
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY: {
+      const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy6*>(record);
+      Add({CopyKind(copy->copyKind),
+           -1,
+           copy->streamId,
+           copy->bytes,
+           copy->start,
+           copy->end},
+          timeline);
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_MEMSET: {
+      const auto* set = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
+      Add({"memset", -1, set->streamId, set->bytes, set->start, set->end},
+          timeline);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+// Without a buffer CUPTI drops records, and counts them.
+void CUPTIAPI BufferRequested(uint8_t** buffer,
+                              size_t* size,
+                              size_t* max_num_records) {
+  *buffer = static_cast<uint8_t*>(
+      std::aligned_alloc(ACTIVITY_RECORD_ALIGNMENT, kBufferBytes));
+  *size = *buffer != nullptr ? kBufferBytes : 0;
+  *max_num_records = 0;
+}
+
+void CUPTIAPI BufferCompleted(CUcontext context,
+                              uint32_t stream_id,
+                              uint8_t* buffer,
+                              size_t /*size*/,
+                              size_t valid_size) {
+  Timeline& timeline = GetTimeline();
+  try {
+    const std::lock_guard<std::mutex> lock(timeline.mutex);
+    CUpti_Activity* record = nullptr;
+    while (valid_size > 0 &&
+           cuptiActivityGetNextRecord(buffer, valid_size, &record) ==
+               CUPTI_SUCCESS) {
+      AddRecord(record, &timeline);
+    }
+    size_t num_dropped = 0;
+    if (cuptiActivityGetNumDroppedRecords(context, stream_id, &num_dropped) ==
+        CUPTI_SUCCESS) {
+      timeline.num_dropped += num_dropped;
+    }
+  } catch (const std::exception&) {
+    std::fprintf(stderr, "cuda_timeline: no memory for more records\n");
+  }
+  std::free(buffer);
+}
+
+// The end of the brackets that open at `begin`.
+size_t EndOfBrackets(const std::string& text, size_t begin) {
+  int depth = 0;
+  for (size_t i = begin; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '<' || c == '(') {
+      ++depth;
+    } else if ((c == '>' && (i == 0 || text[i - 1] != '-')) || c == ')') {
+      if (--depth == 0) {
+        return i + 1;
+      }
+    }
+  }
+  return text.size();
+}
+
+bool IsIdentifier(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9') || c == '_';
+}
+
+// "a::b::C<a::D<e> >" becomes "C<D<e>>".
+std::string WithoutNamespaces(const std::string& text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 2, "::") == 0) {
+      while (!result.empty() && IsIdentifier(result.back())) {
+        result.pop_back();
+      }
+      ++i;
+    } else if (text[i] != ' ' || (i + 1 < text.size() && text[i + 1] != '>')) {
+      result.push_back(text[i]);
+    }
+  }
+  return result;
+}
+
+void EraseAll(const std::string& what, std::string* text) {
+  for (size_t at = text->find(what); at != std::string::npos;
+       at = text->find(what, at)) {
+    text->erase(at, what.size());
+  }
+}
+
+struct KernelName {
+  std::string name;
+  std::string arguments;
+};
+
+// "void a::(anonymous namespace)::Kernel<a::T, (int)9>(a::Params)" becomes
+// "Kernel" and "T, 9".
+KernelName Shorten(const std::string& mangled) {
+  int status = 0;
+  char* demangled =
+      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  if (demangled == nullptr || status != 0) {
+    std::free(demangled);
+    return {mangled, ""};
+  }
+  std::string text = demangled;
+  std::free(demangled);
+  EraseAll("(anonymous namespace)::", &text);
+  EraseAll("(int)", &text);
+
+  // The last name before the parameters; what is before a blank is the return
+  // type.
+  size_t begin = 0;
+  size_t name_end = std::string::npos;
+  size_t i = 0;
+  while (i < text.size() && text[i] != '(') {
+    if (text[i] == '<') {
+      name_end = i;
+      i = EndOfBrackets(text, i);
+    } else {
+      if (text[i] == ' ' || text[i] == ':') {
+        begin = i + 1;
+        name_end = std::string::npos;
+      }
+      ++i;
+    }
+  }
+  if (name_end == std::string::npos) {
+    return {text.substr(begin, i - begin), ""};
+  }
+  return {text.substr(begin, name_end - begin),
+          WithoutNamespaces(text.substr(name_end + 1, i - name_end - 2))};
+}
+
+std::string Quoted(const std::string& text) {
+  std::string result = "\"";
+  for (char c : text) {
+    result += c == '"' ? std::string("\"\"") : std::string(1, c);
+  }
+  return result + "\"";
+}
+
+void Write(Timeline* timeline) {
+  const char* path = std::getenv("CERES_EXT_TIMELINE");
+  if (path == nullptr || *path == '\0') {
+    path = "cuda_timeline.csv";
+  }
+  std::FILE* file = std::fopen(path, "w");
+  if (file == nullptr) {
+    std::fprintf(stderr, "cuda_timeline: can't write %s\n", path);
+    return;
+  }
+  std::stable_sort(
+      timeline->activities.begin(),
+      timeline->activities.end(),
+      [](const Activity& a, const Activity& b) { return a.start < b.start; });
+  std::vector<KernelName> names;
+  for (const std::string& name : timeline->names) {
+    names.push_back(Shorten(name));
+  }
+  std::fputs("kind,name,arguments,bytes,start_ns,end_ns,stream\n", file);
+  const uint64_t begin =
+      timeline->activities.empty() ? 0 : timeline->activities.front().start;
+  const KernelName none;
+  for (const Activity& a : timeline->activities) {
+    const KernelName& name = a.name_id < 0 ? none : names[a.name_id];
+    std::fprintf(file,
+                 "%s,%s,%s,%llu,%llu,%llu,%u\n",
+                 a.kind,
+                 Quoted(name.name).c_str(),
+                 Quoted(name.arguments).c_str(),
+                 static_cast<unsigned long long>(a.bytes),
+                 static_cast<unsigned long long>(a.start - begin),
+                 static_cast<unsigned long long>(a.end - begin),
+                 a.stream);
+  }
+  if (std::fclose(file) != 0) {
+    std::fprintf(stderr, "cuda_timeline: could not write all of %s\n", path);
+  }
+  if (timeline->num_dropped > 0 || timeline->num_unfinished > 0) {
+    std::fprintf(stderr,
+                 "cuda_timeline: %llu records dropped, %llu unfinished\n",
+                 static_cast<unsigned long long>(timeline->num_dropped),
+                 static_cast<unsigned long long>(timeline->num_unfinished));
+  }
+}
+
+void Finish() {
+  Check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "flush");
+  Timeline& timeline = GetTimeline();
+  try {
+    const std::lock_guard<std::mutex> lock(timeline.mutex);
+    Write(&timeline);
+  } catch (const std::exception&) {
+    std::fprintf(stderr, "cuda_timeline: no memory to write the records\n");
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext
+
+// What CUDA calls in the library of CUDA_INJECTION64_PATH, once, as it starts.
+extern "C" __attribute__((visibility("default"))) int InitializeInjection(
+    void) {
+  using ceres_ext::BufferCompleted;
+  using ceres_ext::BufferRequested;
+  using ceres_ext::Check;
+  ceres_ext::GetTimeline();
+  bool usable =
+      Check(cuptiActivityRegisterCallbacks(BufferRequested, BufferCompleted),
+            "callbacks");
+  for (CUpti_ActivityKind kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                  CUPTI_ACTIVITY_KIND_MEMCPY,
+                                  CUPTI_ACTIVITY_KIND_MEMSET}) {
+    usable = usable && Check(cuptiActivityEnable(kind), "activity");
+  }
+  // Handlers run in the reverse order of their registration: this one before
+  // CUDA's own, and before the destructors of what the program had at its
+  // start.
+  if (usable && std::atexit(ceres_ext::Finish) != 0) {
+    std::fprintf(stderr, "cuda_timeline: no exit handler\n");
+  }
+  return 1;
+}
