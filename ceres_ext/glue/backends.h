@@ -95,6 +95,7 @@ class HostMachine : public solver::HostBackend {
   CERES_EXT_RUN(Copy)
   CERES_EXT_RUN(SetConstant)
   CERES_EXT_RUN(Negate)
+  CERES_EXT_RUN(AddVectors)
   CERES_EXT_RUN(Multiply)
   CERES_EXT_RUN(JacobiScaling)
   CERES_EXT_RUN(Clamp)
@@ -146,15 +147,10 @@ class CudaMachine : private CudaContextOwner, public solver::CudaBackend {
  public:
   using SolverBackend = solver::CudaBackend;
 
-  // Observations of the recomputed Jacobian and of the stored one are cut into
-  // different tiles; only those in use are made.
-  CudaMachine(bool recomputed_tiles,
-              bool stored_tiles,
+  CudaMachine(const kernels::CudaWorkspace::Options& workspace_options,
               std::unique_ptr<kernels::CudaContext> context)
-      : CudaContextOwner{std::move(context)} {
-    workspace_options_.recomputed_tiles = recomputed_tiles;
-    workspace_options_.stored_tiles = stored_tiles;
-  }
+      : CudaContextOwner{std::move(context)},
+        workspace_options_(workspace_options) {}
 
   // Points are numbered anew, so that neighbours are seen by the same cameras:
   // point i of the index is point (*point_order)[i] of the caller.
@@ -221,6 +217,7 @@ class CudaMachine : private CudaContextOwner, public solver::CudaBackend {
   CERES_EXT_RUN(Copy)
   CERES_EXT_RUN(SetConstant)
   CERES_EXT_RUN(Negate)
+  CERES_EXT_RUN(AddVectors)
   CERES_EXT_RUN(Multiply)
   CERES_EXT_RUN(JacobiScaling)
   CERES_EXT_RUN(Clamp)

@@ -9,10 +9,12 @@
 #include "ceres/parameter_block.h"
 #include "ceres/program.h"
 #include "ceres/types.h"
+#include "ceres_ext/glue/backends.h"
 #include "ceres_ext/glue/batch_evaluator.h"
 #include "ceres_ext/glue/batch_linear_solver.h"
 #include "ceres_ext/glue/loop_vectors.h"
 #include "ceres_ext/glue/row_linear_solver.h"
+#include "cuda_kernels/jacobian_source.h"
 
 namespace ceres_ext {
 namespace {
@@ -77,6 +79,24 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
   return num_points == first_group.size();
 }
 
+#ifdef CERES_EXT_WITH_CUDA
+// Tiles for the Jacobian that the solve will use. They are cut before the
+// columns of a camera are known, and do not depend on them.
+kernels::CudaWorkspace::Options WorkspaceOptions(const Options& options) {
+  using WorkspaceOptions = kernels::CudaWorkspace::Options;
+  const bool explicit_w = options.w_product == W_EXPLICIT;
+  if (options.jacobian == JACOBIAN_STORED) {
+    return WorkspaceOptions::For<
+        kernels::StoredJacobian<double, 9, CudaMachine::kLayout>>(explicit_w);
+  }
+  return options.precision == PRECISION_MIXED
+             ? WorkspaceOptions::For<kernels::RecomputedJacobian<float, 9>>(
+                   explicit_w)
+             : WorkspaceOptions::For<kernels::RecomputedJacobian<double, 9>>(
+                   explicit_w);
+}
+#endif
+
 }  // namespace
 
 BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
@@ -126,9 +146,8 @@ Status BundlePlugin::CreateCudaMachine(std::unique_ptr<CudaMachine>* machine) {
   effective_options_ = options_;
   record_.device = context->device_name() + " (CUDA device " +
                    std::to_string(context->device()) + ")";
-  const bool recomputed = options_.jacobian == JACOBIAN_RECOMPUTED;
-  *machine = std::make_unique<CudaMachine>(
-      recomputed, !recomputed, std::move(context));
+  *machine = std::make_unique<CudaMachine>(WorkspaceOptions(options_),
+                                           std::move(context));
   return {};
 }
 #endif
@@ -257,20 +276,23 @@ Status BundlePlugin::CreateBatchObjects(const BatchStructure& batch,
                                                &record_,
                                                &status);
   CERES_EXT_RETURN_IF_ERROR(status);
-  record_.memory_bytes = std::is_same_v<Backend, HostMachine>
-                             ? site->machine->bytes() + site->shape.bytes() +
-                                   evaluator->bytes() + linear_solver->bytes()
-                             : site->machine->bytes();
   const BlockTable& cameras = site->shape.cameras();
   const BlockTable& points = site->shape.points();
   num_points_ = points.NumVarying();
   num_cameras_ = cameras.NumVarying();
   schur_structure_ = "2," + std::to_string(points.MaxTangentSize()) + "," +
                      std::to_string(cameras.MaxTangentSize());
+  auto vectors = std::make_shared<LoopVectors<Backend>>(site->machine.get());
+  CERES_EXT_RETURN_IF_ERROR(vectors->Setup(evaluator->NumParameters(),
+                                           evaluator->NumEffectiveParameters(),
+                                           evaluator->NumResiduals()));
+  record_.memory_bytes = std::is_same_v<Backend, HostMachine>
+                             ? site->machine->bytes() + site->shape.bytes() +
+                                   evaluator->bytes() + linear_solver->bytes() +
+                                   vectors->bytes()
+                             : site->machine->bytes();
   evaluator_ = std::move(evaluator);
   linear_solver_ = std::move(linear_solver);
-  auto vectors = std::make_shared<LoopVectors<Backend>>(site->machine.get());
-  CERES_EXT_RETURN_IF_ERROR(vectors->Setup());
   vectors_ = std::move(vectors);
   return status;
 }

@@ -39,23 +39,67 @@ bool LoopVectors<Backend>::IsHost() const {
 }
 
 template <typename Backend>
+Status LoopVectors<Backend>::Setup(int num_parameters,
+                                   int num_effective_parameters,
+                                   int num_residuals) {
+  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(1, &scalars_));
+  // TrustRegionMinimizer: x, the best x, the candidate and the projected
+  // gradient step; gradient and its negative, step, scaled step and scaling;
+  // residuals and model residuals. LevenbergMarquardtStrategy: two diagonals.
+  for (const auto& [count, n] : {std::pair{4, num_parameters},
+                                 {7, num_effective_parameters},
+                                 {2, num_residuals}}) {
+    for (int i = 0; i < count; ++i) {
+      Buffer<double> buffer;
+      CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(n, &buffer));
+      free_.emplace(n, std::move(buffer));
+    }
+  }
+  return {};
+}
+
+template <typename Backend>
+int64_t LoopVectors<Backend>::bytes() const {
+  int64_t sum = scalars_.bytes();
+  for (const auto& [size, buffer] : free_) {
+    sum += buffer.bytes();
+  }
+  for (const auto& [data, buffer] : used_) {
+    sum += buffer.bytes();
+  }
+  return sum;
+}
+
+// The smallest free vector that is large enough; new memory where there is
+// none.
+template <typename Backend>
 double* LoopVectors<Backend>::Allocate(int n) {
   Buffer<double> buffer;
-  const Status status = backend_->Allocate(n, &buffer);
-  if (!status.ok()) {
-    LOG(ERROR) << status.message;
-    return nullptr;
+  const auto found = free_.lower_bound(n);
+  if (found != free_.end()) {
+    buffer = std::move(found->second);
+    free_.erase(found);
+  } else {
+    const Status status = backend_->Allocate(n, &buffer);
+    if (!status.ok()) {
+      LOG(ERROR) << status.message;
+      return nullptr;
+    }
   }
   double* data = buffer.data();
   if (data != nullptr) {
-    vectors_.emplace(data, std::move(buffer));
+    used_.emplace(data, std::move(buffer));
   }
   return data;
 }
 
 template <typename Backend>
 void LoopVectors<Backend>::Free(double* x) {
-  vectors_.erase(x);
+  const auto found = used_.find(x);
+  if (found != used_.end()) {
+    free_.emplace(found->second.size(), std::move(found->second));
+    used_.erase(found);
+  }
 }
 
 template <typename Backend>

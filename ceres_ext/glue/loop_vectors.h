@@ -7,6 +7,7 @@
 #ifndef CERES_EXT_GLUE_LOOP_VECTORS_H_
 #define CERES_EXT_GLUE_LOOP_VECTORS_H_
 
+#include <cstdint>
 #include <map>
 
 #include "ceres/trust_region_vectors.h"
@@ -21,8 +22,13 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
  public:
   // *backend outlives the vectors.
   explicit LoopVectors(Backend* backend) : backend_(backend) {}
-  // Once, before anything else.
-  kernels::Status Setup() { return backend_->Allocate(1, &scalars_); }
+  // Once, before anything else. Takes the memory of all vectors that the loop
+  // will ask for, so that a lack of it shows while there is another way.
+  //   num_parameters: of x; num_effective_parameters: of a step
+  kernels::Status Setup(int num_parameters,
+                        int num_effective_parameters,
+                        int num_residuals);
+  int64_t bytes() const;
 
   bool IsHost() const final;
   double* Allocate(int n) final;
@@ -71,7 +77,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   Backend* backend_;
   bool failed_ = false;
   Buffer<kernels::LoopScalars> scalars_;
-  std::map<const double*, Buffer<double>> vectors_;
+  std::multimap<int64_t, Buffer<double>> free_;  // by size
+  std::map<const double*, Buffer<double>> used_;
 };
 
 }  // namespace ceres_ext

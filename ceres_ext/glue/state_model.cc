@@ -63,6 +63,8 @@ Status StateModel<Backend>::Setup(BatchModelKind kind,
                     : kernels::CameraParameters::kQuaternion;
   const BlockTable& cameras = shape->cameras();
   const BlockTable& points = shape->points();
+  is_euclidean_ = shape->num_columns() == shape->num_parameters() &&
+                  !cameras.HasManifold() && !points.HasManifold();
   Backend* backend = shape->backend();
   const int64_t num_cameras = cameras.size();
   const int64_t num_points = points.size();
@@ -230,6 +232,10 @@ Status StateModel<CudaMachine>::Plus(const double* state,
                                      const double* delta,
                                      double* state_plus_delta) const {
   CudaMachine* backend = shape_->backend();
+  if (is_euclidean_) {
+    return backend->Run(kernels::AddVectorsParams{
+        shape_->num_parameters(), state, delta, state_plus_delta});
+  }
   kernels::PlusParams params;
   params.table = shape_->camera_table();
   params.kind = camera_kinds_.data();

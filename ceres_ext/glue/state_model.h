@@ -59,6 +59,8 @@ class StateModel {
   ceres::internal::Program* program_ = nullptr;
   ceres::internal::ContextImpl* ceres_context_ = nullptr;
   int num_threads_ = 1;
+  // No manifold anywhere: the state and its tangents have the same coordinates.
+  bool is_euclidean_ = false;
   kernels::CameraParameters parameters_ = kernels::CameraParameters::kAngleAxis;
 
   Buffer<double> cameras_;      // ambient

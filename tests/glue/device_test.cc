@@ -3,6 +3,8 @@
 // Whole solves on a CUDA device against the same solves on the host.
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -15,6 +17,8 @@
 #include "tests/glue/bal_test_problem.h"
 
 #ifdef CERES_EXT_WITH_CUDA
+#include <cuda_runtime.h>
+
 #include "cuda_kernels/cuda_context.h"
 #endif
 
@@ -307,14 +311,110 @@ TEST(Device, WhatItCannotDoIsDoneOnTheHostOrRefused) {
   EXPECT_EQ(too_large.summary.path, PATH_FULL);
   EXPECT_NE(too_large.summary.device.find("host"), std::string::npos);
   EXPECT_TRUE(too_large.summary.IsSolutionUsable());
-
-  options = DeviceOptions();
-  options.cuda_device = 1000;
-  const Result no_such = SolveModified(start, options, false, kUnchanged);
-  EXPECT_EQ(no_such.summary.termination_type, ceres::FAILURE);
-  EXPECT_NE(no_such.summary.message.find("1000"), std::string::npos)
-      << no_such.summary.message;
 }
+
+TEST(Device, NumberOutOfRangeIsRefusedOrDoneOnTheHost) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
+  Options options = DeviceOptions();
+  options.cuda_device = 1000;
+  const Result refused = SolveModified(start, options, false, kUnchanged);
+  EXPECT_EQ(refused.summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(refused.summary.message.find("1000"), std::string::npos)
+      << refused.summary.message;
+  options.fallback = FALLBACK_TO_CERES;
+  const Result on_host = SolveModified(start, options, false, kUnchanged);
+  EXPECT_EQ(on_host.summary.path, PATH_FULL);
+  EXPECT_TRUE(on_host.summary.IsSolutionUsable());
+  EXPECT_NE(on_host.summary.device.find("host"), std::string::npos)
+      << on_host.summary.device;
+  EXPECT_NE(on_host.summary.device.find("1000"), std::string::npos)
+      << on_host.summary.device;
+}
+
+#ifdef CERES_EXT_WITH_CUDA
+// Holds up a stream until it is told to open, or its patience ends.
+struct Gate {
+  explicit Gate(int patience_in_ms) : patience(patience_in_ms) {}
+  static void Wait(void* data) {
+    auto* gate = static_cast<Gate*>(data);
+    const auto end = std::chrono::steady_clock::now() + gate->patience;
+    while (!gate->release && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    gate->opened = true;
+  }
+  const std::chrono::milliseconds patience;
+  std::atomic<bool> release{false};
+  std::atomic<bool> opened{false};
+};
+
+// Closes the gate after the second iteration, and looks at it after the third.
+// Between the two nothing is allocated or freed, so that only work on the
+// gate's stream waits for it.
+class GateAnIteration : public ceres::IterationCallback {
+ public:
+  GateAnIteration(Gate* gate, cudaStream_t stream)
+      : gate_(gate), stream_(stream) {}
+  ceres::CallbackReturnType operator()(
+      const ceres::IterationSummary& summary) override {
+    if (summary.iteration == 2) {
+      EXPECT_EQ(cudaLaunchHostFunc(stream_, Gate::Wait, gate_), cudaSuccess);
+    } else if (summary.iteration == 3) {
+      looked = true;
+      iteration_waited = gate_->opened;
+      gate_->release = true;
+    }
+    return ceres::SOLVER_CONTINUE;
+  }
+  bool looked = false;
+  bool iteration_waited = false;
+
+ private:
+  Gate* gate_;
+  cudaStream_t stream_;
+};
+
+// The work of a solve waits for what the caller has queued on the stream,
+// computes the same bits, and leaves a stream that takes further work.
+TEST(Device, WorkIsQueuedOnTheCallersStream) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(10, 500, 5, 9);
+  const Result own = SolveModified(start, DeviceOptions(), false, kUnchanged);
+  ASSERT_EQ(own.summary.path, PATH_FULL) << own.summary.message;
+
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+            cudaSuccess);
+  for (const bool on_callers_stream : {true, false}) {
+    Options options = DeviceOptions();
+    options.cuda_stream = on_callers_stream ? stream : nullptr;
+    // Work that should wait sits out the first; work that should not is far
+    // from needing the second.
+    Gate gate(on_callers_stream ? 200 : 10000);
+    GateAnIteration callback(&gate, stream);
+    const Result result = SolveModified(
+        start,
+        options,
+        false,
+        [&callback](BalTestProblem*, ceres::Problem*, auto* solver_options) {
+          solver_options->callbacks.push_back(&callback);
+        });
+    gate.release = true;
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(result.summary.path, PATH_FULL) << result.summary.message;
+    EXPECT_EQ(result.parameters, own.parameters);
+    EXPECT_TRUE(callback.looked);
+    EXPECT_EQ(callback.iteration_waited, on_callers_stream);
+  }
+
+  Gate gate(0);
+  EXPECT_EQ(cudaLaunchHostFunc(stream, Gate::Wait, &gate), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_TRUE(gate.opened);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+#endif  // CERES_EXT_WITH_CUDA
 
 TEST(Device, OnlyScalarsCrossInAnIteration) {
   SKIP_WITHOUT_DEVICE();
