@@ -95,8 +95,7 @@ bool GenerateSynthetic(const SyntheticOptions& options,
                        SyntheticProblem* problem,
                        std::string* error);
 
-// The sizes of the BAL data set, of those problems whose number of observations
-// is published.
+// The sizes of the 98 problems of the BAL data set.
 struct BalSize {
   const char* name;  // "final-13682": family and number of cameras
   int32_t num_cameras;
