@@ -8,13 +8,14 @@
 # left out; FLAGs go to it. Writes into the folder RESULTS:
 #   study.json   the record
 #   study.txt    what the program printed
-#   ncu.csv      the profiler's metrics (Table 5), where ncu is installed
+#   ncu.csv      the profiler's metrics (Table 5) and the size that it looked
+#                at, where ncu is installed
 # CERES_EXT_STUDY_PROFILE  size to profile (default venice-744), "none" for none
 # CERES_EXT_STUDY_MEASURE  "none" leaves the measurements out, to profile only
 set -euo pipefail
 
 if (($# < 1)); then
-  sed -n '4,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '4,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 1
 fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -63,7 +64,7 @@ for op in ld st; do
 done
 # Atomics of the naive variant are reductions at L2.
 metrics+=,l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum
-# The naive variant's kernels in both layouts, and ours.
+# The naive variant's kernels and ours, both in both layouts.
 kernels='Naive(Jacobian|NormalBlocks|NormalProduct|Coupling|ToPoints|ToCameras)'
 kernels+='|(EvaluateJacobian|PointBlocks|Coupling|CameraChunk|StoredTile)Kernel'
 "$ncu" --clock-control none --profile-from-start off --target-processes all \
@@ -71,4 +72,6 @@ kernels+='|(EvaluateJacobian|PointBlocks|Coupling|CameraChunk|StoredTile)Kernel'
   --kernel-name "regex:$kernels" \
   --metrics "$metrics" --csv --page raw --print-units base --log-file "$results/ncu.csv" \
   "$program" --profile --sizes="$profile" || status=$?
+# plot_study.py puts it in the heading of Table 5.
+[[ ! -e "$results/ncu.csv" ]] || echo "# size $profile" >>"$results/ncu.csv"
 exit "$status"

@@ -3,15 +3,16 @@
 """Turns the record of bal_study into the tables and plots of docs/study.md.
 
   scripts/plot_study.py RESULTS/study.json [--ncu RESULTS/ncu.csv]
-      [--add RESULTS/host.json] [--output docs/study]
+      [--add RESULTS/host.json]... [--output docs/study]
       [--tables docs/study/tables.md]
 
 Writes SVG files into the output folder and the tables, in Markdown, into one
 file or to the standard output. --ncu adds the profiler's metrics to the record
-itself, as "profile"; --add adds the runs of a second record, such as the host's
-(bal_study --nogpu), measured on the same processor. Nothing is estimated: what
-the record does not hold is a dash. Needs matplotlib for the plots; --no-plots
-does without.
+itself, as "profile"; --add adds the runs of another record, such as the host's
+(bal_study --nogpu) or those of other --parts, measured on the same processor
+and GPU; what they measured is no longer "not measured". Nothing is estimated:
+what the record does not hold is a dash. Needs matplotlib for the plots;
+--no-plots does without.
 """
 
 import argparse
@@ -54,9 +55,15 @@ SCALES = {
 
 
 def read_ncu(path):
-    """One row per kernel launch: kernel, layout and the metrics above."""
+    """One row per kernel launch: kernel, layout and the metrics above; and the
+    size that was profiled, which gpu_study.sh notes in a line of its own."""
     with open(path, newline="") as file:
-        lines = [line for line in file if line.startswith('"')]
+        text = file.readlines()
+    size = None
+    for line in text:
+        if line.startswith("# size "):
+            size = line.split()[2]
+    lines = [line for line in text if line.startswith('"')]
     reader = csv.reader(lines)
     header = next(reader)
     units = next(reader)
@@ -78,28 +85,43 @@ def read_ncu(path):
                 row[name] = float(text) * SCALES[unit]
             except ValueError:
                 pass  # "n/a"
+        if not row["layout"]:
+            print(f"{path}: no layout in {cells['Kernel Name']}",
+                  file=sys.stderr)
         rows.append(row)
-    return rows
+    return rows, size
 
 
 def short_name(kernel):
     """The function's own name, with what tells its instances apart."""
     match = re.search(r"(\w+Kernel)", kernel)
     name = match.group(1) if match else kernel[:40]
-    for blocks in ("JacobianBlocks", "CouplingBlocks"):
-        if blocks in kernel:
-            name += " " + blocks
+    for term in ("JacobianBlocks", "CouplingBlocks", "NormalTerm",
+                 "CameraNormTerm"):
+        if term in kernel:
+            name += " " + term
     return name
 
 
+# Where a kernel's template arguments hold its BlockLayout, after casts such as
+# "(int)" and "(ceres_ext::kernels::BlockLayout)" are gone.
+LAYOUT_ARGUMENTS = (
+    r"\b(?:StoredJacobian|CouplingBlocks)"
+    r"<(?:double|float), *\d+, *(\d)\b",
+    r"\bEvaluateJacobianKernel<(?:double|float), *\d+, *(\d)\b",
+    r"\bNaive\w+Kernel<(?:\d+, *)?(\d) *>",
+)
+
+
 def layout_of(kernel):
-    """The naive kernels carry their layout as a template argument."""
-    if "Naive" not in kernel:
-        return "continuous"
-    match = re.search(r"BlockLayout\)(\d)", kernel)
-    if not match:
-        return ""
-    return "continuous" if match.group(1) == "0" else "block"
+    """BlockLayout as the template arguments say it: 0 is continuous-element, 1
+    block-contiguous. Empty where they don't."""
+    plain = re.sub(r"\((?:int|(?:\w+::)*BlockLayout)\)", "", kernel)
+    for pattern in LAYOUT_ARGUMENTS:
+        match = re.search(pattern, plain)
+        if match:
+            return "continuous" if match.group(1) == "0" else "block"
+    return ""
 
 
 def average_launches(rows):
@@ -122,6 +144,8 @@ def add_record(record, other, path):
     """The runs of `other` that `record` lacks."""
     if other["machine"]["cpu"] != record["machine"]["cpu"]:
         raise SystemExit(f"{path} was measured on another processor")
+    if other["machine"].get("gpu") not in (None, record["machine"].get("gpu")):
+        raise SystemExit(f"{path} was measured on another GPU")
     counts = ("name", "num_cameras", "num_points", "num_observations")
     what = ("variant", "jacobian", "use_schur", "explicit_w",
             "max_lm_iterations", "max_pcg_iterations")
@@ -133,10 +157,33 @@ def add_record(record, other, path):
                 mine["runs"] += [run for run in size["runs"]
                                  if tuple(run[name] for name in what)
                                  not in have]
+    done = measured(record)
+    have = {skip["what"] for skip in record["skipped"]}
     record["skipped"] += [skip for skip in other["skipped"]
-                          if skip["what"] != "GPU"]
+                          if skip["what"] != "GPU"
+                          and skip["what"] not in have]
+    record["skipped"] = [skip for skip in record["skipped"]
+                         if skip["what"] not in done]
     record.setdefault("added", []).append(
         {"date": other["date"], "settings": other["settings"]})
+
+
+def measured(record):
+    """What bal_study calls the runs of a record where it can't do them."""
+    names = set()
+    for size in record["sizes"]:
+        for run in size["runs"]:
+            parts = [run["variant"], run["jacobian"], size["name"],
+                     configuration_name(run)]
+            if run["variant"].startswith("host"):
+                del parts[1]
+            name = ", ".join(parts)
+            is_one = (run["max_lm_iterations"], run["max_pcg_iterations"]) == (
+                1, 1)
+            names.add(name if is_one else name + ", all iterations")
+            if is_one:
+                names.add(name + ", 1 x 1")
+    return names
 
 
 def milliseconds(seconds):
@@ -178,6 +225,60 @@ def host_variant(record):
     return "host" if threads == 1 else f"host, {threads} threads"
 
 
+def our_iteration(size, jacobian, other):
+    """Seconds of our PCG iteration in the configuration of `other`."""
+    explicit_w = other["explicit_w"] and not jacobian.startswith("recomputed")
+    for row in size["iterations"]:
+        if (row["variant"], row["jacobian"], row["use_schur"],
+                row["explicit_w"]) == ("cuda", jacobian, other["use_schur"],
+                                       explicit_w):
+            return row["pcg_iteration_seconds"]
+    return None
+
+
+def ratio(theirs, ours):
+    return number(theirs / ours if theirs and ours else None, "{:.2f}")
+
+
+def write_ratios(record, out):
+    """One PCG iteration of the others in times ours, all sizes."""
+    variants = ["naive", "naive continuous", "cusparse CSR", "cusparse CSR J'",
+                "cusparse BSR", "cuda block-contiguous"]
+    out.write("\n## One PCG iteration in times ours, "
+              "stored double / recomputed double\n\n")
+    rows = []
+    for size in record["sizes"]:
+        for use_schur, explicit_w, name in CONFIGURATIONS:
+            cells = []
+            for variant in variants:
+                found = [row for row in size["iterations"]
+                         if (row["variant"], row["use_schur"],
+                             row["explicit_w"]) == (variant, use_schur,
+                                                    explicit_w)]
+                cells.append("–" if not found else " / ".join(
+                    ratio(found[0]["pcg_iteration_seconds"],
+                          our_iteration(size, jacobian, found[0]))
+                    for jacobian in ("stored double", "recomputed double")))
+            if any(cell != "–" for cell in cells):
+                rows.append([size["name"], name, *cells])
+    out.write(table(["size", "configuration", *variants], rows))
+
+
+def write_layouts(size, out):
+    """Kernels that were timed in both layouts, next to each other."""
+    block = {row["name"]: row for row in size["kernels"]
+             if row["jacobian"] == "stored double, block-contiguous"}
+    rows = [[row["name"], milliseconds(row["seconds"]),
+             milliseconds(block[row["name"]]["seconds"]),
+             ratio(block[row["name"]]["seconds"], row["seconds"])]
+            for row in size["kernels"]
+            if row["jacobian"] == "stored double" and row["name"] in block]
+    if rows:
+        out.write(f"\n## Layouts, stored double, {size['name']} size\n\n")
+        out.write(table(["kernel", "continuous-element, ms",
+                         "block-contiguous, ms", "ratio"], rows))
+
+
 def write_tables(record, out):
     machine = record["machine"]
     settings = record["settings"]
@@ -187,6 +288,11 @@ def write_tables(record, out):
     if machine.get("copy_bytes_per_second"):
         out.write("Copy within the device: "
                   f"{1e-9 * machine['copy_bytes_per_second']:.0f} GB/s.\n")
+
+    for done in [record, *record.get("added", [])]:
+        if done["settings"].get("host_jobs", 1) > 1:
+            out.write("Full runs of the host implementation: "
+                      f"{done['settings']['host_jobs']} at once.\n")
 
     out.write("\n## Table 3: operations of the W product, per observation\n\n")
     out.write(table(
@@ -200,30 +306,35 @@ def write_tables(record, out):
         out.write("\n## Table 4: normal equation and one PCG iteration, "
                   f"{largest['name']} size\n\n")
         rows = []
-        ours = {}
         for row in largest["iterations"]:
-            key = (row["use_schur"], row["explicit_w"])
             iteration = row["pcg_iteration_seconds"]
-            if row["variant"] == "cuda" and row["jacobian"] == "stored double":
-                ours[key] = iteration
             rows.append([
                 row["variant"], row["jacobian"], configuration_name(row),
                 milliseconds(row["linearize_seconds"]),
                 milliseconds(row["normal_blocks_seconds"]),
                 milliseconds(iteration),
-                number(iteration / ours[key] if ours.get(key) else None,
-                       "{:.2f}"),
+                ratio(iteration, our_iteration(largest, "stored double", row)),
+                ratio(iteration,
+                      our_iteration(largest, "recomputed double", row)),
                 number(row.get("step_difference"), "{:.1e}")])
         out.write(table(
             ["variant", "Jacobian", "configuration",
              "J and column norms, ms", "U, V, W, rhs, factors, ms",
-             "PCG iteration, ms", "times ours", "step difference"], rows))
+             "PCG iteration, ms", "times ours, stored double",
+             "times ours, recomputed double", "step difference"], rows))
+        out.write(
+            "\nTimes ours: of the same configuration; recomputed Jacobians have"
+            " no explicit W,\nso there it is the one with implicit W.\n")
+        write_ratios(record, out)
 
     if "profile" in record:
         out.write("\n## Table 5: profiler, "
                   f"{record['profile'].get('size', '')} size\n\n")
         rows = []
-        for row in record["profile"]["kernels"]:
+        kernels = record["profile"]["kernels"]
+        order = list(dict.fromkeys(row["kernel"] for row in kernels))
+        for row in sorted(kernels, key=lambda row: (
+                order.index(row["kernel"]), row["layout"] != "continuous")):
             def per_request(op):
                 requests = row.get(f"{op}_requests")
                 return (row[f"{op}_sectors"] / requests
@@ -275,17 +386,20 @@ def write_tables(record, out):
             [[row["name"], row["jacobian"], f"{1e-9 * row['bytes']:.3f}",
               milliseconds(row["seconds"]), number(row["percent_of_copy"])]
              for row in largest["kernels"]]))
+        write_layouts(largest, out)
 
     rows = [[size["name"], size["num_observations"],
              milliseconds(size["index"]["seconds"]),
              milliseconds(size["index"]["one_build_seconds"]),
-             milliseconds(size["index"]["tile_seconds"])]
+             milliseconds(size["index"].get("stored_tile_seconds")),
+             milliseconds(size["index"].get("recomputed_tile_seconds"))]
             for size in record["sizes"] if "index" in size]
     if rows:
         out.write("\n## Index structures\n\n")
         out.write(table(
             ["size", "projections", "two builds and point order, ms",
-             "one build, ms", "tiles and scratch, ms"], rows))
+             "one build, ms", "tiles and scratch, stored, ms",
+             "tiles and scratch, recomputed, ms"], rows))
 
     if record["skipped"]:
         out.write("\n## Not measured\n\n")
@@ -386,9 +500,9 @@ def plot(record, folder):
         figure, ax = plt.subplots(figsize=(8, 0.36 * len(rows) + 1))
         ax.barh(range(len(rows)),
                 [1e3 * row["pcg_iteration_seconds"] for row in rows],
-                color=["#1b6ca8" if row["variant"] == "cuda" else "#d95f02"
-                       if "naive" in row["variant"] else "#888888"
-                       for row in rows])
+                color=["#1b6ca8" if row["variant"].startswith("cuda")
+                       else "#d95f02" if "naive" in row["variant"]
+                       else "#888888" for row in rows])
         ax.set_yticks(range(len(rows)), labels, fontsize=6)
         ax.invert_yaxis()
         ax.set_xscale("log")
@@ -402,8 +516,10 @@ def main():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("record", type=pathlib.Path)
     parser.add_argument("--ncu", type=pathlib.Path)
-    parser.add_argument("--add", type=pathlib.Path)
-    parser.add_argument("--ncu-size", default="venice-744")
+    parser.add_argument("--add", type=pathlib.Path, action="append",
+                        default=[])
+    parser.add_argument("--ncu-size",
+                        help="where the file of --ncu doesn't say it")
     parser.add_argument("--output", type=pathlib.Path,
                         default=pathlib.Path("docs/study"))
     parser.add_argument("--tables", type=pathlib.Path)
@@ -414,11 +530,14 @@ def main():
     if record.get("format") != "ceres_ext_study":
         raise SystemExit(f"{arguments.record} is no record of bal_study")
     if arguments.ncu:
-        record["profile"] = {
-            "size": arguments.ncu_size,
-            "kernels": average_launches(read_ncu(arguments.ncu))}
-    if arguments.add:
-        add_record(record, json.loads(arguments.add.read_text()), arguments.add)
+        launches, size = read_ncu(arguments.ncu)
+        if not (arguments.ncu_size or size):
+            raise SystemExit(f"{arguments.ncu} doesn't say its size; "
+                             "give --ncu-size")
+        record["profile"] = {"size": arguments.ncu_size or size,
+                             "kernels": average_launches(launches)}
+    for path in arguments.add:
+        add_record(record, json.loads(path.read_text()), path)
     if arguments.ncu or arguments.add:
         arguments.record.write_text(json.dumps(record, indent=1) + "\n")
     if arguments.tables:

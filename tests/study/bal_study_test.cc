@@ -10,6 +10,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "examples/bal/bal_synthetic.h"
 #include "examples/bal/study/host_study.h"
@@ -83,27 +84,42 @@ TEST(OperationTable, ImplicitProductsAreRight) {
   }
 }
 
-TEST(StudyOnHost, FourConfigurationsLowerTheCost) {
-  const StudyProblem problem = SmallProblem();
-  StudyRecord record(SmallSettings());
-  ASSERT_TRUE(StudyOnHost(problem, &record).ok());
-  const Json& runs = record.Size(problem)["runs"];
-  ASSERT_EQ(runs.size(), 8u);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    SCOPED_TRACE(runs[i].dump());
-    const bool all = i % 2 == 1;
-    EXPECT_EQ(runs[i]["variant"], "host");
-    EXPECT_EQ(runs[i]["max_lm_iterations"], all ? 4 : 1);
-    EXPECT_EQ(runs[i]["max_pcg_iterations"], all ? 60 : 1);
-    EXPECT_EQ(runs[i]["num_lm_iterations"], all ? 4 : 1);
-    EXPECT_EQ(runs[i]["num_pcg_iterations"], all ? 4 * 60 : 1);
-    EXPECT_EQ(runs[i]["initial_cost"], runs[0]["initial_cost"]);
-    EXPECT_LT(runs[i]["final_cost"], runs[i]["initial_cost"]);
-    EXPECT_GT(runs[i]["total_seconds"], 0.0);
-    EXPECT_GE(runs[i]["num_accepted"], 1);
+// With one run at a time and with several.
+class StudyOnHost : public testing::TestWithParam<int> {};
+
+TEST_P(StudyOnHost, FourConfigurationsLowerTheCost) {
+  const std::vector<StudyProblem> problems = {SmallProblem()};
+  StudySettings settings = SmallSettings();
+  settings.host_jobs = GetParam();
+  StudyRecord record(settings);
+  ASSERT_TRUE(TimeOneByOneOnHost(problems[0], &record).ok());
+  TimeRunsOnHost(problems, &record);
+  EXPECT_EQ(record.num_failures(), 0);
+  const Json& rows = record.Size(problems[0])["runs"];
+  ASSERT_EQ(rows.size(), 8u);
+  // Full runs end in any order: runs[c][all].
+  const auto index_of = [](const Json& row) {
+    return 2 * (row["use_schur"] ? 1 : 0) + (row["explicit_w"] ? 1 : 0);
+  };
+  Json runs[4][2];
+  for (size_t i = 0; i < rows.size(); ++i) {
+    SCOPED_TRACE(rows[i].dump());
+    const bool all = i >= 4;
+    Json& run = runs[index_of(rows[i])][all ? 1 : 0];
+    EXPECT_TRUE(run.is_null());
+    run = rows[i];
+    EXPECT_EQ(run["variant"], "host");
+    EXPECT_EQ(run["max_lm_iterations"], all ? 4 : 1);
+    EXPECT_EQ(run["max_pcg_iterations"], all ? 60 : 1);
+    EXPECT_EQ(run["num_lm_iterations"], all ? 4 : 1);
+    EXPECT_EQ(run["num_pcg_iterations"], all ? 4 * 60 : 1);
+    EXPECT_EQ(run["initial_cost"], rows[0]["initial_cost"]);
+    EXPECT_LT(run["final_cost"], run["initial_cost"]);
+    EXPECT_GT(run["total_seconds"], 0.0);
+    EXPECT_GE(run["num_accepted"], 1);
   }
-  for (size_t i = 0; i < runs.size(); i += 2) {
-    EXPECT_LT(runs[i + 1]["final_cost"], runs[i]["final_cost"]) << i;
+  for (const auto& run : runs) {
+    EXPECT_LT(run[1]["final_cost"], run[0]["final_cost"]);
   }
   // Implicit and explicit W are the same iteration in other roundings: of sums
   // of at most 700 terms, in both directions, through blocks of V + D^2 or
@@ -111,21 +127,49 @@ TEST(StudyOnHost, FourConfigurationsLowerTheCost) {
   // times the radius of 1e4.
   const double tolerance =
       2 * 700 * 9e4 * std::numeric_limits<double>::epsilon();
-  for (const size_t i : {0u, 4u}) {
-    const double implicit_cost = runs[i]["final_cost"];
-    const double explicit_cost = runs[i + 2]["final_cost"];
+  for (const int c : {0, 2}) {
+    const double implicit_cost = runs[c][0]["final_cost"];
+    const double explicit_cost = runs[c + 1][0]["final_cost"];
     EXPECT_NEAR(explicit_cost, implicit_cost, tolerance * implicit_cost);
   }
 }
 
-TEST(StudyOnHost, LeavesOutWhatWouldTakeTooLong) {
-  const StudyProblem problem = SmallProblem();
+INSTANTIATE_TEST_SUITE_P(Jobs, StudyOnHost, testing::Values(1, 3));
+
+TEST(StudyOnHostTime, LeavesOutWhatWouldTakeTooLong) {
+  const std::vector<StudyProblem> problems = {SmallProblem()};
   StudySettings settings = SmallSettings();
-  settings.run_seconds = 0.0;
+  settings.host_run_seconds = 0.0;
   StudyRecord record(settings);
-  ASSERT_TRUE(StudyOnHost(problem, &record).ok());
-  EXPECT_EQ(record.Size(problem)["runs"].size(), 4u);
+  ASSERT_TRUE(TimeOneByOneOnHost(problems[0], &record).ok());
+  TimeRunsOnHost(problems, &record);
+  EXPECT_EQ(record.Size(problems[0])["runs"].size(), 4u);
   EXPECT_EQ(record.json()["skipped"].size(), 4u);
+}
+
+TEST(StudyOnHostTime, SkipsWhatHasNoTimeLeft) {
+  const std::vector<StudyProblem> problems = {SmallProblem()};
+  StudySettings settings = SmallSettings();
+  settings.seconds = -1.0;
+  StudyRecord record(settings);
+  ASSERT_TRUE(TimeOneByOneOnHost(problems[0], &record).ok());
+  TimeRunsOnHost(problems, &record);
+  EXPECT_TRUE(record.Size(problems[0])["runs"].empty());
+  // One iteration and all of them, in four configurations.
+  EXPECT_EQ(record.json()["skipped"].size(), 8u);
+  EXPECT_EQ(record.num_failures(), 0);
+}
+
+TEST(StudyRecord, CountsFailures) {
+  StudyRecord record(SmallSettings());
+  record.Check("a", {});
+  record.Check("b", {kernels::StatusCode::kUnsupported, "too large"});
+  EXPECT_EQ(record.num_failures(), 0);
+  record.Check("c", {kernels::StatusCode::kOutOfMemory, "no memory"});
+  EXPECT_EQ(record.num_failures(), 1);
+  ASSERT_EQ(record.json()["skipped"].size(), 2u);
+  EXPECT_EQ(record.json()["skipped"][1]["what"], "c");
+  EXPECT_EQ(record.json()["skipped"][1]["why"], "no memory");
 }
 
 int RunProgram(const std::string& arguments) {
@@ -158,6 +202,7 @@ TEST(BalStudy, WritesARecord) {
 TEST(BalStudy, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(RunProgram("--nogpu --sizes=atlantis-7 > /dev/null 2>&1"), 1);
   EXPECT_EQ(RunProgram("--nogpu --lm=0 > /dev/null 2>&1"), 1);
+  EXPECT_EQ(RunProgram("--nogpu --parts=runs,walks > /dev/null 2>&1"), 1);
   EXPECT_EQ(RunProgram("--nogpu --sizes=4x60x200 --lm=1 --pcg=1 "
                        "--output=/nonexistent/record.json > /dev/null 2>&1"),
             4);

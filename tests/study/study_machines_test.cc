@@ -129,7 +129,14 @@ class StudyMachines : public testing::TestWithParam<int> {
                            context.get())
                     .ok());
     Machine machine;
-    ASSERT_TRUE(machine.Setup(index.view(), {}, &scratch, context.get()).ok());
+    ASSERT_TRUE(machine
+                    .Setup(index.view(),
+                           kernels::CudaWorkspace::Options::For<Source>(
+                               options_.solver.w_product ==
+                               solver::WProduct::kExplicit),
+                           &scratch,
+                           context.get())
+                    .ok());
     const Outcome outcome = Run<Source>(
         ProblemArrays{cameras.data(), points.data(), observations.data()},
         &machine);
@@ -169,6 +176,10 @@ class StudyMachines : public testing::TestWithParam<int> {
 TEST_P(StudyMachines, CudaIsHost) {
   CheckOnDevice<kernels::StoredJacobian<double, 9, kernels::kDeviceLayout>,
                 CudaMachine>();
+}
+
+TEST_P(StudyMachines, BlockContiguousIsHost) {
+  CheckOnDevice<BlockContiguousMachine::Source, BlockContiguousMachine>();
 }
 
 TEST_P(StudyMachines, RecomputedIsHost) {

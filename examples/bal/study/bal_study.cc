@@ -42,11 +42,20 @@ DEFINE_int32(pcg, 100, "PCG iterations of each, at most.");
 DEFINE_int32(timed_pcg, 20,
              "PCG iterations over which one iteration is averaged.");
 DEFINE_int32(repetitions, 20, "Repetitions of each kernel.");
-DEFINE_double(run_seconds, 12.0,
-              "Leave out full runs of the host and the naive variant "
-              "that must be expected to take longer.");
+DEFINE_double(run_seconds, 60.0,
+              "Leave out full runs of the naive variant that must be expected "
+              "to take longer.");
+DEFINE_double(host_run_seconds, 60.0,
+              "Leave out full runs of the host that must be expected to take "
+              "longer.");
 DEFINE_double(seconds, 540.0, "Begin nothing after so many seconds.");
 DEFINE_int32(host_threads, 1, "Threads of the host implementation.");
+DEFINE_int32(host_jobs, 1,
+             "Full runs of the host implementation at once.");
+DEFINE_string(parts, "iterations,kernels,runs,naive_runs",
+              "What to measure on the GPU, in this order: one PCG iteration "
+              "and 1 x 1 of all variants, each kernel, full runs, full runs of "
+              "the naive variant.");
 DEFINE_bool(gpu, true, "Measure on the GPU, where there is one.");
 DEFINE_bool(host, true, "Measure the host implementation.");
 DEFINE_bool(profile, false,
@@ -78,9 +87,10 @@ Exit codes:
 const std::vector<FlagGroup>& FlagGroups() {
   static const auto* const kGroups = new std::vector<FlagGroup>{
       {"Problems", {"sizes", "seed", "shuffle_points"}},
-      {"Work", {"lm", "pcg", "timed_pcg", "repetitions", "host_threads"}},
-      {"Time", {"seconds", "run_seconds"}},
-      {"What is measured", {"gpu", "host", "profile"}},
+      {"Work",
+       {"lm", "pcg", "timed_pcg", "repetitions", "host_threads", "host_jobs"}},
+      {"Time", {"seconds", "run_seconds", "host_run_seconds"}},
+      {"What is measured", {"gpu", "parts", "host", "profile"}},
       {"Output", {"output"}}};
   return *kGroups;
 }
@@ -122,21 +132,82 @@ bool Generate(const std::string& name,
   return true;
 }
 
-// One measurement on one problem, and the record saved. Returns an exit code.
-int Finish(const kernels::Status& status,
-           const std::string& what,
-           StudyRecord* record) {
-  if (!status.ok()) {
-    std::fprintf(
-        stderr, "bal_study: %s: %s\n", what.c_str(), status.message.c_str());
-    record->Skip(what, status.message);
-  }
+// Exit code 4 where the record can't be written.
+int Save(const StudyRecord& record) {
   std::string error;
-  if (!record->Save(&error)) {
+  if (!record.Save(&error)) {
     std::fprintf(stderr, "bal_study: %s\n", error.c_str());
     return 4;
   }
-  return status.ok() ? 0 : 2;
+  return 0;
+}
+
+#ifdef BAL_STUDY_WITH_DEVICE
+// The parts in their order, sizes from large to small: what is left when the
+// time ends matters least. The naive variant's full runs grow fastest, so these
+// go from small to large.
+int MeasureOnDevice(const std::vector<StudyProblem>& problems,
+                    kernels::CudaContext* context,
+                    StudyRecord* record) {
+  const auto wants = [&](const char* part) {
+    const std::vector<std::string>& parts = record->settings().parts;
+    return std::find(parts.begin(), parts.end(), part) != parts.end();
+  };
+  std::vector<std::unique_ptr<DeviceStudy>> studies;  // small to large
+  studies.reserve(problems.size());
+  for (const StudyProblem& problem : problems) {
+    studies.push_back(std::make_unique<DeviceStudy>(&problem, context, record));
+  }
+  for (size_t i = problems.size(); i-- > 0;) {
+    const std::string what = "GPU, " + problems[i].name;
+    if (record->out_of_time()) {
+      record->Skip(what, "out of time");
+      continue;
+    }
+    record->Check(what, studies[i]->Setup());
+    if (wants("iterations")) {
+      studies[i]->TimeIterations();
+    }
+    if (const int code = Save(*record)) {
+      return code;
+    }
+  }
+  if (wants("kernels") && !studies.empty()) {
+    studies.back()->TimeKernels();
+    if (const int code = Save(*record)) {
+      return code;
+    }
+  }
+  for (size_t i = problems.size(); i-- > 0 && wants("runs");) {
+    studies[i]->TimeRuns();
+    if (const int code = Save(*record)) {
+      return code;
+    }
+  }
+  for (size_t i = 0; i < problems.size() && wants("naive_runs"); ++i) {
+    studies[i]->TimeNaiveRuns();
+    if (const int code = Save(*record)) {
+      return code;
+    }
+  }
+  record->json()["machine"]["peak_device_bytes"] = context->peak_bytes();
+  return 0;
+}
+#endif
+
+int MeasureOnHost(const std::vector<StudyProblem>& problems,
+                  StudyRecord* record) {
+  for (const StudyProblem& problem : problems) {
+    std::printf(
+        "%s, host (%.0f s)\n", problem.name.c_str(), record->elapsed_seconds());
+    record->Check("host, " + problem.name, TimeOneByOneOnHost(problem, record));
+    if (const int code = Save(*record)) {
+      return code;
+    }
+  }
+  std::printf("host, all iterations (%.0f s)\n", record->elapsed_seconds());
+  TimeRunsOnHost(problems, record);
+  return Save(*record);
 }
 
 int Run(const StudySettings& settings) {
@@ -167,10 +238,7 @@ int Run(const StudySettings& settings) {
     return status.ok() ? 0 : 2;
   }
   if (context != nullptr) {
-    if (const int code =
-            Finish(StudyDevice(context.get(), &record), "GPU", &record)) {
-      return code;
-    }
+    record.Check("GPU", StudyDevice(context.get(), &record));
   }
 #else
   if (FLAGS_profile) {
@@ -182,7 +250,7 @@ int Run(const StudySettings& settings) {
   }
 #endif
 
-  int code = 0;
+  // All at once: 24 bytes per observation.
   std::vector<StudyProblem> problems;
   for (const std::string& name : settings.sizes) {
     if (record.out_of_time()) {
@@ -195,43 +263,23 @@ int Run(const StudySettings& settings) {
       return 1;
     }
     record.Size(problems.back());
-#ifdef BAL_STUDY_WITH_DEVICE
-    if (context != nullptr) {
-      code = std::max(code,
-                      Finish(StudyOnDevice(problems.back(),
-                                           name == settings.sizes.back(),
-                                           context.get(),
-                                           &record),
-                             "GPU, " + name,
-                             &record));
-    }
-#endif
   }
 #ifdef BAL_STUDY_WITH_DEVICE
   if (context != nullptr) {
-    for (const StudyProblem& problem : problems) {
-      std::printf("%s, naive variant\n", problem.name.c_str());
-      code = std::max(code,
-                      Finish(StudyNaive(problem, context.get(), &record),
-                             "naive, " + problem.name,
-                             &record));
+    if (const int code = MeasureOnDevice(problems, context.get(), &record)) {
+      return code;
     }
   }
 #endif
   if (settings.host) {
-    for (const StudyProblem& problem : problems) {
-      std::printf("%s, host\n", problem.name.c_str());
-      if (record.out_of_time()) {
-        record.Skip("host, " + problem.name, "out of time");
-        continue;
-      }
-      code = std::max(
-          code,
-          Finish(
-              StudyOnHost(problem, &record), "host, " + problem.name, &record));
+    if (const int code = MeasureOnHost(problems, &record)) {
+      return code;
     }
   }
-  return std::max(code, Finish({}, "record", &record));
+  if (const int code = Save(record)) {
+    return code;
+  }
+  return record.num_failures() == 0 ? 0 : 2;
 }
 
 }  // namespace
@@ -253,18 +301,33 @@ int main(int argc, char** argv) {
   settings.num_timed_pcg_iterations = FLAGS_timed_pcg;
   settings.num_repetitions = FLAGS_repetitions;
   settings.run_seconds = FLAGS_run_seconds;
+  settings.host_run_seconds = FLAGS_host_run_seconds;
   settings.seconds = FLAGS_seconds;
   settings.host_threads = FLAGS_host_threads;
+  settings.host_jobs = FLAGS_host_jobs;
   settings.host = FLAGS_host;
   settings.gpu = FLAGS_gpu;
   settings.output = FLAGS_output;
   if (settings.sizes.empty() || FLAGS_lm < 1 || FLAGS_pcg < 1 ||
-      FLAGS_timed_pcg < 1 || FLAGS_repetitions < 1 || FLAGS_host_threads < 1) {
+      FLAGS_timed_pcg < 1 || FLAGS_repetitions < 1 || FLAGS_host_threads < 1 ||
+      FLAGS_host_jobs < 1) {
     std::fprintf(stderr,
                  "bal_study: expected at least one size, and --lm, --pcg, "
-                 "--timed_pcg, --repetitions and --host_threads of at least "
-                 "1\n");
+                 "--timed_pcg, --repetitions, --host_threads and --host_jobs "
+                 "of at least 1\n");
     return 1;
+  }
+  const std::vector<std::string> all_parts = settings.parts;
+  settings.parts.clear();
+  std::istringstream parts(FLAGS_parts);
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (std::find(all_parts.begin(), all_parts.end(), part) ==
+        all_parts.end()) {
+      std::fprintf(
+          stderr, "bal_study: --parts: there is no part '%s'\n", part.c_str());
+      return 1;
+    }
+    settings.parts.push_back(part);
   }
   return Run(settings);
 }

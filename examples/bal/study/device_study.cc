@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,15 +25,16 @@ namespace {
 using kernels::CudaContext;
 using kernels::DeviceBuffer;
 using kernels::kDeviceLayout;
-using kernels::PackedSize;
 using kernels::Status;
 using kernels::StatusCode;
 using StoredDouble = kernels::StoredJacobian<double, 9, kDeviceLayout>;
 using StoredFloat = kernels::StoredJacobian<float, 9, kDeviceLayout>;
 using RecomputedDouble = kernels::RecomputedJacobian<double, 9>;
 using RecomputedFloat = kernels::RecomputedJacobian<float, 9>;
-using BlockContiguous = NaiveMachine<kernels::BlockLayout::kBlockContiguous>;
-using ContinuousElement =
+using StoredBlockContiguous = BlockContiguousMachine::Source;
+using NaiveBlockContiguous =
+    NaiveMachine<kernels::BlockLayout::kBlockContiguous>;
+using NaiveContinuousElement =
     NaiveMachine<kernels::BlockLayout::kContinuousElement>;
 
 // A second pass, with all memory and code in place, is worth its time up to
@@ -86,12 +88,16 @@ class DeviceProblem {
     return context->Synchronize();
   }
 
-  // Tiles of a machine, and how long they took.
-  template <typename Machine>
+  // A machine for one source, and how long its tiles took.
+  template <typename Source, typename Machine>
   Status SetupMachine(Machine* machine, double* seconds = nullptr) {
     const auto begin = std::chrono::steady_clock::now();
     CERES_EXT_RETURN_IF_ERROR(
-        machine->Setup(index_.view(), {}, &scratch_, context_));
+        machine->Setup(index_.view(),
+                       kernels::CudaWorkspace::Options::For<Source>(
+                           /*explicit_w=*/!IsRecomputed<Source>::value),
+                       &scratch_,
+                       context_));
     CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());
     if (seconds != nullptr) {
       *seconds = SecondsSince(begin);
@@ -151,7 +157,8 @@ class DeviceProblem {
 
 // Linearises at the start and solves with a fixed number of PCG iterations and
 // no reset of the residual, so that one iteration has one product. The second
-// of two is timed.
+// of two is timed. Steps are compared with *step where it is not empty: that of
+// the reference.
 template <typename Source, typename Machine>
 Status TimeIteration(const std::string& variant,
                      const std::string& jacobian,
@@ -160,6 +167,7 @@ Status TimeIteration(const std::string& variant,
                      Machine* machine,
                      StudyRecord* record,
                      const StudyProblem& problem,
+                     bool is_reference,
                      std::vector<double>* step) {
   const int num_iterations = record->settings().num_timed_pcg_iterations;
   StudyOptions options = MakeStudyOptions(configuration, 1, num_iterations);
@@ -212,7 +220,7 @@ Status TimeIteration(const std::string& variant,
       {"num_pcg_iterations", summary.num_iterations},
       {"residual_norm", summary.residual_norm}};
   std::printf(
-      "  %-16s %-18s %-22s J %8.3f  blocks %8.3f  PCG iteration %8.3f ms",
+      "  %-21s %-18s %-22s J %8.3f  blocks %8.3f  PCG iteration %8.3f ms",
       variant.c_str(),
       jacobian.c_str(),
       ConfigurationName(configuration).c_str(),
@@ -220,9 +228,9 @@ Status TimeIteration(const std::string& variant,
       1e3 * summary.normal_blocks_seconds,
       1e3 * iteration_seconds);
   // Relative to the step of the same configuration, in double, by this project.
-  if (step->empty()) {
+  if (is_reference) {
     *step = std::move(own);
-  } else {
+  } else if (!step->empty()) {
     double difference = 0.0;
     double norm = 0.0;
     for (size_t i = 0; i < own.size(); ++i) {
@@ -239,7 +247,7 @@ Status TimeIteration(const std::string& variant,
   return {};
 }
 
-// 1 x 1, the second of two. Gives its row.
+// 1 x 1, the second of two.
 template <typename Source, typename Machine>
 Status TimeOneByOne(const std::string& variant,
                     const std::string& jacobian,
@@ -247,8 +255,7 @@ Status TimeOneByOne(const std::string& variant,
                     const ProblemArrays& arrays,
                     Machine* machine,
                     StudyRecord* record,
-                    const StudyProblem& problem,
-                    Json* row = nullptr) {
+                    const StudyProblem& problem) {
   LevenbergMarquardt<Machine, Source> lm;
   StudyResult result;
   const StudyOptions options = MakeStudyOptions(configuration, 1, 1);
@@ -257,23 +264,16 @@ Status TimeOneByOne(const std::string& variant,
   if (result.total_seconds < kRepeatSeconds) {
     CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
   }
-  const Json new_row =
-      RunRow(variant, jacobian, configuration, options, result);
-  record->Size(problem)["runs"].push_back(new_row);
-  if (row != nullptr) {
-    *row = new_row;
-  }
+  record->Size(problem)["runs"].push_back(
+      RunRow(variant, jacobian, configuration, options, result));
   return {};
 }
 
-// All iterations, where they must be expected to end within max_seconds and
-// within the time of the study, as judged by the row of 1 x 1.
+// All iterations.
 template <typename Source, typename Machine>
 Status TimeAll(const std::string& variant,
                const std::string& jacobian,
                const Configuration& configuration,
-               const Json& one_by_one,
-               double max_seconds,
                const ProblemArrays& arrays,
                Machine* machine,
                StudyRecord* record,
@@ -282,13 +282,6 @@ Status TimeAll(const std::string& variant,
       MakeStudyOptions(configuration,
                        record->settings().num_lm_iterations,
                        record->settings().num_pcg_iterations);
-  if (!record->HasTimeForAll(variant + ", " + jacobian + ", " + problem.name +
-                                 ", " + ConfigurationName(configuration),
-                             one_by_one,
-                             options,
-                             max_seconds)) {
-    return {};
-  }
   LevenbergMarquardt<Machine, Source> lm;
   StudyResult result;
   CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
@@ -299,15 +292,16 @@ Status TimeAll(const std::string& variant,
 }
 
 // Each kernel alone, with the bytes that it must move.
-template <typename Source>
+template <typename Source, typename Machine>
 class KernelBench {
  public:
   using Value = typename Source::Value;
   static constexpr bool kRecomputed = IsRecomputed<Source>::value;
+  static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
   static constexpr int C = 9;
 
   KernelBench(const std::string& jacobian,
-              CudaMachine* machine,
+              Machine* machine,
               StudyRecord* record,
               const StudyProblem* problem)
       : jacobian_(jacobian),
@@ -350,6 +344,9 @@ class KernelBench {
     CERES_EXT_RETURN_IF_ERROR(Evaluation());
     CERES_EXT_RETURN_IF_ERROR(Blocks());
     CERES_EXT_RETURN_IF_ERROR(Products());
+    if constexpr (std::is_same_v<Value, double> && !kRecomputed) {
+      CERES_EXT_RETURN_IF_ERROR(BlockDiagonals());
+    }
     if constexpr (std::is_same_v<Source, StoredDouble>) {
       CERES_EXT_RETURN_IF_ERROR(VectorSteps());
     }
@@ -383,7 +380,7 @@ class KernelBench {
     const double copy =
         record_->json()["machine"].value("copy_bytes_per_second", 0.0);
     const double percent = 100.0 * static_cast<double>(bytes) / seconds / copy;
-    std::printf("  %-18s %-34s %9.3f GB %9.4f ms %6.1f %% of copy\n",
+    std::printf("  %-32s %-34s %9.3f GB %9.4f ms %6.1f %% of copy\n",
                 jacobian_.c_str(),
                 name.c_str(),
                 1e-9 * bytes,
@@ -425,7 +422,7 @@ class KernelBench {
   }
 
   Status Blocks() {
-    kernels::NormalBlocksParams<Source, kDeviceLayout> params;
+    kernels::NormalBlocksParams<Source, kLayout> params;
     params.index = machine_->index();
     params.jacobian = system_.jacobian;
     params.b = system_.b;
@@ -462,7 +459,7 @@ class KernelBench {
     const double* point_p = p_.data() + C * cameras_;
     double* point_q = q_.data() + C * cameras_;
     const int64_t bytes = n_ * 8 + JacobianBytes() + 48 * points_;
-    kernels::SchurProductImplicitWParams<Source, kDeviceLayout> schur;
+    kernels::SchurProductImplicitWParams<Source, kLayout> schur;
     schur.index = machine_->index();
     schur.jacobian = system_.jacobian;
     schur.v_inverse = {v_inverse_.data(), points_};
@@ -483,7 +480,7 @@ class KernelBench {
     CERES_EXT_RETURN_IF_ERROR(
         Time("NormalProductImplicitW", bytes + 24 * points_, normal));
 
-    kernels::BackSubstituteImplicitWParams<Source, kDeviceLayout> back;
+    kernels::BackSubstituteImplicitWParams<Source, kLayout> back;
     back.index = machine_->index();
     back.jacobian = system_.jacobian;
     back.b = system_.b;
@@ -519,7 +516,7 @@ class KernelBench {
     }
 
     const int64_t explicit_bytes = n_ * (8 + 27 * kValue) + 48 * points_;
-    kernels::SchurProductExplicitWParams<Value, C, kDeviceLayout> schur_w;
+    kernels::SchurProductExplicitWParams<Value, C, kLayout> schur_w;
     schur_w.index = machine_->index();
     schur_w.u = {u_.data(), cameras_};
     schur_w.w = {w_.data(), n_};
@@ -530,7 +527,7 @@ class KernelBench {
     CERES_EXT_RETURN_IF_ERROR(
         Time("SchurProductExplicitW", explicit_bytes, schur_w));
 
-    kernels::NormalProductExplicitWParams<Value, C, kDeviceLayout> normal_w;
+    kernels::NormalProductExplicitWParams<Value, C, kLayout> normal_w;
     normal_w.index = machine_->index();
     normal_w.u = {u_.data(), cameras_};
     normal_w.v = {v_.data(), points_};
@@ -544,7 +541,7 @@ class KernelBench {
     CERES_EXT_RETURN_IF_ERROR(Time(
         "NormalProductExplicitW", explicit_bytes + 72 * points_, normal_w));
 
-    kernels::BackSubstituteExplicitWParams<Value, C, kDeviceLayout> back_w;
+    kernels::BackSubstituteExplicitWParams<Value, C, kLayout> back_w;
     back_w.index = machine_->index();
     back_w.w = {w_.data(), n_};
     back_w.v_inverse = {v_inverse_.data(), points_};
@@ -556,8 +553,8 @@ class KernelBench {
                 back_w);
   }
 
-  Status VectorSteps() {
-    kernels::InvertBlockDiagonalParams<C, kDeviceLayout> invert;
+  Status BlockDiagonals() {
+    kernels::InvertBlockDiagonalParams<C, kLayout> invert;
     invert.num_blocks = cameras_;
     invert.a = {u_.data(), cameras_};
     invert.diagonal = system_.camera_diagonal;
@@ -565,7 +562,7 @@ class KernelBench {
     invert.first_breakdown = &breakdown_.data()->first_camera;
     CERES_EXT_RETURN_IF_ERROR(
         Time("InvertBlockDiagonal 9 x 9", cameras_ * (720 + 72), invert));
-    kernels::InvertBlockDiagonalParams<3, kDeviceLayout> invert_points;
+    kernels::InvertBlockDiagonalParams<3, kLayout> invert_points;
     invert_points.num_blocks = points_;
     invert_points.a = {v_.data(), points_};
     invert_points.diagonal = system_.point_diagonal;
@@ -574,21 +571,22 @@ class KernelBench {
     CERES_EXT_RETURN_IF_ERROR(
         Time("InvertBlockDiagonal 3 x 3", points_ * (96 + 24), invert_points));
 
-    kernels::ApplyBlockDiagonalParams<C, kDeviceLayout> apply;
+    kernels::ApplyBlockDiagonalParams<C, kLayout> apply;
     apply.num_blocks = cameras_;
     apply.inverse = {camera_inverse_.data(), cameras_};
     apply.r = p_.data();
     apply.z = q_.data();
     CERES_EXT_RETURN_IF_ERROR(
         Time("ApplyBlockDiagonal 9 x 9", cameras_ * (360 + 144), apply));
-    kernels::ApplyBlockDiagonalParams<3, kDeviceLayout> apply_points;
+    kernels::ApplyBlockDiagonalParams<3, kLayout> apply_points;
     apply_points.num_blocks = points_;
     apply_points.inverse = {v_inverse_.data(), points_};
     apply_points.r = p_.data() + C * cameras_;
     apply_points.z = q_.data() + C * cameras_;
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("ApplyBlockDiagonal 3 x 3", points_ * (48 + 48), apply_points));
+    return Time("ApplyBlockDiagonal 3 x 3", points_ * (48 + 48), apply_points);
+  }
 
+  Status VectorSteps() {
     for (const bool with_points : {false, true}) {
       const int64_t n = C * cameras_ + (with_points ? 3 * points_ : 0);
       const std::string suffix =
@@ -640,13 +638,13 @@ class KernelBench {
   }
 
   const std::string jacobian_;
-  CudaMachine* const machine_;
+  Machine* const machine_;
   StudyRecord* const record_;
   const StudyProblem* const problem_;
   const int64_t cameras_;
   const int64_t points_;
   const int64_t n_;
-  LevenbergMarquardt<CudaMachine, Source> lm_;
+  LevenbergMarquardt<Machine, Source> lm_;
   solver::LinearSystem<Source> system_;
   DeviceBuffer<double> u_, v_, v_inverse_, s_, camera_inverse_;
   DeviceBuffer<double> p_, q_, x_, r_, rhs_, y_;
@@ -655,153 +653,10 @@ class KernelBench {
   DeviceBuffer<kernels::PcgScalars> scalars_;
 };
 
-// Kernels, then one iteration, then runs, of one Jacobian source.
-template <typename Source>
-Status StudySource(const std::string& jacobian,
-                   const ProblemArrays& arrays,
-                   bool with_kernels,
-                   CudaMachine* machine,
-                   StudyRecord* record,
-                   const StudyProblem& problem,
-                   std::vector<double>* steps) {
-  if (with_kernels) {
-    KernelBench<Source> bench(jacobian, machine, record, &problem);
-    const Status status = bench.Run(arrays);
-    if (!status.ok()) {
-      record->Skip("kernels, " + jacobian, status.message);
-    }
-  }
-  int i = 0;
-  for (const Configuration& configuration : FourConfigurations()) {
-    std::vector<double>* step = &steps[i++];
-    // Recomputed Jacobians exist so that nothing is formed per observation.
-    if (IsRecomputed<Source>::value &&
-        configuration.w_product == solver::WProduct::kExplicit) {
-      continue;
-    }
-    if (record->out_of_time()) {
-      record->Skip("cuda, " + jacobian + ", " + problem.name + ", " +
-                       ConfigurationName(configuration),
-                   "out of time");
-      continue;
-    }
-    CERES_EXT_RETURN_IF_ERROR((TimeIteration<Source>("cuda",
-                                                     jacobian,
-                                                     configuration,
-                                                     arrays,
-                                                     machine,
-                                                     record,
-                                                     problem,
-                                                     step)));
-    Json one_by_one;
-    CERES_EXT_RETURN_IF_ERROR((TimeOneByOne<Source>("cuda",
-                                                    jacobian,
-                                                    configuration,
-                                                    arrays,
-                                                    machine,
-                                                    record,
-                                                    problem,
-                                                    &one_by_one)));
-    // Mixed precision is a row of its own in one configuration.
-    if (std::is_same_v<Source, StoredFloat> &&
-        (!configuration.use_schur ||
-         configuration.w_product == solver::WProduct::kExplicit)) {
-      continue;
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        (TimeAll<Source>("cuda",
-                         jacobian,
-                         configuration,
-                         one_by_one,
-                         std::numeric_limits<double>::infinity(),
-                         arrays,
-                         machine,
-                         record,
-                         problem)));
-  }
-  return {};
-}
-
-template <typename Machine>
-Status StudyNaiveMachine(const std::string& variant,
-                         DeviceProblem* device,
-                         StudyRecord* record,
-                         const StudyProblem& problem,
-                         std::vector<double>* steps) {
-  Machine machine;
-  CERES_EXT_RETURN_IF_ERROR(device->SetupMachine(&machine));
-  int i = 0;
-  for (const Configuration& configuration : FourConfigurations()) {
-    std::vector<double>* step = &steps[i++];
-    if (record->out_of_time() || step->empty()) {
-      record->Skip(variant + ", " + problem.name + ", " +
-                       ConfigurationName(configuration),
-                   "out of time");
-      continue;
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        (TimeIteration<typename Machine::Source>(variant,
-                                                 "stored double",
-                                                 configuration,
-                                                 device->arrays(),
-                                                 &machine,
-                                                 record,
-                                                 problem,
-                                                 step)));
-    CERES_EXT_RETURN_IF_ERROR(
-        (TimeOneByOne<typename Machine::Source>(variant,
-                                                "stored double",
-                                                configuration,
-                                                device->arrays(),
-                                                &machine,
-                                                record,
-                                                problem)));
-  }
-  return {};
-}
-
-Status StudyCusparse(DeviceProblem* device,
-                     StudyRecord* record,
-                     const StudyProblem& problem,
-                     std::vector<double>* steps) {
-  struct Form {
-    const char* name;
-    CusparseForm form;
-    int configuration;
-  };
-  for (const Form& form :
-       {Form{"cusparse CSR", CusparseForm::kCsr, 0},
-        Form{"cusparse CSR J'", CusparseForm::kCsrTransposed, 0},
-        Form{"cusparse BSR", CusparseForm::kBsr, 1}}) {
-    if (record->out_of_time() || steps[form.configuration].empty()) {
-      record->Skip(std::string(form.name) + ", " + problem.name, "out of time");
-      continue;
-    }
-    CusparseMachine machine;
-    CERES_EXT_RETURN_IF_ERROR(device->SetupMachine(&machine));
-    const Status status = machine.SetupProducts(form.form);
-    if (!status.ok()) {
-      record->Skip(std::string(form.name) + ", " + problem.name,
-                   status.message);
-      continue;
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        (TimeIteration<StoredDouble>(form.name,
-                                     "stored double",
-                                     FourConfigurations()[form.configuration],
-                                     device->arrays(),
-                                     &machine,
-                                     record,
-                                     problem,
-                                     &steps[form.configuration])));
-  }
-  return {};
-}
-
 template <typename Source, typename Machine>
 Status ProfileMachine(DeviceProblem* device) {
   Machine machine;
-  CERES_EXT_RETURN_IF_ERROR(device->SetupMachine(&machine));
+  CERES_EXT_RETURN_IF_ERROR(device->SetupMachine<Source>(&machine));
   for (const Configuration& configuration : FourConfigurations()) {
     LevenbergMarquardt<Machine, Source> lm;
     CERES_EXT_RETURN_IF_ERROR(lm.Setup(
@@ -871,103 +726,295 @@ Status StudyDevice(CudaContext* context, StudyRecord* record) {
   return {};
 }
 
-Status StudyOnDevice(const StudyProblem& problem,
-                     bool with_kernels,
-                     CudaContext* context,
-                     StudyRecord* record) {
-  std::vector<double> steps[4];
+struct DeviceStudy::Impl {
+  const StudyProblem* problem;
+  CudaContext* context;
+  StudyRecord* record;
   DeviceProblem device;
-  CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
-  {
-    CudaMachine machine;
-    double tile_seconds;
-    CERES_EXT_RETURN_IF_ERROR(device.SetupMachine(&machine, &tile_seconds));
-    // The second time all memory is there.
-    CERES_EXT_RETURN_IF_ERROR(device.SetupMachine(&machine, &tile_seconds));
-    Json index = device.IndexJson();
-    index["tile_seconds"] = tile_seconds;
-    std::printf("  index %.4f s (first %.4f s), tiles %.4f s\n",
-                index["seconds"].get<double>(),
-                index["first_seconds"].get<double>(),
-                tile_seconds);
-    record->Size(problem)["index"] = index;
-    const ProblemArrays arrays = device.arrays();
-    CERES_EXT_RETURN_IF_ERROR(StudySource<StoredDouble>("stored double",
-                                                        arrays,
-                                                        with_kernels,
-                                                        &machine,
-                                                        record,
-                                                        problem,
-                                                        steps));
-    CERES_EXT_RETURN_IF_ERROR(StudySource<StoredFloat>("stored float",
-                                                       arrays,
-                                                       with_kernels,
-                                                       &machine,
-                                                       record,
-                                                       problem,
-                                                       steps));
-    CERES_EXT_RETURN_IF_ERROR(StudySource<RecomputedDouble>("recomputed double",
-                                                            arrays,
-                                                            with_kernels,
-                                                            &machine,
-                                                            record,
-                                                            problem,
-                                                            steps));
-    CERES_EXT_RETURN_IF_ERROR(StudySource<RecomputedFloat>("recomputed float",
-                                                           arrays,
-                                                           with_kernels,
-                                                           &machine,
-                                                           record,
-                                                           problem,
-                                                           steps));
-  }
-  CERES_EXT_RETURN_IF_ERROR(StudyNaiveMachine<BlockContiguous>(
-      "naive", &device, record, problem, steps));
-  if (with_kernels) {
-    CERES_EXT_RETURN_IF_ERROR(StudyNaiveMachine<ContinuousElement>(
-        "naive continuous", &device, record, problem, steps));
-  }
-  CERES_EXT_RETURN_IF_ERROR(StudyCusparse(&device, record, problem, steps));
-  record->Size(problem)["peak_device_bytes"] = context->peak_bytes();
-  return {};
-}
-
-Status StudyNaive(const StudyProblem& problem,
-                  CudaContext* context,
-                  StudyRecord* record) {
-  DeviceProblem device;
-  BlockContiguous machine;
   bool is_set_up = false;
-  for (const Configuration& configuration : FourConfigurations()) {
-    const Json one_by_one = record->OneByOne(problem, "naive", configuration);
-    const std::string what =
-        "naive, " + problem.name + ", " + ConfigurationName(configuration);
-    if (!record->HasTimeForAll(
-            what,
-            one_by_one,
-            MakeStudyOptions(configuration,
-                             record->settings().num_lm_iterations,
-                             record->settings().num_pcg_iterations),
-            record->settings().run_seconds)) {
-      continue;
-    }
-    if (!is_set_up) {
-      CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
-      CERES_EXT_RETURN_IF_ERROR(device.SetupMachine(&machine));
-      is_set_up = true;
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        (TimeAll<BlockContiguous::Source>("naive",
-                                          "stored double",
+
+  std::string What(const std::string& variant,
+                   const std::string& jacobian) const {
+    return variant + ", " + jacobian + ", " + problem->name;
+  }
+  std::string What(const std::string& variant,
+                   const std::string& jacobian,
+                   const Configuration& configuration) const {
+    return What(variant, jacobian) + ", " + ConfigurationName(configuration);
+  }
+
+  // One iteration and 1 x 1 of a variant, in the configurations at `begin` up
+  // to `end` of those that apply to its source. prepare(&machine) may say why
+  // there is none.
+  template <typename Source, typename Machine, typename Prepare>
+  void Iterations(const std::string& variant,
+                  const std::string& jacobian,
+                  size_t begin,
+                  size_t end,
+                  bool is_reference,
+                  std::vector<double>* steps,
+                  Prepare&& prepare) {
+    Machine machine;
+    bool has_machine = false;
+    for (size_t i = begin; i < end; ++i) {
+      const Configuration& configuration = FourConfigurations()[i];
+      if (!Applies<Source>(configuration)) {
+        continue;
+      }
+      const std::string what = What(variant, jacobian, configuration);
+      if (record->out_of_time()) {
+        record->Skip(what, "out of time");
+        continue;
+      }
+      if (!has_machine) {
+        Status status = device.SetupMachine<Source>(&machine);
+        if (status.ok()) {
+          status = prepare(&machine);
+        }
+        if (!status.ok()) {
+          // Nor is there one for the configurations that follow.
+          record->Check(What(variant, jacobian), status);
+          return;
+        }
+        has_machine = true;
+      }
+      // A failure here says nothing about the next configuration.
+      record->Check(what + ", one iteration",
+                    TimeIteration<Source>(variant,
+                                          jacobian,
                                           configuration,
-                                          one_by_one,
-                                          record->settings().run_seconds,
                                           device.arrays(),
                                           &machine,
                                           record,
-                                          problem)));
+                                          *problem,
+                                          is_reference,
+                                          &steps[i]));
+      record->Check(what + ", 1 x 1",
+                    TimeOneByOne<Source>(variant,
+                                         jacobian,
+                                         configuration,
+                                         device.arrays(),
+                                         &machine,
+                                         record,
+                                         *problem));
+    }
   }
+  template <typename Source, typename Machine>
+  void Iterations(const std::string& variant,
+                  const std::string& jacobian,
+                  bool is_reference,
+                  std::vector<double>* steps) {
+    Iterations<Source, Machine>(variant,
+                                jacobian,
+                                0,
+                                FourConfigurations().size(),
+                                is_reference,
+                                steps,
+                                [](Machine*) { return Status(); });
+  }
+
+  void Cusparse(const std::string& variant,
+                CusparseForm form,
+                size_t configuration,
+                std::vector<double>* steps) {
+    Iterations<StoredDouble, CusparseMachine>(
+        variant,
+        "stored double",
+        configuration,
+        configuration + 1,
+        false,
+        steps,
+        [form](CusparseMachine* machine) {
+          return machine->SetupProducts(form);
+        });
+  }
+
+  template <typename Source, typename Machine>
+  void Kernels(const std::string& jacobian) {
+    const std::string what = What("kernels", jacobian);
+    if (record->out_of_time()) {
+      record->Skip(what, "out of time");
+      return;
+    }
+    Machine machine;
+    Status status = device.SetupMachine<Source>(&machine);
+    if (status.ok()) {
+      KernelBench<Source, Machine> bench(jacobian, &machine, record, problem);
+      status = bench.Run(device.arrays());
+    }
+    record->Check(what, status);
+  }
+
+  // All iterations, where they must be expected to end within max_seconds and
+  // within the time of the study, as judged by the row of 1 x 1.
+  template <typename Source, typename Machine>
+  void Runs(const std::string& variant,
+            const std::string& jacobian,
+            double max_seconds) {
+    Machine machine;
+    bool has_machine = false;
+    for (const Configuration& configuration : FourConfigurations()) {
+      if (!Applies<Source>(configuration)) {
+        continue;
+      }
+      // Stored float is a row of its own in one configuration.
+      if (std::is_same_v<Source, StoredFloat> &&
+          (!configuration.use_schur ||
+           configuration.w_product == solver::WProduct::kExplicit)) {
+        continue;
+      }
+      const std::string what = What(variant, jacobian, configuration);
+      const auto one_by_one = [&] {
+        return record->OneByOne(*problem, variant, jacobian, configuration);
+      };
+      const auto time = [&](bool all) {
+        if (!has_machine) {
+          CERES_EXT_RETURN_IF_ERROR(device.SetupMachine<Source>(&machine));
+          has_machine = true;
+        }
+        return all ? TimeAll<Source>(variant,
+                                     jacobian,
+                                     configuration,
+                                     device.arrays(),
+                                     &machine,
+                                     record,
+                                     *problem)
+                   : TimeOneByOne<Source>(variant,
+                                          jacobian,
+                                          configuration,
+                                          device.arrays(),
+                                          &machine,
+                                          record,
+                                          *problem);
+      };
+      if (one_by_one().is_null() && !record->out_of_time()) {
+        record->Check(what + ", 1 x 1", time(false));
+      }
+      if (record->HasTimeForAll(
+              what,
+              one_by_one(),
+              MakeStudyOptions(configuration,
+                               record->settings().num_lm_iterations,
+                               record->settings().num_pcg_iterations),
+              max_seconds)) {
+        record->Check(what + ", all iterations", time(true));
+      }
+    }
+  }
+
+  // Recomputed Jacobians exist so that nothing is formed per observation.
+  template <typename Source>
+  static bool Applies(const Configuration& configuration) {
+    return !IsRecomputed<Source>::value ||
+           configuration.w_product == solver::WProduct::kImplicit;
+  }
+};
+
+DeviceStudy::DeviceStudy(const StudyProblem* problem,
+                         CudaContext* context,
+                         StudyRecord* record)
+    : impl_(new Impl{problem, context, record, {}, false}) {}
+
+DeviceStudy::~DeviceStudy() = default;
+
+Status DeviceStudy::Setup() {
+  std::printf("%s, index (%.0f s)\n",
+              impl_->problem->name.c_str(),
+              impl_->record->elapsed_seconds());
+  CERES_EXT_RETURN_IF_ERROR(
+      impl_->device.Setup(impl_->problem->bal, impl_->context));
+  double stored_seconds = 0.0;
+  double recomputed_seconds = 0.0;
+  CudaMachine stored;
+  CudaMachine recomputed;
+  // The second time all memory is there.
+  for (int i = 0; i < 2; ++i) {
+    CERES_EXT_RETURN_IF_ERROR(
+        impl_->device.SetupMachine<StoredDouble>(&stored, &stored_seconds));
+    CERES_EXT_RETURN_IF_ERROR(impl_->device.SetupMachine<RecomputedDouble>(
+        &recomputed, &recomputed_seconds));
+  }
+  Json index = impl_->device.IndexJson();
+  index["stored_tile_seconds"] = stored_seconds;
+  index["recomputed_tile_seconds"] = recomputed_seconds;
+  std::printf("  index %.4f s (first %.4f s), tiles %.4f s and %.4f s\n",
+              index["seconds"].get<double>(),
+              index["first_seconds"].get<double>(),
+              stored_seconds,
+              recomputed_seconds);
+  impl_->record->Size(*impl_->problem)["index"] = index;
+  impl_->is_set_up = true;
   return {};
+}
+
+void DeviceStudy::TimeIterations() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  std::printf("%s, iterations (%.0f s)\n",
+              impl_->problem->name.c_str(),
+              impl_->record->elapsed_seconds());
+  // Steps of "cuda", stored double, in the four configurations.
+  std::vector<double> steps[4];
+  impl_->Iterations<StoredDouble, CudaMachine>(
+      "cuda", "stored double", true, steps);
+  impl_->Iterations<RecomputedDouble, CudaMachine>(
+      "cuda", "recomputed double", false, steps);
+  impl_->Iterations<StoredBlockContiguous, BlockContiguousMachine>(
+      "cuda block-contiguous", "stored double", false, steps);
+  impl_->Iterations<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
+      "naive", "stored double", false, steps);
+  impl_->Iterations<NaiveContinuousElement::Source, NaiveContinuousElement>(
+      "naive continuous", "stored double", false, steps);
+  impl_->Cusparse("cusparse CSR", CusparseForm::kCsr, 0, steps);
+  impl_->Cusparse("cusparse CSR J'", CusparseForm::kCsrTransposed, 0, steps);
+  impl_->Cusparse("cusparse BSR", CusparseForm::kBsr, 1, steps);
+  impl_->Iterations<StoredFloat, CudaMachine>(
+      "cuda", "stored float", false, steps);
+  impl_->Iterations<RecomputedFloat, CudaMachine>(
+      "cuda", "recomputed float", false, steps);
+}
+
+void DeviceStudy::TimeKernels() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  std::printf("%s, kernels (%.0f s)\n",
+              impl_->problem->name.c_str(),
+              impl_->record->elapsed_seconds());
+  impl_->Kernels<StoredDouble, CudaMachine>("stored double");
+  impl_->Kernels<StoredBlockContiguous, BlockContiguousMachine>(
+      "stored double, block-contiguous");
+  impl_->Kernels<RecomputedDouble, CudaMachine>("recomputed double");
+  impl_->Kernels<StoredFloat, CudaMachine>("stored float");
+  impl_->Kernels<RecomputedFloat, CudaMachine>("recomputed float");
+}
+
+void DeviceStudy::TimeRuns() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  std::printf("%s, all iterations (%.0f s)\n",
+              impl_->problem->name.c_str(),
+              impl_->record->elapsed_seconds());
+  constexpr double kAnyTime = std::numeric_limits<double>::infinity();
+  impl_->Runs<RecomputedDouble, CudaMachine>(
+      "cuda", "recomputed double", kAnyTime);
+  impl_->Runs<RecomputedFloat, CudaMachine>(
+      "cuda", "recomputed float", kAnyTime);
+  impl_->Runs<StoredDouble, CudaMachine>("cuda", "stored double", kAnyTime);
+  impl_->Runs<StoredFloat, CudaMachine>("cuda", "stored float", kAnyTime);
+}
+
+void DeviceStudy::TimeNaiveRuns() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  std::printf("%s, naive variant, all iterations (%.0f s)\n",
+              impl_->problem->name.c_str(),
+              impl_->record->elapsed_seconds());
+  impl_->Runs<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
+      "naive", "stored double", impl_->record->settings().run_seconds);
 }
 
 Status RunForProfiler(const StudyProblem& problem, CudaContext* context) {
@@ -976,8 +1023,12 @@ Status RunForProfiler(const StudyProblem& problem, CudaContext* context) {
   CERES_EXT_RETURN_IF_ERROR(
       (ProfileMachine<StoredDouble, CudaMachine>(&device)));
   CERES_EXT_RETURN_IF_ERROR(
-      (ProfileMachine<BlockContiguous::Source, BlockContiguous>(&device)));
-  return ProfileMachine<ContinuousElement::Source, ContinuousElement>(&device);
+      (ProfileMachine<StoredBlockContiguous, BlockContiguousMachine>(&device)));
+  CERES_EXT_RETURN_IF_ERROR(
+      (ProfileMachine<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
+          &device)));
+  return ProfileMachine<NaiveContinuousElement::Source, NaiveContinuousElement>(
+      &device);
 }
 
 }  // namespace ceres_ext::bal

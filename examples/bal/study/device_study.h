@@ -1,8 +1,17 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The part of the study that needs a CUDA device.
+//
+//   DeviceStudy study(&problem, &context, &record);
+//   Status status = study.Setup();
+//   study.TimeIterations();
+//
+// What can't be measured is noted in the record, with the reason, and the next
+// measurement is taken.
 #ifndef EXAMPLES_BAL_STUDY_DEVICE_STUDY_H_
 #define EXAMPLES_BAL_STUDY_DEVICE_STUDY_H_
+
+#include <memory>
 
 #include "cuda_kernels/cuda_context.h"
 #include "cuda_kernels/status.h"
@@ -14,24 +23,43 @@ namespace ceres_ext::bal {
 // record->json()["machine"].
 kernels::Status StudyDevice(kernels::CudaContext* context, StudyRecord* record);
 
-// The kernels of this project on one problem: index structures, the timed PCG
-// iteration and the runs of all configurations and Jacobian sources; the same
-// iteration of the naive variant and of cuSPARSE, with how far their steps are
-// from ours; each kernel alone where with_kernels.
-kernels::Status StudyOnDevice(const StudyProblem& problem,
-                              bool with_kernels,
-                              kernels::CudaContext* context,
-                              StudyRecord* record);
+// One problem on the device, where it stays until this is gone: index and
+// inputs, 70 bytes per observation. What is measured takes its memory and gives
+// it back.
+class DeviceStudy {
+ public:
+  // All three must outlive it.
+  DeviceStudy(const StudyProblem* problem,
+              kernels::CudaContext* context,
+              StudyRecord* record);
+  ~DeviceStudy();
+  DeviceStudy(const DeviceStudy&) = delete;
+  DeviceStudy& operator=(const DeviceStudy&) = delete;
 
-// The naive variant, all iterations, where it is expected to fit in
-// run_seconds.
-kernels::Status StudyNaive(const StudyProblem& problem,
-                           kernels::CudaContext* context,
-                           StudyRecord* record);
+  // Brings the problem to the device and times its index structures. Where it
+  // fails, nothing else is measured.
+  kernels::Status Setup();
+
+  // Normal equation and one PCG iteration, and 1 x 1, of every variant and
+  // configuration; how far each step is from that of the kernels of this
+  // project in double.
+  void TimeIterations();
+  // Each kernel alone.
+  void TimeKernels();
+  // All iterations, of the kernels of this project.
+  void TimeRuns();
+  // All iterations of the naive variant, where they are expected to fit in
+  // run_seconds.
+  void TimeNaiveRuns();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // For a profiler: evaluation and solves of one PCG iteration, in the four
-// configurations, of the kernels of this project and of the naive variant in
-// both layouts, between cudaProfilerStart and cudaProfilerStop.
+// configurations, of the kernels of this project and of the naive variant, both
+// in both layouts, between cudaProfilerStart and cudaProfilerStop.
 kernels::Status RunForProfiler(const StudyProblem& problem,
                                kernels::CudaContext* context);
 

@@ -5,6 +5,7 @@
 //
 //   HostMachine               the sequential or threaded host implementation
 //   CudaMachine               the device kernels of this project
+//   BlockContiguousMachine    the same code with block-contiguous arrays
 //   NaiveMachine<kLayout>     naive_kernels.h on the device
 //   CusparseMachine           CudaMachine with (J'J + D^2) p by cuSPARSE
 //
@@ -144,10 +145,9 @@ class CudaMachine : public solver::CudaBackend {
   kernels::Status Run(const kernels::EvaluateCostParams& params) {
     return kernels::cuda::EvaluateCost(params, workspace(), stream());
   }
-  template <typename T>
-  kernels::Status Run(
-      const kernels::EvaluateJacobianParams<T, 9, kLayout>& params) {
-    kernels::EvaluateJacobianParams<T, 9, kLayout> with_evaluation = params;
+  template <typename T, kernels::BlockLayout L>
+  kernels::Status Run(const kernels::EvaluateJacobianParams<T, 9, L>& params) {
+    kernels::EvaluateJacobianParams<T, 9, L> with_evaluation = params;
     with_evaluation.evaluation = evaluation_.data();
     return kernels::cuda::EvaluateJacobian(
         with_evaluation, workspace(), stream());
@@ -201,6 +201,15 @@ class CudaMachine : public solver::CudaBackend {
  private:
   kernels::CudaEvents stages_;
   kernels::DeviceBuffer<kernels::Evaluation> evaluation_;
+};
+
+// For StoredJacobian<double, 9, kBlockContiguous>, whose instances are in
+// block_contiguous_kernels.cu.cc.
+class BlockContiguousMachine : public CudaMachine {
+ public:
+  static constexpr kernels::BlockLayout kLayout =
+      kernels::BlockLayout::kBlockContiguous;
+  using Source = kernels::StoredJacobian<double, 9, kLayout>;
 };
 
 // Vector steps, cameras and cost are those of CudaMachine.

@@ -67,8 +67,11 @@ StudyRecord::StudyRecord(const StudySettings& settings)
       {"num_timed_pcg_iterations", settings.num_timed_pcg_iterations},
       {"num_repetitions", settings.num_repetitions},
       {"run_seconds", settings.run_seconds},
+      {"host_run_seconds", settings.host_run_seconds},
       {"seconds", settings.seconds},
-      {"host_threads", settings.host_threads}};
+      {"host_threads", settings.host_threads},
+      {"host_jobs", settings.host_jobs},
+      {"parts", settings.parts}};
   json_["operations"] = OperationTable();
   json_["sizes"] = Json::array();
   json_["skipped"] = Json::array();
@@ -99,9 +102,10 @@ double StudyRecord::elapsed_seconds() const {
 
 Json StudyRecord::OneByOne(const StudyProblem& problem,
                            const std::string& variant,
+                           const std::string& jacobian,
                            const Configuration& configuration) {
   for (const Json& row : Size(problem)["runs"]) {
-    if (row["variant"] == variant && row["jacobian"] == "stored double" &&
+    if (row["variant"] == variant && row["jacobian"] == jacobian &&
         row["use_schur"] == configuration.use_schur &&
         row["explicit_w"] ==
             (configuration.w_product == solver::WProduct::kExplicit) &&
@@ -140,6 +144,19 @@ bool StudyRecord::HasTimeForAll(const std::string& what,
 void StudyRecord::Skip(const std::string& what, const std::string& why) {
   std::printf("  not measured: %s (%s)\n", what.c_str(), why.c_str());
   json_["skipped"].push_back({{"what", what}, {"why", why}});
+}
+
+void StudyRecord::Check(const std::string& what,
+                        const kernels::Status& status) {
+  if (status.ok()) {
+    return;
+  }
+  Skip(what, status.message);
+  if (status.code != kernels::StatusCode::kUnsupported) {
+    std::fprintf(
+        stderr, "bal_study: %s: %s\n", what.c_str(), status.message.c_str());
+    ++num_failures_;
+  }
 }
 
 bool StudyRecord::Save(std::string* error) const {
@@ -193,7 +210,7 @@ Json RunRow(const std::string& variant,
             const Configuration& configuration,
             const StudyOptions& options,
             const StudyResult& result) {
-  std::printf("  %-16s %-18s %-22s %2d x %3d  %10.4f s  PCG %6lld  cost %.9e\n",
+  std::printf("  %-21s %-18s %-22s %2d x %3d  %10.4f s  PCG %6lld  cost %.9e\n",
               variant.c_str(),
               jacobian.c_str(),
               ConfigurationName(configuration).c_str(),

@@ -31,13 +31,18 @@ struct StudySettings {
   // Iterations of the PCG solve that Table 4 and the comparisons time.
   int num_timed_pcg_iterations = 20;
   int num_repetitions = 20;  // of each kernel
-  // No run is begun that must be expected to take longer, as judged from one
-  // iteration; for the naive variant and the host.
-  double run_seconds = 12.0;
+  // No run of the naive variant, and none of the host, is begun that must be
+  // expected to take longer, as judged from one iteration.
+  double run_seconds = 60.0;
+  double host_run_seconds = 60.0;
   double seconds = 540.0;  // Nothing is begun after this.
   int host_threads = 1;
+  int host_jobs = 1;  // runs of the host implementation at once
   bool host = true;
   bool gpu = true;
+  // Of the device: "iterations", "kernels", "runs", "naive_runs".
+  std::vector<std::string> parts = {
+      "iterations", "kernels", "runs", "naive_runs"};
   std::string output;  // empty: no file
 };
 
@@ -65,10 +70,10 @@ class StudyRecord {
 
   double elapsed_seconds() const;
   bool out_of_time() const { return elapsed_seconds() > settings_.seconds; }
-  // The row of 1 x 1 of a variant with "stored double"; null where there is
-  // none.
+  // The row of 1 x 1 of a variant; null where there is none.
   Json OneByOne(const StudyProblem& problem,
                 const std::string& variant,
+                const std::string& jacobian,
                 const Configuration& configuration);
   // Whether a run must be expected to end within max_seconds and within the
   // time of the study, as judged by its row of 1 x 1. The expectation is
@@ -79,12 +84,17 @@ class StudyRecord {
                      double max_seconds);
   // Notes something that was not measured, and why.
   void Skip(const std::string& what, const std::string& why);
+  // Skips `what` where the status is not OK, and counts a failure, unless it
+  // is that the machine does not support it.
+  void Check(const std::string& what, const kernels::Status& status);
+  int num_failures() const { return num_failures_; }
   // False and a sentence in *error where the file can't be written.
   bool Save(std::string* error) const;
 
  private:
   StudySettings settings_;
   Json json_;
+  int num_failures_ = 0;
   std::chrono::steady_clock::time_point begin_;
 };
 
