@@ -672,7 +672,7 @@ class Benchmark {
     Schedule loop;
     loop.name = "graph, WHILE 10 iterations";
     loop.prepare = [=] {
-      return graph->CaptureLoop(ten(iterate), device_scalars, stream);
+      return graph->RecordLoop(ten(iterate), device_scalars);
     };
     loop.solve = [=](PcgScalars* scalars) -> Status {
       CERES_EXT_RETURN_IF_ERROR(pcg->Start());
@@ -713,7 +713,7 @@ class Benchmark {
 
     fused.name = "vector steps in one kernel, WHILE 10";
     fused.prepare = [=] {
-      return graph->CaptureLoop(ten(iterate_fused), device_scalars, stream);
+      return graph->RecordLoop(ten(iterate_fused), device_scalars);
     };
     fused.solve = [=](PcgScalars* scalars) -> Status {
       CERES_EXT_RETURN_IF_ERROR(pcg->Start());

@@ -231,6 +231,25 @@ Status LaunchCooperative(void (*kernel)(Params),
                          Params params,
                          cudaStream_t stream) {
   void* arguments[] = {&params};
+  if (GraphRecording* const recording = CurrentGraphRecording()) {
+    cudaKernelNodeParams node = {};
+    node.func = reinterpret_cast<void*>(kernel);
+    node.gridDim = dim3(static_cast<unsigned>(num_blocks));
+    node.blockDim = dim3(static_cast<unsigned>(block_size));
+    node.kernelParams = arguments;
+    const cudaGraphNode_t previous = recording->last;
+    CERES_EXT_RETURN_IF_CUDA_ERROR(
+        cudaGraphAddKernelNode(&recording->last,
+                               recording->graph,
+                               &previous,
+                               previous == nullptr ? 0 : 1,
+                               &node));
+    cudaKernelNodeAttrValue value = {};
+    value.cooperative = 1;
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphKernelNodeSetAttribute(
+        recording->last, cudaLaunchAttributeCooperative, &value));
+    return Status();
+  }
   CERES_EXT_RETURN_IF_CUDA_ERROR(
       cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel),
                                   dim3(static_cast<unsigned>(num_blocks)),

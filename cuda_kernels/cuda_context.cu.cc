@@ -230,14 +230,29 @@ Status CudaContext::SetBytes(void* device, int value, int64_t num_bytes) const {
 Status CudaContext::CopyOnDevice(void* to,
                                  const void* from,
                                  int64_t num_bytes) const {
-  if (num_bytes > 0) {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(to,
-                        from,
-                        static_cast<size_t>(num_bytes),
-                        cudaMemcpyDeviceToDevice,
-                        stream_));
+  if (num_bytes <= 0) {
+    return Status();
   }
+#ifdef __CUDACC__
+  if (GraphRecording* const recording = CurrentGraphRecording()) {
+    const cudaGraphNode_t previous = recording->last;
+    CERES_EXT_RETURN_IF_CUDA_ERROR(
+        cudaGraphAddMemcpyNode1D(&recording->last,
+                                 recording->graph,
+                                 &previous,
+                                 previous == nullptr ? 0 : 1,
+                                 to,
+                                 from,
+                                 static_cast<size_t>(num_bytes),
+                                 cudaMemcpyDeviceToDevice));
+    return Status();
+  }
+#endif
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to,
+                                                 from,
+                                                 static_cast<size_t>(num_bytes),
+                                                 cudaMemcpyDeviceToDevice,
+                                                 stream_));
   return Status();
 }
 

@@ -40,58 +40,34 @@ Status AddLoop(cudaGraph_t graph,
   return {};
 }
 
-Status CheckStream(cudaStream_t stream) {
-  unsigned flags = 0;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamGetFlags(stream, &flags));
-  if ((flags & cudaStreamNonBlocking) == 0) {
-    return {StatusCode::kUnsupported,
-            "Expected a stream made with cudaStreamNonBlocking."};
-  }
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamIsCapturing(stream, &capture));
-  if (capture != cudaStreamCaptureStatusNone) {
-    return {StatusCode::kUnsupported, "The stream is being captured."};
-  }
-  return {};
-}
-
 }  // namespace
 
-Status CudaGraph::TryCaptureLoop(const Queue& queue,
-                                 const PcgScalars* scalars,
-                                 cudaStream_t stream) {
-  CERES_EXT_RETURN_IF_ERROR(CheckStream(stream));
-  // Has CUDA load the kernel now.
-  cudaFuncAttributes attributes;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(
-      &attributes, reinterpret_cast<const void*>(LoopEndKernel)));
+GraphRecording*& CurrentGraphRecording() {
+  thread_local GraphRecording* recording = nullptr;
+  return recording;
+}
+
+Status CudaGraph::TryRecordLoop(const Queue& queue, const PcgScalars* scalars) {
   CERES_EXT_RETURN_IF_ERROR(Create());
   // One at each launch, so that the body runs.
   cudaGraphConditionalHandle loop;
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphConditionalHandleCreate(
       &loop, graph_, 1, cudaGraphCondAssignDefault));
-  cudaGraph_t body = nullptr;
-  CERES_EXT_RETURN_IF_ERROR(AddLoop(graph_, loop, &body));
-  // Thread-local: what other threads do meanwhile is their own affair.
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamBeginCaptureToGraph(
-      stream, body, nullptr, nullptr, 0, cudaStreamCaptureModeThreadLocal));
-  // From here on the capture is ended whatever happens.
+  GraphRecording body;
+  CERES_EXT_RETURN_IF_ERROR(AddLoop(graph_, loop, &body.graph));
+  CurrentGraphRecording() = &body;
   Status status = queue();
   if (status.ok()) {
     status = kernels::Launch(
-        "LoopEnd", LoopEndKernel, 1, 1, 0, stream, loop, scalars);
+        "LoopEnd", LoopEndKernel, 1, 1, 0, nullptr, loop, scalars);
   }
-  cudaGraph_t captured = nullptr;  // The body, which its node owns.
-  const cudaError_t end_error = cudaStreamEndCapture(stream, &captured);
+  CurrentGraphRecording() = nullptr;
   CERES_EXT_RETURN_IF_ERROR(status);
-  CERES_EXT_RETURN_IF_CUDA_ERROR(end_error);
   return Instantiate();
 }
 
-Status CudaGraph::CaptureLoop(const Queue& queue,
-                              const PcgScalars* scalars,
-                              cudaStream_t stream) {
-  const Status status = TryCaptureLoop(queue, scalars, stream);
+Status CudaGraph::RecordLoop(const Queue& queue, const PcgScalars* scalars) {
+  const Status status = TryRecordLoop(queue, scalars);
   if (!status.ok()) {
     Clear();
     // The error stays recorded otherwise and would be blamed on a later launch.
@@ -134,9 +110,15 @@ void CudaGraph::Clear() {
 
 #else
 
-Status CudaGraph::CaptureLoop(const Queue& /*queue*/,
-                              const PcgScalars* /*scalars*/,
-                              cudaStream_t /*stream*/) {
+#ifdef __CUDACC__
+GraphRecording*& CurrentGraphRecording() {
+  static thread_local GraphRecording* recording = nullptr;  // never set
+  return recording;
+}
+#endif
+
+Status CudaGraph::RecordLoop(const Queue& /*queue*/,
+                             const PcgScalars* /*scalars*/) {
   return {StatusCode::kUnsupported, "Graphs that loop need CUDA 12.4."};
 }
 

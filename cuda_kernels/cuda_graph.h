@@ -4,15 +4,16 @@
 // the scalars have ended.
 //
 //   CudaGraph graph;
-//   Status status = graph.CaptureLoop(queue, scalars, stream);
+//   Status status = graph.RecordLoop(queue, scalars);
 //   if (status.ok()) status = graph.Launch(stream);
 //
 // Everything that `queue` hands to a kernel is part of the graph: where a
-// pointer, a count or a setting is another one, capture anew. CUDA keeps some
+// pointer, a count or a setting is another one, record anew. CUDA keeps some
 // memory per kernel, on the host and on the device, outside the context's
 // account.
-// Thread safety: one thread at a time per object; others may capture, launch
-// and allocate meanwhile.
+// No stream is captured: a capture forbids all threads of the process to wait
+// for the device, and has an opinion on the kind of the stream.
+// Thread safety: one thread at a time per object.
 // Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_GRAPH_H_
 #define CERES_EXT_CUDA_KERNELS_CUDA_GRAPH_H_
@@ -37,16 +38,11 @@ class CudaGraph {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  // do { queue } while (scalars->end is kRunning). `queue` queues kernels and
-  // copies on the device on `stream`, and nothing else; a kernel that has run
-  // before is not loaded by the capture. scalars: on the device.
-  // kUnsupported: CUDA before 12.4; a stream that waits for the legacy default
-  // stream, because other threads could not use that one meanwhile; a stream
-  // that is being captured. After an error there is no graph, and the stream
-  // takes work as before.
-  Status CaptureLoop(const Queue& queue,
-                     const PcgScalars* scalars,
-                     cudaStream_t stream);
+  // do { queue } while (scalars->end is kRunning). `queue` launches kernels by
+  // kernels::Launch and copies by CudaContext::CopyOnDevice, on this thread,
+  // and does nothing else on the device; nothing of it runs. scalars: on the
+  // device. kUnsupported: CUDA before 12.4. After an error there is no graph.
+  Status RecordLoop(const Queue& queue, const PcgScalars* scalars);
   bool empty() const { return executable_ == nullptr; }
 
   // Queues the graph, on any stream of its device.
@@ -60,9 +56,7 @@ class CudaGraph {
   cudaGraph_t graph_ = nullptr;
 
  private:
-  Status TryCaptureLoop(const Queue& queue,
-                        const PcgScalars* scalars,
-                        cudaStream_t stream);
+  Status TryRecordLoop(const Queue& queue, const PcgScalars* scalars);
 
   cudaGraphExec_t executable_ = nullptr;
 };

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 
 #include "cuda_kernels/status.h"
 
@@ -36,12 +37,23 @@ namespace ceres_ext::kernels {
 constexpr int kWarpSize = 32;
 constexpr unsigned kFullWarp = 0xffffffffu;
 
+#ifdef __CUDACC__
+// The graph that launches of this thread become nodes of, one after the other,
+// in place of work on a stream; null: none. Set by CudaGraph.
+struct GraphRecording {
+  cudaGraph_t graph = nullptr;
+  cudaGraphNode_t last = nullptr;
+};
+GraphRecording*& CurrentGraphRecording();
+#endif
+
 inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Queues kernel<<<num_blocks, block_size, shared_bytes, stream>>>(args...) and
-// checks the launch. An empty grid is no launch and no error. Shared memory
-// beyond 48 KB, what the kernel declares itself included, is asked for here:
-// setting the attribute is cheap and legal during stream capture.
+// Queues, or records, kernel<<<num_blocks, block_size, shared_bytes,
+// stream>>>(args...) and checks the launch. An empty grid is no launch and no
+// error. Shared memory beyond 48 KB, what the kernel declares itself included,
+// is asked for here: setting the attribute is cheap and legal during stream
+// capture.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* name,
               void (*kernel)(Parameters...),
@@ -65,7 +77,28 @@ Status Launch(const char* name,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
   }
-  if (error == cudaSuccess) {
+  GraphRecording* const recording = CurrentGraphRecording();
+  if (error == cudaSuccess && recording != nullptr) {
+    // Values of the types that the kernel has; CUDA copies them.
+    std::tuple<Parameters...> values(arguments...);
+    error = std::apply(
+        [&](auto&... value) {
+          void* pointers[] = {&value...};
+          cudaKernelNodeParams node = {};
+          node.func = reinterpret_cast<void*>(kernel);
+          node.gridDim = dim3(static_cast<unsigned>(num_blocks));
+          node.blockDim = dim3(static_cast<unsigned>(block_size));
+          node.sharedMemBytes = static_cast<unsigned>(shared_bytes);
+          node.kernelParams = pointers;
+          const cudaGraphNode_t previous = recording->last;
+          return cudaGraphAddKernelNode(&recording->last,
+                                        recording->graph,
+                                        &previous,
+                                        previous == nullptr ? 0 : 1,
+                                        &node);
+        },
+        values);
+  } else if (error == cudaSuccess) {
     kernel<<<static_cast<unsigned>(num_blocks),
              static_cast<unsigned>(block_size),
              static_cast<size_t>(shared_bytes),

@@ -39,7 +39,7 @@ class CudaBackend {
   static constexpr kernels::BlockLayout kLayout = kernels::kDeviceLayout;
   static constexpr int kNumMarks = 4;
   static constexpr int kLookBehind = 3;
-  // Most iterations in a graph. 10 are captured in 0.3 ms; where residuals are
+  // Most iterations in a graph. 10 are recorded in 0.3 ms; where residuals are
   // reset less often than this, a graph is not used.
   static constexpr int kMaxLoopPeriod = 20;
   template <typename T>
@@ -166,7 +166,7 @@ class CudaBackend {
       was_queued = false;
     }
     kernels::CudaGraph graph;
-    // One by one, so that a capture finds all kernels loaded.
+    // One by one: a graph is for more than a few iterations.
     bool was_queued = false;
   };
 
@@ -196,16 +196,15 @@ class CudaBackend {
       return false;
     }
     if (loop->graph.empty()) {
-      ++loop_record_.num_captures;
-      status = loop->graph.CaptureLoop(
+      ++loop_record_.num_recordings;
+      status = loop->graph.RecordLoop(
           [&]() -> kernels::Status {
             for (int k = 0; k < period; ++k) {
               CERES_EXT_RETURN_IF_ERROR(iterate(k));
             }
             return {};
           },
-          scalars_,
-          stream());
+          scalars_);
     }
     if (status.ok()) {
       status = loop->graph.Launch(stream());
@@ -217,7 +216,7 @@ class CudaBackend {
   // What has become of graphs so far.
   struct LoopRecord {
     kernels::Status status;  // why there are no more, where not ok
-    int64_t num_captures = 0;
+    int64_t num_recordings = 0;
     int64_t num_launches = 0;
   };
   const LoopRecord& loop_record() const { return loop_record_; }

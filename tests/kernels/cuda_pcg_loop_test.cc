@@ -2,7 +2,7 @@
 //
 // On a GPU only: PCG as a graph that repeats itself gives the bits of PCG
 // issued ahead, wherever it ends, and a graph serves the arrays that it was
-// captured with and no others.
+// recorded with and no others.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/cuda_graph.h"
 #include "cuda_kernels/cuda_operations.h"
+#include "cuda_kernels/loop_kernels.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {
@@ -225,7 +226,8 @@ class CudaPcgLoopTest : public CudaTest {
     }
     const CudaBackend::LoopRecord& after = problem_.record();
     EXPECT_TRUE(after.status.ok()) << after.status.message;
-    EXPECT_EQ(after.num_captures, before.num_captures + (uses_graph ? 1 : 0));
+    EXPECT_EQ(after.num_recordings,
+              before.num_recordings + (uses_graph ? 1 : 0));
     if (uses_graph) {
       EXPECT_GE(after.num_launches, before.num_launches + 2);
     } else {
@@ -323,7 +325,7 @@ TEST_F(CudaPcgLoopTest, OneGraphForAllRadii) {
   }
   EXPECT_TRUE(problem_.record().status.ok())
       << problem_.record().status.message;
-  EXPECT_EQ(problem_.record().num_captures, 1);
+  EXPECT_EQ(problem_.record().num_recordings, 1);
   EXPECT_GE(problem_.record().num_launches, 7);
 }
 
@@ -356,15 +358,15 @@ TEST_F(CudaPcgLoopTest, OtherArrays) {
     solve(0);
     solve(1);
   }
-  EXPECT_EQ(problem_.record().num_captures, 2);
+  EXPECT_EQ(problem_.record().num_recordings, 2);
   for (const int i : {2, 2, 1, 2}) {
     solve(i);
   }
-  EXPECT_EQ(problem_.record().num_captures, 3);
+  EXPECT_EQ(problem_.record().num_recordings, 3);
   for (const int i : {0, 0, 2, 0}) {
     solve(i);
   }
-  EXPECT_EQ(problem_.record().num_captures, 4);
+  EXPECT_EQ(problem_.record().num_recordings, 4);
   EXPECT_TRUE(problem_.record().status.ok())
       << problem_.record().status.message;
 
@@ -375,7 +377,7 @@ TEST_F(CudaPcgLoopTest, OtherArrays) {
   expected[0] = problem_.Expected(options, kPerSolve, system[0]);
   solve(0);
   solve(0);
-  EXPECT_EQ(problem_.record().num_captures, 5);
+  EXPECT_EQ(problem_.record().num_recordings, 5);
 }
 
 // Backend and solver are set up again, for a larger problem and back.
@@ -394,7 +396,7 @@ TEST_F(CudaPcgLoopTest, OtherSizes) {
     }
   }
   EXPECT_TRUE(backend.loop_record().status.ok());
-  EXPECT_EQ(backend.loop_record().num_captures, 3);
+  EXPECT_EQ(backend.loop_record().num_recordings, 3);
 }
 
 // A of 3 x 3 blocks that need not be positive, M = I.
@@ -519,117 +521,60 @@ TEST_F(CudaPcgLoopTest, StreamsOfTheCaller) {
       ExpectSame(problem.Solve(kPerSolve, &solver), expected);
     }
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-    EXPECT_EQ(problem.record().num_captures, 1);
-    if (stream == non_blocking) {
-      EXPECT_TRUE(problem.record().status.ok())
-          << problem.record().status.message;
-      EXPECT_GE(problem.record().num_launches, 2);
-    } else if (stream != cudaStreamPerThread) {
-      // Other threads may use the legacy stream during a capture.
-      EXPECT_FALSE(problem.record().status.ok());
-      EXPECT_EQ(problem.record().num_launches, 0);
-    }
+    EXPECT_EQ(problem.record().num_recordings, 1);
+    EXPECT_TRUE(problem.record().status.ok())
+        << problem.record().status.message;
+    EXPECT_GE(problem.record().num_launches, 2);
   }
   EXPECT_EQ(cudaStreamDestroy(non_blocking), cudaSuccess);
   EXPECT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
 }
 
 // Whatever goes wrong, there is no graph and the stream takes work.
-TEST_F(CudaPcgLoopTest, FailedCaptures) {
+TEST_F(CudaPcgLoopTest, FailedRecordings) {
   const cudaStream_t stream = context_->stream();
   auto scalars = Upload(std::vector<PcgScalars>(1));
   CudaGraph graph;
-  const auto expect_failure = [&](StatusCode code,
-                                  const CudaGraph::Queue& queue) {
-    const Status status = graph.CaptureLoop(queue, scalars.data(), stream);
-    EXPECT_EQ(status.code, code) << status.message;
-    EXPECT_TRUE(graph.empty());
-    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-    EXPECT_EQ(Download(scalars)[0].end, PcgEnd::kRunning);
-  };
-  expect_failure(StatusCode::kNumericalFailure, [] {
-    return Status(StatusCode::kNumericalFailure, "The queue's own.");
-  });
-  // Forbidden in a capture, so that CUDA ends it.
-  expect_failure(StatusCode::kDeviceError,
-                 [&] { return context_->Synchronize(); });
-  expect_failure(StatusCode::kDeviceError, [&]() -> Status {
-    EXPECT_NE(cudaStreamSynchronize(stream), cudaSuccess);
-    return {};
-  });
-  // A capture of the caller goes on.
-  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-            cudaSuccess);
-  const Status status =
-      graph.CaptureLoop([] { return Status(); }, scalars.data(), stream);
-  cudaGraph_t captured = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(captured), cudaSuccess);
-  EXPECT_EQ(status.code, StatusCode::kUnsupported) << status.message;
+  const Status status = graph.RecordLoop(
+      [] { return Status(StatusCode::kNumericalFailure, "The queue's own."); },
+      scalars.data());
+  EXPECT_EQ(status.code, StatusCode::kNumericalFailure) << status.message;
+  EXPECT_TRUE(graph.empty());
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(Download(scalars)[0].end, PcgEnd::kRunning);
 
   // And a loop without a body ends when the scalars have ended.
   PcgScalars ended;
   ended.end = PcgEnd::kResidual;
   ASSERT_OK(scalars.Assign(context_.get(), {ended}));
-  ASSERT_OK(graph.CaptureLoop([] { return Status(); }, scalars.data(), stream));
+  ASSERT_OK(graph.RecordLoop([] { return Status(); }, scalars.data()));
   for (int i = 0; i < 2; ++i) {
     ASSERT_OK(graph.Launch(stream));
   }
   ASSERT_OK(context_->Synchronize());
 }
 
-// What other threads do during a capture neither fails nor ends it.
-TEST_F(CudaPcgLoopTest, OtherThreadsDuringACapture) {
+// What other threads do during a recording neither fails nor ends it, and what
+// they launch does not become part of it.
+TEST_F(CudaPcgLoopTest, OtherThreadsDuringARecording) {
   PcgScalars ended;
   ended.end = PcgEnd::kResidual;
   const auto scalars = Upload(std::vector<PcgScalars>{ended});
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   CudaGraph graph;
-  ASSERT_OK(graph.CaptureLoop(
-      [stream]() -> Status {
-        std::thread([stream] {
-          const int value = 0;
-          void* data = nullptr;
-          EXPECT_EQ(cudaMalloc(&data, 1 << 20), cudaSuccess);
-          EXPECT_EQ(
-              cudaMemcpy(data, &value, sizeof(value), cudaMemcpyHostToDevice),
-              cudaSuccess);
-          EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-          EXPECT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
-          EXPECT_EQ(cudaFree(data), cudaSuccess);
+  ASSERT_OK(graph.RecordLoop(
+      [this]() -> Status {
+        std::thread([this] {
+          auto value = Upload(std::vector<double>{1.0});
+          EXPECT_TRUE(
+              cuda::Negate({1, value.data(), value.data()}, context_->stream())
+                  .ok());
+          EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+          EXPECT_EQ(Download(value), std::vector<double>{-1.0});
         }).join();
         return {};
       },
-      scalars.data(),
-      context_->stream()));
+      scalars.data()));
   ASSERT_OK(graph.Launch(context_->stream()));
-  ASSERT_OK(context_->Synchronize());
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-}
-
-// CUDA may refuse to wait for a device of which a stream is captured.
-TEST_F(CudaPcgLoopTest, DeviceIsWaitedForDuringACapture) {
-  PcgScalars ended;
-  ended.end = PcgEnd::kResidual;
-  const auto scalars = Upload(std::vector<PcgScalars>{ended});
-  CudaGraph graph;
-  cudaError_t error = cudaSuccess;
-  const Status status = graph.CaptureLoop(
-      [&error]() -> Status {
-        std::thread([&error] { error = cudaDeviceSynchronize(); }).join();
-        return {};
-      },
-      scalars.data(),
-      context_->stream());
-  std::printf(
-      "cudaDeviceSynchronize during a capture of another thread: %s\n"
-      "The capture: %s %s\n",
-      cudaGetErrorString(error),
-      StatusCodeToString(status.code),
-      status.message.c_str());
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-  EXPECT_EQ(graph.empty(), !status.ok());
   ASSERT_OK(context_->Synchronize());
 }
 
@@ -651,7 +596,7 @@ TEST_F(CudaPcgLoopTest, SolvesAtOnce) {
         }
         EXPECT_TRUE(problem.record().status.ok())
             << problem.record().status.message;
-        EXPECT_EQ(problem.record().num_captures, 1);
+        EXPECT_EQ(problem.record().num_recordings, 1);
       }
     });
   }
