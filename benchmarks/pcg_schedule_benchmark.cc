@@ -64,7 +64,6 @@ class ScheduleBackend : public solver::CudaBackend {
                const CudaWorkspace::Options& options,
                CudaIndexScratch* scratch,
                CudaContext* context) {
-    DisableLoops();  // The schedules of this file have their own.
     CERES_EXT_RETURN_IF_ERROR(events_.Setup(kNumSlots));
     CERES_EXT_RETURN_IF_ERROR(seen_.Allocate(kNumSlots * sizeof(PcgScalars)));
     return CudaBackend::Setup(index, options, scratch, context);

@@ -173,6 +173,8 @@ bool ParseOptions(const std::string& settings,
       valid = SetNumber(key, value, &parsed.cuda_device, message);
     } else if (key == "cuda_memory_limit_bytes") {
       valid = SetNumber(key, value, &parsed.cuda_memory_limit_bytes, message);
+    } else if (key == "cuda_graph") {
+      valid = SetField(kBools, key, value, &parsed.cuda_graph, message);
     } else if (key == "fallback") {
       valid = SetField(kFallbackTypes, key, value, &parsed.fallback, message);
     } else {
@@ -182,7 +184,7 @@ bool ParseOptions(const std::string& settings,
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
                  "jacobian, w_product, precision, fallback, cuda_device, "
-                 "cuda_memory_limit_bytes";
+                 "cuda_memory_limit_bytes, cuda_graph";
       return false;
     }
     if (!valid) {

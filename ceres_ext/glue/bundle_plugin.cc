@@ -148,6 +148,9 @@ Status BundlePlugin::CreateCudaMachine(std::unique_ptr<CudaMachine>* machine) {
                    std::to_string(context->device()) + ")";
   *machine = std::make_unique<CudaMachine>(WorkspaceOptions(options_),
                                            std::move(context));
+  if (options_.cuda_graph) {
+    (*machine)->EnableLoops();
+  }
   return {};
 }
 #endif

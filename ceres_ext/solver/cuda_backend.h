@@ -6,15 +6,15 @@
 //   CudaBackend backend;
 //   Status status = backend.Setup(index.view(), {}, &scratch, &context);
 //
-// Everything is queued on the context's stream. PCG is a graph that repeats as
-// many iterations as there are to a reset of the residual, until the scalars
-// have ended; less than that many iterations that do nothing follow the end.
+// Everything is queued on the context's stream. PCG is issued ahead: the
+// scalars of each iteration are copied to the host behind it, and the host
+// looks at those of kLookBehind iterations ago, so the device never waits for
+// the host, and at most kLookBehind iterations that do nothing follow the end.
 //
-// The first iterations on new operands, and all of them where a graph is not
-// possible (QueueToEnd), are issued ahead: the scalars of each iteration are
-// copied to the host behind it, and the host looks at those of kLookBehind
-// iterations ago, so the device never waits for the host, and at most
-// kLookBehind iterations that do nothing follow the end.
+// With EnableLoops PCG is a graph that repeats as many iterations as there are
+// to a reset of the residual, until the scalars have ended; less than that many
+// that do nothing follow the end. Measurements, and why it is not the default:
+// docs/gpu.md.
 #ifndef CERES_EXT_SOLVER_CUDA_BACKEND_H_
 #define CERES_EXT_SOLVER_CUDA_BACKEND_H_
 
@@ -173,6 +173,7 @@ class CudaBackend {
   // Queues iterations i, i + 1, ... until the scalars have ended, as a graph of
   // iterate(0) .. iterate(period - 1). False: nothing is queued, and iteration
   // i is to be queued by itself:
+  //   - loops are not enabled;
   //   - the first time for a loop;
   //   - i is not a multiple of period, which is at most kMaxLoopPeriod;
   //   - less than half a period is allowed: 5 iterations in a graph of 10 took
@@ -215,15 +216,15 @@ class CudaBackend {
 
   // What has become of graphs so far.
   struct LoopRecord {
-    kernels::Status status;  // why there are no more, where not ok
+    // Why there are none, where not ok.
+    kernels::Status status{kernels::StatusCode::kUnsupported, "Not enabled."};
     int64_t num_recordings = 0;
     int64_t num_launches = 0;
   };
   const LoopRecord& loop_record() const { return loop_record_; }
-  // From now on all iterations are issued ahead.
-  void DisableLoops() {
-    loop_record_.status = {kernels::StatusCode::kUnsupported, "Turned off."};
-  }
+  // Off until asked for. Everything that an operation does in PCG's iterations
+  // must go through kernels::Launch or Copy.
+  void EnableLoops() { loop_record_.status = {}; }
 
   kernels::Status RecordMark(int mark) {
     return events_.Record(mark, stream());

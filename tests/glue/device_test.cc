@@ -228,6 +228,23 @@ void CompareModified(Modify&& modify, int camera_size = 9) {
   ExpectSameSteps(device.summary, host.summary, 1e-9);
 }
 
+TEST(Device, AGraphGivesTheSameBits) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(20, 4000, 5, 9);
+  Options ext_options = DeviceOptions();
+  for (JacobianType jacobian : {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
+    ext_options.jacobian = jacobian;
+    ext_options.cuda_graph = false;
+    const Result ahead = SolveModified(start, ext_options, false, kUnchanged);
+    ext_options.cuda_graph = true;
+    const Result graph = SolveModified(start, ext_options, false, kUnchanged);
+    EXPECT_EQ(graph.summary.path, PATH_FULL) << graph.summary.message;
+    EXPECT_EQ(graph.parameters, ahead.parameters);
+    // The host looks at the scalars once per linear solve.
+    EXPECT_LT(graph.summary.transfer_bytes, ahead.summary.transfer_bytes);
+  }
+}
+
 TEST(Device, ConstantBlocksAndSubsetManifolds) {
   SKIP_WITHOUT_DEVICE();
   CompareModified([](BalTestProblem* bal,

@@ -58,7 +58,8 @@ TEST(ParseOptions, SetsEveryField) {
       ParseOptions("enabled=false,device=host,batch_evaluation=true,"
                    "jacobian=Recomputed,w_product=implicit,"
                    "fallback=REFUSE,precision=mixed,cuda_device=3,"
-                   "cuda_memory_limit_bytes=1000000000000",
+                   "cuda_memory_limit_bytes=1000000000000,"
+                   "cuda_graph=true",
                    &options,
                    &error))
       << error;
@@ -71,6 +72,7 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.precision, PRECISION_MIXED);
   EXPECT_EQ(options.cuda_device, 3);
   EXPECT_EQ(options.cuda_memory_limit_bytes, 1000000000000);
+  EXPECT_TRUE(options.cuda_graph);
 }
 
 struct BadSettings {

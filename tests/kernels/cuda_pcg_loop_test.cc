@@ -75,8 +75,8 @@ class Problem {
                                            &scratch_,
                                            context));
     CERES_EXT_RETURN_IF_ERROR(SetupBackend(&graphs_));
+    graphs_.EnableLoops();
     CERES_EXT_RETURN_IF_ERROR(SetupBackend(&ahead_));
-    ahead_.DisableLoops();
 
     std::vector<double> cameras, points, observations;
     MakeScene(pairs, 5, &cameras, &points, &observations);
@@ -387,6 +387,7 @@ TEST_F(CudaPcgLoopTest, OtherSizes) {
   ASSERT_OK(larger.Setup(MakeEdgePairs(), context_.get()));
   InexactSolver<CudaBackend, Recomputed> solver;
   CudaBackend backend;
+  backend.EnableLoops();
   for (Problem* problem : {&problem_, &larger, &problem_}) {
     ASSERT_OK(problem->SetupBackend(&backend));
     ASSERT_OK(solver.Setup({}, &backend));
@@ -431,7 +432,6 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
     std::vector<double> first_x;
     CudaBackend ahead;
     ASSERT_OK(problem_.SetupBackend(&ahead));
-    ahead.DisableLoops();
     CudaBackend::PcgLoop loop;
     const int64_t num_launches = problem_.record().num_launches;
     for (CudaBackend* backend :

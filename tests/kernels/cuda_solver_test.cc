@@ -3,7 +3,6 @@
 // The vector steps of PCG, block inverses, and whole solves on the device
 // against the host.
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -285,9 +284,6 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
   ASSERT_OK(host_backend.Setup(host_index_.view(), &host_context_));
   solver::CudaBackend backend;
   ASSERT_OK(backend.Setup(index_.view(), {}, &scratch_, context_.get()));
-  if (std::getenv("CERES_EXT_TEST_WITHOUT_LOOPS") != nullptr) {
-    backend.DisableLoops();  // scripts/gpu_check says why.
-  }
   for (const bool use_schur : {true, false}) {
     for (const solver::WProduct w :
          {solver::WProduct::kImplicit, solver::WProduct::kExplicit}) {

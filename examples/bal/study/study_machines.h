@@ -306,7 +306,6 @@ class CusparseMachine : public CudaMachine {
 
   kernels::Status SetupProducts(CusparseForm form) {
     form_ = form;
-    DisableLoops();  // What cuSPARSE queues can't be recorded.
     return products_.Setup(index(), form, context());
   }
   int64_t matrix_bytes() const { return products_.bytes(); }
