@@ -83,8 +83,7 @@ __global__ void GroupBeginKernel(int64_t n,
 
 constexpr int kLengthBits = 10;
 
-// keys = (group of the first camera, group of the last, decreasing length);
-// points without observations come last. One thread per point.
+// keys = (place on the curve, decreasing length). One thread per point.
 __global__ void PointOrderKernel(ObservationIndexView index,
                                  int group_bits,
                                  uint64_t* keys,
@@ -95,17 +94,18 @@ __global__ void PointOrderKernel(ObservationIndexView index,
   }
   const int64_t begin = index.point_begin[i];
   const int64_t end = index.point_begin[i + 1];
-  const int64_t none = (int64_t{1} << group_bits) - 1;
-  int64_t first = none;
-  int64_t last = none;
+  // The end of the curve, (2^bits - 1, 0), is no pair: the first camera is not
+  // above the last.
+  uint64_t place = (uint64_t{1} << (2 * group_bits)) - 1;
   if (begin < end) {
-    first = index.camera_id[begin] / kPointOrderGroup;
-    last = index.camera_id[end - 1] / kPointOrderGroup;
+    place = HilbertIndex(
+        static_cast<uint32_t>(index.camera_id[begin] / kPointOrderGroup),
+        static_cast<uint32_t>(index.camera_id[end - 1] / kPointOrderGroup),
+        group_bits);
   }
   constexpr int64_t kLongest = (1 << kLengthBits) - 1;
   const int64_t length = end - begin < kLongest ? end - begin : kLongest;
-  keys[i] = static_cast<uint64_t>((first << group_bits | last) << kLengthBits |
-                                  (kLongest - length));
+  keys[i] = place << kLengthBits | static_cast<uint64_t>(kLongest - length);
   values[i] = static_cast<int32_t>(i);
 }
 
@@ -272,8 +272,7 @@ Status OrderPointsByCamera(const ObservationIndexView& index,
   CERES_EXT_RETURN_IF_ERROR(ReserveScratch(n, scratch, context));
   const cudaStream_t stream = context->stream();
   const int64_t num_blocks = CeilDivide(n, kBlockSize);
-  // One group more than there are, for points without observations. Both fit in
-  // a key up to 2^30 cameras, more than a device holds.
+  // At least one. Fits in a key up to 2^29 cameras, more than a device holds.
   const int group_bits =
       NumBits(int64_t{index.num_cameras} / kPointOrderGroup + 2);
   CERES_EXT_RETURN_IF_ERROR(Launch("PointOrder",

@@ -13,6 +13,7 @@
 
 #include "cuda_kernels/cuda_buffer.h"
 #include "cuda_kernels/cuda_context.h"
+#include "cuda_kernels/host_device.h"
 #include "cuda_kernels/observation_index.h"
 #include "cuda_kernels/status.h"
 
@@ -57,13 +58,37 @@ class CudaObservationIndex {
   DeviceBuffer<int32_t> camera_entry_;
 };
 
+// The place of cell (x, y) of a grid of 2^bits x 2^bits cells on Hilbert's
+// curve through them (Hilbert 1891), from (0, 0) to (2^bits - 1, 0):
+// consecutive cells share a side, so cells close on the curve are close in the
+// grid.
+CERES_EXT_HOST_DEVICE inline uint64_t HilbertIndex(uint32_t x,
+                                                   uint32_t y,
+                                                   int bits) {
+  uint64_t index = 0;
+  for (int i = bits - 1; i >= 0; --i) {
+    const uint32_t right = x >> i & 1u;
+    const uint32_t up = y >> i & 1u;
+    index = index << 2 | ((3u * right) ^ up);
+    if (up == 0) {
+      // The lower quarters are mirrored at a diagonal.
+      const uint32_t flip = 0u - right;
+      const uint32_t swapped = x ^ flip;
+      x = y ^ flip;
+      y = swapped;
+    }
+  }
+  return index;
+}
+
 // An order of the points in which neighbours are seen by the same cameras:
-// sorted by the groups of kPointOrderGroup consecutive cameras that the first
-// and the last camera of the point fall into, then by decreasing number of
-// observations, so that the threads of a warp sum equally long points.
+// along Hilbert's curve through the pairs (first camera, last camera), in cells
+// of kPointOrderGroup cameras each way, then by decreasing number of
+// observations, so that the threads of a warp sum equally long points. Points
+// without observations come last.
 //   point_order[r]: the point of rank r; point_rank: its inverse.
 // Both in device memory, num_points each. Measurement: docs/gpu.md.
-inline constexpr int kPointOrderGroup = 8;
+inline constexpr int kPointOrderGroup = 4;
 Status OrderPointsByCamera(const ObservationIndexView& index,
                            int32_t* point_order,
                            int32_t* point_rank,

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "cuda_kernels/cuda_sort.h"
 #include "cuda_kernels/tile_index.h"
 #include "tests/kernels/cuda_test_util.h"
 
@@ -123,6 +124,32 @@ TEST_F(CudaIndexTest, FirstIdOutOfRangeIsNamed) {
       << status.message;
 }
 
+TEST(HilbertIndex, VisitsEveryCellByStepsOfOne) {
+  for (int bits = 1; bits <= 6; ++bits) {
+    const uint32_t side = 1u << bits;
+    constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+    std::vector<uint32_t> x(size_t{side} * side, kNone);
+    std::vector<uint32_t> y = x;
+    for (uint32_t i = 0; i < side; ++i) {
+      for (uint32_t j = 0; j < side; ++j) {
+        const size_t at = HilbertIndex(i, j, bits);
+        ASSERT_LT(at, x.size());
+        ASSERT_EQ(x[at], kNone) << "twice: " << at;
+        x[at] = i;
+        y[at] = j;
+      }
+    }
+    for (size_t k = 1; k < x.size(); ++k) {
+      const int64_t dx = int64_t{x[k]} - x[k - 1];
+      const int64_t dy = int64_t{y[k]} - y[k - 1];
+      EXPECT_EQ(dx * dx + dy * dy, 1) << bits << " bits, step " << k;
+    }
+    EXPECT_EQ(x.front() + y.front(), 0u);
+    EXPECT_EQ(x.back(), side - 1);
+    EXPECT_EQ(y.back(), 0u);
+  }
+}
+
 TEST_F(CudaIndexTest, PointOrder) {
   Build(MakeEdgePairs());
   const ObservationIndexView& view = host_.view();
@@ -136,15 +163,20 @@ TEST_F(CudaIndexTest, PointOrder) {
   const auto length = [&](int32_t p) {
     return view.point_begin[p + 1] - view.point_begin[p];
   };
-  // Groups of the first and the last camera, then decreasing length.
+  // Along the curve, then by decreasing length; points without observations
+  // last.
+  const int bits = NumBits(view.num_cameras / kPointOrderGroup + 2);
   const auto key = [&](int32_t p) {
-    const int32_t none = std::numeric_limits<int32_t>::max();
-    const bool empty = length(p) == 0;
-    return std::tuple<int32_t, int32_t, int64_t>(
-        empty ? none : view.camera_id[view.point_begin[p]] / kPointOrderGroup,
-        empty ? none
-              : view.camera_id[view.point_begin[p + 1] - 1] / kPointOrderGroup,
-        -std::min<int64_t>(length(p), 1023));
+    const auto group = [&](int64_t k) {
+      return static_cast<uint32_t>(view.camera_id[k] / kPointOrderGroup);
+    };
+    const uint64_t place =
+        length(p) == 0 ? std::numeric_limits<uint64_t>::max()
+                       : HilbertIndex(group(view.point_begin[p]),
+                                      group(view.point_begin[p + 1] - 1),
+                                      bits);
+    return std::pair<uint64_t, int64_t>(place,
+                                        -std::min<int64_t>(length(p), 1023));
   };
   std::vector<int32_t> expected(static_cast<size_t>(n));
   std::iota(expected.begin(), expected.end(), 0);
