@@ -573,13 +573,13 @@ __global__ void __launch_bounds__(kRecomputedBlock,
 
 // Queues records, tiles and, with kCameraOut, the sums over cameras.
 template <int kMode, typename T, int C>
-Status RecomputedTileOperation(const ObservationIndexView& index,
-                               const RecomputedJacobian<T, C>& source,
-                               const double* camera_p,
-                               const TileOperands& operands,
-                               const CameraSumTerms<C>& terms,
-                               const CudaWorkspaceView& workspace,
-                               cudaStream_t stream) {
+Status TileOperation(const ObservationIndexView& index,
+                     const RecomputedJacobian<T, C>& source,
+                     const double* camera_p,
+                     const TileOperands& operands,
+                     const CameraSumTerms<C>& terms,
+                     const CudaWorkspaceView& workspace,
+                     cudaStream_t stream) {
   const TileIndexView& tiles = workspace.recomputed_tiles;
   if (tiles.tile_point_begin == nullptr && index.num_points > 0) {
     return Status(StatusCode::kInvalidArgument,

@@ -155,6 +155,18 @@ struct CouplingBlocks {
   }
 };
 
+// The blocks of a source.
+template <typename Source>
+struct BlocksOf;
+template <typename T, int C, BlockLayout kLayout>
+struct BlocksOf<StoredJacobian<T, C, kLayout>> {
+  using Type = JacobianBlocks<StoredJacobian<T, C, kLayout>>;
+};
+template <typename T, int kSize, BlockLayout kLayout>
+struct BlocksOf<BlockView<const T, kSize, kLayout>> {
+  using Type = CouplingBlocks<T, kSize / 3, kLayout>;
+};
+
 template <typename Blocks>
 struct StoredTileParams {
   using T = typename Blocks::Value;
@@ -402,10 +414,13 @@ __global__ void __launch_bounds__(
 }
 
 // Queues tiles and, with kCameraOut, the sums over cameras.
-template <typename Blocks, int kMode>
-Status StoredTileOperation(
+// source: StoredJacobian, or W.
+template <int kMode,
+          typename Source,
+          typename Blocks = typename BlocksOf<Source>::Type>
+Status TileOperation(
     const ObservationIndexView& index,
-    const typename Blocks::Source& source,
+    const Source& source,
     const double* camera_p,
     const TileOperandsIn<Blocks::kLayout>& operands,
     const CameraSumTerms<Blocks::kCameraDim, Blocks::kLayout>& terms,

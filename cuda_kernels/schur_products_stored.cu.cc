@@ -2,7 +2,7 @@
 //
 // Schur and normal products, back-substitution and J'y with stored
 // Jacobians or stored W.
-#include "cuda_kernels/schur_products_stored_impl.h"
+#include "cuda_kernels/schur_products_kernels_impl.h"
 
 namespace ceres_ext::kernels::cuda {
 

@@ -7,7 +7,7 @@
 #include "cuda_kernels/jacobian_products_kernels_impl.h"
 #include "cuda_kernels/normal_blocks_kernels_impl.h"
 #include "cuda_kernels/preconditioner_kernels_impl.h"
-#include "cuda_kernels/schur_products_stored_impl.h"
+#include "cuda_kernels/schur_products_kernels_impl.h"
 
 namespace ceres_ext::kernels::cuda {
 
