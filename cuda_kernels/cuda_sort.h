@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The sorts and scans that index structures are made of, on the device.
+// The sorts, scans and selections that index structures are made of, on the
+// device.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_SORT_H_
 #define CERES_EXT_CUDA_KERNELS_CUDA_SORT_H_
 
@@ -33,6 +34,16 @@ Status InclusiveSum(const int32_t* in,
                     int64_t n,
                     DeviceBuffer<unsigned char>* scratch,
                     CudaContext* context);
+
+// selected = the groups g of 0 .. n - 1 with begin[g + 1] - begin[g] > length,
+// ascending; *num_selected, in device memory as well, their number.
+Status SelectLongGroups(const int64_t* begin,
+                        int64_t n,
+                        int64_t length,
+                        int32_t* selected,
+                        int32_t* num_selected,
+                        DeviceBuffer<unsigned char>* scratch,
+                        CudaContext* context);
 
 }  // namespace ceres_ext::kernels
 

@@ -47,30 +47,6 @@ __global__ void EntryPointKernel(ObservationIndexView index,
   entry_point[j] = index.point_id[index.camera_entry[j]];
 }
 
-// flags[p] = 1 where point p is long.
-__global__ void FlagLongPointsKernel(ObservationIndexView index,
-                                     int32_t* flags) {
-  const int64_t p = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (p >= index.num_points) {
-    return;  // No barrier follows.
-  }
-  flags[p] = index.point_begin[p + 1] - index.point_begin[p] > kLongTrack;
-}
-
-// end[p] holds the inclusive sums of the flags.
-__global__ void FillLongPointsKernel(int64_t num_points,
-                                     const int32_t* end,
-                                     int32_t* long_point) {
-  const int64_t p = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (p >= num_points) {
-    return;  // No barrier follows.
-  }
-  const int32_t at = p == 0 ? 0 : end[p - 1];
-  if (end[p] > at) {
-    long_point[at] = static_cast<int32_t>(p);
-  }
-}
-
 // One block per tile: inverts `slot` and notes the camera within the tile.
 __global__ void StoredPositionKernel(ObservationIndexView index,
                                      TileIndexView tiles,
@@ -103,36 +79,19 @@ __global__ void StoredPositionKernel(ObservationIndexView index,
 Status CudaWorkspace::ListLongPoints(const ObservationIndexView& index,
                                      CudaIndexScratch* scratch,
                                      CudaContext* context) {
-  const cudaStream_t stream = context->stream();
-  const int64_t n = index.num_points;
-  const int64_t num_blocks = CeilDivide(n, kBlockSize);
-  CERES_EXT_RETURN_IF_ERROR(scratch->values_in.Allocate(context, n));
-  int32_t* end = scratch->values_in.data();
-  CERES_EXT_RETURN_IF_ERROR(Launch("FlagLongPoints",
-                                   FlagLongPointsKernel,
-                                   num_blocks,
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   index,
-                                   end));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(end, end, n, &scratch->sort, context));
-  if (n > 0) {
-    CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
-        &view_.num_long_points, end + n - 1, sizeof(int32_t)));
-  }
+  // Room for as many as there can be.
   CERES_EXT_RETURN_IF_ERROR(
-      long_point_.Allocate(context, view_.num_long_points));
+      long_point_.Allocate(context, index.num_observations / (kLongTrack + 1)));
+  CERES_EXT_RETURN_IF_ERROR(scratch->counts.Allocate(context, 1));
+  CERES_EXT_RETURN_IF_ERROR(SelectLongGroups(index.point_begin,
+                                             index.num_points,
+                                             kLongTrack,
+                                             long_point_.data(),
+                                             scratch->counts.data(),
+                                             &scratch->sort,
+                                             context));
   view_.long_point = long_point_.data();
-  return Launch("FillLongPoints",
-                FillLongPointsKernel,
-                num_blocks,
-                kBlockSize,
-                0,
-                stream,
-                n,
-                static_cast<const int32_t*>(end),
-                long_point_.data());
+  return scratch->counts.CopyToHost(&view_.num_long_points);
 }
 
 Status CudaWorkspace::Setup(const ObservationIndexView& index,

@@ -85,6 +85,30 @@ struct DeviceScan {
   }
 };
 
+struct DeviceSelect {
+  template <typename In, typename Out, typename Count, typename N, typename Op>
+  static cudaError_t If(void* scratch,
+                        size_t& scratch_bytes,
+                        In in,
+                        Out out,
+                        Count num_selected,
+                        N n,
+                        Op op,
+                        cudaStream_t = nullptr) {
+    if (scratch == nullptr) {
+      scratch_bytes = 1;
+      return cudaSuccess;
+    }
+    *num_selected = 0;
+    for (N i = 0; i < n; ++i) {
+      if (op(in[i])) {
+        out[(*num_selected)++] = in[i];
+      }
+    }
+    return cudaSuccess;
+  }
+};
+
 }  // namespace cub
 
 #endif  // CERES_EXT_TESTS_EMULATION_CUB_H_
