@@ -334,7 +334,7 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
 // of a tile camera.
 // Order: over a point's observations in their order; over a tile camera's
 // segments in their order. No atomics.
-// Traffic: per observation 4 B; per segment 8 B and a camera record (L2); per
+// Traffic: per observation 4 B; per segment 16 B and a camera record (L2); per
 // point 3 T of position, 48 B of Vi; per tile camera 9 T out.
 template <typename T, int kMode>
 __global__ void __launch_bounds__(kRecomputedBlock,
