@@ -9,7 +9,6 @@
 #include <limits>
 #include <vector>
 
-#include "cuda_kernels/cuda_operations.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {
@@ -17,28 +16,10 @@ namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon() / 2;
 
-class CudaEvaluateTest : public CudaTest {
+class CudaEvaluateTest : public CudaProblemTest {
  protected:
   void Setup(const PairList& pairs) {
-    num_cameras_ = pairs.num_cameras;
-    num_points_ = pairs.num_points;
-    n_ = static_cast<int64_t>(pairs.camera.size());
-    ASSERT_OK(host_index_.Build(pairs.num_cameras,
-                                pairs.num_points,
-                                n_,
-                                pairs.camera.data(),
-                                pairs.point.data()));
-    const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
-    const DeviceBuffer<int32_t> point = Upload(pairs.point);
-    ASSERT_OK(index_.Build(pairs.num_cameras,
-                           pairs.num_points,
-                           n_,
-                           camera.data(),
-                           point.data(),
-                           &scratch_,
-                           context_.get()));
-    ASSERT_OK(workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
-    ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_context_));
+    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Setup(pairs, {}));
     ASSERT_OK(host_workspace_.ReserveCameraSums(10));
     MakeScene(pairs, 5, &cameras_, &points_, &observations_);
   }
@@ -49,15 +30,6 @@ class CudaEvaluateTest : public CudaTest {
   template <typename T, int C>
   void CompareJacobian(bool general_maps);
 
-  int64_t num_cameras_ = 0;
-  int64_t num_points_ = 0;
-  int64_t n_ = 0;
-  ObservationIndex host_index_;
-  HostContext host_context_{1};
-  HostWorkspace host_workspace_;
-  CudaIndexScratch scratch_;
-  CudaObservationIndex index_;
-  CudaWorkspace workspace_;
   std::vector<double> cameras_, points_, observations_;
 };
 

@@ -15,25 +15,8 @@
 namespace ceres_ext::kernels {
 namespace {
 
-class CudaIndexTest : public CudaTest {
+class CudaIndexTest : public CudaProblemTest {
  protected:
-  void Build(const PairList& pairs) {
-    ASSERT_OK(host_.Build(pairs.num_cameras,
-                          pairs.num_points,
-                          static_cast<int64_t>(pairs.camera.size()),
-                          pairs.camera.data(),
-                          pairs.point.data()));
-    camera_ = Upload(pairs.camera);
-    point_ = Upload(pairs.point);
-    ASSERT_OK(device_.Build(pairs.num_cameras,
-                            pairs.num_points,
-                            static_cast<int64_t>(pairs.camera.size()),
-                            camera_.data(),
-                            point_.data(),
-                            &scratch_,
-                            context_.get()));
-  }
-
   template <typename T>
   std::vector<T> Read(const T* device, int64_t n) {
     std::vector<T> host(static_cast<size_t>(n));
@@ -51,8 +34,8 @@ class CudaIndexTest : public CudaTest {
   }
 
   void ExpectSameAsHost() {
-    const ObservationIndexView& a = host_.view();
-    const ObservationIndexView b = device_.view();
+    const ObservationIndexView& a = host_index_.view();
+    const ObservationIndexView b = index_.view();
     const int64_t n = a.num_observations;
     ASSERT_EQ(n, b.num_observations);
     ExpectSame(a.point_begin, b.point_begin, a.num_points + 1, "point_begin");
@@ -65,21 +48,15 @@ class CudaIndexTest : public CudaTest {
   }
 
   void ExpectGoodTiles(const TileOptions& options);
-
-  ObservationIndex host_;
-  CudaObservationIndex device_;
-  DeviceBuffer<int32_t> camera_;
-  DeviceBuffer<int32_t> point_;
-  CudaIndexScratch scratch_;
 };
 
 TEST_F(CudaIndexTest, EdgesLikeHost) {
-  Build(MakeEdgePairs());
+  BuildIndex(MakeEdgePairs());
   ExpectSameAsHost();
 }
 
 TEST_F(CudaIndexTest, LongTracksLikeHost) {
-  Build(MakeLongPairs());
+  BuildIndex(MakeLongPairs());
   ExpectSameAsHost();
 }
 
@@ -87,12 +64,12 @@ TEST_F(CudaIndexTest, NoObservationsLikeHost) {
   PairList pairs;
   pairs.num_cameras = 3;
   pairs.num_points = 5;
-  Build(pairs);
+  BuildIndex(pairs);
   ExpectSameAsHost();
 }
 
 TEST_F(CudaIndexTest, NothingAtAllLikeHost) {
-  Build(PairList());
+  BuildIndex(PairList());
   ExpectSameAsHost();
 }
 
@@ -102,23 +79,28 @@ TEST_F(CudaIndexTest, OneOfEachLikeHost) {
   pairs.num_points = 1;
   pairs.camera = {0, 0};
   pairs.point = {0, 0};
-  Build(pairs);
+  BuildIndex(pairs);
   ExpectSameAsHost();
 }
 
 TEST_F(CudaIndexTest, TwiceOnOneObject) {
-  Build(MakeLongPairs());
-  Build(MakeEdgePairs());
+  BuildIndex(MakeLongPairs());
+  BuildIndex(MakeEdgePairs());
   ExpectSameAsHost();
 }
 
 TEST_F(CudaIndexTest, FirstIdOutOfRangeIsNamed) {
   const std::vector<int32_t> camera = {0, 1, 3, 0, -1};
   const std::vector<int32_t> point = {0, 1, 1, 7, 0};
-  camera_ = Upload(camera);
-  point_ = Upload(point);
-  const Status status = device_.Build(
-      3, 2, 5, camera_.data(), point_.data(), &scratch_, context_.get());
+  const auto device_camera = Upload(camera);
+  const auto device_point = Upload(point);
+  const Status status = index_.Build(3,
+                                     2,
+                                     5,
+                                     device_camera.data(),
+                                     device_point.data(),
+                                     &scratch_,
+                                     context_.get());
   EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
   EXPECT_NE(status.message.find("Observation 2"), std::string::npos)
       << status.message;
@@ -151,15 +133,15 @@ TEST(HilbertIndex, VisitsEveryCellByStepsOfOne) {
 }
 
 TEST_F(CudaIndexTest, PointOrder) {
-  Build(MakeEdgePairs());
-  const ObservationIndexView& view = host_.view();
+  BuildIndex(MakeEdgePairs());
+  const ObservationIndexView& view = host_index_.view();
   const int64_t n = view.num_points;
   DeviceBuffer<int32_t> order;
   DeviceBuffer<int32_t> rank;
   ASSERT_OK(order.Allocate(context_.get(), n));
   ASSERT_OK(rank.Allocate(context_.get(), n));
   ASSERT_OK(OrderPointsByCamera(
-      device_.view(), order.data(), rank.data(), &scratch_, context_.get()));
+      index_.view(), order.data(), rank.data(), &scratch_, context_.get()));
   const auto length = [&](int32_t p) {
     return view.point_begin[p + 1] - view.point_begin[p];
   };
@@ -194,9 +176,9 @@ TEST_F(CudaIndexTest, PointOrder) {
 // Recomputes every array of a tile index from its definition.
 void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
   TileIndex index;
-  ASSERT_OK(index.Build(device_.view(), options, &scratch_, context_.get()));
+  ASSERT_OK(index.Build(index_.view(), options, &scratch_, context_.get()));
   const TileIndexView& view = index.view();
-  const ObservationIndexView& o = host_.view();
+  const ObservationIndexView& o = host_index_.view();
   const int32_t num_tiles = view.num_tiles;
   const auto tile_point = Read(view.tile_point_begin, num_tiles + 1);
   const auto tile_segment = Read(view.tile_segment_begin, num_tiles + 1);
@@ -312,7 +294,7 @@ void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
 }
 
 TEST_F(CudaIndexTest, Tiles) {
-  Build(MakeEdgePairs());
+  BuildIndex(MakeEdgePairs());
   ExpectGoodTiles(kRecomputedTiles);
   ExpectGoodTiles(kStoredTiles);
   ExpectGoodTiles({4, 40, 3});
@@ -320,14 +302,14 @@ TEST_F(CudaIndexTest, Tiles) {
 }
 
 TEST_F(CudaIndexTest, TilesOfLongTracks) {
-  Build(MakeLongPairs());
+  BuildIndex(MakeLongPairs());
   ExpectGoodTiles(kRecomputedTiles);
   ExpectGoodTiles(kStoredTiles);
 }
 
 TEST_F(CudaIndexTest, TilesOfManyPoints) {
   // More points than one chunk of the cutting kernel has.
-  Build(MakePairs(50, 20000, {2, 1, 3, 0}, 9));
+  BuildIndex(MakePairs(50, 20000, {2, 1, 3, 0}, 9));
   ExpectSameAsHost();
   ExpectGoodTiles(kRecomputedTiles);
 }
@@ -336,7 +318,7 @@ TEST_F(CudaIndexTest, TilesOfNoObservations) {
   PairList pairs;
   pairs.num_cameras = 3;
   pairs.num_points = 600;
-  Build(pairs);
+  BuildIndex(pairs);
   ExpectGoodTiles(kRecomputedTiles);
 }
 

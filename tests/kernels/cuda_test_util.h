@@ -19,6 +19,7 @@
 #include "cuda_kernels/cuda_buffer.h"
 #include "cuda_kernels/cuda_context.h"
 #include "cuda_kernels/cuda_observation_index.h"
+#include "cuda_kernels/cuda_operations.h"
 #include "cuda_kernels/cuda_workspace.h"
 #include "cuda_kernels/evaluate_kernels.h"
 #include "cuda_kernels/host_context.h"
@@ -229,7 +230,90 @@ class CudaTest : public ::testing::Test {
     return host;
   }
 
+  // An output of block_size values per block; what it is before the operation,
+  // or poisoned.
+  struct Output {
+    int64_t size;
+    int block_size = 1;
+    const std::vector<double>* before = nullptr;
+  };
+
+  // Runs fn, which queues work that writes `outputs`, twice; the bits must
+  // agree. Returns the outputs in host layout.
+  template <typename Function>
+  std::vector<std::vector<double>> RunTwice(const std::vector<Output>& outputs,
+                                            Function&& fn) {
+    std::vector<std::vector<double>> result;
+    std::vector<std::vector<double>> first;
+    for (int run = 0; run < 2; ++run) {
+      std::vector<DeviceBuffer<double>> buffers;
+      std::vector<double*> pointers;
+      for (const Output& output : outputs) {
+        buffers.push_back(output.before == nullptr
+                              ? Poisoned<double>(output.size)
+                              : Upload(*output.before));
+        pointers.push_back(buffers.back().data());
+      }
+      const Status status = fn(pointers);
+      EXPECT_TRUE(status.ok()) << status.message;
+      const Status finished = context_->Synchronize();
+      EXPECT_TRUE(finished.ok()) << finished.message;
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        const std::vector<double> values = Download(buffers[i]);
+        if (run == 0) {
+          first.push_back(values);
+          result.push_back(ToHostLayout(values, outputs[i].block_size));
+        } else {
+          EXPECT_TRUE(SameBits(values, first[i])) << "output " << i;
+        }
+      }
+    }
+    return result;
+  }
+
   std::unique_ptr<CudaContext> context_;
+};
+
+// Pairs indexed on the host and on the device, and a workspace on each.
+class CudaProblemTest : public CudaTest {
+ protected:
+  void BuildIndex(const PairList& pairs) {
+    pairs_ = pairs;
+    num_cameras_ = pairs.num_cameras;
+    num_points_ = pairs.num_points;
+    n_ = static_cast<int64_t>(pairs.camera.size());
+    ASSERT_OK(host_index_.Build(pairs.num_cameras,
+                                pairs.num_points,
+                                n_,
+                                pairs.camera.data(),
+                                pairs.point.data()));
+    const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
+    const DeviceBuffer<int32_t> point = Upload(pairs.point);
+    ASSERT_OK(index_.Build(pairs.num_cameras,
+                           pairs.num_points,
+                           n_,
+                           camera.data(),
+                           point.data(),
+                           &scratch_,
+                           context_.get()));
+  }
+  void Setup(const PairList& pairs, const CudaWorkspace::Options& options) {
+    ASSERT_NO_FATAL_FAILURE(BuildIndex(pairs));
+    ASSERT_OK(
+        workspace_.Setup(index_.view(), options, &scratch_, context_.get()));
+    ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_context_));
+  }
+
+  PairList pairs_;
+  int64_t num_cameras_ = 0;
+  int64_t num_points_ = 0;
+  int64_t n_ = 0;
+  ObservationIndex host_index_;
+  HostContext host_context_{1};
+  HostWorkspace host_workspace_;
+  CudaIndexScratch scratch_;
+  CudaObservationIndex index_;
+  CudaWorkspace workspace_;
 };
 
 }  // namespace ceres_ext::kernels
