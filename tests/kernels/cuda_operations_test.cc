@@ -12,8 +12,6 @@
 // terms. That sum is bounded here by kCancellation times the largest element of
 // the array: cameras and points are of one kind, so no array mixes scales by
 // more, which float's own largest difference confirms (a fifth of the bound).
-#include "cuda_kernels/cuda_operations.h"
-
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -34,7 +32,7 @@ struct Combination {
 };
 
 template <typename Combination>
-class CudaOperationsTest : public CudaTest {
+class CudaOperationsTest : public CudaProblemTest {
  protected:
   using T = typename Combination::T;
   static constexpr int C = Combination::C;
@@ -49,27 +47,7 @@ class CudaOperationsTest : public CudaTest {
                                         StoredJacobian<T, C, kHostLayout>>;
 
   void Setup(const PairList& pairs, const CudaWorkspace::Options& options) {
-    pairs_ = pairs;
-    num_cameras_ = pairs.num_cameras;
-    num_points_ = pairs.num_points;
-    n_ = static_cast<int64_t>(pairs.camera.size());
-    ASSERT_OK(host_index_.Build(pairs.num_cameras,
-                                pairs.num_points,
-                                n_,
-                                pairs.camera.data(),
-                                pairs.point.data()));
-    const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
-    const DeviceBuffer<int32_t> point = Upload(pairs.point);
-    ASSERT_OK(index_.Build(pairs.num_cameras,
-                           pairs.num_points,
-                           n_,
-                           camera.data(),
-                           point.data(),
-                           &scratch_,
-                           context_.get()));
-    ASSERT_OK(
-        workspace_.Setup(index_.view(), options, &scratch_, context_.get()));
-    ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_context_));
+    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Setup(pairs, options));
     ASSERT_OK(host_workspace_.ReserveCameraSums(2 * PackedSize(C) + 2 * C));
     MakeJacobian();
     longest_ = 0;
@@ -93,6 +71,27 @@ class CudaOperationsTest : public CudaTest {
     device_point_diagonal_ = Upload(point_diagonal_);
     device_camera_x_ = Upload(camera_x_);
     device_point_x_ = Upload(point_x_);
+    on_host_.index = host_index_.view();
+    on_host_.b = b_.data();
+    on_host_.camera_x = camera_x_.data();
+    on_host_.point_x = point_x_.data();
+    on_host_.workspace = &host_workspace_;
+    on_device_.index = index_.view();
+    on_device_.b = device_b_.data();
+    on_device_.camera_x = device_camera_x_.data();
+    on_device_.point_x = device_point_x_.data();
+    on_device_.workspace = &workspace_;
+    on_device_.stream = context_->stream();
+  }
+
+  // With D or without.
+  void SetDiagonal(bool is_set) {
+    on_host_.camera_diagonal = is_set ? camera_diagonal_.data() : nullptr;
+    on_host_.point_diagonal = is_set ? point_diagonal_.data() : nullptr;
+    on_device_.camera_diagonal =
+        is_set ? device_camera_diagonal_.data() : nullptr;
+    on_device_.point_diagonal =
+        is_set ? device_point_diagonal_.data() : nullptr;
   }
 
   void MakeJacobian() {
@@ -129,12 +128,12 @@ class CudaOperationsTest : public CudaTest {
       scale_ = Upload(scale);
       maps_ = Upload(maps);
       states_ = Upload(states);
-      source_ =
+      on_device_.jacobian =
           Source{states_.data(), maps_.data(), points_.data(), scale_.data()};
-      host_source_ = HostSource{host_states_.data(),
-                                host_maps_.data(),
-                                host_points_.data(),
-                                host_scale_.data()};
+      on_host_.jacobian = HostSource{host_states_.data(),
+                                     host_maps_.data(),
+                                     host_points_.data(),
+                                     host_scale_.data()};
     } else {
       const RecomputedJacobian<double, C> model{host_states_.data(),
                                                 host_maps_.data(),
@@ -152,8 +151,9 @@ class CudaOperationsTest : public CudaTest {
       }
       jc_ = Upload(ToDeviceLayout<T>(host_jc_, 2 * C));
       jp_ = Upload(ToDeviceLayout<T>(host_jp_, 6));
-      source_ = Source{{jc_.data(), n_}, {jp_.data(), n_}};
-      host_source_ = HostSource{{host_jc_.data(), n_}, {host_jp_.data(), n_}};
+      on_device_.jacobian = Source{{jc_.data(), n_}, {jp_.data(), n_}};
+      on_host_.jacobian =
+          HostSource{{host_jc_.data(), n_}, {host_jp_.data(), n_}};
     }
   }
 
@@ -163,64 +163,58 @@ class CudaOperationsTest : public CudaTest {
     return kCancellation * static_cast<double>(longest_ + 64) * eps;
   }
 
-  // Runs fn, which queues work that writes `outputs`, twice on poisoned
-  // outputs; the bits must agree. Returns the outputs in host layout.
-  struct Output {
-    int64_t size;
-    int block_size;
-  };
-  template <typename Value, typename Function>
-  std::vector<std::vector<double>> RunTwice(const std::vector<Output>& outputs,
-                                            Function&& fn) {
-    std::vector<std::vector<double>> result;
-    std::vector<std::vector<Value>> first;
-    for (int run = 0; run < 2; ++run) {
-      std::vector<DeviceBuffer<Value>> buffers;
-      std::vector<Value*> pointers;
-      for (const Output& output : outputs) {
-        buffers.push_back(Poisoned<Value>(output.size));
-        pointers.push_back(buffers.back().data());
-      }
-      const Status status = fn(pointers);
-      EXPECT_TRUE(status.ok()) << status.message;
-      const Status finished = context_->Synchronize();
-      EXPECT_TRUE(finished.ok()) << finished.message;
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        const std::vector<Value> values = Download(buffers[i]);
-        if (run == 0) {
-          first.push_back(values);
-          result.push_back(ToHostLayout(values, outputs[i].block_size));
-        } else {
-          EXPECT_TRUE(SameBits(values, first[i])) << "output " << i;
-        }
-      }
+  using Outputs = std::vector<std::vector<double>>;
+  // Runs fn(operations, outputs) on the host and, twice, on the device.
+  template <typename Function>
+  void RunOnBoth(const std::vector<Output>& outputs,
+                 Function&& fn,
+                 Outputs* host,
+                 Outputs* device) {
+    std::vector<double*> pointers;
+    host->clear();
+    for (const Output& output : outputs) {
+      host->push_back(output.before == nullptr
+                          ? std::vector<double>(output.size)
+                          : *output.before);
     }
-    return result;
+    for (std::vector<double>& values : *host) {
+      pointers.push_back(values.data());
+    }
+    ASSERT_OK(fn(on_host_, pointers));
+    *device = RunTwice(outputs, [&](const std::vector<double*>& out) {
+      return fn(on_device_, out);
+    });
+  }
+  // The same, and compares. Returns the outputs of the device.
+  template <typename Function>
+  Outputs Compare(const char* what,
+                  double tolerance,
+                  const std::vector<Output>& outputs,
+                  Function&& fn) {
+    Outputs host;
+    Outputs device;
+    RunOnBoth(outputs, fn, &host, &device);
+    EXPECT_EQ(device.size(), outputs.size()) << what;
+    for (size_t i = 0; i < device.size(); ++i) {
+      EXPECT_TRUE(Close(device[i], host[i], tolerance))
+          << what << ", output " << i;
+    }
+    return device;
   }
 
   void CompareNormalBlocks(bool with_diagonal);
   void CompareProducts(bool with_diagonal);
   void CompareJacobianProducts();
 
-  PairList pairs_;
-  int64_t num_cameras_ = 0;
-  int64_t num_points_ = 0;
-  int64_t n_ = 0;
   int64_t longest_ = 0;
-  ObservationIndex host_index_;
-  HostContext host_context_{1};
-  HostWorkspace host_workspace_;
-  CudaIndexScratch scratch_;
-  CudaObservationIndex index_;
-  CudaWorkspace workspace_;
+  Operations<HostSource, kHostLayout, T, HostWorkspace> on_host_;
+  Operations<Source, kDeviceLayout, T, CudaWorkspace> on_device_;
 
   std::vector<CameraState<double>> host_states_;
   std::vector<double> host_maps_, host_points_, host_scale_;
   std::vector<std::conditional_t<kRecomputed, double, T>> host_jc_, host_jp_;
   DeviceBuffer<CameraState<T>> states_;
   DeviceBuffer<T> maps_, points_, scale_, jc_, jp_;
-  Source source_;
-  HostSource host_source_;
 
   std::vector<double> b_, camera_diagonal_, point_diagonal_, camera_x_,
       point_x_;
@@ -240,63 +234,52 @@ TYPED_TEST_SUITE(CudaOperationsTest, Combinations);
 
 template <typename Combination>
 void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
-  // Host.
-  NormalBlocksParams<HostSource, kHostLayout> host;
-  using HostValue = typename HostSource::Value;
-  std::vector<double> v(6 * num_points_), v_inverse(6 * num_points_),
-      point_gradient(3 * num_points_), u(kPacked * num_cameras_),
-      camera_gradient(C * num_cameras_), schur(kPacked * num_cameras_),
-      rhs(C * num_cameras_);
-  std::vector<HostValue> w(3 * C * n_);
-  Breakdown breakdown;
-  host.index = host_index_.view();
-  host.jacobian = host_source_;
-  host.b = b_.data();
-  host.point_diagonal = with_diagonal ? point_diagonal_.data() : nullptr;
-  host.v = {v.data(), num_points_};
-  host.v_inverse = {v_inverse.data(), num_points_};
-  host.point_gradient = point_gradient.data();
-  host.w = {w.data(), n_};
-  host.u = {u.data(), num_cameras_};
-  host.camera_gradient = camera_gradient.data();
-  host.schur_diagonal = {schur.data(), num_cameras_};
-  host.schur_rhs = rhs.data();
-  host.breakdown = &breakdown;
-  reference::NormalBlocks(host, &host_workspace_);
-
-  NormalBlocksParams<Source, kDeviceLayout> device;
-  device.index = index_.view();
-  device.jacobian = source_;
-  device.b = device_b_.data();
-  device.point_diagonal =
-      with_diagonal ? device_point_diagonal_.data() : nullptr;
-  DeviceBuffer<Breakdown> device_breakdown = Poisoned<Breakdown>(1);
-  device.breakdown = device_breakdown.data();
+  SetDiagonal(with_diagonal);
+  std::vector<typename HostSource::Value> w(3 * C * n_);
   DeviceBuffer<T> device_w = Poisoned<T>(3 * C * n_);
-  device.w = {device_w.data(), n_};
-  const auto outputs =
-      RunTwice<double>({{6 * num_points_, 6},
-                        {6 * num_points_, 6},
-                        {3 * num_points_, 1},
-                        {kPacked * num_cameras_, kPacked},
-                        {C * num_cameras_, 1},
-                        {kPacked * num_cameras_, kPacked},
-                        {C * num_cameras_, 1}},
-                       [&](const std::vector<double*>& out) {
-                         device.v = {out[0], num_points_};
-                         device.v_inverse = {out[1], num_points_};
-                         device.point_gradient = out[2];
-                         device.u = {out[3], num_cameras_};
-                         device.camera_gradient = out[4];
-                         device.schur_diagonal = {out[5], num_cameras_};
-                         device.schur_rhs = out[6];
-                         return cuda::NormalBlocks(
-                             device, workspace_.view(), context_->stream());
-                       });
-  EXPECT_TRUE(Close(outputs[0], v, Tolerance())) << "V";
-  EXPECT_TRUE(Close(outputs[2], point_gradient, Tolerance())) << "g_p";
-  EXPECT_TRUE(Close(outputs[3], u, Tolerance())) << "U";
-  EXPECT_TRUE(Close(outputs[4], camera_gradient, Tolerance())) << "g_c";
+  Breakdown breakdown;
+  DeviceBuffer<Breakdown> device_breakdown = Poisoned<Breakdown>(1);
+  NormalBlocksParams<HostSource, kHostLayout> host_blocks;
+  NormalBlocksParams<Source, kDeviceLayout> device_blocks;
+  host_blocks.w = {w.data(), n_};
+  host_blocks.breakdown = &breakdown;
+  device_blocks.w = {device_w.data(), n_};
+  device_blocks.breakdown = device_breakdown.data();
+  const auto of = [&](const auto& on) {
+    if constexpr (std::decay_t<decltype(on)>::kOnHost) {
+      return host_blocks;
+    } else {
+      return device_blocks;
+    }
+  };
+  Outputs host;
+  Outputs device;
+  RunOnBoth(
+      {{6 * num_points_, 6},
+       {6 * num_points_, 6},
+       {3 * num_points_},
+       {kPacked * num_cameras_, kPacked},
+       {C * num_cameras_},
+       {kPacked * num_cameras_, kPacked},
+       {C * num_cameras_}},
+      [&](const auto& on, const std::vector<double*>& out) {
+        auto blocks = of(on);
+        blocks.v = {out[0], num_points_};
+        blocks.v_inverse = {out[1], num_points_};
+        blocks.point_gradient = out[2];
+        blocks.u = {out[3], num_cameras_};
+        blocks.camera_gradient = out[4];
+        blocks.schur_diagonal = {out[5], num_cameras_};
+        blocks.schur_rhs = out[6];
+        return on.NormalBlocks(blocks);
+      },
+      &host,
+      &device);
+  ASSERT_EQ(device.size(), 7u);
+  EXPECT_TRUE(Close(device[0], host[0], Tolerance())) << "V";
+  EXPECT_TRUE(Close(device[2], host[2], Tolerance())) << "g_p";
+  EXPECT_TRUE(Close(device[3], host[3], Tolerance())) << "U";
+  EXPECT_TRUE(Close(device[4], host[4], Tolerance())) << "g_c";
   EXPECT_TRUE(Close(ToHostLayout(Download(device_w), 3 * C),
                     std::vector<double>(w.begin(), w.end()),
                     Tolerance()))
@@ -311,56 +294,48 @@ void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
   // |V + D^2| |Vi|.
   double largest_v = 0.0;
   double largest_inverse = 0.0;
-  for (const double x : v) {
+  for (const double x : host[0]) {
     largest_v = std::max(largest_v, std::fabs(x));
   }
-  for (const double x : v_inverse) {
+  for (const double x : host[1]) {
     largest_inverse = std::max(largest_inverse, std::fabs(x));
   }
   const double condition = 9.0 * largest_v * largest_inverse;
-  EXPECT_TRUE(Close(outputs[1], v_inverse, condition * Tolerance())) << "Vi";
-  EXPECT_TRUE(Close(outputs[5], schur, condition * Tolerance())) << "S_c";
-  EXPECT_TRUE(Close(outputs[6], rhs, condition * Tolerance())) << "s";
+  EXPECT_TRUE(Close(device[1], host[1], condition * Tolerance())) << "Vi";
+  EXPECT_TRUE(Close(device[5], host[5], condition * Tolerance())) << "S_c";
+  EXPECT_TRUE(Close(device[6], host[6], condition * Tolerance())) << "s";
 
   // Vectors without matrices take another way.
-  NormalBlocksParams<Source, kDeviceLayout> alone = device;
-  alone.v = {};
-  alone.point_gradient = nullptr;
-  alone.w = {};
-  alone.u = {};
-  alone.schur_diagonal = {};
-  const auto vectors = RunTwice<double>(
-      {{6 * num_points_, 6}, {C * num_cameras_, 1}, {C * num_cameras_, 1}},
-      [&](const std::vector<double*>& out) {
-        alone.v_inverse = {out[0], num_points_};
-        alone.camera_gradient = out[1];
-        alone.schur_rhs = out[2];
-        return cuda::NormalBlocks(alone, workspace_.view(), context_->stream());
-      });
-  EXPECT_TRUE(Close(vectors[1], camera_gradient, Tolerance())) << "g_c alone";
-  EXPECT_TRUE(Close(vectors[2], rhs, condition * Tolerance())) << "s alone";
+  device_blocks.w = {};
+  const auto vectors =
+      RunTwice({{6 * num_points_, 6}, {C * num_cameras_}, {C * num_cameras_}},
+               [&](const std::vector<double*>& out) {
+                 auto blocks = device_blocks;
+                 blocks.v_inverse = {out[0], num_points_};
+                 blocks.camera_gradient = out[1];
+                 blocks.schur_rhs = out[2];
+                 return on_device_.NormalBlocks(blocks);
+               });
+  EXPECT_TRUE(Close(vectors[1], host[4], Tolerance())) << "g_c alone";
+  EXPECT_TRUE(Close(vectors[2], host[6], condition * Tolerance())) << "s alone";
 }
 
 template <typename Combination>
 void CudaOperationsTest<Combination>::CompareProducts(bool with_diagonal) {
-  using HostValue = typename HostSource::Value;
   std::vector<double> v(6 * num_points_), v_inverse(6 * num_points_),
       point_gradient(3 * num_points_), u(kPacked * num_cameras_);
-  std::vector<HostValue> w(3 * C * n_);
+  std::vector<typename HostSource::Value> w(3 * C * n_);
   Breakdown breakdown;
   NormalBlocksParams<HostSource, kHostLayout> blocks;
-  blocks.index = host_index_.view();
-  blocks.jacobian = host_source_;
-  blocks.b = b_.data();
-  // Always damped: see CompareNormalBlocks.
-  blocks.point_diagonal = point_diagonal_.data();
   blocks.v = {v.data(), num_points_};
   blocks.v_inverse = {v_inverse.data(), num_points_};
   blocks.point_gradient = point_gradient.data();
   blocks.u = {u.data(), num_cameras_};
   blocks.w = {w.data(), n_};
   blocks.breakdown = &breakdown;
-  reference::NormalBlocks(blocks, &host_workspace_);
+  // Always damped: see CompareNormalBlocks.
+  SetDiagonal(true);
+  ASSERT_OK(on_host_.NormalBlocks(blocks));
   ASSERT_EQ(breakdown.first_point, Breakdown::kNone);
   const auto device_v = Upload(ToDeviceLayout<double>(v, 6));
   const auto device_v_inverse = Upload(ToDeviceLayout<double>(v_inverse, 6));
@@ -368,292 +343,108 @@ void CudaOperationsTest<Combination>::CompareProducts(bool with_diagonal) {
   const auto device_w = Upload(ToDeviceLayout<T>(w, 3 * C));
   const auto device_point_gradient = Upload(point_gradient);
   std::vector<T> rounded_w;
-  for (const HostValue x : w) {
+  for (const auto x : w) {
     rounded_w.push_back(static_cast<T>(x));
   }
-  const double* host_d = with_diagonal ? camera_diagonal_.data() : nullptr;
-  const double* host_dp = with_diagonal ? point_diagonal_.data() : nullptr;
-  const double* device_d =
-      with_diagonal ? device_camera_diagonal_.data() : nullptr;
-  const double* device_dp =
-      with_diagonal ? device_point_diagonal_.data() : nullptr;
-  const CudaWorkspaceView& workspace = workspace_.view();
-  const cudaStream_t stream = context_->stream();
+  SetDiagonal(with_diagonal);
+  on_host_.u = u.data();
+  on_host_.v = v.data();
+  on_host_.v_inverse = v_inverse.data();
+  on_host_.w = rounded_w.data();
+  on_host_.point_gradient = point_gradient.data();
+  on_device_.u = device_u.data();
+  on_device_.v = device_v.data();
+  on_device_.v_inverse = device_v_inverse.data();
+  on_device_.w = device_w.data();
+  on_device_.point_gradient = device_point_gradient.data();
 
+  const Output cameras{C * num_cameras_};
+  const Output points{3 * num_points_};
   // Vi times sums of Jp'y: the sums' error passes through Vi. Rounded against
   // the largest element of the result, by their ratio.
-  std::vector<double> q(C * num_cameras_);
-  std::vector<double> y(3 * num_points_);
+  const double tolerance = 4 * Tolerance();
+  Compare("implicit S p", tolerance, {cameras}, [](auto& on, auto& out) {
+    return on.SchurProductImplicitW(out[0]);
+  });
   {
-    SchurProductImplicitWParams<HostSource, kHostLayout> host;
-    host.index = host_index_.view();
-    host.jacobian = host_source_;
-    host.v_inverse = {v_inverse.data(), num_points_};
-    host.camera_diagonal = host_d;
-    host.p = camera_x_.data();
-    host.q = q.data();
-    reference::SchurProductImplicitW(host, &host_workspace_);
-    SchurProductImplicitWParams<Source, kDeviceLayout> device;
-    device.index = index_.view();
-    device.jacobian = source_;
-    device.v_inverse = {device_v_inverse.data(), num_points_};
-    device.camera_diagonal = device_d;
-    device.p = device_camera_x_.data();
-    const auto out = RunTwice<double>(
-        {{C * num_cameras_, 1}}, [&](const std::vector<double*>& out) {
-          device.q = out[0];
-          return cuda::SchurProductImplicitW(device, workspace, stream);
-        });
-    EXPECT_TRUE(Close(out[0], q, 4 * Tolerance())) << "implicit S p";
-
     // Ended: q stays as it is.
     PcgScalars scalars;
     scalars.end = PcgEnd::kResidual;
     const auto device_scalars = Upload(std::vector<PcgScalars>{scalars});
-    device.scalars = device_scalars.data();
+    auto ended = on_device_;
+    ended.scalars = device_scalars.data();
     auto untouched = Upload(camera_x_);
-    device.q = untouched.data();
-    ASSERT_OK(cuda::SchurProductImplicitW(device, workspace, stream));
+    ASSERT_OK(ended.SchurProductImplicitW(untouched.data()));
     ASSERT_OK(context_->Synchronize());
     EXPECT_EQ(Download(untouched), camera_x_);
   }
-  {
-    SchurProductExplicitWParams<T, C, kDeviceLayout> device;
-    device.index = index_.view();
-    device.u = {device_u.data(), num_cameras_};
-    device.w = {device_w.data(), n_};
-    device.v_inverse = {device_v_inverse.data(), num_points_};
-    device.camera_diagonal = device_d;
-    device.p = device_camera_x_.data();
-    const auto out = RunTwice<double>(
-        {{C * num_cameras_, 1}}, [&](const std::vector<double*>& out) {
-          device.q = out[0];
-          return cuda::SchurProductExplicitW(device, workspace, stream);
-        });
-    SchurProductExplicitWParams<T, C, kHostLayout> host;
-    host.index = host_index_.view();
-    host.u = {u.data(), num_cameras_};
-    host.w = {rounded_w.data(), n_};
-    host.v_inverse = {v_inverse.data(), num_points_};
-    host.camera_diagonal = host_d;
-    host.p = camera_x_.data();
-    host.q = q.data();
-    reference::SchurProductExplicitW(host, &host_workspace_);
-    EXPECT_TRUE(Close(out[0], q, 4 * Tolerance())) << "explicit S p";
-  }
-  {
-    BackSubstituteImplicitWParams<HostSource, kHostLayout> host;
-    host.index = host_index_.view();
-    host.jacobian = host_source_;
-    host.b = b_.data();
-    host.v_inverse = {v_inverse.data(), num_points_};
-    host.z = camera_x_.data();
-    host.y = y.data();
-    reference::BackSubstituteImplicitW(host, &host_workspace_);
-    BackSubstituteImplicitWParams<Source, kDeviceLayout> device;
-    device.index = index_.view();
-    device.jacobian = source_;
-    device.b = device_b_.data();
-    device.v_inverse = {device_v_inverse.data(), num_points_};
-    device.z = device_camera_x_.data();
-    const auto out = RunTwice<double>(
-        {{3 * num_points_, 1}}, [&](const std::vector<double*>& out) {
-          device.y = out[0];
-          return cuda::BackSubstituteImplicitW(device, workspace, stream);
-        });
-    EXPECT_TRUE(Close(out[0], y, 4 * Tolerance())) << "implicit y";
-  }
-  {
-    BackSubstituteExplicitWParams<T, C, kHostLayout> host;
-    host.index = host_index_.view();
-    host.w = {rounded_w.data(), n_};
-    host.v_inverse = {v_inverse.data(), num_points_};
-    host.point_gradient = point_gradient.data();
-    host.z = camera_x_.data();
-    host.y = y.data();
-    reference::BackSubstituteExplicitW(host, &host_workspace_);
-    BackSubstituteExplicitWParams<T, C, kDeviceLayout> device;
-    device.index = index_.view();
-    device.w = {device_w.data(), n_};
-    device.v_inverse = {device_v_inverse.data(), num_points_};
-    device.point_gradient = device_point_gradient.data();
-    device.z = device_camera_x_.data();
-    const auto out = RunTwice<double>(
-        {{3 * num_points_, 1}}, [&](const std::vector<double*>& out) {
-          device.y = out[0];
-          return cuda::BackSubstituteExplicitW(device, workspace, stream);
-        });
-    EXPECT_TRUE(Close(out[0], y, 4 * Tolerance())) << "explicit y";
-  }
-  {
-    NormalProductImplicitWParams<HostSource> host;
-    host.index = host_index_.view();
-    host.jacobian = host_source_;
-    host.camera_diagonal = host_d;
-    host.point_diagonal = host_dp;
-    host.camera_p = camera_x_.data();
-    host.point_p = point_x_.data();
-    host.camera_q = q.data();
-    host.point_q = y.data();
-    reference::NormalProductImplicitW(host, &host_workspace_);
-    NormalProductImplicitWParams<Source> device;
-    device.index = index_.view();
-    device.jacobian = source_;
-    device.camera_diagonal = device_d;
-    device.point_diagonal = device_dp;
-    device.camera_p = device_camera_x_.data();
-    device.point_p = device_point_x_.data();
-    const auto out = RunTwice<double>(
-        {{C * num_cameras_, 1}, {3 * num_points_, 1}},
-        [&](const std::vector<double*>& out) {
-          device.camera_q = out[0];
-          device.point_q = out[1];
-          return cuda::NormalProductImplicitW(device, workspace, stream);
-        });
-    EXPECT_TRUE(Close(out[0], q, Tolerance())) << "implicit J'J p, cameras";
-    EXPECT_TRUE(Close(out[1], y, Tolerance())) << "implicit J'J p, points";
-  }
-  {
-    NormalProductExplicitWParams<T, C, kHostLayout> host;
-    host.index = host_index_.view();
-    host.u = {u.data(), num_cameras_};
-    host.v = {v.data(), num_points_};
-    host.w = {rounded_w.data(), n_};
-    host.camera_diagonal = host_d;
-    host.point_diagonal = host_dp;
-    host.camera_p = camera_x_.data();
-    host.point_p = point_x_.data();
-    host.camera_q = q.data();
-    host.point_q = y.data();
-    reference::NormalProductExplicitW(host, &host_workspace_);
-    NormalProductExplicitWParams<T, C, kDeviceLayout> device;
-    device.index = index_.view();
-    device.u = {device_u.data(), num_cameras_};
-    device.v = {device_v.data(), num_points_};
-    device.w = {device_w.data(), n_};
-    device.camera_diagonal = device_d;
-    device.point_diagonal = device_dp;
-    device.camera_p = device_camera_x_.data();
-    device.point_p = device_point_x_.data();
-    const auto out = RunTwice<double>(
-        {{C * num_cameras_, 1}, {3 * num_points_, 1}},
-        [&](const std::vector<double*>& out) {
-          device.camera_q = out[0];
-          device.point_q = out[1];
-          return cuda::NormalProductExplicitW(device, workspace, stream);
-        });
-    EXPECT_TRUE(Close(out[0], q, Tolerance())) << "explicit J'J p, cameras";
-    EXPECT_TRUE(Close(out[1], y, Tolerance())) << "explicit J'J p, points";
-  }
+  Compare("explicit S p", tolerance, {cameras}, [](auto& on, auto& out) {
+    return on.SchurProductExplicitW(out[0]);
+  });
+  Compare("implicit y", tolerance, {points}, [](auto& on, auto& out) {
+    return on.BackSubstituteImplicitW(out[0]);
+  });
+  Compare("explicit y", tolerance, {points}, [](auto& on, auto& out) {
+    return on.BackSubstituteExplicitW(out[0]);
+  });
+  Compare("implicit J'J p",
+          Tolerance(),
+          {cameras, points},
+          [](auto& on, auto& out) {
+            return on.NormalProductImplicitW(out[0], out[1]);
+          });
+  Compare("explicit J'J p",
+          Tolerance(),
+          {cameras, points},
+          [](auto& on, auto& out) {
+            return on.NormalProductExplicitW(out[0], out[1]);
+          });
 }
 
 template <typename Combination>
 void CudaOperationsTest<Combination>::CompareJacobianProducts() {
-  const CudaWorkspaceView& workspace = workspace_.view();
-  const cudaStream_t stream = context_->stream();
   for (const bool accumulate : {false, true}) {
-    RightMultiplyParams<HostSource> host;
-    std::vector<double> y = b_;
-    host.index = host_index_.view();
-    host.jacobian = host_source_;
-    host.camera_x = camera_x_.data();
-    host.point_x = point_x_.data();
-    host.y = y.data();
-    host.accumulate = accumulate;
-    reference::RightMultiply(host, &host_workspace_);
-    RightMultiplyParams<Source> device;
-    device.index = index_.view();
-    device.jacobian = source_;
-    device.camera_x = device_camera_x_.data();
-    device.point_x = device_point_x_.data();
-    device.accumulate = accumulate;
-    auto out = accumulate ? Upload(b_) : Poisoned<double>(2 * n_);
-    device.y = out.data();
-    ASSERT_OK(cuda::RightMultiply(device, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    EXPECT_TRUE(Close(Download(out), y, Tolerance())) << "J x";
-
-    LeftMultiplyParams<HostSource> host_left;
-    std::vector<double> camera_x = camera_x_;
-    std::vector<double> point_x = point_x_;
-    host_left.index = host_index_.view();
-    host_left.jacobian = host_source_;
-    host_left.y = b_.data();
-    host_left.camera_x = camera_x.data();
-    host_left.point_x = point_x.data();
-    host_left.accumulate = accumulate;
-    reference::LeftMultiply(host_left, &host_workspace_);
-    LeftMultiplyParams<Source> left;
-    left.index = index_.view();
-    left.jacobian = source_;
-    left.y = device_b_.data();
-    left.accumulate = accumulate;
-    auto camera_out =
-        accumulate ? Upload(camera_x_) : Poisoned<double>(C * num_cameras_);
-    auto point_out =
-        accumulate ? Upload(point_x_) : Poisoned<double>(3 * num_points_);
-    left.camera_x = camera_out.data();
-    left.point_x = point_out.data();
-    ASSERT_OK(cuda::LeftMultiply(left, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    EXPECT_TRUE(Close(Download(camera_out), camera_x, Tolerance())) << "J'y";
-    EXPECT_TRUE(Close(Download(point_out), point_x, Tolerance())) << "J'y";
-
+    const auto before = [&](const std::vector<double>& values) {
+      return accumulate ? &values : nullptr;
+    };
+    const Output cameras{C * num_cameras_, 1, before(camera_x_)};
+    const Output points{3 * num_points_, 1, before(point_x_)};
+    Compare("J x",
+            Tolerance(),
+            {{2 * n_, 1, before(b_)}},
+            [&](auto& on, auto& out) {
+              return on.RightMultiply(out[0], accumulate);
+            });
+    const Outputs both = Compare(
+        "J'y", Tolerance(), {cameras, points}, [&](auto& on, auto& out) {
+          return on.LeftMultiply(out[0], out[1], accumulate);
+        });
     // One output at a time.
-    auto camera_alone =
-        accumulate ? Upload(camera_x_) : Poisoned<double>(C * num_cameras_);
-    left.camera_x = camera_alone.data();
-    left.point_x = nullptr;
-    ASSERT_OK(cuda::LeftMultiply(left, workspace, stream));
-    auto point_alone =
-        accumulate ? Upload(point_x_) : Poisoned<double>(3 * num_points_);
-    left.camera_x = nullptr;
-    left.point_x = point_alone.data();
-    ASSERT_OK(cuda::LeftMultiply(left, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    EXPECT_TRUE(SameBits(Download(camera_alone), Download(camera_out)));
-    EXPECT_TRUE(SameBits(Download(point_alone), Download(point_out)));
+    const Outputs alone =
+        RunTwice({cameras, points}, [&](const std::vector<double*>& out) {
+          const Status status =
+              on_device_.LeftMultiply(out[0], nullptr, accumulate);
+          return status.ok()
+                     ? on_device_.LeftMultiply(nullptr, out[1], accumulate)
+                     : status;
+        });
+    EXPECT_TRUE(SameBits(alone[0], both[0]));
+    EXPECT_TRUE(SameBits(alone[1], both[1]));
   }
-  SquaredColumnNormsParams<HostSource> host;
-  std::vector<double> camera_norms(C * num_cameras_);
-  std::vector<double> point_norms(3 * num_points_);
-  host.index = host_index_.view();
-  host.jacobian = host_source_;
-  host.camera_x = camera_norms.data();
-  host.point_x = point_norms.data();
-  reference::SquaredColumnNorms(host, &host_workspace_);
-  SquaredColumnNormsParams<Source> device;
-  device.index = index_.view();
-  device.jacobian = source_;
-  const auto out = RunTwice<double>(
-      {{C * num_cameras_, 1}, {3 * num_points_, 1}},
-      [&](const std::vector<double*>& out) {
-        device.camera_x = out[0];
-        device.point_x = out[1];
-        return cuda::SquaredColumnNorms(device, workspace, stream);
-      });
-  EXPECT_TRUE(Close(out[0], camera_norms, Tolerance())) << "norms";
-  EXPECT_TRUE(Close(out[1], point_norms, Tolerance())) << "norms";
+  Compare("norms",
+          Tolerance(),
+          {{C * num_cameras_}, {3 * num_points_}},
+          [](auto& on, auto& out) {
+            return on.SquaredColumnNorms(out[0], out[1]);
+          });
 
   if constexpr (!kRecomputed) {
-    ScaleColumnsParams<T, C, kHostLayout> host_scale;
     std::vector<T> jc = host_jc_;
     std::vector<T> jp = host_jp_;
-    host_scale.index = host_index_.view();
-    host_scale.camera_blocks = {jc.data(), n_};
-    host_scale.point_blocks = {jp.data(), n_};
-    host_scale.camera_scale = camera_x_.data();
-    host_scale.point_scale = point_x_.data();
-    reference::ScaleColumns(host_scale, &host_workspace_);
+    ASSERT_OK(on_host_.ScaleColumns(jc.data(), jp.data()));
     auto device_jc = Upload(ToDeviceLayout<T>(host_jc_, 2 * C));
     auto device_jp = Upload(ToDeviceLayout<T>(host_jp_, 6));
-    ScaleColumnsParams<T, C, kDeviceLayout> scale;
-    scale.index = index_.view();
-    scale.camera_blocks = {device_jc.data(), n_};
-    scale.point_blocks = {device_jp.data(), n_};
-    scale.camera_scale = device_camera_x_.data();
-    scale.point_scale = device_point_x_.data();
-    ASSERT_OK(cuda::ScaleColumns(scale, stream));
+    ASSERT_OK(on_device_.ScaleColumns(device_jc.data(), device_jp.data()));
     ASSERT_OK(context_->Synchronize());
     EXPECT_TRUE(SameBits(Download(device_jc), ToDeviceLayout<T>(jc, 2 * C)));
     EXPECT_TRUE(SameBits(Download(device_jp), ToDeviceLayout<T>(jp, 6)));

@@ -12,6 +12,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -314,6 +315,173 @@ class CudaProblemTest : public CudaTest {
   CudaIndexScratch scratch_;
   CudaObservationIndex index_;
   CudaWorkspace workspace_;
+};
+
+// The operations on arrays in the memory of one machine: of the host, where
+// Workspace is HostWorkspace, or of the device, where it is CudaWorkspace. What
+// is read is set before; what is written is an argument. WValue: of W where it
+// is read.
+template <typename Source,
+          BlockLayout kLayout,
+          typename WValue,
+          typename Workspace>
+struct Operations {
+  static constexpr int C = Source::kCameraDim;
+  static constexpr bool kOnHost = std::is_same_v<Workspace, HostWorkspace>;
+  using Value = typename Source::Value;
+
+  ObservationIndexView index;
+  Source jacobian;
+  const double* b = nullptr;
+  const double* camera_diagonal = nullptr;
+  const double* point_diagonal = nullptr;
+  // The vector to multiply, and the scale of columns.
+  const double* camera_x = nullptr;
+  const double* point_x = nullptr;
+  const double* u = nullptr;
+  const double* v = nullptr;
+  const double* v_inverse = nullptr;
+  const WValue* w = nullptr;
+  const double* point_gradient = nullptr;
+  const PcgScalars* scalars = nullptr;
+  Workspace* workspace = nullptr;
+  cudaStream_t stream = nullptr;  // of a device
+
+#define CERES_EXT_RUN(operation)                               \
+  if constexpr (kOnHost) {                                     \
+    reference::operation(params, workspace);                   \
+    return Status();                                           \
+  } else {                                                     \
+    return cuda::operation(params, workspace->view(), stream); \
+  }
+
+  // params: the outputs.
+  Status NormalBlocks(NormalBlocksParams<Source, kLayout> params) const {
+    params.index = index;
+    params.jacobian = jacobian;
+    params.b = b;
+    params.point_diagonal = point_diagonal;
+    CERES_EXT_RUN(NormalBlocks)
+  }
+  // q = S p
+  Status SchurProductImplicitW(double* q) const {
+    SchurProductImplicitWParams<Source, kLayout> params;
+    params.index = index;
+    params.jacobian = jacobian;
+    params.v_inverse = {v_inverse, index.num_points};
+    params.camera_diagonal = camera_diagonal;
+    params.p = camera_x;
+    params.q = q;
+    params.scalars = scalars;
+    CERES_EXT_RUN(SchurProductImplicitW)
+  }
+  Status SchurProductExplicitW(double* q) const {
+    SchurProductExplicitWParams<WValue, C, kLayout> params;
+    params.index = index;
+    params.u = {u, index.num_cameras};
+    params.w = {w, index.num_observations};
+    params.v_inverse = {v_inverse, index.num_points};
+    params.camera_diagonal = camera_diagonal;
+    params.p = camera_x;
+    params.q = q;
+    params.scalars = scalars;
+    CERES_EXT_RUN(SchurProductExplicitW)
+  }
+  Status BackSubstituteImplicitW(double* y) const {
+    BackSubstituteImplicitWParams<Source, kLayout> params;
+    params.index = index;
+    params.jacobian = jacobian;
+    params.b = b;
+    params.v_inverse = {v_inverse, index.num_points};
+    params.z = camera_x;
+    params.y = y;
+    CERES_EXT_RUN(BackSubstituteImplicitW)
+  }
+  Status BackSubstituteExplicitW(double* y) const {
+    BackSubstituteExplicitWParams<WValue, C, kLayout> params;
+    params.index = index;
+    params.w = {w, index.num_observations};
+    params.v_inverse = {v_inverse, index.num_points};
+    params.point_gradient = point_gradient;
+    params.z = camera_x;
+    params.y = y;
+    CERES_EXT_RUN(BackSubstituteExplicitW)
+  }
+  // q = (J'J + D^2) p
+  Status NormalProductImplicitW(double* camera_q, double* point_q) const {
+    NormalProductImplicitWParams<Source> params;
+    params.index = index;
+    params.jacobian = jacobian;
+    params.camera_diagonal = camera_diagonal;
+    params.point_diagonal = point_diagonal;
+    params.camera_p = camera_x;
+    params.point_p = point_x;
+    params.camera_q = camera_q;
+    params.point_q = point_q;
+    params.scalars = scalars;
+    CERES_EXT_RUN(NormalProductImplicitW)
+  }
+  Status NormalProductExplicitW(double* camera_q, double* point_q) const {
+    NormalProductExplicitWParams<WValue, C, kLayout> params;
+    params.index = index;
+    params.u = {u, index.num_cameras};
+    params.v = {v, index.num_points};
+    params.w = {w, index.num_observations};
+    params.camera_diagonal = camera_diagonal;
+    params.point_diagonal = point_diagonal;
+    params.camera_p = camera_x;
+    params.point_p = point_x;
+    params.camera_q = camera_q;
+    params.point_q = point_q;
+    params.scalars = scalars;
+    CERES_EXT_RUN(NormalProductExplicitW)
+  }
+  Status RightMultiply(double* y, bool accumulate) const {
+    RightMultiplyParams<Source> params;
+    params.index = index;
+    params.jacobian = jacobian;
+    params.camera_x = camera_x;
+    params.point_x = point_x;
+    params.y = y;
+    params.accumulate = accumulate;
+    CERES_EXT_RUN(RightMultiply)
+  }
+  // J'b
+  Status LeftMultiply(double* camera_y,
+                      double* point_y,
+                      bool accumulate) const {
+    LeftMultiplyParams<Source> params;
+    params.index = index;
+    params.jacobian = jacobian;
+    params.y = b;
+    params.camera_x = camera_y;
+    params.point_x = point_y;
+    params.accumulate = accumulate;
+    CERES_EXT_RUN(LeftMultiply)
+  }
+  Status SquaredColumnNorms(double* camera_norms, double* point_norms) const {
+    SquaredColumnNormsParams<Source> params;
+    params.index = index;
+    params.jacobian = jacobian;
+    params.camera_x = camera_norms;
+    params.point_x = point_norms;
+    CERES_EXT_RUN(SquaredColumnNorms)
+  }
+#undef CERES_EXT_RUN
+  Status ScaleColumns(Value* jc, Value* jp) const {
+    ScaleColumnsParams<Value, C, kLayout> params;
+    params.index = index;
+    params.camera_blocks = {jc, index.num_observations};
+    params.point_blocks = {jp, index.num_observations};
+    params.camera_scale = camera_x;
+    params.point_scale = point_x;
+    if constexpr (kOnHost) {
+      reference::ScaleColumns(params, workspace);
+      return Status();
+    } else {
+      return cuda::ScaleColumns(params, stream);
+    }
+  }
 };
 
 }  // namespace ceres_ext::kernels

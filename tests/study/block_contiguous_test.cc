@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda_kernels/cuda_operations.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {
@@ -27,26 +26,12 @@ struct Result {
   std::vector<double> values;
 };
 
-class BlockContiguousTest : public CudaTest {
+class BlockContiguousTest : public CudaProblemTest {
  protected:
   void Setup(const PairList& pairs) {
-    num_cameras_ = pairs.num_cameras;
-    num_points_ = pairs.num_points;
-    n_ = static_cast<int64_t>(pairs.camera.size());
-    const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
-    const DeviceBuffer<int32_t> point = Upload(pairs.point);
-    ASSERT_OK(index_.Build(pairs.num_cameras,
-                           pairs.num_points,
-                           n_,
-                           camera.data(),
-                           point.data(),
-                           &scratch_,
-                           context_.get()));
     using Source = StoredJacobian<double, C, kDeviceLayout>;
-    ASSERT_OK(workspace_.Setup(index_.view(),
-                               CudaWorkspace::Options::For<Source>(true),
-                               &scratch_,
-                               context_.get()));
+    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Setup(
+        pairs, CudaWorkspace::Options::For<Source>(true)));
     std::vector<double> cameras;
     std::vector<double> points;
     std::vector<double> observations;
@@ -90,7 +75,7 @@ class BlockContiguousTest : public CudaTest {
                : values;
   }
 
-  // Every operation once, in the order in which they need each other.
+  // Every operation, in the order in which they need each other.
   template <BlockLayout kLayout>
   void RunAll(std::vector<Result>* results) {
     using Source = StoredJacobian<double, C, kLayout>;
@@ -136,9 +121,16 @@ class BlockContiguousTest : public CudaTest {
       results->push_back({"cost", {Download(evaluation)[0].cost}});
     }
 
-    Source source;
-    source.camera_blocks = {jc.data(), n_};
-    source.point_blocks = {jp.data(), n_};
+    Operations<Source, kLayout, double, CudaWorkspace> on;
+    on.index = index_.view();
+    on.jacobian = Source{{jc.data(), n_}, {jp.data(), n_}};
+    on.b = residuals.data();
+    on.camera_diagonal = camera_diagonal_.data();
+    on.point_diagonal = point_diagonal_.data();
+    on.camera_x = camera_x_.data();
+    on.point_x = point_x_.data();
+    on.workspace = &workspace_;
+    on.stream = stream;
     auto u = Poisoned<double>(kPacked * num_cameras_);
     auto v = Poisoned<double>(6 * num_points_);
     auto v_inverse = Poisoned<double>(6 * num_points_);
@@ -147,10 +139,6 @@ class BlockContiguousTest : public CudaTest {
     auto rhs = Poisoned<double>(C * num_cameras_);
     auto breakdown = Poisoned<Breakdown>(1);
     NormalBlocksParams<Source, kLayout> normal_blocks;
-    normal_blocks.index = index_.view();
-    normal_blocks.jacobian = source;
-    normal_blocks.b = residuals.data();
-    normal_blocks.point_diagonal = point_diagonal_.data();
     normal_blocks.v = {v.data(), num_points_};
     normal_blocks.v_inverse = {v_inverse.data(), num_points_};
     normal_blocks.point_gradient = point_gradient.data();
@@ -160,7 +148,7 @@ class BlockContiguousTest : public CudaTest {
     normal_blocks.schur_diagonal = {schur.data(), num_cameras_};
     normal_blocks.schur_rhs = rhs.data();
     normal_blocks.breakdown = breakdown.data();
-    ASSERT_OK(cuda::NormalBlocks(normal_blocks, workspace, stream));
+    ASSERT_OK(on.NormalBlocks(normal_blocks));
     ASSERT_OK(context_->Synchronize());
     blocks("U", u, kPacked);
     blocks("V", v, 6);
@@ -171,124 +159,60 @@ class BlockContiguousTest : public CudaTest {
     vector("g_c", camera_gradient);
     vector("g_p", point_gradient);
     EXPECT_EQ(Download(breakdown)[0].first_point, Breakdown::kNone);
+    on.u = u.data();
+    on.v = v.data();
+    on.v_inverse = v_inverse.data();
+    on.w = w.data();
+    on.point_gradient = point_gradient.data();
+
+    const auto run = [&](const char* name,
+                         const std::vector<Output>& outputs,
+                         auto&& operation) {
+      for (const auto& values : RunTwice(outputs, operation)) {
+        results->push_back({name, values});
+      }
+    };
+    using Out = const std::vector<double*>&;
+    const Output cameras{C * num_cameras_};
+    const Output points{3 * num_points_};
     // Vectors without matrices go by tiles.
-    NormalBlocksParams<Source, kLayout> alone = normal_blocks;
-    auto rhs_alone = Poisoned<double>(C * num_cameras_);
-    auto gradient_alone = Poisoned<double>(C * num_cameras_);
-    alone.v = {};
-    alone.point_gradient = nullptr;
-    alone.w = {};
-    alone.u = {};
-    alone.schur_diagonal = {};
-    alone.schur_rhs = rhs_alone.data();
-    alone.camera_gradient = gradient_alone.data();
-    ASSERT_OK(cuda::NormalBlocks(alone, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    vector("s alone", rhs_alone);
-    vector("g_c alone", gradient_alone);
-
-    auto q = Poisoned<double>(C * num_cameras_);
-    auto y = Poisoned<double>(3 * num_points_);
-    SchurProductImplicitWParams<Source, kLayout> schur_product;
-    schur_product.index = index_.view();
-    schur_product.jacobian = source;
-    schur_product.v_inverse = {v_inverse.data(), num_points_};
-    schur_product.camera_diagonal = camera_diagonal_.data();
-    schur_product.p = camera_x_.data();
-    schur_product.q = q.data();
-    ASSERT_OK(cuda::SchurProductImplicitW(schur_product, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    vector("S p, implicit W", q);
-    SchurProductExplicitWParams<double, C, kLayout> schur_w;
-    schur_w.index = index_.view();
-    schur_w.u = {u.data(), num_cameras_};
-    schur_w.w = {w.data(), n_};
-    schur_w.v_inverse = {v_inverse.data(), num_points_};
-    schur_w.camera_diagonal = camera_diagonal_.data();
-    schur_w.p = camera_x_.data();
-    schur_w.q = q.data();
-    ASSERT_OK(cuda::SchurProductExplicitW(schur_w, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    vector("S p, explicit W", q);
-
-    BackSubstituteImplicitWParams<Source, kLayout> back;
-    back.index = index_.view();
-    back.jacobian = source;
-    back.b = residuals.data();
-    back.v_inverse = {v_inverse.data(), num_points_};
-    back.z = camera_x_.data();
-    back.y = y.data();
-    ASSERT_OK(cuda::BackSubstituteImplicitW(back, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    vector("y, implicit W", y);
-    BackSubstituteExplicitWParams<double, C, kLayout> back_w;
-    back_w.index = index_.view();
-    back_w.w = {w.data(), n_};
-    back_w.v_inverse = {v_inverse.data(), num_points_};
-    back_w.point_gradient = point_gradient.data();
-    back_w.z = camera_x_.data();
-    back_w.y = y.data();
-    ASSERT_OK(cuda::BackSubstituteExplicitW(back_w, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    vector("y, explicit W", y);
-
-    NormalProductImplicitWParams<Source> normal;
-    normal.index = index_.view();
-    normal.jacobian = source;
-    normal.camera_diagonal = camera_diagonal_.data();
-    normal.point_diagonal = point_diagonal_.data();
-    normal.camera_p = camera_x_.data();
-    normal.point_p = point_x_.data();
-    normal.camera_q = q.data();
-    normal.point_q = y.data();
-    ASSERT_OK(cuda::NormalProductImplicitW(normal, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    vector("J'J p, implicit W, cameras", q);
-    vector("J'J p, implicit W, points", y);
-    NormalProductExplicitWParams<double, C, kLayout> normal_w;
-    normal_w.index = index_.view();
-    normal_w.u = {u.data(), num_cameras_};
-    normal_w.v = {v.data(), num_points_};
-    normal_w.w = {w.data(), n_};
-    normal_w.camera_diagonal = camera_diagonal_.data();
-    normal_w.point_diagonal = point_diagonal_.data();
-    normal_w.camera_p = camera_x_.data();
-    normal_w.point_p = point_x_.data();
-    normal_w.camera_q = q.data();
-    normal_w.point_q = y.data();
-    ASSERT_OK(cuda::NormalProductExplicitW(normal_w, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    vector("J'J p, explicit W, cameras", q);
-    vector("J'J p, explicit W, points", y);
-
+    run("s and g_c alone", {cameras, cameras}, [&](Out out) {
+      NormalBlocksParams<Source, kLayout> alone;
+      alone.v_inverse = normal_blocks.v_inverse;
+      alone.schur_rhs = out[0];
+      alone.camera_gradient = out[1];
+      alone.breakdown = breakdown.data();
+      return on.NormalBlocks(alone);
+    });
+    run("S p, implicit W", {cameras}, [&](Out out) {
+      return on.SchurProductImplicitW(out[0]);
+    });
+    run("S p, explicit W", {cameras}, [&](Out out) {
+      return on.SchurProductExplicitW(out[0]);
+    });
+    run("y, implicit W", {points}, [&](Out out) {
+      return on.BackSubstituteImplicitW(out[0]);
+    });
+    run("y, explicit W", {points}, [&](Out out) {
+      return on.BackSubstituteExplicitW(out[0]);
+    });
+    run("J'J p, implicit W", {cameras, points}, [&](Out out) {
+      return on.NormalProductImplicitW(out[0], out[1]);
+    });
+    run("J'J p, explicit W", {cameras, points}, [&](Out out) {
+      return on.NormalProductExplicitW(out[0], out[1]);
+    });
     auto product = Poisoned<double>(2 * n_);
-    RightMultiplyParams<Source> right;
-    right.index = index_.view();
-    right.jacobian = source;
-    right.camera_x = camera_x_.data();
-    right.point_x = point_x_.data();
-    right.y = product.data();
-    ASSERT_OK(cuda::RightMultiply(right, workspace, stream));
-    LeftMultiplyParams<Source> left;
-    left.index = index_.view();
-    left.jacobian = source;
-    left.y = product.data();
-    left.camera_x = q.data();
-    left.point_x = y.data();
-    ASSERT_OK(cuda::LeftMultiply(left, workspace, stream));
+    ASSERT_OK(on.RightMultiply(product.data(), false));
     ASSERT_OK(context_->Synchronize());
     vector("J x", product);
-    vector("J'y, cameras", q);
-    vector("J'y, points", y);
-    SquaredColumnNormsParams<Source> norms;
-    norms.index = index_.view();
-    norms.jacobian = source;
-    norms.camera_x = q.data();
-    norms.point_x = y.data();
-    ASSERT_OK(cuda::SquaredColumnNorms(norms, workspace, stream));
-    ASSERT_OK(context_->Synchronize());
-    vector("norms, cameras", q);
-    vector("norms, points", y);
+    on.b = product.data();
+    run("J'J x", {cameras, points}, [&](Out out) {
+      return on.LeftMultiply(out[0], out[1], false);
+    });
+    run("norms", {cameras, points}, [&](Out out) {
+      return on.SquaredColumnNorms(out[0], out[1]);
+    });
 
     RunBlockDiagonal<C, kLayout>(
         num_cameras_, u, camera_diagonal_, camera_x_, results);
@@ -296,13 +220,7 @@ class BlockContiguousTest : public CudaTest {
         num_points_, v, point_diagonal_, point_x_, results);
 
     // Last: it changes the blocks.
-    ScaleColumnsParams<double, C, kLayout> scale;
-    scale.index = index_.view();
-    scale.camera_blocks = {jc.data(), n_};
-    scale.point_blocks = {jp.data(), n_};
-    scale.camera_scale = camera_x_.data();
-    scale.point_scale = point_x_.data();
-    ASSERT_OK(cuda::ScaleColumns(scale, stream));
+    ASSERT_OK(on.ScaleColumns(jc.data(), jp.data()));
     ASSERT_OK(context_->Synchronize());
     blocks("Jc, scaled", jc, 2 * C);
     blocks("Jp, scaled", jp, 6);
@@ -362,13 +280,7 @@ class BlockContiguousTest : public CudaTest {
     }
   }
 
-  int64_t num_cameras_ = 0;
-  int64_t num_points_ = 0;
-  int64_t n_ = 0;
   double tolerance_ = 0.0;
-  CudaIndexScratch scratch_;
-  CudaObservationIndex index_;
-  CudaWorkspace workspace_;
   DeviceBuffer<double> cameras_, points_, observations_, maps_;
   DeviceBuffer<CameraState<double>> states_;
   DeviceBuffer<double> camera_diagonal_, point_diagonal_, camera_x_, point_x_;
