@@ -1,21 +1,20 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Ways of having a device run the iterations of PCG, on S z = s with
-// SCHUR_JACOBI and implicit W, on synthetic problems of sizes of the BAL data
-// set (bal_synthetic.h).
+// Ways of having a device run the iterations of PCG: those of InexactSolver, on
+// S z = s with SCHUR_JACOBI, implicit W and recomputed double Jacobians, on
+// synthetic problems of sizes of the BAL data set (bal_synthetic.h).
 //
 //   pcg_schedule_benchmark [--quick] [output.json]
 //
 // --quick: the two smallest problems.
 //
-// A solve is timed by the host's clock, with the stream idle at its start, from
-// the call until the host holds the scalars of the end: what InexactSolver
-// waits for before it substitutes back. The device ends the solve after a fixed
-// number of iterations; the host, as in a solve that a tolerance ends, doesn't
-// know the number. Median of the runs after one. x and |r| of the first and of
-// the last run must be the bits of InexactSolver's, else the line says so and
-// the exit status is 1. Two lines are of one schedule, look-behind 3: what they
-// differ by is noise.
+// PCG is timed by the host's clock, with the stream idle at its start, until
+// the host holds the scalars of the end: what InexactSolver waits for before it
+// substitutes back. The device ends the solve after a fixed number of
+// iterations; the host, as in a solve that a tolerance ends, doesn't know the
+// number. Median of the runs after one. The cameras' step and |r| of every run
+// must be the bits of InexactSolver on CudaBackend, else the line says so and
+// the exit status is 1.
 //
 // A schedule that CUDA refuses is reported, and the rest goes on.
 #include <cuda_runtime.h>
@@ -23,20 +22,21 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "benchmarks/pcg_schedule_kernels.h"
-#include "ceres_ext/solver/conjugate_gradients.h"
 #include "ceres_ext/solver/cuda_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/cuda_operations.h"
@@ -46,30 +46,91 @@ namespace ceres_ext {
 namespace {
 
 using namespace kernels;  // NOLINT: the whole file is about them.
+using solver::CudaBackend;
 using solver::InexactSolver;
 using solver::InexactSolverOptions;
-using solver::LinearSystem;
+using Source = RecomputedJacobian<double, 9>;
+using Iterate = std::function<Status(int)>;
 
 // Ceres's period, and iterations per graph.
 constexpr int kResetPeriod = 10;
 
-// CudaBackend with another look-behind and a number of iterations that only the
-// device knows.
-class ScheduleBackend : public solver::CudaBackend {
- public:
-  static constexpr int kAsCudaBackend = -1;
-  static constexpr int kMaxLookBehind = 8;
+double Seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
+[[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...) {
+  char text[400];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  return text;
+}
+
+struct Schedule {
+  enum Form {
+    kIssuedAhead,  // iterations one by one
+    kLoop,         // a graph with a WHILE node around kResetPeriod of them
+    kGraph,        // a graph of kResetPeriod of them, launched again and again
+  };
+  const char* name;
+  Form form;
+  // How many iterations or graphs before the last one queued the host asks
+  // about; of CudaBackend::kLookBehind it is CudaBackend that asks.
+  int look_behind;
+  bool fuses_vector_steps;
+};
+
+constexpr Schedule kSchedules[] = {
+    {"issued ahead, look-behind 3",
+     Schedule::kIssuedAhead,
+     CudaBackend::kLookBehind,
+     false},
+    {"host asked after each iteration", Schedule::kIssuedAhead, 0, false},
+    {"graph, WHILE 10 iterations", Schedule::kLoop, 0, false},
+    {"graph of 10 iterations, one launched ahead", Schedule::kGraph, 1, false},
+    {"vector steps in one kernel, WHILE 10", Schedule::kLoop, 0, true},
+};
+static_assert(CudaBackend::kLookBehind == 3, "named so above");
+
+// CudaBackend with a schedule for the iterations of PCG, which it times, and a
+// number of iterations that only the device knows.
+class ScheduleBackend : public CudaBackend {
+ public:
   Status Setup(const ObservationIndexView& index,
-               const CudaWorkspace::Options& options,
                CudaIndexScratch* scratch,
                CudaContext* context) {
     CERES_EXT_RETURN_IF_ERROR(events_.Setup(kNumSlots));
     CERES_EXT_RETURN_IF_ERROR(seen_.Allocate(kNumSlots * sizeof(PcgScalars)));
-    return CudaBackend::Setup(index, options, scratch, context);
+    CERES_EXT_RETURN_IF_ERROR(
+        partial_.Allocate(context, kPcgVectorStepsPartialSize));
+    return CudaBackend::Setup(
+        index, CudaWorkspace::Options::For<Source>(false), scratch, context);
   }
-  void set_look_behind(int look_behind) { look_behind_ = look_behind; }
+
+  // For the solves that follow.
+  void SetSchedule(const Schedule& schedule) {
+    schedule_ = schedule;
+    graph_.Clear();
+    status_ = {};
+    advance_.reset();
+  }
   void set_num_iterations(int n) { num_iterations_ = n; }
+  // In place of the iterations, where not null.
+  void set_measurement(std::function<Status(const Iterate&)> measurement) {
+    measurement_ = std::move(measurement);
+  }
+
+  // Of graph and measurement.
+  const Status& status() const { return status_; }
+  // Of the last solve.
+  double pcg_seconds() const { return pcg_seconds_; }
+  double graph_seconds() const { return graph_seconds_; }
+
+  // The hooks of InexactSolver and ConjugateGradients.
 
   using CudaBackend::Run;
   Status Run(const PcgStartParams& given) {
@@ -77,227 +138,160 @@ class ScheduleBackend : public solver::CudaBackend {
     params.min_num_iterations = num_iterations_;
     params.max_num_iterations = num_iterations_;
     scalars_ = params.scalars;
+    CERES_EXT_RETURN_IF_ERROR(context()->Synchronize());
+    pcg_seconds_ = -1.0;
+    begin_seconds_ = Seconds();
     return CudaBackend::Run(params);
   }
+  Status Run(const ApplyBlockDiagonalParams<9, kDeviceLayout>& params) {
+    fused_.inverse = params.inverse;
+    fused_.z = params.z;
+    return steps_ == kFused ? Status() : CudaBackend::Run(params);
+  }
+  Status Run(const PcgDirectionParams& params) {
+    fused_.p = params.p;
+    return steps_ == kFused ? Status() : CudaBackend::Run(params);
+  }
+  template <BlockLayout L>
+  Status Run(const SchurProductImplicitWParams<Source, L>& params) {
+    if (steps_ == kDirectionOnly) {
+      return {};
+    }
+    if (advance_) {
+      // The second product of an iteration is with the new x.
+      CERES_EXT_RETURN_IF_ERROR(CudaBackend::Run(*advance_));
+      advance_.reset();
+    }
+    return CudaBackend::Run(params);
+  }
+  Status Run(const PcgAdvanceParams& params) {
+    fused_.x = params.x;
+    if (steps_ == kFused) {
+      advance_ = params;
+    }
+    return steps_ == kApart ? CudaBackend::Run(params) : Status();
+  }
+  Status Run(const PcgResidualParams& params) {
+    if (steps_ != kFused) {
+      return steps_ == kApart ? CudaBackend::Run(params) : Status();
+    }
+    fused_.n = params.n;
+    fused_.advance = advance_.has_value();
+    fused_.reset = params.reset;
+    fused_.rhs = params.rhs;
+    fused_.q = params.q;
+    fused_.r = params.r;
+    fused_.scalars = params.scalars;
+    fused_.partial = partial_.data();
+    advance_.reset();
+    return PcgVectorSteps(fused_, stream());
+  }
 
-  bool ShouldPoll(int iteration) {
-    if (look_behind_ == kAsCudaBackend) {
-      return CudaBackend::ShouldPoll(iteration);
+  template <typename T>
+  Status Read(const T* from, T* to) {
+    const Status status = CudaBackend::Read(from, to);
+    if constexpr (std::is_same_v<T, PcgScalars>) {
+      if (pcg_seconds_ < 0.0 && to->end != PcgEnd::kRunning) {
+        pcg_seconds_ = Seconds() - begin_seconds_;
+      }
+    }
+    return status;
+  }
+
+  bool ShouldPoll(int i) {
+    if (schedule_.look_behind == kLookBehind) {
+      return CudaBackend::ShouldPoll(i);
     }
     auto* seen = static_cast<PcgScalars*>(seen_.data());
-    const int slot = iteration % kNumSlots;
+    const int slot = i % kNumSlots;
     if (!context()
              ->QueueCopyToHost(seen + slot, scalars_, sizeof(*seen))
              .ok() ||
-        !events_.Record(slot, context()->stream()).ok()) {
+        !events_.Record(slot, stream()).ok()) {
       return true;
     }
-    if (iteration < look_behind_) {
+    if (i < schedule_.look_behind) {
       return false;
     }
-    const int past = (iteration - look_behind_) % kNumSlots;
+    const int past = (i - schedule_.look_behind) % kNumSlots;
     return !events_.Wait(past).ok() || seen[past].end != PcgEnd::kRunning;
   }
 
- private:
-  static constexpr int kNumSlots = kMaxLookBehind + 1;
+  // After an error the scalars have not ended.
+  template <typename Function>
+  bool QueueToEnd(
+      int i, int period, int /*max*/, const Function& iterate, PcgLoop*) {
+    if (i > 0 || (!measurement_ && schedule_.form == Schedule::kIssuedAhead)) {
+      return false;
+    }
+    status_ =
+        measurement_ ? measurement_(iterate) : QueueGraph(period, iterate);
+    steps_ = kApart;
+    return true;
+  }
 
+ private:
+  static constexpr int kNumSlots = 2;
+  // Which steps of an iteration are run. kFused: the products, and a kernel for
+  // all vector steps from one to the next; the first direction comes before.
+  enum Steps { kApart, kDirectionOnly, kFused };
+
+  cudaStream_t stream() const { return context()->stream(); }
+
+  Status QueueGraph(int period, const Iterate& iterate) {
+    if (schedule_.fuses_vector_steps) {
+      steps_ = kDirectionOnly;
+      CERES_EXT_RETURN_IF_ERROR(iterate(0));
+      steps_ = kFused;
+    }
+    if (graph_.empty()) {
+      const auto queue = [&]() -> Status {
+        for (int i = 0; i < period; ++i) {
+          CERES_EXT_RETURN_IF_ERROR(iterate(i));
+        }
+        return {};
+      };
+      // The second time, when CUDA has loaded what it needs.
+      for (int i = 0; i < 2; ++i) {
+        const double begin = Seconds();
+        CERES_EXT_RETURN_IF_ERROR(schedule_.form == Schedule::kLoop
+                                      ? graph_.RecordLoop(queue, scalars_)
+                                      : graph_.Capture(queue, stream()));
+        graph_seconds_ = Seconds() - begin;
+      }
+    }
+    if (schedule_.form == Schedule::kLoop) {
+      return graph_.Launch(stream());
+    }
+    for (int i = 0; !ShouldPoll(i); ++i) {
+      CERES_EXT_RETURN_IF_ERROR(graph_.Launch(stream()));
+    }
+    return {};
+  }
+
+  Schedule schedule_ = kSchedules[0];
+  std::function<Status(const Iterate&)> measurement_;
+  Status status_;
+  ScheduleGraph graph_;
+  double graph_seconds_ = 0.0;
+  double begin_seconds_ = 0.0;
+  double pcg_seconds_ = 0.0;
+  int num_iterations_ = 0;
   CudaEvents events_;
   PageLockedBuffer seen_;
   const PcgScalars* scalars_ = nullptr;
-  int look_behind_ = kAsCudaBackend;
-  int num_iterations_ = 0;
+  Steps steps_ = kApart;
+  std::optional<PcgAdvanceParams> advance_;  // not yet run
+  PcgVectorStepsParams fused_;
+  DeviceBuffer<double> partial_;
 };
 
-// The steps of PCG as InexactSolver queues them.
-template <typename Source>
-class SchurPcg {
- public:
-  // Vi, s, M^-1 and memory. The backend must outlive this object.
-  Status Setup(const LinearSystem<Source>& system, ScheduleBackend* backend) {
-    system_ = system;
-    backend_ = backend;
-    num_cameras_ = backend->index().num_cameras;
-    num_points_ = backend->index().num_points;
-    const int64_t n = 9 * num_cameras_;
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(6 * num_points_, &v_inverse_));
-    CERES_EXT_RETURN_IF_ERROR(
-        backend->Allocate(45 * num_cameras_, &preconditioner_));
-    for (DeviceBuffer<double>* vector : {&rhs_, &x_, &p_, &r_, &z_}) {
-      CERES_EXT_RETURN_IF_ERROR(backend->Allocate(n, vector));
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        backend->Allocate(kPcgVectorStepsPartialSize, &partial_));
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(1, &scalars_));
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(1, &breakdown_));
-    vectors_.n = n;
-    vectors_.rhs = rhs_.data();
-    vectors_.x = x_.data();
-    vectors_.p = p_.data();
-    vectors_.r = r_.data();
-    vectors_.z = z_.data();
-    vectors_.scalars = scalars_.data();
-
-    NormalBlocksParams<Source, kDeviceLayout> blocks;
-    blocks.index = backend->index();
-    blocks.jacobian = system.jacobian;
-    blocks.b = system.b;
-    blocks.point_diagonal = system.point_diagonal;
-    blocks.breakdown = breakdown_.data();
-    blocks.v_inverse = {v_inverse_.data(), num_points_};
-    blocks.schur_rhs = rhs_.data();
-    blocks.schur_diagonal = {preconditioner_.data(), num_cameras_};
-    CERES_EXT_RETURN_IF_ERROR(backend->Run(blocks));
-    InvertBlockDiagonalParams<9, kDeviceLayout> invert;
-    invert.num_blocks = num_cameras_;
-    invert.a = {preconditioner_.data(), num_cameras_};
-    invert.diagonal = system.camera_diagonal;
-    invert.inverse = {preconditioner_.data(), num_cameras_};
-    invert.first_breakdown = &breakdown_.data()->first_camera;
-    CERES_EXT_RETURN_IF_ERROR(backend->Run(invert));
-    return backend->context()->Synchronize();
-  }
-
-  const solver::PcgVectors& vectors() const { return vectors_; }
-  const DeviceBuffer<double>& x() const { return x_; }
-
-  Status Start() {
-    PcgStartParams start;
-    start.n = vectors_.n;
-    start.q_tolerance = -1.0;
-    start.r_tolerance = -1.0;
-    start.rhs = vectors_.rhs;
-    start.x = vectors_.x;
-    start.r = vectors_.r;
-    start.scalars = vectors_.scalars;
-    return backend_->Run(start);
-  }
-  // z = M^-1 r
-  Status Precondition(const double* r, double* z) {
-    ApplyBlockDiagonalParams<9, kDeviceLayout> params;
-    params.num_blocks = num_cameras_;
-    params.inverse = {preconditioner_.data(), num_cameras_};
-    params.r = r;
-    params.z = z;
-    params.scalars = vectors_.scalars;
-    return backend_->Run(params);
-  }
-  // q = S p
-  Status Multiply(const double* p, double* q) {
-    SchurProductImplicitWParams<Source, kDeviceLayout> params;
-    params.index = backend_->index();
-    params.jacobian = system_.jacobian;
-    params.v_inverse = {v_inverse_.data(), num_points_};
-    params.camera_diagonal = system_.camera_diagonal;
-    params.p = p;
-    params.q = q;
-    params.scalars = vectors_.scalars;
-    return backend_->Run(params);
-  }
-  // z = M^-1 r, rho, p
-  Status Direction() {
-    CERES_EXT_RETURN_IF_ERROR(Precondition(vectors_.r, vectors_.z));
-    PcgDirectionParams params;
-    params.n = vectors_.n;
-    params.r = vectors_.r;
-    params.z = vectors_.z;
-    params.p = vectors_.p;
-    params.scalars = vectors_.scalars;
-    return backend_->Run(params);
-  }
-  // alpha, x
-  Status Advance() {
-    PcgAdvanceParams params;
-    params.n = vectors_.n;
-    params.p = vectors_.p;
-    params.q = vectors_.z;
-    params.x = vectors_.x;
-    params.scalars = vectors_.scalars;
-    return backend_->Run(params);
-  }
-  // r, tests
-  Status Residual(bool reset) {
-    if (reset) {
-      CERES_EXT_RETURN_IF_ERROR(Multiply(vectors_.x, vectors_.z));
-    }
-    PcgResidualParams params;
-    params.n = vectors_.n;
-    params.reset = reset;
-    params.rhs = vectors_.rhs;
-    params.q = vectors_.z;
-    params.x = vectors_.x;
-    params.r = vectors_.r;
-    params.scalars = vectors_.scalars;
-    return backend_->Run(params);
-  }
-
-  // An iteration up to the choice of its residual.
-  Status FirstHalf() {
-    CERES_EXT_RETURN_IF_ERROR(Direction());
-    CERES_EXT_RETURN_IF_ERROR(Multiply(vectors_.p, vectors_.z));
-    return Advance();
-  }
-  // Iteration i, counted from 0.
-  Status Iterate(int i) {
-    CERES_EXT_RETURN_IF_ERROR(FirstHalf());
-    return Residual((i + 1) % kResetPeriod == 0);
-  }
-  // The same from product to product, its vector steps in one kernel. Direction
-  // comes before the first.
-  Status IterateWithVectorSteps(int i) {
-    PcgVectorStepsParams params;
-    params.n = vectors_.n;
-    params.inverse = {preconditioner_.data(), num_cameras_};
-    params.rhs = vectors_.rhs;
-    params.q = vectors_.z;
-    params.x = vectors_.x;
-    params.r = vectors_.r;
-    params.z = vectors_.z;
-    params.p = vectors_.p;
-    params.scalars = vectors_.scalars;
-    params.partial = partial_.data();
-    params.reset = (i + 1) % kResetPeriod == 0;
-    params.advance = !params.reset;
-    CERES_EXT_RETURN_IF_ERROR(Multiply(vectors_.p, vectors_.z));
-    if (params.reset) {
-      CERES_EXT_RETURN_IF_ERROR(Advance());
-      CERES_EXT_RETURN_IF_ERROR(Multiply(vectors_.x, vectors_.z));
-    }
-    return PcgVectorSteps(params, backend_->context()->stream());
-  }
-
- private:
-  LinearSystem<Source> system_;
-  ScheduleBackend* backend_ = nullptr;
-  int64_t num_cameras_ = 0;
-  int64_t num_points_ = 0;
-  solver::PcgVectors vectors_;
-  DeviceBuffer<double> v_inverse_, preconditioner_, rhs_, x_, p_, r_, z_,
-      partial_;
-  DeviceBuffer<PcgScalars> scalars_;
-  DeviceBuffer<Breakdown> breakdown_;
-};
-
-// What a solve leaves: x, then |r|.
+// What a solve leaves: the cameras' step, then |r|.
 using Outcome = std::vector<double>;
 
 bool SameBits(const Outcome& a, const Outcome& b) {
   return a.size() == b.size() &&
          std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-}
-
-struct Schedule {
-  std::string name;
-  // Of the graph; null where there is none.
-  std::function<Status()> prepare;
-  // From the start to the scalars of the end on the host.
-  std::function<Status(PcgScalars*)> solve;
-};
-
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 class Benchmark {
@@ -403,428 +397,180 @@ class Benchmark {
                                           point.data(),
                                           &scratch_,
                                           context_.get()));
-    DeviceBuffer<double> cameras, points, observations;
-    DeviceBuffer<float> float_points;
+    DeviceBuffer<double> cameras, points, observations, maps;
+    DeviceBuffer<CameraState<double>> states;
     CERES_EXT_RETURN_IF_ERROR(Upload(bal.cameras, &cameras));
     CERES_EXT_RETURN_IF_ERROR(Upload(bal.points, &points));
-    CERES_EXT_RETURN_IF_ERROR(
-        Upload(std::vector<float>(bal.points.begin(), bal.points.end()),
-               &float_points));
     // Already in the order of the index: ORDER_BY_POINT.
     CERES_EXT_RETURN_IF_ERROR(Upload(bal.observations, &observations));
-    DeviceBuffer<CameraState<double>> states;
-    DeviceBuffer<CameraState<float>> float_states;
-    DeviceBuffer<double> maps;
-    DeviceBuffer<float> float_maps;
-    CERES_EXT_RETURN_IF_ERROR(PrepareCameras(cameras, &states, &maps));
-    CERES_EXT_RETURN_IF_ERROR(
-        PrepareCameras(cameras, &float_states, &float_maps));
-
-    const RecomputedJacobian<double, 9> recomputed{
-        states.data(), maps.data(), points.data(), nullptr};
-    CERES_EXT_RETURN_IF_ERROR(EvaluateResiduals(
-        index.view(), recomputed, observations, &residuals_, &diagonal_));
-    Measure("double recomputed", index.view(), recomputed);
-    Measure("mixed recomputed",
-            index.view(),
-            RecomputedJacobian<float, 9>{float_states.data(),
-                                         float_maps.data(),
-                                         float_points.data(),
-                                         nullptr});
-
-    DeviceBuffer<double> jc, jp, residuals;
-    DeviceBuffer<Evaluation> evaluation;
-    const int64_t n = num_observations_;
-    CERES_EXT_RETURN_IF_ERROR(jc.Allocate(context_.get(), 18 * n));
-    CERES_EXT_RETURN_IF_ERROR(jp.Allocate(context_.get(), 6 * n));
-    CERES_EXT_RETURN_IF_ERROR(residuals.Allocate(context_.get(), 2 * n));
-    CERES_EXT_RETURN_IF_ERROR(evaluation.Allocate(context_.get(), 1));
-    {
-      CudaWorkspace workspace;
-      CERES_EXT_RETURN_IF_ERROR(workspace.Setup(
-          index.view(),
-          CudaWorkspace::Options::For<StoredJacobian<double, 9, kDeviceLayout>>(
-              false),
-          &scratch_,
-          context_.get()));
-      EvaluateJacobianParams<double, 9, kDeviceLayout> evaluate;
-      evaluate.index = index.view();
-      evaluate.cameras = states.data();
-      evaluate.camera_maps = maps.data();
-      evaluate.points = points.data();
-      evaluate.observations = observations.data();
-      evaluate.residuals = residuals.data();
-      evaluate.camera_blocks = {jc.data(), n};
-      evaluate.point_blocks = {jp.data(), n};
-      evaluate.evaluation = evaluation.data();
-      CERES_EXT_RETURN_IF_ERROR(cuda::EvaluateJacobian(
-          evaluate, workspace.view(), context_->stream()));
-      CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());
-    }
-    Measure("double stored",
-            index.view(),
-            StoredJacobian<double, 9, kDeviceLayout>{{jc.data(), n},
-                                                     {jp.data(), n}});
-    return {};
-  }
-
-  template <typename T>
-  Status PrepareCameras(const DeviceBuffer<double>& cameras,
-                        DeviceBuffer<CameraState<T>>* states,
-                        DeviceBuffer<T>* maps) {
-    CERES_EXT_RETURN_IF_ERROR(states->Allocate(context_.get(), num_cameras_));
-    CERES_EXT_RETURN_IF_ERROR(
-        maps->Allocate(context_.get(), 81 * num_cameras_));
-    PrepareCamerasParams<T, 9> prepare;
+    CERES_EXT_RETURN_IF_ERROR(states.Allocate(context_.get(), num_cameras_));
+    CERES_EXT_RETURN_IF_ERROR(maps.Allocate(context_.get(), 81 * num_cameras_));
+    PrepareCamerasParams<double, 9> prepare;
     prepare.num_cameras = static_cast<int32_t>(num_cameras_);
     prepare.cameras = cameras.data();
-    prepare.states = states->data();
-    prepare.maps = maps->data();
-    return cuda::PrepareCameras(prepare, context_->stream());
+    prepare.states = states.data();
+    prepare.maps = maps.data();
+    CERES_EXT_RETURN_IF_ERROR(
+        cuda::PrepareCameras(prepare, context_->stream()));
+    CERES_EXT_RETURN_IF_ERROR(
+        camera_step_.Allocate(context_.get(), 9 * num_cameras_));
+    CERES_EXT_RETURN_IF_ERROR(
+        point_step_.Allocate(context_.get(), 3 * num_points_));
+
+    ScheduleBackend backend;
+    CERES_EXT_RETURN_IF_ERROR(
+        backend.Setup(index.view(), &scratch_, context_.get()));
+    system_.jacobian = {states.data(), maps.data(), points.data(), nullptr};
+    CERES_EXT_RETURN_IF_ERROR(SetSystem(backend, observations));
+    return MeasureSystem(&backend);
   }
 
-  // b, and D with D^2 a hundredth of diag(J'J): no column is without damping
-  // that the rounding of float products leaves positive.
-  Status EvaluateResiduals(const ObservationIndexView& index,
-                           const RecomputedJacobian<double, 9>& source,
-                           const DeviceBuffer<double>& observations,
-                           DeviceBuffer<double>* residuals,
-                           DeviceBuffer<double>* diagonal) {
-    using Source = RecomputedJacobian<double, 9>;
-    CudaWorkspace workspace;
-    CERES_EXT_RETURN_IF_ERROR(
-        workspace.Setup(index,
-                        CudaWorkspace::Options::For<Source>(false),
-                        &scratch_,
-                        context_.get()));
+  // b, and D with D^2 a hundredth of diag(J'J).
+  Status SetSystem(const ScheduleBackend& backend,
+                   const DeviceBuffer<double>& observations) {
     DeviceBuffer<Evaluation> evaluation;
     CERES_EXT_RETURN_IF_ERROR(evaluation.Allocate(context_.get(), 1));
     CERES_EXT_RETURN_IF_ERROR(
-        residuals->Allocate(context_.get(), 2 * num_observations_));
+        residuals_.Allocate(context_.get(), 2 * num_observations_));
     EvaluateCostParams cost;
-    cost.index = index;
-    cost.cameras = source.cameras;
-    cost.points = source.points;
+    cost.index = backend.index();
+    cost.cameras = system_.jacobian.cameras;
+    cost.points = system_.jacobian.points;
     cost.observations = observations.data();
-    cost.residuals = residuals->data();
+    cost.residuals = residuals_.data();
     cost.evaluation = evaluation.data();
     CERES_EXT_RETURN_IF_ERROR(
-        cuda::EvaluateCost(cost, workspace.view(), context_->stream()));
+        cuda::EvaluateCost(cost, backend.workspace(), context_->stream()));
     const int64_t n = 9 * num_cameras_ + 3 * num_points_;
-    CERES_EXT_RETURN_IF_ERROR(diagonal->Allocate(context_.get(), n));
+    CERES_EXT_RETURN_IF_ERROR(diagonal_.Allocate(context_.get(), n));
     SquaredColumnNormsParams<Source> norms;
-    norms.index = index;
-    norms.jacobian = source;
-    norms.camera_x = diagonal->data();
-    norms.point_x = diagonal->data() + 9 * num_cameras_;
-    CERES_EXT_RETURN_IF_ERROR(
-        cuda::SquaredColumnNorms(norms, workspace.view(), context_->stream()));
+    norms.index = backend.index();
+    norms.jacobian = system_.jacobian;
+    norms.camera_x = diagonal_.data();
+    norms.point_x = diagonal_.data() + 9 * num_cameras_;
+    CERES_EXT_RETURN_IF_ERROR(cuda::SquaredColumnNorms(
+        norms, backend.workspace(), context_->stream()));
     std::vector<double> d;
-    CERES_EXT_RETURN_IF_ERROR(diagonal->CopyToHost(&d));
+    CERES_EXT_RETURN_IF_ERROR(diagonal_.CopyToHost(&d));
     for (double& x : d) {
       x = 0.1 * std::sqrt(x);
     }
-    return diagonal->Assign(context_.get(), d);
+    CERES_EXT_RETURN_IF_ERROR(Upload(d, &diagonal_));
+    system_.b = residuals_.data();
+    system_.camera_diagonal = diagonal_.data();
+    system_.point_diagonal = diagonal_.data() + 9 * num_cameras_;
+    return {};
   }
 
-  template <typename Source>
-  void Measure(const std::string& name,
-               const ObservationIndexView& index,
-               const Source& source) {
-    source_name_ = name;
-    const Status status = MeasureSource(index, source);
-    if (!status.ok()) {
-      Report(name, status);
-    }
-  }
-
-  template <typename Source>
-  Status MeasureSource(const ObservationIndexView& index,
-                       const Source& source) {
-    LinearSystem<Source> system;
-    system.jacobian = source;
-    system.b = residuals_.data();
-    system.camera_diagonal = diagonal_.data();
-    system.point_diagonal = diagonal_.data() + 9 * num_cameras_;
-    ScheduleBackend backend;
-    CERES_EXT_RETURN_IF_ERROR(
-        backend.Setup(index,
-                      CudaWorkspace::Options::For<Source>(false),
-                      &scratch_,
-                      context_.get()));
+  Status MeasureSystem(ScheduleBackend* backend) {
     std::map<int, Outcome> expected;
-    CERES_EXT_RETURN_IF_ERROR(
-        SolveByInexactSolver(system, &backend, &expected));
-    SchurPcg<Source> pcg;
-    CERES_EXT_RETURN_IF_ERROR(pcg.Setup(system, &backend));
+    InexactSolverOptions options;
+    options.residual_reset_period = kResetPeriod;
+    for (const int n : counts_) {
+      InexactSolver<CudaBackend, Source> solver;
+      options.min_num_iterations = n;
+      options.max_num_iterations = n;
+      CERES_EXT_RETURN_IF_ERROR(solver.Setup(options, backend));
+      CERES_EXT_RETURN_IF_ERROR(Solve(n, &solver, &expected[n]));
+    }
+    InexactSolver<ScheduleBackend, Source> solver;
+    options.min_num_iterations = 0;
+    options.max_num_iterations = std::numeric_limits<int>::max();
+    CERES_EXT_RETURN_IF_ERROR(solver.Setup(options, backend));
 
-    std::printf("\n  %-44s", source_name_.c_str());
+    std::printf("\n  %-44s", kSourceName);
     for (const int n : counts_) {
       std::printf("%20d", n);
     }
     std::printf("\n");
-    ScheduleGraph graph;
-    for (const Schedule& schedule : Schedules(&pcg, &backend, &graph)) {
-      MeasureSchedule(schedule, expected, pcg.x(), &backend);
+    for (const Schedule& schedule : kSchedules) {
+      const Status status =
+          MeasureSchedule(schedule, expected, backend, &solver);
+      if (!status.ok()) {
+        Report(schedule.name, status);
+      }
     }
-    return MeasureKernels(&pcg, &backend);
+    // Nothing ends while kernels are repeated.
+    backend->SetSchedule(kSchedules[0]);
+    backend->set_num_iterations(std::numeric_limits<int>::max());
+    backend->set_measurement(
+        [=](const Iterate& iterate) { return MeasureKernels(iterate); });
+    solver.Solve(
+        system_, {-1.0, -1.0}, camera_step_.data(), point_step_.data());
+    return backend->status();
   }
 
-  // The outcomes to compare with.
-  template <typename Source>
-  Status SolveByInexactSolver(const LinearSystem<Source>& system,
-                              ScheduleBackend* backend,
-                              std::map<int, Outcome>* expected) {
-    DeviceBuffer<double> camera_step, point_step;
-    CERES_EXT_RETURN_IF_ERROR(
-        camera_step.Allocate(context_.get(), 9 * num_cameras_));
-    CERES_EXT_RETURN_IF_ERROR(
-        point_step.Allocate(context_.get(), 3 * num_points_));
-    InexactSolver<solver::CudaBackend, Source> inexact_solver;
-    for (const int n : counts_) {
-      InexactSolverOptions options;
-      options.min_num_iterations = n;
-      options.max_num_iterations = n;
-      options.residual_reset_period = kResetPeriod;
-      CERES_EXT_RETURN_IF_ERROR(inexact_solver.Setup(options, backend));
-      const solver::InexactSolverSummary summary = inexact_solver.Solve(
-          system, {-1.0, -1.0}, camera_step.data(), point_step.data());
-      if (summary.termination != solver::Termination::kNoConvergence ||
-          summary.num_iterations != n) {
-        return Status(StatusCode::kNumericalFailure,
-                      "InexactSolver ended after " +
-                          std::to_string(summary.num_iterations) +
-                          " iterations. " + summary.message);
-      }
-      Outcome& outcome = (*expected)[n];
-      CERES_EXT_RETURN_IF_ERROR(camera_step.CopyToHost(&outcome));
-      outcome.push_back(summary.residual_norm);
+  // kNumericalFailure: the solve has not ended after n iterations.
+  template <typename Backend>
+  Status Solve(int n,
+               InexactSolver<Backend, Source>* solver,
+               Outcome* outcome) {
+    const solver::InexactSolverSummary summary = solver->Solve(
+        system_, {-1.0, -1.0}, camera_step_.data(), point_step_.data());
+    if (summary.termination != solver::Termination::kNoConvergence ||
+        summary.num_iterations != n) {
+      return Status(StatusCode::kNumericalFailure,
+                    "Ended after " + std::to_string(summary.num_iterations) +
+                        " iterations, not " + std::to_string(n) + ". " +
+                        summary.message);
     }
+    CERES_EXT_RETURN_IF_ERROR(camera_step_.CopyToHost(outcome));
+    outcome->push_back(summary.residual_norm);
     return {};
   }
 
-  // Those of the graphs share *graph: only one is there at a time.
-  template <typename Source>
-  std::vector<Schedule> Schedules(SchurPcg<Source>* pcg,
-                                  ScheduleBackend* backend,
-                                  ScheduleGraph* graph) {
-    const cudaStream_t stream = context_->stream();
-    const PcgScalars* device_scalars = pcg->vectors().scalars;
-    std::vector<Schedule> schedules;
-
-    for (const int look_behind :
-         {ScheduleBackend::kAsCudaBackend, 0, 1, 3, 8}) {
-      Schedule schedule;
-      schedule.name =
-          look_behind == ScheduleBackend::kAsCudaBackend
-              ? "issued ahead, as CudaBackend without graphs"
-          : look_behind == 0
-              ? std::string("host asked after each iteration")
-              : "issued ahead, look-behind " + std::to_string(look_behind);
-      schedule.solve = [=](PcgScalars* scalars) {
-        backend->set_look_behind(look_behind);
-        ScheduleBackend::PcgLoop loop;
-        InexactSolverOptions options;
-        options.max_num_iterations = std::numeric_limits<int>::max();
-        options.residual_reset_period = kResetPeriod;
-        return solver::ConjugateGradients(
-            options,
-            {-1.0, -1.0},
-            pcg->vectors(),
-            [=](const double* p, double* q) { return pcg->Multiply(p, q); },
-            [=](const double* r, double* z) { return pcg->Precondition(r, z); },
-            &loop,
-            backend,
-            scalars);
-      };
-      schedules.push_back(schedule);
-    }
-
-    const auto ten = [=](auto iterate) {
-      return [=]() -> Status {
-        for (int i = 0; i < kResetPeriod; ++i) {
-          CERES_EXT_RETURN_IF_ERROR(iterate(i));
-        }
-        return {};
-      };
-    };
-    const auto iterate = [=](int i) { return pcg->Iterate(i); };
-    const auto iterate_fused = [=](int i) {
-      return pcg->IterateWithVectorSteps(i);
-    };
-    // Queues issue(0), issue(1), ... until the scalars have ended.
-    const auto issue_ahead = [=](int look_behind,
-                                 const std::function<Status(int)>& issue,
-                                 PcgScalars* scalars) -> Status {
-      backend->set_look_behind(look_behind);
-      for (int i = 0;; ++i) {
-        if (backend->ShouldPoll(i)) {
-          CERES_EXT_RETURN_IF_ERROR(backend->Read(device_scalars, scalars));
-          if (scalars->end != PcgEnd::kRunning) {
-            return {};
-          }
-        }
-        CERES_EXT_RETURN_IF_ERROR(issue(i));
-      }
-    };
-
-    Schedule loop;
-    loop.name = "graph, WHILE 10 iterations";
-    loop.prepare = [=] {
-      return graph->RecordLoop(ten(iterate), device_scalars);
-    };
-    loop.solve = [=](PcgScalars* scalars) -> Status {
-      CERES_EXT_RETURN_IF_ERROR(pcg->Start());
-      CERES_EXT_RETURN_IF_ERROR(graph->Launch(stream));
-      return backend->Read(device_scalars, scalars);
-    };
-    schedules.push_back(loop);
-
-    loop.name = "graph, WHILE 1 iteration, IF for the reset";
-    loop.prepare = [=] {
-      return graph->CaptureBranchingLoop([=] { return pcg->FirstHalf(); },
-                                         [=] { return pcg->Residual(true); },
-                                         [=] { return pcg->Residual(false); },
-                                         kResetPeriod,
-                                         device_scalars,
-                                         stream);
-    };
-    schedules.push_back(loop);
-
-    Schedule plain;
-    plain.name = "graph of 10 iterations, one launched ahead";
-    plain.prepare = [=] { return graph->Capture(ten(iterate), stream); };
-    plain.solve = [=](PcgScalars* scalars) -> Status {
-      CERES_EXT_RETURN_IF_ERROR(pcg->Start());
-      return issue_ahead(
-          1, [=](int) { return graph->Launch(stream); }, scalars);
-    };
-    schedules.push_back(plain);
-
-    Schedule fused;
-    fused.name = "vector steps in one kernel, issued ahead 3";
-    fused.solve = [=](PcgScalars* scalars) -> Status {
-      CERES_EXT_RETURN_IF_ERROR(pcg->Start());
-      CERES_EXT_RETURN_IF_ERROR(pcg->Direction());
-      return issue_ahead(3, iterate_fused, scalars);
-    };
-    schedules.push_back(fused);
-
-    fused.name = "vector steps in one kernel, WHILE 10";
-    fused.prepare = [=] {
-      return graph->RecordLoop(ten(iterate_fused), device_scalars);
-    };
-    fused.solve = [=](PcgScalars* scalars) -> Status {
-      CERES_EXT_RETURN_IF_ERROR(pcg->Start());
-      CERES_EXT_RETURN_IF_ERROR(pcg->Direction());
-      CERES_EXT_RETURN_IF_ERROR(graph->Launch(stream));
-      return backend->Read(device_scalars, scalars);
-    };
-    schedules.push_back(fused);
-    return schedules;
-  }
-
-  void MeasureSchedule(const Schedule& schedule,
-                       const std::map<int, Outcome>& expected,
-                       const DeviceBuffer<double>& x,
-                       ScheduleBackend* backend) {
-    double prepare_ms = 0.0;
-    if (schedule.prepare) {
-      // The second time, when CUDA has loaded what it needs.
-      for (int i = 0; i < 2; ++i) {
-        const double begin = Seconds();
-        const Status status = schedule.prepare();
-        if (!status.ok()) {
-          Report(schedule.name, status);
-          return;
-        }
-        prepare_ms = 1e3 * (Seconds() - begin);
-      }
-    }
+  Status MeasureSchedule(const Schedule& schedule,
+                         const std::map<int, Outcome>& expected,
+                         ScheduleBackend* backend,
+                         InexactSolver<ScheduleBackend, Source>* solver) {
+    backend->SetSchedule(schedule);
+    const bool has_graph = schedule.form != Schedule::kIssuedAhead;
     std::string line;
     bool same_bits = true;
     for (const int n : counts_) {
+      constexpr double kEnough = 0.03;
       backend->set_num_iterations(n);
       std::vector<double> times;
-      const Status status =
-          TimeSolves(schedule, n, expected.at(n), x, &times, &same_bits);
-      if (!status.ok()) {
-        Report(schedule.name, status);
-        return;
+      double total = 0.0;
+      // The first run is not counted.
+      for (int run = 0; run < 4 || (total < kEnough && times.size() < 25);
+           ++run) {
+        Outcome outcome;
+        const Status status = Solve(n, solver, &outcome);
+        CERES_EXT_RETURN_IF_ERROR(backend->status());
+        CERES_EXT_RETURN_IF_ERROR(status);
+        same_bits = same_bits && SameBits(outcome, expected.at(n));
+        if (run > 0) {
+          times.push_back(backend->pcg_seconds());
+          total += times.back();
+        }
       }
+      std::sort(times.begin(), times.end());
       const double us = 1e6 * times[times.size() / 2];
-      char text[400];
-      std::snprintf(text, sizeof(text), "%11.1f (%6.2f)", us, us / n);
-      line += text;
-      std::snprintf(text,
-                    sizeof(text),
-                    "\"schedule\": \"%s\", \"iterations\": %d, \"solve_us\": "
-                    "%.2f, \"min_us\": %.2f, \"max_us\": %.2f, "
-                    "\"iteration_us\": %.3f, \"prepare_ms\": %.3f, "
-                    "\"same_bits\": %s",
-                    schedule.name.c_str(),
-                    n,
-                    us,
-                    1e6 * times.front(),
-                    1e6 * times.back(),
-                    us / n,
-                    prepare_ms,
-                    same_bits ? "true" : "false");
-      AddJson(text);
+      line += Format("%11.1f (%6.2f)", us, us / n);
+      AddJson(
+          Format("\"schedule\": \"%s\", \"iterations\": %d, "
+                 "\"solve_us\": %.2f, \"min_us\": %.2f, "
+                 "\"max_us\": %.2f, \"iteration_us\": %.3f, "
+                 "\"prepare_ms\": %.3f, \"same_bits\": %s",
+                 schedule.name,
+                 n,
+                 us,
+                 1e6 * times.front(),
+                 1e6 * times.back(),
+                 us / n,
+                 has_graph ? 1e3 * backend->graph_seconds() : 0.0,
+                 same_bits ? "true" : "false"));
     }
-    std::printf("  %-44s%s", schedule.name.c_str(), line.c_str());
-    if (schedule.prepare) {
-      std::printf("  made in %.2f ms", prepare_ms);
+    if (has_graph) {
+      line += Format("  made in %.2f ms", 1e3 * backend->graph_seconds());
     }
     if (!same_bits) {
       failed_ = true;
-      std::printf("  BITS DIFFER FROM INEXACTSOLVER'S");
+      line += "  BITS DIFFER FROM INEXACTSOLVER'S";
     }
-    std::printf("\n");
+    std::printf("  %-44s%s\n", schedule.name, line.c_str());
     std::fflush(stdout);
-  }
-
-  // times: sorted. *same_bits: left or false.
-  Status TimeSolves(const Schedule& schedule,
-                    int n,
-                    const Outcome& expected,
-                    const DeviceBuffer<double>& x,
-                    std::vector<double>* times,
-                    bool* same_bits) {
-    constexpr double kEnough = 0.03;
-    PcgScalars scalars;
-    CERES_EXT_RETURN_IF_ERROR(schedule.solve(&scalars));
-    CERES_EXT_RETURN_IF_ERROR(Check(scalars, x, n, expected, same_bits));
-    double total = 0.0;
-    while (times->size() < 3 || (total < kEnough && times->size() < 25)) {
-      CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());
-      const double begin = Seconds();
-      CERES_EXT_RETURN_IF_ERROR(schedule.solve(&scalars));
-      times->push_back(Seconds() - begin);
-      total += times->back();
-    }
-    std::sort(times->begin(), times->end());
-    // What the last run left, too.
-    return Check(scalars, x, n, expected, same_bits);
-  }
-
-  // kNumericalFailure: a solve has not ended after n iterations.
-  static Status Check(const PcgScalars& scalars,
-                      const DeviceBuffer<double>& x,
-                      int n,
-                      const Outcome& expected,
-                      bool* same_bits) {
-    Outcome outcome;
-    CERES_EXT_RETURN_IF_ERROR(x.CopyToHost(&outcome));
-    outcome.push_back(scalars.norm_r);
-    if (scalars.end != PcgEnd::kMaxNumIterations ||
-        scalars.num_iterations != n) {
-      return Status(StatusCode::kNumericalFailure,
-                    "Ended after " + std::to_string(scalars.num_iterations) +
-                        " iterations, not " + std::to_string(n) + ". " +
-                        solver::PcgMessage(scalars));
-    }
-    *same_bits = *same_bits && SameBits(outcome, expected);
     return {};
   }
 
@@ -865,16 +611,12 @@ class Benchmark {
 
   // What the device needs without the host, and a bound for a kernel that stays
   // for the whole solve.
-  template <typename Source>
-  Status MeasureKernels(SchurPcg<Source>* pcg, ScheduleBackend* backend) {
+  Status MeasureKernels(const Iterate& iterate) {
     const cudaStream_t stream = context_->stream();
-    // Nothing ends while kernels are repeated.
-    backend->set_num_iterations(std::numeric_limits<int>::max());
-    CERES_EXT_RETURN_IF_ERROR(pcg->Start());
-    CERES_EXT_RETURN_IF_ERROR(pcg->Iterate(0));
+    CERES_EXT_RETURN_IF_ERROR(iterate(0));
     CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());
 
-    const auto capture = [=](const std::function<Status(int)>& queue) {
+    const auto capture = [=](const Iterate& queue) {
       return [=](int n, ScheduleGraph* graph) {
         return graph->Capture(
             [=]() -> Status {
@@ -890,24 +632,27 @@ class Benchmark {
     CERES_EXT_RETURN_IF_ERROR(TimeInGraph(
         capture([=](int) { return EmptyKernel(stream); }), 20, 220, &empty_us));
     double graph_us = 0.0;
-    CERES_EXT_RETURN_IF_ERROR(
-        TimeInGraph(capture([=](int i) { return pcg->Iterate(i); }),
-                    kResetPeriod,
-                    3 * kResetPeriod,
-                    &graph_us));
+    CERES_EXT_RETURN_IF_ERROR(TimeInGraph(
+        capture(iterate), kResetPeriod, 3 * kResetPeriod, &graph_us));
 
     // Each kernel of an iteration alone, again and again.
     ScheduleGraph iteration;
-    ScheduleGraph product;
+    ScheduleGraph resetting;
     std::vector<ScheduleGraph::Kernel> iteration_kernels;
-    std::vector<ScheduleGraph::Kernel> product_kernels;
+    std::vector<ScheduleGraph::Kernel> resetting_kernels;
     CERES_EXT_RETURN_IF_ERROR(
-        iteration.Capture([=] { return pcg->Iterate(0); }, stream));
+        iteration.Capture([&] { return iterate(0); }, stream));
     CERES_EXT_RETURN_IF_ERROR(iteration.Kernels(&iteration_kernels));
-    CERES_EXT_RETURN_IF_ERROR(product.Capture(
-        [=] { return pcg->Multiply(pcg->vectors().p, pcg->vectors().z); },
-        stream));
-    CERES_EXT_RETURN_IF_ERROR(product.Kernels(&product_kernels));
+    CERES_EXT_RETURN_IF_ERROR(
+        resetting.Capture([&] { return iterate(kResetPeriod - 1); }, stream));
+    CERES_EXT_RETURN_IF_ERROR(resetting.Kernels(&resetting_kernels));
+    const auto count = [](const std::vector<ScheduleGraph::Kernel>& kernels,
+                          const std::string& name) {
+      return std::count_if(
+          kernels.begin(), kernels.end(), [&](const ScheduleGraph::Kernel& k) {
+            return k.name == name;
+          });
+    };
     double sum_us = 0.0;
     std::string each;
     for (const ScheduleGraph::Kernel& kernel : iteration_kernels) {
@@ -921,24 +666,16 @@ class Benchmark {
           &us));
       us = std::max(0.0, us - empty_us);
       // Those of the product are there once more every tenth time.
-      const bool in_product = std::any_of(product_kernels.begin(),
-                                          product_kernels.end(),
-                                          [&](const ScheduleGraph::Kernel& k) {
-                                            return k.name == kernel.name;
-                                          });
+      const bool in_product = count(resetting_kernels, kernel.name) >
+                              count(iteration_kernels, kernel.name);
       sum_us += us * (in_product ? 1.0 + 1.0 / kResetPeriod : 1.0);
-      char text[120];
-      std::snprintf(text,
-                    sizeof(text),
-                    "%s%s %.2f",
-                    each.empty() ? "" : ", ",
-                    kernel.name.c_str(),
-                    us);
-      each += text;
+      each += Format(
+          "%s%s %.2f", each.empty() ? "" : ", ", kernel.name.c_str(), us);
     }
-    const double num_kernels =
-        static_cast<double>(iteration_kernels.size()) +
-        static_cast<double>(product_kernels.size()) / kResetPeriod;
+    const double num_kernels = static_cast<double>(iteration_kernels.size()) +
+                               static_cast<double>(resetting_kernels.size() -
+                                                   iteration_kernels.size()) /
+                                   kResetPeriod;
 
     // A grid as large as the tiles can use. They are the kernel with most
     // shared memory.
@@ -986,21 +723,19 @@ class Benchmark {
         each.c_str(),
         bound_us);
     std::fflush(stdout);
-    char text[400];
-    std::snprintf(text,
-                  sizeof(text),
-                  "\"kernels_per_iteration\": %.1f, \"kernels_us\": %.3f, "
-                  "\"empty_kernel_us\": %.3f, \"graph_iteration_us\": %.3f, "
-                  "\"barrier_us\": %.3f, \"barrier_blocks\": %lld, "
-                  "\"persistent_bound_us\": %.3f",
-                  num_kernels,
-                  sum_us,
-                  empty_us,
-                  graph_us,
-                  barrier_us,
-                  static_cast<long long>(num_blocks),
-                  bound_us);
-    AddJson(text);
+    AddJson(
+        Format("\"kernels_per_iteration\": %.1f, \"kernels_us\": %.3f, "
+               "\"empty_kernel_us\": %.3f, "
+               "\"graph_iteration_us\": %.3f, \"barrier_us\": %.3f, "
+               "\"barrier_blocks\": %lld, "
+               "\"persistent_bound_us\": %.3f",
+               num_kernels,
+               sum_us,
+               empty_us,
+               graph_us,
+               barrier_us,
+               static_cast<long long>(num_blocks),
+               bound_us));
     return {};
   }
 
@@ -1017,8 +752,7 @@ class Benchmark {
 
   void AddJson(const std::string& fields) {
     json_.push_back("    {\"problem\": \"" + problem_name_ +
-                    "\", \"source\": \"" + source_name_ + "\", " + fields +
-                    "}");
+                    "\", \"source\": \"" + kSourceName + "\", " + fields + "}");
   }
 
   bool WriteJson() {
@@ -1041,19 +775,21 @@ class Benchmark {
     return std::fclose(file) == 0;
   }
 
+  static constexpr const char* kSourceName = "double recomputed";
+
   const char* json_path_;
   std::vector<std::string> json_;
   bool failed_ = false;
   std::unique_ptr<CudaContext> context_;
   CudaEvents events_;
   std::string problem_name_;
-  std::string source_name_;
   int64_t num_cameras_ = 0;
   int64_t num_points_ = 0;
   int64_t num_observations_ = 0;
   std::vector<int> counts_;
   CudaIndexScratch scratch_;
-  DeviceBuffer<double> residuals_, diagonal_;
+  solver::LinearSystem<Source> system_;
+  DeviceBuffer<double> residuals_, diagonal_, camera_step_, point_step_;
 };
 
 }  // namespace

@@ -13,20 +13,6 @@ namespace {
 
 using namespace kernels;  // NOLINT: the whole file is about them.
 
-// Whether the loop around this kernel goes on.
-__global__ void LoopEndKernel(cudaGraphConditionalHandle loop,
-                              const PcgScalars* scalars) {
-  cudaGraphSetConditional(loop, scalars->end == PcgEnd::kRunning ? 1 : 0);
-}
-
-// Which branch the node behind this kernel takes.
-__global__ void BranchKernel(cudaGraphConditionalHandle branch,
-                             const PcgScalars* scalars,
-                             int period) {
-  cudaGraphSetConditional(branch,
-                          scalars->num_iterations % period == 0 ? 1 : 0);
-}
-
 __global__ void NothingKernel() {}
 
 __global__ void GridBarriersKernel(int num_barriers) {
@@ -260,72 +246,6 @@ Status LaunchCooperative(void (*kernel)(Params),
   return Status();
 }
 
-// Captures what `queue` queues into `graph`, behind the node *after where that
-// is not null. *last, where not null: the last node.
-Status CaptureInto(cudaGraph_t graph,
-                   const cudaGraphNode_t* after,
-                   const CudaGraph::Queue& queue,
-                   cudaStream_t stream,
-                   cudaGraphNode_t* last) {
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaStreamBeginCaptureToGraph(stream,
-                                    graph,
-                                    after,
-                                    nullptr,
-                                    after == nullptr ? 0 : 1,
-                                    cudaStreamCaptureModeThreadLocal));
-  // From here on the capture is ended whatever happens.
-  const Status status = queue();
-  cudaGraphNode_t last_node = nullptr;
-  size_t num_last = 0;
-  cudaError_t info_error = cudaSuccess;
-  if (status.ok() && last != nullptr) {
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    const cudaGraphNode_t* nodes = nullptr;
-    info_error = cudaStreamGetCaptureInfo(
-        stream, &capture, nullptr, nullptr, &nodes, nullptr, &num_last);
-    if (info_error == cudaSuccess && capture == cudaStreamCaptureStatusActive &&
-        num_last == 1) {
-      last_node = nodes[0];
-    }
-  }
-  cudaGraph_t captured = nullptr;
-  const cudaError_t end_error = cudaStreamEndCapture(stream, &captured);
-  CERES_EXT_RETURN_IF_ERROR(status);
-  CERES_EXT_RETURN_IF_CUDA_ERROR(info_error);
-  CERES_EXT_RETURN_IF_CUDA_ERROR(end_error);
-  if (last != nullptr) {
-    if (last_node == nullptr) {
-      return Status(StatusCode::kDeviceError,
-                    "The capture has " + std::to_string(num_last) +
-                        " last nodes, not one.");
-    }
-    *last = last_node;
-  }
-  return Status();
-}
-
-// A conditional node with `size` bodies, behind the node *after where that is
-// not null.
-Status AddConditional(cudaGraph_t graph,
-                      const cudaGraphNode_t* after,
-                      cudaGraphConditionalHandle handle,
-                      cudaGraphConditionalNodeType type,
-                      unsigned size,
-                      cudaGraphNode_t* node,
-                      std::vector<cudaGraph_t>* bodies) {
-  cudaGraphNodeParams params = {};
-  params.type = cudaGraphNodeTypeConditional;
-  params.conditional.handle = handle;
-  params.conditional.type = type;
-  params.conditional.size = size;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphAddNode(
-      node, graph, after, nullptr, after == nullptr ? 0 : 1, &params));
-  bodies->assign(params.conditional.phGraph_out,
-                 params.conditional.phGraph_out + size);
-  return Status();
-}
-
 // Of "_ZN..12PcgRhoKernelE..": PcgRho.
 std::string ShortName(const std::string& mangled) {
   const size_t end = mangled.find("Kernel");
@@ -344,62 +264,14 @@ std::string ShortName(const std::string& mangled) {
 
 Status ScheduleGraph::Capture(const Queue& queue, cudaStream_t stream) {
   CERES_EXT_RETURN_IF_ERROR(Create());
-  CERES_EXT_RETURN_IF_ERROR(
-      CaptureInto(graph_, nullptr, queue, stream, nullptr));
-  return Instantiate();
-}
-
-Status ScheduleGraph::CaptureBranchingLoop(const Queue& first,
-                                           const Queue& reset,
-                                           const Queue& other,
-                                           int period,
-                                           const PcgScalars* scalars,
-                                           cudaStream_t stream) {
-  CERES_EXT_RETURN_IF_ERROR(Create());
-  cudaGraphConditionalHandle loop;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphConditionalHandleCreate(
-      &loop, graph_, 1, cudaGraphCondAssignDefault));
-  cudaGraphNode_t loop_node = nullptr;
-  std::vector<cudaGraph_t> loop_bodies;
-  CERES_EXT_RETURN_IF_ERROR(AddConditional(graph_,
-                                           nullptr,
-                                           loop,
-                                           cudaGraphCondTypeWhile,
-                                           1,
-                                           &loop_node,
-                                           &loop_bodies));
-  const cudaGraph_t body = loop_bodies[0];
-  cudaGraphConditionalHandle branch;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaGraphConditionalHandleCreate(&branch, body, 0, 0));
-  cudaGraphNode_t last = nullptr;
-  CERES_EXT_RETURN_IF_ERROR(CaptureInto(
-      body,
-      nullptr,
-      [&]() -> Status {
-        CERES_EXT_RETURN_IF_ERROR(first());
-        return kernels::Launch(
-            "Branch", BranchKernel, 1, 1, 0, stream, branch, scalars, period);
-      },
-      stream,
-      &last));
-  cudaGraphNode_t branch_node = nullptr;
-  std::vector<cudaGraph_t> branches;
-  CERES_EXT_RETURN_IF_ERROR(AddConditional(
-      body, &last, branch, cudaGraphCondTypeIf, 2, &branch_node, &branches));
-  CERES_EXT_RETURN_IF_ERROR(
-      CaptureInto(branches[0], nullptr, reset, stream, nullptr));
-  CERES_EXT_RETURN_IF_ERROR(
-      CaptureInto(branches[1], nullptr, other, stream, nullptr));
-  CERES_EXT_RETURN_IF_ERROR(CaptureInto(
-      body,
-      &branch_node,
-      [&]() -> Status {
-        return kernels::Launch(
-            "LoopEnd", LoopEndKernel, 1, 1, 0, stream, loop, scalars);
-      },
-      stream,
-      nullptr));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamBeginCaptureToGraph(
+      stream, graph_, nullptr, nullptr, 0, cudaStreamCaptureModeThreadLocal));
+  // From here on the capture is ended whatever happens.
+  const Status status = queue();
+  cudaGraph_t captured = nullptr;
+  const cudaError_t end_error = cudaStreamEndCapture(stream, &captured);
+  CERES_EXT_RETURN_IF_ERROR(status);
+  CERES_EXT_RETURN_IF_CUDA_ERROR(end_error);
   return Instantiate();
 }
 
@@ -457,9 +329,7 @@ Status ScheduleGraph::Kernels(std::vector<Kernel>* result) const {
 Status LoadScheduleKernels() {
   cudaFuncAttributes attributes;
   for (const void* kernel :
-       {reinterpret_cast<const void*>(LoopEndKernel),
-        reinterpret_cast<const void*>(BranchKernel),
-        reinterpret_cast<const void*>(NothingKernel),
+       {reinterpret_cast<const void*>(NothingKernel),
         reinterpret_cast<const void*>(GridBarriersKernel),
         reinterpret_cast<const void*>(PcgVectorStepsKernel)}) {
     CERES_EXT_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel));

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Ways of having a device run many small dependent kernels, for
-// pcg_schedule_benchmark: graphs, loops in graphs, barriers in a kernel.
+// pcg_schedule_benchmark: graphs, barriers in a kernel.
 // A Status here names the CUDA call that failed and leaves the stream usable.
 #ifndef CERES_EXT_BENCHMARKS_PCG_SCHEDULE_KERNELS_H_
 #define CERES_EXT_BENCHMARKS_PCG_SCHEDULE_KERNELS_H_
@@ -34,17 +34,6 @@ class ScheduleGraph : public kernels::CudaGraph {
   };
 
   kernels::Status Capture(const Queue& queue, cudaStream_t stream);
-
-  // do {
-  //   first;
-  //   if (scalars->num_iterations % period == 0) reset; else other;
-  // } while (scalars->end is kRunning): a conditional node in another.
-  kernels::Status CaptureBranchingLoop(const Queue& first,
-                                       const Queue& reset,
-                                       const Queue& other,
-                                       int period,
-                                       const kernels::PcgScalars* scalars,
-                                       cudaStream_t stream);
 
   // The kernel `times` times, each waiting for the last. `node` is of another
   // graph.
