@@ -499,15 +499,16 @@ class Benchmark {
   // S p with other tiles.
   template <typename Source>
   void MeasureTiles(const Source& source, const std::string& name) {
-    for (const TileOptions& tiles : {TileOptions{256, 768, 5},
-                                     TileOptions{256, 1024, 3},
-                                     TileOptions{256, 1024, 4},
-                                     TileOptions{256, 1024, 5},
+    for (const TileOptions& tiles : {TileOptions{256, 1024, 5},
                                      TileOptions{256, 1024, 7},
-                                     TileOptions{256, 1152, 5},
                                      TileOptions{256, 1280, 5},
                                      TileOptions{256, 1280, 7},
-                                     TileOptions{256, 1536, 7}}) {
+                                     TileOptions{256, 1408, 7},
+                                     TileOptions{256, 1536, 5},
+                                     TileOptions{256, 1536, 6},
+                                     TileOptions{256, 1536, 7},
+                                     TileOptions{256, 1536, 9},
+                                     TileOptions{224, 1536, 7}}) {
       CudaWorkspace workspace;
       CudaWorkspace::Options options;
       options.stored_tiles = false;

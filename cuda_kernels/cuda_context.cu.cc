@@ -61,6 +61,8 @@ Status CudaContext::Create(const CudaContextOptions& options,
       cudaGetDeviceProperties(&properties, options.device));
   result->device_name_ = properties.name;
   result->num_multiprocessors_ = properties.multiProcessorCount;
+  result->shared_memory_per_block_ =
+      static_cast<int64_t>(properties.sharedMemPerBlockOptin);
   if (options.stream != nullptr) {
     result->stream_ = options.stream;
   } else {

@@ -109,6 +109,8 @@ class CudaContext {
   int device() const { return options_.device; }
   cudaStream_t stream() const { return stream_; }
   int num_multiprocessors() const { return num_multiprocessors_; }
+  // Bytes that a kernel may ask for.
+  int64_t shared_memory_per_block() const { return shared_memory_per_block_; }
   const std::string& device_name() const { return device_name_; }
   int64_t used_bytes() const { return used_bytes_; }
   int64_t peak_bytes() const { return peak_bytes_; }
@@ -127,6 +129,7 @@ class CudaContext {
   cudaStream_t stream_ = nullptr;
   bool owns_stream_ = false;
   int num_multiprocessors_ = 0;
+  int64_t shared_memory_per_block_ = 0;
   std::string device_name_;
   int64_t used_bytes_ = 0;
   int64_t peak_bytes_ = 0;

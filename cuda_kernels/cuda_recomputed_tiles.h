@@ -19,7 +19,12 @@
 
 namespace ceres_ext::kernels {
 
-inline constexpr int kRecomputedBlock = 128;
+// Threads per block and blocks per multiprocessor that registers are limited
+// for. Measurement: docs/gpu.md.
+template <typename T>
+inline constexpr int kRecomputedBlock = sizeof(T) == sizeof(double) ? 192 : 128;
+template <typename T>
+inline constexpr int kRecomputedMinBlocks = sizeof(T) == sizeof(double) ? 3 : 7;
 
 // State and local vector of a camera in one record, so that a thread gets all
 // of it by accesses of 16 bytes.
@@ -251,7 +256,7 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
   const auto for_each = [&](auto&& fn) {
     for (int32_t c = camera_begin + static_cast<int32_t>(threadIdx.x);
          c < camera_end;
-         c += kRecomputedBlock) {
+         c += kRecomputedBlock<T>) {
       CameraRecord<T> camera;
       LoadRecord<true>(p.records + tiles.tile_camera_id[c], &camera);
       const int32_t end =
@@ -283,7 +288,8 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
     }
   });
   for (int i = 0; i < 3; ++i) {
-    sum[i] = BlockSum<kRecomputedBlock>(sum[i]) * static_cast<double>(scale[i]);
+    sum[i] =
+        BlockSum<kRecomputedBlock<T>>(sum[i]) * static_cast<double>(scale[i]);
   }
   if (threadIdx.x == 0) {
     double out[3];
@@ -337,8 +343,7 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
 // Traffic: per observation 4 B; per segment 16 B and a camera record (L2); per
 // point 3 T of position, 48 B of Vi; per tile camera 9 T out.
 template <typename T, int kMode>
-__global__ void __launch_bounds__(kRecomputedBlock,
-                                  sizeof(T) == sizeof(double) ? 4 : 7)
+__global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
     RecomputedTileKernel(RecomputedTileParams<T> p) {
   constexpr bool kKeepProducts = KeepsProducts(kMode);
   CERES_EXT_DYNAMIC_SHARED(shared);
@@ -384,11 +389,11 @@ __global__ void __launch_bounds__(kRecomputedBlock,
   if constexpr ((kMode & kEliminate) != 0) {
     // Needed a barrier later: a line of 16 points of each element.
     for (int i = thread; i < 6 * ((num_points + 15) / 16);
-         i += kRecomputedBlock) {
+         i += kRecomputedBlock<T>) {
       PrefetchToL2(&p.operands.v_inverse(point_begin + i / 6 * 16, i % 6));
     }
   }
-  for (int i = thread; i < 3 * num_points; i += kRecomputedBlock) {
+  for (int i = thread; i < 3 * num_points; i += kRecomputedBlock<T>) {
     const T value = p.points[int64_t{3} * point_begin + i];
     positions[i] = fabs(value) < Tame<T>::kLargest ? value : Tame<T>::kNaN;
     if constexpr ((kMode & kUsePoint) != 0) {
@@ -403,7 +408,7 @@ __global__ void __launch_bounds__(kRecomputedBlock,
   const bool point_half = kKeepProducts || (kMode & kEliminate) != 0 ||
                           p.operands.point_out != nullptr;
   if (point_half) {
-    for (int s = thread; s < num_segments; s += kRecomputedBlock) {
+    for (int s = thread; s < num_segments; s += kRecomputedBlock<T>) {
       if (s != loaded) {
         load_task(s);
       }
@@ -441,7 +446,7 @@ __global__ void __launch_bounds__(kRecomputedBlock,
     }
     __syncthreads();  // A point's observations belong to several threads.
 
-    for (int i = thread; i < num_points; i += kRecomputedBlock) {
+    for (int i = thread; i < num_points; i += kRecomputedBlock<T>) {
       const int64_t point = int64_t{point_begin} + i;
       const int last =
           static_cast<int>(p.operands.point_begin[point + 1] - begin);
@@ -496,8 +501,8 @@ __global__ void __launch_bounds__(kRecomputedBlock,
       }
       // The last of the thread's segments below the end, if there is one.
       int s = round_end - 1 - thread;
-      s = s < 0 ? -1 : thread + s / kRecomputedBlock * kRecomputedBlock;
-      for (; s >= round_begin; s -= kRecomputedBlock) {
+      s = s < 0 ? -1 : thread + s / kRecomputedBlock<T> * kRecomputedBlock<T>;
+      for (; s >= round_begin; s -= kRecomputedBlock<T>) {
         if (s != loaded) {
           task = tiles.task[segment_begin + s];
           LoadRecord<!kKeepProducts>(p.records + task.camera, &camera);
@@ -552,7 +557,7 @@ __global__ void __launch_bounds__(kRecomputedBlock,
 
       const int64_t first_camera = int64_t{camera_begin} + round_camera;
       const int num_values = 9 * (round_camera_end - round_camera);
-      for (int i = thread; i < num_values; i += kRecomputedBlock) {
+      for (int i = thread; i < num_values; i += kRecomputedBlock<T>) {
         const int32_t* first = tiles.tile_camera_segment + first_camera + i / 9;
         const int end = first[1] - segment_begin - round_begin;
         double sum = 0.0;
@@ -618,7 +623,7 @@ Status TileOperation(const ObservationIndexView& index,
       Launch("RecomputedTile",
              RecomputedTileKernel<T, kMode>,
              tiles.num_tiles,
-             kRecomputedBlock,
+             kRecomputedBlock<T>,
              static_cast<int64_t>(sizeof(T)) *
                  ((KeepsProducts(kMode) ? 2 * tiles.max_observations : 0) +
                   6 * tiles.max_points + num_vectors),

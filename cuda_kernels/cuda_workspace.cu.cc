@@ -103,8 +103,13 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
   view_ = CudaWorkspaceView();
   int64_t num_tile_cameras = 0;
   if (options.recomputed_tiles) {
+    TileOptions tiles = options.recomputed;
+    while (RecomputedTileBytes(tiles) > context->shared_memory_per_block() &&
+           tiles.max_observations > 256) {
+      tiles.max_observations -= 256;
+    }
     CERES_EXT_RETURN_IF_ERROR(
-        recomputed_tiles_.Build(index, options.recomputed, scratch, context));
+        recomputed_tiles_.Build(index, tiles, scratch, context));
     view_.recomputed_tiles = recomputed_tiles_.view();
     num_tile_cameras = view_.recomputed_tiles.num_tile_cameras;
   }

@@ -44,6 +44,14 @@ struct TileOptions {
   bool tasks = true;  // whether they are wanted
 };
 
+// Bytes of shared memory that a tile of recomputed Jacobians takes at most
+// (cuda_recomputed_tiles.h) in double, with segments of 3 or more: products and
+// 3-vectors of the observations, positions and motions of the points.
+inline int64_t RecomputedTileBytes(const TileOptions& options) {
+  return 8 * (int64_t{5} * options.max_observations +
+              int64_t{6} * options.max_points);
+}
+
 struct TileSegment {
   int32_t camera;
   int32_t slot_begin;  // Ends where the next segment begins.

@@ -488,9 +488,9 @@ TYPED_TEST(CudaOperationsTest, ProductsWithSmallTiles) {
 
 // Tiles of so many cameras that their segments are summed in several rounds.
 TYPED_TEST(CudaOperationsTest, ProductsOfScatteredPoints) {
-  this->Setup(MakePairs(3000, 520, {4, 3, 5}, 9), {});
-  EXPECT_GT(this->workspace_.view().recomputed_tiles.max_tile_segments,
-            2 * kRecomputedTiles.max_observations / 3);
+  this->Setup(MakePairs(8000, 520, {6, 5, 7}, 9, 15), {});
+  const TileIndexView& tiles = this->workspace_.view().recomputed_tiles;
+  EXPECT_GT(tiles.max_tile_segments, 2 * tiles.round_segments);
   this->CompareProducts(true);
   this->CompareProducts(false);
 }

@@ -38,7 +38,9 @@ namespace ceres_ext::kernels {
 
 // Pairs in random order. Point i has lengths[i % size] observations at first;
 // then come the edges: repeated pairs, a camera (number 1) that sees every
-// point with observations, a camera (the last) and points without any.
+// point with observations, a camera (the last) and points without any. The
+// other cameras of a point are drawn from as many in a row as it has
+// observations, but from least_spread at least.
 struct PairList {
   int32_t num_cameras = 0;
   int32_t num_points = 0;
@@ -49,7 +51,8 @@ struct PairList {
 inline PairList MakePairs(int32_t num_cameras,
                           int32_t num_points,
                           const std::vector<int>& lengths,
-                          unsigned seed) {
+                          unsigned seed,
+                          int32_t least_spread = 6) {
   PairList list;
   list.num_cameras = num_cameras;
   list.num_points = num_points;
@@ -63,7 +66,7 @@ inline PairList MakePairs(int32_t num_cameras,
     pairs.emplace_back(1, p);
     // Cameras near the point's place, so that tiles have cameras in common.
     for (int i = 1; i < length; ++i) {
-      const int32_t spread = std::max<int32_t>(length, 6);
+      const int32_t spread = std::max<int32_t>(length, least_spread);
       const int32_t base =
           static_cast<int32_t>(int64_t{p} * (num_cameras - 1) / num_points);
       pairs.emplace_back(
@@ -89,7 +92,7 @@ inline PairList MakeEdgePairs() {
 }
 // Points with more observations than a tile of either form holds.
 inline PairList MakeLongPairs() {
-  return MakePairs(120, 12, {3, 1100, 2, 300, 0, 5}, 5);
+  return MakePairs(120, 12, {3, 1700, 2, 300, 0, 5}, 5);
 }
 
 // Cameras on a ring looking at points near the origin: all depths negative.

@@ -355,6 +355,7 @@ constexpr unsigned cudaStreamNonBlocking = 1;
 struct cudaDeviceProp {
   char name[256];
   int multiProcessorCount;
+  size_t sharedMemPerBlockOptin;
 };
 inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -366,6 +367,7 @@ inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   std::strcpy(p->name, "emulated");
   p->multiProcessorCount = 2;
+  p->sharedMemPerBlockOptin = 64 * 1024;  // The least of those supported.
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
