@@ -503,12 +503,11 @@ class Benchmark {
                                      TileOptions{256, 1024, 7},
                                      TileOptions{256, 1280, 5},
                                      TileOptions{256, 1280, 7},
-                                     TileOptions{256, 1408, 7},
                                      TileOptions{256, 1536, 5},
                                      TileOptions{256, 1536, 6},
                                      TileOptions{256, 1536, 7},
                                      TileOptions{256, 1536, 9},
-                                     TileOptions{224, 1536, 7}}) {
+                                     TileOptions{320, 2048, 7}}) {
       CudaWorkspace workspace;
       CudaWorkspace::Options options;
       options.stored_tiles = false;
