@@ -59,9 +59,12 @@ Status CudaMachine::SetupIndex(int32_t num_cameras,
   CERES_EXT_RETURN_IF_ERROR(
       context->CopyToHost(host_rank.data(), rank.data(), point_bytes));
   std::vector<int32_t> ranked(num_observations);
-  for (int64_t i = 0; i < num_observations; ++i) {
-    ranked[i] = host_rank[point_ids[i]];
-  }
+  host_context_.ParallelFor(
+      num_observations, int64_t{1} << 16, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          ranked[i] = host_rank[point_ids[i]];
+        }
+      });
   CERES_EXT_RETURN_IF_ERROR(
       context->CopyToDevice(points.data(), ranked.data(), id_bytes));
   CERES_EXT_RETURN_IF_ERROR(index_storage_.Build(num_cameras,

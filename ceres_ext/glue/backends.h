@@ -45,7 +45,7 @@ class HostMachine : public solver::HostBackend {
                              std::vector<int32_t>* point_order);
   // Of the index and of scratch.
   int64_t bytes() { return index_storage_.bytes() + workspace()->bytes(); }
-  kernels::HostContext* context() { return &context_; }
+  kernels::HostContext* host_context() { return &context_; }
 
   using solver::HostBackend::Run;
   template <typename T, int C>
@@ -147,9 +147,12 @@ class CudaMachine : private CudaContextOwner, public solver::CudaBackend {
  public:
   using SolverBackend = solver::CudaBackend;
 
+  // num_threads: of the host, for what is put in order there.
   CudaMachine(const kernels::CudaWorkspace::Options& workspace_options,
+              int num_threads,
               std::unique_ptr<kernels::CudaContext> context)
       : CudaContextOwner{std::move(context)},
+        host_context_(num_threads),
         workspace_options_(workspace_options) {}
 
   // Points are numbered anew, so that neighbours are seen by the same cameras:
@@ -160,6 +163,7 @@ class CudaMachine : private CudaContextOwner, public solver::CudaBackend {
                              const int32_t* camera_ids,
                              const int32_t* point_ids,
                              std::vector<int32_t>* point_order);
+  kernels::HostContext* host_context() { return &host_context_; }
   // Bytes copied between host and device so far.
   int64_t copied_bytes() const { return owned_context->copied_bytes(); }
   // All that was taken on the device.
@@ -256,6 +260,7 @@ class CudaMachine : private CudaContextOwner, public solver::CudaBackend {
   }
 
  private:
+  kernels::HostContext host_context_;
   kernels::CudaWorkspace::Options workspace_options_;
   kernels::CudaIndexScratch scratch_;
   kernels::CudaObservationIndex index_storage_;

@@ -66,11 +66,14 @@ Status BatchEvaluator<Backend, T, C>::Setup(
   CERES_EXT_RETURN_IF_ERROR(
       backend_->Download(n, shape_->index().input_id, input_id.data()));
   std::vector<double> observations(2 * n);
-  for (int64_t k = 0; k < n; ++k) {
-    std::copy_n(&structure.observations[2 * int64_t{input_id[k]}],
-                2,
-                &observations[2 * k]);
-  }
+  backend_->host_context()->ParallelFor(
+      n, kGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) {
+          std::copy_n(&structure.observations[2 * int64_t{input_id[k]}],
+                      2,
+                      &observations[2 * k]);
+        }
+      });
   CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &observations_));
   CERES_EXT_RETURN_IF_ERROR(
       backend_->Upload(2 * n, observations.data(), observations_.data()));
@@ -260,7 +263,7 @@ Status BatchEvaluator<Backend, T, C>::EvaluateJacobian(bool apply_loss,
     if (state_model_.has_point_tangents()) {
       // Jp = Jp T_p
       const kernels::ObservationIndexView& index = shape_->index();
-      backend_->context()->ParallelFor(
+      backend_->host_context()->ParallelFor(
           index.num_observations, kGrain, [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end; ++k) {
               const double* tangent = state_model_.point_tangents() +

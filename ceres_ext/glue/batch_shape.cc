@@ -60,20 +60,20 @@ int64_t MachineTable<Backend>::bytes() const {
 template <typename Backend>
 Status BatchShape<Backend>::Setup(int num_columns,
                                   int num_parameters,
-                                  BundleStructure* structure,
+                                  const BundleStructure& structure,
                                   Backend* backend) {
   backend_ = backend;
   num_columns_ = num_columns;
   num_parameters_ = num_parameters;
   std::vector<int32_t> point_order;
-  CERES_EXT_RETURN_IF_ERROR(backend->SetupIndex(structure->cameras.size(),
-                                                structure->points.size(),
-                                                structure->num_observations(),
-                                                structure->camera_id.data(),
-                                                structure->point_id.data(),
+  CERES_EXT_RETURN_IF_ERROR(backend->SetupIndex(structure.cameras.size(),
+                                                structure.points.size(),
+                                                structure.num_observations(),
+                                                structure.camera_id.data(),
+                                                structure.point_id.data(),
                                                 &point_order));
-  cameras_ = std::move(structure->cameras);
-  points_ = std::move(structure->points);
+  cameras_ = structure.cameras;
+  points_ = structure.points;
   if (!point_order.empty()) {
     points_.Permute(point_order);
   }

@@ -42,12 +42,12 @@ class MachineTable {
 template <typename Backend>
 class BatchShape {
  public:
-  // Takes the tables of *structure and brings its points into the order that
+  // Copies the tables of structure and brings its points into the order that
   // the machine wants; observations keep theirs. num_columns, num_parameters:
   // sizes of Ceres's tangent and state vectors.
   kernels::Status Setup(int num_columns,
                         int num_parameters,
-                        BundleStructure* structure,
+                        const BundleStructure& structure,
                         Backend* backend);
 
   Backend* backend() const { return backend_; }

@@ -127,9 +127,9 @@ void BundlePlugin::UseHost(const std::string& why_no_device) {
   // The host computes in double; MethodName says so.
   effective_options_.precision = PRECISION_DOUBLE;
   host_.machine = std::make_unique<HostMachine>(num_threads_);
-  record_.device = "host, " +
-                   std::to_string(host_.machine->context()->num_threads()) +
-                   " threads";
+  record_.device =
+      "host, " + std::to_string(host_.machine->host_context()->num_threads()) +
+      " threads";
   if (!why_no_device.empty()) {
     record_.device += " (no device: " + why_no_device + ")";
   }
@@ -146,8 +146,8 @@ Status BundlePlugin::CreateCudaMachine(std::unique_ptr<CudaMachine>* machine) {
   effective_options_ = options_;
   record_.device = context->device_name() + " (CUDA device " +
                    std::to_string(context->device()) + ")";
-  *machine = std::make_unique<CudaMachine>(WorkspaceOptions(options_),
-                                           std::move(context));
+  *machine = std::make_unique<CudaMachine>(
+      WorkspaceOptions(options_), num_threads_, std::move(context));
   if (options_.cuda_graph) {
     (*machine)->EnableLoops();
   }
@@ -174,8 +174,11 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
     reason_ = "batch_evaluation is switched off";
     return false;
   }
-  if (!ImportBatch(*pp->reduced_program, &batch, &reason_)) {
-    return false;
+  {
+    kernels::HostContext context(num_threads_);
+    if (!ImportBatch(*pp->reduced_program, &context, &batch, &reason_)) {
+      return false;
+    }
   }
   if (!OrderingEliminatesPoints(pp->options, batch, *pp->reduced_program)) {
     reason_ =
@@ -239,12 +242,10 @@ template <typename Backend>
 Status BundlePlugin::SetupBatch(const BatchStructure& batch,
                                 PreprocessedProblem* pp,
                                 Site<Backend>* site) {
-  // The shape takes the tables; a second try on another machine needs them.
-  BatchStructure tables = batch;
   CERES_EXT_RETURN_IF_ERROR(
       site->shape.Setup(pp->reduced_program->NumEffectiveParameters(),
                         pp->reduced_program->NumParameters(),
-                        &tables,
+                        batch,
                         site->machine.get()));
   const bool nine = batch.cameras.padded_size == 9;
   if constexpr (!std::is_same_v<Backend, HostMachine>) {
@@ -313,12 +314,10 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
         const Status status = CreateCudaMachine(&cuda_.machine);
         why_no_device = status.message;
         if (status.ok()) {
-          copy_context_ = std::make_unique<kernels::HostContext>(num_threads_);
           linear_solver_ = CreateRowLinearSolver(effective_options_,
                                                  pp->linear_solver_options,
                                                  *pp->reduced_program,
                                                  cuda_.machine.get(),
-                                                 copy_context_.get(),
                                                  &record_,
                                                  &why_no_device);
         }
@@ -337,7 +336,6 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
                                                pp->linear_solver_options,
                                                *pp->reduced_program,
                                                host_.machine.get(),
-                                               host_.machine->context(),
                                                &record_,
                                                &error);
       }

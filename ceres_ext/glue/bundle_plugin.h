@@ -101,8 +101,6 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   Site<HostMachine> host_;
 #ifdef CERES_EXT_WITH_CUDA
   Site<CudaMachine> cuda_;
-  // Threads for the copies to and from a device.
-  std::unique_ptr<kernels::HostContext> copy_context_;
 #endif
 
   // For Ceres's summary.

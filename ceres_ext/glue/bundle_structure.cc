@@ -5,6 +5,7 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -29,6 +30,8 @@ constexpr int kPointSize = 3;
 constexpr int kMaxCameraSize = 10;
 // The id of a block that is constant or missing.
 constexpr int32_t kNone = -1;
+// Residual blocks that a thread reads in one go.
+constexpr int64_t kRowsPerTask = 1 << 14;
 
 // Columns that the kernels are compiled for.
 int PaddedCameraSize(const BlockTable& cameras) {
@@ -50,12 +53,18 @@ bool FitsObservationIds(const Program& program, std::string* reason) {
 class BlockIds {
  public:
   BlockIds(const Program& program, BlockTable* table)
-      : id_of_index_(program.NumParameterBlocks(), -1), table_(table) {}
+      : id_of_index_(program.NumParameterBlocks(), kNone), table_(table) {}
+
+  // The id of the block with this index, kNone where it has none yet or where
+  // index is kNone.
+  int32_t Find(int32_t index) const {
+    return index == kNone ? kNone : id_of_index_[index];
+  }
 
   int32_t Add(const ParameterBlock& block) {
     if (!block.IsConstant()) {
       int32_t& id = id_of_index_[block.index()];
-      if (id < 0) {
+      if (id == kNone) {
         id = table_->size();
         table_->Add(block.state_offset(),
                     block.delta_offset(),
@@ -88,9 +97,37 @@ std::string TypeName(const std::type_info& type) {
 
 std::string Row(int i) { return "residual block " + std::to_string(i); }
 
+// Null where the cost function is no BatchableCostFunction.
+const BatchModel* ModelOf(const ResidualBlock& row) {
+  const auto* batchable =
+      dynamic_cast<const BatchableCostFunction*>(row.cost_function());
+  return batchable == nullptr ? nullptr : &batchable->batch_model();
+}
+
+// Why row i is not of the batch that begins with a row of model `first`.
+std::string WhyRefused(const ResidualBlock& row,
+                       int i,
+                       const BatchModel* first) {
+  const BatchModel* const model = ModelOf(row);
+  if (model == nullptr) {
+    const ceres::CostFunction& cost_function = *row.cost_function();
+    return Row(i) + " has a cost function of another kind (" +
+           TypeName(typeid(cost_function)) + "), which Ceres evaluates";
+  }
+  return Row(i) + " is of model " + model->name +
+         ", those before it of model " + first->name +
+         "; a batch has one model";
+}
+
+// The Program's index of the block, kNone where it is constant.
+int32_t IndexIfVarying(const ParameterBlock& block) {
+  return block.IsConstant() ? kNone : block.index();
+}
+
 }  // namespace
 
 bool ImportBatch(const Program& program,
+                 kernels::HostContext* context,
                  BatchStructure* structure,
                  std::string* reason) {
   if (!FitsObservationIds(program, reason)) {
@@ -98,46 +135,73 @@ bool ImportBatch(const Program& program,
   }
   const auto& residual_blocks = program.residual_blocks();
   const int num_rows = program.NumResidualBlocks();
-  structure->camera_id.reserve(num_rows);
-  structure->point_id.reserve(num_rows);
+  const BatchModel* const model =
+      num_rows > 0 ? ModelOf(*residual_blocks[0]) : nullptr;
+  if (model != nullptr) {
+    structure->kind = model->kind;
+    structure->cameras.ambient_size = model->parameter_block_sizes[0];
+    structure->points.ambient_size = model->parameter_block_sizes[1];
+  }
+  structure->camera_id.resize(num_rows);
+  structure->point_id.resize(num_rows);
   structure->observations.resize(int64_t{kResidualSize} * num_rows);
 
+  // Most of the time goes into reaching the blocks in memory, so that is what
+  // all threads do; ids are the Program's indices at first.
+  std::atomic<int> first_refused{num_rows};
+  std::atomic<bool> has_loss{false};
+  context->ParallelFor(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    // One dynamic_cast per run of residual blocks of one type.
+    const std::type_info* type = nullptr;
+    for (int64_t i = begin; i < end; ++i) {
+      const ResidualBlock& row = *residual_blocks[i];
+      const ceres::CostFunction& cost_function = *row.cost_function();
+      if (type == nullptr || *type != typeid(cost_function)) {
+        type = &typeid(cost_function);
+        const BatchModel* const other = ModelOf(row);
+        if (other == nullptr || other->kind != structure->kind) {
+          int first = first_refused;
+          while (i < first && !first_refused.compare_exchange_weak(
+                                  first, static_cast<int>(i))) {
+          }
+          return;
+        }
+      }
+      static_cast<const BatchableCostFunction&>(cost_function)
+          .CopyConstants(&structure->observations[kResidualSize * i]);
+      structure->camera_id[i] = IndexIfVarying(*row.parameter_blocks()[0]);
+      structure->point_id[i] = IndexIfVarying(*row.parameter_blocks()[1]);
+      if (row.loss_function() != nullptr) {
+        has_loss = true;
+      }
+    }
+  });
+  if (first_refused < num_rows) {
+    *reason = WhyRefused(*residual_blocks[first_refused], first_refused, model);
+    return false;
+  }
+  if (has_loss) {
+    structure->loss.resize(num_rows);
+    context->ParallelFor(
+        num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            structure->loss[i] = residual_blocks[i]->loss_function();
+          }
+        });
+  }
+
+  // Ids in the order in which rows name the blocks.
   BlockIds camera_ids(program, &structure->cameras);
   BlockIds point_ids(program, &structure->points);
-  // One dynamic_cast per run of residual blocks of one type.
-  const std::type_info* type = nullptr;
-  const BatchModel* model = nullptr;
   for (int i = 0; i < num_rows; ++i) {
-    const ResidualBlock& row = *residual_blocks[i];
-    const ceres::CostFunction& cost_function = *row.cost_function();
-    if (type == nullptr || *type != typeid(cost_function)) {
-      type = &typeid(cost_function);
-      const auto* batchable =
-          dynamic_cast<const BatchableCostFunction*>(&cost_function);
-      if (batchable == nullptr) {
-        *reason = Row(i) + " has a cost function of another kind (" +
-                  TypeName(*type) + "), which Ceres evaluates";
-        return false;
-      }
-      if (model != nullptr && model->kind != batchable->batch_model().kind) {
-        *reason = Row(i) + " is of model " + batchable->batch_model().name +
-                  ", those before it of model " + model->name +
-                  "; a batch has one model";
-        return false;
-      }
-      model = &batchable->batch_model();
-      structure->kind = model->kind;
-      structure->cameras.ambient_size = model->parameter_block_sizes[0];
-      structure->points.ambient_size = model->parameter_block_sizes[1];
-    }
-    static_cast<const BatchableCostFunction&>(cost_function)
-        .CopyConstants(&structure->observations[int64_t{kResidualSize} * i]);
-    structure->camera_id.push_back(camera_ids.Add(*row.parameter_blocks()[0]));
-    structure->point_id.push_back(point_ids.Add(*row.parameter_blocks()[1]));
-    if (row.loss_function() != nullptr) {
-      structure->loss.resize(num_rows, nullptr);
-      structure->loss[i] = row.loss_function();
-    }
+    const auto id_of = [&](int slot, int32_t index, BlockIds* ids) {
+      const int32_t known = ids->Find(index);
+      return known != kNone
+                 ? known
+                 : ids->Add(*residual_blocks[i]->parameter_blocks()[slot]);
+    };
+    structure->camera_id[i] = id_of(0, structure->camera_id[i], &camera_ids);
+    structure->point_id[i] = id_of(1, structure->point_id[i], &point_ids);
   }
   structure->cameras.padded_size = PaddedCameraSize(structure->cameras);
   structure->points.padded_size = kPointSize;

@@ -15,6 +15,7 @@
 #include "ceres/loss_function.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/glue/block_table.h"
+#include "cuda_kernels/host_context.h"
 
 namespace ceres::internal {
 class Program;
@@ -45,10 +46,12 @@ struct BatchStructure : BundleStructure {
   std::vector<const ceres::LossFunction*> loss;
 };
 
-// Fills *structure from a Program whose parameter offsets are set. Returns
-// false and names the first residual block (and what is wrong with it) in
-// *reason when the Program is not a batch this library can evaluate.
+// Fills *structure from a Program whose parameter offsets and indices are set,
+// the same for any number of threads. Returns false and names the first
+// residual block (and what is wrong with it) in *reason when the Program is not
+// a batch this library can evaluate.
 bool ImportBatch(const ceres::internal::Program& program,
+                 kernels::HostContext* context,
                  BatchStructure* structure,
                  std::string* reason);
 

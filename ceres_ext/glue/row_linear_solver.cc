@@ -15,7 +15,6 @@
 #include "ceres_ext/glue/step_vectors.h"
 #include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/buffer.h"
-#include "cuda_kernels/host_context.h"
 #include "cuda_kernels/jacobian_source.h"
 
 namespace ceres_ext {
@@ -35,15 +34,13 @@ template <typename Backend, typename T, int C>
 class RowLinearSolver final
     : public ceres::internal::TypedLinearSolver<BlockSparseMatrix> {
  public:
-  RowLinearSolver(Backend* backend,
-                  kernels::HostContext* context,
-                  SolveRecord* record)
-      : backend_(backend), context_(context), record_(record) {}
+  RowLinearSolver(Backend* backend, SolveRecord* record)
+      : backend_(backend), record_(record) {}
 
   Status Setup(const ceres_ext::Options& ext_options,
                const LinearSolver::Options& options,
                const Program& program,
-               BundleStructure* structure) {
+               const BundleStructure& structure) {
     CERES_EXT_RETURN_IF_ERROR(shape_.Setup(program.NumEffectiveParameters(),
                                            program.NumParameters(),
                                            structure,
@@ -217,7 +214,7 @@ class RowLinearSolver final
         }
       }
     };
-    context_->ParallelFor(
+    backend_->host_context()->ParallelFor(
         shape_.index().num_observations,
         kGrain,
         [&](int64_t begin, int64_t end) {
@@ -248,7 +245,6 @@ class RowLinearSolver final
   }
 
   Backend* backend_;
-  kernels::HostContext* context_;
   SolveRecord* record_;
   BatchShape<Backend> shape_;
   bool has_positions_ = false;
@@ -275,13 +271,12 @@ template <typename Backend, typename T, int C>
 std::unique_ptr<LinearSolver> Create(const Options& ext_options,
                                      const LinearSolver::Options& options,
                                      const Program& program,
-                                     BundleStructure* structure,
+                                     const BundleStructure& structure,
                                      Backend* backend,
-                                     kernels::HostContext* context,
                                      SolveRecord* record,
                                      std::string* reason) {
-  auto linear_solver = std::make_unique<RowLinearSolver<Backend, T, C>>(
-      backend, context, record);
+  auto linear_solver =
+      std::make_unique<RowLinearSolver<Backend, T, C>>(backend, record);
   const Status status =
       linear_solver->Setup(ext_options, options, program, structure);
   if (!status.ok()) {
@@ -299,7 +294,6 @@ std::unique_ptr<LinearSolver> CreateRowLinearSolver(
     const LinearSolver::Options& options,
     const Program& program,
     Backend* backend,
-    kernels::HostContext* context,
     SolveRecord* record,
     std::string* reason) {
   BundleStructure structure;
@@ -311,14 +305,7 @@ std::unique_ptr<LinearSolver> CreateRowLinearSolver(
   }
   const auto create = [&](auto value, auto columns) {
     return Create<Backend, decltype(value), decltype(columns)::value>(
-        ext_options,
-        options,
-        program,
-        &structure,
-        backend,
-        context,
-        record,
-        reason);
+        ext_options, options, program, structure, backend, record, reason);
   };
   using Nine = std::integral_constant<int, 9>;
   using Ten = std::integral_constant<int, 10>;
@@ -337,7 +324,6 @@ std::unique_ptr<LinearSolver> CreateRowLinearSolver(
       const LinearSolver::Options& options,                              \
       const Program& program,                                            \
       Backend* backend,                                                  \
-      kernels::HostContext* context,                                     \
       SolveRecord* record,                                               \
       std::string* reason);
 CERES_EXT_INSTANTIATE(HostMachine)

@@ -20,20 +20,17 @@
 #include "ceres_ext/glue/bundle_structure.h"
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
-#include "cuda_kernels/host_context.h"
 
 namespace ceres_ext {
 
 // Null, with the reason, for a program that ImportRows refuses or for which
-// there is no memory. *backend, *context (threads for the copies) and *record
-// outlive the solver.
+// there is no memory. *backend and *record outlive the solver.
 template <typename Backend>
 std::unique_ptr<ceres::internal::LinearSolver> CreateRowLinearSolver(
     const Options& ext_options,
     const ceres::internal::LinearSolver::Options& options,
     const ceres::internal::Program& program,
     Backend* backend,
-    kernels::HostContext* context,
     SolveRecord* record,
     std::string* reason);
 

@@ -68,12 +68,13 @@ class Fixture {
     EXPECT_NE(stock_, nullptr) << error;
 
     BatchStructure batch;
-    EXPECT_TRUE(ImportBatch(*pp_.reduced_program, &batch, &error)) << error;
-    BatchStructure tables = batch;
+    EXPECT_TRUE(ImportBatch(
+        *pp_.reduced_program, machine_.host_context(), &batch, &error))
+        << error;
     kernels::Status status =
         shape_.Setup(pp_.reduced_program->NumEffectiveParameters(),
                      pp_.reduced_program->NumParameters(),
-                     &tables,
+                     batch,
                      &machine_);
     EXPECT_TRUE(status.ok()) << status.message;
     ours_ = batch.cameras.padded_size == 9
