@@ -58,11 +58,12 @@ Status CudaMachine::SetupIndex(int32_t num_cameras,
       context->CopyToHost(point_order->data(), order.data(), point_bytes));
   CERES_EXT_RETURN_IF_ERROR(
       context->CopyToHost(host_rank.data(), rank.data(), point_bytes));
-  std::vector<int32_t> ranked(num_observations);
+  kernels::HostBuffer<int32_t> ranked;
+  CERES_EXT_RETURN_IF_ERROR(ranked.Allocate(num_observations));
   host_context_.ParallelFor(
       num_observations, int64_t{1} << 16, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          ranked[i] = host_rank[point_ids[i]];
+          ranked.data()[i] = host_rank[point_ids[i]];
         }
       });
   CERES_EXT_RETURN_IF_ERROR(

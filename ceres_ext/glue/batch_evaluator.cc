@@ -62,16 +62,19 @@ Status BatchEvaluator<Backend, T, C>::Setup(
   CERES_EXT_RETURN_IF_ERROR(loss_model_.Setup(structure.loss, shape_));
 
   const int64_t n = shape_->index().num_observations;
-  std::vector<int32_t> input_id(n);
+  kernels::HostBuffer<int32_t> input_id;
+  CERES_EXT_RETURN_IF_ERROR(input_id.Allocate(n));
   CERES_EXT_RETURN_IF_ERROR(
       backend_->Download(n, shape_->index().input_id, input_id.data()));
-  std::vector<double> observations(2 * n);
+  kernels::HostBuffer<double> observations;
+  CERES_EXT_RETURN_IF_ERROR(observations.Allocate(2 * n));
   backend_->host_context()->ParallelFor(
       n, kGrain, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k) {
-          std::copy_n(&structure.observations[2 * int64_t{input_id[k]}],
-                      2,
-                      &observations[2 * k]);
+          std::copy_n(
+              structure.observations.data() + 2 * int64_t{input_id.data()[k]},
+              2,
+              observations.data() + 2 * k);
         }
       });
   CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &observations_));

@@ -36,17 +36,30 @@ struct BlockTable {
   int32_t size() const { return static_cast<int32_t>(tangent_size.size()); }
   int64_t padded_values() const { return int64_t{size()} * padded_size; }
 
-  void Add(int state, int tangent, int num_tangent, const ceres::Manifold* m) {
-    state_offset.push_back(state);
-    tangent_offset.push_back(tangent);
-    tangent_size.push_back(num_tangent);
-    constant_value.push_back(nullptr);
-    manifold.push_back(m);
+  // Blocks beyond the old size have no values yet.
+  void Resize(int32_t size) {
+    state_offset.resize(size);
+    tangent_offset.resize(size);
+    tangent_size.resize(size);
+    constant_value.resize(size);
+    manifold.resize(size);
   }
 
-  void AddConstant(const double* value) {
-    Add(-1, -1, 0, nullptr);
-    constant_value.back() = value;
+  void Set(int64_t i,
+           int state,
+           int tangent,
+           int num_tangent,
+           const ceres::Manifold* m) {
+    state_offset[i] = state;
+    tangent_offset[i] = tangent;
+    tangent_size[i] = num_tangent;
+    constant_value[i] = nullptr;
+    manifold[i] = m;
+  }
+
+  void SetConstant(int64_t i, const double* value) {
+    Set(i, -1, -1, 0, nullptr);
+    constant_value[i] = value;
   }
 
   // Blocks with columns.

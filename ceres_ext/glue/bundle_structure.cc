@@ -24,6 +24,7 @@ namespace {
 using ceres::internal::ParameterBlock;
 using ceres::internal::Program;
 using ceres::internal::ResidualBlock;
+using kernels::Status;
 
 constexpr int kResidualSize = 2;
 constexpr int kPointSize = 3;
@@ -32,6 +33,7 @@ constexpr int kMaxCameraSize = 10;
 constexpr int32_t kNone = -1;
 // Residual blocks that a thread reads in one go.
 constexpr int64_t kRowsPerTask = 1 << 14;
+constexpr int64_t kBlocksPerTask = 1 << 12;
 
 // Columns that the kernels are compiled for.
 int PaddedCameraSize(const BlockTable& cameras) {
@@ -48,44 +50,77 @@ bool FitsObservationIds(const Program& program, std::string* reason) {
   return false;
 }
 
-// The id of a parameter block in its table: by Program index for blocks that
+// The ids of parameter blocks in a table: by Program index for blocks that
 // vary, by address for constant ones (the Program has dropped those).
 class BlockIds {
  public:
-  BlockIds(const Program& program, BlockTable* table)
-      : id_of_index_(program.NumParameterBlocks(), kNone), table_(table) {}
+  explicit BlockIds(const Program& program)
+      : program_(program), id_of_index_(program.NumParameterBlocks(), kNone) {}
 
-  // The id of the block with this index, kNone where it has none yet or where
-  // index is kNone.
-  int32_t Find(int32_t index) const {
-    return index == kNone ? kNone : id_of_index_[index];
+  // Of the varying block with this index. Does not look at the block.
+  int32_t OfIndex(int32_t index) {
+    int32_t& id = id_of_index_[index];
+    if (id == kNone) {
+      id = Append(program_.parameter_blocks()[index]);
+    }
+    return id;
   }
 
-  int32_t Add(const ParameterBlock& block) {
-    if (!block.IsConstant()) {
-      int32_t& id = id_of_index_[block.index()];
-      if (id == kNone) {
-        id = table_->size();
-        table_->Add(block.state_offset(),
-                    block.delta_offset(),
-                    block.TangentSize(),
-                    block.manifold());
-      }
-      return id;
-    }
-    const auto [entry, is_new] =
-        id_of_constant_.try_emplace(&block, table_->size());
+  int32_t OfConstant(const ParameterBlock* block) {
+    const auto [entry, is_new] = id_of_constant_.try_emplace(
+        block, static_cast<int32_t>(blocks_.size()));
     if (is_new) {
-      table_->AddConstant(block.state());
+      Append(block);
     }
     return entry->second;
   }
 
+  void Fill(kernels::HostContext* context, BlockTable* table) const {
+    table->Resize(static_cast<int32_t>(blocks_.size()));
+    context->ParallelFor(
+        table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const ParameterBlock& block = *blocks_[i];
+            if (block.IsConstant()) {
+              table->SetConstant(i, block.state());
+            } else {
+              table->Set(i,
+                         block.state_offset(),
+                         block.delta_offset(),
+                         block.TangentSize(),
+                         block.manifold());
+            }
+          }
+        });
+  }
+
  private:
+  int32_t Append(const ParameterBlock* block) {
+    blocks_.push_back(block);
+    return static_cast<int32_t>(blocks_.size()) - 1;
+  }
+
+  const Program& program_;
   std::vector<int32_t> id_of_index_;
   std::unordered_map<const ParameterBlock*, int32_t> id_of_constant_;
-  BlockTable* table_;
+  std::vector<const ParameterBlock*> blocks_;  // by id
 };
+
+// Room for num_rows ids and observations.
+bool AllocateRows(int64_t num_rows,
+                  BundleStructure* structure,
+                  kernels::HostBuffer<double>* observations,
+                  std::string* reason) {
+  Status status = structure->camera_id.Allocate(num_rows);
+  if (status.ok()) {
+    status = structure->point_id.Allocate(num_rows);
+  }
+  if (status.ok() && observations != nullptr) {
+    status = observations->Allocate(kResidualSize * num_rows);
+  }
+  *reason = status.message;
+  return status.ok();
+}
 
 // The type as a C++ programmer writes it.
 std::string TypeName(const std::type_info& type) {
@@ -142,9 +177,11 @@ bool ImportBatch(const Program& program,
     structure->cameras.ambient_size = model->parameter_block_sizes[0];
     structure->points.ambient_size = model->parameter_block_sizes[1];
   }
-  structure->camera_id.resize(num_rows);
-  structure->point_id.resize(num_rows);
-  structure->observations.resize(int64_t{kResidualSize} * num_rows);
+  if (!AllocateRows(num_rows, structure, &structure->observations, reason)) {
+    return false;
+  }
+  int32_t* const camera_id = structure->camera_id.data();
+  int32_t* const point_id = structure->point_id.data();
 
   // Most of the time goes into reaching the blocks in memory, so that is what
   // all threads do; ids are the Program's indices at first.
@@ -168,9 +205,9 @@ bool ImportBatch(const Program& program,
         }
       }
       static_cast<const BatchableCostFunction&>(cost_function)
-          .CopyConstants(&structure->observations[kResidualSize * i]);
-      structure->camera_id[i] = IndexIfVarying(*row.parameter_blocks()[0]);
-      structure->point_id[i] = IndexIfVarying(*row.parameter_blocks()[1]);
+          .CopyConstants(structure->observations.data() + kResidualSize * i);
+      camera_id[i] = IndexIfVarying(*row.parameter_blocks()[0]);
+      point_id[i] = IndexIfVarying(*row.parameter_blocks()[1]);
       if (row.loss_function() != nullptr) {
         has_loss = true;
       }
@@ -191,18 +228,19 @@ bool ImportBatch(const Program& program,
   }
 
   // Ids in the order in which rows name the blocks.
-  BlockIds camera_ids(program, &structure->cameras);
-  BlockIds point_ids(program, &structure->points);
+  BlockIds camera_ids(program);
+  BlockIds point_ids(program);
   for (int i = 0; i < num_rows; ++i) {
     const auto id_of = [&](int slot, int32_t index, BlockIds* ids) {
-      const int32_t known = ids->Find(index);
-      return known != kNone
-                 ? known
-                 : ids->Add(*residual_blocks[i]->parameter_blocks()[slot]);
+      return index != kNone ? ids->OfIndex(index)
+                            : ids->OfConstant(
+                                  residual_blocks[i]->parameter_blocks()[slot]);
     };
-    structure->camera_id[i] = id_of(0, structure->camera_id[i], &camera_ids);
-    structure->point_id[i] = id_of(1, structure->point_id[i], &point_ids);
+    camera_id[i] = id_of(0, camera_id[i], &camera_ids);
+    point_id[i] = id_of(1, point_id[i], &point_ids);
   }
+  camera_ids.Fill(context, &structure->cameras);
+  point_ids.Fill(context, &structure->points);
   structure->cameras.padded_size = PaddedCameraSize(structure->cameras);
   structure->points.padded_size = kPointSize;
   return true;
@@ -210,6 +248,7 @@ bool ImportBatch(const Program& program,
 
 bool ImportRows(const Program& program,
                 int num_eliminate_blocks,
+                kernels::HostContext* context,
                 BundleStructure* structure,
                 std::string* reason) {
   if (!FitsObservationIds(program, reason)) {
@@ -220,8 +259,8 @@ bool ImportRows(const Program& program,
                                     : block.TangentSize() == kPointSize;
   };
 
-  BlockIds camera_ids(program, &structure->cameras);
-  BlockIds point_ids(program, &structure->points);
+  BlockIds camera_ids(program);
+  BlockIds point_ids(program);
   // Blocks are numbered in the Program's order, which Ceres has chosen for
   // locality, not in the order in which rows name them.
   for (const ParameterBlock* block : program.parameter_blocks()) {
@@ -235,12 +274,15 @@ bool ImportRows(const Program& program,
                 (point ? " for an eliminated block" : " for a camera");
       return false;
     }
-    (point ? point_ids : camera_ids).Add(*block);
+    (point ? point_ids : camera_ids).OfIndex(block->index());
   }
 
   const int num_rows = program.NumResidualBlocks();
-  structure->camera_id.reserve(num_rows);
-  structure->point_id.reserve(num_rows);
+  if (!AllocateRows(num_rows, structure, nullptr, reason)) {
+    return false;
+  }
+  bool lacks_camera = false;
+  bool lacks_point = false;
   for (int i = 0; i < num_rows; ++i) {
     const ResidualBlock& row = *program.residual_blocks()[i];
     if (row.NumResiduals() != kResidualSize) {
@@ -262,21 +304,29 @@ bool ImportRows(const Program& program,
                   "; this library's linear solver takes one";
         return false;
       }
-      id = (is_point(block) ? point_ids : camera_ids).Add(block);
+      id = (is_point(block) ? point_ids : camera_ids).OfIndex(block.index());
     }
-    structure->camera_id.push_back(camera);
-    structure->point_id.push_back(point);
+    structure->camera_id.data()[i] = camera;
+    structure->point_id.data()[i] = point;
+    lacks_camera |= camera == kNone;
+    lacks_point |= point == kNone;
   }
+  camera_ids.Fill(context, &structure->cameras);
+  point_ids.Fill(context, &structure->points);
 
   // The constant block that stands for a missing partner.
-  const auto fill = [](BlockTable* table, std::vector<int32_t>* ids) {
-    if (std::find(ids->begin(), ids->end(), kNone) != ids->end()) {
-      table->AddConstant(nullptr);
-      std::replace(ids->begin(), ids->end(), kNone, table->size() - 1);
-    }
+  const auto fill = [num_rows](BlockTable* table, int32_t* ids) {
+    const int32_t missing = table->size();
+    table->Resize(missing + 1);
+    table->SetConstant(missing, nullptr);
+    std::replace(ids, ids + num_rows, kNone, missing);
   };
-  fill(&structure->cameras, &structure->camera_id);
-  fill(&structure->points, &structure->point_id);
+  if (lacks_camera) {
+    fill(&structure->cameras, structure->camera_id.data());
+  }
+  if (lacks_point) {
+    fill(&structure->points, structure->point_id.data());
+  }
   structure->cameras.padded_size = PaddedCameraSize(structure->cameras);
   structure->points.padded_size = kPointSize;
   return true;

@@ -15,6 +15,7 @@
 #include "ceres/loss_function.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/glue/block_table.h"
+#include "cuda_kernels/buffer.h"
 #include "cuda_kernels/host_context.h"
 
 namespace ceres::internal {
@@ -28,12 +29,10 @@ struct BundleStructure {
   BlockTable points;   // padded_size 3
 
   // Per residual block, in the Program's order.
-  std::vector<int32_t> camera_id;
-  std::vector<int32_t> point_id;
+  kernels::HostBuffer<int32_t> camera_id;
+  kernels::HostBuffer<int32_t> point_id;
 
-  int64_t num_observations() const {
-    return static_cast<int64_t>(camera_id.size());
-  }
+  int64_t num_observations() const { return camera_id.size(); }
 };
 
 // A Program whose residual blocks all have one batchable cost type.
@@ -42,14 +41,14 @@ struct BatchStructure : BundleStructure {
 
   // Per residual block, in the Program's order: measured image position
   // (2 values) and loss. `loss` is empty when no residual block has one.
-  std::vector<double> observations;
+  kernels::HostBuffer<double> observations;
   std::vector<const ceres::LossFunction*> loss;
 };
 
 // Fills *structure from a Program whose parameter offsets and indices are set,
 // the same for any number of threads. Returns false and names the first
 // residual block (and what is wrong with it) in *reason when the Program is not
-// a batch this library can evaluate.
+// a batch this library can evaluate, or says there that memory ran out.
 bool ImportBatch(const ceres::internal::Program& program,
                  kernels::HostContext* context,
                  BatchStructure* structure,
@@ -62,6 +61,7 @@ bool ImportBatch(const ceres::internal::Program& program,
 // partner is constant or missing refer to one constant block added at the end.
 bool ImportRows(const ceres::internal::Program& program,
                 int num_eliminate_blocks,
+                kernels::HostContext* context,
                 BundleStructure* structure,
                 std::string* reason);
 

@@ -300,7 +300,11 @@ std::unique_ptr<LinearSolver> CreateRowLinearSolver(
   const int num_eliminate_blocks = options.type == ceres::ITERATIVE_SCHUR
                                        ? options.elimination_groups[0]
                                        : 0;
-  if (!ImportRows(program, num_eliminate_blocks, &structure, reason)) {
+  if (!ImportRows(program,
+                  num_eliminate_blocks,
+                  backend->host_context(),
+                  &structure,
+                  reason)) {
     return nullptr;
   }
   const auto create = [&](auto value, auto columns) {

@@ -40,7 +40,9 @@ class BundleStructureTest : public testing::TestWithParam<int> {
 
   // Row `row` of the problem, by a cost function of another kind or model where
   // it is among those.
-  void AddRows(int autodiff_row, int quaternion_row, ceres::LossFunction* loss) {
+  void AddRows(int autodiff_row,
+               int quaternion_row,
+               ceres::LossFunction* loss) {
     for (int i = 0; i < kRows; ++i) {
       const double* z = &bal_.observations[2 * i];
       double* point = bal_.point(bal_.point_id[i]);
@@ -59,10 +61,8 @@ class BundleStructureTest : public testing::TestWithParam<int> {
                                other_camera_.data(),
                                point);
       } else {
-        impl_.AddResidualBlock(CreateBalReprojectionError(z[0], z[1]),
-                               row_loss,
-                               camera,
-                               point);
+        impl_.AddResidualBlock(
+            CreateBalReprojectionError(z[0], z[1]), row_loss, camera, point);
       }
     }
   }
@@ -82,15 +82,17 @@ class BundleStructureTest : public testing::TestWithParam<int> {
   static void ExpectTable(const Program& program,
                           int slot,
                           const BlockTable& table,
-                          const std::vector<int32_t>& ids) {
+                          const kernels::HostBuffer<int32_t>& ids) {
     std::unordered_map<const ParameterBlock*, int32_t> id_of;
-    ASSERT_EQ(ids.size(), program.residual_blocks().size());
-    for (size_t i = 0; i < ids.size(); ++i) {
+    const auto num_rows =
+        static_cast<int64_t>(program.residual_blocks().size());
+    ASSERT_EQ(ids.size(), num_rows);
+    for (int64_t i = 0; i < num_rows; ++i) {
       const ParameterBlock* block =
           program.residual_blocks()[i]->parameter_blocks()[slot];
       const auto [entry, is_new] =
           id_of.try_emplace(block, static_cast<int32_t>(id_of.size()));
-      ASSERT_EQ(ids[i], entry->second) << "row " << i;
+      ASSERT_EQ(ids.data()[i], entry->second) << "row " << i;
       if (!is_new) {
         continue;
       }
@@ -135,14 +137,14 @@ TEST_P(BundleStructureTest, RowsAsInTheProgram) {
   ExpectTable(*program, 1, batch.points, batch.point_id);
   const auto& rows = program->residual_blocks();
   ASSERT_EQ(batch.loss.size(), rows.size());
-  ASSERT_EQ(batch.observations.size(), 2 * rows.size());
+  ASSERT_EQ(batch.observations.size(), 2 * static_cast<int64_t>(rows.size()));
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(batch.loss[i], rows[i]->loss_function());
     double z[2];
     static_cast<const BatchableCostFunction*>(rows[i]->cost_function())
         ->CopyConstants(z);
-    EXPECT_EQ(batch.observations[2 * i], z[0]);
-    EXPECT_EQ(batch.observations[2 * i + 1], z[1]);
+    EXPECT_EQ(batch.observations.data()[2 * i], z[0]);
+    EXPECT_EQ(batch.observations.data()[2 * i + 1], z[1]);
   }
 }
 
