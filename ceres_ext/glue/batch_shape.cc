@@ -75,7 +75,7 @@ Status BatchShape<Backend>::Setup(int num_columns,
   cameras_ = structure.cameras;
   points_ = structure.points;
   if (!point_order.empty()) {
-    points_.Permute(point_order);
+    points_.Permute(point_order, backend->host_context());
   }
   CERES_EXT_RETURN_IF_ERROR(camera_table_.Upload(cameras_, backend));
   return point_table_.Upload(points_, backend);

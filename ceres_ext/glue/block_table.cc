@@ -28,12 +28,18 @@ bool BlockTable::HasPadding() const {
   });
 }
 
-void BlockTable::Permute(const std::vector<int32_t>& order) {
-  const auto permute = [&order](auto* values) {
+void BlockTable::Permute(const std::vector<int32_t>& order,
+                         kernels::HostContext* context) {
+  constexpr int64_t kGrain = 1 << 14;
+  const auto permute = [&order, context](auto* values) {
     auto permuted = *values;
-    for (size_t i = 0; i < order.size(); ++i) {
-      permuted[i] = (*values)[order[i]];
-    }
+    context->ParallelFor(static_cast<int64_t>(order.size()),
+                         kGrain,
+                         [&](int64_t begin, int64_t end) {
+                           for (int64_t i = begin; i < end; ++i) {
+                             permuted[i] = (*values)[order[i]];
+                           }
+                         });
     values->swap(permuted);
   };
   permute(&state_offset);

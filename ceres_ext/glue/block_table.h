@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ceres/manifold.h"
+#include "cuda_kernels/host_context.h"
 
 namespace ceres_ext {
 
@@ -70,7 +71,8 @@ struct BlockTable {
   bool HasPadding() const;
 
   // Block i becomes what block order[i] was; order is a permutation.
-  void Permute(const std::vector<int32_t>& order);
+  void Permute(const std::vector<int32_t>& order,
+               kernels::HostContext* context);
 
   int64_t MemoryBytes() const;
 };
