@@ -190,6 +190,7 @@ bool ImportBatch(const Program& program,
   context->ParallelFor(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
     // One dynamic_cast per run of residual blocks of one type.
     const std::type_info* type = nullptr;
+    bool one_has_loss = false;
     for (int64_t i = begin; i < end; ++i) {
       const ResidualBlock& row = *residual_blocks[i];
       const ceres::CostFunction& cost_function = *row.cost_function();
@@ -208,9 +209,10 @@ bool ImportBatch(const Program& program,
           .CopyConstants(structure->observations.data() + kResidualSize * i);
       camera_id[i] = IndexIfVarying(*row.parameter_blocks()[0]);
       point_id[i] = IndexIfVarying(*row.parameter_blocks()[1]);
-      if (row.loss_function() != nullptr) {
-        has_loss = true;
-      }
+      one_has_loss |= row.loss_function() != nullptr;
+    }
+    if (one_has_loss) {
+      has_loss = true;
     }
   });
   if (first_refused < num_rows) {
