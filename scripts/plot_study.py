@@ -470,7 +470,10 @@ def plot(record, folder):
         if drawn:
             axes.set_xscale("log")
             axes.set_yscale("log")
-            axes.legend(fontsize=7)
+            # Room for the legend above the points.
+            bottom, top = axes.get_ylim()
+            axes.set_ylim(bottom, top * (top / bottom) ** 0.4)
+            axes.legend(fontsize=7, loc="upper left")
         axes.grid(True, which="major", linewidth=0.3)
         axes.set_xlabel("projections")
         axes.set_ylabel("seconds")
