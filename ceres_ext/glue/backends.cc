@@ -2,6 +2,8 @@
 
 #include "ceres_ext/glue/backends.h"
 
+#include "cuda_kernels/buffer.h"
+
 namespace ceres_ext {
 
 using kernels::Status;

@@ -11,6 +11,7 @@
 #include "ceres/casts.h"
 #include "ceres/program.h"
 #include "ceres_ext/glue/backends.h"
+#include "cuda_kernels/buffer.h"
 #include "cuda_kernels/jacobian_products_kernels.h"
 #include "glog/logging.h"
 

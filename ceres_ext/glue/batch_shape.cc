@@ -3,7 +3,6 @@
 #include "ceres_ext/glue/batch_shape.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "ceres_ext/glue/backends.h"

@@ -3,6 +3,7 @@
 #include "ceres_ext/glue/block_table.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace ceres_ext {
 int BlockTable::NumVarying() const {
@@ -32,7 +33,7 @@ void BlockTable::Permute(const std::vector<int32_t>& order,
                          kernels::HostContext* context) {
   constexpr int64_t kGrain = 1 << 14;
   const auto permute = [&order, context](auto* values) {
-    auto permuted = *values;
+    std::decay_t<decltype(*values)> permuted(order.size());
     context->ParallelFor(static_cast<int64_t>(order.size()),
                          kGrain,
                          [&](int64_t begin, int64_t end) {

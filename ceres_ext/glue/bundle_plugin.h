@@ -31,7 +31,6 @@
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
-#include "cuda_kernels/host_context.h"
 #include "cuda_kernels/status.h"
 
 namespace ceres_ext {

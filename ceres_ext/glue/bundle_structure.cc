@@ -283,8 +283,6 @@ bool ImportRows(const Program& program,
   if (!AllocateRows(num_rows, structure, nullptr, reason)) {
     return false;
   }
-  bool lacks_camera = false;
-  bool lacks_point = false;
   for (int i = 0; i < num_rows; ++i) {
     const ResidualBlock& row = *program.residual_blocks()[i];
     if (row.NumResiduals() != kResidualSize) {
@@ -310,25 +308,23 @@ bool ImportRows(const Program& program,
     }
     structure->camera_id.data()[i] = camera;
     structure->point_id.data()[i] = point;
-    lacks_camera |= camera == kNone;
-    lacks_point |= point == kNone;
   }
   camera_ids.Fill(context, &structure->cameras);
   point_ids.Fill(context, &structure->points);
 
   // The constant block that stands for a missing partner.
   const auto fill = [num_rows](BlockTable* table, int32_t* ids) {
-    const int32_t missing = table->size();
-    table->Resize(missing + 1);
-    table->SetConstant(missing, nullptr);
-    std::replace(ids, ids + num_rows, kNone, missing);
+    int32_t* const end = ids + num_rows;
+    int32_t* const first = std::find(ids, end, kNone);
+    if (first != end) {
+      const int32_t missing = table->size();
+      table->Resize(missing + 1);
+      table->SetConstant(missing, nullptr);
+      std::replace(first, end, kNone, missing);
+    }
   };
-  if (lacks_camera) {
-    fill(&structure->cameras, structure->camera_id.data());
-  }
-  if (lacks_point) {
-    fill(&structure->points, structure->point_id.data());
-  }
+  fill(&structure->cameras, structure->camera_id.data());
+  fill(&structure->points, structure->point_id.data());
   structure->cameras.padded_size = PaddedCameraSize(structure->cameras);
   structure->points.padded_size = kPointSize;
   return true;

@@ -2,6 +2,9 @@
 //
 // In place of CUDA's header, which does not go with tests/kernels/emulation:
 // the one name that Ceres's own headers use.
-#pragma once
+#ifndef CERES_EXT_TESTS_GLUE_EMULATION_CUSPARSE_H_
+#define CERES_EXT_TESTS_GLUE_EMULATION_CUSPARSE_H_
 
 typedef struct cusparseContext* cusparseHandle_t;
+
+#endif  // CERES_EXT_TESTS_GLUE_EMULATION_CUSPARSE_H_
