@@ -12,25 +12,15 @@
 #include <string>
 #include <vector>
 
-#include "examples/bal/bal_synthetic.h"
 #include "examples/bal/study/host_study.h"
 #include "examples/bal/study/study_record.h"
 #include "gtest/gtest.h"
+#include "tests/study/small_problem.h"
 
 namespace ceres_ext::bal {
 namespace {
 
-StudyProblem SmallProblem() {
-  SyntheticOptions options;
-  options.num_cameras = 6;
-  options.num_points = 150;
-  options.num_observations = 700;
-  options.num_threads = 1;
-  SyntheticProblem synthetic;
-  std::string error;
-  EXPECT_TRUE(GenerateSynthetic(options, &synthetic, &error)) << error;
-  return {"small", synthetic.start};
-}
+StudyProblem SmallProblem() { return {"small", MakeSmallProblem(6, 150, 700)}; }
 
 StudySettings SmallSettings() {
   StudySettings settings;

@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "examples/bal/bal_synthetic.h"
 #include "gtest/gtest.h"
+#include "tests/study/small_problem.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -25,15 +25,8 @@ class DeviceStudyTest : public testing::Test {
       GTEST_SKIP() << "skipped: no CUDA device (" << why_none << ")";
     }
     ASSERT_TRUE(kernels::CudaContext::Create({}, &context_).ok());
-    SyntheticOptions options;
-    options.num_cameras = 6;
-    options.num_points = 150;
-    options.num_observations = 700;
-    options.num_threads = 1;
-    SyntheticProblem synthetic;
-    std::string error;
-    ASSERT_TRUE(GenerateSynthetic(options, &synthetic, &error)) << error;
-    problem_ = {"small", synthetic.start};
+    problem_ = {"small", MakeSmallProblem(6, 150, 700)};
+    ASSERT_EQ(problem_.bal.num_observations(), 700);
     settings_.sizes = {"small"};
     settings_.num_lm_iterations = 2;
     settings_.num_pcg_iterations = 4;

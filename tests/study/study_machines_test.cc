@@ -14,9 +14,9 @@
 #include "cuda_kernels/cuda_context.h"
 #include "cuda_kernels/cuda_observation_index.h"
 #include "cuda_kernels/host_context.h"
-#include "examples/bal/bal_synthetic.h"
 #include "examples/bal/study/levenberg_marquardt.h"
 #include "gtest/gtest.h"
+#include "tests/study/small_problem.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -33,15 +33,8 @@ struct Outcome {
 class StudyMachines : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    SyntheticOptions options;
-    options.num_cameras = 7;
-    options.num_points = 120;
-    options.num_observations = 600;
-    options.num_threads = 1;
-    SyntheticProblem synthetic;
-    std::string error;
-    ASSERT_TRUE(GenerateSynthetic(options, &synthetic, &error)) << error;
-    bal_ = synthetic.start;
+    bal_ = MakeSmallProblem(7, 120, 600);
+    ASSERT_EQ(bal_.num_observations(), 600);
     ASSERT_TRUE(index_
                     .Build(bal_.num_cameras(),
                            bal_.num_points(),

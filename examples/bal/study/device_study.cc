@@ -247,45 +247,25 @@ Status TimeIteration(const std::string& variant,
   return {};
 }
 
-// 1 x 1, the second of two.
+// A whole run; with `repeat` the second of two, unless the first took long:
+// then all memory has been touched.
 template <typename Source, typename Machine>
-Status TimeOneByOne(const std::string& variant,
-                    const std::string& jacobian,
-                    const Configuration& configuration,
-                    const ProblemArrays& arrays,
-                    Machine* machine,
-                    StudyRecord* record,
-                    const StudyProblem& problem) {
-  LevenbergMarquardt<Machine, Source> lm;
-  StudyResult result;
-  const StudyOptions options = MakeStudyOptions(configuration, 1, 1);
-  CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
-  CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
-  if (result.total_seconds < kRepeatSeconds) {
-    CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
-  }
-  record->Size(problem)["runs"].push_back(
-      RunRow(variant, jacobian, configuration, options, result));
-  return {};
-}
-
-// All iterations.
-template <typename Source, typename Machine>
-Status TimeAll(const std::string& variant,
+Status TimeRun(const std::string& variant,
                const std::string& jacobian,
                const Configuration& configuration,
+               const StudyOptions& options,
+               bool repeat,
                const ProblemArrays& arrays,
                Machine* machine,
                StudyRecord* record,
                const StudyProblem& problem) {
-  const StudyOptions options =
-      MakeStudyOptions(configuration,
-                       record->settings().num_lm_iterations,
-                       record->settings().num_pcg_iterations);
   LevenbergMarquardt<Machine, Source> lm;
   StudyResult result;
   CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
   CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+  if (repeat && result.total_seconds < kRepeatSeconds) {
+    CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+  }
   record->Size(problem)["runs"].push_back(
       RunRow(variant, jacobian, configuration, options, result));
   return {};
@@ -733,6 +713,13 @@ struct DeviceStudy::Impl {
   DeviceProblem device;
   bool is_set_up = false;
 
+  void Announce(const char* what) const {
+    std::printf("%s, %s (%.0f s)\n",
+                problem->name.c_str(),
+                what,
+                record->elapsed_seconds());
+  }
+
   std::string What(const std::string& variant,
                    const std::string& jacobian) const {
     return variant + ", " + jacobian + ", " + problem->name;
@@ -790,13 +777,15 @@ struct DeviceStudy::Impl {
                                           is_reference,
                                           &steps[i]));
       record->Check(what + ", 1 x 1",
-                    TimeOneByOne<Source>(variant,
-                                         jacobian,
-                                         configuration,
-                                         device.arrays(),
-                                         &machine,
-                                         record,
-                                         *problem));
+                    TimeRun<Source>(variant,
+                                    jacobian,
+                                    configuration,
+                                    MakeStudyOptions(configuration, 1, 1),
+                                    /*repeat=*/true,
+                                    device.arrays(),
+                                    &machine,
+                                    record,
+                                    *problem));
     }
   }
   template <typename Source, typename Machine>
@@ -867,37 +856,31 @@ struct DeviceStudy::Impl {
       const auto one_by_one = [&] {
         return record->OneByOne(*problem, variant, jacobian, configuration);
       };
-      const auto time = [&](bool all) {
+      const auto time = [&](const StudyOptions& options, bool repeat) {
         if (!has_machine) {
           CERES_EXT_RETURN_IF_ERROR(device.SetupMachine<Source>(&machine));
           has_machine = true;
         }
-        return all ? TimeAll<Source>(variant,
-                                     jacobian,
-                                     configuration,
-                                     device.arrays(),
-                                     &machine,
-                                     record,
-                                     *problem)
-                   : TimeOneByOne<Source>(variant,
-                                          jacobian,
-                                          configuration,
-                                          device.arrays(),
-                                          &machine,
-                                          record,
-                                          *problem);
+        return TimeRun<Source>(variant,
+                               jacobian,
+                               configuration,
+                               options,
+                               repeat,
+                               device.arrays(),
+                               &machine,
+                               record,
+                               *problem);
       };
       if (one_by_one().is_null() && !record->out_of_time()) {
-        record->Check(what + ", 1 x 1", time(false));
+        record->Check(what + ", 1 x 1",
+                      time(MakeStudyOptions(configuration, 1, 1), true));
       }
-      if (record->HasTimeForAll(
-              what,
-              one_by_one(),
-              MakeStudyOptions(configuration,
-                               record->settings().num_lm_iterations,
-                               record->settings().num_pcg_iterations),
-              max_seconds)) {
-        record->Check(what + ", all iterations", time(true));
+      const StudyOptions all =
+          MakeStudyOptions(configuration,
+                           record->settings().num_lm_iterations,
+                           record->settings().num_pcg_iterations);
+      if (record->HasTimeForAll(what, one_by_one(), all, max_seconds)) {
+        record->Check(what + ", all iterations", time(all, false));
       }
     }
   }
@@ -918,9 +901,7 @@ DeviceStudy::DeviceStudy(const StudyProblem* problem,
 DeviceStudy::~DeviceStudy() = default;
 
 Status DeviceStudy::Setup() {
-  std::printf("%s, index (%.0f s)\n",
-              impl_->problem->name.c_str(),
-              impl_->record->elapsed_seconds());
+  impl_->Announce("index");
   CERES_EXT_RETURN_IF_ERROR(
       impl_->device.Setup(impl_->problem->bal, impl_->context));
   double stored_seconds = 0.0;
@@ -951,9 +932,7 @@ void DeviceStudy::TimeIterations() {
   if (!impl_->is_set_up) {
     return;
   }
-  std::printf("%s, iterations (%.0f s)\n",
-              impl_->problem->name.c_str(),
-              impl_->record->elapsed_seconds());
+  impl_->Announce("iterations");
   // Steps of "cuda", stored double, in the four configurations.
   std::vector<double> steps[4];
   impl_->Iterations<StoredDouble, CudaMachine>(
@@ -979,9 +958,7 @@ void DeviceStudy::TimeKernels() {
   if (!impl_->is_set_up) {
     return;
   }
-  std::printf("%s, kernels (%.0f s)\n",
-              impl_->problem->name.c_str(),
-              impl_->record->elapsed_seconds());
+  impl_->Announce("kernels");
   impl_->Kernels<StoredDouble, CudaMachine>("stored double");
   impl_->Kernels<StoredBlockContiguous, BlockContiguousMachine>(
       "stored double, block-contiguous");
@@ -994,9 +971,7 @@ void DeviceStudy::TimeRuns() {
   if (!impl_->is_set_up) {
     return;
   }
-  std::printf("%s, all iterations (%.0f s)\n",
-              impl_->problem->name.c_str(),
-              impl_->record->elapsed_seconds());
+  impl_->Announce("all iterations");
   constexpr double kAnyTime = std::numeric_limits<double>::infinity();
   impl_->Runs<RecomputedDouble, CudaMachine>(
       "cuda", "recomputed double", kAnyTime);
@@ -1010,9 +985,7 @@ void DeviceStudy::TimeNaiveRuns() {
   if (!impl_->is_set_up) {
     return;
   }
-  std::printf("%s, naive variant, all iterations (%.0f s)\n",
-              impl_->problem->name.c_str(),
-              impl_->record->elapsed_seconds());
+  impl_->Announce("naive variant, all iterations");
   impl_->Runs<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
       "naive", "stored double", impl_->record->settings().run_seconds);
 }
