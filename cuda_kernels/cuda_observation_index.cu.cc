@@ -119,6 +119,16 @@ __global__ void InvertOrderKernel(int64_t n,
   rank[order[r]] = static_cast<int32_t>(r);
 }
 
+__global__ void RenamePointsKernel(int64_t num_observations,
+                                   const int32_t* rank,
+                                   int32_t* point_ids) {
+  const int64_t k = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (k >= num_observations) {
+    return;  // No barrier follows.
+  }
+  point_ids[k] = rank[point_ids[k]];
+}
+
 Status ReserveScratch(int64_t n,
                       CudaIndexScratch* scratch,
                       CudaContext* context) {
@@ -247,6 +257,42 @@ Status CudaObservationIndex::Build(int32_t num_cameras,
                 0,
                 int64_t{num_cameras},
                 camera_begin_.data());
+}
+
+Status CudaObservationIndex::BuildOrdered(int32_t num_cameras,
+                                          int32_t num_points,
+                                          int64_t num_observations,
+                                          const int32_t* camera_ids,
+                                          int32_t* point_ids,
+                                          int32_t* point_order,
+                                          CudaIndexScratch* scratch,
+                                          CudaContext* context) {
+  CERES_EXT_RETURN_IF_ERROR(Build(num_cameras,
+                                  num_points,
+                                  num_observations,
+                                  camera_ids,
+                                  point_ids,
+                                  scratch,
+                                  context));
+  CERES_EXT_RETURN_IF_ERROR(scratch->rank.Allocate(context, num_points));
+  CERES_EXT_RETURN_IF_ERROR(OrderPointsByCamera(
+      view(), point_order, scratch->rank.data(), scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(Launch("RenamePoints",
+                                   RenamePointsKernel,
+                                   CeilDivide(num_observations, kBlockSize),
+                                   kBlockSize,
+                                   0,
+                                   context->stream(),
+                                   num_observations,
+                                   scratch->rank.data(),
+                                   point_ids));
+  return Build(num_cameras,
+               num_points,
+               num_observations,
+               camera_ids,
+               point_ids,
+               scratch,
+               context);
 }
 
 ObservationIndexView CudaObservationIndex::view() const {

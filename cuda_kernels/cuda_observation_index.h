@@ -19,14 +19,16 @@
 
 namespace ceres_ext::kernels {
 
-// Scratch of the builders below, 36 bytes per observation. Kept by the caller
-// so that several builds share it; may be released after the last.
+// Scratch of the builders below, 36 bytes per observation and 4 per point. Kept
+// by the caller so that several builds share it; may be released after the
+// last.
 struct CudaIndexScratch {
   DeviceBuffer<uint64_t> keys_in;
   DeviceBuffer<uint64_t> keys_out;
   DeviceBuffer<int32_t> values_in;
   DeviceBuffer<int32_t> values_out;
   DeviceBuffer<int32_t> counts;
+  DeviceBuffer<int32_t> rank;
   DeviceBuffer<unsigned char> sort;
 };
 
@@ -42,6 +44,19 @@ class CudaObservationIndex {
                const int32_t* point_ids,
                CudaIndexScratch* scratch,
                CudaContext* context);
+
+  // As Build, of points that are numbered anew in the order of
+  // OrderPointsByCamera: point i of the index is point point_order[i] of the
+  // caller. point_order: device memory, num_points, written. point_ids are
+  // replaced by the new numbers.
+  Status BuildOrdered(int32_t num_cameras,
+                      int32_t num_points,
+                      int64_t num_observations,
+                      const int32_t* camera_ids,
+                      int32_t* point_ids,
+                      int32_t* point_order,
+                      CudaIndexScratch* scratch,
+                      CudaContext* context);
 
   // Valid as long as this object lives and is not built again.
   ObservationIndexView view() const;

@@ -74,6 +74,12 @@ __device__ __forceinline__ void Apply(const SetPaddingParams& p, int64_t i) {
       element < p.table.tangent_size[block] ? p.active_value : p.padding;
 }
 
+__device__ __forceinline__ void Apply(const GatherPairsParams& p, int64_t k) {
+  const int64_t i = p.source[k];
+  p.out[2 * k] = p.in[2 * i];
+  p.out[2 * k + 1] = p.in[2 * i + 1];
+}
+
 __device__ __forceinline__ void Apply(const CameraTangentsParams& p,
                                       int64_t c) {
   if (p.kind[c] != ManifoldKind::kQuaternion) {
@@ -439,6 +445,10 @@ Status GatherState(const GatherStateParams& params, cudaStream_t stream) {
 
 Status SetPadding(const SetPaddingParams& params, cudaStream_t stream) {
   return ForEach("SetPadding", NumPaddedValues(params.table), params, stream);
+}
+
+Status GatherPairs(const GatherPairsParams& params, cudaStream_t stream) {
+  return ForEach("GatherPairs", params.n, params, stream);
 }
 
 Status CameraTangents(const CameraTangentsParams& params, cudaStream_t stream) {

@@ -5,6 +5,7 @@
 //
 //   GatherTangent, ScatterTangent   Ceres's tangent vector <-> padded blocks
 //   GatherState, SetPadding         state -> blocks; a constant padded vector
+//   GatherPairs                     measurements -> order of an index
 //   CameraTangents, Plus            manifolds
 //   Copy .. NegateIfValid           the loop's arithmetic, element by element
 //   ProjectedGradientNorms ..       its sums
@@ -100,6 +101,15 @@ struct SetPaddingParams {
   double active_value = 0.0;
   double padding = 0.0;
   double* padded = nullptr;
+};
+
+// Pair k of `out` = pair source[k] of `in`.
+// Mapping: a thread per pair. Traffic: 36 B per pair.
+struct GatherPairsParams {
+  int64_t n = 0;
+  const int32_t* source = nullptr;  // n
+  const double* in = nullptr;       // 2 per pair
+  double* out = nullptr;            // 2 n
 };
 
 // ---------------------------------------------------------------------------
@@ -325,6 +335,7 @@ void GatherTangent(const GatherTangentParams& params, HostContext* context);
 void ScatterTangent(const ScatterTangentParams& params, HostContext* context);
 void GatherState(const GatherStateParams& params, HostContext* context);
 void SetPadding(const SetPaddingParams& params, HostContext* context);
+void GatherPairs(const GatherPairsParams& params, HostContext* context);
 
 void CameraTangents(const CameraTangentsParams& params, HostContext* context);
 void Plus(const PlusParams& params, HostContext* context);
@@ -365,6 +376,7 @@ Status GatherTangent(const GatherTangentParams& params, cudaStream_t stream);
 Status ScatterTangent(const ScatterTangentParams& params, cudaStream_t stream);
 Status GatherState(const GatherStateParams& params, cudaStream_t stream);
 Status SetPadding(const SetPaddingParams& params, cudaStream_t stream);
+Status GatherPairs(const GatherPairsParams& params, cudaStream_t stream);
 
 Status CameraTangents(const CameraTangentsParams& params, cudaStream_t stream);
 Status Plus(const PlusParams& params, cudaStream_t stream);

@@ -164,6 +164,13 @@ void SetPadding(const SetPaddingParams& params, HostContext* context) {
   });
 }
 
+void GatherPairs(const GatherPairsParams& params, HostContext* context) {
+  ForEach(params.n, context, [&](int64_t k) {
+    std::copy_n(
+        params.in + 2 * int64_t{params.source[k]}, 2, params.out + 2 * k);
+  });
+}
+
 void CameraTangents(const CameraTangentsParams& params, HostContext* context) {
   const int64_t A = params.ambient_size;
   const int64_t C = params.padded_size;

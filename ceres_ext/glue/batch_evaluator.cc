@@ -11,8 +11,8 @@
 #include "ceres/casts.h"
 #include "ceres/program.h"
 #include "ceres_ext/glue/backends.h"
-#include "cuda_kernels/buffer.h"
 #include "cuda_kernels/jacobian_products_kernels.h"
+#include "cuda_kernels/loop_kernels.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -63,24 +63,18 @@ Status BatchEvaluator<Backend, T, C>::Setup(
   CERES_EXT_RETURN_IF_ERROR(loss_model_.Setup(structure.loss, shape_));
 
   const int64_t n = shape_->index().num_observations;
-  kernels::HostBuffer<int32_t> input_id;
-  CERES_EXT_RETURN_IF_ERROR(input_id.Allocate(n));
-  CERES_EXT_RETURN_IF_ERROR(
-      backend_->Download(n, shape_->index().input_id, input_id.data()));
-  kernels::HostBuffer<double> observations;
-  CERES_EXT_RETURN_IF_ERROR(observations.Allocate(2 * n));
-  backend_->host_context()->ParallelFor(
-      n, kGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t k = begin; k < end; ++k) {
-          std::copy_n(
-              structure.observations.data() + 2 * int64_t{input_id.data()[k]},
-              2,
-              observations.data() + 2 * k);
-        }
-      });
-  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &observations_));
-  CERES_EXT_RETURN_IF_ERROR(
-      backend_->Upload(2 * n, observations.data(), observations_.data()));
+  {
+    typename Backend::template Buffer<double> observations;
+    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &observations));
+    CERES_EXT_RETURN_IF_ERROR(backend_->Upload(
+        2 * n, structure.observations.data(), observations.data()));
+    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &observations_));
+    CERES_EXT_RETURN_IF_ERROR(
+        backend_->Run(kernels::GatherPairsParams{n,
+                                                 shape_->index().input_id,
+                                                 observations.data(),
+                                                 observations_.data()}));
+  }
 
   const int64_t num_cameras = shape_->cameras().size();
   CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(num_cameras, &camera_states_));

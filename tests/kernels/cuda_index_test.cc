@@ -173,6 +173,49 @@ TEST_F(CudaIndexTest, PointOrder) {
   }
 }
 
+// The index of pairs with renamed points, twice on one object: an order that
+// stands is kept.
+TEST_F(CudaIndexTest, OrderedLikeHost) {
+  for (const PairList& pairs :
+       {MakeEdgePairs(), MakeLongPairs(), PairList{3, 5, {}, {}}, PairList()}) {
+    BuildIndex(pairs);
+    const int64_t num_points = pairs.num_points;
+    auto order = Poisoned<int32_t>(num_points);
+    auto rank = Poisoned<int32_t>(num_points);
+    ASSERT_OK(OrderPointsByCamera(
+        index_.view(), order.data(), rank.data(), &scratch_, context_.get()));
+    const std::vector<int32_t> expected_order = Download(order);
+    const std::vector<int32_t> host_rank = Download(rank);
+    std::vector<int32_t> renamed = pairs.point;
+    for (int32_t& p : renamed) {
+      p = host_rank[static_cast<size_t>(p)];
+    }
+    ASSERT_OK(host_index_.Build(pairs.num_cameras,
+                                pairs.num_points,
+                                n_,
+                                pairs.camera.data(),
+                                renamed.data()));
+    const auto camera = Upload(pairs.camera);
+    auto point = Upload(pairs.point);
+    std::vector<int32_t> identity(expected_order.size());
+    std::iota(identity.begin(), identity.end(), 0);
+    for (const std::vector<int32_t>& expected : {expected_order, identity}) {
+      order = Poisoned<int32_t>(num_points);
+      ASSERT_OK(index_.BuildOrdered(pairs.num_cameras,
+                                    pairs.num_points,
+                                    n_,
+                                    camera.data(),
+                                    point.data(),
+                                    order.data(),
+                                    &scratch_,
+                                    context_.get()));
+      EXPECT_EQ(Download(order), expected);
+      EXPECT_EQ(Download(point), renamed);
+      ExpectSameAsHost();
+    }
+  }
+}
+
 // Recomputes every array of a tile index from its definition.
 void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
   TileIndex index;

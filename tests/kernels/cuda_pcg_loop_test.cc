@@ -19,6 +19,7 @@
 #include "cuda_kernels/cuda_operations.h"
 #include "cuda_kernels/loop_kernels.h"
 #include "tests/kernels/cuda_test_util.h"
+#include "tests/kernels/solver_configurations.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -272,28 +273,10 @@ TEST_F(CudaPcgLoopTest, ResetPeriods) {
 }
 
 TEST_F(CudaPcgLoopTest, Configurations) {
-  for (const bool use_schur : {true, false}) {
-    for (const solver::WProduct w :
-         {solver::WProduct::kImplicit, solver::WProduct::kExplicit}) {
-      for (const solver::PreconditionerType preconditioner :
-           {solver::PreconditionerType::kIdentity,
-            solver::PreconditionerType::kJacobi,
-            solver::PreconditionerType::kSchurJacobi}) {
-        InexactSolverOptions options;
-        options.use_schur = use_schur;
-        options.w_product = w;
-        options.preconditioner = preconditioner;
-        std::string error;
-        if (!options.Validate(&error)) {
-          continue;
-        }
-        SCOPED_TRACE(::testing::Message()
-                     << "Schur " << use_schur << " W " << static_cast<int>(w)
-                     << " M " << static_cast<int>(preconditioner));
-        ExpectLikeIssuedAhead<Recomputed>(options, {-1.0, 1e-8});
-        ExpectLikeIssuedAhead<Stored>(options, {-1.0, 1e-8});
-      }
-    }
+  for (const InexactSolverOptions& options : solver::SolverConfigurations()) {
+    SCOPED_TRACE(solver::ConfigurationName(options));
+    ExpectLikeIssuedAhead<Recomputed>(options, {-1.0, 1e-8});
+    ExpectLikeIssuedAhead<Stored>(options, {-1.0, 1e-8});
   }
 }
 

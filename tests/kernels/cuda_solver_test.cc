@@ -10,6 +10,7 @@
 #include "ceres_ext/solver/inexact_solver.h"
 #include "ceres_ext/solver/inexact_solver_host.h"
 #include "tests/kernels/cuda_test_util.h"
+#include "tests/kernels/solver_configurations.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -249,94 +250,75 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
   ASSERT_OK(host_backend.Setup(host_index_.view(), &host_context_));
   solver::CudaBackend backend;
   ASSERT_OK(backend.Setup(index_.view(), {}, &scratch_, context_.get()));
-  for (const bool use_schur : {true, false}) {
-    for (const solver::WProduct w :
-         {solver::WProduct::kImplicit, solver::WProduct::kExplicit}) {
-      for (const solver::PreconditionerType preconditioner :
-           {solver::PreconditionerType::kIdentity,
-            solver::PreconditionerType::kJacobi,
-            solver::PreconditionerType::kSchurJacobi}) {
-        solver::InexactSolverOptions options;
-        options.use_schur = use_schur;
-        options.w_product = w;
-        options.preconditioner = preconditioner;
-        std::string error;
-        if (!options.Validate(&error)) {
-          continue;
-        }
-        SCOPED_TRACE(::testing::Message()
-                     << "Schur " << use_schur << " W " << static_cast<int>(w)
-                     << " M " << static_cast<int>(preconditioner));
-        solver::InexactSolverPerSolveOptions per_solve;
-        per_solve.q_tolerance = -1.0;
-        per_solve.r_tolerance = 1e-10;
-        std::vector<double> host_camera(C * pairs_.num_cameras);
-        std::vector<double> host_point(3 * pairs_.num_points);
-        solver::InexactSolver<solver::HostBackend, DeviceSource> host_solver;
-        ASSERT_OK(host_solver.Setup(options, &host_backend));
-        solver::LinearSystem<DeviceSource> host_system;
-        host_system.jacobian = {
-            states.data(), maps.data(), points.data(), nullptr};
-        host_system.b = b.data();
-        host_system.camera_diagonal = camera_diagonal.data();
-        host_system.point_diagonal = point_diagonal.data();
-        const auto expected = host_solver.Solve(
-            host_system, per_solve, host_camera.data(), host_point.data());
-        ASSERT_EQ(expected.termination, solver::Termination::kSuccess)
-            << expected.message;
+  for (const solver::InexactSolverOptions& options :
+       solver::SolverConfigurations()) {
+    SCOPED_TRACE(solver::ConfigurationName(options));
+    solver::InexactSolverPerSolveOptions per_solve;
+    per_solve.q_tolerance = -1.0;
+    per_solve.r_tolerance = 1e-10;
+    std::vector<double> host_camera(C * pairs_.num_cameras);
+    std::vector<double> host_point(3 * pairs_.num_points);
+    solver::InexactSolver<solver::HostBackend, DeviceSource> host_solver;
+    ASSERT_OK(host_solver.Setup(options, &host_backend));
+    solver::LinearSystem<DeviceSource> host_system;
+    host_system.jacobian = {states.data(), maps.data(), points.data(), nullptr};
+    host_system.b = b.data();
+    host_system.camera_diagonal = camera_diagonal.data();
+    host_system.point_diagonal = point_diagonal.data();
+    const auto expected = host_solver.Solve(
+        host_system, per_solve, host_camera.data(), host_point.data());
+    ASSERT_EQ(expected.termination, solver::Termination::kSuccess)
+        << expected.message;
 
-        solver::InexactSolver<solver::CudaBackend, DeviceSource> solver;
-        ASSERT_OK(solver.Setup(options, &backend));
-        solver::LinearSystem<DeviceSource> system;
-        system.jacobian = {device_states.data(),
-                           device_maps.data(),
-                           device_points.data(),
-                           nullptr};
-        system.b = device_b.data();
-        system.camera_diagonal = device_camera_diagonal.data();
-        system.point_diagonal = device_point_diagonal.data();
-        std::vector<double> first;
-        for (int run = 0; run < 2; ++run) {
-          auto camera = Poisoned<double>(C * pairs_.num_cameras);
-          auto point = Poisoned<double>(3 * pairs_.num_points);
-          const auto summary =
-              solver.Solve(system, per_solve, camera.data(), point.data());
-          EXPECT_EQ(summary.termination, expected.termination)
-              << summary.message;
-          EXPECT_NEAR(summary.num_iterations,
-                      expected.num_iterations,
-                      1 + expected.num_iterations / 50);
-          EXPECT_TRUE(Close(Download(camera), host_camera, 1e-8));
-          EXPECT_TRUE(Close(Download(point), host_point, 1e-8));
-          if (run == 0) {
-            first = Download(camera);
-          } else {
-            EXPECT_TRUE(SameBits(Download(camera), first));
-          }
-        }
-
-        // Mixed: the float system has another solution, near by.
-        solver::InexactSolver<solver::CudaBackend, FloatSource> mixed;
-        ASSERT_OK(mixed.Setup(options, &backend));
-        solver::LinearSystem<FloatSource> mixed_system;
-        mixed_system.jacobian = {device_float_states.data(),
-                                 device_float_maps.data(),
-                                 device_float_points.data(),
-                                 nullptr};
-        mixed_system.b = device_b.data();
-        mixed_system.camera_diagonal = device_camera_diagonal.data();
-        mixed_system.point_diagonal = device_point_diagonal.data();
-        per_solve.r_tolerance = 1e-5;
-        auto camera = Poisoned<double>(C * pairs_.num_cameras);
-        auto point = Poisoned<double>(3 * pairs_.num_points);
-        const auto summary =
-            mixed.Solve(mixed_system, per_solve, camera.data(), point.data());
-        EXPECT_EQ(summary.termination, solver::Termination::kSuccess)
-            << summary.message;
-        EXPECT_TRUE(Close(Download(camera), host_camera, 1e-3));
-        EXPECT_TRUE(Close(Download(point), host_point, 1e-3));
+    solver::InexactSolver<solver::CudaBackend, DeviceSource> solver;
+    ASSERT_OK(solver.Setup(options, &backend));
+    solver::LinearSystem<DeviceSource> system;
+    system.jacobian = {device_states.data(),
+                       device_maps.data(),
+                       device_points.data(),
+                       nullptr};
+    system.b = device_b.data();
+    system.camera_diagonal = device_camera_diagonal.data();
+    system.point_diagonal = device_point_diagonal.data();
+    std::vector<double> first;
+    for (int run = 0; run < 2; ++run) {
+      auto camera = Poisoned<double>(C * pairs_.num_cameras);
+      auto point = Poisoned<double>(3 * pairs_.num_points);
+      const auto summary =
+          solver.Solve(system, per_solve, camera.data(), point.data());
+      EXPECT_EQ(summary.termination, expected.termination) << summary.message;
+      EXPECT_NEAR(summary.num_iterations,
+                  expected.num_iterations,
+                  1 + expected.num_iterations / 50);
+      EXPECT_TRUE(Close(Download(camera), host_camera, 1e-8));
+      EXPECT_TRUE(Close(Download(point), host_point, 1e-8));
+      if (run == 0) {
+        first = Download(camera);
+      } else {
+        EXPECT_TRUE(SameBits(Download(camera), first));
       }
     }
+
+    // Mixed: the float system has another solution, near by.
+    solver::InexactSolver<solver::CudaBackend, FloatSource> mixed;
+    ASSERT_OK(mixed.Setup(options, &backend));
+    solver::LinearSystem<FloatSource> mixed_system;
+    mixed_system.jacobian = {device_float_states.data(),
+                             device_float_maps.data(),
+                             device_float_points.data(),
+                             nullptr};
+    mixed_system.b = device_b.data();
+    mixed_system.camera_diagonal = device_camera_diagonal.data();
+    mixed_system.point_diagonal = device_point_diagonal.data();
+    per_solve.r_tolerance = 1e-5;
+    auto camera = Poisoned<double>(C * pairs_.num_cameras);
+    auto point = Poisoned<double>(3 * pairs_.num_points);
+    const auto summary =
+        mixed.Solve(mixed_system, per_solve, camera.data(), point.data());
+    EXPECT_EQ(summary.termination, solver::Termination::kSuccess)
+        << summary.message;
+    EXPECT_TRUE(Close(Download(camera), host_camera, 1e-3));
+    EXPECT_TRUE(Close(Download(point), host_point, 1e-3));
   }
 }
 

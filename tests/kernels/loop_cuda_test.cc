@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -160,6 +162,26 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
           reference::SetPadding({host, 0.25, 1.0, x}, &host_);
         });
   });
+}
+
+TEST_F(LoopCudaTest, GatherPairs) {
+  for (const int64_t n : {0, 1, 255, 256, 257, 30000}) {
+    SCOPED_TRACE(n);
+    std::vector<int32_t> order(static_cast<size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(7));
+    const auto device_order = Upload(order);
+    ExpectBits(
+        NormalVector(2 * n, 1),
+        std::vector<double>(static_cast<size_t>(2 * n), kNaN),
+        {},
+        [&](double* x, double* y, double*) {
+          return cuda::GatherPairs({n, device_order.data(), x, y}, stream());
+        },
+        [&](double* x, double* y, double*) {
+          reference::GatherPairs({n, order.data(), x, y}, &host_);
+        });
+  }
 }
 
 TEST_F(BlocksCudaTest, PlusLinear) {

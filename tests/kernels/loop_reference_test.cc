@@ -71,6 +71,14 @@ TEST_F(LoopTest, BlocksByHand) {
   EXPECT_THAT(padded, ElementsAre(0, 0, 1, 1, 1, 1, 0, 1, 1));
 }
 
+TEST_F(LoopTest, PairsByHand) {
+  const std::vector<int32_t> source = {2, 0, 0};
+  const std::vector<double> in = {1, 2, 3, 4, 5, 6};
+  std::vector<double> out(6, kNaN);
+  reference::GatherPairs({3, source.data(), in.data(), out.data()}, &context_);
+  EXPECT_THAT(out, ElementsAre(5, 6, 1, 2, 1, 2));
+}
+
 TEST_F(LoopTest, GatherAndScatterAreInverse) {
   for (const int32_t n : {0, 1, 31, 32, 33, 1000, 30000}) {
     const TestTable table(n, 10, 10);

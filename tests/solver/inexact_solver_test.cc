@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/kernels/bal_problem.h"
 #include "tests/kernels/dense_problem.h"
+#include "tests/kernels/solver_configurations.h"
 #include "tests/solver/allocation_counter.h"
 
 namespace ceres_ext::solver {
@@ -26,43 +27,6 @@ using kernels::kFloatEpsilon;
 using kernels::RandomStructure;
 using kernels::Structure;
 using testing::HasSubstr;
-
-std::string ConfigurationName(const InexactSolverOptions& options) {
-  std::string name = options.use_schur ? "schur" : "full";
-  name += options.w_product == WProduct::kExplicit ? "_explicit" : "_implicit";
-  switch (options.preconditioner) {
-    case PreconditionerType::kIdentity:
-      return name + "_identity";
-    case PreconditionerType::kJacobi:
-      return name + "_jacobi";
-    case PreconditionerType::kSchurJacobi:
-      return name + "_schur_jacobi";
-  }
-  return name;
-}
-
-std::vector<InexactSolverOptions> Configurations() {
-  std::vector<InexactSolverOptions> all;
-  for (const bool use_schur : {true, false}) {
-    for (const WProduct w_product :
-         {WProduct::kImplicit, WProduct::kExplicit}) {
-      for (const PreconditionerType preconditioner :
-           {PreconditionerType::kIdentity,
-            PreconditionerType::kJacobi,
-            PreconditionerType::kSchurJacobi}) {
-        InexactSolverOptions options;
-        options.use_schur = use_schur;
-        options.w_product = w_product;
-        options.preconditioner = preconditioner;
-        std::string error;
-        if (options.Validate(&error)) {
-          all.push_back(options);
-        }
-      }
-    }
-  }
-  return all;
-}
 
 // A solver on a problem, and the step as one vector in the columns of J.
 template <typename T, int C>
@@ -287,21 +251,21 @@ TEST_P(InexactSolverTest, NotANumber) {
   EXPECT_FALSE(solution.step.allFinite());
 }
 
-INSTANTIATE_TEST_SUITE_P(Configurations,
-                         InexactSolverTest,
-                         testing::Combine(testing::ValuesIn(Configurations()),
-                                          testing::Bool()),
-                         [](const auto& info) {
-                           return ConfigurationName(std::get<0>(info.param)) +
-                                  (std::get<1>(info.param) ? "_damped"
-                                                           : "_undamped");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Configurations,
+    InexactSolverTest,
+    testing::Combine(testing::ValuesIn(SolverConfigurations()),
+                     testing::Bool()),
+    [](const auto& info) {
+      return ConfigurationName(std::get<0>(info.param)) +
+             (std::get<1>(info.param) ? "_damped" : "_undamped");
+    });
 
 // Implicit and explicit products are the same system to PCG: it takes the same
 // path, with the same number of iterations.
 TEST(InexactSolver, ExplicitFollowsImplicit) {
   const Structure structure = RandomStructure("random", 8, 200, 4, 6);
-  for (InexactSolverOptions options : Configurations()) {
+  for (InexactSolverOptions options : SolverConfigurations()) {
     if (options.w_product == WProduct::kExplicit) {
       continue;
     }
@@ -384,7 +348,7 @@ void RecomputedFollowsStored() {
     return solver.Solve(
         system, per_solve, step->data() + bal.problem.num_e(), step->data());
   };
-  for (const InexactSolverOptions& options : Configurations()) {
+  for (const InexactSolverOptions& options : SolverConfigurations()) {
     SCOPED_TRACE(ConfigurationName(options));
     VectorXd stored_step;
     VectorXd recomputed_step;
@@ -495,7 +459,7 @@ TEST(InexactSolver, LoopsBelongToArrays) {
 
 // All memory is taken by Setup; a message may take some bytes.
 TEST(InexactSolver, SolveAllocatesNothing) {
-  for (const InexactSolverOptions& options : Configurations()) {
+  for (const InexactSolverOptions& options : SolverConfigurations()) {
     DenseProblem<double, 9> problem(RandomStructure("random", 8, 900, 3, 4), 5);
     Solution<double, 9> solution(&problem, options);
     ResetLargestAllocation();
@@ -523,7 +487,7 @@ TEST(InexactSolver, UndampedPointOfRankTwoIsAFailure) {
 }
 
 TEST(InexactSolver, ZeroResidualsGiveAZeroStep) {
-  for (const InexactSolverOptions& options : Configurations()) {
+  for (const InexactSolverOptions& options : SolverConfigurations()) {
     DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 5);
     problem.b.setZero();
     Solution<double, 9> solution(&problem, options);

@@ -18,6 +18,7 @@
 #include "cuda_kernels/cuda_buffer.h"
 #include "cuda_kernels/cuda_observation_index.h"
 #include "cuda_kernels/cuda_workspace.h"
+#include "cuda_kernels/loop_kernels.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -53,24 +54,41 @@ class DeviceProblem {
     context_ = context;
     const int32_t num_points = bal.num_points();
     const int64_t n = bal.num_observations();
-    CERES_EXT_RETURN_IF_ERROR(camera_ids_.Assign(context, bal.camera_index));
-    CERES_EXT_RETURN_IF_ERROR(point_ids_.Allocate(context, n));
-    CERES_EXT_RETURN_IF_ERROR(point_order_.Allocate(context, num_points));
-    CERES_EXT_RETURN_IF_ERROR(point_rank_.Allocate(context, num_points));
+    DeviceBuffer<int32_t> camera_ids;
+    DeviceBuffer<int32_t> point_ids;
+    CERES_EXT_RETURN_IF_ERROR(camera_ids.Assign(context, bal.camera_index));
+    CERES_EXT_RETURN_IF_ERROR(point_ids.Allocate(context, n));
+    DeviceBuffer<int32_t> point_order;
+    CERES_EXT_RETURN_IF_ERROR(point_order.Allocate(context, num_points));
     // Twice: the second time all memory is there.
     for (double* seconds : {&first_index_seconds_, &index_seconds_}) {
       CERES_EXT_RETURN_IF_ERROR(context->CopyToDevice(
-          point_ids_.data(), bal.point_index.data(), point_ids_.bytes()));
+          point_ids.data(), bal.point_index.data(), point_ids.bytes()));
       const auto begin = std::chrono::steady_clock::now();
-      CERES_EXT_RETURN_IF_ERROR(BuildIndex(bal));
+      CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(bal.num_cameras(),
+                                                    num_points,
+                                                    n,
+                                                    camera_ids.data(),
+                                                    point_ids.data(),
+                                                    point_order.data(),
+                                                    &scratch_,
+                                                    context));
+      CERES_EXT_RETURN_IF_ERROR(context->Synchronize());
       *seconds = SecondsSince(begin);
     }
     const auto begin = std::chrono::steady_clock::now();
-    CERES_EXT_RETURN_IF_ERROR(BuildPlain(bal));
-    plain_index_seconds_ = SecondsSince(begin);
+    CERES_EXT_RETURN_IF_ERROR(index_.Build(bal.num_cameras(),
+                                           num_points,
+                                           n,
+                                           camera_ids.data(),
+                                           point_ids.data(),
+                                           &scratch_,
+                                           context));
+    CERES_EXT_RETURN_IF_ERROR(context->Synchronize());
+    one_build_seconds_ = SecondsSince(begin);
 
     std::vector<int32_t> order;
-    CERES_EXT_RETURN_IF_ERROR(point_order_.CopyToHost(&order));
+    CERES_EXT_RETURN_IF_ERROR(point_order.CopyToHost(&order));
     std::vector<double> points(bal.points.size());
     for (int64_t p = 0; p < num_points; ++p) {
       std::copy_n(&bal.points[3 * int64_t{order[p]}], 3, &points[3 * p]);
@@ -80,11 +98,9 @@ class DeviceProblem {
     DeviceBuffer<double> observations;
     CERES_EXT_RETURN_IF_ERROR(observations.Assign(context, bal.observations));
     CERES_EXT_RETURN_IF_ERROR(observations_.Allocate(context, 2 * n));
-    CERES_EXT_RETURN_IF_ERROR(cuda::GatherPairs(n,
-                                                index_.view().input_id,
-                                                observations.data(),
-                                                observations_.data(),
-                                                context->stream()));
+    CERES_EXT_RETURN_IF_ERROR(kernels::cuda::GatherPairs(
+        {n, index_.view().input_id, observations.data(), observations_.data()},
+        context->stream()));
     return context->Synchronize();
   }
 
@@ -111,48 +127,19 @@ class DeviceProblem {
   Json IndexJson() const {
     return {{"first_seconds", first_index_seconds_},
             {"seconds", index_seconds_},
-            {"one_build_seconds", plain_index_seconds_}};
+            {"one_build_seconds", one_build_seconds_}};
   }
 
  private:
-  // Index, order of the points, new point ids, index.
-  Status BuildIndex(const BalProblem& bal) {
-    CERES_EXT_RETURN_IF_ERROR(BuildPlain(bal));
-    CERES_EXT_RETURN_IF_ERROR(kernels::OrderPointsByCamera(index_.view(),
-                                                           point_order_.data(),
-                                                           point_rank_.data(),
-                                                           &scratch_,
-                                                           context_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::Relabel(bal.num_observations(),
-                                            point_rank_.data(),
-                                            point_ids_.data(),
-                                            context_->stream()));
-    return BuildPlain(bal);
-  }
-  Status BuildPlain(const BalProblem& bal) {
-    CERES_EXT_RETURN_IF_ERROR(index_.Build(bal.num_cameras(),
-                                           bal.num_points(),
-                                           bal.num_observations(),
-                                           camera_ids_.data(),
-                                           point_ids_.data(),
-                                           &scratch_,
-                                           context_));
-    return context_->Synchronize();
-  }
-
   CudaContext* context_ = nullptr;
   kernels::CudaIndexScratch scratch_;
   kernels::CudaObservationIndex index_;
-  DeviceBuffer<int32_t> camera_ids_;
-  DeviceBuffer<int32_t> point_ids_;
-  DeviceBuffer<int32_t> point_order_;
-  DeviceBuffer<int32_t> point_rank_;
   DeviceBuffer<double> cameras_;
   DeviceBuffer<double> points_;
   DeviceBuffer<double> observations_;
   double first_index_seconds_ = 0.0;
   double index_seconds_ = 0.0;
-  double plain_index_seconds_ = 0.0;
+  double one_build_seconds_ = 0.0;
 };
 
 // Linearises at the start and solves with a fixed number of PCG iterations and

@@ -24,6 +24,7 @@
 #include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/evaluate_kernels.h"
 #include "cuda_kernels/jacobian_source.h"
+#include "cuda_kernels/loop_kernels.h"
 #include "examples/bal/study/study_machines.h"
 
 namespace ceres_ext::bal {
@@ -200,13 +201,12 @@ class LevenbergMarquardt {
   }
 
   kernels::Status Damp(double radius) {
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Run(DampingParams{9 * num_cameras_,
-                                    camera_norms_.data(),
-                                    radius,
-                                    camera_diagonal_.data()}));
-    return machine_->Run(DampingParams{
-        3 * num_points_, point_norms_.data(), radius, point_diagonal_.data()});
+    CERES_EXT_RETURN_IF_ERROR(Damp(9 * num_cameras_,
+                                   radius,
+                                   camera_norms_.data(),
+                                   camera_diagonal_.data()));
+    return Damp(
+        3 * num_points_, radius, point_norms_.data(), point_diagonal_.data());
   }
 
   solver::InexactSolverSummary Solve() {
@@ -238,7 +238,7 @@ class LevenbergMarquardt {
       rounded.states = rounded_cameras_.data();
       rounded.maps = rounded_maps_.data();
       CERES_EXT_RETURN_IF_ERROR(machine_->Run(rounded));
-      return machine_->Run(RoundParams{
+      return machine_->Run(kernels::CastParams<float>{
           3 * num_points_, state_.points.data(), rounded_points_.data()});
     }
     return {};
@@ -333,17 +333,37 @@ class LevenbergMarquardt {
 
   // The candidate x - step and its cost.
   kernels::Status Move(double* cost) {
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Run(SubtractParams{9 * num_cameras_,
-                                     state_.cameras.data(),
-                                     camera_step_.data(),
-                                     candidate_.cameras.data()}));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Run(SubtractParams{3 * num_points_,
-                                     state_.points.data(),
-                                     point_step_.data(),
-                                     candidate_.points.data()}));
+    CERES_EXT_RETURN_IF_ERROR(Subtract(9 * num_cameras_,
+                                       state_.cameras.data(),
+                                       camera_step_.data(),
+                                       candidate_.cameras.data()));
+    CERES_EXT_RETURN_IF_ERROR(Subtract(3 * num_points_,
+                                       state_.points.data(),
+                                       point_step_.data(),
+                                       candidate_.points.data()));
     return EvaluateCost(&candidate_, cost);
+  }
+
+  // out = x - step: the step minimises |J step - residual|.
+  kernels::Status Subtract(int64_t n,
+                           const double* x,
+                           const double* step,
+                           double* out) {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Run(kernels::NegateParams{n, step, out}));
+    return machine_->Run(kernels::AddVectorsParams{n, x, out, out});
+  }
+
+  // diagonal = sqrt(clamp(squared_norms, 1e-6, 1e32) / radius): Marquardt's
+  // damping with the bounds of Ceres's Levenberg-Marquardt strategy.
+  kernels::Status Damp(int64_t n,
+                       double radius,
+                       double* squared_norms,
+                       double* diagonal) {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Run(kernels::ClampParams{n, 1e-6, 1e32, squared_norms}));
+    return machine_->Run(kernels::LevenbergMarquardtDiagonalParams{
+        n, radius, squared_norms, diagonal});
   }
 
   StudyOptions options_;

@@ -11,8 +11,9 @@
 //
 // Beyond a Backend, a machine has
 //   Run(PrepareCamerasParams / EvaluateCostParams / EvaluateJacobianParams /
-//       SquaredColumnNormsParams / SubtractParams / DampingParams /
-//       RoundParams)
+//       SquaredColumnNormsParams), and of the loop ClampParams /
+//       LevenbergMarquardtDiagonalParams / NegateParams / AddVectorsParams /
+//       CastParams<float>
 //   Upload(host, n, &buffer), Download(n, data, host)
 //   RecordStage(s), StageSeconds(s, t), s < kNumStages: marks of the driver
 //   Synchronize()
@@ -26,7 +27,7 @@
 #include "ceres_ext/solver/host_backend.h"
 #include "cuda_kernels/evaluate_kernels.h"
 #include "cuda_kernels/host_workspace.h"
-#include "examples/bal/study/study_kernels.h"
+#include "cuda_kernels/loop_kernels.h"
 
 #ifdef CERES_EXT_WITH_CUDA
 #include "ceres_ext/solver/cuda_backend.h"
@@ -64,21 +65,18 @@ class HostMachine : public solver::HostBackend {
     kernels::reference::SquaredColumnNorms(params, workspace());
     return {};
   }
-  kernels::Status Run(const SubtractParams& params) {
-    ForEach(params.n,
-            [&](int64_t i) { params.out[i] = params.x[i] - params.step[i]; });
-    return {};
+#define BAL_STUDY_RUN(Operation)                                   \
+  kernels::Status Run(const kernels::Operation##Params& params) {  \
+    kernels::reference::Operation(params, workspace()->context()); \
+    return {};                                                     \
   }
-  kernels::Status Run(const DampingParams& params) {
-    ForEach(params.n, [&](int64_t i) {
-      params.diagonal[i] = DampingOf(params.squared_norms[i], params.radius);
-    });
-    return {};
-  }
-  kernels::Status Run(const RoundParams& params) {
-    ForEach(params.n, [&](int64_t i) {
-      params.out[i] = static_cast<float>(params.x[i]);
-    });
+  BAL_STUDY_RUN(Clamp)
+  BAL_STUDY_RUN(LevenbergMarquardtDiagonal)
+  BAL_STUDY_RUN(Negate)
+  BAL_STUDY_RUN(AddVectors)
+#undef BAL_STUDY_RUN
+  kernels::Status Run(const kernels::CastParams<float>& params) {
+    kernels::reference::Cast(params, workspace()->context());
     return {};
   }
 
@@ -107,18 +105,6 @@ class HostMachine : public solver::HostBackend {
   kernels::Status Synchronize() { return {}; }
 
  private:
-  template <typename Function>
-  void ForEach(int64_t n, Function&& function) {
-    workspace()->context()->ParallelFor(n,
-                                        kernels::HostWorkspace::kVectorChunk,
-                                        [&](int64_t begin, int64_t end) {
-                                          for (int64_t i = begin; i < end;
-                                               ++i) {
-                                            function(i);
-                                          }
-                                        });
-  }
-
   std::chrono::steady_clock::time_point stages_[kNumStages];
 };
 
@@ -164,14 +150,17 @@ class CudaMachine : public solver::CudaBackend {
   kernels::Status Run(const kernels::LeftMultiplyParams<Source>& params) {
     return kernels::cuda::LeftMultiply(params, workspace(), stream());
   }
-  kernels::Status Run(const SubtractParams& params) {
-    return cuda::Subtract(params, stream());
+#define BAL_STUDY_RUN(Operation)                                  \
+  kernels::Status Run(const kernels::Operation##Params& params) { \
+    return kernels::cuda::Operation(params, stream());            \
   }
-  kernels::Status Run(const DampingParams& params) {
-    return cuda::Damping(params, stream());
-  }
-  kernels::Status Run(const RoundParams& params) {
-    return cuda::Round(params, stream());
+  BAL_STUDY_RUN(Clamp)
+  BAL_STUDY_RUN(LevenbergMarquardtDiagonal)
+  BAL_STUDY_RUN(Negate)
+  BAL_STUDY_RUN(AddVectors)
+#undef BAL_STUDY_RUN
+  kernels::Status Run(const kernels::CastParams<float>& params) {
+    return kernels::cuda::Cast(params, stream());
   }
 
   template <typename T>
