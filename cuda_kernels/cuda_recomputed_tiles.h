@@ -332,12 +332,64 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
   }
 }
 
+// Row c of `rows` = sum of the 9-vectors of the segments of tile camera c, of
+// which first[c] is the first; that of camera 0 stands at `vectors`. A warp
+// sums 32 cameras. Nobody else reads their vectors, so it puts the sums in that
+// place before it writes them out side by side. Order: that of the segments.
+// Every thread of the block calls it; it begins with a barrier.
+template <typename T>
+__device__ __forceinline__ void SumSegments(const int32_t* first,
+                                            int num_cameras,
+                                            T* vectors,
+                                            T* rows) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  int c = static_cast<int>(threadIdx.x);
+  int begin = 0;
+  int end = 0;
+  const auto load_range = [&] {
+    if (c < num_cameras) {
+      begin = first[c] - first[0];
+      end = first[c + 1] - first[0];
+    }
+  };
+  load_range();     // Not to wait for it after the barrier.
+  __syncthreads();  // A camera's segments belong to several threads.
+  while (c - lane < num_cameras) {
+    const bool has_camera = c < num_cameras;
+    double sum[9] = {};
+    if (has_camera) {
+      for (int k = begin; k < end; ++k) {
+#pragma unroll
+        for (int i = 0; i < 9; ++i) {
+          sum[i] += static_cast<double>(vectors[9 * k + i]);
+        }
+      }
+    }
+    T* const sums = vectors + 9 * __shfl_sync(kFullWarp, begin, 0);
+    __syncwarp();  // All lanes have read.
+    if (has_camera) {
+#pragma unroll
+      for (int i = 0; i < 9; ++i) {
+        sums[9 * lane + i] = static_cast<T>(sum[i]);
+      }
+    }
+    __syncwarp();  // All lanes have written.
+    const int left = num_cameras - (c - lane);
+    const int num_values = 9 * (left < kWarpSize ? left : kWarpSize);
+    for (int i = lane; i < num_values; i += kWarpSize) {
+      rows[int64_t{9} * (c - lane) + i] = sums[i];
+    }
+    c += kRecomputedBlock<T>;
+    load_range();
+  }
+}
+
 // Inputs, outputs: RecomputedTileParams; partial gets J_c' y in local
 // coordinates, one row per tile camera.
 // Mapping: one block per tile, a thread owns a segment and keeps its camera in
 // registers; 3-vectors per observation, then, in rounds, 9-vectors per segment
-// meet in shared memory and are summed by the owner of a point or of an element
-// of a tile camera.
+// meet in shared memory and are summed by the owner of a point or of a tile
+// camera.
 // Order: over a point's observations in their order; over a tile camera's
 // segments in their order. No atomics.
 // Traffic: per observation 4 B; per segment 16 B and a camera record (L2); per
@@ -444,16 +496,29 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
         }
       }
     }
+    // A point's observations, asked for before the barrier, and those of the
+    // next point while one is summed.
+    int next_begin = 0;
+    int next_end = 0;
+    const auto load_range = [&](int i) {
+      if (i < num_points) {
+        const int64_t* range = p.operands.point_begin + point_begin + i;
+        next_begin = static_cast<int>(range[0] - begin);
+        next_end = static_cast<int>(range[1] - begin);
+      }
+    };
+    load_range(thread);
     __syncthreads();  // A point's observations belong to several threads.
 
     for (int i = thread; i < num_points; i += kRecomputedBlock<T>) {
       const int64_t point = int64_t{point_begin} + i;
-      const int last =
-          static_cast<int>(p.operands.point_begin[point + 1] - begin);
+      const int first = next_begin;
+      const int last = next_end;
+      load_range(i + kRecomputedBlock<T>);
+      double v[6] = {};
+      LoadInverse<kMode>(p.operands, point, v);
       double sum[3] = {0.0, 0.0, 0.0};
-      for (int k = static_cast<int>(p.operands.point_begin[point] - begin);
-           k < last;
-           ++k) {
+      for (int k = first; k < last; ++k) {
 #pragma unroll
         for (int j = 0; j < 3; ++j) {
           sum[j] += static_cast<double>(vectors[3 * k + j]);
@@ -468,8 +533,6 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
         }
       }
       double x[3];
-      double v[6] = {};
-      LoadInverse<kMode>(p.operands, point, v);
       FinishPoint<kMode>(p.operands, point, v, 1, sum, x);
       if constexpr ((kMode & kEliminate) != 0) {
 #pragma unroll
@@ -553,23 +616,15 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
           vectors[9 * (task.segment - round_begin) + i] = local[i];
         }
       }
-      __syncthreads();  // A camera's segments belong to several threads.
-
-      const int64_t first_camera = int64_t{camera_begin} + round_camera;
-      const int num_values = 9 * (round_camera_end - round_camera);
-      for (int i = thread; i < num_values; i += kRecomputedBlock<T>) {
-        const int32_t* first = tiles.tile_camera_segment + first_camera + i / 9;
-        const int end = first[1] - segment_begin - round_begin;
-        double sum = 0.0;
-        for (int k = first[0] - segment_begin - round_begin; k < end; ++k) {
-          sum += static_cast<double>(vectors[9 * k + i % 9]);
-        }
-        p.partial[9 * first_camera + i] = static_cast<T>(sum);
-      }
+      SumSegments(tiles.tile_camera_segment + camera_begin + round_camera,
+                  round_camera_end - round_camera,
+                  vectors,
+                  p.partial + 9 * (int64_t{camera_begin} + round_camera));
       if (round_camera == 0) {
         return;  // The whole block leaves.
       }
       __syncthreads();  // Vectors are used anew.
+      loaded = -1;      // Not worth its registers.
       round_end = round_begin;
       round_camera_end = round_camera;
     }

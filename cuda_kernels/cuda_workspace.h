@@ -35,7 +35,7 @@ namespace ceres_ext::kernels {
 
 // Two forms of tile, see cuda_recomputed_tiles.h and cuda_stored_tiles.h.
 // Measurements: docs/gpu.md.
-inline constexpr TileOptions kRecomputedTiles{256, 1536, 5};
+inline constexpr TileOptions kRecomputedTiles{256, 1536, 7};
 inline constexpr TileOptions kRecomputedFloatTiles{256, 1280, 7};
 inline constexpr TileOptions kStoredTiles{256, 256, 256, false};
 
