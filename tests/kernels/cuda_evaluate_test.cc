@@ -18,8 +18,8 @@ constexpr double kEps = std::numeric_limits<double>::epsilon() / 2;
 
 class CudaEvaluateTest : public CudaProblemTest {
  protected:
-  void Setup(const PairList& pairs) {
-    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Setup(pairs, {}));
+  void Prepare(const PairList& pairs) {
+    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(pairs, {}));
     ASSERT_OK(host_workspace_.ReserveCameraSums(10));
     MakeScene(pairs, 5, &cameras_, &points_, &observations_);
   }
@@ -94,7 +94,7 @@ void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
 }
 
 TEST_F(CudaEvaluateTest, PrepareCameras) {
-  Setup(MakeEdgePairs());
+  Prepare(MakeEdgePairs());
   for (const bool with_tangent : {false, true}) {
     for (const CameraParameters parameters :
          {CameraParameters::kAngleAxis, CameraParameters::kQuaternion}) {
@@ -218,7 +218,7 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
 }
 
 TEST_F(CudaEvaluateTest, Jacobian) {
-  Setup(MakeEdgePairs());
+  Prepare(MakeEdgePairs());
   for (const bool general_maps : {false, true}) {
     CompareJacobian<double, 9>(general_maps);
     CompareJacobian<double, 10>(general_maps);
@@ -233,7 +233,7 @@ TEST_F(CudaEvaluateTest, ObservationsAtTheCentreAreCounted) {
   pairs.num_points = 3;
   pairs.camera = {0, 0, 0};
   pairs.point = {0, 1, 2};
-  Setup(pairs);
+  Prepare(pairs);
   // The centre of camera 0 is R'(-t).
   double rotation_map[9];
   CameraState<double> state;

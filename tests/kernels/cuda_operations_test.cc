@@ -46,8 +46,8 @@ class CudaOperationsTest : public CudaProblemTest {
                                         RecomputedJacobian<double, C>,
                                         StoredJacobian<T, C, kHostLayout>>;
 
-  void Setup(const PairList& pairs, const CudaWorkspace::Options& options) {
-    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Setup(pairs, options));
+  void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
+    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(pairs, options));
     ASSERT_OK(host_workspace_.ReserveCameraSums(2 * PackedSize(C) + 2 * C));
     MakeJacobian();
     longest_ = 0;
@@ -459,36 +459,36 @@ CudaWorkspace::Options SmallTiles() {
 }
 
 TYPED_TEST(CudaOperationsTest, NormalBlocks) {
-  this->Setup(MakeEdgePairs(), {});
+  this->Prepare(MakeEdgePairs(), {});
   this->CompareNormalBlocks(true);
   this->CompareNormalBlocks(false);
 }
 
 TYPED_TEST(CudaOperationsTest, NormalBlocksOfLongTracks) {
-  this->Setup(MakeLongPairs(), {});
+  this->Prepare(MakeLongPairs(), {});
   this->CompareNormalBlocks(true);
 }
 
 TYPED_TEST(CudaOperationsTest, NormalBlocksOfManyChunks) {
   // Camera 1 has more entries than a chunk.
-  this->Setup(MakePairs(5, 9000, {2, 1, 3, 0}, 21), {});
+  this->Prepare(MakePairs(5, 9000, {2, 1, 3, 0}, 21), {});
   this->CompareNormalBlocks(true);
 }
 
 TYPED_TEST(CudaOperationsTest, Products) {
-  this->Setup(MakeEdgePairs(), {});
+  this->Prepare(MakeEdgePairs(), {});
   this->CompareProducts(true);
   this->CompareProducts(false);
 }
 
 TYPED_TEST(CudaOperationsTest, ProductsWithSmallTiles) {
-  this->Setup(MakeEdgePairs(), SmallTiles());
+  this->Prepare(MakeEdgePairs(), SmallTiles());
   this->CompareProducts(true);
 }
 
 // Tiles of so many cameras that their segments are summed in several rounds.
 TYPED_TEST(CudaOperationsTest, ProductsOfScatteredPoints) {
-  this->Setup(MakePairs(8000, 520, {6, 5, 7}, 9, 15), {});
+  this->Prepare(MakePairs(8000, 520, {6, 5, 7}, 9, 15), {});
   const TileIndexView& tiles = this->workspace_.view().recomputed_tiles;
   EXPECT_GT(tiles.max_tile_segments, 2 * tiles.round_segments);
   this->CompareProducts(true);
@@ -496,17 +496,17 @@ TYPED_TEST(CudaOperationsTest, ProductsOfScatteredPoints) {
 }
 
 TYPED_TEST(CudaOperationsTest, ProductsOfLongTracks) {
-  this->Setup(MakeLongPairs(), {});
+  this->Prepare(MakeLongPairs(), {});
   this->CompareProducts(true);
 }
 
 TYPED_TEST(CudaOperationsTest, JacobianProducts) {
-  this->Setup(MakeEdgePairs(), {});
+  this->Prepare(MakeEdgePairs(), {});
   this->CompareJacobianProducts();
 }
 
 TYPED_TEST(CudaOperationsTest, JacobianProductsOfLongTracks) {
-  this->Setup(MakeLongPairs(), {});
+  this->Prepare(MakeLongPairs(), {});
   this->CompareJacobianProducts();
 }
 
@@ -514,7 +514,7 @@ TYPED_TEST(CudaOperationsTest, NoObservations) {
   PairList pairs;
   pairs.num_cameras = 3;
   pairs.num_points = 5;
-  this->Setup(pairs, {});
+  this->Prepare(pairs, {});
   this->CompareNormalBlocks(true);
   this->CompareProducts(true);
   this->CompareJacobianProducts();

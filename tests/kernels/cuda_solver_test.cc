@@ -25,7 +25,7 @@ class CudaSolverTest : public CudaProblemTest {
 
 // One step after the other on given vectors. n + 64 roundings per sum.
 TEST_F(CudaSolverTest, VectorSteps) {
-  Setup(MakeEdgePairs(), {});
+  Prepare(MakeEdgePairs(), {});
   const CudaWorkspaceView& workspace = workspace_.view();
   const cudaStream_t stream = context_->stream();
   for (const int64_t n : {0, 31, 513, 4097, 300001}) {
@@ -213,7 +213,7 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
   constexpr int C = 9;
   using DeviceSource = RecomputedJacobian<double, C>;
   using FloatSource = RecomputedJacobian<float, C>;
-  Setup(MakePairs(12, 300, {4, 6, 3, 8}, 77), {});
+  Prepare(MakePairs(12, 300, {4, 6, 3, 8}, 77), {});
   std::vector<double> cameras;
   std::vector<double> points;
   std::vector<double> observations;

@@ -301,7 +301,7 @@ class CudaProblemTest : public CudaTest {
                            &scratch_,
                            context_.get()));
   }
-  void Setup(const PairList& pairs, const CudaWorkspace::Options& options) {
+  void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(BuildIndex(pairs));
     ASSERT_OK(
         workspace_.Setup(index_.view(), options, &scratch_, context_.get()));

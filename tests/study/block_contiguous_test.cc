@@ -28,9 +28,9 @@ struct Result {
 
 class BlockContiguousTest : public CudaProblemTest {
  protected:
-  void Setup(const PairList& pairs) {
+  void Prepare(const PairList& pairs) {
     using Source = StoredJacobian<double, C, kDeviceLayout>;
-    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Setup(
+    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(
         pairs, CudaWorkspace::Options::For<Source>(true)));
     std::vector<double> cameras;
     std::vector<double> points;
@@ -287,12 +287,12 @@ class BlockContiguousTest : public CudaProblemTest {
 };
 
 TEST_F(BlockContiguousTest, SameAsContinuousElement) {
-  Setup(MakeEdgePairs());
+  Prepare(MakeEdgePairs());
   Compare();
 }
 
 TEST_F(BlockContiguousTest, SameAsContinuousElementOfLongTracks) {
-  Setup(MakeLongPairs());
+  Prepare(MakeLongPairs());
   Compare();
 }
 
@@ -300,7 +300,7 @@ TEST_F(BlockContiguousTest, SameAsContinuousElementWithoutObservations) {
   PairList pairs;
   pairs.num_cameras = 3;
   pairs.num_points = 5;
-  Setup(pairs);
+  Prepare(pairs);
   Compare();
 }
 
