@@ -332,14 +332,16 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
   }
 }
 
-// Row c of `rows` = sum of the 9-vectors of the segments of tile camera c, of
-// which first[c] is the first; that of camera 0 stands at `vectors`. A warp
-// sums 32 cameras. Nobody else reads their vectors, so it puts the sums in that
-// place before it writes them out side by side. Order: that of the segments.
-// Every thread of the block calls it; it begins with a barrier.
+// Row c of `rows` = sum of the 9-vectors of the segments of tile camera c,
+// those from first[c] up to first[c + 1], of which first_segment = first[0]
+// stands at `vectors`. A warp sums 32 cameras. Nobody else reads their vectors,
+// so it puts the sums in that place before it writes them out side by side.
+// Order: that of the segments. Every thread of the block calls it; it begins
+// with a barrier.
 template <typename T>
 __device__ __forceinline__ void SumSegments(const int32_t* first,
                                             int num_cameras,
+                                            int first_segment,
                                             T* vectors,
                                             T* rows) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -348,13 +350,16 @@ __device__ __forceinline__ void SumSegments(const int32_t* first,
   int end = 0;
   const auto load_range = [&] {
     if (c < num_cameras) {
-      begin = first[c] - first[0];
-      end = first[c + 1] - first[0];
+      begin = first[c] - first_segment;
+      end = first[c + 1] - first_segment;
     }
   };
   load_range();     // Not to wait for it after the barrier.
   __syncthreads();  // A camera's segments belong to several threads.
-  while (c - lane < num_cameras) {
+  for (; c - lane < num_cameras; c += kRecomputedBlock<T>) {
+    if (c != static_cast<int>(threadIdx.x)) {
+      load_range();
+    }
     const bool has_camera = c < num_cameras;
     double sum[9] = {};
     if (has_camera) {
@@ -379,8 +384,6 @@ __device__ __forceinline__ void SumSegments(const int32_t* first,
     for (int i = lane; i < num_values; i += kWarpSize) {
       rows[int64_t{9} * (c - lane) + i] = sums[i];
     }
-    c += kRecomputedBlock<T>;
-    load_range();
   }
 }
 
@@ -502,9 +505,10 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
     int next_end = 0;
     const auto load_range = [&](int i) {
       if (i < num_points) {
-        const int64_t* range = p.operands.point_begin + point_begin + i;
-        next_begin = static_cast<int>(range[0] - begin);
-        next_end = static_cast<int>(range[1] - begin);
+        next_begin = static_cast<int>(
+            p.operands.point_begin[int64_t{point_begin} + i] - begin);
+        next_end = static_cast<int>(
+            p.operands.point_begin[int64_t{point_begin} + i + 1] - begin);
       }
     };
     load_range(thread);
@@ -512,13 +516,13 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
 
     for (int i = thread; i < num_points; i += kRecomputedBlock<T>) {
       const int64_t point = int64_t{point_begin} + i;
-      const int first = next_begin;
       const int last = next_end;
+      int k = next_begin;
       load_range(i + kRecomputedBlock<T>);
       double v[6] = {};
       LoadInverse<kMode>(p.operands, point, v);
       double sum[3] = {0.0, 0.0, 0.0};
-      for (int k = first; k < last; ++k) {
+      for (; k < last; ++k) {
 #pragma unroll
         for (int j = 0; j < 3; ++j) {
           sum[j] += static_cast<double>(vectors[3 * k + j]);
@@ -618,6 +622,7 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
       }
       SumSegments(tiles.tile_camera_segment + camera_begin + round_camera,
                   round_camera_end - round_camera,
+                  segment_begin + round_begin,
                   vectors,
                   p.partial + 9 * (int64_t{camera_begin} + round_camera));
       if (round_camera == 0) {
