@@ -458,7 +458,8 @@ def plot(record, folder):
                 slope, offset = fit_line(xs, ys)
                 axes.plot(xs, ys, marker=marker, color=color, linestyle="",
                           label=f"{label}: {1e9 * slope:.3g} ns each "
-                                f"+ {1e3 * offset:.3g} ms")
+                                f"{'-' if offset < 0 else '+'} "
+                                f"{1e3 * abs(offset):.3g} ms")
                 # On logarithmic axes a line with an offset is a curve.
                 grid = [min(xs) * (max(xs) / min(xs)) ** (i / 60)
                         for i in range(61)]
