@@ -31,10 +31,6 @@ __device__ __forceinline__ double DotOfThread(int64_t n,
   return sum;
 }
 
-__device__ __forceinline__ bool IsInfinity(double x) {
-  return x == INFINITY || x == -INFINITY;
-}
-
 __global__ void __launch_bounds__(kVectorBlock)
     PcgStartKernel(PcgStartParams params, double* partial, int32_t* ticket) {
   double squared_norm = 0.0;
@@ -49,19 +45,11 @@ __global__ void __launch_bounds__(kVectorBlock)
   if (!SumOverBlocks({squared_norm, 0.0}, partial, ticket, &sum)) {
     return;  // No barrier follows.
   }
-  PcgScalars s;
-  s.norm_rhs = sqrt(sum.first);
-  s.norm_r = s.norm_rhs;
-  s.q_tolerance = params.q_tolerance;
-  s.tol_r = params.r_tolerance * s.norm_rhs;
-  s.min_num_iterations = params.min_num_iterations;
-  s.max_num_iterations = params.max_num_iterations;
-  if (s.norm_rhs == 0.0) {
-    s.end = PcgEnd::kZeroRightHandSide;
-  } else if (s.min_num_iterations == 0 && s.norm_r <= s.tol_r) {
-    s.end = PcgEnd::kInitialResidual;
-  }
-  *params.scalars = s;
+  *params.scalars = StartPcg(sum.first,
+                             params.q_tolerance,
+                             params.r_tolerance,
+                             params.min_num_iterations,
+                             params.max_num_iterations);
 }
 
 // rho and beta.
@@ -77,20 +65,7 @@ __global__ void __launch_bounds__(kVectorBlock)
                      &sum)) {
     return;  // No barrier follows.
   }
-  PcgScalars& s = *params.scalars;
-  ++s.num_iterations;
-  s.last_rho = s.rho;
-  s.rho = sum.first;
-  if (s.rho == 0.0 || IsInfinity(s.rho)) {
-    s.end = PcgEnd::kRhoBreakdown;
-    return;  // No barrier follows.
-  }
-  if (s.num_iterations > 1) {
-    s.beta = s.rho / s.last_rho;
-    if (s.beta == 0.0 || IsInfinity(s.beta)) {
-      s.end = PcgEnd::kBetaBreakdown;
-    }
-  }
+  SetPcgRho(sum.first, params.scalars);
 }
 
 // p = z + beta p, in the first iteration p = z.
@@ -121,16 +96,7 @@ __global__ void __launch_bounds__(kVectorBlock)
                      &sum)) {
     return;  // No barrier follows.
   }
-  PcgScalars& s = *params.scalars;
-  s.pq = sum.first;
-  if (s.pq <= 0.0 || IsInfinity(s.pq)) {
-    s.end = PcgEnd::kIndefinite;
-    return;  // No barrier follows.
-  }
-  s.alpha = s.rho / s.pq;
-  if (IsInfinity(s.alpha)) {
-    s.end = PcgEnd::kAlphaBreakdown;
-  }
+  SetPcgAlpha(sum.first, params.scalars);
 }
 
 // x += alpha p.
@@ -168,21 +134,7 @@ __global__ void __launch_bounds__(kVectorBlock)
   if (!SumOverBlocks(value, partial, ticket, &sum)) {
     return;  // No barrier follows.
   }
-  PcgScalars& s = *params.scalars;
-  s.q1 = -sum.first;
-  s.norm_r = sqrt(sum.second);
-  s.zeta = s.num_iterations * (s.q1 - s.q0) / s.q1;
-  const bool may_stop = s.num_iterations >= s.min_num_iterations;
-  if (s.zeta < s.q_tolerance && may_stop) {
-    s.end = PcgEnd::kQuadraticModel;
-    return;  // No barrier follows.
-  }
-  s.q0 = s.q1;
-  if (s.norm_r <= s.tol_r && may_stop) {
-    s.end = PcgEnd::kResidual;
-  } else if (s.num_iterations >= s.max_num_iterations) {
-    s.end = PcgEnd::kMaxNumIterations;
-  }
+  SetPcgResidual(sum.first, sum.second, params.scalars);
 }
 
 __global__ void __launch_bounds__(kVectorBlock)

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The vector steps of preconditioned conjugate gradients on A x = b with
-// x = 0 at the start, Ceres's stopping rules included. One iteration is
+// x = 0 at the start. When a solve ends: pcg_scalars.h. One iteration is
 //
 //   z = M^-1 r                        (preconditioner_kernels.h)
 //   PcgDirection   rho = r'z, p = z + beta p
@@ -24,9 +24,7 @@ namespace ceres_ext::kernels {
 
 class HostWorkspace;
 
-// x = 0, r = b, *scalars set for the first iteration.
-// Ends: kZeroRightHandSide where |b| = 0; kInitialResidual where
-// min_num_iterations = 0 and |b| <= r_tolerance |b|.
+// x = 0, r = b, *scalars = StartPcg(|b|^2, ...).
 // Traffic: 24 B per element.
 struct PcgStartParams {
   int64_t n = 0;
@@ -40,10 +38,8 @@ struct PcgStartParams {
   PcgScalars* scalars = nullptr;
 };
 
-// ++num_iterations, last_rho = rho, rho = r'z; in the first iteration p = z,
-// else beta = rho / last_rho, p = z + beta p.
-// Ends: kRhoBreakdown where rho is zero or infinite, kBetaBreakdown where beta
-// is; p is then as it was.
+// SetPcgRho(r'z); in the first iteration p = z, else p = z + beta p. Where that
+// ends the solve, p is as it was.
 // Traffic: 40 B per element.
 struct PcgDirectionParams {
   int64_t n = 0;
@@ -53,9 +49,8 @@ struct PcgDirectionParams {
   PcgScalars* scalars = nullptr;
 };
 
-// pq = p'q, alpha = rho / pq, x += alpha p.
-// Ends: kIndefinite where pq <= 0 or pq is infinite, kAlphaBreakdown where
-// alpha is infinite; x is then as it was. NaN ends nothing, as in Ceres.
+// SetPcgAlpha(p'q), x += alpha p. Where the former ends the solve, x is as it
+// was.
 // Traffic: 40 B per element.
 struct PcgAdvanceParams {
   int64_t n = 0;
@@ -66,10 +61,7 @@ struct PcgAdvanceParams {
 };
 
 // r -= alpha q, or r = b - q where reset (q = A x);
-// q1 = -x'(b + r), zeta = i (q1 - q0) / q1, |r|.
-// Ends: kQuadraticModel where zeta < q_tolerance and i >= min_num_iterations;
-// then q0 = q1; kResidual where |r| <= tol_r and i >= min_num_iterations;
-// kMaxNumIterations where i >= max_num_iterations.
+// SetPcgResidual(x'(b + r), |r|^2).
 // Traffic: 40 B per element.
 struct PcgResidualParams {
   int64_t n = 0;

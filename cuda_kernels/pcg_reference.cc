@@ -1,7 +1,4 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-#include <algorithm>
-#include <cmath>
-
 #include "cuda_kernels/host_workspace.h"
 #include "cuda_kernels/pcg_kernels.h"
 
@@ -71,8 +68,6 @@ void ForEachElement(int64_t n, HostWorkspace* workspace, Function&& fn) {
       });
 }
 
-bool IsZeroOrInfinity(double x) { return x == 0.0 || std::isinf(x); }
-
 }  // namespace
 
 void PcgStart(const PcgStartParams& params, HostWorkspace* workspace) {
@@ -83,19 +78,11 @@ void PcgStart(const PcgStartParams& params, HostWorkspace* workspace) {
     x[i] = 0.0;
     r[i] = rhs[i];
   });
-  PcgScalars& s = *params.scalars;
-  s = {};
-  s.norm_rhs = std::sqrt(DotOfVectors(rhs, rhs, params.n, workspace));
-  s.norm_r = s.norm_rhs;
-  s.q_tolerance = params.q_tolerance;
-  s.tol_r = params.r_tolerance * s.norm_rhs;
-  s.min_num_iterations = params.min_num_iterations;
-  s.max_num_iterations = params.max_num_iterations;
-  if (s.norm_rhs == 0.0) {
-    s.end = PcgEnd::kZeroRightHandSide;
-  } else if (s.min_num_iterations == 0 && s.norm_r <= s.tol_r) {
-    s.end = PcgEnd::kInitialResidual;
-  }
+  *params.scalars = StartPcg(DotOfVectors(rhs, rhs, params.n, workspace),
+                             params.q_tolerance,
+                             params.r_tolerance,
+                             params.min_num_iterations,
+                             params.max_num_iterations);
 }
 
 void PcgDirection(const PcgDirectionParams& params, HostWorkspace* workspace) {
@@ -103,22 +90,14 @@ void PcgDirection(const PcgDirectionParams& params, HostWorkspace* workspace) {
   if (s.end != PcgEnd::kRunning) {
     return;
   }
-  ++s.num_iterations;
-  s.last_rho = s.rho;
-  s.rho = DotOfVectors(params.r, params.z, params.n, workspace);
-  if (IsZeroOrInfinity(s.rho)) {
-    s.end = PcgEnd::kRhoBreakdown;
+  SetPcgRho(DotOfVectors(params.r, params.z, params.n, workspace), &s);
+  if (s.end != PcgEnd::kRunning) {
     return;
   }
   const double* z = params.z;
   double* p = params.p;
   if (s.num_iterations == 1) {
     ForEachElement(params.n, workspace, [=](int64_t i) { p[i] = z[i]; });
-    return;
-  }
-  s.beta = s.rho / s.last_rho;
-  if (IsZeroOrInfinity(s.beta)) {
-    s.end = PcgEnd::kBetaBreakdown;
     return;
   }
   const double beta = s.beta;
@@ -131,14 +110,8 @@ void PcgAdvance(const PcgAdvanceParams& params, HostWorkspace* workspace) {
   if (s.end != PcgEnd::kRunning) {
     return;
   }
-  s.pq = DotOfVectors(params.p, params.q, params.n, workspace);
-  if (s.pq <= 0.0 || std::isinf(s.pq)) {
-    s.end = PcgEnd::kIndefinite;
-    return;
-  }
-  s.alpha = s.rho / s.pq;
-  if (std::isinf(s.alpha)) {
-    s.end = PcgEnd::kAlphaBreakdown;
+  SetPcgAlpha(DotOfVectors(params.p, params.q, params.n, workspace), &s);
+  if (s.end != PcgEnd::kRunning) {
     return;
   }
   const double* p = params.p;
@@ -169,20 +142,7 @@ void PcgResidual(const PcgResidualParams& params, HostWorkspace* workspace) {
         }
         return chunk;
       });
-  s.q1 = -sums.first;
-  s.norm_r = std::sqrt(sums.second);
-  s.zeta = s.num_iterations * (s.q1 - s.q0) / s.q1;
-  const bool may_stop = s.num_iterations >= s.min_num_iterations;
-  if (s.zeta < s.q_tolerance && may_stop) {
-    s.end = PcgEnd::kQuadraticModel;
-    return;
-  }
-  s.q0 = s.q1;
-  if (s.norm_r <= s.tol_r && may_stop) {
-    s.end = PcgEnd::kResidual;
-  } else if (s.num_iterations >= s.max_num_iterations) {
-    s.end = PcgEnd::kMaxNumIterations;
-  }
+  SetPcgResidual(sums.first, sums.second, &s);
 }
 
 void Dot(const DotParams& params, HostWorkspace* workspace) {

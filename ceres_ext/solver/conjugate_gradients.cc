@@ -38,6 +38,14 @@ std::string PcgMessage(const kernels::PcgScalars& s) {
           s.beta,
           s.rho,
           s.last_rho);
+    case kernels::PcgEnd::kUnderflow:
+      return Format(
+          "Iteration: %d Convergence. rho_n = %e, rho_{n-1} = %e, "
+          "|r| = %e.",
+          s.num_iterations,
+          s.rho,
+          s.last_rho,
+          s.norm_r);
     case kernels::PcgEnd::kIndefinite:
       return Format(
           "The matrix is not positive definite, no more progress can be made. "

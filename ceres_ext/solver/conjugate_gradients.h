@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Preconditioned conjugate gradients with the stopping rules of Ceres's
-// ConjugateGradientsSolver, on any Backend.
+// Preconditioned conjugate gradients, on any Backend. When it stops:
+// cuda_kernels/pcg_scalars.h.
 //
 // Memory traffic of one iteration, vectors of n doubles:
 //   z = M^-1 r        1x preconditioner
@@ -132,6 +132,7 @@ inline Termination PcgTermination(kernels::PcgEnd end) {
     case kernels::PcgEnd::kInitialResidual:
     case kernels::PcgEnd::kQuadraticModel:
     case kernels::PcgEnd::kResidual:
+    case kernels::PcgEnd::kUnderflow:
       return Termination::kSuccess;
     case kernels::PcgEnd::kIndefinite:
     case kernels::PcgEnd::kMaxNumIterations:

@@ -42,7 +42,7 @@ struct InexactSolverOptions {
   bool Validate(std::string* error) const;
 };
 
-// Values below zero never end a solve.
+// Values below zero never end a solve; an exact solution always does.
 struct InexactSolverPerSolveOptions {
   // Ends when i (Q_i - Q_{i-1}) / Q_i < q_tolerance, Q = x'Ax - 2 b'x.
   double q_tolerance = 0.0;

@@ -465,8 +465,8 @@ TEST_F(CudaPcgLoopMatrixTest, Breakdown) {
     diagonal[i] = i == 0 ? -0.5 * n * (n - 1) : i;
   }
   Solve(diagonal, rhs, PcgEnd::kIndefinite, 1);
-  // Solved exactly: r = 0 after an iteration, and rho in the next.
-  Solve(std::vector<double>(n, 2.0), rhs, PcgEnd::kRhoBreakdown, 2);
+  // Solved exactly: r = 0 after an iteration.
+  Solve(std::vector<double>(n, 2.0), rhs, PcgEnd::kResidual, 1);
   Solve(std::vector<double>(n, 2.0),
         std::vector<double>(n, 0.0),
         PcgEnd::kZeroRightHandSide,

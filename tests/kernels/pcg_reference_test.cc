@@ -62,6 +62,11 @@ TEST_F(PcgTest, StartByHand) {
   params.min_num_iterations = 0;
   reference::PcgStart(params, workspace(3));
   EXPECT_EQ(scalars_.end, PcgEnd::kInitialResidual);
+  // A tolerance below zero is met by an exact solution only.
+  params.r_tolerance = -1;
+  reference::PcgStart(params, workspace(3));
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  EXPECT_EQ(scalars_.tol_r, 0);
 
   const std::vector<double> zero(3, 0.0);
   params.rhs = zero.data();
@@ -97,23 +102,35 @@ TEST_F(PcgTest, DirectionByHand) {
   // Ends, with p as it was.
   const PcgScalars running = scalars_;
   const std::vector<double> p_before = p;
-  for (const double bad : {0.0, kInfinity, -kInfinity}) {
+  const auto expect_end = [&](PcgEnd end, int num_iterations) {
+    reference::PcgDirection(params, workspace(2));
+    EXPECT_EQ(scalars_.end, end);
+    EXPECT_EQ(scalars_.num_iterations, num_iterations);
+    EXPECT_EQ(p, p_before);
+  };
+  for (const double bad : {kInfinity, -kInfinity}) {
     scalars_ = running;
     r = {bad, 0};
-    reference::PcgDirection(params, workspace(2));
-    EXPECT_EQ(scalars_.end, PcgEnd::kRhoBreakdown);
-    EXPECT_EQ(scalars_.num_iterations, 3);
-    EXPECT_EQ(p, p_before);
+    expect_end(PcgEnd::kRhoBreakdown, 3);
   }
+  // Zero is as far as an iteration gets, but not the first one.
+  r = {0, 0};
+  scalars_ = running;
+  expect_end(PcgEnd::kUnderflow, 3);
+  scalars_ = {};
+  expect_end(PcgEnd::kRhoBreakdown, 1);
+  // 1e-200 * 1e-200 is zero too.
+  r = {1e-200, 0};
+  z = {1e-200, 0};
+  scalars_ = running;
+  expect_end(PcgEnd::kUnderflow, 3);
   // 1e300 / 1e-300 is infinite, 1e-300 / 1e300 is zero.
+  z = {1, 0};
   for (const double exponent : {300.0, -300.0}) {
     scalars_ = running;
     scalars_.rho = std::pow(10.0, -exponent);
     r = {std::pow(10.0, exponent), 0};
-    z = {1, 0};
-    reference::PcgDirection(params, workspace(2));
-    EXPECT_EQ(scalars_.end, PcgEnd::kBetaBreakdown);
-    EXPECT_EQ(p, p_before);
+    expect_end(exponent > 0 ? PcgEnd::kBetaBreakdown : PcgEnd::kUnderflow, 3);
   }
   // NaN does not end.
   scalars_ = running;
@@ -223,6 +240,19 @@ TEST_F(PcgTest, ResidualByHand) {
   scalars_.min_num_iterations = 4;
   reference::PcgResidual(params, workspace(2));
   EXPECT_EQ(scalars_.end, PcgEnd::kMaxNumIterations);
+
+  // |r| = 0 is an end whatever is required and left: r = (1, 1) - (1, 1).
+  for (const int max_num_iterations : {3, 10}) {
+    scalars_ = running;
+    scalars_.tol_r = 0;
+    scalars_.min_num_iterations = 5;
+    scalars_.max_num_iterations = max_num_iterations;
+    params.reset = false;
+    r = {1, 1};
+    reference::PcgResidual(params, workspace(2));
+    EXPECT_EQ(scalars_.end, PcgEnd::kResidual);
+    EXPECT_EQ(scalars_.norm_r, 0);
+  }
 }
 
 // Lengths around a chunk of the sums.

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include "ceres_ext/solver/conjugate_gradients.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -32,15 +33,13 @@ struct Result {
 };
 
 // The algorithm and the stopping rules of Ceres 2.2.0, written down once more
-// with dense matrices and a Ceres-like order of tests.
+// with dense matrices and a Ceres-like order of tests; and an exact solution,
+// or one beyond the range of numbers, is a success.
 Result DenseConjugateGradients(const MatrixXd& a,
                                const VectorXd& b,
                                const MatrixXd& preconditioner,
                                const InexactSolverOptions& options,
                                const InexactSolverPerSolveOptions& per_solve) {
-  const auto zero_or_infinite = [](double x) {
-    return x == 0.0 || std::isinf(x);
-  };
   Result result;
   VectorXd& x = result.x;
   x = VectorXd::Zero(b.size());
@@ -48,7 +47,7 @@ Result DenseConjugateGradients(const MatrixXd& a,
     result.termination = Termination::kSuccess;
     return result;
   }
-  const double tol_r = per_solve.r_tolerance * b.norm();
+  const double tol_r = std::max(per_solve.r_tolerance, 0.0) * b.norm();
   VectorXd r = b;
   if (options.min_num_iterations == 0 && r.norm() <= tol_r) {
     result.termination = Termination::kSuccess;
@@ -62,16 +61,18 @@ Result DenseConjugateGradients(const MatrixXd& a,
     const VectorXd z = preconditioner * r;
     const double last_rho = rho;
     rho = r.dot(z);
-    if (zero_or_infinite(rho)) {
-      result.termination = Termination::kFailure;
+    if (rho == 0.0 || std::isinf(rho)) {
+      result.termination =
+          rho == 0.0 && i > 1 ? Termination::kSuccess : Termination::kFailure;
       return result;
     }
     if (i == 1) {
       p = z;
     } else {
       const double beta = rho / last_rho;
-      if (zero_or_infinite(beta)) {
-        result.termination = Termination::kFailure;
+      if (beta == 0.0 || std::isinf(beta)) {
+        result.termination =
+            beta == 0.0 ? Termination::kSuccess : Termination::kFailure;
         return result;
       }
       p = z + beta * p;
@@ -100,7 +101,7 @@ Result DenseConjugateGradients(const MatrixXd& a,
       return result;
     }
     q0 = q1;
-    if (r.norm() <= tol_r && may_stop) {
+    if ((r.norm() <= tol_r && may_stop) || r.norm() == 0.0) {
       result.termination = Termination::kSuccess;
       return result;
     }
@@ -355,11 +356,29 @@ TEST_F(ConjugateGradientsTest, Indefinite) {
 }
 
 TEST_F(ConjugateGradientsTest, SolvedExactly) {
-  // After one iteration r is zero, and rho with it.
+  // After one iteration r is zero.
   a_ = MatrixXd::Identity(4, 4);
   m_ = a_;
   b_ = VectorXd::Constant(4, 2.0);
-  ExpectSamePath(Termination::kFailure, "rho");
+  ExpectSamePath(Termination::kSuccess, "Iteration: 1 Convergence. |r|");
+  // There is no iteration after it, whatever is asked for.
+  options_.min_num_iterations = 5;
+  ExpectSamePath(Termination::kSuccess, "Iteration: 1 Convergence. |r|");
+}
+
+// The second direction is along elements of b that are so small that r'z is
+// zero though r is not, or is a number whose quotient by the first is zero.
+TEST_F(ConjugateGradientsTest, Underflow) {
+  for (const double small : {1e-170, 1e-158}) {
+    for (const double large : {1.0, 1e10}) {
+      a_ = MatrixXd::Identity(2, 2);
+      a_(1, 1) = 2.0;
+      m_ = MatrixXd::Identity(2, 2);
+      b_ = VectorXd::Constant(2, large);
+      b_[1] = small;
+      ExpectSamePath(Termination::kSuccess, "Convergence");
+    }
+  }
 }
 
 TEST_F(ConjugateGradientsTest, NotFinite) {
@@ -375,7 +394,9 @@ TEST_F(ConjugateGradientsTest, NotFinite) {
                         Case{kNaN, 1, 1, Termination::kNoConvergence},
                         Case{1, 1, kNaN, Termination::kNoConvergence},
                         Case{1e-300, 1e200, 1, Termination::kFailure},
-                        Case{1e-200, 1, 1e200, Termination::kFailure}}) {
+                        // Solved exactly, by an alpha of one.
+                        Case{1e-200, 1, 1e200, Termination::kSuccess},
+                        Case{1, 1, 0, Termination::kFailure}}) {
     options_.max_num_iterations = 25;
     a_ = MatrixXd::Constant(1, 1, c.a);
     b_ = VectorXd::Constant(1, c.b);

@@ -261,6 +261,32 @@ INSTANTIATE_TEST_SUITE_P(
              (std::get<1>(info.param) ? "_damped" : "_undamped");
     });
 
+// One camera of two columns: SCHUR_JACOBI is S itself, and the first iteration
+// solves the system, often without any rest.
+TEST(InexactSolver, PreconditionerIsTheMatrix) {
+  int num_exact = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    DenseProblem<double, 9> problem(
+        RandomStructure("one_camera", 1, 25, 1, seed), seed);
+    problem.camera_diagonal.setOnes();
+    for (size_t i = 0; i < problem.jc.size(); ++i) {
+      if (i % 9 >= 2) {
+        problem.jc[i] = 0.0;
+      }
+    }
+    InexactSolverPerSolveOptions per_solve;
+    per_solve.q_tolerance = 0.1;
+    Solution<double, 9> solution(&problem, {});
+    solution.Solve(true, true, per_solve);
+    EXPECT_EQ(solution.summary.termination, Termination::kSuccess)
+        << solution.summary.message;
+    EXPECT_LE(solution.summary.num_iterations, 2);
+    num_exact += solution.summary.residual_norm == 0.0;
+    ExpectDenseSolution(&problem, {}, true, solution, true);
+  }
+  EXPECT_GT(num_exact, 0);
+}
+
 // Implicit and explicit products are the same system to PCG: it takes the same
 // path, with the same number of iterations.
 TEST(InexactSolver, ExplicitFollowsImplicit) {
