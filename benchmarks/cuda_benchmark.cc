@@ -27,7 +27,7 @@
 
 #include "ceres_ext/solver/cuda_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
-#include "cuda_kernels/cuda_operations.h"
+#include "cuda_kernels/ops/cuda_operations.h"
 #ifdef CERES_EXT_WITH_BAL_SYNTHETIC
 #include "examples/bal/bal_synthetic.h"
 #endif

@@ -16,7 +16,7 @@
 
 #include "benchmark/benchmark.h"
 #include "ceres_ext/solver/inexact_solver_host.h"
-#include "cuda_kernels/evaluate_kernels.h"
+#include "cuda_kernels/ops/evaluate.h"
 
 namespace ceres_ext {
 namespace {
@@ -98,15 +98,15 @@ class Problem {
     prepare.cameras = cameras.data();
     prepare.states = states.data();
     prepare.maps = maps.data();
-    ok = ok && reference::PrepareCameras(prepare, &context).ok();
-    reference::EvaluateJacobian(JacobianParams(), workspace());
+    ok = ok && host::PrepareCameras(prepare, &context).ok();
+    host::EvaluateJacobian(JacobianParams(), workspace());
     // Columns of about unit size, and the damping of a radius of 1e4.
     SquaredColumnNormsParams<Source> norms;
     norms.index = index();
     norms.jacobian = source();
     norms.camera_x = camera_vector.data();
     norms.point_x = point_vector.data();
-    reference::SquaredColumnNorms(norms, workspace());
+    host::SquaredColumnNorms(norms, workspace());
     ScaleColumnsParams<T, C, kHostLayout> scale;
     scale.index = index();
     scale.camera_blocks = {jc.data(), n};
@@ -118,7 +118,7 @@ class Problem {
     }
     scale.camera_scale = camera_vector.data();
     scale.point_scale = point_vector.data();
-    reference::ScaleColumns(scale, workspace());
+    host::ScaleColumns(scale, workspace());
     camera_diagonal.assign(C * num_cameras, 0.01);
     point_diagonal.assign(3 * num_points, 0.01);
   }
@@ -197,7 +197,7 @@ void EvaluateCost(benchmark::State& state) {
     params.observations = problem->observations.data();
     params.residuals = problem->residuals.data();
     params.evaluation = &problem->evaluation;
-    reference::EvaluateCost(params, problem->workspace());
+    host::EvaluateCost(params, problem->workspace());
     return 2 * problem->vector_bytes() + problem->index_bytes() / 2 +
            problem->v_bytes() / 2;
   });
@@ -206,7 +206,7 @@ void EvaluateCost(benchmark::State& state) {
 template <typename T>
 void EvaluateJacobian(benchmark::State& state) {
   Time<T>(state, [](Problem<T>* problem) {
-    reference::EvaluateJacobian(problem->JacobianParams(),
+    host::EvaluateJacobian(problem->JacobianParams(),
                                 problem->workspace());
     return problem->jacobian_bytes() + 2 * problem->vector_bytes() +
            problem->index_bytes() + problem->v_bytes();
@@ -308,7 +308,7 @@ void RunSchurProduct(const Source& source, Problem<T>* problem) {
   params.camera_diagonal = problem->camera_diagonal.data();
   params.p = problem->camera_vector.data();
   params.q = problem->product.data();
-  reference::SchurProductImplicitW(params, problem->workspace());
+  host::SchurProductImplicitW(params, problem->workspace());
 }
 
 template <typename T>

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/bal_model.h"
+#include "cuda_kernels/model/bal_model.h"
 
 namespace ceres_ext {
 namespace {

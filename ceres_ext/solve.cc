@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ceres/solver_plugin.h"
-#include "ceres_ext/glue/bundle_plugin.h"
+#include "ceres_ext/glue/plugin.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {

@@ -4,7 +4,7 @@
 # scripts/gpu_study.sh RESULTS [BAL_STUDY [FLAG...]]
 #
 # The study of docs/study.md on a machine with a GPU. Builds nothing: BAL_STUDY
-# is the program, build/release/examples/bal/study/bal_study where it is empty or
+# is the program, build/release/benchmarks/study/bal_study where it is empty or
 # left out; FLAGs go to it. Writes into the folder RESULTS:
 #   study.json   the record
 #   study.txt    what the program printed
@@ -21,7 +21,7 @@ fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 results=$1
 program=${2:-}
-program=${program:-$root/build/release/examples/bal/study/bal_study}
+program=${program:-$root/build/release/benchmarks/study/bal_study}
 shift $(($# < 2 ? $# : 2))
 mkdir -p "$results"
 [[ -x "$program" ]] || {

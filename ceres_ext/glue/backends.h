@@ -15,16 +15,16 @@
 #include <vector>
 
 #include "ceres_ext/solver/host_backend.h"
-#include "cuda_kernels/evaluate_kernels.h"
-#include "cuda_kernels/host_context.h"
-#include "cuda_kernels/jacobian_products_kernels.h"
-#include "cuda_kernels/loop_kernels.h"
-#include "cuda_kernels/observation_index.h"
-#include "cuda_kernels/status.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/loop.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/base/status.h"
 
 #ifdef CERES_EXT_WITH_CUDA
 #include "ceres_ext/solver/cuda_backend.h"
-#include "cuda_kernels/cuda_observation_index.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
 #endif
 
 namespace ceres_ext {
@@ -50,42 +50,42 @@ class HostMachine : public solver::HostBackend {
   using solver::HostBackend::Run;
   template <typename T, int C>
   kernels::Status Run(const kernels::PrepareCamerasParams<T, C>& params) {
-    return kernels::reference::PrepareCameras(params, &context_);
+    return kernels::host::PrepareCameras(params, &context_);
   }
   kernels::Status Run(const kernels::EvaluateCostParams& params) {
-    kernels::reference::EvaluateCost(params, workspace());
+    kernels::host::EvaluateCost(params, workspace());
     return {};
   }
   template <typename T, int C>
   kernels::Status Run(
       const kernels::EvaluateJacobianParams<T, C, kLayout>& params) {
-    kernels::reference::EvaluateJacobian(params, workspace());
+    kernels::host::EvaluateJacobian(params, workspace());
     return {};
   }
   template <typename Source>
   kernels::Status Run(const kernels::RightMultiplyParams<Source>& params) {
-    kernels::reference::RightMultiply(params, workspace());
+    kernels::host::RightMultiply(params, workspace());
     return {};
   }
   template <typename Source>
   kernels::Status Run(const kernels::LeftMultiplyParams<Source>& params) {
-    kernels::reference::LeftMultiply(params, workspace());
+    kernels::host::LeftMultiply(params, workspace());
     return {};
   }
   template <typename Source>
   kernels::Status Run(const kernels::SquaredColumnNormsParams<Source>& params) {
-    kernels::reference::SquaredColumnNorms(params, workspace());
+    kernels::host::SquaredColumnNorms(params, workspace());
     return {};
   }
   template <typename T, int C>
   kernels::Status Run(
       const kernels::ScaleColumnsParams<T, C, kLayout>& params) {
-    kernels::reference::ScaleColumns(params, workspace());
+    kernels::host::ScaleColumns(params, workspace());
     return {};
   }
 #define CERES_EXT_RUN(Operation)                                  \
   kernels::Status Run(const kernels::Operation##Params& params) { \
-    kernels::reference::Operation(params, &context_);             \
+    kernels::host::Operation(params, &context_);             \
     return {};                                                    \
   }
   CERES_EXT_RUN(GatherTangent)
@@ -109,7 +109,7 @@ class HostMachine : public solver::HostBackend {
 #undef CERES_EXT_RUN
   template <typename T>
   kernels::Status Run(const kernels::CastParams<T>& params) {
-    kernels::reference::Cast(params, &context_);
+    kernels::host::Cast(params, &context_);
     return {};
   }
 

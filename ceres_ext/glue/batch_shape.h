@@ -13,10 +13,10 @@
 #include <cstdint>
 
 #include "ceres_ext/glue/block_table.h"
-#include "ceres_ext/glue/bundle_structure.h"
-#include "cuda_kernels/loop_kernels.h"
-#include "cuda_kernels/observation_index.h"
-#include "cuda_kernels/status.h"
+#include "ceres_ext/glue/program_import.h"
+#include "cuda_kernels/ops/loop.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
 

@@ -14,8 +14,8 @@
 #include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/glue/step_vectors.h"
 #include "ceres_ext/solver/inexact_solver.h"
-#include "cuda_kernels/buffer.h"
-#include "cuda_kernels/jacobian_source.h"
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/model/jacobian_source.h"
 
 namespace ceres_ext {
 namespace {

@@ -17,7 +17,7 @@
 #include "ceres/linear_solver.h"
 #include "ceres/program.h"
 #include "ceres_ext/glue/backends.h"
-#include "ceres_ext/glue/bundle_structure.h"
+#include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
 

@@ -16,10 +16,10 @@
 
 #include "ceres/preprocessor.h"
 #include "ceres_ext/glue/backends.h"
-#include "ceres_ext/glue/batch_jacobian.h"
+#include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/batch_shape.h"
-#include "ceres_ext/glue/bundle_structure.h"
-#include "cuda_kernels/status.h"
+#include "ceres_ext/glue/program_import.h"
+#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
 

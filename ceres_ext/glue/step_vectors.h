@@ -15,7 +15,7 @@
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
-#include "cuda_kernels/status.h"
+#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
 

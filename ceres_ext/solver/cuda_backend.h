@@ -20,14 +20,14 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/block_view.h"
-#include "cuda_kernels/cuda_buffer.h"
-#include "cuda_kernels/cuda_context.h"
-#include "cuda_kernels/cuda_graph.h"
-#include "cuda_kernels/cuda_operations.h"
-#include "cuda_kernels/cuda_workspace.h"
-#include "cuda_kernels/observation_index.h"
-#include "cuda_kernels/status.h"
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_graph.h"
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext::solver {
 

@@ -26,17 +26,17 @@
 #include <chrono>
 #include <cstdint>
 
-#include "cuda_kernels/block_view.h"
-#include "cuda_kernels/buffer.h"
-#include "cuda_kernels/host_context.h"
-#include "cuda_kernels/host_workspace.h"
-#include "cuda_kernels/jacobian_products_kernels.h"
-#include "cuda_kernels/normal_blocks_kernels.h"
-#include "cuda_kernels/observation_index.h"
-#include "cuda_kernels/pcg_kernels.h"
-#include "cuda_kernels/preconditioner_kernels.h"
-#include "cuda_kernels/schur_products_kernels.h"
-#include "cuda_kernels/status.h"
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/structure/host_workspace.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/preconditioner.h"
+#include "cuda_kernels/ops/schur_products.h"
+#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext::solver {
 
@@ -71,75 +71,75 @@ class HostBackend {
   template <typename Source>
   kernels::Status Run(
       const kernels::NormalBlocksParams<Source, kLayout>& params) {
-    kernels::reference::NormalBlocks(params, &workspace_);
+    kernels::host::NormalBlocks(params, &workspace_);
     return {};
   }
   template <typename Source>
   kernels::Status Run(
       const kernels::SchurProductImplicitWParams<Source, kLayout>& params) {
-    kernels::reference::SchurProductImplicitW(params, &workspace_);
+    kernels::host::SchurProductImplicitW(params, &workspace_);
     return {};
   }
   template <typename T, int C>
   kernels::Status Run(
       const kernels::SchurProductExplicitWParams<T, C, kLayout>& params) {
-    kernels::reference::SchurProductExplicitW(params, &workspace_);
+    kernels::host::SchurProductExplicitW(params, &workspace_);
     return {};
   }
   template <typename Source>
   kernels::Status Run(
       const kernels::BackSubstituteImplicitWParams<Source, kLayout>& params) {
-    kernels::reference::BackSubstituteImplicitW(params, &workspace_);
+    kernels::host::BackSubstituteImplicitW(params, &workspace_);
     return {};
   }
   template <typename T, int C>
   kernels::Status Run(
       const kernels::BackSubstituteExplicitWParams<T, C, kLayout>& params) {
-    kernels::reference::BackSubstituteExplicitW(params, &workspace_);
+    kernels::host::BackSubstituteExplicitW(params, &workspace_);
     return {};
   }
   template <typename Source>
   kernels::Status Run(
       const kernels::NormalProductImplicitWParams<Source>& params) {
-    kernels::reference::NormalProductImplicitW(params, &workspace_);
+    kernels::host::NormalProductImplicitW(params, &workspace_);
     return {};
   }
   template <typename T, int C>
   kernels::Status Run(
       const kernels::NormalProductExplicitWParams<T, C, kLayout>& params) {
-    kernels::reference::NormalProductExplicitW(params, &workspace_);
+    kernels::host::NormalProductExplicitW(params, &workspace_);
     return {};
   }
   template <int N>
   kernels::Status Run(
       const kernels::InvertBlockDiagonalParams<N, kLayout>& params) {
-    kernels::reference::InvertBlockDiagonal(params, workspace_.context());
+    kernels::host::InvertBlockDiagonal(params, workspace_.context());
     return {};
   }
   template <int N>
   kernels::Status Run(
       const kernels::ApplyBlockDiagonalParams<N, kLayout>& params) {
-    kernels::reference::ApplyBlockDiagonal(params, workspace_.context());
+    kernels::host::ApplyBlockDiagonal(params, workspace_.context());
     return {};
   }
   kernels::Status Run(const kernels::PcgStartParams& params) {
-    kernels::reference::PcgStart(params, &workspace_);
+    kernels::host::PcgStart(params, &workspace_);
     return {};
   }
   kernels::Status Run(const kernels::PcgDirectionParams& params) {
-    kernels::reference::PcgDirection(params, &workspace_);
+    kernels::host::PcgDirection(params, &workspace_);
     return {};
   }
   kernels::Status Run(const kernels::PcgAdvanceParams& params) {
-    kernels::reference::PcgAdvance(params, &workspace_);
+    kernels::host::PcgAdvance(params, &workspace_);
     return {};
   }
   kernels::Status Run(const kernels::PcgResidualParams& params) {
-    kernels::reference::PcgResidual(params, &workspace_);
+    kernels::host::PcgResidual(params, &workspace_);
     return {};
   }
   kernels::Status Run(const kernels::DotParams& params) {
-    kernels::reference::Dot(params, &workspace_);
+    kernels::host::Dot(params, &workspace_);
     return {};
   }
 

@@ -33,14 +33,14 @@
 #include <string>
 #include <type_traits>
 
-#include "ceres_ext/solver/conjugate_gradients.h"
+#include "ceres_ext/solver/pcg.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
-#include "cuda_kernels/normal_blocks_kernels.h"
-#include "cuda_kernels/pcg_scalars.h"
-#include "cuda_kernels/preconditioner_kernels.h"
-#include "cuda_kernels/schur_products_kernels.h"
-#include "cuda_kernels/small_matrix.h"
-#include "cuda_kernels/status.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/ops/preconditioner.h"
+#include "cuda_kernels/ops/schur_products.h"
+#include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext::solver {
 

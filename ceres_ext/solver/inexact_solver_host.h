@@ -6,7 +6,7 @@
 
 #include "ceres_ext/solver/host_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
-#include "cuda_kernels/jacobian_source.h"
+#include "cuda_kernels/model/jacobian_source.h"
 
 namespace ceres_ext::solver {
 

@@ -21,7 +21,7 @@
 #ifdef CERES_EXT_WITH_CUDA
 #include <cuda_runtime.h>
 
-#include "cuda_kernels/cuda_context.h"
+#include "cuda_kernels/machine/cuda_context.h"
 #endif
 
 namespace ceres_ext {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda_kernels/evaluate_kernels.h"
+#include "cuda_kernels/ops/evaluate.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/dense_problem.h"
 
@@ -98,7 +98,7 @@ class BalProblem {
 
   void Prepare() {
     ASSERT_TRUE(
-        reference::PrepareCameras(PrepareParams(), &problem.context).ok());
+        host::PrepareCameras(PrepareParams(), &problem.context).ok());
   }
 
   DenseProblem<T, C> problem;

@@ -67,7 +67,7 @@ void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
   host.camera_scale = with_tangent ? scale.data() : nullptr;
   host.states = states.data();
   host.maps = maps.data();
-  const Status expected = reference::PrepareCameras(host, &host_context_);
+  const Status expected = host::PrepareCameras(host, &host_context_);
   const auto device_cameras = Upload(cameras);
   const auto device_tangent = Upload(tangent);
   const auto device_scale = Upload(scale);
@@ -140,7 +140,7 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
   host.camera_gradient = camera_gradient.data();
   host.point_gradient = point_gradient.data();
   host.evaluation = &evaluation;
-  reference::EvaluateJacobian(host, &host_workspace_);
+  host::EvaluateJacobian(host, &host_workspace_);
 
   const auto device_states = Upload(states);
   const auto device_maps = Upload(maps);

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "cuda_kernels/cuda_operations.h"
+#include "cuda_kernels/ops/cuda_operations.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_kernels/cuda_sort.h"
-#include "cuda_kernels/tile_index.h"
+#include "cuda_kernels/machine/cuda_sort.h"
+#include "cuda_kernels/structure/tile_index.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {

@@ -15,9 +15,9 @@
 
 #include "ceres_ext/solver/cuda_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
-#include "cuda_kernels/cuda_graph.h"
-#include "cuda_kernels/cuda_operations.h"
-#include "cuda_kernels/loop_kernels.h"
+#include "cuda_kernels/machine/cuda_graph.h"
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/ops/loop.h"
 #include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/solver_configurations.h"
 

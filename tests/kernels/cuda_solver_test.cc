@@ -73,7 +73,7 @@ TEST_F(CudaSolverTest, VectorSteps) {
     start.x = x.data();
     start.r = r.data();
     start.scalars = &host;
-    reference::PcgStart(start, &host_workspace_);
+    host::PcgStart(start, &host_workspace_);
     start.rhs = device_rhs.data();
     start.x = device_x.data();
     start.r = device_r.data();
@@ -83,7 +83,7 @@ TEST_F(CudaSolverTest, VectorSteps) {
     // The first iteration is the last; a second one has to do nothing.
     for (int i = 0; i < 2; ++i) {
       PcgDirectionParams direction{n, r.data(), z.data(), p.data(), &host};
-      reference::PcgDirection(direction, &host_workspace_);
+      host::PcgDirection(direction, &host_workspace_);
       direction = {n,
                    device_r.data(),
                    device_z.data(),
@@ -91,7 +91,7 @@ TEST_F(CudaSolverTest, VectorSteps) {
                    device_scalars.data()};
       ASSERT_OK(cuda::PcgDirection(direction, workspace, stream));
       PcgAdvanceParams advance{n, p.data(), q.data(), x.data(), &host};
-      reference::PcgAdvance(advance, &host_workspace_);
+      host::PcgAdvance(advance, &host_workspace_);
       advance = {n,
                  device_p.data(),
                  device_q.data(),
@@ -100,7 +100,7 @@ TEST_F(CudaSolverTest, VectorSteps) {
       ASSERT_OK(cuda::PcgAdvance(advance, workspace, stream));
       PcgResidualParams residual{
           n, i == 1, rhs.data(), q.data(), x.data(), r.data(), &host};
-      reference::PcgResidual(residual, &host_workspace_);
+      host::PcgResidual(residual, &host_workspace_);
       residual = {n,
                   i == 1,
                   device_rhs.data(),
@@ -115,7 +115,7 @@ TEST_F(CudaSolverTest, VectorSteps) {
     auto dot = Poisoned<double>(1);
     double expected = 0.0;
     DotParams params{n, rhs.data(), z.data(), &expected};
-    reference::Dot(params, &host_workspace_);
+    host::Dot(params, &host_workspace_);
     params = {n, device_rhs.data(), device_z.data(), dot.data()};
     ASSERT_OK(cuda::Dot(params, workspace, stream));
     ASSERT_OK(context_->Synchronize());
@@ -155,7 +155,7 @@ void CudaSolverTest::CompareBlocks() {
   invert.diagonal = diagonal.data();
   invert.inverse = {inverse.data(), num_blocks};
   invert.first_breakdown = &first;
-  reference::InvertBlockDiagonal(invert, &host_context_);
+  host::InvertBlockDiagonal(invert, &host_context_);
   EXPECT_EQ(first, 60);
 
   auto device_a = Upload(ToDeviceLayout<double>(a, PackedSize(N)));
@@ -183,7 +183,7 @@ void CudaSolverTest::CompareBlocks() {
   apply.inverse = {inverse.data(), num_blocks};
   apply.r = r.data();
   apply.z = z.data();
-  reference::ApplyBlockDiagonal(apply, &host_context_);
+  host::ApplyBlockDiagonal(apply, &host_context_);
   const auto device_inverse =
       Upload(ToDeviceLayout<double>(inverse, PackedSize(N)));
   ApplyBlockDiagonalParams<N, kDeviceLayout> device_apply;
@@ -226,7 +226,7 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
   prepare.cameras = cameras.data();
   prepare.states = states.data();
   prepare.maps = maps.data();
-  ASSERT_OK(reference::PrepareCameras(prepare, &host_context_));
+  ASSERT_OK(host::PrepareCameras(prepare, &host_context_));
   const std::vector<double> b = RandomVector(2 * n_, 6);
   const std::vector<double> camera_diagonal(C * pairs_.num_cameras, 0.7);
   const std::vector<double> point_diagonal(3 * pairs_.num_points, 0.4);

@@ -16,16 +16,16 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_kernels/block_view.h"
-#include "cuda_kernels/cuda_buffer.h"
-#include "cuda_kernels/cuda_context.h"
-#include "cuda_kernels/cuda_observation_index.h"
-#include "cuda_kernels/cuda_operations.h"
-#include "cuda_kernels/cuda_workspace.h"
-#include "cuda_kernels/evaluate_kernels.h"
-#include "cuda_kernels/host_context.h"
-#include "cuda_kernels/host_workspace.h"
-#include "cuda_kernels/observation_index.h"
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/structure/host_workspace.h"
+#include "cuda_kernels/structure/observation_index.h"
 #include "gtest/gtest.h"
 
 namespace ceres_ext::kernels {
@@ -352,7 +352,7 @@ struct Operations {
 
 #define CERES_EXT_RUN(operation)                               \
   if constexpr (kOnHost) {                                     \
-    reference::operation(params, workspace);                   \
+    host::operation(params, workspace);                   \
     return Status();                                           \
   } else {                                                     \
     return cuda::operation(params, workspace->view(), stream); \
@@ -479,7 +479,7 @@ struct Operations {
     params.camera_scale = camera_x;
     params.point_scale = point_x;
     if constexpr (kOnHost) {
-      reference::ScaleColumns(params, workspace);
+      host::ScaleColumns(params, workspace);
       return Status();
     } else {
       return cuda::ScaleColumns(params, stream);

@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "Eigen/Dense"
-#include "cuda_kernels/host_context.h"
-#include "cuda_kernels/host_workspace.h"
-#include "cuda_kernels/jacobian_source.h"
-#include "cuda_kernels/observation_index.h"
-#include "cuda_kernels/small_matrix.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/structure/host_workspace.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/base/small_matrix.h"
 #include "gtest/gtest.h"
 
 namespace ceres_ext::kernels {

@@ -2,7 +2,7 @@
 //
 // The loop's operations on the device against the host's, at sizes around warps
 // and blocks, each twice on one workspace. The context's stream is one of its
-// own. Where loop_kernels.h promises the host's bits, bits are compared.
+// own. Where ops/loop.h promises the host's bits, bits are compared.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_kernels/cuda_operations.h"
-#include "cuda_kernels/loop_kernels.h"
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/ops/loop.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/loop_test_util.h"
@@ -129,7 +129,7 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
           return cuda::GatherTangent({device, x, 1.5, y}, stream());
         },
         [&](double* x, double* y, double*) {
-          reference::GatherTangent({host, x, 1.5, y}, &host_);
+          host::GatherTangent({host, x, 1.5, y}, &host_);
         });
     ExpectBits(
         vector,
@@ -139,7 +139,7 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
           return cuda::ScatterTangent({device, y, x}, stream());
         },
         [&](double* x, double* y, double*) {
-          reference::ScatterTangent({host, y, x}, &host_);
+          host::ScatterTangent({host, y, x}, &host_);
         });
     ExpectBits(
         state,
@@ -149,7 +149,7 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
           return cuda::GatherState({device, x, y}, stream());
         },
         [&](double* x, double* y, double*) {
-          reference::GatherState({host, x, y}, &host_);
+          host::GatherState({host, x, y}, &host_);
         });
     ExpectBits(
         padded,
@@ -159,7 +159,7 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
           return cuda::SetPadding({device, 0.25, 1.0, x}, stream());
         },
         [&](double* x, double*, double*) {
-          reference::SetPadding({host, 0.25, 1.0, x}, &host_);
+          host::SetPadding({host, 0.25, 1.0, x}, &host_);
         });
   });
 }
@@ -179,7 +179,7 @@ TEST_F(LoopCudaTest, GatherPairs) {
           return cuda::GatherPairs({n, device_order.data(), x, y}, stream());
         },
         [&](double* x, double* y, double*) {
-          reference::GatherPairs({n, order.data(), x, y}, &host_);
+          host::GatherPairs({n, order.data(), x, y}, &host_);
         });
   }
 }
@@ -225,7 +225,7 @@ TEST_F(BlocksCudaTest, PlusLinear) {
               return cuda::Plus(set(x, y, z, device_params), stream());
             },
             [&](double* x, double* y, double* z) {
-              reference::Plus(set(x, y, z, host_params), &host_);
+              host::Plus(set(x, y, z, host_params), &host_);
             });
       }
     }
@@ -253,7 +253,7 @@ TEST_F(BlocksCudaTest, Quaternions) {
     const auto device_kind = Upload(kind);
     const auto device_cameras = Upload(cameras);
     auto device_tangents = Upload(tangents);
-    reference::CameraTangents(
+    host::CameraTangents(
         {n, 10, 9, kind.data(), cameras.data(), tangents.data()}, &host_);
     for (int run = 0; run < 2; ++run) {
       ASSERT_OK(cuda::CameraTangents({n,
@@ -270,7 +270,7 @@ TEST_F(BlocksCudaTest, Quaternions) {
     const auto device_delta = Upload(delta);
     for (const bool identity : {true, false}) {
       std::vector<double> expected(state.size(), -1.0);
-      reference::Plus({table.view(),
+      host::Plus({table.view(),
                        kind.data(),
                        identity ? nullptr : tangents.data(),
                        state.data(),
@@ -346,7 +346,7 @@ TEST_F(LoopCudaTest, Elements) {
           return cuda::Multiply({n, x, y, z}, stream());
         },
         [&](double* x, double* y, double* z) {
-          reference::Multiply({n, x, y, z}, &host_);
+          host::Multiply({n, x, y, z}, &host_);
         });
     ExpectBits(
         x,
@@ -356,7 +356,7 @@ TEST_F(LoopCudaTest, Elements) {
           return cuda::AddVectors({n, x, y, z}, stream());
         },
         [&](double* x, double* y, double* z) {
-          reference::AddVectors({n, x, y, z}, &host_);
+          host::AddVectors({n, x, y, z}, &host_);
         });
     ExpectBits(
         x,
@@ -366,7 +366,7 @@ TEST_F(LoopCudaTest, Elements) {
           return cuda::Copy({n, x, z}, stream());
         },
         [&](double* x, double*, double* z) {
-          reference::Copy({n, x, z}, &host_);
+          host::Copy({n, x, z}, &host_);
         });
     // All but the last element.
     const int64_t m = n > 0 ? n - 1 : 0;
@@ -379,8 +379,8 @@ TEST_F(LoopCudaTest, Elements) {
           return cuda::Invalidate({m, y}, stream());
         },
         [&](double* x, double* y, double*) {
-          reference::SetConstant({m, 0.1, x}, &host_);
-          reference::Invalidate({m, y}, &host_);
+          host::SetConstant({m, 0.1, x}, &host_);
+          host::Invalidate({m, y}, &host_);
         });
     const double special[] = {0.0, -0.0, kInfinity, -kInfinity, 5e-324};
     for (int64_t i = 0; i < n; i += 10) {
@@ -396,9 +396,9 @@ TEST_F(LoopCudaTest, Elements) {
           return cuda::Clamp({n, -0.5, 0.75, x}, stream());
         },
         [&](double* x, double* y, double* z) {
-          reference::Negate({n, x, z}, &host_);
-          reference::Negate({n, y, y}, &host_);
-          reference::Clamp({n, -0.5, 0.75, x}, &host_);
+          host::Negate({n, x, z}, &host_);
+          host::Negate({n, y, y}, &host_);
+          host::Clamp({n, -0.5, 0.75, x}, &host_);
         });
     for (double& value : x) {
       value = std::fabs(value);
@@ -413,8 +413,8 @@ TEST_F(LoopCudaTest, Elements) {
           return cuda::JacobiScaling({n, x}, stream());
         },
         [&](double* x, double*, double* z) {
-          reference::LevenbergMarquardtDiagonal({n, 1e4 / 3, x, z}, &host_);
-          reference::JacobiScaling({n, x}, &host_);
+          host::LevenbergMarquardtDiagonal({n, 1e4 / 3, x, z}, &host_);
+          host::JacobiScaling({n, x}, &host_);
         });
   }
 }
@@ -434,7 +434,7 @@ TEST_F(LoopCudaTest, NegateIfValid) {
                 {n, x, scalars.data()}, workspace_, stream());
           },
           [&](double* x, double*, double*) {
-            reference::NegateIfValid({n, x, &host}, &host_);
+            host::NegateIfValid({n, x, &host}, &host_);
           });
       EXPECT_EQ(Download(scalars)[0].num_invalid, num_invalid);
       EXPECT_EQ(host.num_invalid, num_invalid);
@@ -465,11 +465,11 @@ TEST_F(LoopCudaTest, SumsInTheHostsOrder) {
     const auto device_x = Upload(x);
     const auto device_y = Upload(y);
     LoopScalars expected;
-    reference::ProjectedGradientNorms({n, x.data(), y.data(), &expected},
+    host::ProjectedGradientNorms({n, x.data(), y.data(), &expected},
                                       &host_);
-    reference::StepNorms({n, x.data(), y.data(), &expected}, &host_);
-    reference::ModelCostChange({n, x.data(), y.data(), &expected}, &host_);
-    reference::CountInvalid({n, x.data(), &expected}, &host_);
+    host::StepNorms({n, x.data(), y.data(), &expected}, &host_);
+    host::ModelCostChange({n, x.data(), y.data(), &expected}, &host_);
+    host::CountInvalid({n, x.data(), &expected}, &host_);
     for (int run = 0; run < 2; ++run) {
       auto scalars = Poisoned<LoopScalars>(1);
       const double* px = device_x.data();
@@ -493,10 +493,10 @@ TEST_F(LoopCudaTest, SumsOfAnyVectors) {
     const auto device_x = Upload(x);
     const auto device_y = Upload(y);
     LoopScalars expected;
-    reference::ProjectedGradientNorms({n, x.data(), y.data(), &expected},
+    host::ProjectedGradientNorms({n, x.data(), y.data(), &expected},
                                       &host_);
-    reference::StepNorms({n, x.data(), y.data(), &expected}, &host_);
-    reference::ModelCostChange({n, x.data(), y.data(), &expected}, &host_);
+    host::StepNorms({n, x.data(), y.data(), &expected}, &host_);
+    host::ModelCostChange({n, x.data(), y.data(), &expected}, &host_);
     double absolute = 0.0;
     for (int64_t i = 0; i < n; ++i) {
       absolute += std::fabs(y[i] * (x[i] + 0.5 * y[i]));
@@ -595,7 +595,7 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
         host_params.point_blocks = {host.point_blocks.data(), n};
       }
       host_params.evaluation = &host_evaluation;
-      reference::CorrectForLoss(host_params, &this->host_);
+      host::CorrectForLoss(host_params, &this->host_);
 
       const auto losses = this->Upload(before.losses);
       const auto loss_id = this->Upload(before.loss_id);

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda_kernels/cuda_operations.h"
-#include "cuda_kernels/loop_kernels.h"
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/ops/loop.h"
 #include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/loop_test_util.h"
 

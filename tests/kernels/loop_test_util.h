@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "cuda_kernels/loop_kernels.h"
+#include "cuda_kernels/ops/loop.h"
 
 namespace ceres_ext::kernels {
 

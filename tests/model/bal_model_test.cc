@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "cuda_kernels/bal_model.h"
+#include "cuda_kernels/model/bal_model.h"
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "cuda_kernels/robust_loss.h"
+#include "cuda_kernels/model/robust_loss.h"
 
 #include <algorithm>
 #include <cmath>

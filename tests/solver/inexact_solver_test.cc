@@ -329,7 +329,7 @@ void RecomputedFollowsStored() {
     }
   }
   bal.Prepare();
-  kernels::reference::EvaluateJacobian(bal.JacobianParams(),
+  kernels::host::EvaluateJacobian(bal.JacobianParams(),
                                        &bal.problem.workspace);
   // Columns of unit size.
   kernels::SquaredColumnNormsParams<HostStoredJacobian<double, C>> norms;
@@ -337,7 +337,7 @@ void RecomputedFollowsStored() {
   norms.jacobian = bal.problem.source();
   norms.camera_x = bal.camera_gradient.data();
   norms.point_x = bal.point_gradient.data();
-  kernels::reference::SquaredColumnNorms(norms, &bal.problem.workspace);
+  kernels::host::SquaredColumnNorms(norms, &bal.problem.workspace);
   const auto rescale = [](const VectorXd& squared_norm, VectorXd* scale) {
     for (int64_t i = 0; i < scale->size(); ++i) {
       (*scale)[i] /= 1.0 + std::sqrt(squared_norm[i]);
@@ -346,7 +346,7 @@ void RecomputedFollowsStored() {
   rescale(bal.camera_gradient, &bal.camera_scale);
   rescale(bal.point_gradient, &bal.point_scale);
   bal.Prepare();
-  kernels::reference::EvaluateJacobian(bal.JacobianParams(),
+  kernels::host::EvaluateJacobian(bal.JacobianParams(),
                                        &bal.problem.workspace);
 
   kernels::RecomputedJacobian<double, C> recomputed;

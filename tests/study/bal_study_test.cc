@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/bal/study/host_study.h"
-#include "examples/bal/study/study_record.h"
+#include "benchmarks/study/host_study.h"
+#include "benchmarks/study/study_record.h"
 #include "gtest/gtest.h"
 #include "tests/study/small_problem.h"
 

@@ -4,7 +4,7 @@
 // on a GPU, where it skips without one, and on the host, where no time passes
 // on the device and cuSPARSE is missing (BAL_STUDY_EMULATED).
 
-#include "examples/bal/study/device_study.h"
+#include "benchmarks/study/device_study.h"
 
 #include <limits>
 #include <map>

@@ -3,7 +3,7 @@
 // The same Levenberg-Marquardt iteration on every machine of the study: the
 // naive variant and the kernels of the project against the host.
 
-#include "examples/bal/study/study_machines.h"
+#include "benchmarks/study/study_machines.h"
 
 #include <cmath>
 #include <limits>
@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "cuda_kernels/cuda_context.h"
-#include "cuda_kernels/cuda_observation_index.h"
-#include "cuda_kernels/host_context.h"
-#include "examples/bal/study/levenberg_marquardt.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "benchmarks/study/levenberg_marquardt.h"
 #include "gtest/gtest.h"
 #include "tests/study/small_problem.h"
 

@@ -2,7 +2,7 @@
 //
 // There is no cuSPARSE on the host: setting it up fails, so that the study has
 // something to go on without.
-#include "examples/bal/study/cusparse_products.h"
+#include "benchmarks/study/cusparse_products.h"
 
 namespace ceres_ext::bal {
 

@@ -1,0 +1,994 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "benchmarks/study/device_study.h"
+
+#include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
+#include <cusparse.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/ops/loop.h"
+
+namespace ceres_ext::bal {
+namespace {
+
+using kernels::CudaContext;
+using kernels::DeviceBuffer;
+using kernels::kDeviceLayout;
+using kernels::Status;
+using kernels::StatusCode;
+using StoredDouble = kernels::StoredJacobian<double, 9, kDeviceLayout>;
+using StoredFloat = kernels::StoredJacobian<float, 9, kDeviceLayout>;
+using RecomputedDouble = kernels::RecomputedJacobian<double, 9>;
+using RecomputedFloat = kernels::RecomputedJacobian<float, 9>;
+using StoredBlockContiguous = BlockContiguousMachine::Source;
+using NaiveBlockContiguous =
+    NaiveMachine<kernels::BlockLayout::kBlockContiguous>;
+using NaiveContinuousElement =
+    NaiveMachine<kernels::BlockLayout::kContinuousElement>;
+
+// A second pass, with all memory and code in place, is worth its time up to
+// here.
+constexpr double kRepeatSeconds = 1.0;
+
+double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+// A problem in device memory, points in the order that makes good tiles.
+class DeviceProblem {
+ public:
+  Status Setup(const BalProblem& bal, CudaContext* context) {
+    context_ = context;
+    const int32_t num_points = bal.num_points();
+    const int64_t n = bal.num_observations();
+    DeviceBuffer<int32_t> camera_ids;
+    DeviceBuffer<int32_t> point_ids;
+    CERES_EXT_RETURN_IF_ERROR(camera_ids.Assign(context, bal.camera_index));
+    CERES_EXT_RETURN_IF_ERROR(point_ids.Allocate(context, n));
+    DeviceBuffer<int32_t> point_order;
+    CERES_EXT_RETURN_IF_ERROR(point_order.Allocate(context, num_points));
+    // Twice: the second time all memory is there.
+    for (double* seconds : {&first_index_seconds_, &index_seconds_}) {
+      CERES_EXT_RETURN_IF_ERROR(context->CopyToDevice(
+          point_ids.data(), bal.point_index.data(), point_ids.bytes()));
+      const auto begin = std::chrono::steady_clock::now();
+      CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(bal.num_cameras(),
+                                                    num_points,
+                                                    n,
+                                                    camera_ids.data(),
+                                                    point_ids.data(),
+                                                    point_order.data(),
+                                                    &scratch_,
+                                                    context));
+      CERES_EXT_RETURN_IF_ERROR(context->Synchronize());
+      *seconds = SecondsSince(begin);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    CERES_EXT_RETURN_IF_ERROR(index_.Build(bal.num_cameras(),
+                                           num_points,
+                                           n,
+                                           camera_ids.data(),
+                                           point_ids.data(),
+                                           &scratch_,
+                                           context));
+    CERES_EXT_RETURN_IF_ERROR(context->Synchronize());
+    one_build_seconds_ = SecondsSince(begin);
+
+    std::vector<int32_t> order;
+    CERES_EXT_RETURN_IF_ERROR(point_order.CopyToHost(&order));
+    std::vector<double> points(bal.points.size());
+    for (int64_t p = 0; p < num_points; ++p) {
+      std::copy_n(&bal.points[3 * int64_t{order[p]}], 3, &points[3 * p]);
+    }
+    CERES_EXT_RETURN_IF_ERROR(points_.Assign(context, points));
+    CERES_EXT_RETURN_IF_ERROR(cameras_.Assign(context, bal.cameras));
+    DeviceBuffer<double> observations;
+    CERES_EXT_RETURN_IF_ERROR(observations.Assign(context, bal.observations));
+    CERES_EXT_RETURN_IF_ERROR(observations_.Allocate(context, 2 * n));
+    CERES_EXT_RETURN_IF_ERROR(kernels::cuda::GatherPairs(
+        {n, index_.view().input_id, observations.data(), observations_.data()},
+        context->stream()));
+    return context->Synchronize();
+  }
+
+  // A machine for one source, and how long its tiles took.
+  template <typename Source, typename Machine>
+  Status SetupMachine(Machine* machine, double* seconds = nullptr) {
+    const auto begin = std::chrono::steady_clock::now();
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Setup(index_.view(),
+                       kernels::CudaWorkspace::Options::For<Source>(
+                           /*explicit_w=*/!IsRecomputed<Source>::value),
+                       &scratch_,
+                       context_));
+    CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());
+    if (seconds != nullptr) {
+      *seconds = SecondsSince(begin);
+    }
+    return {};
+  }
+
+  ProblemArrays arrays() const {
+    return {cameras_.data(), points_.data(), observations_.data()};
+  }
+  Json IndexJson() const {
+    return {{"first_seconds", first_index_seconds_},
+            {"seconds", index_seconds_},
+            {"one_build_seconds", one_build_seconds_}};
+  }
+
+ private:
+  CudaContext* context_ = nullptr;
+  kernels::CudaIndexScratch scratch_;
+  kernels::CudaObservationIndex index_;
+  DeviceBuffer<double> cameras_;
+  DeviceBuffer<double> points_;
+  DeviceBuffer<double> observations_;
+  double first_index_seconds_ = 0.0;
+  double index_seconds_ = 0.0;
+  double one_build_seconds_ = 0.0;
+};
+
+// Linearises at the start and solves with a fixed number of PCG iterations and
+// no reset of the residual, so that one iteration has one product. The second
+// of two is timed. Steps are compared with *step where it is not empty: that of
+// the reference.
+template <typename Source, typename Machine>
+Status TimeIteration(const std::string& variant,
+                     const std::string& jacobian,
+                     const Configuration& configuration,
+                     const ProblemArrays& arrays,
+                     Machine* machine,
+                     StudyRecord* record,
+                     const StudyProblem& problem,
+                     bool is_reference,
+                     std::vector<double>* step) {
+  const int num_iterations = record->settings().num_timed_pcg_iterations;
+  StudyOptions options = MakeStudyOptions(configuration, 1, num_iterations);
+  options.solver.residual_reset_period = num_iterations + 1;
+  LevenbergMarquardt<Machine, Source> lm;
+  CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
+  double cost;
+  CERES_EXT_RETURN_IF_ERROR(lm.Start(&cost));
+  double linearize_seconds = 0.0;
+  double damp_seconds = 0.0;
+  solver::InexactSolverSummary summary;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 2; ++i) {
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(0));
+    CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(1));
+    CERES_EXT_RETURN_IF_ERROR(lm.Damp(options.initial_radius));
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(2));
+    summary = lm.Solve();
+    if (summary.termination == solver::Termination::kFatalError ||
+        summary.termination == solver::Termination::kFailure) {
+      return {StatusCode::kNumericalFailure, summary.message};
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
+    linearize_seconds = machine->StageSeconds(0, 1);
+    damp_seconds = machine->StageSeconds(1, 2);
+    if (SecondsSince(begin) > kRepeatSeconds) {
+      break;
+    }
+  }
+  const int64_t num_camera_values = int64_t{9} * machine->index().num_cameras;
+  const int64_t num_point_values = int64_t{3} * machine->index().num_points;
+  std::vector<double> own(num_camera_values + num_point_values);
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Download(num_camera_values, lm.camera_step(), own.data()));
+  CERES_EXT_RETURN_IF_ERROR(machine->Download(
+      num_point_values, lm.point_step(), own.data() + num_camera_values));
+  const double iteration_seconds =
+      summary.pcg_seconds / std::max(1, summary.num_iterations);
+  Json row = {
+      {"variant", variant},
+      {"jacobian", jacobian},
+      {"use_schur", configuration.use_schur},
+      {"explicit_w", configuration.w_product == solver::WProduct::kExplicit},
+      {"linearize_seconds", linearize_seconds},
+      {"damping_seconds", damp_seconds},
+      {"normal_blocks_seconds", summary.normal_blocks_seconds},
+      {"pcg_iteration_seconds", iteration_seconds},
+      {"back_substitution_seconds", summary.back_substitution_seconds},
+      {"num_pcg_iterations", summary.num_iterations},
+      {"residual_norm", summary.residual_norm}};
+  std::printf(
+      "  %-21s %-18s %-22s J %8.3f  blocks %8.3f  PCG iteration %8.3f ms",
+      variant.c_str(),
+      jacobian.c_str(),
+      ConfigurationName(configuration).c_str(),
+      1e3 * linearize_seconds,
+      1e3 * summary.normal_blocks_seconds,
+      1e3 * iteration_seconds);
+  // Relative to the step of the same configuration, in double, by this project.
+  if (is_reference) {
+    *step = std::move(own);
+  } else if (!step->empty()) {
+    double difference = 0.0;
+    double norm = 0.0;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const double d = own[i] - (*step)[i];
+      difference += d * d;
+      norm += (*step)[i] * (*step)[i];
+    }
+    row["step_difference"] = std::sqrt(difference / norm);
+    std::printf("  |step - ours| / |ours| %.1e", std::sqrt(difference / norm));
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+  record->Size(problem)["iterations"].push_back(row);
+  return {};
+}
+
+// A whole run; with `repeat` the second of two, unless the first took long:
+// then all memory has been touched.
+template <typename Source, typename Machine>
+Status TimeRun(const std::string& variant,
+               const std::string& jacobian,
+               const Configuration& configuration,
+               const StudyOptions& options,
+               bool repeat,
+               const ProblemArrays& arrays,
+               Machine* machine,
+               StudyRecord* record,
+               const StudyProblem& problem) {
+  LevenbergMarquardt<Machine, Source> lm;
+  StudyResult result;
+  CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
+  CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+  if (repeat && result.total_seconds < kRepeatSeconds) {
+    CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+  }
+  record->Size(problem)["runs"].push_back(
+      RunRow(variant, jacobian, configuration, options, result));
+  return {};
+}
+
+// Each kernel alone, with the bytes that it must move.
+template <typename Source, typename Machine>
+class KernelBench {
+ public:
+  using Value = typename Source::Value;
+  static constexpr bool kRecomputed = IsRecomputed<Source>::value;
+  static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
+  static constexpr int C = 9;
+
+  KernelBench(const std::string& jacobian,
+              Machine* machine,
+              StudyRecord* record,
+              const StudyProblem* problem)
+      : jacobian_(jacobian),
+        machine_(machine),
+        record_(record),
+        problem_(problem),
+        cameras_(machine->index().num_cameras),
+        points_(machine->index().num_points),
+        n_(machine->index().num_observations) {}
+
+  Status Run(const ProblemArrays& arrays) {
+    const Configuration implicit{true, solver::WProduct::kImplicit};
+    CERES_EXT_RETURN_IF_ERROR(
+        lm_.Setup(MakeStudyOptions(implicit, 1, 1), arrays, machine_));
+    double cost;
+    CERES_EXT_RETURN_IF_ERROR(lm_.Start(&cost));
+    CERES_EXT_RETURN_IF_ERROR(lm_.Linearize());
+    CERES_EXT_RETURN_IF_ERROR(lm_.Damp(1e4));
+    const int64_t unknowns = C * cameras_ + 3 * points_;
+    for (auto& [buffer, size] :
+         {std::pair<DeviceBuffer<double>*, int64_t>{&u_, 45 * cameras_},
+          {&v_, 6 * points_},
+          {&v_inverse_, 6 * points_},
+          {&s_, 45 * cameras_},
+          {&camera_inverse_, 45 * cameras_},
+          {&p_, unknowns},
+          {&q_, unknowns},
+          {&x_, unknowns},
+          {&r_, unknowns},
+          {&rhs_, unknowns},
+          {&y_, 2 * n_}}) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(size, buffer));
+      CERES_EXT_RETURN_IF_ERROR(buffer->SetZero());
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(27 * n_, &w_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &breakdown_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &scalars_));
+    system_ = lm_.System();
+
+    CERES_EXT_RETURN_IF_ERROR(Evaluation());
+    CERES_EXT_RETURN_IF_ERROR(Blocks());
+    CERES_EXT_RETURN_IF_ERROR(Products());
+    if constexpr (std::is_same_v<Value, double> && !kRecomputed) {
+      CERES_EXT_RETURN_IF_ERROR(BlockDiagonals());
+    }
+    if constexpr (std::is_same_v<Source, StoredDouble>) {
+      CERES_EXT_RETURN_IF_ERROR(VectorSteps());
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int64_t kValue = sizeof(Value);
+
+  // What an operation reads of J per observation and, where it is recomputed,
+  // per point: the point itself.
+  int64_t JacobianBytes() const {
+    return kRecomputed ? 3 * kValue * points_ + CameraBytes()
+                       : 24 * kValue * n_;
+  }
+  int64_t CameraBytes() const { return (15 + 81) * kValue * cameras_; }
+
+  template <typename Params>
+  Status Time(const std::string& name, int64_t bytes, const Params& params) {
+    for (int i = 0; i < 2; ++i) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Run(params));
+    }
+    const int repetitions = record_->settings().num_repetitions;
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(0));
+    for (int i = 0; i < repetitions; ++i) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Run(params));
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(1));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+    const double seconds = machine_->StageSeconds(0, 1) / repetitions;
+    const double copy =
+        record_->json()["machine"].value("copy_bytes_per_second", 0.0);
+    const double percent = 100.0 * static_cast<double>(bytes) / seconds / copy;
+    std::printf("  %-32s %-34s %9.3f GB %9.4f ms %6.1f %% of copy\n",
+                jacobian_.c_str(),
+                name.c_str(),
+                1e-9 * bytes,
+                1e3 * seconds,
+                percent);
+    record_->Size(*problem_)["kernels"].push_back(
+        {{"name", name},
+         {"jacobian", jacobian_},
+         {"bytes", bytes},
+         {"seconds", seconds},
+         {"percent_of_copy", percent}});
+    return {};
+  }
+
+  Status Evaluation() {
+    if constexpr (std::is_same_v<Source, StoredDouble>) {
+      CERES_EXT_RETURN_IF_ERROR(Time(
+          "PrepareCameras", cameras_ * (72 + 120 + 648), lm_.PrepareParams()));
+      CERES_EXT_RETURN_IF_ERROR(Time(
+          "EvaluateCost", n_ * (16 + 4 + 16) + 24 * points_, lm_.CostParams()));
+    }
+    if constexpr (!kRecomputed) {
+      CERES_EXT_RETURN_IF_ERROR(Time("EvaluateJacobian",
+                                     n_ * (16 + 8 + 24 * kValue) + 24 * points_,
+                                     lm_.JacobianParams()));
+      // With residuals, cost and gradient, as Ceres's evaluator asks for it.
+      auto with_gradient = lm_.JacobianParams();
+      with_gradient.residuals = y_.data();
+      with_gradient.camera_gradient = q_.data();
+      with_gradient.point_gradient = q_.data() + C * cameras_;
+      CERES_EXT_RETURN_IF_ERROR(
+          Time("EvaluateJacobian, r and gradient",
+               n_ * (16 + 8 + 16 + 24 * kValue) + 48 * points_,
+               with_gradient));
+    }
+    return Time("SquaredColumnNorms",
+                n_ * 8 + JacobianBytes() + 24 * points_,
+                lm_.ColumnNormsParams());
+  }
+
+  Status Blocks() {
+    kernels::NormalBlocksParams<Source, kLayout> params;
+    params.index = machine_->index();
+    params.jacobian = system_.jacobian;
+    params.b = system_.b;
+    params.point_diagonal = system_.point_diagonal;
+    params.u = {u_.data(), cameras_};
+    params.v_inverse = {v_inverse_.data(), points_};
+    params.schur_rhs = rhs_.data();
+    params.breakdown = breakdown_.data();
+    const int64_t bytes =
+        n_ * (16 + 8) + JacobianBytes() + points_ * (24 + 48) + 360 * cameras_;
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, Vi, s", bytes, params));
+    params.schur_diagonal = {s_.data(), cameras_};
+    params.u = {};
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("NormalBlocks Vi, s, diag(S)", bytes, params));
+    params.schur_diagonal = {};
+    params.u = {u_.data(), cameras_};
+    params.v = {v_.data(), points_};
+    params.point_gradient = q_.data() + C * cameras_;
+    params.camera_gradient = q_.data();
+    params.w = {w_.data(), n_};
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, W, g, Vi, s",
+                                   bytes + 27 * kValue * n_ + 72 * points_,
+                                   params));
+    params.w = {};
+    params.v_inverse = {};
+    params.schur_rhs = nullptr;
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, g", bytes, params));
+    // p: something that is not zero.
+    return machine_->Copy(C * cameras_ + 3 * points_, q_.data(), p_.data());
+  }
+
+  Status Products() {
+    const double* point_p = p_.data() + C * cameras_;
+    double* point_q = q_.data() + C * cameras_;
+    const int64_t bytes = n_ * 8 + JacobianBytes() + 48 * points_;
+    kernels::SchurProductImplicitWParams<Source, kLayout> schur;
+    schur.index = machine_->index();
+    schur.jacobian = system_.jacobian;
+    schur.v_inverse = {v_inverse_.data(), points_};
+    schur.camera_diagonal = system_.camera_diagonal;
+    schur.p = p_.data();
+    schur.q = q_.data();
+    CERES_EXT_RETURN_IF_ERROR(Time("SchurProductImplicitW", bytes, schur));
+
+    kernels::NormalProductImplicitWParams<Source> normal;
+    normal.index = machine_->index();
+    normal.jacobian = system_.jacobian;
+    normal.camera_diagonal = system_.camera_diagonal;
+    normal.point_diagonal = system_.point_diagonal;
+    normal.camera_p = p_.data();
+    normal.point_p = point_p;
+    normal.camera_q = q_.data();
+    normal.point_q = point_q;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("NormalProductImplicitW", bytes + 24 * points_, normal));
+
+    kernels::BackSubstituteImplicitWParams<Source, kLayout> back;
+    back.index = machine_->index();
+    back.jacobian = system_.jacobian;
+    back.b = system_.b;
+    back.v_inverse = {v_inverse_.data(), points_};
+    back.z = p_.data();
+    back.y = point_q;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("BackSubstituteImplicitW",
+             n_ * (16 + 4) + JacobianBytes() + 72 * points_,
+             back));
+
+    kernels::RightMultiplyParams<Source> right;
+    right.index = machine_->index();
+    right.jacobian = system_.jacobian;
+    right.camera_x = p_.data();
+    right.point_x = point_p;
+    right.y = y_.data();
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("RightMultiply",
+             n_ * (8 + 16) + JacobianBytes() + 24 * points_,
+             right));
+
+    kernels::LeftMultiplyParams<Source> left;
+    left.index = machine_->index();
+    left.jacobian = system_.jacobian;
+    left.y = y_.data();
+    left.camera_x = q_.data();
+    left.point_x = point_q;
+    CERES_EXT_RETURN_IF_ERROR(Time(
+        "LeftMultiply", n_ * (8 + 16) + JacobianBytes() + 24 * points_, left));
+    if constexpr (kRecomputed) {
+      return {};
+    }
+
+    const int64_t explicit_bytes = n_ * (8 + 27 * kValue) + 48 * points_;
+    kernels::SchurProductExplicitWParams<Value, C, kLayout> schur_w;
+    schur_w.index = machine_->index();
+    schur_w.u = {u_.data(), cameras_};
+    schur_w.w = {w_.data(), n_};
+    schur_w.v_inverse = {v_inverse_.data(), points_};
+    schur_w.camera_diagonal = system_.camera_diagonal;
+    schur_w.p = p_.data();
+    schur_w.q = q_.data();
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("SchurProductExplicitW", explicit_bytes, schur_w));
+
+    kernels::NormalProductExplicitWParams<Value, C, kLayout> normal_w;
+    normal_w.index = machine_->index();
+    normal_w.u = {u_.data(), cameras_};
+    normal_w.v = {v_.data(), points_};
+    normal_w.w = {w_.data(), n_};
+    normal_w.camera_diagonal = system_.camera_diagonal;
+    normal_w.point_diagonal = system_.point_diagonal;
+    normal_w.camera_p = p_.data();
+    normal_w.point_p = point_p;
+    normal_w.camera_q = q_.data();
+    normal_w.point_q = point_q;
+    CERES_EXT_RETURN_IF_ERROR(Time(
+        "NormalProductExplicitW", explicit_bytes + 72 * points_, normal_w));
+
+    kernels::BackSubstituteExplicitWParams<Value, C, kLayout> back_w;
+    back_w.index = machine_->index();
+    back_w.w = {w_.data(), n_};
+    back_w.v_inverse = {v_inverse_.data(), points_};
+    back_w.point_gradient = point_p;
+    back_w.z = p_.data();
+    back_w.y = point_q;
+    return Time("BackSubstituteExplicitW",
+                n_ * (4 + 27 * kValue) + 96 * points_,
+                back_w);
+  }
+
+  Status BlockDiagonals() {
+    kernels::InvertBlockDiagonalParams<C, kLayout> invert;
+    invert.num_blocks = cameras_;
+    invert.a = {u_.data(), cameras_};
+    invert.diagonal = system_.camera_diagonal;
+    invert.inverse = {camera_inverse_.data(), cameras_};
+    invert.first_breakdown = &breakdown_.data()->first_camera;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("InvertBlockDiagonal 9 x 9", cameras_ * (720 + 72), invert));
+    kernels::InvertBlockDiagonalParams<3, kLayout> invert_points;
+    invert_points.num_blocks = points_;
+    invert_points.a = {v_.data(), points_};
+    invert_points.diagonal = system_.point_diagonal;
+    invert_points.inverse = {v_inverse_.data(), points_};
+    invert_points.first_breakdown = &breakdown_.data()->first_point;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("InvertBlockDiagonal 3 x 3", points_ * (96 + 24), invert_points));
+
+    kernels::ApplyBlockDiagonalParams<C, kLayout> apply;
+    apply.num_blocks = cameras_;
+    apply.inverse = {camera_inverse_.data(), cameras_};
+    apply.r = p_.data();
+    apply.z = q_.data();
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("ApplyBlockDiagonal 9 x 9", cameras_ * (360 + 144), apply));
+    kernels::ApplyBlockDiagonalParams<3, kLayout> apply_points;
+    apply_points.num_blocks = points_;
+    apply_points.inverse = {v_inverse_.data(), points_};
+    apply_points.r = p_.data() + C * cameras_;
+    apply_points.z = q_.data() + C * cameras_;
+    return Time("ApplyBlockDiagonal 3 x 3", points_ * (48 + 48), apply_points);
+  }
+
+  Status VectorSteps() {
+    for (const bool with_points : {false, true}) {
+      const int64_t n = C * cameras_ + (with_points ? 3 * points_ : 0);
+      const std::string suffix =
+          with_points ? ", cameras and points" : ", cameras";
+      kernels::PcgStartParams start;
+      start.n = n;
+      // The vectors are not those of a solve: no test may end it.
+      start.q_tolerance = -std::numeric_limits<double>::infinity();
+      start.r_tolerance = -1.0;
+      start.max_num_iterations = 1 << 30;
+      start.rhs = p_.data();
+      start.x = x_.data();
+      start.r = r_.data();
+      start.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(Time("PcgStart" + suffix, 24 * n, start));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Copy(n, p_.data(), rhs_.data()));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Copy(n, p_.data(), q_.data()));
+      kernels::PcgDirectionParams direction;
+      direction.n = n;
+      direction.r = r_.data();
+      direction.z = q_.data();
+      direction.p = rhs_.data();
+      direction.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(
+          Time("PcgDirection" + suffix, 40 * n, direction));
+      kernels::PcgAdvanceParams advance;
+      advance.n = n;
+      advance.p = rhs_.data();
+      advance.q = rhs_.data();
+      advance.x = x_.data();
+      advance.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(Time("PcgAdvance" + suffix, 32 * n, advance));
+      kernels::PcgResidualParams residual;
+      residual.n = n;
+      residual.rhs = p_.data();
+      residual.q = q_.data();
+      residual.x = x_.data();
+      residual.r = r_.data();
+      residual.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(Time("PcgResidual" + suffix, 40 * n, residual));
+      kernels::PcgScalars scalars;
+      CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
+      if (scalars.end != kernels::PcgEnd::kRunning) {
+        return {StatusCode::kNumericalFailure,
+                "The PCG steps ended while they were timed."};
+      }
+    }
+    return {};
+  }
+
+  const std::string jacobian_;
+  Machine* const machine_;
+  StudyRecord* const record_;
+  const StudyProblem* const problem_;
+  const int64_t cameras_;
+  const int64_t points_;
+  const int64_t n_;
+  LevenbergMarquardt<Machine, Source> lm_;
+  solver::LinearSystem<Source> system_;
+  DeviceBuffer<double> u_, v_, v_inverse_, s_, camera_inverse_;
+  DeviceBuffer<double> p_, q_, x_, r_, rhs_, y_;
+  DeviceBuffer<Value> w_;
+  DeviceBuffer<kernels::Breakdown> breakdown_;
+  DeviceBuffer<kernels::PcgScalars> scalars_;
+};
+
+template <typename Source, typename Machine>
+Status ProfileMachine(DeviceProblem* device) {
+  Machine machine;
+  CERES_EXT_RETURN_IF_ERROR(device->SetupMachine<Source>(&machine));
+  for (const Configuration& configuration : FourConfigurations()) {
+    LevenbergMarquardt<Machine, Source> lm;
+    CERES_EXT_RETURN_IF_ERROR(lm.Setup(
+        MakeStudyOptions(configuration, 1, 1), device->arrays(), &machine));
+    double cost;
+    CERES_EXT_RETURN_IF_ERROR(lm.Start(&cost));
+    CERES_EXT_RETURN_IF_ERROR(lm.PrepareMaps());
+    CERES_EXT_RETURN_IF_ERROR(machine.Synchronize());
+    cudaProfilerStart();
+    CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
+    CERES_EXT_RETURN_IF_ERROR(lm.Damp(1e4));
+    const solver::InexactSolverSummary summary = lm.Solve();
+    CERES_EXT_RETURN_IF_ERROR(machine.Synchronize());
+    cudaProfilerStop();
+    if (summary.termination == solver::Termination::kFatalError) {
+      return {StatusCode::kDeviceError, summary.message};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status StudyDevice(CudaContext* context, StudyRecord* record) {
+  Json& machine = record->json()["machine"];
+  int driver = 0;
+  int runtime = 0;
+  int cusparse_major = 0;
+  int cusparse_minor = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  cusparseGetProperty(MAJOR_VERSION, &cusparse_major);
+  cusparseGetProperty(MINOR_VERSION, &cusparse_minor);
+  machine["gpu"] = context->device_name();
+  machine["num_multiprocessors"] = context->num_multiprocessors();
+  machine["cuda_driver"] = driver;
+  machine["cuda_runtime"] = runtime;
+  machine["cusparse"] =
+      std::to_string(cusparse_major) + "." + std::to_string(cusparse_minor);
+
+  // Copy within the device, bytes read and written.
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  constexpr int kCopies = 50;
+  DeviceBuffer<unsigned char> from;
+  DeviceBuffer<unsigned char> to;
+  kernels::CudaEvents events;
+  CERES_EXT_RETURN_IF_ERROR(from.Allocate(context, kBytes));
+  CERES_EXT_RETURN_IF_ERROR(to.Allocate(context, kBytes));
+  CERES_EXT_RETURN_IF_ERROR(from.SetZero());
+  CERES_EXT_RETURN_IF_ERROR(events.Setup(2));
+  for (int i = -2; i < kCopies; ++i) {
+    if (i == 0) {
+      CERES_EXT_RETURN_IF_ERROR(events.Record(0, context->stream()));
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        context->CopyOnDevice(to.data(), from.data(), kBytes));
+  }
+  CERES_EXT_RETURN_IF_ERROR(events.Record(1, context->stream()));
+  CERES_EXT_RETURN_IF_ERROR(context->Synchronize());
+  const double bandwidth = 2.0 * kBytes * kCopies / events.SecondsBetween(0, 1);
+  machine["copy_bytes_per_second"] = bandwidth;
+  std::printf("%s, driver %d, runtime %d, copy %.1f GB/s\n",
+              context->device_name().c_str(),
+              driver,
+              runtime,
+              1e-9 * bandwidth);
+  return {};
+}
+
+struct DeviceStudy::Impl {
+  const StudyProblem* problem;
+  CudaContext* context;
+  StudyRecord* record;
+  DeviceProblem device;
+  bool is_set_up = false;
+
+  void Announce(const char* what) const {
+    std::printf("%s, %s (%.0f s)\n",
+                problem->name.c_str(),
+                what,
+                record->elapsed_seconds());
+  }
+
+  std::string What(const std::string& variant,
+                   const std::string& jacobian) const {
+    return variant + ", " + jacobian + ", " + problem->name;
+  }
+  std::string What(const std::string& variant,
+                   const std::string& jacobian,
+                   const Configuration& configuration) const {
+    return What(variant, jacobian) + ", " + ConfigurationName(configuration);
+  }
+
+  // One iteration and 1 x 1 of a variant, in the configurations at `begin` up
+  // to `end` of those that apply to its source. prepare(&machine) may say why
+  // there is none.
+  template <typename Source, typename Machine, typename Prepare>
+  void Iterations(const std::string& variant,
+                  const std::string& jacobian,
+                  size_t begin,
+                  size_t end,
+                  bool is_reference,
+                  std::vector<double>* steps,
+                  Prepare&& prepare) {
+    Machine machine;
+    bool has_machine = false;
+    for (size_t i = begin; i < end; ++i) {
+      const Configuration& configuration = FourConfigurations()[i];
+      if (!Applies<Source>(configuration)) {
+        continue;
+      }
+      const std::string what = What(variant, jacobian, configuration);
+      if (record->out_of_time()) {
+        record->Skip(what, "out of time");
+        continue;
+      }
+      if (!has_machine) {
+        Status status = device.SetupMachine<Source>(&machine);
+        if (status.ok()) {
+          status = prepare(&machine);
+        }
+        if (!status.ok()) {
+          // Nor is there one for the configurations that follow.
+          record->Check(What(variant, jacobian), status);
+          return;
+        }
+        has_machine = true;
+      }
+      // A failure here says nothing about the next configuration.
+      record->Check(what + ", one iteration",
+                    TimeIteration<Source>(variant,
+                                          jacobian,
+                                          configuration,
+                                          device.arrays(),
+                                          &machine,
+                                          record,
+                                          *problem,
+                                          is_reference,
+                                          &steps[i]));
+      record->Check(what + ", 1 x 1",
+                    TimeRun<Source>(variant,
+                                    jacobian,
+                                    configuration,
+                                    MakeStudyOptions(configuration, 1, 1),
+                                    /*repeat=*/true,
+                                    device.arrays(),
+                                    &machine,
+                                    record,
+                                    *problem));
+    }
+  }
+  template <typename Source, typename Machine>
+  void Iterations(const std::string& variant,
+                  const std::string& jacobian,
+                  bool is_reference,
+                  std::vector<double>* steps) {
+    Iterations<Source, Machine>(variant,
+                                jacobian,
+                                0,
+                                FourConfigurations().size(),
+                                is_reference,
+                                steps,
+                                [](Machine*) { return Status(); });
+  }
+
+  void Cusparse(const std::string& variant,
+                CusparseForm form,
+                size_t configuration,
+                std::vector<double>* steps) {
+    Iterations<StoredDouble, CusparseMachine>(
+        variant,
+        "stored double",
+        configuration,
+        configuration + 1,
+        false,
+        steps,
+        [form](CusparseMachine* machine) {
+          return machine->SetupProducts(form);
+        });
+  }
+
+  template <typename Source, typename Machine>
+  void Kernels(const std::string& jacobian) {
+    const std::string what = What("kernels", jacobian);
+    if (record->out_of_time()) {
+      record->Skip(what, "out of time");
+      return;
+    }
+    Machine machine;
+    Status status = device.SetupMachine<Source>(&machine);
+    if (status.ok()) {
+      KernelBench<Source, Machine> bench(jacobian, &machine, record, problem);
+      status = bench.Run(device.arrays());
+    }
+    record->Check(what, status);
+  }
+
+  // All iterations, where they must be expected to end within max_seconds and
+  // within the time of the study, as judged by the row of 1 x 1.
+  template <typename Source, typename Machine>
+  void Runs(const std::string& variant,
+            const std::string& jacobian,
+            double max_seconds) {
+    Machine machine;
+    bool has_machine = false;
+    for (const Configuration& configuration : FourConfigurations()) {
+      if (!Applies<Source>(configuration)) {
+        continue;
+      }
+      // Stored float is a row of its own in one configuration.
+      if (std::is_same_v<Source, StoredFloat> &&
+          (!configuration.use_schur ||
+           configuration.w_product == solver::WProduct::kExplicit)) {
+        continue;
+      }
+      const std::string what = What(variant, jacobian, configuration);
+      const auto one_by_one = [&] {
+        return record->OneByOne(*problem, variant, jacobian, configuration);
+      };
+      const auto time = [&](const StudyOptions& options, bool repeat) {
+        if (!has_machine) {
+          CERES_EXT_RETURN_IF_ERROR(device.SetupMachine<Source>(&machine));
+          has_machine = true;
+        }
+        return TimeRun<Source>(variant,
+                               jacobian,
+                               configuration,
+                               options,
+                               repeat,
+                               device.arrays(),
+                               &machine,
+                               record,
+                               *problem);
+      };
+      if (one_by_one().is_null() && !record->out_of_time()) {
+        record->Check(what + ", 1 x 1",
+                      time(MakeStudyOptions(configuration, 1, 1), true));
+      }
+      const StudyOptions all =
+          MakeStudyOptions(configuration,
+                           record->settings().num_lm_iterations,
+                           record->settings().num_pcg_iterations);
+      if (record->HasTimeForAll(what, one_by_one(), all, max_seconds)) {
+        record->Check(what + ", all iterations", time(all, false));
+      }
+    }
+  }
+
+  // Recomputed Jacobians exist so that nothing is formed per observation.
+  template <typename Source>
+  static bool Applies(const Configuration& configuration) {
+    return !IsRecomputed<Source>::value ||
+           configuration.w_product == solver::WProduct::kImplicit;
+  }
+};
+
+DeviceStudy::DeviceStudy(const StudyProblem* problem,
+                         CudaContext* context,
+                         StudyRecord* record)
+    : impl_(new Impl{problem, context, record, {}, false}) {}
+
+DeviceStudy::~DeviceStudy() = default;
+
+Status DeviceStudy::Setup() {
+  impl_->Announce("index");
+  CERES_EXT_RETURN_IF_ERROR(
+      impl_->device.Setup(impl_->problem->bal, impl_->context));
+  double stored_seconds = 0.0;
+  double recomputed_seconds = 0.0;
+  CudaMachine stored;
+  CudaMachine recomputed;
+  // The second time all memory is there.
+  for (int i = 0; i < 2; ++i) {
+    CERES_EXT_RETURN_IF_ERROR(
+        impl_->device.SetupMachine<StoredDouble>(&stored, &stored_seconds));
+    CERES_EXT_RETURN_IF_ERROR(impl_->device.SetupMachine<RecomputedDouble>(
+        &recomputed, &recomputed_seconds));
+  }
+  Json index = impl_->device.IndexJson();
+  index["stored_tile_seconds"] = stored_seconds;
+  index["recomputed_tile_seconds"] = recomputed_seconds;
+  std::printf("  index %.4f s (first %.4f s), tiles %.4f s and %.4f s\n",
+              index["seconds"].get<double>(),
+              index["first_seconds"].get<double>(),
+              stored_seconds,
+              recomputed_seconds);
+  impl_->record->Size(*impl_->problem)["index"] = index;
+  impl_->is_set_up = true;
+  return {};
+}
+
+void DeviceStudy::TimeIterations() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  impl_->Announce("iterations");
+  // Steps of "cuda", stored double, in the four configurations.
+  std::vector<double> steps[4];
+  impl_->Iterations<StoredDouble, CudaMachine>(
+      "cuda", "stored double", true, steps);
+  impl_->Iterations<RecomputedDouble, CudaMachine>(
+      "cuda", "recomputed double", false, steps);
+  impl_->Iterations<StoredBlockContiguous, BlockContiguousMachine>(
+      "cuda block-contiguous", "stored double", false, steps);
+  impl_->Iterations<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
+      "naive", "stored double", false, steps);
+  impl_->Iterations<NaiveContinuousElement::Source, NaiveContinuousElement>(
+      "naive continuous", "stored double", false, steps);
+  impl_->Cusparse("cusparse CSR", CusparseForm::kCsr, 0, steps);
+  impl_->Cusparse("cusparse CSR J'", CusparseForm::kCsrTransposed, 0, steps);
+  impl_->Cusparse("cusparse BSR", CusparseForm::kBsr, 1, steps);
+  impl_->Iterations<StoredFloat, CudaMachine>(
+      "cuda", "stored float", false, steps);
+  impl_->Iterations<RecomputedFloat, CudaMachine>(
+      "cuda", "recomputed float", false, steps);
+}
+
+void DeviceStudy::TimeKernels() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  impl_->Announce("kernels");
+  impl_->Kernels<StoredDouble, CudaMachine>("stored double");
+  impl_->Kernels<StoredBlockContiguous, BlockContiguousMachine>(
+      "stored double, block-contiguous");
+  impl_->Kernels<RecomputedDouble, CudaMachine>("recomputed double");
+  impl_->Kernels<StoredFloat, CudaMachine>("stored float");
+  impl_->Kernels<RecomputedFloat, CudaMachine>("recomputed float");
+}
+
+void DeviceStudy::TimeRuns() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  impl_->Announce("all iterations");
+  constexpr double kAnyTime = std::numeric_limits<double>::infinity();
+  impl_->Runs<RecomputedDouble, CudaMachine>(
+      "cuda", "recomputed double", kAnyTime);
+  impl_->Runs<RecomputedFloat, CudaMachine>(
+      "cuda", "recomputed float", kAnyTime);
+  impl_->Runs<StoredDouble, CudaMachine>("cuda", "stored double", kAnyTime);
+  impl_->Runs<StoredFloat, CudaMachine>("cuda", "stored float", kAnyTime);
+}
+
+void DeviceStudy::TimeNaiveRuns() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  impl_->Announce("naive variant, all iterations");
+  impl_->Runs<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
+      "naive", "stored double", impl_->record->settings().run_seconds);
+}
+
+Status RunForProfiler(const StudyProblem& problem, CudaContext* context) {
+  DeviceProblem device;
+  CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
+  CERES_EXT_RETURN_IF_ERROR(
+      (ProfileMachine<StoredDouble, CudaMachine>(&device)));
+  CERES_EXT_RETURN_IF_ERROR(
+      (ProfileMachine<StoredBlockContiguous, BlockContiguousMachine>(&device)));
+  CERES_EXT_RETURN_IF_ERROR(
+      (ProfileMachine<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
+          &device)));
+  return ProfileMachine<NaiveContinuousElement::Source, NaiveContinuousElement>(
+      &device);
+}
+
+}  // namespace ceres_ext::bal

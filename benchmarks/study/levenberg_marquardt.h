@@ -1,0 +1,395 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The optimisation that the study times: a fixed number of Levenberg-Marquardt
+// iterations, each with at most a fixed number of PCG iterations, on any
+// machine of study_machines.h and any Jacobian source.
+//
+//   x = cameras and points, r(x) residuals, J = dr / dx
+//   D^2 = diag(J'J) / radius
+//   step = argmin |J step - r|^2 + |D step|^2      (PCG)
+//   accept x - step where it lowers the cost: radius *= 3;
+//   else radius /= shrink, shrink *= 2
+//
+// No tolerance ends it: the work is the number of iterations asked for.
+#ifndef BENCHMARKS_STUDY_LEVENBERG_MARQUARDT_H_
+#define BENCHMARKS_STUDY_LEVENBERG_MARQUARDT_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "ceres_ext/solver/inexact_solver.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/ops/loop.h"
+#include "benchmarks/study/study_machines.h"
+
+namespace ceres_ext::bal {
+
+struct StudyOptions {
+  solver::InexactSolverOptions solver;
+  // Below zero: PCG always takes max_num_iterations.
+  double r_tolerance = -1.0;
+  int num_lm_iterations = 50;
+  double initial_radius = 1e4;
+};
+
+// Seconds are sums over the run. On a device they are times of the device
+// between events, except total_seconds.
+struct StudyResult {
+  double total_seconds = 0.0;     // wall clock, from the start to the last step
+  double evaluate_seconds = 0.0;  // cameras, J, diag(J'J), D
+  double normal_blocks_seconds = 0.0;
+  double pcg_seconds = 0.0;
+  double back_substitution_seconds = 0.0;
+  double update_seconds = 0.0;  // x - step and its cost
+  double initial_cost = 0.0;
+  double final_cost = 0.0;
+  int num_lm_iterations = 0;
+  int num_jacobians = 0;
+  int num_accepted = 0;
+  int64_t num_pcg_iterations = 0;
+};
+
+// The arrays of a problem in the memory of a machine, in the order of its
+// observation index.
+struct ProblemArrays {
+  const double* cameras = nullptr;       // 9 per camera
+  const double* points = nullptr;        // 3 per point
+  const double* observations = nullptr;  // 2 each
+};
+
+template <typename Source>
+struct IsRecomputed : std::false_type {};
+template <typename T, int C>
+struct IsRecomputed<kernels::RecomputedJacobian<T, C>> : std::true_type {};
+
+template <typename Machine, typename Source>
+class LevenbergMarquardt {
+ public:
+  static constexpr bool kRecomputed = IsRecomputed<Source>::value;
+  using Value = typename Source::Value;
+
+  // Takes all memory; a second call with other options takes no more. The
+  // problem must outlive this object; it is not changed.
+  kernels::Status Setup(const StudyOptions& options,
+                        const ProblemArrays& problem,
+                        Machine* machine) {
+    options_ = options;
+    problem_ = problem;
+    machine_ = machine;
+    num_cameras_ = machine->index().num_cameras;
+    num_points_ = machine->index().num_points;
+    num_observations_ = machine->index().num_observations;
+    for (State* state : {&state_, &candidate_}) {
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(9 * num_cameras_, &state->cameras));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(3 * num_points_, &state->points));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(num_cameras_, &state->prepared));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(2 * num_observations_, &state->residuals));
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(81 * num_cameras_, &maps_));
+    if constexpr (kRecomputed) {
+      if constexpr (std::is_same_v<Value, float>) {
+        CERES_EXT_RETURN_IF_ERROR(
+            machine->Allocate(num_cameras_, &rounded_cameras_));
+        CERES_EXT_RETURN_IF_ERROR(
+            machine->Allocate(81 * num_cameras_, &rounded_maps_));
+        CERES_EXT_RETURN_IF_ERROR(
+            machine->Allocate(3 * num_points_, &rounded_points_));
+      }
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(18 * num_observations_, &camera_blocks_));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(6 * num_observations_, &point_blocks_));
+    }
+    for (Buffer<double>* buffer :
+         {&camera_norms_, &camera_diagonal_, &camera_step_}) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(9 * num_cameras_, buffer));
+    }
+    for (Buffer<double>* buffer :
+         {&point_norms_, &point_diagonal_, &point_step_}) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points_, buffer));
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &evaluation_));
+    return solver_.Setup(options.solver, machine);
+  }
+
+  // Runs from the problem's start.
+  kernels::Status Run(StudyResult* result) {
+    *result = StudyResult();
+    CERES_EXT_RETURN_IF_ERROR(Start(&result->initial_cost));
+    double cost = result->initial_cost;
+    double radius = options_.initial_radius;
+    double shrink = 2.0;
+    bool is_new_state = true;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < options_.num_lm_iterations; ++i) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(0));
+      if (is_new_state) {
+        CERES_EXT_RETURN_IF_ERROR(Linearize());
+        ++result->num_jacobians;
+      }
+      CERES_EXT_RETURN_IF_ERROR(Damp(radius));
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(1));
+
+      const solver::InexactSolverSummary summary = Solve();
+      if (summary.termination == solver::Termination::kFatalError) {
+        return {kernels::StatusCode::kDeviceError, summary.message};
+      }
+      const bool has_step =
+          summary.termination != solver::Termination::kFailure;
+      double candidate_cost = cost;
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(2));
+      if (has_step) {
+        CERES_EXT_RETURN_IF_ERROR(Move(&candidate_cost));
+      }
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(3));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+
+      result->evaluate_seconds += machine_->StageSeconds(0, 1);
+      result->update_seconds += machine_->StageSeconds(2, 3);
+      result->normal_blocks_seconds += summary.normal_blocks_seconds;
+      result->pcg_seconds += summary.pcg_seconds;
+      result->back_substitution_seconds += summary.back_substitution_seconds;
+      result->num_pcg_iterations += summary.num_iterations;
+      ++result->num_lm_iterations;
+      // False for NaN as well.
+      is_new_state = has_step && candidate_cost < cost;
+      if (is_new_state) {
+        std::swap(state_, candidate_);
+        cost = candidate_cost;
+        radius = std::min(3.0 * radius, 1e16);
+        shrink = 2.0;
+        ++result->num_accepted;
+      } else {
+        radius = std::max(radius / shrink, 1e-32);
+        shrink *= 2.0;
+      }
+    }
+    result->total_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+            .count();
+    result->final_cost = cost;
+    return {};
+  }
+
+  // Evaluates the problem's start: residuals, and its cost.
+  kernels::Status Start(double* cost) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Copy(
+        9 * num_cameras_, problem_.cameras, state_.cameras.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Copy(3 * num_points_, problem_.points, state_.points.data()));
+    return EvaluateCost(&state_, cost);
+  }
+
+  // J at the state, its column norms.
+  kernels::Status Linearize() {
+    CERES_EXT_RETURN_IF_ERROR(PrepareMaps());
+    if constexpr (!kRecomputed) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Run(JacobianParams()));
+    }
+    return machine_->Run(ColumnNormsParams());
+  }
+
+  kernels::Status Damp(double radius) {
+    CERES_EXT_RETURN_IF_ERROR(Damp(9 * num_cameras_,
+                                   radius,
+                                   camera_norms_.data(),
+                                   camera_diagonal_.data()));
+    return Damp(
+        3 * num_points_, radius, point_norms_.data(), point_diagonal_.data());
+  }
+
+  solver::InexactSolverSummary Solve() {
+    solver::InexactSolverPerSolveOptions per_solve;
+    per_solve.q_tolerance = -std::numeric_limits<double>::infinity();
+    per_solve.r_tolerance = options_.r_tolerance;
+    return solver_.Solve(
+        System(), per_solve, camera_step_.data(), point_step_.data());
+  }
+
+  // What single operations are given; the same as within Run.
+  solver::LinearSystem<Source> System() {
+    solver::LinearSystem<Source> system;
+    system.jacobian = Jacobian();
+    system.b = state_.residuals.data();
+    system.camera_diagonal = camera_diagonal_.data();
+    system.point_diagonal = point_diagonal_.data();
+    return system;
+  }
+
+  // The camera maps of the state and, where Jacobians are recomputed in float,
+  // the state rounded.
+  kernels::Status PrepareMaps() {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Run(PrepareParams(&state_, &maps_)));
+    if constexpr (kRecomputed && std::is_same_v<Value, float>) {
+      kernels::PrepareCamerasParams<float, 9> rounded;
+      rounded.num_cameras = static_cast<int32_t>(num_cameras_);
+      rounded.cameras = state_.cameras.data();
+      rounded.states = rounded_cameras_.data();
+      rounded.maps = rounded_maps_.data();
+      CERES_EXT_RETURN_IF_ERROR(machine_->Run(rounded));
+      return machine_->Run(kernels::CastParams<float>{
+          3 * num_points_, state_.points.data(), rounded_points_.data()});
+    }
+    return {};
+  }
+
+  // Not for recomputed Jacobians.
+  kernels::EvaluateJacobianParams<Value, 9, Machine::kLayout> JacobianParams() {
+    kernels::EvaluateJacobianParams<Value, 9, Machine::kLayout> params;
+    params.index = machine_->index();
+    params.cameras = state_.prepared.data();
+    params.camera_maps = maps_.data();
+    params.points = state_.points.data();
+    params.observations = problem_.observations;
+    params.camera_blocks = {camera_blocks_.data(), num_observations_};
+    params.point_blocks = {point_blocks_.data(), num_observations_};
+    return params;
+  }
+
+  kernels::SquaredColumnNormsParams<Source> ColumnNormsParams() {
+    kernels::SquaredColumnNormsParams<Source> params;
+    params.index = machine_->index();
+    params.jacobian = Jacobian();
+    params.camera_x = camera_norms_.data();
+    params.point_x = point_norms_.data();
+    return params;
+  }
+
+  kernels::EvaluateCostParams CostParams() { return CostParams(&candidate_); }
+  kernels::PrepareCamerasParams<double, 9> PrepareParams() {
+    return PrepareParams(&state_, &maps_);
+  }
+  const double* camera_step() const { return camera_step_.data(); }
+  const double* point_step() const { return point_step_.data(); }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  struct State {
+    Buffer<double> cameras;
+    Buffer<double> points;
+    Buffer<kernels::CameraState<double>> prepared;
+    Buffer<double> residuals;
+  };
+
+  Source Jacobian() {
+    Source source;
+    if constexpr (!kRecomputed) {
+      source.camera_blocks = {camera_blocks_.data(), num_observations_};
+      source.point_blocks = {point_blocks_.data(), num_observations_};
+    } else if constexpr (std::is_same_v<Value, float>) {
+      source.cameras = rounded_cameras_.data();
+      source.camera_maps = rounded_maps_.data();
+      source.points = rounded_points_.data();
+    } else {
+      source.cameras = state_.prepared.data();
+      source.camera_maps = maps_.data();
+      source.points = state_.points.data();
+    }
+    return source;
+  }
+
+  kernels::PrepareCamerasParams<double, 9> PrepareParams(State* state,
+                                                         Buffer<double>* maps) {
+    kernels::PrepareCamerasParams<double, 9> params;
+    params.num_cameras = static_cast<int32_t>(num_cameras_);
+    params.cameras = state->cameras.data();
+    params.states = state->prepared.data();
+    params.maps = maps == nullptr ? nullptr : maps->data();
+    return params;
+  }
+
+  kernels::EvaluateCostParams CostParams(State* state) {
+    kernels::EvaluateCostParams params;
+    params.index = machine_->index();
+    params.cameras = state->prepared.data();
+    params.points = state->points.data();
+    params.observations = problem_.observations;
+    params.residuals = state->residuals.data();
+    params.evaluation = evaluation_.data();
+    return params;
+  }
+
+  kernels::Status EvaluateCost(State* state, double* cost) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Run(PrepareParams(state, nullptr)));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Run(CostParams(state)));
+    kernels::Evaluation evaluation;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Read(evaluation_.data(), &evaluation));
+    *cost = evaluation.cost;
+    return {};
+  }
+
+  // The candidate x - step and its cost.
+  kernels::Status Move(double* cost) {
+    CERES_EXT_RETURN_IF_ERROR(Subtract(9 * num_cameras_,
+                                       state_.cameras.data(),
+                                       camera_step_.data(),
+                                       candidate_.cameras.data()));
+    CERES_EXT_RETURN_IF_ERROR(Subtract(3 * num_points_,
+                                       state_.points.data(),
+                                       point_step_.data(),
+                                       candidate_.points.data()));
+    return EvaluateCost(&candidate_, cost);
+  }
+
+  // out = x - step: the step minimises |J step - residual|.
+  kernels::Status Subtract(int64_t n,
+                           const double* x,
+                           const double* step,
+                           double* out) {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Run(kernels::NegateParams{n, step, out}));
+    return machine_->Run(kernels::AddVectorsParams{n, x, out, out});
+  }
+
+  // diagonal = sqrt(clamp(squared_norms, 1e-6, 1e32) / radius): Marquardt's
+  // damping with the bounds of Ceres's Levenberg-Marquardt strategy.
+  kernels::Status Damp(int64_t n,
+                       double radius,
+                       double* squared_norms,
+                       double* diagonal) {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Run(kernels::ClampParams{n, 1e-6, 1e32, squared_norms}));
+    return machine_->Run(kernels::LevenbergMarquardtDiagonalParams{
+        n, radius, squared_norms, diagonal});
+  }
+
+  StudyOptions options_;
+  ProblemArrays problem_;
+  Machine* machine_ = nullptr;
+  int64_t num_cameras_ = 0;
+  int64_t num_points_ = 0;
+  int64_t num_observations_ = 0;
+  State state_;
+  State candidate_;
+  Buffer<double> maps_;
+  Buffer<kernels::CameraState<float>> rounded_cameras_;
+  Buffer<float> rounded_maps_;
+  Buffer<float> rounded_points_;
+  Buffer<Value> camera_blocks_;
+  Buffer<Value> point_blocks_;
+  Buffer<double> camera_norms_;
+  Buffer<double> point_norms_;
+  Buffer<double> camera_diagonal_;
+  Buffer<double> point_diagonal_;
+  Buffer<double> camera_step_;
+  Buffer<double> point_step_;
+  Buffer<kernels::Evaluation> evaluation_;
+  solver::InexactSolver<Machine, Source> solver_;
+};
+
+}  // namespace ceres_ext::bal
+
+#endif  // BENCHMARKS_STUDY_LEVENBERG_MARQUARDT_H_

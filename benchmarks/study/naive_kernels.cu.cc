@@ -1,0 +1,877 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "benchmarks/study/naive_kernels.h"
+
+#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/base/small_matrix.h"
+
+namespace ceres_ext::bal::naive {
+namespace {
+
+using kernels::BlockLayout;
+using kernels::BlockView;
+using kernels::Breakdown;
+using kernels::CeilDivide;
+using kernels::Launch;
+using kernels::ObservationIndexView;
+using kernels::PackedIndex;
+using kernels::PackedSize;
+using kernels::PcgEnd;
+using kernels::PcgScalars;
+using kernels::Status;
+using kernels::StatusCode;
+
+constexpr int kBlock = 256;
+constexpr int C = 9;
+
+__device__ __forceinline__ int64_t Thread() {
+  return int64_t{blockIdx.x} * kBlock + threadIdx.x;
+}
+
+__device__ __forceinline__ bool Ended(const PcgScalars* scalars) {
+  return scalars != nullptr && scalars->end != PcgEnd::kRunning;
+}
+
+// One thread per element: kernel(args) with n threads.
+template <typename... Parameters, typename... Arguments>
+Status LaunchFor(const char* name,
+                 void (*kernel)(Parameters...),
+                 int64_t n,
+                 cudaStream_t stream,
+                 Arguments... arguments) {
+  return Launch(
+      name, kernel, CeilDivide(n, kBlock), kBlock, 0, stream, arguments...);
+}
+
+// x = 0, where x is not null.
+Status Clear(double* x, int64_t n, cudaStream_t stream) {
+  if (x == nullptr || n == 0) {
+    return Status();
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(x, 0, static_cast<size_t>(n) * sizeof(double), stream));
+  return Status();
+}
+
+template <BlockLayout L>
+__global__ void NaiveJacobianKernel(
+    kernels::EvaluateJacobianParams<double, C, L> p) {
+  const int64_t k = Thread();
+  if (k >= p.index.num_observations) {
+    return;
+  }
+  const int64_t camera = p.index.camera_id[k];
+  const int64_t point = p.index.point_id[k];
+  double residual[2];
+  double jc[2 * C];
+  double jp[6];
+  kernels::Evaluate<C>(p.cameras[camera],
+                       p.camera_maps + 81 * camera,
+                       p.points + 3 * point,
+                       p.observations + 2 * k,
+                       residual,
+                       jc,
+                       jp);
+#pragma unroll
+  for (int i = 0; i < 2 * C; ++i) {
+    p.camera_blocks(k, i) = jc[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    p.point_blocks(k, i) = jp[i];
+  }
+}
+
+template <BlockLayout L>
+__global__ void NaiveColumnNormsKernel(
+    kernels::SquaredColumnNormsParams<Source<L>> p) {
+  const int64_t k = Thread();
+  if (k >= p.index.num_observations) {
+    return;
+  }
+  const int32_t camera = p.index.camera_id[k];
+  const int32_t point = p.index.point_id[k];
+  double jc[2 * C];
+  double jp[6];
+  p.jacobian.Load(k, camera, point, jc, jp);
+  if (p.camera_x != nullptr) {
+    for (int i = 0; i < C; ++i) {
+      atomicAdd(p.camera_x + int64_t{C} * camera + i,
+                jc[i] * jc[i] + jc[C + i] * jc[C + i]);
+    }
+  }
+  if (p.point_x != nullptr) {
+    for (int i = 0; i < 3; ++i) {
+      atomicAdd(p.point_x + int64_t{3} * point + i,
+                jp[i] * jp[i] + jp[3 + i] * jp[3 + i]);
+    }
+  }
+}
+
+template <BlockLayout L>
+struct BlockSums {
+  BlockView<double, PackedSize(C), L> u;
+  BlockView<double, 6, L> v;
+  BlockView<double, 3 * C, L> w;
+  double* camera_gradient;
+  double* point_gradient;
+};
+
+// U, V, g by atomics; W.
+template <BlockLayout L>
+__global__ void NaiveNormalBlocksKernel(ObservationIndexView index,
+                                        Source<L> jacobian,
+                                        const double* b,
+                                        BlockSums<L> out) {
+  const int64_t k = Thread();
+  if (k >= index.num_observations) {
+    return;
+  }
+  const int32_t camera = index.camera_id[k];
+  const int32_t point = index.point_id[k];
+  double jc[2 * C];
+  double jp[6];
+  jacobian.Load(k, camera, point, jc, jp);
+  if (out.u.data != nullptr) {
+#pragma unroll
+    for (int i = 0; i < C; ++i) {
+#pragma unroll
+      for (int j = 0; j <= i; ++j) {
+        atomicAdd(&out.u(camera, PackedIndex(i, j)),
+                  jc[i] * jc[j] + jc[C + i] * jc[C + j]);
+      }
+    }
+  }
+  if (out.v.data != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+#pragma unroll
+      for (int j = 0; j <= i; ++j) {
+        atomicAdd(&out.v(point, PackedIndex(i, j)),
+                  jp[i] * jp[j] + jp[3 + i] * jp[3 + j]);
+      }
+    }
+  }
+  if (out.w.data != nullptr) {
+#pragma unroll
+    for (int i = 0; i < C; ++i) {
+#pragma unroll
+      for (int j = 0; j < 3; ++j) {
+        out.w(k, 3 * i + j) = jc[i] * jp[j] + jc[C + i] * jp[3 + j];
+      }
+    }
+  }
+  if (out.camera_gradient != nullptr) {
+    for (int i = 0; i < C; ++i) {
+      atomicAdd(out.camera_gradient + int64_t{C} * camera + i,
+                jc[i] * b[2 * k] + jc[C + i] * b[2 * k + 1]);
+    }
+  }
+  if (out.point_gradient != nullptr) {
+    for (int i = 0; i < 3; ++i) {
+      atomicAdd(out.point_gradient + int64_t{3} * point + i,
+                jp[i] * b[2 * k] + jp[3 + i] * b[2 * k + 1]);
+    }
+  }
+}
+
+// inverse_i = (A_i + D_i^2)^-1
+template <int N, BlockLayout L>
+__global__ void NaiveInvertKernel(kernels::InvertBlockDiagonalParams<N, L> p) {
+  const int64_t i = Thread();
+  if (i >= p.num_blocks) {
+    return;
+  }
+  double a[PackedSize(N)];
+  for (int e = 0; e < PackedSize(N); ++e) {
+    a[e] = p.a(i, e);
+  }
+  if (p.diagonal != nullptr) {
+    kernels::AddSquaredDiagonal<N>(p.diagonal + N * i, a);
+  }
+  if (!kernels::InvertSymmetric<N>(a)) {
+    atomicMin(p.first_breakdown, static_cast<int32_t>(i));
+  }
+  for (int e = 0; e < PackedSize(N); ++e) {
+    p.inverse(i, e) = a[e];
+  }
+}
+
+__global__ void NaiveResetBreakdownKernel(int32_t* breakdown) {
+  *breakdown = Breakdown::kNone;
+}
+
+// z_i = A_i r_i, or s_i = A_i s_i in place.
+template <int N, BlockLayout L>
+__global__ void NaiveApplyKernel(int64_t num_blocks,
+                                 BlockView<const double, PackedSize(N), L> a,
+                                 const double* r,
+                                 double* z,
+                                 const PcgScalars* scalars) {
+  const int64_t i = Thread();
+  if (i >= num_blocks || Ended(scalars)) {
+    return;
+  }
+  double block[PackedSize(N)];
+  for (int e = 0; e < PackedSize(N); ++e) {
+    block[e] = a(i, e);
+  }
+  double x[N];
+  double y[N];
+  for (int e = 0; e < N; ++e) {
+    x[e] = r[N * i + e];
+  }
+  kernels::SymmetricMultiply<N>(block, x, y);
+  for (int e = 0; e < N; ++e) {
+    z[N * i + e] = y[e];
+  }
+}
+
+// q = D^2 p, or (A + D^2) p where A is given.
+template <int N, BlockLayout L>
+__global__ void NaiveDiagonalKernel(int64_t num_blocks,
+                                    BlockView<const double, PackedSize(N), L> a,
+                                    const double* diagonal,
+                                    const double* p,
+                                    double* q,
+                                    const PcgScalars* scalars) {
+  const int64_t i = Thread();
+  if (i >= num_blocks || Ended(scalars)) {
+    return;
+  }
+  double x[N];
+  double y[N] = {};
+  for (int e = 0; e < N; ++e) {
+    x[e] = p[N * i + e];
+  }
+  if (a.data != nullptr) {
+    double block[PackedSize(N)];
+    for (int e = 0; e < PackedSize(N); ++e) {
+      block[e] = a(i, e);
+    }
+    kernels::SymmetricMultiply<N>(block, x, y);
+  }
+  for (int e = 0; e < N; ++e) {
+    const double d = diagonal == nullptr ? 0.0 : diagonal[N * i + e];
+    q[N * i + e] = y[e] + d * d * x[e];
+  }
+}
+
+// s_p += Jp' (sign_b b - sign_z Jc z); with b null: s_p += Jp' Jc z.
+template <BlockLayout L>
+__global__ void NaiveToPointsKernel(ObservationIndexView index,
+                                    Source<L> jacobian,
+                                    const double* b,
+                                    const double* z,
+                                    double* s,
+                                    const PcgScalars* scalars) {
+  const int64_t k = Thread();
+  if (k >= index.num_observations || Ended(scalars)) {
+    return;
+  }
+  const int32_t camera = index.camera_id[k];
+  const int32_t point = index.point_id[k];
+  double jc[2 * C];
+  double jp[6];
+  jacobian.Load(k, camera, point, jc, jp);
+  double y[2] = {0.0, 0.0};
+#pragma unroll
+  for (int i = 0; i < C; ++i) {
+    const double zi = z[int64_t{C} * camera + i];
+    y[0] += jc[i] * zi;
+    y[1] += jc[C + i] * zi;
+  }
+  if (b != nullptr) {
+    y[0] = b[2 * k] - y[0];
+    y[1] = b[2 * k + 1] - y[1];
+  }
+  for (int i = 0; i < 3; ++i) {
+    atomicAdd(s + int64_t{3} * point + i, jp[i] * y[0] + jp[3 + i] * y[1]);
+  }
+}
+
+// q_c += Jc' (Jc p_c - Jp e_p); with p null: q_c -= Jc' Jp e_p.
+template <BlockLayout L>
+__global__ void NaiveToCamerasKernel(ObservationIndexView index,
+                                     Source<L> jacobian,
+                                     const double* p,
+                                     const double* e,
+                                     double* q,
+                                     const PcgScalars* scalars) {
+  const int64_t k = Thread();
+  if (k >= index.num_observations || Ended(scalars)) {
+    return;
+  }
+  const int32_t camera = index.camera_id[k];
+  const int32_t point = index.point_id[k];
+  double jc[2 * C];
+  double jp[6];
+  jacobian.Load(k, camera, point, jc, jp);
+  double y[2] = {0.0, 0.0};
+  if (p != nullptr) {
+#pragma unroll
+    for (int i = 0; i < C; ++i) {
+      const double pi = p[int64_t{C} * camera + i];
+      y[0] += jc[i] * pi;
+      y[1] += jc[C + i] * pi;
+    }
+  }
+  for (int i = 0; i < 3; ++i) {
+    const double ei = e[int64_t{3} * point + i];
+    y[0] -= jp[i] * ei;
+    y[1] -= jp[3 + i] * ei;
+  }
+#pragma unroll
+  for (int i = 0; i < C; ++i) {
+    atomicAdd(q + int64_t{C} * camera + i, jc[i] * y[0] + jc[C + i] * y[1]);
+  }
+}
+
+// y = Jc p_c + Jp p_p, q_c += Jc' y, q_p += Jp' y.
+template <BlockLayout L>
+__global__ void NaiveNormalProductKernel(
+    kernels::NormalProductImplicitWParams<Source<L>> p) {
+  const int64_t k = Thread();
+  if (k >= p.index.num_observations || Ended(p.scalars)) {
+    return;
+  }
+  const int32_t camera = p.index.camera_id[k];
+  const int32_t point = p.index.point_id[k];
+  double jc[2 * C];
+  double jp[6];
+  p.jacobian.Load(k, camera, point, jc, jp);
+  double y[2] = {0.0, 0.0};
+#pragma unroll
+  for (int i = 0; i < C; ++i) {
+    const double pi = p.camera_p[int64_t{C} * camera + i];
+    y[0] += jc[i] * pi;
+    y[1] += jc[C + i] * pi;
+  }
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    const double pi = p.point_p[int64_t{3} * point + i];
+    y[0] += jp[i] * pi;
+    y[1] += jp[3 + i] * pi;
+  }
+#pragma unroll
+  for (int i = 0; i < C; ++i) {
+    atomicAdd(p.camera_q + int64_t{C} * camera + i,
+              jc[i] * y[0] + jc[C + i] * y[1]);
+  }
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    atomicAdd(p.point_q + int64_t{3} * point + i,
+              jp[i] * y[0] + jp[3 + i] * y[1]);
+  }
+}
+
+// s_p += W' z_c where s is not null; q_c += sign W e_p where q is not null.
+template <BlockLayout L>
+__global__ void NaiveCouplingKernel(ObservationIndexView index,
+                                    BlockView<const double, 3 * C, L> w,
+                                    const double* z,
+                                    double* s,
+                                    double sign,
+                                    const double* e,
+                                    double* q,
+                                    const PcgScalars* scalars) {
+  const int64_t k = Thread();
+  if (k >= index.num_observations || Ended(scalars)) {
+    return;
+  }
+  const int64_t camera = index.camera_id[k];
+  const int64_t point = index.point_id[k];
+  double wk[3 * C];
+#pragma unroll
+  for (int i = 0; i < 3 * C; ++i) {
+    wk[i] = w(k, i);
+  }
+  if (s != nullptr) {
+    double sum[3] = {0.0, 0.0, 0.0};
+#pragma unroll
+    for (int i = 0; i < C; ++i) {
+      const double zi = z[C * camera + i];
+#pragma unroll
+      for (int j = 0; j < 3; ++j) {
+        sum[j] += wk[3 * i + j] * zi;
+      }
+    }
+    for (int j = 0; j < 3; ++j) {
+      atomicAdd(s + 3 * point + j, sum[j]);
+    }
+  }
+  if (q != nullptr) {
+    double x[3];
+    for (int j = 0; j < 3; ++j) {
+      x[j] = sign * e[3 * point + j];
+    }
+#pragma unroll
+    for (int i = 0; i < C; ++i) {
+      atomicAdd(q + C * camera + i,
+                wk[3 * i] * x[0] + wk[3 * i + 1] * x[1] + wk[3 * i + 2] * x[2]);
+    }
+  }
+}
+
+// y_p = Vi_p (g_p - s_p), g null: zero and plus.
+template <BlockLayout L>
+__global__ void NaivePointSolveKernel(int64_t num_points,
+                                      BlockView<const double, 6, L> v_inverse,
+                                      const double* g,
+                                      const double* s,
+                                      double* y) {
+  const int64_t point = Thread();
+  if (point >= num_points) {
+    return;
+  }
+  double v[6];
+  double x[3];
+  double out[3];
+  for (int e = 0; e < 6; ++e) {
+    v[e] = v_inverse(point, e);
+  }
+  for (int i = 0; i < 3; ++i) {
+    x[i] =
+        g == nullptr ? s[3 * point + i] : g[3 * point + i] - s[3 * point + i];
+  }
+  kernels::SymmetricMultiply<3>(v, x, out);
+  for (int i = 0; i < 3; ++i) {
+    y[3 * point + i] = out[i];
+  }
+}
+
+template <int N, BlockLayout L>
+Status Invert(const kernels::InvertBlockDiagonalParams<N, L>& params,
+              cudaStream_t stream) {
+  CERES_EXT_RETURN_IF_ERROR(Launch("NaiveResetBreakdown",
+                                   NaiveResetBreakdownKernel,
+                                   1,
+                                   1,
+                                   0,
+                                   stream,
+                                   params.first_breakdown));
+  return LaunchFor("NaiveInvert",
+                   NaiveInvertKernel<N, L>,
+                   params.num_blocks,
+                   stream,
+                   params);
+}
+
+}  // namespace
+
+template <BlockLayout L>
+Status EvaluateJacobian(
+    const kernels::EvaluateJacobianParams<double, C, L>& params,
+    cudaStream_t stream) {
+  if (params.residuals != nullptr || params.point_scale != nullptr ||
+      params.camera_gradient != nullptr || params.point_gradient != nullptr ||
+      params.evaluation != nullptr) {
+    return Status(StatusCode::kUnsupported,
+                  "The naive variant evaluates Jacobian blocks only.");
+  }
+  return LaunchFor("NaiveJacobian",
+                   NaiveJacobianKernel<L>,
+                   params.index.num_observations,
+                   stream,
+                   params);
+}
+
+template <BlockLayout L>
+Status SquaredColumnNorms(
+    const kernels::SquaredColumnNormsParams<Source<L>>& params,
+    cudaStream_t stream) {
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(params.camera_x, int64_t{C} * params.index.num_cameras, stream));
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(params.point_x, int64_t{3} * params.index.num_points, stream));
+  return LaunchFor("NaiveColumnNorms",
+                   NaiveColumnNormsKernel<L>,
+                   params.index.num_observations,
+                   stream,
+                   params);
+}
+
+template <BlockLayout L>
+Status NormalBlocks(const kernels::NormalBlocksParams<Source<L>, L>& params,
+                    const Scratch& scratch,
+                    cudaStream_t stream) {
+  if (params.schur_diagonal.data != nullptr) {
+    return Status(StatusCode::kUnsupported,
+                  "The naive variant has no diagonal blocks of S.");
+  }
+  const ObservationIndexView& index = params.index;
+  const bool schur = params.v_inverse.data != nullptr;
+  BlockSums<L> sums;
+  sums.u = params.u;
+  sums.v = params.v;
+  sums.w = params.w;
+  sums.camera_gradient = params.camera_gradient;
+  sums.point_gradient = params.point_gradient;
+  if (schur) {
+    if (sums.v.data == nullptr) {
+      sums.v = {scratch.v, index.num_points};
+    }
+    if (sums.point_gradient == nullptr) {
+      sums.point_gradient = scratch.point_gradient;
+    }
+    if (sums.camera_gradient == nullptr) {
+      sums.camera_gradient = params.schur_rhs;
+    }
+  }
+  CERES_EXT_RETURN_IF_ERROR(Clear(sums.u.data, sums.u.size(), stream));
+  CERES_EXT_RETURN_IF_ERROR(Clear(sums.v.data, sums.v.size(), stream));
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(sums.camera_gradient, int64_t{C} * index.num_cameras, stream));
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(sums.point_gradient, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveNormalBlocks",
+                                      NaiveNormalBlocksKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.jacobian,
+                                      params.b,
+                                      sums));
+  if (!schur) {
+    return Status();
+  }
+  kernels::InvertBlockDiagonalParams<3, L> invert;
+  invert.num_blocks = index.num_points;
+  invert.a = sums.v;
+  invert.diagonal = params.point_diagonal;
+  invert.inverse = params.v_inverse;
+  invert.first_breakdown = &params.breakdown->first_point;
+  CERES_EXT_RETURN_IF_ERROR(Invert(invert, stream));
+  if (params.schur_rhs == nullptr) {
+    return Status();
+  }
+  // s_c = g_c - sum Jc' Jp Vi g_p
+  CERES_EXT_RETURN_IF_ERROR(
+      LaunchFor("NaiveApply",
+                NaiveApplyKernel<3, L>,
+                index.num_points,
+                stream,
+                index.num_points,
+                BlockView<const double, 6, L>(params.v_inverse),
+                sums.point_gradient,
+                scratch.point_vector,
+                static_cast<const PcgScalars*>(nullptr)));
+  if (sums.camera_gradient != params.schur_rhs) {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+        params.schur_rhs,
+        sums.camera_gradient,
+        sizeof(double) * C * static_cast<size_t>(index.num_cameras),
+        cudaMemcpyDeviceToDevice,
+        stream));
+  }
+  return LaunchFor("NaiveToCameras",
+                   NaiveToCamerasKernel<L>,
+                   index.num_observations,
+                   stream,
+                   index,
+                   params.jacobian,
+                   static_cast<const double*>(nullptr),
+                   scratch.point_vector,
+                   params.schur_rhs,
+                   static_cast<const PcgScalars*>(nullptr));
+}
+
+template <BlockLayout L>
+Status SchurProductImplicitW(
+    const kernels::SchurProductImplicitWParams<Source<L>, L>& params,
+    const Scratch& scratch,
+    cudaStream_t stream) {
+  const ObservationIndexView& index = params.index;
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveToPoints",
+                                      NaiveToPointsKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.jacobian,
+                                      static_cast<const double*>(nullptr),
+                                      params.p,
+                                      scratch.point_vector,
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveApply",
+                                      NaiveApplyKernel<3, L>,
+                                      index.num_points,
+                                      stream,
+                                      index.num_points,
+                                      params.v_inverse,
+                                      scratch.point_vector,
+                                      scratch.point_vector,
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(
+      LaunchFor("NaiveDiagonal",
+                NaiveDiagonalKernel<C, L>,
+                index.num_cameras,
+                stream,
+                index.num_cameras,
+                BlockView<const double, PackedSize(C), L>(),
+                params.camera_diagonal,
+                params.p,
+                params.q,
+                params.scalars));
+  return LaunchFor("NaiveToCameras",
+                   NaiveToCamerasKernel<L>,
+                   index.num_observations,
+                   stream,
+                   index,
+                   params.jacobian,
+                   params.p,
+                   scratch.point_vector,
+                   params.q,
+                   params.scalars);
+}
+
+template <BlockLayout L>
+Status SchurProductExplicitW(
+    const kernels::SchurProductExplicitWParams<double, C, L>& params,
+    const Scratch& scratch,
+    cudaStream_t stream) {
+  const ObservationIndexView& index = params.index;
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveCoupling",
+                                      NaiveCouplingKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.w,
+                                      params.p,
+                                      scratch.point_vector,
+                                      0.0,
+                                      static_cast<const double*>(nullptr),
+                                      static_cast<double*>(nullptr),
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveApply",
+                                      NaiveApplyKernel<3, L>,
+                                      index.num_points,
+                                      stream,
+                                      index.num_points,
+                                      params.v_inverse,
+                                      scratch.point_vector,
+                                      scratch.point_vector,
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
+                                      NaiveDiagonalKernel<C, L>,
+                                      index.num_cameras,
+                                      stream,
+                                      index.num_cameras,
+                                      params.u,
+                                      params.camera_diagonal,
+                                      params.p,
+                                      params.q,
+                                      params.scalars));
+  return LaunchFor("NaiveCoupling",
+                   NaiveCouplingKernel<L>,
+                   index.num_observations,
+                   stream,
+                   index,
+                   params.w,
+                   static_cast<const double*>(nullptr),
+                   static_cast<double*>(nullptr),
+                   -1.0,
+                   scratch.point_vector,
+                   params.q,
+                   params.scalars);
+}
+
+template <BlockLayout L>
+Status BackSubstituteImplicitW(
+    const kernels::BackSubstituteImplicitWParams<Source<L>, L>& params,
+    const Scratch& scratch,
+    cudaStream_t stream) {
+  const ObservationIndexView& index = params.index;
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveToPoints",
+                                      NaiveToPointsKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.jacobian,
+                                      params.b,
+                                      params.z,
+                                      scratch.point_vector,
+                                      static_cast<const PcgScalars*>(nullptr)));
+  return LaunchFor("NaivePointSolve",
+                   NaivePointSolveKernel<L>,
+                   index.num_points,
+                   stream,
+                   index.num_points,
+                   params.v_inverse,
+                   static_cast<const double*>(nullptr),
+                   scratch.point_vector,
+                   params.y);
+}
+
+template <BlockLayout L>
+Status BackSubstituteExplicitW(
+    const kernels::BackSubstituteExplicitWParams<double, C, L>& params,
+    const Scratch& scratch,
+    cudaStream_t stream) {
+  const ObservationIndexView& index = params.index;
+  CERES_EXT_RETURN_IF_ERROR(
+      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveCoupling",
+                                      NaiveCouplingKernel<L>,
+                                      index.num_observations,
+                                      stream,
+                                      index,
+                                      params.w,
+                                      params.z,
+                                      scratch.point_vector,
+                                      0.0,
+                                      static_cast<const double*>(nullptr),
+                                      static_cast<double*>(nullptr),
+                                      static_cast<const PcgScalars*>(nullptr)));
+  return LaunchFor("NaivePointSolve",
+                   NaivePointSolveKernel<L>,
+                   index.num_points,
+                   stream,
+                   index.num_points,
+                   params.v_inverse,
+                   params.point_gradient,
+                   scratch.point_vector,
+                   params.y);
+}
+
+template <BlockLayout L>
+Status NormalProductImplicitW(
+    const kernels::NormalProductImplicitWParams<Source<L>>& params,
+    cudaStream_t stream) {
+  const ObservationIndexView& index = params.index;
+  CERES_EXT_RETURN_IF_ERROR(
+      LaunchFor("NaiveDiagonal",
+                NaiveDiagonalKernel<C, L>,
+                index.num_cameras,
+                stream,
+                index.num_cameras,
+                BlockView<const double, PackedSize(C), L>(),
+                params.camera_diagonal,
+                params.camera_p,
+                params.camera_q,
+                params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
+                                      NaiveDiagonalKernel<3, L>,
+                                      index.num_points,
+                                      stream,
+                                      index.num_points,
+                                      BlockView<const double, 6, L>(),
+                                      params.point_diagonal,
+                                      params.point_p,
+                                      params.point_q,
+                                      params.scalars));
+  return LaunchFor("NaiveNormalProduct",
+                   NaiveNormalProductKernel<L>,
+                   index.num_observations,
+                   stream,
+                   params);
+}
+
+template <BlockLayout L>
+Status NormalProductExplicitW(
+    const kernels::NormalProductExplicitWParams<double, C, L>& params,
+    cudaStream_t stream) {
+  const ObservationIndexView& index = params.index;
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
+                                      NaiveDiagonalKernel<C, L>,
+                                      index.num_cameras,
+                                      stream,
+                                      index.num_cameras,
+                                      params.u,
+                                      params.camera_diagonal,
+                                      params.camera_p,
+                                      params.camera_q,
+                                      params.scalars));
+  CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
+                                      NaiveDiagonalKernel<3, L>,
+                                      index.num_points,
+                                      stream,
+                                      index.num_points,
+                                      params.v,
+                                      params.point_diagonal,
+                                      params.point_p,
+                                      params.point_q,
+                                      params.scalars));
+  return LaunchFor("NaiveCoupling",
+                   NaiveCouplingKernel<L>,
+                   index.num_observations,
+                   stream,
+                   index,
+                   params.w,
+                   params.camera_p,
+                   params.point_q,
+                   1.0,
+                   params.point_p,
+                   params.camera_q,
+                   params.scalars);
+}
+
+template <int N, BlockLayout L>
+Status InvertBlockDiagonal(
+    const kernels::InvertBlockDiagonalParams<N, L>& params,
+    cudaStream_t stream) {
+  return Invert(params, stream);
+}
+
+template <int N, BlockLayout L>
+Status ApplyBlockDiagonal(const kernels::ApplyBlockDiagonalParams<N, L>& params,
+                          cudaStream_t stream) {
+  return LaunchFor("NaiveApply",
+                   NaiveApplyKernel<N, L>,
+                   params.num_blocks,
+                   stream,
+                   params.num_blocks,
+                   params.inverse,
+                   params.r,
+                   params.z,
+                   params.scalars);
+}
+
+#define CERES_EXT_INSTANTIATE(L)                                              \
+  template Status EvaluateJacobian<L>(                                        \
+      const kernels::EvaluateJacobianParams<double, C, L>&, cudaStream_t);    \
+  template Status SquaredColumnNorms<L>(                                      \
+      const kernels::SquaredColumnNormsParams<Source<L>>&, cudaStream_t);     \
+  template Status NormalBlocks<L>(                                            \
+      const kernels::NormalBlocksParams<Source<L>, L>&,                       \
+      const Scratch&,                                                         \
+      cudaStream_t);                                                          \
+  template Status SchurProductImplicitW<L>(                                   \
+      const kernels::SchurProductImplicitWParams<Source<L>, L>&,              \
+      const Scratch&,                                                         \
+      cudaStream_t);                                                          \
+  template Status SchurProductExplicitW<L>(                                   \
+      const kernels::SchurProductExplicitWParams<double, C, L>&,              \
+      const Scratch&,                                                         \
+      cudaStream_t);                                                          \
+  template Status BackSubstituteImplicitW<L>(                                 \
+      const kernels::BackSubstituteImplicitWParams<Source<L>, L>&,            \
+      const Scratch&,                                                         \
+      cudaStream_t);                                                          \
+  template Status BackSubstituteExplicitW<L>(                                 \
+      const kernels::BackSubstituteExplicitWParams<double, C, L>&,            \
+      const Scratch&,                                                         \
+      cudaStream_t);                                                          \
+  template Status NormalProductImplicitW<L>(                                  \
+      const kernels::NormalProductImplicitWParams<Source<L>>&, cudaStream_t); \
+  template Status NormalProductExplicitW<L>(                                  \
+      const kernels::NormalProductExplicitWParams<double, C, L>&,             \
+      cudaStream_t);                                                          \
+  template Status InvertBlockDiagonal<3, L>(                                  \
+      const kernels::InvertBlockDiagonalParams<3, L>&, cudaStream_t);         \
+  template Status InvertBlockDiagonal<9, L>(                                  \
+      const kernels::InvertBlockDiagonalParams<9, L>&, cudaStream_t);         \
+  template Status ApplyBlockDiagonal<3, L>(                                   \
+      const kernels::ApplyBlockDiagonalParams<3, L>&, cudaStream_t);          \
+  template Status ApplyBlockDiagonal<9, L>(                                   \
+      const kernels::ApplyBlockDiagonalParams<9, L>&, cudaStream_t);
+
+CERES_EXT_INSTANTIATE(BlockLayout::kContinuousElement)
+CERES_EXT_INSTANTIATE(BlockLayout::kBlockContiguous)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext::bal::naive

@@ -1,0 +1,155 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Preconditioned conjugate gradients, on any Backend. When it stops:
+// cuda_kernels/pcg_scalars.h.
+//
+// Memory traffic of one iteration, vectors of n doubles:
+//   z = M^-1 r        1x preconditioner
+//   direction         5n    r, z, z, p -> p
+//   q = A p           1x operator
+//   advance           5n    p, q, p, x -> x
+//   residual          5n    q, r, b, x -> r
+// Every residual_reset_period-th iteration has one operator more.
+#ifndef CERES_EXT_SOLVER_PCG_H_
+#define CERES_EXT_SOLVER_PCG_H_
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "ceres_ext/solver/inexact_solver_options.h"
+#include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext::solver {
+
+// Vectors of n elements and the scalars, in the memory of the Backend.
+struct PcgVectors {
+  int64_t n = 0;
+  const double* rhs = nullptr;
+  double* x = nullptr;  // the solution; its value before does not matter
+  double* p = nullptr;
+  double* r = nullptr;
+  double* z = nullptr;  // also q
+  kernels::PcgScalars* scalars = nullptr;
+};
+
+// Solves A x = rhs from x = 0. multiply(p, q) is q = A p, precondition(r, z) is
+// z = M^-1 r; both return a Status and may be asked to work on scalars that
+// have ended, when their result is not used. Leaves the scalars of the end in
+// *scalars.
+// *loop: of one solve after the other with the same vectors, operators and
+// reset period; Reset it where they are others. What the operators read may
+// change.
+template <typename Backend, typename Multiply, typename Precondition>
+kernels::Status ConjugateGradients(
+    const InexactSolverOptions& options,
+    const InexactSolverPerSolveOptions& per_solve,
+    const PcgVectors& v,
+    Multiply&& multiply,
+    Precondition&& precondition,
+    typename Backend::PcgLoop* loop,
+    Backend* backend,
+    kernels::PcgScalars* scalars) {
+  // x = 0, r = b, Q_0 = 0
+  kernels::PcgStartParams start;
+  start.n = v.n;
+  start.q_tolerance = per_solve.q_tolerance;
+  start.r_tolerance = per_solve.r_tolerance;
+  start.min_num_iterations = options.min_num_iterations;
+  start.max_num_iterations = options.max_num_iterations;
+  start.rhs = v.rhs;
+  start.x = v.x;
+  start.r = v.r;
+  start.scalars = v.scalars;
+  CERES_EXT_RETURN_IF_ERROR(backend->Run(start));
+
+  kernels::PcgDirectionParams direction;
+  direction.n = v.n;
+  direction.r = v.r;
+  direction.z = v.z;
+  direction.p = v.p;
+  direction.scalars = v.scalars;
+
+  double* q = v.z;
+  kernels::PcgAdvanceParams advance;
+  advance.n = v.n;
+  advance.p = v.p;
+  advance.q = q;
+  advance.x = v.x;
+  advance.scalars = v.scalars;
+
+  kernels::PcgResidualParams residual;
+  residual.n = v.n;
+  residual.rhs = v.rhs;
+  residual.q = q;
+  residual.x = v.x;
+  residual.r = v.r;
+  residual.scalars = v.scalars;
+
+  const int period = options.residual_reset_period;
+  // What is queued depends on i modulo the period alone.
+  const auto iterate = [&](int i) -> kernels::Status {
+    // z = M^-1 r
+    CERES_EXT_RETURN_IF_ERROR(precondition(v.r, v.z));
+    // rho = r'z, p = z + (rho / last rho) p
+    CERES_EXT_RETURN_IF_ERROR(backend->Run(direction));
+    // q = A p
+    CERES_EXT_RETURN_IF_ERROR(multiply(v.p, q));
+    // x = x + (rho / p'q) p
+    CERES_EXT_RETURN_IF_ERROR(backend->Run(advance));
+    // r = r - alpha q drifts from b - A x by rounding, so now and then
+    // q = A x, r = b - q
+    residual.reset = (i + 1) % period == 0;
+    if (residual.reset) {
+      CERES_EXT_RETURN_IF_ERROR(multiply(v.x, q));
+    }
+    return backend->Run(residual);
+  };
+
+  for (int i = 0;; ++i) {
+    if (backend->QueueToEnd(
+            i, period, options.max_num_iterations, iterate, loop)) {
+      return backend->Read(v.scalars, scalars);
+    }
+    // Steps after the end do nothing, and max_num_iterations is an end.
+    if (i >= options.max_num_iterations || backend->ShouldPoll(i)) {
+      CERES_EXT_RETURN_IF_ERROR(backend->Read(v.scalars, scalars));
+      if (scalars->end != kernels::PcgEnd::kRunning) {
+        return {};
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(iterate(i));
+  }
+}
+
+// What the end of a solve means to Ceres.
+inline Termination PcgTermination(kernels::PcgEnd end) {
+  switch (end) {
+    case kernels::PcgEnd::kZeroRightHandSide:
+    case kernels::PcgEnd::kInitialResidual:
+    case kernels::PcgEnd::kQuadraticModel:
+    case kernels::PcgEnd::kResidual:
+    case kernels::PcgEnd::kUnderflow:
+      return Termination::kSuccess;
+    case kernels::PcgEnd::kIndefinite:
+    case kernels::PcgEnd::kMaxNumIterations:
+      return Termination::kNoConvergence;
+    case kernels::PcgEnd::kRhoBreakdown:
+    case kernels::PcgEnd::kBetaBreakdown:
+    case kernels::PcgEnd::kAlphaBreakdown:
+      return Termination::kFailure;
+    case kernels::PcgEnd::kRunning:
+      break;
+  }
+  return Termination::kFatalError;
+}
+
+// The end in a sentence with the numbers that decided it.
+std::string PcgMessage(const kernels::PcgScalars& scalars);
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_PCG_H_

@@ -1,0 +1,133 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Dense matrices of fixed small size, for one thread.
+//
+// A symmetric N x N matrix is *packed*: its lower triangle row by row, element
+// (i, j), j <= i, at i (i + 1) / 2 + j. A rectangular one is row-major.
+#ifndef CERES_EXT_CUDA_KERNELS_BASE_SMALL_MATRIX_H_
+#define CERES_EXT_CUDA_KERNELS_BASE_SMALL_MATRIX_H_
+
+#include <cmath>
+
+#include "cuda_kernels/base/host_device.h"
+
+namespace ceres_ext::kernels {
+
+CERES_EXT_HOST_DEVICE constexpr int PackedSize(int n) {
+  return n * (n + 1) / 2;
+}
+
+// Place of element (i, j), j <= i.
+CERES_EXT_HOST_DEVICE constexpr int PackedIndex(int i, int j) {
+  return i * (i + 1) / 2 + j;
+}
+
+// a += diag(d)^2.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline void AddSquaredDiagonal(const T* d, T* a) {
+  for (int i = 0; i < N; ++i) {
+    a[PackedIndex(i, i)] += d[i] * d[i];
+  }
+}
+
+// y = A x.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline void SymmetricMultiply(const T* a,
+                                                    const T* x,
+                                                    T* y) {
+  for (int i = 0; i < N; ++i) {
+    T sum = 0;
+    for (int j = 0; j < N; ++j) {
+      sum += a[j <= i ? PackedIndex(i, j) : PackedIndex(j, i)] * x[j];
+    }
+    y[i] = sum;
+  }
+}
+
+// A = A^-1, in place. Returns false where a pivot is not positive or not
+// finite; A is then unspecified.
+//   A = L D L',  K = L^-1 (both unit lower),  A^-1 = K' D^-1 K
+//
+// A diagonal element that is exactly zero gets the pivot one. The matrices of
+// this library are sums of squares J'J + D^2: a zero there means that the
+// column of J is zero and undamped, its row of A is zero as well, and its
+// right-hand side is zero. The unit pivot leaves that unknown at zero and the
+// others alone.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
+  // L below the diagonal, 1 / D on it.
+  for (int i = 0; i < N; ++i) {
+    T* row = a + PackedIndex(i, 0);
+    T pivot = row[i] == T(0) ? T(1) : row[i];
+    for (int j = 0; j < i; ++j) {
+      // row[j] = L_ij D_j; those before it are.
+      for (int k = 0; k < j; ++k) {
+        row[j] -= row[k] * a[PackedIndex(j, k)];
+      }
+    }
+    for (int j = 0; j < i; ++j) {
+      const T scaled = row[j];
+      row[j] *= a[PackedIndex(j, j)];
+      pivot -= scaled * row[j];
+    }
+    // Written so that NaN fails; infinity has no usable inverse either.
+    if (!(pivot > T(0)) || std::isinf(pivot)) {
+      return false;
+    }
+    row[i] = T(1) / pivot;
+  }
+  // K_ij = -(L_ij + sum_{j<k<i} L_ik K_kj). Ascending j overwrites what is no
+  // longer needed of L.
+  for (int i = 1; i < N; ++i) {
+    for (int j = 0; j < i; ++j) {
+      T sum = a[PackedIndex(i, j)];
+      for (int k = j + 1; k < i; ++k) {
+        sum += a[PackedIndex(i, k)] * a[PackedIndex(k, j)];
+      }
+      a[PackedIndex(i, j)] = -sum;
+    }
+  }
+  // (A^-1)_ij = sum_{k>=i} K_ki K_kj / D_k reads rows from i on only.
+  for (int i = 0; i < N; ++i) {
+    for (int j = 0; j <= i; ++j) {
+      T sum = j < i ? a[PackedIndex(i, j)] * a[PackedIndex(i, i)]
+                    : a[PackedIndex(i, i)];
+      for (int k = i + 1; k < N; ++k) {
+        sum +=
+            a[PackedIndex(k, i)] * a[PackedIndex(k, j)] * a[PackedIndex(k, k)];
+      }
+      a[PackedIndex(i, j)] = sum;
+    }
+  }
+  return true;
+}
+
+// A = diag(A)^-1, in place, where A is a positive semidefinite matrix plus D^2
+// (d null: zero) but for rounding: elements below d_i^2 > 0 are raised to it,
+// zero elements count as one. Returns false where one is negative or not
+// finite; A is then unspecified.
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d, T* a) {
+  for (int i = 0; i < N; ++i) {
+    T diagonal = a[PackedIndex(i, i)];
+    const T least = d == nullptr ? T(0) : d[i] * d[i];
+    if (least > T(0) && diagonal < least) {
+      diagonal = least;
+    }
+    if (diagonal == T(0)) {
+      diagonal = T(1);
+    }
+    if (!(diagonal > T(0)) || std::isinf(diagonal)) {
+      return false;
+    }
+    for (int j = 0; j < i; ++j) {
+      a[PackedIndex(i, j)] = T(0);
+    }
+    a[PackedIndex(i, i)] = T(1) / diagonal;
+  }
+  return true;
+}
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_BASE_SMALL_MATRIX_H_

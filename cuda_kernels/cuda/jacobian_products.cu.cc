@@ -1,0 +1,113 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// J x, column norms and scaling. J'y works on tiles: schur_products_*.cu.cc.
+#include <cuda_runtime.h>
+
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/cuda/recomputed_tiles.cuh"
+#include "cuda_kernels/cuda/jacobian_products_impl.cuh"
+
+namespace ceres_ext::kernels::cuda {
+namespace {
+
+// y_k = Jc x_c + Jp x_p with recomputed blocks.
+// Mapping: one thread per observation, in point order.
+// Traffic per observation: a camera record (L2), 8 B of ids, 16 B out.
+template <typename T, int C>
+__global__ void __launch_bounds__(kProductBlock) RecomputedRightMultiplyKernel(
+    RightMultiplyParams<RecomputedJacobian<T, C>> p,
+    const CameraRecord<T>* records) {
+  const int64_t k = int64_t{blockIdx.x} * kProductBlock + threadIdx.x;
+  if (k >= p.index.num_observations) {
+    return;  // No barrier follows.
+  }
+  const int32_t camera_id = p.index.camera_id[k];
+  CameraRecord<T> camera;
+  LoadRecord<true>(records + camera_id, &camera);
+  const int64_t point = p.index.point_id[k];
+  T x[3];
+  T u[3];
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    const T value = p.jacobian.points[3 * point + i];
+    x[i] = fabs(value) < Tame<T>::kLargest ? value : Tame<T>::kNaN;
+    u[i] = static_cast<T>(p.point_x[3 * point + i]);
+    if (p.jacobian.point_scale != nullptr) {
+      u[i] *= p.jacobian.point_scale[3 * point + i];
+    }
+  }
+  Projection<T> projection;
+  ProjectTame(camera.state,
+              x,
+              p.jacobian.cameras + camera_id,
+              p.jacobian.points + 3 * point,
+              &projection);
+  T y[2];
+  Forward<kUseCamera, true>(camera, projection, nullptr, u, y);
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    const double value = static_cast<double>(y[row]);
+    p.y[2 * k + row] = p.accumulate ? p.y[2 * k + row] + value : value;
+  }
+}
+
+template <typename T, int C>
+Status RecomputedRightMultiply(
+    const RightMultiplyParams<RecomputedJacobian<T, C>>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  auto* records = reinterpret_cast<CameraRecord<T>*>(workspace.local_cameras);
+  CERES_EXT_RETURN_IF_ERROR(
+      Launch("RecordCameras",
+             RecordCamerasKernel<T, C>,
+             CeilDivide(int64_t{params.index.num_cameras} * 24, 256),
+             256,
+             0,
+             stream,
+             params.jacobian,
+             params.index.num_cameras,
+             params.camera_x,
+             static_cast<const PcgScalars*>(nullptr),
+             records));
+  return Launch("RecomputedRightMultiply",
+                RecomputedRightMultiplyKernel<T, C>,
+                CeilDivide(params.index.num_observations, kProductBlock),
+                kProductBlock,
+                0,
+                stream,
+                params,
+                static_cast<const CameraRecord<T>*>(records));
+}
+
+}  // namespace
+
+#define CERES_EXT_INSTANTIATE(T, C)                                            \
+  template <>                                                                  \
+  Status RightMultiply(                                                        \
+      const RightMultiplyParams<RecomputedJacobian<T, C>>& params,             \
+      const CudaWorkspaceView& workspace,                                      \
+      cudaStream_t stream) {                                                   \
+    return RecomputedRightMultiply(params, workspace, stream);                 \
+  }                                                                            \
+  template Status RightMultiply(                                               \
+      const RightMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>&,         \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status SquaredColumnNorms(                                          \
+      const SquaredColumnNormsParams<RecomputedJacobian<T, C>>&,               \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status SquaredColumnNorms(                                          \
+      const SquaredColumnNormsParams<StoredJacobian<T, C, kDeviceLayout>>&,    \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status ScaleColumns(const ScaleColumnsParams<T, C, kDeviceLayout>&, \
+                               cudaStream_t);
+
+CERES_EXT_INSTANTIATE(double, 9)
+CERES_EXT_INSTANTIATE(double, 10)
+CERES_EXT_INSTANTIATE(float, 9)
+CERES_EXT_INSTANTIATE(float, 10)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext::kernels::cuda

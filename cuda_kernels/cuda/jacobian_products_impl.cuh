@@ -1,0 +1,226 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The device bodies of J x, for stored blocks, of column norms and of scaling,
+// for any layout. Included by .cu.cc files that instantiate them.
+#ifndef CERES_EXT_CUDA_KERNELS_CUDA_JACOBIAN_PRODUCTS_IMPL_CUH_
+#define CERES_EXT_CUDA_KERNELS_CUDA_JACOBIAN_PRODUCTS_IMPL_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/cuda/camera_chunks.cuh"
+#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/cuda/point_tasks.cuh"
+#include "cuda_kernels/ops/jacobian_products.h"
+
+namespace ceres_ext::kernels::cuda {
+
+inline constexpr int kProductBlock = 128;
+
+// y_k = Jc x_c + Jp x_p with stored blocks.
+// Mapping: one thread per observation, in point order. Order: columns from 0.
+template <typename Source>
+__global__ void __launch_bounds__(kProductBlock)
+    StoredRightMultiplyKernel(RightMultiplyParams<Source> p) {
+  constexpr int C = Source::kCameraDim;
+  const int64_t k = int64_t{blockIdx.x} * kProductBlock + threadIdx.x;
+  if (k >= p.index.num_observations) {
+    return;  // No barrier follows.
+  }
+  const double* camera_x = p.camera_x + int64_t{C} * p.index.camera_id[k];
+  const double* point_x = p.point_x + int64_t{3} * p.index.point_id[k];
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    double sum = 0.0;
+#pragma unroll
+    for (int i = 0; i < C; ++i) {
+      sum += static_cast<double>(p.jacobian.camera_blocks(k, row * C + i)) *
+             camera_x[i];
+    }
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      sum += static_cast<double>(p.jacobian.point_blocks(k, row * 3 + i)) *
+             point_x[i];
+    }
+    p.y[2 * k + row] = p.accumulate ? p.y[2 * k + row] + sum : sum;
+  }
+}
+
+// Squares of the columns of a camera, for CameraChunkKernel. They don't pass
+// through a camera map, so blocks are taken as the source gives them.
+template <typename Source>
+struct CameraNormTerm {
+  using T = typename Source::Value;
+  static constexpr int C = Source::kCameraDim;
+  static constexpr int kRowSize = C;
+
+  Source source;
+  const int32_t* camera_id = nullptr;
+
+  template <typename Reader>
+  __device__ __forceinline__ void Add(const Reader& /*reader*/,
+                                      int64_t /*j*/,
+                                      int64_t k,
+                                      int32_t point,
+                                      int64_t /*camera_end*/,
+                                      const int32_t* /*entry_point*/,
+                                      const int32_t* /*camera_entry*/,
+                                      double* row) const {
+    T jc[2 * C];
+    source.LoadCamera(k, camera_id[k], point, jc);
+#pragma unroll
+    for (int i = 0; i < C; ++i) {
+      const double a = static_cast<double>(jc[i]);
+      const double b = static_cast<double>(jc[C + i]);
+      row[i] += a * a + b * b;
+    }
+  }
+};
+
+// out = sum of the rows of a camera's chunks, in ascending order.
+// Mapping: one thread per value.
+template <int C>
+__global__ void SumChunksKernel(int32_t num_cameras,
+                                const int32_t* camera_chunk_begin,
+                                const double* partial,
+                                double* out) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int64_t c = i / C;
+  if (c >= num_cameras) {
+    return;  // No barrier follows.
+  }
+  double sum = 0.0;
+  for (int32_t chunk = camera_chunk_begin[c]; chunk < camera_chunk_begin[c + 1];
+       ++chunk) {
+    sum += partial[int64_t{C} * chunk + i % C];
+  }
+  out[i] = sum;
+}
+
+// Mapping, order: as PointBlocksKernel.
+template <bool kLong, typename Source>
+__global__ void __launch_bounds__(kPointTaskBlock)
+    PointNormsKernel(SquaredColumnNormsParams<Source> p, PointTasks tasks) {
+  using T = typename Source::Value;
+  const PointTask task = MakePointTask<kLong>(p.index, tasks);
+  if (task.point < 0) {
+    return;  // The whole warp leaves; no barrier follows.
+  }
+  double sum[3] = {0.0, 0.0, 0.0};
+  for (int64_t k = task.begin; k < task.end; k += task.stride) {
+    T jp[6];
+    p.jacobian.LoadPoint(
+        k, p.index.camera_id[k], static_cast<int32_t>(task.point), jp);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const double a = static_cast<double>(jp[i]);
+      const double b = static_cast<double>(jp[3 + i]);
+      sum[i] += a * a + b * b;
+    }
+  }
+  if constexpr (kLong) {
+#pragma unroll
+    for (double& value : sum) {
+      value = WarpSum(value);
+    }
+    if (threadIdx.x % kWarpSize != 0) {
+      return;  // No barrier follows.
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    p.point_x[3 * task.point + i] = sum[i];
+  }
+}
+
+// Mapping: one thread per observation, in point order.
+template <typename T, int C, BlockLayout kLayout>
+__global__ void __launch_bounds__(kProductBlock)
+    ScaleColumnsKernel(ScaleColumnsParams<T, C, kLayout> p) {
+  const int64_t k = int64_t{blockIdx.x} * kProductBlock + threadIdx.x;
+  if (k >= p.index.num_observations) {
+    return;  // No barrier follows.
+  }
+  const double* camera_scale =
+      p.camera_scale + int64_t{C} * p.index.camera_id[k];
+  const double* point_scale = p.point_scale + int64_t{3} * p.index.point_id[k];
+#pragma unroll
+  for (int i = 0; i < 2 * C; ++i) {
+    T& value = p.camera_blocks(k, i);
+    value = static_cast<T>(value * camera_scale[i % C]);
+  }
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    T& value = p.point_blocks(k, i);
+    value = static_cast<T>(value * point_scale[i % 3]);
+  }
+}
+
+// Stored sources; recomputed ones are specialisations.
+template <typename Source>
+Status RightMultiply(const RightMultiplyParams<Source>& params,
+                     const CudaWorkspaceView& /*workspace*/,
+                     cudaStream_t stream) {
+  return Launch("StoredRightMultiply",
+                StoredRightMultiplyKernel<Source>,
+                CeilDivide(params.index.num_observations, kProductBlock),
+                kProductBlock,
+                0,
+                stream,
+                params);
+}
+
+template <typename Source>
+Status SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
+                          const CudaWorkspaceView& workspace,
+                          cudaStream_t stream) {
+  constexpr int C = Source::kCameraDim;
+  const ObservationIndexView& index = params.index;
+  if (params.point_x != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(LaunchPointTasks("PointNorms",
+                                               PointNormsKernel<false, Source>,
+                                               PointNormsKernel<true, Source>,
+                                               index,
+                                               workspace,
+                                               stream,
+                                               params));
+  }
+  if (params.camera_x == nullptr) {
+    return Status();
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      SumCameraChunks(index,
+                      params.jacobian,
+                      CameraNormTerm<Source>{params.jacobian, index.camera_id},
+                      workspace,
+                      stream));
+  return Launch("SumChunks",
+                SumChunksKernel<C>,
+                CeilDivide(int64_t{index.num_cameras} * C, 256),
+                256,
+                0,
+                stream,
+                index.num_cameras,
+                workspace.camera_chunk_begin,
+                static_cast<const double*>(workspace.partial),
+                params.camera_x);
+}
+
+template <typename T, int C, BlockLayout kLayout>
+Status ScaleColumns(const ScaleColumnsParams<T, C, kLayout>& params,
+                    cudaStream_t stream) {
+  return Launch("ScaleColumns",
+                ScaleColumnsKernel<T, C, kLayout>,
+                CeilDivide(params.index.num_observations, kProductBlock),
+                kProductBlock,
+                0,
+                stream,
+                params);
+}
+
+}  // namespace ceres_ext::kernels::cuda
+
+#endif  // CERES_EXT_CUDA_KERNELS_CUDA_JACOBIAN_PRODUCTS_IMPL_CUH_

@@ -1,0 +1,22 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/cuda/normal_blocks_impl.cuh"
+
+namespace ceres_ext::kernels::cuda {
+
+#define CERES_EXT_INSTANTIATE(...)                           \
+  template Status NormalBlocks(                              \
+      const NormalBlocksParams<__VA_ARGS__, kDeviceLayout>&, \
+      const CudaWorkspaceView&,                              \
+      cudaStream_t)
+
+CERES_EXT_INSTANTIATE(StoredJacobian<double, 9, kDeviceLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, 10, kDeviceLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, 9, kDeviceLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, 10, kDeviceLayout>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 9>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 10>);
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext::kernels::cuda

@@ -1,0 +1,237 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The device body of NormalBlocks for any source and layout. Included by .cu.cc
+// files that instantiate it.
+#ifndef CERES_EXT_CUDA_KERNELS_CUDA_NORMAL_BLOCKS_IMPL_CUH_
+#define CERES_EXT_CUDA_KERNELS_CUDA_NORMAL_BLOCKS_IMPL_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/cuda/camera_chunks.cuh"
+#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/cuda/point_tasks.cuh"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/base/small_matrix.h"
+
+namespace ceres_ext::kernels::cuda {
+
+inline constexpr int kPointBlock = kPointTaskBlock;
+
+// V, g_p, Vi and Vi g_p.
+// Mapping: one thread per point that is not long; kLong: one warp per long
+// point. Order: the point's observations in their order; kLong: every 32nd of
+// them, then a tree over the lanes. Traffic per observation: 6 values of
+// Jacobian (stored) or a camera state (recomputed, L2), 16 B of b, 4 B of id;
+// 72 to 168 B per point.
+template <bool kLong, typename Source, BlockLayout kLayout>
+__global__ void __launch_bounds__(kPointBlock)
+    PointBlocksKernel(NormalBlocksParams<Source, kLayout> p,
+                      PointTasks tasks,
+                      PointRecord* records) {
+  using T = typename Source::Value;
+  const PointTask task = MakePointTask<kLong>(p.index, tasks);
+  const int64_t point = task.point;
+  if (point < 0) {
+    return;  // The whole warp leaves; no barrier follows.
+  }
+  double v[6] = {};
+  double g[3] = {};
+  for (int64_t k = task.begin; k < task.end; k += task.stride) {
+    T jp[6];
+    p.jacobian.LoadPoint(
+        k, p.index.camera_id[k], static_cast<int32_t>(point), jp);
+    double j[6];
+#pragma unroll
+    for (int i = 0; i < 6; ++i) {
+      j[i] = static_cast<double>(jp[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+#pragma unroll
+      for (int e = 0; e <= i; ++e) {
+        v[PackedIndex(i, e)] += j[i] * j[e] + j[3 + i] * j[3 + e];
+      }
+    }
+    if (p.b != nullptr) {
+      const double b0 = p.b[2 * k];
+      const double b1 = p.b[2 * k + 1];
+#pragma unroll
+      for (int i = 0; i < 3; ++i) {
+        g[i] += j[i] * b0 + j[3 + i] * b1;
+      }
+    }
+  }
+  if constexpr (kLong) {
+#pragma unroll
+    for (double& value : v) {
+      value = WarpSum(value);
+    }
+#pragma unroll
+    for (double& value : g) {
+      value = WarpSum(value);
+    }
+    if (threadIdx.x % kWarpSize != 0) {
+      return;  // No barrier follows.
+    }
+  }
+  if (p.v.data != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 6; ++i) {
+      p.v(point, i) = v[i];
+    }
+  }
+  if (p.point_gradient != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      p.point_gradient[3 * point + i] = g[i];
+    }
+  }
+  if (p.v_inverse.data == nullptr) {
+    return;  // No barrier follows.
+  }
+  if (p.point_diagonal != nullptr) {
+    AddSquaredDiagonal<3>(p.point_diagonal + 3 * point, v);
+  }
+  if (!InvertSymmetric<3>(v)) {
+    // A minimum of integers: the order of the atomics does not matter.
+    atomicMin(&p.breakdown->first_point, static_cast<int32_t>(point));
+  }
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    p.v_inverse(point, i) = v[i];
+  }
+  PointRecord record;
+#pragma unroll
+  for (int i = 0; i < 6; ++i) {
+    record.v_inverse[i] = v[i];
+  }
+  SymmetricMultiply<3>(v, g, record.step);
+  record.unused = 0.0;
+  records[point] = record;
+}
+
+// W_k = Jc' Jp.
+// Mapping: one thread per observation, in point order. Order: no sums.
+// Traffic per observation: the Jacobian in, 3 C values out.
+template <typename Source, BlockLayout kLayout>
+__global__ void __launch_bounds__(kPointBlock)
+    CouplingKernel(NormalBlocksParams<Source, kLayout> p) {
+  using T = typename Source::Value;
+  constexpr int C = Source::kCameraDim;
+  const int64_t k = int64_t{blockIdx.x} * kPointBlock + threadIdx.x;
+  if (k >= p.index.num_observations) {
+    return;  // No barrier follows.
+  }
+  T jc[2 * C];
+  T jp[6];
+  p.jacobian.Load(k, p.index.camera_id[k], p.index.point_id[k], jc, jp);
+#pragma unroll
+  for (int i = 0; i < C; ++i) {
+#pragma unroll
+    for (int j = 0; j < 3; ++j) {
+      p.w(k, 3 * i + j) = jc[i] * jp[j] + jc[C + i] * jp[3 + j];
+    }
+  }
+}
+
+template <bool kMatrix, bool kEliminated, typename Source, BlockLayout kLayout>
+Status CameraBlocks(
+    const NormalBlocksParams<Source, kLayout>& params,
+    BlockView<double, PackedSize(Source::kCameraDim), kLayout> matrix,
+    double* vector,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
+  NormalTerm<typename Source::Value, kLocalDim, kMatrix, kEliminated> term;
+  term.b = vector == nullptr ? nullptr : params.b;
+  term.points = reinterpret_cast<const PointRecord*>(workspace.point_records);
+  CERES_EXT_RETURN_IF_ERROR(
+      SumCameraChunks(params.index, params.jacobian, term, workspace, stream));
+  return Launch("FinishCameraBlocks",
+                FinishCameraBlocksKernel<Source, kMatrix, kLayout>,
+                params.index.num_cameras,
+                64,
+                0,
+                stream,
+                params.jacobian,
+                workspace.camera_chunk_begin,
+                static_cast<const double*>(workspace.partial),
+                matrix,
+                vector);
+}
+
+template <typename Source, BlockLayout kLayout>
+Status NormalBlocks(const NormalBlocksParams<Source, kLayout>& params,
+                    const CudaWorkspaceView& workspace,
+                    cudaStream_t stream) {
+  const ObservationIndexView& index = params.index;
+  // Reading stored blocks in the order of the cameras costs 4 times their
+  // bytes, so vectors go by tiles, which read them in their own order.
+  const bool by_tiles = !IsRecomputed<Source>::value &&
+                        workspace.stored_tiles.tile_point_begin != nullptr;
+  if (params.breakdown != nullptr) {
+    // The whole record: the host reads it in one piece.
+    CERES_EXT_RETURN_IF_ERROR(
+        SetValue("ResetBreakdown", params.breakdown, Breakdown(), stream));
+  }
+  if (params.v.data != nullptr || params.v_inverse.data != nullptr ||
+      params.point_gradient != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(LaunchPointTasks(
+        "PointBlocks",
+        PointBlocksKernel<false, Source, kLayout>,
+        PointBlocksKernel<true, Source, kLayout>,
+        index,
+        workspace,
+        stream,
+        params,
+        reinterpret_cast<PointRecord*>(workspace.point_records)));
+  }
+  if (params.w.data != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(
+        Launch("Coupling",
+               CouplingKernel<Source, kLayout>,
+               CeilDivide(index.num_observations, kPointBlock),
+               kPointBlock,
+               0,
+               stream,
+               params));
+  }
+  if (params.u.data != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR((CameraBlocks<true, false>(
+        params, params.u, params.camera_gradient, workspace, stream)));
+  } else if (params.camera_gradient != nullptr) {
+    if (by_tiles) {
+      LeftMultiplyParams<Source> gradient;
+      gradient.index = index;
+      gradient.jacobian = params.jacobian;
+      gradient.y = params.b;
+      gradient.camera_x = params.camera_gradient;
+      CERES_EXT_RETURN_IF_ERROR(LeftMultiply(gradient, workspace, stream));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR((CameraBlocks<false, false>(
+          params, {}, params.camera_gradient, workspace, stream)));
+    }
+  }
+  if (params.schur_diagonal.data != nullptr) {
+    return CameraBlocks<true, true>(
+        params, params.schur_diagonal, params.schur_rhs, workspace, stream);
+  }
+  if (params.schur_rhs != nullptr) {
+    if constexpr (!IsRecomputed<Source>::value) {
+      if (by_tiles) {
+        return SchurRightHandSide(params, workspace, stream);
+      }
+    }
+    return CameraBlocks<false, true>(
+        params, {}, params.schur_rhs, workspace, stream);
+  }
+  return Status();
+}
+
+}  // namespace ceres_ext::kernels::cuda
+
+#endif  // CERES_EXT_CUDA_KERNELS_CUDA_NORMAL_BLOCKS_IMPL_CUH_

@@ -1,0 +1,175 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The device bodies of Schur and normal products, back-substitution and J'y:
+// what each gives to TileOperation, for any source and layout. Included by
+// .cu.cc files that instantiate them.
+#ifndef CERES_EXT_CUDA_KERNELS_CUDA_SCHUR_PRODUCTS_IMPL_CUH_
+#define CERES_EXT_CUDA_KERNELS_CUDA_SCHUR_PRODUCTS_IMPL_CUH_
+
+#include <cuda_runtime.h>
+
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/cuda/recomputed_tiles.cuh"
+#include "cuda_kernels/cuda/stored_tiles.cuh"
+#include "cuda_kernels/base/small_matrix.h"
+
+namespace ceres_ext::kernels::cuda {
+
+// The layout of the blocks that stand beside a source.
+template <typename Source>
+inline constexpr BlockLayout kLayoutOf = Source::kLayout;
+template <typename T, int C>
+inline constexpr BlockLayout kLayoutOf<RecomputedJacobian<T, C>> =
+    kDeviceLayout;
+
+// q = S p. source: a Jacobian, u null; or W, with U.
+template <int C, BlockLayout kLayout, typename Params, typename Source>
+Status SchurProduct(const Params& params,
+                    const Source& source,
+                    BlockView<const double, PackedSize(C), kLayout> u,
+                    const CudaWorkspaceView& workspace,
+                    cudaStream_t stream) {
+  TileOperandsIn<kLayout> operands;
+  operands.v_inverse = params.v_inverse;
+  operands.scalars = params.scalars;
+  CameraSumTerms<C, kLayout> terms;
+  terms.diagonal = params.camera_diagonal;
+  terms.u = u;
+  terms.p = params.p;
+  terms.out = params.q;
+  return TileOperation<kSchurProductMode>(
+      params.index, source, params.p, operands, terms, workspace, stream);
+}
+
+template <typename Source, BlockLayout kLayout>
+Status SchurProductImplicitW(
+    const SchurProductImplicitWParams<Source, kLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  return SchurProduct<Source::kCameraDim, kLayout>(
+      params, params.jacobian, {}, workspace, stream);
+}
+
+template <typename T, int C, BlockLayout kLayout>
+Status SchurProductExplicitW(
+    const SchurProductExplicitWParams<T, C, kLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  return SchurProduct<C, kLayout>(
+      params, params.w, params.u, workspace, stream);
+}
+
+// q = (J'J + D^2) p. source: a Jacobian, u and v null; or W, with U and V.
+template <int C, BlockLayout kLayout, typename Params, typename Source>
+Status NormalProduct(const Params& params,
+                     const Source& source,
+                     BlockView<const double, PackedSize(C), kLayout> u,
+                     BlockView<const double, 6, kLayout> v,
+                     const CudaWorkspaceView& workspace,
+                     cudaStream_t stream) {
+  TileOperandsIn<kLayout> operands;
+  operands.point_x = params.point_p;
+  operands.point_diagonal = params.point_diagonal;
+  operands.v = v;
+  operands.point_out = params.point_q;
+  operands.scalars = params.scalars;
+  CameraSumTerms<C, kLayout> terms;
+  terms.diagonal = params.camera_diagonal;
+  terms.u = u;
+  terms.p = params.camera_p;
+  terms.out = params.camera_q;
+  return TileOperation<kNormalProductMode>(params.index,
+                                           source,
+                                           params.camera_p,
+                                           operands,
+                                           terms,
+                                           workspace,
+                                           stream);
+}
+
+template <typename Source>
+Status NormalProductImplicitW(
+    const NormalProductImplicitWParams<Source>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  return NormalProduct<Source::kCameraDim, kLayoutOf<Source>>(
+      params, params.jacobian, {}, {}, workspace, stream);
+}
+
+template <typename T, int C, BlockLayout kLayout>
+Status NormalProductExplicitW(
+    const NormalProductExplicitWParams<T, C, kLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  return NormalProduct<C, kLayout>(
+      params, params.w, params.u, params.v, workspace, stream);
+}
+
+template <typename Source, BlockLayout kLayout>
+Status BackSubstituteImplicitW(
+    const BackSubstituteImplicitWParams<Source, kLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  TileOperandsIn<kLayout> operands;
+  operands.b = params.b;
+  operands.v_inverse = params.v_inverse;
+  operands.point_out = params.y;
+  return TileOperation<kBackSubstituteMode>(
+      params.index, params.jacobian, params.z, operands, {}, workspace, stream);
+}
+
+template <typename T, int C, BlockLayout kLayout>
+Status BackSubstituteExplicitW(
+    const BackSubstituteExplicitWParams<T, C, kLayout>& params,
+    const CudaWorkspaceView& workspace,
+    cudaStream_t stream) {
+  TileOperandsIn<kLayout> operands;
+  operands.v_inverse = params.v_inverse;
+  operands.point_gradient = params.point_gradient;
+  operands.point_out = params.y;
+  return TileOperation<kUseCamera | kEliminate | kPointOut>(
+      params.index, params.w, params.z, operands, {}, workspace, stream);
+}
+
+template <typename Source>
+Status LeftMultiply(const LeftMultiplyParams<Source>& params,
+                    const CudaWorkspaceView& workspace,
+                    cudaStream_t stream) {
+  TileOperandsIn<kLayoutOf<Source>> operands;
+  operands.b = params.y;
+  operands.point_out = params.point_x;
+  operands.accumulate = params.accumulate;
+  CameraSumTerms<Source::kCameraDim, kLayoutOf<Source>> terms;
+  terms.accumulate = params.accumulate;
+  terms.out = params.camera_x;
+  return TileOperation<kLeftMultiplyMode>(params.index,
+                                          params.jacobian,
+                                          nullptr,
+                                          operands,
+                                          terms,
+                                          workspace,
+                                          stream);
+}
+
+template <typename Source, BlockLayout kLayout>
+Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
+                          const CudaWorkspaceView& workspace,
+                          cudaStream_t stream) {
+  TileOperandsIn<kLayout> operands;
+  operands.b = params.b;
+  operands.v_inverse = params.v_inverse;
+  CameraSumTerms<Source::kCameraDim, kLayout> terms;
+  terms.out = params.schur_rhs;
+  return TileOperation<kUseB | kEliminate | kCameraOut>(params.index,
+                                                        params.jacobian,
+                                                        nullptr,
+                                                        operands,
+                                                        terms,
+                                                        workspace,
+                                                        stream);
+}
+
+}  // namespace ceres_ext::kernels::cuda
+
+#endif  // CERES_EXT_CUDA_KERNELS_CUDA_SCHUR_PRODUCTS_IMPL_CUH_

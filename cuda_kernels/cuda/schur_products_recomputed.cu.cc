@@ -1,0 +1,35 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Schur and normal products, back-substitution and J'y with recomputed
+// Jacobians.
+#include "cuda_kernels/cuda/schur_products_impl.cuh"
+
+namespace ceres_ext::kernels::cuda {
+
+#define CERES_EXT_INSTANTIATE(T, C)                                  \
+  template Status SchurProductImplicitW(                             \
+      const SchurProductImplicitWParams<RecomputedJacobian<T, C>,    \
+                                        kDeviceLayout>&,             \
+      const CudaWorkspaceView&,                                      \
+      cudaStream_t);                                                 \
+  template Status BackSubstituteImplicitW(                           \
+      const BackSubstituteImplicitWParams<RecomputedJacobian<T, C>,  \
+                                          kDeviceLayout>&,           \
+      const CudaWorkspaceView&,                                      \
+      cudaStream_t);                                                 \
+  template Status NormalProductImplicitW(                            \
+      const NormalProductImplicitWParams<RecomputedJacobian<T, C>>&, \
+      const CudaWorkspaceView&,                                      \
+      cudaStream_t);                                                 \
+  template Status LeftMultiply(                                      \
+      const LeftMultiplyParams<RecomputedJacobian<T, C>>&,           \
+      const CudaWorkspaceView&,                                      \
+      cudaStream_t);
+
+CERES_EXT_INSTANTIATE(double, 9)
+CERES_EXT_INSTANTIATE(double, 10)
+CERES_EXT_INSTANTIATE(float, 9)
+CERES_EXT_INSTANTIATE(float, 10)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext::kernels::cuda

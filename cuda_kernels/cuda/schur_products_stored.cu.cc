@@ -1,0 +1,53 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Schur and normal products, back-substitution and J'y with stored
+// Jacobians or stored W.
+#include "cuda_kernels/cuda/schur_products_impl.cuh"
+
+namespace ceres_ext::kernels::cuda {
+
+#define CERES_EXT_INSTANTIATE(T, C)                                            \
+  template Status SchurProductImplicitW(                                       \
+      const SchurProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>,   \
+                                        kDeviceLayout>&,                       \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status BackSubstituteImplicitW(                                     \
+      const BackSubstituteImplicitWParams<StoredJacobian<T, C, kDeviceLayout>, \
+                                          kDeviceLayout>&,                     \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status NormalProductImplicitW(                                      \
+      const NormalProductImplicitWParams<                                      \
+          StoredJacobian<T, C, kDeviceLayout>>&,                               \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status LeftMultiply(                                                \
+      const LeftMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>&,          \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status SchurRightHandSide(                                          \
+      const NormalBlocksParams<StoredJacobian<T, C, kDeviceLayout>,            \
+                               kDeviceLayout>&,                                \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status SchurProductExplicitW(                                       \
+      const SchurProductExplicitWParams<T, C, kDeviceLayout>&,                 \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status BackSubstituteExplicitW(                                     \
+      const BackSubstituteExplicitWParams<T, C, kDeviceLayout>&,               \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);                                                           \
+  template Status NormalProductExplicitW(                                      \
+      const NormalProductExplicitWParams<T, C, kDeviceLayout>&,                \
+      const CudaWorkspaceView&,                                                \
+      cudaStream_t);
+
+CERES_EXT_INSTANTIATE(double, 9)
+CERES_EXT_INSTANTIATE(double, 10)
+CERES_EXT_INSTANTIATE(float, 9)
+CERES_EXT_INSTANTIATE(float, 10)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext::kernels::cuda

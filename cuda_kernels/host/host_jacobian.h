@@ -1,0 +1,332 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// How the host bodies read a Jacobian source, and their loops over chunks of
+// points and over cameras. Included by host/x.cc files only.
+//
+// The host works in the coordinates in which a source has its blocks at hand,
+// kLocalDim per camera: the C columns for stored blocks, the 9 local
+// coordinates for recomputed ones. Camera vectors are mapped on the way in and
+// sums over a camera on the way out, once per camera instead of once per
+// observation:  J = J_local G  =>  J p = J_local (G p),  J'y = G' (J_local'y),
+// J'J = G' (J_local' J_local) G.
+#ifndef CERES_EXT_CUDA_KERNELS_HOST_HOST_JACOBIAN_H_
+#define CERES_EXT_CUDA_KERNELS_HOST_HOST_JACOBIAN_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/structure/host_workspace.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/base/small_matrix.h"
+
+namespace ceres_ext::kernels::host {
+
+// Cameras per task where a camera takes about a microsecond.
+inline constexpr int64_t kCameraGrain = 16;
+// Values per task of a sum, some ten microseconds of work: less is not worth a
+// second thread.
+inline constexpr int64_t kSumGrain = 32768;
+
+// A kRows x N matrix as doubles: where it is, or converted into `storage`. Row
+// by row, as it will be read: loads that straddle two stores would stall.
+template <int kRows, int N, typename T>
+inline const double* AsDouble(const T* values, double* storage) {
+  if constexpr (std::is_same_v<T, double>) {
+    static_cast<void>(storage);
+    return values;
+  } else {
+    for (int row = 0; row < kRows; ++row) {
+#pragma omp simd
+      for (int i = 0; i < N; ++i) {
+        storage[row * N + i] = static_cast<double>(values[row * N + i]);
+      }
+    }
+    return storage;
+  }
+}
+
+// Reads a source. HostJacobian<Source>::Blocks are the two blocks of one
+// observation, jc (2 x kLocalDim) and jp (2 x 3), row-major:
+//   Load(jacobian, k, camera, point)           valid until the next Load
+//   Keep(jacobian, k, camera, point, storage)  as Load, and valid as long as
+//                                              the kBlocksSize values are
+//   Reload(jacobian, k, storage)               what Keep left
+template <typename Source>
+class HostJacobian;
+
+template <typename T, int C>
+class HostJacobian<StoredJacobian<T, C, kHostLayout>> {
+ public:
+  static constexpr int kLocalDim = C;
+  static constexpr int kBlocksSize = 2 * kLocalDim + 6;
+
+  HostJacobian(const StoredJacobian<T, C, kHostLayout>& source,
+               HostWorkspace* /*workspace*/)
+      : source_(source) {}
+
+  class Blocks {
+   public:
+    void Load(const HostJacobian& jacobian,
+              int64_t k,
+              int32_t camera,
+              int32_t point) {
+      Keep(jacobian, k, camera, point, storage_);
+    }
+    void Keep(const HostJacobian& jacobian,
+              int64_t k,
+              int32_t /*camera*/,
+              int32_t /*point*/,
+              double* storage) {
+      jc = AsDouble<2, C>(&jacobian.source_.camera_blocks(k, 0), storage);
+      jp =
+          AsDouble<2, 3>(&jacobian.source_.point_blocks(k, 0), storage + 2 * C);
+    }
+    void Reload(const HostJacobian& jacobian, int64_t k, double* storage) {
+      if constexpr (std::is_same_v<T, double>) {
+        Keep(jacobian, k, 0, 0, storage);
+      } else {
+        jc = storage;
+        jp = storage + 2 * C;
+      }
+    }
+    const double* jc;
+    const double* jp;
+
+   private:
+    double storage_[kBlocksSize];
+  };
+
+  // local = G p for all cameras, in the workspace or p itself.
+  const double* MapCameras(int32_t /*num_cameras*/, const double* p) const {
+    return p;
+  }
+  // out = G' sum.
+  void UnmapVector(int32_t /*camera*/, const double* sum, double* out) const {
+    std::copy_n(sum, C, out);
+  }
+  // out = G' sum G, packed.
+  void UnmapMatrix(int32_t /*camera*/, const double* sum, double* out) const {
+    std::copy_n(sum, PackedSize(C), out);
+  }
+
+ private:
+  StoredJacobian<T, C, kHostLayout> source_;
+};
+
+template <typename T, int C>
+class HostJacobian<RecomputedJacobian<T, C>> {
+ public:
+  static constexpr int kLocalDim = kBalLocalCameraDim;
+  static constexpr int kBlocksSize = 2 * kLocalDim + 6;
+
+  HostJacobian(const RecomputedJacobian<T, C>& source, HostWorkspace* workspace)
+      : source_(source), workspace_(workspace) {}
+
+  class Blocks {
+   public:
+    void Load(const HostJacobian& jacobian,
+              int64_t k,
+              int32_t camera,
+              int32_t point) {
+      Keep(jacobian, k, camera, point, storage_);
+    }
+    void Keep(const HostJacobian& jacobian,
+              int64_t k,
+              int32_t camera,
+              int32_t point,
+              double* storage) {
+      const RecomputedJacobian<T, C>& source = jacobian.source_;
+      Projection<T> projection;
+      ProjectForProducts(source.cameras[camera],
+                         source.points + int64_t{3} * point,
+                         &projection);
+      T local_jc[2 * kLocalDim];
+      T local_jp[6];
+      CameraJacobian(source.cameras[camera], projection, local_jc);
+      PointJacobian(source.cameras[camera], projection, local_jp);
+      source.ScalePointBlock(point, local_jp);
+      std::copy_n(local_jc, 2 * kLocalDim, storage);
+      std::copy_n(local_jp, 6, storage + 2 * kLocalDim);
+      Reload(jacobian, k, storage);
+    }
+    void Reload(const HostJacobian& /*jacobian*/,
+                int64_t /*k*/,
+                double* storage) {
+      jc = storage;
+      jp = storage + 2 * kLocalDim;
+    }
+    const double* jc;
+    const double* jp;
+
+   private:
+    double storage_[kBlocksSize];
+  };
+
+  const double* MapCameras(int32_t num_cameras, const double* p) const {
+    double* local = workspace_->local_cameras();
+    workspace_->context()->ParallelFor(
+        num_cameras, kSumGrain / kMapSize, [&](int64_t begin, int64_t end) {
+          for (int64_t c = begin; c < end; ++c) {
+            double storage[kMapSize];
+            CameraMapMultiply<C>(Map(static_cast<int32_t>(c), storage),
+                                 p + C * c,
+                                 local + kLocalDim * c);
+          }
+        });
+    return local;
+  }
+  void UnmapVector(int32_t camera, const double* sum, double* out) const {
+    double storage[kMapSize];
+    CameraMapTransposeMultiply<C>(Map(camera, storage), sum, out);
+  }
+  void UnmapMatrix(int32_t camera, const double* sum, double* out) const {
+    double storage[kMapSize];
+    const double* map = Map(camera, storage);
+    for (int j = 0; j < C; ++j) {
+      // Column j of G, then of sum G, then row j of G' sum G.
+      double column[kLocalDim];
+      for (int i = 0; i < kLocalDim; ++i) {
+        column[i] = map[i * C + j];
+      }
+      double product[kLocalDim];
+      SymmetricMultiply<kLocalDim>(sum, column, product);
+      double row[C];
+      CameraMapTransposeMultiply<C>(map, product, row);
+      std::copy_n(row, j + 1, out + PackedIndex(j, 0));
+    }
+  }
+
+ private:
+  static constexpr int kMapSize = kLocalDim * C;
+
+  const double* Map(int32_t camera, double* storage) const {
+    return AsDouble<kLocalDim, C>(
+        source_.camera_maps + int64_t{kMapSize} * camera, storage);
+  }
+
+  RecomputedJacobian<T, C> source_;
+  HostWorkspace* workspace_;
+};
+
+// y = Jc p, 2 values from N.
+template <int N>
+inline void MultiplyCamera(const double* jc, const double* p, double* y) {
+  double y0 = 0.0;
+  double y1 = 0.0;
+#pragma omp simd reduction(+ : y0, y1)
+  for (int i = 0; i < N; ++i) {
+    y0 += jc[i] * p[i];
+    y1 += jc[N + i] * p[i];
+  }
+  y[0] = y0;
+  y[1] = y1;
+}
+
+// q += Jc' y.
+template <int N>
+inline void TransposeMultiplyCamera(const double* jc,
+                                    const double* y,
+                                    double* q) {
+  const double y0 = y[0];
+  const double y1 = y[1];
+#pragma omp simd
+  for (int i = 0; i < N; ++i) {
+    q[i] += jc[i] * y0 + jc[N + i] * y1;
+  }
+}
+
+// y += Jp x.
+inline void MultiplyPointAndAccumulate(const double* jp,
+                                       const double* x,
+                                       double* y) {
+  y[0] += jp[0] * x[0] + jp[1] * x[1] + jp[2] * x[2];
+  y[1] += jp[3] * x[0] + jp[4] * x[1] + jp[5] * x[2];
+}
+
+// x += Jp' y.
+inline void TransposeMultiplyPoint(const double* jp,
+                                   const double* y,
+                                   double* x) {
+  for (int i = 0; i < 3; ++i) {
+    x[i] += jp[i] * y[0] + jp[3 + i] * y[1];
+  }
+}
+
+// Calls fn(chunk, first, last, thread) for all chunks of points first ..
+// last - 1, their camera sums, row_size per slot, set to zero.
+template <typename Function>
+void ForEachChunk(int row_size, HostWorkspace* workspace, Function&& fn) {
+  workspace->context()->ParallelFor(
+      workspace->num_chunks(),
+      1,
+      [&](int64_t chunk, int64_t /*chunk_end*/, int thread) {
+        if (row_size > 0) {
+          const int32_t* slot = workspace->slot_begin() + chunk;
+          double* camera_sums = workspace->camera_sums();
+          std::fill(camera_sums + int64_t{slot[0]} * row_size,
+                    camera_sums + int64_t{slot[1]} * row_size,
+                    0.0);
+        }
+        const int32_t* begin = workspace->chunk_begin() + chunk;
+        fn(chunk, begin[0], begin[1], thread);
+      });
+}
+
+// Calls fn(point, first, last, thread) for all points, where first .. last - 1
+// are the point's observations; camera sums as in ForEachChunk.
+template <typename Function>
+void ForEachPoint(const ObservationIndexView& index,
+                  int row_size,
+                  HostWorkspace* workspace,
+                  Function&& fn) {
+  ForEachChunk(
+      row_size,
+      workspace,
+      [&](int64_t /*chunk*/, int32_t begin, int32_t end, int thread) {
+        for (int32_t p = begin; p < end; ++p) {
+          fn(p, index.point_begin[p], index.point_begin[p + 1], thread);
+        }
+      });
+}
+
+// The row of camera sums of observation k.
+inline double* CameraSum(HostWorkspace* workspace, int row_size, int64_t k) {
+  return workspace->camera_sums() +
+         int64_t{workspace->observation_slot()[k]} * row_size;
+}
+
+// Calls fn(camera, sum) for all cameras, where sum are kNumSums of the row_size
+// sums that ForEachPoint left for the camera, from `offset` on.
+template <int kNumSums, typename Function>
+void ForEachCamera(const ObservationIndexView& index,
+                   int row_size,
+                   int offset,
+                   HostWorkspace* workspace,
+                   Function&& fn) {
+  const int64_t grain = std::max<int64_t>(
+      1,
+      kSumGrain * index.num_cameras / (kNumSums * workspace->num_slots() + 1));
+  workspace->context()->ParallelFor(
+      index.num_cameras, grain, [&](int64_t begin, int64_t end) {
+        const int32_t* slot_begin = workspace->camera_slot_begin();
+        const int32_t* camera_slot = workspace->camera_slot();
+        const double* camera_sums = workspace->camera_sums();
+        for (int64_t c = begin; c < end; ++c) {
+          double sum[kNumSums] = {};
+          for (int32_t j = slot_begin[c]; j < slot_begin[c + 1]; ++j) {
+            const double* row =
+                camera_sums + int64_t{camera_slot[j]} * row_size + offset;
+            for (int i = 0; i < kNumSums; ++i) {
+              sum[i] += row[i];
+            }
+          }
+          fn(static_cast<int32_t>(c), static_cast<const double*>(sum));
+        }
+      });
+}
+
+}  // namespace ceres_ext::kernels::host
+
+#endif  // CERES_EXT_CUDA_KERNELS_HOST_HOST_JACOBIAN_H_

@@ -1,0 +1,333 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/machine/cuda_context.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "cuda_kernels/machine/cuda_launch.cuh"
+
+namespace ceres_ext::kernels {
+namespace {
+
+// Arrays of at least this many bytes are copied to the device in pieces, each
+// by way of a stage of page-locked memory, one thread per stage. Measurement:
+// docs/gpu.md.
+constexpr int64_t kStagedBytes = int64_t{16} << 20;
+constexpr int64_t kStageBytes = int64_t{2} << 20;
+constexpr int kNumStages = 4;
+
+}  // namespace
+
+int NumCudaDevices(std::string* why_none) {
+  int num_devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&num_devices);
+  if (error != cudaSuccess) {
+    // The error stays recorded otherwise and would be blamed on a later launch.
+    static_cast<void>(cudaGetLastError());
+    if (why_none != nullptr) {
+      *why_none = cudaGetErrorString(error);
+    }
+    return 0;
+  }
+  if (num_devices == 0 && why_none != nullptr) {
+    *why_none = "no CUDA device";
+  }
+  return num_devices;
+}
+
+Status CudaContext::Create(const CudaContextOptions& options,
+                           std::unique_ptr<CudaContext>* context) {
+  std::string why_none;
+  const int num_devices = NumCudaDevices(&why_none);
+  if (num_devices == 0) {
+    return Status(StatusCode::kUnsupported, "No usable GPU: " + why_none + ".");
+  }
+  if (options.device < 0 || options.device >= num_devices) {
+    return Status(StatusCode::kInvalidArgument,
+                  "CUDA device " + std::to_string(options.device) +
+                      " was asked for, devices 0 to " +
+                      std::to_string(num_devices - 1) + " exist.");
+  }
+  std::unique_ptr<CudaContext> result(new CudaContext);
+  result->options_ = options;
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
+  cudaDeviceProp properties;
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaGetDeviceProperties(&properties, options.device));
+  result->device_name_ = properties.name;
+  result->num_multiprocessors_ = properties.multiProcessorCount;
+  result->shared_memory_per_block_ =
+      static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+  if (options.stream != nullptr) {
+    result->stream_ = options.stream;
+  } else {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(
+        cudaStreamCreateWithFlags(&result->stream_, cudaStreamNonBlocking));
+    result->owns_stream_ = true;
+  }
+  *context = std::move(result);
+  return Status();
+}
+
+CudaContext::~CudaContext() {
+  if (owns_stream_) {
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+}
+
+Status CudaContext::Activate() const {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  return Status();
+}
+
+Status CudaContext::Synchronize() const {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
+  return Status();
+}
+
+Status CudaContext::Allocate(int64_t num_bytes, void** data) {
+  *data = nullptr;
+  if (num_bytes <= 0) {
+    return Status();
+  }
+  if (options_.memory_limit > 0 &&
+      num_bytes > options_.memory_limit - used_bytes_) {
+    return Status(StatusCode::kOutOfMemory,
+                  std::to_string(num_bytes) +
+                      " bytes of device memory would "
+                      "exceed the limit of " +
+                      std::to_string(options_.memory_limit) + " bytes, " +
+                      std::to_string(used_bytes_) + " of which are in use.");
+  }
+  const cudaError_t error = cudaMalloc(data, static_cast<size_t>(num_bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    *data = nullptr;
+    return Status(StatusCode::kOutOfMemory,
+                  "The device refused " + std::to_string(num_bytes) +
+                      " bytes, with " + std::to_string(used_bytes_) +
+                      " bytes in use by this context.");
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(error);
+  used_bytes_ += num_bytes;
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+  return Status();
+}
+
+void CudaContext::Free(void* data, int64_t num_bytes) {
+  if (data == nullptr) {
+    return;
+  }
+  // A failure here is the echo of an earlier one that has been reported.
+  static_cast<void>(cudaFree(data));
+  used_bytes_ -= num_bytes;
+}
+
+bool CudaContext::HasStages() const {
+  if (stages_.data() != nullptr) {
+    return true;
+  }
+  if (stage_events_.Setup(kNumStages).ok() &&
+      stages_.Allocate(kNumStages * kStageBytes).ok()) {
+    return true;
+  }
+  static_cast<void>(cudaGetLastError());  // There is another way.
+  return false;
+}
+
+// Piece i goes through stage i % kNumStages, which one thread owns.
+Status CudaContext::CopyStaged(char* device,
+                               const char* host,
+                               int64_t num_bytes) const {
+  constexpr int64_t kStride = kNumStages * kStageBytes;
+  Status statuses[kNumStages];
+  const auto copy_pieces = [&](int stage) -> Status {
+    char* const memory =
+        static_cast<char*>(stages_.data()) + stage * kStageBytes;
+    CERES_EXT_RETURN_IF_ERROR(Activate());
+    for (int64_t at = stage * kStageBytes; at < num_bytes; at += kStride) {
+      const size_t size =
+          static_cast<size_t>(std::min(kStageBytes, num_bytes - at));
+      if (at >= kStride) {
+        CERES_EXT_RETURN_IF_ERROR(stage_events_.Wait(stage));
+      }
+      std::memcpy(memory, host + at, size);
+      CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+          device + at, memory, size, cudaMemcpyHostToDevice, stream_));
+      CERES_EXT_RETURN_IF_ERROR(stage_events_.Record(stage, stream_));
+    }
+    return Status();
+  };
+  std::vector<std::thread> threads;
+  for (int stage = 1; stage < kNumStages; ++stage) {
+    try {
+      threads.emplace_back(
+          [&, stage] { statuses[stage] = copy_pieces(stage); });
+    } catch (const std::system_error&) {
+      statuses[stage] = copy_pieces(stage);  // No more threads to be had.
+    }
+  }
+  statuses[0] = copy_pieces(0);
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const Status& status : statuses) {
+    CERES_EXT_RETURN_IF_ERROR(status);
+  }
+  return Status();
+}
+
+Status CudaContext::CopyToDevice(void* device,
+                                 const void* host,
+                                 int64_t num_bytes) const {
+  if (num_bytes <= 0) {
+    return Status();
+  }
+  if (num_bytes >= kStagedBytes && HasStages()) {
+    const Status status = CopyStaged(
+        static_cast<char*>(device), static_cast<const char*>(host), num_bytes);
+    // The stages are in use until the stream has done its work.
+    const Status end = Synchronize();
+    copied_bytes_ += num_bytes;
+    return status.ok() ? end : status;
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(device,
+                                                 host,
+                                                 static_cast<size_t>(num_bytes),
+                                                 cudaMemcpyHostToDevice,
+                                                 stream_));
+  copied_bytes_ += num_bytes;
+  return Synchronize();
+}
+
+Status CudaContext::CopyToHost(void* host,
+                               const void* device,
+                               int64_t num_bytes) const {
+  if (num_bytes <= 0) {
+    return Status();
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host,
+                                                 device,
+                                                 static_cast<size_t>(num_bytes),
+                                                 cudaMemcpyDeviceToHost,
+                                                 stream_));
+  copied_bytes_ += num_bytes;
+  return Synchronize();
+}
+
+Status CudaContext::SetBytes(void* device, int value, int64_t num_bytes) const {
+  if (num_bytes <= 0) {
+    return Status();
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(device, value, static_cast<size_t>(num_bytes), stream_));
+  return Status();
+}
+
+Status CudaContext::CopyOnDevice(void* to,
+                                 const void* from,
+                                 int64_t num_bytes) const {
+  if (num_bytes <= 0) {
+    return Status();
+  }
+#ifdef __CUDACC__
+  if (GraphRecording* const recording = CurrentGraphRecording()) {
+    const cudaGraphNode_t previous = recording->last;
+    CERES_EXT_RETURN_IF_CUDA_ERROR(
+        cudaGraphAddMemcpyNode1D(&recording->last,
+                                 recording->graph,
+                                 &previous,
+                                 previous == nullptr ? 0 : 1,
+                                 to,
+                                 from,
+                                 static_cast<size_t>(num_bytes),
+                                 cudaMemcpyDeviceToDevice));
+    return Status();
+  }
+#endif
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to,
+                                                 from,
+                                                 static_cast<size_t>(num_bytes),
+                                                 cudaMemcpyDeviceToDevice,
+                                                 stream_));
+  return Status();
+}
+
+Status CudaContext::QueueCopyToHost(void* page_locked,
+                                    const void* device,
+                                    int64_t num_bytes) const {
+  if (num_bytes > 0) {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(
+        cudaMemcpyAsync(page_locked,
+                        device,
+                        static_cast<size_t>(num_bytes),
+                        cudaMemcpyDeviceToHost,
+                        stream_));
+    copied_bytes_ += num_bytes;
+  }
+  return Status();
+}
+
+PageLockedBuffer::~PageLockedBuffer() {
+  if (data_ != nullptr) {
+    static_cast<void>(cudaFreeHost(data_));
+  }
+}
+
+Status PageLockedBuffer::Allocate(int64_t num_bytes) {
+  if (data_ != nullptr) {
+    static_cast<void>(cudaFreeHost(data_));
+    data_ = nullptr;
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMallocHost(&data_, static_cast<size_t>(num_bytes)));
+  return Status();
+}
+
+CudaEvents::~CudaEvents() {
+  for (const cudaEvent_t event : events_) {
+    static_cast<void>(cudaEventDestroy(event));
+  }
+}
+
+Status CudaEvents::Setup(int num_events) {
+  while (static_cast<int>(events_.size()) < num_events) {
+    cudaEvent_t event = nullptr;
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventCreate(&event));
+    events_.push_back(event);
+  }
+  return Status();
+}
+
+Status CudaEvents::Record(int event, cudaStream_t stream) {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaEventRecord(events_[static_cast<size_t>(event)], stream));
+  return Status();
+}
+
+Status CudaEvents::Wait(int event) {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaEventSynchronize(events_[static_cast<size_t>(event)]));
+  return Status();
+}
+
+double CudaEvents::SecondsBetween(int first, int last) {
+  float milliseconds = 0.0f;
+  const cudaError_t error =
+      cudaEventElapsedTime(&milliseconds,
+                           events_[static_cast<size_t>(first)],
+                           events_[static_cast<size_t>(last)]);
+  if (error != cudaSuccess) {
+    // Not recorded, or not done: no time, and no error for a later launch.
+    static_cast<void>(cudaGetLastError());
+    return 0.0;
+  }
+  return 1e-3 * static_cast<double>(milliseconds);
+}
+
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,143 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// One CUDA device, one stream and the account of the memory taken on it.
+//
+//   std::unique_ptr<CudaContext> context;
+//   Status status = CudaContext::Create({}, &context);
+//   DeviceBuffer<double> x;
+//   if (status.ok()) status = x.Allocate(context.get(), n);
+//
+// Stream contract: whatever takes a stream queues its work there and returns;
+// the caller synchronises. Functions here that copy from or to pageable host
+// memory return when the host memory may be reused.
+// Thread safety: a context serves one thread at a time; solves that run at once
+// own one each. Create makes its device current for the calling thread, and so
+// does Activate.
+// Host-includable: needs no CUDA toolkit.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda_kernels/base/status.h"
+
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
+
+namespace ceres_ext::kernels {
+
+// How many CUDA devices can be used, 0 with the reason in *why_none where the
+// driver or the device is missing. why_none may be null.
+int NumCudaDevices(std::string* why_none);
+
+struct CudaContextOptions {
+  int device = 0;
+  // A stream of the caller's, which must outlive the context; null: the context
+  // makes a non-blocking stream of its own.
+  cudaStream_t stream = nullptr;
+  // Most bytes that buffers of this context may hold at once; 0: no limit but
+  // the device's memory. Beyond it: kOutOfMemory.
+  int64_t memory_limit = 0;
+};
+
+// Page-locked host memory, so that copies to it can be queued.
+class PageLockedBuffer {
+ public:
+  PageLockedBuffer() = default;
+  ~PageLockedBuffer();
+  PageLockedBuffer(const PageLockedBuffer&) = delete;
+  PageLockedBuffer& operator=(const PageLockedBuffer&) = delete;
+
+  Status Allocate(int64_t num_bytes);
+  void* data() { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// Marks in the work of a stream.
+class CudaEvents {
+ public:
+  CudaEvents() = default;
+  ~CudaEvents();
+  CudaEvents(const CudaEvents&) = delete;
+  CudaEvents& operator=(const CudaEvents&) = delete;
+
+  Status Setup(int num_events);
+  Status Record(int event, cudaStream_t stream);
+  // Until the work before the event is done.
+  Status Wait(int event);
+  // Time between two events that are done; 0 where one was never recorded.
+  double SecondsBetween(int first, int last);
+
+ private:
+  std::vector<cudaEvent_t> events_;
+};
+
+class CudaContext {
+ public:
+  // kUnsupported: no usable device. kInvalidArgument: no device of that number.
+  static Status Create(const CudaContextOptions& options,
+                       std::unique_ptr<CudaContext>* context);
+  ~CudaContext();
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+
+  // Makes the device current for the calling thread.
+  Status Activate() const;
+  // Waits for the stream and returns the first error of its work.
+  Status Synchronize() const;
+
+  Status Allocate(int64_t num_bytes, void** data);
+  void Free(void* data, int64_t num_bytes);
+
+  // Large arrays pass through page-locked memory on several threads. One thread
+  // at a time may copy.
+  Status CopyToDevice(void* device, const void* host, int64_t num_bytes) const;
+  Status CopyToHost(void* host, const void* device, int64_t num_bytes) const;
+  Status SetBytes(void* device, int value, int64_t num_bytes) const;
+  // Queued, not waited for: between arrays of the device, and to page-locked
+  // host memory.
+  Status CopyOnDevice(void* to, const void* from, int64_t num_bytes) const;
+  Status QueueCopyToHost(void* page_locked,
+                         const void* device,
+                         int64_t num_bytes) const;
+
+  int device() const { return options_.device; }
+  cudaStream_t stream() const { return stream_; }
+  int num_multiprocessors() const { return num_multiprocessors_; }
+  // Bytes that a kernel may ask for.
+  int64_t shared_memory_per_block() const { return shared_memory_per_block_; }
+  const std::string& device_name() const { return device_name_; }
+  int64_t used_bytes() const { return used_bytes_; }
+  int64_t peak_bytes() const { return peak_bytes_; }
+  // Bytes that this context has copied from host to device or back.
+  int64_t copied_bytes() const { return copied_bytes_; }
+
+ private:
+  CudaContext() = default;
+
+  // The memory and events of a staged copy, taken at the first one. False where
+  // they are not to be had.
+  bool HasStages() const;
+  Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
+
+  CudaContextOptions options_;
+  cudaStream_t stream_ = nullptr;
+  bool owns_stream_ = false;
+  int num_multiprocessors_ = 0;
+  int64_t shared_memory_per_block_ = 0;
+  std::string device_name_;
+  int64_t used_bytes_ = 0;
+  int64_t peak_bytes_ = 0;
+  mutable int64_t copied_bytes_ = 0;
+  mutable PageLockedBuffer stages_;
+  mutable CudaEvents stage_events_;
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_

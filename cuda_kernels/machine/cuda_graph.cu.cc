@@ -1,0 +1,133 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/machine/cuda_graph.h"
+
+#include <cuda_runtime.h>
+
+#include "cuda_kernels/machine/cuda_launch.cuh"
+
+namespace ceres_ext::kernels {
+
+// Conditional nodes came with CUDA 12.4; the emulation has no graphs.
+#if defined(__CUDACC__) && CUDART_VERSION >= 12040
+
+namespace {
+
+// Whether the loop around this kernel goes on.
+// Mapping: one thread.
+__global__ void LoopEndKernel(cudaGraphConditionalHandle loop,
+                              const PcgScalars* scalars) {
+  cudaGraphSetConditional(loop, scalars->end == PcgEnd::kRunning ? 1 : 0);
+}
+
+// A WHILE node alone in `graph`, and the graph that it repeats.
+Status AddLoop(cudaGraph_t graph,
+               cudaGraphConditionalHandle loop,
+               cudaGraph_t* body) {
+  cudaGraphNodeParams params = {};
+  params.type = cudaGraphNodeTypeConditional;
+  params.conditional.handle = loop;
+  params.conditional.type = cudaGraphCondTypeWhile;
+  params.conditional.size = 1;
+  cudaGraphNode_t node = nullptr;
+#if CUDART_VERSION >= 13000
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &params));
+#else
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaGraphAddNode(&node, graph, nullptr, 0, &params));
+#endif
+  *body = params.conditional.phGraph_out[0];
+  return {};
+}
+
+}  // namespace
+
+GraphRecording*& CurrentGraphRecording() {
+  thread_local GraphRecording* recording = nullptr;
+  return recording;
+}
+
+Status CudaGraph::TryRecordLoop(const Queue& queue, const PcgScalars* scalars) {
+  CERES_EXT_RETURN_IF_ERROR(Create());
+  // One at each launch, so that the body runs.
+  cudaGraphConditionalHandle loop;
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphConditionalHandleCreate(
+      &loop, graph_, 1, cudaGraphCondAssignDefault));
+  GraphRecording body;
+  CERES_EXT_RETURN_IF_ERROR(AddLoop(graph_, loop, &body.graph));
+  CurrentGraphRecording() = &body;
+  Status status = queue();
+  if (status.ok()) {
+    status = kernels::Launch(
+        "LoopEnd", LoopEndKernel, 1, 1, 0, nullptr, loop, scalars);
+  }
+  CurrentGraphRecording() = nullptr;
+  CERES_EXT_RETURN_IF_ERROR(status);
+  return Instantiate();
+}
+
+Status CudaGraph::RecordLoop(const Queue& queue, const PcgScalars* scalars) {
+  const Status status = TryRecordLoop(queue, scalars);
+  if (!status.ok()) {
+    Clear();
+    // The error stays recorded otherwise and would be blamed on a later launch.
+    static_cast<void>(cudaGetLastError());
+  }
+  return status;
+}
+
+Status CudaGraph::Launch(cudaStream_t stream) const {
+  const cudaError_t error = cudaGraphLaunch(executable_, stream);
+  if (error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(error);
+  return {};
+}
+
+Status CudaGraph::Create() {
+  Clear();
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphCreate(&graph_, 0));
+  return {};
+}
+
+Status CudaGraph::Instantiate() {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphInstantiate(&executable_, graph_, 0));
+  return {};
+}
+
+void CudaGraph::Clear() {
+  // A failure here is the echo of an earlier one that has been reported.
+  if (executable_ != nullptr) {
+    static_cast<void>(cudaGraphExecDestroy(executable_));
+    executable_ = nullptr;
+  }
+  if (graph_ != nullptr) {
+    static_cast<void>(cudaGraphDestroy(graph_));
+    graph_ = nullptr;
+  }
+}
+
+#else
+
+#ifdef __CUDACC__
+GraphRecording*& CurrentGraphRecording() {
+  static thread_local GraphRecording* recording = nullptr;  // never set
+  return recording;
+}
+#endif
+
+Status CudaGraph::RecordLoop(const Queue& /*queue*/,
+                             const PcgScalars* /*scalars*/) {
+  return {StatusCode::kUnsupported, "Graphs that loop need CUDA 12.4."};
+}
+
+Status CudaGraph::Launch(cudaStream_t /*stream*/) const {
+  return {StatusCode::kInvalidArgument, "There is no graph."};
+}
+
+void CudaGraph::Clear() {}
+
+#endif
+
+}  // namespace ceres_ext::kernels

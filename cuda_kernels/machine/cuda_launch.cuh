@@ -1,0 +1,177 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What every device body needs: checked launches, block and warp sums of fixed
+// order. Included by .cu.cc files only.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LAUNCH_CUH_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "cuda_kernels/base/status.h"
+
+#define CERES_EXT_RETURN_IF_CUDA_ERROR(call)                               \
+  do {                                                                     \
+    const cudaError_t ceres_ext_error_ = (call);                           \
+    if (ceres_ext_error_ != cudaSuccess) {                                 \
+      return ::ceres_ext::kernels::Status(                                 \
+          ::ceres_ext::kernels::StatusCode::kDeviceError,                  \
+          std::string(#call ": ") + cudaGetErrorString(ceres_ext_error_)); \
+    }                                                                      \
+  } while (false)
+
+// The dynamic shared memory of a block as bytes, aligned to 16.
+#ifdef __CUDACC__
+#define CERES_EXT_DYNAMIC_SHARED(name) \
+  extern __shared__ __align__(16) unsigned char name[]
+#else
+#define CERES_EXT_DYNAMIC_SHARED(name) \
+  unsigned char* name = ::emulation::DynamicShared()
+#endif
+
+namespace ceres_ext::kernels {
+
+constexpr int kWarpSize = 32;
+constexpr unsigned kFullWarp = 0xffffffffu;
+
+#ifdef __CUDACC__
+// The graph that launches of this thread become nodes of, one after the other,
+// in place of work on a stream; null: none. Set by CudaGraph.
+struct GraphRecording {
+  cudaGraph_t graph = nullptr;
+  cudaGraphNode_t last = nullptr;
+};
+GraphRecording*& CurrentGraphRecording();
+#endif
+
+inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Queues, or records, kernel<<<num_blocks, block_size, shared_bytes,
+// stream>>>(args...) and checks the launch. An empty grid is no launch and no
+// error. Shared memory beyond 48 KB, what the kernel declares itself included,
+// is asked for here: setting the attribute is cheap and legal during stream
+// capture.
+template <typename... Parameters, typename... Arguments>
+Status Launch(const char* name,
+              void (*kernel)(Parameters...),
+              int64_t num_blocks,
+              int block_size,
+              int64_t shared_bytes,
+              cudaStream_t stream,
+              Arguments... arguments) {
+  if (num_blocks <= 0) {
+    return Status();
+  }
+  if (num_blocks > 0x7fffffff) {
+    return Status(StatusCode::kUnsupported,
+                  std::string(name) + " needs more than 2^31 - 1 blocks.");
+  }
+#ifdef __CUDACC__
+  cudaError_t error = cudaSuccess;
+  constexpr int64_t kMostDeclared = 8 * 1024;
+  if (shared_bytes > 48 * 1024 - kMostDeclared) {
+    error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes));
+  }
+  GraphRecording* const recording = CurrentGraphRecording();
+  if (error == cudaSuccess && recording != nullptr) {
+    // Values of the types that the kernel has; CUDA copies them.
+    std::tuple<Parameters...> values(arguments...);
+    error = std::apply(
+        [&](auto&... value) {
+          void* pointers[] = {&value...};
+          cudaKernelNodeParams node = {};
+          node.func = reinterpret_cast<void*>(kernel);
+          node.gridDim = dim3(static_cast<unsigned>(num_blocks));
+          node.blockDim = dim3(static_cast<unsigned>(block_size));
+          node.sharedMemBytes = static_cast<unsigned>(shared_bytes);
+          node.kernelParams = pointers;
+          const cudaGraphNode_t previous = recording->last;
+          return cudaGraphAddKernelNode(&recording->last,
+                                        recording->graph,
+                                        &previous,
+                                        previous == nullptr ? 0 : 1,
+                                        &node);
+        },
+        values);
+  } else if (error == cudaSuccess) {
+    kernel<<<static_cast<unsigned>(num_blocks),
+             static_cast<unsigned>(block_size),
+             static_cast<size_t>(shared_bytes),
+             stream>>>(arguments...);
+    error = cudaGetLastError();
+  }
+  if (error != cudaSuccess) {
+    return Status(
+        StatusCode::kDeviceError,
+        std::string("Launch of ") + name + ": " + cudaGetErrorString(error));
+  }
+#else
+  static_cast<void>(stream);
+  static_cast<void>(name);
+  ::emulation::Run(
+      num_blocks, block_size, shared_bytes, [&] { kernel(arguments...); });
+#endif
+  return Status();
+}
+
+template <typename T>
+__global__ void SetValueKernel(T* at, T value) {
+  *at = value;
+}
+
+// Queues *at = value.
+template <typename T>
+Status SetValue(const char* name, T* at, T value, cudaStream_t stream) {
+  return Launch(name, SetValueKernel<T>, 1, 1, 0, stream, at, value);
+}
+
+// Asks for the cache line of *p; no register waits for it.
+__device__ __forceinline__ void PrefetchToL2(const void* p) {
+#ifdef __CUDACC__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#else
+  static_cast<void>(p);
+#endif
+}
+
+// Sum over the lanes of a full warp, in a fixed tree; valid in every lane.
+template <typename T>
+__device__ __forceinline__ T WarpSum(T value) {
+#pragma unroll
+  for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(kFullWarp, value, offset);
+  }
+  return value;
+}
+
+// Sum over a block of kBlockSize threads, in a fixed tree; valid in thread 0.
+// Every thread must call it. Ends with a barrier, so that the shared memory of
+// one call is free for the next.
+template <int kBlockSize, typename T>
+__device__ __forceinline__ T BlockSum(T value) {
+  static_assert(kBlockSize % kWarpSize == 0, "whole warps");
+  constexpr int kNumWarps = kBlockSize / kWarpSize;
+  __shared__ T warp_sums[kNumWarps];
+  value = WarpSum(value);
+  if (threadIdx.x % kWarpSize == 0) {
+    warp_sums[threadIdx.x / kWarpSize] = value;
+  }
+  __syncthreads();
+  T sum = T(0);
+  if (threadIdx.x == 0) {
+    for (int w = 0; w < kNumWarps; ++w) {
+      sum += warp_sums[w];
+    }
+  }
+  __syncthreads();
+  return sum;
+}
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LAUNCH_CUH_

@@ -1,0 +1,116 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Where the Jacobian of an observation comes from. Operators are templates over
+// one of these, passed by value.
+//
+// A source is a type with
+//   Value              storage and arithmetic type of the blocks
+//   kCameraDim         C, columns of a camera
+//   LoadCamera(k, camera, point, jc)   Jc, 2 x C, row-major
+//   LoadPoint(k, camera, point, jp)    Jp, 2 x 3, row-major
+//   Load(k, camera, point, jc, jp)     both
+// where k is the place of the observation in the index.
+//
+// A body may use more of a source than this: StoredJacobian's views, or
+// RecomputedJacobian's states, which apply J without forming it.
+#ifndef CERES_EXT_CUDA_KERNELS_MODEL_JACOBIAN_SOURCE_H_
+#define CERES_EXT_CUDA_KERNELS_MODEL_JACOBIAN_SOURCE_H_
+
+#include <cstdint>
+
+#include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/host_device.h"
+
+namespace ceres_ext::kernels {
+
+// Blocks kept in memory: T double or float.
+template <typename T, int C, BlockLayout kLayoutIn>
+struct StoredJacobian {
+  using Value = T;
+  static constexpr int kCameraDim = C;
+  static constexpr BlockLayout kLayout = kLayoutIn;
+
+  BlockView<const T, 2 * C, kLayoutIn> camera_blocks;
+  BlockView<const T, 6, kLayoutIn> point_blocks;
+
+  CERES_EXT_HOST_DEVICE void LoadCamera(int64_t k,
+                                        int32_t /*camera*/,
+                                        int32_t /*point*/,
+                                        T* jc) const {
+    for (int i = 0; i < 2 * C; ++i) {
+      jc[i] = camera_blocks(k, i);
+    }
+  }
+
+  CERES_EXT_HOST_DEVICE void LoadPoint(int64_t k,
+                                       int32_t /*camera*/,
+                                       int32_t /*point*/,
+                                       T* jp) const {
+    for (int i = 0; i < 6; ++i) {
+      jp[i] = point_blocks(k, i);
+    }
+  }
+
+  CERES_EXT_HOST_DEVICE void Load(
+      int64_t k, int32_t camera, int32_t point, T* jc, T* jp) const {
+    LoadCamera(k, camera, point, jc);
+    LoadPoint(k, camera, point, jp);
+  }
+};
+
+// Blocks of the BAL model computed anew each time from camera and point, in T:
+// Jc = J_c map_c, Jp = J_p diag(s_p). Nothing is kept per observation.
+template <typename T, int C>
+struct RecomputedJacobian {
+  using Value = T;
+  static constexpr int kCameraDim = C;
+
+  const CameraState<T>* cameras = nullptr;  // one per camera
+  const T* camera_maps = nullptr;  // 9 x C per camera, row-major, scaled by s_c
+  const T* points = nullptr;       // 3 per point
+  const T* point_scale = nullptr;  // s_p, 3 per point; null: one
+
+  CERES_EXT_HOST_DEVICE void LoadCamera(int64_t /*k*/,
+                                        int32_t camera,
+                                        int32_t point,
+                                        T* jc) const {
+    Projection<T> projection;
+    ProjectForProducts(
+        cameras[camera], points + int64_t{3} * point, &projection);
+    T local[2 * kBalLocalCameraDim];
+    CameraJacobian(cameras[camera], projection, local);
+    MapCameraJacobian<C>(
+        local, camera_maps + int64_t{kBalLocalCameraDim * C} * camera, jc);
+  }
+
+  CERES_EXT_HOST_DEVICE void LoadPoint(int64_t /*k*/,
+                                       int32_t camera,
+                                       int32_t point,
+                                       T* jp) const {
+    Projection<T> projection;
+    ProjectForProducts(
+        cameras[camera], points + int64_t{3} * point, &projection);
+    PointJacobian(cameras[camera], projection, jp);
+    ScalePointBlock(point, jp);
+  }
+
+  CERES_EXT_HOST_DEVICE void Load(
+      int64_t k, int32_t camera, int32_t point, T* jc, T* jp) const {
+    LoadCamera(k, camera, point, jc);
+    LoadPoint(k, camera, point, jp);
+  }
+
+  CERES_EXT_HOST_DEVICE void ScalePointBlock(int32_t point, T* jp) const {
+    if (point_scale != nullptr) {
+      const T* s = point_scale + int64_t{3} * point;
+      for (int i = 0; i < 6; ++i) {
+        jp[i] *= s[i % 3];
+      }
+    }
+  }
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MODEL_JACOBIAN_SOURCE_H_

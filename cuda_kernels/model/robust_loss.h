@@ -1,0 +1,249 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Ceres's robust losses as one small tagged value, for host and device:
+//
+//   const RobustLoss loss = RobustLoss::Huber(1.0);
+//   double rho[3];
+//   loss.Evaluate(squared_norm, rho);
+//   const LossCorrector corrector(squared_norm, rho);
+//   corrector.CorrectJacobian<2, 9>(residual, jacobian);  // before the
+//   residual corrector.CorrectResidual<2>(residual);
+//
+// rho[0..2] are rho(s), rho'(s) and rho''(s) at s = |r|^2 >= 0; the cost is
+// rho(s) / 2. Values agree with ceres::LossFunction's to rounding; where Ceres
+// subtracts nearly equal numbers (small s) these are the more exact ones. As
+// in Ceres, rho' never underflows to zero but for Tukey's loss.
+#ifndef CERES_EXT_CUDA_KERNELS_MODEL_ROBUST_LOSS_H_
+#define CERES_EXT_CUDA_KERNELS_MODEL_ROBUST_LOSS_H_
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+#include "cuda_kernels/base/host_device.h"
+
+namespace ceres_ext::kernels {
+
+// With x = s / a^2:
+enum class RobustLossKind : int32_t {
+  kTrivial,   // s
+  kHuber,     // s for s <= a^2, else 2 a sqrt(s) - a^2
+  kSoftLOne,  // 2 a^2 (sqrt(1 + x) - 1)
+  kCauchy,    // a^2 log(1 + x)
+  kArctan,    // a atan(s / a)
+  kTolerant,  // b log(1 + e^((s - a) / b)) - b log(1 + e^(-a / b))
+  kTukey,     // a^2 / 3 (1 - (1 - x)^3) for s <= a^2, else a^2 / 3
+  kScale,     // a s: what ceres::ScaledLoss does to the loss before it
+};
+
+// Parameters have the meaning and the range of the constructors in
+// ceres/loss_function.h: a > 0, in residual units (squared for arctan and
+// tolerant); b > 0 for tolerant, whose a may be 0.
+struct RobustLoss {
+  RobustLossKind kind = RobustLossKind::kTrivial;
+  double a = 0.0;
+  double b = 0.0;
+  // kTolerant: b log(1 + e^(-a / b)).
+  double offset = 0.0;
+  // The loss that is applied to this one's value, as an index into the table
+  // that both are in, or -1: ceres::ComposedLoss(f, g) is g with next f.
+  int32_t next = -1;
+
+  CERES_EXT_HOST_DEVICE static RobustLoss Trivial() { return RobustLoss(); }
+  CERES_EXT_HOST_DEVICE static RobustLoss Huber(double a) {
+    return Make(RobustLossKind::kHuber, a);
+  }
+  CERES_EXT_HOST_DEVICE static RobustLoss SoftLOne(double a) {
+    return Make(RobustLossKind::kSoftLOne, a);
+  }
+  CERES_EXT_HOST_DEVICE static RobustLoss Cauchy(double a) {
+    return Make(RobustLossKind::kCauchy, a);
+  }
+  CERES_EXT_HOST_DEVICE static RobustLoss Arctan(double a) {
+    return Make(RobustLossKind::kArctan, a);
+  }
+  CERES_EXT_HOST_DEVICE static RobustLoss Tolerant(double a, double b) {
+    RobustLoss loss = Make(RobustLossKind::kTolerant, a);
+    loss.b = b;
+    loss.offset = b * LogOnePlusExp(-a / b);
+    return loss;
+  }
+  CERES_EXT_HOST_DEVICE static RobustLoss Tukey(double a) {
+    return Make(RobustLossKind::kTukey, a);
+  }
+  CERES_EXT_HOST_DEVICE static RobustLoss Scale(double a) {
+    return Make(RobustLossKind::kScale, a);
+  }
+
+  CERES_EXT_HOST_DEVICE void Evaluate(double s, double* rho) const {
+    using std::atan2;
+    using std::exp;
+    using std::log1p;
+    using std::sqrt;
+
+    const double a2 = a * a;
+    rho[0] = s;
+    rho[1] = 1.0;
+    rho[2] = 0.0;
+    switch (kind) {
+      case RobustLossKind::kTrivial:
+        return;
+      case RobustLossKind::kHuber:
+        if (s > a2) {
+          const double r = sqrt(s);
+          rho[0] = 2.0 * a * r - a2;
+          rho[1] = Positive(a / r);
+          rho[2] = -0.5 * rho[1] / s;
+        }
+        return;
+      case RobustLossKind::kSoftLOne: {
+        // 2 a^2 (t - 1) = 2 s / (t + 1), t = sqrt(1 + x).
+        const double sum = 1.0 + s / a2;
+        const double t = sqrt(sum);
+        rho[0] = 2.0 * s / (t + 1.0);
+        rho[1] = Positive(1.0 / t);
+        rho[2] = -0.5 * rho[1] / (a2 * sum);
+        return;
+      }
+      case RobustLossKind::kCauchy: {
+        const double x = s / a2;
+        const double inverse = 1.0 / (1.0 + x);
+        rho[0] = a2 * log1p(x);
+        rho[1] = Positive(inverse);
+        rho[2] = -inverse * inverse / a2;
+        return;
+      }
+      case RobustLossKind::kArctan: {
+        const double inverse = 1.0 / (1.0 + s * s / a2);
+        rho[0] = a * atan2(s, a);
+        rho[1] = Positive(inverse);
+        rho[2] = -2.0 * (s * inverse) * inverse / a2;
+        return;
+      }
+      case RobustLossKind::kTolerant: {
+        // rho' is the logistic function of x, rho'' = rho'(x) rho'(-x) / b.
+        const double x = (s - a) / b;
+        const double up = 1.0 / (1.0 + exp(-x));
+        const double down = 1.0 / (1.0 + exp(x));
+        rho[0] = b * LogOnePlusExp(x) - offset;
+        rho[1] = Positive(up);
+        rho[2] = up * down / b;
+        return;
+      }
+      case RobustLossKind::kTukey: {
+        if (s > a2) {
+          rho[0] = a2 / 3.0;
+          rho[1] = 0.0;
+          return;
+        }
+        // a^2 / 3 (1 - (1 - x)^3) = s (1 - x + x^2 / 3).
+        const double x = s / a2;
+        rho[0] = s * (1.0 - x * (1.0 - x / 3.0));
+        rho[1] = (1.0 - x) * (1.0 - x);
+        rho[2] = -2.0 * (1.0 - x) / a2;
+        return;
+      }
+      case RobustLossKind::kScale:
+        rho[0] = a * s;
+        rho[1] = a;
+        return;
+    }
+  }
+
+  // The chain that begins with losses[id]:
+  //   h = f(g(s)),  h' = f'(g) g',  h'' = f''(g) g'^2 + f'(g) g''
+  CERES_EXT_HOST_DEVICE static void EvaluateChain(const RobustLoss* losses,
+                                                  int32_t id,
+                                                  double s,
+                                                  double* rho) {
+    losses[id].Evaluate(s, rho);
+    for (id = losses[id].next; id >= 0; id = losses[id].next) {
+      double f[3];
+      losses[id].Evaluate(rho[0], f);
+      rho[2] = f[2] * rho[1] * rho[1] + f[1] * rho[2];
+      rho[1] = f[1] * rho[1];
+      rho[0] = f[0];
+    }
+  }
+
+ private:
+  CERES_EXT_HOST_DEVICE static RobustLoss Make(RobustLossKind kind, double a) {
+    RobustLoss loss;
+    loss.kind = kind;
+    loss.a = a;
+    return loss;
+  }
+
+  // The corrector divides by rho'.
+  CERES_EXT_HOST_DEVICE static double Positive(double slope) {
+    return slope > DBL_MIN ? slope : DBL_MIN;
+  }
+
+  // log(1 + e^x) without overflow: max(x, 0) + log(1 + e^-|x|).
+  CERES_EXT_HOST_DEVICE static double LogOnePlusExp(double x) {
+    using std::exp;
+    using std::fabs;
+    using std::log1p;
+    return (x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x)));
+  }
+};
+
+// Turns r and J into the residual and Jacobian of a plain least squares problem
+// with the gradient and, about, the Hessian of rho(|r|^2) / 2, as Ceres does
+// (Triggs et al., "Bundle Adjustment - A Modern Synthesis", eq. 11):
+//
+//   r~ = sqrt(rho') / (1 - alpha) r
+//   J~ = sqrt(rho') (I - alpha / s r r') J,   alpha^2 / 2 - alpha = s rho'' /
+//   rho'
+//
+// so that J~'r~ = rho' J'r and J~'J~ = rho' J'J + 2 rho'' J'r r'J. Where
+// rho'' <= 0 the second term is left out (alpha = 0): J~'J~ stays positive
+// semidefinite. rho'' > 0 takes rho' > 0, as all losses here have.
+class LossCorrector {
+ public:
+  CERES_EXT_HOST_DEVICE LossCorrector(double squared_norm, const double* rho) {
+    using std::sqrt;
+    sqrt_slope_ = sqrt(rho[1]);
+    residual_scale_ = sqrt_slope_;
+    alpha_over_s_ = 0.0;
+    if (squared_norm > 0.0 && rho[2] > 0.0) {
+      // The smaller root, negative.
+      const double root = sqrt(1.0 + 2.0 * squared_norm * rho[2] / rho[1]);
+      residual_scale_ = sqrt_slope_ / root;
+      alpha_over_s_ = (1.0 - root) / squared_norm;
+    }
+  }
+
+  // jacobian, kRows x kCols, row-major; residual is the uncorrected one.
+  template <int kRows, int kCols>
+  CERES_EXT_HOST_DEVICE void CorrectJacobian(const double* residual,
+                                             double* jacobian) const {
+    for (int j = 0; j < kCols; ++j) {
+      double rJ = 0.0;
+      for (int i = 0; i < kRows; ++i) {
+        rJ += residual[i] * jacobian[i * kCols + j];
+      }
+      for (int i = 0; i < kRows; ++i) {
+        jacobian[i * kCols + j] =
+            sqrt_slope_ *
+            (jacobian[i * kCols + j] - alpha_over_s_ * residual[i] * rJ);
+      }
+    }
+  }
+
+  template <int kRows>
+  CERES_EXT_HOST_DEVICE void CorrectResidual(double* residual) const {
+    for (int i = 0; i < kRows; ++i) {
+      residual[i] *= residual_scale_;
+    }
+  }
+
+ private:
+  double sqrt_slope_;
+  double residual_scale_;
+  double alpha_over_s_;
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MODEL_ROBUST_LOSS_H_

@@ -1,0 +1,90 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The blocks of the normal equations of min |J x - b|^2 + |D x|^2, eliminated
+// by points. With Jc (2 x C), Jp (2 x 3), b (2) of observation k, camera c,
+// point p:
+//
+//   U_c = sum Jc' Jc        V_p = sum Jp' Jp       W_k = Jc' Jp  (C x 3)
+//   g_c = sum Jc' b         g_p = sum Jp' b
+//   Vi_p = (V_p + D_p^2)^-1
+//   S_c  = U_c - sum_p W_cp Vi_p W_cp'             W_cp = sum_{k of (c,p)} W_k
+//   s_c  = g_c - sum_k W_k Vi_p g_p
+//
+// S_c is the diagonal block of the Schur complement without D_c^2, s its
+// right-hand side. W_cp sums over the observations of point p by camera c,
+// more than one where a pair repeats: these stand next to each other.
+#ifndef CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_
+#define CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/base/small_matrix.h"
+
+namespace ceres_ext::kernels {
+
+class HostWorkspace;
+
+// The first blocks, by id, that could not be inverted.
+struct Breakdown {
+  static constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
+  int32_t first_point = kNone;
+  int32_t first_camera = kNone;
+};
+
+// Computes those outputs whose data is not null.
+// Order: point sums in the order of the observations of the point; camera sums
+// in a fixed order of the machine's own (host: HostWorkspace).
+// Traffic per observation: 24 values of Jacobian, 16 B of b, 8 B of ids, and
+// 3 C values of W where wanted.
+template <typename Source, BlockLayout kLayout>
+struct NormalBlocksParams {
+  using Value = typename Source::Value;
+  static constexpr int kCameraDim = Source::kCameraDim;
+  static constexpr int kPackedCamera = PackedSize(kCameraDim);
+
+  ObservationIndexView index;
+  Source jacobian;
+  const double* b = nullptr;               // 2 per observation
+  const double* point_diagonal = nullptr;  // D_p, 3 per point; null: zero
+
+  // Per point.
+  BlockView<double, 6, kLayout> v;          // packed, without D_p^2
+  BlockView<double, 6, kLayout> v_inverse;  // Vi, packed; needs `breakdown`
+  double* point_gradient = nullptr;         // g_p, 3
+
+  // Per observation.
+  BlockView<Value, 3 * kCameraDim, kLayout> w;  // C x 3, row-major
+
+  // Per camera.
+  BlockView<double, kPackedCamera, kLayout> u;  // packed
+  double* camera_gradient = nullptr;            // g_c, C
+  // These two need v_inverse.
+  BlockView<double, kPackedCamera, kLayout> schur_diagonal;  // S_c, packed
+  double* schur_rhs = nullptr;                               // s_c, C
+
+  // Set: first_point, Breakdown::kNone where all went well. Outputs that depend
+  // on the Vi of a broken point are unspecified. Not null where v_inverse is
+  // wanted; lives where the outputs live.
+  Breakdown* breakdown = nullptr;
+};
+
+namespace host {
+
+// Most sums per slot that NormalBlocks needs: two C x C matrices and two
+// vectors. Reserve half where only U and g or only S and s are asked for.
+template <int C>
+inline constexpr int kNormalBlocksRowSize = 2 * (PackedSize(C) + C);
+
+// Sources as in ops/schur_products.h.
+template <typename Source>
+void NormalBlocks(const NormalBlocksParams<Source, kHostLayout>& params,
+                  HostWorkspace* workspace);
+
+}  // namespace host
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_

@@ -1,0 +1,143 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What the device bodies need beside their parameters: tiles of points, chunks
+// of cameras, and scratch for sums. HostWorkspace for the device.
+//
+//   CudaWorkspace workspace;
+//   Status status = workspace.Setup(index, {}, &scratch, &context);
+//   status = cuda::SchurProductImplicitW(params, workspace.view(), stream);
+//
+// A device body sums over cameras in two steps of fixed order: per tile and
+// camera (tile_index.h) or per *camera chunk*, then over the tiles or chunks of
+// a camera. A camera chunk is up to kCameraChunk consecutive entries of one
+// camera; every camera has at least one, so that the sums of a camera without
+// observations are written as well.
+//
+// The view is a POD of device pointers. A workspace serves one stream at a
+// time. All memory is taken by Setup.
+#ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_CUDA_WORKSPACE_H_
+#define CERES_EXT_CUDA_KERNELS_STRUCTURE_CUDA_WORKSPACE_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/structure/tile_index.h"
+
+namespace ceres_ext::kernels {
+
+// Two forms of tile, see cuda/recomputed_tiles.cuh and cuda/stored_tiles.cuh.
+// Measurements: docs/gpu.md.
+inline constexpr TileOptions kRecomputedTiles{256, 1536, 7};
+inline constexpr TileOptions kRecomputedFloatTiles{256, 1280, 7};
+inline constexpr TileOptions kStoredTiles{256, 256, 256, false};
+
+// Measurement: docs/gpu.md.
+inline constexpr int kLongTrack = 64;
+
+// Most blocks of the kernels that add up a whole vector. Their number depends
+// on the length alone, and the partial sums of the blocks are added in their
+// order.
+inline constexpr int kVectorBlocks = 1024;
+
+struct CudaWorkspaceView {
+  TileIndexView recomputed_tiles;
+  TileIndexView stored_tiles;
+  // Per observation, in the order of the index: camera number within its
+  // stored tile << 16 | slot within the tile. Not for long tiles.
+  const uint32_t* stored_position = nullptr;
+
+  int32_t num_chunks = 0;
+  const int32_t* chunk_camera = nullptr;        // [num_chunks]
+  const int32_t* camera_chunk_begin = nullptr;  // [num_cameras + 1]
+  const int32_t* entry_point = nullptr;         // point of camera_entry[j]
+
+  // Points of more than kLongTrack observations, ascending: a warp sums each of
+  // them, where a thread sums one of the others.
+  int32_t num_long_points = 0;
+  const int32_t* long_point = nullptr;  // [num_long_points]
+
+  // Scratch: one row of up to kMaxRow doubles per chunk, one of 10 per tile
+  // camera, in the same memory.
+  double* partial = nullptr;
+  double* local_cameras = nullptr;   // 24 per camera
+  double* point_records = nullptr;   // 10 per point
+  double* vector_partial = nullptr;  // 2 * kVectorBlocks
+  int32_t* ticket = nullptr;         // zero between kernels, see SumOverBlocks
+  int32_t* flag = nullptr;
+};
+
+template <typename Source>
+struct IsRecomputed : std::false_type {};
+template <typename T, int C>
+struct IsRecomputed<RecomputedJacobian<T, C>> : std::true_type {};
+
+class CudaWorkspace {
+ public:
+  // Local camera blocks, packed, and a vector.
+  static constexpr int kMaxRow = PackedSize(10) + 10;
+
+  struct Options {
+    // Which tiles are made. Without them the bodies that need them return
+    // kInvalidArgument.
+    bool recomputed_tiles = true;
+    bool stored_tiles = true;
+    // With fewer observations where a block can't have that much shared memory.
+    TileOptions recomputed = kRecomputedTiles;
+    TileOptions stored = kStoredTiles;
+
+    // What is best for one source and its W: recomputed Jacobians need stored
+    // tiles too where W is explicit.
+    template <typename Source>
+    static Options For(bool explicit_w) {
+      Options options;
+      options.recomputed_tiles = IsRecomputed<Source>::value;
+      options.stored_tiles = explicit_w || !options.recomputed_tiles;
+      if (std::is_same_v<typename Source::Value, float>) {
+        options.recomputed = kRecomputedFloatTiles;
+      }
+      return options;
+    }
+  };
+
+  // index: in device memory; must outlive the workspace.
+  Status Setup(const ObservationIndexView& index,
+               const Options& options,
+               CudaIndexScratch* scratch,
+               CudaContext* context);
+
+  const CudaWorkspaceView& view() const { return view_; }
+
+ private:
+  Status ListLongPoints(const ObservationIndexView& index,
+                        CudaIndexScratch* scratch,
+                        CudaContext* context);
+
+  CudaWorkspaceView view_;
+  TileIndex recomputed_tiles_;
+  TileIndex stored_tiles_;
+  DeviceBuffer<uint32_t> stored_position_;
+  DeviceBuffer<int32_t> chunk_camera_;
+  DeviceBuffer<int32_t> camera_chunk_begin_;
+  DeviceBuffer<int32_t> entry_point_;
+  DeviceBuffer<int32_t> long_point_;
+  DeviceBuffer<double> partial_;
+  DeviceBuffer<double> local_cameras_;
+  DeviceBuffer<double> point_records_;
+  DeviceBuffer<double> vector_partial_;
+  DeviceBuffer<int32_t> ticket_;
+};
+
+// Entries per camera chunk. Measurement: docs/gpu.md.
+inline constexpr int kCameraChunk = 4096;
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_STRUCTURE_CUDA_WORKSPACE_H_

@@ -1,0 +1,120 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/structure/host_workspace.h"
+
+#include <algorithm>
+
+namespace ceres_ext::kernels {
+namespace {
+
+// A chunk has this many observations and points together, or more where the
+// index would give more than about kMaxNumChunks chunks: slots are at most
+// chunks x cameras, and their sums shall stay small beside the Jacobian.
+constexpr int64_t kMinChunkSize = 512;
+constexpr int64_t kMaxNumChunks = 256;
+
+constexpr int kLocalDim = 9;
+constexpr int kMaxCameraDim = 10;
+
+}  // namespace
+
+Status HostWorkspace::Setup(const ObservationIndexView& index,
+                            HostContext* context) {
+  context_ = context;
+  CERES_EXT_RETURN_IF_ERROR(CutIntoChunks(index));
+  CERES_EXT_RETURN_IF_ERROR(AssignSlots(index));
+  int64_t max_point_observations = 0;
+  for (int32_t p = 0; p < index.num_points; ++p) {
+    max_point_observations =
+        std::max(max_point_observations,
+                 index.point_begin[p + 1] - index.point_begin[p]);
+  }
+  // Whole cache lines per thread.
+  point_scratch_stride_ = (kPointScratch * max_point_observations + 15) / 8 * 8;
+  CERES_EXT_RETURN_IF_ERROR(
+      point_scratch_.Allocate(point_scratch_stride_ * context->num_threads()));
+  CERES_EXT_RETURN_IF_ERROR(
+      local_cameras_.Allocate(int64_t{kLocalDim} * index.num_cameras));
+  camera_sums_.Free();
+  CERES_EXT_RETURN_IF_ERROR(ReserveCameraSums(kMaxCameraDim));
+  partial_sums_.Free();
+  return ReserveVectorSums(
+      std::max(num_chunks_ * kVectorChunk, 2 * index.num_observations));
+}
+
+Status HostWorkspace::CutIntoChunks(const ObservationIndexView& index) {
+  const int64_t total = index.num_observations + index.num_points;
+  const int64_t size = std::max(kMinChunkSize, total / kMaxNumChunks);
+  // Two neighbouring chunks together exceed `size`.
+  CERES_EXT_RETURN_IF_ERROR(chunk_begin_.Allocate(2 * (total / size) + 4));
+  num_chunks_ = 0;
+  int64_t filled = 0;
+  for (int32_t p = 0; p < index.num_points; ++p) {
+    const int64_t point_size =
+        1 + index.point_begin[p + 1] - index.point_begin[p];
+    if (num_chunks_ == 0 || filled + point_size > size) {
+      chunk_begin_.data()[num_chunks_++] = p;
+      filled = 0;
+    }
+    filled += point_size;
+  }
+  chunk_begin_.data()[num_chunks_] = index.num_points;
+  return {};
+}
+
+Status HostWorkspace::AssignSlots(const ObservationIndexView& index) {
+  HostBuffer<int32_t> last_slot;  // Of each camera.
+  CERES_EXT_RETURN_IF_ERROR(last_slot.Allocate(index.num_cameras, -1));
+  CERES_EXT_RETURN_IF_ERROR(slot_begin_.Allocate(num_chunks_ + 1));
+  CERES_EXT_RETURN_IF_ERROR(observation_slot_.Allocate(index.num_observations));
+  CERES_EXT_RETURN_IF_ERROR(
+      camera_slot_begin_.Allocate(int64_t{index.num_cameras} + 1, 0));
+  int32_t* count = camera_slot_begin_.data() + 1;
+
+  int32_t num_slots = 0;
+  slot_begin_.data()[0] = 0;
+  for (int64_t i = 0; i < num_chunks_; ++i) {
+    const int64_t end = index.point_begin[chunk_begin_.data()[i + 1]];
+    for (int64_t k = index.point_begin[chunk_begin_.data()[i]]; k < end; ++k) {
+      const int32_t camera = index.camera_id[k];
+      if (last_slot.data()[camera] < slot_begin_.data()[i]) {
+        last_slot.data()[camera] = num_slots++;
+        ++count[camera];
+      }
+      observation_slot_.data()[k] = last_slot.data()[camera];
+    }
+    slot_begin_.data()[i + 1] = num_slots;
+  }
+  CERES_EXT_RETURN_IF_ERROR(camera_slot_.Allocate(num_slots));
+
+  for (int32_t c = 0; c < index.num_cameras; ++c) {
+    camera_slot_begin_.data()[c + 1] += camera_slot_begin_.data()[c];
+  }
+  HostBuffer<int32_t> next;
+  CERES_EXT_RETURN_IF_ERROR(next.Allocate(index.num_cameras));
+  std::copy_n(camera_slot_begin_.data(), index.num_cameras, next.data());
+  int32_t next_slot = 0;
+  for (int64_t k = 0; k < index.num_observations; ++k) {
+    // Slots are numbered by their first observation.
+    if (observation_slot_.data()[k] == next_slot) {
+      camera_slot_.data()[next.data()[index.camera_id[k]]++] = next_slot++;
+    }
+  }
+  return {};
+}
+
+Status HostWorkspace::ReserveCameraSums(int row_size) {
+  return camera_sums_.Reserve(num_slots() * row_size);
+}
+
+Status HostWorkspace::ReserveVectorSums(int64_t n) {
+  return partial_sums_.Reserve(2 * (n / kVectorChunk + 1));
+}
+
+int64_t HostWorkspace::bytes() const {
+  return chunk_begin_.bytes() + slot_begin_.bytes() +
+         observation_slot_.bytes() + camera_slot_begin_.bytes() +
+         camera_slot_.bytes() + camera_sums_.bytes() + point_scratch_.bytes() +
+         local_cameras_.bytes() + partial_sums_.bytes();
+}
+
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,124 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/structure/observation_index.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace ceres_ext::kernels {
+namespace {
+
+Status OutOfRange(const char* what, int64_t position, int32_t id, int32_t n) {
+  return {StatusCode::kInvalidArgument,
+          "Observation " + std::to_string(position) + " has " + what + " id " +
+              std::to_string(id) + ", expected 0 <= id < " + std::to_string(n) +
+              "."};
+}
+
+Status CheckIds(int32_t num_cameras,
+                int32_t num_points,
+                int64_t num_observations,
+                const int32_t* camera,
+                const int32_t* point) {
+  if (num_cameras < 0 || num_points < 0 || num_observations < 0) {
+    return {StatusCode::kInvalidArgument,
+            "Negative size: " + std::to_string(num_cameras) + " cameras, " +
+                std::to_string(num_points) + " points, " +
+                std::to_string(num_observations) + " observations."};
+  }
+  if (num_observations > std::numeric_limits<int32_t>::max()) {
+    return {StatusCode::kUnsupported,
+            std::to_string(num_observations) +
+                " observations, at most 2147483647 are supported."};
+  }
+  for (int64_t i = 0; i < num_observations; ++i) {
+    if (camera[i] < 0 || camera[i] >= num_cameras) {
+      return OutOfRange("camera", i, camera[i], num_cameras);
+    }
+    if (point[i] < 0 || point[i] >= num_points) {
+      return OutOfRange("point", i, point[i], num_points);
+    }
+  }
+  return {};
+}
+
+// begin[v] = how many of the n ids are smaller than v; begin has num_values + 1
+// elements.
+void CountingSortBegins(int32_t num_values,
+                        int64_t n,
+                        const int32_t* id,
+                        int64_t* begin) {
+  for (int32_t v = 0; v <= num_values; ++v) {
+    begin[v] = 0;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    ++begin[id[i] + 1];
+  }
+  for (int32_t v = 0; v < num_values; ++v) {
+    begin[v + 1] += begin[v];
+  }
+}
+
+}  // namespace
+
+Status ObservationIndex::Build(int32_t num_cameras,
+                               int32_t num_points,
+                               int64_t num_observations,
+                               const int32_t* camera,
+                               const int32_t* point) {
+  view_ = {};
+  const int64_t n = num_observations;
+  CERES_EXT_RETURN_IF_ERROR(
+      CheckIds(num_cameras, num_points, n, camera, point));
+  HostBuffer<int32_t> by_camera;
+  HostBuffer<int64_t> next;
+  CERES_EXT_RETURN_IF_ERROR(by_camera.Allocate(n));
+  CERES_EXT_RETURN_IF_ERROR(next.Allocate(
+      int64_t{1} + (num_cameras > num_points ? num_cameras : num_points)));
+  CERES_EXT_RETURN_IF_ERROR(point_begin_.Allocate(int64_t{num_points} + 1));
+  CERES_EXT_RETURN_IF_ERROR(camera_id_.Allocate(n));
+  CERES_EXT_RETURN_IF_ERROR(point_id_.Allocate(n));
+  CERES_EXT_RETURN_IF_ERROR(input_id_.Allocate(n));
+  CERES_EXT_RETURN_IF_ERROR(camera_begin_.Allocate(int64_t{num_cameras} + 1));
+  CERES_EXT_RETURN_IF_ERROR(camera_entry_.Allocate(n));
+
+  // Two stable counting sorts, the less significant key first:
+  // input -> (camera, input) -> (point, camera, input).
+  CountingSortBegins(num_cameras, n, camera, camera_begin_.data());
+  std::copy_n(camera_begin_.data(), num_cameras, next.data());
+  for (int64_t i = 0; i < n; ++i) {
+    by_camera.data()[next.data()[camera[i]]++] = static_cast<int32_t>(i);
+  }
+  CountingSortBegins(num_points, n, point, point_begin_.data());
+  std::copy_n(point_begin_.data(), num_points, next.data());
+  for (int64_t j = 0; j < n; ++j) {
+    const int32_t i = by_camera.data()[j];
+    input_id_.data()[next.data()[point[i]]++] = i;
+  }
+
+  std::copy_n(camera_begin_.data(), num_cameras, next.data());
+  for (int64_t k = 0; k < n; ++k) {
+    const int32_t i = input_id_.data()[k];
+    camera_id_.data()[k] = camera[i];
+    point_id_.data()[k] = point[i];
+    camera_entry_.data()[next.data()[camera[i]]++] = static_cast<int32_t>(k);
+  }
+
+  view_.num_cameras = num_cameras;
+  view_.num_points = num_points;
+  view_.num_observations = n;
+  view_.point_begin = point_begin_.data();
+  view_.camera_id = camera_id_.data();
+  view_.point_id = point_id_.data();
+  view_.input_id = input_id_.data();
+  view_.camera_begin = camera_begin_.data();
+  view_.camera_entry = camera_entry_.data();
+  return {};
+}
+
+int64_t ObservationIndex::bytes() const {
+  return point_begin_.bytes() + camera_id_.bytes() + point_id_.bytes() +
+         input_id_.bytes() + camera_begin_.bytes() + camera_entry_.bytes();
+}
+
+}  // namespace ceres_ext::kernels

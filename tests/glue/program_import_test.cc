@@ -1,0 +1,194 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The batch read out of a Program of several tasks' length, against the problem
+// that it was made of, for one thread and for several.
+
+#include "ceres_ext/glue/program_import.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ceres/loss_function.h"
+#include "ceres/parameter_block.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
+#include "ceres/residual_block.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "gtest/gtest.h"
+#include "tests/glue/bal_test_problem.h"
+
+namespace ceres_ext {
+namespace {
+
+using ceres::internal::ParameterBlock;
+using ceres::internal::ProblemImpl;
+using ceres::internal::Program;
+
+constexpr int kRows = 60000;
+constexpr int kViews = 4;
+
+class BundleStructureTest : public testing::TestWithParam<int> {
+ protected:
+  BundleStructureTest()
+      : bal_(MakeBalTestProblem(30, kRows / kViews, kViews, 9)),
+        other_camera_(10, 0.5),
+        context_(GetParam()) {}
+
+  // Row `row` of the problem, by a cost function of another kind or model where
+  // it is among those.
+  void AddRows(int autodiff_row,
+               int quaternion_row,
+               ceres::LossFunction* loss) {
+    for (int i = 0; i < kRows; ++i) {
+      const double* z = &bal_.observations[2 * i];
+      double* point = bal_.point(bal_.point_id[i]);
+      double* camera = bal_.camera(bal_.camera_id[i]);
+      ceres::LossFunction* row_loss = i % 3 == 1 ? loss : nullptr;
+      if (i == autodiff_row) {
+        impl_.AddResidualBlock(
+            new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
+                new AutodiffReprojection<3>{z[0], z[1]}),
+            row_loss,
+            camera,
+            point);
+      } else if (i == quaternion_row) {
+        impl_.AddResidualBlock(CreateBalReprojectionErrorQuaternion(z[0], z[1]),
+                               row_loss,
+                               other_camera_.data(),
+                               point);
+      } else {
+        impl_.AddResidualBlock(
+            CreateBalReprojectionError(z[0], z[1]), row_loss, camera, point);
+      }
+    }
+  }
+
+  // As the preprocessor does it.
+  std::unique_ptr<Program> Reduce() {
+    double fixed_cost = 0.0;
+    std::string error;
+    auto program =
+        impl_.program().CreateReducedProgram(&removed_, &fixed_cost, &error);
+    EXPECT_NE(program, nullptr) << error;
+    program->SetParameterOffsetsAndIndex();
+    return program;
+  }
+
+  // Ids by first appearance, offsets and constants, from the Program alone.
+  static void ExpectTable(const Program& program,
+                          int slot,
+                          const BlockTable& table,
+                          const kernels::HostBuffer<int32_t>& ids) {
+    std::unordered_map<const ParameterBlock*, int32_t> id_of;
+    const auto num_rows =
+        static_cast<int64_t>(program.residual_blocks().size());
+    ASSERT_EQ(ids.size(), num_rows);
+    for (int64_t i = 0; i < num_rows; ++i) {
+      const ParameterBlock* block =
+          program.residual_blocks()[i]->parameter_blocks()[slot];
+      const auto [entry, is_new] =
+          id_of.try_emplace(block, static_cast<int32_t>(id_of.size()));
+      ASSERT_EQ(ids.data()[i], entry->second) << "row " << i;
+      if (!is_new) {
+        continue;
+      }
+      const int32_t id = entry->second;
+      if (block->IsConstant()) {
+        EXPECT_EQ(table.constant_value[id], block->state());
+        EXPECT_EQ(table.state_offset[id], -1);
+        EXPECT_EQ(table.tangent_size[id], 0);
+      } else {
+        EXPECT_EQ(table.constant_value[id], nullptr);
+        EXPECT_EQ(table.state_offset[id], block->state_offset());
+        EXPECT_EQ(table.tangent_offset[id], block->delta_offset());
+        EXPECT_EQ(table.tangent_size[id], block->TangentSize());
+      }
+    }
+    EXPECT_EQ(table.size(), static_cast<int32_t>(id_of.size()));
+  }
+
+  BalTestProblem bal_;
+  std::vector<double> other_camera_;
+  kernels::HostContext context_;
+  ProblemImpl impl_;
+  std::vector<double*> removed_;
+};
+
+TEST_P(BundleStructureTest, RowsAsInTheProgram) {
+  AddRows(-1, -1, new ceres::HuberLoss(1.0));
+  impl_.SetParameterBlockConstant(bal_.camera(3));
+  impl_.SetParameterBlockConstant(bal_.point(0));
+  impl_.SetParameterBlockConstant(bal_.point(9000));
+  const std::unique_ptr<Program> program = Reduce();
+  BatchStructure batch;
+  std::string reason;
+  ASSERT_TRUE(ImportBatch(*program, &context_, &batch, &reason)) << reason;
+
+  EXPECT_EQ(batch.kind, BatchModelKind::kBalAngleAxis);
+  EXPECT_EQ(batch.cameras.ambient_size, 9);
+  EXPECT_EQ(batch.points.ambient_size, 3);
+  EXPECT_EQ(batch.cameras.padded_size, 9);
+  EXPECT_EQ(batch.points.padded_size, 3);
+  ExpectTable(*program, 0, batch.cameras, batch.camera_id);
+  ExpectTable(*program, 1, batch.points, batch.point_id);
+  const auto& rows = program->residual_blocks();
+  ASSERT_EQ(batch.loss.size(), rows.size());
+  ASSERT_EQ(batch.observations.size(), 2 * static_cast<int64_t>(rows.size()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(batch.loss[i], rows[i]->loss_function());
+    double z[2];
+    static_cast<const BatchableCostFunction*>(rows[i]->cost_function())
+        ->CopyConstants(z);
+    EXPECT_EQ(batch.observations.data()[2 * i], z[0]);
+    EXPECT_EQ(batch.observations.data()[2 * i + 1], z[1]);
+  }
+}
+
+TEST_P(BundleStructureTest, NoLossNoArray) {
+  AddRows(-1, -1, nullptr);
+  BatchStructure batch;
+  std::string reason;
+  ASSERT_TRUE(ImportBatch(*Reduce(), &context_, &batch, &reason)) << reason;
+  EXPECT_TRUE(batch.loss.empty());
+}
+
+TEST_P(BundleStructureTest, FirstOfTwoRefusedRowsIsNamed) {
+  AddRows(51111, 33333, nullptr);
+  const std::unique_ptr<Program> program = Reduce();
+  for (int i = 0; i < 20; ++i) {
+    BatchStructure batch;
+    std::string reason;
+    EXPECT_FALSE(ImportBatch(*program, &context_, &batch, &reason));
+    EXPECT_EQ(reason.rfind("residual block 33333 is of model ", 0), 0u)
+        << reason;
+  }
+}
+
+TEST_P(BundleStructureTest, FirstRowOfAnotherKind) {
+  AddRows(0, 40000, nullptr);
+  const std::unique_ptr<Program> program = Reduce();
+  BatchStructure batch;
+  std::string reason;
+  EXPECT_FALSE(ImportBatch(*program, &context_, &batch, &reason));
+  EXPECT_EQ(
+      reason.rfind("residual block 0 has a cost function of another kind ", 0),
+      0u)
+      << reason;
+}
+
+TEST_P(BundleStructureTest, NoRows) {
+  BatchStructure batch;
+  std::string reason;
+  EXPECT_TRUE(ImportBatch(*Reduce(), &context_, &batch, &reason)) << reason;
+  EXPECT_EQ(batch.num_observations(), 0);
+  EXPECT_EQ(batch.points.padded_size, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));
+
+}  // namespace
+}  // namespace ceres_ext

@@ -1,0 +1,633 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "Eigen/Dense"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/ops/loop.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/loop_test_util.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+class LoopTest : public testing::Test {
+ protected:
+  HostContext context_{3};
+};
+
+// ---------------------------------------------------------------------------
+
+// Blocks: two of three columns, the constant (30, 31), one of one column.
+struct HandTable {
+  std::vector<int32_t> tangent_offset = {1, -1, 0};
+  std::vector<int32_t> tangent_size = {2, 0, 1};
+  std::vector<int32_t> state_offset = {2, -1, 0};
+  std::vector<double> constant_values = {-1, -1, 30, 31, -1, -1};
+  BlockTableView view() const {
+    return {3,
+            3,
+            2,
+            tangent_offset.data(),
+            tangent_size.data(),
+            state_offset.data(),
+            constant_values.data()};
+  }
+};
+
+TEST_F(LoopTest, BlocksByHand) {
+  const HandTable table;
+  const std::vector<double> vector = {5, 6, 7};
+  std::vector<double> padded(9, -1);
+  host::GatherTangent({table.view(), vector.data(), 0.5, padded.data()},
+                           &context_);
+  EXPECT_THAT(padded, ElementsAre(6, 7, 0.5, 0.5, 0.5, 0.5, 5, 0.5, 0.5));
+
+  padded = {10, 11, 12, 13, 14, 15, 16, 17, 18};
+  std::vector<double> scattered = {-1, -1, -1, -1};
+  host::ScatterTangent({table.view(), padded.data(), scattered.data()},
+                            &context_);
+  EXPECT_THAT(scattered, ElementsAre(16, 10, 11, -1));
+
+  const std::vector<double> state = {1, 2, 3, 4};
+  std::vector<double> ambient(6, -1);
+  host::GatherState({table.view(), state.data(), ambient.data()},
+                         &context_);
+  EXPECT_THAT(ambient, ElementsAre(3, 4, 30, 31, 1, 2));
+
+  host::SetPadding({table.view(), 0, 1, padded.data()}, &context_);
+  EXPECT_THAT(padded, ElementsAre(0, 0, 1, 1, 1, 1, 0, 1, 1));
+}
+
+TEST_F(LoopTest, PairsByHand) {
+  const std::vector<int32_t> source = {2, 0, 0};
+  const std::vector<double> in = {1, 2, 3, 4, 5, 6};
+  std::vector<double> out(6, kNaN);
+  host::GatherPairs({3, source.data(), in.data(), out.data()}, &context_);
+  EXPECT_THAT(out, ElementsAre(5, 6, 1, 2, 1, 2));
+}
+
+TEST_F(LoopTest, GatherAndScatterAreInverse) {
+  for (const int32_t n : {0, 1, 31, 32, 33, 1000, 30000}) {
+    const TestTable table(n, 10, 10);
+    const std::vector<double> vector = NormalVector(table.tangent_values, 3);
+    std::vector<double> padded(static_cast<size_t>(n) * 10, kNaN);
+    host::GatherTangent({table.view(), vector.data(), 2.0, padded.data()},
+                             &context_);
+    int64_t num_values = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      for (int j = 0; j < 10; ++j) {
+        const bool active = j < table.tangent_size[i];
+        num_values += active;
+        ASSERT_EQ(padded[10 * i + j],
+                  active ? vector[table.tangent_offset[i] + j] : 2.0);
+      }
+    }
+    // Gaps keep their value.
+    std::vector<double> scattered(vector.size(), -3.0);
+    host::ScatterTangent({table.view(), padded.data(), scattered.data()},
+                              &context_);
+    int64_t num_equal = 0;
+    for (size_t i = 0; i < vector.size(); ++i) {
+      num_equal += scattered[i] == vector[i];
+      ASSERT_TRUE(scattered[i] == vector[i] || scattered[i] == -3.0);
+    }
+    EXPECT_EQ(num_equal, num_values);
+  }
+}
+
+// ---------------------------------------------------------------------------
+
+TEST_F(LoopTest, PlusLinearByHand) {
+  const HandTable table;
+  const std::vector<double> state = {1, 2, 3, 4};
+  const std::vector<double> delta = {0.5, 10, 20};
+  std::vector<double> result(4, -1);
+  PlusParams params;
+  params.table = table.view();
+  params.state = state.data();
+  params.delta = delta.data();
+  params.state_plus_delta = result.data();
+  host::Plus(params, &context_);
+  EXPECT_THAT(result, ElementsAre(1.5, 2, 13, 24));
+
+  // Block 0 by a matrix, block 2 fixes its first parameter. Where P is zero,
+  // not even infinity moves; columns in the padding are not read.
+  const std::vector<double> infinite_delta = {0.5, 10, kInfinity};
+  const std::vector<double> P = {2,
+                                 0,
+                                 kNaN,  //
+                                 0,
+                                 1,
+                                 kNaN,  //
+                                 kNaN,
+                                 kNaN,
+                                 kNaN,  //
+                                 kNaN,
+                                 kNaN,
+                                 kNaN,  //
+                                 0,
+                                 kNaN,
+                                 kNaN,  //
+                                 1,
+                                 kNaN,
+                                 kNaN};
+  params.linear = P.data();
+  params.delta = infinite_delta.data();
+  host::Plus(params, &context_);
+  EXPECT_THAT(result, ElementsAre(1, 2.5, 23, kInfinity));
+
+  // In place.
+  std::vector<double> in_place = state;
+  params.state = in_place.data();
+  params.state_plus_delta = in_place.data();
+  host::Plus(params, &context_);
+  EXPECT_EQ(in_place, result);
+}
+
+// A table of one camera of 10 parameters at 0 and `columns` columns at 0.
+struct OneCamera {
+  explicit OneCamera(int32_t columns) : tangent_size(columns) {}
+  BlockTableView view() const {
+    return {1, 9, 10, &zero, &tangent_size, &zero, nullptr};
+  }
+  int32_t zero = 0;
+  int32_t tangent_size;
+};
+
+std::vector<double> PlusOneCamera(const std::vector<double>& state,
+                                  const std::vector<double>& delta,
+                                  const double* P) {
+  const OneCamera camera(static_cast<int32_t>(delta.size()));
+  const ManifoldKind kind = ManifoldKind::kQuaternion;
+  std::vector<double> result(10, kNaN);
+  HostContext context(1);
+  host::Plus(
+      {camera.view(), &kind, P, state.data(), delta.data(), result.data()},
+      &context);
+  return result;
+}
+
+TEST_F(LoopTest, PlusQuaternionByHand) {
+  const std::vector<double> x = {1, 0, 0, 0, 1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30, 40, 50, 60}, nullptr),
+            (std::vector<double>{1, 0, 0, 0, 11, 22, 33, 44, 55, 66}));
+  // A zero change keeps the quaternion even where its norm isn't one.
+  const std::vector<double> odd = {3, -4, 0.1, 7, 1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(PlusOneCamera(odd, {0, -0.0, 0, 0, 0, 0, 0, 0, 0}, nullptr), odd);
+  // Half a turn about z: the angle is twice |delta|.
+  const double kHalfPi = std::acos(0.0);
+  const std::vector<double> turned =
+      PlusOneCamera(x, {0, 0, kHalfPi, 0, 0, 0, 0, 0, 0}, nullptr);
+  EXPECT_NEAR(turned[0], 0, kEpsilon);
+  EXPECT_THAT(std::vector<double>(turned.begin() + 1, turned.begin() + 4),
+              ElementsAre(0, 0, 1));
+  // Changes whose square underflows, and denormal ones, still move.
+  for (const double tiny : {1e-8, 1e-170, 1e-300, 1e-320}) {
+    const std::vector<double> moved =
+        PlusOneCamera(x, {tiny, -tiny, 2 * tiny, 0, 0, 0, 0, 0, 0}, nullptr);
+    // cos and sin to second order; a denormal has an absolute error.
+    const double bound = 4 * kEpsilon * tiny + 5e-324;
+    EXPECT_NEAR(moved[0], 1, 4 * tiny * tiny + kEpsilon);
+    EXPECT_NEAR(moved[1], tiny, bound);
+    EXPECT_NEAR(moved[2], -tiny, bound);
+    EXPECT_NEAR(moved[3], 2 * tiny, bound);
+  }
+  // Fixed intrinsics: rows 7 to 9 have no column.
+  std::vector<double> P(90, 0.0);
+  for (int i = 4; i < 7; ++i) {
+    P[9 * i + i - 1] = 1.0;
+  }
+  EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30}, P.data()),
+            (std::vector<double>{1, 0, 0, 0, 11, 22, 33, 4, 5, 6}));
+  EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30}, nullptr),
+            (std::vector<double>{1, 0, 0, 0, 11, 22, 33, 4, 5, 6}));
+}
+
+// Plus turns by the rotation of angle 2 |delta| about delta, from the left, and
+// CameraTangents is its derivative.
+TEST_F(LoopTest, QuaternionsMoveAsRotations) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::vector<double> x = NormalVector(10, 100 + seed);
+    Eigen::Map<Eigen::Vector4d>(x.data()).normalize();
+    const std::vector<double> delta = NormalVector(9, 200 + seed);
+    const std::vector<double> y = PlusOneCamera(x, delta, nullptr);
+    const Eigen::Vector3d d(delta[0], delta[1], delta[2]);
+    const Eigen::Quaterniond expected =
+        Eigen::Quaterniond(Eigen::AngleAxisd(2 * d.norm(), d.normalized())) *
+        Eigen::Quaterniond(x[0], x[1], x[2], x[3]);
+    // At most 8 roundings of the norm and of sine and cosine, whose argument is
+    // at most 2^3, and 7 of each sum of terms of at most one.
+    const double tolerance = 8 * (8 + 7) * kEpsilon;
+    EXPECT_NEAR(y[0], expected.w(), tolerance);
+    EXPECT_NEAR(y[1], expected.x(), tolerance);
+    EXPECT_NEAR(y[2], expected.y(), tolerance);
+    EXPECT_NEAR(y[3], expected.z(), tolerance);
+    for (int i = 4; i < 10; ++i) {
+      EXPECT_EQ(y[i], x[i] + delta[i - 1]);
+    }
+
+    // Two cameras, the first linear: its matrix stays.
+    std::vector<double> cameras(20, 0.0);
+    std::copy_n(x.begin(), 10, cameras.begin() + 10);
+    const ManifoldKind kind[] = {ManifoldKind::kLinear,
+                                 ManifoldKind::kQuaternion};
+    std::vector<double> tangents(200, 7.0);
+    host::CameraTangents(
+        {2, 10, 10, kind, cameras.data(), tangents.data()}, &context_);
+    constexpr double kStep = 1e-5;
+    for (int i = 0; i < 20; ++i) {
+      for (int j = 0; j < 10; ++j) {
+        const double value = tangents[10 * i + j];
+        if (i < 10 || i >= 14 || j >= 3) {
+          ASSERT_EQ(value, 7.0);
+          continue;
+        }
+        std::vector<double> step(9, 0.0);
+        step[j] = kStep;
+        const double up = PlusOneCamera(x, step, nullptr)[i - 10];
+        step[j] = -kStep;
+        const double down = PlusOneCamera(x, step, nullptr)[i - 10];
+        // Third order term, and 8 roundings of each value.
+        EXPECT_NEAR(value,
+                    (up - down) / (2 * kStep),
+                    kStep * kStep + 8 * kEpsilon / kStep);
+      }
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------
+
+TEST_F(LoopTest, ElementsByHand) {
+  std::vector<double> x = {0, 1, 4, 9};
+  host::JacobiScaling({4, x.data()}, &context_);
+  EXPECT_THAT(x, ElementsAre(1, 0.5, 1.0 / 3.0, 0.25));
+
+  x = {-1, 0, 5, 100, kInfinity, -kInfinity, kNaN};
+  host::Clamp({7, 0.5, 10, x.data()}, &context_);
+  EXPECT_THAT(x, ElementsAre(0.5, 0.5, 5, 10, 10, 0.5, testing::IsNan()));
+
+  x = {2, 8, 0, kInfinity};
+  std::vector<double> y(4, kNaN);
+  host::LevenbergMarquardtDiagonal({4, 2, x.data(), y.data()}, &context_);
+  EXPECT_THAT(y, ElementsAre(1, 2, 0, kInfinity));
+
+  x = {1, -2, 0, kInfinity};
+  host::Negate({4, x.data(), y.data()}, &context_);
+  EXPECT_THAT(y, ElementsAre(-1, 2, 0, -kInfinity));
+  EXPECT_TRUE(std::signbit(y[2]));
+
+  std::vector<double> z(4, kNaN);
+  y = {3, 4, 5, -1};
+  host::Multiply({4, x.data(), y.data(), z.data()}, &context_);
+  EXPECT_THAT(z, ElementsAre(3, -8, 0, -kInfinity));
+  host::Copy({4, x.data(), z.data()}, &context_);
+  EXPECT_EQ(z, x);
+  host::SetConstant({3, 0.25, z.data()}, &context_);
+  EXPECT_THAT(z, ElementsAre(0.25, 0.25, 0.25, kInfinity));
+  host::Invalidate({4, z.data()}, &context_);
+  EXPECT_THAT(z, ElementsAre(1e302, 1e302, 1e302, 1e302));
+}
+
+TEST_F(LoopTest, NegateIfValid) {
+  for (const int64_t n : kLoopSizes) {
+    const std::vector<double> x = NormalVector(n, 5);
+    std::vector<double> negative(x);
+    for (double& value : negative) {
+      value = -value;
+    }
+    LoopScalars scalars;
+    scalars.num_invalid = -1;
+    std::vector<double> result = x;
+    host::NegateIfValid({n, result.data(), &scalars}, &context_);
+    EXPECT_EQ(scalars.num_invalid, 0);
+    EXPECT_EQ(result, negative);
+    if (n == 0) {
+      continue;
+    }
+    // Large values are valid.
+    for (const double valid : {-kImpossibleValue, 1e303, 1.7e308, 5e-324}) {
+      result = x;
+      result[n / 2] = valid;
+      host::NegateIfValid({n, result.data(), &scalars}, &context_);
+      EXPECT_EQ(scalars.num_invalid, 0);
+      EXPECT_EQ(result[n / 2], -valid);
+    }
+    for (const double invalid :
+         {kNaN, kInfinity, -kInfinity, kImpossibleValue}) {
+      for (const int64_t where : {int64_t{0}, n / 2, n - 1}) {
+        std::vector<double> bad = x;
+        bad[where] = invalid;
+        result = bad;
+        host::NegateIfValid({n, result.data(), &scalars}, &context_);
+        EXPECT_EQ(scalars.num_invalid, 1);
+        // As it was, NaN included.
+        EXPECT_EQ(std::memcmp(result.data(), bad.data(), 8 * n), 0);
+      }
+    }
+    host::Invalidate({n, result.data()}, &context_);
+    host::CountInvalid({n, result.data(), &scalars}, &context_);
+    EXPECT_EQ(scalars.num_invalid, n);
+  }
+}
+
+TEST_F(LoopTest, SumsByHand) {
+  const std::vector<double> x = {3, 4};
+  std::vector<double> y = {3, 16};
+  LoopScalars scalars;
+  host::StepNorms({2, x.data(), y.data(), &scalars}, &context_);
+  EXPECT_EQ(scalars.x_norm, 5);
+  EXPECT_EQ(scalars.step_norm, 12);
+  y = {6, 8};
+  host::ProjectedGradientNorms({2, x.data(), y.data(), &scalars},
+                                    &context_);
+  EXPECT_EQ(scalars.max_norm, 4);
+  EXPECT_EQ(scalars.norm, 5);
+  EXPECT_EQ(scalars.x_norm, 5);  // Another operation's.
+  // -(6 (3 + 3) + 8 (4 + 4))
+  host::ModelCostChange({2, x.data(), y.data(), &scalars}, &context_);
+  EXPECT_EQ(scalars.model_cost_change, -100);
+
+  // Nothing that isn't a number is lost, wherever it stands.
+  for (int where = 0; where < 2; ++where) {
+    y = {6, 8};
+    y[where] = kNaN;
+    host::ProjectedGradientNorms({2, x.data(), y.data(), &scalars},
+                                      &context_);
+    EXPECT_TRUE(std::isnan(scalars.max_norm));
+    EXPECT_TRUE(std::isnan(scalars.norm));
+    y[where] = -kInfinity;
+    host::ProjectedGradientNorms({2, x.data(), y.data(), &scalars},
+                                      &context_);
+    EXPECT_EQ(scalars.max_norm, kInfinity);
+    EXPECT_EQ(scalars.norm, kInfinity);
+  }
+
+  host::StepNorms({0, nullptr, nullptr, &scalars}, &context_);
+  host::ProjectedGradientNorms({0, nullptr, nullptr, &scalars}, &context_);
+  host::ModelCostChange({0, nullptr, nullptr, &scalars}, &context_);
+  EXPECT_EQ(scalars.x_norm, 0);
+  EXPECT_EQ(scalars.step_norm, 0);
+  EXPECT_EQ(scalars.max_norm, 0);
+  EXPECT_EQ(scalars.norm, 0);
+  EXPECT_EQ(scalars.model_cost_change, 0);
+}
+
+TEST_F(LoopTest, LoopOrder) {
+  EXPECT_EQ(LoopSumBlocks(0), 1);
+  EXPECT_EQ(LoopSumBlocks(512), 1);
+  EXPECT_EQ(LoopSumBlocks(513), 2);
+  EXPECT_EQ(LoopSumBlocks(524289), 1024);
+  EXPECT_EQ(LoopSumBlocks(int64_t{1} << 40), 1024);
+  // 600 elements: two blocks, lanes 0 to 87 of block 0 have a second element.
+  // 2^53 absorbs each one that is added to it alone; the lane of a one that
+  // comes first, and all later ones of its warp, keep theirs.
+  const double kBig = 9007199254740992.0;  // 2^53
+  std::vector<double> m(600, 0.0);
+  std::vector<double> f(600, 1.0);
+  LoopScalars scalars;
+  const auto sum = [&] {
+    // m (f + m / 2) = 1 for m = 1, f = 1/2.
+    host::ModelCostChange({600, f.data(), m.data(), &scalars}, &context_);
+    return -scalars.model_cost_change;
+  };
+  m[0] = 1.0;
+  f[0] = kBig - 0.5;  // 2^53
+  ASSERT_EQ(sum(), kBig);
+  const auto add_one = [&](int i) {
+    m[i] = 1.0;
+    f[i] = 0.5;
+  };
+  // The same lane, next row: 2^53 + 1 = 2^53.
+  add_one(512);
+  EXPECT_EQ(sum(), kBig);
+  // Lanes 16 and 8 of the warp, one after the other: 2^53 + 1 + 1 = 2^53.
+  add_one(16);
+  add_one(8);
+  EXPECT_EQ(sum(), kBig);
+  // Lanes 3 and 19 make two before they meet lane 0 by way of lanes 1 and 2.
+  add_one(3);
+  add_one(19);
+  EXPECT_EQ(sum(), kBig + 2);
+  // Another warp's two ones come as two; block 1's too.
+  add_one(40);
+  add_one(41);
+  EXPECT_EQ(sum(), kBig + 4);
+  add_one(256);
+  add_one(511);
+  EXPECT_EQ(sum(), kBig + 6);
+}
+
+TEST_F(LoopTest, SumsAgreeWithLongDoubleForAnyThreads) {
+  HostContext one_thread(1);
+  for (const int64_t n : kLoopSizes) {
+    const std::vector<double> x = NormalVector(n, 1);
+    const std::vector<double> y = NormalVector(n, 2);
+    LoopScalars scalars;
+    LoopScalars again;
+    for (auto [s, context] :
+         {std::pair{&scalars, &context_}, std::pair{&again, &one_thread}}) {
+      host::StepNorms({n, x.data(), y.data(), s}, context);
+      host::ProjectedGradientNorms({n, x.data(), y.data(), s}, context);
+      host::ModelCostChange({n, x.data(), y.data(), s}, context);
+    }
+    EXPECT_EQ(std::memcmp(&scalars, &again, sizeof(scalars)), 0);
+
+    long double xx = 0;
+    long double dd = 0;
+    long double change = 0;
+    long double absolute = 0;
+    double largest = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const long double d = static_cast<long double>(x[i]) - y[i];
+      const long double term = y[i] * (x[i] + y[i] / 2.0L);
+      xx += static_cast<long double>(x[i]) * x[i];
+      dd += d * d;
+      change -= term;
+      absolute += std::fabs(term);
+      largest = std::max(largest, std::fabs(x[i] - y[i]));
+    }
+    // Each term: its own three roundings and those of the additions above it;
+    // for a norm the square root and half of that.
+    const double tolerance =
+        static_cast<double>(LoopSumDepth(n) + 3) * kEpsilon / 2;
+    const double x_norm = static_cast<double>(std::sqrt(xx));
+    const double d_norm = static_cast<double>(std::sqrt(dd));
+    EXPECT_NEAR(scalars.x_norm, x_norm, tolerance * x_norm);
+    EXPECT_NEAR(scalars.step_norm, d_norm, tolerance * d_norm);
+    EXPECT_EQ(scalars.norm, scalars.step_norm);
+    EXPECT_EQ(scalars.max_norm, largest);
+    EXPECT_NEAR(scalars.model_cost_change,
+                static_cast<double>(change),
+                tolerance * static_cast<double>(absolute));
+  }
+}
+
+// ---------------------------------------------------------------------------
+
+template <typename TIn, int CIn>
+struct Combination {
+  using T = TIn;
+  static constexpr int C = CIn;
+};
+
+template <typename Combination>
+class CorrectForLossTest : public LoopTest {
+ protected:
+  using T = typename Combination::T;
+  static constexpr int C = Combination::C;
+  using Problem = LossProblem<T, C>;
+
+  // The cost of the problem alone.
+  CorrectForLossParams<T, C, kHostLayout> CostOf(const Problem& problem) {
+    CorrectForLossParams<T, C, kHostLayout> params;
+    params.num_observations = problem.num_observations;
+    params.losses = problem.losses.data();
+    params.loss_id = problem.loss_id.data();
+    params.residuals = problem.residuals.data();
+    params.evaluation = &evaluation_;
+    evaluation_ = {-1.0, 17};
+    return params;
+  }
+  // Everything, in place.
+  void CorrectAll(Problem* problem) {
+    CorrectForLossParams<T, C, kHostLayout> params = CostOf(*problem);
+    params.corrected_residuals = problem->residuals.data();
+    params.camera_blocks = {problem->camera_blocks.data(),
+                            problem->num_observations};
+    params.point_blocks = {problem->point_blocks.data(),
+                           problem->num_observations};
+    host::CorrectForLoss(params, &context_);
+  }
+
+  using Matrix = Eigen::Matrix<double, 2, C + 3>;
+  static Matrix Jacobian(const Problem& problem, int64_t k) {
+    Matrix J;
+    for (int i = 0; i < 2; ++i) {
+      for (int j = 0; j < C; ++j) {
+        J(i, j) =
+            static_cast<double>(problem.camera_blocks[2 * C * k + C * i + j]);
+      }
+      for (int j = 0; j < 3; ++j) {
+        J(i, C + j) =
+            static_cast<double>(problem.point_blocks[6 * k + 3 * i + j]);
+      }
+    }
+    return J;
+  }
+  static Eigen::Vector2d Residual(const Problem& problem, int64_t k) {
+    return {problem.residuals[2 * k], problem.residuals[2 * k + 1]};
+  }
+
+  Evaluation evaluation_;
+};
+
+using Combinations = testing::Types<Combination<double, 9>,
+                                    Combination<double, 10>,
+                                    Combination<float, 9>,
+                                    Combination<float, 10>>;
+TYPED_TEST_SUITE(CorrectForLossTest, Combinations);
+
+TYPED_TEST(CorrectForLossTest, KeepsGradientAndHessian) {
+  using T = typename TypeParam::T;
+  constexpr int C = TypeParam::C;
+  for (const int64_t n : {0, 1, 31, 32, 33, 1000}) {
+    const LossProblem<T, C> before(n);
+    LossProblem<T, C> after = before;
+    this->CorrectAll(&after);
+    long double cost = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      const Eigen::Vector2d r = this->Residual(before, k);
+      const Eigen::Vector2d corrected_r = this->Residual(after, k);
+      const auto J = this->Jacobian(before, k);
+      const auto corrected_J = this->Jacobian(after, k);
+      double rho[3] = {r.squaredNorm(), 1.0, 0.0};
+      if (before.loss_id[k] != kNoLoss) {
+        before.losses[before.loss_id[k]].Evaluate(r.squaredNorm(), rho);
+      }
+      cost += rho[0] / 2;
+      if (rho[1] == 1.0 && rho[2] <= 0.0) {
+        EXPECT_EQ(corrected_r, r);
+        EXPECT_EQ(corrected_J, J);
+        continue;
+      }
+      const Eigen::VectorXd g = J.transpose() * r;
+      const Eigen::MatrixXd H = rho[1] * J.transpose() * J +
+                                2 * std::max(rho[2], 0.0) * g * g.transpose();
+      // |J~| <= |J| and |r~| <= |r| as rho' <= 1 and, where rho'' > 0, the
+      // square of 1 - alpha is 1 + 2 s rho'' / rho' <= growth. Each element has
+      // at most 16 roundings and the one to T; two are multiplied.
+      const double growth =
+          rho[2] > 0.0 ? 1 + 2 * r.squaredNorm() * rho[2] / rho[1] : 1.0;
+      const double tolerance =
+          2 * growth * (16 * kEpsilon + std::numeric_limits<T>::epsilon());
+      EXPECT_LE((corrected_J.transpose() * corrected_r - rho[1] * g).norm(),
+                tolerance * J.norm() * r.norm());
+      EXPECT_LE((corrected_J.transpose() * corrected_J - H).norm(),
+                tolerance * J.squaredNorm());
+    }
+    const double tolerance =
+        static_cast<double>(LoopSumDepth(n) + 3) * kEpsilon / 2;
+    EXPECT_NEAR(this->evaluation_.cost,
+                static_cast<double>(cost),
+                tolerance * static_cast<double>(cost));
+    EXPECT_EQ(this->evaluation_.num_not_finite, 17);
+  }
+}
+
+TYPED_TEST(CorrectForLossTest, WhatIsNotWantedStays) {
+  const LossProblem<typename TypeParam::T, TypeParam::C> before(100);
+  auto after = before;
+  this->CorrectAll(&after);
+  const double cost = this->evaluation_.cost;
+
+  auto problem = before;
+  auto params = this->CostOf(problem);
+  host::CorrectForLoss(params, &this->context_);
+  EXPECT_EQ(this->evaluation_.cost, cost);
+  EXPECT_EQ(problem.residuals, before.residuals);
+
+  // Residuals in another array; points without cameras.
+  std::vector<double> corrected(200, kNaN);
+  params.corrected_residuals = corrected.data();
+  params.point_blocks = {problem.point_blocks.data(), 100};
+  host::CorrectForLoss(params, &this->context_);
+  EXPECT_EQ(this->evaluation_.cost, cost);
+  EXPECT_EQ(problem.residuals, before.residuals);
+  EXPECT_EQ(corrected, after.residuals);
+  EXPECT_EQ(problem.point_blocks, after.point_blocks);
+  EXPECT_EQ(problem.camera_blocks, before.camera_blocks);
+}
+
+TEST_F(LoopTest, OneLossForAll) {
+  // Huber of 1: rho = 2 |r| - 1, r~ = r / sqrt(|r|).
+  const RobustLoss huber = RobustLoss::Huber(1.0);
+  const std::vector<double> residuals = {0, 0.5, 4, 0, 0, -9};
+  std::vector<double> corrected(6, kNaN);
+  Evaluation evaluation;
+  CorrectForLossParams<double, 9, kHostLayout> params;
+  params.num_observations = 3;
+  params.losses = &huber;
+  params.residuals = residuals.data();
+  params.corrected_residuals = corrected.data();
+  params.evaluation = &evaluation;
+  host::CorrectForLoss(params, &context_);
+  EXPECT_EQ(evaluation.cost, 0.5 * (0.25 + 7 + 17));
+  EXPECT_THAT(corrected, ElementsAre(0, 0.5, 2, 0, 0, -9 * std::sqrt(1 / 9.0)));
+}
+
+}  // namespace
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,275 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "cuda_kernels/ops/pcg.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/dense_problem.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+class PcgTest : public testing::Test {
+ protected:
+  PcgTest() : problem_({"nothing", 0, 0, {}, {}}, 1) {}
+
+  HostWorkspace* workspace(int64_t n) {
+    EXPECT_TRUE(problem_.workspace.ReserveVectorSums(n).ok());
+    return &problem_.workspace;
+  }
+
+  DenseProblem<double, 9> problem_;
+  PcgScalars scalars_;
+};
+
+TEST_F(PcgTest, StartByHand) {
+  const std::vector<double> rhs = {3, 0, 4};
+  std::vector<double> x = {1, 1, 1};
+  std::vector<double> r = {1, 1, 1};
+  PcgStartParams params;
+  params.n = 3;
+  params.q_tolerance = 0.25;
+  params.r_tolerance = 0.1;
+  params.min_num_iterations = 1;
+  params.max_num_iterations = 7;
+  params.rhs = rhs.data();
+  params.x = x.data();
+  params.r = r.data();
+  params.scalars = &scalars_;
+  scalars_.num_iterations = 12;
+  host::PcgStart(params, workspace(3));
+  EXPECT_THAT(x, ElementsAre(0, 0, 0));
+  EXPECT_EQ(r, rhs);
+  EXPECT_EQ(scalars_.norm_rhs, 5);
+  EXPECT_EQ(scalars_.norm_r, 5);
+  EXPECT_EQ(scalars_.tol_r, 0.5);
+  EXPECT_EQ(scalars_.q_tolerance, 0.25);
+  EXPECT_EQ(scalars_.rho, 1);
+  EXPECT_EQ(scalars_.num_iterations, 0);
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+
+  // |r| = |b| <= 2 |b|, but only where no iteration is required.
+  params.r_tolerance = 2;
+  host::PcgStart(params, workspace(3));
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  params.min_num_iterations = 0;
+  host::PcgStart(params, workspace(3));
+  EXPECT_EQ(scalars_.end, PcgEnd::kInitialResidual);
+  // A tolerance below zero is met by an exact solution only.
+  params.r_tolerance = -1;
+  host::PcgStart(params, workspace(3));
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  EXPECT_EQ(scalars_.tol_r, 0);
+
+  const std::vector<double> zero(3, 0.0);
+  params.rhs = zero.data();
+  host::PcgStart(params, workspace(3));
+  EXPECT_EQ(scalars_.end, PcgEnd::kZeroRightHandSide);
+  params.n = 0;
+  host::PcgStart(params, workspace(0));
+  EXPECT_EQ(scalars_.end, PcgEnd::kZeroRightHandSide);
+}
+
+TEST_F(PcgTest, DirectionByHand) {
+  std::vector<double> r = {1, 2};
+  std::vector<double> z = {3, 4};
+  std::vector<double> p = {-1, -1};
+  PcgDirectionParams params;
+  params.n = 2;
+  params.r = r.data();
+  params.z = z.data();
+  params.p = p.data();
+  params.scalars = &scalars_;
+  host::PcgDirection(params, workspace(2));
+  EXPECT_EQ(scalars_.num_iterations, 1);
+  EXPECT_EQ(scalars_.rho, 11);
+  EXPECT_EQ(scalars_.last_rho, 1);
+  EXPECT_THAT(p, ElementsAre(3, 4));
+  r = {22, 0};
+  z = {2, 1};
+  host::PcgDirection(params, workspace(2));
+  EXPECT_EQ(scalars_.rho, 44);
+  EXPECT_EQ(scalars_.beta, 4);
+  EXPECT_THAT(p, ElementsAre(2 + 12, 1 + 16));
+
+  // Ends, with p as it was.
+  const PcgScalars running = scalars_;
+  const std::vector<double> p_before = p;
+  const auto expect_end = [&](PcgEnd end, int num_iterations) {
+    host::PcgDirection(params, workspace(2));
+    EXPECT_EQ(scalars_.end, end);
+    EXPECT_EQ(scalars_.num_iterations, num_iterations);
+    EXPECT_EQ(p, p_before);
+  };
+  for (const double bad : {kInfinity, -kInfinity}) {
+    scalars_ = running;
+    r = {bad, 0};
+    expect_end(PcgEnd::kRhoBreakdown, 3);
+  }
+  // Zero is as far as an iteration gets, but not the first one.
+  r = {0, 0};
+  scalars_ = running;
+  expect_end(PcgEnd::kUnderflow, 3);
+  scalars_ = {};
+  expect_end(PcgEnd::kRhoBreakdown, 1);
+  // 1e-200 * 1e-200 is zero too.
+  r = {1e-200, 0};
+  z = {1e-200, 0};
+  scalars_ = running;
+  expect_end(PcgEnd::kUnderflow, 3);
+  // 1e300 / 1e-300 is infinite, 1e-300 / 1e300 is zero.
+  z = {1, 0};
+  for (const double exponent : {300.0, -300.0}) {
+    scalars_ = running;
+    scalars_.rho = std::pow(10.0, -exponent);
+    r = {std::pow(10.0, exponent), 0};
+    expect_end(exponent > 0 ? PcgEnd::kBetaBreakdown : PcgEnd::kUnderflow, 3);
+  }
+  // NaN does not end.
+  scalars_ = running;
+  r = {kNaN, 0};
+  host::PcgDirection(params, workspace(2));
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  // What has ended stays.
+  scalars_ = running;
+  scalars_.end = PcgEnd::kResidual;
+  p = p_before;
+  host::PcgDirection(params, workspace(2));
+  EXPECT_EQ(scalars_.num_iterations, 2);
+  EXPECT_EQ(p, p_before);
+}
+
+TEST_F(PcgTest, AdvanceByHand) {
+  const std::vector<double> p = {1, 2};
+  std::vector<double> q = {2, 1};
+  std::vector<double> x = {10, 20};
+  PcgAdvanceParams params;
+  params.n = 2;
+  params.p = p.data();
+  params.q = q.data();
+  params.x = x.data();
+  params.scalars = &scalars_;
+  scalars_.rho = 2;
+  host::PcgAdvance(params, workspace(2));
+  EXPECT_EQ(scalars_.pq, 4);
+  EXPECT_EQ(scalars_.alpha, 0.5);
+  EXPECT_THAT(x, ElementsAre(10.5, 21));
+
+  const PcgScalars running = scalars_;
+  const std::vector<double> x_before = x;
+  for (const double bad : {-1.0, 0.0, kInfinity, -kInfinity}) {
+    scalars_ = running;
+    q = {bad, 0};
+    host::PcgAdvance(params, workspace(2));
+    EXPECT_EQ(scalars_.end, PcgEnd::kIndefinite);
+    EXPECT_EQ(x, x_before);
+  }
+  scalars_ = running;
+  scalars_.rho = 1e300;
+  q = {1e-300, 0};
+  host::PcgAdvance(params, workspace(2));
+  EXPECT_EQ(scalars_.end, PcgEnd::kAlphaBreakdown);
+  EXPECT_EQ(x, x_before);
+  host::PcgAdvance(params, workspace(2));  // has ended
+  EXPECT_EQ(x, x_before);
+  scalars_ = running;
+  q = {kNaN, 0};
+  host::PcgAdvance(params, workspace(2));
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+}
+
+TEST_F(PcgTest, ResidualByHand) {
+  const std::vector<double> rhs = {5, 2};
+  const std::vector<double> q = {1, 1};
+  const std::vector<double> x = {1, 2};
+  std::vector<double> r = {4, 5};
+  PcgResidualParams params;
+  params.n = 2;
+  params.rhs = rhs.data();
+  params.q = q.data();
+  params.x = x.data();
+  params.r = r.data();
+  params.scalars = &scalars_;
+  PcgScalars running;
+  running.alpha = 1;
+  running.q0 = -8;
+  running.q_tolerance = -1;
+  running.tol_r = -1;
+  running.num_iterations = 3;
+  running.max_num_iterations = 10;
+  running.min_num_iterations = 3;
+
+  // r = (3, 4), q1 = -(8 + 12) = -20, zeta = 3 (-20 + 8) / -20 = 1.8
+  scalars_ = running;
+  host::PcgResidual(params, workspace(2));
+  EXPECT_THAT(r, ElementsAre(3, 4));
+  EXPECT_EQ(scalars_.q1, -20);
+  EXPECT_EQ(scalars_.q0, -20);
+  EXPECT_EQ(scalars_.norm_r, 5);
+  EXPECT_DOUBLE_EQ(scalars_.zeta, 1.8);
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+
+  // r = (5, 2) - (1, 1) = (4, 1)
+  scalars_ = running;
+  params.reset = true;
+  host::PcgResidual(params, workspace(2));
+  EXPECT_THAT(r, ElementsAre(4, 1));
+  EXPECT_EQ(scalars_.q1, -(9 + 6));
+
+  // The order of the tests: zeta, |r|, the number of iterations. zeta of the
+  // reset residual is 3 (-15 + 8) / -15 = 1.4.
+  scalars_ = running;
+  scalars_.q_tolerance = 1.5;
+  scalars_.tol_r = 100;
+  scalars_.max_num_iterations = 3;
+  const PcgScalars all = scalars_;
+  host::PcgResidual(params, workspace(2));
+  EXPECT_EQ(scalars_.end, PcgEnd::kQuadraticModel);
+  scalars_ = all;
+  scalars_.q_tolerance = 1.3;
+  host::PcgResidual(params, workspace(2));
+  EXPECT_EQ(scalars_.end, PcgEnd::kResidual);
+  scalars_ = all;
+  scalars_.min_num_iterations = 4;
+  host::PcgResidual(params, workspace(2));
+  EXPECT_EQ(scalars_.end, PcgEnd::kMaxNumIterations);
+
+  // |r| = 0 is an end whatever is required and left: r = (1, 1) - (1, 1).
+  for (const int max_num_iterations : {3, 10}) {
+    scalars_ = running;
+    scalars_.tol_r = 0;
+    scalars_.min_num_iterations = 5;
+    scalars_.max_num_iterations = max_num_iterations;
+    params.reset = false;
+    r = {1, 1};
+    host::PcgResidual(params, workspace(2));
+    EXPECT_EQ(scalars_.end, PcgEnd::kResidual);
+    EXPECT_EQ(scalars_.norm_r, 0);
+  }
+}
+
+// Lengths around a chunk of the sums.
+TEST_F(PcgTest, Dot) {
+  for (const int64_t n : {0, 1, 3, 4, 5, 31, 32, 33, 4095, 4096, 4097, 9000}) {
+    const VectorXd x = problem_.RandomVector(n);
+    const VectorXd y = problem_.RandomVector(n);
+    double dot = -1;
+    DotParams params;
+    params.n = n;
+    params.x = x.data();
+    params.y = y.data();
+    params.result = &dot;
+    host::Dot(params, workspace(n));
+    EXPECT_NEAR(dot, x.dot(y), n * kEpsilon * x.cwiseAbs().dot(y.cwiseAbs()));
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,198 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Every host body gives the same bits for any number of threads.
+#include <vector>
+
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/schur_products.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/dense_problem.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+using Problem = DenseProblem<double, 9>;
+using Source = Problem::Source;
+
+// All results of all operations, one after the other.
+std::vector<double> Results(int num_threads) {
+  static const Structure structure = RandomStructure("large", 40, 3000, 4, 8);
+  Problem problem(structure, 61, num_threads);
+  EXPECT_GT(problem.workspace.num_chunks(), 20);
+  HostWorkspace* workspace = &problem.workspace;
+  std::vector<double> results;
+  const auto keep = [&](const VectorXd& values) {
+    results.insert(results.end(), values.data(), values.data() + values.size());
+  };
+  const ObservationIndexView& index = problem.index();
+  const int64_t num_e = problem.num_e();
+  const int64_t num_f = problem.num_f();
+  const VectorXd x = problem.RandomVector(num_e + num_f);
+
+  VectorXd packed_u(PackedSize(9) * index.num_cameras);
+  VectorXd packed_s(packed_u.size());
+  VectorXd packed_v(6 * index.num_points);
+  VectorXd packed_vi(packed_v.size());
+  VectorXd w(27 * index.num_observations);
+  VectorXd g_e(num_e);
+  VectorXd g_f(num_f);
+  VectorXd rhs(num_f);
+  Breakdown breakdown;
+  NormalBlocksParams<Source, kHostLayout> normal;
+  normal.index = index;
+  normal.jacobian = problem.source();
+  normal.b = problem.b.data();
+  normal.point_diagonal = problem.point_diagonal.data();
+  normal.v = {packed_v.data(), index.num_points};
+  normal.v_inverse = {packed_vi.data(), index.num_points};
+  normal.point_gradient = g_e.data();
+  normal.w = {w.data(), index.num_observations};
+  normal.u = {packed_u.data(), index.num_cameras};
+  normal.camera_gradient = g_f.data();
+  normal.schur_diagonal = {packed_s.data(), index.num_cameras};
+  normal.schur_rhs = rhs.data();
+  normal.breakdown = &breakdown;
+  host::NormalBlocks(normal, workspace);
+  for (const VectorXd& v :
+       {packed_u, packed_s, packed_v, packed_vi, w, g_e, g_f, rhs}) {
+    keep(v);
+  }
+
+  VectorXd q(num_e + num_f);
+  SchurProductImplicitWParams<Source, kHostLayout> implicit_product;
+  implicit_product.index = index;
+  implicit_product.jacobian = problem.source();
+  implicit_product.v_inverse = normal.v_inverse;
+  implicit_product.p = x.data();
+  implicit_product.q = q.data();
+  host::SchurProductImplicitW(implicit_product, workspace);
+  keep(q.head(num_f));
+  SchurProductExplicitWParams<double, 9, kHostLayout> explicit_product;
+  explicit_product.index = index;
+  explicit_product.u = normal.u;
+  explicit_product.w = normal.w;
+  explicit_product.v_inverse = normal.v_inverse;
+  explicit_product.p = x.data();
+  explicit_product.q = q.data();
+  host::SchurProductExplicitW(explicit_product, workspace);
+  keep(q.head(num_f));
+  BackSubstituteImplicitWParams<Source, kHostLayout> back;
+  back.index = index;
+  back.jacobian = problem.source();
+  back.b = problem.b.data();
+  back.v_inverse = normal.v_inverse;
+  back.z = x.data();
+  back.y = q.data();
+  host::BackSubstituteImplicitW(back, workspace);
+  keep(q.head(num_e));
+  NormalProductImplicitWParams<Source> normal_product;
+  normal_product.index = index;
+  normal_product.jacobian = problem.source();
+  normal_product.camera_p = x.data();
+  normal_product.point_p = x.data() + num_f;
+  normal_product.camera_q = q.data();
+  normal_product.point_q = q.data() + num_f;
+  host::NormalProductImplicitW(normal_product, workspace);
+  keep(q);
+  LeftMultiplyParams<Source> left;
+  left.index = index;
+  left.jacobian = problem.source();
+  left.y = problem.b.data();
+  left.camera_x = q.data();
+  left.point_x = q.data() + num_f;
+  host::LeftMultiply(left, workspace);
+  keep(q);
+  SquaredColumnNormsParams<Source> norms;
+  norms.index = index;
+  norms.jacobian = problem.source();
+  norms.camera_x = q.data();
+  norms.point_x = q.data() + num_f;
+  host::SquaredColumnNorms(norms, workspace);
+  keep(q);
+
+  PcgScalars scalars;
+  VectorXd r(x.size());
+  PcgStartParams start;
+  start.n = x.size();
+  start.max_num_iterations = 1;
+  start.rhs = x.data();
+  start.x = q.data();
+  start.r = r.data();
+  start.scalars = &scalars;
+  host::PcgStart(start, workspace);
+  results.push_back(scalars.norm_rhs);
+  VectorXd p(x.size());
+  PcgDirectionParams direction;
+  direction.n = x.size();
+  direction.r = r.data();
+  direction.z = x.data();
+  direction.p = p.data();
+  direction.scalars = &scalars;
+  host::PcgDirection(direction, workspace);
+  PcgAdvanceParams advance;
+  advance.n = x.size();
+  advance.p = p.data();
+  advance.q = x.data();
+  advance.x = q.data();
+  advance.scalars = &scalars;
+  host::PcgAdvance(advance, workspace);
+  PcgResidualParams residual;
+  residual.n = x.size();
+  residual.rhs = x.data();
+  residual.q = p.data();
+  residual.x = q.data();
+  residual.r = r.data();
+  residual.scalars = &scalars;
+  host::PcgResidual(residual, workspace);
+  keep(q);
+  keep(r);
+  results.push_back(scalars.q1);
+  results.push_back(scalars.norm_r);
+
+  // Evaluation at a state that has nothing to do with the Jacobian above.
+  std::vector<CameraState<double>> states(index.num_cameras);
+  std::vector<double> maps(81 * index.num_cameras);
+  const VectorXd cameras = VectorXd::Ones(9 * index.num_cameras) +
+                           0.1 * problem.RandomVector(9 * index.num_cameras);
+  const VectorXd observations =
+      problem.RandomVector(2 * index.num_observations);
+  PrepareCamerasParams<double, 9> prepare;
+  prepare.num_cameras = index.num_cameras;
+  prepare.cameras = cameras.data();
+  prepare.states = states.data();
+  prepare.maps = maps.data();
+  EXPECT_TRUE(host::PrepareCameras(prepare, &problem.context).ok());
+  Evaluation evaluation;
+  EvaluateJacobianParams<double, 9, kHostLayout> evaluate;
+  evaluate.index = index;
+  evaluate.cameras = states.data();
+  evaluate.camera_maps = maps.data();
+  evaluate.points = x.data();
+  evaluate.observations = observations.data();
+  evaluate.camera_blocks = {problem.jc.data(), index.num_observations};
+  evaluate.point_blocks = {problem.jp.data(), index.num_observations};
+  evaluate.camera_gradient = q.data();
+  evaluate.point_gradient = q.data() + num_f;
+  evaluate.evaluation = &evaluation;
+  host::EvaluateJacobian(evaluate, workspace);
+  keep(q);
+  keep(VectorXd::Map(problem.jc.data(), problem.jc.size()));
+  results.push_back(evaluation.cost);
+  return results;
+}
+
+TEST(Threads, SameBitsForAnyNumber) {
+  const std::vector<double> expected = Results(1);
+  for (const double value : expected) {
+    ASSERT_TRUE(std::isfinite(value));
+  }
+  for (const int num_threads : {1, 2, 3, 7, 16}) {
+    EXPECT_TRUE(Results(num_threads) == expected) << num_threads << " threads";
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,442 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "ceres_ext/solver/pcg.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "Eigen/Dense"
+#include "ceres_ext/solver/host_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext::solver {
+namespace {
+
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+using testing::HasSubstr;
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Result {
+  Termination termination = Termination::kFatalError;
+  int num_iterations = 0;
+  VectorXd x;
+  std::string message;
+};
+
+// The algorithm and the stopping rules of Ceres 2.2.0, written down once more
+// with dense matrices and a Ceres-like order of tests; and an exact solution,
+// or one beyond the range of numbers, is a success.
+Result DenseConjugateGradients(const MatrixXd& a,
+                               const VectorXd& b,
+                               const MatrixXd& preconditioner,
+                               const InexactSolverOptions& options,
+                               const InexactSolverPerSolveOptions& per_solve) {
+  Result result;
+  VectorXd& x = result.x;
+  x = VectorXd::Zero(b.size());
+  if (b.norm() == 0.0) {
+    result.termination = Termination::kSuccess;
+    return result;
+  }
+  const double tol_r = std::max(per_solve.r_tolerance, 0.0) * b.norm();
+  VectorXd r = b;
+  if (options.min_num_iterations == 0 && r.norm() <= tol_r) {
+    result.termination = Termination::kSuccess;
+    return result;
+  }
+  VectorXd p;
+  double rho = 1.0;
+  double q0 = 0.0;
+  for (int i = 1;; ++i) {
+    result.num_iterations = i;
+    const VectorXd z = preconditioner * r;
+    const double last_rho = rho;
+    rho = r.dot(z);
+    if (rho == 0.0 || std::isinf(rho)) {
+      result.termination =
+          rho == 0.0 && i > 1 ? Termination::kSuccess : Termination::kFailure;
+      return result;
+    }
+    if (i == 1) {
+      p = z;
+    } else {
+      const double beta = rho / last_rho;
+      if (beta == 0.0 || std::isinf(beta)) {
+        result.termination =
+            beta == 0.0 ? Termination::kSuccess : Termination::kFailure;
+        return result;
+      }
+      p = z + beta * p;
+    }
+    const VectorXd q = a * p;
+    const double pq = p.dot(q);
+    if (pq <= 0.0 || std::isinf(pq)) {
+      result.termination = Termination::kNoConvergence;
+      return result;
+    }
+    const double alpha = rho / pq;
+    if (std::isinf(alpha)) {
+      result.termination = Termination::kFailure;
+      return result;
+    }
+    x += alpha * p;
+    if (i % options.residual_reset_period == 0) {
+      r = b - a * x;
+    } else {
+      r -= alpha * q;
+    }
+    const double q1 = -x.dot(b + r);
+    const bool may_stop = i >= options.min_num_iterations;
+    if (i * (q1 - q0) / q1 < per_solve.q_tolerance && may_stop) {
+      result.termination = Termination::kSuccess;
+      return result;
+    }
+    q0 = q1;
+    if ((r.norm() <= tol_r && may_stop) || r.norm() == 0.0) {
+      result.termination = Termination::kSuccess;
+      return result;
+    }
+    if (i >= options.max_num_iterations) {
+      result.termination = Termination::kNoConvergence;
+      return result;
+    }
+  }
+}
+
+// Looks at the scalars only when it must: steps after the end have to be
+// no-ops.
+class QueueingBackend : public HostBackend {
+ public:
+  bool ShouldPoll(int /*iteration*/) const { return false; }
+};
+
+// Repeats whole periods until the end, as a graph on a device does, after
+// kNumQueued of them.
+template <int kNumQueued>
+class LoopingBackend : public QueueingBackend {
+ public:
+  using HostBackend::Run;
+  kernels::Status Run(const kernels::PcgStartParams& params) {
+    scalars_ = params.scalars;
+    return HostBackend::Run(params);
+  }
+  template <typename Iterate>
+  bool QueueToEnd(int i,
+                  int period,
+                  int max_num_iterations,
+                  const Iterate& iterate,
+                  PcgLoop* /*loop*/) {
+    if (i != kNumQueued * period || i >= max_num_iterations) {
+      return false;
+    }
+    do {
+      for (int k = 0; k < period; ++k) {
+        EXPECT_TRUE(iterate(k).ok());
+      }
+    } while (scalars_->end == kernels::PcgEnd::kRunning);
+    return true;
+  }
+
+ private:
+  const kernels::PcgScalars* scalars_ = nullptr;
+};
+
+template <typename Backend>
+Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
+             const VectorXd& b,
+             const std::function<VectorXd(const VectorXd&)>& preconditioner,
+             const InexactSolverOptions& options,
+             const InexactSolverPerSolveOptions& per_solve) {
+  kernels::HostContext context(2);
+  kernels::ObservationIndex index;
+  Backend backend;
+  EXPECT_TRUE(index.Build(0, 0, 0, nullptr, nullptr).ok());
+  EXPECT_TRUE(backend.Setup(index.view(), &context).ok());
+  EXPECT_TRUE(backend.ReserveVectors(b.size()).ok());
+  const int64_t n = b.size();
+  Result result;
+  // Whatever was in the vectors must not matter.
+  result.x = VectorXd::Constant(n, kNaN);
+  VectorXd p = VectorXd::Constant(n, kNaN);
+  VectorXd r = p;
+  VectorXd z = p;
+  kernels::PcgScalars device_scalars;
+  PcgVectors vectors;
+  vectors.n = n;
+  vectors.rhs = b.data();
+  vectors.x = result.x.data();
+  vectors.p = p.data();
+  vectors.r = r.data();
+  vectors.z = z.data();
+  vectors.scalars = &device_scalars;
+  const auto apply = [n](const auto& f) {
+    return [&f, n](const double* from, double* to) {
+      VectorXd::Map(to, n) = f(VectorXd::Map(from, n));
+      return kernels::Status();
+    };
+  };
+  kernels::PcgScalars scalars;
+  typename Backend::PcgLoop loop;
+  EXPECT_TRUE(ConjugateGradients(options,
+                                 per_solve,
+                                 vectors,
+                                 apply(a),
+                                 apply(preconditioner),
+                                 &loop,
+                                 &backend,
+                                 &scalars)
+                  .ok());
+  result.termination = PcgTermination(scalars.end);
+  result.num_iterations = scalars.num_iterations;
+  result.message = PcgMessage(scalars);
+  return result;
+}
+
+class ConjugateGradientsTest : public testing::Test {
+ protected:
+  explicit ConjugateGradientsTest(int n = 60) {
+    std::mt19937 generator(5);
+    std::normal_distribution<double> normal;
+    const MatrixXd j =
+        MatrixXd::NullaryExpr(2 * n, n, [&] { return normal(generator); });
+    a_ = j.transpose() * j;
+    // Columns of unequal size, so that the preconditioner matters.
+    const VectorXd scale =
+        VectorXd::NullaryExpr(n, [&] { return std::exp(normal(generator)); });
+    a_ = scale.asDiagonal() * a_ * scale.asDiagonal();
+    b_ = VectorXd::NullaryExpr(n, [&] { return normal(generator); });
+    m_ = a_.diagonal().cwiseInverse().asDiagonal();
+    options_.min_num_iterations = 0;
+    options_.max_num_iterations = 500;
+    per_solve_.q_tolerance = -1.0;
+    per_solve_.r_tolerance = -1.0;
+  }
+
+  // The two follow the same path until rounding has grown to matter: the same
+  // ending, number of iterations and x.
+  void ExpectSamePath(Termination termination, const std::string& message) {
+    const Result expected =
+        DenseConjugateGradients(a_, b_, m_, options_, per_solve_);
+    EXPECT_EQ(expected.termination, termination);
+    const auto a = [this](const VectorXd& x) -> VectorXd { return a_ * x; };
+    const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
+    for (const Result& result :
+         {Solve<HostBackend>(a, b_, m, options_, per_solve_),
+          Solve<QueueingBackend>(a, b_, m, options_, per_solve_),
+          Solve<LoopingBackend<0>>(a, b_, m, options_, per_solve_),
+          Solve<LoopingBackend<1>>(a, b_, m, options_, per_solve_)}) {
+      EXPECT_EQ(result.termination, expected.termination) << result.message;
+      EXPECT_EQ(result.num_iterations, expected.num_iterations);
+      EXPECT_THAT(result.message, HasSubstr(message));
+      // Each iteration makes n roundings of products and sums, and CG amplifies
+      // them by at most the condition of the preconditioned matrix.
+      const VectorXd d = m_.diagonal().cwiseSqrt();
+      const VectorXd values = Eigen::SelfAdjointEigenSolver<MatrixXd>(
+                                  d.asDiagonal() * a_ * d.asDiagonal())
+                                  .eigenvalues();
+      const double bound = result.num_iterations * b_.size() * kEpsilon *
+                           values[values.size() - 1] / values[0];
+      // In the norm of the preconditioner.
+      EXPECT_LE((result.x - expected.x).cwiseQuotient(d).norm(),
+                bound * expected.x.cwiseQuotient(d).norm());
+    }
+  }
+
+  MatrixXd a_;
+  VectorXd b_;
+  MatrixXd m_;
+  InexactSolverOptions options_;
+  InexactSolverPerSolveOptions per_solve_;
+};
+
+TEST_F(ConjugateGradientsTest, QuadraticModel) {
+  for (const double q_tolerance : {0.9, 0.1, 1e-2, 1e-4, 1e-8}) {
+    per_solve_.q_tolerance = q_tolerance;
+    ExpectSamePath(Termination::kSuccess, "zeta");
+  }
+}
+
+TEST_F(ConjugateGradientsTest, Residual) {
+  for (const double r_tolerance : {0.5, 1e-2, 1e-5, 1e-9}) {
+    per_solve_.r_tolerance = r_tolerance;
+    ExpectSamePath(Termination::kSuccess, "|r|");
+  }
+}
+
+TEST_F(ConjugateGradientsTest, ResidualOfZeroMatrixProducts) {
+  per_solve_.r_tolerance = 1.0;
+  ExpectSamePath(Termination::kSuccess, "Convergence. |r|");
+  options_.min_num_iterations = 1;
+  ExpectSamePath(Termination::kSuccess, "Iteration:");
+}
+
+// More iterations than the residual reset period.
+TEST_F(ConjugateGradientsTest, MaxNumIterations) {
+  for (const int n : {1, 2, 9, 10, 11, 20, 25}) {
+    options_.max_num_iterations = n;
+    ExpectSamePath(Termination::kNoConvergence, "Maximum number");
+  }
+  // As in Ceres, there is one iteration at least.
+  options_.max_num_iterations = 0;
+  ExpectSamePath(Termination::kNoConvergence, "Maximum number");
+}
+
+TEST_F(ConjugateGradientsTest, ResidualResetPeriod) {
+  for (const int period : {1, 2, 3, 1000}) {
+    options_.residual_reset_period = period;
+    options_.max_num_iterations = 12;
+    ExpectSamePath(Termination::kNoConvergence, "Maximum number");
+  }
+}
+
+// One product per iteration, and one per reset of the residual.
+TEST_F(ConjugateGradientsTest, CountsProducts) {
+  options_.max_num_iterations = 20;
+  int num_products = 0;
+  const auto a = [&](const VectorXd& x) -> VectorXd {
+    ++num_products;
+    return a_ * x;
+  };
+  const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
+  const Result result = Solve<HostBackend>(a, b_, m, options_, per_solve_);
+  EXPECT_EQ(result.num_iterations, 20);
+  EXPECT_EQ(num_products, 20 + 2);
+}
+
+TEST_F(ConjugateGradientsTest, MinNumIterations) {
+  // zeta is one after the first iteration.
+  per_solve_.q_tolerance = 1.5;
+  for (const int n : {1, 5, 15}) {
+    options_.min_num_iterations = n;
+    ExpectSamePath(Termination::kSuccess,
+                   "Iteration: " + std::to_string(n) + " ");
+  }
+}
+
+TEST_F(ConjugateGradientsTest, ZeroRightHandSide) {
+  b_.setZero();
+  const Result result = Solve<HostBackend>(
+      [this](const VectorXd& x) -> VectorXd { return a_ * x; },
+      b_,
+      [this](const VectorXd& x) -> VectorXd { return m_ * x; },
+      options_,
+      per_solve_);
+  EXPECT_EQ(result.termination, Termination::kSuccess);
+  EXPECT_EQ(result.num_iterations, 0);
+  EXPECT_EQ(result.x, VectorXd::Zero(b_.size()));
+  EXPECT_EQ(result.message, "Convergence. |b| = 0.");
+}
+
+TEST_F(ConjugateGradientsTest, Indefinite) {
+  a_ = -a_;
+  ExpectSamePath(Termination::kNoConvergence, "not positive definite");
+  // Indefinite only after some iterations.
+  a_ = -a_;
+  a_(3, 3) = -a_(3, 3);
+  const Result expected =
+      DenseConjugateGradients(a_, b_, m_, options_, per_solve_);
+  EXPECT_EQ(expected.termination, Termination::kNoConvergence);
+  const Result result = Solve<QueueingBackend>(
+      [this](const VectorXd& x) -> VectorXd { return a_ * x; },
+      b_,
+      [this](const VectorXd& x) -> VectorXd { return m_ * x; },
+      options_,
+      per_solve_);
+  EXPECT_EQ(result.termination, expected.termination);
+  EXPECT_EQ(result.num_iterations, expected.num_iterations);
+}
+
+TEST_F(ConjugateGradientsTest, SolvedExactly) {
+  // After one iteration r is zero.
+  a_ = MatrixXd::Identity(4, 4);
+  m_ = a_;
+  b_ = VectorXd::Constant(4, 2.0);
+  ExpectSamePath(Termination::kSuccess, "Iteration: 1 Convergence. |r|");
+  // There is no iteration after it, whatever is asked for.
+  options_.min_num_iterations = 5;
+  ExpectSamePath(Termination::kSuccess, "Iteration: 1 Convergence. |r|");
+}
+
+// The second direction is along elements of b that are so small that r'z is
+// zero though r is not, or is a number whose quotient by the first is zero.
+TEST_F(ConjugateGradientsTest, Underflow) {
+  for (const double small : {1e-170, 1e-158}) {
+    for (const double large : {1.0, 1e10}) {
+      a_ = MatrixXd::Identity(2, 2);
+      a_(1, 1) = 2.0;
+      m_ = MatrixXd::Identity(2, 2);
+      b_ = VectorXd::Constant(2, large);
+      b_[1] = small;
+      ExpectSamePath(Termination::kSuccess, "Convergence");
+    }
+  }
+}
+
+TEST_F(ConjugateGradientsTest, NotFinite) {
+  struct Case {
+    double a, b, m;
+    Termination termination;
+  };
+  // Infinity ends a solve, NaN runs on, as in Ceres.
+  for (const Case& c : {Case{1, kInfinity, 1, Termination::kFailure},
+                        Case{kInfinity, 1, 1, Termination::kNoConvergence},
+                        Case{1, 1, kInfinity, Termination::kFailure},
+                        Case{1, kNaN, 1, Termination::kNoConvergence},
+                        Case{kNaN, 1, 1, Termination::kNoConvergence},
+                        Case{1, 1, kNaN, Termination::kNoConvergence},
+                        Case{1e-300, 1e200, 1, Termination::kFailure},
+                        // Solved exactly, by an alpha of one.
+                        Case{1e-200, 1, 1e200, Termination::kSuccess},
+                        Case{1, 1, 0, Termination::kFailure}}) {
+    options_.max_num_iterations = 25;
+    a_ = MatrixXd::Constant(1, 1, c.a);
+    b_ = VectorXd::Constant(1, c.b);
+    m_ = MatrixXd::Constant(1, 1, c.m);
+    const Result expected =
+        DenseConjugateGradients(a_, b_, m_, options_, per_solve_);
+    EXPECT_EQ(expected.termination, c.termination);
+    const Result result = Solve<QueueingBackend>(
+        [this](const VectorXd& x) -> VectorXd { return a_ * x; },
+        b_,
+        [this](const VectorXd& x) -> VectorXd { return m_ * x; },
+        options_,
+        per_solve_);
+    EXPECT_EQ(result.termination, c.termination) << result.message;
+    EXPECT_EQ(result.num_iterations, expected.num_iterations);
+  }
+}
+
+TEST(InexactSolverOptions, Validate) {
+  InexactSolverOptions options;
+  std::string error;
+  EXPECT_TRUE(options.Validate(&error));
+  options.use_schur = false;
+  EXPECT_FALSE(options.Validate(&error));
+  EXPECT_THAT(error, HasSubstr("SCHUR_JACOBI"));
+  options.preconditioner = PreconditionerType::kJacobi;
+  EXPECT_TRUE(options.Validate(&error));
+  options.min_num_iterations = -1;
+  EXPECT_FALSE(options.Validate(&error));
+  EXPECT_THAT(error, HasSubstr("min_num_iterations = -1"));
+  options.min_num_iterations = 10;
+  options.max_num_iterations = 9;
+  EXPECT_FALSE(options.Validate(&error));
+  EXPECT_THAT(error, HasSubstr("max_num_iterations = 9"));
+  options.max_num_iterations = 10;
+  EXPECT_TRUE(options.Validate(&error));
+  options.residual_reset_period = 0;
+  EXPECT_FALSE(options.Validate(&error));
+  EXPECT_THAT(error, HasSubstr("residual_reset_period = 0"));
+}
+
+}  // namespace
+}  // namespace ceres_ext::solver
