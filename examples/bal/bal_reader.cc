@@ -2,6 +2,9 @@
 
 #include "examples/bal/bal_reader.h"
 
+#include <locale.h>
+#include <stdlib.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -12,6 +15,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,6 +29,14 @@ constexpr size_t kBufferSize = 1 << 18;
 // take a third of it.
 constexpr ptrdiff_t kMaxTokenSize = 1024;
 constexpr size_t kMaxQuotedSize = 40;
+
+// Numbers too small for a double, which from_chars refuses as it does those
+// that are too large, in any locale.
+bool ReadTiny(const std::string& number, double* value) {
+  static const locale_t kLocale = newlocale(LC_ALL_MASK, "C", nullptr);
+  *value = strtod_l(number.c_str(), nullptr, kLocale);
+  return std::isfinite(*value);
+}
 
 bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -79,7 +91,13 @@ class NumberReader {
     if (*position_ == '+' && position_ + 1 < end_ && position_[1] != '-') {
       ++position_;
     }
-    const auto [stop, status] = std::from_chars(position_, end_, *value);
+    auto [stop, status] = std::from_chars(position_, end_, *value);
+    if constexpr (std::is_floating_point_v<T>) {
+      if (status == std::errc::result_out_of_range &&
+          ReadTiny(std::string(position_, stop - position_), value)) {
+        status = std::errc();
+      }
+    }
     if (status != std::errc() || stop - token_ >= kMaxTokenSize ||
         (stop < end_ ? !IsSpace(*stop) : !stream_->error().empty())) {
       return FailAtToken();

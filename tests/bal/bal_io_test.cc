@@ -214,6 +214,30 @@ TEST(BalReader, NumbersAcrossBufferBoundaries) {
   }
 }
 
+TEST(BalReader, NumbersTooSmallForADoubleAreZero) {
+  std::string text = WithLine(2, "0 0 1e-400 -1e-400");
+  BalProblem problem;
+  std::string error;
+  for (const char* third : {"1 0 +0.00001e-320 4.9406564584124654e-324",
+                            "1 0 1e-99999999999999999999 5e-324"}) {
+    std::istringstream in(text);
+    text.clear();
+    std::string line;
+    for (int i = 1; std::getline(in, line); ++i) {
+      text += (i == 3 ? third : line) + std::string("\n");
+    }
+    ASSERT_TRUE(ReadBalMemory("f", text.data(), text.size(), &problem, &error))
+        << error;
+    EXPECT_EQ(problem.observations[0], 0.0);
+    EXPECT_FALSE(std::signbit(problem.observations[0]));
+    EXPECT_EQ(problem.observations[1], 0.0);
+    EXPECT_TRUE(std::signbit(problem.observations[1]));
+    EXPECT_EQ(problem.observations[2], 0.0);
+    EXPECT_EQ(problem.observations[3],
+              std::numeric_limits<double>::denorm_min());
+  }
+}
+
 TEST(BalReader, MalformedText) {
   const char kCount[] = "an integer from 1 to 2147483647";
   const struct {
@@ -267,6 +291,9 @@ TEST(BalReader, MalformedText) {
       {WithLine(3, "1 0 1e999 1"),
        "f:3: expected x and y of observation 2 of 2, finite numbers, found "
        "'1e999'"},
+      {WithLine(3, "1 0 -1e400 1"),
+       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
+       "'-1e400'"},
       {WithLine(3, "1 0 1.5x 1"),
        "f:3: expected x and y of observation 2 of 2, finite numbers, found "
        "'1.5x'"},
