@@ -442,6 +442,11 @@ bool Generator::Check(std::string* error) const {
   const int64_t max =
       static_cast<int64_t>(o.num_cameras) * (o.num_points - seen_once) +
       seen_once;
+  if (min > max) {
+    return fail("num_cameras",
+                "at least 2 for points with two observations",
+                std::to_string(o.num_cameras));
+  }
   if (o.num_observations < min || o.num_observations > max) {
     return fail(
         "num_observations",

@@ -457,6 +457,10 @@ TEST(BalSynthetic, Refusals) {
   EXPECT_EQ(error_of(options),
             "num_observations: expected a number from 20000 to 1000000, found "
             "19999");
+  options.num_cameras = 1;
+  EXPECT_EQ(error_of(options),
+            "num_cameras: expected at least 2 for points with two "
+            "observations, found 1");
   options = SyntheticOptions();
   options.num_cameras = 8;
   options.num_points = 200;
