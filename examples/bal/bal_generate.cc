@@ -12,6 +12,8 @@
 #include "examples/bal/bal_synthetic.h"
 #include "examples/bal/bal_writer.h"
 #include "examples/bal/flag_help.h"
+#include "examples/bal/interrupt.h"
+#include "examples/bal/safe_file.h"
 #include "gflags/gflags.h"
 
 // clang-format off
@@ -110,7 +112,8 @@ int Run() {
                 << size.num_points << " points, " << size.num_observations
                 << " observations\n";
     }
-    return 0;
+    std::string error;
+    return FlushStandardOutput(&error) ? 0 : Fail(4, error);
   }
   SyntheticOptions options;
   options.num_cameras = FLAGS_num_cameras;
@@ -163,24 +166,37 @@ int Run() {
                 "--help");
   }
 
-  SyntheticProblem synthetic;
   std::string error;
+  if (!CheckDistinct({{"output", FLAGS_output}, {"truth", FLAGS_truth}},
+                     /*inputs=*/{},
+                     &error)) {
+    return Fail(1, error);
+  }
+  for (const std::string& path : {FLAGS_output, FLAGS_truth}) {
+    if (!CanWrite(path, &error)) {
+      return Fail(4, error);
+    }
+  }
+
+  HandleSignals("bal_generate");
+  SyntheticProblem synthetic;
   if (!GenerateSynthetic(options, &synthetic, &error)) {
     return Fail(1, "--" + error);
   }
+  int code = 0;
   if (!FLAGS_output.empty() &&
       !WriteBalFile(FLAGS_output, synthetic.start, &error)) {
-    return Fail(4, error);
+    code = Fail(4, error);
   }
   if (!FLAGS_truth.empty()) {
     BalProblem truth = std::move(synthetic.start);
     truth.cameras = std::move(synthetic.true_cameras);
     truth.points = std::move(synthetic.true_points);
     if (!WriteBalFile(FLAGS_truth, truth, &error)) {
-      return Fail(4, error);
+      code = Fail(4, error);
     }
   }
-  return 0;
+  return code;
 }
 
 int Main(int argc, char** argv) {

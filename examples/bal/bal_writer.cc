@@ -3,6 +3,8 @@
 #include "examples/bal/bal_writer.h"
 
 #include <bzlib.h>
+#include <fcntl.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <cerrno>
@@ -15,12 +17,15 @@
 #include <string_view>
 #include <vector>
 
+#include "examples/bal/safe_file.h"
+
 namespace ceres_ext::bal {
 namespace {
 
 constexpr size_t kBufferSize = 1 << 20;
 
-// A file to append to. Close() tells whether all of it was written.
+// Bytes on the way to a file descriptor. Close() tells whether all arrived; the
+// descriptor stays open.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -30,14 +35,14 @@ class Sink {
 
 class PlainSink final : public Sink {
  public:
-  explicit PlainSink(std::FILE* file) : file_(file) {}
+  explicit PlainSink(int fd) : fd_(fd) {}
   bool Write(const char* data, size_t size) override {
-    return std::fwrite(data, 1, size, file_) == size;
+    return WriteFully(fd_, data, size);
   }
-  bool Close() override { return std::fclose(file_) == 0; }
+  bool Close() override { return true; }
 
  private:
-  std::FILE* file_;
+  int fd_;
 };
 
 class GzipSink final : public Sink {
@@ -88,25 +93,41 @@ bool EndsWith(const std::string& text, std::string_view end) {
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-// Collects text and hands it to a file in large pieces. Failure is sticky and
-// comes out of Close().
+// nullptr, with errno, if memory or file descriptors run out.
+std::unique_ptr<Sink> CreateSink(const std::string& path, int fd) {
+  if (!EndsWith(path, ".gz") && !EndsWith(path, ".bz2")) {
+    return std::make_unique<PlainSink>(fd);
+  }
+  // The libraries close what they write to.
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) {
+    return nullptr;
+  }
+  if (EndsWith(path, ".gz")) {
+    if (gzFile file = gzdopen(copy, "wb")) {
+      return std::make_unique<GzipSink>(file);
+    }
+  } else if (std::FILE* file = fdopen(copy, "wb")) {
+    return std::make_unique<Bzip2Sink>(file);
+  }
+  close(copy);
+  return nullptr;
+}
+
+// Collects text and hands it to a SafeFile in large pieces. Failure is sticky
+// and comes out of Close(), without which the file stays what it was.
 class TextWriter {
  public:
   explicit TextWriter(const std::string& path) : path_(path) {
     buffer_.reserve(kBufferSize);
-    errno = 0;
-    if (EndsWith(path, ".gz")) {
-      gzFile file = gzopen(path.c_str(), "wb");
-      if (file != nullptr) {
-        sink_ = std::make_unique<GzipSink>(file);
-      }
-    } else if (std::FILE* file = std::fopen(path.c_str(), "wb")) {
-      if (EndsWith(path, ".bz2")) {
-        sink_ = std::make_unique<Bzip2Sink>(file);
-      } else {
-        sink_ = std::make_unique<PlainSink>(file);
-      }
+    std::string found;
+    file_ = SafeFile::Create(path, &found);
+    if (file_ == nullptr) {
+      SetError(found);
+      return;
     }
+    errno = 0;
+    sink_ = CreateSink(path, file_->fd());
     if (sink_ == nullptr) {
       SetError();
     }
@@ -131,31 +152,41 @@ class TextWriter {
 
   bool Close(std::string* error) {
     Flush();
-    if (sink_ != nullptr) {
-      if (!sink_->Close() && error_.empty()) {
-        SetError();
-      }
-      sink_ = nullptr;
+    if (sink_ != nullptr && !sink_->Close() && error_.empty()) {
+      SetError();
     }
+    sink_ = nullptr;
+    std::string found;
+    if (error_.empty() && !file_->Commit(&found)) {
+      SetError(found);
+    }
+    file_ = nullptr;
     *error = error_;
     return error_.empty();
   }
 
  private:
   void Flush() {
-    if (error_.empty() && !sink_->Write(buffer_.data(), buffer_.size())) {
-      SetError();
+    if (error_.empty()) {
+      errno = 0;
+      if (!sink_->Write(buffer_.data(), buffer_.size())) {
+        SetError();
+      }
     }
     buffer_.clear();
   }
 
   void SetError() {
-    error_ = path_ + ": expected a file that can be written, found " +
-             (errno != 0 ? std::strerror(errno) : "an error of compression");
+    SetError(errno != 0 ? std::strerror(errno) : "an error of compression");
+  }
+
+  void SetError(const std::string& found) {
+    error_ = path_ + ": expected a file that can be written, found " + found;
   }
 
   const std::string path_;
   std::string buffer_;
+  std::unique_ptr<SafeFile> file_;
   std::unique_ptr<Sink> sink_;
   std::string error_;
 };

@@ -13,8 +13,8 @@ namespace ceres_ext::bal {
 // Writes a problem with 9-parameter cameras in the format that ReadBalFile
 // reads; a name that ends in .gz or .bz2 is compressed. Each number is the
 // shortest text (at most 17 significant digits) that reads back as the same
-// bits. On failure returns false and sets *error to one line; what had been
-// written by then stays.
+// bits. On failure returns false and sets *error to one line; path then stays
+// what it was (see safe_file.h, also for the two below).
 bool WriteBalFile(const std::string& path,
                   const BalProblem& problem,
                   std::string* error);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "examples/bal/safe_file.h"
 #include "gflags/gflags.h"
 
 DECLARE_bool(help);
@@ -19,6 +20,8 @@ namespace ceres_ext::bal {
 namespace {
 
 constexpr size_t kWidth = 80;
+// Of both programs, for outputs that can't be written.
+constexpr int kExitOutput = 4;
 
 std::vector<gflags::CommandLineFlagInfo> FlagsOf(
     const std::string& source_file) {
@@ -107,6 +110,14 @@ void ParseFlagsOrExit(const std::string& introduction,
   gflags::ParseCommandLineNonHelpFlags(argc, argv, /*remove_flags=*/true);
   if (FLAGS_help || FLAGS_helpshort) {
     std::fputs(FlagHelp(introduction, source_file, groups).c_str(), stdout);
+    std::string error;
+    if (!FlushStandardOutput(&error)) {
+      std::fprintf(stderr,
+                   "%s: %s\n",
+                   gflags::ProgramInvocationShortName(),
+                   error.c_str());
+      std::exit(kExitOutput);
+    }
     std::exit(EXIT_SUCCESS);
   }
   gflags::HandleCommandLineHelpFlags();

@@ -547,8 +547,8 @@ TEST(BalGenerateTest, WritesTheSameBytesAndRefuses) {
        "--num_cameras: expected at least 1, found 0"},
       {"--output=/no/such/folder/a",
        4,
-       "/no/such/folder/a: expected a file that can be written, found No such "
-       "file or directory"},
+       "/no/such/folder/a: expected a file that can be written, found no such "
+       "folder"},
   };
   for (const auto& c : kCases) {
     const Outcome outcome = Execute(BAL_GENERATE, c.flags);
