@@ -4,19 +4,17 @@
 // library or with Ceres alone. The flags are a superset of those of Ceres's own
 // bundle_adjuster; docs/bundle_adjuster.md lists where defaults differ.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ceres/solver.h"
@@ -27,7 +25,11 @@
 #include "examples/bal/bal_problem.h"
 #include "examples/bal/bal_reader.h"
 #include "examples/bal/bal_writer.h"
+#include "examples/bal/checkpoint.h"
 #include "examples/bal/flag_help.h"
+#include "examples/bal/interrupt.h"
+#include "examples/bal/safe_file.h"
+#include "examples/bal/segmented_solve.h"
 #include "examples/bal/solve_bal.h"
 #include "examples/bal/solve_report.h"
 #include "gflags/gflags.h"
@@ -61,7 +63,7 @@ DEFINE_double(point_sigma, 0.0,
 DEFINE_int32(random_seed, 38401, "Seed of the noise.");
 
 DEFINE_string(initial_ply, "",
-              "Write cameras and points as read to this PLY file.");
+              "Write cameras and points as read from --input to this PLY file.");
 DEFINE_string(final_ply, "",
               "Write the refined cameras and points to this PLY file, in the "
               "frame of the input.");
@@ -71,6 +73,17 @@ DEFINE_string(output, "",
 DEFINE_string(report_json, "",
               "Write problem, flags, summary and iterations to this JSON "
               "file.");
+
+DEFINE_string(checkpoint, "",
+              "Write what --resume needs to this file: in the solve, at its end "
+              "and when a signal ends it.");
+DEFINE_double(checkpoint_seconds, 600.0,
+              "Seconds between checkpoints in the solve, at least. Each costs "
+              "one set-up and one evaluation.");
+DEFINE_string(resume, "",
+              "Go on from this checkpoint of --input's problem, whose own "
+              "cameras and points are then not used; --num_iterations counts "
+              "those before it too. May be the file of --checkpoint.");
 
 DEFINE_string(solver, "ceres_ext",
               "Who solves: ceres_ext (this library under Ceres's trust-region "
@@ -172,6 +185,7 @@ enum ExitCode {
   EXIT_INPUT = 2,
   EXIT_SOLVE_FAILED = 3,
   EXIT_OUTPUT = 4,
+  EXIT_INTERRUPTED = 5,
 };
 
 constexpr const char kIntroduction[] =
@@ -187,9 +201,11 @@ progress, then the full report.
 Exit codes:
   0  the solution is usable
   1  a flag is unknown or has a value that is not accepted
-  2  the input could not be read
+  2  the input or the checkpoint to resume from could not be read
   3  the solve failed (the report or a message says why)
-  4  an output file could not be written
+  4  an output could not be written; the others are
+  5  SIGINT, SIGTERM or SIGHUP ended the solve early; the solution so far is
+     usable and all outputs hold it (a second signal kills)
 )";
 
 const std::vector<FlagGroup>& FlagGroups() {
@@ -201,6 +217,7 @@ const std::vector<FlagGroup>& FlagGroups() {
         "cost_function",
         "robustify"}},
       {"Output", {"report_json", "output", "initial_ply", "final_ply"}},
+      {"Long runs", {"checkpoint", "checkpoint_seconds", "resume"}},
       {"Solver",
        {"solver",
         "device",
@@ -425,6 +442,25 @@ bool SetOptions(SolveBalOptions* options, std::string* error) {
     *error = "--use_manifolds: expected --use_quaternions too, found none";
     return false;
   }
+  if (!FLAGS_resume.empty() &&
+      (FLAGS_rotation_sigma != 0.0 || FLAGS_translation_sigma != 0.0 ||
+       FLAGS_point_sigma != 0.0)) {
+    *error =
+        "--resume: expected no noise added to the start, found "
+        "--rotation_sigma, --translation_sigma or --point_sigma";
+    return false;
+  }
+  if (FLAGS_line_search && !(FLAGS_checkpoint + FLAGS_resume).empty()) {
+    *error =
+        "--line_search: expected neither --checkpoint nor --resume, which hold "
+        "a trust region, found one";
+    return false;
+  }
+  if (FLAGS_checkpoint.empty() &&
+      !gflags::GetCommandLineFlagInfoOrDie("checkpoint_seconds").is_default) {
+    *error = "--checkpoint_seconds: expected --checkpoint too, found none";
+    return false;
+  }
   options->robustify = FLAGS_robustify;
   options->use_manifolds = FLAGS_use_manifolds;
   return ParseEnum<CostFunctionType>("cost_function",
@@ -453,29 +489,12 @@ bool SetOptions(SolveBalOptions* options, std::string* error) {
          CheckNotNegative(
              "translation_sigma", FLAGS_translation_sigma, error) &&
          CheckNotNegative("point_sigma", FLAGS_point_sigma, error) &&
+         CheckNotNegative(
+             "checkpoint_seconds", FLAGS_checkpoint_seconds, error) &&
          SetExtOptions(&options->ext_options, error) &&
          SetMinimizer(&options->solver_options, error) &&
          SetLinearSolver(&options->solver_options, error) &&
          options->solver_options.IsValid(error);
-}
-
-// An early word on what would else fail after a long solve. A full disk still
-// shows only then.
-bool CanWrite(const std::string& path, std::string* error) {
-  namespace fs = std::filesystem;
-  std::error_code status;
-  const fs::path parent = fs::path(path).parent_path();
-  const bool exists = fs::exists(path, status);
-  if (exists
-          ? access(path.c_str(), W_OK) == 0 && !fs::is_directory(path, status)
-          : access(parent.empty() ? "." : parent.c_str(), W_OK | X_OK) == 0) {
-    return true;
-  }
-  *error = path + ": expected a file that can be written, found " +
-           (fs::is_directory(path, status)   ? "a directory"
-            : !exists && !fs::exists(parent) ? "no such folder"
-                                             : "no permission");
-  return false;
 }
 
 ExitCode Fail(ExitCode code, const std::string& error) {
@@ -484,15 +503,70 @@ ExitCode Fail(ExitCode code, const std::string& error) {
   return code;
 }
 
+bool SaveCheckpoint(const BalProblem& problem,
+                    const Checkpoint& checkpoint,
+                    std::string* error) {
+  if (!WriteCheckpoint(FLAGS_checkpoint, problem, checkpoint, error)) {
+    return false;
+  }
+  std::cout << FLAGS_checkpoint << ": checkpoint after iteration "
+            << checkpoint.progress.num_iterations << std::endl;
+  return true;
+}
+
+// To the start of the solve, in the frame in which it runs. False if the
+// checkpoint can't be read.
+bool PrepareStart(SolveBalOptions* options,
+                  BalProblem* problem,
+                  Checkpoint* start,
+                  std::string* error) {
+  if (FLAGS_use_quaternions) {
+    ToQuaternions(problem);
+  }
+  if (FLAGS_resume.empty()) {
+    start->frame = Normalize(problem);
+    Perturb(FLAGS_rotation_sigma,
+            FLAGS_translation_sigma,
+            FLAGS_point_sigma,
+            static_cast<uint32_t>(FLAGS_random_seed),
+            problem);
+    return true;
+  }
+  if (!ReadCheckpoint(FLAGS_resume, *problem, start, error)) {
+    return false;
+  }
+  problem->cameras = std::move(start->cameras);
+  problem->points = std::move(start->points);
+  options->solver_options.initial_trust_region_radius =
+      start->progress.trust_region_radius;
+  if (!options->solver_options.IsValid(error)) {
+    *error = FLAGS_resume + ": " + *error;
+    return false;
+  }
+  std::cout << FLAGS_resume << ": resumed after iteration "
+            << start->progress.num_iterations << std::endl;
+  return true;
+}
+
 ExitCode Run() {
   std::string error;
   SolveBalOptions options;
-  if (!SetOptions(&options, &error)) {
+  // Only the solution may take the place of the problem, and a checkpoint that
+  // of the one before.
+  const std::vector<OutputFile> outputs = {
+      {"output", FLAGS_output, "input"},
+      {"final_ply", FLAGS_final_ply},
+      {"checkpoint", FLAGS_checkpoint, "resume"},
+      {"report_json", FLAGS_report_json},
+      {"initial_ply", FLAGS_initial_ply}};
+  if (!SetOptions(&options, &error) ||
+      !CheckDistinct(outputs,
+                     {{"input", FLAGS_input}, {"resume", FLAGS_resume}},
+                     &error)) {
     return Fail(EXIT_USAGE, error);
   }
-  for (const std::string& path :
-       {FLAGS_initial_ply, FLAGS_final_ply, FLAGS_output, FLAGS_report_json}) {
-    if (!path.empty() && !CanWrite(path, &error)) {
+  for (const OutputFile& output : outputs) {
+    if (!CanWrite(output.path, &error)) {
       return Fail(EXIT_OUTPUT, error);
     }
   }
@@ -511,47 +585,76 @@ ExitCode Run() {
             << " observations, read in " << times.read_in_seconds << " s"
             << std::endl;
 
-  if (!FLAGS_initial_ply.empty() &&
-      !WritePlyFile(
-          FLAGS_initial_ply, CameraCenters(problem), problem.points, &error)) {
-    return Fail(EXIT_OUTPUT, error);
+  // From here on an output that fails is told, and the others are written.
+  ExitCode code = EXIT_USABLE_SOLUTION;
+  const auto check_written = [&code, &error](bool is_written) {
+    if (!is_written) {
+      code = Fail(EXIT_OUTPUT, error);
+    }
+  };
+  if (!FLAGS_initial_ply.empty()) {
+    check_written(WritePlyFile(
+        FLAGS_initial_ply, CameraCenters(problem), problem.points, &error));
   }
-  if (FLAGS_use_quaternions) {
-    ToQuaternions(&problem);
+  Checkpoint state;
+  if (!PrepareStart(&options, &problem, &state, &error)) {
+    return Fail(EXIT_INPUT, error);
   }
-  const Similarity frame = Normalize(&problem);
-  Perturb(FLAGS_rotation_sigma,
-          FLAGS_translation_sigma,
-          FLAGS_point_sigma,
-          static_cast<uint32_t>(FLAGS_random_seed),
-          &problem);
 
+  SolveControl control;
+  control.progress = state.progress;
+  control.is_interrupted = IsInterrupted;
+  const auto fill_state = [&](const SolveProgress& progress) {
+    state.progress = progress;
+    state.camera_size = problem.camera_size;
+    state.cameras = problem.cameras;
+    state.points = problem.points;
+  };
+  if (!FLAGS_checkpoint.empty()) {
+    control.seconds_between_saves = FLAGS_checkpoint_seconds;
+    control.save = [&](const SolveProgress& progress) {
+      fill_state(progress);
+      if (!SaveCheckpoint(problem, state, &error)) {
+        // The one at the end decides about the exit code.
+        Fail(EXIT_OUTPUT, error);
+      }
+    };
+  }
   ceres_ext::Summary summary;
-  SolveBal(options, &problem, &summary, &times.build_in_seconds);
+  SetSignalPhase(SIGNAL_ENDS_SOLVE);
+  SolveBal(options, &control, &problem, &summary, &times.build_in_seconds);
+  SetSignalPhase(SIGNAL_WAITS);
   std::cout << summary.FullReport() << std::endl;
 
-  if (!FLAGS_report_json.empty() &&
-      !WriteTextFile(
-          FLAGS_report_json,
-          SolveReportJson(
-              FLAGS_input, FlagValues(__FILE__), problem, times, summary),
-          &error)) {
-    return Fail(EXIT_OUTPUT, error);
+  const std::string report = SolveReportJson(
+      FLAGS_input, FlagValues(__FILE__), problem, times, summary);
+  if (summary.IsSolutionUsable()) {
+    if (!FLAGS_checkpoint.empty()) {
+      fill_state(control.progress);
+    }
+    Undo(state.frame, &problem);
+    ToAngleAxes(&problem);
+    if (!FLAGS_output.empty()) {
+      check_written(WriteBalFile(FLAGS_output, problem, &error));
+    }
+    if (!FLAGS_checkpoint.empty()) {
+      check_written(SaveCheckpoint(problem, state, &error));
+    }
+    if (!FLAGS_final_ply.empty()) {
+      check_written(WritePlyFile(
+          FLAGS_final_ply, CameraCenters(problem), problem.points, &error));
+    }
   }
+  if (!FLAGS_report_json.empty()) {
+    check_written(WriteTextFile(FLAGS_report_json, report, &error));
+  }
+  check_written(FlushStandardOutput(&error));
   if (!summary.IsSolutionUsable()) {
     return Fail(EXIT_SOLVE_FAILED, "the solve failed: " + summary.message);
   }
-  Undo(frame, &problem);
-  ToAngleAxes(&problem);
-  if (!FLAGS_final_ply.empty() &&
-      !WritePlyFile(
-          FLAGS_final_ply, CameraCenters(problem), problem.points, &error)) {
-    return Fail(EXIT_OUTPUT, error);
-  }
-  if (!FLAGS_output.empty() && !WriteBalFile(FLAGS_output, problem, &error)) {
-    return Fail(EXIT_OUTPUT, error);
-  }
-  return EXIT_USABLE_SOLUTION;
+  return code == EXIT_USABLE_SOLUTION && control.was_interrupted
+             ? EXIT_INTERRUPTED
+             : code;
 }
 
 int Main(int argc, char** argv) {
@@ -560,6 +663,7 @@ int Main(int argc, char** argv) {
   gflags::SetVersionString(CERES_EXT_VERSION);
   ParseFlagsOrExit(kIntroduction, __FILE__, FlagGroups(), &argc, &argv);
   google::InitGoogleLogging(argv[0]);
+  HandleSignals("bundle_adjuster");
   try {
     return Run();
   } catch (const std::bad_alloc&) {

@@ -99,6 +99,7 @@ void BuildCeresProblem(const SolveBalOptions& options,
 }
 
 void SolveBal(const SolveBalOptions& options,
+              SolveControl* control,
               BalProblem* problem,
               ceres_ext::Summary* summary,
               double* build_time_in_seconds) {
@@ -116,8 +117,12 @@ void SolveBal(const SolveBalOptions& options,
   *build_time_in_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
-  ceres_ext::Solve(
-      solver_options, options.ext_options, &ceres_problem, summary);
+  if (control != nullptr) {
+    SolveInSegments(
+        solver_options, options.ext_options, &ceres_problem, control, summary);
+  } else {
+    Solve(solver_options, options.ext_options, &ceres_problem, summary);
+  }
 }
 
 }  // namespace ceres_ext::bal

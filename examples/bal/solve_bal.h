@@ -10,6 +10,7 @@
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "examples/bal/bal_problem.h"
+#include "examples/bal/segmented_solve.h"
 
 namespace ceres_ext::bal {
 
@@ -53,7 +54,9 @@ void BuildCeresProblem(const SolveBalOptions& options,
 // Refines cameras and points of *problem, with this library or, if
 // options.ext_options.enabled is false, with Ceres alone.
 // *build_time_in_seconds is the time of BuildCeresProblem and of the orderings.
+// With a control, SolveInSegments solves.
 void SolveBal(const SolveBalOptions& options,
+              SolveControl* control,
               BalProblem* problem,
               ceres_ext::Summary* summary,
               double* build_time_in_seconds);

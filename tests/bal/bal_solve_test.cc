@@ -71,7 +71,7 @@ void Solve(const SolveBalOptions& options,
            BalProblem* problem,
            ceres_ext::Summary* summary) {
   double build_time;
-  SolveBal(options, problem, summary, &build_time);
+  SolveBal(options, /*control=*/nullptr, problem, summary, &build_time);
   EXPECT_GT(build_time, 0.0);
   EXPECT_TRUE(summary->IsSolutionUsable()) << summary->message;
 }

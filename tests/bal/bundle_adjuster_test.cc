@@ -3,13 +3,11 @@
 // The programs bundle_adjuster and bal_generate as a user runs them: exit
 // codes, messages and files.
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -20,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/program_test_util.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -30,71 +29,6 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-// Arguments go through a shell.
-Outcome Execute(const std::string& program, const std::string& arguments) {
-  const std::string out = TempPath("stdout");
-  const std::string err = TempPath("stderr");
-  const std::string command = "'" + program + "' " + arguments + " >'" + out +
-                              "' 2>'" + err + "' </dev/null";
-  const int status = std::system(command.c_str());
-  Outcome outcome;
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.out = ReadBytes(out);
-  outcome.err = ReadBytes(err);
-  std::remove(out.c_str());
-  std::remove(err.c_str());
-  return outcome;
-}
-
-Outcome Adjust(const std::string& arguments) {
-  return Execute(BUNDLE_ADJUSTER, arguments);
-}
-
-// Expects failure with this code and one line on stderr.
-void ExpectFailure(const std::string& arguments,
-                   int code,
-                   const std::string& line) {
-  SCOPED_TRACE(arguments);
-  const Outcome outcome = Adjust(arguments);
-  EXPECT_EQ(outcome.code, code);
-  EXPECT_EQ(outcome.err, line + "\n");
-}
-
-// A problem that solves in milliseconds. Removed at the end of the test.
-class BundleAdjusterTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    input_ = TempPath("input.txt");
-    const Outcome outcome =
-        Execute(BAL_GENERATE,
-                "--num_cameras=8 --num_points=200 --num_observations=900 "
-                "--output='" +
-                    input_ + "'");
-    ASSERT_EQ(outcome.code, 0) << outcome.err;
-  }
-
-  ~BundleAdjusterTest() override {
-    std::remove(input_.c_str());
-    for (const std::string& file : files_) {
-      std::remove(file.c_str());
-    }
-  }
-
-  std::string File(const std::string& name) {
-    files_.push_back(TempPath(name));
-    return files_.back();
-  }
-
-  std::string input_;
-  std::vector<std::string> files_;
-};
 
 TEST_F(BundleAdjusterTest, SolvesAndReports) {
   const Outcome outcome =
@@ -230,6 +164,32 @@ TEST_F(BundleAdjusterTest, UsageErrors) {
                 1,
                 name +
                     "--rotation_sigma: expected a number >= 0, found "
+                    "-1.000000");
+  for (const char* sigma :
+       {"rotation_sigma", "translation_sigma", "point_sigma"}) {
+    ExpectFailure(input + "--resume=a --" + sigma + "=1",
+                  1,
+                  name +
+                      "--resume: expected no noise added to the start, found "
+                      "--rotation_sigma, --translation_sigma or "
+                      "--point_sigma");
+  }
+  for (const char* flag : {"checkpoint", "resume"}) {
+    ExpectFailure(input + "--line_search --" + flag + "=a",
+                  1,
+                  name +
+                      "--line_search: expected neither --checkpoint nor "
+                      "--resume, which hold a trust region, found one");
+  }
+  ExpectFailure(input + "--checkpoint_seconds=1",
+                1,
+                name +
+                    "--checkpoint_seconds: expected --checkpoint too, found "
+                    "none");
+  ExpectFailure(input + "--checkpoint=a --checkpoint_seconds=-1",
+                1,
+                name +
+                    "--checkpoint_seconds: expected a number >= 0, found "
                     "-1.000000");
   ExpectFailure(input + "--use_manifolds",
                 1,

@@ -1,0 +1,798 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// That bundle_adjuster and bal_generate lose nothing: outputs that fail, full
+// disks, outputs on inputs, signals, and solves that are gone on with.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "examples/bal/bal_problem.h"
+#include "examples/bal/bal_reader.h"
+#include "examples/bal/safe_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/bal/bal_test_util.h"
+#include "tests/bal/program_test_util.h"
+
+namespace ceres_ext::bal {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+// A program that runs beside the test.
+class Child {
+ public:
+  Child(const std::string& folder,
+        const std::string& program,
+        const std::vector<std::string>& arguments)
+      : out_(folder + "/stdout"), err_(folder + "/stderr") {
+    // Of a child before.
+    std::remove(out_.c_str());
+    std::remove(err_.c_str());
+    pid_ = fork();
+    if (pid_ == 0) {
+      std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+      for (const std::string& argument : arguments) {
+        argv.push_back(const_cast<char*>(argument.c_str()));
+      }
+      argv.push_back(nullptr);
+      constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
+      dup2(open(out_.c_str(), kFlags, 0600), STDOUT_FILENO);
+      dup2(open(err_.c_str(), kFlags, 0600), STDERR_FILENO);
+      execv(program.c_str(), argv.data());
+      _exit(127);
+    }
+  }
+
+  ~Child() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      Wait();
+    }
+  }
+
+  void Send(int number) { EXPECT_EQ(kill(pid_, number), 0); }
+
+  // The status of waitpid.
+  int Wait() {
+    int status = -1;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+  template <typename Predicate>
+  static bool WaitUntil(Predicate&& predicate) {
+    const auto start = std::chrono::steady_clock::now();
+    while (!predicate()) {
+      if (std::chrono::steady_clock::now() - start > std::chrono::minutes(2)) {
+        return false;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+
+  void WaitForOutput(const std::string& text) {
+    EXPECT_TRUE(WaitUntil([&] {
+      return ReadBytes(out_).find(text) != std::string::npos;
+    })) << text;
+  }
+
+  void WaitForError(const std::string& text) {
+    EXPECT_TRUE(WaitUntil([&] {
+      return ReadBytes(err_).find(text) != std::string::npos;
+    })) << text;
+  }
+
+  std::string err() const { return ReadBytes(err_); }
+
+ private:
+  const std::string out_;
+  const std::string err_;
+  pid_t pid_;
+};
+
+bool IsKilledBy(int number, int status) {
+  return WIFSIGNALED(status) && WTERMSIG(status) == number;
+}
+
+bool IsExit(int code, int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) == code;
+}
+
+// Programs run in a folder of their own, with a problem in it.
+class OutputsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = TempPath("folder");
+    fs::remove_all(folder_);
+    ASSERT_TRUE(fs::create_directory(folder_));
+    Generate("input.txt", 8, 200, 900);
+  }
+
+  ~OutputsTest() override { fs::remove_all(folder_); }
+
+  void Generate(const std::string& name,
+                int num_cameras,
+                int num_points,
+                int num_observations) {
+    const Outcome outcome =
+        Execute(BAL_GENERATE,
+                "--num_cameras=" + std::to_string(num_cameras) +
+                    " --num_points=" + std::to_string(num_points) +
+                    " --num_observations=" + std::to_string(num_observations) +
+                    " --output='" + Path(name) + "'");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+
+  // Iterations of half a second each, and all points seen often enough for a
+  // quick descent.
+  void GenerateSlow() { Generate("slow.txt", 60, 24000, 300000); }
+  std::vector<std::string> SlowArguments(int num_iterations) const {
+    return {"--input=" + Path("slow.txt"),
+            "--num_threads=1",
+            "--eta=1e-6",
+            "--num_iterations=" + std::to_string(num_iterations)};
+  }
+
+  std::string Path(const std::string& name) const {
+    return folder_ + "/" + name;
+  }
+
+  std::string Flag(const std::string& flag, const std::string& name) const {
+    return " --" + flag + "='" + Path(name) + "'";
+  }
+
+  std::string Input() const { return Flag("input", "input.txt"); }
+
+  std::set<std::string> Files() const {
+    std::set<std::string> files;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      files.insert(entry.path().filename().string());
+    }
+    return files;
+  }
+
+  double CostOf(const std::string& name) const {
+    BalProblem problem;
+    std::string error;
+    EXPECT_TRUE(ReadBalFile(Path(name), &problem, &error)) << error;
+    return PlainCost(problem);
+  }
+
+  nlohmann::json Report(const std::string& name) const {
+    return nlohmann::json::parse(ReadBytes(Path(name)));
+  }
+
+  std::string folder_;
+};
+
+const char* const kOutputFlags[] = {
+    "output", "final_ply", "checkpoint", "report_json", "initial_ply"};
+
+TEST_F(OutputsTest, OneThatFailsTakesNoOtherWithIt) {
+  if (access("/dev/full", W_OK) != 0) {
+    GTEST_SKIP() << "skipped: no /dev/full";
+  }
+  for (const std::string failing : kOutputFlags) {
+    SCOPED_TRACE(failing);
+    std::string arguments = Input() + " --" + failing + "=/dev/full";
+    std::set<std::string> expected = {"input.txt"};
+    for (const char* flag : kOutputFlags) {
+      if (flag != failing) {
+        arguments += Flag(flag, flag);
+        expected.insert(flag);
+      }
+    }
+    const Outcome outcome = Adjust(arguments);
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_EQ(outcome.err,
+              "bundle_adjuster: /dev/full: expected a file that can be "
+              "written, found No space left on device\n");
+    EXPECT_EQ(Files(), expected);
+    for (const std::string& name : expected) {
+      EXPECT_GT(fs::file_size(Path(name)), 0u) << name;
+      if (name != "input.txt") {
+        fs::remove(Path(name));
+      }
+    }
+  }
+  // Each is named.
+  fs::create_symlink("/dev/full", Path("full"));
+  const Outcome outcome =
+      Adjust(Input() + Flag("output", "o.txt") + " --final_ply=/dev/full" +
+             Flag("report_json", "full"));
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_THAT(outcome.err, HasSubstr("bundle_adjuster: /dev/full: "));
+  EXPECT_THAT(outcome.err, HasSubstr("bundle_adjuster: " + Path("full: ")));
+  EXPECT_LT(CostOf("o.txt"), CostOf("input.txt"));
+}
+
+// `ulimit -f` stands for a full disk: no file may have more than so many blocks
+// of 1024 bytes (512 in some shells).
+std::string WithSmallFiles(const std::string& program) {
+  return "sh -c 'ulimit -f 16; exec \"$0\" \"$@\"' " + program;
+}
+
+Outcome ExecuteWithSmallFiles(const std::string& program,
+                              const std::string& arguments) {
+  // Execute puts quotes around the first word.
+  return Execute("env", WithSmallFiles(program) + " " + arguments);
+}
+
+TEST_F(OutputsTest, AFullDiskKeepsWhatWasThere) {
+  const std::string input = ReadBytes(Path("input.txt"));
+  Outcome outcome = ExecuteWithSmallFiles(
+      BUNDLE_ADJUSTER, Input() + Flag("output", "input.txt"));
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_EQ(outcome.err,
+            "bundle_adjuster: " + Path("input.txt") +
+                ": expected a file that can be written, found File too "
+                "large\n");
+  EXPECT_EQ(ReadBytes(Path("input.txt")), input);
+  EXPECT_THAT(Files(), ElementsAre("input.txt"));
+
+  for (const char* name : {"o.txt", "o.gz", "o.bz2"}) {
+    WriteBytes(Path(name), "older");
+    outcome =
+        ExecuteWithSmallFiles(BUNDLE_ADJUSTER, Input() + Flag("output", name));
+    EXPECT_EQ(outcome.code, 4) << name;
+    EXPECT_THAT(outcome.err, HasSubstr("expected a file that can be written"));
+    EXPECT_EQ(ReadBytes(Path(name)), "older");
+    outcome = ExecuteWithSmallFiles(BAL_GENERATE, Flag("output", name));
+    EXPECT_EQ(outcome.code, 4) << name;
+    EXPECT_EQ(ReadBytes(Path(name)), "older");
+  }
+  WriteBytes(Path("t.txt"), "older");
+  outcome = ExecuteWithSmallFiles(
+      BAL_GENERATE, Flag("output", "o.txt") + Flag("truth", "t.txt"));
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_THAT(outcome.err, HasSubstr(Path("o.txt: ")));
+  EXPECT_THAT(outcome.err, HasSubstr(Path("t.txt: ")));
+  EXPECT_EQ(ReadBytes(Path("t.txt")), "older");
+  // A new file is not there in part either.
+  outcome = ExecuteWithSmallFiles(BAL_GENERATE, Flag("output", "new.txt"));
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_EQ(
+      Files(),
+      (std::set<std::string>{"input.txt", "o.txt", "o.gz", "o.bz2", "t.txt"}));
+}
+
+TEST_F(OutputsTest, ReplacedFilesKeepPermissionsAndLinksStayLinks) {
+  const double initial_cost = CostOf("input.txt");
+  // More than the usual umask leaves.
+  ASSERT_EQ(chmod(Path("input.txt").c_str(), 0666), 0);
+  ASSERT_TRUE(fs::create_directory(Path("links")));
+  fs::create_symlink("../input.txt", Path("links/a"));
+  fs::create_symlink("links/a", Path("b"));
+  const Outcome outcome = Adjust(Input() + Flag("output", "b"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_LT(CostOf("input.txt"), initial_cost);
+  EXPECT_TRUE(fs::is_symlink(Path("b")));
+  EXPECT_TRUE(fs::is_symlink(Path("links/a")));
+  EXPECT_FALSE(fs::is_symlink(Path("input.txt")));
+  struct stat status;
+  ASSERT_EQ(stat(Path("input.txt").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0666u);
+  EXPECT_THAT(Files(), UnorderedElementsAre("b", "input.txt", "links"));
+
+  // A link to a file that is not there yet; a new file's permissions.
+  fs::create_symlink("new.txt", Path("dangling"));
+  const mode_t mask = umask(027);
+  EXPECT_EQ(Adjust(Input() + Flag("output", "dangling")).code, 0);
+  umask(mask);
+  EXPECT_TRUE(fs::is_symlink(Path("dangling")));
+  ASSERT_EQ(stat(Path("new.txt").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0640u);
+}
+
+// The last word on a file that took the place of a folder, say.
+TEST_F(OutputsTest, WhatCantTakeItsPlaceIsNotLost) {
+  std::string error;
+  std::unique_ptr<SafeFile> file = SafeFile::Create(Path("a"), &error);
+  ASSERT_NE(file, nullptr) << error;
+  ASSERT_TRUE(WriteFully(file->fd(), "all", 3));
+  fs::create_directory(Path("a"));
+  EXPECT_FALSE(file->Commit(&error));
+  file = nullptr;
+  ASSERT_THAT(error, HasSubstr("Is a directory, and left it all in "));
+  EXPECT_EQ(ReadBytes(error.substr(error.rfind(' ') + 1)), "all");
+}
+
+TEST_F(OutputsTest, PipesAndDevicesAreWrittenStraight) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  const Outcome outcome =
+      Execute("sh",
+              "-c 'cat \"$1\" >\"$2\" & \"$0\" \"$3\" \"$4\"; code=$?; wait; "
+              "exit $code' " BUNDLE_ADJUSTER " '" +
+                  Path("pipe") + "' '" + Path("copy.txt") + "'" + Input() +
+                  Flag("output", "pipe"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_LT(CostOf("copy.txt"), CostOf("input.txt"));
+  struct stat status;
+  ASSERT_EQ(stat(Path("pipe").c_str(), &status), 0);
+  EXPECT_TRUE(S_ISFIFO(status.st_mode));
+
+  // Standard output, here a file, several times and behind what is there.
+  const Outcome all = Adjust(
+      Input() +
+      " --output=/dev/stdout --report_json=/dev/stdout --final_ply=/dev/null "
+      "--initial_ply=/dev/null");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, StartsWith(Path("input.txt: 8 cameras")));
+  EXPECT_THAT(all.out, HasSubstr("\n8 200 900\n"));
+  EXPECT_THAT(all.out, EndsWith("\n}\n"));
+}
+
+// A reader that leaves ends one output and no other.
+TEST_F(OutputsTest, APipeThatNobodyReadsIsAnError) {
+  const Outcome outcome = Execute("sh",
+                                  "-c '{ \"$0\" \"$1\" \"$2\"; echo $? "
+                                  ">\"$3\"; } | true' " BUNDLE_ADJUSTER +
+                                      Input() + Flag("output", "o.txt") + " '" +
+                                      Path("code") + "'");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(ReadBytes(Path("code")), "4\n");
+  EXPECT_EQ(outcome.err,
+            "bundle_adjuster: standard output: expected that all of it can be "
+            "written, found that some of it was not\n");
+  EXPECT_LT(CostOf("o.txt"), CostOf("input.txt"));
+}
+
+TEST_F(OutputsTest, AFullStandardOutputIsAnError) {
+  if (access("/dev/full", W_OK) != 0) {
+    GTEST_SKIP() << "skipped: no /dev/full";
+  }
+  const struct {
+    const char* program;
+    std::string arguments;
+  } kCases[] = {
+      {BUNDLE_ADJUSTER, Input() + Flag("output", "o.txt")},
+      {BUNDLE_ADJUSTER, "--help"},
+      {BAL_GENERATE, "--list"},
+      {BAL_GENERATE, "--help"},
+  };
+  for (const auto& c : kCases) {
+    const Outcome outcome =
+        Execute("sh",
+                "-c 'exec \"$0\" \"$@\" >/dev/full' " + std::string(c.program) +
+                    " " + c.arguments);
+    EXPECT_EQ(outcome.code, 4) << c.arguments;
+    EXPECT_EQ(outcome.err,
+              fs::path(c.program).filename().string() +
+                  ": standard output: expected that all of it can be written, "
+                  "found that some of it was not\n");
+  }
+  EXPECT_LT(CostOf("o.txt"), CostOf("input.txt"));
+}
+
+TEST_F(OutputsTest, NoOutputTakesThePlaceOfAnInput) {
+  const std::string input = ReadBytes(Path("input.txt"));
+  ASSERT_EQ(Adjust(Input() + Flag("checkpoint", "c")).code, 0);
+  const std::string checkpoint = ReadBytes(Path("c"));
+  fs::create_symlink("input.txt", Path("symbolic"));
+  fs::create_hard_link(Path("input.txt"), Path("hard"));
+  const auto expect_refused = [this](const std::string& flag,
+                                     const std::string& other,
+                                     const std::string& name,
+                                     const std::string& arguments) {
+    ExpectFailure(Input() + arguments + Flag(flag, name),
+                  1,
+                  "bundle_adjuster: --" + flag +
+                      ": expected another file than that of --" + other +
+                      ", found the same, " + Path(name));
+  };
+  for (const char* name : {"input.txt", "./input.txt", "symbolic", "hard"}) {
+    for (const char* flag :
+         {"final_ply", "report_json", "initial_ply", "checkpoint"}) {
+      expect_refused(flag, "input", name, "");
+    }
+  }
+  for (const char* flag :
+       {"output", "final_ply", "report_json", "initial_ply"}) {
+    expect_refused(flag, "resume", "c", Flag("resume", "c"));
+  }
+  EXPECT_EQ(ReadBytes(Path("input.txt")), input);
+  EXPECT_EQ(ReadBytes(Path("c")), checkpoint);
+}
+
+TEST_F(OutputsTest, NoTwoOutputsOnOnePath) {
+  fs::create_symlink("new", Path("link"));
+  ASSERT_TRUE(fs::create_directory(Path("folder")));
+  fs::create_symlink("folder", Path("other"));
+  for (size_t i = 0; i < 5; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const std::string first = kOutputFlags[j];
+      const std::string second = kOutputFlags[i];
+      const std::vector<std::pair<std::string, std::string>> kSame = {
+          {"new", "new"},
+          {"new", "folder/../new"},
+          {"new", "link"},
+          {"folder/a", "other/a"}};
+      std::string message = "bundle_adjuster: --";
+      message.append(second)
+          .append(": expected another file than that of --")
+          .append(first)
+          .append(", found the same, ");
+      for (const auto& [a, b] : kSame) {
+        ExpectFailure(
+            Input() + Flag(first, a) + Flag(second, b), 1, message + Path(b));
+      }
+    }
+  }
+  EXPECT_THAT(Files(),
+              UnorderedElementsAre("input.txt", "link", "folder", "other"));
+
+  const Outcome outcome =
+      Execute(BAL_GENERATE, Flag("output", "new") + Flag("truth", "link"));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err,
+            "bal_generate: --truth: expected another file than that of "
+            "--output, found the same, " +
+                Path("link") + "\n");
+  // Both are looked at before the work.
+  EXPECT_EQ(
+      Execute(BAL_GENERATE, Flag("output", "new") + Flag("truth", "none/a"))
+          .code,
+      4);
+  EXPECT_THAT(Files(),
+              UnorderedElementsAre("input.txt", "link", "folder", "other"));
+  EXPECT_EQ(Execute(BAL_GENERATE, "--output=/dev/null --truth=/dev/null").code,
+            0);
+}
+
+TEST_F(OutputsTest, ASignalEndsTheSolveAndAllIsWritten) {
+  GenerateSlow();
+  const double initial_cost = CostOf("slow.txt");
+  const struct {
+    int number;
+    const char* name;
+  } kSignals[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
+  for (const auto& s : kSignals) {
+    SCOPED_TRACE(s.name);
+    std::vector<std::string> arguments = SlowArguments(1000);
+    for (const char* flag : kOutputFlags) {
+      arguments.push_back(std::string("--") + flag + "=" + Path(flag));
+    }
+    Child child(folder_, BUNDLE_ADJUSTER, arguments);
+    child.WaitForOutput("\n   1 ");
+    child.Send(s.number);
+    EXPECT_TRUE(IsExit(5, child.Wait())) << child.err();
+    EXPECT_EQ(child.err(),
+              std::string("bundle_adjuster: ") + s.name +
+                  ": the solve stops after this iteration and the results are "
+                  "written; a second signal kills\n");
+    const auto report = Report("report_json");
+    const double final_cost = report["summary"]["final_cost"];
+    EXPECT_LT(final_cost, 0.1 * initial_cost);
+    EXPECT_NEAR(CostOf("output"), final_cost, 1e-10 * final_cost);
+    EXPECT_EQ(report["summary"]["termination_type"], "NO_CONVERGENCE");
+    const int last = report["iterations"].back()["iteration"];
+    EXPECT_LT(last, 20);
+    EXPECT_EQ(report["summary"]["message"],
+              "Interrupted after iteration " + std::to_string(last) + ".");
+    for (const char* flag : kOutputFlags) {
+      EXPECT_TRUE(fs::remove(Path(flag))) << flag;
+    }
+  }
+}
+
+TEST_F(OutputsTest, ASecondSignalKills) {
+  // Writing waits for a reader that does not come.
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  GenerateSlow();
+  std::vector<std::string> arguments = SlowArguments(1000);
+  arguments.push_back("--output=" + Path("pipe"));
+  arguments.push_back("--report_json=" + Path("report"));
+  Child child(folder_, BUNDLE_ADJUSTER, arguments);
+  child.WaitForOutput("\n   1 ");
+  child.Send(SIGTERM);
+  child.WaitForError("a second signal kills");
+  child.Send(SIGINT);
+  EXPECT_TRUE(IsKilledBy(SIGINT, child.Wait()));
+  EXPECT_FALSE(fs::exists(Path("report")));
+}
+
+TEST_F(OutputsTest, AFirstSignalWhileWritingCostsNothing) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  Child child(folder_,
+              BUNDLE_ADJUSTER,
+              {"--input=" + Path("input.txt"),
+               "--output=" + Path("pipe"),
+               "--report_json=" + Path("report")});
+  child.WaitForOutput("Termination:");
+  child.Send(SIGTERM);
+  child.WaitForError("SIGTERM: the results are being written; a second ");
+  WriteBytes(Path("copy.txt"), ReadBytes(Path("pipe")));
+  EXPECT_TRUE(IsExit(0, child.Wait())) << child.err();
+  EXPECT_LT(CostOf("copy.txt"), CostOf("input.txt"));
+  EXPECT_EQ(Report("report")["summary"]["is_solution_usable"], true);
+}
+
+TEST_F(OutputsTest, ASignalWhileReadingKills) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  Child child(folder_,
+              BUNDLE_ADJUSTER,
+              {"--input=" + Path("pipe"), "--output=" + Path("o.txt")});
+  // The program has the other end open, so it reads.
+  const int pipe = open(Path("pipe").c_str(), O_WRONLY);
+  child.Send(SIGTERM);
+  EXPECT_TRUE(IsKilledBy(SIGTERM, child.Wait()));
+  close(pipe);
+}
+
+TEST_F(OutputsTest, AKillWhileWritingKeepsTheOldFile) {
+  WriteBytes(Path("o.txt"), "older");
+  Child child(folder_,
+              BAL_GENERATE,
+              {"--num_cameras=1000",
+               "--num_points=300000",
+               "--num_observations=1500000",
+               "--output=" + Path("o.txt")});
+  const auto has_temporary = [this] {
+    for (const std::string& name : Files()) {
+      if (name.find(".o.txt.") == 0) {
+        return true;
+      }
+    }
+    return false;
+  };
+  ASSERT_TRUE(Child::WaitUntil(has_temporary));
+  child.Send(SIGTERM);
+  EXPECT_TRUE(IsKilledBy(SIGTERM, child.Wait()));
+  EXPECT_EQ(ReadBytes(Path("o.txt")), "older");
+  EXPECT_FALSE(has_temporary());
+}
+
+// Costs of accepted and rejected steps agree from iteration `first` on. Jacobi
+// scaling computed anew rounds otherwise, and with it PCG may stop an iteration
+// sooner or later: of the model's decrease that is a part of --eta, and
+// tolerance covers it as a part of the cost.
+void ExpectSameIterations(const nlohmann::json& report,
+                          const nlohmann::json& expected,
+                          int first,
+                          double tolerance) {
+  const auto& iterations = report["iterations"];
+  ASSERT_EQ(iterations.size() + first, expected["iterations"].size());
+  for (size_t i = 0; i < iterations.size(); ++i) {
+    const auto& iteration = iterations[i];
+    const auto& other = expected["iterations"][i + first];
+    EXPECT_EQ(iteration["iteration"], other["iteration"]);
+    EXPECT_EQ(iteration["step_is_successful"], other["step_is_successful"])
+        << i;
+    const double cost = other["cost"];
+    EXPECT_NEAR(iteration["cost"].get<double>(), cost, tolerance * cost) << i;
+    // Of the steps, a hundredth tells a lost radius from another rounding.
+    const double radius = other["trust_region_radius"];
+    EXPECT_NEAR(
+        iteration["trust_region_radius"].get<double>(), radius, 0.01 * radius)
+        << i;
+  }
+  const double final_cost = expected["summary"]["final_cost"];
+  EXPECT_NEAR(report["summary"]["final_cost"].get<double>(),
+              final_cost,
+              tolerance * final_cost);
+}
+
+TEST_F(OutputsTest, AnInterruptedSolveThatIsGoneOnWithEndsAtTheSameCost) {
+  GenerateSlow();
+  std::vector<std::string> arguments = SlowArguments(7);
+  arguments.push_back("--report_json=" + Path("report"));
+  Child whole(folder_, BUNDLE_ADJUSTER, arguments);
+  ASSERT_TRUE(IsExit(0, whole.Wait())) << whole.err();
+  const auto expected = Report("report");
+
+  arguments.push_back("--checkpoint=" + Path("c"));
+  Child part(folder_, BUNDLE_ADJUSTER, arguments);
+  part.WaitForOutput("\n   2 ");
+  part.Send(SIGTERM);
+  ASSERT_TRUE(IsExit(5, part.Wait())) << part.err();
+  const auto interrupted = Report("report");
+  EXPECT_GT(interrupted["summary"]["final_cost"],
+            expected["summary"]["final_cost"]);
+
+  arguments.push_back("--resume=" + Path("c"));
+  arguments.push_back("--output=" + Path("o.txt"));
+  Child rest(folder_, BUNDLE_ADJUSTER, arguments);
+  ASSERT_TRUE(IsExit(0, rest.Wait())) << rest.err();
+  const auto resumed = Report("report");
+  const int first = resumed["iterations"][0]["iteration"];
+  EXPECT_GE(first, 2);
+  ExpectSameIterations(resumed, expected, first, 1e-9);
+  // In the frame of the input.
+  const double final_cost = expected["summary"]["final_cost"];
+  EXPECT_NEAR(CostOf("o.txt"), final_cost, 1e-9 * final_cost);
+}
+
+// A start so bad that steps are rejected, the last one of nine among them: the
+// checkpoint is of the accepted step before, and from it all goes as it went.
+TEST_F(OutputsTest, RejectedStepsAreTriedAgain) {
+  const std::string flags =
+      Input() + " --num_threads=1 --eta=1e-10" + Flag("report_json", "report");
+  const std::string noise = " --point_sigma=20 --translation_sigma=5";
+  ASSERT_EQ(Adjust(flags + noise + " --num_iterations=14").code, 0);
+  const auto expected = Report("report");
+  int end = -1;
+  for (const auto& iteration : expected["iterations"]) {
+    if (iteration["step_is_successful"] == false) {
+      end = iteration["iteration"];
+      if (expected["iterations"][end - 1]["step_is_successful"] == false) {
+        break;
+      }
+    }
+  }
+  ASSERT_GT(end, 0);
+  ASSERT_EQ(Adjust(flags + noise + Flag("checkpoint", "c") +
+                   " --num_iterations=" + std::to_string(end))
+                .code,
+            0);
+  ASSERT_EQ(Adjust(flags + Flag("resume", "c") + " --num_iterations=14").code,
+            0);
+  const auto resumed = Report("report");
+  const int first = resumed["iterations"][0]["iteration"];
+  EXPECT_LE(first, end - 2);
+  EXPECT_EQ(expected["iterations"][first]["step_is_successful"], true);
+  ExpectSameIterations(resumed, expected, first, 1e-6);
+}
+
+TEST_F(OutputsTest, CheckpointsOnTheWayChangeNoStep) {
+  for (const std::string flags : {"",
+                                  " --solver=ceres",
+                                  " --use_quaternions --use_manifolds",
+                                  " --batch_evaluation=false"}) {
+    SCOPED_TRACE(flags);
+    const std::string arguments = Input() + flags + " --num_iterations=9" +
+                                  " --num_threads=1 --eta=1e-10" +
+                                  Flag("report_json", "report");
+    ASSERT_EQ(Adjust(arguments).code, 0);
+    const auto expected = Report("report");
+    const Outcome outcome =
+        Adjust(arguments + Flag("checkpoint", "c") + " --checkpoint_seconds=0");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("c: checkpoint after iteration 1\n"));
+    EXPECT_THAT(outcome.out, HasSubstr("c: checkpoint after iteration 2\n"));
+    const auto report = Report("report");
+    ExpectSameIterations(report, expected, 0, 1e-6);
+    for (const char* field : {"num_successful_steps",
+                              "num_unsuccessful_steps",
+                              "num_linear_solves",
+                              "initial_cost"}) {
+      EXPECT_EQ(report["summary"][field], expected["summary"][field]) << field;
+    }
+    // Nothing is left to do: the state comes back, to the bit.
+    EXPECT_EQ(Adjust(arguments + Flag("resume", "c")).code, 0);
+    EXPECT_EQ(Report("report")["summary"]["final_cost"],
+              report["summary"]["final_cost"]);
+    EXPECT_EQ(Report("report")["iterations"].size(), 1u);
+  }
+}
+
+// The frame of the solve is the checkpoint's, wherever the points of the input
+// are by then.
+TEST_F(OutputsTest, GoesOnAfterTheInputWasReplaced) {
+  const std::string flags =
+      Input() + " --eta=1e-10" + Flag("report_json", "report");
+  ASSERT_EQ(
+      Adjust(flags + " --num_iterations=6" + Flag("output", "whole.txt")).code,
+      0);
+  const double expected = Report("report")["summary"]["final_cost"];
+  ASSERT_EQ(Adjust(flags + " --num_iterations=3" + Flag("checkpoint", "c") +
+                   Flag("output", "input.txt"))
+                .code,
+            0);
+  ASSERT_EQ(Adjust(flags + " --num_iterations=6" + Flag("checkpoint", "c") +
+                   Flag("resume", "c") + Flag("output", "o.txt"))
+                .code,
+            0);
+  EXPECT_NEAR(Report("report")["summary"]["final_cost"].get<double>(),
+              expected,
+              1e-6 * expected);
+  EXPECT_NEAR(CostOf("o.txt"), expected, 1e-6 * expected);
+  // Another frame would have the same cost, but other coordinates: the points
+  // moved by metres at first.
+  BalProblem problem;
+  BalProblem whole;
+  std::string error;
+  ASSERT_TRUE(ReadBalFile(Path("o.txt"), &problem, &error)) << error;
+  ASSERT_TRUE(ReadBalFile(Path("whole.txt"), &whole, &error)) << error;
+  std::vector<double> moved;
+  for (size_t i = 0; i < whole.points.size(); ++i) {
+    moved.push_back(std::abs(problem.points[i] - whole.points[i]));
+  }
+  std::sort(moved.begin(), moved.end());
+  EXPECT_LT(moved[moved.size() / 2], 1e-3);
+}
+
+TEST_F(OutputsTest, RefusesCheckpointsThatAreNone) {
+  ASSERT_EQ(Adjust(Input() + Flag("checkpoint", "c")).code, 0);
+  const std::string good = ReadBytes(Path("c"));
+  const auto expect_refused = [this](const std::string& flags,
+                                     const std::string& message) {
+    const Outcome outcome =
+        Adjust(Input() + Flag("resume", "bad") + Flag("output", "o") + flags);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(
+        outcome.err,
+        "bundle_adjuster: " + Path("bad") + ": expected " + message + "\n");
+    EXPECT_FALSE(fs::exists(Path("o")));
+  };
+  expect_refused("", "a readable file, found No such file or directory");
+  const std::string none =
+      "a checkpoint of bundle_adjuster, found another kind of file";
+  for (const std::string& bytes : {std::string(),
+                                   std::string("\n"),
+                                   std::string("[1]\n"),
+                                   std::string("text"),
+                                   ReadBytes(Path("input.txt")),
+                                   good.substr(0, good.find('\n') - 1),
+                                   std::string(100000, '{')}) {
+    WriteBytes(Path("bad"), bytes);
+    expect_refused("", none);
+  }
+  WriteBytes(Path("bad"), "{}\n");
+  expect_refused("",
+                 "a checkpoint of this problem, with format "
+                 "\"ceres_ext.bal_checkpoint.1\", found null");
+  const std::string whole =
+      "a whole checkpoint of " + std::to_string(good.size()) + " bytes, found ";
+  for (const size_t size :
+       {good.find('\n') + 1, good.size() / 2, good.size() - 1}) {
+    WriteBytes(Path("bad"), good.substr(0, size));
+    expect_refused("", whole + std::to_string(size));
+  }
+  WriteBytes(Path("bad"), good + "1");
+  expect_refused("", whole + "more");
+  // A bit of the radius, of a camera, of the last point and of the checksum.
+  const size_t radius = good.find("\"trust_region_radius\":") + 22;
+  for (const size_t i :
+       {radius, good.find('\n') + 9, good.size() - 5, good.size() - 1}) {
+    std::string bad = good;
+    bad[i] ^= 1;
+    WriteBytes(Path("bad"), bad);
+    expect_refused("", "an undamaged checkpoint, found a wrong checksum");
+  }
+  // Of another problem.
+  WriteBytes(Path("bad"), good);
+  expect_refused(" --use_quaternions",
+                 "a checkpoint of this problem, with camera_size 10, found 9");
+  fs::rename(Path("input.txt"), Path("old.txt"));
+  Generate("input.txt", 8, 200, 901);
+  expect_refused("",
+                 "a checkpoint of this problem, with num_observations 901, "
+                 "found 900");
+  std::string moved = ReadBytes(Path("old.txt"));
+  ASSERT_TRUE(moved.find('\n') == 9u);
+  const size_t digit = moved.find('.', moved.find(' ', 14)) + 1;
+  moved[digit] = moved[digit] == '1' ? '2' : '1';
+  WriteBytes(Path("input.txt"), moved);
+  const Outcome outcome = Adjust(Input() + Flag("resume", "bad"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("expected a checkpoint of this problem, with "
+                        "observations_crc32 "));
+}
+
+}  // namespace
+}  // namespace ceres_ext::bal
