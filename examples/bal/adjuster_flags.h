@@ -1,0 +1,44 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The flags of bundle_adjuster, and the options that follow from them.
+
+#ifndef EXAMPLES_BAL_ADJUSTER_FLAGS_H_
+#define EXAMPLES_BAL_ADJUSTER_FLAGS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/bal/solve_bal.h"
+#include "gflags/gflags.h"
+
+// What is read and written, and the start; the rest is in SolveBalOptions.
+DECLARE_string(input);
+DECLARE_string(output);
+DECLARE_string(final_ply);
+DECLARE_string(initial_ply);
+DECLARE_string(report_json);
+DECLARE_string(checkpoint);
+DECLARE_double(checkpoint_seconds);
+DECLARE_string(resume);
+DECLARE_bool(use_quaternions);
+DECLARE_double(rotation_sigma);
+DECLARE_double(translation_sigma);
+DECLARE_double(point_sigma);
+DECLARE_int32(random_seed);
+
+namespace ceres_ext::bal {
+
+// ParseFlagsOrExit with the help of bundle_adjuster.
+void ParseAdjusterFlags(int* argc, char*** argv);
+
+// Name and value of each of its flags.
+std::vector<std::pair<std::string, std::string>> AdjusterFlagValues();
+
+// Checks all flags but paths. On failure returns false and sets *error to one
+// line that names the flag.
+bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error);
+
+}  // namespace ceres_ext::bal
+
+#endif  // EXAMPLES_BAL_ADJUSTER_FLAGS_H_
