@@ -2,6 +2,37 @@
 # shellcheck shell=bash
 # What CUDA this machine has.
 
+# Seconds for nvidia-smi to answer; a driver in trouble lets it wait for ever.
+NVIDIA_SMI_SECONDS=20
+
+# query_gpus FIELD: one line per GPU. Fails where there is no nvidia-smi, where
+# it fails and where it does not answer in time; what it printed is no answer
+# then.
+query_gpus() {
+  have nvidia-smi || return 1
+  local status=0 answer
+  answer=$(timeout --kill-after=1 "$NVIDIA_SMI_SECONDS" nvidia-smi \
+    --query-gpu="$1" --format=csv,noheader 2>/dev/null </dev/null) || status=$?
+  if ((status == 124 || status == 137)); then
+    warn "nvidia-smi has not answered within $NVIDIA_SMI_SECONDS s"
+  fi
+  ((status == 0)) || return 1
+  echo "$answer"
+}
+
+# gpu_architectures: those of the GPUs here for CMake, "80;90". Fails where they
+# are not known.
+gpu_architectures() {
+  local capabilities
+  capabilities=$(query_gpus compute_cap) || return 1
+  if grep -qvxE '[0-9]+[.][0-9]' <<<"$capabilities"; then
+    warn "expected compute capabilities of nvidia-smi, found" \
+      "\"${capabilities//$'\n'/, }\""
+    return 1
+  fi
+  tr -d . <<<"$capabilities" | sort -un | paste -sd';'
+}
+
 # find_cuda sets
 #   NVCC                its path, empty for none
 #   CUDA_VERSION        "13.0"
@@ -24,14 +55,12 @@ find_cuda() {
   [[ -n "$NVCC" ]] || return 0
   CUDA_VERSION=$("$NVCC" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
 
-  local capabilities=""
-  if have nvidia-smi; then
-    GPU_NAMES=$(nvidia-smi --query-gpu=name --format=csv,noheader \
-      2>/dev/null || true)
-    capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader \
-      2>/dev/null | tr -d . | sort -un | paste -sd';' || true)
+  GPU_NAMES=$(query_gpus name) || GPU_NAMES=""
+  CUDA_ARCHITECTURES="${CERES_EXT_CUDA_ARCHITECTURES:-}"
+  if [[ -z "$CUDA_ARCHITECTURES" && -n "$GPU_NAMES" ]]; then
+    CUDA_ARCHITECTURES=$(gpu_architectures) || CUDA_ARCHITECTURES=""
   fi
-  CUDA_ARCHITECTURES="${CERES_EXT_CUDA_ARCHITECTURES:-${capabilities:-75-virtual;90-real}}"
+  CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-75-virtual;90-real}"
 
   local toolkit
   toolkit=$(cd "$(dirname "$(readlink -f "$NVCC")")/.." && pwd)
