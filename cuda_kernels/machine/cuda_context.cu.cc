@@ -21,17 +21,32 @@ constexpr int64_t kStagedBytes = int64_t{16} << 20;
 constexpr int64_t kStageBytes = int64_t{2} << 20;
 constexpr int kNumStages = 4;
 
+// Why cudaGetDeviceCount failed. Where no driver is installed its error is the
+// one of a driver that is too old; the version tells them apart.
+std::string WhyNoDevice(cudaError_t error) {
+  if (error == cudaErrorNoDevice) {
+    return "no CUDA device";
+  }
+  int driver_version = 0;
+  if (error == cudaErrorInsufficientDriver &&
+      cudaDriverGetVersion(&driver_version) == cudaSuccess &&
+      driver_version == 0) {
+    return "no CUDA device: no driver is installed";
+  }
+  return cudaGetErrorString(error);
+}
+
 }  // namespace
 
 int NumCudaDevices(std::string* why_none) {
   int num_devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&num_devices);
   if (error != cudaSuccess) {
+    if (why_none != nullptr) {
+      *why_none = WhyNoDevice(error);
+    }
     // The error stays recorded otherwise and would be blamed on a later launch.
     static_cast<void>(cudaGetLastError());
-    if (why_none != nullptr) {
-      *why_none = cudaGetErrorString(error);
-    }
     return 0;
   }
   if (num_devices == 0 && why_none != nullptr) {

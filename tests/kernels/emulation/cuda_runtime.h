@@ -345,7 +345,12 @@ T atomicOr(T* p, T value) {
 // The part of the runtime that contexts and buffers use.
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100
+};
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice,
   cudaMemcpyDeviceToHost,
@@ -359,9 +364,24 @@ struct cudaDeviceProp {
 };
 inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+namespace emulation {
+// What a test may change: the driver and what it says of devices.
+struct Driver {
+  int version = 13000;
+  cudaError_t device_count_error = cudaSuccess;
+};
+inline Driver& driver() {
+  static Driver d;
+  return d;
+}
+}  // namespace emulation
+inline cudaError_t cudaDriverGetVersion(int* version) {
+  *version = emulation::driver().version;
+  return cudaSuccess;
+}
 inline cudaError_t cudaGetDeviceCount(int* n) {
   *n = 1;
-  return cudaSuccess;
+  return emulation::driver().device_count_error;
 }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {

@@ -1,0 +1,72 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What a machine without a usable GPU is told: the real runtime where no driver
+// is installed, and an emulated one with each of the errors.
+
+#include "cuda_kernels/cuda_context.h"
+
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+
+#ifdef CERES_EXT_WITH_CUDA
+#include <dlfcn.h>
+#else
+#include "tests/kernels/emulation/cuda_runtime.h"
+#endif
+
+namespace ceres_ext::kernels {
+namespace {
+
+constexpr char kNoDriver[] = "no CUDA device: no driver is installed";
+
+void ExpectNone(const std::string& why) {
+  std::string why_none;
+  EXPECT_EQ(NumCudaDevices(&why_none), 0);
+  EXPECT_EQ(why_none, why);
+  EXPECT_EQ(NumCudaDevices(nullptr), 0);
+  std::unique_ptr<CudaContext> context;
+  const Status status = CudaContext::Create({}, &context);
+  EXPECT_EQ(status.code, StatusCode::kUnsupported);
+  EXPECT_EQ(status.message, "No usable GPU: " + why + ".");
+  EXPECT_EQ(context, nullptr);
+}
+
+#ifdef CERES_EXT_WITH_CUDA
+
+TEST(CudaContext, NoDriver) {
+  if (void* const driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
+    dlclose(driver);
+    GTEST_SKIP() << "skipped: a CUDA driver is installed";
+  }
+  ExpectNone(kNoDriver);
+}
+
+#else
+
+class CudaContextTest : public ::testing::Test {
+ protected:
+  ~CudaContextTest() override { emulation::driver() = {}; }
+};
+
+TEST_F(CudaContextTest, NoDriver) {
+  emulation::driver() = {0, cudaErrorInsufficientDriver};
+  ExpectNone(kNoDriver);
+}
+
+TEST_F(CudaContextTest, NoDevice) {
+  emulation::driver() = {13000, cudaErrorNoDevice};
+  ExpectNone("no CUDA device");
+}
+
+// What CUDA says of it stays: a newer driver is what helps.
+TEST_F(CudaContextTest, DriverTooOld) {
+  emulation::driver() = {11040, cudaErrorInsufficientDriver};
+  ExpectNone(cudaGetErrorString(cudaErrorInsufficientDriver));
+}
+
+#endif
+
+}  // namespace
+}  // namespace ceres_ext::kernels
