@@ -24,16 +24,18 @@ num_jobs() {
   echo $((processors < memory ? processors : memory))
 }
 
-# run_logged LOG WHAT COMMAND...: quiet while it works; on failure shows the end
-# of the log and says where the rest is.
+# die_with_log LOG WHAT: shows the end of the log and says where the rest is.
+die_with_log() {
+  tail -n 40 "$1" >&2
+  die "$2 failed; the end of its log is above, all of it in $1"
+}
+
+# run_logged LOG WHAT COMMAND...: quiet while it works.
 run_logged() {
   local log="$1" what="$2" begin=$SECONDS
   shift 2
   mkdir -p "$(dirname "$log")"
-  if ! "$@" >"$log" 2>&1 </dev/null; then
-    tail -n 40 "$log" >&2
-    die "$what failed; the end of its log is above, all of it in $log"
-  fi
+  "$@" >"$log" 2>&1 </dev/null || die_with_log "$log" "$what"
   if ((SECONDS - begin >= 5)); then
     say "$what took $((SECONDS - begin)) s"
   fi

@@ -18,6 +18,33 @@ LIBRARY_PACKAGES=(
 # command:package
 TOOL_PACKAGES=(c++:g++ cmake:cmake ninja:ninja-build patch:patch tar:tar xz:xz-utils)
 
+# Seconds to wait for another process that holds one of apt's locks.
+APT_LOCK_SECONDS=600
+
+# run_apt LOG COMMAND...: an apt-get command, again while another process holds
+# a lock that it needs. apt's own DPkg::Lock::Timeout does not cover the locks of
+# the lists and of the archives.
+run_apt() {
+  local log="$1" end=$((SECONDS + APT_LOCK_SECONDS)) waits=0 status
+  shift
+  while true; do
+    status=0
+    "$@" >"$log" 2>&1 </dev/null || status=$?
+    if ((status == 0)) || ! grep -q '^E: Could not get lock ' "$log"; then
+      return "$status"
+    fi
+    if ((SECONDS >= end)); then
+      warn "another process still holds apt's lock after $APT_LOCK_SECONDS s"
+      return "$status"
+    fi
+    if ((waits++ == 0)); then
+      say "waiting, at most $APT_LOCK_SECONDS s, for another process that holds" \
+        "apt's lock: $(sed -n 's/^E: Could not get lock //p' "$log" | head -n 1)"
+    fi
+    sleep 1
+  done
+}
+
 # install_packages [PACKAGE...]: what is missing of the lists above and of the
 # arguments. Calls no apt where nothing is missing.
 install_packages() {
@@ -37,15 +64,17 @@ install_packages() {
   done
   ((${#missing[@]})) || return 0
 
-  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q)
+  # run_apt knows apt's messages in English.
+  local apt=(env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -q)
   if ((EUID != 0)); then
     have sudo || die "needs root or sudo for: apt-get install ${missing[*]}"
     if [[ -t 0 ]]; then apt=(sudo "${apt[@]}"); else apt=(sudo -n "${apt[@]}"); fi
   fi
   say "installing ${missing[*]}"
   # A third-party source that does not answer need not stop the installation.
-  "${apt[@]}" update >"$BUILD_ROOT/log/apt-update.log" 2>&1 </dev/null ||
+  run_apt "$BUILD_ROOT/log/apt-update.log" "${apt[@]}" update ||
     warn "apt-get update reports errors, see $BUILD_ROOT/log/apt-update.log"
-  run_logged "$BUILD_ROOT/log/apt-install.log" "apt-get install" \
-    "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+  run_apt "$BUILD_ROOT/log/apt-install.log" \
+    "${apt[@]}" install -y --no-install-recommends "${missing[@]}" ||
+    die_with_log "$BUILD_ROOT/log/apt-install.log" "apt-get install"
 }
