@@ -91,7 +91,7 @@ unpack() {
     {
       echo "$CERES_SOURCE"
       [[ -d "$CERES_SOURCE" ]] || sha256_of "$CERES_SOURCE"
-      [[ "$name" == stock ]] || series | sed "s,^,$ROOT/patches/," | xargs cat
+      [[ "$name" == stock ]] || print_patches
     } | sha256sum
   )
   if [[ "$(cat "$work/$name/key" 2>/dev/null)" != "$key" ]]; then

@@ -10,6 +10,24 @@ DEBIAN_NAME="ceres-solver_2.2.0+dfsg.orig.tar.xz"
 DEBIAN_SHA256=fb22a61518dadb2cdfdbc698fbc9620d6d1e5e1b68a93b983086b668e39f395a
 BAL_PROBLEM=data/problem-16-22106-pre.txt
 
+# cache_folder: the folder of archives and of the built Ceres. Absolute, because
+# a build of Ceres holds it and because programs started elsewhere use it.
+cache_folder() {
+  local folder="${CERES_EXT_CACHE:-}" home="${HOME:-}"
+  # A relative XDG_CACHE_HOME does not count, says its specification.
+  if [[ -z "$folder" && "${XDG_CACHE_HOME:-}" == /* ]]; then
+    folder="$XDG_CACHE_HOME/ceres_ext"
+  elif [[ -z "$folder" ]]; then
+    [[ -n "$home" ]] || home=$(getent passwd "$EUID" | cut -d : -f 6) || home=""
+    [[ -n "$home" ]] || die "no folder for the cache: HOME is not set and user" \
+      "$EUID has no home; set CERES_EXT_CACHE"
+    folder="$home/.cache/ceres_ext"
+  fi
+  readlink -m -- "$folder"
+}
+CACHE=$(cache_folder) || exit 1
+export CERES_EXT_CACHE="$CACHE"
+
 sha256_of() { sha256sum "$1" | cut -d ' ' -f 1; }
 
 # verify_archive FILE [SHA256]: 0 where FILE is one of the two pinned archives,
@@ -170,6 +188,14 @@ series() {
   sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$ROOT/patches/series" | grep . || true
 }
 
+# print_patches: their text, in order.
+print_patches() {
+  local patch
+  while IFS= read -r patch; do
+    cat "$ROOT/patches/$patch" || return 1
+  done < <(series)
+}
+
 # unpack_ceres SOURCE FOLDER: a copy of the source with the series applied.
 unpack_ceres() {
   local source="$1" folder="$2" patch
@@ -214,7 +240,7 @@ OPTIONS
 ceres_key() {
   {
     series
-    series | sed "s,^,$ROOT/patches/," | xargs -r cat
+    print_patches || exit 1
     ceres_options
     sed -n '/^build_ceres()/,/^}/p' "${BASH_SOURCE[0]}"
     echo "${CXXFLAGS:-}"
@@ -265,7 +291,7 @@ provide_ceres() (
   if [[ -z "$given" && -d "$BUILD_ROOT/ceres-source" ]]; then
     given=$(readlink -f "$BUILD_ROOT/ceres-source")
   fi
-  mkdir -p "$CACHE"
+  mkdir -p "$CACHE" || die "CERES_EXT_CACHE: cannot create $CACHE"
   lock "$CACHE/ceres-$CERES_VERSION.lock"
   find_ceres_source "$given"
   if [[ -d "$CERES_SOURCE" ]]; then
@@ -274,7 +300,8 @@ provide_ceres() (
     key=$(ceres_key)
   fi
   prefix="$CACHE/ceres-$CERES_VERSION-$key"
-  if [[ ! -d "$prefix" ]]; then
+  if [[ ! -d "$prefix/lib/cmake/Ceres" ]]; then
+    rm -rf "$prefix"
     say "building Ceres $CERES_VERSION with $(series | wc -l) patches, once," \
       "into $prefix (log: build/log/ceres.log)"
     # A shell of its own, so that its first failing command ends it.

@@ -4,7 +4,6 @@
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 BUILD_ROOT="$ROOT/build"
-CACHE="${CERES_EXT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ceres_ext}"
 
 say() { printf '==> %s\n' "$*"; }
 warn() { printf 'warning: %s\n' "$*" >&2; }

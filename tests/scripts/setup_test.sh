@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#
+# scripts/setup and scripts/test with a cmake that builds nothing: where the
+# built Ceres goes, when it is built again, and what of the project is built.
+set -euo pipefail
+# shellcheck source=testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/testing.sh"
+
+fake nvcc <<<'echo "Cuda compilation tools, release 13.0, V13.0.48"'
+export CUDACXX="$FAKE/nvcc"
+fake nvidia-smi <<<'exit 9'
+fake dpkg-query <<'SH'
+for argument; do echo "installed $argument"; done
+SH
+fake apt-get <<<'echo "apt-get is not to be called" && exit 1'
+for tool in c++ ninja; do fake "$tool" <<<'echo "version 1"'; done
+fake ctest <<SH
+echo "ctest \$*" >>"$WORK/calls"
+SH
+# Of the real one: a relative prefix becomes absolute, the files of an
+# installation go behind DESTDIR.
+fake cmake <<SH
+echo "cmake \$*" >>"$WORK/calls"
+SH
+cat >>"$FAKE/cmake" <<'SH'
+prefix="" folder="" preset=""
+arguments=("$@")
+while (($#)); do
+  case "$1" in
+    -B | --install) folder="$2" ;;
+    -DCMAKE_INSTALL_PREFIX=*) prefix="${1#*=}" ;;
+    --preset) preset="$2" ;;
+  esac
+  shift
+done
+if [[ -n "$prefix" ]]; then
+  [[ "$prefix" == /* ]] || prefix="$PWD/$prefix"
+  mkdir -p "$folder/bin"
+  echo "$prefix" >"$folder/prefix"
+  echo >"$folder/bin/bundle_adjuster"
+elif [[ "${arguments[0]}" == --install ]]; then
+  mkdir -p "$DESTDIR$(<"$folder/prefix")/lib/cmake/Ceres"
+elif [[ "${arguments[0]}" == --build && -n "$preset" ]]; then
+  mkdir -p "build/$preset/examples/bal"
+  printf '#!/bin/sh\necho "solving $1"\n' \
+    >"build/$preset/examples/bal/bundle_adjuster"
+  chmod +x "build/$preset/examples/bal/bundle_adjuster"
+fi
+SH
+
+# A source of Ceres as far as the scripts look at it, and a patch to it.
+ceres="$WORK/a ceres"
+mkdir -p "$ceres/include/ceres" "$ceres/data" "$CHECKOUT/patches"
+printf '#define CERES_VERSION_%s\n' 'MAJOR 2' 'MINOR 2' 'REVISION 0' \
+  >"$ceres/include/ceres/version.h"
+echo problem >"$ceres/data/problem-16-22106-pre.txt"
+write_patch() {
+  printf -- '--- a/added\n+++ b/added\n@@ -0,0 +1 @@\n+%s\n' "$1" \
+    >"$CHECKOUT/patches/0001-one.patch"
+}
+write_patch one
+echo 0001-one.patch >"$CHECKOUT/patches/series"
+
+run() {
+  : >"$WORK/calls"
+  "$@" >"$WORK/said" 2>&1 </dev/null || fail "$*: $(cat "$WORK/said")"
+  said=$(<"$WORK/said")
+}
+setup() { run "$CHECKOUT/scripts/setup" "$@"; }
+# expect_built N: Ceres was built N times by the last run.
+expect_built() {
+  expect_equal "builds of Ceres" \
+    "$(grep -c -- '--target ceres bundle_adjuster' "$WORK/calls" || true)" "$1"
+}
+# expect_entries FOLDER N: it holds N builds of Ceres, all of them whole, and
+# the checkout leads to one.
+expect_entries() {
+  local entry n=0
+  for entry in "$1"/ceres-2.2.0-*; do
+    [[ -d "$entry/lib/cmake/Ceres" && -f "$entry/bin/bundle_adjuster" &&
+      -f "$entry/data/problem-16-22106-pre.txt" ]] ||
+      fail "$entry is no whole Ceres: $(cd "$entry" && find .)"
+    n=$((n + 1))
+  done
+  expect_equal "builds of Ceres in $1" "$n" "$2"
+  [[ "$(readlink -f "$CHECKOUT/build/ceres")" == "$1"/ceres-2.2.0-* ]] ||
+    fail "build/ceres leads to $(readlink "$CHECKOUT/build/ceres")"
+}
+
+# A relative cache is that of the caller's working folder.
+mkdir -p "$WORK/caller"
+cd "$WORK/caller"
+export CERES_EXT_CACHE="my cache"
+setup --ceres-source "../a ceres"
+expect_built 1
+expect_entries "$WORK/caller/my cache" 1
+expect_has "the solve" "$said" "solving --input=$CHECKOUT/build/ceres/data/"
+setup
+expect_built 0
+export CERES_EXT_CACHE="../caller/./my cache"
+setup
+expect_built 0
+
+# The patches are part of what names a build.
+write_patch two
+setup
+expect_built 1
+expect_entries "$WORK/caller/my cache" 2
+
+# What an interrupted or mistaken build left is built again.
+rm -r "$CHECKOUT/build/ceres/lib"
+setup
+expect_built 1
+expect_entries "$WORK/caller/my cache" 2
+
+# Without HOME the user's home counts; without that one, nothing is guessed.
+unset CERES_EXT_CACHE HOME
+fake getent <<<"echo \"user:x:\$2:\$2::$WORK/home:/bin/sh\""
+XDG_CACHE_HOME="relative" setup
+expect_entries "$WORK/home/.cache/ceres_ext" 1
+fake getent <<<'exit 2'
+! "$CHECKOUT/scripts/setup" >"$WORK/said" 2>&1 </dev/null ||
+  fail "a cache without a home"
+expect_has "without a home" "$(<"$WORK/said")" "set CERES_EXT_CACHE"
+XDG_CACHE_HOME="$WORK/xdg" setup
+expect_entries "$WORK/xdg/ceres_ext" 1
+
+echo file >"$WORK/file"
+! CERES_EXT_CACHE="$WORK/file/cache" "$CHECKOUT/scripts/setup" \
+  >"$WORK/said" 2>&1 </dev/null || fail "a cache in a file"
+expect_has "a cache in a file" "$(<"$WORK/said")" \
+  "error: CERES_EXT_CACHE: cannot create $WORK/file/cache"
