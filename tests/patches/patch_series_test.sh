@@ -18,8 +18,9 @@ fail() {
 mapfile -t series < <(sed -e 's/#.*//' -e 's/[[:space:]]*$//' \
   "$patches/series" | grep .)
 ((${#series[@]} > 0)) || fail "patches/series is empty"
-[[ "$(printf '%s\n' "${series[@]}" | sort)" == "$(cd "$patches" && ls ./*.patch |
-  sed 's,^\./,,' | sort)" ]] || fail "patches/series doesn't list all patches"
+[[ "$(printf '%s\n' "${series[@]}" | sort)" == "$(
+  cd "$patches" && printf '%s\n' *.patch | sort
+)" ]] || fail "patches/series doesn't list all patches"
 for patch in "${series[@]}"; do
   for field in Subject Why What Upstream; do
     sed '/^---$/q' "$patches/$patch" | grep -q "^$field: ." ||
