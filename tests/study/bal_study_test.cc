@@ -164,7 +164,7 @@ TEST(StudyRecord, CountsFailures) {
 
 int RunProgram(const std::string& arguments) {
   const int status =
-      std::system((std::string(BAL_STUDY) + " " + arguments).c_str());
+      std::system(("'" + std::string(BAL_STUDY) + "' " + arguments).c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
