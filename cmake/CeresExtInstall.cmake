@@ -8,6 +8,25 @@ set_target_properties(
   ceres_ext
   PROPERTIES VERSION ${PROJECT_VERSION}
              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(_installed ceres_ext)
+if(CERES_EXT_BUILD_EXAMPLES)
+  list(APPEND _installed bundle_adjuster bal_generate)
+endif()
+# Programs find this library beside them or in ../lib, and Ceres where it was.
+# The build tree is laid out for the same RPATH: where an installation is to
+# change it, CMake ends that of the build tree in an empty entry, which the
+# dynamic linker takes for the working directory.
+set_target_properties(
+  ${_installed}
+  PROPERTIES
+    INSTALL_RPATH
+    "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$<TARGET_FILE_DIR:Ceres::ceres>"
+    INSTALL_RPATH_USE_LINK_PATH ON
+    BUILD_WITH_INSTALL_RPATH ON)
+set_target_properties(
+  ceres_ext PROPERTIES LIBRARY_OUTPUT_DIRECTORY
+                       "${PROJECT_BINARY_DIR}/examples/${CMAKE_INSTALL_LIBDIR}")
+
 install(
   TARGETS ceres_ext
   EXPORT ceres_extTargets
