@@ -23,17 +23,20 @@ main_preset() {
   if [[ -n "$NVCC" ]]; then echo release; else echo host-only; fi
 }
 
-# build_preset PRESET [CMAKE_ARGUMENT...]
+# build_preset PRESET [TARGET...]: configures, then builds the targets, or all
+# of them.
 build_preset() {
-  local preset="$1" arguments=()
+  local preset="$1" arguments=() targets=()
   shift
+  (($# == 0)) || targets=(--target "$@")
   if [[ "$preset" == release || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then
     arguments+=("-DCMAKE_CUDA_COMPILER=$NVCC"
       "-DCMAKE_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES")
   fi
   run_logged "$BUILD_ROOT/log/$preset-configure.log" "configuring $preset" \
-    env -C "$ROOT" cmake --preset "$preset" "${arguments[@]}" "$@"
+    env -C "$ROOT" cmake --preset "$preset" "${arguments[@]}"
   say "building $preset (log: build/log/$preset-build.log)"
   run_logged "$BUILD_ROOT/log/$preset-build.log" "building $preset" \
-    env -C "$ROOT" cmake --build --preset "$preset" -j "$(num_jobs)"
+    env -C "$ROOT" cmake --build --preset "$preset" -j "$(num_jobs)" \
+    "${targets[@]}"
 }

@@ -114,6 +114,16 @@ setup
 expect_built 1
 expect_entries "$WORK/caller/my cache" 2
 
+# setup builds what a solve and an installation need, test all of the project.
+expect_has "setup" "$(<"$WORK/calls")" \
+  " --target ceres_ext bundle_adjuster bal_generate"
+expect_lacks "setup" "$(<"$WORK/calls")" "ctest"
+run "$CHECKOUT/scripts/test"
+expect_built 0
+build=$(grep -- '--build --preset release' "$WORK/calls")
+expect_lacks "test" "$build" "--target"
+expect_has "test" "$(<"$WORK/calls")" "ctest --preset release"
+
 # Without HOME the user's home counts; without that one, nothing is guessed.
 unset CERES_EXT_CACHE HOME
 fake getent <<<"echo \"user:x:\$2:\$2::$WORK/home:/bin/sh\""
