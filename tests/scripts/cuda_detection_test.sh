@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #
-# Which architectures scripts/setup builds for, by what nvidia-smi answers.
+# Which architectures scripts/setup builds for and which GPU scripts/gpu_check
+# records, by what nvidia-smi answers.
 set -euo pipefail
 # shellcheck source=testing.sh
 source "$(dirname "${BASH_SOURCE[0]}")/testing.sh"
@@ -41,6 +42,16 @@ SH
 detect
 expect_equal "a driver that fails" "$CUDA_ARCHITECTURES" "$defaults"
 expect_equal "GPUs of a driver that fails" "$GPU_NAMES" ""
+
+mkdir -p "$WORK/programs" "$CHECKOUT"/{cuda_kernels,benchmarks,ceres_ext/solver} \
+  "$CHECKOUT/tests/kernels"
+printf '#!/bin/sh\n' >"$WORK/programs/cuda_benchmark"
+chmod +x "$WORK/programs/cuda_benchmark"
+"$CHECKOUT/scripts/gpu_check" "$WORK/programs" "$WORK/checked" benchmark \
+  >"$WORK/said" || fail "gpu_check: $(<"$WORK/said")"
+for field in '"gpu": "none"' '"driver": "none"' '"result": "skipped"'; do
+  expect_has "the record without a GPU" "$(<"$WORK/checked/record.json")" "$field"
+done
 
 fake nvidia-smi <<<'echo "8.0"; exit 6'
 detect
