@@ -19,8 +19,8 @@ cache_folder() {
     folder="$XDG_CACHE_HOME/ceres_ext"
   elif [[ -z "$folder" ]]; then
     [[ -n "$home" ]] || home=$(getent passwd "$EUID" | cut -d : -f 6) || home=""
-    [[ -n "$home" ]] || die "no folder for the cache: HOME is not set and user" \
-      "$EUID has no home; set CERES_EXT_CACHE"
+    [[ -n "$home" ]] || die "no folder for the cache: HOME is not set and" \
+      "user $EUID has no home; set CERES_EXT_CACHE"
     folder="$home/.cache/ceres_ext"
   fi
   readlink -m -- "$folder"

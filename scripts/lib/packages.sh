@@ -22,8 +22,8 @@ TOOL_PACKAGES=(c++:g++ cmake:cmake ninja:ninja-build patch:patch tar:tar xz:xz-u
 APT_LOCK_SECONDS=600
 
 # run_apt LOG COMMAND...: an apt-get command, again while another process holds
-# a lock that it needs. apt's own DPkg::Lock::Timeout does not cover the locks of
-# the lists and of the archives.
+# a lock that it needs. apt's own DPkg::Lock::Timeout does not cover the locks
+# of the lists and of the archives.
 run_apt() {
   local log="$1" end=$((SECONDS + APT_LOCK_SECONDS)) waits=0 status
   shift
@@ -38,8 +38,9 @@ run_apt() {
       return "$status"
     fi
     if ((waits++ == 0)); then
-      say "waiting, at most $APT_LOCK_SECONDS s, for another process that holds" \
-        "apt's lock: $(sed -n 's/^E: Could not get lock //p' "$log" | head -n 1)"
+      say "waiting, at most $APT_LOCK_SECONDS s, for another process that" \
+        "holds apt's lock:" \
+        "$(sed -n 's/^E: Could not get lock //p' "$log" | head -n 1)"
     fi
     sleep 1
   done

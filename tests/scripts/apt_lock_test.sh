@@ -37,7 +37,10 @@ if ((n < free + \${HOLD_ON:-0})); then
   echo "E: Could not get lock \$lock. It is held by process 12 (apt-get)" >&2
   exit 100
 fi
-[[ -z "\${BREAK:-}" ]] || { echo "E: Unable to fetch some archives" && exit 100; }
+if [[ -n "\${BREAK:-}" ]]; then
+  echo "E: Unable to fetch some archives" >&2
+  exit 100
+fi
 SH
 
 said=$(install_packages missing 2>&1) || fail "locks for a while: $said"

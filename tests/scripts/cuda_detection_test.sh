@@ -43,14 +43,15 @@ detect
 expect_equal "a driver that fails" "$CUDA_ARCHITECTURES" "$defaults"
 expect_equal "GPUs of a driver that fails" "$GPU_NAMES" ""
 
-mkdir -p "$WORK/programs" "$CHECKOUT"/{cuda_kernels,benchmarks,ceres_ext/solver} \
-  "$CHECKOUT/tests/kernels"
+mkdir -p "$WORK/programs" "$CHECKOUT"/{cuda_kernels,benchmarks} \
+  "$CHECKOUT"/{ceres_ext/solver,tests/kernels}
 printf '#!/bin/sh\n' >"$WORK/programs/cuda_benchmark"
 chmod +x "$WORK/programs/cuda_benchmark"
 "$CHECKOUT/scripts/gpu_check" "$WORK/programs" "$WORK/checked" benchmark \
   >"$WORK/said" || fail "gpu_check: $(<"$WORK/said")"
+record=$(<"$WORK/checked/record.json")
 for field in '"gpu": "none"' '"driver": "none"' '"result": "skipped"'; do
-  expect_has "the record without a GPU" "$(<"$WORK/checked/record.json")" "$field"
+  expect_has "the record without a GPU" "$record" "$field"
 done
 
 fake nvidia-smi <<<'echo "8.0"; exit 6'

@@ -9,8 +9,8 @@ if ! command -v shellcheck >/dev/null; then
   echo "skipped: no shellcheck"
   exit 77
 fi
-mapfile -t files < <(grep -rlE -m 1 '^(#!/usr/bin/env bash|# shellcheck shell=)' \
-  .ci scripts tests)
+mapfile -t files < <(grep -rlE \
+  '^(#!/usr/bin/env bash|# shellcheck shell=)' .ci scripts tests)
 ((${#files[@]} > 10)) || { echo "FAILED: found ${files[*]}" && exit 1; }
 shellcheck -x "${files[@]}"
 echo "${#files[@]} scripts"
