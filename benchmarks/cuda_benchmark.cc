@@ -25,9 +25,17 @@
 #include <utility>
 #include <vector>
 
-#include "ceres_ext/solver/cuda_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
-#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/preconditioner.h"
+#include "cuda_kernels/ops/schur_products.h"
+#include "cuda_kernels/ops/vectors.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
 #ifdef CERES_EXT_WITH_BAL_SYNTHETIC
 #include "examples/bal/bal_synthetic.h"
 #endif
@@ -155,13 +163,13 @@ class Benchmark {
  public:
   Benchmark(double fraction, const char* json_path, bool city)
       : json_path_(json_path) {
-    OK_OR_EXIT(CudaContext::Create({}, &context_));
-    OK_OR_EXIT(events_.Setup(2));
+    OK_OR_EXIT(CudaMachine::Create({}, &machine_));
+    context_ = machine_->context();
     std::printf("%s, fraction %g\n", context_->device_name().c_str(), fraction);
     problem_ = city ? MakeCity(fraction) : MakeSequence(fraction);
   }
 
-  void Run() {
+  void MeasureAll() {
     MeasureCopy();
     BuildIndex();
     MakeScene();
@@ -180,11 +188,11 @@ class Benchmark {
     OK_OR_EXIT(context_->Synchronize());
     std::vector<double> times;
     for (int i = 0; i < kRuns; ++i) {
-      OK_OR_EXIT(events_.Record(0, context_->stream()));
+      OK_OR_EXIT(machine_->RecordMark(0));
       OK_OR_EXIT(fn());
-      OK_OR_EXIT(events_.Record(1, context_->stream()));
+      OK_OR_EXIT(machine_->RecordMark(1));
       OK_OR_EXIT(context_->Synchronize());
-      times.push_back(1e3 * events_.SecondsBetween(0, 1));
+      times.push_back(1e3 * machine_->SecondsBetweenMarks(0, 1));
     }
     std::sort(times.begin(), times.end());
     const double ms = times[times.size() / 2];
@@ -214,13 +222,19 @@ class Benchmark {
     json_.push_back(line);
     return ms;
   }
+  template <typename Params>
+  double MeasureRun(const std::string& name, const Params& params) {
+    return Measure(name, static_cast<double>(GetBytes(params)), [&] {
+      return Run(params, machine_.get());
+    });
+  }
 
   void MeasureCopy() {
     const int64_t n = int64_t{1} << 30;
     DeviceBuffer<unsigned char> a;
     DeviceBuffer<unsigned char> b;
-    OK_OR_EXIT(a.Allocate(context_.get(), n));
-    OK_OR_EXIT(b.Allocate(context_.get(), n));
+    OK_OR_EXIT(a.Allocate(context_, n));
+    OK_OR_EXIT(b.Allocate(context_, n));
     OK_OR_EXIT(a.SetZero());
     const double ms = Measure("copy 1 GiB", 2.0 * n, [&] {
       return context_->CopyOnDevice(b.data(), a.data(), n);
@@ -231,13 +245,13 @@ class Benchmark {
   template <typename T>
   DeviceBuffer<T> Upload(const std::vector<T>& host) {
     DeviceBuffer<T> buffer;
-    OK_OR_EXIT(buffer.Assign(context_.get(), host));
+    OK_OR_EXIT(buffer.Assign(context_, host));
     return buffer;
   }
   template <typename T>
   DeviceBuffer<T> Allocate(int64_t n) {
     DeviceBuffer<T> buffer;
-    OK_OR_EXIT(buffer.Allocate(context_.get(), n));
+    OK_OR_EXIT(buffer.Allocate(context_, n));
     return buffer;
   }
 
@@ -259,13 +273,13 @@ class Benchmark {
                           camera.data(),
                           point.data(),
                           &scratch_,
-                          context_.get());
+                          context_);
     });
     DeviceBuffer<int32_t> order = Allocate<int32_t>(P_);
     DeviceBuffer<int32_t> rank = Allocate<int32_t>(P_);
     Measure("order of points for tiles", 20.0 * P_, [&] {
       return OrderPointsByCamera(
-          index_.view(), order.data(), rank.data(), &scratch_, context_.get());
+          index_.view(), order.data(), rank.data(), &scratch_, context_);
     });
     // Twice the index, the order, and 8 B for new numbers.
     Measure("index from pairs, points ordered", 64.0 * n_ + 20.0 * P_, [&] {
@@ -276,14 +290,13 @@ class Benchmark {
                                  point.data(),
                                  order.data(),
                                  &scratch_,
-                                 context_.get());
+                                 context_);
     });
     Measure("tiles for recomputed Jacobians", 16.0 * n_, [&] {
       TileIndex tiles;
-      return tiles.Build(
-          index_.view(), kRecomputedTiles, &scratch_, context_.get());
+      return tiles.Build(index_.view(), kRecomputedTiles, &scratch_, context_);
     });
-    OK_OR_EXIT(workspace_.Setup(index_.view(), {}, &scratch_, context_.get()));
+    OK_OR_EXIT(workspace_.Setup(index_.view(), {}, &scratch_, context_));
     const TileIndexView& r = workspace_.view().recomputed_tiles;
     const TileIndexView& s = workspace_.view().stored_tiles;
     std::printf(
@@ -345,23 +358,17 @@ class Benchmark {
     prepare.cameras = cameras_.data();
     prepare.states = double_states_.data();
     prepare.maps = double_maps_.data();
-    Measure("prepare cameras", C_ * (72.0 + 120.0 + 648.0), [&] {
-      return cuda::PrepareCameras(prepare, context_->stream());
-    });
+    MeasureRun("prepare cameras", prepare);
     EvaluateCostParams cost;
-    cost.index = index_.view();
+    cost.index = workspace_.index();
     cost.cameras = double_states_.data();
     cost.points = points_.data();
     cost.observations = observations_.data();
     cost.residuals = residuals_.data();
     cost.evaluation = evaluation_.data();
-    Measure("cost and residuals", n_ * (16.0 + 8.0 + 16.0) + 24.0 * P_, [&] {
-      return cuda::EvaluateCost(cost, workspace_.view(), context_->stream());
-    });
+    MeasureRun("cost and residuals", cost);
     cost.residuals = nullptr;
-    Measure("cost", n_ * (16.0 + 8.0) + 24.0 * P_, [&] {
-      return cuda::EvaluateCost(cost, workspace_.view(), context_->stream());
-    });
+    MeasureRun("cost", cost);
     u_ = Allocate<double>(45 * C_);
     s_ = Allocate<double>(45 * C_);
     v_ = Allocate<double>(6 * P_);
@@ -374,7 +381,7 @@ class Benchmark {
   template <typename Source>
   NormalBlocksParams<Source, kDeviceLayout> BlocksParams(const Source& source) {
     NormalBlocksParams<Source, kDeviceLayout> params;
-    params.index = index_.view();
+    params.index = workspace_.index();
     params.jacobian = source;
     params.b = residuals_.data();
     params.point_diagonal = d_.data() + 9 * C_;
@@ -383,73 +390,51 @@ class Benchmark {
   }
 
   template <typename Source>
-  void MeasureOperations(const Source& source,
-                         const std::string& name,
-                         double jacobian_bytes) {
-    using T = typename Source::Value;
-    const cudaStream_t stream = context_->stream();
+  void MeasureOperations(const Source& source, const std::string& name) {
     OK_OR_EXIT(workspace_.Setup(index_.view(),
                                 CudaWorkspace::Options::For<Source>(true),
                                 &scratch_,
-                                context_.get()));
-    const CudaWorkspaceView& workspace = workspace_.view();
+                                context_));
     {
       auto params = BlocksParams(source);
       params.v = {v_.data(), P_};
       params.v_inverse = {v_inverse_.data(), P_};
       params.point_gradient = g_.data() + 9 * C_;
-      // Stored: only the point blocks are read.
-      const double point_bytes = jacobian_bytes > 0 ? jacobian_bytes / 4 : 0;
-      Measure(name + " V, Vi, g_p",
-              n_ * (point_bytes + 20) + P_ * (48.0 * 2 + 24 * 2),
-              [&] { return cuda::NormalBlocks(params, workspace, stream); });
+      MeasureRun(name + " V, Vi, g_p", params);
     }
     {
       auto params = BlocksParams(source);
       params.u = {u_.data(), C_};
       params.camera_gradient = g_.data();
-      Measure(name + " U, g_c",
-              n_ * (jacobian_bytes * 0.75 + 24) + 24.0 * P_ + 432.0 * C_,
-              [&] { return cuda::NormalBlocks(params, workspace, stream); });
+      MeasureRun(name + " U, g_c", params);
     }
     {
       auto params = BlocksParams(source);
       params.v_inverse = {v_inverse_.data(), P_};
       params.schur_diagonal = {s_.data(), C_};
       params.schur_rhs = rhs_.data();
-      Measure(name + " Vi, S_c, s",
-              n_ * (jacobian_bytes * 1.25 + 44) + 24.0 * P_ + 432.0 * C_,
-              [&] { return cuda::NormalBlocks(params, workspace, stream); });
+      MeasureRun(name + " Vi, S_c, s", params);
       params.schur_diagonal = {};
-      Measure(name + " Vi, s",
-              n_ * (jacobian_bytes * 1.25 + 44) + 24.0 * P_,
-              [&] { return cuda::NormalBlocks(params, workspace, stream); });
+      MeasureRun(name + " Vi, s", params);
     }
     SchurProductImplicitWParams<Source, kDeviceLayout> schur;
-    schur.index = index_.view();
+    schur.index = workspace_.index();
     schur.jacobian = source;
     schur.v_inverse = {v_inverse_.data(), P_};
     schur.camera_diagonal = d_.data();
     schur.p = p_.data();
     schur.q = q_.data();
-    const double ids = jacobian_bytes > 0 ? 8 : 4;
-    Measure(
-        name + " S p",
-        n_ * (jacobian_bytes + ids) + P_ * (48.0 + 3 * sizeof(T)),
-        [&] { return cuda::SchurProductImplicitW(schur, workspace, stream); });
+    MeasureRun(name + " S p", schur);
     BackSubstituteImplicitWParams<Source, kDeviceLayout> back;
-    back.index = index_.view();
+    back.index = workspace_.index();
     back.jacobian = source;
     back.b = residuals_.data();
     back.v_inverse = {v_inverse_.data(), P_};
     back.z = p_.data();
     back.y = q_.data() + 9 * C_;
-    Measure(
-        name + " back-substitution",
-        n_ * (jacobian_bytes + ids + 16) + P_ * (72.0 + 3 * sizeof(T)),
-        [&] { return cuda::BackSubstituteImplicitW(back, workspace, stream); });
+    MeasureRun(name + " back-substitution", back);
     NormalProductImplicitWParams<Source> normal;
-    normal.index = index_.view();
+    normal.index = workspace_.index();
     normal.jacobian = source;
     normal.camera_diagonal = d_.data();
     normal.point_diagonal = d_.data() + 9 * C_;
@@ -457,37 +442,27 @@ class Benchmark {
     normal.point_p = p_.data() + 9 * C_;
     normal.camera_q = q_.data();
     normal.point_q = q_.data() + 9 * C_;
-    Measure(name + " (J'J + D^2) p",
-            n_ * (jacobian_bytes + ids) + P_ * (72.0 + 3 * sizeof(T)),
-            [&] {
-              return cuda::NormalProductImplicitW(normal, workspace, stream);
-            });
+    MeasureRun(name + " (J'J + D^2) p", normal);
     RightMultiplyParams<Source> right;
-    right.index = index_.view();
+    right.index = workspace_.index();
     right.jacobian = source;
     right.camera_x = p_.data();
     right.point_x = p_.data() + 9 * C_;
     right.y = residuals_.data();
-    Measure(name + " J x", n_ * (jacobian_bytes + 24) + 24.0 * P_, [&] {
-      return cuda::RightMultiply(right, workspace, stream);
-    });
+    MeasureRun(name + " J x", right);
     LeftMultiplyParams<Source> left;
-    left.index = index_.view();
+    left.index = workspace_.index();
     left.jacobian = source;
     left.y = residuals_.data();
     left.camera_x = q_.data();
     left.point_x = q_.data() + 9 * C_;
-    Measure(name + " J'y", n_ * (jacobian_bytes + ids + 16) + 24.0 * P_, [&] {
-      return cuda::LeftMultiply(left, workspace, stream);
-    });
+    MeasureRun(name + " J'y", left);
     SquaredColumnNormsParams<Source> norms;
-    norms.index = index_.view();
+    norms.index = workspace_.index();
     norms.jacobian = source;
     norms.camera_x = q_.data();
     norms.point_x = q_.data() + 9 * C_;
-    Measure(name + " column norms", n_ * (jacobian_bytes + 8) + 24.0 * P_, [&] {
-      return cuda::SquaredColumnNorms(norms, workspace, stream);
-    });
+    MeasureRun(name + " column norms", norms);
   }
 
   // S p with other tiles.
@@ -506,10 +481,9 @@ class Benchmark {
       CudaWorkspace::Options options;
       options.stored_tiles = false;
       options.recomputed = tiles;
-      OK_OR_EXIT(
-          workspace.Setup(index_.view(), options, &scratch_, context_.get()));
+      OK_OR_EXIT(workspace.Setup(index_.view(), options, &scratch_, context_));
       SchurProductImplicitWParams<Source, kDeviceLayout> schur;
-      schur.index = index_.view();
+      schur.index = workspace.index();
       schur.jacobian = source;
       schur.v_inverse = {v_inverse_.data(), P_};
       schur.p = p_.data();
@@ -522,10 +496,7 @@ class Benchmark {
                     tiles.max_points,
                     tiles.max_observations,
                     tiles.segment_length);
-      Measure(text, n_ * 4.0 + P_ * 72.0, [&] {
-        return cuda::SchurProductImplicitW(
-            schur, workspace.view(), context_->stream());
-      });
+      MeasureRun(text, schur);
     }
   }
 
@@ -533,8 +504,6 @@ class Benchmark {
   void MeasureSource() {
     constexpr bool kDouble = std::is_same_v<T, double>;
     const std::string type = kDouble ? "double" : "mixed";
-    const cudaStream_t stream = context_->stream();
-    const double t = sizeof(T);
     DeviceBuffer<CameraState<T>> states = Allocate<CameraState<T>>(C_);
     DeviceBuffer<T> maps = Allocate<T>(81 * C_);
     PrepareCamerasParams<T, 9> prepare;
@@ -542,7 +511,7 @@ class Benchmark {
     prepare.cameras = cameras_.data();
     prepare.states = states.data();
     prepare.maps = maps.data();
-    OK_OR_EXIT(cuda::PrepareCameras(prepare, stream));
+    OK_OR_EXIT(Run(prepare, machine_.get()));
     const T* points;
     if constexpr (kDouble) {
       points = points_.data();
@@ -551,13 +520,13 @@ class Benchmark {
     }
     const RecomputedJacobian<T, 9> recomputed{
         states.data(), maps.data(), points, nullptr};
-    MeasureOperations(recomputed, type + " recomputed", 0);
+    MeasureOperations(recomputed, type + " recomputed");
     MeasureTiles(recomputed, type + " recomputed");
 
     DeviceBuffer<T> jc = Allocate<T>(18 * n_);
     DeviceBuffer<T> jp = Allocate<T>(6 * n_);
     EvaluateJacobianParams<T, 9, kDeviceLayout> evaluate;
-    evaluate.index = index_.view();
+    evaluate.index = workspace_.index();
     evaluate.cameras = double_states_.data();
     evaluate.camera_maps = double_maps_.data();
     evaluate.points = points_.data();
@@ -566,47 +535,32 @@ class Benchmark {
     evaluate.camera_blocks = {jc.data(), n_};
     evaluate.point_blocks = {jp.data(), n_};
     evaluate.evaluation = evaluation_.data();
-    const double evaluate_ms = Measure(
-        type + " Jacobian, residuals, cost",
-        n_ * (24 * t + 16.0 + 8.0 + 16.0) + 24.0 * P_,
-        [&] {
-          return cuda::EvaluateJacobian(evaluate, workspace_.view(), stream);
-        });
+    const double evaluate_ms =
+        MeasureRun(type + " Jacobian, residuals, cost", evaluate);
     evaluate.camera_gradient = g_.data();
     evaluate.point_gradient = g_.data() + 9 * C_;
-    Measure(type + " Jacobian, residuals, cost, gradient",
-            n_ * (24 * t + 16.0 + 8.0 + 16.0) + 48.0 * P_,
-            [&] {
-              return cuda::EvaluateJacobian(
-                  evaluate, workspace_.view(), stream);
-            });
+    MeasureRun(type + " Jacobian, residuals, cost, gradient", evaluate);
     {
       auto params = BlocksParams(recomputed);
       params.v = {v_.data(), P_};
       params.point_gradient = g_.data() + 9 * C_;
       params.u = {u_.data(), C_};
       params.camera_gradient = g_.data();
-      const double ms =
-          Measure(type + " recomputed U, V, g", 52.0 * n_ + 96.0 * P_, [&] {
-            return cuda::NormalBlocks(params, workspace_.view(), stream);
-          });
+      const double ms = MeasureRun(type + " recomputed U, V, g", params);
       std::printf("%s normal equation, recomputed sums: %.3f ms\n",
                   type.c_str(),
                   evaluate_ms + ms);
     }
     const StoredJacobian<T, 9, kDeviceLayout> stored{{jc.data(), n_},
                                                      {jp.data(), n_}};
-    MeasureOperations(stored, type + " stored", 24 * t);
+    MeasureOperations(stored, type + " stored");
     {
       auto params = BlocksParams(stored);
       params.v = {v_.data(), P_};
       params.point_gradient = g_.data() + 9 * C_;
       params.u = {u_.data(), C_};
       params.camera_gradient = g_.data();
-      const double ms = Measure(
-          type + " stored U, V, g", n_ * (24 * t + 44) + 96.0 * P_, [&] {
-            return cuda::NormalBlocks(params, workspace_.view(), stream);
-          });
+      const double ms = MeasureRun(type + " stored U, V, g", params);
       std::printf("%s normal equation, stored sums: %.3f ms\n",
                   type.c_str(),
                   evaluate_ms + ms);
@@ -616,23 +570,19 @@ class Benchmark {
     {
       auto params = BlocksParams(stored);
       params.w = {w.data(), n_};
-      Measure(type + " stored W", n_ * (51 * t + 8), [&] {
-        return cuda::NormalBlocks(params, workspace_.view(), stream);
-      });
+      MeasureRun(type + " stored W", params);
     }
     SchurProductExplicitWParams<T, 9, kDeviceLayout> schur;
-    schur.index = index_.view();
+    schur.index = workspace_.index();
     schur.u = {u_.data(), C_};
     schur.w = {w.data(), n_};
     schur.v_inverse = {v_inverse_.data(), P_};
     schur.camera_diagonal = d_.data();
     schur.p = p_.data();
     schur.q = q_.data();
-    Measure(type + " explicit W S p", n_ * (27 * t + 8) + 48.0 * P_, [&] {
-      return cuda::SchurProductExplicitW(schur, workspace_.view(), stream);
-    });
+    MeasureRun(type + " explicit W S p", schur);
     NormalProductExplicitWParams<T, 9, kDeviceLayout> normal;
-    normal.index = index_.view();
+    normal.index = workspace_.index();
     normal.u = {u_.data(), C_};
     normal.v = {v_.data(), P_};
     normal.w = {w.data(), n_};
@@ -642,12 +592,7 @@ class Benchmark {
     normal.point_p = p_.data() + 9 * C_;
     normal.camera_q = q_.data();
     normal.point_q = q_.data() + 9 * C_;
-    Measure(type + " explicit W (J'J + D^2) p",
-            n_ * (27 * t + 8) + 120.0 * P_,
-            [&] {
-              return cuda::NormalProductExplicitW(
-                  normal, workspace_.view(), stream);
-            });
+    MeasureRun(type + " explicit W (J'J + D^2) p", normal);
     w.Release();
 
     MeasureSolver(recomputed, type + " recomputed");
@@ -657,16 +602,15 @@ class Benchmark {
   // Whole solves of 30 iterations.
   template <typename Source>
   void MeasureSolver(const Source& source, const std::string& name) {
-    using solver::CudaBackend;
     for (const bool use_schur : {true, false}) {
       for (const solver::WProduct w :
            {solver::WProduct::kImplicit, solver::WProduct::kExplicit}) {
-        CudaBackend backend;
-        OK_OR_EXIT(backend.Setup(index_.view(),
-                                 CudaWorkspace::Options::For<Source>(
-                                     w == solver::WProduct::kExplicit),
-                                 &scratch_,
-                                 context_.get()));
+        CudaWorkspace workspace;
+        OK_OR_EXIT(workspace.Setup(index_.view(),
+                                   CudaWorkspace::Options::For<Source>(
+                                       w == solver::WProduct::kExplicit),
+                                   &scratch_,
+                                   context_));
         solver::InexactSolverOptions options;
         options.use_schur = use_schur;
         options.w_product = w;
@@ -675,8 +619,8 @@ class Benchmark {
                                      : solver::PreconditionerType::kJacobi;
         options.min_num_iterations = 30;
         options.max_num_iterations = 30;
-        solver::InexactSolver<CudaBackend, Source> solver;
-        OK_OR_EXIT(solver.Setup(options, &backend));
+        solver::InexactSolver<CudaMachine, Source> solver;
+        OK_OR_EXIT(solver.Setup(options, workspace.index(), machine_.get()));
         solver::LinearSystem<Source> system;
         system.jacobian = source;
         system.b = residuals_.data();
@@ -719,9 +663,7 @@ class Benchmark {
     for (const int64_t n : {9 * C_, 9 * C_ + 3 * P_}) {
       DeviceBuffer<double> dot = Allocate<double>(1);
       DotParams params{n, p_.data(), d_.data(), dot.data()};
-      Measure("dot of " + std::to_string(n), 16.0 * n, [&] {
-        return cuda::Dot(params, workspace_.view(), context_->stream());
-      });
+      MeasureRun("dot of " + std::to_string(n), params);
     }
     InvertBlockDiagonalParams<9, kDeviceLayout> invert;
     DeviceBuffer<int32_t> first = Allocate<int32_t>(1);
@@ -730,17 +672,13 @@ class Benchmark {
     invert.diagonal = d_.data();
     invert.inverse = {s_.data(), C_};
     invert.first_breakdown = first.data();
-    Measure("invert 9 x 9 blocks", 792.0 * C_, [&] {
-      return cuda::InvertBlockDiagonal(invert, context_->stream());
-    });
+    MeasureRun("invert 9 x 9 blocks", invert);
     ApplyBlockDiagonalParams<9, kDeviceLayout> apply;
     apply.num_blocks = C_;
     apply.inverse = {s_.data(), C_};
     apply.r = p_.data();
     apply.z = q_.data();
-    Measure("apply 9 x 9 blocks", 504.0 * C_, [&] {
-      return cuda::ApplyBlockDiagonal(apply, context_->stream());
-    });
+    MeasureRun("apply 9 x 9 blocks", apply);
   }
 
   void WriteJson() {
@@ -771,8 +709,8 @@ class Benchmark {
   const char* json_path_;
   std::vector<std::string> json_;
   double copy_rate_ = 0.0;
-  std::unique_ptr<CudaContext> context_;
-  CudaEvents events_;
+  std::unique_ptr<CudaMachine> machine_;
+  CudaContext* context_ = nullptr;
   Problem problem_;
   int64_t C_ = 0;
   int64_t P_ = 0;
@@ -811,6 +749,6 @@ int main(int argc, char** argv) {
   }
   ceres_ext::Benchmark(
       fraction, argc > 2 ? argv[2] : nullptr, problem == "city")
-      .Run();
+      .MeasureAll();
   return 0;
 }

@@ -5,8 +5,8 @@
 //   host_benchmark [--benchmark_filter=...]
 //
 // Arguments of a benchmark: problem (0: dubrovnik-16's size, 1: ladybug-1723's)
-// and threads. bytes_per_second counts each array that an operation must read
-// or write once.
+// and threads. bytes_per_second of an operation counts each array that it must
+// read or write once.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,7 +16,11 @@
 
 #include "benchmark/benchmark.h"
 #include "ceres_ext/solver/inexact_solver_host.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/schur_products.h"
+#include "cuda_kernels/structure/row_index.h"
 
 namespace ceres_ext {
 namespace {
@@ -42,7 +46,7 @@ class Problem {
   Problem(const Size& size, int num_threads)
       : num_cameras(size.num_cameras),
         num_points(size.num_points),
-        context(num_threads) {
+        machine(num_threads) {
     std::mt19937 generator(1);
     std::geometric_distribution<int> more(1.0 / (size.mean_observations - 1.0));
     std::vector<int32_t> camera;
@@ -57,9 +61,15 @@ class Problem {
       }
     }
     n = static_cast<int64_t>(camera.size());
-    ok = index_.Build(num_cameras, num_points, n, camera.data(), point.data())
-             .ok() &&
-         backend.Setup(index_.view(), &context).ok();
+    std::vector<int32_t> point_order;
+    Check(index_.Setup(num_cameras,
+                       num_points,
+                       n,
+                       camera.data(),
+                       point.data(),
+                       {},
+                       &point_order,
+                       &machine));
 
     std::normal_distribution<double> normal;
     for (int32_t c = 0; c < num_cameras; ++c) {
@@ -98,15 +108,15 @@ class Problem {
     prepare.cameras = cameras.data();
     prepare.states = states.data();
     prepare.maps = maps.data();
-    ok = ok && host::PrepareCameras(prepare, &context).ok();
-    host::EvaluateJacobian(JacobianParams(), workspace());
+    Check(Run(prepare, &machine));
+    Check(Run(JacobianParams(), &machine));
     // Columns of about unit size, and the damping of a radius of 1e4.
     SquaredColumnNormsParams<Source> norms;
     norms.index = index();
     norms.jacobian = source();
     norms.camera_x = camera_vector.data();
     norms.point_x = point_vector.data();
-    host::SquaredColumnNorms(norms, workspace());
+    Check(Run(norms, &machine));
     ScaleColumnsParams<T, C, kHostLayout> scale;
     scale.index = index();
     scale.camera_blocks = {jc.data(), n};
@@ -118,13 +128,19 @@ class Problem {
     }
     scale.camera_scale = camera_vector.data();
     scale.point_scale = point_vector.data();
-    host::ScaleColumns(scale, workspace());
+    Check(Run(scale, &machine));
     camera_diagonal.assign(C * num_cameras, 0.01);
     point_diagonal.assign(3 * num_points, 0.01);
   }
 
+  void Check(const Status& status) { ok = ok && status.ok(); }
+  // The bytes of an operation that has been run.
+  template <typename Params>
+  int64_t RunAndCount(const Params& params) {
+    Check(Run(params, &machine));
+    return GetBytes(params);
+  }
   const ObservationIndexView& index() const { return index_.view(); }
-  HostWorkspace* workspace() { return backend.workspace(); }
   Source source() const { return {{jc.data(), n}, {jp.data(), n}}; }
 
   EvaluateJacobianParams<T, C, kHostLayout> JacobianParams() {
@@ -143,23 +159,11 @@ class Problem {
     return params;
   }
 
-  // Bytes of the arrays with one block per observation or point.
-  int64_t jacobian_bytes() const {
-    return (2 * C + 6) * n * static_cast<int64_t>(sizeof(T));
-  }
-  int64_t w_bytes() const {
-    return 3 * C * n * static_cast<int64_t>(sizeof(T));
-  }
-  int64_t vector_bytes() const { return 16 * n; }
-  int64_t index_bytes() const { return 8 * n; }
-  int64_t v_bytes() const { return int64_t{48} * num_points; }
-
   int32_t num_cameras;
   int32_t num_points;
   int64_t n = 0;
-  bool ok = false;
-  HostContext context;
-  solver::HostBackend backend;
+  bool ok = true;
+  HostMachine machine;
   std::vector<double> cameras, points, observations, maps, residuals;
   std::vector<double> camera_vector, point_vector, v_inverse, product;
   std::vector<double> camera_diagonal, point_diagonal;
@@ -168,7 +172,7 @@ class Problem {
   Evaluation evaluation;
 
  private:
-  ObservationIndex index_;
+  RowIndex<HostMachine> index_;
 };
 
 // Times fn(problem), which returns its bytes.
@@ -184,6 +188,9 @@ void Time(benchmark::State& state, Function&& fn) {
   for (auto _ : state) {
     bytes = fn(problem.get());
   }
+  if (!problem->ok) {
+    state.SkipWithError("an operation failed");
+  }
   state.SetBytesProcessed(bytes * static_cast<int64_t>(state.iterations()));
   state.counters["observations"] = static_cast<double>(problem->n);
 }
@@ -197,19 +204,14 @@ void EvaluateCost(benchmark::State& state) {
     params.observations = problem->observations.data();
     params.residuals = problem->residuals.data();
     params.evaluation = &problem->evaluation;
-    host::EvaluateCost(params, problem->workspace());
-    return 2 * problem->vector_bytes() + problem->index_bytes() / 2 +
-           problem->v_bytes() / 2;
+    return problem->RunAndCount(params);
   });
 }
 
 template <typename T>
 void EvaluateJacobian(benchmark::State& state) {
   Time<T>(state, [](Problem<T>* problem) {
-    host::EvaluateJacobian(problem->JacobianParams(),
-                                problem->workspace());
-    return problem->jacobian_bytes() + 2 * problem->vector_bytes() +
-           problem->index_bytes() + problem->v_bytes();
+    return problem->RunAndCount(problem->JacobianParams());
   });
 }
 
@@ -219,7 +221,7 @@ class Configured {
  public:
   Configured(const solver::InexactSolverOptions& options, Problem<T>* problem)
       : problem_(problem) {
-    ok = solver_.Setup(options, &problem->backend).ok();
+    ok = solver_.Setup(options, problem->index(), &problem->machine).ok();
     camera_step_.resize(C * problem->num_cameras);
     point_step_.resize(3 * problem->num_points);
   }
@@ -240,8 +242,7 @@ class Configured {
 
  private:
   Problem<T>* problem_;
-  solver::InexactSolver<solver::HostBackend, typename Problem<T>::Source>
-      solver_;
+  solver::InexactSolver<HostMachine, typename Problem<T>::Source> solver_;
   std::vector<double> camera_step_;
   std::vector<double> point_step_;
 };
@@ -268,10 +269,6 @@ void SolveStage(benchmark::State& state) {
     state.SkipWithError("set-up failed");
     return;
   }
-  const int64_t product_bytes =
-      (kExplicit ? problem->w_bytes() : problem->jacobian_bytes()) +
-      problem->index_bytes() + problem->v_bytes();
-  int64_t bytes = 0;
   for (auto _ : state) {
     const solver::InexactSolverSummary summary = configured.Solve();
     if (summary.num_iterations != kNumIterations) {
@@ -281,26 +278,20 @@ void SolveStage(benchmark::State& state) {
     switch (kStage) {
       case kNormalBlocks:
         state.SetIterationTime(summary.normal_blocks_seconds);
-        bytes = problem->jacobian_bytes() + problem->vector_bytes() +
-                problem->index_bytes() + problem->v_bytes() +
-                (kExplicit ? problem->w_bytes() : 0);
         break;
       case kPcgIteration:
         state.SetIterationTime(summary.pcg_seconds / kNumIterations);
-        bytes = product_bytes;
         break;
       case kBackSubstitution:
         state.SetIterationTime(summary.back_substitution_seconds);
-        bytes = product_bytes + (kExplicit ? 0 : problem->vector_bytes());
         break;
     }
   }
-  state.SetBytesProcessed(bytes * static_cast<int64_t>(state.iterations()));
   state.counters["observations"] = static_cast<double>(problem->n);
 }
 
 template <typename T, typename Source>
-void RunSchurProduct(const Source& source, Problem<T>* problem) {
+int64_t RunSchurProduct(const Source& source, Problem<T>* problem) {
   SchurProductImplicitWParams<Source, kHostLayout> params;
   params.index = problem->index();
   params.jacobian = source;
@@ -308,26 +299,23 @@ void RunSchurProduct(const Source& source, Problem<T>* problem) {
   params.camera_diagonal = problem->camera_diagonal.data();
   params.p = problem->camera_vector.data();
   params.q = problem->product.data();
-  host::SchurProductImplicitW(params, problem->workspace());
+  return problem->RunAndCount(params);
 }
 
 template <typename T>
 void SchurProductImplicitW(benchmark::State& state) {
   Time<T>(state, [](Problem<T>* problem) {
-    RunSchurProduct(problem->source(), problem);
-    return problem->jacobian_bytes() + problem->index_bytes() +
-           problem->v_bytes();
+    return RunSchurProduct(problem->source(), problem);
   });
 }
 
 void SchurProductRecomputed(benchmark::State& state) {
   Time<double>(state, [](Problem<double>* problem) {
-    RunSchurProduct(RecomputedJacobian<double, C>{problem->states.data(),
-                                                  problem->maps.data(),
-                                                  problem->points.data(),
-                                                  nullptr},
-                    problem);
-    return problem->index_bytes() + 3 * problem->v_bytes() / 2;
+    return RunSchurProduct(RecomputedJacobian<double, C>{problem->states.data(),
+                                                         problem->maps.data(),
+                                                         problem->points.data(),
+                                                         nullptr},
+                           problem);
   });
 }
 

@@ -15,15 +15,15 @@
 #include <utility>
 #include <vector>
 
-#include "examples/bal/bal_synthetic.h"
-#include "examples/bal/flag_help.h"
 #include "benchmarks/study/host_study.h"
 #include "benchmarks/study/study_record.h"
+#include "examples/bal/bal_synthetic.h"
+#include "examples/bal/flag_help.h"
 #include "gflags/gflags.h"
 
 #ifdef BAL_STUDY_WITH_DEVICE
-#include "cuda_kernels/machine/cuda_context.h"
 #include "benchmarks/study/device_study.h"
+#include "cuda_kernels/machine/cuda_context.h"
 #endif
 
 // clang-format off

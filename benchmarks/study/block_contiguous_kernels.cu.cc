@@ -9,7 +9,7 @@
 #include "cuda_kernels/cuda/preconditioner_impl.cuh"
 #include "cuda_kernels/cuda/schur_products_impl.cuh"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 
 namespace {
 constexpr BlockLayout kLayout = BlockLayout::kBlockContiguous;
@@ -17,63 +17,34 @@ using Source = StoredJacobian<double, 9, kLayout>;
 }  // namespace
 
 // The library's, for the gradient of EvaluateJacobian.
-extern template Status NormalBlocks(
+extern template Status Run(
     const NormalBlocksParams<RecomputedJacobian<double, 9>, kDeviceLayout>&,
-    const CudaWorkspaceView&,
-    cudaStream_t);
+    CudaMachine*);
 
-template Status EvaluateJacobian(
-    const EvaluateJacobianParams<double, 9, kLayout>&,
-    const CudaWorkspaceView&,
-    cudaStream_t);
-template Status RightMultiply(const RightMultiplyParams<Source>&,
-                              const CudaWorkspaceView&,
-                              cudaStream_t);
-template Status LeftMultiply(const LeftMultiplyParams<Source>&,
-                             const CudaWorkspaceView&,
-                             cudaStream_t);
-template Status SquaredColumnNorms(const SquaredColumnNormsParams<Source>&,
-                                   const CudaWorkspaceView&,
-                                   cudaStream_t);
-template Status ScaleColumns(const ScaleColumnsParams<double, 9, kLayout>&,
-                             cudaStream_t);
-template Status NormalBlocks(const NormalBlocksParams<Source, kLayout>&,
-                             const CudaWorkspaceView&,
-                             cudaStream_t);
+template Status Run(const EvaluateJacobianParams<double, 9, kLayout>&,
+                    CudaMachine*);
+template Status Run(const RightMultiplyParams<Source>&, CudaMachine*);
+template Status Run(const LeftMultiplyParams<Source>&, CudaMachine*);
+template Status Run(const SquaredColumnNormsParams<Source>&, CudaMachine*);
+template Status Run(const ScaleColumnsParams<double, 9, kLayout>&,
+                    CudaMachine*);
+template Status Run(const NormalBlocksParams<Source, kLayout>&, CudaMachine*);
 template Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>&,
-                                   const CudaWorkspaceView&,
-                                   cudaStream_t);
-template Status SchurProductImplicitW(
-    const SchurProductImplicitWParams<Source, kLayout>&,
-    const CudaWorkspaceView&,
-    cudaStream_t);
-template Status SchurProductExplicitW(
-    const SchurProductExplicitWParams<double, 9, kLayout>&,
-    const CudaWorkspaceView&,
-    cudaStream_t);
-template Status BackSubstituteImplicitW(
-    const BackSubstituteImplicitWParams<Source, kLayout>&,
-    const CudaWorkspaceView&,
-    cudaStream_t);
-template Status BackSubstituteExplicitW(
-    const BackSubstituteExplicitWParams<double, 9, kLayout>&,
-    const CudaWorkspaceView&,
-    cudaStream_t);
-template Status NormalProductImplicitW(
-    const NormalProductImplicitWParams<Source>&,
-    const CudaWorkspaceView&,
-    cudaStream_t);
-template Status NormalProductExplicitW(
-    const NormalProductExplicitWParams<double, 9, kLayout>&,
-    const CudaWorkspaceView&,
-    cudaStream_t);
-template Status InvertBlockDiagonal(
-    const InvertBlockDiagonalParams<3, kLayout>&, cudaStream_t);
-template Status InvertBlockDiagonal(
-    const InvertBlockDiagonalParams<9, kLayout>&, cudaStream_t);
-template Status ApplyBlockDiagonal(const ApplyBlockDiagonalParams<3, kLayout>&,
-                                   cudaStream_t);
-template Status ApplyBlockDiagonal(const ApplyBlockDiagonalParams<9, kLayout>&,
-                                   cudaStream_t);
+                                   CudaMachine*);
+template Status Run(const SchurProductImplicitWParams<Source, kLayout>&,
+                    CudaMachine*);
+template Status Run(const SchurProductExplicitWParams<double, 9, kLayout>&,
+                    CudaMachine*);
+template Status Run(const BackSubstituteImplicitWParams<Source, kLayout>&,
+                    CudaMachine*);
+template Status Run(const BackSubstituteExplicitWParams<double, 9, kLayout>&,
+                    CudaMachine*);
+template Status Run(const NormalProductImplicitWParams<Source>&, CudaMachine*);
+template Status Run(const NormalProductExplicitWParams<double, 9, kLayout>&,
+                    CudaMachine*);
+template Status Run(const InvertBlockDiagonalParams<3, kLayout>&, CudaMachine*);
+template Status Run(const InvertBlockDiagonalParams<9, kLayout>&, CudaMachine*);
+template Status Run(const ApplyBlockDiagonalParams<3, kLayout>&, CudaMachine*);
+template Status Run(const ApplyBlockDiagonalParams<9, kLayout>&, CudaMachine*);
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels

@@ -7,8 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "cuda_kernels/machine/device_buffer.h"
 #include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/device_buffer.h"
 
 #define CERES_EXT_RETURN_IF_CUSPARSE_ERROR(call)                               \
   do {                                                                         \

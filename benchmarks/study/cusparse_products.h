@@ -16,11 +16,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/schur_products.h"
-#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext::bal {
 

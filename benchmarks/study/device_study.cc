@@ -15,17 +15,25 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/study/study_machines.h"
+#include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/cuda_workspace.h"
-#include "cuda_kernels/ops/loop.h"
 
 namespace ceres_ext::bal {
 namespace {
 
 using kernels::CudaContext;
+using kernels::CudaMachine;
+using kernels::CudaWorkspace;
 using kernels::DeviceBuffer;
+using kernels::IsRecomputed;
 using kernels::kDeviceLayout;
+using kernels::ObservationIndexView;
 using kernels::Status;
 using kernels::StatusCode;
 using StoredDouble = kernels::StoredJacobian<double, 9, kDeviceLayout>;
@@ -98,22 +106,31 @@ class DeviceProblem {
     DeviceBuffer<double> observations;
     CERES_EXT_RETURN_IF_ERROR(observations.Assign(context, bal.observations));
     CERES_EXT_RETURN_IF_ERROR(observations_.Allocate(context, 2 * n));
-    CERES_EXT_RETURN_IF_ERROR(kernels::cuda::GatherPairs(
-        {n, index_.view().input_id, observations.data(), observations_.data()},
-        context->stream()));
+    CudaMachine machine;
+    CERES_EXT_RETURN_IF_ERROR(machine.Setup(context));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::GatherPairsParams{n,
+                                       index_.view().input_id,
+                                       observations.data(),
+                                       observations_.data()},
+            &machine));
     return context->Synchronize();
   }
 
-  // A machine for one source, and how long its tiles took.
-  template <typename Source, typename Machine>
-  Status SetupMachine(Machine* machine, double* seconds = nullptr) {
+  // A machine, the index's workspace for one source, and how long its tiles
+  // took.
+  template <typename Source>
+  Status SetupMachine(CudaMachine* machine,
+                      CudaWorkspace* workspace,
+                      double* seconds = nullptr) {
     const auto begin = std::chrono::steady_clock::now();
+    CERES_EXT_RETURN_IF_ERROR(machine->Setup(context_));
     CERES_EXT_RETURN_IF_ERROR(
-        machine->Setup(index_.view(),
-                       kernels::CudaWorkspace::Options::For<Source>(
-                           /*explicit_w=*/!IsRecomputed<Source>::value),
-                       &scratch_,
-                       context_));
+        workspace->Setup(index_.view(),
+                         CudaWorkspace::Options::For<Source>(
+                             /*explicit_w=*/!IsRecomputed<Source>::value),
+                         &scratch_,
+                         context_));
     CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());
     if (seconds != nullptr) {
       *seconds = SecondsSince(begin);
@@ -121,8 +138,11 @@ class DeviceProblem {
     return {};
   }
 
-  ProblemArrays arrays() const {
-    return {cameras_.data(), points_.data(), observations_.data()};
+  ProblemArrays arrays(const CudaWorkspace& workspace) const {
+    return {workspace.index(),
+            cameras_.data(),
+            points_.data(),
+            observations_.data()};
   }
   Json IndexJson() const {
     return {{"first_seconds", first_index_seconds_},
@@ -168,25 +188,25 @@ Status TimeIteration(const std::string& variant,
   solver::InexactSolverSummary summary;
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 2; ++i) {
-    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(0));
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordMark(kMark0));
     CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
-    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(1));
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordMark(kMark1));
     CERES_EXT_RETURN_IF_ERROR(lm.Damp(options.initial_radius));
-    CERES_EXT_RETURN_IF_ERROR(machine->RecordStage(2));
+    CERES_EXT_RETURN_IF_ERROR(machine->RecordMark(kMark2));
     summary = lm.Solve();
     if (summary.termination == solver::Termination::kFatalError ||
         summary.termination == solver::Termination::kFailure) {
       return {StatusCode::kNumericalFailure, summary.message};
     }
     CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
-    linearize_seconds = machine->StageSeconds(0, 1);
-    damp_seconds = machine->StageSeconds(1, 2);
+    linearize_seconds = machine->SecondsBetweenMarks(kMark0, kMark1);
+    damp_seconds = machine->SecondsBetweenMarks(kMark1, kMark2);
     if (SecondsSince(begin) > kRepeatSeconds) {
       break;
     }
   }
-  const int64_t num_camera_values = int64_t{9} * machine->index().num_cameras;
-  const int64_t num_point_values = int64_t{3} * machine->index().num_points;
+  const int64_t num_camera_values = int64_t{9} * arrays.index.num_cameras;
+  const int64_t num_point_values = int64_t{3} * arrays.index.num_points;
   std::vector<double> own(num_camera_values + num_point_values);
   CERES_EXT_RETURN_IF_ERROR(
       machine->Download(num_camera_values, lm.camera_step(), own.data()));
@@ -249,9 +269,9 @@ Status TimeRun(const std::string& variant,
   LevenbergMarquardt<Machine, Source> lm;
   StudyResult result;
   CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
-  CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+  CERES_EXT_RETURN_IF_ERROR(lm.Optimize(&result));
   if (repeat && result.total_seconds < kRepeatSeconds) {
-    CERES_EXT_RETURN_IF_ERROR(lm.Run(&result));
+    CERES_EXT_RETURN_IF_ERROR(lm.Optimize(&result));
   }
   record->Size(problem)["runs"].push_back(
       RunRow(variant, jacobian, configuration, options, result));
@@ -268,21 +288,23 @@ class KernelBench {
   static constexpr int C = 9;
 
   KernelBench(const std::string& jacobian,
+              const ProblemArrays& arrays,
               Machine* machine,
               StudyRecord* record,
               const StudyProblem* problem)
       : jacobian_(jacobian),
+        arrays_(arrays),
         machine_(machine),
         record_(record),
         problem_(problem),
-        cameras_(machine->index().num_cameras),
-        points_(machine->index().num_points),
-        n_(machine->index().num_observations) {}
+        cameras_(arrays.index.num_cameras),
+        points_(arrays.index.num_points),
+        n_(arrays.index.num_observations) {}
 
-  Status Run(const ProblemArrays& arrays) {
+  Status TimeAll() {
     const Configuration implicit{true, solver::WProduct::kImplicit};
     CERES_EXT_RETURN_IF_ERROR(
-        lm_.Setup(MakeStudyOptions(implicit, 1, 1), arrays, machine_));
+        lm_.Setup(MakeStudyOptions(implicit, 1, 1), arrays_, machine_));
     double cost;
     CERES_EXT_RETURN_IF_ERROR(lm_.Start(&cost));
     CERES_EXT_RETURN_IF_ERROR(lm_.Linearize());
@@ -321,29 +343,28 @@ class KernelBench {
   }
 
  private:
-  static constexpr int64_t kValue = sizeof(Value);
-
-  // What an operation reads of J per observation and, where it is recomputed,
-  // per point: the point itself.
-  int64_t JacobianBytes() const {
-    return kRecomputed ? 3 * kValue * points_ + CameraBytes()
-                       : 24 * kValue * n_;
-  }
-  int64_t CameraBytes() const { return (15 + 81) * kValue * cameras_; }
-
-  template <typename Params>
-  Status Time(const std::string& name, int64_t bytes, const Params& params) {
+  // Operations one after the other.
+  template <typename... Params>
+  Status TimeBytes(const std::string& name,
+                   int64_t bytes,
+                   const Params&... params) {
+    const auto run = [&] {
+      Status status;
+      static_cast<void>(((status = Run(params, machine_)).ok() && ...));
+      return status;
+    };
     for (int i = 0; i < 2; ++i) {
-      CERES_EXT_RETURN_IF_ERROR(machine_->Run(params));
+      CERES_EXT_RETURN_IF_ERROR(run());
     }
     const int repetitions = record_->settings().num_repetitions;
-    CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(0));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark0));
     for (int i = 0; i < repetitions; ++i) {
-      CERES_EXT_RETURN_IF_ERROR(machine_->Run(params));
+      CERES_EXT_RETURN_IF_ERROR(run());
     }
-    CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(1));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark1));
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
-    const double seconds = machine_->StageSeconds(0, 1) / repetitions;
+    const double seconds =
+        machine_->SecondsBetweenMarks(kMark0, kMark1) / repetitions;
     const double copy =
         record_->json()["machine"].value("copy_bytes_per_second", 0.0);
     const double percent = 100.0 * static_cast<double>(bytes) / seconds / copy;
@@ -362,35 +383,32 @@ class KernelBench {
     return {};
   }
 
+  template <typename Params>
+  Status Time(const std::string& name, const Params& params) {
+    return TimeBytes(name, kernels::GetBytes(params), params);
+  }
+
   Status Evaluation() {
     if constexpr (std::is_same_v<Source, StoredDouble>) {
-      CERES_EXT_RETURN_IF_ERROR(Time(
-          "PrepareCameras", cameras_ * (72 + 120 + 648), lm_.PrepareParams()));
-      CERES_EXT_RETURN_IF_ERROR(Time(
-          "EvaluateCost", n_ * (16 + 4 + 16) + 24 * points_, lm_.CostParams()));
+      CERES_EXT_RETURN_IF_ERROR(Time("PrepareCameras", lm_.PrepareParams()));
+      CERES_EXT_RETURN_IF_ERROR(Time("EvaluateCost", lm_.CostParams()));
     }
     if constexpr (!kRecomputed) {
-      CERES_EXT_RETURN_IF_ERROR(Time("EvaluateJacobian",
-                                     n_ * (16 + 8 + 24 * kValue) + 24 * points_,
-                                     lm_.JacobianParams()));
+      CERES_EXT_RETURN_IF_ERROR(Time("EvaluateJacobian", lm_.JacobianParams()));
       // With residuals, cost and gradient, as Ceres's evaluator asks for it.
       auto with_gradient = lm_.JacobianParams();
       with_gradient.residuals = y_.data();
       with_gradient.camera_gradient = q_.data();
       with_gradient.point_gradient = q_.data() + C * cameras_;
       CERES_EXT_RETURN_IF_ERROR(
-          Time("EvaluateJacobian, r and gradient",
-               n_ * (16 + 8 + 16 + 24 * kValue) + 48 * points_,
-               with_gradient));
+          Time("EvaluateJacobian, r and gradient", with_gradient));
     }
-    return Time("SquaredColumnNorms",
-                n_ * 8 + JacobianBytes() + 24 * points_,
-                lm_.ColumnNormsParams());
+    return Time("SquaredColumnNorms", lm_.ColumnNormsParams());
   }
 
   Status Blocks() {
     kernels::NormalBlocksParams<Source, kLayout> params;
-    params.index = machine_->index();
+    params.index = arrays_.index;
     params.jacobian = system_.jacobian;
     params.b = system_.b;
     params.point_diagonal = system_.point_diagonal;
@@ -398,45 +416,41 @@ class KernelBench {
     params.v_inverse = {v_inverse_.data(), points_};
     params.schur_rhs = rhs_.data();
     params.breakdown = breakdown_.data();
-    const int64_t bytes =
-        n_ * (16 + 8) + JacobianBytes() + points_ * (24 + 48) + 360 * cameras_;
-    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, Vi, s", bytes, params));
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, Vi, s", params));
     params.schur_diagonal = {s_.data(), cameras_};
     params.u = {};
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("NormalBlocks Vi, s, diag(S)", bytes, params));
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks Vi, s, diag(S)", params));
     params.schur_diagonal = {};
     params.u = {u_.data(), cameras_};
     params.v = {v_.data(), points_};
     params.point_gradient = q_.data() + C * cameras_;
     params.camera_gradient = q_.data();
     params.w = {w_.data(), n_};
-    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, W, g, Vi, s",
-                                   bytes + 27 * kValue * n_ + 72 * points_,
-                                   params));
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, W, g, Vi, s", params));
     params.w = {};
     params.v_inverse = {};
     params.schur_rhs = nullptr;
-    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, g", bytes, params));
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, g", params));
     // p: something that is not zero.
-    return machine_->Copy(C * cameras_ + 3 * points_, q_.data(), p_.data());
+    return Run(
+        kernels::CopyParams{C * cameras_ + 3 * points_, q_.data(), p_.data()},
+        machine_);
   }
 
   Status Products() {
     const double* point_p = p_.data() + C * cameras_;
     double* point_q = q_.data() + C * cameras_;
-    const int64_t bytes = n_ * 8 + JacobianBytes() + 48 * points_;
     kernels::SchurProductImplicitWParams<Source, kLayout> schur;
-    schur.index = machine_->index();
+    schur.index = arrays_.index;
     schur.jacobian = system_.jacobian;
     schur.v_inverse = {v_inverse_.data(), points_};
     schur.camera_diagonal = system_.camera_diagonal;
     schur.p = p_.data();
     schur.q = q_.data();
-    CERES_EXT_RETURN_IF_ERROR(Time("SchurProductImplicitW", bytes, schur));
+    CERES_EXT_RETURN_IF_ERROR(Time("SchurProductImplicitW", schur));
 
     kernels::NormalProductImplicitWParams<Source> normal;
-    normal.index = machine_->index();
+    normal.index = arrays_.index;
     normal.jacobian = system_.jacobian;
     normal.camera_diagonal = system_.camera_diagonal;
     normal.point_diagonal = system_.point_diagonal;
@@ -444,58 +458,48 @@ class KernelBench {
     normal.point_p = point_p;
     normal.camera_q = q_.data();
     normal.point_q = point_q;
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("NormalProductImplicitW", bytes + 24 * points_, normal));
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalProductImplicitW", normal));
 
     kernels::BackSubstituteImplicitWParams<Source, kLayout> back;
-    back.index = machine_->index();
+    back.index = arrays_.index;
     back.jacobian = system_.jacobian;
     back.b = system_.b;
     back.v_inverse = {v_inverse_.data(), points_};
     back.z = p_.data();
     back.y = point_q;
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("BackSubstituteImplicitW",
-             n_ * (16 + 4) + JacobianBytes() + 72 * points_,
-             back));
+    CERES_EXT_RETURN_IF_ERROR(Time("BackSubstituteImplicitW", back));
 
     kernels::RightMultiplyParams<Source> right;
-    right.index = machine_->index();
+    right.index = arrays_.index;
     right.jacobian = system_.jacobian;
     right.camera_x = p_.data();
     right.point_x = point_p;
     right.y = y_.data();
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("RightMultiply",
-             n_ * (8 + 16) + JacobianBytes() + 24 * points_,
-             right));
+    CERES_EXT_RETURN_IF_ERROR(Time("RightMultiply", right));
 
     kernels::LeftMultiplyParams<Source> left;
-    left.index = machine_->index();
+    left.index = arrays_.index;
     left.jacobian = system_.jacobian;
     left.y = y_.data();
     left.camera_x = q_.data();
     left.point_x = point_q;
-    CERES_EXT_RETURN_IF_ERROR(Time(
-        "LeftMultiply", n_ * (8 + 16) + JacobianBytes() + 24 * points_, left));
+    CERES_EXT_RETURN_IF_ERROR(Time("LeftMultiply", left));
     if constexpr (kRecomputed) {
       return {};
     }
 
-    const int64_t explicit_bytes = n_ * (8 + 27 * kValue) + 48 * points_;
     kernels::SchurProductExplicitWParams<Value, C, kLayout> schur_w;
-    schur_w.index = machine_->index();
+    schur_w.index = arrays_.index;
     schur_w.u = {u_.data(), cameras_};
     schur_w.w = {w_.data(), n_};
     schur_w.v_inverse = {v_inverse_.data(), points_};
     schur_w.camera_diagonal = system_.camera_diagonal;
     schur_w.p = p_.data();
     schur_w.q = q_.data();
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("SchurProductExplicitW", explicit_bytes, schur_w));
+    CERES_EXT_RETURN_IF_ERROR(Time("SchurProductExplicitW", schur_w));
 
     kernels::NormalProductExplicitWParams<Value, C, kLayout> normal_w;
-    normal_w.index = machine_->index();
+    normal_w.index = arrays_.index;
     normal_w.u = {u_.data(), cameras_};
     normal_w.v = {v_.data(), points_};
     normal_w.w = {w_.data(), n_};
@@ -505,19 +509,16 @@ class KernelBench {
     normal_w.point_p = point_p;
     normal_w.camera_q = q_.data();
     normal_w.point_q = point_q;
-    CERES_EXT_RETURN_IF_ERROR(Time(
-        "NormalProductExplicitW", explicit_bytes + 72 * points_, normal_w));
+    CERES_EXT_RETURN_IF_ERROR(Time("NormalProductExplicitW", normal_w));
 
     kernels::BackSubstituteExplicitWParams<Value, C, kLayout> back_w;
-    back_w.index = machine_->index();
+    back_w.index = arrays_.index;
     back_w.w = {w_.data(), n_};
     back_w.v_inverse = {v_inverse_.data(), points_};
     back_w.point_gradient = point_p;
     back_w.z = p_.data();
     back_w.y = point_q;
-    return Time("BackSubstituteExplicitW",
-                n_ * (4 + 27 * kValue) + 96 * points_,
-                back_w);
+    return Time("BackSubstituteExplicitW", back_w);
   }
 
   Status BlockDiagonals() {
@@ -527,30 +528,27 @@ class KernelBench {
     invert.diagonal = system_.camera_diagonal;
     invert.inverse = {camera_inverse_.data(), cameras_};
     invert.first_breakdown = &breakdown_.data()->first_camera;
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("InvertBlockDiagonal 9 x 9", cameras_ * (720 + 72), invert));
+    CERES_EXT_RETURN_IF_ERROR(Time("InvertBlockDiagonal 9 x 9", invert));
     kernels::InvertBlockDiagonalParams<3, kLayout> invert_points;
     invert_points.num_blocks = points_;
     invert_points.a = {v_.data(), points_};
     invert_points.diagonal = system_.point_diagonal;
     invert_points.inverse = {v_inverse_.data(), points_};
     invert_points.first_breakdown = &breakdown_.data()->first_point;
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("InvertBlockDiagonal 3 x 3", points_ * (96 + 24), invert_points));
+    CERES_EXT_RETURN_IF_ERROR(Time("InvertBlockDiagonal 3 x 3", invert_points));
 
     kernels::ApplyBlockDiagonalParams<C, kLayout> apply;
     apply.num_blocks = cameras_;
     apply.inverse = {camera_inverse_.data(), cameras_};
     apply.r = p_.data();
     apply.z = q_.data();
-    CERES_EXT_RETURN_IF_ERROR(
-        Time("ApplyBlockDiagonal 9 x 9", cameras_ * (360 + 144), apply));
+    CERES_EXT_RETURN_IF_ERROR(Time("ApplyBlockDiagonal 9 x 9", apply));
     kernels::ApplyBlockDiagonalParams<3, kLayout> apply_points;
     apply_points.num_blocks = points_;
     apply_points.inverse = {v_inverse_.data(), points_};
     apply_points.r = p_.data() + C * cameras_;
     apply_points.z = q_.data() + C * cameras_;
-    return Time("ApplyBlockDiagonal 3 x 3", points_ * (48 + 48), apply_points);
+    return Time("ApplyBlockDiagonal 3 x 3", apply_points);
   }
 
   Status VectorSteps() {
@@ -568,24 +566,24 @@ class KernelBench {
       start.x = x_.data();
       start.r = r_.data();
       start.scalars = scalars_.data();
-      CERES_EXT_RETURN_IF_ERROR(Time("PcgStart" + suffix, 24 * n, start));
-      CERES_EXT_RETURN_IF_ERROR(machine_->Copy(n, p_.data(), rhs_.data()));
-      CERES_EXT_RETURN_IF_ERROR(machine_->Copy(n, p_.data(), q_.data()));
-      kernels::PcgDirectionParams direction;
-      direction.n = n;
-      direction.r = r_.data();
-      direction.z = q_.data();
-      direction.p = rhs_.data();
-      direction.scalars = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(TimeBytes("PcgStart" + suffix, 24 * n, start));
       CERES_EXT_RETURN_IF_ERROR(
-          Time("PcgDirection" + suffix, 40 * n, direction));
-      kernels::PcgAdvanceParams advance;
-      advance.n = n;
-      advance.p = rhs_.data();
-      advance.q = rhs_.data();
-      advance.x = x_.data();
-      advance.scalars = scalars_.data();
-      CERES_EXT_RETURN_IF_ERROR(Time("PcgAdvance" + suffix, 32 * n, advance));
+          Run(kernels::CopyParams{n, p_.data(), rhs_.data()}, machine_));
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::CopyParams{n, p_.data(), q_.data()}, machine_));
+      double* z = q_.data();
+      double* p = rhs_.data();
+      kernels::PcgScalars* state = scalars_.data();
+      CERES_EXT_RETURN_IF_ERROR(
+          TimeBytes("PcgDirection" + suffix,
+                    40 * n,
+                    kernels::PcgRhoParams{n, r_.data(), z, state},
+                    kernels::PcgDirectionParams{n, z, p, state}));
+      CERES_EXT_RETURN_IF_ERROR(
+          TimeBytes("PcgAdvance" + suffix,
+                    32 * n,
+                    kernels::PcgAlphaParams{n, p, p, state},
+                    kernels::PcgAdvanceParams{n, p, x_.data(), state}));
       kernels::PcgResidualParams residual;
       residual.n = n;
       residual.rhs = p_.data();
@@ -593,7 +591,8 @@ class KernelBench {
       residual.x = x_.data();
       residual.r = r_.data();
       residual.scalars = scalars_.data();
-      CERES_EXT_RETURN_IF_ERROR(Time("PcgResidual" + suffix, 40 * n, residual));
+      CERES_EXT_RETURN_IF_ERROR(
+          TimeBytes("PcgResidual" + suffix, 40 * n, residual));
       kernels::PcgScalars scalars;
       CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
       if (scalars.end != kernels::PcgEnd::kRunning) {
@@ -605,6 +604,7 @@ class KernelBench {
   }
 
   const std::string jacobian_;
+  const ProblemArrays arrays_;
   Machine* const machine_;
   StudyRecord* const record_;
   const StudyProblem* const problem_;
@@ -623,11 +623,13 @@ class KernelBench {
 template <typename Source, typename Machine>
 Status ProfileMachine(DeviceProblem* device) {
   Machine machine;
-  CERES_EXT_RETURN_IF_ERROR(device->SetupMachine<Source>(&machine));
+  CudaWorkspace workspace;
+  CERES_EXT_RETURN_IF_ERROR(device->SetupMachine<Source>(&machine, &workspace));
   for (const Configuration& configuration : FourConfigurations()) {
     LevenbergMarquardt<Machine, Source> lm;
-    CERES_EXT_RETURN_IF_ERROR(lm.Setup(
-        MakeStudyOptions(configuration, 1, 1), device->arrays(), &machine));
+    CERES_EXT_RETURN_IF_ERROR(lm.Setup(MakeStudyOptions(configuration, 1, 1),
+                                       device->arrays(workspace),
+                                       &machine));
     double cost;
     CERES_EXT_RETURN_IF_ERROR(lm.Start(&cost));
     CERES_EXT_RETURN_IF_ERROR(lm.PrepareMaps());
@@ -718,8 +720,8 @@ struct DeviceStudy::Impl {
   }
 
   // One iteration and 1 x 1 of a variant, in the configurations at `begin` up
-  // to `end` of those that apply to its source. prepare(&machine) may say why
-  // there is none.
+  // to `end` of those that apply to its source. prepare(index, &machine) may
+  // say why there is none.
   template <typename Source, typename Machine, typename Prepare>
   void Iterations(const std::string& variant,
                   const std::string& jacobian,
@@ -729,6 +731,7 @@ struct DeviceStudy::Impl {
                   std::vector<double>* steps,
                   Prepare&& prepare) {
     Machine machine;
+    CudaWorkspace workspace;
     bool has_machine = false;
     for (size_t i = begin; i < end; ++i) {
       const Configuration& configuration = FourConfigurations()[i];
@@ -741,9 +744,9 @@ struct DeviceStudy::Impl {
         continue;
       }
       if (!has_machine) {
-        Status status = device.SetupMachine<Source>(&machine);
+        Status status = device.SetupMachine<Source>(&machine, &workspace);
         if (status.ok()) {
-          status = prepare(&machine);
+          status = prepare(workspace.index(), &machine);
         }
         if (!status.ok()) {
           // Nor is there one for the configurations that follow.
@@ -757,7 +760,7 @@ struct DeviceStudy::Impl {
                     TimeIteration<Source>(variant,
                                           jacobian,
                                           configuration,
-                                          device.arrays(),
+                                          device.arrays(workspace),
                                           &machine,
                                           record,
                                           *problem,
@@ -769,7 +772,7 @@ struct DeviceStudy::Impl {
                                     configuration,
                                     MakeStudyOptions(configuration, 1, 1),
                                     /*repeat=*/true,
-                                    device.arrays(),
+                                    device.arrays(workspace),
                                     &machine,
                                     record,
                                     *problem));
@@ -780,13 +783,14 @@ struct DeviceStudy::Impl {
                   const std::string& jacobian,
                   bool is_reference,
                   std::vector<double>* steps) {
-    Iterations<Source, Machine>(variant,
-                                jacobian,
-                                0,
-                                FourConfigurations().size(),
-                                is_reference,
-                                steps,
-                                [](Machine*) { return Status(); });
+    Iterations<Source, Machine>(
+        variant,
+        jacobian,
+        0,
+        FourConfigurations().size(),
+        is_reference,
+        steps,
+        [](const ObservationIndexView&, Machine*) { return Status(); });
   }
 
   void Cusparse(const std::string& variant,
@@ -800,8 +804,8 @@ struct DeviceStudy::Impl {
         configuration + 1,
         false,
         steps,
-        [form](CusparseMachine* machine) {
-          return machine->SetupProducts(form);
+        [form](const ObservationIndexView& index, CusparseMachine* machine) {
+          return machine->SetupProducts(index, form);
         });
   }
 
@@ -813,10 +817,12 @@ struct DeviceStudy::Impl {
       return;
     }
     Machine machine;
-    Status status = device.SetupMachine<Source>(&machine);
+    CudaWorkspace workspace;
+    Status status = device.SetupMachine<Source>(&machine, &workspace);
     if (status.ok()) {
-      KernelBench<Source, Machine> bench(jacobian, &machine, record, problem);
-      status = bench.Run(device.arrays());
+      KernelBench<Source, Machine> bench(
+          jacobian, device.arrays(workspace), &machine, record, problem);
+      status = bench.TimeAll();
     }
     record->Check(what, status);
   }
@@ -828,6 +834,7 @@ struct DeviceStudy::Impl {
             const std::string& jacobian,
             double max_seconds) {
     Machine machine;
+    CudaWorkspace workspace;
     bool has_machine = false;
     for (const Configuration& configuration : FourConfigurations()) {
       if (!Applies<Source>(configuration)) {
@@ -845,7 +852,8 @@ struct DeviceStudy::Impl {
       };
       const auto time = [&](const StudyOptions& options, bool repeat) {
         if (!has_machine) {
-          CERES_EXT_RETURN_IF_ERROR(device.SetupMachine<Source>(&machine));
+          CERES_EXT_RETURN_IF_ERROR(
+              device.SetupMachine<Source>(&machine, &workspace));
           has_machine = true;
         }
         return TimeRun<Source>(variant,
@@ -853,7 +861,7 @@ struct DeviceStudy::Impl {
                                configuration,
                                options,
                                repeat,
-                               device.arrays(),
+                               device.arrays(workspace),
                                &machine,
                                record,
                                *problem);
@@ -893,14 +901,15 @@ Status DeviceStudy::Setup() {
       impl_->device.Setup(impl_->problem->bal, impl_->context));
   double stored_seconds = 0.0;
   double recomputed_seconds = 0.0;
-  CudaMachine stored;
-  CudaMachine recomputed;
+  CudaMachine machine;
+  CudaWorkspace stored;
+  CudaWorkspace recomputed;
   // The second time all memory is there.
   for (int i = 0; i < 2; ++i) {
-    CERES_EXT_RETURN_IF_ERROR(
-        impl_->device.SetupMachine<StoredDouble>(&stored, &stored_seconds));
+    CERES_EXT_RETURN_IF_ERROR(impl_->device.SetupMachine<StoredDouble>(
+        &machine, &stored, &stored_seconds));
     CERES_EXT_RETURN_IF_ERROR(impl_->device.SetupMachine<RecomputedDouble>(
-        &recomputed, &recomputed_seconds));
+        &machine, &recomputed, &recomputed_seconds));
   }
   Json index = impl_->device.IndexJson();
   index["stored_tile_seconds"] = stored_seconds;

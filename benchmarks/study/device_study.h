@@ -13,9 +13,9 @@
 
 #include <memory>
 
-#include "cuda_kernels/machine/cuda_context.h"
-#include "cuda_kernels/base/status.h"
 #include "benchmarks/study/study_record.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
 
 namespace ceres_ext::bal {
 

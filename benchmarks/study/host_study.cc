@@ -2,16 +2,20 @@
 #include "benchmarks/study/host_study.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "cuda_kernels/machine/host_context.h"
-#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/structure/row_index.h"
 
 namespace ceres_ext::bal {
 namespace {
 
+using kernels::HostMachine;
 using kernels::Status;
 using Source = kernels::StoredJacobian<double, 9, kernels::kHostLayout>;
 
@@ -31,14 +35,18 @@ std::string What(const StudyRecord& record,
 // A problem in the order of its observation index, and a machine for it.
 class HostProblem {
  public:
-  explicit HostProblem(int num_threads) : context_(num_threads) {}
+  explicit HostProblem(int num_threads) : machine_(num_threads) {}
 
   Status Setup(const BalProblem& bal) {
-    CERES_EXT_RETURN_IF_ERROR(index_.Build(bal.num_cameras(),
+    std::vector<int32_t> point_order;
+    CERES_EXT_RETURN_IF_ERROR(index_.Setup(bal.num_cameras(),
                                            bal.num_points(),
                                            bal.num_observations(),
                                            bal.camera_index.data(),
-                                           bal.point_index.data()));
+                                           bal.point_index.data(),
+                                           {},
+                                           &point_order,
+                                           &machine_));
     CERES_EXT_RETURN_IF_ERROR(
         observations_.Allocate(2 * bal.num_observations()));
     for (int64_t k = 0; k < bal.num_observations(); ++k) {
@@ -46,8 +54,11 @@ class HostProblem {
                   2,
                   observations_.data() + 2 * k);
     }
-    arrays_ = {bal.cameras.data(), bal.points.data(), observations_.data()};
-    return machine_.Setup(index_.view(), &context_);
+    arrays_ = {index_.view(),
+               bal.cameras.data(),
+               bal.points.data(),
+               observations_.data()};
+    return {};
   }
 
   // The last of num_runs.
@@ -55,17 +66,16 @@ class HostProblem {
     LevenbergMarquardt<HostMachine, Source> lm;
     CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays_, &machine_));
     for (int i = 0; i < num_runs; ++i) {
-      CERES_EXT_RETURN_IF_ERROR(lm.Run(result));
+      CERES_EXT_RETURN_IF_ERROR(lm.Optimize(result));
     }
     return {};
   }
 
  private:
-  kernels::HostContext context_;
-  kernels::ObservationIndex index_;
+  HostMachine machine_;
+  kernels::RowIndex<HostMachine> index_;
   kernels::HostBuffer<double> observations_;
   ProblemArrays arrays_;
-  HostMachine machine_;
 };
 
 }  // namespace

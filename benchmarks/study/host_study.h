@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "cuda_kernels/base/status.h"
 #include "benchmarks/study/study_record.h"
+#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext::bal {
 

@@ -2,7 +2,7 @@
 //
 // The optimisation that the study times: a fixed number of Levenberg-Marquardt
 // iterations, each with at most a fixed number of PCG iterations, on any
-// machine of study_machines.h and any Jacobian source.
+// machine and any Jacobian source.
 //
 //   x = cameras and points, r(x) residuals, J = dr / dx
 //   D^2 = diag(J'J) / radius
@@ -22,12 +22,17 @@
 #include <type_traits>
 
 #include "ceres_ext/solver/inexact_solver.h"
-#include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/model/jacobian_source.h"
-#include "cuda_kernels/ops/loop.h"
-#include "benchmarks/study/study_machines.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/vectors.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/structure/observation_index.h"
 
 namespace ceres_ext::bal {
+
+// The study's marks on a machine; those before are the solver's.
+enum StudyMark { kMark0 = 4, kMark1, kMark2, kMark3 };
 
 struct StudyOptions {
   solver::InexactSolverOptions solver;
@@ -54,23 +59,19 @@ struct StudyResult {
   int64_t num_pcg_iterations = 0;
 };
 
-// The arrays of a problem in the memory of a machine, in the order of its
-// observation index.
+// A problem in the memory of a machine: its index, with a workspace, and the
+// arrays in the order of that.
 struct ProblemArrays {
+  kernels::ObservationIndexView index;
   const double* cameras = nullptr;       // 9 per camera
   const double* points = nullptr;        // 3 per point
   const double* observations = nullptr;  // 2 each
 };
 
-template <typename Source>
-struct IsRecomputed : std::false_type {};
-template <typename T, int C>
-struct IsRecomputed<kernels::RecomputedJacobian<T, C>> : std::true_type {};
-
 template <typename Machine, typename Source>
 class LevenbergMarquardt {
  public:
-  static constexpr bool kRecomputed = IsRecomputed<Source>::value;
+  static constexpr bool kRecomputed = kernels::IsRecomputed<Source>::value;
   using Value = typename Source::Value;
 
   // Takes all memory; a second call with other options takes no more. The
@@ -81,9 +82,9 @@ class LevenbergMarquardt {
     options_ = options;
     problem_ = problem;
     machine_ = machine;
-    num_cameras_ = machine->index().num_cameras;
-    num_points_ = machine->index().num_points;
-    num_observations_ = machine->index().num_observations;
+    num_cameras_ = problem.index.num_cameras;
+    num_points_ = problem.index.num_points;
+    num_observations_ = problem.index.num_observations;
     for (State* state : {&state_, &candidate_}) {
       CERES_EXT_RETURN_IF_ERROR(
           machine->Allocate(9 * num_cameras_, &state->cameras));
@@ -119,11 +120,11 @@ class LevenbergMarquardt {
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points_, buffer));
     }
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &evaluation_));
-    return solver_.Setup(options.solver, machine);
+    return solver_.Setup(options.solver, problem.index, machine);
   }
 
   // Runs from the problem's start.
-  kernels::Status Run(StudyResult* result) {
+  kernels::Status Optimize(StudyResult* result) {
     *result = StudyResult();
     CERES_EXT_RETURN_IF_ERROR(Start(&result->initial_cost));
     double cost = result->initial_cost;
@@ -133,13 +134,13 @@ class LevenbergMarquardt {
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < options_.num_lm_iterations; ++i) {
-      CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(0));
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark0));
       if (is_new_state) {
         CERES_EXT_RETURN_IF_ERROR(Linearize());
         ++result->num_jacobians;
       }
       CERES_EXT_RETURN_IF_ERROR(Damp(radius));
-      CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(1));
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark1));
 
       const solver::InexactSolverSummary summary = Solve();
       if (summary.termination == solver::Termination::kFatalError) {
@@ -148,15 +149,15 @@ class LevenbergMarquardt {
       const bool has_step =
           summary.termination != solver::Termination::kFailure;
       double candidate_cost = cost;
-      CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(2));
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark2));
       if (has_step) {
         CERES_EXT_RETURN_IF_ERROR(Move(&candidate_cost));
       }
-      CERES_EXT_RETURN_IF_ERROR(machine_->RecordStage(3));
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark3));
       CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
 
-      result->evaluate_seconds += machine_->StageSeconds(0, 1);
-      result->update_seconds += machine_->StageSeconds(2, 3);
+      result->evaluate_seconds += machine_->SecondsBetweenMarks(kMark0, kMark1);
+      result->update_seconds += machine_->SecondsBetweenMarks(kMark2, kMark3);
       result->normal_blocks_seconds += summary.normal_blocks_seconds;
       result->pcg_seconds += summary.pcg_seconds;
       result->back_substitution_seconds += summary.back_substitution_seconds;
@@ -184,10 +185,14 @@ class LevenbergMarquardt {
 
   // Evaluates the problem's start: residuals, and its cost.
   kernels::Status Start(double* cost) {
-    CERES_EXT_RETURN_IF_ERROR(machine_->Copy(
-        9 * num_cameras_, problem_.cameras, state_.cameras.data()));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Copy(3 * num_points_, problem_.points, state_.points.data()));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CopyParams{
+            9 * num_cameras_, problem_.cameras, state_.cameras.data()},
+        machine_));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CopyParams{
+            3 * num_points_, problem_.points, state_.points.data()},
+        machine_));
     return EvaluateCost(&state_, cost);
   }
 
@@ -195,9 +200,9 @@ class LevenbergMarquardt {
   kernels::Status Linearize() {
     CERES_EXT_RETURN_IF_ERROR(PrepareMaps());
     if constexpr (!kRecomputed) {
-      CERES_EXT_RETURN_IF_ERROR(machine_->Run(JacobianParams()));
+      CERES_EXT_RETURN_IF_ERROR(Run(JacobianParams(), machine_));
     }
-    return machine_->Run(ColumnNormsParams());
+    return Run(ColumnNormsParams(), machine_);
   }
 
   kernels::Status Damp(double radius) {
@@ -217,7 +222,7 @@ class LevenbergMarquardt {
         System(), per_solve, camera_step_.data(), point_step_.data());
   }
 
-  // What single operations are given; the same as within Run.
+  // What single operations are given; the same as within Optimize.
   solver::LinearSystem<Source> System() {
     solver::LinearSystem<Source> system;
     system.jacobian = Jacobian();
@@ -230,16 +235,18 @@ class LevenbergMarquardt {
   // The camera maps of the state and, where Jacobians are recomputed in float,
   // the state rounded.
   kernels::Status PrepareMaps() {
-    CERES_EXT_RETURN_IF_ERROR(machine_->Run(PrepareParams(&state_, &maps_)));
+    CERES_EXT_RETURN_IF_ERROR(Run(PrepareParams(&state_, &maps_), machine_));
     if constexpr (kRecomputed && std::is_same_v<Value, float>) {
       kernels::PrepareCamerasParams<float, 9> rounded;
       rounded.num_cameras = static_cast<int32_t>(num_cameras_);
       rounded.cameras = state_.cameras.data();
       rounded.states = rounded_cameras_.data();
       rounded.maps = rounded_maps_.data();
-      CERES_EXT_RETURN_IF_ERROR(machine_->Run(rounded));
-      return machine_->Run(kernels::CastParams<float>{
-          3 * num_points_, state_.points.data(), rounded_points_.data()});
+      CERES_EXT_RETURN_IF_ERROR(Run(rounded, machine_));
+      return Run(
+          kernels::CastParams<float>{
+              3 * num_points_, state_.points.data(), rounded_points_.data()},
+          machine_);
     }
     return {};
   }
@@ -247,19 +254,20 @@ class LevenbergMarquardt {
   // Not for recomputed Jacobians.
   kernels::EvaluateJacobianParams<Value, 9, Machine::kLayout> JacobianParams() {
     kernels::EvaluateJacobianParams<Value, 9, Machine::kLayout> params;
-    params.index = machine_->index();
+    params.index = problem_.index;
     params.cameras = state_.prepared.data();
     params.camera_maps = maps_.data();
     params.points = state_.points.data();
     params.observations = problem_.observations;
     params.camera_blocks = {camera_blocks_.data(), num_observations_};
     params.point_blocks = {point_blocks_.data(), num_observations_};
+    params.evaluation = evaluation_.data();
     return params;
   }
 
   kernels::SquaredColumnNormsParams<Source> ColumnNormsParams() {
     kernels::SquaredColumnNormsParams<Source> params;
-    params.index = machine_->index();
+    params.index = problem_.index;
     params.jacobian = Jacobian();
     params.camera_x = camera_norms_.data();
     params.point_x = point_norms_.data();
@@ -313,7 +321,7 @@ class LevenbergMarquardt {
 
   kernels::EvaluateCostParams CostParams(State* state) {
     kernels::EvaluateCostParams params;
-    params.index = machine_->index();
+    params.index = problem_.index;
     params.cameras = state->prepared.data();
     params.points = state->points.data();
     params.observations = problem_.observations;
@@ -323,8 +331,8 @@ class LevenbergMarquardt {
   }
 
   kernels::Status EvaluateCost(State* state, double* cost) {
-    CERES_EXT_RETURN_IF_ERROR(machine_->Run(PrepareParams(state, nullptr)));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Run(CostParams(state)));
+    CERES_EXT_RETURN_IF_ERROR(Run(PrepareParams(state, nullptr), machine_));
+    CERES_EXT_RETURN_IF_ERROR(Run(CostParams(state), machine_));
     kernels::Evaluation evaluation;
     CERES_EXT_RETURN_IF_ERROR(machine_->Read(evaluation_.data(), &evaluation));
     *cost = evaluation.cost;
@@ -350,8 +358,8 @@ class LevenbergMarquardt {
                            const double* step,
                            double* out) {
     CERES_EXT_RETURN_IF_ERROR(
-        machine_->Run(kernels::NegateParams{n, step, out}));
-    return machine_->Run(kernels::AddVectorsParams{n, x, out, out});
+        Run(kernels::NegateParams{n, step, out}, machine_));
+    return Run(kernels::AddVectorsParams{n, x, out, out}, machine_);
   }
 
   // diagonal = sqrt(clamp(squared_norms, 1e-6, 1e32) / radius): Marquardt's
@@ -361,9 +369,11 @@ class LevenbergMarquardt {
                        double* squared_norms,
                        double* diagonal) {
     CERES_EXT_RETURN_IF_ERROR(
-        machine_->Run(kernels::ClampParams{n, 1e-6, 1e32, squared_norms}));
-    return machine_->Run(kernels::LevenbergMarquardtDiagonalParams{
-        n, radius, squared_norms, diagonal});
+        Run(kernels::ClampParams{n, 1e-6, 1e32, squared_norms}, machine_));
+    return Run(
+        kernels::LevenbergMarquardtDiagonalParams{
+            n, radius, squared_norms, diagonal},
+        machine_);
   }
 
   StudyOptions options_;

@@ -1,10 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include "benchmarks/study/naive_kernels.h"
 
-#include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/base/small_matrix.h"
+#include <cstdint>
 
-namespace ceres_ext::bal::naive {
+#include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/structure/cuda_workspace.h"
+
+namespace ceres_ext::bal {
 namespace {
 
 using kernels::BlockLayout;
@@ -30,6 +33,18 @@ __device__ __forceinline__ int64_t Thread() {
 __device__ __forceinline__ bool Ended(const PcgScalars* scalars) {
   return scalars != nullptr && scalars->end != PcgEnd::kRunning;
 }
+
+// Sums over the observations of a point, in the workspace.
+struct PointScratch {
+  explicit PointScratch(const ObservationIndexView& index)
+      : v(index.cuda_workspace->point_records),
+        gradient(v + 6 * int64_t{index.num_points}),
+        vector(v) {}
+
+  double* v;         // 6 per point, in the layout in use
+  double* gradient;  // 3 per point
+  double* vector;    // 3 per point, in the place of v
+};
 
 // One thread per element: kernel(args) with n threads.
 template <typename... Parameters, typename... Arguments>
@@ -83,7 +98,7 @@ __global__ void NaiveJacobianKernel(
 
 template <BlockLayout L>
 __global__ void NaiveColumnNormsKernel(
-    kernels::SquaredColumnNormsParams<Source<L>> p) {
+    kernels::SquaredColumnNormsParams<NaiveSource<L>> p) {
   const int64_t k = Thread();
   if (k >= p.index.num_observations) {
     return;
@@ -119,7 +134,7 @@ struct BlockSums {
 // U, V, g by atomics; W.
 template <BlockLayout L>
 __global__ void NaiveNormalBlocksKernel(ObservationIndexView index,
-                                        Source<L> jacobian,
+                                        NaiveSource<L> jacobian,
                                         const double* b,
                                         BlockSums<L> out) {
   const int64_t k = Thread();
@@ -259,7 +274,7 @@ __global__ void NaiveDiagonalKernel(int64_t num_blocks,
 // s_p += Jp' (sign_b b - sign_z Jc z); with b null: s_p += Jp' Jc z.
 template <BlockLayout L>
 __global__ void NaiveToPointsKernel(ObservationIndexView index,
-                                    Source<L> jacobian,
+                                    NaiveSource<L> jacobian,
                                     const double* b,
                                     const double* z,
                                     double* s,
@@ -292,7 +307,7 @@ __global__ void NaiveToPointsKernel(ObservationIndexView index,
 // q_c += Jc' (Jc p_c - Jp e_p); with p null: q_c -= Jc' Jp e_p.
 template <BlockLayout L>
 __global__ void NaiveToCamerasKernel(ObservationIndexView index,
-                                     Source<L> jacobian,
+                                     NaiveSource<L> jacobian,
                                      const double* p,
                                      const double* e,
                                      double* q,
@@ -329,7 +344,7 @@ __global__ void NaiveToCamerasKernel(ObservationIndexView index,
 // y = Jc p_c + Jp p_p, q_c += Jc' y, q_p += Jp' y.
 template <BlockLayout L>
 __global__ void NaiveNormalProductKernel(
-    kernels::NormalProductImplicitWParams<Source<L>> p) {
+    kernels::NormalProductImplicitWParams<NaiveSource<L>> p) {
   const int64_t k = Thread();
   if (k >= p.index.num_observations || Ended(p.scalars)) {
     return;
@@ -439,32 +454,14 @@ __global__ void NaivePointSolveKernel(int64_t num_points,
   }
 }
 
-template <int N, BlockLayout L>
-Status Invert(const kernels::InvertBlockDiagonalParams<N, L>& params,
-              cudaStream_t stream) {
-  CERES_EXT_RETURN_IF_ERROR(Launch("NaiveResetBreakdown",
-                                   NaiveResetBreakdownKernel,
-                                   1,
-                                   1,
-                                   0,
-                                   stream,
-                                   params.first_breakdown));
-  return LaunchFor("NaiveInvert",
-                   NaiveInvertKernel<N, L>,
-                   params.num_blocks,
-                   stream,
-                   params);
-}
-
 }  // namespace
 
 template <BlockLayout L>
-Status EvaluateJacobian(
-    const kernels::EvaluateJacobianParams<double, C, L>& params,
-    cudaStream_t stream) {
+Status Run(const kernels::EvaluateJacobianParams<double, C, L>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   if (params.residuals != nullptr || params.point_scale != nullptr ||
-      params.camera_gradient != nullptr || params.point_gradient != nullptr ||
-      params.evaluation != nullptr) {
+      params.camera_gradient != nullptr || params.point_gradient != nullptr) {
     return Status(StatusCode::kUnsupported,
                   "The naive variant evaluates Jacobian blocks only.");
   }
@@ -476,9 +473,9 @@ Status EvaluateJacobian(
 }
 
 template <BlockLayout L>
-Status SquaredColumnNorms(
-    const kernels::SquaredColumnNormsParams<Source<L>>& params,
-    cudaStream_t stream) {
+Status Run(const kernels::SquaredColumnNormsParams<NaiveSource<L>>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   CERES_EXT_RETURN_IF_ERROR(
       Clear(params.camera_x, int64_t{C} * params.index.num_cameras, stream));
   CERES_EXT_RETURN_IF_ERROR(
@@ -491,14 +488,15 @@ Status SquaredColumnNorms(
 }
 
 template <BlockLayout L>
-Status NormalBlocks(const kernels::NormalBlocksParams<Source<L>, L>& params,
-                    const Scratch& scratch,
-                    cudaStream_t stream) {
+Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   if (params.schur_diagonal.data != nullptr) {
     return Status(StatusCode::kUnsupported,
                   "The naive variant has no diagonal blocks of S.");
   }
   const ObservationIndexView& index = params.index;
+  const PointScratch scratch(index);
   const bool schur = params.v_inverse.data != nullptr;
   BlockSums<L> sums;
   sums.u = params.u;
@@ -511,7 +509,7 @@ Status NormalBlocks(const kernels::NormalBlocksParams<Source<L>, L>& params,
       sums.v = {scratch.v, index.num_points};
     }
     if (sums.point_gradient == nullptr) {
-      sums.point_gradient = scratch.point_gradient;
+      sums.point_gradient = scratch.gradient;
     }
     if (sums.camera_gradient == nullptr) {
       sums.camera_gradient = params.schur_rhs;
@@ -540,7 +538,7 @@ Status NormalBlocks(const kernels::NormalBlocksParams<Source<L>, L>& params,
   invert.diagonal = params.point_diagonal;
   invert.inverse = params.v_inverse;
   invert.first_breakdown = &params.breakdown->first_point;
-  CERES_EXT_RETURN_IF_ERROR(Invert(invert, stream));
+  CERES_EXT_RETURN_IF_ERROR(Run(invert, machine));
   if (params.schur_rhs == nullptr) {
     return Status();
   }
@@ -553,7 +551,7 @@ Status NormalBlocks(const kernels::NormalBlocksParams<Source<L>, L>& params,
                 index.num_points,
                 BlockView<const double, 6, L>(params.v_inverse),
                 sums.point_gradient,
-                scratch.point_vector,
+                scratch.vector,
                 static_cast<const PcgScalars*>(nullptr)));
   if (sums.camera_gradient != params.schur_rhs) {
     CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
@@ -570,19 +568,20 @@ Status NormalBlocks(const kernels::NormalBlocksParams<Source<L>, L>& params,
                    index,
                    params.jacobian,
                    static_cast<const double*>(nullptr),
-                   scratch.point_vector,
+                   scratch.vector,
                    params.schur_rhs,
                    static_cast<const PcgScalars*>(nullptr));
 }
 
 template <BlockLayout L>
-Status SchurProductImplicitW(
-    const kernels::SchurProductImplicitWParams<Source<L>, L>& params,
-    const Scratch& scratch,
-    cudaStream_t stream) {
+Status Run(
+    const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>& params,
+    NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
+  const PointScratch scratch(index);
   CERES_EXT_RETURN_IF_ERROR(
-      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+      Clear(scratch.vector, int64_t{3} * index.num_points, stream));
   CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveToPoints",
                                       NaiveToPointsKernel<L>,
                                       index.num_observations,
@@ -591,7 +590,7 @@ Status SchurProductImplicitW(
                                       params.jacobian,
                                       static_cast<const double*>(nullptr),
                                       params.p,
-                                      scratch.point_vector,
+                                      scratch.vector,
                                       params.scalars));
   CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveApply",
                                       NaiveApplyKernel<3, L>,
@@ -599,8 +598,8 @@ Status SchurProductImplicitW(
                                       stream,
                                       index.num_points,
                                       params.v_inverse,
-                                      scratch.point_vector,
-                                      scratch.point_vector,
+                                      scratch.vector,
+                                      scratch.vector,
                                       params.scalars));
   CERES_EXT_RETURN_IF_ERROR(
       LaunchFor("NaiveDiagonal",
@@ -620,19 +619,19 @@ Status SchurProductImplicitW(
                    index,
                    params.jacobian,
                    params.p,
-                   scratch.point_vector,
+                   scratch.vector,
                    params.q,
                    params.scalars);
 }
 
 template <BlockLayout L>
-Status SchurProductExplicitW(
-    const kernels::SchurProductExplicitWParams<double, C, L>& params,
-    const Scratch& scratch,
-    cudaStream_t stream) {
+Status Run(const kernels::SchurProductExplicitWParams<double, C, L>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
+  const PointScratch scratch(index);
   CERES_EXT_RETURN_IF_ERROR(
-      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+      Clear(scratch.vector, int64_t{3} * index.num_points, stream));
   CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveCoupling",
                                       NaiveCouplingKernel<L>,
                                       index.num_observations,
@@ -640,7 +639,7 @@ Status SchurProductExplicitW(
                                       index,
                                       params.w,
                                       params.p,
-                                      scratch.point_vector,
+                                      scratch.vector,
                                       0.0,
                                       static_cast<const double*>(nullptr),
                                       static_cast<double*>(nullptr),
@@ -651,8 +650,8 @@ Status SchurProductExplicitW(
                                       stream,
                                       index.num_points,
                                       params.v_inverse,
-                                      scratch.point_vector,
-                                      scratch.point_vector,
+                                      scratch.vector,
+                                      scratch.vector,
                                       params.scalars));
   CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
                                       NaiveDiagonalKernel<C, L>,
@@ -673,19 +672,20 @@ Status SchurProductExplicitW(
                    static_cast<const double*>(nullptr),
                    static_cast<double*>(nullptr),
                    -1.0,
-                   scratch.point_vector,
+                   scratch.vector,
                    params.q,
                    params.scalars);
 }
 
 template <BlockLayout L>
-Status BackSubstituteImplicitW(
-    const kernels::BackSubstituteImplicitWParams<Source<L>, L>& params,
-    const Scratch& scratch,
-    cudaStream_t stream) {
+Status Run(
+    const kernels::BackSubstituteImplicitWParams<NaiveSource<L>, L>& params,
+    NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
+  const PointScratch scratch(index);
   CERES_EXT_RETURN_IF_ERROR(
-      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+      Clear(scratch.vector, int64_t{3} * index.num_points, stream));
   CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveToPoints",
                                       NaiveToPointsKernel<L>,
                                       index.num_observations,
@@ -694,7 +694,7 @@ Status BackSubstituteImplicitW(
                                       params.jacobian,
                                       params.b,
                                       params.z,
-                                      scratch.point_vector,
+                                      scratch.vector,
                                       static_cast<const PcgScalars*>(nullptr)));
   return LaunchFor("NaivePointSolve",
                    NaivePointSolveKernel<L>,
@@ -703,18 +703,18 @@ Status BackSubstituteImplicitW(
                    index.num_points,
                    params.v_inverse,
                    static_cast<const double*>(nullptr),
-                   scratch.point_vector,
+                   scratch.vector,
                    params.y);
 }
 
 template <BlockLayout L>
-Status BackSubstituteExplicitW(
-    const kernels::BackSubstituteExplicitWParams<double, C, L>& params,
-    const Scratch& scratch,
-    cudaStream_t stream) {
+Status Run(const kernels::BackSubstituteExplicitWParams<double, C, L>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
+  const PointScratch scratch(index);
   CERES_EXT_RETURN_IF_ERROR(
-      Clear(scratch.point_vector, int64_t{3} * index.num_points, stream));
+      Clear(scratch.vector, int64_t{3} * index.num_points, stream));
   CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveCoupling",
                                       NaiveCouplingKernel<L>,
                                       index.num_observations,
@@ -722,7 +722,7 @@ Status BackSubstituteExplicitW(
                                       index,
                                       params.w,
                                       params.z,
-                                      scratch.point_vector,
+                                      scratch.vector,
                                       0.0,
                                       static_cast<const double*>(nullptr),
                                       static_cast<double*>(nullptr),
@@ -734,14 +734,14 @@ Status BackSubstituteExplicitW(
                    index.num_points,
                    params.v_inverse,
                    params.point_gradient,
-                   scratch.point_vector,
+                   scratch.vector,
                    params.y);
 }
 
 template <BlockLayout L>
-Status NormalProductImplicitW(
-    const kernels::NormalProductImplicitWParams<Source<L>>& params,
-    cudaStream_t stream) {
+Status Run(const kernels::NormalProductImplicitWParams<NaiveSource<L>>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
   CERES_EXT_RETURN_IF_ERROR(
       LaunchFor("NaiveDiagonal",
@@ -772,9 +772,9 @@ Status NormalProductImplicitW(
 }
 
 template <BlockLayout L>
-Status NormalProductExplicitW(
-    const kernels::NormalProductExplicitWParams<double, C, L>& params,
-    cudaStream_t stream) {
+Status Run(const kernels::NormalProductExplicitWParams<double, C, L>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
   CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
                                       NaiveDiagonalKernel<C, L>,
@@ -811,15 +811,27 @@ Status NormalProductExplicitW(
 }
 
 template <int N, BlockLayout L>
-Status InvertBlockDiagonal(
-    const kernels::InvertBlockDiagonalParams<N, L>& params,
-    cudaStream_t stream) {
-  return Invert(params, stream);
+Status Run(const kernels::InvertBlockDiagonalParams<N, L>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
+  CERES_EXT_RETURN_IF_ERROR(Launch("NaiveResetBreakdown",
+                                   NaiveResetBreakdownKernel,
+                                   1,
+                                   1,
+                                   0,
+                                   stream,
+                                   params.first_breakdown));
+  return LaunchFor("NaiveInvert",
+                   NaiveInvertKernel<N, L>,
+                   params.num_blocks,
+                   stream,
+                   params);
 }
 
 template <int N, BlockLayout L>
-Status ApplyBlockDiagonal(const kernels::ApplyBlockDiagonalParams<N, L>& params,
-                          cudaStream_t stream) {
+Status Run(const kernels::ApplyBlockDiagonalParams<N, L>& params,
+           NaiveMachine<L>* machine) {
+  const cudaStream_t stream = machine->stream();
   return LaunchFor("NaiveApply",
                    NaiveApplyKernel<N, L>,
                    params.num_blocks,
@@ -831,47 +843,43 @@ Status ApplyBlockDiagonal(const kernels::ApplyBlockDiagonalParams<N, L>& params,
                    params.scalars);
 }
 
-#define CERES_EXT_INSTANTIATE(L)                                              \
-  template Status EvaluateJacobian<L>(                                        \
-      const kernels::EvaluateJacobianParams<double, C, L>&, cudaStream_t);    \
-  template Status SquaredColumnNorms<L>(                                      \
-      const kernels::SquaredColumnNormsParams<Source<L>>&, cudaStream_t);     \
-  template Status NormalBlocks<L>(                                            \
-      const kernels::NormalBlocksParams<Source<L>, L>&,                       \
-      const Scratch&,                                                         \
-      cudaStream_t);                                                          \
-  template Status SchurProductImplicitW<L>(                                   \
-      const kernels::SchurProductImplicitWParams<Source<L>, L>&,              \
-      const Scratch&,                                                         \
-      cudaStream_t);                                                          \
-  template Status SchurProductExplicitW<L>(                                   \
-      const kernels::SchurProductExplicitWParams<double, C, L>&,              \
-      const Scratch&,                                                         \
-      cudaStream_t);                                                          \
-  template Status BackSubstituteImplicitW<L>(                                 \
-      const kernels::BackSubstituteImplicitWParams<Source<L>, L>&,            \
-      const Scratch&,                                                         \
-      cudaStream_t);                                                          \
-  template Status BackSubstituteExplicitW<L>(                                 \
-      const kernels::BackSubstituteExplicitWParams<double, C, L>&,            \
-      const Scratch&,                                                         \
-      cudaStream_t);                                                          \
-  template Status NormalProductImplicitW<L>(                                  \
-      const kernels::NormalProductImplicitWParams<Source<L>>&, cudaStream_t); \
-  template Status NormalProductExplicitW<L>(                                  \
-      const kernels::NormalProductExplicitWParams<double, C, L>&,             \
-      cudaStream_t);                                                          \
-  template Status InvertBlockDiagonal<3, L>(                                  \
-      const kernels::InvertBlockDiagonalParams<3, L>&, cudaStream_t);         \
-  template Status InvertBlockDiagonal<9, L>(                                  \
-      const kernels::InvertBlockDiagonalParams<9, L>&, cudaStream_t);         \
-  template Status ApplyBlockDiagonal<3, L>(                                   \
-      const kernels::ApplyBlockDiagonalParams<3, L>&, cudaStream_t);          \
-  template Status ApplyBlockDiagonal<9, L>(                                   \
-      const kernels::ApplyBlockDiagonalParams<9, L>&, cudaStream_t);
+#define CERES_EXT_INSTANTIATE(L)                                             \
+  template Status Run(const kernels::EvaluateJacobianParams<double, C, L>&,  \
+                      NaiveMachine<L>*);                                     \
+  template Status Run(                                                       \
+      const kernels::SquaredColumnNormsParams<NaiveSource<L>>&,              \
+      NaiveMachine<L>*);                                                     \
+  template Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>&, \
+                      NaiveMachine<L>*);                                     \
+  template Status Run(                                                       \
+      const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>&,        \
+      NaiveMachine<L>*);                                                     \
+  template Status Run(                                                       \
+      const kernels::SchurProductExplicitWParams<double, C, L>&,             \
+      NaiveMachine<L>*);                                                     \
+  template Status Run(                                                       \
+      const kernels::BackSubstituteImplicitWParams<NaiveSource<L>, L>&,      \
+      NaiveMachine<L>*);                                                     \
+  template Status Run(                                                       \
+      const kernels::BackSubstituteExplicitWParams<double, C, L>&,           \
+      NaiveMachine<L>*);                                                     \
+  template Status Run(                                                       \
+      const kernels::NormalProductImplicitWParams<NaiveSource<L>>&,          \
+      NaiveMachine<L>*);                                                     \
+  template Status Run(                                                       \
+      const kernels::NormalProductExplicitWParams<double, C, L>&,            \
+      NaiveMachine<L>*);                                                     \
+  template Status Run(const kernels::InvertBlockDiagonalParams<3, L>&,       \
+                      NaiveMachine<L>*);                                     \
+  template Status Run(const kernels::InvertBlockDiagonalParams<9, L>&,       \
+                      NaiveMachine<L>*);                                     \
+  template Status Run(const kernels::ApplyBlockDiagonalParams<3, L>&,        \
+                      NaiveMachine<L>*);                                     \
+  template Status Run(const kernels::ApplyBlockDiagonalParams<9, L>&,        \
+                      NaiveMachine<L>*);
 
 CERES_EXT_INSTANTIATE(BlockLayout::kContinuousElement)
 CERES_EXT_INSTANTIATE(BlockLayout::kBlockContiguous)
 #undef CERES_EXT_INSTANTIATE
 
-}  // namespace ceres_ext::bal::naive
+}  // namespace ceres_ext::bal

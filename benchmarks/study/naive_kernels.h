@@ -6,97 +6,79 @@
 // with kContinuousElement the same code shows what the layout alone brings.
 //
 // Order: none. Atomics add in any order, so two runs may differ in the last
-// bits. 9-parameter cameras, double.
+// bits. 9-parameter cameras, double. Sums over the observations of a point are
+// in the scratch of the index's workspace.
 #ifndef BENCHMARKS_STUDY_NAIVE_KERNELS_H_
 #define BENCHMARKS_STUDY_NAIVE_KERNELS_H_
 
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
-#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/preconditioner.h"
 #include "cuda_kernels/ops/schur_products.h"
-#include "cuda_kernels/base/status.h"
 
-typedef struct CUstream_st* cudaStream_t;
-
-namespace ceres_ext::bal::naive {
+namespace ceres_ext::bal {
 
 template <kernels::BlockLayout kLayout>
-using Source = kernels::StoredJacobian<double, 9, kLayout>;
+using NaiveSource = kernels::StoredJacobian<double, 9, kLayout>;
 
-// Device memory for sums over the observations of a point.
-struct Scratch {
-  double* v = nullptr;               // 6 per point, in the layout in use
-  double* point_gradient = nullptr;  // 3 per point
-  double* point_vector = nullptr;    // 3 per point
+// Vector steps, cameras and cost are those of CudaMachine.
+template <kernels::BlockLayout kLayoutIn>
+class NaiveMachine : public kernels::CudaMachine {
+ public:
+  static constexpr kernels::BlockLayout kLayout = kLayoutIn;
+  using Source = NaiveSource<kLayout>;
 };
 
-// Blocks only: residuals, gradient, point scale and evaluation must be null.
-template <kernels::BlockLayout kLayout>
-kernels::Status EvaluateJacobian(
-    const kernels::EvaluateJacobianParams<double, 9, kLayout>& params,
-    cudaStream_t stream);
-
-template <kernels::BlockLayout kLayout>
-kernels::Status SquaredColumnNorms(
-    const kernels::SquaredColumnNormsParams<Source<kLayout>>& params,
-    cudaStream_t stream);
-
+// Blocks only: residuals, gradient and point scale must be null. The evaluation
+// is not set.
+template <kernels::BlockLayout L>
+kernels::Status Run(const kernels::EvaluateJacobianParams<double, 9, L>& params,
+                    NaiveMachine<L>* machine);
+template <kernels::BlockLayout L>
+kernels::Status Run(
+    const kernels::SquaredColumnNormsParams<NaiveSource<L>>& params,
+    NaiveMachine<L>* machine);
 // All outputs but schur_diagonal, which must be null.
-template <kernels::BlockLayout kLayout>
-kernels::Status NormalBlocks(
-    const kernels::NormalBlocksParams<Source<kLayout>, kLayout>& params,
-    const Scratch& scratch,
-    cudaStream_t stream);
-
-template <kernels::BlockLayout kLayout>
-kernels::Status SchurProductImplicitW(
-    const kernels::SchurProductImplicitWParams<Source<kLayout>, kLayout>&
-        params,
-    const Scratch& scratch,
-    cudaStream_t stream);
-
-template <kernels::BlockLayout kLayout>
-kernels::Status SchurProductExplicitW(
-    const kernels::SchurProductExplicitWParams<double, 9, kLayout>& params,
-    const Scratch& scratch,
-    cudaStream_t stream);
-
-template <kernels::BlockLayout kLayout>
-kernels::Status BackSubstituteImplicitW(
-    const kernels::BackSubstituteImplicitWParams<Source<kLayout>, kLayout>&
-        params,
-    const Scratch& scratch,
-    cudaStream_t stream);
-
-template <kernels::BlockLayout kLayout>
-kernels::Status BackSubstituteExplicitW(
-    const kernels::BackSubstituteExplicitWParams<double, 9, kLayout>& params,
-    const Scratch& scratch,
-    cudaStream_t stream);
-
-template <kernels::BlockLayout kLayout>
-kernels::Status NormalProductImplicitW(
-    const kernels::NormalProductImplicitWParams<Source<kLayout>>& params,
-    cudaStream_t stream);
-
-template <kernels::BlockLayout kLayout>
-kernels::Status NormalProductExplicitW(
-    const kernels::NormalProductExplicitWParams<double, 9, kLayout>& params,
-    cudaStream_t stream);
-
+template <kernels::BlockLayout L>
+kernels::Status Run(
+    const kernels::NormalBlocksParams<NaiveSource<L>, L>& params,
+    NaiveMachine<L>* machine);
+template <kernels::BlockLayout L>
+kernels::Status Run(
+    const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>& params,
+    NaiveMachine<L>* machine);
+template <kernels::BlockLayout L>
+kernels::Status Run(
+    const kernels::SchurProductExplicitWParams<double, 9, L>& params,
+    NaiveMachine<L>* machine);
+template <kernels::BlockLayout L>
+kernels::Status Run(
+    const kernels::BackSubstituteImplicitWParams<NaiveSource<L>, L>& params,
+    NaiveMachine<L>* machine);
+template <kernels::BlockLayout L>
+kernels::Status Run(
+    const kernels::BackSubstituteExplicitWParams<double, 9, L>& params,
+    NaiveMachine<L>* machine);
+template <kernels::BlockLayout L>
+kernels::Status Run(
+    const kernels::NormalProductImplicitWParams<NaiveSource<L>>& params,
+    NaiveMachine<L>* machine);
+template <kernels::BlockLayout L>
+kernels::Status Run(
+    const kernels::NormalProductExplicitWParams<double, 9, L>& params,
+    NaiveMachine<L>* machine);
 // N is 3 or 9. A block without a Cholesky factor is a breakdown here.
-template <int N, kernels::BlockLayout kLayout>
-kernels::Status InvertBlockDiagonal(
-    const kernels::InvertBlockDiagonalParams<N, kLayout>& params,
-    cudaStream_t stream);
+template <int N, kernels::BlockLayout L>
+kernels::Status Run(const kernels::InvertBlockDiagonalParams<N, L>& params,
+                    NaiveMachine<L>* machine);
+template <int N, kernels::BlockLayout L>
+kernels::Status Run(const kernels::ApplyBlockDiagonalParams<N, L>& params,
+                    NaiveMachine<L>* machine);
 
-template <int N, kernels::BlockLayout kLayout>
-kernels::Status ApplyBlockDiagonal(
-    const kernels::ApplyBlockDiagonalParams<N, kLayout>& params,
-    cudaStream_t stream);
-
-}  // namespace ceres_ext::bal::naive
+}  // namespace ceres_ext::bal
 
 #endif  // BENCHMARKS_STUDY_NAIVE_KERNELS_H_

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "cuda_kernels/base/status.h"
-#include "examples/bal/bal_problem.h"
 #include "benchmarks/study/levenberg_marquardt.h"
 #include "benchmarks/study/operation_counts.h"
+#include "cuda_kernels/base/status.h"
+#include "examples/bal/bal_problem.h"
 #include "nlohmann/json.hpp"
 
 namespace ceres_ext::bal {

@@ -5,19 +5,18 @@
 #include <algorithm>
 #include <vector>
 
-#include "ceres_ext/glue/backends.h"
+#include "ceres_ext/glue/machines.h"
 
 namespace ceres_ext {
 
 using kernels::Status;
 
-template <typename Backend>
-Status MachineTable<Backend>::Upload(const BlockTable& table,
-                                     Backend* backend) {
+template <typename Machine>
+Status MachineTable<Machine>::Upload(const BlockTable& table,
+                                     Machine* machine) {
   const int64_t n = table.size();
-  const auto upload = [backend, n](const auto& values, auto* buffer) -> Status {
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(n, buffer));
-    return backend->Upload(n, values.data(), buffer->data());
+  const auto upload = [machine, n](const auto& values, auto* buffer) -> Status {
+    return machine->Upload(n, values.data(), buffer);
   };
   CERES_EXT_RETURN_IF_ERROR(upload(table.tangent_offset, &tangent_offset_));
   CERES_EXT_RETURN_IF_ERROR(upload(table.tangent_size, &tangent_size_));
@@ -36,9 +35,8 @@ Status MachineTable<Backend>::Upload(const BlockTable& table,
                     values.data() + i * table.ambient_size);
       }
     }
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(num_values, &constant_values_));
     CERES_EXT_RETURN_IF_ERROR(
-        backend->Upload(num_values, values.data(), constant_values_.data()));
+        machine->Upload(num_values, values.data(), &constant_values_));
   }
   view_.num_blocks = table.size();
   view_.padded_size = table.padded_size;
@@ -50,68 +48,77 @@ Status MachineTable<Backend>::Upload(const BlockTable& table,
   return {};
 }
 
-template <typename Backend>
-int64_t MachineTable<Backend>::bytes() const {
+template <typename Machine>
+int64_t MachineTable<Machine>::bytes() const {
   return tangent_offset_.bytes() + tangent_size_.bytes() +
          state_offset_.bytes() + constant_values_.bytes();
 }
 
-template <typename Backend>
-Status BatchShape<Backend>::Setup(int num_columns,
+template <typename Machine>
+Status BatchShape<Machine>::Setup(int num_columns,
                                   int num_parameters,
                                   const BundleStructure& structure,
-                                  Backend* backend) {
-  backend_ = backend;
+                                  const typename Index::Options& index_options,
+                                  kernels::HostContext* host_context,
+                                  Machine* machine) {
+  machine_ = machine;
   num_columns_ = num_columns;
   num_parameters_ = num_parameters;
   std::vector<int32_t> point_order;
-  CERES_EXT_RETURN_IF_ERROR(backend->SetupIndex(structure.cameras.size(),
-                                                structure.points.size(),
-                                                structure.num_observations(),
-                                                structure.camera_id.data(),
-                                                structure.point_id.data(),
-                                                &point_order));
+  CERES_EXT_RETURN_IF_ERROR(index_.Setup(structure.cameras.size(),
+                                         structure.points.size(),
+                                         structure.num_observations(),
+                                         structure.camera_id.data(),
+                                         structure.point_id.data(),
+                                         index_options,
+                                         &point_order,
+                                         machine));
   cameras_ = structure.cameras;
   points_ = structure.points;
   if (!point_order.empty()) {
-    points_.Permute(point_order, backend->host_context());
+    points_.Permute(point_order, host_context);
   }
-  CERES_EXT_RETURN_IF_ERROR(camera_table_.Upload(cameras_, backend));
-  return point_table_.Upload(points_, backend);
+  CERES_EXT_RETURN_IF_ERROR(camera_table_.Upload(cameras_, machine));
+  return point_table_.Upload(points_, machine);
 }
 
-template <typename Backend>
-Status BatchShape<Backend>::Gather(const double* vector,
+template <typename Machine>
+Status BatchShape<Machine>::Gather(const double* vector,
                                    double padding,
                                    double* camera_padded,
                                    double* point_padded) const {
-  CERES_EXT_RETURN_IF_ERROR(backend_->Run(kernels::GatherTangentParams{
-      camera_table(), vector, padding, camera_padded}));
-  return backend_->Run(kernels::GatherTangentParams{
-      point_table(), vector, padding, point_padded});
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::GatherTangentParams{
+          camera_table(), vector, padding, camera_padded},
+      machine_));
+  return kernels::Run(
+      kernels::GatherTangentParams{
+          point_table(), vector, padding, point_padded},
+      machine_);
 }
 
-template <typename Backend>
-Status BatchShape<Backend>::Scatter(const double* camera_padded,
+template <typename Machine>
+Status BatchShape<Machine>::Scatter(const double* camera_padded,
                                     const double* point_padded,
                                     double* vector) const {
-  CERES_EXT_RETURN_IF_ERROR(backend_->Run(
-      kernels::ScatterTangentParams{camera_table(), camera_padded, vector}));
-  return backend_->Run(
-      kernels::ScatterTangentParams{point_table(), point_padded, vector});
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::ScatterTangentParams{camera_table(), camera_padded, vector},
+      machine_));
+  return kernels::Run(
+      kernels::ScatterTangentParams{point_table(), point_padded, vector},
+      machine_);
 }
 
-template <typename Backend>
-int64_t BatchShape<Backend>::bytes() const {
-  return camera_table_.bytes() + point_table_.bytes() + cameras_.MemoryBytes() +
-         points_.MemoryBytes();
+template <typename Machine>
+int64_t BatchShape<Machine>::bytes() const {
+  return index_.bytes() + camera_table_.bytes() + point_table_.bytes() +
+         cameras_.MemoryBytes() + points_.MemoryBytes();
 }
 
-template class MachineTable<HostMachine>;
-template class BatchShape<HostMachine>;
-#ifdef CERES_EXT_WITH_CUDA
-template class MachineTable<CudaMachine>;
-template class BatchShape<CudaMachine>;
-#endif
+#define CERES_EXT_INSTANTIATE(Machine)  \
+  template class MachineTable<Machine>; \
+  template class BatchShape<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

@@ -14,23 +14,25 @@
 
 #include "ceres_ext/glue/block_table.h"
 #include "ceres_ext/glue/program_import.h"
-#include "cuda_kernels/ops/loop.h"
-#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/row_index.h"
 
 namespace ceres_ext {
 
 // A BlockTable in the memory of a machine.
-template <typename Backend>
+template <typename Machine>
 class MachineTable {
  public:
-  kernels::Status Upload(const BlockTable& table, Backend* backend);
+  kernels::Status Upload(const BlockTable& table, Machine* machine);
   const kernels::BlockTableView& view() const { return view_; }
   int64_t bytes() const;
 
  private:
   template <typename T>
-  using Buffer = typename Backend::template Buffer<T>;
+  using Buffer = typename Machine::template Buffer<T>;
 
   kernels::BlockTableView view_;
   Buffer<int32_t> tangent_offset_;
@@ -39,21 +41,24 @@ class MachineTable {
   Buffer<double> constant_values_;
 };
 
-template <typename Backend>
+template <typename Machine>
 class BatchShape {
  public:
+  using Index = kernels::RowIndex<Machine>;
+
   // Copies the tables of structure and brings its points into the order that
   // the machine wants; observations keep theirs. num_columns, num_parameters:
-  // sizes of Ceres's tangent and state vectors.
+  // sizes of Ceres's tangent and state vectors. host_context: threads for what
+  // is put in order on the host.
   kernels::Status Setup(int num_columns,
                         int num_parameters,
                         const BundleStructure& structure,
-                        Backend* backend);
+                        const typename Index::Options& index_options,
+                        kernels::HostContext* host_context,
+                        Machine* machine);
 
-  Backend* backend() const { return backend_; }
-  const kernels::ObservationIndexView& index() const {
-    return backend_->index();
-  }
+  Machine* machine() const { return machine_; }
+  const kernels::ObservationIndexView& index() const { return index_.view(); }
   const BlockTable& cameras() const { return cameras_; }
   const BlockTable& points() const { return points_; }
   const kernels::BlockTableView& camera_table() const {
@@ -67,7 +72,6 @@ class BatchShape {
   int num_residuals() const {
     return static_cast<int>(2 * index().num_observations);
   }
-  // Of the tables; the machine counts its index itself.
   int64_t bytes() const;
 
   // padded = Ceres's vector, `padding` where it has no value; and back.
@@ -80,11 +84,12 @@ class BatchShape {
                           double* vector) const;
 
  private:
-  Backend* backend_ = nullptr;
+  Machine* machine_ = nullptr;
+  Index index_;
   BlockTable cameras_;
   BlockTable points_;
-  MachineTable<Backend> camera_table_;
-  MachineTable<Backend> point_table_;
+  MachineTable<Machine> camera_table_;
+  MachineTable<Machine> point_table_;
   int num_columns_ = 0;
   int num_parameters_ = 0;
 };

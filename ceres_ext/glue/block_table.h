@@ -6,7 +6,7 @@
 // values each; Ceres packs the tangent of the non-constant blocks of all kinds
 // in the order of its Program. Values that have no place in Ceres's vector are
 // *padding*: the columns beyond a block's tangent size, and all columns of a
-// constant block. cuda_kernels/ops/loop.h goes between the two.
+// constant block. cuda_kernels/ops/block_table.h goes between the two.
 
 #ifndef CERES_EXT_GLUE_BLOCK_TABLE_H_
 #define CERES_EXT_GLUE_BLOCK_TABLE_H_

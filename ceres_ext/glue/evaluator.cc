@@ -10,9 +10,9 @@
 
 #include "ceres/casts.h"
 #include "ceres/program.h"
-#include "ceres_ext/glue/backends.h"
+#include "ceres_ext/glue/machines.h"
+#include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/jacobian_products.h"
-#include "cuda_kernels/ops/loop.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -27,22 +27,22 @@ constexpr int64_t kGrain = 2048;
 
 }  // namespace
 
-template <typename Backend, typename T, int C>
-BatchEvaluator<Backend, T, C>::BatchEvaluator(
+template <typename Machine, typename T, int C>
+BatchEvaluator<Machine, T, C>::BatchEvaluator(
     JacobianType jacobian_type,
-    const BatchShape<Backend>* shape,
+    const BatchShape<Machine>* shape,
     ceres::internal::PreprocessedProblem* pp)
     : jacobian_type_(jacobian_type),
       shape_(shape),
-      backend_(shape->backend()),
+      machine_(shape->machine()),
       program_(pp->reduced_program.get()),
       evaluation_callback_(program_->mutable_evaluation_callback()) {}
 
-template <typename Backend, typename T, int C>
-std::unique_ptr<BatchEvaluator<Backend, T, C>>
-BatchEvaluator<Backend, T, C>::Create(JacobianType jacobian_type,
+template <typename Machine, typename T, int C>
+std::unique_ptr<BatchEvaluator<Machine, T, C>>
+BatchEvaluator<Machine, T, C>::Create(JacobianType jacobian_type,
                                       const BatchStructure& structure,
-                                      const BatchShape<Backend>* shape,
+                                      const BatchShape<Machine>* shape,
                                       ceres::internal::PreprocessedProblem* pp,
                                       Status* status) {
   std::unique_ptr<BatchEvaluator> evaluator(
@@ -51,8 +51,8 @@ BatchEvaluator<Backend, T, C>::Create(JacobianType jacobian_type,
   return status->ok() ? std::move(evaluator) : nullptr;
 }
 
-template <typename Backend, typename T, int C>
-Status BatchEvaluator<Backend, T, C>::Setup(
+template <typename Machine, typename T, int C>
+Status BatchEvaluator<Machine, T, C>::Setup(
     const BatchStructure& structure, ceres::internal::PreprocessedProblem* pp) {
   if (jacobian_type_ == JACOBIAN_RECOMPUTED &&
       (!structure.loss.empty() || shape_->points().HasManifold())) {
@@ -64,41 +64,41 @@ Status BatchEvaluator<Backend, T, C>::Setup(
 
   const int64_t n = shape_->index().num_observations;
   {
-    typename Backend::template Buffer<double> observations;
-    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &observations));
-    CERES_EXT_RETURN_IF_ERROR(backend_->Upload(
-        2 * n, structure.observations.data(), observations.data()));
-    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &observations_));
+    Buffer<double> observations;
     CERES_EXT_RETURN_IF_ERROR(
-        backend_->Run(kernels::GatherPairsParams{n,
-                                                 shape_->index().input_id,
-                                                 observations.data(),
-                                                 observations_.data()}));
+        machine_->Upload(2 * n, structure.observations.data(), &observations));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2 * n, &observations_));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(kernels::GatherPairsParams{n,
+                                                shape_->index().input_id,
+                                                observations.data(),
+                                                observations_.data()},
+                     machine_));
   }
 
   const int64_t num_cameras = shape_->cameras().size();
-  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(num_cameras, &camera_states_));
-  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_cameras, &camera_states_));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
       kernels::kBalLocalCameraDim * C * num_cameras, &camera_maps_));
-  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &residuals_));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2 * n, &residuals_));
   CERES_EXT_RETURN_IF_ERROR(
-      backend_->Allocate(C * num_cameras, &camera_gradient_));
+      machine_->Allocate(C * num_cameras, &camera_gradient_));
   CERES_EXT_RETURN_IF_ERROR(
-      backend_->Allocate(shape_->points().padded_values(), &point_gradient_));
-  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(1, &evaluation_));
+      machine_->Allocate(shape_->points().padded_values(), &point_gradient_));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &evaluation_));
   Status status;
   jacobian_ = Jacobian::Create(jacobian_type_, shape_, &status);
   return status;
 }
 
-template <typename Backend, typename T, int C>
+template <typename Machine, typename T, int C>
 std::unique_ptr<ceres::internal::SparseMatrix>
-BatchEvaluator<Backend, T, C>::CreateJacobian() const {
+BatchEvaluator<Machine, T, C>::CreateJacobian() const {
   return std::move(jacobian_);
 }
 
-template <typename Backend, typename T, int C>
-bool BatchEvaluator<Backend, T, C>::Plus(const double* state,
+template <typename Machine, typename T, int C>
+bool BatchEvaluator<Machine, T, C>::Plus(const double* state,
                                          const double* delta,
                                          double* state_plus_delta) const {
   const Status status = state_model_.Plus(state, delta, state_plus_delta);
@@ -106,8 +106,8 @@ bool BatchEvaluator<Backend, T, C>::Plus(const double* state,
   return status.ok();
 }
 
-template <typename Backend, typename T, int C>
-Status BatchEvaluator<Backend, T, C>::PrepareCameras(bool want_maps) {
+template <typename Machine, typename T, int C>
+Status BatchEvaluator<Machine, T, C>::PrepareCameras(bool want_maps) {
   const BatchState state = state_model_.state();
   kernels::PrepareCamerasParams<double, C> params;
   params.num_cameras = shape_->cameras().size();
@@ -116,11 +116,11 @@ Status BatchEvaluator<Backend, T, C>::PrepareCameras(bool want_maps) {
   params.tangent = state.tangents;
   params.states = camera_states_.data();
   params.maps = want_maps ? camera_maps_.data() : nullptr;
-  return backend_->Run(params);
+  return kernels::Run(params, machine_);
 }
 
-template <typename Backend, typename T, int C>
-bool BatchEvaluator<Backend, T, C>::Evaluate(
+template <typename Machine, typename T, int C>
+bool BatchEvaluator<Machine, T, C>::Evaluate(
     const EvaluateOptions& evaluate_options,
     const double* state,
     double* cost,
@@ -138,7 +138,7 @@ bool BatchEvaluator<Backend, T, C>::Evaluate(
     // The callback reads the user's state, and Ceres's blocks read this copy.
     std::vector<double> host_state(NumParameters());
     const Status status =
-        backend_->Download(NumParameters(), state, host_state.data());
+        machine_->Download(NumParameters(), state, host_state.data());
     if (!status.ok() ||
         !program_->StateVectorToParameterBlocks(host_state.data())) {
       return false;
@@ -192,10 +192,10 @@ bool BatchEvaluator<Backend, T, C>::Evaluate(
   return Finish(cost);
 }
 
-template <typename Backend, typename T, int C>
-bool BatchEvaluator<Backend, T, C>::Finish(double* cost) {
+template <typename Machine, typename T, int C>
+bool BatchEvaluator<Machine, T, C>::Finish(double* cost) {
   kernels::Evaluation evaluation;
-  const Status status = backend_->Read(evaluation_.data(), &evaluation);
+  const Status status = machine_->Read(evaluation_.data(), &evaluation);
   if (!status.ok()) {
     LOG(ERROR) << "Evaluation failed: " << status.message;
     return false;
@@ -215,8 +215,8 @@ bool BatchEvaluator<Backend, T, C>::Finish(double* cost) {
   return true;
 }
 
-template <typename Backend, typename T, int C>
-Status BatchEvaluator<Backend, T, C>::EvaluateCost(bool apply_loss,
+template <typename Machine, typename T, int C>
+Status BatchEvaluator<Machine, T, C>::EvaluateCost(bool apply_loss,
                                                    bool correct_residuals,
                                                    double* residuals) {
   kernels::EvaluateCostParams params;
@@ -226,20 +226,19 @@ Status BatchEvaluator<Backend, T, C>::EvaluateCost(bool apply_loss,
   params.observations = observations_.data();
   params.residuals = residuals;
   params.evaluation = evaluation_.data();
-  CERES_EXT_RETURN_IF_ERROR(backend_->Run(params));
-  return apply_loss
-             ? loss_model_.template Correct<T, C>(
-                   {}, {}, correct_residuals, residuals, evaluation_.data())
-             : Status();
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
+  return apply_loss ? loss_model_.template Correct<T, C>(
+                          {}, correct_residuals, residuals, evaluation_.data())
+                    : Status();
 }
 
-template <typename Backend, typename T, int C>
-Status BatchEvaluator<Backend, T, C>::EvaluateJacobian(bool apply_loss,
+template <typename Machine, typename T, int C>
+Status BatchEvaluator<Machine, T, C>::EvaluateJacobian(bool apply_loss,
                                                        bool want_gradient,
                                                        double* residuals,
                                                        Jacobian* jacobian) {
   const BatchState state = state_model_.state();
-  kernels::EvaluateJacobianParams<T, C, Backend::kLayout> params;
+  kernels::EvaluateJacobianParams<T, C, Machine::kLayout> params;
   params.index = shape_->index();
   params.cameras = camera_states_.data();
   params.camera_maps = camera_maps_.data();
@@ -255,13 +254,13 @@ Status BatchEvaluator<Backend, T, C>::EvaluateJacobian(bool apply_loss,
     params.point_gradient = point_gradient_.data();
   }
   params.evaluation = evaluation_.data();
-  CERES_EXT_RETURN_IF_ERROR(backend_->Run(params));
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
 
-  if constexpr (std::is_same_v<Backend, HostMachine>) {
+  if constexpr (kIsHost<Machine>) {
     if (state_model_.has_point_tangents()) {
       // Jp = Jp T_p
       const kernels::ObservationIndexView& index = shape_->index();
-      backend_->host_context()->ParallelFor(
+      machine_->context()->ParallelFor(
           index.num_observations, kGrain, [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end; ++k) {
               const double* tangent = state_model_.point_tangents() +
@@ -280,19 +279,18 @@ Status BatchEvaluator<Backend, T, C>::EvaluateJacobian(bool apply_loss,
     }
   }
   if (apply_loss) {
-    CERES_EXT_RETURN_IF_ERROR(
-        (loss_model_.template Correct<T, C>(params.camera_blocks,
-                                            params.point_blocks,
-                                            /*correct_residuals=*/true,
-                                            residuals,
-                                            evaluation_.data())));
+    CERES_EXT_RETURN_IF_ERROR((loss_model_.template Correct<T, C>(
+        {params.camera_blocks, params.point_blocks},
+        /*correct_residuals=*/true,
+        residuals,
+        evaluation_.data())));
   }
   return want_gradient && blocks_change ? MultiplyGradient(*jacobian, residuals)
                                         : Status();
 }
 
-template <typename Backend, typename T, int C>
-Status BatchEvaluator<Backend, T, C>::EvaluateRecomputedJacobian(
+template <typename Machine, typename T, int C>
+Status BatchEvaluator<Machine, T, C>::EvaluateRecomputedJacobian(
     bool want_gradient, double* residuals, Jacobian* jacobian) {
   CERES_EXT_RETURN_IF_ERROR(EvaluateCost(
       /*apply_loss=*/false, /*correct_residuals=*/false, residuals));
@@ -311,12 +309,12 @@ Status BatchEvaluator<Backend, T, C>::EvaluateRecomputedJacobian(
   params.y = residuals;
   params.camera_x = camera_gradient_.data();
   params.point_x = point_gradient_.data();
-  return backend_->Run(params);
+  return kernels::Run(params, machine_);
 }
 
 // g = J'r
-template <typename Backend, typename T, int C>
-Status BatchEvaluator<Backend, T, C>::MultiplyGradient(
+template <typename Machine, typename T, int C>
+Status BatchEvaluator<Machine, T, C>::MultiplyGradient(
     const Jacobian& jacobian, const double* residuals) {
   return jacobian.WithSource([&](auto source) {
     kernels::LeftMultiplyParams<decltype(source)> params;
@@ -325,21 +323,21 @@ Status BatchEvaluator<Backend, T, C>::MultiplyGradient(
     params.y = residuals;
     params.camera_x = camera_gradient_.data();
     params.point_x = point_gradient_.data();
-    return backend_->Run(params);
+    return kernels::Run(params, machine_);
   });
 }
 
-template <typename Backend, typename T, int C>
-int64_t BatchEvaluator<Backend, T, C>::bytes() const {
+template <typename Machine, typename T, int C>
+int64_t BatchEvaluator<Machine, T, C>::bytes() const {
   return state_model_.bytes() + loss_model_.bytes() + observations_.bytes() +
          camera_states_.bytes() + camera_maps_.bytes() + residuals_.bytes() +
          camera_gradient_.bytes() + point_gradient_.bytes() +
          (jacobian_ != nullptr ? jacobian_->bytes() : 0);
 }
 
-#define CERES_EXT_INSTANTIATE(Backend, T, C) \
-  template class BatchEvaluator<Backend, T, C>;
-CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#define CERES_EXT_INSTANTIATE(Machine, T, C) \
+  template class BatchEvaluator<Machine, T, C>;
+CERES_EXT_FOR_EACH_BATCH(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

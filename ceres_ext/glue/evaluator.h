@@ -25,28 +25,28 @@
 #include "ceres/evaluator.h"
 #include "ceres/execution_summary.h"
 #include "ceres/preprocessor.h"
-#include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/batch_shape.h"
-#include "ceres_ext/glue/program_import.h"
+#include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/losses.h"
+#include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/glue/state_model.h"
-#include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/evaluate.h"
 
 namespace ceres_ext {
 
-template <typename Backend, typename T, int C>
+template <typename Machine, typename T, int C>
 class BatchEvaluator final : public ceres::internal::Evaluator {
  public:
   // Takes the constants and losses of `structure`; its tables are in *shape.
   // All memory of the solve's evaluations, the Jacobian's included, is taken
   // here. *shape and *pp outlive the evaluator. kUnsupported, with the reason,
-  // for what the Backend or the kind of Jacobian doesn't know:
+  // for what the Machine or the kind of Jacobian doesn't know:
   // JACOBIAN_RECOMPUTED takes neither losses nor manifolds on points.
   static std::unique_ptr<BatchEvaluator> Create(
       JacobianType jacobian_type,
       const BatchStructure& structure,
-      const BatchShape<Backend>* shape,
+      const BatchShape<Machine>* shape,
       ceres::internal::PreprocessedProblem* pp,
       kernels::Status* status);
 
@@ -78,11 +78,11 @@ class BatchEvaluator final : public ceres::internal::Evaluator {
 
  private:
   template <typename Value>
-  using Buffer = typename Backend::template Buffer<Value>;
-  using Jacobian = BatchJacobian<Backend, T, C>;
+  using Buffer = typename Machine::template Buffer<Value>;
+  using Jacobian = BatchJacobian<Machine, T, C>;
 
   BatchEvaluator(JacobianType jacobian_type,
-                 const BatchShape<Backend>* shape,
+                 const BatchShape<Machine>* shape,
                  ceres::internal::PreprocessedProblem* pp);
 
   kernels::Status Setup(const BatchStructure& structure,
@@ -104,12 +104,12 @@ class BatchEvaluator final : public ceres::internal::Evaluator {
   bool Finish(double* cost);
 
   const JacobianType jacobian_type_;
-  const BatchShape<Backend>* shape_;
-  Backend* backend_;
+  const BatchShape<Machine>* shape_;
+  Machine* machine_;
   ceres::internal::Program* program_;
   ceres::EvaluationCallback* evaluation_callback_;
-  StateModel<Backend> state_model_;
-  LossModel<Backend> loss_model_;
+  StateModel<Machine> state_model_;
+  LossModel<Machine> loss_model_;
 
   Buffer<double> observations_;  // measured position, per observation
   Buffer<kernels::CameraState<double>> camera_states_;

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "ceres_ext/glue/backends.h"
+#include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/ops/jacobian_products.h"
-#include "cuda_kernels/ops/loop.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -28,50 +28,50 @@ void LogIfError(const Status& status) {
 
 }  // namespace
 
-template <typename Backend, typename T, int C>
-std::unique_ptr<BatchJacobian<Backend, T, C>>
-BatchJacobian<Backend, T, C>::Create(JacobianType type,
-                                     const BatchShape<Backend>* shape,
+template <typename Machine, typename T, int C>
+std::unique_ptr<BatchJacobian<Machine, T, C>>
+BatchJacobian<Machine, T, C>::Create(JacobianType type,
+                                     const BatchShape<Machine>* shape,
                                      Status* status) {
   std::unique_ptr<BatchJacobian> jacobian(new BatchJacobian(type, shape));
   *status = jacobian->Allocate();
   return status->ok() ? std::move(jacobian) : nullptr;
 }
 
-template <typename Backend, typename T, int C>
-Status BatchJacobian<Backend, T, C>::Allocate() {
-  Backend* backend = shape_->backend();
+template <typename Machine, typename T, int C>
+Status BatchJacobian<Machine, T, C>::Allocate() {
+  Machine* machine = shape_->machine();
   const int64_t num_cameras = shape_->cameras().size();
   const int64_t num_points = shape_->points().size();
   if (type_ == JACOBIAN_STORED) {
     const int64_t n = shape_->index().num_observations;
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(2 * C * n, &camera_blocks_));
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(6 * n, &point_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(2 * C * n, &camera_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(6 * n, &point_blocks_));
   } else {
     const int64_t ambient = shape_->cameras().ambient_size;
     CERES_EXT_RETURN_IF_ERROR(
-        backend->Allocate(ambient * num_cameras, &cameras_));
+        machine->Allocate(ambient * num_cameras, &cameras_));
     CERES_EXT_RETURN_IF_ERROR(
-        backend->Allocate(ambient * C * num_cameras, &tangents_));
+        machine->Allocate(ambient * C * num_cameras, &tangents_));
     CERES_EXT_RETURN_IF_ERROR(
-        backend->Allocate(C * num_cameras, &camera_scale_));
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(3 * num_points, &point_scale_));
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(num_cameras, &camera_states_));
+        machine->Allocate(C * num_cameras, &camera_scale_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_cameras, &camera_states_));
     CERES_EXT_RETURN_IF_ERROR(
-        backend->Allocate(kLocalSize * C * num_cameras, &camera_maps_));
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(3 * num_points, &points_));
+        machine->Allocate(kLocalSize * C * num_cameras, &camera_maps_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &points_));
     CERES_EXT_RETURN_IF_ERROR(
-        backend->Allocate(3 * num_points, &point_scale_in_t_));
+        machine->Allocate(3 * num_points, &point_scale_in_t_));
   }
   CERES_EXT_RETURN_IF_ERROR(
-      backend->Allocate(shape_->cameras().padded_values(), &camera_x_));
+      machine->Allocate(shape_->cameras().padded_values(), &camera_x_));
   CERES_EXT_RETURN_IF_ERROR(
-      backend->Allocate(shape_->points().padded_values(), &point_x_));
+      machine->Allocate(shape_->points().padded_values(), &point_x_));
   return CountNonzeros();
 }
 
-template <typename Backend, typename T, int C>
-Status BatchJacobian<Backend, T, C>::CountNonzeros() {
+template <typename Machine, typename T, int C>
+Status BatchJacobian<Machine, T, C>::CountNonzeros() {
   // The sum over observations of the columns of their blocks, from the number
   // of observations of every camera and point.
   const kernels::ObservationIndexView& index = shape_->index();
@@ -79,7 +79,7 @@ Status BatchJacobian<Backend, T, C>::CountNonzeros() {
                             const int64_t* begin,
                             int64_t* sum) -> Status {
     std::vector<int64_t> host_begin(table.size() + 1);
-    CERES_EXT_RETURN_IF_ERROR(shape_->backend()->Download(
+    CERES_EXT_RETURN_IF_ERROR(shape_->machine()->Download(
         table.size() + 1, begin, host_begin.data()));
     for (int32_t i = 0; i < table.size(); ++i) {
       *sum += 2 * table.tangent_size[i] * (host_begin[i + 1] - host_begin[i]);
@@ -94,35 +94,44 @@ Status BatchJacobian<Backend, T, C>::CountNonzeros() {
   return {};
 }
 
-template <typename Backend, typename T, int C>
-Status BatchJacobian<Backend, T, C>::SetState(const BatchState& state) {
-  Backend* backend = shape_->backend();
+template <typename Machine, typename T, int C>
+Status BatchJacobian<Machine, T, C>::SetState(const BatchState& state) {
+  Machine* machine = shape_->machine();
   state_ = state;
-  CERES_EXT_RETURN_IF_ERROR(
-      backend->Copy(cameras_.size(), state.cameras, cameras_.data()));
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::CopyParams{cameras_.size(), state.cameras, cameras_.data()},
+      machine));
   state_.cameras = cameras_.data();
   if (state.tangents != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(
-        backend->Copy(tangents_.size(), state.tangents, tangents_.data()));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        kernels::CopyParams{tangents_.size(), state.tangents, tangents_.data()},
+        machine));
     state_.tangents = tangents_.data();
   }
   if (state.point_scale != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(backend->Copy(
-        point_scale_.size(), state.point_scale, point_scale_.data()));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        kernels::CopyParams{
+            point_scale_.size(), state.point_scale, point_scale_.data()},
+        machine));
   } else {
-    CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::SetConstantParams{
-        point_scale_.size(), 1.0, point_scale_.data()}));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        kernels::SetConstantParams{
+            point_scale_.size(), 1.0, point_scale_.data()},
+        machine));
   }
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::SetConstantParams{
-      camera_scale_.size(), 1.0, camera_scale_.data()}));
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(
-      kernels::CastParams<T>{points_.size(), state.points, points_.data()}));
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::SetConstantParams{
+          camera_scale_.size(), 1.0, camera_scale_.data()},
+      machine));
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::CastParams<T>{points_.size(), state.points, points_.data()},
+      machine));
   return PrepareRecomputed();
 }
 
-template <typename Backend, typename T, int C>
-Status BatchJacobian<Backend, T, C>::PrepareRecomputed() {
-  Backend* backend = shape_->backend();
+template <typename Machine, typename T, int C>
+Status BatchJacobian<Machine, T, C>::PrepareRecomputed() {
+  Machine* machine = shape_->machine();
   kernels::PrepareCamerasParams<T, C> params;
   params.num_cameras = shape_->cameras().size();
   params.parameters = state_.parameters;
@@ -131,21 +140,23 @@ Status BatchJacobian<Backend, T, C>::PrepareRecomputed() {
   params.camera_scale = camera_scale_.data();
   params.states = camera_states_.data();
   params.maps = camera_maps_.data();
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(params));
-  return backend->Run(kernels::CastParams<T>{
-      point_scale_.size(), point_scale_.data(), point_scale_in_t_.data()});
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine));
+  return kernels::Run(
+      kernels::CastParams<T>{
+          point_scale_.size(), point_scale_.data(), point_scale_in_t_.data()},
+      machine);
 }
 
-template <typename Backend, typename T, int C>
-typename BatchJacobian<Backend, T, C>::Stored
-BatchJacobian<Backend, T, C>::stored() const {
+template <typename Machine, typename T, int C>
+typename BatchJacobian<Machine, T, C>::Stored
+BatchJacobian<Machine, T, C>::stored() const {
   const int64_t n = shape_->index().num_observations;
   return {{camera_blocks_.data(), n}, {point_blocks_.data(), n}};
 }
 
-template <typename Backend, typename T, int C>
-typename BatchJacobian<Backend, T, C>::Recomputed
-BatchJacobian<Backend, T, C>::recomputed() const {
+template <typename Machine, typename T, int C>
+typename BatchJacobian<Machine, T, C>::Recomputed
+BatchJacobian<Machine, T, C>::recomputed() const {
   return {camera_states_.data(),
           camera_maps_.data(),
           points_.data(),
@@ -153,8 +164,8 @@ BatchJacobian<Backend, T, C>::recomputed() const {
 }
 
 // y += J x
-template <typename Backend, typename T, int C>
-void BatchJacobian<Backend, T, C>::RightMultiplyAndAccumulate(const double* x,
+template <typename Machine, typename T, int C>
+void BatchJacobian<Machine, T, C>::RightMultiplyAndAccumulate(const double* x,
                                                               double* y) const {
   LogIfError(shape_->Gather(x, 0.0, camera_x_.data(), point_x_.data()));
   WithSource([&](auto source) {
@@ -165,13 +176,13 @@ void BatchJacobian<Backend, T, C>::RightMultiplyAndAccumulate(const double* x,
     params.point_x = point_x_.data();
     params.y = y;
     params.accumulate = true;
-    LogIfError(shape_->backend()->Run(params));
+    LogIfError(kernels::Run(params, shape_->machine()));
   });
 }
 
 // x += J' y
-template <typename Backend, typename T, int C>
-void BatchJacobian<Backend, T, C>::LeftMultiplyAndAccumulate(const double* y,
+template <typename Machine, typename T, int C>
+void BatchJacobian<Machine, T, C>::LeftMultiplyAndAccumulate(const double* y,
                                                              double* x) const {
   LogIfError(shape_->Gather(x, 0.0, camera_x_.data(), point_x_.data()));
   WithSource([&](auto source) {
@@ -182,28 +193,28 @@ void BatchJacobian<Backend, T, C>::LeftMultiplyAndAccumulate(const double* y,
     params.camera_x = camera_x_.data();
     params.point_x = point_x_.data();
     params.accumulate = true;
-    LogIfError(shape_->backend()->Run(params));
+    LogIfError(kernels::Run(params, shape_->machine()));
   });
   LogIfError(shape_->Scatter(camera_x_.data(), point_x_.data(), x));
 }
 
-template <typename Backend, typename T, int C>
-void BatchJacobian<Backend, T, C>::SquaredColumnNorm(double* x) const {
+template <typename Machine, typename T, int C>
+void BatchJacobian<Machine, T, C>::SquaredColumnNorm(double* x) const {
   WithSource([&](auto source) {
     kernels::SquaredColumnNormsParams<decltype(source)> params;
     params.index = shape_->index();
     params.jacobian = source;
     params.camera_x = camera_x_.data();
     params.point_x = point_x_.data();
-    LogIfError(shape_->backend()->Run(params));
+    LogIfError(kernels::Run(params, shape_->machine()));
   });
   LogIfError(shape_->Scatter(camera_x_.data(), point_x_.data(), x));
 }
 
 // J = J diag(scale)
-template <typename Backend, typename T, int C>
-void BatchJacobian<Backend, T, C>::ScaleColumns(const double* scale) {
-  Backend* backend = shape_->backend();
+template <typename Machine, typename T, int C>
+void BatchJacobian<Machine, T, C>::ScaleColumns(const double* scale) {
+  Machine* machine = shape_->machine();
   LogIfError(shape_->Gather(scale, 1.0, camera_x_.data(), point_x_.data()));
   if (type_ == JACOBIAN_STORED) {
     kernels::ScaleColumnsParams<T, C, kLayout> params;
@@ -212,45 +223,47 @@ void BatchJacobian<Backend, T, C>::ScaleColumns(const double* scale) {
     params.point_blocks = point_blocks();
     params.camera_scale = camera_x_.data();
     params.point_scale = point_x_.data();
-    LogIfError(backend->Run(params));
+    LogIfError(kernels::Run(params, machine));
     return;
   }
-  LogIfError(backend->Run(kernels::MultiplyParams{camera_scale_.size(),
+  LogIfError(kernels::Run(kernels::MultiplyParams{camera_scale_.size(),
                                                   camera_scale_.data(),
                                                   camera_x_.data(),
-                                                  camera_scale_.data()}));
-  LogIfError(backend->Run(kernels::MultiplyParams{point_scale_.size(),
+                                                  camera_scale_.data()},
+                          machine));
+  LogIfError(kernels::Run(kernels::MultiplyParams{point_scale_.size(),
                                                   point_scale_.data(),
                                                   point_x_.data(),
-                                                  point_scale_.data()}));
+                                                  point_scale_.data()},
+                          machine));
   LogIfError(PrepareRecomputed());
 }
 
-template <typename Backend, typename T, int C>
-void BatchJacobian<Backend, T, C>::SetZero() {
-  Backend* backend = shape_->backend();
+template <typename Machine, typename T, int C>
+void BatchJacobian<Machine, T, C>::SetZero() {
+  Machine* machine = shape_->machine();
   if (type_ == JACOBIAN_STORED) {
-    LogIfError(backend->SetZero(camera_blocks_.size(), camera_blocks_.data()));
-    LogIfError(backend->SetZero(point_blocks_.size(), point_blocks_.data()));
+    LogIfError(machine->SetZero(camera_blocks_.size(), camera_blocks_.data()));
+    LogIfError(machine->SetZero(point_blocks_.size(), point_blocks_.data()));
     return;
   }
-  LogIfError(backend->SetZero(camera_scale_.size(), camera_scale_.data()));
-  LogIfError(backend->SetZero(point_scale_.size(), point_scale_.data()));
-  LogIfError(backend->SetZero(camera_maps_.size(), camera_maps_.data()));
+  LogIfError(machine->SetZero(camera_scale_.size(), camera_scale_.data()));
+  LogIfError(machine->SetZero(point_scale_.size(), point_scale_.data()));
+  LogIfError(machine->SetZero(camera_maps_.size(), camera_maps_.data()));
   LogIfError(
-      backend->SetZero(point_scale_in_t_.size(), point_scale_in_t_.data()));
+      machine->SetZero(point_scale_in_t_.size(), point_scale_in_t_.data()));
 }
 
-template <typename Backend, typename T, int C>
+template <typename Machine, typename T, int C>
 template <typename Visit>
-Status BatchJacobian<Backend, T, C>::ForEachValue(Visit&& visit) const {
+Status BatchJacobian<Machine, T, C>::ForEachValue(Visit&& visit) const {
   const BlockTable& cameras = shape_->cameras();
   const BlockTable& points = shape_->points();
   const kernels::ObservationIndexView& index = shape_->index();
   const int64_t n = index.num_observations;
   const auto download = [this](int64_t size, const auto* from, auto* to) {
     to->resize(size);
-    return shape_->backend()->Download(size, from, to->data());
+    return shape_->machine()->Download(size, from, to->data());
   };
   std::vector<int32_t> camera_id;
   std::vector<int32_t> point_id;
@@ -299,8 +312,8 @@ Status BatchJacobian<Backend, T, C>::ForEachValue(Visit&& visit) const {
   return {};
 }
 
-template <typename Backend, typename T, int C>
-void BatchJacobian<Backend, T, C>::ToDenseMatrix(
+template <typename Machine, typename T, int C>
+void BatchJacobian<Machine, T, C>::ToDenseMatrix(
     ceres::Matrix* dense_matrix) const {
   *dense_matrix = ceres::Matrix::Zero(num_rows(), num_cols());
   LogIfError(ForEachValue([&](int64_t row, int column, double value) {
@@ -308,25 +321,25 @@ void BatchJacobian<Backend, T, C>::ToDenseMatrix(
   }));
 }
 
-template <typename Backend, typename T, int C>
-void BatchJacobian<Backend, T, C>::ToTextFile(FILE* file) const {
+template <typename Machine, typename T, int C>
+void BatchJacobian<Machine, T, C>::ToTextFile(FILE* file) const {
   LogIfError(ForEachValue([&](int64_t row, int column, double value) {
     std::fprintf(
         file, "% 10d % 10d %17f\n", static_cast<int>(row), column, value);
   }));
 }
 
-template <typename Backend, typename T, int C>
-int64_t BatchJacobian<Backend, T, C>::bytes() const {
+template <typename Machine, typename T, int C>
+int64_t BatchJacobian<Machine, T, C>::bytes() const {
   return camera_blocks_.bytes() + point_blocks_.bytes() + cameras_.bytes() +
          tangents_.bytes() + camera_scale_.bytes() + point_scale_.bytes() +
          camera_states_.bytes() + camera_maps_.bytes() + points_.bytes() +
          point_scale_in_t_.bytes() + camera_x_.bytes() + point_x_.bytes();
 }
 
-#define CERES_EXT_INSTANTIATE(Backend, T, C) \
-  template class BatchJacobian<Backend, T, C>;
-CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#define CERES_EXT_INSTANTIATE(Machine, T, C) \
+  template class BatchJacobian<Machine, T, C>;
+CERES_EXT_FOR_EACH_BATCH(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

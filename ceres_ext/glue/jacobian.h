@@ -10,7 +10,7 @@
 //
 // Rows are in an order of this library's own: whoever makes a vector of rows
 // (BatchEvaluator) and whoever takes one (BatchLinearSolver) agree on it, and
-// Ceres's loop only adds such vectors up. Vectors are in the Backend's memory.
+// Ceres's loop only adds such vectors up. Vectors are in the Machine's memory.
 
 #ifndef CERES_EXT_GLUE_JACOBIAN_H_
 #define CERES_EXT_GLUE_JACOBIAN_H_
@@ -23,15 +23,15 @@
 #include "ceres/sparse_matrix.h"
 #include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/options.h"
-#include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/ops/evaluate.h"
-#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/ops/evaluate.h"
 
 namespace ceres_ext {
 
-// A state of the batch in the Backend's memory, as the evaluator holds it.
+// A state of the batch in the Machine's memory, as the evaluator holds it.
 struct BatchState {
   kernels::CameraParameters parameters = kernels::CameraParameters::kAngleAxis;
   const double* cameras = nullptr;   // ambient, one after the other
@@ -40,16 +40,16 @@ struct BatchState {
   const double* point_scale = nullptr;  // 3 per point; null: one
 };
 
-template <typename Backend, typename T, int C>
+template <typename Machine, typename T, int C>
 class BatchJacobian final : public ceres::internal::SparseMatrix {
  public:
-  static constexpr kernels::BlockLayout kLayout = Backend::kLayout;
+  static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
   using Stored = kernels::StoredJacobian<T, C, kLayout>;
   using Recomputed = kernels::RecomputedJacobian<T, C>;
 
   // kOutOfMemory where the Jacobian doesn't fit.
   static std::unique_ptr<BatchJacobian> Create(JacobianType type,
-                                               const BatchShape<Backend>* shape,
+                                               const BatchShape<Machine>* shape,
                                                kernels::Status* status);
 
   JacobianType type() const { return type_; }
@@ -120,9 +120,9 @@ class BatchJacobian final : public ceres::internal::SparseMatrix {
 
  private:
   template <typename Value>
-  using Buffer = typename Backend::template Buffer<Value>;
+  using Buffer = typename Machine::template Buffer<Value>;
 
-  BatchJacobian(JacobianType type, const BatchShape<Backend>* shape)
+  BatchJacobian(JacobianType type, const BatchShape<Machine>* shape)
       : type_(type), shape_(shape) {}
 
   kernels::Status Allocate();
@@ -138,7 +138,7 @@ class BatchJacobian final : public ceres::internal::SparseMatrix {
   kernels::Status ForEachValue(Visit&& visit) const;
 
   const JacobianType type_;
-  const BatchShape<Backend>* shape_;
+  const BatchShape<Machine>* shape_;
   int num_nonzeros_ = 0;
 
   // JACOBIAN_STORED.

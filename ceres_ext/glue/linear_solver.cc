@@ -9,11 +9,11 @@ namespace ceres_ext {
 
 using kernels::Status;
 
-template <typename Backend, typename T, int C>
-std::unique_ptr<BatchLinearSolver<Backend, T, C>>
-BatchLinearSolver<Backend, T, C>::Create(const ceres_ext::Options& ext_options,
+template <typename Machine, typename T, int C>
+std::unique_ptr<BatchLinearSolver<Machine, T, C>>
+BatchLinearSolver<Machine, T, C>::Create(const ceres_ext::Options& ext_options,
                                          const LinearSolver::Options& options,
-                                         const BatchShape<Backend>* shape,
+                                         const BatchShape<Machine>* shape,
                                          SolveRecord* record,
                                          Status* status) {
   std::unique_ptr<BatchLinearSolver> linear_solver(
@@ -23,18 +23,18 @@ BatchLinearSolver<Backend, T, C>::Create(const ceres_ext::Options& ext_options,
     CERES_EXT_RETURN_IF_ERROR(linear_solver->vectors_.Allocate(shape));
     const auto solver_options = ToInexactSolverOptions(ext_options, options);
     return ext_options.jacobian == JACOBIAN_STORED
-               ? linear_solver->stored_solver_.Setup(solver_options,
-                                                     shape->backend())
-               : linear_solver->recomputed_solver_.Setup(solver_options,
-                                                         shape->backend());
+               ? linear_solver->stored_solver_.Setup(
+                     solver_options, shape->index(), shape->machine())
+               : linear_solver->recomputed_solver_.Setup(
+                     solver_options, shape->index(), shape->machine());
   };
   *status = setup();
   return status->ok() ? std::move(linear_solver) : nullptr;
 }
 
-template <typename Backend, typename T, int C>
+template <typename Machine, typename T, int C>
 ceres::internal::LinearSolver::Summary
-BatchLinearSolver<Backend, T, C>::SolveImpl(
+BatchLinearSolver<Machine, T, C>::SolveImpl(
     Jacobian* A,
     const double* b,
     const LinearSolver::PerSolveOptions& per_solve_options,
@@ -62,14 +62,14 @@ BatchLinearSolver<Backend, T, C>::SolveImpl(
   return status.ok() ? result : FatalError(status);
 }
 
-template <typename Backend, typename T, int C>
-int64_t BatchLinearSolver<Backend, T, C>::bytes() const {
+template <typename Machine, typename T, int C>
+int64_t BatchLinearSolver<Machine, T, C>::bytes() const {
   return vectors_.bytes() + stored_solver_.bytes() + recomputed_solver_.bytes();
 }
 
-#define CERES_EXT_INSTANTIATE(Backend, T, C) \
-  template class BatchLinearSolver<Backend, T, C>;
-CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#define CERES_EXT_INSTANTIATE(Machine, T, C) \
+  template class BatchLinearSolver<Machine, T, C>;
+CERES_EXT_FOR_EACH_BATCH(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

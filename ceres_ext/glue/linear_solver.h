@@ -10,9 +10,9 @@
 #include <memory>
 
 #include "ceres/linear_solver.h"
-#include "ceres_ext/glue/backends.h"
-#include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/batch_shape.h"
+#include "ceres_ext/glue/jacobian.h"
+#include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/glue/step_vectors.h"
 #include "ceres_ext/options.h"
@@ -21,28 +21,26 @@
 
 namespace ceres_ext {
 
-template <typename Backend, typename T, int C>
+template <typename Machine, typename T, int C>
 class BatchLinearSolver final
-    : public ceres::internal::TypedLinearSolver<BatchJacobian<Backend, T, C>> {
+    : public ceres::internal::TypedLinearSolver<BatchJacobian<Machine, T, C>> {
  public:
   using LinearSolver = ceres::internal::LinearSolver;
-  using Jacobian = BatchJacobian<Backend, T, C>;
+  using Jacobian = BatchJacobian<Machine, T, C>;
 
   // All memory of the solve is taken here. *shape and *record outlive the
   // solver.
   static std::unique_ptr<BatchLinearSolver> Create(
       const ceres_ext::Options& ext_options,
       const LinearSolver::Options& options,
-      const BatchShape<Backend>* shape,
+      const BatchShape<Machine>* shape,
       SolveRecord* record,
       kernels::Status* status);
 
   int64_t bytes() const;
 
  private:
-  using SolverBackend = typename Backend::SolverBackend;
-
-  BatchLinearSolver(const BatchShape<Backend>* shape, SolveRecord* record)
+  BatchLinearSolver(const BatchShape<Machine>* shape, SolveRecord* record)
       : shape_(shape), record_(record) {}
 
   LinearSolver::Summary SolveImpl(
@@ -51,13 +49,12 @@ class BatchLinearSolver final
       const LinearSolver::PerSolveOptions& per_solve_options,
       double* x) final;
 
-  const BatchShape<Backend>* shape_;
+  const BatchShape<Machine>* shape_;
   SolveRecord* record_;
-  StepVectors<Backend> vectors_;
+  StepVectors<Machine> vectors_;
   // One of them is set up, by Options::jacobian.
-  solver::InexactSolver<SolverBackend, typename Jacobian::Stored>
-      stored_solver_;
-  solver::InexactSolver<SolverBackend, typename Jacobian::Recomputed>
+  solver::InexactSolver<Machine, typename Jacobian::Stored> stored_solver_;
+  solver::InexactSolver<Machine, typename Jacobian::Recomputed>
       recomputed_solver_;
 };
 

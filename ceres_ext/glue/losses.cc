@@ -5,99 +5,18 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <string>
 #include <typeinfo>
+#include <utility>
+
+#include "ceres_ext/glue/machines.h"
+#include "cuda_kernels/base/vector_sums.h"
 
 namespace ceres_ext {
 
 using kernels::RobustLoss;
 using kernels::Status;
 using kernels::StatusCode;
-
-namespace {
-
-// Observations over which a partial cost is summed.
-constexpr int64_t kGrain = 2048;
-
-}  // namespace
-
-template <>
-Status LossModel<HostMachine>::Setup(
-    const std::vector<const ceres::LossFunction*>& loss,
-    const BatchShape<HostMachine>* shape) {
-  shape_ = shape;
-  empty_ = loss.empty();
-  if (empty_) {
-    return {};
-  }
-  const kernels::ObservationIndexView& index = shape->index();
-  loss_.resize(index.num_observations);
-  for (int64_t k = 0; k < index.num_observations; ++k) {
-    loss_[k] = loss[index.input_id[k]];
-  }
-  return partial_costs_.Allocate((index.num_observations + kGrain - 1) /
-                                 kGrain);
-}
-
-template <>
-template <typename T, int C>
-Status LossModel<HostMachine>::Correct(
-    kernels::BlockView<T, 2 * C, HostMachine::kLayout> camera_blocks,
-    kernels::BlockView<T, 6, HostMachine::kLayout> point_blocks,
-    bool correct_residuals,
-    double* residuals,
-    kernels::Evaluation* evaluation) {
-  const auto correct_block = [](const kernels::LossCorrector& corrector,
-                                const double* r,
-                                auto columns,
-                                T* block) {
-    constexpr int kColumns = decltype(columns)::value;
-    double values[2 * kColumns];
-    std::copy_n(block, 2 * kColumns, values);
-    corrector.template CorrectJacobian<2, kColumns>(r, values);
-    for (int i = 0; i < 2 * kColumns; ++i) {
-      block[i] = static_cast<T>(values[i]);
-    }
-  };
-  shape_->backend()->workspace()->context()->ParallelFor(
-      shape_->index().num_observations,
-      kGrain,
-      [&](int64_t begin, int64_t end) {
-        double chunk_cost = 0.0;
-        for (int64_t k = begin; k < end; ++k) {
-          double* r = residuals + 2 * k;
-          const double squared_norm = r[0] * r[0] + r[1] * r[1];
-          if (loss_[k] == nullptr) {
-            chunk_cost += 0.5 * squared_norm;
-            continue;
-          }
-          double rho[3];
-          loss_[k]->Evaluate(squared_norm, rho);
-          chunk_cost += 0.5 * rho[0];
-          const kernels::LossCorrector corrector(squared_norm, rho);
-          if (camera_blocks.data != nullptr) {
-            correct_block(corrector,
-                          r,
-                          std::integral_constant<int, C>(),
-                          &camera_blocks(k, 0));
-            correct_block(corrector,
-                          r,
-                          std::integral_constant<int, 3>(),
-                          &point_blocks(k, 0));
-          }
-          if (correct_residuals) {
-            corrector.template CorrectResidual<2>(r);
-          }
-        }
-        partial_costs_.data()[begin / kGrain] = chunk_cost;
-      });
-  evaluation->cost = 0.0;
-  for (int64_t i = 0; i < partial_costs_.size(); ++i) {
-    evaluation->cost += partial_costs_.data()[i];
-  }
-  return {};
-}
-
-#ifdef CERES_EXT_WITH_CUDA
 
 namespace {
 
@@ -201,101 +120,166 @@ int32_t FindOrAddChain(const std::vector<RobustLoss>& stages,
   return size;
 }
 
+// As kernels::CorrectForLossParams, with losses that only Ceres can call; a
+// vector operation of the host.
+template <typename T, int C>
+struct CorrectForUserLossParams {
+  int64_t n = 0;
+  const ceres::LossFunction* const* losses = nullptr;  // n; null: none
+  double* residuals = nullptr;                         // 2 n
+  bool correct_residuals = false;
+  kernels::LossCorrection<T, C, kernels::kHostLayout> correction;
+  kernels::Evaluation* evaluation = nullptr;  // cost is set
+
+  kernels::TwoSums Term(int64_t k) const {
+    double* r = residuals + 2 * k;
+    double residual[2] = {r[0], r[1]};
+    const double s = r[0] * r[0] + r[1] * r[1];
+    double rho[3] = {s, 1.0, 0.0};
+    if (losses[k] != nullptr) {
+      losses[k]->Evaluate(s, rho);
+      correction.Correct(k, s, rho, residual);
+    }
+    if (correct_residuals) {
+      r[0] = residual[0];
+      r[1] = residual[1];
+    }
+    return {rho[0], 0.0};
+  }
+  void Set(const kernels::TwoSums& sums) const {
+    evaluation->cost = 0.5 * sums.first;
+  }
+};
+
+// The losses as chains, and for each residual block the number of the first of
+// its chain. False with the number of a residual block whose loss is a user's
+// own, or where there are too many: then *unknown is loss.size().
+bool FindChains(const std::vector<const ceres::LossFunction*>& loss,
+                std::vector<RobustLoss>* losses,
+                std::vector<uint8_t>* ids,
+                size_t* unknown) {
+  // Equal losses are usually one object, or one for each residual block.
+  std::map<const ceres::LossFunction*, uint8_t> id_of_object;
+  ids->assign(loss.size(), kernels::kNoLoss);
+  for (size_t i = 0; i < loss.size(); ++i) {
+    if (loss[i] == nullptr) {
+      continue;
+    }
+    if (i > 0 && loss[i] == loss[i - 1]) {
+      (*ids)[i] = (*ids)[i - 1];
+      continue;
+    }
+    const auto known = id_of_object.find(loss[i]);
+    if (known != id_of_object.end()) {
+      (*ids)[i] = known->second;
+      continue;
+    }
+    std::vector<RobustLoss> stages;
+    if (!AppendStages(*loss[i], &stages)) {
+      *unknown = i;
+      return false;
+    }
+    const int32_t id = FindOrAddChain(stages, losses);
+    if (id >= kernels::kNoLoss) {
+      *unknown = loss.size();
+      return false;
+    }
+    (*ids)[i] = static_cast<uint8_t>(id);
+    id_of_object[loss[i]] = (*ids)[i];
+  }
+  return true;
+}
+
 }  // namespace
 
-template <>
-Status LossModel<CudaMachine>::Setup(
+template <typename Machine>
+Status LossModel<Machine>::Setup(
     const std::vector<const ceres::LossFunction*>& loss,
-    const BatchShape<CudaMachine>* shape) {
+    const BatchShape<Machine>* shape) {
   shape_ = shape;
   empty_ = loss.empty();
   if (empty_) {
     return {};
   }
-  // Equal losses are usually one object, or one for each residual block.
+  const int64_t n = shape->index().num_observations;
+  Machine* machine = shape->machine();
+  std::vector<int32_t> input_id(n);
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Download(n, shape->index().input_id, input_id.data()));
   std::vector<RobustLoss> losses;
-  std::map<const ceres::LossFunction*, uint8_t> id_of_object;
-  std::vector<uint8_t> input_ids(loss.size(), kernels::kNoLoss);
-  for (size_t i = 0; i < loss.size(); ++i) {
-    if (loss[i] == nullptr) {
-      continue;
-    }
-    const auto known = id_of_object.find(loss[i]);
-    if (known != id_of_object.end()) {
-      input_ids[i] = known->second;
-      continue;
-    }
-    std::vector<RobustLoss> stages;
-    if (!AppendStages(*loss[i], &stages)) {
+  std::vector<uint8_t> input_ids;
+  size_t unknown = 0;
+  if (!FindChains(loss, &losses, &input_ids, &unknown)) {
+    if constexpr (kIsHost<Machine>) {
+      user_losses_.resize(n);
+      for (int64_t k = 0; k < n; ++k) {
+        user_losses_[k] = loss[input_id[k]];
+      }
+      return {};
+    } else if (unknown < loss.size()) {
       return {StatusCode::kUnsupported,
-              "residual block " + std::to_string(i) +
+              "residual block " + std::to_string(unknown) +
                   " has a loss function that the device doesn't know"};
-    }
-    const int32_t id = FindOrAddChain(stages, &losses);
-    if (id >= kernels::kNoLoss) {
+    } else {
       return {StatusCode::kUnsupported,
               "there are too many different loss functions for the device"};
     }
-    input_ids[i] = static_cast<uint8_t>(id);
-    id_of_object[loss[i]] = input_ids[i];
   }
-  const int64_t n = shape->index().num_observations;
-  CudaMachine* backend = shape->backend();
-  std::vector<int32_t> input_id(n);
-  CERES_EXT_RETURN_IF_ERROR(
-      backend->Download(n, shape->index().input_id, input_id.data()));
   std::vector<uint8_t> ids(n);
   for (int64_t k = 0; k < n; ++k) {
     ids[k] = input_ids[input_id[k]];
   }
-  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(losses.size(), &losses_));
-  CERES_EXT_RETURN_IF_ERROR(
-      backend->Upload(losses.size(), losses.data(), losses_.data()));
-  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(n, &loss_id_));
-  return backend->Upload(n, ids.data(), loss_id_.data());
+  CERES_EXT_RETURN_IF_ERROR(machine->Upload(
+      static_cast<int64_t>(losses.size()), losses.data(), &losses_));
+  return machine->Upload(n, ids.data(), &loss_id_);
 }
 
-template <>
+template <typename Machine>
 template <typename T, int C>
-Status LossModel<CudaMachine>::Correct(
-    kernels::BlockView<T, 2 * C, CudaMachine::kLayout> camera_blocks,
-    kernels::BlockView<T, 6, CudaMachine::kLayout> point_blocks,
+Status LossModel<Machine>::Correct(
+    const kernels::LossCorrection<T, C, Machine::kLayout>& correction,
     bool correct_residuals,
     double* residuals,
     kernels::Evaluation* evaluation) {
-  kernels::CorrectForLossParams<T, C, CudaMachine::kLayout> params;
-  params.num_observations = shape_->index().num_observations;
+  const int64_t n = shape_->index().num_observations;
+  if constexpr (kIsHost<Machine>) {
+    if (!user_losses_.empty()) {
+      return kernels::Run(CorrectForUserLossParams<T, C>{n,
+                                                         user_losses_.data(),
+                                                         residuals,
+                                                         correct_residuals,
+                                                         correction,
+                                                         evaluation},
+                          shape_->machine());
+    }
+  }
+  kernels::CorrectForLossParams<T, C, Machine::kLayout> params;
+  params.n = n;
   params.losses = losses_.data();
   params.loss_id = loss_id_.data();
   params.residuals = residuals;
   params.corrected_residuals = correct_residuals ? residuals : nullptr;
-  params.camera_blocks = camera_blocks;
-  params.point_blocks = point_blocks;
+  params.correction = correction;
   params.evaluation = evaluation;
-  return shape_->backend()->Run(params);
+  return kernels::Run(params, shape_->machine());
 }
 
-#endif  // CERES_EXT_WITH_CUDA
-
-template <typename Backend>
-int64_t LossModel<Backend>::bytes() const {
-  return static_cast<int64_t>(loss_.size() * sizeof(loss_[0])) +
-         partial_costs_.bytes() + losses_.bytes() + loss_id_.bytes();
+template <typename Machine>
+int64_t LossModel<Machine>::bytes() const {
+  return static_cast<int64_t>(user_losses_.size() * sizeof(user_losses_[0])) +
+         losses_.bytes() + loss_id_.bytes();
 }
 
-#define CERES_EXT_INSTANTIATE(Backend, T, C)                        \
-  template Status LossModel<Backend>::Correct<T, C>(                \
-      kernels::BlockView<T, 2 * C, Backend::kLayout> camera_blocks, \
-      kernels::BlockView<T, 6, Backend::kLayout> point_blocks,      \
-      bool correct_residuals,                                       \
-      double* residuals,                                            \
+#define CERES_EXT_INSTANTIATE(Machine, T, C)                             \
+  template Status LossModel<Machine>::Correct<T, C>(                     \
+      const kernels::LossCorrection<T, C, Machine::kLayout>& correction, \
+      bool correct_residuals,                                            \
+      double* residuals,                                                 \
       kernels::Evaluation* evaluation);
+CERES_EXT_FOR_EACH_BATCH(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+#define CERES_EXT_INSTANTIATE(Machine) template class LossModel<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
-
-template class LossModel<HostMachine>;
-#ifdef CERES_EXT_WITH_CUDA
-template class LossModel<CudaMachine>;
-#endif
 
 }  // namespace ceres_ext

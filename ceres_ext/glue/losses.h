@@ -1,9 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The loss functions of a batch. On the host every ceres::LossFunction is
-// called. A device knows Ceres's TrivialLoss, HuberLoss, SoftLOneLoss,
-// CauchyLoss, ArctanLoss, TolerantLoss, TukeyLoss and what ComposedLoss and
-// ScaledLoss make of them; a user's own is refused there.
+// The loss functions of a batch. Ceres's own (TrivialLoss, HuberLoss,
+// SoftLOneLoss, CauchyLoss, ArctanLoss, TolerantLoss, TukeyLoss and what
+// ComposedLoss and ScaledLoss make of them) are computed by
+// model/robust_loss.h on every machine. Where there is one of a user's own, the
+// host calls all of them, and a device refuses.
 
 #ifndef CERES_EXT_GLUE_LOSSES_H_
 #define CERES_EXT_GLUE_LOSSES_H_
@@ -12,34 +13,33 @@
 #include <vector>
 
 #include "ceres/loss_function.h"
-#include "ceres_ext/glue/backends.h"
 #include "ceres_ext/glue/batch_shape.h"
+#include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/base/buffer.h"
-#include "cuda_kernels/ops/evaluate.h"
-#include "cuda_kernels/model/robust_loss.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/model/robust_loss.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/robust_losses.h"
 
 namespace ceres_ext {
 
-template <typename Backend>
+template <typename Machine>
 class LossModel {
  public:
   // loss: one per residual block in the caller's order, or empty; kept by
-  // pointer on the host. kUnsupported, with the reason, for a loss that the
-  // Backend doesn't know.
+  // pointer where one is a user's own. kUnsupported, with the reason, for a
+  // loss that the machine doesn't know.
   kernels::Status Setup(const std::vector<const ceres::LossFunction*>& loss,
-                        const BatchShape<Backend>* shape);
+                        const BatchShape<Machine>* shape);
 
   bool empty() const { return empty_; }
 
-  // Sets evaluation->cost, which is in the Backend's memory, to 1/2 sum rho
+  // Sets evaluation->cost, which is in the machine's memory, to 1/2 sum rho
   // and corrects residuals and blocks (kernels::CorrectForLossParams) where
   // their data is not null.
   template <typename T, int C>
   kernels::Status Correct(
-      kernels::BlockView<T, 2 * C, Backend::kLayout> camera_blocks,
-      kernels::BlockView<T, 6, Backend::kLayout> point_blocks,
+      const kernels::LossCorrection<T, C, Machine::kLayout>& correction,
       bool correct_residuals,
       double* residuals,
       kernels::Evaluation* evaluation);
@@ -48,16 +48,16 @@ class LossModel {
 
  private:
   template <typename T>
-  using Buffer = typename Backend::template Buffer<T>;
+  using Buffer = typename Machine::template Buffer<T>;
 
-  const BatchShape<Backend>* shape_ = nullptr;
+  const BatchShape<Machine>* shape_ = nullptr;
   bool empty_ = true;
-  // Host: per observation of the index, null for none; and partial costs.
-  std::vector<const ceres::LossFunction*> loss_;
-  kernels::HostBuffer<double> partial_costs_;
-  // Device.
+  // Chains of losses, and the number of its first per observation of the index.
   Buffer<kernels::RobustLoss> losses_;
   Buffer<uint8_t> loss_id_;
+  // On the host, where one is a user's own: per observation of the index, null
+  // for none.
+  std::vector<const ceres::LossFunction*> user_losses_;
 };
 
 }  // namespace ceres_ext

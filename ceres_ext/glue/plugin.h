@@ -25,8 +25,7 @@
 #include "ceres/preprocessor.h"
 #include "ceres/solver_plugin.h"
 #include "ceres/trust_region_vectors.h"
-#include "ceres_ext/glue/backends.h"
-#include "ceres_ext/glue/batch_shape.h"
+#include "ceres_ext/glue/machine_setup.h"
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
@@ -54,63 +53,29 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void FillSummary(Summary* summary) const;
 
  private:
-  // A machine with the batch on it, or an empty one.
-  template <typename Backend>
-  struct Site {
-    std::unique_ptr<Backend> machine;
-    BatchShape<Backend> shape;
-
-    // The shape's buffers go before their machine.
-    void Reset() {
-      shape = BatchShape<Backend>();
-      machine.reset();
-    }
-  };
-
   void Decline(const std::string& reason);
   // Ends the solve with the reason where the caller wants no fallback.
   bool MayFallBack(const std::string& reason, std::string* error) const;
-  bool WantsDevice() const { return options_.device != DEVICE_HOST; }
-
-#ifdef CERES_EXT_WITH_CUDA
-  kernels::Status CreateCudaMachine(std::unique_ptr<CudaMachine>* machine);
-#endif
-  // Makes evaluator, linear solver and vectors of PATH_FULL.
-  template <typename Backend>
-  kernels::Status SetupBatch(const BatchStructure& batch,
-                             ceres::internal::PreprocessedProblem* pp,
-                             Site<Backend>* site);
-  template <typename Backend, typename T, int C>
-  kernels::Status CreateBatchObjects(const BatchStructure& batch,
-                                     ceres::internal::PreprocessedProblem* pp,
-                                     Site<Backend>* site);
-  void UseHost(const std::string& why_no_device);
+  // Gives the solve to machine *setup, by SetupBatch or the linear solver
+  // alone.
+  kernels::Status Use(std::unique_ptr<MachineSetup> setup,
+                      const BatchStructure* batch,
+                      ceres::internal::PreprocessedProblem* pp);
+  // Tries a device where one is wanted, then the host. batch: null for the
+  // linear solver alone.
+  kernels::Status UseDeviceOrHost(const BatchStructure* batch,
+                                  ceres::internal::PreprocessedProblem* pp);
 
   const Options options_;
-  // options_ with what the machine in use makes of them.
-  Options effective_options_;
   const bool append_to_message_;
   SolvePath path_ = PATH_CERES;
   std::string reason_;
-  // Where a device was wanted: why there is none.
-  std::string why_no_device_;
   SolveRecord record_;
   int num_threads_ = 1;
 
-  Site<HostMachine> host_;
-#ifdef CERES_EXT_WITH_CUDA
-  Site<CudaMachine> cuda_;
-#endif
-
-  // For Ceres's summary.
-  int num_points_ = 0;
-  int num_cameras_ = 0;
-  std::string schur_structure_;
-
+  std::unique_ptr<MachineSetup> setup_;
   // Until Ceres takes them.
-  std::unique_ptr<ceres::internal::Evaluator> evaluator_;
-  std::unique_ptr<ceres::internal::LinearSolver> linear_solver_;
-  std::shared_ptr<ceres::internal::TrustRegionVectors> vectors_;
+  BatchObjects objects_;
 };
 
 }  // namespace ceres_ext

@@ -30,26 +30,32 @@ using kernels::StatusCode;
 // Observations that a thread imports at a time.
 constexpr int64_t kGrain = 2048;
 
-template <typename Backend, typename T, int C>
+template <typename Machine, typename T, int C>
 class RowLinearSolver final
     : public ceres::internal::TypedLinearSolver<BlockSparseMatrix> {
  public:
-  RowLinearSolver(Backend* backend, SolveRecord* record)
-      : backend_(backend), record_(record) {}
+  RowLinearSolver(kernels::HostContext* host_context,
+                  Machine* machine,
+                  SolveRecord* record)
+      : host_context_(host_context), machine_(machine), record_(record) {}
 
-  Status Setup(const ceres_ext::Options& ext_options,
-               const LinearSolver::Options& options,
-               const Program& program,
-               const BundleStructure& structure) {
+  Status Setup(
+      const ceres_ext::Options& ext_options,
+      const LinearSolver::Options& options,
+      const Program& program,
+      const BundleStructure& structure,
+      const typename kernels::RowIndex<Machine>::Options& index_options) {
     CERES_EXT_RETURN_IF_ERROR(shape_.Setup(program.NumEffectiveParameters(),
                                            program.NumParameters(),
                                            structure,
-                                           backend_));
+                                           index_options,
+                                           host_context_,
+                                           machine_));
     const int64_t n = shape_.index().num_observations;
     const auto download = [this, n](const int32_t* from,
                                     kernels::HostBuffer<int32_t>* to) {
       const Status status = to->Allocate(n);
-      return status.ok() ? backend_->Download(n, from, to->data()) : status;
+      return status.ok() ? machine_->Download(n, from, to->data()) : status;
     };
     CERES_EXT_RETURN_IF_ERROR(download(shape_.index().camera_id, &camera_id_));
     CERES_EXT_RETURN_IF_ERROR(download(shape_.index().point_id, &point_id_));
@@ -57,41 +63,42 @@ class RowLinearSolver final
     CERES_EXT_RETURN_IF_ERROR(camera_position_.Allocate(n, kNone));
     CERES_EXT_RETURN_IF_ERROR(point_position_.Allocate(n, kNone));
 
-    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * C * n, &camera_blocks_));
-    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(6 * n, &point_blocks_));
-    CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(2 * n, &b_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2 * C * n, &camera_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(6 * n, &point_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2 * n, &b_));
     // Blocks that a row does not have stay zero.
     CERES_EXT_RETURN_IF_ERROR(
-        backend_->SetZero(2 * C * n, camera_blocks_.data()));
-    CERES_EXT_RETURN_IF_ERROR(backend_->SetZero(6 * n, point_blocks_.data()));
-    if constexpr (!kIsHost) {
+        machine_->SetZero(2 * C * n, camera_blocks_.data()));
+    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(6 * n, point_blocks_.data()));
+    if constexpr (!kIsHost<Machine>) {
       CERES_EXT_RETURN_IF_ERROR(staged_camera_blocks_.Allocate(2 * C * n, T()));
       CERES_EXT_RETURN_IF_ERROR(staged_point_blocks_.Allocate(6 * n, T()));
       CERES_EXT_RETURN_IF_ERROR(staged_b_.Allocate(2 * n));
       CERES_EXT_RETURN_IF_ERROR(
-          backend_->Allocate(shape_.num_columns(), &diagonal_));
+          machine_->Allocate(shape_.num_columns(), &diagonal_));
       CERES_EXT_RETURN_IF_ERROR(
-          backend_->Allocate(shape_.num_columns(), &step_));
+          machine_->Allocate(shape_.num_columns(), &step_));
     }
     CERES_EXT_RETURN_IF_ERROR(vectors_.Allocate(&shape_));
     CERES_EXT_RETURN_IF_ERROR(
-        solver_.Setup(ToInexactSolverOptions(ext_options, options), backend_));
+        solver_.Setup(ToInexactSolverOptions(ext_options, options),
+                      shape_.index(),
+                      machine_));
     record_->method = MethodName(ext_options, options);
-    record_->memory_bytes = kIsHost ? backend_->bytes() + shape_.bytes() +
-                                          camera_blocks_.bytes() +
-                                          point_blocks_.bytes() + b_.bytes() +
-                                          vectors_.bytes() + solver_.bytes()
-                                    : backend_->bytes();
+    record_->memory_bytes = kIsHost<Machine>
+                                ? shape_.bytes() + camera_blocks_.bytes() +
+                                      point_blocks_.bytes() + b_.bytes() +
+                                      vectors_.bytes() + solver_.bytes()
+                                : machine_->bytes();
     return {};
   }
 
  private:
-  static constexpr bool kIsHost = std::is_same_v<Backend, HostMachine>;
   // The position of a block that the matrix does not have.
   static constexpr int32_t kNone = -1;
   template <typename Value>
-  using Buffer = typename Backend::template Buffer<Value>;
-  using Source = kernels::StoredJacobian<T, C, Backend::kLayout>;
+  using Buffer = typename Machine::template Buffer<Value>;
+  using Source = kernels::StoredJacobian<T, C, Machine::kLayout>;
 
   LinearSolver::Summary SolveImpl(
       BlockSparseMatrix* A,
@@ -165,7 +172,7 @@ class RowLinearSolver final
   Status Import(const BlockSparseMatrix& A, const double* b, const double* D) {
     CERES_EXT_RETURN_IF_ERROR(ReadStructure(*A.block_structure()));
     const int64_t n = shape_.index().num_observations;
-    if constexpr (kIsHost) {
+    if constexpr (kIsHost<Machine>) {
       Pack(A.values(),
            b,
            {camera_blocks_.data(), n},
@@ -179,7 +186,7 @@ class RowLinearSolver final
            {staged_point_blocks_.data(), n},
            staged_b_.data());
       const auto upload = [this](const auto& staged, auto* buffer) {
-        return backend_->Upload(staged.size(), staged.data(), buffer->data());
+        return machine_->Upload(staged.size(), staged.data(), buffer->data());
       };
       CERES_EXT_RETURN_IF_ERROR(upload(staged_camera_blocks_, &camera_blocks_));
       CERES_EXT_RETURN_IF_ERROR(upload(staged_point_blocks_, &point_blocks_));
@@ -188,15 +195,15 @@ class RowLinearSolver final
         return vectors_.SetDiagonal(nullptr);
       }
       CERES_EXT_RETURN_IF_ERROR(
-          backend_->Upload(shape_.num_columns(), D, diagonal_.data()));
+          machine_->Upload(shape_.num_columns(), D, diagonal_.data()));
       return vectors_.SetDiagonal(diagonal_.data());
     }
   }
 
   void Pack(const double* values,
             const double* b,
-            kernels::BlockView<T, 2 * C, Backend::kLayout> camera_blocks,
-            kernels::BlockView<T, 6, Backend::kLayout> point_blocks,
+            kernels::BlockView<T, 2 * C, Machine::kLayout> camera_blocks,
+            kernels::BlockView<T, 6, Machine::kLayout> point_blocks,
             double* packed_b) {
     // 2 x columns values, row-major, into 2 x padded.
     const auto copy = [values](int32_t position,
@@ -214,7 +221,7 @@ class RowLinearSolver final
         }
       }
     };
-    backend_->host_context()->ParallelFor(
+    host_context_->ParallelFor(
         shape_.index().num_observations,
         kGrain,
         [&](int64_t begin, int64_t end) {
@@ -236,17 +243,18 @@ class RowLinearSolver final
   }
 
   Status Export(double* x) {
-    if constexpr (kIsHost) {
+    if constexpr (kIsHost<Machine>) {
       return vectors_.GetStep(x);
     } else {
       CERES_EXT_RETURN_IF_ERROR(vectors_.GetStep(step_.data()));
-      return backend_->Download(shape_.num_columns(), step_.data(), x);
+      return machine_->Download(shape_.num_columns(), step_.data(), x);
     }
   }
 
-  Backend* backend_;
+  kernels::HostContext* host_context_;
+  Machine* machine_;
   SolveRecord* record_;
-  BatchShape<Backend> shape_;
+  BatchShape<Machine> shape_;
   bool has_positions_ = false;
   // Per observation of the index, in host memory.
   kernels::HostBuffer<int32_t> camera_id_;
@@ -263,58 +271,47 @@ class RowLinearSolver final
   kernels::HostBuffer<double> staged_b_;
   Buffer<double> diagonal_;
   Buffer<double> step_;
-  StepVectors<Backend> vectors_;
-  solver::InexactSolver<typename Backend::SolverBackend, Source> solver_;
+  StepVectors<Machine> vectors_;
+  solver::InexactSolver<Machine, Source> solver_;
 };
-
-template <typename Backend, typename T, int C>
-std::unique_ptr<LinearSolver> Create(const Options& ext_options,
-                                     const LinearSolver::Options& options,
-                                     const Program& program,
-                                     const BundleStructure& structure,
-                                     Backend* backend,
-                                     SolveRecord* record,
-                                     std::string* reason) {
-  auto linear_solver =
-      std::make_unique<RowLinearSolver<Backend, T, C>>(backend, record);
-  const Status status =
-      linear_solver->Setup(ext_options, options, program, structure);
-  if (!status.ok()) {
-    *reason = status.message;
-    return nullptr;
-  }
-  return linear_solver;
-}
 
 }  // namespace
 
-template <typename Backend>
+template <typename Machine>
 std::unique_ptr<LinearSolver> CreateRowLinearSolver(
     const Options& ext_options,
     const LinearSolver::Options& options,
     const Program& program,
-    Backend* backend,
+    const typename kernels::RowIndex<Machine>::Options& index_options,
+    kernels::HostContext* host_context,
+    Machine* machine,
     SolveRecord* record,
     std::string* reason) {
   BundleStructure structure;
   const int num_eliminate_blocks = options.type == ceres::ITERATIVE_SCHUR
                                        ? options.elimination_groups[0]
                                        : 0;
-  if (!ImportRows(program,
-                  num_eliminate_blocks,
-                  backend->host_context(),
-                  &structure,
-                  reason)) {
+  if (!ImportRows(
+          program, num_eliminate_blocks, host_context, &structure, reason)) {
     return nullptr;
   }
-  const auto create = [&](auto value, auto columns) {
-    return Create<Backend, decltype(value), decltype(columns)::value>(
-        ext_options, options, program, structure, backend, record, reason);
+  const auto create = [&](auto value,
+                          auto columns) -> std::unique_ptr<LinearSolver> {
+    auto linear_solver = std::make_unique<
+        RowLinearSolver<Machine, decltype(value), decltype(columns)::value>>(
+        host_context, machine, record);
+    const Status status = linear_solver->Setup(
+        ext_options, options, program, structure, index_options);
+    if (!status.ok()) {
+      *reason = status.message;
+      return nullptr;
+    }
+    return linear_solver;
   };
   using Nine = std::integral_constant<int, 9>;
   using Ten = std::integral_constant<int, 10>;
   const bool nine = structure.cameras.padded_size == 9;
-  if constexpr (!std::is_same_v<Backend, HostMachine>) {
+  if constexpr (!kIsHost<Machine>) {
     if (ext_options.precision == PRECISION_MIXED) {
       return nine ? create(float(), Nine()) : create(float(), Ten());
     }
@@ -322,18 +319,17 @@ std::unique_ptr<LinearSolver> CreateRowLinearSolver(
   return nine ? create(double(), Nine()) : create(double(), Ten());
 }
 
-#define CERES_EXT_INSTANTIATE(Backend)                                   \
-  template std::unique_ptr<LinearSolver> CreateRowLinearSolver<Backend>( \
+#define CERES_EXT_INSTANTIATE(Machine)                                   \
+  template std::unique_ptr<LinearSolver> CreateRowLinearSolver<Machine>( \
       const Options& ext_options,                                        \
       const LinearSolver::Options& options,                              \
       const Program& program,                                            \
-      Backend* backend,                                                  \
+      const kernels::RowIndex<Machine>::Options& index_options,          \
+      kernels::HostContext* host_context,                                \
+      Machine* machine,                                                  \
       SolveRecord* record,                                               \
       std::string* reason);
-CERES_EXT_INSTANTIATE(HostMachine)
-#ifdef CERES_EXT_WITH_CUDA
-CERES_EXT_INSTANTIATE(CudaMachine)
-#endif
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

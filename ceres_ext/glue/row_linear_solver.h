@@ -16,21 +16,25 @@
 
 #include "ceres/linear_solver.h"
 #include "ceres/program.h"
-#include "ceres_ext/glue/backends.h"
+#include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/structure/row_index.h"
 
 namespace ceres_ext {
 
 // Null, with the reason, for a program that ImportRows refuses or for which
-// there is no memory. *backend and *record outlive the solver.
-template <typename Backend>
+// there is no memory. *host_context, *machine and *record outlive the solver.
+template <typename Machine>
 std::unique_ptr<ceres::internal::LinearSolver> CreateRowLinearSolver(
     const Options& ext_options,
     const ceres::internal::LinearSolver::Options& options,
     const ceres::internal::Program& program,
-    Backend* backend,
+    const typename kernels::RowIndex<Machine>::Options& index_options,
+    kernels::HostContext* host_context,
+    Machine* machine,
     SolveRecord* record,
     std::string* reason);
 

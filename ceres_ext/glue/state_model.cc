@@ -10,6 +10,9 @@
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/glue/machines.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext {
 namespace {
@@ -50,9 +53,9 @@ Status ManifoldFailed(const char* what, int32_t i) {
 
 }  // namespace
 
-template <typename Backend>
-Status StateModel<Backend>::Setup(BatchModelKind kind,
-                                  const BatchShape<Backend>* shape,
+template <typename Machine>
+Status StateModel<Machine>::Setup(BatchModelKind kind,
+                                  const BatchShape<Machine>* shape,
                                   ceres::internal::PreprocessedProblem* pp) {
   shape_ = shape;
   program_ = pp->reduced_program.get();
@@ -65,18 +68,18 @@ Status StateModel<Backend>::Setup(BatchModelKind kind,
   const BlockTable& points = shape->points();
   is_euclidean_ = shape->num_columns() == shape->num_parameters() &&
                   !cameras.HasManifold() && !points.HasManifold();
-  Backend* backend = shape->backend();
+  Machine* machine = shape->machine();
   const int64_t num_cameras = cameras.size();
   const int64_t num_points = points.size();
   CERES_EXT_RETURN_IF_ERROR(
-      backend->Allocate(cameras.ambient_size * num_cameras, &cameras_));
-  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(3 * num_points, &points_));
+      machine->Allocate(cameras.ambient_size * num_cameras, &cameras_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &points_));
   if (cameras.HasManifold() || cameras.HasPadding() ||
       cameras.ambient_size != cameras.padded_size) {
     const int64_t size =
         cameras.ambient_size * cameras.padded_size * num_cameras;
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(size, &tangents_));
-    CERES_EXT_RETURN_IF_ERROR(backend->SetZero(size, tangents_.data()));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(size, &tangents_));
+    CERES_EXT_RETURN_IF_ERROR(machine->SetZero(size, tangents_.data()));
   }
   if (points.HasPadding()) {
     std::vector<double> scale(3 * num_points, 1.0);
@@ -85,73 +88,26 @@ Status StateModel<Backend>::Setup(BatchModelKind kind,
         std::fill_n(&scale[3 * p], 3, 0.0);
       }
     }
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(3 * num_points, &point_scale_));
     CERES_EXT_RETURN_IF_ERROR(
-        backend->Upload(3 * num_points, scale.data(), point_scale_.data()));
+        machine->Upload(3 * num_points, scale.data(), &point_scale_));
   }
   return SetupTangents();
 }
 
-template <>
-Status StateModel<HostMachine>::SetupTangents() {
-  return shape_->points().HasManifold()
-             ? point_tangents_.Allocate(9 * int64_t{shape_->points().size()},
-                                        0.0)
-             : Status();
+template <typename Machine>
+Status StateModel<Machine>::SetupTangents() {
+  if constexpr (kIsHost<Machine>) {
+    return shape_->points().HasManifold()
+               ? point_tangents_.Allocate(9 * int64_t{shape_->points().size()},
+                                          0.0)
+               : Status();
+  } else {
+    return SetupDeviceTangents();
+  }
 }
 
-template <>
-Status StateModel<HostMachine>::Update(const double* state,
-                                       bool want_tangents) {
-  HostMachine* backend = shape_->backend();
-  const BlockTable& cameras = shape_->cameras();
-  const BlockTable& points = shape_->points();
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::GatherStateParams{
-      shape_->camera_table(), state, cameras_.data()}));
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::GatherStateParams{
-      shape_->point_table(), state, points_.data()}));
-  if (!want_tangents) {
-    return {};
-  }
-  // Serially: a user's manifold need not be thread safe.
-  if (tangents_.size() > 0) {
-    const int64_t size = int64_t{cameras.ambient_size} * cameras.padded_size;
-    for (int32_t c = 0; c < cameras.size(); ++c) {
-      if (!WriteTangent(cameras,
-                        c,
-                        cameras_.data() + int64_t{cameras.ambient_size} * c,
-                        tangents_.data() + size * c)) {
-        return ManifoldFailed("camera", c);
-      }
-    }
-  }
-  if (has_point_tangents()) {
-    for (int32_t p = 0; p < points.size(); ++p) {
-      if (!WriteTangent(points,
-                        p,
-                        points_.data() + int64_t{3} * p,
-                        point_tangents_.data() + int64_t{9} * p)) {
-        return ManifoldFailed("point", p);
-      }
-    }
-  }
-  return {};
-}
-
-template <>
-Status StateModel<HostMachine>::Plus(const double* state,
-                                     const double* delta,
-                                     double* state_plus_delta) const {
-  return program_->Plus(
-             state, delta, state_plus_delta, ceres_context_, num_threads_)
-             ? Status()
-             : Status(StatusCode::kNumericalFailure, "Manifold::Plus failed.");
-}
-
-#ifdef CERES_EXT_WITH_CUDA
-
-template <>
-Status StateModel<CudaMachine>::SetupTangents() {
+template <typename Machine>
+Status StateModel<Machine>::SetupDeviceTangents() {
   const BlockTable& cameras = shape_->cameras();
   const BlockTable& points = shape_->points();
   if (program_->IsBoundsConstrained()) {
@@ -192,68 +148,112 @@ Status StateModel<CudaMachine>::SetupTangents() {
       std::fill_n(tangent, 4 * cameras.padded_size, 0.0);
     }
   }
-  CudaMachine* backend = shape_->backend();
+  Machine* machine = shape_->machine();
   CERES_EXT_RETURN_IF_ERROR(
-      backend->Upload(tangents_.size(), tangents.data(), tangents_.data()));
+      machine->Upload(tangents_.size(), tangents.data(), tangents_.data()));
   if (std::find(kinds.begin(),
                 kinds.end(),
                 kernels::ManifoldKind::kQuaternion) != kinds.end()) {
     CERES_EXT_RETURN_IF_ERROR(
-        backend->Allocate(cameras.size(), &camera_kinds_));
-    CERES_EXT_RETURN_IF_ERROR(
-        backend->Upload(cameras.size(), kinds.data(), camera_kinds_.data()));
+        machine->Upload(cameras.size(), kinds.data(), &camera_kinds_));
   }
   return {};
 }
 
-template <>
-Status StateModel<CudaMachine>::Update(const double* state,
-                                       bool want_tangents) {
-  CudaMachine* backend = shape_->backend();
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::GatherStateParams{
-      shape_->camera_table(), state, cameras_.data()}));
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::GatherStateParams{
-      shape_->point_table(), state, points_.data()}));
-  if (!want_tangents || camera_kinds_.size() == 0) {
+template <typename Machine>
+Status StateModel<Machine>::Update(const double* state, bool want_tangents) {
+  Machine* machine = shape_->machine();
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::GatherStateParams{
+          shape_->camera_table(), state, cameras_.data()},
+      machine));
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::GatherStateParams{shape_->point_table(), state, points_.data()},
+      machine));
+  if (!want_tangents) {
     return {};
   }
-  kernels::CameraTangentsParams params;
-  params.num_cameras = shape_->cameras().size();
-  params.ambient_size = shape_->cameras().ambient_size;
-  params.padded_size = shape_->cameras().padded_size;
-  params.kind = camera_kinds_.data();
-  params.cameras = cameras_.data();
-  params.tangents = tangents_.data();
-  return backend->Run(params);
-}
-
-template <>
-Status StateModel<CudaMachine>::Plus(const double* state,
-                                     const double* delta,
-                                     double* state_plus_delta) const {
-  CudaMachine* backend = shape_->backend();
-  if (is_euclidean_) {
-    return backend->Run(kernels::AddVectorsParams{
-        shape_->num_parameters(), state, delta, state_plus_delta});
+  if constexpr (kIsHost<Machine>) {
+    return UpdateHostTangents();
+  } else {
+    if (camera_kinds_.size() == 0) {
+      return {};
+    }
+    kernels::CameraTangentsParams params;
+    params.num_cameras = shape_->cameras().size();
+    params.ambient_size = shape_->cameras().ambient_size;
+    params.padded_size = shape_->cameras().padded_size;
+    params.kind = camera_kinds_.data();
+    params.cameras = cameras_.data();
+    params.tangents = tangents_.data();
+    return kernels::Run(params, machine);
   }
-  kernels::PlusParams params;
-  params.table = shape_->camera_table();
-  params.kind = camera_kinds_.data();
-  params.linear = tangents_.data();
-  params.state = state;
-  params.delta = delta;
-  params.state_plus_delta = state_plus_delta;
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(params));
-  params.table = shape_->point_table();
-  params.kind = nullptr;
-  params.linear = nullptr;
-  return backend->Run(params);
 }
 
-#endif  // CERES_EXT_WITH_CUDA
+// Serially: a user's manifold need not be thread safe.
+template <typename Machine>
+Status StateModel<Machine>::UpdateHostTangents() {
+  const BlockTable& cameras = shape_->cameras();
+  const BlockTable& points = shape_->points();
+  if (tangents_.size() > 0) {
+    const int64_t size = int64_t{cameras.ambient_size} * cameras.padded_size;
+    for (int32_t c = 0; c < cameras.size(); ++c) {
+      if (!WriteTangent(cameras,
+                        c,
+                        cameras_.data() + int64_t{cameras.ambient_size} * c,
+                        tangents_.data() + size * c)) {
+        return ManifoldFailed("camera", c);
+      }
+    }
+  }
+  if (has_point_tangents()) {
+    for (int32_t p = 0; p < points.size(); ++p) {
+      if (!WriteTangent(points,
+                        p,
+                        points_.data() + int64_t{3} * p,
+                        point_tangents_.data() + int64_t{9} * p)) {
+        return ManifoldFailed("point", p);
+      }
+    }
+  }
+  return {};
+}
 
-template <typename Backend>
-BatchState StateModel<Backend>::state() const {
+template <typename Machine>
+Status StateModel<Machine>::Plus(const double* state,
+                                 const double* delta,
+                                 double* state_plus_delta) const {
+  if constexpr (kIsHost<Machine>) {
+    return program_->Plus(
+               state, delta, state_plus_delta, ceres_context_, num_threads_)
+               ? Status()
+               : Status(StatusCode::kNumericalFailure,
+                        "Manifold::Plus failed.");
+  } else {
+    Machine* machine = shape_->machine();
+    if (is_euclidean_) {
+      return kernels::Run(
+          kernels::AddVectorsParams{
+              shape_->num_parameters(), state, delta, state_plus_delta},
+          machine);
+    }
+    kernels::PlusParams params;
+    params.table = shape_->camera_table();
+    params.kind = camera_kinds_.data();
+    params.linear = tangents_.data();
+    params.state = state;
+    params.delta = delta;
+    params.state_plus_delta = state_plus_delta;
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine));
+    params.table = shape_->point_table();
+    params.kind = nullptr;
+    params.linear = nullptr;
+    return kernels::Run(params, machine);
+  }
+}
+
+template <typename Machine>
+BatchState StateModel<Machine>::state() const {
   BatchState state;
   state.parameters = parameters_;
   state.cameras = cameras_.data();
@@ -263,15 +263,14 @@ BatchState StateModel<Backend>::state() const {
   return state;
 }
 
-template <typename Backend>
-int64_t StateModel<Backend>::bytes() const {
+template <typename Machine>
+int64_t StateModel<Machine>::bytes() const {
   return cameras_.bytes() + tangents_.bytes() + points_.bytes() +
          point_scale_.bytes() + point_tangents_.bytes() + camera_kinds_.bytes();
 }
 
-template class StateModel<HostMachine>;
-#ifdef CERES_EXT_WITH_CUDA
-template class StateModel<CudaMachine>;
-#endif
+#define CERES_EXT_INSTANTIATE(Machine) template class StateModel<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

@@ -15,21 +15,21 @@
 #include <string>
 
 #include "ceres/preprocessor.h"
-#include "ceres_ext/glue/backends.h"
-#include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/batch_shape.h"
+#include "ceres_ext/glue/jacobian.h"
+#include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_import.h"
 #include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
 
-template <typename Backend>
+template <typename Machine>
 class StateModel {
  public:
   // *shape and *pp outlive the model. kUnsupported, with the reason, for a
-  // manifold or bounds that the Backend doesn't know.
+  // manifold or bounds that the Machine doesn't know.
   kernels::Status Setup(BatchModelKind kind,
-                        const BatchShape<Backend>* shape,
+                        const BatchShape<Machine>* shape,
                         ceres::internal::PreprocessedProblem* pp);
 
   // Reads a state and, where they are wanted, the derivatives of manifolds.
@@ -51,11 +51,13 @@ class StateModel {
 
  private:
   template <typename T>
-  using Buffer = typename Backend::template Buffer<T>;
+  using Buffer = typename Machine::template Buffer<T>;
 
   kernels::Status SetupTangents();
+  kernels::Status SetupDeviceTangents();
+  kernels::Status UpdateHostTangents();
 
-  const BatchShape<Backend>* shape_ = nullptr;
+  const BatchShape<Machine>* shape_ = nullptr;
   ceres::internal::Program* program_ = nullptr;
   ceres::internal::ContextImpl* ceres_context_ = nullptr;
   int num_threads_ = 1;

@@ -3,7 +3,7 @@
 #include "ceres_ext/glue/step_vectors.h"
 
 #include "ceres/types.h"
-#include "ceres_ext/glue/backends.h"
+#include "ceres_ext/glue/machines.h"
 
 namespace ceres_ext {
 
@@ -11,47 +11,50 @@ using ceres::internal::LinearSolver;
 using ceres::internal::LinearSolverTerminationType;
 using kernels::Status;
 
-template <typename Backend>
-Status StepVectors<Backend>::Allocate(const BatchShape<Backend>* shape) {
+template <typename Machine>
+Status StepVectors<Machine>::Allocate(const BatchShape<Machine>* shape) {
   shape_ = shape;
-  Backend* backend = shape->backend();
+  Machine* machine = shape->machine();
   const int64_t camera_values = shape->cameras().padded_values();
   const int64_t point_values = shape->points().padded_values();
   CERES_EXT_RETURN_IF_ERROR(
-      backend->Allocate(camera_values, &camera_diagonal_));
-  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(point_values, &point_diagonal_));
-  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(camera_values, &camera_step_));
-  return backend->Allocate(point_values, &point_step_);
+      machine->Allocate(camera_values, &camera_diagonal_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(point_values, &point_diagonal_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(camera_values, &camera_step_));
+  return machine->Allocate(point_values, &point_step_);
 }
 
-template <typename Backend>
-Status StepVectors<Backend>::SetDiagonal(const double* D) {
+template <typename Machine>
+Status StepVectors<Machine>::SetDiagonal(const double* D) {
   if (D != nullptr) {
     return shape_->Gather(
         D, 1.0, camera_diagonal_.data(), point_diagonal_.data());
   }
-  Backend* backend = shape_->backend();
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(kernels::SetPaddingParams{
-      shape_->camera_table(), 0.0, 1.0, camera_diagonal_.data()}));
-  return backend->Run(kernels::SetPaddingParams{
-      shape_->point_table(), 0.0, 1.0, point_diagonal_.data()});
+  Machine* machine = shape_->machine();
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::SetPaddingParams{
+          shape_->camera_table(), 0.0, 1.0, camera_diagonal_.data()},
+      machine));
+  return kernels::Run(
+      kernels::SetPaddingParams{
+          shape_->point_table(), 0.0, 1.0, point_diagonal_.data()},
+      machine);
 }
 
-template <typename Backend>
-Status StepVectors<Backend>::GetStep(double* x) const {
+template <typename Machine>
+Status StepVectors<Machine>::GetStep(double* x) const {
   return shape_->Scatter(camera_step_.data(), point_step_.data(), x);
 }
 
-template <typename Backend>
-int64_t StepVectors<Backend>::bytes() const {
+template <typename Machine>
+int64_t StepVectors<Machine>::bytes() const {
   return camera_diagonal_.bytes() + point_diagonal_.bytes() +
          camera_step_.bytes() + point_step_.bytes();
 }
 
-template class StepVectors<HostMachine>;
-#ifdef CERES_EXT_WITH_CUDA
-template class StepVectors<CudaMachine>;
-#endif
+#define CERES_EXT_INSTANTIATE(Machine) template class StepVectors<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
 
 solver::InexactSolverOptions ToInexactSolverOptions(
     const Options& ext_options, const LinearSolver::Options& options) {

@@ -19,11 +19,11 @@
 
 namespace ceres_ext {
 
-template <typename Backend>
+template <typename Machine>
 class StepVectors {
  public:
   // *shape outlives this object.
-  kernels::Status Allocate(const BatchShape<Backend>* shape);
+  kernels::Status Allocate(const BatchShape<Machine>* shape);
 
   // D: Ceres's, or null for zero. Padding is damped by one, so that its step is
   // zero.
@@ -39,11 +39,11 @@ class StepVectors {
   int64_t bytes() const;
 
  private:
-  const BatchShape<Backend>* shape_ = nullptr;
-  typename Backend::template Buffer<double> camera_diagonal_;
-  typename Backend::template Buffer<double> point_diagonal_;
-  typename Backend::template Buffer<double> camera_step_;
-  typename Backend::template Buffer<double> point_step_;
+  const BatchShape<Machine>* shape_ = nullptr;
+  typename Machine::template Buffer<double> camera_diagonal_;
+  typename Machine::template Buffer<double> point_diagonal_;
+  typename Machine::template Buffer<double> camera_step_;
+  typename Machine::template Buffer<double> point_step_;
 };
 
 // options: those of Ceres that this library supports (BundlePlugin).

@@ -11,38 +11,38 @@ namespace ceres_ext {
 
 using kernels::Status;
 
-template <typename Backend>
-void LoopVectors<Backend>::Run(const Status& status) {
+template <typename Machine>
+void LoopVectors<Machine>::Run(const Status& status) {
   if (!status.ok() && !failed_) {
     failed_ = true;
     LOG(ERROR) << "A vector operation failed: " << status.message;
   }
 }
 
-template <typename Backend>
+template <typename Machine>
 template <typename Params>
-bool LoopVectors<Backend>::RunAndRead(Params params,
+bool LoopVectors<Machine>::RunAndRead(Params params,
                                       kernels::LoopScalars* scalars) {
   if (!failed_) {
     params.scalars = scalars_.data();
-    Run(backend_->Run(params));
+    Run(kernels::Run(params, machine_));
   }
   if (!failed_) {
-    Run(backend_->Read(scalars_.data(), scalars));
+    Run(machine_->Read(scalars_.data(), scalars));
   }
   return !failed_;
 }
 
-template <typename Backend>
-bool LoopVectors<Backend>::IsHost() const {
-  return std::is_same_v<Backend, HostMachine>;
+template <typename Machine>
+bool LoopVectors<Machine>::IsHost() const {
+  return kIsHost<Machine>;
 }
 
-template <typename Backend>
-Status LoopVectors<Backend>::Setup(int num_parameters,
+template <typename Machine>
+Status LoopVectors<Machine>::Setup(int num_parameters,
                                    int num_effective_parameters,
                                    int num_residuals) {
-  CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(1, &scalars_));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &scalars_));
   // TrustRegionMinimizer: x, the best x, the candidate and the projected
   // gradient step; gradient and its negative, step, scaled step and scaling;
   // residuals and model residuals. LevenbergMarquardtStrategy: two diagonals.
@@ -51,15 +51,15 @@ Status LoopVectors<Backend>::Setup(int num_parameters,
                                  {2, num_residuals}}) {
     for (int i = 0; i < count; ++i) {
       Buffer<double> buffer;
-      CERES_EXT_RETURN_IF_ERROR(backend_->Allocate(n, &buffer));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &buffer));
       free_.emplace(n, std::move(buffer));
     }
   }
   return {};
 }
 
-template <typename Backend>
-int64_t LoopVectors<Backend>::bytes() const {
+template <typename Machine>
+int64_t LoopVectors<Machine>::bytes() const {
   int64_t sum = scalars_.bytes();
   for (const auto& [size, buffer] : free_) {
     sum += buffer.bytes();
@@ -72,15 +72,15 @@ int64_t LoopVectors<Backend>::bytes() const {
 
 // The smallest free vector that is large enough; new memory where there is
 // none.
-template <typename Backend>
-double* LoopVectors<Backend>::Allocate(int n) {
+template <typename Machine>
+double* LoopVectors<Machine>::Allocate(int n) {
   Buffer<double> buffer;
   const auto found = free_.lower_bound(n);
   if (found != free_.end()) {
     buffer = std::move(found->second);
     free_.erase(found);
   } else {
-    const Status status = backend_->Allocate(n, &buffer);
+    const Status status = machine_->Allocate(n, &buffer);
     if (!status.ok()) {
       LOG(ERROR) << status.message;
       return nullptr;
@@ -93,8 +93,8 @@ double* LoopVectors<Backend>::Allocate(int n) {
   return data;
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::Free(double* x) {
+template <typename Machine>
+void LoopVectors<Machine>::Free(double* x) {
   const auto found = used_.find(x);
   if (found != used_.end()) {
     free_.emplace(found->second.size(), std::move(found->second));
@@ -102,84 +102,89 @@ void LoopVectors<Backend>::Free(double* x) {
   }
 }
 
-template <typename Backend>
-bool LoopVectors<Backend>::CopyFromHost(int n,
+template <typename Machine>
+bool LoopVectors<Machine>::CopyFromHost(int n,
                                         const double* host_x,
                                         double* y) {
-  Run(backend_->Upload(n, host_x, y));
+  Run(machine_->Upload(n, host_x, y));
   return !failed_;
 }
 
-template <typename Backend>
-bool LoopVectors<Backend>::CopyToHost(int n, const double* x, double* host_y) {
-  Run(backend_->Download(n, x, host_y));
+template <typename Machine>
+bool LoopVectors<Machine>::CopyToHost(int n, const double* x, double* host_y) {
+  Run(machine_->Download(n, x, host_y));
   return !failed_;
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::Copy(int n, const double* x, double* y) {
-  Run(backend_->Run(kernels::CopyParams{n, x, y}));
+template <typename Machine>
+void LoopVectors<Machine>::Copy(int n, const double* x, double* y) {
+  Run(kernels::Run(kernels::CopyParams{n, x, y}, machine_));
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::SetZero(int n, double* x) {
-  Run(backend_->Run(kernels::SetConstantParams{n, 0.0, x}));
+template <typename Machine>
+void LoopVectors<Machine>::SetZero(int n, double* x) {
+  Run(kernels::Run(kernels::SetConstantParams{n, 0.0, x}, machine_));
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::SetOne(int n, double* x) {
-  Run(backend_->Run(kernels::SetConstantParams{n, 1.0, x}));
+template <typename Machine>
+void LoopVectors<Machine>::SetOne(int n, double* x) {
+  Run(kernels::Run(kernels::SetConstantParams{n, 1.0, x}, machine_));
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::Negate(int n, const double* x, double* y) {
-  Run(backend_->Run(kernels::NegateParams{n, x, y}));
+template <typename Machine>
+void LoopVectors<Machine>::Negate(int n, const double* x, double* y) {
+  Run(kernels::Run(kernels::NegateParams{n, x, y}, machine_));
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::Multiply(int n,
+template <typename Machine>
+void LoopVectors<Machine>::Multiply(int n,
                                     const double* x,
                                     const double* y,
                                     double* z) {
-  Run(backend_->Run(kernels::MultiplyParams{n, x, y, z}));
+  Run(kernels::Run(kernels::MultiplyParams{n, x, y, z}, machine_));
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::JacobiScaling(int n, double* x) {
-  Run(backend_->Run(kernels::JacobiScalingParams{n, x}));
+template <typename Machine>
+void LoopVectors<Machine>::JacobiScaling(int n, double* x) {
+  Run(kernels::Run(kernels::JacobiScalingParams{n, x}, machine_));
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::Clamp(int n,
+template <typename Machine>
+void LoopVectors<Machine>::Clamp(int n,
                                  double min_value,
                                  double max_value,
                                  double* x) {
-  Run(backend_->Run(kernels::ClampParams{n, min_value, max_value, x}));
+  Run(kernels::Run(kernels::ClampParams{n, min_value, max_value, x}, machine_));
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::LevenbergMarquardtDiagonal(int n,
+template <typename Machine>
+void LoopVectors<Machine>::LevenbergMarquardtDiagonal(int n,
                                                       const double* x,
                                                       double radius,
                                                       double* y) {
-  Run(backend_->Run(
-      kernels::LevenbergMarquardtDiagonalParams{n, radius, x, y}));
+  Run(kernels::Run(kernels::LevenbergMarquardtDiagonalParams{n, radius, x, y},
+                   machine_));
 }
 
-template <typename Backend>
-void LoopVectors<Backend>::Invalidate(int n, double* x) {
-  Run(backend_->Run(kernels::InvalidateParams{n, x}));
+template <typename Machine>
+void LoopVectors<Machine>::Invalidate(int n, double* x) {
+  Run(kernels::Run(kernels::SetConstantParams{n, kernels::kImpossibleValue, x},
+                   machine_));
 }
 
-template <typename Backend>
-bool LoopVectors<Backend>::NegateIfValid(int n, double* x) {
+template <typename Machine>
+bool LoopVectors<Machine>::NegateIfValid(int n, double* x) {
+  if (!failed_) {
+    Run(kernels::Run(kernels::CountInvalidParams{n, x, scalars_.data()},
+                     machine_));
+  }
   kernels::LoopScalars scalars;
-  return RunAndRead(kernels::NegateIfValidParams{n, x}, &scalars) &&
-         scalars.num_invalid == 0;
+  kernels::NegateIfValidParams params{n, x};
+  return RunAndRead(params, &scalars) && scalars.num_invalid == 0;
 }
 
-template <typename Backend>
-bool LoopVectors<Backend>::ProjectedGradientNorms(int n,
+template <typename Machine>
+bool LoopVectors<Machine>::ProjectedGradientNorms(int n,
                                                   const double* x,
                                                   const double* projected_x,
                                                   double* max_norm,
@@ -192,8 +197,8 @@ bool LoopVectors<Backend>::ProjectedGradientNorms(int n,
   return ok;
 }
 
-template <typename Backend>
-bool LoopVectors<Backend>::StepNorms(int n,
+template <typename Machine>
+bool LoopVectors<Machine>::StepNorms(int n,
                                      const double* x,
                                      const double* candidate_x,
                                      double* x_norm,
@@ -206,8 +211,8 @@ bool LoopVectors<Backend>::StepNorms(int n,
   return ok;
 }
 
-template <typename Backend>
-bool LoopVectors<Backend>::ModelCostChange(int n,
+template <typename Machine>
+bool LoopVectors<Machine>::ModelCostChange(int n,
                                            const double* residuals,
                                            const double* model_residuals,
                                            double* model_cost_change) {
@@ -218,9 +223,8 @@ bool LoopVectors<Backend>::ModelCostChange(int n,
   return ok;
 }
 
-template class LoopVectors<HostMachine>;
-#ifdef CERES_EXT_WITH_CUDA
-template class LoopVectors<CudaMachine>;
-#endif
+#define CERES_EXT_INSTANTIATE(Machine) template class LoopVectors<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The vectors of Ceres's trust-region loop in the memory of a Backend. Sums
-// have an order of their own (cuda_kernels/ops/loop.h), so that neither
+// The vectors of Ceres's trust-region loop in the memory of a Machine. Sums
+// have an order of their own (cuda_kernels/ops/vectors.h), so that neither
 // threads nor runs change a bit.
 
 #ifndef CERES_EXT_GLUE_TRUST_REGION_VECTORS_H_
@@ -11,17 +11,17 @@
 #include <map>
 
 #include "ceres/trust_region_vectors.h"
-#include "ceres_ext/glue/backends.h"
-#include "cuda_kernels/ops/loop.h"
+#include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext {
 
-template <typename Backend>
+template <typename Machine>
 class LoopVectors final : public ceres::internal::TrustRegionVectors {
  public:
-  // *backend outlives the vectors.
-  explicit LoopVectors(Backend* backend) : backend_(backend) {}
+  // *machine outlives the vectors.
+  explicit LoopVectors(Machine* machine) : machine_(machine) {}
   // Once, before anything else. Takes the memory of all vectors that the loop
   // will ask for, so that a lack of it shows while there is another way.
   //   num_parameters: of x; num_effective_parameters: of a step
@@ -65,7 +65,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
 
  private:
   template <typename T>
-  using Buffer = typename Backend::template Buffer<T>;
+  using Buffer = typename Machine::template Buffer<T>;
 
   // Remembers the first error; methods that can't report it leave that to the
   // next one that can.
@@ -74,7 +74,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   template <typename Params>
   bool RunAndRead(Params params, kernels::LoopScalars* scalars);
 
-  Backend* backend_;
+  Machine* machine_;
   bool failed_ = false;
   Buffer<kernels::LoopScalars> scalars_;
   std::multimap<int64_t, Buffer<double>> free_;  // by size

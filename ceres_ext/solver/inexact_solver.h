@@ -13,8 +13,8 @@
 //   y   = (E'E + D_e^2)^-1 (E'b - E'F z)
 // Without, PCG works on (J'J + D^2) x = J'b. Both start at zero.
 //
-//   InexactSolver<HostBackend, StoredJacobian<double, 9, kHostLayout>> solver;
-//   Status status = solver.Setup(options, &backend);
+//   InexactSolver<HostMachine, StoredJacobian<double, 9, kHostLayout>> solver;
+//   Status status = solver.Setup(options, index.view(), &machine);
 //   system.jacobian = ...; system.b = ...;
 //   InexactSolverSummary summary =
 //       solver.Solve(system, per_solve, camera_step, point_step);
@@ -33,18 +33,18 @@
 #include <string>
 #include <type_traits>
 
-#include "ceres_ext/solver/pcg.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
-#include "cuda_kernels/ops/normal_blocks.h"
+#include "ceres_ext/solver/pcg.h"
 #include "cuda_kernels/base/pcg_scalars.h"
-#include "cuda_kernels/ops/preconditioner.h"
-#include "cuda_kernels/ops/schur_products.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/preconditioner.h"
+#include "cuda_kernels/ops/schur_products.h"
 
 namespace ceres_ext::solver {
 
-// Arrays in the memory of the Backend, in the order of its observation index.
+// Arrays in the memory of the machine, in the order of the observation index.
 template <typename Source>
 struct LinearSystem {
   Source jacobian;
@@ -53,14 +53,16 @@ struct LinearSystem {
   const double* point_diagonal = nullptr;   // D_e, 3 per point; null: zero
 };
 
-template <typename Backend, typename Source>
+template <typename Machine, typename Source>
 class InexactSolver {
  public:
   static constexpr int kCameraDim = Source::kCameraDim;
 
-  // The backend, set up with its observation index, must outlive the solver.
+  // What the index views and the machine must outlive the solver.
   // kInvalidArgument: options.Validate fails. kOutOfMemory.
-  kernels::Status Setup(const InexactSolverOptions& options, Backend* backend);
+  kernels::Status Setup(const InexactSolverOptions& options,
+                        const kernels::ObservationIndexView& index,
+                        Machine* machine);
 
   // camera_step: C per camera; point_step: 3 per point. Both hold the step
   // where the termination is kSuccess or kNoConvergence and are unspecified
@@ -70,14 +72,14 @@ class InexactSolver {
                              double* camera_step,
                              double* point_step);
 
-  // What Setup took, scratch of the backend apart.
+  // What Setup took, scratch of the index apart.
   int64_t bytes() const;
 
  private:
   using Value = typename Source::Value;
   template <typename T>
-  using Buffer = typename Backend::template Buffer<T>;
-  static constexpr kernels::BlockLayout kLayout = Backend::kLayout;
+  using Buffer = typename Machine::template Buffer<T>;
+  static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
   static constexpr int C = kCameraDim;
   static constexpr int kPacked = kernels::PackedSize(C);
 
@@ -94,7 +96,7 @@ class InexactSolver {
                 "compared as bytes");
   struct PcgIterations {
     PcgOperands operands;
-    typename Backend::PcgLoop loop;
+    typename Machine::PcgLoop loop;
   };
 
   bool is_explicit() const { return options_.w_product == WProduct::kExplicit; }
@@ -119,7 +121,7 @@ class InexactSolver {
                               double* point_step,
                               InexactSolverSummary* summary);
   // The loop for these operands, in place of the one used least recently.
-  typename Backend::PcgLoop* FindLoop(const PcgOperands& operands);
+  typename Machine::PcgLoop* FindLoop(const PcgOperands& operands);
   kernels::Status UpdateBlocks(const LinearSystem<Source>& system);
   kernels::Status UpdatePreconditioner(const LinearSystem<Source>& system);
   kernels::Status Precondition(const double* r, double* z);
@@ -134,7 +136,8 @@ class InexactSolver {
                                  double* y);
 
   InexactSolverOptions options_;
-  Backend* backend_ = nullptr;
+  kernels::ObservationIndexView index_;
+  Machine* machine_ = nullptr;
   int64_t num_cameras_ = 0;
   int64_t num_points_ = 0;
   int64_t num_observations_ = 0;

@@ -3,13 +3,17 @@
 
 namespace ceres_ext::solver {
 
-template class InexactSolver<HostBackend, HostStoredJacobian<double, 9>>;
-template class InexactSolver<HostBackend, HostStoredJacobian<double, 10>>;
-template class InexactSolver<HostBackend, HostStoredJacobian<float, 9>>;
-template class InexactSolver<HostBackend, HostStoredJacobian<float, 10>>;
-template class InexactSolver<HostBackend,
+template class InexactSolver<kernels::HostMachine,
+                             HostStoredJacobian<double, 9>>;
+template class InexactSolver<kernels::HostMachine,
+                             HostStoredJacobian<double, 10>>;
+template class InexactSolver<kernels::HostMachine,
+                             HostStoredJacobian<float, 9>>;
+template class InexactSolver<kernels::HostMachine,
+                             HostStoredJacobian<float, 10>>;
+template class InexactSolver<kernels::HostMachine,
                              kernels::RecomputedJacobian<double, 9>>;
-template class InexactSolver<HostBackend,
+template class InexactSolver<kernels::HostMachine,
                              kernels::RecomputedJacobian<double, 10>>;
 
 }  // namespace ceres_ext::solver

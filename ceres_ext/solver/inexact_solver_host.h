@@ -4,8 +4,8 @@
 #ifndef CERES_EXT_SOLVER_INEXACT_SOLVER_HOST_H_
 #define CERES_EXT_SOLVER_INEXACT_SOLVER_HOST_H_
 
-#include "ceres_ext/solver/host_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
 
 namespace ceres_ext::solver {
@@ -13,14 +13,17 @@ namespace ceres_ext::solver {
 template <typename T, int C>
 using HostStoredJacobian = kernels::StoredJacobian<T, C, kernels::kHostLayout>;
 
-extern template class InexactSolver<HostBackend, HostStoredJacobian<double, 9>>;
-extern template class InexactSolver<HostBackend,
+extern template class InexactSolver<kernels::HostMachine,
+                                    HostStoredJacobian<double, 9>>;
+extern template class InexactSolver<kernels::HostMachine,
                                     HostStoredJacobian<double, 10>>;
-extern template class InexactSolver<HostBackend, HostStoredJacobian<float, 9>>;
-extern template class InexactSolver<HostBackend, HostStoredJacobian<float, 10>>;
-extern template class InexactSolver<HostBackend,
+extern template class InexactSolver<kernels::HostMachine,
+                                    HostStoredJacobian<float, 9>>;
+extern template class InexactSolver<kernels::HostMachine,
+                                    HostStoredJacobian<float, 10>>;
+extern template class InexactSolver<kernels::HostMachine,
                                     kernels::RecomputedJacobian<double, 9>>;
-extern template class InexactSolver<HostBackend,
+extern template class InexactSolver<kernels::HostMachine,
                                     kernels::RecomputedJacobian<double, 10>>;
 
 }  // namespace ceres_ext::solver

@@ -7,24 +7,29 @@
 #include <cstring>
 
 #include "ceres_ext/solver/inexact_solver.h"
+#include "cuda_kernels/ops/vectors.h"
+#include "cuda_kernels/structure/host_workspace.h"
 
 namespace ceres_ext::solver {
 
-template <typename Backend, typename Source>
-kernels::Status InexactSolver<Backend, Source>::Setup(
-    const InexactSolverOptions& options, Backend* backend) {
+template <typename Machine, typename Source>
+kernels::Status InexactSolver<Machine, Source>::Setup(
+    const InexactSolverOptions& options,
+    const kernels::ObservationIndexView& index,
+    Machine* machine) {
   std::string error;
   if (!options.Validate(&error)) {
     return {kernels::StatusCode::kInvalidArgument, error};
   }
   options_ = options;
-  backend_ = backend;
+  index_ = index;
+  machine_ = machine;
   for (PcgIterations& iterations : iterations_) {
     iterations.loop.Reset();
   }
-  num_cameras_ = backend->index().num_cameras;
-  num_points_ = backend->index().num_points;
-  num_observations_ = backend->index().num_observations;
+  num_cameras_ = index.num_cameras;
+  num_points_ = index.num_points;
+  num_observations_ = index.num_observations;
   num_unknowns_ = C * num_cameras_ + (options.use_schur ? 0 : 3 * num_points_);
 
   const bool schur = options.use_schur;
@@ -34,7 +39,7 @@ kernels::Status InexactSolver<Backend, Source>::Setup(
   const bool has_camera_preconditioner = has_preconditioner();
   const bool has_point_preconditioner = !schur && jacobi;
   const auto allocate = [&](bool wanted, int64_t n, auto* buffer) {
-    return backend->Allocate(wanted ? n : 0, buffer);
+    return machine->Allocate(wanted ? n : 0, buffer);
   };
   CERES_EXT_RETURN_IF_ERROR(allocate(has_u, kPacked * num_cameras_, &u_));
   CERES_EXT_RETURN_IF_ERROR(allocate(has_v, 6 * num_points_, &v_));
@@ -50,20 +55,19 @@ kernels::Status InexactSolver<Backend, Source>::Setup(
       has_point_preconditioner, 6 * num_points_, &point_preconditioner_));
   CERES_EXT_RETURN_IF_ERROR(allocate(!schur, num_unknowns_, &x_));
   for (Buffer<double>* vector : {&rhs_, &p_, &r_, &z_}) {
-    CERES_EXT_RETURN_IF_ERROR(backend->Allocate(num_unknowns_, vector));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_unknowns_, vector));
   }
-  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(1, &scalars_));
-  CERES_EXT_RETURN_IF_ERROR(backend->Allocate(1, &breakdown_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &scalars_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &breakdown_));
 
   const bool has_schur_diagonal =
       options.preconditioner == PreconditionerType::kSchurJacobi;
-  CERES_EXT_RETURN_IF_ERROR(backend->ReserveCameraSums(
-      (has_u ? kPacked : 0) + (has_schur_diagonal ? kPacked : 0) + C));
-  return backend->ReserveVectors(num_unknowns_);
+  return ReserveCameraSums(
+      index, (has_u ? kPacked : 0) + (has_schur_diagonal ? kPacked : 0) + C);
 }
 
-template <typename Backend, typename Source>
-InexactSolverSummary InexactSolver<Backend, Source>::Solve(
+template <typename Machine, typename Source>
+InexactSolverSummary InexactSolver<Machine, Source>::Solve(
     const LinearSystem<Source>& system,
     const InexactSolverPerSolveOptions& per_solve,
     double* camera_step,
@@ -80,17 +84,17 @@ InexactSolverSummary InexactSolver<Backend, Source>::Solve(
   return summary;
 }
 
-template <typename Backend, typename Source>
-kernels::Status InexactSolver<Backend, Source>::SolveOrFail(
+template <typename Machine, typename Source>
+kernels::Status InexactSolver<Machine, Source>::SolveOrFail(
     const LinearSystem<Source>& system,
     const InexactSolverPerSolveOptions& per_solve,
     double* camera_step,
     double* point_step,
     InexactSolverSummary* summary) {
-  CERES_EXT_RETURN_IF_ERROR(backend_->RecordMark(kBegin));
+  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
   CERES_EXT_RETURN_IF_ERROR(UpdateBlocks(system));
   CERES_EXT_RETURN_IF_ERROR(UpdatePreconditioner(system));
-  CERES_EXT_RETURN_IF_ERROR(backend_->RecordMark(kBlocksDone));
+  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 
   PcgVectors vectors;
   vectors.n = num_unknowns_;
@@ -114,9 +118,9 @@ kernels::Status InexactSolver<Backend, Source>::SolveOrFail(
                 system.camera_diagonal,
                 system.point_diagonal,
                 vectors.x}),
-      backend_,
+      machine_,
       &scalars));
-  CERES_EXT_RETURN_IF_ERROR(backend_->RecordMark(kPcgDone));
+  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
 
   summary->residual_norm = scalars.norm_r;
   summary->num_iterations = scalars.num_iterations;
@@ -129,25 +133,28 @@ kernels::Status InexactSolver<Backend, Source>::SolveOrFail(
           BackSubstitute(system, camera_step, point_step));
     } else {
       CERES_EXT_RETURN_IF_ERROR(
-          backend_->Copy(C * num_cameras_, x_.data(), camera_step));
-      CERES_EXT_RETURN_IF_ERROR(backend_->Copy(
-          3 * num_points_, x_.data() + C * num_cameras_, point_step));
+          Run(kernels::CopyParams{C * num_cameras_, x_.data(), camera_step},
+              machine_));
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::CopyParams{
+              3 * num_points_, x_.data() + C * num_cameras_, point_step},
+          machine_));
     }
   }
-  CERES_EXT_RETURN_IF_ERROR(backend_->RecordMark(kEnd));
+  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
 
   // A second look at the scalars waits for the work queued after them.
-  CERES_EXT_RETURN_IF_ERROR(backend_->Read(scalars_.data(), &scalars));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
   summary->normal_blocks_seconds =
-      backend_->SecondsBetweenMarks(kBegin, kBlocksDone);
-  summary->pcg_seconds = backend_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
+      machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
+  summary->pcg_seconds = machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
   summary->back_substitution_seconds =
-      backend_->SecondsBetweenMarks(kPcgDone, kEnd);
+      machine_->SecondsBetweenMarks(kPcgDone, kEnd);
   return {};
 }
 
-template <typename Backend, typename Source>
-typename Backend::PcgLoop* InexactSolver<Backend, Source>::FindLoop(
+template <typename Machine, typename Source>
+typename Machine::PcgLoop* InexactSolver<Machine, Source>::FindLoop(
     const PcgOperands& operands) {
   const auto is_found = [&] {
     return std::memcmp(&iterations_[last_iterations_].operands,
@@ -166,11 +173,11 @@ typename Backend::PcgLoop* InexactSolver<Backend, Source>::FindLoop(
 }
 
 // What the configuration needs of U, V, W, their gradients and V's inverse.
-template <typename Backend, typename Source>
-kernels::Status InexactSolver<Backend, Source>::UpdateBlocks(
+template <typename Machine, typename Source>
+kernels::Status InexactSolver<Machine, Source>::UpdateBlocks(
     const LinearSystem<Source>& system) {
   kernels::NormalBlocksParams<Source, kLayout> params;
-  params.index = backend_->index();
+  params.index = index_;
   params.jacobian = system.jacobian;
   params.b = system.b;
   params.point_diagonal = system.point_diagonal;
@@ -191,12 +198,12 @@ kernels::Status InexactSolver<Backend, Source>::UpdateBlocks(
     params.camera_gradient = rhs_.data();
     params.point_gradient = rhs_.data() + C * num_cameras_;
   }
-  CERES_EXT_RETURN_IF_ERROR(backend_->Run(params));
+  CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
   if (!options_.use_schur) {
     return {};
   }
   kernels::Breakdown breakdown;
-  CERES_EXT_RETURN_IF_ERROR(backend_->Read(breakdown_.data(), &breakdown));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Read(breakdown_.data(), &breakdown));
   if (breakdown.first_point == kernels::Breakdown::kNone) {
     return {};
   }
@@ -207,8 +214,8 @@ kernels::Status InexactSolver<Backend, Source>::UpdateBlocks(
 
 // M = diag(A + D^2), where A is S without D_f^2 (SCHUR_JACOBI) or U and V
 // (JACOBI).
-template <typename Backend, typename Source>
-kernels::Status InexactSolver<Backend, Source>::UpdatePreconditioner(
+template <typename Machine, typename Source>
+kernels::Status InexactSolver<Machine, Source>::UpdatePreconditioner(
     const LinearSystem<Source>& system) {
   if (!has_preconditioner()) {
     return {};
@@ -221,7 +228,7 @@ kernels::Status InexactSolver<Backend, Source>::UpdatePreconditioner(
   cameras.diagonal = system.camera_diagonal;
   cameras.inverse = CameraView(&camera_preconditioner_);
   cameras.first_breakdown = &breakdown_.data()->first_camera;
-  CERES_EXT_RETURN_IF_ERROR(backend_->Run(cameras));
+  CERES_EXT_RETURN_IF_ERROR(Run(cameras, machine_));
   const bool has_points = point_preconditioner_.size() > 0;
   if (has_points) {
     kernels::InvertBlockDiagonalParams<3, kLayout> points;
@@ -230,10 +237,10 @@ kernels::Status InexactSolver<Backend, Source>::UpdatePreconditioner(
     points.diagonal = system.point_diagonal;
     points.inverse = PointView(&point_preconditioner_);
     points.first_breakdown = &breakdown_.data()->first_point;
-    CERES_EXT_RETURN_IF_ERROR(backend_->Run(points));
+    CERES_EXT_RETURN_IF_ERROR(Run(points, machine_));
   }
   kernels::Breakdown breakdown;
-  CERES_EXT_RETURN_IF_ERROR(backend_->Read(breakdown_.data(), &breakdown));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Read(breakdown_.data(), &breakdown));
   if (breakdown.first_camera != kernels::Breakdown::kNone) {
     return {kernels::StatusCode::kNumericalFailure,
             "Preconditioner update failed at camera " +
@@ -248,11 +255,11 @@ kernels::Status InexactSolver<Backend, Source>::UpdatePreconditioner(
 }
 
 // z = M^-1 r
-template <typename Backend, typename Source>
-kernels::Status InexactSolver<Backend, Source>::Precondition(const double* r,
+template <typename Machine, typename Source>
+kernels::Status InexactSolver<Machine, Source>::Precondition(const double* r,
                                                              double* z) {
   if (!has_preconditioner()) {
-    return backend_->Copy(num_unknowns_, r, z);
+    return Run(kernels::CopyParams{num_unknowns_, r, z}, machine_);
   }
   kernels::ApplyBlockDiagonalParams<C, kLayout> cameras;
   cameras.num_blocks = num_cameras_;
@@ -260,7 +267,7 @@ kernels::Status InexactSolver<Backend, Source>::Precondition(const double* r,
   cameras.r = r;
   cameras.z = z;
   cameras.scalars = scalars_.data();
-  CERES_EXT_RETURN_IF_ERROR(backend_->Run(cameras));
+  CERES_EXT_RETURN_IF_ERROR(Run(cameras, machine_));
   if (options_.use_schur) {
     return {};
   }
@@ -270,17 +277,17 @@ kernels::Status InexactSolver<Backend, Source>::Precondition(const double* r,
   points.r = r + C * num_cameras_;
   points.z = z + C * num_cameras_;
   points.scalars = scalars_.data();
-  return backend_->Run(points);
+  return Run(points, machine_);
 }
 
 // q = S p
-template <typename Backend, typename Source>
-kernels::Status InexactSolver<Backend, Source>::MultiplySchur(
+template <typename Machine, typename Source>
+kernels::Status InexactSolver<Machine, Source>::MultiplySchur(
     const LinearSystem<Source>& system, const double* p, double* q) {
   if (is_explicit()) {
     // q = (U + D_f^2) p - W (V + D_e^2)^-1 W' p
     kernels::SchurProductExplicitWParams<Value, C, kLayout> params;
-    params.index = backend_->index();
+    params.index = index_;
     params.u = CameraView(&u_);
     params.w = WView();
     params.v_inverse = PointView(&v_inverse_);
@@ -288,26 +295,26 @@ kernels::Status InexactSolver<Backend, Source>::MultiplySchur(
     params.p = p;
     params.q = q;
     params.scalars = scalars_.data();
-    return backend_->Run(params);
+    return Run(params, machine_);
   }
   // q = D_f^2 p + F' (F p - E (E'E + D_e^2)^-1 E' F p)
   kernels::SchurProductImplicitWParams<Source, kLayout> params;
-  params.index = backend_->index();
+  params.index = index_;
   params.jacobian = system.jacobian;
   params.v_inverse = PointView(&v_inverse_);
   params.camera_diagonal = system.camera_diagonal;
   params.p = p;
   params.q = q;
   params.scalars = scalars_.data();
-  return backend_->Run(params);
+  return Run(params, machine_);
 }
 
 // q = (J'J + D^2) p
-template <typename Backend, typename Source>
-kernels::Status InexactSolver<Backend, Source>::MultiplyNormal(
+template <typename Machine, typename Source>
+kernels::Status InexactSolver<Machine, Source>::MultiplyNormal(
     const LinearSystem<Source>& system, const double* p, double* q) {
   const auto fill = [&](auto* params) {
-    params->index = backend_->index();
+    params->index = index_;
     params->camera_diagonal = system.camera_diagonal;
     params->point_diagonal = system.point_diagonal;
     params->camera_p = p;
@@ -323,42 +330,42 @@ kernels::Status InexactSolver<Backend, Source>::MultiplyNormal(
     params.u = CameraView(&u_);
     params.v = PointView(&v_);
     params.w = WView();
-    return backend_->Run(params);
+    return Run(params, machine_);
   }
   // q = J' (J p) + D^2 p
   kernels::NormalProductImplicitWParams<Source> params;
   fill(&params);
   params.jacobian = system.jacobian;
-  return backend_->Run(params);
+  return Run(params, machine_);
 }
 
-template <typename Backend, typename Source>
-kernels::Status InexactSolver<Backend, Source>::BackSubstitute(
+template <typename Machine, typename Source>
+kernels::Status InexactSolver<Machine, Source>::BackSubstitute(
     const LinearSystem<Source>& system, const double* z, double* y) {
   if (is_explicit()) {
     // y = (E'E + D_e^2)^-1 (E'b - W' z)
     kernels::BackSubstituteExplicitWParams<Value, C, kLayout> params;
-    params.index = backend_->index();
+    params.index = index_;
     params.w = WView();
     params.v_inverse = PointView(&v_inverse_);
     params.point_gradient = point_gradient_.data();
     params.z = z;
     params.y = y;
-    return backend_->Run(params);
+    return Run(params, machine_);
   }
   // y = (E'E + D_e^2)^-1 E' (b - F z)
   kernels::BackSubstituteImplicitWParams<Source, kLayout> params;
-  params.index = backend_->index();
+  params.index = index_;
   params.jacobian = system.jacobian;
   params.b = system.b;
   params.v_inverse = PointView(&v_inverse_);
   params.z = z;
   params.y = y;
-  return backend_->Run(params);
+  return Run(params, machine_);
 }
 
-template <typename Backend, typename Source>
-int64_t InexactSolver<Backend, Source>::bytes() const {
+template <typename Machine, typename Source>
+int64_t InexactSolver<Machine, Source>::bytes() const {
   return u_.bytes() + v_.bytes() + w_.bytes() + v_inverse_.bytes() +
          point_gradient_.bytes() + rhs_.bytes() +
          camera_preconditioner_.bytes() + point_preconditioner_.bytes() +

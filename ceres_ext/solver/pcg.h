@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Preconditioned conjugate gradients, on any Backend. When it stops:
-// cuda_kernels/pcg_scalars.h.
+// Preconditioned conjugate gradients, on any machine. When it stops:
+// cuda_kernels/base/pcg_scalars.h.
 //
 // Memory traffic of one iteration, vectors of n doubles:
 //   z = M^-1 r        1x preconditioner
@@ -16,16 +16,17 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 
 #include "ceres_ext/solver/inexact_solver_options.h"
-#include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/pcg.h"
 
 namespace ceres_ext::solver {
 
-// Vectors of n elements and the scalars, in the memory of the Backend.
+// Vectors of n elements and the scalars, in the memory of the machine.
 struct PcgVectors {
   int64_t n = 0;
   const double* rhs = nullptr;
@@ -43,15 +44,15 @@ struct PcgVectors {
 // *loop: of one solve after the other with the same vectors, operators and
 // reset period; Reset it where they are others. What the operators read may
 // change.
-template <typename Backend, typename Multiply, typename Precondition>
+template <typename Machine, typename Multiply, typename Precondition>
 kernels::Status ConjugateGradients(
     const InexactSolverOptions& options,
     const InexactSolverPerSolveOptions& per_solve,
     const PcgVectors& v,
     Multiply&& multiply,
     Precondition&& precondition,
-    typename Backend::PcgLoop* loop,
-    Backend* backend,
+    typename Machine::PcgLoop* loop,
+    Machine* machine,
     kernels::PcgScalars* scalars) {
   // x = 0, r = b, Q_0 = 0
   kernels::PcgStartParams start;
@@ -64,23 +65,9 @@ kernels::Status ConjugateGradients(
   start.x = v.x;
   start.r = v.r;
   start.scalars = v.scalars;
-  CERES_EXT_RETURN_IF_ERROR(backend->Run(start));
-
-  kernels::PcgDirectionParams direction;
-  direction.n = v.n;
-  direction.r = v.r;
-  direction.z = v.z;
-  direction.p = v.p;
-  direction.scalars = v.scalars;
+  CERES_EXT_RETURN_IF_ERROR(Run(start, machine));
 
   double* q = v.z;
-  kernels::PcgAdvanceParams advance;
-  advance.n = v.n;
-  advance.p = v.p;
-  advance.q = q;
-  advance.x = v.x;
-  advance.scalars = v.scalars;
-
   kernels::PcgResidualParams residual;
   residual.n = v.n;
   residual.rhs = v.rhs;
@@ -95,28 +82,38 @@ kernels::Status ConjugateGradients(
     // z = M^-1 r
     CERES_EXT_RETURN_IF_ERROR(precondition(v.r, v.z));
     // rho = r'z, p = z + (rho / last rho) p
-    CERES_EXT_RETURN_IF_ERROR(backend->Run(direction));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::PcgRhoParams{v.n, v.r, v.z, v.scalars}, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::PcgDirectionParams{v.n, v.z, v.p, v.scalars}, machine));
     // q = A p
     CERES_EXT_RETURN_IF_ERROR(multiply(v.p, q));
     // x = x + (rho / p'q) p
-    CERES_EXT_RETURN_IF_ERROR(backend->Run(advance));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::PcgAlphaParams{v.n, v.p, q, v.scalars}, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::PcgAdvanceParams{v.n, v.p, v.x, v.scalars}, machine));
     // r = r - alpha q drifts from b - A x by rounding, so now and then
     // q = A x, r = b - q
     residual.reset = (i + 1) % period == 0;
     if (residual.reset) {
       CERES_EXT_RETURN_IF_ERROR(multiply(v.x, q));
     }
-    return backend->Run(residual);
+    return Run(residual, machine);
   };
 
   for (int i = 0;; ++i) {
-    if (backend->QueueToEnd(
-            i, period, options.max_num_iterations, iterate, loop)) {
-      return backend->Read(v.scalars, scalars);
+    if (machine->QueueToEnd(i,
+                            period,
+                            options.max_num_iterations,
+                            std::cref(iterate),
+                            v.scalars,
+                            loop)) {
+      return machine->Read(v.scalars, scalars);
     }
     // Steps after the end do nothing, and max_num_iterations is an end.
-    if (i >= options.max_num_iterations || backend->ShouldPoll(i)) {
-      CERES_EXT_RETURN_IF_ERROR(backend->Read(v.scalars, scalars));
+    if (i >= options.max_num_iterations || machine->ShouldPoll(i, v.scalars)) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Read(v.scalars, scalars));
       if (scalars->end != kernels::PcgEnd::kRunning) {
         return {};
       }

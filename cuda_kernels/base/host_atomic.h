@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace ceres_ext::kernels::host {
+namespace ceres_ext::kernels {
 
 // *minimum = min(*minimum, value): the same for any order of calls.
 inline void AtomicMinimum(int32_t value, std::atomic<int32_t>* minimum) {
@@ -15,6 +15,6 @@ inline void AtomicMinimum(int32_t value, std::atomic<int32_t>* minimum) {
   }
 }
 
-}  // namespace ceres_ext::kernels::host
+}  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_BASE_HOST_ATOMIC_H_

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Marks functions that exist on the host and on the device.
+// What functions need that exist on the host and on the device.
 #ifndef CERES_EXT_CUDA_KERNELS_BASE_HOST_DEVICE_H_
 #define CERES_EXT_CUDA_KERNELS_BASE_HOST_DEVICE_H_
 
@@ -9,5 +9,18 @@
 #else
 #define CERES_EXT_HOST_DEVICE
 #endif
+
+namespace ceres_ext::kernels {
+
+// a b, never fused with an addition: the same bits on every machine.
+CERES_EXT_HOST_DEVICE inline double UnfusedProduct(double a, double b) {
+#ifdef __CUDA_ARCH__
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+}  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_BASE_HOST_DEVICE_H_

@@ -3,7 +3,7 @@
 // The state of one PCG solve that is not a vector, and the rules by which it
 // goes on or ends: those of Ceres's ConjugateGradientsSolver, and one more,
 // that an exact solution is a solution. The state lives where the vectors live;
-// the host copies it out now and then. The bodies of ops/pcg.h sum, these
+// the host copies it out now and then. The operations of ops/pcg.h sum, these
 // functions decide.
 #ifndef CERES_EXT_CUDA_KERNELS_BASE_PCG_SCALARS_H_
 #define CERES_EXT_CUDA_KERNELS_BASE_PCG_SCALARS_H_
@@ -54,6 +54,11 @@ struct PcgScalars {
   double q1 = 0.0;
   double zeta = 0.0;
 };
+
+// Null scalars never end.
+CERES_EXT_HOST_DEVICE inline bool PcgHasEnded(const PcgScalars* scalars) {
+  return scalars != nullptr && scalars->end != PcgEnd::kRunning;
+}
 
 CERES_EXT_HOST_DEVICE inline bool IsInfinite(double x) {
   return x == INFINITY || x == -INFINITY;

@@ -10,13 +10,14 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/camera_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/jacobian_source.h"
-#include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
 
 namespace ceres_ext::kernels {
 
@@ -395,21 +396,20 @@ template <typename Source, typename Term>
 Status SumCameraChunks(const ObservationIndexView& index,
                        const Source& source,
                        const Term& term,
-                       const CudaWorkspaceView& workspace,
-                       cudaStream_t stream) {
+                       CudaMachine* machine) {
   return Launch("CameraChunk",
                 CameraChunkKernel<Source, Term>,
-                workspace.num_chunks,
+                index.cuda_workspace->num_chunks,
                 kChunkBlock,
                 0,
-                stream,
+                machine->stream(),
                 index,
                 source,
                 term,
-                workspace.chunk_camera,
-                workspace.camera_chunk_begin,
-                workspace.entry_point,
-                workspace.partial);
+                index.cuda_workspace->chunk_camera,
+                index.cuda_workspace->camera_chunk_begin,
+                index.cuda_workspace->entry_point,
+                index.cuda_workspace->partial);
 }
 
 }  // namespace ceres_ext::kernels

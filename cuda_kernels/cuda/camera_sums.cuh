@@ -14,17 +14,14 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/tile_index.h"
 
 namespace ceres_ext::kernels {
-
-__device__ __forceinline__ bool Ended(const PcgScalars* scalars) {
-  return scalars != nullptr && scalars->end != PcgEnd::kRunning;
-}
 
 // The camera coordinates of a source.
 template <typename Source>
@@ -85,7 +82,7 @@ __global__ void __launch_bounds__(kCameraSumBlock)
   constexpr int kRows = kCameraSumBlock / kLocalDim;
   __shared__ double sums[kRows][kLocalDim];
   __shared__ double local[kLocalDim];
-  if (Ended(scalars)) {
+  if (PcgHasEnded(scalars)) {
     return;  // The whole block leaves.
   }
   const int32_t c = static_cast<int32_t>(blockIdx.x);
@@ -138,13 +135,13 @@ Status SumTileCameras(const Source& source,
                       const T* partial,
                       const CameraSumTerms<Source::kCameraDim, kLayout>& terms,
                       const PcgScalars* scalars,
-                      cudaStream_t stream) {
+                      CudaMachine* machine) {
   return Launch("SumTileCameras",
                 SumTileCamerasKernel<Source, T, kLayout>,
                 num_cameras,
                 kCameraSumBlock,
                 0,
-                stream,
+                machine->stream(),
                 source,
                 tiles,
                 partial,

@@ -3,11 +3,10 @@
 // J x, column norms and scaling. J'y works on tiles: schur_products_*.cu.cc.
 #include <cuda_runtime.h>
 
-#include "cuda_kernels/ops/cuda_operations.h"
-#include "cuda_kernels/cuda/recomputed_tiles.cuh"
 #include "cuda_kernels/cuda/jacobian_products_impl.cuh"
+#include "cuda_kernels/cuda/recomputed_tiles.cuh"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 namespace {
 
 // y_k = Jc x_c + Jp x_p with recomputed blocks.
@@ -54,16 +53,16 @@ __global__ void __launch_bounds__(kProductBlock) RecomputedRightMultiplyKernel(
 template <typename T, int C>
 Status RecomputedRightMultiply(
     const RightMultiplyParams<RecomputedJacobian<T, C>>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
-  auto* records = reinterpret_cast<CameraRecord<T>*>(workspace.local_cameras);
+    CudaMachine* machine) {
+  auto* records = reinterpret_cast<CameraRecord<T>*>(
+      params.index.cuda_workspace->local_cameras);
   CERES_EXT_RETURN_IF_ERROR(
       Launch("RecordCameras",
              RecordCamerasKernel<T, C>,
              CeilDivide(int64_t{params.index.num_cameras} * 24, 256),
              256,
              0,
-             stream,
+             machine->stream(),
              params.jacobian,
              params.index.num_cameras,
              params.camera_x,
@@ -74,35 +73,30 @@ Status RecomputedRightMultiply(
                 CeilDivide(params.index.num_observations, kProductBlock),
                 kProductBlock,
                 0,
-                stream,
+                machine->stream(),
                 params,
                 static_cast<const CameraRecord<T>*>(records));
 }
 
 }  // namespace
 
-#define CERES_EXT_INSTANTIATE(T, C)                                            \
-  template <>                                                                  \
-  Status RightMultiply(                                                        \
-      const RightMultiplyParams<RecomputedJacobian<T, C>>& params,             \
-      const CudaWorkspaceView& workspace,                                      \
-      cudaStream_t stream) {                                                   \
-    return RecomputedRightMultiply(params, workspace, stream);                 \
-  }                                                                            \
-  template Status RightMultiply(                                               \
-      const RightMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>&,         \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status SquaredColumnNorms(                                          \
-      const SquaredColumnNormsParams<RecomputedJacobian<T, C>>&,               \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status SquaredColumnNorms(                                          \
-      const SquaredColumnNormsParams<StoredJacobian<T, C, kDeviceLayout>>&,    \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status ScaleColumns(const ScaleColumnsParams<T, C, kDeviceLayout>&, \
-                               cudaStream_t);
+#define CERES_EXT_INSTANTIATE(T, C)                                         \
+  template <>                                                               \
+  Status Run(const RightMultiplyParams<RecomputedJacobian<T, C>>& params,   \
+             CudaMachine* machine) {                                        \
+    return RecomputedRightMultiply(params, machine);                        \
+  }                                                                         \
+  template Status Run(                                                      \
+      const RightMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>&,      \
+      CudaMachine*);                                                        \
+  template Status Run(                                                      \
+      const SquaredColumnNormsParams<RecomputedJacobian<T, C>>&,            \
+      CudaMachine*);                                                        \
+  template Status Run(                                                      \
+      const SquaredColumnNormsParams<StoredJacobian<T, C, kDeviceLayout>>&, \
+      CudaMachine*);                                                        \
+  template Status Run(const ScaleColumnsParams<T, C, kDeviceLayout>&,       \
+                      CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)
@@ -110,4 +104,4 @@ CERES_EXT_INSTANTIATE(float, 9)
 CERES_EXT_INSTANTIATE(float, 10)
 #undef CERES_EXT_INSTANTIATE
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels

@@ -11,12 +11,12 @@
 
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/cuda/camera_chunks.cuh"
-#include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/ops/cuda_operations.h"
 #include "cuda_kernels/cuda/point_tasks.cuh"
+#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 
 inline constexpr int kProductBlock = 128;
 
@@ -161,22 +161,19 @@ __global__ void __launch_bounds__(kProductBlock)
 
 // Stored sources; recomputed ones are specialisations.
 template <typename Source>
-Status RightMultiply(const RightMultiplyParams<Source>& params,
-                     const CudaWorkspaceView& /*workspace*/,
-                     cudaStream_t stream) {
+Status Run(const RightMultiplyParams<Source>& params, CudaMachine* machine) {
   return Launch("StoredRightMultiply",
                 StoredRightMultiplyKernel<Source>,
                 CeilDivide(params.index.num_observations, kProductBlock),
                 kProductBlock,
                 0,
-                stream,
+                machine->stream(),
                 params);
 }
 
 template <typename Source>
-Status SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
-                          const CudaWorkspaceView& workspace,
-                          cudaStream_t stream) {
+Status Run(const SquaredColumnNormsParams<Source>& params,
+           CudaMachine* machine) {
   constexpr int C = Source::kCameraDim;
   const ObservationIndexView& index = params.index;
   if (params.point_x != nullptr) {
@@ -184,8 +181,7 @@ Status SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
                                                PointNormsKernel<false, Source>,
                                                PointNormsKernel<true, Source>,
                                                index,
-                                               workspace,
-                                               stream,
+                                               machine,
                                                params));
   }
   if (params.camera_x == nullptr) {
@@ -195,32 +191,31 @@ Status SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
       SumCameraChunks(index,
                       params.jacobian,
                       CameraNormTerm<Source>{params.jacobian, index.camera_id},
-                      workspace,
-                      stream));
+                      machine));
   return Launch("SumChunks",
                 SumChunksKernel<C>,
                 CeilDivide(int64_t{index.num_cameras} * C, 256),
                 256,
                 0,
-                stream,
+                machine->stream(),
                 index.num_cameras,
-                workspace.camera_chunk_begin,
-                static_cast<const double*>(workspace.partial),
+                index.cuda_workspace->camera_chunk_begin,
+                static_cast<const double*>(index.cuda_workspace->partial),
                 params.camera_x);
 }
 
 template <typename T, int C, BlockLayout kLayout>
-Status ScaleColumns(const ScaleColumnsParams<T, C, kLayout>& params,
-                    cudaStream_t stream) {
+Status Run(const ScaleColumnsParams<T, C, kLayout>& params,
+           CudaMachine* machine) {
   return Launch("ScaleColumns",
                 ScaleColumnsKernel<T, C, kLayout>,
                 CeilDivide(params.index.num_observations, kProductBlock),
                 kProductBlock,
                 0,
-                stream,
+                machine->stream(),
                 params);
 }
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_CUDA_JACOBIAN_PRODUCTS_IMPL_CUH_

@@ -1,13 +1,11 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include "cuda_kernels/cuda/normal_blocks_impl.cuh"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(...)                           \
-  template Status NormalBlocks(                              \
-      const NormalBlocksParams<__VA_ARGS__, kDeviceLayout>&, \
-      const CudaWorkspaceView&,                              \
-      cudaStream_t)
+#define CERES_EXT_INSTANTIATE(...)                                           \
+  template Status Run(const NormalBlocksParams<__VA_ARGS__, kDeviceLayout>&, \
+                      CudaMachine*)
 
 CERES_EXT_INSTANTIATE(StoredJacobian<double, 9, kDeviceLayout>);
 CERES_EXT_INSTANTIATE(StoredJacobian<double, 10, kDeviceLayout>);
@@ -19,4 +17,4 @@ CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 10>);
 #undef CERES_EXT_INSTANTIATE
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels

@@ -10,14 +10,15 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/cuda/camera_chunks.cuh"
-#include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/ops/cuda_operations.h"
-#include "cuda_kernels/cuda/point_tasks.cuh"
-#include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/cuda/camera_chunks.cuh"
+#include "cuda_kernels/cuda/point_tasks.cuh"
+#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/normal_blocks.h"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 
 inline constexpr int kPointBlock = kPointTaskBlock;
 
@@ -143,20 +144,20 @@ Status CameraBlocks(
     const NormalBlocksParams<Source, kLayout>& params,
     BlockView<double, PackedSize(Source::kCameraDim), kLayout> matrix,
     double* vector,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
+    CudaMachine* machine) {
   constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
+  const CudaWorkspaceView& workspace = *params.index.cuda_workspace;
   NormalTerm<typename Source::Value, kLocalDim, kMatrix, kEliminated> term;
   term.b = vector == nullptr ? nullptr : params.b;
   term.points = reinterpret_cast<const PointRecord*>(workspace.point_records);
   CERES_EXT_RETURN_IF_ERROR(
-      SumCameraChunks(params.index, params.jacobian, term, workspace, stream));
+      SumCameraChunks(params.index, params.jacobian, term, machine));
   return Launch("FinishCameraBlocks",
                 FinishCameraBlocksKernel<Source, kMatrix, kLayout>,
                 params.index.num_cameras,
                 64,
                 0,
-                stream,
+                machine->stream(),
                 params.jacobian,
                 workspace.camera_chunk_begin,
                 static_cast<const double*>(workspace.partial),
@@ -165,18 +166,18 @@ Status CameraBlocks(
 }
 
 template <typename Source, BlockLayout kLayout>
-Status NormalBlocks(const NormalBlocksParams<Source, kLayout>& params,
-                    const CudaWorkspaceView& workspace,
-                    cudaStream_t stream) {
+Status Run(const NormalBlocksParams<Source, kLayout>& params,
+           CudaMachine* machine) {
   const ObservationIndexView& index = params.index;
+  const CudaWorkspaceView& workspace = *index.cuda_workspace;
   // Reading stored blocks in the order of the cameras costs 4 times their
   // bytes, so vectors go by tiles, which read them in their own order.
   const bool by_tiles = !IsRecomputed<Source>::value &&
                         workspace.stored_tiles.tile_point_begin != nullptr;
   if (params.breakdown != nullptr) {
     // The whole record: the host reads it in one piece.
-    CERES_EXT_RETURN_IF_ERROR(
-        SetValue("ResetBreakdown", params.breakdown, Breakdown(), stream));
+    CERES_EXT_RETURN_IF_ERROR(SetValue(
+        "ResetBreakdown", params.breakdown, Breakdown(), machine->stream()));
   }
   if (params.v.data != nullptr || params.v_inverse.data != nullptr ||
       params.point_gradient != nullptr) {
@@ -185,8 +186,7 @@ Status NormalBlocks(const NormalBlocksParams<Source, kLayout>& params,
         PointBlocksKernel<false, Source, kLayout>,
         PointBlocksKernel<true, Source, kLayout>,
         index,
-        workspace,
-        stream,
+        machine,
         params,
         reinterpret_cast<PointRecord*>(workspace.point_records)));
   }
@@ -197,12 +197,12 @@ Status NormalBlocks(const NormalBlocksParams<Source, kLayout>& params,
                CeilDivide(index.num_observations, kPointBlock),
                kPointBlock,
                0,
-               stream,
+               machine->stream(),
                params));
   }
   if (params.u.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR((CameraBlocks<true, false>(
-        params, params.u, params.camera_gradient, workspace, stream)));
+        params, params.u, params.camera_gradient, machine)));
   } else if (params.camera_gradient != nullptr) {
     if (by_tiles) {
       LeftMultiplyParams<Source> gradient;
@@ -210,28 +210,27 @@ Status NormalBlocks(const NormalBlocksParams<Source, kLayout>& params,
       gradient.jacobian = params.jacobian;
       gradient.y = params.b;
       gradient.camera_x = params.camera_gradient;
-      CERES_EXT_RETURN_IF_ERROR(LeftMultiply(gradient, workspace, stream));
+      CERES_EXT_RETURN_IF_ERROR(Run(gradient, machine));
     } else {
       CERES_EXT_RETURN_IF_ERROR((CameraBlocks<false, false>(
-          params, {}, params.camera_gradient, workspace, stream)));
+          params, {}, params.camera_gradient, machine)));
     }
   }
   if (params.schur_diagonal.data != nullptr) {
     return CameraBlocks<true, true>(
-        params, params.schur_diagonal, params.schur_rhs, workspace, stream);
+        params, params.schur_diagonal, params.schur_rhs, machine);
   }
   if (params.schur_rhs != nullptr) {
     if constexpr (!IsRecomputed<Source>::value) {
       if (by_tiles) {
-        return SchurRightHandSide(params, workspace, stream);
+        return SchurRightHandSide(params, machine);
       }
     }
-    return CameraBlocks<false, true>(
-        params, {}, params.schur_rhs, workspace, stream);
+    return CameraBlocks<false, true>(params, {}, params.schur_rhs, machine);
   }
   return Status();
 }
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_CUDA_NORMAL_BLOCKS_IMPL_CUH_

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/structure/cuda_workspace.h"
 #include "cuda_kernels/structure/observation_index.h"
 
@@ -66,18 +67,18 @@ Status LaunchPointTasks(const char* name,
                         Kernel kernel,
                         Kernel long_kernel,
                         const ObservationIndexView& index,
-                        const CudaWorkspaceView& workspace,
-                        cudaStream_t stream,
+                        CudaMachine* machine,
                         const Params& params,
                         Others... others) {
-  const PointTasks tasks{workspace.num_long_points, workspace.long_point};
+  const PointTasks tasks{index.cuda_workspace->num_long_points,
+                         index.cuda_workspace->long_point};
   CERES_EXT_RETURN_IF_ERROR(
       Launch(name,
              kernel,
              CeilDivide(index.num_points, kPointTaskBlock),
              kPointTaskBlock,
              0,
-             stream,
+             machine->stream(),
              params,
              tasks,
              others...));
@@ -87,7 +88,7 @@ Status LaunchPointTasks(const char* name,
       CeilDivide(int64_t{tasks.num_long_points} * kWarpSize, kPointTaskBlock),
       kPointTaskBlock,
       0,
-      stream,
+      machine->stream(),
       params,
       tasks,
       others...);

@@ -10,14 +10,14 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/camera_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/preconditioner.h"
-#include "cuda_kernels/base/small_matrix.h"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 
 inline constexpr int kPreconditionerBlock = 128;
 
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kPreconditionerBlock)
   const int64_t at = int64_t{blockIdx.x} * kPreconditionerBlock + threadIdx.x;
   const int64_t i = at / N;
   const int row = static_cast<int>(at % N);
-  if (i >= p.num_blocks || Ended(p.scalars)) {
+  if (i >= p.num_blocks || PcgHasEnded(p.scalars)) {
     return;  // No barrier follows.
   }
   double sum = 0.0;
@@ -77,33 +77,33 @@ __global__ void __launch_bounds__(kPreconditionerBlock)
 }
 
 template <int N, BlockLayout kLayout>
-Status InvertBlockDiagonal(const InvertBlockDiagonalParams<N, kLayout>& params,
-                           cudaStream_t stream) {
+Status Run(const InvertBlockDiagonalParams<N, kLayout>& params,
+           CudaMachine* machine) {
   CERES_EXT_RETURN_IF_ERROR(SetValue("ResetBreakdown",
                                      params.first_breakdown,
                                      int32_t{Breakdown::kNone},
-                                     stream));
+                                     machine->stream()));
   return Launch("InvertBlockDiagonal",
                 InvertBlockDiagonalKernel<N, kLayout>,
                 CeilDivide(params.num_blocks, kPreconditionerBlock),
                 kPreconditionerBlock,
                 0,
-                stream,
+                machine->stream(),
                 params);
 }
 
 template <int N, BlockLayout kLayout>
-Status ApplyBlockDiagonal(const ApplyBlockDiagonalParams<N, kLayout>& params,
-                          cudaStream_t stream) {
+Status Run(const ApplyBlockDiagonalParams<N, kLayout>& params,
+           CudaMachine* machine) {
   return Launch("ApplyBlockDiagonal",
                 ApplyBlockDiagonalKernel<N, kLayout>,
                 CeilDivide(params.num_blocks * N, kPreconditionerBlock),
                 kPreconditionerBlock,
                 0,
-                stream,
+                machine->stream(),
                 params);
 }
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_CUDA_PRECONDITIONER_IMPL_CUH_

@@ -10,11 +10,12 @@
 #include <cstdint>
 #include <limits>
 
-#include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/cuda/camera_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
 #include "cuda_kernels/structure/tile_index.h"
 
 namespace ceres_ext::kernels {
@@ -100,7 +101,7 @@ __global__ void RecordCamerasKernel(RecomputedJacobian<T, C> source,
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int64_t c = i / kValues;
   const int e = static_cast<int>(i % kValues);
-  if (c >= num_cameras || Ended(scalars)) {
+  if (c >= num_cameras || PcgHasEnded(scalars)) {
     return;  // No barrier follows.
   }
   T value = T(0);
@@ -402,7 +403,7 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
     RecomputedTileKernel(RecomputedTileParams<T> p) {
   constexpr bool kKeepProducts = KeepsProducts(kMode);
   CERES_EXT_DYNAMIC_SHARED(shared);
-  if (Ended(p.operands.scalars)) {
+  if (PcgHasEnded(p.operands.scalars)) {
     return;  // The whole block leaves.
   }
   const TileIndexView& tiles = p.tiles;
@@ -643,8 +644,8 @@ Status TileOperation(const ObservationIndexView& index,
                      const double* camera_p,
                      const TileOperands& operands,
                      const CameraSumTerms<C>& terms,
-                     const CudaWorkspaceView& workspace,
-                     cudaStream_t stream) {
+                     CudaMachine* machine) {
+  const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.recomputed_tiles;
   if (tiles.tile_point_begin == nullptr && index.num_points > 0) {
     return Status(StatusCode::kInvalidArgument,
@@ -657,7 +658,7 @@ Status TileOperation(const ObservationIndexView& index,
              CeilDivide(int64_t{index.num_cameras} * 24, 256),
              256,
              0,
-             stream,
+             machine->stream(),
              source,
              index.num_cameras,
              camera_p,
@@ -687,7 +688,7 @@ Status TileOperation(const ObservationIndexView& index,
              static_cast<int64_t>(sizeof(T)) *
                  ((KeepsProducts(kMode) ? 2 * tiles.max_observations : 0) +
                   6 * tiles.max_points + num_vectors),
-             stream,
+             machine->stream(),
              params));
   if (!camera_out) {
     return Status();
@@ -698,7 +699,7 @@ Status TileOperation(const ObservationIndexView& index,
                         static_cast<const T*>(params.partial),
                         terms,
                         operands.scalars,
-                        stream);
+                        machine);
 }
 
 }  // namespace ceres_ext::kernels

@@ -9,12 +9,15 @@
 #include <cuda_runtime.h>
 
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/recomputed_tiles.cuh"
 #include "cuda_kernels/cuda/stored_tiles.cuh"
-#include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/schur_products.h"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 
 // The layout of the blocks that stand beside a source.
 template <typename Source>
@@ -28,8 +31,7 @@ template <int C, BlockLayout kLayout, typename Params, typename Source>
 Status SchurProduct(const Params& params,
                     const Source& source,
                     BlockView<const double, PackedSize(C), kLayout> u,
-                    const CudaWorkspaceView& workspace,
-                    cudaStream_t stream) {
+                    CudaMachine* machine) {
   TileOperandsIn<kLayout> operands;
   operands.v_inverse = params.v_inverse;
   operands.scalars = params.scalars;
@@ -39,25 +41,20 @@ Status SchurProduct(const Params& params,
   terms.p = params.p;
   terms.out = params.q;
   return TileOperation<kSchurProductMode>(
-      params.index, source, params.p, operands, terms, workspace, stream);
+      params.index, source, params.p, operands, terms, machine);
 }
 
 template <typename Source, BlockLayout kLayout>
-Status SchurProductImplicitW(
-    const SchurProductImplicitWParams<Source, kLayout>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
+Status Run(const SchurProductImplicitWParams<Source, kLayout>& params,
+           CudaMachine* machine) {
   return SchurProduct<Source::kCameraDim, kLayout>(
-      params, params.jacobian, {}, workspace, stream);
+      params, params.jacobian, {}, machine);
 }
 
 template <typename T, int C, BlockLayout kLayout>
-Status SchurProductExplicitW(
-    const SchurProductExplicitWParams<T, C, kLayout>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
-  return SchurProduct<C, kLayout>(
-      params, params.w, params.u, workspace, stream);
+Status Run(const SchurProductExplicitWParams<T, C, kLayout>& params,
+           CudaMachine* machine) {
+  return SchurProduct<C, kLayout>(params, params.w, params.u, machine);
 }
 
 // q = (J'J + D^2) p. source: a Jacobian, u and v null; or W, with U and V.
@@ -66,8 +63,7 @@ Status NormalProduct(const Params& params,
                      const Source& source,
                      BlockView<const double, PackedSize(C), kLayout> u,
                      BlockView<const double, 6, kLayout> v,
-                     const CudaWorkspaceView& workspace,
-                     cudaStream_t stream) {
+                     CudaMachine* machine) {
   TileOperandsIn<kLayout> operands;
   operands.point_x = params.point_p;
   operands.point_diagonal = params.point_diagonal;
@@ -79,63 +75,48 @@ Status NormalProduct(const Params& params,
   terms.u = u;
   terms.p = params.camera_p;
   terms.out = params.camera_q;
-  return TileOperation<kNormalProductMode>(params.index,
-                                           source,
-                                           params.camera_p,
-                                           operands,
-                                           terms,
-                                           workspace,
-                                           stream);
+  return TileOperation<kNormalProductMode>(
+      params.index, source, params.camera_p, operands, terms, machine);
 }
 
 template <typename Source>
-Status NormalProductImplicitW(
-    const NormalProductImplicitWParams<Source>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
+Status Run(const NormalProductImplicitWParams<Source>& params,
+           CudaMachine* machine) {
   return NormalProduct<Source::kCameraDim, kLayoutOf<Source>>(
-      params, params.jacobian, {}, {}, workspace, stream);
+      params, params.jacobian, {}, {}, machine);
 }
 
 template <typename T, int C, BlockLayout kLayout>
-Status NormalProductExplicitW(
-    const NormalProductExplicitWParams<T, C, kLayout>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
+Status Run(const NormalProductExplicitWParams<T, C, kLayout>& params,
+           CudaMachine* machine) {
   return NormalProduct<C, kLayout>(
-      params, params.w, params.u, params.v, workspace, stream);
+      params, params.w, params.u, params.v, machine);
 }
 
 template <typename Source, BlockLayout kLayout>
-Status BackSubstituteImplicitW(
-    const BackSubstituteImplicitWParams<Source, kLayout>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
+Status Run(const BackSubstituteImplicitWParams<Source, kLayout>& params,
+           CudaMachine* machine) {
   TileOperandsIn<kLayout> operands;
   operands.b = params.b;
   operands.v_inverse = params.v_inverse;
   operands.point_out = params.y;
   return TileOperation<kBackSubstituteMode>(
-      params.index, params.jacobian, params.z, operands, {}, workspace, stream);
+      params.index, params.jacobian, params.z, operands, {}, machine);
 }
 
 template <typename T, int C, BlockLayout kLayout>
-Status BackSubstituteExplicitW(
-    const BackSubstituteExplicitWParams<T, C, kLayout>& params,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
+Status Run(const BackSubstituteExplicitWParams<T, C, kLayout>& params,
+           CudaMachine* machine) {
   TileOperandsIn<kLayout> operands;
   operands.v_inverse = params.v_inverse;
   operands.point_gradient = params.point_gradient;
   operands.point_out = params.y;
   return TileOperation<kUseCamera | kEliminate | kPointOut>(
-      params.index, params.w, params.z, operands, {}, workspace, stream);
+      params.index, params.w, params.z, operands, {}, machine);
 }
 
 template <typename Source>
-Status LeftMultiply(const LeftMultiplyParams<Source>& params,
-                    const CudaWorkspaceView& workspace,
-                    cudaStream_t stream) {
+Status Run(const LeftMultiplyParams<Source>& params, CudaMachine* machine) {
   TileOperandsIn<kLayoutOf<Source>> operands;
   operands.b = params.y;
   operands.point_out = params.point_x;
@@ -143,33 +124,22 @@ Status LeftMultiply(const LeftMultiplyParams<Source>& params,
   CameraSumTerms<Source::kCameraDim, kLayoutOf<Source>> terms;
   terms.accumulate = params.accumulate;
   terms.out = params.camera_x;
-  return TileOperation<kLeftMultiplyMode>(params.index,
-                                          params.jacobian,
-                                          nullptr,
-                                          operands,
-                                          terms,
-                                          workspace,
-                                          stream);
+  return TileOperation<kLeftMultiplyMode>(
+      params.index, params.jacobian, nullptr, operands, terms, machine);
 }
 
 template <typename Source, BlockLayout kLayout>
 Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
-                          const CudaWorkspaceView& workspace,
-                          cudaStream_t stream) {
+                          CudaMachine* machine) {
   TileOperandsIn<kLayout> operands;
   operands.b = params.b;
   operands.v_inverse = params.v_inverse;
   CameraSumTerms<Source::kCameraDim, kLayout> terms;
   terms.out = params.schur_rhs;
-  return TileOperation<kUseB | kEliminate | kCameraOut>(params.index,
-                                                        params.jacobian,
-                                                        nullptr,
-                                                        operands,
-                                                        terms,
-                                                        workspace,
-                                                        stream);
+  return TileOperation<kUseB | kEliminate | kCameraOut>(
+      params.index, params.jacobian, nullptr, operands, terms, machine);
 }
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_CUDA_SCHUR_PRODUCTS_IMPL_CUH_

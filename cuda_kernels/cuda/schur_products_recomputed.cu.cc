@@ -4,27 +4,22 @@
 // Jacobians.
 #include "cuda_kernels/cuda/schur_products_impl.cuh"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(T, C)                                  \
-  template Status SchurProductImplicitW(                             \
-      const SchurProductImplicitWParams<RecomputedJacobian<T, C>,    \
-                                        kDeviceLayout>&,             \
-      const CudaWorkspaceView&,                                      \
-      cudaStream_t);                                                 \
-  template Status BackSubstituteImplicitW(                           \
-      const BackSubstituteImplicitWParams<RecomputedJacobian<T, C>,  \
-                                          kDeviceLayout>&,           \
-      const CudaWorkspaceView&,                                      \
-      cudaStream_t);                                                 \
-  template Status NormalProductImplicitW(                            \
-      const NormalProductImplicitWParams<RecomputedJacobian<T, C>>&, \
-      const CudaWorkspaceView&,                                      \
-      cudaStream_t);                                                 \
-  template Status LeftMultiply(                                      \
-      const LeftMultiplyParams<RecomputedJacobian<T, C>>&,           \
-      const CudaWorkspaceView&,                                      \
-      cudaStream_t);
+#define CERES_EXT_INSTANTIATE(T, C)                                        \
+  template Status Run(                                                     \
+      const SchurProductImplicitWParams<RecomputedJacobian<T, C>,          \
+                                        kDeviceLayout>&,                   \
+      CudaMachine*);                                                       \
+  template Status Run(                                                     \
+      const BackSubstituteImplicitWParams<RecomputedJacobian<T, C>,        \
+                                          kDeviceLayout>&,                 \
+      CudaMachine*);                                                       \
+  template Status Run(                                                     \
+      const NormalProductImplicitWParams<RecomputedJacobian<T, C>>&,       \
+      CudaMachine*);                                                       \
+  template Status Run(const LeftMultiplyParams<RecomputedJacobian<T, C>>&, \
+                      CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)
@@ -32,4 +27,4 @@ CERES_EXT_INSTANTIATE(float, 9)
 CERES_EXT_INSTANTIATE(float, 10)
 #undef CERES_EXT_INSTANTIATE
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels

@@ -4,45 +4,34 @@
 // Jacobians or stored W.
 #include "cuda_kernels/cuda/schur_products_impl.cuh"
 
-namespace ceres_ext::kernels::cuda {
+namespace ceres_ext::kernels {
 
 #define CERES_EXT_INSTANTIATE(T, C)                                            \
-  template Status SchurProductImplicitW(                                       \
+  template Status Run(                                                         \
       const SchurProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>,   \
                                         kDeviceLayout>&,                       \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status BackSubstituteImplicitW(                                     \
+      CudaMachine*);                                                           \
+  template Status Run(                                                         \
       const BackSubstituteImplicitWParams<StoredJacobian<T, C, kDeviceLayout>, \
                                           kDeviceLayout>&,                     \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status NormalProductImplicitW(                                      \
-      const NormalProductImplicitWParams<                                      \
-          StoredJacobian<T, C, kDeviceLayout>>&,                               \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status LeftMultiply(                                                \
+      CudaMachine*);                                                           \
+  template Status Run(const NormalProductImplicitWParams<                      \
+                          StoredJacobian<T, C, kDeviceLayout>>&,               \
+                      CudaMachine*);                                           \
+  template Status Run(                                                         \
       const LeftMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>&,          \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
+      CudaMachine*);                                                           \
   template Status SchurRightHandSide(                                          \
       const NormalBlocksParams<StoredJacobian<T, C, kDeviceLayout>,            \
                                kDeviceLayout>&,                                \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status SchurProductExplicitW(                                       \
-      const SchurProductExplicitWParams<T, C, kDeviceLayout>&,                 \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status BackSubstituteExplicitW(                                     \
+      CudaMachine*);                                                           \
+  template Status Run(const SchurProductExplicitWParams<T, C, kDeviceLayout>&, \
+                      CudaMachine*);                                           \
+  template Status Run(                                                         \
       const BackSubstituteExplicitWParams<T, C, kDeviceLayout>&,               \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);                                                           \
-  template Status NormalProductExplicitW(                                      \
-      const NormalProductExplicitWParams<T, C, kDeviceLayout>&,                \
-      const CudaWorkspaceView&,                                                \
-      cudaStream_t);
+      CudaMachine*);                                                           \
+  template Status Run(                                                         \
+      const NormalProductExplicitWParams<T, C, kDeviceLayout>&, CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)
@@ -50,4 +39,4 @@ CERES_EXT_INSTANTIATE(float, 9)
 CERES_EXT_INSTANTIATE(float, 10)
 #undef CERES_EXT_INSTANTIATE
 
-}  // namespace ceres_ext::kernels::cuda
+}  // namespace ceres_ext::kernels

@@ -10,8 +10,9 @@
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/cuda/camera_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
 #include "cuda_kernels/structure/tile_index.h"
 
 namespace ceres_ext::kernels {
@@ -281,7 +282,7 @@ __global__ void __launch_bounds__(
   using T = typename Blocks::Value;
   constexpr int C = Blocks::kCameraDim;
   CERES_EXT_DYNAMIC_SHARED(shared);
-  if (Ended(p.operands.scalars)) {
+  if (PcgHasEnded(p.operands.scalars)) {
     return;  // The whole block leaves.
   }
   const TileIndexView& tiles = p.tiles;
@@ -424,10 +425,10 @@ Status TileOperation(
     const double* camera_p,
     const TileOperandsIn<Blocks::kLayout>& operands,
     const CameraSumTerms<Blocks::kCameraDim, Blocks::kLayout>& terms,
-    const CudaWorkspaceView& workspace,
-    cudaStream_t stream) {
+    CudaMachine* machine) {
   using T = typename Blocks::Value;
   constexpr int C = Blocks::kCameraDim;
+  const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.stored_tiles;
   if (tiles.tile_point_begin == nullptr && index.num_points > 0) {
     return Status(StatusCode::kInvalidArgument,
@@ -462,7 +463,7 @@ Status TileOperation(
                                    tiles.num_tiles,
                                    kStoredBlock,
                                    num_bytes,
-                                   stream,
+                                   machine->stream(),
                                    params));
   if (!camera_out) {
     return Status();
@@ -473,7 +474,7 @@ Status TileOperation(
                         static_cast<const T*>(params.partial),
                         terms,
                         operands.scalars,
-                        stream);
+                        machine);
 }
 
 }  // namespace ceres_ext::kernels

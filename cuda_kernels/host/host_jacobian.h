@@ -16,10 +16,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda_kernels/model/bal_model.h"
-#include "cuda_kernels/structure/host_workspace.h"
-#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/structure/host_workspace.h"
 
 namespace ceres_ext::kernels::host {
 
@@ -63,7 +63,8 @@ class HostJacobian<StoredJacobian<T, C, kHostLayout>> {
   static constexpr int kBlocksSize = 2 * kLocalDim + 6;
 
   HostJacobian(const StoredJacobian<T, C, kHostLayout>& source,
-               HostWorkspace* /*workspace*/)
+               const ObservationIndexView& /*index*/,
+               HostMachine* /*machine*/)
       : source_(source) {}
 
   class Blocks {
@@ -121,8 +122,12 @@ class HostJacobian<RecomputedJacobian<T, C>> {
   static constexpr int kLocalDim = kBalLocalCameraDim;
   static constexpr int kBlocksSize = 2 * kLocalDim + 6;
 
-  HostJacobian(const RecomputedJacobian<T, C>& source, HostWorkspace* workspace)
-      : source_(source), workspace_(workspace) {}
+  HostJacobian(const RecomputedJacobian<T, C>& source,
+               const ObservationIndexView& index,
+               HostMachine* machine)
+      : source_(source),
+        local_cameras_(index.host_workspace->local_cameras()),
+        context_(machine->context()) {}
 
   class Blocks {
    public:
@@ -165,8 +170,8 @@ class HostJacobian<RecomputedJacobian<T, C>> {
   };
 
   const double* MapCameras(int32_t num_cameras, const double* p) const {
-    double* local = workspace_->local_cameras();
-    workspace_->context()->ParallelFor(
+    double* local = local_cameras_;
+    context_->ParallelFor(
         num_cameras, kSumGrain / kMapSize, [&](int64_t begin, int64_t end) {
           for (int64_t c = begin; c < end; ++c) {
             double storage[kMapSize];
@@ -207,7 +212,8 @@ class HostJacobian<RecomputedJacobian<T, C>> {
   }
 
   RecomputedJacobian<T, C> source_;
-  HostWorkspace* workspace_;
+  double* local_cameras_;
+  HostContext* context_;
 };
 
 // y = Jc p, 2 values from N.
@@ -257,8 +263,12 @@ inline void TransposeMultiplyPoint(const double* jp,
 // Calls fn(chunk, first, last, thread) for all chunks of points first ..
 // last - 1, their camera sums, row_size per slot, set to zero.
 template <typename Function>
-void ForEachChunk(int row_size, HostWorkspace* workspace, Function&& fn) {
-  workspace->context()->ParallelFor(
+void ForEachChunk(const ObservationIndexView& index,
+                  int row_size,
+                  HostMachine* machine,
+                  Function&& fn) {
+  HostWorkspace* workspace = index.host_workspace;
+  machine->context()->ParallelFor(
       workspace->num_chunks(),
       1,
       [&](int64_t chunk, int64_t /*chunk_end*/, int thread) {
@@ -279,11 +289,12 @@ void ForEachChunk(int row_size, HostWorkspace* workspace, Function&& fn) {
 template <typename Function>
 void ForEachPoint(const ObservationIndexView& index,
                   int row_size,
-                  HostWorkspace* workspace,
+                  HostMachine* machine,
                   Function&& fn) {
   ForEachChunk(
+      index,
       row_size,
-      workspace,
+      machine,
       [&](int64_t /*chunk*/, int32_t begin, int32_t end, int thread) {
         for (int32_t p = begin; p < end; ++p) {
           fn(p, index.point_begin[p], index.point_begin[p + 1], thread);
@@ -292,7 +303,10 @@ void ForEachPoint(const ObservationIndexView& index,
 }
 
 // The row of camera sums of observation k.
-inline double* CameraSum(HostWorkspace* workspace, int row_size, int64_t k) {
+inline double* CameraSum(const ObservationIndexView& index,
+                         int row_size,
+                         int64_t k) {
+  HostWorkspace* workspace = index.host_workspace;
   return workspace->camera_sums() +
          int64_t{workspace->observation_slot()[k]} * row_size;
 }
@@ -303,12 +317,13 @@ template <int kNumSums, typename Function>
 void ForEachCamera(const ObservationIndexView& index,
                    int row_size,
                    int offset,
-                   HostWorkspace* workspace,
+                   HostMachine* machine,
                    Function&& fn) {
+  HostWorkspace* workspace = index.host_workspace;
   const int64_t grain = std::max<int64_t>(
       1,
       kSumGrain * index.num_cameras / (kNumSums * workspace->num_slots() + 1));
-  workspace->context()->ParallelFor(
+  machine->context()->ParallelFor(
       index.num_cameras, grain, [&](int64_t begin, int64_t end) {
         const int32_t* slot_begin = workspace->camera_slot_begin();
         const int32_t* camera_slot = workspace->camera_slot();

@@ -1,10 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-#include "cuda_kernels/host/host_jacobian.h"
-#include "cuda_kernels/structure/host_workspace.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 
-namespace ceres_ext::kernels::host {
+#include "cuda_kernels/host/host_jacobian.h"
+#include "cuda_kernels/structure/host_workspace.h"
+
+namespace ceres_ext::kernels {
 namespace {
+
+using namespace host;  // NOLINT: the loops of all bodies.
 
 // to = from, or += .
 template <int N>
@@ -17,17 +20,16 @@ void Store(const double* from, bool accumulate, double* to) {
 }  // namespace
 
 template <typename Source>
-void RightMultiply(const RightMultiplyParams<Source>& params,
-                   HostWorkspace* workspace) {
+Status Run(const RightMultiplyParams<Source>& params, HostMachine* machine) {
   using Jacobian = HostJacobian<Source>;
   constexpr int kLocalDim = Jacobian::kLocalDim;
   const ObservationIndexView& index = params.index;
-  const Jacobian jacobian(params.jacobian, workspace);
+  const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_x =
       jacobian.MapCameras(index.num_cameras, params.camera_x);
   ForEachPoint(index,
                0,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  typename Jacobian::Blocks blocks;
                  for (int64_t k = first; k < last; ++k) {
@@ -41,20 +43,20 @@ void RightMultiply(const RightMultiplyParams<Source>& params,
                    Store<2>(y, params.accumulate, params.y + 2 * k);
                  }
                });
+  return {};
 }
 
 template <typename Source>
-void LeftMultiply(const LeftMultiplyParams<Source>& params,
-                  HostWorkspace* workspace) {
+Status Run(const LeftMultiplyParams<Source>& params, HostMachine* machine) {
   constexpr int C = Source::kCameraDim;
   using Jacobian = HostJacobian<Source>;
   constexpr int kLocalDim = Jacobian::kLocalDim;
   const ObservationIndexView& index = params.index;
-  const Jacobian jacobian(params.jacobian, workspace);
+  const Jacobian jacobian(params.jacobian, index, machine);
   const int row_size = params.camera_x == nullptr ? 0 : kLocalDim;
   ForEachPoint(index,
                row_size,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  typename Jacobian::Blocks blocks;
                  double sum[3] = {};
@@ -64,7 +66,7 @@ void LeftMultiply(const LeftMultiplyParams<Source>& params,
                    TransposeMultiplyPoint(blocks.jp, y, sum);
                    if (row_size > 0) {
                      TransposeMultiplyCamera<kLocalDim>(
-                         blocks.jc, y, CameraSum(workspace, kLocalDim, k));
+                         blocks.jc, y, CameraSum(index, kLocalDim, k));
                    }
                  }
                  if (params.point_x != nullptr) {
@@ -73,26 +75,27 @@ void LeftMultiply(const LeftMultiplyParams<Source>& params,
                  }
                });
   if (params.camera_x == nullptr) {
-    return;
+    return {};
   }
   ForEachCamera<kLocalDim>(
-      index, kLocalDim, 0, workspace, [&](int32_t c, const double* sum) {
+      index, kLocalDim, 0, machine, [&](int32_t c, const double* sum) {
         double mapped[C];
         jacobian.UnmapVector(c, sum, mapped);
         Store<C>(mapped, params.accumulate, params.camera_x + int64_t{C} * c);
       });
+  return {};
 }
 
 template <typename Source>
-void SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
-                        HostWorkspace* workspace) {
+Status Run(const SquaredColumnNormsParams<Source>& params,
+           HostMachine* machine) {
   using T = typename Source::Value;
   constexpr int C = Source::kCameraDim;
   const ObservationIndexView& index = params.index;
   const int row_size = params.camera_x == nullptr ? 0 : C;
   ForEachPoint(index,
                row_size,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  double sum[3] = {};
                  for (int64_t k = first; k < last; ++k) {
@@ -107,7 +110,7 @@ void SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
                    if (row_size == 0) {
                      continue;
                    }
-                   double* row = CameraSum(workspace, C, k);
+                   double* row = CameraSum(index, C, k);
                    for (int i = 0; i < C; ++i) {
                      const double a = static_cast<double>(jc[i]);
                      const double b = static_cast<double>(jc[C + i]);
@@ -119,19 +122,20 @@ void SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
                  }
                });
   if (params.camera_x != nullptr) {
-    ForEachCamera<C>(index, C, 0, workspace, [&](int32_t c, const double* sum) {
+    ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
       Store<C>(sum, false, params.camera_x + int64_t{C} * c);
     });
   }
+  return {};
 }
 
 template <typename T, int C>
-void ScaleColumns(const ScaleColumnsParams<T, C, kHostLayout>& params,
-                  HostWorkspace* workspace) {
+Status Run(const ScaleColumnsParams<T, C, kHostLayout>& params,
+           HostMachine* machine) {
   const ObservationIndexView& index = params.index;
   ForEachPoint(index,
                0,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  const double* point_scale =
                      params.point_scale + int64_t{3} * p;
@@ -149,20 +153,19 @@ void ScaleColumns(const ScaleColumnsParams<T, C, kHostLayout>& params,
                    }
                  }
                });
+  return {};
 }
 
-#define CERES_EXT_INSTANTIATE_SOURCE(...)                              \
-  template void RightMultiply(const RightMultiplyParams<__VA_ARGS__>&, \
-                              HostWorkspace*);                         \
-  template void LeftMultiply(const LeftMultiplyParams<__VA_ARGS__>&,   \
-                             HostWorkspace*);                          \
-  template void SquaredColumnNorms(                                    \
-      const SquaredColumnNormsParams<__VA_ARGS__>&, HostWorkspace*)
+#define CERES_EXT_INSTANTIATE_SOURCE(...)                                     \
+  template Status Run(const RightMultiplyParams<__VA_ARGS__>&, HostMachine*); \
+  template Status Run(const LeftMultiplyParams<__VA_ARGS__>&, HostMachine*);  \
+  template Status Run(const SquaredColumnNormsParams<__VA_ARGS__>&,           \
+                      HostMachine*)
 
-#define CERES_EXT_INSTANTIATE_STORED(T, C)                                 \
-  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, C, kHostLayout>);         \
-  template void ScaleColumns(const ScaleColumnsParams<T, C, kHostLayout>&, \
-                             HostWorkspace*)
+#define CERES_EXT_INSTANTIATE_STORED(T, C)                          \
+  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, C, kHostLayout>);  \
+  template Status Run(const ScaleColumnsParams<T, C, kHostLayout>&, \
+                      HostMachine*)
 
 CERES_EXT_INSTANTIATE_STORED(double, 9);
 CERES_EXT_INSTANTIATE_STORED(double, 10);
@@ -171,4 +174,4 @@ CERES_EXT_INSTANTIATE_STORED(float, 10);
 CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 10>);
 
-}  // namespace ceres_ext::kernels::host
+}  // namespace ceres_ext::kernels

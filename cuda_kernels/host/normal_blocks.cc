@@ -1,14 +1,17 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/ops/normal_blocks.h"
+
 #include <algorithm>
 #include <atomic>
 
 #include "cuda_kernels/base/host_atomic.h"
 #include "cuda_kernels/host/host_jacobian.h"
 #include "cuda_kernels/structure/host_workspace.h"
-#include "cuda_kernels/ops/normal_blocks.h"
 
-namespace ceres_ext::kernels::host {
+namespace ceres_ext::kernels {
 namespace {
+
+using namespace host;  // NOLINT: the loops of all bodies.
 
 // V += Jp' Jp, packed.
 void AddPointMatrix(const double* jp, double* v) {
@@ -111,18 +114,18 @@ class NormalBlocksBody {
   static constexpr int C = Source::kCameraDim;
   static constexpr int kLocalDim = Jacobian::kLocalDim;
 
-  NormalBlocksBody(const Params& params, HostWorkspace* workspace)
+  NormalBlocksBody(const Params& params, HostMachine* machine)
       : params_(params),
         index_(params.index),
-        jacobian_(params.jacobian, workspace),
+        jacobian_(params.jacobian, params.index, machine),
         row_(params),
-        workspace_(workspace) {}
+        machine_(machine) {}
 
-  void Run() {
+  void Compute() {
     const bool has_camera_outputs = row_.size > 0 || params_.w.data != nullptr;
     ForEachPoint(index_,
                  row_.size,
-                 workspace_,
+                 machine_,
                  [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                    double v_inverse[6] = {};
                    double vi_g[3] = {};
@@ -179,8 +182,7 @@ class NormalBlocksBody {
     for (int64_t k = first; k < last; ++k) {
       const int32_t c = index_.camera_id[k];
       blocks.Load(jacobian_, k, c, p);
-      double* row =
-          row_.size > 0 ? CameraSum(workspace_, row_.size, k) : nullptr;
+      double* row = row_.size > 0 ? CameraSum(index_, row_.size, k) : nullptr;
       if (row_.u >= 0) {
         AddSymmetricProduct<kLocalDim>(blocks.jc, blocks.jc, row + row_.u);
       }
@@ -249,7 +251,7 @@ class NormalBlocksBody {
   template <int kNumSums, typename Function>
   void SumCameras(int offset, Function&& unmap) {
     if (offset >= 0) {
-      ForEachCamera<kNumSums>(index_, row_.size, offset, workspace_, unmap);
+      ForEachCamera<kNumSums>(index_, row_.size, offset, machine_, unmap);
     }
   }
 
@@ -275,21 +277,22 @@ class NormalBlocksBody {
   const ObservationIndexView& index_;
   const Jacobian jacobian_;
   const Row<Params, kLocalDim> row_;
-  HostWorkspace* workspace_;
+  HostMachine* machine_;
   std::atomic<int32_t> first_breakdown_{Breakdown::kNone};
 };
 
 }  // namespace
 
 template <typename Source>
-void NormalBlocks(const NormalBlocksParams<Source, kHostLayout>& params,
-                  HostWorkspace* workspace) {
-  NormalBlocksBody<Source>(params, workspace).Run();
+Status Run(const NormalBlocksParams<Source, kHostLayout>& params,
+           HostMachine* machine) {
+  NormalBlocksBody<Source>(params, machine).Compute();
+  return {};
 }
 
-#define CERES_EXT_INSTANTIATE(...) \
-  template void NormalBlocks(      \
-      const NormalBlocksParams<__VA_ARGS__, kHostLayout>&, HostWorkspace*)
+#define CERES_EXT_INSTANTIATE(...)                                         \
+  template Status Run(const NormalBlocksParams<__VA_ARGS__, kHostLayout>&, \
+                      HostMachine*)
 
 CERES_EXT_INSTANTIATE(StoredJacobian<double, 9, kHostLayout>);
 CERES_EXT_INSTANTIATE(StoredJacobian<double, 10, kHostLayout>);
@@ -298,4 +301,4 @@ CERES_EXT_INSTANTIATE(StoredJacobian<float, 10, kHostLayout>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 
-}  // namespace ceres_ext::kernels::host
+}  // namespace ceres_ext::kernels

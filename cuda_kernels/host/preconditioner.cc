@@ -1,12 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/ops/preconditioner.h"
+
 #include <algorithm>
 
 #include "cuda_kernels/base/host_atomic.h"
-#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/normal_blocks.h"
-#include "cuda_kernels/ops/preconditioner.h"
 
-namespace ceres_ext::kernels::host {
+namespace ceres_ext::kernels {
 namespace {
 
 // Elements of a vector per task.
@@ -15,11 +16,10 @@ constexpr int64_t kGrain = 4096;
 }  // namespace
 
 template <int N>
-void InvertBlockDiagonal(
-    const InvertBlockDiagonalParams<N, kHostLayout>& params,
-    HostContext* context) {
+Status Run(const InvertBlockDiagonalParams<N, kHostLayout>& params,
+           HostMachine* machine) {
   std::atomic<int32_t> first_breakdown{Breakdown::kNone};
-  context->ParallelFor(
+  machine->context()->ParallelFor(
       params.num_blocks,
       std::max<int64_t>(1, kGrain / (N * N * N)),
       [&](int64_t begin, int64_t end) {
@@ -43,31 +43,33 @@ void InvertBlockDiagonal(
         }
       });
   *params.first_breakdown = first_breakdown.load();
+  return {};
 }
 
 template <int N>
-void ApplyBlockDiagonal(const ApplyBlockDiagonalParams<N, kHostLayout>& params,
-                        HostContext* context) {
-  if (params.scalars != nullptr && params.scalars->end != PcgEnd::kRunning) {
-    return;
+Status Run(const ApplyBlockDiagonalParams<N, kHostLayout>& params,
+           HostMachine* machine) {
+  if (PcgHasEnded(params.scalars)) {
+    return {};
   }
-  context->ParallelFor(
+  machine->context()->ParallelFor(
       params.num_blocks, kGrain / N, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           SymmetricMultiply<N>(
               &params.inverse(i, 0), params.r + N * i, params.z + N * i);
         }
       });
+  return {};
 }
 
-#define CERES_EXT_INSTANTIATE(N)                                       \
-  template void InvertBlockDiagonal(                                   \
-      const InvertBlockDiagonalParams<N, kHostLayout>&, HostContext*); \
-  template void ApplyBlockDiagonal(                                    \
-      const ApplyBlockDiagonalParams<N, kHostLayout>&, HostContext*)
+#define CERES_EXT_INSTANTIATE(N)                                        \
+  template Status Run(const InvertBlockDiagonalParams<N, kHostLayout>&, \
+                      HostMachine*);                                    \
+  template Status Run(const ApplyBlockDiagonalParams<N, kHostLayout>&,  \
+                      HostMachine*)
 
 CERES_EXT_INSTANTIATE(3);
 CERES_EXT_INSTANTIATE(9);
 CERES_EXT_INSTANTIATE(10);
 
-}  // namespace ceres_ext::kernels::host
+}  // namespace ceres_ext::kernels

@@ -1,14 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-#include "cuda_kernels/host/host_jacobian.h"
-#include "cuda_kernels/structure/host_workspace.h"
 #include "cuda_kernels/ops/schur_products.h"
 
-namespace ceres_ext::kernels::host {
+#include "cuda_kernels/host/host_jacobian.h"
+#include "cuda_kernels/structure/host_workspace.h"
+
+namespace ceres_ext::kernels {
 namespace {
 
-bool Ended(const PcgScalars* scalars) {
-  return scalars != nullptr && scalars->end != PcgEnd::kRunning;
-}
+using namespace host;  // NOLINT: the loops of all bodies.
 
 // q = sum + D^2 p, where D may be null.
 template <int N>
@@ -53,28 +52,27 @@ void MultiplyW(const double* w, const double* e, double* q) {
 }  // namespace
 
 template <typename Source>
-void SchurProductImplicitW(
-    const SchurProductImplicitWParams<Source, kHostLayout>& params,
-    HostWorkspace* workspace) {
-  if (Ended(params.scalars)) {
-    return;
+Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
+           HostMachine* machine) {
+  if (PcgHasEnded(params.scalars)) {
+    return {};
   }
   constexpr int C = Source::kCameraDim;
   using Jacobian = HostJacobian<Source>;
   constexpr int kLocalDim = Jacobian::kLocalDim;
   const ObservationIndexView& index = params.index;
-  const Jacobian jacobian(params.jacobian, workspace);
+  const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_p = jacobian.MapCameras(index.num_cameras, params.p);
 
   ForEachPoint(index,
                kLocalDim,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int thread) {
                  typename Jacobian::Blocks blocks;
                  // Per observation y_k, then room for its blocks.
                  constexpr int kStride = 2 + Jacobian::kBlocksSize;
                  static_assert(kStride <= HostWorkspace::kPointScratch);
-                 double* scratch = workspace->point_scratch(thread);
+                 double* scratch = index.host_workspace->point_scratch(thread);
                  // y_k = Jc p_c, e = Vi sum_k Jp' y_k
                  double sum[3] = {};
                  for (int64_t k = first; k < last; ++k) {
@@ -94,29 +92,29 @@ void SchurProductImplicitW(
                    blocks.Reload(jacobian, k, y_k + 2);
                    MultiplyPointAndAccumulate(blocks.jp, minus_e, y_k);
                    TransposeMultiplyCamera<kLocalDim>(
-                       blocks.jc, y_k, CameraSum(workspace, kLocalDim, k));
+                       blocks.jc, y_k, CameraSum(index, kLocalDim, k));
                  }
                });
   ForEachCamera<kLocalDim>(
-      index, kLocalDim, 0, workspace, [&](int32_t c, const double* sum) {
+      index, kLocalDim, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
         AddDamping<C>(
             Block<C>(params.camera_diagonal, c), params.p + int64_t{C} * c, q);
       });
+  return {};
 }
 
 template <typename T, int C>
-void SchurProductExplicitW(
-    const SchurProductExplicitWParams<T, C, kHostLayout>& params,
-    HostWorkspace* workspace) {
-  if (Ended(params.scalars)) {
-    return;
+Status Run(const SchurProductExplicitWParams<T, C, kHostLayout>& params,
+           HostMachine* machine) {
+  if (PcgHasEnded(params.scalars)) {
+    return {};
   }
   const ObservationIndexView& index = params.index;
   ForEachPoint(index,
                C,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  double storage[3 * C];
                  // e = -Vi sum_k W_k' p_c
@@ -133,10 +131,10 @@ void SchurProductExplicitW(
                  for (int64_t k = first; k < last; ++k) {
                    MultiplyW<C>(AsDouble<C, 3>(&params.w(k, 0), storage),
                                 minus_e,
-                                CameraSum(workspace, C, k));
+                                CameraSum(index, C, k));
                  }
                });
-  ForEachCamera<C>(index, C, 0, workspace, [&](int32_t c, const double* sum) {
+  ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
     const double* p = params.p + int64_t{C} * c;
     double* q = params.q + int64_t{C} * c;
     SymmetricMultiply<C>(&params.u(c, 0), p, q);
@@ -145,20 +143,20 @@ void SchurProductExplicitW(
     }
     AddDamping<C>(Block<C>(params.camera_diagonal, c), p, q);
   });
+  return {};
 }
 
 template <typename Source>
-void BackSubstituteImplicitW(
-    const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
-    HostWorkspace* workspace) {
+Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
+           HostMachine* machine) {
   using Jacobian = HostJacobian<Source>;
   constexpr int kLocalDim = Jacobian::kLocalDim;
   const ObservationIndexView& index = params.index;
-  const Jacobian jacobian(params.jacobian, workspace);
+  const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_z = jacobian.MapCameras(index.num_cameras, params.z);
   ForEachPoint(index,
                0,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  typename Jacobian::Blocks blocks;
                  double sum[3] = {};
@@ -175,16 +173,16 @@ void BackSubstituteImplicitW(
                  SymmetricMultiply<3>(
                      &params.v_inverse(p, 0), sum, params.y + int64_t{3} * p);
                });
+  return {};
 }
 
 template <typename T, int C>
-void BackSubstituteExplicitW(
-    const BackSubstituteExplicitWParams<T, C, kHostLayout>& params,
-    HostWorkspace* workspace) {
+Status Run(const BackSubstituteExplicitWParams<T, C, kHostLayout>& params,
+           HostMachine* machine) {
   const ObservationIndexView& index = params.index;
   ForEachPoint(index,
                0,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  double storage[3 * C];
                  double sum[3] = {};
@@ -200,24 +198,25 @@ void BackSubstituteExplicitW(
                  SymmetricMultiply<3>(
                      &params.v_inverse(p, 0), sum, params.y + int64_t{3} * p);
                });
+  return {};
 }
 
 template <typename Source>
-void NormalProductImplicitW(const NormalProductImplicitWParams<Source>& params,
-                            HostWorkspace* workspace) {
-  if (Ended(params.scalars)) {
-    return;
+Status Run(const NormalProductImplicitWParams<Source>& params,
+           HostMachine* machine) {
+  if (PcgHasEnded(params.scalars)) {
+    return {};
   }
   constexpr int C = Source::kCameraDim;
   using Jacobian = HostJacobian<Source>;
   constexpr int kLocalDim = Jacobian::kLocalDim;
   const ObservationIndexView& index = params.index;
-  const Jacobian jacobian(params.jacobian, workspace);
+  const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_p =
       jacobian.MapCameras(index.num_cameras, params.camera_p);
   ForEachPoint(index,
                kLocalDim,
-               workspace,
+               machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  typename Jacobian::Blocks blocks;
                  const double* p_p = params.point_p + int64_t{3} * p;
@@ -231,33 +230,33 @@ void NormalProductImplicitW(const NormalProductImplicitWParams<Source>& params,
                    MultiplyPointAndAccumulate(blocks.jp, p_p, y);
                    TransposeMultiplyPoint(blocks.jp, y, sum);
                    TransposeMultiplyCamera<kLocalDim>(
-                       blocks.jc, y, CameraSum(workspace, kLocalDim, k));
+                       blocks.jc, y, CameraSum(index, kLocalDim, k));
                  }
                  AddDamping<3>(Block<3>(params.point_diagonal, p), p_p, sum);
                  std::copy_n(sum, 3, params.point_q + int64_t{3} * p);
                });
   ForEachCamera<kLocalDim>(
-      index, kLocalDim, 0, workspace, [&](int32_t c, const double* sum) {
+      index, kLocalDim, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.camera_q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
         AddDamping<C>(Block<C>(params.camera_diagonal, c),
                       params.camera_p + int64_t{C} * c,
                       q);
       });
+  return {};
 }
 
 template <typename T, int C>
-void NormalProductExplicitW(
-    const NormalProductExplicitWParams<T, C, kHostLayout>& params,
-    HostWorkspace* workspace) {
-  if (Ended(params.scalars)) {
-    return;
+Status Run(const NormalProductExplicitWParams<T, C, kHostLayout>& params,
+           HostMachine* machine) {
+  if (PcgHasEnded(params.scalars)) {
+    return {};
   }
   const ObservationIndexView& index = params.index;
   ForEachPoint(
       index,
       C,
-      workspace,
+      machine,
       [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
         double storage[3 * C];
         const double* p_p = params.point_p + int64_t{3} * p;
@@ -269,11 +268,11 @@ void NormalProductExplicitW(
           const double* w = AsDouble<C, 3>(&params.w(k, 0), storage);
           TransposeMultiplyW<C>(
               w, params.camera_p + int64_t{C} * index.camera_id[k], sum);
-          MultiplyW<C>(w, p_p, CameraSum(workspace, C, k));
+          MultiplyW<C>(w, p_p, CameraSum(index, C, k));
         }
         std::copy_n(sum, 3, q_p);
       });
-  ForEachCamera<C>(index, C, 0, workspace, [&](int32_t c, const double* sum) {
+  ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
     const double* p = params.camera_p + int64_t{C} * c;
     double* q = params.camera_q + int64_t{C} * c;
     SymmetricMultiply<C>(&params.u(c, 0), p, q);
@@ -282,27 +281,27 @@ void NormalProductExplicitW(
     }
     AddDamping<C>(Block<C>(params.camera_diagonal, c), p, q);
   });
+  return {};
 }
 
-#define CERES_EXT_INSTANTIATE_SOURCE(...)                             \
-  template void SchurProductImplicitW(                                \
-      const SchurProductImplicitWParams<__VA_ARGS__, kHostLayout>&,   \
-      HostWorkspace*);                                                \
-  template void BackSubstituteImplicitW(                              \
-      const BackSubstituteImplicitWParams<__VA_ARGS__, kHostLayout>&, \
-      HostWorkspace*);                                                \
-  template void NormalProductImplicitW(                               \
-      const NormalProductImplicitWParams<__VA_ARGS__>&, HostWorkspace*)
+#define CERES_EXT_INSTANTIATE_SOURCE(...)                               \
+  template Status Run(                                                  \
+      const SchurProductImplicitWParams<__VA_ARGS__, kHostLayout>&,     \
+      HostMachine*);                                                    \
+  template Status Run(                                                  \
+      const BackSubstituteImplicitWParams<__VA_ARGS__, kHostLayout>&,   \
+      HostMachine*);                                                    \
+  template Status Run(const NormalProductImplicitWParams<__VA_ARGS__>&, \
+                      HostMachine*)
 
-#define CERES_EXT_INSTANTIATE_STORED(T, C)                                    \
-  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, C, kHostLayout>);            \
-  template void SchurProductExplicitW(                                        \
-      const SchurProductExplicitWParams<T, C, kHostLayout>&, HostWorkspace*); \
-  template void BackSubstituteExplicitW(                                      \
-      const BackSubstituteExplicitWParams<T, C, kHostLayout>&,                \
-      HostWorkspace*);                                                        \
-  template void NormalProductExplicitW(                                       \
-      const NormalProductExplicitWParams<T, C, kHostLayout>&, HostWorkspace*)
+#define CERES_EXT_INSTANTIATE_STORED(T, C)                                     \
+  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, C, kHostLayout>);             \
+  template Status Run(const SchurProductExplicitWParams<T, C, kHostLayout>&,   \
+                      HostMachine*);                                           \
+  template Status Run(const BackSubstituteExplicitWParams<T, C, kHostLayout>&, \
+                      HostMachine*);                                           \
+  template Status Run(const NormalProductExplicitWParams<T, C, kHostLayout>&,  \
+                      HostMachine*)
 
 CERES_EXT_INSTANTIATE_STORED(double, 9);
 CERES_EXT_INSTANTIATE_STORED(double, 10);
@@ -311,4 +310,4 @@ CERES_EXT_INSTANTIATE_STORED(float, 10);
 CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 10>);
 
-}  // namespace ceres_ext::kernels::host
+}  // namespace ceres_ext::kernels

@@ -500,6 +500,43 @@ CERES_EXT_HOST_DEVICE inline void MapCameraJacobian(const T* local_jacobian,
   }
 }
 
+// Whether element (i, j) of a camera map lies in one of its blocks where it is
+// [blockdiag(3 x rotation_dim, diagonal 6), 0]: cameras without a manifold, or
+// with a full one for the rotation, scaled, padded or with constants.
+CERES_EXT_HOST_DEVICE constexpr bool IsInMapBlocks(int rotation_dim,
+                                                   int i,
+                                                   int j) {
+  return i < 3 ? j < rotation_dim : j - rotation_dim == i - 3;
+}
+
+// As MapCameraJacobian, for a map of that form: 3 kRotationDim + 6 of its 9
+// kDim values are read.
+template <int kRotationDim, int kDim, typename T>
+CERES_EXT_HOST_DEVICE inline void MapCameraJacobianByBlocks(
+    const T* local_jacobian, const T* camera_map, T* jacobian) {
+  static_assert(kRotationDim + 6 <= kDim);
+  for (int j = 0; j < kRotationDim; ++j) {
+    const T m0 = camera_map[j];
+    const T m1 = camera_map[kDim + j];
+    const T m2 = camera_map[2 * kDim + j];
+    for (int i = 0; i < 2; ++i) {
+      const T* local = local_jacobian + kBalLocalCameraDim * i;
+      jacobian[kDim * i + j] = local[0] * m0 + local[1] * m1 + local[2] * m2;
+    }
+  }
+  for (int j = 0; j < 6; ++j) {
+    const T m = camera_map[(3 + j) * kDim + kRotationDim + j];
+    for (int i = 0; i < 2; ++i) {
+      jacobian[kDim * i + kRotationDim + j] =
+          local_jacobian[kBalLocalCameraDim * i + 3 + j] * m;
+    }
+  }
+  for (int j = kRotationDim + 6; j < kDim; ++j) {
+    jacobian[j] = T(0);
+    jacobian[kDim + j] = T(0);
+  }
+}
+
 // The same for camera_map = blockdiag(rotation_map, I_6).
 template <int kRotationDim, typename T>
 CERES_EXT_HOST_DEVICE inline void MapCameraJacobianByRotation(

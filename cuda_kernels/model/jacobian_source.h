@@ -17,10 +17,11 @@
 #define CERES_EXT_CUDA_KERNELS_MODEL_JACOBIAN_SOURCE_H_
 
 #include <cstdint>
+#include <type_traits>
 
-#include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/host_device.h"
+#include "cuda_kernels/model/bal_model.h"
 
 namespace ceres_ext::kernels {
 
@@ -110,6 +111,11 @@ struct RecomputedJacobian {
     }
   }
 };
+
+template <typename Source>
+struct IsRecomputed : std::false_type {};
+template <typename T, int C>
+struct IsRecomputed<RecomputedJacobian<T, C>> : std::true_type {};
 
 }  // namespace ceres_ext::kernels
 

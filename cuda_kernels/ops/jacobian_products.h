@@ -8,15 +8,17 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
-class HostWorkspace;
+class CudaMachine;
+class HostMachine;
 
 // y_k = Jc x_c + Jp x_p, or += .
-// Order: columns from 0 on, cameras before points. Traffic: 24 values of
-// Jacobian, 16 B (accumulate: 32 B) of y, 8 B of ids per observation.
+// Order: columns from 0 on, cameras before points.
 template <typename Source>
 struct RightMultiplyParams {
   ObservationIndexView index;
@@ -27,9 +29,18 @@ struct RightMultiplyParams {
   bool accumulate = false;
 };
 
+template <typename Source>
+Traffic GetTraffic(const RightMultiplyParams<Source>& p) {
+  Traffic traffic = kIndexTraffic;
+  traffic += JacobianTraffic(p.jacobian);
+  traffic += {BytesIf(p.y, p.accumulate ? 4 : 2),
+              BytesIf(p.point_x, 3),
+              BytesIf(p.camera_x, Source::kCameraDim)};
+  return traffic;
+}
+
 // x_c = sum Jc' y_k, x_p = sum Jp' y_k, or += ; a null output is not computed.
-// Order: as ops/normal_blocks.h. Traffic: 24 values of Jacobian, 16 B of y,
-// 8 B of ids per observation.
+// Order: as ops/normal_blocks.h.
 template <typename Source>
 struct LeftMultiplyParams {
   ObservationIndexView index;
@@ -39,6 +50,18 @@ struct LeftMultiplyParams {
   double* point_x = nullptr;   // 3 per point
   bool accumulate = false;
 };
+
+template <typename Source>
+Traffic GetTraffic(const LeftMultiplyParams<Source>& p) {
+  Traffic traffic = kIndexTraffic;
+  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
+                                   : JacobianTraffic(p.jacobian);
+  const int times = p.accumulate ? 2 : 1;
+  traffic += {BytesIf(p.y, 2),
+              BytesIf(p.point_x, 3 * times),
+              BytesIf(p.camera_x, Source::kCameraDim * times)};
+  return traffic;
+}
 
 // x_j = |column j of J|^2; a null output is not computed.
 // Order and traffic: as LeftMultiply, without y.
@@ -50,8 +73,18 @@ struct SquaredColumnNormsParams {
   double* point_x = nullptr;
 };
 
+template <typename Source>
+Traffic GetTraffic(const SquaredColumnNormsParams<Source>& p) {
+  Traffic traffic = kIndexTraffic;
+  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
+                                   : JacobianTraffic(p.jacobian);
+  traffic +=
+      {0, BytesIf(p.point_x, 3), BytesIf(p.camera_x, Source::kCameraDim)};
+  return traffic;
+}
+
 // J = J diag(s), in place.
-// Order: no sums. Traffic: 48 values of Jacobian, 8 B of ids per observation.
+// Order: no sums.
 template <typename T, int C, BlockLayout kLayout>
 struct ScaleColumnsParams {
   ObservationIndexView index;
@@ -61,26 +94,36 @@ struct ScaleColumnsParams {
   const double* point_scale = nullptr;   // 3 per point
 };
 
-// Host bodies. Sources as in ops/schur_products.h.
-namespace host {
+template <typename T, int C, BlockLayout kLayout>
+Traffic GetTraffic(const ScaleColumnsParams<T, C, kLayout>& p) {
+  Traffic traffic = kIndexTraffic;
+  traffic += {2 * (BytesIf(p.camera_blocks) + BytesIf(p.point_blocks)),
+              BytesIf(p.point_scale, 3),
+              BytesIf(p.camera_scale, C)};
+  return traffic;
+}
 
+// Sources as in ops/schur_products.h.
 template <typename Source>
-void RightMultiply(const RightMultiplyParams<Source>& params,
-                   HostWorkspace* workspace);
-
+Status Run(const RightMultiplyParams<Source>& params, HostMachine* machine);
 template <typename Source>
-void LeftMultiply(const LeftMultiplyParams<Source>& params,
-                  HostWorkspace* workspace);
-
+Status Run(const RightMultiplyParams<Source>& params, CudaMachine* machine);
 template <typename Source>
-void SquaredColumnNorms(const SquaredColumnNormsParams<Source>& params,
-                        HostWorkspace* workspace);
-
+Status Run(const LeftMultiplyParams<Source>& params, HostMachine* machine);
+template <typename Source>
+Status Run(const LeftMultiplyParams<Source>& params, CudaMachine* machine);
+template <typename Source>
+Status Run(const SquaredColumnNormsParams<Source>& params,
+           HostMachine* machine);
+template <typename Source>
+Status Run(const SquaredColumnNormsParams<Source>& params,
+           CudaMachine* machine);
 template <typename T, int C>
-void ScaleColumns(const ScaleColumnsParams<T, C, kHostLayout>& params,
-                  HostWorkspace* workspace);
-
-}  // namespace host
+Status Run(const ScaleColumnsParams<T, C, kHostLayout>& params,
+           HostMachine* machine);
+template <typename T, int C, BlockLayout kLayout>
+Status Run(const ScaleColumnsParams<T, C, kLayout>& params,
+           CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels
 

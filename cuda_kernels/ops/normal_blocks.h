@@ -20,12 +20,15 @@
 #include <limits>
 
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
-class HostWorkspace;
+class CudaMachine;
+class HostMachine;
 
 // The first blocks, by id, that could not be inverted.
 struct Breakdown {
@@ -37,8 +40,6 @@ struct Breakdown {
 // Computes those outputs whose data is not null.
 // Order: point sums in the order of the observations of the point; camera sums
 // in a fixed order of the machine's own (host: HostWorkspace).
-// Traffic per observation: 24 values of Jacobian, 16 B of b, 8 B of ids, and
-// 3 C values of W where wanted.
 template <typename Source, BlockLayout kLayout>
 struct NormalBlocksParams {
   using Value = typename Source::Value;
@@ -71,19 +72,47 @@ struct NormalBlocksParams {
   Breakdown* breakdown = nullptr;
 };
 
-namespace host {
+template <typename Source, BlockLayout kLayout>
+Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
+  constexpr int C = Source::kCameraDim;
+  const bool camera_blocks = p.u.data != nullptr || p.w.data != nullptr ||
+                             p.camera_gradient != nullptr ||
+                             p.schur_diagonal.data != nullptr ||
+                             p.schur_rhs != nullptr;
+  const bool gradient = p.point_gradient != nullptr ||
+                        p.camera_gradient != nullptr || p.schur_rhs != nullptr;
+  Traffic traffic = kIndexTraffic;
+  traffic += camera_blocks ? JacobianTraffic(p.jacobian)
+                           : PointJacobianTraffic(p.jacobian);
+  traffic +=
+      {(gradient ? BytesIf(p.b, 2) : 0) + BytesIf(p.w),
+       BytesIf(p.v) + BytesIf(p.v_inverse) + BytesIf(p.point_gradient, 3) +
+           (p.v_inverse.data == nullptr ? 0 : BytesIf(p.point_diagonal, 3)),
+       BytesIf(p.u) + BytesIf(p.camera_gradient, C) +
+           BytesIf(p.schur_diagonal) + BytesIf(p.schur_rhs, C)};
+  return traffic;
+}
 
-// Most sums per slot that NormalBlocks needs: two C x C matrices and two
-// vectors. Reserve half where only U and g or only S and s are asked for.
+// Most sums per camera and chunk that the host needs (ReserveCameraSums): two
+// C x C matrices and two vectors. Reserve half where only U and g or only S and
+// s are asked for.
 template <int C>
 inline constexpr int kNormalBlocksRowSize = 2 * (PackedSize(C) + C);
 
 // Sources as in ops/schur_products.h.
 template <typename Source>
-void NormalBlocks(const NormalBlocksParams<Source, kHostLayout>& params,
-                  HostWorkspace* workspace);
+Status Run(const NormalBlocksParams<Source, kHostLayout>& params,
+           HostMachine* machine);
+template <typename Source, BlockLayout kLayout>
+Status Run(const NormalBlocksParams<Source, kLayout>& params,
+           CudaMachine* machine);
 
-}  // namespace host
+// s alone, from v_inverse and b: the part of NormalBlocks that reads stored
+// blocks in their order where nothing else needs that of the cameras. Sources:
+// StoredJacobian. On a device alone, on tiles.
+template <typename Source, BlockLayout kLayout>
+Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
+                          CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels
 

@@ -1,31 +1,32 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The vector steps of preconditioned conjugate gradients on A x = b with
-// x = 0 at the start. When a solve ends: pcg_scalars.h. One iteration is
+// x = 0 at the start. When a solve ends: base/pcg_scalars.h. One iteration is
 //
 //   z = M^-1 r                        (ops/preconditioner.h)
-//   PcgDirection   rho = r'z, p = z + beta p
+//   PcgRho         rho = r'z
+//   PcgDirection   p = z + beta p
 //   q = A p                           (ops/schur_products.h)
-//   PcgAdvance     alpha = rho / p'q, x += alpha p
+//   PcgAlpha       alpha = rho / p'q
+//   PcgAdvance     x += alpha p
 //   PcgResidual    r -= alpha q, or r = b - A x; tests
 //
 // A step on scalars that have ended does nothing: a machine may queue steps
-// ahead and look at the scalars later.
-// Order: dot products are sums over chunks of fixed size, added in their order.
-// q may be the array of z.
+// ahead and look at the scalars later. q may be the array of z.
+// Vector operations: ops/vector_operation.h.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_PCG_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_PCG_H_
 
 #include <cstdint>
 
+#include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/ops/vector_operation.h"
 
 namespace ceres_ext::kernels {
 
-class HostWorkspace;
-
 // x = 0, r = b, *scalars = StartPcg(|b|^2, ...).
-// Traffic: 24 B per element.
 struct PcgStartParams {
   int64_t n = 0;
   double q_tolerance = 0.0;
@@ -36,33 +37,93 @@ struct PcgStartParams {
   double* x = nullptr;
   double* r = nullptr;
   PcgScalars* scalars = nullptr;
+
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
+    const double b = rhs[i];
+    x[i] = 0.0;
+    r[i] = b;
+    return {b * b, 0.0};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    *scalars = StartPcg(sums.first,
+                        q_tolerance,
+                        r_tolerance,
+                        min_num_iterations,
+                        max_num_iterations);
+  }
 };
 
-// SetPcgRho(r'z); in the first iteration p = z, else p = z + beta p. Where that
-// ends the solve, p is as it was.
-// Traffic: 40 B per element.
-struct PcgDirectionParams {
+// SetPcgRho(r'z).
+struct PcgRhoParams {
   int64_t n = 0;
   const double* r = nullptr;
   const double* z = nullptr;
-  double* p = nullptr;
   PcgScalars* scalars = nullptr;
+
+  CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
+    return {r[i] * z[i], 0.0};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    SetPcgRho(sums.first, scalars);
+  }
 };
 
-// SetPcgAlpha(p'q), x += alpha p. Where the former ends the solve, x is as it
-// was.
-// Traffic: 40 B per element.
-struct PcgAdvanceParams {
+// p = z + beta p; in the first iteration, where p has no value yet, p = z.
+struct PcgDirectionParams {
+  int64_t n = 0;
+  const double* z = nullptr;
+  double* p = nullptr;
+  const PcgScalars* scalars = nullptr;
+
+  // Set by Begin.
+  bool first = false;
+  double beta = 0.0;
+
+  CERES_EXT_HOST_DEVICE bool Begin() {
+    first = scalars->num_iterations == 1;
+    beta = scalars->beta;
+    return !PcgHasEnded(scalars);
+  }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    p[i] = first ? z[i] : z[i] + beta * p[i];
+  }
+};
+
+// SetPcgAlpha(p'q).
+struct PcgAlphaParams {
   int64_t n = 0;
   const double* p = nullptr;
   const double* q = nullptr;
-  double* x = nullptr;
   PcgScalars* scalars = nullptr;
+
+  CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
+    return {p[i] * q[i], 0.0};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    SetPcgAlpha(sums.first, scalars);
+  }
+};
+
+// x += alpha p.
+struct PcgAdvanceParams {
+  int64_t n = 0;
+  const double* p = nullptr;
+  double* x = nullptr;
+  const PcgScalars* scalars = nullptr;
+
+  double alpha = 0.0;  // set by Begin
+
+  CERES_EXT_HOST_DEVICE bool Begin() {
+    alpha = scalars->alpha;
+    return !PcgHasEnded(scalars);
+  }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { x[i] += alpha * p[i]; }
 };
 
 // r -= alpha q, or r = b - q where reset (q = A x);
 // SetPcgResidual(x'(b + r), |r|^2).
-// Traffic: 40 B per element.
 struct PcgResidualParams {
   int64_t n = 0;
   bool reset = false;
@@ -71,27 +132,23 @@ struct PcgResidualParams {
   const double* x = nullptr;
   double* r = nullptr;
   PcgScalars* scalars = nullptr;
+
+  double alpha = 0.0;  // set by Begin
+
+  CERES_EXT_HOST_DEVICE bool Begin() {
+    alpha = scalars->alpha;
+    return !PcgHasEnded(scalars);
+  }
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
+    const double b = rhs[i];
+    const double residual = reset ? b - q[i] : r[i] - alpha * q[i];
+    r[i] = residual;
+    return {x[i] * (b + residual), residual * residual};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    SetPcgResidual(sums.first, sums.second, scalars);
+  }
 };
-
-// *result = x'y.
-// Traffic: 16 B per element.
-struct DotParams {
-  int64_t n = 0;
-  const double* x = nullptr;
-  const double* y = nullptr;
-  double* result = nullptr;
-};
-
-// Host bodies. The workspace needs vector sums for n elements.
-namespace host {
-
-void PcgStart(const PcgStartParams& params, HostWorkspace* workspace);
-void PcgDirection(const PcgDirectionParams& params, HostWorkspace* workspace);
-void PcgAdvance(const PcgAdvanceParams& params, HostWorkspace* workspace);
-void PcgResidual(const PcgResidualParams& params, HostWorkspace* workspace);
-void Dot(const DotParams& params, HostWorkspace* workspace);
-
-}  // namespace host
 
 }  // namespace ceres_ext::kernels
 

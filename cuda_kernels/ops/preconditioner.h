@@ -9,10 +9,12 @@
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext::kernels {
 
-class HostContext;
+class CudaMachine;
+class HostMachine;
 
 // inverse_i = (A_i + D_i^2)^-1, N x N, all packed. A may be U or V (JACOBI) or
 // S (SCHUR_JACOBI). A column of A_i that is zero and undamped counts as a unit
@@ -20,7 +22,7 @@ class HostContext;
 // A block that rounding has left not positive definite (S is a difference) is
 // replaced by its diagonal, with elements below D_i^2 raised to that: a
 // preconditioner need only be positive definite.
-// Order: one thread owns a block. Traffic: 16 N (N + 1) / 2 B per block.
+// Order: one thread owns a block.
 template <int N, BlockLayout kLayout>
 struct InvertBlockDiagonalParams {
   int64_t num_blocks = 0;
@@ -33,9 +35,15 @@ struct InvertBlockDiagonalParams {
   int32_t* first_breakdown = nullptr;
 };
 
+// Compulsory bytes.
+template <int N, BlockLayout kLayout>
+int64_t GetBytes(const InvertBlockDiagonalParams<N, kLayout>& p) {
+  return 8 * p.num_blocks *
+         (2 * PackedSize(N) + (p.diagonal == nullptr ? 0 : N));
+}
+
 // z_i = inverse_i r_i.
 // Order: sums within a block from column 0 on.
-// Traffic: 4 N (N + 1) + 16 N B per block.
 template <int N, BlockLayout kLayout>
 struct ApplyBlockDiagonalParams {
   int64_t num_blocks = 0;
@@ -46,19 +54,25 @@ struct ApplyBlockDiagonalParams {
   const PcgScalars* scalars = nullptr;
 };
 
-namespace host {
+// Compulsory bytes.
+template <int N, BlockLayout kLayout>
+int64_t GetBytes(const ApplyBlockDiagonalParams<N, kLayout>& p) {
+  return 8 * p.num_blocks * (PackedSize(N) + 2 * N);
+}
 
 // N = 3, 9 and 10.
 template <int N>
-void InvertBlockDiagonal(
-    const InvertBlockDiagonalParams<N, kHostLayout>& params,
-    HostContext* context);
-
+Status Run(const InvertBlockDiagonalParams<N, kHostLayout>& params,
+           HostMachine* machine);
+template <int N, BlockLayout kLayout>
+Status Run(const InvertBlockDiagonalParams<N, kLayout>& params,
+           CudaMachine* machine);
 template <int N>
-void ApplyBlockDiagonal(const ApplyBlockDiagonalParams<N, kHostLayout>& params,
-                        HostContext* context);
-
-}  // namespace host
+Status Run(const ApplyBlockDiagonalParams<N, kHostLayout>& params,
+           HostMachine* machine);
+template <int N, BlockLayout kLayout>
+Status Run(const ApplyBlockDiagonalParams<N, kLayout>& params,
+           CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels
 

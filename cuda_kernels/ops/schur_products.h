@@ -13,19 +13,20 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
-class HostWorkspace;
+class CudaMachine;
+class HostMachine;
 
 // q = S p from the Jacobian, U and W never formed:
 //   y_k = Jc p_c,  e_p = Vi_p sum_k Jp' y_k,
 //   q_c = D_c^2 p_c + sum_k Jc' (y_k - Jp e_p)
-// Traffic: 24 values of Jacobian and 8 B of ids per observation, 48 B per
-// point.
 template <typename Source, BlockLayout kLayout>
 struct SchurProductImplicitWParams {
   ObservationIndexView index;
@@ -37,9 +38,20 @@ struct SchurProductImplicitWParams {
   const PcgScalars* scalars = nullptr;
 };
 
+template <typename Source, BlockLayout kLayout>
+Traffic GetTraffic(const SchurProductImplicitWParams<Source, kLayout>& p) {
+  constexpr int C = Source::kCameraDim;
+  Traffic traffic = kIndexTraffic;
+  traffic += JacobianTraffic(p.jacobian);
+  traffic +=
+      {0,
+       BytesIf(p.v_inverse),
+       BytesIf(p.camera_diagonal, C) + BytesIf(p.p, C) + BytesIf(p.q, C)};
+  return traffic;
+}
+
 // q = S p from stored blocks:
 //   q_c = (U_c + D_c^2) p_c - sum_k W_k Vi_p sum_l W_l' p
-// Traffic: 3 C values of W and 8 B of ids per observation, 48 B per point.
 template <typename T, int C, BlockLayout kLayout>
 struct SchurProductExplicitWParams {
   ObservationIndexView index;
@@ -52,9 +64,17 @@ struct SchurProductExplicitWParams {
   const PcgScalars* scalars = nullptr;
 };
 
+template <typename T, int C, BlockLayout kLayout>
+Traffic GetTraffic(const SchurProductExplicitWParams<T, C, kLayout>& p) {
+  Traffic traffic = kIndexTraffic;
+  traffic += {BytesIf(p.w),
+              BytesIf(p.v_inverse),
+              BytesIf(p.u) + BytesIf(p.camera_diagonal, C) + BytesIf(p.p, C) +
+                  BytesIf(p.q, C)};
+  return traffic;
+}
+
 // y_p = Vi_p sum_k Jp' (b_k - Jc z_c)
-// Traffic: 24 values of Jacobian, 16 B of b, 4 B of ids per observation, 72 B
-// per point.
 template <typename Source, BlockLayout kLayout>
 struct BackSubstituteImplicitWParams {
   ObservationIndexView index;
@@ -65,8 +85,17 @@ struct BackSubstituteImplicitWParams {
   double* y = nullptr;        // 3 per point
 };
 
+template <typename Source, BlockLayout kLayout>
+Traffic GetTraffic(const BackSubstituteImplicitWParams<Source, kLayout>& p) {
+  Traffic traffic = kIndexTraffic;
+  traffic += JacobianTraffic(p.jacobian);
+  traffic += {BytesIf(p.b, 2),
+              BytesIf(p.v_inverse) + BytesIf(p.y, 3),
+              BytesIf(p.z, Source::kCameraDim)};
+  return traffic;
+}
+
 // y_p = Vi_p (g_p - sum_k W_k' z_c)
-// Traffic: 3 C values of W, 4 B of ids per observation, 96 B per point.
 template <typename T, int C, BlockLayout kLayout>
 struct BackSubstituteExplicitWParams {
   ObservationIndexView index;
@@ -77,11 +106,19 @@ struct BackSubstituteExplicitWParams {
   double* y = nullptr;
 };
 
+template <typename T, int C, BlockLayout kLayout>
+Traffic GetTraffic(const BackSubstituteExplicitWParams<T, C, kLayout>& p) {
+  Traffic traffic = kIndexTraffic;
+  traffic +=
+      {BytesIf(p.w),
+       BytesIf(p.v_inverse) + BytesIf(p.point_gradient, 3) + BytesIf(p.y, 3),
+       BytesIf(p.z, C)};
+  return traffic;
+}
+
 // q = (J'J + D^2) p from the Jacobian, J and then J' in one pass:
 //   y_k = Jc p_c + Jp p_p
 //   q_c = D_c^2 p_c + sum_k Jc' y_k,  q_p = D_p^2 p_p + sum_k Jp' y_k
-// Traffic: 24 values of Jacobian and 8 B of ids per observation, 48 B per
-// point.
 template <typename Source>
 struct NormalProductImplicitWParams {
   ObservationIndexView index;
@@ -95,10 +132,22 @@ struct NormalProductImplicitWParams {
   const PcgScalars* scalars = nullptr;
 };
 
+template <typename Source>
+Traffic GetTraffic(const NormalProductImplicitWParams<Source>& p) {
+  constexpr int C = Source::kCameraDim;
+  Traffic traffic = kIndexTraffic;
+  traffic += JacobianTraffic(p.jacobian);
+  traffic += {0,
+              BytesIf(p.point_diagonal, 3) + BytesIf(p.point_p, 3) +
+                  BytesIf(p.point_q, 3),
+              BytesIf(p.camera_diagonal, C) + BytesIf(p.camera_p, C) +
+                  BytesIf(p.camera_q, C)};
+  return traffic;
+}
+
 // q = (J'J + D^2) p from stored blocks:
 //   q_c = (U_c + D_c^2) p_c + sum_k W_k p_p
 //   q_p = (V_p + D_p^2) p_p + sum_k W_k' p_c
-// Traffic: 3 C values of W and 8 B of ids per observation, 96 B per point.
 template <typename T, int C, BlockLayout kLayout>
 struct NormalProductExplicitWParams {
   ObservationIndexView index;
@@ -114,40 +163,58 @@ struct NormalProductExplicitWParams {
   const PcgScalars* scalars = nullptr;
 };
 
-// Host bodies, for StoredJacobian<double or float, 9 or 10, kHostLayout> and
-// RecomputedJacobian<double, 9 or 10>.
-namespace host {
+template <typename T, int C, BlockLayout kLayout>
+Traffic GetTraffic(const NormalProductExplicitWParams<T, C, kLayout>& p) {
+  Traffic traffic = kIndexTraffic;
+  traffic += {BytesIf(p.w), BytesIf(p.v), BytesIf(p.u)};
+  traffic += {0,
+              BytesIf(p.point_diagonal, 3) + BytesIf(p.point_p, 3) +
+                  BytesIf(p.point_q, 3),
+              BytesIf(p.camera_diagonal, C) + BytesIf(p.camera_p, C) +
+                  BytesIf(p.camera_q, C)};
+  return traffic;
+}
 
+// Sources: StoredJacobian<T, C, layout of the machine> and
+// RecomputedJacobian<T, C>, T double or float, C 9 or 10; the host recomputes
+// in double alone. Other layouts on a device are instantiated from
+// cuda/*_impl.cuh by who wants them.
 template <typename Source>
-void SchurProductImplicitW(
-    const SchurProductImplicitWParams<Source, kHostLayout>& params,
-    HostWorkspace* workspace);
-
+Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
+           HostMachine* machine);
+template <typename Source, BlockLayout kLayout>
+Status Run(const SchurProductImplicitWParams<Source, kLayout>& params,
+           CudaMachine* machine);
 template <typename T, int C>
-void SchurProductExplicitW(
-    const SchurProductExplicitWParams<T, C, kHostLayout>& params,
-    HostWorkspace* workspace);
-
+Status Run(const SchurProductExplicitWParams<T, C, kHostLayout>& params,
+           HostMachine* machine);
+template <typename T, int C, BlockLayout kLayout>
+Status Run(const SchurProductExplicitWParams<T, C, kLayout>& params,
+           CudaMachine* machine);
 template <typename Source>
-void BackSubstituteImplicitW(
-    const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
-    HostWorkspace* workspace);
-
+Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
+           HostMachine* machine);
+template <typename Source, BlockLayout kLayout>
+Status Run(const BackSubstituteImplicitWParams<Source, kLayout>& params,
+           CudaMachine* machine);
 template <typename T, int C>
-void BackSubstituteExplicitW(
-    const BackSubstituteExplicitWParams<T, C, kHostLayout>& params,
-    HostWorkspace* workspace);
-
+Status Run(const BackSubstituteExplicitWParams<T, C, kHostLayout>& params,
+           HostMachine* machine);
+template <typename T, int C, BlockLayout kLayout>
+Status Run(const BackSubstituteExplicitWParams<T, C, kLayout>& params,
+           CudaMachine* machine);
 template <typename Source>
-void NormalProductImplicitW(const NormalProductImplicitWParams<Source>& params,
-                            HostWorkspace* workspace);
-
+Status Run(const NormalProductImplicitWParams<Source>& params,
+           HostMachine* machine);
+template <typename Source>
+Status Run(const NormalProductImplicitWParams<Source>& params,
+           CudaMachine* machine);
 template <typename T, int C>
-void NormalProductExplicitW(
-    const NormalProductExplicitWParams<T, C, kHostLayout>& params,
-    HostWorkspace* workspace);
-
-}  // namespace host
+Status Run(const NormalProductExplicitWParams<T, C, kHostLayout>& params,
+           HostMachine* machine);
+template <typename T, int C, BlockLayout kLayout>
+Status Run(const NormalProductExplicitWParams<T, C, kLayout>& params,
+           CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels
 

@@ -11,11 +11,11 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/machine/device_buffer.h"
-#include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/base/host_device.h"
-#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/structure/observation_index.h"
 
 namespace ceres_ext::kernels {
 

@@ -101,6 +101,8 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
   const cudaStream_t stream = context->stream();
   const int64_t num_cameras = index.num_cameras;
   view_ = CudaWorkspaceView();
+  index_ = index;
+  index_.cuda_workspace = &view_;
   int64_t num_tile_cameras = 0;
   if (options.recomputed_tiles) {
     TileOptions tiles = options.recomputed;
@@ -184,16 +186,9 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
   CERES_EXT_RETURN_IF_ERROR(local_cameras_.Allocate(context, num_cameras * 24));
   CERES_EXT_RETURN_IF_ERROR(
       point_records_.Allocate(context, int64_t{10} * index.num_points));
-  CERES_EXT_RETURN_IF_ERROR(
-      vector_partial_.Allocate(context, 2 * kVectorBlocks));
-  CERES_EXT_RETURN_IF_ERROR(ticket_.Allocate(context, 2));
-  CERES_EXT_RETURN_IF_ERROR(ticket_.SetZero());
   view_.partial = partial_.data();
   view_.local_cameras = local_cameras_.data();
   view_.point_records = point_records_.data();
-  view_.vector_partial = vector_partial_.data();
-  view_.ticket = ticket_.data();
-  view_.flag = ticket_.data() + 1;
   return Status();
 }
 

@@ -1,11 +1,11 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the device bodies need beside their parameters: tiles of points, chunks
-// of cameras, and scratch for sums. HostWorkspace for the device.
+// How a device cuts an index into tiles of points and chunks of cameras, and
+// scratch for sums. HostWorkspace for the device.
 //
 //   CudaWorkspace workspace;
 //   Status status = workspace.Setup(index, {}, &scratch, &context);
-//   status = cuda::SchurProductImplicitW(params, workspace.view(), stream);
+//   params.index = workspace.index();
 //
 // A device body sums over cameras in two steps of fixed order: per tile and
 // camera (tile_index.h) or per *camera chunk*, then over the tiles or chunks of
@@ -21,14 +21,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda_kernels/machine/device_buffer.h"
-#include "cuda_kernels/machine/cuda_context.h"
-#include "cuda_kernels/structure/cuda_observation_index.h"
-#include "cuda_kernels/model/jacobian_source.h"
-#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/tile_index.h"
 
 namespace ceres_ext::kernels {
@@ -41,11 +41,6 @@ inline constexpr TileOptions kStoredTiles{256, 256, 256, false};
 
 // Measurement: docs/gpu.md.
 inline constexpr int kLongTrack = 64;
-
-// Most blocks of the kernels that add up a whole vector. Their number depends
-// on the length alone, and the partial sums of the blocks are added in their
-// order.
-inline constexpr int kVectorBlocks = 1024;
 
 struct CudaWorkspaceView {
   TileIndexView recomputed_tiles;
@@ -67,17 +62,9 @@ struct CudaWorkspaceView {
   // Scratch: one row of up to kMaxRow doubles per chunk, one of 10 per tile
   // camera, in the same memory.
   double* partial = nullptr;
-  double* local_cameras = nullptr;   // 24 per camera
-  double* point_records = nullptr;   // 10 per point
-  double* vector_partial = nullptr;  // 2 * kVectorBlocks
-  int32_t* ticket = nullptr;         // zero between kernels, see SumOverBlocks
-  int32_t* flag = nullptr;
+  double* local_cameras = nullptr;  // 24 per camera
+  double* point_records = nullptr;  // 10 per point
 };
-
-template <typename Source>
-struct IsRecomputed : std::false_type {};
-template <typename T, int C>
-struct IsRecomputed<RecomputedJacobian<T, C>> : std::true_type {};
 
 class CudaWorkspace {
  public:
@@ -107,19 +94,27 @@ class CudaWorkspace {
     }
   };
 
-  // index: in device memory; must outlive the workspace.
+  CudaWorkspace() = default;
+  CudaWorkspace(const CudaWorkspace&) = delete;
+  CudaWorkspace& operator=(const CudaWorkspace&) = delete;
+
+  // index: in device memory. What it views must outlive the workspace, and the
+  // workspace its own index().
   Status Setup(const ObservationIndexView& index,
                const Options& options,
                CudaIndexScratch* scratch,
                CudaContext* context);
 
   const CudaWorkspaceView& view() const { return view_; }
+  // The index, with this workspace.
+  const ObservationIndexView& index() const { return index_; }
 
  private:
   Status ListLongPoints(const ObservationIndexView& index,
                         CudaIndexScratch* scratch,
                         CudaContext* context);
 
+  ObservationIndexView index_;
   CudaWorkspaceView view_;
   TileIndex recomputed_tiles_;
   TileIndex stored_tiles_;
@@ -131,8 +126,6 @@ class CudaWorkspace {
   DeviceBuffer<double> partial_;
   DeviceBuffer<double> local_cameras_;
   DeviceBuffer<double> point_records_;
-  DeviceBuffer<double> vector_partial_;
-  DeviceBuffer<int32_t> ticket_;
 };
 
 // Entries per camera chunk. Measurement: docs/gpu.md.

@@ -18,8 +18,9 @@ constexpr int kMaxCameraDim = 10;
 }  // namespace
 
 Status HostWorkspace::Setup(const ObservationIndexView& index,
-                            HostContext* context) {
-  context_ = context;
+                            HostMachine* machine) {
+  index_ = index;
+  index_.host_workspace = this;
   CERES_EXT_RETURN_IF_ERROR(CutIntoChunks(index));
   CERES_EXT_RETURN_IF_ERROR(AssignSlots(index));
   int64_t max_point_observations = 0;
@@ -30,15 +31,13 @@ Status HostWorkspace::Setup(const ObservationIndexView& index,
   }
   // Whole cache lines per thread.
   point_scratch_stride_ = (kPointScratch * max_point_observations + 15) / 8 * 8;
-  CERES_EXT_RETURN_IF_ERROR(
-      point_scratch_.Allocate(point_scratch_stride_ * context->num_threads()));
+  CERES_EXT_RETURN_IF_ERROR(point_scratch_.Allocate(
+      point_scratch_stride_ * machine->context()->num_threads()));
   CERES_EXT_RETURN_IF_ERROR(
       local_cameras_.Allocate(int64_t{kLocalDim} * index.num_cameras));
   camera_sums_.Free();
   CERES_EXT_RETURN_IF_ERROR(ReserveCameraSums(kMaxCameraDim));
-  partial_sums_.Free();
-  return ReserveVectorSums(
-      std::max(num_chunks_ * kVectorChunk, 2 * index.num_observations));
+  return chunk_sums_.Allocate(2 * num_chunks_);
 }
 
 Status HostWorkspace::CutIntoChunks(const ObservationIndexView& index) {
@@ -106,15 +105,11 @@ Status HostWorkspace::ReserveCameraSums(int row_size) {
   return camera_sums_.Reserve(num_slots() * row_size);
 }
 
-Status HostWorkspace::ReserveVectorSums(int64_t n) {
-  return partial_sums_.Reserve(2 * (n / kVectorChunk + 1));
-}
-
 int64_t HostWorkspace::bytes() const {
   return chunk_begin_.bytes() + slot_begin_.bytes() +
          observation_slot_.bytes() + camera_slot_begin_.bytes() +
          camera_slot_.bytes() + camera_sums_.bytes() + point_scratch_.bytes() +
-         local_cameras_.bytes() + partial_sums_.bytes();
+         local_cameras_.bytes() + chunk_sums_.bytes();
 }
 
 }  // namespace ceres_ext::kernels

@@ -1,10 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the host bodies need beside their parameters: threads, how points are
-// cut into chunks, and scratch for sums.
+// How the host cuts the points of an index into chunks, and scratch for sums.
 //
 //   HostWorkspace workspace;
-//   Status status = workspace.Setup(index.view(), &context);
+//   Status status = workspace.Setup(index.view(), &machine);
+//   params.index = workspace.index();
 //
 // A host body reads each Jacobian block once, in point order, one chunk of
 // points per task. Sums over the observations of a camera are kept per chunk
@@ -12,38 +12,35 @@
 // the chunks. Chunks depend on the index alone, so every sum has a fixed order
 // for any number of threads.
 //
-// A workspace serves one call at a time, as its HostContext does. All memory is
-// taken by Setup and the two Reserve calls.
+// A workspace serves one call at a time, as its machine does. All memory is
+// taken by Setup and ReserveCameraSums.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_HOST_WORKSPACE_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_HOST_WORKSPACE_H_
 
 #include <cstdint>
 
 #include "cuda_kernels/base/buffer.h"
-#include "cuda_kernels/machine/host_context.h"
-#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/structure/observation_index.h"
 
 namespace ceres_ext::kernels {
 
 class HostWorkspace {
  public:
-  // Partial sums of vectors are over chunks of this many elements.
-  static constexpr int64_t kVectorChunk = 4096;
   // Scratch values per observation of a point: a residual, and two blocks.
   static constexpr int kPointScratch = 2 + 2 * 10 + 6;
 
   // Cuts the points of the index into chunks and makes room for the sums of one
-  // vector per camera, and per chunk of a vector with one element per
-  // observation. Index and context must outlive the workspace.
-  Status Setup(const ObservationIndexView& index, HostContext* context);
+  // vector per camera. What the index views must outlive the workspace, and the
+  // workspace its own index().
+  Status Setup(const ObservationIndexView& index, HostMachine* machine);
 
   // Makes room for row_size sums per slot, where an operation asks for it.
   Status ReserveCameraSums(int row_size);
-  // Makes room for two partial sums per chunk of vectors of up to n elements.
-  Status ReserveVectorSums(int64_t n);
 
-  HostContext* context() const { return context_; }
+  // The index, with this workspace.
+  const ObservationIndexView& index() const { return index_; }
 
   int64_t num_chunks() const { return num_chunks_; }
   // Chunk i owns points chunk_begin()[i] .. chunk_begin()[i + 1] - 1 and slots
@@ -66,8 +63,8 @@ class HostWorkspace {
   }
   // kLocalDim values per camera, see host_jacobian.h.
   double* local_cameras() { return local_cameras_.data(); }
-  // Two values per chunk of a vector or chunk of points.
-  double* partial_sums() { return partial_sums_.data(); }
+  // Two values per chunk of points.
+  double* chunk_sums() { return chunk_sums_.data(); }
 
   int64_t bytes() const;
 
@@ -75,7 +72,7 @@ class HostWorkspace {
   Status CutIntoChunks(const ObservationIndexView& index);
   Status AssignSlots(const ObservationIndexView& index);
 
-  HostContext* context_ = nullptr;
+  ObservationIndexView index_;
   int64_t num_chunks_ = 0;
   int64_t point_scratch_stride_ = 0;
   HostBuffer<int32_t> chunk_begin_;
@@ -86,8 +83,17 @@ class HostWorkspace {
   HostBuffer<double> camera_sums_;
   HostBuffer<double> point_scratch_;
   HostBuffer<double> local_cameras_;
-  HostBuffer<double> partial_sums_;
+  HostBuffer<double> chunk_sums_;
 };
+
+// Makes room for row_size sums per camera and chunk where the index is the
+// host's.
+inline Status ReserveCameraSums(const ObservationIndexView& index,
+                                int row_size) {
+  return index.host_workspace == nullptr
+             ? Status()
+             : index.host_workspace->ReserveCameraSums(row_size);
+}
 
 }  // namespace ceres_ext::kernels
 

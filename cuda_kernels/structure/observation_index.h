@@ -22,6 +22,9 @@
 
 namespace ceres_ext::kernels {
 
+class HostWorkspace;
+struct CudaWorkspaceView;
+
 // Passed to kernels by value; owns nothing.
 struct ObservationIndexView {
   int32_t num_cameras = 0;
@@ -40,6 +43,10 @@ struct ObservationIndexView {
   // camera_begin[c] <= j < camera_begin[c + 1], ascending.
   const int64_t* camera_begin = nullptr;  // num_cameras + 1
   const int32_t* camera_entry = nullptr;  // num_observations
+
+  // How the machine that the index is for cuts its work; both in host memory.
+  HostWorkspace* host_workspace = nullptr;
+  const CudaWorkspaceView* cuda_workspace = nullptr;
 };
 
 // The index in host memory. Building takes linear time (counting sorts) and one

@@ -29,11 +29,11 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/device_buffer.h"
 #include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext::kernels {
 
@@ -45,8 +45,8 @@ struct TileOptions {
 };
 
 // Bytes of shared memory that a tile of recomputed Jacobians takes at most
-// (cuda/recomputed_tiles.cuh) in double, with segments of 3 or more: products and
-// 3-vectors of the observations, positions and motions of the points.
+// (cuda/recomputed_tiles.cuh) in double, with segments of 3 or more: products
+// and 3-vectors of the observations, positions and motions of the points.
 inline int64_t RecomputedTileBytes(const TileOptions& options) {
   return 8 * (int64_t{5} * options.max_observations +
               int64_t{6} * options.max_points);

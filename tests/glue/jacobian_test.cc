@@ -22,9 +22,9 @@
 #include "ceres/program.h"
 #include "ceres/sparse_matrix.h"
 #include "ceres/sphere_manifold.h"
-#include "ceres_ext/glue/backends.h"
-#include "ceres_ext/glue/evaluator.h"
 #include "ceres_ext/glue/batch_shape.h"
+#include "ceres_ext/glue/evaluator.h"
+#include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_import.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
@@ -68,13 +68,15 @@ class Fixture {
     EXPECT_NE(stock_, nullptr) << error;
 
     BatchStructure batch;
-    EXPECT_TRUE(ImportBatch(
-        *pp_.reduced_program, machine_.host_context(), &batch, &error))
+    EXPECT_TRUE(
+        ImportBatch(*pp_.reduced_program, machine_.context(), &batch, &error))
         << error;
     kernels::Status status =
         shape_.Setup(pp_.reduced_program->NumEffectiveParameters(),
                      pp_.reduced_program->NumParameters(),
                      batch,
+                     {},
+                     machine_.context(),
                      &machine_);
     EXPECT_TRUE(status.ok()) << status.message;
     ours_ = batch.cameras.padded_size == 9
@@ -107,7 +109,7 @@ class Fixture {
   std::unique_ptr<Evaluator> Create(JacobianType type,
                                     const BatchStructure& batch,
                                     kernels::Status* status) {
-    return BatchEvaluator<HostMachine, double, C>::Create(
+    return BatchEvaluator<kernels::HostMachine, double, C>::Create(
         type, batch, &shape_, &pp_, status);
   }
 
@@ -155,8 +157,8 @@ class Fixture {
   }
 
   BalTestProblem bal_;
-  HostMachine machine_{3};
-  BatchShape<HostMachine> shape_;
+  kernels::HostMachine machine_{3};
+  BatchShape<kernels::HostMachine> shape_;
   ceres::internal::PreprocessedProblem pp_;
   std::unique_ptr<Evaluator> stock_;
   std::unique_ptr<Evaluator> ours_;

@@ -97,8 +97,7 @@ class BalProblem {
   }
 
   void Prepare() {
-    ASSERT_TRUE(
-        host::PrepareCameras(PrepareParams(), &problem.context).ok());
+    ASSERT_TRUE(kernels::Run(PrepareParams(), &problem.machine).ok());
   }
 
   DenseProblem<T, C> problem;

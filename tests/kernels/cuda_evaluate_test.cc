@@ -20,7 +20,6 @@ class CudaEvaluateTest : public CudaProblemTest {
  protected:
   void Prepare(const PairList& pairs) {
     ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(pairs, {}));
-    ASSERT_OK(host_workspace_.ReserveCameraSums(10));
     MakeScene(pairs, 5, &cameras_, &points_, &observations_);
   }
 
@@ -67,7 +66,7 @@ void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
   host.camera_scale = with_tangent ? scale.data() : nullptr;
   host.states = states.data();
   host.maps = maps.data();
-  const Status expected = host::PrepareCameras(host, &host_context_);
+  const Status expected = kernels::Run(host, &host_machine_);
   const auto device_cameras = Upload(cameras);
   const auto device_tangent = Upload(tangent);
   const auto device_scale = Upload(scale);
@@ -79,7 +78,7 @@ void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
   device.camera_scale = with_tangent ? device_scale.data() : nullptr;
   device.states = device_states.data();
   device.maps = device_maps.data();
-  const Status status = cuda::PrepareCameras(device, context_->stream());
+  const Status status = kernels::Run(device, machine_.get());
   ASSERT_EQ(status.code, expected.code);
   if (!status.ok()) {
     return;
@@ -128,7 +127,7 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
   std::vector<T> jc(2 * C * n_), jp(6 * n_);
   Evaluation evaluation;
   EvaluateJacobianParams<T, C, kHostLayout> host;
-  host.index = host_index_.view();
+  host.index = host_workspace_.index();
   host.cameras = states.data();
   host.camera_maps = maps.data();
   host.points = points_.data();
@@ -140,7 +139,7 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
   host.camera_gradient = camera_gradient.data();
   host.point_gradient = point_gradient.data();
   host.evaluation = &evaluation;
-  host::EvaluateJacobian(host, &host_workspace_);
+  RunOk(host, &host_machine_);
 
   const auto device_states = Upload(states);
   const auto device_maps = Upload(maps);
@@ -157,7 +156,7 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     auto device_point_gradient = Poisoned<double>(3 * num_points_);
     auto device_evaluation = Poisoned<Evaluation>(1);
     EvaluateJacobianParams<T, C, kDeviceLayout> device;
-    device.index = index_.view();
+    device.index = workspace_.index();
     device.cameras = device_states.data();
     device.camera_maps = device_maps.data();
     device.points = device_points.data();
@@ -169,8 +168,7 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     device.camera_gradient = device_camera_gradient.data();
     device.point_gradient = device_point_gradient.data();
     device.evaluation = device_evaluation.data();
-    ASSERT_OK(
-        cuda::EvaluateJacobian(device, workspace_.view(), context_->stream()));
+    ASSERT_OK(kernels::Run(device, machine_.get()));
     ASSERT_OK(context_->Synchronize());
     const Evaluation result = Download(device_evaluation)[0];
     const std::vector<double> actual_residuals = Download(device_residuals);
@@ -202,13 +200,13 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     // The same cost and residuals without the Jacobian.
     auto other_residuals = Poisoned<double>(2 * n_);
     EvaluateCostParams cost;
-    cost.index = index_.view();
+    cost.index = workspace_.index();
     cost.cameras = device_states.data();
     cost.points = device_points.data();
     cost.observations = device_observations.data();
     cost.residuals = other_residuals.data();
     cost.evaluation = device_evaluation.data();
-    ASSERT_OK(cuda::EvaluateCost(cost, workspace_.view(), context_->stream()));
+    ASSERT_OK(kernels::Run(cost, machine_.get()));
     ASSERT_OK(context_->Synchronize());
     EXPECT_NEAR(Download(device_evaluation)[0].cost,
                 evaluation.cost,
@@ -247,12 +245,12 @@ TEST_F(CudaEvaluateTest, ObservationsAtTheCentreAreCounted) {
   const auto device_observations = Upload(observations_);
   auto device_evaluation = Poisoned<Evaluation>(1);
   EvaluateCostParams cost;
-  cost.index = index_.view();
+  cost.index = workspace_.index();
   cost.cameras = device_states.data();
   cost.points = device_points.data();
   cost.observations = device_observations.data();
   cost.evaluation = device_evaluation.data();
-  ASSERT_OK(cuda::EvaluateCost(cost, workspace_.view(), context_->stream()));
+  ASSERT_OK(kernels::Run(cost, machine_.get()));
   ASSERT_OK(context_->Synchronize());
   const Evaluation result = Download(device_evaluation)[0];
   EXPECT_EQ(result.num_not_finite, 1);

@@ -8,7 +8,10 @@
 #include <functional>
 #include <vector>
 
-#include "cuda_kernels/ops/cuda_operations.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/schur_products.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {
@@ -25,9 +28,11 @@ class CudaGraphTest : public CudaTest {
     ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
     CudaContextOptions options;
     options.stream = stream_;
-    ASSERT_OK(CudaContext::Create(options, &context_));
+    SetUpMachine(options);
   }
   void TearDown() override {
+    CudaTest::TearDown();
+    machine_.reset();
     context_.reset();
     if (stream_ != nullptr) {
       EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
@@ -97,9 +102,9 @@ TEST_F(CudaGraphTest, Operations) {
   prepare.cameras = device_cameras.data();
   prepare.states = states.data();
   prepare.maps = maps.data();
-  ASSERT_OK(cuda::PrepareCameras(prepare, stream_));
+  ASSERT_OK(kernels::Run(prepare, machine_.get()));
   EvaluateJacobianParams<double, C, kDeviceLayout> evaluate;
-  evaluate.index = index.view();
+  evaluate.index = workspace.index();
   evaluate.cameras = states.data();
   evaluate.camera_maps = maps.data();
   evaluate.points = device_points.data();
@@ -108,9 +113,8 @@ TEST_F(CudaGraphTest, Operations) {
   evaluate.camera_blocks = {jc.data(), n};
   evaluate.point_blocks = {jp.data(), n};
   evaluate.evaluation = evaluation.data();
-  ExpectReplayLikeEager(&residuals, [&] {
-    return cuda::EvaluateJacobian(evaluate, workspace.view(), stream_);
-  });
+  ExpectReplayLikeEager(&residuals,
+                        [&] { return kernels::Run(evaluate, machine_.get()); });
   const Source source{
       states.data(), maps.data(), device_points.data(), nullptr};
   const Stored stored{{jc.data(), n}, {jp.data(), n}};
@@ -123,7 +127,7 @@ TEST_F(CudaGraphTest, Operations) {
   auto breakdown = Poisoned<Breakdown>(1);
   const auto blocks = [&](auto jacobian) {
     NormalBlocksParams<decltype(jacobian), kDeviceLayout> params;
-    params.index = index.view();
+    params.index = workspace.index();
     params.jacobian = jacobian;
     params.b = residuals.data();
     params.point_diagonal = d.data();
@@ -131,7 +135,7 @@ TEST_F(CudaGraphTest, Operations) {
     params.schur_rhs = rhs.data();
     params.schur_diagonal = {schur.data(), pairs.num_cameras};
     params.breakdown = breakdown.data();
-    return cuda::NormalBlocks(params, workspace.view(), stream_);
+    return kernels::Run(params, machine_.get());
   };
   ExpectReplayLikeEager(&rhs, [&] { return blocks(stored); });
   ExpectReplayLikeEager(&rhs, [&] { return blocks(source); });
@@ -141,13 +145,13 @@ TEST_F(CudaGraphTest, Operations) {
   auto q = Poisoned<double>(C * pairs.num_cameras);
   const auto product = [&](auto jacobian) {
     SchurProductImplicitWParams<decltype(jacobian), kDeviceLayout> params;
-    params.index = index.view();
+    params.index = workspace.index();
     params.jacobian = jacobian;
     params.v_inverse = {v_inverse.data(), pairs.num_points};
     params.camera_diagonal = d.data();
     params.p = p.data();
     params.q = q.data();
-    return cuda::SchurProductImplicitW(params, workspace.view(), stream_);
+    return kernels::Run(params, machine_.get());
   };
   ExpectReplayLikeEager(&q, [&] { return product(source); });
   ExpectReplayLikeEager(&q, [&] { return product(stored); });
@@ -166,29 +170,36 @@ TEST_F(CudaGraphTest, Operations) {
     start.x = x.data();
     start.r = r.data();
     start.scalars = scalars.data();
-    CERES_EXT_RETURN_IF_ERROR(cuda::PcgStart(start, workspace.view(), stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::PcgDirection(
-        {size, r.data(), r.data(), direction.data(), scalars.data()},
-        workspace.view(),
-        stream_));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(start, machine_.get()));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(PcgRhoParams{size, r.data(), r.data(), scalars.data()},
+                     machine_.get()));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        PcgDirectionParams{size, r.data(), direction.data(), scalars.data()},
+        machine_.get()));
     SchurProductImplicitWParams<Source, kDeviceLayout> params;
-    params.index = index.view();
+    params.index = workspace.index();
     params.jacobian = source;
     params.v_inverse = {v_inverse.data(), pairs.num_points};
     params.camera_diagonal = d.data();
     params.p = direction.data();
     params.q = q.data();
     params.scalars = scalars.data();
-    CERES_EXT_RETURN_IF_ERROR(
-        cuda::SchurProductImplicitW(params, workspace.view(), stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::PcgAdvance(
-        {size, direction.data(), q.data(), x.data(), scalars.data()},
-        workspace.view(),
-        stream_));
-    return cuda::PcgResidual(
-        {size, false, rhs.data(), q.data(), x.data(), r.data(), scalars.data()},
-        workspace.view(),
-        stream_);
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_.get()));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        PcgAlphaParams{size, direction.data(), q.data(), scalars.data()},
+        machine_.get()));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        PcgAdvanceParams{size, direction.data(), x.data(), scalars.data()},
+        machine_.get()));
+    return kernels::Run(PcgResidualParams{size,
+                                          false,
+                                          rhs.data(),
+                                          q.data(),
+                                          x.data(),
+                                          r.data(),
+                                          scalars.data()},
+                        machine_.get());
   });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda_kernels/machine/cuda_sort.h"
+#include "cuda_kernels/structure/row_index.h"
 #include "cuda_kernels/structure/tile_index.h"
 #include "tests/kernels/cuda_test_util.h"
 
@@ -33,9 +34,9 @@ class CudaIndexTest : public CudaProblemTest {
     EXPECT_EQ(std::vector<T>(host, host + n), Read(device, n)) << what;
   }
 
-  void ExpectSameAsHost() {
+  void ExpectSameAsHost() { ExpectSameAsHost(index_.view()); }
+  void ExpectSameAsHost(const ObservationIndexView& b) {
     const ObservationIndexView& a = host_index_.view();
-    const ObservationIndexView b = index_.view();
     const int64_t n = a.num_observations;
     ASSERT_EQ(n, b.num_observations);
     ExpectSame(a.point_begin, b.point_begin, a.num_points + 1, "point_begin");
@@ -214,6 +215,45 @@ TEST_F(CudaIndexTest, OrderedLikeHost) {
       ExpectSameAsHost();
     }
   }
+}
+
+// The index of pairs in host memory is that of the points it says.
+TEST_F(CudaIndexTest, RowIndexLikeHost) {
+  for (const PairList& pairs :
+       {MakeEdgePairs(), MakeLongPairs(), PairList{3, 5, {}, {}}, PairList()}) {
+    RowIndex<CudaMachine> index;
+    std::vector<int32_t> order = {7};
+    ASSERT_OK(index.Setup(pairs.num_cameras,
+                          pairs.num_points,
+                          static_cast<int64_t>(pairs.camera.size()),
+                          pairs.camera.data(),
+                          pairs.point.data(),
+                          {},
+                          &order,
+                          machine_.get()));
+    ASSERT_EQ(order.size(), static_cast<size_t>(pairs.num_points));
+    std::vector<int32_t> rank(order.size(), -1);
+    for (size_t r = 0; r < order.size(); ++r) {
+      rank[static_cast<size_t>(order[r])] = static_cast<int32_t>(r);
+    }
+    PairList renamed = pairs;
+    for (int32_t& p : renamed.point) {
+      p = rank[static_cast<size_t>(p)];
+    }
+    BuildIndex(renamed);
+    ExpectSameAsHost(index.view());
+    ASSERT_NE(index.view().cuda_workspace, nullptr);
+    EXPECT_EQ(index.view().host_workspace, nullptr);
+    EXPECT_EQ(index.view().cuda_workspace->recomputed_tiles.num_tiles > 0,
+              pairs.num_points > 0);
+  }
+  RowIndex<CudaMachine> index;
+  std::vector<int32_t> order;
+  const std::vector<int32_t> ids = {0, 3};
+  EXPECT_EQ(
+      index.Setup(2, 4, 2, ids.data(), ids.data(), {}, &order, machine_.get())
+          .code,
+      StatusCode::kInvalidArgument);
 }
 
 // Recomputes every array of a tile index from its definition.

@@ -48,7 +48,8 @@ class CudaOperationsTest : public CudaProblemTest {
 
   void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(pairs, options));
-    ASSERT_OK(host_workspace_.ReserveCameraSums(2 * PackedSize(C) + 2 * C));
+    ASSERT_OK(
+        ReserveCameraSums(host_workspace_.index(), kNormalBlocksRowSize<C>));
     MakeJacobian();
     longest_ = 0;
     for (int32_t c = 0; c < pairs.num_cameras; ++c) {
@@ -71,17 +72,16 @@ class CudaOperationsTest : public CudaProblemTest {
     device_point_diagonal_ = Upload(point_diagonal_);
     device_camera_x_ = Upload(camera_x_);
     device_point_x_ = Upload(point_x_);
-    on_host_.index = host_index_.view();
+    on_host_.index = host_workspace_.index();
     on_host_.b = b_.data();
     on_host_.camera_x = camera_x_.data();
     on_host_.point_x = point_x_.data();
-    on_host_.workspace = &host_workspace_;
-    on_device_.index = index_.view();
+    on_host_.machine = &host_machine_;
+    on_device_.index = workspace_.index();
     on_device_.b = device_b_.data();
     on_device_.camera_x = device_camera_x_.data();
     on_device_.point_x = device_point_x_.data();
-    on_device_.workspace = &workspace_;
-    on_device_.stream = context_->stream();
+    on_device_.machine = machine_.get();
   }
 
   // With D or without.
@@ -207,8 +207,8 @@ class CudaOperationsTest : public CudaProblemTest {
   void CompareJacobianProducts();
 
   int64_t longest_ = 0;
-  Operations<HostSource, kHostLayout, T, HostWorkspace> on_host_;
-  Operations<Source, kDeviceLayout, T, CudaWorkspace> on_device_;
+  Operations<HostSource, T, HostMachine> on_host_;
+  Operations<Source, T, CudaMachine> on_device_;
 
   std::vector<CameraState<double>> host_states_;
   std::vector<double> host_maps_, host_points_, host_scale_;
@@ -246,7 +246,8 @@ void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
   device_blocks.w = {device_w.data(), n_};
   device_blocks.breakdown = device_breakdown.data();
   const auto of = [&](const auto& on) {
-    if constexpr (std::decay_t<decltype(on)>::kOnHost) {
+    if constexpr (std::is_same_v<typename std::decay_t<decltype(on)>::Machine,
+                                 HostMachine>) {
       return host_blocks;
     } else {
       return device_blocks;

@@ -13,11 +13,12 @@
 #include <type_traits>
 #include <vector>
 
-#include "ceres_ext/solver/cuda_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/machine/cuda_graph.h"
-#include "cuda_kernels/ops/cuda_operations.h"
-#include "cuda_kernels/ops/loop.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/preconditioner.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/solver_configurations.h"
 
@@ -27,7 +28,6 @@ namespace {
 constexpr int C = 9;
 using Recomputed = RecomputedJacobian<double, C>;
 using Stored = StoredJacobian<float, C, kDeviceLayout>;
-using solver::CudaBackend;
 using solver::InexactSolver;
 using solver::InexactSolverOptions;
 using solver::InexactSolverPerSolveOptions;
@@ -56,7 +56,7 @@ void ExpectSame(const Outcome& actual, const Outcome& expected) {
   EXPECT_TRUE(SameBits(actual.point, expected.point));
 }
 
-// A problem in the memory of one context, and two backends for it: one that may
+// A problem in the memory of one context, and two machines for it: one that may
 // use graphs and one that may not.
 class Problem {
  public:
@@ -75,9 +75,11 @@ class Problem {
                                            point.data(),
                                            &scratch_,
                                            context));
-    CERES_EXT_RETURN_IF_ERROR(SetupBackend(&graphs_));
+    CERES_EXT_RETURN_IF_ERROR(
+        workspace_.Setup(index_.view(), {}, &scratch_, context));
+    CERES_EXT_RETURN_IF_ERROR(graphs_.Setup(context));
     graphs_.EnableLoops();
-    CERES_EXT_RETURN_IF_ERROR(SetupBackend(&ahead_));
+    CERES_EXT_RETURN_IF_ERROR(ahead_.Setup(context));
 
     std::vector<double> cameras, points, observations;
     MakeScene(pairs, 5, &cameras, &points, &observations);
@@ -91,7 +93,7 @@ class Problem {
     prepare.cameras = cameras_.data();
     prepare.states = states_.data();
     prepare.maps = maps_.data();
-    CERES_EXT_RETURN_IF_ERROR(cuda::PrepareCameras(prepare, context->stream()));
+    CERES_EXT_RETURN_IF_ERROR(Run(prepare, &graphs_));
     const auto random_blocks = [&](int64_t size, unsigned seed, auto* buffer) {
       const std::vector<double> values = RandomVector(size, seed);
       return buffer->Assign(context,
@@ -103,9 +105,7 @@ class Problem {
     CERES_EXT_RETURN_IF_ERROR(AllocateStep(&camera_step, &point_step));
     return SetDamping(0.5, &camera_diagonal, &point_diagonal);
   }
-  Status SetupBackend(CudaBackend* backend) {
-    return backend->Setup(index_.view(), {}, &scratch_, context_);
-  }
+  const ObservationIndexView& index() const { return workspace_.index(); }
 
   // D, in the same memory at each call.
   Status SetDamping(double d,
@@ -131,7 +131,7 @@ class Problem {
     if constexpr (std::is_same_v<Source, Recomputed>) {
       system.jacobian = {states_.data(), maps_.data(), points_.data(), nullptr};
     } else {
-      const int64_t n = index_.view().num_observations;
+      const int64_t n = index().num_observations;
       system.jacobian = {{jc_.data(), n}, {jp_.data(), n}};
     }
     system.b = b_.data();
@@ -143,7 +143,7 @@ class Problem {
   template <typename Source>
   Outcome Solve(const LinearSystem<Source>& system,
                 const InexactSolverPerSolveOptions& per_solve,
-                InexactSolver<CudaBackend, Source>* solver,
+                InexactSolver<CudaMachine, Source>* solver,
                 DeviceBuffer<double>* camera,
                 DeviceBuffer<double>* point) {
     Outcome outcome;
@@ -158,7 +158,7 @@ class Problem {
   }
   template <typename Source>
   Outcome Solve(const InexactSolverPerSolveOptions& per_solve,
-                InexactSolver<CudaBackend, Source>* solver) {
+                InexactSolver<CudaMachine, Source>* solver) {
     return Solve(
         System<Source>(), per_solve, solver, &camera_step, &point_step);
   }
@@ -167,8 +167,8 @@ class Problem {
   Outcome Expected(const InexactSolverOptions& options,
                    const InexactSolverPerSolveOptions& per_solve,
                    const LinearSystem<Source>& system) {
-    InexactSolver<CudaBackend, Source> solver;
-    const Status status = solver.Setup(options, &ahead_);
+    InexactSolver<CudaMachine, Source> solver;
+    const Status status = solver.Setup(options, index(), &ahead_);
     EXPECT_TRUE(status.ok()) << status.message;
     return Solve(system, per_solve, &solver, &camera_step, &point_step);
   }
@@ -178,8 +178,8 @@ class Problem {
     return Expected(options, per_solve, System<Source>());
   }
 
-  CudaBackend* graphs() { return &graphs_; }
-  const CudaBackend::LoopRecord& record() const {
+  CudaMachine* graphs() { return &graphs_; }
+  const CudaMachine::LoopRecord& record() const {
     return graphs_.loop_record();
   }
 
@@ -191,8 +191,9 @@ class Problem {
   int64_t num_point_values_ = 0;
   CudaIndexScratch scratch_;
   CudaObservationIndex index_;
-  CudaBackend graphs_;
-  CudaBackend ahead_;
+  CudaWorkspace workspace_;
+  CudaMachine graphs_;
+  CudaMachine ahead_;
   DeviceBuffer<double> cameras_, points_, maps_, b_;
   DeviceBuffer<CameraState<double>> states_;
   DeviceBuffer<float> jc_, jp_;
@@ -218,14 +219,14 @@ class CudaPcgLoopTest : public CudaTest {
     const Outcome expected = problem_.Expected<Source>(options, per_solve);
     EXPECT_NE(expected.summary.termination, Termination::kFatalError)
         << expected.summary.message;
-    const CudaBackend::LoopRecord before = problem_.record();
-    InexactSolver<CudaBackend, Source> solver;
-    ASSERT_OK(solver.Setup(options, problem_.graphs()));
+    const CudaMachine::LoopRecord before = problem_.record();
+    InexactSolver<CudaMachine, Source> solver;
+    ASSERT_OK(solver.Setup(options, problem_.index(), problem_.graphs()));
     for (int i = 0; i < 3; ++i) {
       SCOPED_TRACE(i);
       ExpectSame(problem_.Solve(per_solve, &solver), expected);
     }
-    const CudaBackend::LoopRecord& after = problem_.record();
+    const CudaMachine::LoopRecord& after = problem_.record();
     EXPECT_TRUE(after.status.ok()) << after.status.message;
     EXPECT_EQ(after.num_recordings,
               before.num_recordings + (uses_graph ? 1 : 0));
@@ -291,8 +292,8 @@ TEST_F(CudaPcgLoopTest, ZeroRightHandSide) {
 // Another trust-region radius and another right-hand side, other tolerances:
 // the arrays are the same, and so is the graph.
 TEST_F(CudaPcgLoopTest, OneGraphForAllRadii) {
-  InexactSolver<CudaBackend, Recomputed> solver;
-  ASSERT_OK(solver.Setup({}, problem_.graphs()));
+  InexactSolver<CudaMachine, Recomputed> solver;
+  ASSERT_OK(solver.Setup({}, problem_.index(), problem_.graphs()));
   unsigned seed = 20;
   for (const double d : {0.5, 0.05, 3.0, 0.5}) {
     for (const double tolerance : {1e-2, 1e-9}) {
@@ -328,8 +329,8 @@ TEST_F(CudaPcgLoopTest, OtherArrays) {
     system[i].point_diagonal = point_diagonal[i].data();
     expected[i] = problem_.Expected({}, kPerSolve, system[i]);
   }
-  InexactSolver<CudaBackend, Recomputed> solver;
-  ASSERT_OK(solver.Setup({}, problem_.graphs()));
+  InexactSolver<CudaMachine, Recomputed> solver;
+  ASSERT_OK(solver.Setup({}, problem_.index(), problem_.graphs()));
   const auto solve = [&](int i) {
     SCOPED_TRACE(i);
     ExpectSame(
@@ -356,31 +357,31 @@ TEST_F(CudaPcgLoopTest, OtherArrays) {
   // Other options, with the same arrays.
   InexactSolverOptions options;
   options.residual_reset_period = 4;
-  ASSERT_OK(solver.Setup(options, problem_.graphs()));
+  ASSERT_OK(solver.Setup(options, problem_.index(), problem_.graphs()));
   expected[0] = problem_.Expected(options, kPerSolve, system[0]);
   solve(0);
   solve(0);
   EXPECT_EQ(problem_.record().num_recordings, 5);
 }
 
-// Backend and solver are set up again, for a larger problem and back.
+// Machine and solver are set up again, for a larger problem and back.
 TEST_F(CudaPcgLoopTest, OtherSizes) {
   constexpr InexactSolverPerSolveOptions kPerSolve{-1.0, 1e-8};
   Problem larger;
   ASSERT_OK(larger.Setup(MakeEdgePairs(), context_.get()));
-  InexactSolver<CudaBackend, Recomputed> solver;
-  CudaBackend backend;
-  backend.EnableLoops();
+  InexactSolver<CudaMachine, Recomputed> solver;
+  CudaMachine machine;
+  machine.EnableLoops();
   for (Problem* problem : {&problem_, &larger, &problem_}) {
-    ASSERT_OK(problem->SetupBackend(&backend));
-    ASSERT_OK(solver.Setup({}, &backend));
+    ASSERT_OK(machine.Setup(context_.get()));
+    ASSERT_OK(solver.Setup({}, problem->index(), &machine));
     const Outcome expected = problem->Expected<Recomputed>({}, kPerSolve);
     for (int i = 0; i < 2; ++i) {
       ExpectSame(problem->Solve(kPerSolve, &solver), expected);
     }
   }
-  EXPECT_TRUE(backend.loop_record().status.ok());
-  EXPECT_EQ(backend.loop_record().num_recordings, 3);
+  EXPECT_TRUE(machine.loop_record().status.ok());
+  EXPECT_EQ(machine.loop_record().num_recordings, 3);
 }
 
 // A of 3 x 3 blocks that need not be positive, M = I.
@@ -413,11 +414,11 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
     InexactSolverOptions options;
     options.max_num_iterations = 50;
     std::vector<double> first_x;
-    CudaBackend ahead;
-    ASSERT_OK(problem_.SetupBackend(&ahead));
-    CudaBackend::PcgLoop loop;
+    CudaMachine ahead;
+    ASSERT_OK(ahead.Setup(context_.get()));
+    CudaMachine::PcgLoop loop;
     const int64_t num_launches = problem_.record().num_launches;
-    for (CudaBackend* backend :
+    for (CudaMachine* machine :
          {&ahead, problem_.graphs(), problem_.graphs(), problem_.graphs()}) {
       PcgScalars result;
       ASSERT_OK(solver::ConjugateGradients(
@@ -431,17 +432,17 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
             params.r = from;
             params.z = to;
             params.scalars = v.scalars;
-            return backend->Run(params);
+            return kernels::Run(params, machine);
           },
           [&](const double* from, double* to) {
-            return backend->Copy(n, from, to);
+            return kernels::Run(CopyParams{n, from, to}, machine);
           },
           &loop,
-          backend,
+          machine,
           &result));
       EXPECT_EQ(result.end, end);
       EXPECT_EQ(result.num_iterations, num_iterations);
-      if (backend == &ahead) {
+      if (machine == &ahead) {
         first_x = Download(x);
       } else {
         EXPECT_TRUE(SameBits(Download(x), first_x));
@@ -498,8 +499,8 @@ TEST_F(CudaPcgLoopTest, StreamsOfTheCaller) {
     ASSERT_OK(CudaContext::Create(options, &context));
     Problem problem;
     ASSERT_OK(problem.Setup(SmallPairs(), context.get()));
-    InexactSolver<CudaBackend, Recomputed> solver;
-    ASSERT_OK(solver.Setup({}, problem.graphs()));
+    InexactSolver<CudaMachine, Recomputed> solver;
+    ASSERT_OK(solver.Setup({}, problem.index(), problem.graphs()));
     for (int i = 0; i < 3; ++i) {
       ExpectSame(problem.Solve(kPerSolve, &solver), expected);
     }
@@ -548,9 +549,7 @@ TEST_F(CudaPcgLoopTest, OtherThreadsDuringARecording) {
       [this]() -> Status {
         std::thread([this] {
           auto value = Upload(std::vector<double>{1.0});
-          EXPECT_TRUE(
-              cuda::Negate({1, value.data(), value.data()}, context_->stream())
-                  .ok());
+          RunOk(NegateParams{1, value.data(), value.data()}, machine_.get());
           EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
           EXPECT_EQ(Download(value), std::vector<double>{-1.0});
         }).join();
@@ -572,8 +571,8 @@ TEST_F(CudaPcgLoopTest, SolvesAtOnce) {
         ASSERT_OK(CudaContext::Create({}, &context));
         Problem problem;
         ASSERT_OK(problem.Setup(SmallPairs(), context.get()));
-        InexactSolver<CudaBackend, Recomputed> solver;
-        ASSERT_OK(solver.Setup({}, problem.graphs()));
+        InexactSolver<CudaMachine, Recomputed> solver;
+        ASSERT_OK(solver.Setup({}, problem.index(), problem.graphs()));
         for (int i = 0; i < 4; ++i) {
           ExpectSame(problem.Solve(kPerSolve, &solver), expected);
         }

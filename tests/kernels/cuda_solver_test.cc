@@ -6,9 +6,11 @@
 #include <limits>
 #include <vector>
 
-#include "ceres_ext/solver/cuda_backend.h"
 #include "ceres_ext/solver/inexact_solver.h"
 #include "ceres_ext/solver/inexact_solver_host.h"
+#include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/preconditioner.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/solver_configurations.h"
 
@@ -25,13 +27,9 @@ class CudaSolverTest : public CudaProblemTest {
 
 // One step after the other on given vectors. n + 64 roundings per sum.
 TEST_F(CudaSolverTest, VectorSteps) {
-  Prepare(MakeEdgePairs(), {});
-  const CudaWorkspaceView& workspace = workspace_.view();
-  const cudaStream_t stream = context_->stream();
   for (const int64_t n : {0, 31, 513, 4097, 300001}) {
     SCOPED_TRACE(n);
     const double tolerance = static_cast<double>(n + 64) * kEps;
-    ASSERT_OK(host_workspace_.ReserveVectorSums(n));
     std::vector<double> rhs = RandomVector(n, 1), z = RandomVector(n, 2), x(n),
                         r(n), p(n), q = z;
     // p'q > 0, and q has another direction than p, so that no product that is
@@ -73,51 +71,52 @@ TEST_F(CudaSolverTest, VectorSteps) {
     start.x = x.data();
     start.r = r.data();
     start.scalars = &host;
-    host::PcgStart(start, &host_workspace_);
+    RunOk(start, &host_machine_);
     start.rhs = device_rhs.data();
     start.x = device_x.data();
     start.r = device_r.data();
     start.scalars = device_scalars.data();
-    ASSERT_OK(cuda::PcgStart(start, workspace, stream));
+    ASSERT_OK(kernels::Run(start, machine_.get()));
     compare("start");
     // The first iteration is the last; a second one has to do nothing.
     for (int i = 0; i < 2; ++i) {
-      PcgDirectionParams direction{n, r.data(), z.data(), p.data(), &host};
-      host::PcgDirection(direction, &host_workspace_);
-      direction = {n,
-                   device_r.data(),
-                   device_z.data(),
-                   device_p.data(),
-                   device_scalars.data()};
-      ASSERT_OK(cuda::PcgDirection(direction, workspace, stream));
-      PcgAdvanceParams advance{n, p.data(), q.data(), x.data(), &host};
-      host::PcgAdvance(advance, &host_workspace_);
-      advance = {n,
-                 device_p.data(),
-                 device_q.data(),
-                 device_x.data(),
-                 device_scalars.data()};
-      ASSERT_OK(cuda::PcgAdvance(advance, workspace, stream));
+      PcgScalars* const device = device_scalars.data();
+      PcgRhoParams rho{n, r.data(), z.data(), &host};
+      RunOk(rho, &host_machine_);
+      rho = {n, device_r.data(), device_z.data(), device};
+      ASSERT_OK(kernels::Run(rho, machine_.get()));
+      PcgDirectionParams direction{n, z.data(), p.data(), &host};
+      RunOk(direction, &host_machine_);
+      direction = {n, device_z.data(), device_p.data(), device};
+      ASSERT_OK(kernels::Run(direction, machine_.get()));
+      PcgAlphaParams alpha{n, p.data(), q.data(), &host};
+      RunOk(alpha, &host_machine_);
+      alpha = {n, device_p.data(), device_q.data(), device};
+      ASSERT_OK(kernels::Run(alpha, machine_.get()));
+      PcgAdvanceParams advance{n, p.data(), x.data(), &host};
+      RunOk(advance, &host_machine_);
+      advance = {n, device_p.data(), device_x.data(), device};
+      ASSERT_OK(kernels::Run(advance, machine_.get()));
       PcgResidualParams residual{
           n, i == 1, rhs.data(), q.data(), x.data(), r.data(), &host};
-      host::PcgResidual(residual, &host_workspace_);
+      RunOk(residual, &host_machine_);
       residual = {n,
                   i == 1,
                   device_rhs.data(),
                   device_q.data(),
                   device_x.data(),
                   device_r.data(),
-                  device_scalars.data()};
-      ASSERT_OK(cuda::PcgResidual(residual, workspace, stream));
+                  device};
+      ASSERT_OK(kernels::Run(residual, machine_.get()));
       compare(i == 0 ? "first iteration" : "after the end");
     }
 
     auto dot = Poisoned<double>(1);
     double expected = 0.0;
     DotParams params{n, rhs.data(), z.data(), &expected};
-    host::Dot(params, &host_workspace_);
+    RunOk(params, &host_machine_);
     params = {n, device_rhs.data(), device_z.data(), dot.data()};
-    ASSERT_OK(cuda::Dot(params, workspace, stream));
+    ASSERT_OK(kernels::Run(params, machine_.get()));
     ASSERT_OK(context_->Synchronize());
     EXPECT_NEAR(Download(dot)[0], expected, tolerance * static_cast<double>(n));
   }
@@ -155,7 +154,7 @@ void CudaSolverTest::CompareBlocks() {
   invert.diagonal = diagonal.data();
   invert.inverse = {inverse.data(), num_blocks};
   invert.first_breakdown = &first;
-  host::InvertBlockDiagonal(invert, &host_context_);
+  RunOk(invert, &host_machine_);
   EXPECT_EQ(first, 60);
 
   auto device_a = Upload(ToDeviceLayout<double>(a, PackedSize(N)));
@@ -168,7 +167,7 @@ void CudaSolverTest::CompareBlocks() {
   device.diagonal = device_diagonal.data();
   device.inverse = {device_a.data(), num_blocks};  // In place.
   device.first_breakdown = device_first.data();
-  ASSERT_OK(cuda::InvertBlockDiagonal(device, context_->stream()));
+  ASSERT_OK(kernels::Run(device, machine_.get()));
   EXPECT_EQ(Download(device_first)[0], 60);
   std::vector<double> actual = ToHostLayout(Download(device_a), PackedSize(N));
   // The indefinite block has no inverse.
@@ -183,7 +182,7 @@ void CudaSolverTest::CompareBlocks() {
   apply.inverse = {inverse.data(), num_blocks};
   apply.r = r.data();
   apply.z = z.data();
-  host::ApplyBlockDiagonal(apply, &host_context_);
+  RunOk(apply, &host_machine_);
   const auto device_inverse =
       Upload(ToDeviceLayout<double>(inverse, PackedSize(N)));
   ApplyBlockDiagonalParams<N, kDeviceLayout> device_apply;
@@ -193,7 +192,7 @@ void CudaSolverTest::CompareBlocks() {
   const auto product =
       RunTwice({{N * num_blocks}}, [&](const std::vector<double*>& out) {
         device_apply.z = out[0];
-        return cuda::ApplyBlockDiagonal(device_apply, context_->stream());
+        return kernels::Run(device_apply, machine_.get());
       });
   EXPECT_TRUE(Close(product[0], z, 2 * N * kEps * N));
 }
@@ -226,7 +225,7 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
   prepare.cameras = cameras.data();
   prepare.states = states.data();
   prepare.maps = maps.data();
-  ASSERT_OK(host::PrepareCameras(prepare, &host_context_));
+  ASSERT_OK(kernels::Run(prepare, &host_machine_));
   const std::vector<double> b = RandomVector(2 * n_, 6);
   const std::vector<double> camera_diagonal(C * pairs_.num_cameras, 0.7);
   const std::vector<double> point_diagonal(3 * pairs_.num_points, 0.4);
@@ -246,10 +245,6 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
   const auto device_camera_diagonal = Upload(camera_diagonal);
   const auto device_point_diagonal = Upload(point_diagonal);
 
-  solver::HostBackend host_backend;
-  ASSERT_OK(host_backend.Setup(host_index_.view(), &host_context_));
-  solver::CudaBackend backend;
-  ASSERT_OK(backend.Setup(index_.view(), {}, &scratch_, context_.get()));
   for (const solver::InexactSolverOptions& options :
        solver::SolverConfigurations()) {
     SCOPED_TRACE(solver::ConfigurationName(options));
@@ -258,8 +253,9 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
     per_solve.r_tolerance = 1e-10;
     std::vector<double> host_camera(C * pairs_.num_cameras);
     std::vector<double> host_point(3 * pairs_.num_points);
-    solver::InexactSolver<solver::HostBackend, DeviceSource> host_solver;
-    ASSERT_OK(host_solver.Setup(options, &host_backend));
+    solver::InexactSolver<HostMachine, DeviceSource> host_solver;
+    ASSERT_OK(
+        host_solver.Setup(options, host_workspace_.index(), &host_machine_));
     solver::LinearSystem<DeviceSource> host_system;
     host_system.jacobian = {states.data(), maps.data(), points.data(), nullptr};
     host_system.b = b.data();
@@ -270,8 +266,8 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
     ASSERT_EQ(expected.termination, solver::Termination::kSuccess)
         << expected.message;
 
-    solver::InexactSolver<solver::CudaBackend, DeviceSource> solver;
-    ASSERT_OK(solver.Setup(options, &backend));
+    solver::InexactSolver<CudaMachine, DeviceSource> solver;
+    ASSERT_OK(solver.Setup(options, workspace_.index(), machine_.get()));
     solver::LinearSystem<DeviceSource> system;
     system.jacobian = {device_states.data(),
                        device_maps.data(),
@@ -300,8 +296,8 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
     }
 
     // Mixed: the float system has another solution, near by.
-    solver::InexactSolver<solver::CudaBackend, FloatSource> mixed;
-    ASSERT_OK(mixed.Setup(options, &backend));
+    solver::InexactSolver<CudaMachine, FloatSource> mixed;
+    ASSERT_OK(mixed.Setup(options, workspace_.index(), machine_.get()));
     solver::LinearSystem<FloatSource> mixed_system;
     mixed_system.jacobian = {device_float_states.data(),
                              device_float_maps.data(),

@@ -17,16 +17,22 @@
 #include <vector>
 
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/machine/cuda_context.h"
-#include "cuda_kernels/structure/cuda_observation_index.h"
-#include "cuda_kernels/ops/cuda_operations.h"
-#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/evaluate.h"
-#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/schur_products.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
 #include "cuda_kernels/structure/host_workspace.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "gtest/gtest.h"
+#include "tests/kernels/run_ok.h"
 
 namespace ceres_ext::kernels {
 
@@ -206,7 +212,26 @@ class CudaTest : public ::testing::Test {
     if (NumCudaDevices(&why_none) == 0) {
       GTEST_SKIP() << "skipped: no CUDA device (" << why_none << ")";
     }
-    ASSERT_OK(CudaContext::Create({}, &context_));
+    SetUpMachine({});
+  }
+  void TearDown() override {
+    if (machine_ != nullptr) {
+      // Zero between kernels.
+      int32_t ticket = -1;
+      EXPECT_TRUE(machine_->Read(machine_->sum_ticket(), &ticket).ok());
+      EXPECT_EQ(ticket, 0);
+    }
+  }
+
+  // A machine on a context, with poisoned scratch; in place of those before.
+  void SetUpMachine(const CudaContextOptions& options) {
+    machine_.reset();
+    ASSERT_OK(CudaContext::Create(options, &context_));
+    machine_ = std::make_unique<CudaMachine>();
+    ASSERT_OK(machine_->Setup(context_.get()));
+    ASSERT_OK(context_->SetBytes(
+        machine_->sum_partial(), 0xff, 2 * kMaxSumBlocks * sizeof(double)));
+    ASSERT_OK(context_->SetBytes(machine_->flag(), 0xff, sizeof(int32_t)));
   }
 
   template <typename T>
@@ -276,6 +301,7 @@ class CudaTest : public ::testing::Test {
   }
 
   std::unique_ptr<CudaContext> context_;
+  std::unique_ptr<CudaMachine> machine_;
 };
 
 // Pairs indexed on the host and on the device, and a workspace on each.
@@ -305,7 +331,7 @@ class CudaProblemTest : public CudaTest {
     ASSERT_NO_FATAL_FAILURE(BuildIndex(pairs));
     ASSERT_OK(
         workspace_.Setup(index_.view(), options, &scratch_, context_.get()));
-    ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_context_));
+    ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_machine_));
   }
 
   PairList pairs_;
@@ -313,24 +339,20 @@ class CudaProblemTest : public CudaTest {
   int64_t num_points_ = 0;
   int64_t n_ = 0;
   ObservationIndex host_index_;
-  HostContext host_context_{1};
+  HostMachine host_machine_{1};
   HostWorkspace host_workspace_;
   CudaIndexScratch scratch_;
   CudaObservationIndex index_;
   CudaWorkspace workspace_;
 };
 
-// The operations on arrays in the memory of one machine: of the host, where
-// Workspace is HostWorkspace, or of the device, where it is CudaWorkspace. What
-// is read is set before; what is written is an argument. WValue: of W where it
-// is read.
-template <typename Source,
-          BlockLayout kLayout,
-          typename WValue,
-          typename Workspace>
+// The operations on arrays in the memory of one machine. What is read is set
+// before; what is written is an argument. WValue: of W where it is read.
+template <typename Source, typename WValue, typename MachineIn>
 struct Operations {
+  using Machine = MachineIn;
   static constexpr int C = Source::kCameraDim;
-  static constexpr bool kOnHost = std::is_same_v<Workspace, HostWorkspace>;
+  static constexpr BlockLayout kLayout = Machine::kLayout;
   using Value = typename Source::Value;
 
   ObservationIndexView index;
@@ -347,16 +369,7 @@ struct Operations {
   const WValue* w = nullptr;
   const double* point_gradient = nullptr;
   const PcgScalars* scalars = nullptr;
-  Workspace* workspace = nullptr;
-  cudaStream_t stream = nullptr;  // of a device
-
-#define CERES_EXT_RUN(operation)                               \
-  if constexpr (kOnHost) {                                     \
-    host::operation(params, workspace);                   \
-    return Status();                                           \
-  } else {                                                     \
-    return cuda::operation(params, workspace->view(), stream); \
-  }
+  Machine* machine = nullptr;
 
   // params: the outputs.
   Status NormalBlocks(NormalBlocksParams<Source, kLayout> params) const {
@@ -364,7 +377,7 @@ struct Operations {
     params.jacobian = jacobian;
     params.b = b;
     params.point_diagonal = point_diagonal;
-    CERES_EXT_RUN(NormalBlocks)
+    return Run(params, machine);
   }
   // q = S p
   Status SchurProductImplicitW(double* q) const {
@@ -376,7 +389,7 @@ struct Operations {
     params.p = camera_x;
     params.q = q;
     params.scalars = scalars;
-    CERES_EXT_RUN(SchurProductImplicitW)
+    return Run(params, machine);
   }
   Status SchurProductExplicitW(double* q) const {
     SchurProductExplicitWParams<WValue, C, kLayout> params;
@@ -388,7 +401,7 @@ struct Operations {
     params.p = camera_x;
     params.q = q;
     params.scalars = scalars;
-    CERES_EXT_RUN(SchurProductExplicitW)
+    return Run(params, machine);
   }
   Status BackSubstituteImplicitW(double* y) const {
     BackSubstituteImplicitWParams<Source, kLayout> params;
@@ -398,7 +411,7 @@ struct Operations {
     params.v_inverse = {v_inverse, index.num_points};
     params.z = camera_x;
     params.y = y;
-    CERES_EXT_RUN(BackSubstituteImplicitW)
+    return Run(params, machine);
   }
   Status BackSubstituteExplicitW(double* y) const {
     BackSubstituteExplicitWParams<WValue, C, kLayout> params;
@@ -408,7 +421,7 @@ struct Operations {
     params.point_gradient = point_gradient;
     params.z = camera_x;
     params.y = y;
-    CERES_EXT_RUN(BackSubstituteExplicitW)
+    return Run(params, machine);
   }
   // q = (J'J + D^2) p
   Status NormalProductImplicitW(double* camera_q, double* point_q) const {
@@ -422,7 +435,7 @@ struct Operations {
     params.camera_q = camera_q;
     params.point_q = point_q;
     params.scalars = scalars;
-    CERES_EXT_RUN(NormalProductImplicitW)
+    return Run(params, machine);
   }
   Status NormalProductExplicitW(double* camera_q, double* point_q) const {
     NormalProductExplicitWParams<WValue, C, kLayout> params;
@@ -437,7 +450,7 @@ struct Operations {
     params.camera_q = camera_q;
     params.point_q = point_q;
     params.scalars = scalars;
-    CERES_EXT_RUN(NormalProductExplicitW)
+    return Run(params, machine);
   }
   Status RightMultiply(double* y, bool accumulate) const {
     RightMultiplyParams<Source> params;
@@ -447,7 +460,7 @@ struct Operations {
     params.point_x = point_x;
     params.y = y;
     params.accumulate = accumulate;
-    CERES_EXT_RUN(RightMultiply)
+    return Run(params, machine);
   }
   // J'b
   Status LeftMultiply(double* camera_y,
@@ -460,7 +473,7 @@ struct Operations {
     params.camera_x = camera_y;
     params.point_x = point_y;
     params.accumulate = accumulate;
-    CERES_EXT_RUN(LeftMultiply)
+    return Run(params, machine);
   }
   Status SquaredColumnNorms(double* camera_norms, double* point_norms) const {
     SquaredColumnNormsParams<Source> params;
@@ -468,9 +481,8 @@ struct Operations {
     params.jacobian = jacobian;
     params.camera_x = camera_norms;
     params.point_x = point_norms;
-    CERES_EXT_RUN(SquaredColumnNorms)
+    return Run(params, machine);
   }
-#undef CERES_EXT_RUN
   Status ScaleColumns(Value* jc, Value* jp) const {
     ScaleColumnsParams<Value, C, kLayout> params;
     params.index = index;
@@ -478,12 +490,7 @@ struct Operations {
     params.point_blocks = {jp, index.num_observations};
     params.camera_scale = camera_x;
     params.point_scale = point_x;
-    if constexpr (kOnHost) {
-      host::ScaleColumns(params, workspace);
-      return Status();
-    } else {
-      return cuda::ScaleColumns(params, stream);
-    }
+    return Run(params, machine);
   }
 };
 

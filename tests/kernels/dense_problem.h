@@ -17,11 +17,12 @@
 #include <vector>
 
 #include "Eigen/Dense"
-#include "cuda_kernels/machine/host_context.h"
-#include "cuda_kernels/structure/host_workspace.h"
-#include "cuda_kernels/model/jacobian_source.h"
-#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/structure/host_workspace.h"
+#include "cuda_kernels/structure/observation_index.h"
 #include "gtest/gtest.h"
 
 namespace ceres_ext::kernels {
@@ -142,7 +143,7 @@ class DenseProblem {
   using Source = StoredJacobian<T, C, kHostLayout>;
 
   DenseProblem(const Structure& structure, unsigned seed, int num_threads = 2)
-      : context(num_threads), generator_(seed) {
+      : machine(num_threads), generator_(seed) {
     EXPECT_TRUE(index_
                     .Build(structure.num_cameras,
                            structure.num_points,
@@ -150,9 +151,8 @@ class DenseProblem {
                            structure.camera.data(),
                            structure.point.data())
                     .ok());
-    EXPECT_TRUE(workspace.Setup(index_.view(), &context).ok());
-    EXPECT_TRUE(workspace.ReserveCameraSums(2 * (PackedSize(C) + C)).ok());
-    EXPECT_TRUE(workspace.ReserveVectorSums(num_columns()).ok());
+    EXPECT_TRUE(workspace.Setup(index_.view(), &machine).ok());
+    EXPECT_TRUE(ReserveCameraSums(index(), kNormalBlocksRowSize<C>).ok());
     jc.resize(2 * C * num_observations());
     jp.resize(6 * num_observations());
     for (T& value : jc) {
@@ -198,7 +198,7 @@ class DenseProblem {
     }
   }
 
-  const ObservationIndexView& index() const { return index_.view(); }
+  const ObservationIndexView& index() const { return workspace.index(); }
   int64_t num_cameras() const { return index().num_cameras; }
   int64_t num_points() const { return index().num_points; }
   int64_t num_observations() const { return index().num_observations; }
@@ -258,7 +258,7 @@ class DenseProblem {
     return VectorXd::NullaryExpr(n, [&] { return uniform(generator_); });
   }
 
-  HostContext context;
+  HostMachine machine;
   HostWorkspace workspace;
   std::vector<T> jc;
   std::vector<T> jp;

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/dense_problem.h"
+#include "tests/kernels/run_ok.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -31,10 +32,10 @@ TEST(JacobianProducts, ByHand) {
   right.camera_x = camera_x.data();
   right.point_x = point_x.data();
   right.y = y.data();
-  host::RightMultiply(right, &problem.workspace);
+  RunOk(right, &problem.machine);
   EXPECT_THAT(y, ElementsAre(21 + 7, 300 + 6));
   right.accumulate = true;
-  host::RightMultiply(right, &problem.workspace);
+  RunOk(right, &problem.machine);
   EXPECT_THAT(y, ElementsAre(2 * 28, 2 * 306));
 
   y = {1, 10};
@@ -44,7 +45,7 @@ TEST(JacobianProducts, ByHand) {
   left.y = y.data();
   left.camera_x = camera_x.data();
   left.point_x = point_x.data();
-  host::LeftMultiply(left, &problem.workspace);
+  RunOk(left, &problem.machine);
   EXPECT_THAT(camera_x, ElementsAre(1, 2, 0, 0, 0, 0, 0, 0, 30));
   EXPECT_THAT(point_x, ElementsAre(1, 30, 2));
 
@@ -53,7 +54,7 @@ TEST(JacobianProducts, ByHand) {
   norms.jacobian = problem.source();
   norms.camera_x = camera_x.data();
   norms.point_x = point_x.data();
-  host::SquaredColumnNorms(norms, &problem.workspace);
+  RunOk(norms, &problem.machine);
   EXPECT_THAT(camera_x, ElementsAre(1, 4, 0, 0, 0, 0, 0, 0, 9));
   EXPECT_THAT(point_x, ElementsAre(1, 9, 4));
 }
@@ -90,13 +91,13 @@ class AgainstDense {
     params.point_x = x.data();
     params.camera_x = x.data() + problem_.num_e();
     params.y = y.data();
-    host::RightMultiply(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     const VectorXd bound = column_bound_ * (j_.cwiseAbs() * x.cwiseAbs());
     ExpectWithin(y, j_ * x, bound);
     const VectorXd product = y;
     y = y_before;
     params.accumulate = true;
-    host::RightMultiply(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     EXPECT_EQ(y, y_before + product);
   }
 
@@ -110,27 +111,27 @@ class AgainstDense {
     params.y = y.data();
     params.point_x = x.data();
     params.camera_x = x.data() + problem_.num_e();
-    host::LeftMultiply(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     const VectorXd bound =
         row_bound_ * (j_.transpose().cwiseAbs() * y.cwiseAbs());
     ExpectWithin(x, j_.transpose() * y, bound);
     const VectorXd product = x;
     x = x_before;
     params.accumulate = true;
-    host::LeftMultiply(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     EXPECT_EQ(x, x_before + product);
 
     // Each output alone.
     params.accumulate = false;
     x = x_before;
     params.point_x = nullptr;
-    host::LeftMultiply(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     EXPECT_EQ(x.tail(problem_.num_f()), product.tail(problem_.num_f()));
     EXPECT_EQ(x.head(problem_.num_e()), x_before.head(problem_.num_e()));
     x = x_before;
     params.point_x = x.data();
     params.camera_x = nullptr;
-    host::LeftMultiply(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     EXPECT_EQ(x.tail(problem_.num_f()), x_before.tail(problem_.num_f()));
     EXPECT_EQ(x.head(problem_.num_e()), product.head(problem_.num_e()));
   }
@@ -142,17 +143,17 @@ class AgainstDense {
     params.jacobian = problem_.source();
     params.point_x = x.data();
     params.camera_x = x.data() + problem_.num_e();
-    host::SquaredColumnNorms(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     const VectorXd expected = j_.colwise().squaredNorm();
     ExpectWithin(x, expected, row_bound_ * expected);
     const VectorXd both = x;
     x.setZero();
     params.point_x = nullptr;
-    host::SquaredColumnNorms(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     EXPECT_EQ(x.tail(problem_.num_f()), both.tail(problem_.num_f()));
     params.point_x = x.data();
     params.camera_x = nullptr;
-    host::SquaredColumnNorms(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     EXPECT_EQ(x, both);
   }
 
@@ -164,7 +165,7 @@ class AgainstDense {
     params.point_blocks = {problem_.jp.data(), problem_.num_observations()};
     params.point_scale = scale.data();
     params.camera_scale = scale.data() + problem_.num_e();
-    host::ScaleColumns(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     const MatrixXd expected = j_ * scale.asDiagonal();
     // One product, rounded in T.
     const double bound = std::is_same_v<T, double> ? kEpsilon : kFloatEpsilon;

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/dense_problem.h"
+#include "tests/kernels/run_ok.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -43,7 +44,7 @@ struct Outputs {
     }
     if (wanted & 128) params.schur_rhs = schur_rhs.data();
     params.breakdown = &breakdown;
-    host::NormalBlocks(params, &problem->workspace);
+    RunOk(params, &problem->machine);
   }
 
   std::vector<double> v, v_inverse, point_gradient;

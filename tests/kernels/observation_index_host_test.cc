@@ -3,6 +3,7 @@
 
 #include "cuda_kernels/structure/host_workspace.h"
 #include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/row_index.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/dense_problem.h"
@@ -80,6 +81,25 @@ TEST(ObservationIndex, RefusesBadSizes) {
   EXPECT_THAT(status.message, HasSubstr("2147483648 observations"));
 }
 
+TEST(RowIndex, IsTheIndexWithAWorkspace) {
+  const int32_t camera[] = {2, 0, 2, 0, 2, 1};
+  const int32_t point[] = {1, 3, 1, 1, 3, 0};
+  HostMachine machine(1);
+  RowIndex<HostMachine> index;
+  std::vector<int32_t> point_order = {7};
+  ASSERT_TRUE(
+      index.Setup(3, 4, 6, camera, point, {}, &point_order, &machine).ok());
+  EXPECT_THAT(point_order, testing::IsEmpty());
+  EXPECT_THAT(Copy(index.view().point_begin, 5), ElementsAre(0, 1, 4, 4, 6));
+  EXPECT_THAT(Copy(index.view().input_id, 6), ElementsAre(5, 3, 0, 2, 1, 4));
+  ASSERT_NE(index.view().host_workspace, nullptr);
+  EXPECT_EQ(index.view().host_workspace->num_chunks(), 1);
+  EXPECT_GT(index.bytes(), index.view().host_workspace->bytes());
+  EXPECT_EQ(
+      index.Setup(3, 2, 6, camera, point, {}, &point_order, &machine).code,
+      StatusCode::kInvalidArgument);
+}
+
 class HostWorkspaceTest : public testing::TestWithParam<Structure> {};
 
 // Every point is in one chunk, every observation in a slot of its chunk and
@@ -88,6 +108,8 @@ TEST_P(HostWorkspaceTest, CutsPointsIntoChunksAndSlots) {
   DenseProblem<double, 9> problem(GetParam(), 1);
   const HostWorkspace& workspace = problem.workspace;
   const ObservationIndexView& index = problem.index();
+  EXPECT_EQ(index.host_workspace, &workspace);
+  EXPECT_EQ(index.cuda_workspace, nullptr);
   const int64_t num_chunks = workspace.num_chunks();
   EXPECT_EQ(num_chunks == 0, index.num_points == 0);
   EXPECT_EQ(workspace.slot_begin()[0], 0);
@@ -145,9 +167,9 @@ TEST(HostWorkspace, ManyObservationsMakeABoundedNumberOfChunks) {
                          structure.camera.data(),
                          structure.point.data())
                   .ok());
-  HostContext context(1);
+  HostMachine machine(1);
   HostWorkspace workspace;
-  ASSERT_TRUE(workspace.Setup(index.view(), &context).ok());
+  ASSERT_TRUE(workspace.Setup(index.view(), &machine).ok());
   EXPECT_GE(workspace.num_chunks(), 200);
   EXPECT_LE(workspace.num_chunks(), 512);
 }

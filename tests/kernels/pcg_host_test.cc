@@ -3,10 +3,11 @@
 #include <limits>
 #include <vector>
 
+#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/kernels/dense_problem.h"
+#include "tests/kernels/run_ok.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -18,14 +19,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class PcgTest : public testing::Test {
  protected:
-  PcgTest() : problem_({"nothing", 0, 0, {}, {}}, 1) {}
-
-  HostWorkspace* workspace(int64_t n) {
-    EXPECT_TRUE(problem_.workspace.ReserveVectorSums(n).ok());
-    return &problem_.workspace;
-  }
-
-  DenseProblem<double, 9> problem_;
+  HostMachine machine_{2};
   PcgScalars scalars_;
 };
 
@@ -44,7 +38,7 @@ TEST_F(PcgTest, StartByHand) {
   params.r = r.data();
   params.scalars = &scalars_;
   scalars_.num_iterations = 12;
-  host::PcgStart(params, workspace(3));
+  RunOk(params, &machine_);
   EXPECT_THAT(x, ElementsAre(0, 0, 0));
   EXPECT_EQ(r, rhs);
   EXPECT_EQ(scalars_.norm_rhs, 5);
@@ -57,44 +51,42 @@ TEST_F(PcgTest, StartByHand) {
 
   // |r| = |b| <= 2 |b|, but only where no iteration is required.
   params.r_tolerance = 2;
-  host::PcgStart(params, workspace(3));
+  RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
   params.min_num_iterations = 0;
-  host::PcgStart(params, workspace(3));
+  RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kInitialResidual);
   // A tolerance below zero is met by an exact solution only.
   params.r_tolerance = -1;
-  host::PcgStart(params, workspace(3));
+  RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
   EXPECT_EQ(scalars_.tol_r, 0);
 
   const std::vector<double> zero(3, 0.0);
   params.rhs = zero.data();
-  host::PcgStart(params, workspace(3));
+  RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kZeroRightHandSide);
   params.n = 0;
-  host::PcgStart(params, workspace(0));
+  RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kZeroRightHandSide);
 }
 
-TEST_F(PcgTest, DirectionByHand) {
+TEST_F(PcgTest, RhoAndDirectionByHand) {
   std::vector<double> r = {1, 2};
   std::vector<double> z = {3, 4};
   std::vector<double> p = {-1, -1};
-  PcgDirectionParams params;
-  params.n = 2;
-  params.r = r.data();
-  params.z = z.data();
-  params.p = p.data();
-  params.scalars = &scalars_;
-  host::PcgDirection(params, workspace(2));
+  const auto run = [&] {
+    RunOk(PcgRhoParams{2, r.data(), z.data(), &scalars_}, &machine_);
+    RunOk(PcgDirectionParams{2, z.data(), p.data(), &scalars_}, &machine_);
+  };
+  run();
   EXPECT_EQ(scalars_.num_iterations, 1);
   EXPECT_EQ(scalars_.rho, 11);
   EXPECT_EQ(scalars_.last_rho, 1);
   EXPECT_THAT(p, ElementsAre(3, 4));
   r = {22, 0};
   z = {2, 1};
-  host::PcgDirection(params, workspace(2));
+  run();
   EXPECT_EQ(scalars_.rho, 44);
   EXPECT_EQ(scalars_.beta, 4);
   EXPECT_THAT(p, ElementsAre(2 + 12, 1 + 16));
@@ -103,7 +95,7 @@ TEST_F(PcgTest, DirectionByHand) {
   const PcgScalars running = scalars_;
   const std::vector<double> p_before = p;
   const auto expect_end = [&](PcgEnd end, int num_iterations) {
-    host::PcgDirection(params, workspace(2));
+    run();
     EXPECT_EQ(scalars_.end, end);
     EXPECT_EQ(scalars_.num_iterations, num_iterations);
     EXPECT_EQ(p, p_before);
@@ -135,29 +127,27 @@ TEST_F(PcgTest, DirectionByHand) {
   // NaN does not end.
   scalars_ = running;
   r = {kNaN, 0};
-  host::PcgDirection(params, workspace(2));
+  run();
   EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
   // What has ended stays.
   scalars_ = running;
   scalars_.end = PcgEnd::kResidual;
   p = p_before;
-  host::PcgDirection(params, workspace(2));
+  run();
   EXPECT_EQ(scalars_.num_iterations, 2);
   EXPECT_EQ(p, p_before);
 }
 
-TEST_F(PcgTest, AdvanceByHand) {
+TEST_F(PcgTest, AlphaAndAdvanceByHand) {
   const std::vector<double> p = {1, 2};
   std::vector<double> q = {2, 1};
   std::vector<double> x = {10, 20};
-  PcgAdvanceParams params;
-  params.n = 2;
-  params.p = p.data();
-  params.q = q.data();
-  params.x = x.data();
-  params.scalars = &scalars_;
+  const auto run = [&] {
+    RunOk(PcgAlphaParams{2, p.data(), q.data(), &scalars_}, &machine_);
+    RunOk(PcgAdvanceParams{2, p.data(), x.data(), &scalars_}, &machine_);
+  };
   scalars_.rho = 2;
-  host::PcgAdvance(params, workspace(2));
+  run();
   EXPECT_EQ(scalars_.pq, 4);
   EXPECT_EQ(scalars_.alpha, 0.5);
   EXPECT_THAT(x, ElementsAre(10.5, 21));
@@ -167,21 +157,21 @@ TEST_F(PcgTest, AdvanceByHand) {
   for (const double bad : {-1.0, 0.0, kInfinity, -kInfinity}) {
     scalars_ = running;
     q = {bad, 0};
-    host::PcgAdvance(params, workspace(2));
+    run();
     EXPECT_EQ(scalars_.end, PcgEnd::kIndefinite);
     EXPECT_EQ(x, x_before);
   }
   scalars_ = running;
   scalars_.rho = 1e300;
   q = {1e-300, 0};
-  host::PcgAdvance(params, workspace(2));
+  run();
   EXPECT_EQ(scalars_.end, PcgEnd::kAlphaBreakdown);
   EXPECT_EQ(x, x_before);
-  host::PcgAdvance(params, workspace(2));  // has ended
+  run();  // has ended
   EXPECT_EQ(x, x_before);
   scalars_ = running;
   q = {kNaN, 0};
-  host::PcgAdvance(params, workspace(2));
+  run();
   EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
 }
 
@@ -208,7 +198,7 @@ TEST_F(PcgTest, ResidualByHand) {
 
   // r = (3, 4), q1 = -(8 + 12) = -20, zeta = 3 (-20 + 8) / -20 = 1.8
   scalars_ = running;
-  host::PcgResidual(params, workspace(2));
+  RunOk(params, &machine_);
   EXPECT_THAT(r, ElementsAre(3, 4));
   EXPECT_EQ(scalars_.q1, -20);
   EXPECT_EQ(scalars_.q0, -20);
@@ -219,7 +209,7 @@ TEST_F(PcgTest, ResidualByHand) {
   // r = (5, 2) - (1, 1) = (4, 1)
   scalars_ = running;
   params.reset = true;
-  host::PcgResidual(params, workspace(2));
+  RunOk(params, &machine_);
   EXPECT_THAT(r, ElementsAre(4, 1));
   EXPECT_EQ(scalars_.q1, -(9 + 6));
 
@@ -230,15 +220,15 @@ TEST_F(PcgTest, ResidualByHand) {
   scalars_.tol_r = 100;
   scalars_.max_num_iterations = 3;
   const PcgScalars all = scalars_;
-  host::PcgResidual(params, workspace(2));
+  RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kQuadraticModel);
   scalars_ = all;
   scalars_.q_tolerance = 1.3;
-  host::PcgResidual(params, workspace(2));
+  RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kResidual);
   scalars_ = all;
   scalars_.min_num_iterations = 4;
-  host::PcgResidual(params, workspace(2));
+  RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kMaxNumIterations);
 
   // |r| = 0 is an end whatever is required and left: r = (1, 1) - (1, 1).
@@ -249,25 +239,9 @@ TEST_F(PcgTest, ResidualByHand) {
     scalars_.max_num_iterations = max_num_iterations;
     params.reset = false;
     r = {1, 1};
-    host::PcgResidual(params, workspace(2));
+    RunOk(params, &machine_);
     EXPECT_EQ(scalars_.end, PcgEnd::kResidual);
     EXPECT_EQ(scalars_.norm_r, 0);
-  }
-}
-
-// Lengths around a chunk of the sums.
-TEST_F(PcgTest, Dot) {
-  for (const int64_t n : {0, 1, 3, 4, 5, 31, 32, 33, 4095, 4096, 4097, 9000}) {
-    const VectorXd x = problem_.RandomVector(n);
-    const VectorXd y = problem_.RandomVector(n);
-    double dot = -1;
-    DotParams params;
-    params.n = n;
-    params.x = x.data();
-    params.y = y.data();
-    params.result = &dot;
-    host::Dot(params, workspace(n));
-    EXPECT_NEAR(dot, x.dot(y), n * kEpsilon * x.cwiseAbs().dot(y.cwiseAbs()));
   }
 }
 

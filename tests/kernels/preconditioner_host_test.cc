@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/dense_problem.h"
+#include "tests/kernels/run_ok.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -16,7 +17,7 @@ template <int N>
 int32_t Invert(const std::vector<double>& a,
                const double* diagonal,
                std::vector<double>* inverse,
-               HostContext* context) {
+               HostMachine* machine) {
   InvertBlockDiagonalParams<N, kHostLayout> params;
   params.num_blocks = a.size() / PackedSize(N);
   params.a = {a.data(), params.num_blocks};
@@ -24,16 +25,16 @@ int32_t Invert(const std::vector<double>& a,
   params.inverse = {inverse->data(), params.num_blocks};
   int32_t first_breakdown = 0;
   params.first_breakdown = &first_breakdown;
-  host::InvertBlockDiagonal(params, context);
+  RunOk(params, machine);
   return first_breakdown;
 }
 
 TEST(Preconditioner, ByHand) {
-  HostContext context(2);
+  HostMachine machine(2);
   // diag(1, 2, 3) + diag(1, 1, 1)^2, and a zero block.
   std::vector<double> a = {1, 0, 2, 0, 0, 3, 0, 0, 0, 0, 0, 0};
   const double d[] = {1, 1, 1, 2, 0, 0};
-  EXPECT_EQ(Invert<3>(a, d, &a, &context), Breakdown::kNone);
+  EXPECT_EQ(Invert<3>(a, d, &a, &machine), Breakdown::kNone);
   EXPECT_DOUBLE_EQ(a[0], 0.5);
   EXPECT_DOUBLE_EQ(a[2], 1.0 / 3);
   EXPECT_DOUBLE_EQ(a[5], 0.25);
@@ -47,7 +48,7 @@ TEST(Preconditioner, ByHand) {
   apply.inverse = {a.data(), 2};
   apply.r = r;
   apply.z = z;
-  host::ApplyBlockDiagonal(apply, &context);
+  RunOk(apply, &machine);
   for (int i = 0; i < 4; ++i) {
     EXPECT_DOUBLE_EQ(z[i], 1.0);
   }
@@ -57,20 +58,20 @@ TEST(Preconditioner, ByHand) {
   scalars.end = PcgEnd::kResidual;
   apply.scalars = &scalars;
   z[0] = -1;
-  host::ApplyBlockDiagonal(apply, &context);
+  RunOk(apply, &machine);
   EXPECT_EQ(z[0], -1);
 }
 
 TEST(Preconditioner, IndefiniteBlockBecomesItsDiagonal) {
-  HostContext context(1);
+  HostMachine machine(1);
   const std::vector<double> a = {1, 2, 2, 0, 0, 4};
   std::vector<double> inverse(6);
-  EXPECT_EQ(Invert<3>(a, nullptr, &inverse, &context), Breakdown::kNone);
+  EXPECT_EQ(Invert<3>(a, nullptr, &inverse, &machine), Breakdown::kNone);
   EXPECT_THAT(inverse, testing::ElementsAre(1, 0, 0.5, 0, 0, 0.25));
 }
 
 TEST(Preconditioner, NamesTheFirstBlockThatHasNoDiagonal) {
-  HostContext context(3);
+  HostMachine machine(3);
   const int num_blocks = 3000;
   std::vector<double> a(6 * num_blocks, 0.0);
   std::vector<double> inverse(a.size());
@@ -80,7 +81,7 @@ TEST(Preconditioner, NamesTheFirstBlockThatHasNoDiagonal) {
   a[6 * 2999] = -1.0;
   a[6 * 1234 + 2] = std::numeric_limits<double>::quiet_NaN();
   a[6 * 2000 + 5] = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(Invert<3>(a, nullptr, &inverse, &context), 1234);
+  EXPECT_EQ(Invert<3>(a, nullptr, &inverse, &machine), 1234);
 }
 
 template <int N>
@@ -101,8 +102,8 @@ void ApplyMatchesDense(int num_blocks) {
   std::vector<double> a(PackedSize(N) * num_blocks);
   VectorXd::Map(a.data(), a.size()) = PackedDiagonalBlocks<N>(dense);
   std::vector<double> inverse(a.size());
-  HostContext context(2);
-  EXPECT_EQ(Invert<N>(a, d.data(), &inverse, &context), Breakdown::kNone);
+  HostMachine machine(2);
+  EXPECT_EQ(Invert<N>(a, d.data(), &inverse, &machine), Breakdown::kNone);
   const VectorXd r = random(N * num_blocks, 1);
   VectorXd z(N * num_blocks);
   ApplyBlockDiagonalParams<N, kHostLayout> apply;
@@ -110,7 +111,7 @@ void ApplyMatchesDense(int num_blocks) {
   apply.inverse = {inverse.data(), num_blocks};
   apply.r = r.data();
   apply.z = z.data();
-  host::ApplyBlockDiagonal(apply, &context);
+  RunOk(apply, &machine);
   dense += d.array().square().matrix().asDiagonal();
   VectorXd expected(z.size());
   for (int i = 0; i < num_blocks; ++i) {
@@ -135,9 +136,9 @@ TEST(Preconditioner, ApplyMatchesDense) {
 }
 
 TEST(Preconditioner, NoBlocks) {
-  HostContext context(2);
+  HostMachine machine(2);
   std::vector<double> none;
-  EXPECT_EQ(Invert<9>(none, nullptr, &none, &context), Breakdown::kNone);
+  EXPECT_EQ(Invert<9>(none, nullptr, &none, &machine), Breakdown::kNone);
 }
 
 }  // namespace

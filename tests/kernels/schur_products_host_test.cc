@@ -7,6 +7,7 @@
 #include "cuda_kernels/ops/schur_products.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/dense_problem.h"
+#include "tests/kernels/run_ok.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -76,7 +77,7 @@ class AgainstDense {
     params.w = W();
     params.point_gradient = point_gradient_.data();
     params.breakdown = &breakdown_;
-    host::NormalBlocks(params, &problem_.workspace);
+    RunOk(params, &problem_.machine);
     ASSERT_EQ(breakdown_.first_point, Breakdown::kNone);
   }
 
@@ -118,14 +119,14 @@ class AgainstDense {
     auto implicit_params = ImplicitParams();
     implicit_params.p = p.data();
     implicit_params.q = q.data();
-    host::SchurProductImplicitW(implicit_params, &problem_.workspace);
+    RunOk(implicit_params, &problem_.machine);
     ExpectWithin(q, expected, implicit_bound_ * scale);
 
     q = problem_.RandomVector(problem_.num_f());
     auto explicit_params = ExplicitParams();
     explicit_params.p = p.data();
     explicit_params.q = q.data();
-    host::SchurProductExplicitW(explicit_params, &problem_.workspace);
+    RunOk(explicit_params, &problem_.machine);
     ExpectWithin(q, expected, explicit_bound_ * scale);
   }
 
@@ -144,7 +145,7 @@ class AgainstDense {
     implicit_params.v_inverse = Vi();
     implicit_params.z = z.data();
     implicit_params.y = y.data();
-    host::BackSubstituteImplicitW(implicit_params, &problem_.workspace);
+    RunOk(implicit_params, &problem_.machine);
     ExpectWithin(y, expected, implicit_bound_ * scale);
 
     y = problem_.RandomVector(problem_.num_e());
@@ -155,7 +156,7 @@ class AgainstDense {
     explicit_params.point_gradient = point_gradient_.data();
     explicit_params.z = z.data();
     explicit_params.y = y.data();
-    host::BackSubstituteExplicitW(explicit_params, &problem_.workspace);
+    RunOk(explicit_params, &problem_.machine);
     ExpectWithin(y, expected, explicit_bound_ * scale);
   }
 
@@ -182,7 +183,7 @@ class AgainstDense {
     NormalProductImplicitWParams<Source> implicit_params;
     FillNormal(p, &q, &implicit_params);
     implicit_params.jacobian = problem_.source();
-    host::NormalProductImplicitW(implicit_params, &problem_.workspace);
+    RunOk(implicit_params, &problem_.machine);
     ExpectWithin(q, a * p, implicit_bound_ * scale);
 
     q = problem_.RandomVector(n);
@@ -191,7 +192,7 @@ class AgainstDense {
     explicit_params.u = U();
     explicit_params.v = {packed_v_.data(), problem_.num_points()};
     explicit_params.w = W();
-    host::NormalProductExplicitW(explicit_params, &problem_.workspace);
+    RunOk(explicit_params, &problem_.machine);
     ExpectWithin(q, a * p, explicit_bound_ * scale);
   }
 
@@ -206,13 +207,13 @@ class AgainstDense {
     implicit_params.p = p.data();
     implicit_params.q = q.data();
     implicit_params.scalars = &scalars;
-    host::SchurProductImplicitW(implicit_params, &problem_.workspace);
+    RunOk(implicit_params, &problem_.machine);
     EXPECT_EQ(q, before);
     auto explicit_params = ExplicitParams();
     explicit_params.p = p.data();
     explicit_params.q = q.data();
     explicit_params.scalars = &scalars;
-    host::SchurProductExplicitW(explicit_params, &problem_.workspace);
+    RunOk(explicit_params, &problem_.machine);
     EXPECT_EQ(q, before);
   }
 
@@ -279,7 +280,7 @@ TEST(SchurProducts, ByHand) {
   product.camera_diagonal = d;
   product.p = p;
   product.q = q;
-  host::SchurProductImplicitW(product, &problem.workspace);
+  RunOk(product, &problem.machine);
   EXPECT_EQ(q[0], 30);
   EXPECT_EQ(q[1], 0);
   EXPECT_EQ(q[8], 49);
@@ -293,7 +294,7 @@ TEST(SchurProducts, ByHand) {
   back.v_inverse = {vi, 1};
   back.z = p;
   back.y = y;
-  host::BackSubstituteImplicitW(back, &problem.workspace);
+  RunOk(back, &problem.machine);
   EXPECT_EQ(y[0], (3 - 20) / 2.0);
   EXPECT_EQ(y[1], 2.5);
   EXPECT_EQ(y[2], 0);

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Every host body gives the same bits for any number of threads.
+// Every operation on the host gives the same bits for any number of threads.
 #include <vector>
 
 #include "cuda_kernels/ops/evaluate.h"
@@ -10,6 +10,7 @@
 #include "cuda_kernels/ops/schur_products.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/dense_problem.h"
+#include "tests/kernels/run_ok.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -22,7 +23,7 @@ std::vector<double> Results(int num_threads) {
   static const Structure structure = RandomStructure("large", 40, 3000, 4, 8);
   Problem problem(structure, 61, num_threads);
   EXPECT_GT(problem.workspace.num_chunks(), 20);
-  HostWorkspace* workspace = &problem.workspace;
+  HostMachine* machine = &problem.machine;
   std::vector<double> results;
   const auto keep = [&](const VectorXd& values) {
     results.insert(results.end(), values.data(), values.data() + values.size());
@@ -55,7 +56,7 @@ std::vector<double> Results(int num_threads) {
   normal.schur_diagonal = {packed_s.data(), index.num_cameras};
   normal.schur_rhs = rhs.data();
   normal.breakdown = &breakdown;
-  host::NormalBlocks(normal, workspace);
+  RunOk(normal, machine);
   for (const VectorXd& v :
        {packed_u, packed_s, packed_v, packed_vi, w, g_e, g_f, rhs}) {
     keep(v);
@@ -68,7 +69,7 @@ std::vector<double> Results(int num_threads) {
   implicit_product.v_inverse = normal.v_inverse;
   implicit_product.p = x.data();
   implicit_product.q = q.data();
-  host::SchurProductImplicitW(implicit_product, workspace);
+  RunOk(implicit_product, machine);
   keep(q.head(num_f));
   SchurProductExplicitWParams<double, 9, kHostLayout> explicit_product;
   explicit_product.index = index;
@@ -77,7 +78,7 @@ std::vector<double> Results(int num_threads) {
   explicit_product.v_inverse = normal.v_inverse;
   explicit_product.p = x.data();
   explicit_product.q = q.data();
-  host::SchurProductExplicitW(explicit_product, workspace);
+  RunOk(explicit_product, machine);
   keep(q.head(num_f));
   BackSubstituteImplicitWParams<Source, kHostLayout> back;
   back.index = index;
@@ -86,7 +87,7 @@ std::vector<double> Results(int num_threads) {
   back.v_inverse = normal.v_inverse;
   back.z = x.data();
   back.y = q.data();
-  host::BackSubstituteImplicitW(back, workspace);
+  RunOk(back, machine);
   keep(q.head(num_e));
   NormalProductImplicitWParams<Source> normal_product;
   normal_product.index = index;
@@ -95,7 +96,7 @@ std::vector<double> Results(int num_threads) {
   normal_product.point_p = x.data() + num_f;
   normal_product.camera_q = q.data();
   normal_product.point_q = q.data() + num_f;
-  host::NormalProductImplicitW(normal_product, workspace);
+  RunOk(normal_product, machine);
   keep(q);
   LeftMultiplyParams<Source> left;
   left.index = index;
@@ -103,14 +104,14 @@ std::vector<double> Results(int num_threads) {
   left.y = problem.b.data();
   left.camera_x = q.data();
   left.point_x = q.data() + num_f;
-  host::LeftMultiply(left, workspace);
+  RunOk(left, machine);
   keep(q);
   SquaredColumnNormsParams<Source> norms;
   norms.index = index;
   norms.jacobian = problem.source();
   norms.camera_x = q.data();
   norms.point_x = q.data() + num_f;
-  host::SquaredColumnNorms(norms, workspace);
+  RunOk(norms, machine);
   keep(q);
 
   PcgScalars scalars;
@@ -122,23 +123,14 @@ std::vector<double> Results(int num_threads) {
   start.x = q.data();
   start.r = r.data();
   start.scalars = &scalars;
-  host::PcgStart(start, workspace);
+  RunOk(start, machine);
   results.push_back(scalars.norm_rhs);
   VectorXd p(x.size());
-  PcgDirectionParams direction;
-  direction.n = x.size();
-  direction.r = r.data();
-  direction.z = x.data();
-  direction.p = p.data();
-  direction.scalars = &scalars;
-  host::PcgDirection(direction, workspace);
-  PcgAdvanceParams advance;
-  advance.n = x.size();
-  advance.p = p.data();
-  advance.q = x.data();
-  advance.x = q.data();
-  advance.scalars = &scalars;
-  host::PcgAdvance(advance, workspace);
+  const int64_t n = x.size();
+  RunOk(PcgRhoParams{n, r.data(), x.data(), &scalars}, machine);
+  RunOk(PcgDirectionParams{n, x.data(), p.data(), &scalars}, machine);
+  RunOk(PcgAlphaParams{n, p.data(), x.data(), &scalars}, machine);
+  RunOk(PcgAdvanceParams{n, p.data(), q.data(), &scalars}, machine);
   PcgResidualParams residual;
   residual.n = x.size();
   residual.rhs = x.data();
@@ -146,7 +138,7 @@ std::vector<double> Results(int num_threads) {
   residual.x = q.data();
   residual.r = r.data();
   residual.scalars = &scalars;
-  host::PcgResidual(residual, workspace);
+  RunOk(residual, machine);
   keep(q);
   keep(r);
   results.push_back(scalars.q1);
@@ -164,7 +156,7 @@ std::vector<double> Results(int num_threads) {
   prepare.cameras = cameras.data();
   prepare.states = states.data();
   prepare.maps = maps.data();
-  EXPECT_TRUE(host::PrepareCameras(prepare, &problem.context).ok());
+  EXPECT_TRUE(kernels::Run(prepare, machine).ok());
   Evaluation evaluation;
   EvaluateJacobianParams<double, 9, kHostLayout> evaluate;
   evaluate.index = index;
@@ -177,9 +169,17 @@ std::vector<double> Results(int num_threads) {
   evaluate.camera_gradient = q.data();
   evaluate.point_gradient = q.data() + num_f;
   evaluate.evaluation = &evaluation;
-  host::EvaluateJacobian(evaluate, workspace);
+  RunOk(evaluate, machine);
   keep(q);
   keep(VectorXd::Map(problem.jc.data(), problem.jc.size()));
+  results.push_back(evaluation.cost);
+  EvaluateCostParams evaluate_cost;
+  evaluate_cost.index = index;
+  evaluate_cost.cameras = states.data();
+  evaluate_cost.points = x.data();
+  evaluate_cost.observations = observations.data();
+  evaluate_cost.evaluation = &evaluation;
+  RunOk(evaluate_cost, machine);
   results.push_back(evaluation.cost);
   return results;
 }

@@ -1,8 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The loop's operations on the device against the host's, at sizes around warps
-// and blocks, each twice on one workspace. The context's stream is one of its
-// own. Where ops/loop.h promises the host's bits, bits are compared.
+// Vector operations on the device against the host's, at sizes around warps and
+// blocks, each twice on one machine. The context's stream is one of its own.
+// Where ops/vectors.h and ops/block_table.h promise the host's bits, bits are
+// compared.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,11 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_kernels/ops/cuda_operations.h"
-#include "cuda_kernels/ops/loop.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/robust_losses.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/cuda_test_util.h"
-#include "tests/kernels/loop_test_util.h"
+#include "tests/kernels/vectors_test_util.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -26,41 +29,33 @@ constexpr double kEps = std::numeric_limits<double>::epsilon() / 2;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-class LoopCudaTest : public CudaTest {
+// What an operation reads or writes on one of the two machines.
+template <typename T>
+const T& On(HostMachine*, const T& host, const T&) {
+  return host;
+}
+template <typename T>
+const T& On(CudaMachine*, const T&, const T& device) {
+  return device;
+}
+
+class VectorsCudaTest : public CudaTest {
  protected:
-  void SetUp() override {
-    CudaTest::SetUp();
-    if (IsSkipped() || HasFatalFailure()) {
-      return;
-    }
-    // All that these operations use of a workspace.
-    partial_ = Poisoned<double>(2 * kVectorBlocks);
-    ticket_ = Upload(std::vector<int32_t>{0});
-    workspace_.vector_partial = partial_.data();
-    workspace_.ticket = ticket_.data();
-  }
-  void TearDown() override {
-    if (context_ != nullptr) {
-      EXPECT_EQ(Download(ticket_), std::vector<int32_t>{0});
-    }
-  }
-
-  cudaStream_t stream() const { return context_->stream(); }
-
-  // fn(x, y, z) queues an operation on device vectors that hold the values
-  // given; then they are expected to hold what fn makes of the host's.
+  // fn(machine, x, y, z) runs an operation on vectors that hold the values
+  // given: the device's bits are to be the host's.
+  template <typename Function>
   void ExpectBits(std::vector<double> x,
                   std::vector<double> y,
                   std::vector<double> z,
-                  const std::function<Status(double*, double*, double*)>& fn,
-                  const std::function<void(double*, double*, double*)>& host) {
+                  Function&& fn) {
     const std::vector<double> inputs[] = {x, y, z};
-    host(x.data(), y.data(), z.data());
+    ASSERT_OK(fn(&host_, x.data(), y.data(), z.data()));
     for (int run = 0; run < 2; ++run) {
       auto device_x = Upload(inputs[0]);
       auto device_y = Upload(inputs[1]);
       auto device_z = Upload(inputs[2]);
-      ASSERT_OK(fn(device_x.data(), device_y.data(), device_z.data()));
+      ASSERT_OK(fn(
+          machine_.get(), device_x.data(), device_y.data(), device_z.data()));
       ASSERT_OK(context_->Synchronize());
       EXPECT_TRUE(SameBits(Download(device_x), x));
       EXPECT_TRUE(SameBits(Download(device_y), y));
@@ -68,15 +63,12 @@ class LoopCudaTest : public CudaTest {
     }
   }
 
-  DeviceBuffer<double> partial_;
-  DeviceBuffer<int32_t> ticket_;
-  CudaWorkspaceView workspace_;
-  HostContext host_{2};
+  HostMachine host_{2};
 };
 
 // ---------------------------------------------------------------------------
 
-class BlocksCudaTest : public LoopCudaTest {
+class BlocksCudaTest : public VectorsCudaTest {
  protected:
   BlockTableView ToDevice(const TestTable& table) {
     tangent_offset_ = Upload(table.tangent_offset);
@@ -122,49 +114,29 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
     const std::vector<double> ambient(
         static_cast<size_t>(table.num_blocks) * table.ambient_size, kNaN);
     ExpectBits(
-        vector,
-        padded,
-        {},
-        [&](double* x, double* y, double*) {
-          return cuda::GatherTangent({device, x, 1.5, y}, stream());
-        },
-        [&](double* x, double* y, double*) {
-          host::GatherTangent({host, x, 1.5, y}, &host_);
+        vector, padded, {}, [&](auto* machine, double* x, double* y, double*) {
+          return kernels::Run(
+              GatherTangentParams{On(machine, host, device), x, 1.5, y},
+              machine);
         });
     ExpectBits(
-        vector,
-        padded,
-        {},
-        [&](double* x, double* y, double*) {
-          return cuda::ScatterTangent({device, y, x}, stream());
-        },
-        [&](double* x, double* y, double*) {
-          host::ScatterTangent({host, y, x}, &host_);
+        vector, padded, {}, [&](auto* machine, double* x, double* y, double*) {
+          return kernels::Run(
+              ScatterTangentParams{On(machine, host, device), y, x}, machine);
         });
     ExpectBits(
-        state,
-        ambient,
-        {},
-        [&](double* x, double* y, double*) {
-          return cuda::GatherState({device, x, y}, stream());
-        },
-        [&](double* x, double* y, double*) {
-          host::GatherState({host, x, y}, &host_);
+        state, ambient, {}, [&](auto* machine, double* x, double* y, double*) {
+          return kernels::Run(
+              GatherStateParams{On(machine, host, device), x, y}, machine);
         });
-    ExpectBits(
-        padded,
-        {},
-        {},
-        [&](double* x, double*, double*) {
-          return cuda::SetPadding({device, 0.25, 1.0, x}, stream());
-        },
-        [&](double* x, double*, double*) {
-          host::SetPadding({host, 0.25, 1.0, x}, &host_);
-        });
+    ExpectBits(padded, {}, {}, [&](auto* machine, double* x, double*, double*) {
+      return kernels::Run(
+          SetPaddingParams{On(machine, host, device), 0.25, 1.0, x}, machine);
+    });
   });
 }
 
-TEST_F(LoopCudaTest, GatherPairs) {
+TEST_F(VectorsCudaTest, GatherPairs) {
   for (const int64_t n : {0, 1, 255, 256, 257, 30000}) {
     SCOPED_TRACE(n);
     std::vector<int32_t> order(static_cast<size_t>(n));
@@ -175,11 +147,10 @@ TEST_F(LoopCudaTest, GatherPairs) {
         NormalVector(2 * n, 1),
         std::vector<double>(static_cast<size_t>(2 * n), kNaN),
         {},
-        [&](double* x, double* y, double*) {
-          return cuda::GatherPairs({n, device_order.data(), x, y}, stream());
-        },
-        [&](double* x, double* y, double*) {
-          host::GatherPairs({n, order.data(), x, y}, &host_);
+        [&](auto* machine, double* x, double* y, double*) {
+          const int32_t* source =
+              On<const int32_t*>(machine, order.data(), device_order.data());
+          return kernels::Run(GatherPairsParams{n, source, x, y}, machine);
         });
   }
 }
@@ -204,29 +175,23 @@ TEST_F(BlocksCudaTest, PlusLinear) {
     }
     const DeviceBuffer<double> device_linear = Upload(linear);
     for (const bool identity : {true, false}) {
-      PlusParams device_params;
-      device_params.table = device;
-      device_params.linear = identity ? nullptr : device_linear.data();
-      PlusParams host_params;
-      host_params.table = table.view();
-      host_params.linear = identity ? nullptr : linear.data();
       for (const bool in_place : {false, true}) {
-        const auto set = [=](double* x, double* y, double* z, PlusParams p) {
-          p.state = x;
-          p.delta = y;
-          p.state_plus_delta = in_place ? x : z;
-          return p;
-        };
-        ExpectBits(
-            state,
-            delta,
-            std::vector<double>(state.size(), kNaN),
-            [&](double* x, double* y, double* z) {
-              return cuda::Plus(set(x, y, z, device_params), stream());
-            },
-            [&](double* x, double* y, double* z) {
-              host::Plus(set(x, y, z, host_params), &host_);
-            });
+        ExpectBits(state,
+                   delta,
+                   std::vector<double>(state.size(), kNaN),
+                   [&](auto* machine, double* x, double* y, double* z) {
+                     PlusParams params;
+                     params.table = On(machine, table.view(), device);
+                     params.linear =
+                         identity ? nullptr
+                                  : On<const double*>(machine,
+                                                      linear.data(),
+                                                      device_linear.data());
+                     params.state = x;
+                     params.delta = y;
+                     params.state_plus_delta = in_place ? x : z;
+                     return kernels::Run(params, machine);
+                   });
       }
     }
   });
@@ -253,16 +218,18 @@ TEST_F(BlocksCudaTest, Quaternions) {
     const auto device_kind = Upload(kind);
     const auto device_cameras = Upload(cameras);
     auto device_tangents = Upload(tangents);
-    host::CameraTangents(
-        {n, 10, 9, kind.data(), cameras.data(), tangents.data()}, &host_);
+    RunOk(
+        CameraTangentsParams{
+            n, 10, 9, kind.data(), cameras.data(), tangents.data()},
+        &host_);
     for (int run = 0; run < 2; ++run) {
-      ASSERT_OK(cuda::CameraTangents({n,
-                                      10,
-                                      9,
-                                      device_kind.data(),
-                                      device_cameras.data(),
-                                      device_tangents.data()},
-                                     stream()));
+      ASSERT_OK(kernels::Run(CameraTangentsParams{n,
+                                                  10,
+                                                  9,
+                                                  device_kind.data(),
+                                                  device_cameras.data(),
+                                                  device_tangents.data()},
+                             machine_.get()));
       EXPECT_TRUE(SameBits(Download(device_tangents), tangents));
     }
 
@@ -270,23 +237,24 @@ TEST_F(BlocksCudaTest, Quaternions) {
     const auto device_delta = Upload(delta);
     for (const bool identity : {true, false}) {
       std::vector<double> expected(state.size(), -1.0);
-      host::Plus({table.view(),
+      RunOk(PlusParams{table.view(),
                        kind.data(),
                        identity ? nullptr : tangents.data(),
                        state.data(),
                        delta.data(),
                        expected.data()},
-                      &host_);
+            &host_);
       std::vector<double> first;
       for (int run = 0; run < 2; ++run) {
         auto result = Upload(std::vector<double>(state.size(), -1.0));
-        ASSERT_OK(cuda::Plus({device,
-                              device_kind.data(),
-                              identity ? nullptr : device_tangents.data(),
-                              device_state.data(),
-                              device_delta.data(),
-                              result.data()},
-                             stream()));
+        ASSERT_OK(
+            kernels::Run(PlusParams{device,
+                                    device_kind.data(),
+                                    identity ? nullptr : device_tangents.data(),
+                                    device_state.data(),
+                                    device_delta.data(),
+                                    result.data()},
+                         machine_.get()));
         const std::vector<double> actual = Download(result);
         if (run == 0) {
           first = actual;
@@ -318,7 +286,7 @@ TEST_F(BlocksCudaTest, Quaternions) {
 // ---------------------------------------------------------------------------
 
 // An array large enough for the stages, with a piece that is not full, twice.
-TEST_F(LoopCudaTest, LargeArraysReachTheDevice) {
+TEST_F(VectorsCudaTest, LargeArraysReachTheDevice) {
   std::vector<int32_t> x((size_t{37} << 20) / sizeof(int32_t) + 3);
   for (int run = 0; run < 2; ++run) {
     for (size_t i = 0; i < x.size(); ++i) {
@@ -332,110 +300,61 @@ TEST_F(LoopCudaTest, LargeArraysReachTheDevice) {
   }
 }
 
-TEST_F(LoopCudaTest, Elements) {
-  for (const int64_t n : kLoopSizes) {
+TEST_F(VectorsCudaTest, Elements) {
+  for (const int64_t n : kVectorSizes) {
     SCOPED_TRACE(n);
     std::vector<double> x = NormalVector(n, 1);
     const std::vector<double> y = NormalVector(n, 2);
     const std::vector<double> z(static_cast<size_t>(n), kNaN);
-    ExpectBits(
-        x,
-        y,
-        z,
-        [&](double* x, double* y, double* z) {
-          return cuda::Multiply({n, x, y, z}, stream());
-        },
-        [&](double* x, double* y, double* z) {
-          host::Multiply({n, x, y, z}, &host_);
-        });
-    ExpectBits(
-        x,
-        y,
-        z,
-        [&](double* x, double* y, double* z) {
-          return cuda::AddVectors({n, x, y, z}, stream());
-        },
-        [&](double* x, double* y, double* z) {
-          host::AddVectors({n, x, y, z}, &host_);
-        });
-    ExpectBits(
-        x,
-        y,
-        z,
-        [&](double* x, double*, double* z) {
-          return cuda::Copy({n, x, z}, stream());
-        },
-        [&](double* x, double*, double* z) {
-          host::Copy({n, x, z}, &host_);
-        });
+    const auto expect_bits = [&](const auto& fn) { ExpectBits(x, y, z, fn); };
+    expect_bits([&](auto* machine, double* x, double* y, double* z) {
+      return kernels::Run(MultiplyParams{n, x, y, z}, machine);
+    });
+    expect_bits([&](auto* machine, double* x, double* y, double* z) {
+      return kernels::Run(AddVectorsParams{n, x, y, z}, machine);
+    });
+    expect_bits([&](auto* machine, double* x, double*, double* z) {
+      return kernels::Run(CopyParams{n, x, z}, machine);
+    });
     // All but the last element.
     const int64_t m = n > 0 ? n - 1 : 0;
-    ExpectBits(
-        x,
-        y,
-        z,
-        [&](double* x, double* y, double*) {
-          CERES_EXT_RETURN_IF_ERROR(cuda::SetConstant({m, 0.1, x}, stream()));
-          return cuda::Invalidate({m, y}, stream());
-        },
-        [&](double* x, double* y, double*) {
-          host::SetConstant({m, 0.1, x}, &host_);
-          host::Invalidate({m, y}, &host_);
-        });
+    expect_bits([&](auto* machine, double* x, double* y, double*) {
+      CERES_EXT_RETURN_IF_ERROR(
+          kernels::Run(SetConstantParams{m, 0.1, x}, machine));
+      return kernels::Run(SetConstantParams{m, kImpossibleValue, y}, machine);
+    });
     const double special[] = {0.0, -0.0, kInfinity, -kInfinity, 5e-324};
     for (int64_t i = 0; i < n; i += 10) {
       x[i] = special[i / 10 % 5];
     }
-    ExpectBits(
-        x,
-        y,
-        z,
-        [&](double* x, double* y, double* z) {
-          CERES_EXT_RETURN_IF_ERROR(cuda::Negate({n, x, z}, stream()));
-          CERES_EXT_RETURN_IF_ERROR(cuda::Negate({n, y, y}, stream()));
-          return cuda::Clamp({n, -0.5, 0.75, x}, stream());
-        },
-        [&](double* x, double* y, double* z) {
-          host::Negate({n, x, z}, &host_);
-          host::Negate({n, y, y}, &host_);
-          host::Clamp({n, -0.5, 0.75, x}, &host_);
-        });
+    expect_bits([&](auto* machine, double* x, double* y, double* z) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(NegateParams{n, x, z}, machine));
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(NegateParams{n, y, y}, machine));
+      return kernels::Run(ClampParams{n, -0.5, 0.75, x}, machine);
+    });
     for (double& value : x) {
       value = std::fabs(value);
     }
-    ExpectBits(
-        x,
-        y,
-        z,
-        [&](double* x, double*, double* z) {
-          CERES_EXT_RETURN_IF_ERROR(
-              cuda::LevenbergMarquardtDiagonal({n, 1e4 / 3, x, z}, stream()));
-          return cuda::JacobiScaling({n, x}, stream());
-        },
-        [&](double* x, double*, double* z) {
-          host::LevenbergMarquardtDiagonal({n, 1e4 / 3, x, z}, &host_);
-          host::JacobiScaling({n, x}, &host_);
-        });
+    expect_bits([&](auto* machine, double* x, double*, double* z) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          LevenbergMarquardtDiagonalParams{n, 1e4 / 3, x, z}, machine));
+      return kernels::Run(JacobiScalingParams{n, x}, machine);
+    });
   }
 }
 
-TEST_F(LoopCudaTest, NegateIfValid) {
+TEST_F(VectorsCudaTest, NegateIfValid) {
   auto scalars = Poisoned<LoopScalars>(1);
-  for (const int64_t n : kLoopSizes) {
+  for (const int64_t n : kVectorSizes) {
     SCOPED_TRACE(n);
     const auto expect = [&](const std::vector<double>& x, int64_t num_invalid) {
       LoopScalars host;
-      ExpectBits(
-          x,
-          {},
-          {},
-          [&](double* x, double*, double*) {
-            return cuda::NegateIfValid(
-                {n, x, scalars.data()}, workspace_, stream());
-          },
-          [&](double* x, double*, double*) {
-            host::NegateIfValid({n, x, &host}, &host_);
-          });
+      ExpectBits(x, {}, {}, [&](auto* machine, double* x, double*, double*) {
+        LoopScalars* s = On(machine, &host, scalars.data());
+        CERES_EXT_RETURN_IF_ERROR(
+            kernels::Run(CountInvalidParams{n, x, s}, machine));
+        return kernels::Run(NegateIfValidParams{n, x, s}, machine);
+      });
       EXPECT_EQ(Download(scalars)[0].num_invalid, num_invalid);
       EXPECT_EQ(host.num_invalid, num_invalid);
     };
@@ -456,7 +375,17 @@ TEST_F(LoopCudaTest, NegateIfValid) {
   }
 }
 
-TEST_F(LoopCudaTest, SumsInTheHostsOrder) {
+// The sums of the loop.
+template <typename Machine>
+Status RunSums(
+    int64_t n, const double* x, const double* y, LoopScalars* s, Machine* on) {
+  CERES_EXT_RETURN_IF_ERROR(Run(ProjectedGradientNormsParams{n, x, y, s}, on));
+  CERES_EXT_RETURN_IF_ERROR(Run(StepNormsParams{n, x, y, s}, on));
+  CERES_EXT_RETURN_IF_ERROR(Run(ModelCostChangeParams{n, x, y, s}, on));
+  return Run(CountInvalidParams{n, x, s}, on);
+}
+
+TEST_F(VectorsCudaTest, SumsInTheHostsOrder) {
   for (const int64_t n : {0, 1, 31, 32, 33, 512, 513, 1000, 100000, 600000}) {
     SCOPED_TRACE(n);
     std::vector<double> x;
@@ -465,55 +394,132 @@ TEST_F(LoopCudaTest, SumsInTheHostsOrder) {
     const auto device_x = Upload(x);
     const auto device_y = Upload(y);
     LoopScalars expected;
-    host::ProjectedGradientNorms({n, x.data(), y.data(), &expected},
-                                      &host_);
-    host::StepNorms({n, x.data(), y.data(), &expected}, &host_);
-    host::ModelCostChange({n, x.data(), y.data(), &expected}, &host_);
-    host::CountInvalid({n, x.data(), &expected}, &host_);
+    ASSERT_OK(RunSums(n, x.data(), y.data(), &expected, &host_));
     for (int run = 0; run < 2; ++run) {
       auto scalars = Poisoned<LoopScalars>(1);
-      const double* px = device_x.data();
-      const double* py = device_y.data();
-      LoopScalars* s = scalars.data();
-      ASSERT_OK(
-          cuda::ProjectedGradientNorms({n, px, py, s}, workspace_, stream()));
-      ASSERT_OK(cuda::StepNorms({n, px, py, s}, workspace_, stream()));
-      ASSERT_OK(cuda::ModelCostChange({n, px, py, s}, workspace_, stream()));
-      ASSERT_OK(cuda::CountInvalid({n, px, s}, workspace_, stream()));
+      ASSERT_OK(RunSums(
+          n, device_x.data(), device_y.data(), scalars.data(), machine_.get()));
       EXPECT_TRUE(SameBits(Download(scalars), {expected}));
     }
   }
 }
 
-TEST_F(LoopCudaTest, SumsOfAnyVectors) {
-  for (const int64_t n : kLoopSizes) {
+// Each from scalars of its own: alpha = 1/2 keeps the new residual exact.
+TEST_F(VectorsCudaTest, SumsOfPcgInTheHostsOrder) {
+  PcgScalars running;
+  running.alpha = 0.5;
+  running.rho = 3.0;
+  running.num_iterations = 3;
+  running.min_num_iterations = 9;
+  running.max_num_iterations = 9;
+  running.tol_r = -1.0;
+  for (const int64_t n : {0, 1, 31, 32, 33, 512, 513, 1000, 100000, 600000}) {
+    SCOPED_TRACE(n);
+    std::vector<double> x;
+    std::vector<double> y;
+    MakeExactPairs(n, 9, &x, &y);
+    const auto device_x = Upload(x);
+    const auto device_y = Upload(y);
+    // fn(machine, x, y, u, v, scalars): u is y at first, v not a number.
+    const auto expect_bits = [&](const char* what, const auto& fn) {
+      SCOPED_TRACE(what);
+      PcgScalars expected = running;
+      std::vector<double> u = y;
+      const std::vector<double> nan(x.size(), kNaN);
+      std::vector<double> v = nan;
+      ASSERT_OK(fn(&host_, x.data(), y.data(), u.data(), v.data(), &expected));
+      for (int run = 0; run < 2; ++run) {
+        auto device_u = Upload(y);
+        auto device_v = Upload(nan);
+        auto scalars = Upload(std::vector<PcgScalars>{running});
+        ASSERT_OK(fn(machine_.get(),
+                     device_x.data(),
+                     device_y.data(),
+                     device_u.data(),
+                     device_v.data(),
+                     scalars.data()));
+        ASSERT_OK(context_->Synchronize());
+        PcgScalars actual = Download(scalars)[0];
+        if (n == 0 && std::isnan(actual.zeta) && std::isnan(expected.zeta)) {
+          actual.zeta = expected.zeta;  // 0 / 0, of either sign.
+        }
+        EXPECT_TRUE(SameBits<PcgScalars>({actual}, {expected}));
+        EXPECT_TRUE(SameBits(Download(device_u), u));
+        EXPECT_TRUE(SameBits(Download(device_v), v));
+      }
+    };
+    expect_bits("start",
+                [&](auto* machine,
+                    const double* x,
+                    const double*,
+                    double* u,
+                    double* v,
+                    PcgScalars* s) {
+                  return kernels::Run(
+                      PcgStartParams{n, -1.0, -1.0, 1, 9, x, v, u, s}, machine);
+                });
+    expect_bits("rho",
+                [&](auto* machine,
+                    const double* x,
+                    const double* y,
+                    double*,
+                    double*,
+                    PcgScalars* s) {
+                  return kernels::Run(PcgRhoParams{n, x, y, s}, machine);
+                });
+    expect_bits("alpha",
+                [&](auto* machine,
+                    const double* x,
+                    const double* y,
+                    double*,
+                    double*,
+                    PcgScalars* s) {
+                  return kernels::Run(PcgAlphaParams{n, x, y, s}, machine);
+                });
+    for (const bool reset : {false, true}) {
+      expect_bits(reset ? "reset residual" : "residual",
+                  [&](auto* machine,
+                      const double* x,
+                      const double* y,
+                      double* u,
+                      double*,
+                      PcgScalars* s) {
+                    return kernels::Run(
+                        PcgResidualParams{n, reset, x, y, x, u, s}, machine);
+                  });
+    }
+    expect_bits("dot",
+                [&](auto* machine,
+                    const double* x,
+                    const double* y,
+                    double*,
+                    double*,
+                    PcgScalars* s) {
+                  return kernels::Run(DotParams{n, x, y, &s->rho}, machine);
+                });
+  }
+}
+
+TEST_F(VectorsCudaTest, SumsOfAnyVectors) {
+  for (const int64_t n : kVectorSizes) {
     SCOPED_TRACE(n);
     const std::vector<double> x = NormalVector(n, 4);
     const std::vector<double> y = NormalVector(n, 5);
     const auto device_x = Upload(x);
     const auto device_y = Upload(y);
     LoopScalars expected;
-    host::ProjectedGradientNorms({n, x.data(), y.data(), &expected},
-                                      &host_);
-    host::StepNorms({n, x.data(), y.data(), &expected}, &host_);
-    host::ModelCostChange({n, x.data(), y.data(), &expected}, &host_);
+    ASSERT_OK(RunSums(n, x.data(), y.data(), &expected, &host_));
     double absolute = 0.0;
     for (int64_t i = 0; i < n; ++i) {
       absolute += std::fabs(y[i] * (x[i] + 0.5 * y[i]));
     }
     auto scalars = Poisoned<LoopScalars>(1);
-    const double* px = device_x.data();
-    const double* py = device_y.data();
-    LoopScalars* s = scalars.data();
-    ASSERT_OK(
-        cuda::ProjectedGradientNorms({n, px, py, s}, workspace_, stream()));
-    ASSERT_OK(cuda::StepNorms({n, px, py, s}, workspace_, stream()));
-    ASSERT_OK(cuda::ModelCostChange({n, px, py, s}, workspace_, stream()));
+    ASSERT_OK(RunSums(
+        n, device_x.data(), device_y.data(), scalars.data(), machine_.get()));
     const LoopScalars actual = Download(scalars)[0];
     // The same sums of terms that one of the machines rounds once more each,
     // then other roundings in each addition above.
-    const double tolerance =
-        2 * static_cast<double>(LoopSumDepth(n) + 3) * kEps;
+    const double tolerance = 2 * static_cast<double>(SumDepth(n) + 3) * kEps;
     EXPECT_EQ(actual.max_norm, expected.max_norm);
     EXPECT_NEAR(actual.norm, expected.norm, tolerance * expected.norm);
     EXPECT_NEAR(actual.x_norm, expected.x_norm, tolerance * expected.x_norm);
@@ -524,7 +530,7 @@ TEST_F(LoopCudaTest, SumsOfAnyVectors) {
   }
 }
 
-TEST_F(LoopCudaTest, SumsKeepWhatIsNotFinite) {
+TEST_F(VectorsCudaTest, SumsKeepWhatIsNotFinite) {
   for (const int64_t where : {0, 700, 1499}) {
     for (const double value : {kNaN, kInfinity, -kInfinity}) {
       std::vector<double> x = NormalVector(1500, 6);
@@ -532,11 +538,11 @@ TEST_F(LoopCudaTest, SumsKeepWhatIsNotFinite) {
       const auto device_x = Upload(x);
       const auto device_y = Upload(NormalVector(1500, 7));
       auto scalars = Poisoned<LoopScalars>(1);
-      LoopScalars* s = scalars.data();
-      ASSERT_OK(cuda::ProjectedGradientNorms(
-          {1500, device_x.data(), device_y.data(), s}, workspace_, stream()));
-      ASSERT_OK(cuda::StepNorms(
-          {1500, device_x.data(), device_y.data(), s}, workspace_, stream()));
+      ASSERT_OK(RunSums(1500,
+                        device_x.data(),
+                        device_y.data(),
+                        scalars.data(),
+                        machine_.get()));
       const LoopScalars actual = Download(scalars)[0];
       for (const double norm :
            {actual.max_norm, actual.norm, actual.x_norm, actual.step_norm}) {
@@ -556,7 +562,7 @@ struct Combination {
 };
 
 template <typename Combination>
-class CorrectForLossCudaTest : public LoopCudaTest {};
+class CorrectForLossCudaTest : public VectorsCudaTest {};
 
 using Combinations = ::testing::Types<Combination<double, 9>,
                                       Combination<double, 10>,
@@ -581,7 +587,7 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
       LossProblem<T, C> host = before;
       Evaluation host_evaluation{-1.0, 17};
       CorrectForLossParams<T, C, kHostLayout> host_params;
-      host_params.num_observations = n;
+      host_params.n = n;
       host_params.losses = host.losses.data() + (one_loss ? 3 : 0);
       host_params.loss_id = one_loss ? nullptr : host.loss_id.data();
       host_params.residuals = host.residuals.data();
@@ -589,13 +595,13 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
         host_params.corrected_residuals = host.residuals.data();
       }
       if (mask & 2) {
-        host_params.camera_blocks = {host.camera_blocks.data(), n};
+        host_params.correction.camera_blocks = {host.camera_blocks.data(), n};
       }
       if (mask & 4) {
-        host_params.point_blocks = {host.point_blocks.data(), n};
+        host_params.correction.point_blocks = {host.point_blocks.data(), n};
       }
       host_params.evaluation = &host_evaluation;
-      host::CorrectForLoss(host_params, &this->host_);
+      RunOk(host_params, &this->host_);
 
       const auto losses = this->Upload(before.losses);
       const auto loss_id = this->Upload(before.loss_id);
@@ -608,7 +614,7 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
             this->Upload(ToDeviceLayout<T>(before.point_blocks, 6));
         auto evaluation = this->Upload(std::vector<Evaluation>{{-1.0, 17}});
         CorrectForLossParams<T, C, kDeviceLayout> params;
-        params.num_observations = n;
+        params.n = n;
         params.losses = losses.data() + (one_loss ? 3 : 0);
         params.loss_id = one_loss ? nullptr : loss_id.data();
         params.residuals = residuals.data();
@@ -616,14 +622,13 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
           params.corrected_residuals = residuals.data();
         }
         if (mask & 2) {
-          params.camera_blocks = {camera_blocks.data(), n};
+          params.correction.camera_blocks = {camera_blocks.data(), n};
         }
         if (mask & 4) {
-          params.point_blocks = {point_blocks.data(), n};
+          params.correction.point_blocks = {point_blocks.data(), n};
         }
         params.evaluation = evaluation.data();
-        ASSERT_OK(
-            cuda::CorrectForLoss(params, this->workspace_, this->stream()));
+        ASSERT_OK(kernels::Run(params, this->machine_.get()));
         ASSERT_OK(this->context_->Synchronize());
 
         const std::vector<double> r = this->Download(residuals);
@@ -642,7 +647,7 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
                           tolerance));
         EXPECT_NEAR(e.cost,
                     host_evaluation.cost,
-                    static_cast<double>(2 * LoopSumDepth(n) + 128) * kEps *
+                    static_cast<double>(2 * SumDepth(n) + 128) * kEps *
                         host_evaluation.cost);
         EXPECT_EQ(e.num_not_finite, 17);
 

@@ -1,16 +1,17 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// On a GPU only: all operations of the loop captured in one graph on the
-// caller's stream give the bits of the eager run, again and again.
+// On a GPU only: vector operations captured in one graph on the caller's
+// stream give the bits of the eager run, again and again.
 #include <cuda_runtime.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "cuda_kernels/ops/cuda_operations.h"
-#include "cuda_kernels/ops/loop.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/robust_losses.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "tests/kernels/cuda_test_util.h"
-#include "tests/kernels/loop_test_util.h"
+#include "tests/kernels/vectors_test_util.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -36,7 +37,7 @@ struct Outputs {
   DeviceBuffer<Evaluation> evaluation;
 };
 
-class LoopGraphTest : public CudaTest {
+class VectorsGraphTest : public CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
@@ -46,9 +47,11 @@ class LoopGraphTest : public CudaTest {
     ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
     CudaContextOptions options;
     options.stream = stream_;
-    ASSERT_OK(CudaContext::Create(options, &context_));
+    SetUpMachine(options);
   }
   void TearDown() override {
+    CudaTest::TearDown();
+    machine_.reset();
     context_.reset();
     if (stream_ != nullptr) {
       EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
@@ -102,7 +105,7 @@ class LoopGraphTest : public CudaTest {
   cudaStream_t stream_ = nullptr;
 };
 
-TEST_F(LoopGraphTest, ReplayIsLikeEager) {
+TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
   const TestTable table(kBlocks, kPadded, kAmbient);
   const auto tangent_offset = Upload(table.tangent_offset);
   const auto tangent_size = Upload(table.tangent_size);
@@ -130,12 +133,6 @@ TEST_F(LoopGraphTest, ReplayIsLikeEager) {
   const auto camera_blocks = ToDeviceLayout<float>(losses.camera_blocks, 18);
   const auto point_blocks = ToDeviceLayout<float>(losses.point_blocks, 6);
 
-  auto partial = Poisoned<double>(2 * kVectorBlocks);
-  auto ticket = Upload(std::vector<int32_t>{0});
-  CudaWorkspaceView workspace;
-  workspace.vector_partial = partial.data();
-  workspace.ticket = ticket.data();
-
   Outputs out;
   out.padded = Poisoned<double>(kPadded * kBlocks);
   out.ones = Poisoned<double>(kPadded * kBlocks);
@@ -158,63 +155,76 @@ TEST_F(LoopGraphTest, ReplayIsLikeEager) {
   };
   ASSERT_OK(reset());
 
+  CudaMachine* const machine = machine_.get();
   const auto queue = [&]() -> Status {
-    CERES_EXT_RETURN_IF_ERROR(cuda::GatherTangent(
-        {view, delta.data(), 0.5, out.padded.data()}, stream_));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        GatherTangentParams{view, delta.data(), 0.5, out.padded.data()},
+        machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        SetPaddingParams{view, 0.0, 1.0, out.ones.data()}, machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        ScatterTangentParams{view, out.padded.data(), out.scattered.data()},
+        machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        GatherStateParams{view, state.data(), out.ambient.data()}, machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        SetConstantParams{out.tangents.size(), 0.5, out.tangents.data()},
+        machine));
     CERES_EXT_RETURN_IF_ERROR(
-        cuda::SetPadding({view, 0.0, 1.0, out.ones.data()}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::ScatterTangent(
-        {view, out.padded.data(), out.scattered.data()}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(
-        cuda::GatherState({view, state.data(), out.ambient.data()}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::SetConstant(
-        {out.tangents.size(), 0.5, out.tangents.data()}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::CameraTangents({kBlocks,
-                                                    kAmbient,
-                                                    kPadded,
-                                                    kind.data(),
-                                                    out.ambient.data(),
-                                                    out.tangents.data()},
-                                                   stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::Plus({view,
+        kernels::Run(CameraTangentsParams{kBlocks,
+                                          kAmbient,
+                                          kPadded,
                                           kind.data(),
-                                          out.tangents.data(),
-                                          state.data(),
-                                          delta.data(),
-                                          out.state.data()},
-                                         stream_));
+                                          out.ambient.data(),
+                                          out.tangents.data()},
+                     machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(PlusParams{view,
+                                                      kind.data(),
+                                                      out.tangents.data(),
+                                                      state.data(),
+                                                      delta.data(),
+                                                      out.state.data()},
+                                           machine));
     double* a = out.vectors[0].data();
     double* b = out.vectors[1].data();
     double* c = out.vectors[2].data();
     LoopScalars* s = out.scalars.data();
-    CERES_EXT_RETURN_IF_ERROR(cuda::Copy({kVector, x.data(), a}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::Multiply({kVector, a, a, b}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::JacobiScaling({kVector, b}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::Clamp({kVector, 0.3, 0.9, b}, stream_));
     CERES_EXT_RETURN_IF_ERROR(
-        cuda::LevenbergMarquardtDiagonal({kVector, 1e4, b, c}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::Negate({kVector, c, c}, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::Invalidate({kVector / 2, b}, stream_));
+        kernels::Run(CopyParams{kVector, x.data(), a}, machine));
     CERES_EXT_RETURN_IF_ERROR(
-        cuda::NegateIfValid({kVector, a, s}, workspace, stream_));
+        kernels::Run(MultiplyParams{kVector, a, a, b}, machine));
     CERES_EXT_RETURN_IF_ERROR(
-        cuda::CountInvalid({kVector, b, s}, workspace, stream_));
-    CERES_EXT_RETURN_IF_ERROR(cuda::ProjectedGradientNorms(
-        {kVector, a, y.data(), s}, workspace, stream_));
+        kernels::Run(JacobiScalingParams{kVector, b}, machine));
     CERES_EXT_RETURN_IF_ERROR(
-        cuda::StepNorms({kVector, a, c, s}, workspace, stream_));
+        kernels::Run(ClampParams{kVector, 0.3, 0.9, b}, machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        LevenbergMarquardtDiagonalParams{kVector, 1e4, b, c}, machine));
     CERES_EXT_RETURN_IF_ERROR(
-        cuda::ModelCostChange({kVector, a, c, s}, workspace, stream_));
+        kernels::Run(NegateParams{kVector, c, c}, machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        SetConstantParams{kVector / 2, kImpossibleValue, b}, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(CountInvalidParams{kVector, a, s}, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(NegateIfValidParams{kVector, a, s}, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(CountInvalidParams{kVector, b, s}, machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        ProjectedGradientNormsParams{kVector, a, y.data(), s}, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(StepNormsParams{kVector, a, c, s}, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(ModelCostChangeParams{kVector, a, c, s}, machine));
     CorrectForLossParams<float, 9, kDeviceLayout> params;
-    params.num_observations = kVector;
+    params.n = kVector;
     params.losses = loss_table.data();
     params.loss_id = loss_id.data();
     params.residuals = residuals.data();
     params.corrected_residuals = out.residuals.data();
-    params.camera_blocks = {out.camera_blocks.data(), kVector};
-    params.point_blocks = {out.point_blocks.data(), kVector};
+    params.correction.camera_blocks = {out.camera_blocks.data(), kVector};
+    params.correction.point_blocks = {out.point_blocks.data(), kVector};
     params.evaluation = out.evaluation.data();
-    return cuda::CorrectForLoss(params, workspace, stream_);
+    return kernels::Run(params, machine);
   };
 
   ASSERT_OK(queue());

@@ -8,11 +8,14 @@
 #include <vector>
 
 #include "Eigen/Dense"
-#include "cuda_kernels/machine/host_context.h"
-#include "cuda_kernels/ops/loop.h"
+#include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/robust_losses.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/kernels/loop_test_util.h"
+#include "tests/kernels/run_ok.h"
+#include "tests/kernels/vectors_test_util.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -23,9 +26,9 @@ constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-class LoopTest : public testing::Test {
+class VectorsTest : public testing::Test {
  protected:
-  HostContext context_{3};
+  HostMachine machine_{3};
 };
 
 // ---------------------------------------------------------------------------
@@ -47,45 +50,45 @@ struct HandTable {
   }
 };
 
-TEST_F(LoopTest, BlocksByHand) {
+TEST_F(VectorsTest, BlocksByHand) {
   const HandTable table;
   const std::vector<double> vector = {5, 6, 7};
   std::vector<double> padded(9, -1);
-  host::GatherTangent({table.view(), vector.data(), 0.5, padded.data()},
-                           &context_);
+  RunOk(GatherTangentParams{table.view(), vector.data(), 0.5, padded.data()},
+        &machine_);
   EXPECT_THAT(padded, ElementsAre(6, 7, 0.5, 0.5, 0.5, 0.5, 5, 0.5, 0.5));
 
   padded = {10, 11, 12, 13, 14, 15, 16, 17, 18};
   std::vector<double> scattered = {-1, -1, -1, -1};
-  host::ScatterTangent({table.view(), padded.data(), scattered.data()},
-                            &context_);
+  RunOk(ScatterTangentParams{table.view(), padded.data(), scattered.data()},
+        &machine_);
   EXPECT_THAT(scattered, ElementsAre(16, 10, 11, -1));
 
   const std::vector<double> state = {1, 2, 3, 4};
   std::vector<double> ambient(6, -1);
-  host::GatherState({table.view(), state.data(), ambient.data()},
-                         &context_);
+  RunOk(GatherStateParams{table.view(), state.data(), ambient.data()},
+        &machine_);
   EXPECT_THAT(ambient, ElementsAre(3, 4, 30, 31, 1, 2));
 
-  host::SetPadding({table.view(), 0, 1, padded.data()}, &context_);
+  RunOk(SetPaddingParams{table.view(), 0, 1, padded.data()}, &machine_);
   EXPECT_THAT(padded, ElementsAre(0, 0, 1, 1, 1, 1, 0, 1, 1));
 }
 
-TEST_F(LoopTest, PairsByHand) {
+TEST_F(VectorsTest, PairsByHand) {
   const std::vector<int32_t> source = {2, 0, 0};
   const std::vector<double> in = {1, 2, 3, 4, 5, 6};
   std::vector<double> out(6, kNaN);
-  host::GatherPairs({3, source.data(), in.data(), out.data()}, &context_);
+  RunOk(GatherPairsParams{3, source.data(), in.data(), out.data()}, &machine_);
   EXPECT_THAT(out, ElementsAre(5, 6, 1, 2, 1, 2));
 }
 
-TEST_F(LoopTest, GatherAndScatterAreInverse) {
+TEST_F(VectorsTest, GatherAndScatterAreInverse) {
   for (const int32_t n : {0, 1, 31, 32, 33, 1000, 30000}) {
     const TestTable table(n, 10, 10);
     const std::vector<double> vector = NormalVector(table.tangent_values, 3);
     std::vector<double> padded(static_cast<size_t>(n) * 10, kNaN);
-    host::GatherTangent({table.view(), vector.data(), 2.0, padded.data()},
-                             &context_);
+    RunOk(GatherTangentParams{table.view(), vector.data(), 2.0, padded.data()},
+          &machine_);
     int64_t num_values = 0;
     for (int64_t i = 0; i < n; ++i) {
       for (int j = 0; j < 10; ++j) {
@@ -97,8 +100,8 @@ TEST_F(LoopTest, GatherAndScatterAreInverse) {
     }
     // Gaps keep their value.
     std::vector<double> scattered(vector.size(), -3.0);
-    host::ScatterTangent({table.view(), padded.data(), scattered.data()},
-                              &context_);
+    RunOk(ScatterTangentParams{table.view(), padded.data(), scattered.data()},
+          &machine_);
     int64_t num_equal = 0;
     for (size_t i = 0; i < vector.size(); ++i) {
       num_equal += scattered[i] == vector[i];
@@ -110,7 +113,7 @@ TEST_F(LoopTest, GatherAndScatterAreInverse) {
 
 // ---------------------------------------------------------------------------
 
-TEST_F(LoopTest, PlusLinearByHand) {
+TEST_F(VectorsTest, PlusLinearByHand) {
   const HandTable table;
   const std::vector<double> state = {1, 2, 3, 4};
   const std::vector<double> delta = {0.5, 10, 20};
@@ -120,7 +123,7 @@ TEST_F(LoopTest, PlusLinearByHand) {
   params.state = state.data();
   params.delta = delta.data();
   params.state_plus_delta = result.data();
-  host::Plus(params, &context_);
+  RunOk(params, &machine_);
   EXPECT_THAT(result, ElementsAre(1.5, 2, 13, 24));
 
   // Block 0 by a matrix, block 2 fixes its first parameter. Where P is zero,
@@ -146,14 +149,14 @@ TEST_F(LoopTest, PlusLinearByHand) {
                                  kNaN};
   params.linear = P.data();
   params.delta = infinite_delta.data();
-  host::Plus(params, &context_);
+  RunOk(params, &machine_);
   EXPECT_THAT(result, ElementsAre(1, 2.5, 23, kInfinity));
 
   // In place.
   std::vector<double> in_place = state;
   params.state = in_place.data();
   params.state_plus_delta = in_place.data();
-  host::Plus(params, &context_);
+  RunOk(params, &machine_);
   EXPECT_EQ(in_place, result);
 }
 
@@ -173,14 +176,15 @@ std::vector<double> PlusOneCamera(const std::vector<double>& state,
   const OneCamera camera(static_cast<int32_t>(delta.size()));
   const ManifoldKind kind = ManifoldKind::kQuaternion;
   std::vector<double> result(10, kNaN);
-  HostContext context(1);
-  host::Plus(
-      {camera.view(), &kind, P, state.data(), delta.data(), result.data()},
-      &context);
+  HostMachine machine(1);
+  RunOk(
+      PlusParams{
+          camera.view(), &kind, P, state.data(), delta.data(), result.data()},
+      &machine);
   return result;
 }
 
-TEST_F(LoopTest, PlusQuaternionByHand) {
+TEST_F(VectorsTest, PlusQuaternionByHand) {
   const std::vector<double> x = {1, 0, 0, 0, 1, 2, 3, 4, 5, 6};
   EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30, 40, 50, 60}, nullptr),
             (std::vector<double>{1, 0, 0, 0, 11, 22, 33, 44, 55, 66}));
@@ -218,7 +222,7 @@ TEST_F(LoopTest, PlusQuaternionByHand) {
 
 // Plus turns by the rotation of angle 2 |delta| about delta, from the left, and
 // CameraTangents is its derivative.
-TEST_F(LoopTest, QuaternionsMoveAsRotations) {
+TEST_F(VectorsTest, QuaternionsMoveAsRotations) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::vector<double> x = NormalVector(10, 100 + seed);
     Eigen::Map<Eigen::Vector4d>(x.data()).normalize();
@@ -245,8 +249,9 @@ TEST_F(LoopTest, QuaternionsMoveAsRotations) {
     const ManifoldKind kind[] = {ManifoldKind::kLinear,
                                  ManifoldKind::kQuaternion};
     std::vector<double> tangents(200, 7.0);
-    host::CameraTangents(
-        {2, 10, 10, kind, cameras.data(), tangents.data()}, &context_);
+    RunOk(
+        CameraTangentsParams{2, 10, 10, kind, cameras.data(), tangents.data()},
+        &machine_);
     constexpr double kStep = 1e-5;
     for (int i = 0; i < 20; ++i) {
       for (int j = 0; j < 10; ++j) {
@@ -271,39 +276,39 @@ TEST_F(LoopTest, QuaternionsMoveAsRotations) {
 
 // ---------------------------------------------------------------------------
 
-TEST_F(LoopTest, ElementsByHand) {
+TEST_F(VectorsTest, ElementsByHand) {
   std::vector<double> x = {0, 1, 4, 9};
-  host::JacobiScaling({4, x.data()}, &context_);
+  RunOk(JacobiScalingParams{4, x.data()}, &machine_);
   EXPECT_THAT(x, ElementsAre(1, 0.5, 1.0 / 3.0, 0.25));
 
   x = {-1, 0, 5, 100, kInfinity, -kInfinity, kNaN};
-  host::Clamp({7, 0.5, 10, x.data()}, &context_);
+  RunOk(ClampParams{7, 0.5, 10, x.data()}, &machine_);
   EXPECT_THAT(x, ElementsAre(0.5, 0.5, 5, 10, 10, 0.5, testing::IsNan()));
 
   x = {2, 8, 0, kInfinity};
   std::vector<double> y(4, kNaN);
-  host::LevenbergMarquardtDiagonal({4, 2, x.data(), y.data()}, &context_);
+  RunOk(LevenbergMarquardtDiagonalParams{4, 2, x.data(), y.data()}, &machine_);
   EXPECT_THAT(y, ElementsAre(1, 2, 0, kInfinity));
 
   x = {1, -2, 0, kInfinity};
-  host::Negate({4, x.data(), y.data()}, &context_);
+  RunOk(NegateParams{4, x.data(), y.data()}, &machine_);
   EXPECT_THAT(y, ElementsAre(-1, 2, 0, -kInfinity));
   EXPECT_TRUE(std::signbit(y[2]));
 
   std::vector<double> z(4, kNaN);
   y = {3, 4, 5, -1};
-  host::Multiply({4, x.data(), y.data(), z.data()}, &context_);
+  RunOk(MultiplyParams{4, x.data(), y.data(), z.data()}, &machine_);
   EXPECT_THAT(z, ElementsAre(3, -8, 0, -kInfinity));
-  host::Copy({4, x.data(), z.data()}, &context_);
+  RunOk(CopyParams{4, x.data(), z.data()}, &machine_);
   EXPECT_EQ(z, x);
-  host::SetConstant({3, 0.25, z.data()}, &context_);
+  RunOk(SetConstantParams{3, 0.25, z.data()}, &machine_);
   EXPECT_THAT(z, ElementsAre(0.25, 0.25, 0.25, kInfinity));
-  host::Invalidate({4, z.data()}, &context_);
+  RunOk(SetConstantParams{4, kImpossibleValue, z.data()}, &machine_);
   EXPECT_THAT(z, ElementsAre(1e302, 1e302, 1e302, 1e302));
 }
 
-TEST_F(LoopTest, NegateIfValid) {
-  for (const int64_t n : kLoopSizes) {
+TEST_F(VectorsTest, NegateIfValid) {
+  for (const int64_t n : kVectorSizes) {
     const std::vector<double> x = NormalVector(n, 5);
     std::vector<double> negative(x);
     for (double& value : negative) {
@@ -312,7 +317,11 @@ TEST_F(LoopTest, NegateIfValid) {
     LoopScalars scalars;
     scalars.num_invalid = -1;
     std::vector<double> result = x;
-    host::NegateIfValid({n, result.data(), &scalars}, &context_);
+    const auto negate_if_valid = [&] {
+      RunOk(CountInvalidParams{n, result.data(), &scalars}, &machine_);
+      RunOk(NegateIfValidParams{n, result.data(), &scalars}, &machine_);
+    };
+    negate_if_valid();
     EXPECT_EQ(scalars.num_invalid, 0);
     EXPECT_EQ(result, negative);
     if (n == 0) {
@@ -322,7 +331,7 @@ TEST_F(LoopTest, NegateIfValid) {
     for (const double valid : {-kImpossibleValue, 1e303, 1.7e308, 5e-324}) {
       result = x;
       result[n / 2] = valid;
-      host::NegateIfValid({n, result.data(), &scalars}, &context_);
+      negate_if_valid();
       EXPECT_EQ(scalars.num_invalid, 0);
       EXPECT_EQ(result[n / 2], -valid);
     }
@@ -332,53 +341,53 @@ TEST_F(LoopTest, NegateIfValid) {
         std::vector<double> bad = x;
         bad[where] = invalid;
         result = bad;
-        host::NegateIfValid({n, result.data(), &scalars}, &context_);
+        negate_if_valid();
         EXPECT_EQ(scalars.num_invalid, 1);
         // As it was, NaN included.
         EXPECT_EQ(std::memcmp(result.data(), bad.data(), 8 * n), 0);
       }
     }
-    host::Invalidate({n, result.data()}, &context_);
-    host::CountInvalid({n, result.data(), &scalars}, &context_);
+    RunOk(SetConstantParams{n, kImpossibleValue, result.data()}, &machine_);
+    RunOk(CountInvalidParams{n, result.data(), &scalars}, &machine_);
     EXPECT_EQ(scalars.num_invalid, n);
   }
 }
 
-TEST_F(LoopTest, SumsByHand) {
+TEST_F(VectorsTest, SumsByHand) {
   const std::vector<double> x = {3, 4};
   std::vector<double> y = {3, 16};
   LoopScalars scalars;
-  host::StepNorms({2, x.data(), y.data(), &scalars}, &context_);
+  RunOk(StepNormsParams{2, x.data(), y.data(), &scalars}, &machine_);
   EXPECT_EQ(scalars.x_norm, 5);
   EXPECT_EQ(scalars.step_norm, 12);
   y = {6, 8};
-  host::ProjectedGradientNorms({2, x.data(), y.data(), &scalars},
-                                    &context_);
+  RunOk(ProjectedGradientNormsParams{2, x.data(), y.data(), &scalars},
+        &machine_);
   EXPECT_EQ(scalars.max_norm, 4);
   EXPECT_EQ(scalars.norm, 5);
   EXPECT_EQ(scalars.x_norm, 5);  // Another operation's.
   // -(6 (3 + 3) + 8 (4 + 4))
-  host::ModelCostChange({2, x.data(), y.data(), &scalars}, &context_);
+  RunOk(ModelCostChangeParams{2, x.data(), y.data(), &scalars}, &machine_);
   EXPECT_EQ(scalars.model_cost_change, -100);
 
   // Nothing that isn't a number is lost, wherever it stands.
   for (int where = 0; where < 2; ++where) {
     y = {6, 8};
     y[where] = kNaN;
-    host::ProjectedGradientNorms({2, x.data(), y.data(), &scalars},
-                                      &context_);
+    RunOk(ProjectedGradientNormsParams{2, x.data(), y.data(), &scalars},
+          &machine_);
     EXPECT_TRUE(std::isnan(scalars.max_norm));
     EXPECT_TRUE(std::isnan(scalars.norm));
     y[where] = -kInfinity;
-    host::ProjectedGradientNorms({2, x.data(), y.data(), &scalars},
-                                      &context_);
+    RunOk(ProjectedGradientNormsParams{2, x.data(), y.data(), &scalars},
+          &machine_);
     EXPECT_EQ(scalars.max_norm, kInfinity);
     EXPECT_EQ(scalars.norm, kInfinity);
   }
 
-  host::StepNorms({0, nullptr, nullptr, &scalars}, &context_);
-  host::ProjectedGradientNorms({0, nullptr, nullptr, &scalars}, &context_);
-  host::ModelCostChange({0, nullptr, nullptr, &scalars}, &context_);
+  RunOk(StepNormsParams{0, nullptr, nullptr, &scalars}, &machine_);
+  RunOk(ProjectedGradientNormsParams{0, nullptr, nullptr, &scalars}, &machine_);
+  RunOk(ModelCostChangeParams{0, nullptr, nullptr, &scalars}, &machine_);
   EXPECT_EQ(scalars.x_norm, 0);
   EXPECT_EQ(scalars.step_norm, 0);
   EXPECT_EQ(scalars.max_norm, 0);
@@ -386,12 +395,12 @@ TEST_F(LoopTest, SumsByHand) {
   EXPECT_EQ(scalars.model_cost_change, 0);
 }
 
-TEST_F(LoopTest, LoopOrder) {
-  EXPECT_EQ(LoopSumBlocks(0), 1);
-  EXPECT_EQ(LoopSumBlocks(512), 1);
-  EXPECT_EQ(LoopSumBlocks(513), 2);
-  EXPECT_EQ(LoopSumBlocks(524289), 1024);
-  EXPECT_EQ(LoopSumBlocks(int64_t{1} << 40), 1024);
+TEST_F(VectorsTest, OrderOfSums) {
+  EXPECT_EQ(NumSumBlocks(0), 1);
+  EXPECT_EQ(NumSumBlocks(512), 1);
+  EXPECT_EQ(NumSumBlocks(513), 2);
+  EXPECT_EQ(NumSumBlocks(524289), 1024);
+  EXPECT_EQ(NumSumBlocks(int64_t{1} << 40), 1024);
   // 600 elements: two blocks, lanes 0 to 87 of block 0 have a second element.
   // 2^53 absorbs each one that is added to it alone; the lane of a one that
   // comes first, and all later ones of its warp, keep theirs.
@@ -401,7 +410,7 @@ TEST_F(LoopTest, LoopOrder) {
   LoopScalars scalars;
   const auto sum = [&] {
     // m (f + m / 2) = 1 for m = 1, f = 1/2.
-    host::ModelCostChange({600, f.data(), m.data(), &scalars}, &context_);
+    RunOk(ModelCostChangeParams{600, f.data(), m.data(), &scalars}, &machine_);
     return -scalars.model_cost_change;
   };
   m[0] = 1.0;
@@ -431,18 +440,33 @@ TEST_F(LoopTest, LoopOrder) {
   EXPECT_EQ(sum(), kBig + 6);
 }
 
-TEST_F(LoopTest, SumsAgreeWithLongDoubleForAnyThreads) {
-  HostContext one_thread(1);
-  for (const int64_t n : kLoopSizes) {
+// Lengths around the lanes and blocks of a sum.
+TEST_F(VectorsTest, Dot) {
+  for (const int64_t n :
+       {0,   1,   3,   4,   5,   31,  32,   33,   255,  256, 257,
+        511, 512, 513, 514, 767, 768, 4095, 4096, 4097, 9000}) {
+    const std::vector<double> x = NormalVector(n, 1);
+    const std::vector<double> y = NormalVector(n, 2);
+    double dot = -1;
+    RunOk(DotParams{n, x.data(), y.data(), &dot}, &machine_);
+    const auto a = Eigen::VectorXd::Map(x.data(), n);
+    const auto b = Eigen::VectorXd::Map(y.data(), n);
+    EXPECT_NEAR(dot, a.dot(b), n * kEpsilon * a.cwiseAbs().dot(b.cwiseAbs()));
+  }
+}
+
+TEST_F(VectorsTest, SumsAgreeWithLongDoubleForAnyThreads) {
+  HostMachine one_thread(1);
+  for (const int64_t n : kVectorSizes) {
     const std::vector<double> x = NormalVector(n, 1);
     const std::vector<double> y = NormalVector(n, 2);
     LoopScalars scalars;
     LoopScalars again;
-    for (auto [s, context] :
-         {std::pair{&scalars, &context_}, std::pair{&again, &one_thread}}) {
-      host::StepNorms({n, x.data(), y.data(), s}, context);
-      host::ProjectedGradientNorms({n, x.data(), y.data(), s}, context);
-      host::ModelCostChange({n, x.data(), y.data(), s}, context);
+    for (auto [s, machine] :
+         {std::pair{&scalars, &machine_}, std::pair{&again, &one_thread}}) {
+      RunOk(StepNormsParams{n, x.data(), y.data(), s}, machine);
+      RunOk(ProjectedGradientNormsParams{n, x.data(), y.data(), s}, machine);
+      RunOk(ModelCostChangeParams{n, x.data(), y.data(), s}, machine);
     }
     EXPECT_EQ(std::memcmp(&scalars, &again, sizeof(scalars)), 0);
 
@@ -463,7 +487,7 @@ TEST_F(LoopTest, SumsAgreeWithLongDoubleForAnyThreads) {
     // Each term: its own three roundings and those of the additions above it;
     // for a norm the square root and half of that.
     const double tolerance =
-        static_cast<double>(LoopSumDepth(n) + 3) * kEpsilon / 2;
+        static_cast<double>(SumDepth(n) + 3) * kEpsilon / 2;
     const double x_norm = static_cast<double>(std::sqrt(xx));
     const double d_norm = static_cast<double>(std::sqrt(dd));
     EXPECT_NEAR(scalars.x_norm, x_norm, tolerance * x_norm);
@@ -485,7 +509,7 @@ struct Combination {
 };
 
 template <typename Combination>
-class CorrectForLossTest : public LoopTest {
+class CorrectForLossTest : public VectorsTest {
  protected:
   using T = typename Combination::T;
   static constexpr int C = Combination::C;
@@ -494,7 +518,7 @@ class CorrectForLossTest : public LoopTest {
   // The cost of the problem alone.
   CorrectForLossParams<T, C, kHostLayout> CostOf(const Problem& problem) {
     CorrectForLossParams<T, C, kHostLayout> params;
-    params.num_observations = problem.num_observations;
+    params.n = problem.num_observations;
     params.losses = problem.losses.data();
     params.loss_id = problem.loss_id.data();
     params.residuals = problem.residuals.data();
@@ -506,11 +530,11 @@ class CorrectForLossTest : public LoopTest {
   void CorrectAll(Problem* problem) {
     CorrectForLossParams<T, C, kHostLayout> params = CostOf(*problem);
     params.corrected_residuals = problem->residuals.data();
-    params.camera_blocks = {problem->camera_blocks.data(),
-                            problem->num_observations};
-    params.point_blocks = {problem->point_blocks.data(),
-                           problem->num_observations};
-    host::CorrectForLoss(params, &context_);
+    params.correction.camera_blocks = {problem->camera_blocks.data(),
+                                       problem->num_observations};
+    params.correction.point_blocks = {problem->point_blocks.data(),
+                                      problem->num_observations};
+    RunOk(params, &machine_);
   }
 
   using Matrix = Eigen::Matrix<double, 2, C + 3>;
@@ -580,7 +604,7 @@ TYPED_TEST(CorrectForLossTest, KeepsGradientAndHessian) {
                 tolerance * J.squaredNorm());
     }
     const double tolerance =
-        static_cast<double>(LoopSumDepth(n) + 3) * kEpsilon / 2;
+        static_cast<double>(SumDepth(n) + 3) * kEpsilon / 2;
     EXPECT_NEAR(this->evaluation_.cost,
                 static_cast<double>(cost),
                 tolerance * static_cast<double>(cost));
@@ -596,15 +620,15 @@ TYPED_TEST(CorrectForLossTest, WhatIsNotWantedStays) {
 
   auto problem = before;
   auto params = this->CostOf(problem);
-  host::CorrectForLoss(params, &this->context_);
+  RunOk(params, &this->machine_);
   EXPECT_EQ(this->evaluation_.cost, cost);
   EXPECT_EQ(problem.residuals, before.residuals);
 
   // Residuals in another array; points without cameras.
   std::vector<double> corrected(200, kNaN);
   params.corrected_residuals = corrected.data();
-  params.point_blocks = {problem.point_blocks.data(), 100};
-  host::CorrectForLoss(params, &this->context_);
+  params.correction.point_blocks = {problem.point_blocks.data(), 100};
+  RunOk(params, &this->machine_);
   EXPECT_EQ(this->evaluation_.cost, cost);
   EXPECT_EQ(problem.residuals, before.residuals);
   EXPECT_EQ(corrected, after.residuals);
@@ -612,19 +636,19 @@ TYPED_TEST(CorrectForLossTest, WhatIsNotWantedStays) {
   EXPECT_EQ(problem.camera_blocks, before.camera_blocks);
 }
 
-TEST_F(LoopTest, OneLossForAll) {
+TEST_F(VectorsTest, OneLossForAll) {
   // Huber of 1: rho = 2 |r| - 1, r~ = r / sqrt(|r|).
   const RobustLoss huber = RobustLoss::Huber(1.0);
   const std::vector<double> residuals = {0, 0.5, 4, 0, 0, -9};
   std::vector<double> corrected(6, kNaN);
   Evaluation evaluation;
   CorrectForLossParams<double, 9, kHostLayout> params;
-  params.num_observations = 3;
+  params.n = 3;
   params.losses = &huber;
   params.residuals = residuals.data();
   params.corrected_residuals = corrected.data();
   params.evaluation = &evaluation;
-  host::CorrectForLoss(params, &context_);
+  RunOk(params, &machine_);
   EXPECT_EQ(evaluation.cost, 0.5 * (0.25 + 7 + 17));
   EXPECT_THAT(corrected, ElementsAre(0, 0.5, 2, 0, 0, -9 * std::sqrt(1 / 9.0)));
 }

@@ -1,19 +1,21 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Inputs for the tests of the loop's operations.
-#ifndef CERES_EXT_TESTS_KERNELS_LOOP_TEST_UTIL_H_
-#define CERES_EXT_TESTS_KERNELS_LOOP_TEST_UTIL_H_
+// Inputs for the tests of the operations on vectors.
+#ifndef CERES_EXT_TESTS_KERNELS_VECTORS_TEST_UTIL_H_
+#define CERES_EXT_TESTS_KERNELS_VECTORS_TEST_UTIL_H_
 
 #include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
 
-#include "cuda_kernels/ops/loop.h"
+#include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/robust_losses.h"
 
 namespace ceres_ext::kernels {
 
-inline constexpr int64_t kLoopSizes[] = {0, 1, 31, 32, 33, 1000, 100000};
+inline constexpr int64_t kVectorSizes[] = {0, 1, 31, 32, 33, 1000, 100000};
 
 // Blocks of tangent sizes 0 to padded_size that lie in a tangent vector and a
 // state in reverse order, with gaps. Every seventh block is constant.
@@ -90,11 +92,11 @@ inline void MakeExactPairs(int64_t n,
   }
 }
 
-// Additions between a term and the sum in the loop order: over the elements of
-// a lane, 32 lanes, 8 warps, the blocks of a lane, 32 lanes and 8 warps.
-inline int64_t LoopSumDepth(int64_t n) {
-  const int64_t blocks = LoopSumBlocks(n);
-  return n / (kLoopLanes * blocks) + 1 + blocks / kLoopLanes + 1 + 2 * (5 + 8);
+// Additions between a term and the sum (base/vector_sums.h): over the elements
+// of a lane, 32 lanes, 8 warps, the blocks of a lane, 32 lanes and 8 warps.
+inline int64_t SumDepth(int64_t n) {
+  const int64_t blocks = NumSumBlocks(n);
+  return n / (kSumLanes * blocks) + 1 + blocks / kSumLanes + 1 + 2 * (5 + 8);
 }
 
 // Observations with a loss of each kind, thresholds near one, and with none.
@@ -130,4 +132,4 @@ struct LossProblem {
 
 }  // namespace ceres_ext::kernels
 
-#endif  // CERES_EXT_TESTS_KERNELS_LOOP_TEST_UTIL_H_
+#endif  // CERES_EXT_TESTS_KERNELS_VECTORS_TEST_UTIL_H_

@@ -1,4 +1,5 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,10 +9,13 @@
 
 #include "Eigen/Dense"
 #include "ceres_ext/solver/inexact_solver_host.h"
+#include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/ops/jacobian_products.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/bal_problem.h"
 #include "tests/kernels/dense_problem.h"
+#include "tests/kernels/run_ok.h"
 #include "tests/kernels/solver_configurations.h"
 #include "tests/solver/allocation_counter.h"
 
@@ -37,8 +41,8 @@ class Solution {
 
   Solution(Problem* problem, const InexactSolverOptions& options)
       : problem_(problem), step(problem->num_columns()) {
-    EXPECT_TRUE(backend_.Setup(problem->index(), &problem->context).ok());
-    const kernels::Status status = solver_.Setup(options, &backend_);
+    const kernels::Status status =
+        solver_.Setup(options, problem->index(), &problem->machine);
     EXPECT_TRUE(status.ok()) << status.message;
   }
 
@@ -63,8 +67,7 @@ class Solution {
 
  private:
   Problem* problem_;
-  HostBackend backend_;
-  InexactSolver<HostBackend, Source> solver_;
+  InexactSolver<kernels::HostMachine, Source> solver_;
 
  public:
   VectorXd step;
@@ -230,10 +233,8 @@ TEST_P(InexactSolverTest, RefusesOptions) {
   InexactSolverOptions options = std::get<0>(GetParam());
   options.max_num_iterations = -1;
   DenseProblem<double, 9> problem(RandomStructure("random", 2, 3, 2, 2), 3);
-  HostBackend backend;
-  ASSERT_TRUE(backend.Setup(problem.index(), &problem.context).ok());
-  InexactSolver<HostBackend, DenseProblem<double, 9>::Source> solver;
-  EXPECT_EQ(solver.Setup(options, &backend).code,
+  InexactSolver<kernels::HostMachine, DenseProblem<double, 9>::Source> solver;
+  EXPECT_EQ(solver.Setup(options, problem.index(), &problem.machine).code,
             kernels::StatusCode::kInvalidArgument);
 }
 
@@ -329,15 +330,14 @@ void RecomputedFollowsStored() {
     }
   }
   bal.Prepare();
-  kernels::host::EvaluateJacobian(bal.JacobianParams(),
-                                       &bal.problem.workspace);
+  kernels::RunOk(bal.JacobianParams(), &bal.problem.machine);
   // Columns of unit size.
   kernels::SquaredColumnNormsParams<HostStoredJacobian<double, C>> norms;
   norms.index = bal.problem.index();
   norms.jacobian = bal.problem.source();
   norms.camera_x = bal.camera_gradient.data();
   norms.point_x = bal.point_gradient.data();
-  kernels::host::SquaredColumnNorms(norms, &bal.problem.workspace);
+  kernels::RunOk(norms, &bal.problem.machine);
   const auto rescale = [](const VectorXd& squared_norm, VectorXd* scale) {
     for (int64_t i = 0; i < scale->size(); ++i) {
       (*scale)[i] /= 1.0 + std::sqrt(squared_norm[i]);
@@ -346,8 +346,7 @@ void RecomputedFollowsStored() {
   rescale(bal.camera_gradient, &bal.camera_scale);
   rescale(bal.point_gradient, &bal.point_scale);
   bal.Prepare();
-  kernels::host::EvaluateJacobian(bal.JacobianParams(),
-                                       &bal.problem.workspace);
+  kernels::RunOk(bal.JacobianParams(), &bal.problem.machine);
 
   kernels::RecomputedJacobian<double, C> recomputed;
   recomputed.cameras = bal.states.data();
@@ -359,10 +358,9 @@ void RecomputedFollowsStored() {
                          const InexactSolverOptions& options,
                          VectorXd* step) {
     using Source = std::decay_t<decltype(jacobian)>;
-    HostBackend backend;
-    EXPECT_TRUE(backend.Setup(bal.problem.index(), &bal.problem.context).ok());
-    InexactSolver<HostBackend, Source> solver;
-    EXPECT_TRUE(solver.Setup(options, &backend).ok());
+    InexactSolver<kernels::HostMachine, Source> solver;
+    EXPECT_TRUE(
+        solver.Setup(options, bal.problem.index(), &bal.problem.machine).ok());
     LinearSystem<Source> system;
     system.jacobian = jacobian;
     system.b = bal.residuals.data();
@@ -400,14 +398,19 @@ TEST(InexactSolver, RecomputedFollowsStored10) {
 }
 
 // Notes which loops are used, and whether they have been reset for it.
-class LoopRecorder : public HostBackend {
+class LoopRecorder : public kernels::HostMachine {
  public:
+  using HostMachine::HostMachine;
   struct PcgLoop {
     void Reset() { ++num_resets; }
     int num_resets = 0;
   };
-  template <typename Iterate>
-  bool QueueToEnd(int i, int, int, const Iterate&, PcgLoop* loop) {
+  bool QueueToEnd(int i,
+                  int,
+                  int,
+                  const std::function<kernels::Status(int)>&,
+                  const kernels::PcgScalars*,
+                  PcgLoop* loop) {
     if (i == 0) {
       last = loop;
       was_reset = loop->num_resets > resets[loop];
@@ -425,10 +428,9 @@ class LoopRecorder : public HostBackend {
 TEST(InexactSolver, LoopsBelongToArrays) {
   using Problem = DenseProblem<double, 9>;
   Problem problem(RandomStructure("random", 4, 30, 3, 4), 5);
-  LoopRecorder backend;
-  ASSERT_TRUE(backend.Setup(problem.index(), &problem.context).ok());
+  LoopRecorder machine(2);
   InexactSolver<LoopRecorder, Problem::Source> solver;
-  ASSERT_TRUE(solver.Setup({}, &backend).ok());
+  ASSERT_TRUE(solver.Setup({}, problem.index(), &machine).ok());
   std::vector<VectorXd> steps(3, VectorXd(problem.num_columns()));
   LinearSystem<Problem::Source> system;
   system.jacobian = problem.source();
@@ -439,48 +441,48 @@ TEST(InexactSolver, LoopsBelongToArrays) {
     const InexactSolverSummary summary =
         solver.Solve(system, {}, step->data() + problem.num_e(), step->data());
     EXPECT_NE(summary.termination, Termination::kFatalError);
-    return backend.last;
+    return machine.last;
   };
   const auto* first = solve(&steps[0]);
-  EXPECT_TRUE(backend.was_reset);
+  EXPECT_TRUE(machine.was_reset);
   EXPECT_EQ(solve(&steps[0]), first);
-  EXPECT_FALSE(backend.was_reset);
+  EXPECT_FALSE(machine.was_reset);
   const auto* second = solve(&steps[1]);
   EXPECT_NE(second, first);
-  EXPECT_TRUE(backend.was_reset);
+  EXPECT_TRUE(machine.was_reset);
   EXPECT_EQ(solve(&steps[0]), first);
-  EXPECT_FALSE(backend.was_reset);
+  EXPECT_FALSE(machine.was_reset);
   EXPECT_EQ(solve(&steps[1]), second);
-  EXPECT_FALSE(backend.was_reset);
+  EXPECT_FALSE(machine.was_reset);
   // In place of the one used least recently.
   EXPECT_EQ(solve(&steps[2]), first);
-  EXPECT_TRUE(backend.was_reset);
+  EXPECT_TRUE(machine.was_reset);
   EXPECT_EQ(solve(&steps[1]), second);
-  EXPECT_FALSE(backend.was_reset);
+  EXPECT_FALSE(machine.was_reset);
 
   // Each array counts.
   system.camera_diagonal = nullptr;
   solve(&steps[1]);
-  EXPECT_TRUE(backend.was_reset);
+  EXPECT_TRUE(machine.was_reset);
   system.point_diagonal = nullptr;
   solve(&steps[1]);
-  EXPECT_TRUE(backend.was_reset);
+  EXPECT_TRUE(machine.was_reset);
   const std::vector<double> copy(
       system.jacobian.point_blocks.data,
       system.jacobian.point_blocks.data + system.jacobian.point_blocks.size());
   system.jacobian.point_blocks.data = copy.data();
   solve(&steps[1]);
-  EXPECT_TRUE(backend.was_reset);
+  EXPECT_TRUE(machine.was_reset);
   // b takes no part in the iterations.
   const std::vector<double> b(problem.b.data(),
                               problem.b.data() + problem.b.size());
   system.b = b.data();
   solve(&steps[1]);
-  EXPECT_FALSE(backend.was_reset);
+  EXPECT_FALSE(machine.was_reset);
 
-  ASSERT_TRUE(solver.Setup({}, &backend).ok());
+  ASSERT_TRUE(solver.Setup({}, problem.index(), &machine).ok());
   solve(&steps[1]);
-  EXPECT_TRUE(backend.was_reset);
+  EXPECT_TRUE(machine.was_reset);
 }
 
 // All memory is taken by Setup; a message may take some bytes.

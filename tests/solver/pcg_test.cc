@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "Eigen/Dense"
-#include "ceres_ext/solver/host_backend.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -19,6 +19,7 @@ namespace {
 
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
+using kernels::HostMachine;
 using testing::HasSubstr;
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
@@ -114,26 +115,23 @@ Result DenseConjugateGradients(const MatrixXd& a,
 
 // Looks at the scalars only when it must: steps after the end have to be
 // no-ops.
-class QueueingBackend : public HostBackend {
+class QueueingMachine : public HostMachine {
  public:
-  bool ShouldPoll(int /*iteration*/) const { return false; }
+  using HostMachine::HostMachine;
+  bool ShouldPoll(int, const kernels::PcgScalars*) const { return false; }
 };
 
 // Repeats whole periods until the end, as a graph on a device does, after
 // kNumQueued of them.
 template <int kNumQueued>
-class LoopingBackend : public QueueingBackend {
+class LoopingMachine : public QueueingMachine {
  public:
-  using HostBackend::Run;
-  kernels::Status Run(const kernels::PcgStartParams& params) {
-    scalars_ = params.scalars;
-    return HostBackend::Run(params);
-  }
-  template <typename Iterate>
+  using QueueingMachine::QueueingMachine;
   bool QueueToEnd(int i,
                   int period,
                   int max_num_iterations,
-                  const Iterate& iterate,
+                  const std::function<kernels::Status(int)>& iterate,
+                  const kernels::PcgScalars* scalars,
                   PcgLoop* /*loop*/) {
     if (i != kNumQueued * period || i >= max_num_iterations) {
       return false;
@@ -142,26 +140,32 @@ class LoopingBackend : public QueueingBackend {
       for (int k = 0; k < period; ++k) {
         EXPECT_TRUE(iterate(k).ok());
       }
-    } while (scalars_->end == kernels::PcgEnd::kRunning);
+    } while (scalars->end == kernels::PcgEnd::kRunning);
     return true;
   }
-
- private:
-  const kernels::PcgScalars* scalars_ = nullptr;
 };
 
-template <typename Backend>
+// Has an operation of its own, which is found before the host's.
+class CountingMachine : public HostMachine {
+ public:
+  using HostMachine::HostMachine;
+  int num_residuals = 0;
+  int num_resets = 0;
+};
+kernels::Status Run(const kernels::PcgResidualParams& params,
+                    CountingMachine* machine) {
+  ++machine->num_residuals;
+  machine->num_resets += params.reset;
+  return Run(params, static_cast<HostMachine*>(machine));
+}
+
+template <typename Machine>
 Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
              const VectorXd& b,
              const std::function<VectorXd(const VectorXd&)>& preconditioner,
              const InexactSolverOptions& options,
-             const InexactSolverPerSolveOptions& per_solve) {
-  kernels::HostContext context(2);
-  kernels::ObservationIndex index;
-  Backend backend;
-  EXPECT_TRUE(index.Build(0, 0, 0, nullptr, nullptr).ok());
-  EXPECT_TRUE(backend.Setup(index.view(), &context).ok());
-  EXPECT_TRUE(backend.ReserveVectors(b.size()).ok());
+             const InexactSolverPerSolveOptions& per_solve,
+             Machine* machine) {
   const int64_t n = b.size();
   Result result;
   // Whatever was in the vectors must not matter.
@@ -185,20 +189,30 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
     };
   };
   kernels::PcgScalars scalars;
-  typename Backend::PcgLoop loop;
+  typename Machine::PcgLoop loop;
   EXPECT_TRUE(ConjugateGradients(options,
                                  per_solve,
                                  vectors,
                                  apply(a),
                                  apply(preconditioner),
                                  &loop,
-                                 &backend,
+                                 machine,
                                  &scalars)
                   .ok());
   result.termination = PcgTermination(scalars.end);
   result.num_iterations = scalars.num_iterations;
   result.message = PcgMessage(scalars);
   return result;
+}
+
+template <typename Machine>
+Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
+             const VectorXd& b,
+             const std::function<VectorXd(const VectorXd&)>& preconditioner,
+             const InexactSolverOptions& options,
+             const InexactSolverPerSolveOptions& per_solve) {
+  Machine machine(2);
+  return Solve(a, b, preconditioner, options, per_solve, &machine);
 }
 
 class ConjugateGradientsTest : public testing::Test {
@@ -230,10 +244,10 @@ class ConjugateGradientsTest : public testing::Test {
     const auto a = [this](const VectorXd& x) -> VectorXd { return a_ * x; };
     const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
     for (const Result& result :
-         {Solve<HostBackend>(a, b_, m, options_, per_solve_),
-          Solve<QueueingBackend>(a, b_, m, options_, per_solve_),
-          Solve<LoopingBackend<0>>(a, b_, m, options_, per_solve_),
-          Solve<LoopingBackend<1>>(a, b_, m, options_, per_solve_)}) {
+         {Solve<HostMachine>(a, b_, m, options_, per_solve_),
+          Solve<QueueingMachine>(a, b_, m, options_, per_solve_),
+          Solve<LoopingMachine<0>>(a, b_, m, options_, per_solve_),
+          Solve<LoopingMachine<1>>(a, b_, m, options_, per_solve_)}) {
       EXPECT_EQ(result.termination, expected.termination) << result.message;
       EXPECT_EQ(result.num_iterations, expected.num_iterations);
       EXPECT_THAT(result.message, HasSubstr(message));
@@ -307,9 +321,20 @@ TEST_F(ConjugateGradientsTest, CountsProducts) {
     return a_ * x;
   };
   const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
-  const Result result = Solve<HostBackend>(a, b_, m, options_, per_solve_);
+  const Result result = Solve<HostMachine>(a, b_, m, options_, per_solve_);
   EXPECT_EQ(result.num_iterations, 20);
   EXPECT_EQ(num_products, 20 + 2);
+}
+
+TEST_F(ConjugateGradientsTest, OperationsOfAMachineOfOnesOwn) {
+  options_.max_num_iterations = 25;
+  const auto a = [this](const VectorXd& x) -> VectorXd { return a_ * x; };
+  const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
+  CountingMachine machine(2);
+  const Result result = Solve(a, b_, m, options_, per_solve_, &machine);
+  EXPECT_EQ(machine.num_residuals, 25);
+  EXPECT_EQ(machine.num_resets, 2);
+  EXPECT_EQ(result.x, Solve<HostMachine>(a, b_, m, options_, per_solve_).x);
 }
 
 TEST_F(ConjugateGradientsTest, MinNumIterations) {
@@ -324,7 +349,7 @@ TEST_F(ConjugateGradientsTest, MinNumIterations) {
 
 TEST_F(ConjugateGradientsTest, ZeroRightHandSide) {
   b_.setZero();
-  const Result result = Solve<HostBackend>(
+  const Result result = Solve<HostMachine>(
       [this](const VectorXd& x) -> VectorXd { return a_ * x; },
       b_,
       [this](const VectorXd& x) -> VectorXd { return m_ * x; },
@@ -345,7 +370,7 @@ TEST_F(ConjugateGradientsTest, Indefinite) {
   const Result expected =
       DenseConjugateGradients(a_, b_, m_, options_, per_solve_);
   EXPECT_EQ(expected.termination, Termination::kNoConvergence);
-  const Result result = Solve<QueueingBackend>(
+  const Result result = Solve<QueueingMachine>(
       [this](const VectorXd& x) -> VectorXd { return a_ * x; },
       b_,
       [this](const VectorXd& x) -> VectorXd { return m_ * x; },
@@ -404,7 +429,7 @@ TEST_F(ConjugateGradientsTest, NotFinite) {
     const Result expected =
         DenseConjugateGradients(a_, b_, m_, options_, per_solve_);
     EXPECT_EQ(expected.termination, c.termination);
-    const Result result = Solve<QueueingBackend>(
+    const Result result = Solve<QueueingMachine>(
         [this](const VectorXd& x) -> VectorXd { return a_ * x; },
         b_,
         [this](const VectorXd& x) -> VectorXd { return m_ * x; },

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/study/study_machines.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {
@@ -46,7 +47,7 @@ class BlockContiguousTest : public CudaProblemTest {
     prepare.cameras = cameras_.data();
     prepare.states = states_.data();
     prepare.maps = maps_.data();
-    ASSERT_OK(cuda::PrepareCameras(prepare, context_->stream()));
+    ASSERT_OK(kernels::Run(prepare, machine_.get()));
     camera_diagonal_ = Upload(Damping(C * num_cameras_, 12));
     point_diagonal_ = Upload(Damping(3 * num_points_, 13));
     camera_x_ = Upload(RandomVector(C * num_cameras_, 14));
@@ -76,11 +77,12 @@ class BlockContiguousTest : public CudaProblemTest {
   }
 
   // Every operation, in the order in which they need each other.
-  template <BlockLayout kLayout>
+  template <typename Machine>
   void RunAll(std::vector<Result>* results) {
+    constexpr BlockLayout kLayout = Machine::kLayout;
     using Source = StoredJacobian<double, C, kLayout>;
-    const CudaWorkspaceView& workspace = workspace_.view();
-    const cudaStream_t stream = context_->stream();
+    Machine machine;
+    ASSERT_OK(machine.Setup(context_.get()));
     const auto blocks = [&](const char* name,
                             const DeviceBuffer<double>& buffer,
                             int block_size) {
@@ -99,7 +101,7 @@ class BlockContiguousTest : public CudaProblemTest {
     auto point_gradient = Poisoned<double>(3 * num_points_);
     auto evaluation = Poisoned<Evaluation>(1);
     EvaluateJacobianParams<double, C, kLayout> evaluate;
-    evaluate.index = index_.view();
+    evaluate.index = workspace_.index();
     evaluate.cameras = states_.data();
     evaluate.camera_maps = maps_.data();
     evaluate.points = points_.data();
@@ -110,7 +112,7 @@ class BlockContiguousTest : public CudaProblemTest {
     evaluate.camera_gradient = camera_gradient.data();
     evaluate.point_gradient = point_gradient.data();
     evaluate.evaluation = evaluation.data();
-    ASSERT_OK(cuda::EvaluateJacobian(evaluate, workspace, stream));
+    ASSERT_OK(kernels::Run(evaluate, &machine));
     ASSERT_OK(context_->Synchronize());
     blocks("Jc", jc, 2 * C);
     blocks("Jp", jp, 6);
@@ -121,16 +123,15 @@ class BlockContiguousTest : public CudaProblemTest {
       results->push_back({"cost", {Download(evaluation)[0].cost}});
     }
 
-    Operations<Source, kLayout, double, CudaWorkspace> on;
-    on.index = index_.view();
+    Operations<Source, double, Machine> on;
+    on.index = workspace_.index();
     on.jacobian = Source{{jc.data(), n_}, {jp.data(), n_}};
     on.b = residuals.data();
     on.camera_diagonal = camera_diagonal_.data();
     on.point_diagonal = point_diagonal_.data();
     on.camera_x = camera_x_.data();
     on.point_x = point_x_.data();
-    on.workspace = &workspace_;
-    on.stream = stream;
+    on.machine = &machine;
     auto u = Poisoned<double>(kPacked * num_cameras_);
     auto v = Poisoned<double>(6 * num_points_);
     auto v_inverse = Poisoned<double>(6 * num_points_);
@@ -232,7 +233,6 @@ class BlockContiguousTest : public CudaProblemTest {
                         const DeviceBuffer<double>& diagonal,
                         const DeviceBuffer<double>& r,
                         std::vector<Result>* results) {
-    const cudaStream_t stream = context_->stream();
     auto inverse = Poisoned<double>(PackedSize(N) * num_blocks);
     auto z = Poisoned<double>(N * num_blocks);
     auto first_breakdown = Poisoned<int32_t>(1);
@@ -242,13 +242,13 @@ class BlockContiguousTest : public CudaProblemTest {
     invert.diagonal = diagonal.data();
     invert.inverse = {inverse.data(), num_blocks};
     invert.first_breakdown = first_breakdown.data();
-    ASSERT_OK(cuda::InvertBlockDiagonal(invert, stream));
+    ASSERT_OK(kernels::Run(invert, machine_.get()));
     ApplyBlockDiagonalParams<N, kLayout> apply;
     apply.num_blocks = num_blocks;
     apply.inverse = {inverse.data(), num_blocks};
     apply.r = r.data();
     apply.z = z.data();
-    ASSERT_OK(cuda::ApplyBlockDiagonal(apply, stream));
+    ASSERT_OK(kernels::Run(apply, machine_.get()));
     ASSERT_OK(context_->Synchronize());
     EXPECT_EQ(Download(first_breakdown)[0], Breakdown::kNone);
     const std::string suffix =
@@ -261,8 +261,8 @@ class BlockContiguousTest : public CudaProblemTest {
   void Compare() {
     std::vector<Result> continuous;
     std::vector<Result> contiguous;
-    RunAll<BlockLayout::kContinuousElement>(&continuous);
-    RunAll<BlockLayout::kBlockContiguous>(&contiguous);
+    RunAll<CudaMachine>(&continuous);
+    RunAll<bal::BlockContiguousMachine>(&contiguous);
     ASSERT_FALSE(continuous.empty());
     ASSERT_EQ(continuous.size(), contiguous.size());
     for (size_t i = 0; i < continuous.size(); ++i) {

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "cuda_kernels/machine/cuda_context.h"
-#include "cuda_kernels/structure/cuda_observation_index.h"
-#include "cuda_kernels/machine/host_context.h"
 #include "benchmarks/study/levenberg_marquardt.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/structure/cuda_workspace.h"
+#include "cuda_kernels/structure/host_workspace.h"
 #include "gtest/gtest.h"
 #include "tests/study/small_problem.h"
 
@@ -22,6 +24,7 @@ namespace ceres_ext::bal {
 namespace {
 
 using kernels::BlockLayout;
+using kernels::CudaMachine;
 using kernels::DeviceBuffer;
 
 struct Outcome {
@@ -57,14 +60,14 @@ class StudyMachines : public testing::TestWithParam<int> {
   }
 
   template <typename Source, typename Machine>
-  Outcome Run(const ProblemArrays& arrays, Machine* machine) {
+  Outcome Optimize(const ProblemArrays& arrays, Machine* machine) {
     Outcome outcome;
     LevenbergMarquardt<Machine, Source> lm;
     kernels::Status status = lm.Setup(options_, arrays, machine);
     EXPECT_TRUE(status.ok()) << status.message;
     // Twice on one object.
     for (int i = 0; i < 2; ++i) {
-      status = lm.Run(&outcome.result);
+      status = lm.Optimize(&outcome.result);
       EXPECT_TRUE(status.ok()) << status.message;
     }
     const int64_t num_camera_values = 9 * bal_.num_cameras();
@@ -83,12 +86,14 @@ class StudyMachines : public testing::TestWithParam<int> {
   }
 
   Outcome RunOnHost() {
-    kernels::HostContext context(1);
-    HostMachine machine;
-    EXPECT_TRUE(machine.Setup(index_.view(), &context).ok());
-    return Run<kernels::StoredJacobian<double, 9, kernels::kHostLayout>>(
-        ProblemArrays{
-            bal_.cameras.data(), bal_.points.data(), observations_.data()},
+    kernels::HostMachine machine(1);
+    kernels::HostWorkspace workspace;
+    EXPECT_TRUE(workspace.Setup(index_.view(), &machine).ok());
+    return Optimize<kernels::StoredJacobian<double, 9, kernels::kHostLayout>>(
+        ProblemArrays{workspace.index(),
+                      bal_.cameras.data(),
+                      bal_.points.data(),
+                      observations_.data()},
         &machine);
   }
 
@@ -122,7 +127,9 @@ class StudyMachines : public testing::TestWithParam<int> {
                            context.get())
                     .ok());
     Machine machine;
-    ASSERT_TRUE(machine
+    kernels::CudaWorkspace workspace;
+    ASSERT_TRUE(machine.Setup(context.get()).ok());
+    ASSERT_TRUE(workspace
                     .Setup(index.view(),
                            kernels::CudaWorkspace::Options::For<Source>(
                                options_.solver.w_product ==
@@ -130,9 +137,11 @@ class StudyMachines : public testing::TestWithParam<int> {
                            &scratch,
                            context.get())
                     .ok());
-    const Outcome outcome = Run<Source>(
-        ProblemArrays{cameras.data(), points.data(), observations.data()},
-        &machine);
+    const Outcome outcome = Optimize<Source>(ProblemArrays{workspace.index(),
+                                                           cameras.data(),
+                                                           points.data(),
+                                                           observations.data()},
+                                             &machine);
     const Outcome expected = RunOnHost();
 
     // Sums over at most n observations, through V + D^2 (and U + D^2), whose

@@ -1,0 +1,68 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// One machine and what Ceres is given of it for one solve.
+
+#ifndef CERES_EXT_GLUE_MACHINE_SETUP_H_
+#define CERES_EXT_GLUE_MACHINE_SETUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ceres/evaluator.h"
+#include "ceres/linear_solver.h"
+#include "ceres/preprocessor.h"
+#include "ceres/trust_region_vectors.h"
+#include "ceres_ext/glue/program_import.h"
+#include "ceres_ext/glue/solve_record.h"
+#include "ceres_ext/options.h"
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext {
+
+// What PATH_FULL gives to Ceres, which takes it.
+struct BatchObjects {
+  std::unique_ptr<ceres::internal::Evaluator> evaluator;
+  std::unique_ptr<ceres::internal::LinearSolver> linear_solver;
+  std::shared_ptr<ceres::internal::TrustRegionVectors> vectors;
+};
+
+// Outlives everything that it makes.
+class MachineSetup {
+ public:
+  virtual ~MachineSetup() = default;
+
+  // "host, 16 threads", "NVIDIA H200 (CUDA device 0)".
+  virtual std::string device() const = 0;
+  // Bytes copied between host and machine so far.
+  virtual int64_t copied_bytes() const = 0;
+  // What Ceres's summary says of a batch: blocks that vary.
+  virtual int num_points() const = 0;
+  virtual int num_cameras() const = 0;
+  virtual std::string schur_structure() const = 0;
+
+  // Makes evaluator, linear solver and vectors. All memory of the solve is
+  // taken here. kUnsupported for what the machine doesn't know.
+  virtual kernels::Status SetupBatch(const BatchStructure& batch,
+                                     ceres::internal::PreprocessedProblem* pp,
+                                     SolveRecord* record,
+                                     BatchObjects* objects) = 0;
+  // The linear solver of PATH_LINEAR_SOLVER; null with the reason where the
+  // program is not one that it takes.
+  virtual std::unique_ptr<ceres::internal::LinearSolver> CreateRowLinearSolver(
+      const ceres::internal::PreprocessedProblem& pp,
+      SolveRecord* record,
+      std::string* reason) = 0;
+};
+
+std::unique_ptr<MachineSetup> CreateHostSetup(const Options& options,
+                                              int num_threads);
+// kUnsupported where the build or the computer has no CUDA; num_threads: of the
+// host, for what is put in order there.
+kernels::Status CreateCudaSetup(const Options& options,
+                                int num_threads,
+                                std::unique_ptr<MachineSetup>* setup);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_MACHINE_SETUP_H_

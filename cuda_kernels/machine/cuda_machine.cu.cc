@@ -1,0 +1,79 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/machine/cuda_machine.h"
+
+#include <utility>
+
+#include "cuda_kernels/base/vector_sums.h"
+
+namespace ceres_ext::kernels {
+
+Status CudaMachine::Create(const CudaContextOptions& options,
+                           std::unique_ptr<CudaMachine>* machine) {
+  auto created = std::make_unique<CudaMachine>();
+  CERES_EXT_RETURN_IF_ERROR(
+      CudaContext::Create(options, &created->owned_context_));
+  CERES_EXT_RETURN_IF_ERROR(created->Setup(created->owned_context_.get()));
+  *machine = std::move(created);
+  return {};
+}
+
+Status CudaMachine::Setup(CudaContext* context) {
+  context_ = context;
+  CERES_EXT_RETURN_IF_ERROR(events_.Setup(kNumMarks + kNumSlots));
+  CERES_EXT_RETURN_IF_ERROR(seen_.Allocate(kNumSlots * sizeof(PcgScalars)));
+  CERES_EXT_RETURN_IF_ERROR(sum_partial_.Allocate(context, 2 * kMaxSumBlocks));
+  CERES_EXT_RETURN_IF_ERROR(integers_.Allocate(context, 2));
+  return integers_.SetZero();
+}
+
+bool CudaMachine::ShouldPoll(int iteration, const PcgScalars* scalars) {
+  auto* seen = static_cast<PcgScalars*>(seen_.data());
+  const int slot = iteration % kNumSlots;
+  if (!context_->QueueCopyToHost(seen + slot, scalars, sizeof(*seen)).ok() ||
+      !events_.Record(kNumMarks + slot, stream()).ok()) {
+    return true;
+  }
+  if (iteration < kLookBehind) {
+    return false;
+  }
+  const int past = (iteration - kLookBehind) % kNumSlots;
+  return !events_.Wait(kNumMarks + past).ok() ||
+         seen[past].end != PcgEnd::kRunning;
+}
+
+bool CudaMachine::QueueToEnd(int i,
+                             int period,
+                             int max_num_iterations,
+                             const std::function<Status(int)>& iterate,
+                             const PcgScalars* scalars,
+                             PcgLoop* loop) {
+  Status& status = loop_record_.status;
+  if (!status.ok() || period > kMaxLoopPeriod || i % period != 0 ||
+      i >= max_num_iterations || max_num_iterations < (period + 1) / 2) {
+    return false;
+  }
+  if (!loop->was_queued) {
+    loop->was_queued = true;
+    return false;
+  }
+  if (loop->graph.empty()) {
+    ++loop_record_.num_recordings;
+    status = loop->graph.RecordLoop(
+        [&]() -> Status {
+          for (int k = 0; k < period; ++k) {
+            CERES_EXT_RETURN_IF_ERROR(iterate(k));
+          }
+          return {};
+        },
+        scalars);
+  }
+  if (status.ok()) {
+    status = loop->graph.Launch(stream());
+  }
+  loop_record_.num_launches += status.ok() ? 1 : 0;
+  return status.ok();
+}
+
+void CudaMachine::EnableLoops() { loop_record_.status = {}; }
+
+}  // namespace ceres_ext::kernels

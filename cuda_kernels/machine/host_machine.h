@@ -1,0 +1,125 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The host as a machine.
+//
+//   HostMachine machine(num_threads);
+//   HostMachine::Buffer<double> x;
+//   Status status = machine.Allocate(n, &x);
+//   if (status.ok()) status = Run(NegateParams{n, x.data(), y}, &machine);
+//
+// A machine is where arrays live and operations run (ops/), a type with
+//   kLayout, Buffer<T>       layout of block arrays, owner of an array
+//   Allocate(n, &buffer)     memory, in a set-up only
+//   Upload(n, host, to)      from host memory; to a pointer, or a buffer, which
+//                            is allocated
+//   Download(n, from, host)  to host memory, after all queued work
+//   SetZero(n, x)            every byte
+//   Read(from, &to)          one record, as Download
+//   Synchronize()            waits for queued work
+//   RecordMark(m), SecondsBetweenMarks(m, n), m < kNumMarks: the time of what
+//                            was queued between two marks, after a Read
+//   bytes(), copied_bytes()  held now; copied between host and machine so far
+// and, for PCG (ceres_ext/solver/pcg.h),
+//   ShouldPoll(i, scalars)   whether to look at the scalars after iteration i
+//   PcgLoop                  what it keeps of PCG's iterations between solves
+//   QueueToEnd(...)          queues all iterations that are left, or false
+// where whatever may fail returns a Status. Marks 0 to 3 are the solver's, the
+// others the caller's.
+//
+// A machine serves one caller at a time; solves that run at once own one each.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_HOST_MACHINE_H_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_HOST_MACHINE_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext::kernels {
+
+class HostMachine {
+ public:
+  static constexpr BlockLayout kLayout = kHostLayout;
+  static constexpr int kNumMarks = 8;
+  template <typename T>
+  using Buffer = HostBuffer<T>;
+
+  explicit HostMachine(int num_threads) : context_(num_threads) {}
+
+  HostContext* context() { return &context_; }
+
+  template <typename T>
+  Status Allocate(int64_t n, HostBuffer<T>* buffer) {
+    return buffer->Allocate(n);
+  }
+  template <typename T>
+  Status Upload(int64_t n, const T* host, T* to) {
+    std::copy_n(host, n, to);
+    return {};
+  }
+  template <typename T>
+  Status Upload(int64_t n, const T* host, HostBuffer<T>* buffer) {
+    CERES_EXT_RETURN_IF_ERROR(buffer->Allocate(n));
+    return Upload(n, host, buffer->data());
+  }
+  template <typename T>
+  Status Download(int64_t n, const T* from, T* host) {
+    std::copy_n(from, n, host);
+    return {};
+  }
+  template <typename T>
+  Status SetZero(int64_t n, T* x) {
+    if (n > 0) {
+      std::memset(static_cast<void*>(x), 0, n * sizeof(T));
+    }
+    return {};
+  }
+  template <typename T>
+  Status Read(const T* from, T* to) {
+    *to = *from;
+    return {};
+  }
+  Status Synchronize() { return {}; }
+
+  bool ShouldPoll(int /*iteration*/, const PcgScalars* /*scalars*/) const {
+    return true;
+  }
+  struct PcgLoop {
+    void Reset() {}
+  };
+  bool QueueToEnd(int /*i*/,
+                  int /*period*/,
+                  int /*max_num_iterations*/,
+                  const std::function<Status(int)>& /*iterate*/,
+                  const PcgScalars* /*scalars*/,
+                  PcgLoop* /*loop*/) {
+    return false;
+  }
+
+  Status RecordMark(int mark) {
+    marks_[mark] = std::chrono::steady_clock::now();
+    return {};
+  }
+  double SecondsBetweenMarks(int first, int last) const {
+    return std::chrono::duration<double>(marks_[last] - marks_[first]).count();
+  }
+
+  // Nothing is kept here, and nothing has a way to go.
+  int64_t bytes() const { return 0; }
+  int64_t copied_bytes() const { return 0; }
+
+ private:
+  HostContext context_;
+  std::chrono::steady_clock::time_point marks_[kNumMarks];
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_HOST_MACHINE_H_

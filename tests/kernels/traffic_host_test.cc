@@ -1,0 +1,267 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// docs/kernels.md has the bytes that the code counts (GetTraffic), and the
+// counts are those of the arrays that a small problem really has.
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/schur_products.h"
+#include "cuda_kernels/structure/traffic.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+constexpr int C = 9;
+
+// Arrays that are there and never read.
+double* Somewhere() {
+  static double somewhere[1];
+  return somewhere;
+}
+template <int N, typename T = double>
+BlockView<T, N, kDeviceLayout> View() {
+  return {reinterpret_cast<T*>(Somewhere()), 1};
+}
+
+template <typename T>
+StoredJacobian<T, C, kDeviceLayout> Stored() {
+  return {View<2 * C, T>(), View<6, T>()};
+}
+template <typename T>
+RecomputedJacobian<T, C> Recomputed() {
+  RecomputedJacobian<T, C> source;
+  source.cameras = reinterpret_cast<const CameraState<T>*>(Somewhere());
+  source.camera_maps = reinterpret_cast<const T*>(Somewhere());
+  source.points = reinterpret_cast<const T*>(Somewhere());
+  return source;
+}
+
+std::string Format(const Traffic& t) {
+  return std::to_string(t.per_observation) + ", " +
+         std::to_string(t.per_point) + ", " + std::to_string(t.per_camera);
+}
+
+template <typename Source>
+SchurProductImplicitWParams<Source, kDeviceLayout> SchurProduct(
+    const Source& source) {
+  SchurProductImplicitWParams<Source, kDeviceLayout> p;
+  p.jacobian = source;
+  p.v_inverse = View<6>();
+  p.camera_diagonal = Somewhere();
+  p.p = Somewhere();
+  p.q = Somewhere();
+  return p;
+}
+
+template <typename T>
+SchurProductExplicitWParams<T, C, kDeviceLayout> ExplicitSchurProduct() {
+  SchurProductExplicitWParams<T, C, kDeviceLayout> p;
+  p.u = View<45>();
+  p.w = View<27, T>();
+  p.v_inverse = View<6>();
+  p.camera_diagonal = Somewhere();
+  p.p = Somewhere();
+  p.q = Somewhere();
+  return p;
+}
+
+template <typename Source>
+Traffic OfOperation(const std::string& name, const Source& source) {
+  using T = typename Source::Value;
+  if (name == "EvaluateCost") {
+    EvaluateCostParams p;
+    p.cameras = reinterpret_cast<const CameraState<double>*>(Somewhere());
+    p.points = Somewhere();
+    p.observations = Somewhere();
+    p.residuals = Somewhere();
+    return GetTraffic(p);
+  }
+  if (name == "EvaluateJacobian") {
+    EvaluateJacobianParams<T, C, kDeviceLayout> p;
+    p.cameras = reinterpret_cast<const CameraState<double>*>(Somewhere());
+    p.camera_maps = Somewhere();
+    p.points = Somewhere();
+    p.observations = Somewhere();
+    p.residuals = Somewhere();
+    p.camera_blocks = View<2 * C, T>();
+    p.point_blocks = View<6, T>();
+    p.camera_gradient = Somewhere();
+    p.point_gradient = Somewhere();
+    return GetTraffic(p);
+  }
+  if (name == "NormalBlocks: Vi, S_c, s" || name == "NormalBlocks: V, g_p" ||
+      name == "NormalBlocks: W") {
+    NormalBlocksParams<Source, kDeviceLayout> p;
+    p.jacobian = source;
+    p.b = Somewhere();
+    p.point_diagonal = Somewhere();
+    if (name == "NormalBlocks: V, g_p") {
+      p.v = View<6>();
+      p.point_gradient = Somewhere();
+    } else if (name == "NormalBlocks: W") {
+      p.w = View<27, T>();
+    } else {
+      p.v_inverse = View<6>();
+      p.schur_diagonal = View<45>();
+      p.schur_rhs = Somewhere();
+    }
+    return GetTraffic(p);
+  }
+  if (name == "SchurProductImplicitW") {
+    return GetTraffic(SchurProduct(source));
+  }
+  if (name == "SchurProductExplicitW") {
+    return GetTraffic(ExplicitSchurProduct<T>());
+  }
+  if (name == "BackSubstituteImplicitW") {
+    BackSubstituteImplicitWParams<Source, kDeviceLayout> p;
+    p.jacobian = source;
+    p.v_inverse = View<6>();
+    p.b = Somewhere();
+    p.z = Somewhere();
+    p.y = Somewhere();
+    return GetTraffic(p);
+  }
+  if (name == "BackSubstituteExplicitW") {
+    BackSubstituteExplicitWParams<T, C, kDeviceLayout> p;
+    p.w = View<27, T>();
+    p.v_inverse = View<6>();
+    p.point_gradient = Somewhere();
+    p.z = Somewhere();
+    p.y = Somewhere();
+    return GetTraffic(p);
+  }
+  const auto fill = [](auto* p) {
+    p->camera_diagonal = Somewhere();
+    p->point_diagonal = Somewhere();
+    p->camera_p = Somewhere();
+    p->point_p = Somewhere();
+    p->camera_q = Somewhere();
+    p->point_q = Somewhere();
+  };
+  if (name == "NormalProductImplicitW") {
+    NormalProductImplicitWParams<Source> p;
+    p.jacobian = source;
+    fill(&p);
+    return GetTraffic(p);
+  }
+  if (name == "NormalProductExplicitW") {
+    NormalProductExplicitWParams<T, C, kDeviceLayout> p;
+    p.u = View<45>();
+    p.v = View<6>();
+    p.w = View<27, T>();
+    fill(&p);
+    return GetTraffic(p);
+  }
+  if (name == "RightMultiply") {
+    RightMultiplyParams<Source> p;
+    p.jacobian = source;
+    p.camera_x = Somewhere();
+    p.point_x = Somewhere();
+    p.y = Somewhere();
+    return GetTraffic(p);
+  }
+  if (name == "LeftMultiply") {
+    LeftMultiplyParams<Source> p;
+    p.jacobian = source;
+    p.camera_x = Somewhere();
+    p.point_x = Somewhere();
+    p.y = Somewhere();
+    return GetTraffic(p);
+  }
+  if (name == "SquaredColumnNorms") {
+    SquaredColumnNormsParams<Source> p;
+    p.jacobian = source;
+    p.camera_x = Somewhere();
+    p.point_x = Somewhere();
+    return GetTraffic(p);
+  }
+  EXPECT_EQ(name, "ScaleColumns");
+  ScaleColumnsParams<T, C, kDeviceLayout> p;
+  p.camera_blocks = View<2 * C, T>();
+  p.point_blocks = View<6, T>();
+  p.camera_scale = Somewhere();
+  p.point_scale = Somewhere();
+  return GetTraffic(p);
+}
+
+// Rows without a Jacobian have one column.
+std::string Table() {
+  std::string table =
+      "| operation | stored, double | stored, float | recomputed, double | "
+      "recomputed, float |\n|---|---|---|---|---|\n";
+  for (const char* name : {"EvaluateCost",
+                           "EvaluateJacobian",
+                           "NormalBlocks: V, g_p",
+                           "NormalBlocks: Vi, S_c, s",
+                           "NormalBlocks: W",
+                           "SchurProductImplicitW",
+                           "SchurProductExplicitW",
+                           "BackSubstituteImplicitW",
+                           "BackSubstituteExplicitW",
+                           "NormalProductImplicitW",
+                           "NormalProductExplicitW",
+                           "RightMultiply",
+                           "LeftMultiply",
+                           "SquaredColumnNorms",
+                           "ScaleColumns"}) {
+    const std::string stored = Format(OfOperation(name, Stored<double>()));
+    const std::string recomputed =
+        Format(OfOperation(name, Recomputed<double>()));
+    const std::string stored_float = Format(OfOperation(name, Stored<float>()));
+    const std::string recomputed_float =
+        Format(OfOperation(name, Recomputed<float>()));
+    const bool no_source = stored == recomputed;
+    table += std::string("| `") + name + "` | " + stored + " | " +
+             stored_float + " | " + (no_source ? "" : recomputed) + " | " +
+             (no_source ? "" : recomputed_float) + " |\n";
+  }
+  return table;
+}
+
+TEST(Traffic, TableOfTheDocumentation) {
+  std::ifstream file(CERES_EXT_SOURCE_DIR "/docs/kernels.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  ASSERT_TRUE(file.good());
+  const std::string table = Table();
+  EXPECT_NE(text.str().find(table), std::string::npos)
+      << "docs/kernels.md is to have this table:\n"
+      << table;
+}
+
+// By hand: what a product with S reads and writes of 3 cameras, 5 points and 11
+// observations.
+TEST(Traffic, ByHand) {
+  ObservationIndexView index;
+  index.num_cameras = 3;
+  index.num_points = 5;
+  index.num_observations = 11;
+  auto stored = SchurProduct(Stored<float>());
+  stored.index = index;
+  EXPECT_EQ(GetBytes(stored),
+            11 * (4 + 24 * 4) + 5 * (8 + 6 * 8) + 3 * (3 * 9 * 8));
+  stored.camera_diagonal = nullptr;
+  EXPECT_EQ(GetBytes(stored),
+            11 * (4 + 24 * 4) + 5 * (8 + 6 * 8) + 3 * (2 * 9 * 8));
+  auto recomputed = SchurProduct(Recomputed<double>());
+  recomputed.index = index;
+  EXPECT_EQ(
+      GetBytes(recomputed),
+      11 * 4 + 5 * (8 + 6 * 8 + 3 * 8) + 3 * (3 * 9 * 8 + 15 * 8 + 81 * 8));
+  auto with_w = ExplicitSchurProduct<double>();
+  with_w.index = index;
+  EXPECT_EQ(GetBytes(with_w),
+            11 * (4 + 27 * 8) + 5 * (8 + 6 * 8) + 3 * (45 * 8 + 3 * 9 * 8));
+}
+
+}  // namespace
+}  // namespace ceres_ext::kernels
