@@ -31,7 +31,7 @@ struct Unroll<P, std::enable_if_t<HasUnroll<P>::value>> {
 
 template <typename P, typename = void>
 struct MinBlocks {
-  static constexpr int kValue = 1;
+  static constexpr int kValue = 0;  // As many as the compiler thinks right.
 };
 template <typename P>
 struct MinBlocks<P, std::enable_if_t<HasMinBlocks<P>::value>> {
