@@ -147,7 +147,10 @@ void SolveInSegments(const ceres::Solver::Options& options,
     for (ceres::IterationSummary& iteration : segment.iterations) {
       iteration.iteration += num_before;
     }
-    if (callback.is_interrupted()) {
+    if (!segment.IsSolutionUsable()) {
+      // What the parameter blocks hold is not what the callback saw.
+      control->was_interrupted = false;
+    } else if (callback.is_interrupted()) {
       control->was_interrupted = true;
       segment.termination_type = ceres::NO_CONVERGENCE;
       segment.message = "Interrupted after iteration " +
@@ -161,7 +164,7 @@ void SolveInSegments(const ceres::Solver::Options& options,
       Prepend(*summary, &segment);
     }
     *summary = std::move(segment);
-    if (!callback.is_to_be_saved()) {
+    if (!summary->IsSolutionUsable() || !callback.is_to_be_saved()) {
       return;
     }
     control->save(progress);
