@@ -3,7 +3,7 @@
 // What a machine without a usable GPU is told: the real runtime where no driver
 // is installed, and an emulated one with each of the errors.
 
-#include "cuda_kernels/cuda_context.h"
+#include "cuda_kernels/machine/cuda_context.h"
 
 #include <memory>
 #include <string>

@@ -4,7 +4,8 @@
 # headers_compile_alone_test.sh COMPILER CERES
 #
 # Each header compiles with nothing before it: .h by the host's compiler without
-# CUDA's headers, .cuh by the same with the device emulated (tests/kernels/emulation). CERES: folder of the patched Ceres.
+# CUDA's headers, .cuh by the same with the device emulated
+# (tests/kernels/emulation). CERES: folder of the patched Ceres.
 set -euo pipefail
 compiler=$1
 ceres=$2
@@ -22,6 +23,7 @@ alone() {
 }
 export -f alone
 
+# shellcheck disable=SC2016
 find cuda_kernels ceres_ext examples benchmarks \
   \( -name '*.h' -o -name '*.cuh' \) -print0 | LC_ALL=C sort -z |
   xargs -0 -P "$(nproc)" -I{} bash -c 'alone "$1"' _ {}

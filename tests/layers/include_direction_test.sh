@@ -16,7 +16,8 @@ check() {
   find cuda_kernels ceres_ext examples benchmarks -type f \
     \( -name '*.h' -o -name '*.cuh' -o -name '*.cc' \) -print0 |
     LC_ALL=C sort -z |
-    xargs -0 grep -HnE '^#include "(cuda_kernels|ceres_ext|examples|benchmarks|tests)/' |
+    xargs -0 grep -HnE \
+      '^#include "(cuda_kernels|ceres_ext|examples|benchmarks|tests)/' |
     awk -F '[:"]' '
       # The layer of a file; -1: none.
       function layer(path) {
@@ -44,8 +45,10 @@ check() {
         # instantiate.
         else if (b == 5 && to !~ /\.cuh$/ && a != 5)
           wrong = "is a body, include ops/ for it"
-        else if (from ~ /^cuda_kernels\/host\// && to ~ /^cuda_kernels\/cuda\// ||
-                 from ~ /^cuda_kernels\/cuda\// && to ~ /^cuda_kernels\/host\//)
+        else if ((from ~ /^cuda_kernels\/host\// &&
+                  to ~ /^cuda_kernels\/cuda\//) ||
+                 (from ~ /^cuda_kernels\/cuda\// &&
+                  to ~ /^cuda_kernels\/host\//))
           wrong = "is of the other machine"
         else if (to ~ /\.cuh$/ && from !~ /\.cuh$/ && from !~ /\.cu\.cc$/)
           wrong = "is for nvcc alone"
