@@ -551,8 +551,8 @@ class Benchmark {
                   type.c_str(),
                   evaluate_ms + ms);
     }
-    const StoredJacobian<T, 9, kDeviceLayout> stored{{jc.data(), n_},
-                                                     {jp.data(), n_}};
+    const StoredJacobian<T, BalShape<9>, kDeviceLayout> stored{{jc.data(), n_},
+                                                               {jp.data(), n_}};
     MeasureOperations(stored, type + " stored");
     {
       auto params = BlocksParams(stored);
@@ -572,7 +572,7 @@ class Benchmark {
       params.w = {w.data(), n_};
       MeasureRun(type + " stored W", params);
     }
-    SchurProductExplicitWParams<T, 9, kDeviceLayout> schur;
+    SchurProductExplicitWParams<T, BalShape<9>, kDeviceLayout> schur;
     schur.index = workspace_.index();
     schur.u = {u_.data(), C_};
     schur.w = {w.data(), n_};
@@ -581,7 +581,7 @@ class Benchmark {
     schur.p = p_.data();
     schur.q = q_.data();
     MeasureRun(type + " explicit W S p", schur);
-    NormalProductExplicitWParams<T, 9, kDeviceLayout> normal;
+    NormalProductExplicitWParams<T, BalShape<9>, kDeviceLayout> normal;
     normal.index = workspace_.index();
     normal.u = {u_.data(), C_};
     normal.v = {v_.data(), P_};

@@ -117,7 +117,7 @@ class Problem {
     norms.camera_x = camera_vector.data();
     norms.point_x = point_vector.data();
     Check(Run(norms, &machine));
-    ScaleColumnsParams<T, C, kHostLayout> scale;
+    ScaleColumnsParams<T, BalShape<C>, kHostLayout> scale;
     scale.index = index();
     scale.camera_blocks = {jc.data(), n};
     scale.point_blocks = {jp.data(), n};

@@ -13,7 +13,7 @@ namespace ceres_ext::kernels {
 
 namespace {
 constexpr BlockLayout kLayout = BlockLayout::kBlockContiguous;
-using Source = StoredJacobian<double, 9, kLayout>;
+using Source = StoredJacobian<double, kernels::BalShape<9>, kLayout>;
 }  // namespace
 
 // The library's, for the gradient of EvaluateJacobian.
@@ -26,22 +26,26 @@ template Status Run(const EvaluateJacobianParams<double, 9, kLayout>&,
 template Status Run(const RightMultiplyParams<Source>&, CudaMachine*);
 template Status Run(const LeftMultiplyParams<Source>&, CudaMachine*);
 template Status Run(const SquaredColumnNormsParams<Source>&, CudaMachine*);
-template Status Run(const ScaleColumnsParams<double, 9, kLayout>&,
-                    CudaMachine*);
+template Status Run(
+    const ScaleColumnsParams<double, kernels::BalShape<9>, kLayout>&,
+    CudaMachine*);
 template Status Run(const NormalBlocksParams<Source, kLayout>&, CudaMachine*);
 template Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>&,
                                    CudaMachine*);
 template Status Run(const SchurProductImplicitWParams<Source, kLayout>&,
                     CudaMachine*);
-template Status Run(const SchurProductExplicitWParams<double, 9, kLayout>&,
-                    CudaMachine*);
+template Status Run(
+    const SchurProductExplicitWParams<double, kernels::BalShape<9>, kLayout>&,
+    CudaMachine*);
 template Status Run(const BackSubstituteImplicitWParams<Source, kLayout>&,
                     CudaMachine*);
-template Status Run(const BackSubstituteExplicitWParams<double, 9, kLayout>&,
-                    CudaMachine*);
+template Status Run(
+    const BackSubstituteExplicitWParams<double, kernels::BalShape<9>, kLayout>&,
+    CudaMachine*);
 template Status Run(const NormalProductImplicitWParams<Source>&, CudaMachine*);
-template Status Run(const NormalProductExplicitWParams<double, 9, kLayout>&,
-                    CudaMachine*);
+template Status Run(
+    const NormalProductExplicitWParams<double, kernels::BalShape<9>, kLayout>&,
+    CudaMachine*);
 template Status Run(const InvertBlockDiagonalParams<3, kLayout>&, CudaMachine*);
 template Status Run(const InvertBlockDiagonalParams<9, kLayout>&, CudaMachine*);
 template Status Run(const ApplyBlockDiagonalParams<3, kLayout>&, CudaMachine*);

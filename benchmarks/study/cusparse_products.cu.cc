@@ -614,8 +614,9 @@ Status CusparseProducts::Multiply(
 }
 
 Status CusparseProducts::Multiply(
-    const kernels::NormalProductExplicitWParams<double, 9, kDeviceLayout>&
-        params) {
+    const kernels::NormalProductExplicitWParams<double,
+                                                kernels::BalShape<9>,
+                                                kDeviceLayout>& params) {
   Impl* impl = impl_.get();
   CERES_EXT_RETURN_IF_ERROR(impl->StartWithDiagonal(params.camera_diagonal,
                                                     params.point_diagonal,

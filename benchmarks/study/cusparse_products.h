@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // For comparison only: q = (J'J + D^2) p by cuSPARSE, from a Jacobian of
-// StoredJacobian<double, 9, kDeviceLayout>. Columns: cameras, then points.
+// StoredJacobian<double, kernels::BalShape<9>, kDeviceLayout>. Columns:
+// cameras, then points.
 //
 //   kCsr           CSR of J, q = op_T(J) (op_N(J) p): what Ceres 2.2.0 does on
 //                  CUDA (cuda_sparse_matrix.cc), the same algorithm choice
@@ -28,7 +29,8 @@ enum class CusparseForm { kCsr, kCsrTransposed, kBsr };
 
 class CusparseProducts {
  public:
-  using Source = kernels::StoredJacobian<double, 9, kernels::kDeviceLayout>;
+  using Source = kernels::
+      StoredJacobian<double, kernels::BalShape<9>, kernels::kDeviceLayout>;
 
   CusparseProducts();
   ~CusparseProducts();
@@ -50,9 +52,10 @@ class CusparseProducts {
   kernels::Status Multiply(
       const kernels::NormalProductImplicitWParams<Source>& params);
   kernels::Status Multiply(
-      const kernels::
-          NormalProductExplicitWParams<double, 9, kernels::kDeviceLayout>&
-              params);
+      const kernels::NormalProductExplicitWParams<double,
+                                                  kernels::BalShape<9>,
+                                                  kernels::kDeviceLayout>&
+          params);
 
   // Matrix bytes that one product reads.
   int64_t bytes() const;

@@ -36,8 +36,10 @@ using kernels::kDeviceLayout;
 using kernels::ObservationIndexView;
 using kernels::Status;
 using kernels::StatusCode;
-using StoredDouble = kernels::StoredJacobian<double, 9, kDeviceLayout>;
-using StoredFloat = kernels::StoredJacobian<float, 9, kDeviceLayout>;
+using StoredDouble =
+    kernels::StoredJacobian<double, kernels::BalShape<9>, kDeviceLayout>;
+using StoredFloat =
+    kernels::StoredJacobian<float, kernels::BalShape<9>, kDeviceLayout>;
 using RecomputedDouble = kernels::RecomputedJacobian<double, 9>;
 using RecomputedFloat = kernels::RecomputedJacobian<float, 9>;
 using StoredBlockContiguous = BlockContiguousMachine::Source;
@@ -488,7 +490,8 @@ class KernelBench {
       return {};
     }
 
-    kernels::SchurProductExplicitWParams<Value, C, kLayout> schur_w;
+    kernels::SchurProductExplicitWParams<Value, kernels::BalShape<C>, kLayout>
+        schur_w;
     schur_w.index = arrays_.index;
     schur_w.u = {u_.data(), cameras_};
     schur_w.w = {w_.data(), n_};
@@ -498,7 +501,8 @@ class KernelBench {
     schur_w.q = q_.data();
     CERES_EXT_RETURN_IF_ERROR(Time("SchurProductExplicitW", schur_w));
 
-    kernels::NormalProductExplicitWParams<Value, C, kLayout> normal_w;
+    kernels::NormalProductExplicitWParams<Value, kernels::BalShape<C>, kLayout>
+        normal_w;
     normal_w.index = arrays_.index;
     normal_w.u = {u_.data(), cameras_};
     normal_w.v = {v_.data(), points_};
@@ -511,7 +515,8 @@ class KernelBench {
     normal_w.point_q = point_q;
     CERES_EXT_RETURN_IF_ERROR(Time("NormalProductExplicitW", normal_w));
 
-    kernels::BackSubstituteExplicitWParams<Value, C, kLayout> back_w;
+    kernels::BackSubstituteExplicitWParams<Value, kernels::BalShape<C>, kLayout>
+        back_w;
     back_w.index = arrays_.index;
     back_w.w = {w_.data(), n_};
     back_w.v_inverse = {v_inverse_.data(), points_};

@@ -17,7 +17,8 @@ namespace {
 
 using kernels::HostMachine;
 using kernels::Status;
-using Source = kernels::StoredJacobian<double, 9, kernels::kHostLayout>;
+using Source =
+    kernels::StoredJacobian<double, kernels::BalShape<9>, kernels::kHostLayout>;
 
 std::string Variant(const StudySettings& settings) {
   return settings.host_threads == 1

@@ -625,8 +625,10 @@ Status Run(
 }
 
 template <BlockLayout L>
-Status Run(const kernels::SchurProductExplicitWParams<double, C, L>& params,
-           NaiveMachine<L>* machine) {
+Status Run(
+    const kernels::SchurProductExplicitWParams<double, kernels::BalShape<C>, L>&
+        params,
+    NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
   const PointScratch scratch(index);
@@ -708,7 +710,9 @@ Status Run(
 }
 
 template <BlockLayout L>
-Status Run(const kernels::BackSubstituteExplicitWParams<double, C, L>& params,
+Status Run(const kernels::BackSubstituteExplicitWParams<double,
+                                                        kernels::BalShape<C>,
+                                                        L>& params,
            NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
@@ -772,7 +776,9 @@ Status Run(const kernels::NormalProductImplicitWParams<NaiveSource<L>>& params,
 }
 
 template <BlockLayout L>
-Status Run(const kernels::NormalProductExplicitWParams<double, C, L>& params,
+Status Run(const kernels::NormalProductExplicitWParams<double,
+                                                       kernels::BalShape<C>,
+                                                       L>& params,
            NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
@@ -855,19 +861,22 @@ Status Run(const kernels::ApplyBlockDiagonalParams<N, L>& params,
       const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>&,        \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
-      const kernels::SchurProductExplicitWParams<double, C, L>&,             \
+      const kernels::                                                        \
+          SchurProductExplicitWParams<double, kernels::BalShape<C>, L>&,     \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
       const kernels::BackSubstituteImplicitWParams<NaiveSource<L>, L>&,      \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
-      const kernels::BackSubstituteExplicitWParams<double, C, L>&,           \
+      const kernels::                                                        \
+          BackSubstituteExplicitWParams<double, kernels::BalShape<C>, L>&,   \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
       const kernels::NormalProductImplicitWParams<NaiveSource<L>>&,          \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
-      const kernels::NormalProductExplicitWParams<double, C, L>&,            \
+      const kernels::                                                        \
+          NormalProductExplicitWParams<double, kernels::BalShape<C>, L>&,    \
       NaiveMachine<L>*);                                                     \
   template Status Run(const kernels::InvertBlockDiagonalParams<3, L>&,       \
                       NaiveMachine<L>*);                                     \

@@ -23,7 +23,8 @@
 namespace ceres_ext::bal {
 
 template <kernels::BlockLayout kLayout>
-using NaiveSource = kernels::StoredJacobian<double, 9, kLayout>;
+using NaiveSource =
+    kernels::StoredJacobian<double, kernels::BalShape<9>, kLayout>;
 
 // Vector steps, cameras and cost are those of CudaMachine.
 template <kernels::BlockLayout kLayoutIn>
@@ -53,7 +54,8 @@ kernels::Status Run(
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
-    const kernels::SchurProductExplicitWParams<double, 9, L>& params,
+    const kernels::SchurProductExplicitWParams<double, kernels::BalShape<9>, L>&
+        params,
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
@@ -61,7 +63,8 @@ kernels::Status Run(
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
-    const kernels::BackSubstituteExplicitWParams<double, 9, L>& params,
+    const kernels::
+        BackSubstituteExplicitWParams<double, kernels::BalShape<9>, L>& params,
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
@@ -69,7 +72,8 @@ kernels::Status Run(
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
-    const kernels::NormalProductExplicitWParams<double, 9, L>& params,
+    const kernels::
+        NormalProductExplicitWParams<double, kernels::BalShape<9>, L>& params,
     NaiveMachine<L>* machine);
 // N is 3 or 9. A block without a Cholesky factor is a breakdown here.
 template <int N, kernels::BlockLayout L>

@@ -22,13 +22,13 @@
 
 namespace ceres_ext::bal {
 
-// For StoredJacobian<double, 9, kBlockContiguous>, whose instances are in
-// block_contiguous_kernels.cu.cc.
+// For StoredJacobian<double, kernels::BalShape<9>, kBlockContiguous>, whose
+// instances are in block_contiguous_kernels.cu.cc.
 class BlockContiguousMachine : public kernels::CudaMachine {
  public:
   static constexpr kernels::BlockLayout kLayout =
       kernels::BlockLayout::kBlockContiguous;
-  using Source = kernels::StoredJacobian<double, 9, kLayout>;
+  using Source = kernels::StoredJacobian<double, kernels::BalShape<9>, kLayout>;
 };
 
 // Without Schur complement only: implicit W for the CSR forms, explicit for
@@ -78,8 +78,9 @@ inline kernels::Status Run(const kernels::NormalProductImplicitWParams<
   return machine->products()->Multiply(params);
 }
 inline kernels::Status Run(
-    const kernels::
-        NormalProductExplicitWParams<double, 9, kernels::kDeviceLayout>& params,
+    const kernels::NormalProductExplicitWParams<double,
+                                                kernels::BalShape<9>,
+                                                kernels::kDeviceLayout>& params,
     CusparseMachine* machine) {
   return machine->products()->Multiply(params);
 }

@@ -2,7 +2,7 @@
 //
 // What evaluator, Jacobian, linear solver and loop vectors of one batch share:
 // the observation index, where blocks stand in Ceres's vectors, and the machine
-// (backends.h) whose memory holds both. Owned by the plugin.
+// (machines.h) whose memory holds both.
 //
 // In this folder an address of a vector of Ceres's loop (state, step, gradient,
 // residuals, ...) is one of the machine's memory.

@@ -217,7 +217,7 @@ void BatchJacobian<Machine, T, C>::ScaleColumns(const double* scale) {
   Machine* machine = shape_->machine();
   LogIfError(shape_->Gather(scale, 1.0, camera_x_.data(), point_x_.data()));
   if (type_ == JACOBIAN_STORED) {
-    kernels::ScaleColumnsParams<T, C, kLayout> params;
+    kernels::ScaleColumnsParams<T, kernels::BalShape<C>, kLayout> params;
     params.index = shape_->index();
     params.camera_blocks = camera_blocks();
     params.point_blocks = point_blocks();

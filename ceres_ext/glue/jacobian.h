@@ -44,7 +44,7 @@ template <typename Machine, typename T, int C>
 class BatchJacobian final : public ceres::internal::SparseMatrix {
  public:
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
-  using Stored = kernels::StoredJacobian<T, C, kLayout>;
+  using Stored = kernels::StoredJacobian<T, kernels::BalShape<C>, kLayout>;
   using Recomputed = kernels::RecomputedJacobian<T, C>;
 
   // kOutOfMemory where the Jacobian doesn't fit.

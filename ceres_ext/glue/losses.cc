@@ -128,7 +128,8 @@ struct CorrectForUserLossParams {
   const ceres::LossFunction* const* losses = nullptr;  // n; null: none
   double* residuals = nullptr;                         // 2 n
   bool correct_residuals = false;
-  kernels::LossCorrection<T, C, kernels::kHostLayout> correction;
+  kernels::LossCorrection<T, kernels::BalShape<C>, kernels::kHostLayout>
+      correction;
   kernels::Evaluation* evaluation = nullptr;  // cost is set
 
   kernels::TwoSums Term(int64_t k) const {
@@ -237,7 +238,8 @@ Status LossModel<Machine>::Setup(
 template <typename Machine>
 template <typename T, int C>
 Status LossModel<Machine>::Correct(
-    const kernels::LossCorrection<T, C, Machine::kLayout>& correction,
+    const kernels::LossCorrection<T, kernels::BalShape<C>, Machine::kLayout>&
+        correction,
     bool correct_residuals,
     double* residuals,
     kernels::Evaluation* evaluation) {
@@ -253,7 +255,8 @@ Status LossModel<Machine>::Correct(
                           shape_->machine());
     }
   }
-  kernels::CorrectForLossParams<T, C, Machine::kLayout> params;
+  kernels::CorrectForLossParams<T, kernels::BalShape<C>, Machine::kLayout>
+      params;
   params.n = n;
   params.losses = losses_.data();
   params.loss_id = loss_id_.data();
@@ -270,11 +273,13 @@ int64_t LossModel<Machine>::bytes() const {
          losses_.bytes() + loss_id_.bytes();
 }
 
-#define CERES_EXT_INSTANTIATE(Machine, T, C)                             \
-  template Status LossModel<Machine>::Correct<T, C>(                     \
-      const kernels::LossCorrection<T, C, Machine::kLayout>& correction, \
-      bool correct_residuals,                                            \
-      double* residuals,                                                 \
+#define CERES_EXT_INSTANTIATE(Machine, T, C)                       \
+  template Status LossModel<Machine>::Correct<T, C>(               \
+      const kernels::LossCorrection<T,                             \
+                                    kernels::BalShape<C>,          \
+                                    Machine::kLayout>& correction, \
+      bool correct_residuals,                                      \
+      double* residuals,                                           \
       kernels::Evaluation* evaluation);
 CERES_EXT_FOR_EACH_BATCH(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE

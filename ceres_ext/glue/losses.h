@@ -39,7 +39,8 @@ class LossModel {
   // their data is not null.
   template <typename T, int C>
   kernels::Status Correct(
-      const kernels::LossCorrection<T, C, Machine::kLayout>& correction,
+      const kernels::LossCorrection<T, kernels::BalShape<C>, Machine::kLayout>&
+          correction,
       bool correct_residuals,
       double* residuals,
       kernels::Evaluation* evaluation);

@@ -33,7 +33,9 @@ typename kernels::RowIndex<Machine>::Options IndexOptions(
     const bool explicit_w = options.w_product == W_EXPLICIT;
     if (options.jacobian == JACOBIAN_STORED) {
       return IndexOptions::template For<
-          kernels::StoredJacobian<double, 9, Machine::kLayout>>(explicit_w);
+          kernels::
+              StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>>(
+          explicit_w);
     }
     return options.precision == PRECISION_MIXED
                ? IndexOptions::template For<

@@ -98,7 +98,8 @@ class RowLinearSolver final
   static constexpr int32_t kNone = -1;
   template <typename Value>
   using Buffer = typename Machine::template Buffer<Value>;
-  using Source = kernels::StoredJacobian<T, C, Machine::kLayout>;
+  using Source =
+      kernels::StoredJacobian<T, kernels::BalShape<C>, Machine::kLayout>;
 
   LinearSolver::Summary SolveImpl(
       BlockSparseMatrix* A,

@@ -5,7 +5,8 @@
 //
 //   1/2 |J x - b|^2 + 1/2 |D x|^2,   J = [E F], x = (y, z)
 //
-// with points y (E, 3 columns each) and cameras z (F, C columns each).
+// with points y and cameras z, whose blocks have the columns of the source's
+// Shape.
 //
 // With Schur complement, y is eliminated:
 //   S z = F'b - F'E (E'E + D_e^2)^-1 E'b
@@ -13,7 +14,7 @@
 //   y   = (E'E + D_e^2)^-1 (E'b - E'F z)
 // Without, PCG works on (J'J + D^2) x = J'b. Both start at zero.
 //
-//   InexactSolver<HostMachine, StoredJacobian<double, 9, kHostLayout>> solver;
+//   InexactSolver<HostMachine, RecomputedJacobian<double, 9>> solver;
 //   Status status = solver.Setup(options, index.view(), &machine);
 //   system.jacobian = ...; system.b = ...;
 //   InexactSolverSummary summary =
@@ -48,15 +49,15 @@ namespace ceres_ext::solver {
 template <typename Source>
 struct LinearSystem {
   Source jacobian;
-  const double* b = nullptr;                // 2 per observation
-  const double* camera_diagonal = nullptr;  // D_f, C per camera; null: zero
-  const double* point_diagonal = nullptr;   // D_e, 3 per point; null: zero
+  const double* b = nullptr;                // R per observation
+  const double* camera_diagonal = nullptr;  // D_f, F per camera; null: zero
+  const double* point_diagonal = nullptr;   // D_e, E per point; null: zero
 };
 
 template <typename Machine, typename Source>
 class InexactSolver {
  public:
-  static constexpr int kCameraDim = Source::kCameraDim;
+  using Shape = typename Source::Shape;
 
   // What the index views and the machine must outlive the solver.
   // kInvalidArgument: options.Validate fails. kOutOfMemory.
@@ -64,7 +65,7 @@ class InexactSolver {
                         const kernels::ObservationIndexView& index,
                         Machine* machine);
 
-  // camera_step: C per camera; point_step: 3 per point. Both hold the step
+  // camera_step: F per camera; point_step: E per point. Both hold the step
   // where the termination is kSuccess or kNoConvergence and are unspecified
   // otherwise.
   InexactSolverSummary Solve(const LinearSystem<Source>& system,
@@ -80,8 +81,8 @@ class InexactSolver {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
-  static constexpr int C = kCameraDim;
-  static constexpr int kPacked = kernels::PackedSize(C);
+  static constexpr int E = Shape::kE;
+  static constexpr int F = Shape::kF;
 
   enum Mark { kBegin, kBlocksDone, kPcgDone, kEnd };
 
@@ -103,15 +104,15 @@ class InexactSolver {
   bool has_preconditioner() const {
     return options_.preconditioner != PreconditionerType::kIdentity;
   }
-  kernels::BlockView<double, kPacked, kLayout> CameraView(
+  kernels::BlockView<double, Shape::kPackedF, kLayout> CameraView(
       Buffer<double>* buffer) const {
     return {buffer->data(), num_cameras_};
   }
-  kernels::BlockView<double, 6, kLayout> PointView(
+  kernels::BlockView<double, Shape::kPackedE, kLayout> PointView(
       Buffer<double>* buffer) const {
     return {buffer->data(), num_points_};
   }
-  kernels::BlockView<Value, 3 * C, kLayout> WView() {
+  kernels::BlockView<Value, Shape::kWSize, kLayout> WView() {
     return {w_.data(), num_observations_};
   }
 

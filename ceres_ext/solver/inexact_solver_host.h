@@ -11,7 +11,8 @@
 namespace ceres_ext::solver {
 
 template <typename T, int C>
-using HostStoredJacobian = kernels::StoredJacobian<T, C, kernels::kHostLayout>;
+using HostStoredJacobian =
+    kernels::StoredJacobian<T, kernels::BalShape<C>, kernels::kHostLayout>;
 
 extern template class InexactSolver<kernels::HostMachine,
                                     HostStoredJacobian<double, 9>>;

@@ -30,7 +30,7 @@ kernels::Status InexactSolver<Machine, Source>::Setup(
   num_cameras_ = index.num_cameras;
   num_points_ = index.num_points;
   num_observations_ = index.num_observations;
-  num_unknowns_ = C * num_cameras_ + (options.use_schur ? 0 : 3 * num_points_);
+  num_unknowns_ = F * num_cameras_ + (options.use_schur ? 0 : E * num_points_);
 
   const bool schur = options.use_schur;
   const bool jacobi = options.preconditioner == PreconditionerType::kJacobi;
@@ -41,18 +41,22 @@ kernels::Status InexactSolver<Machine, Source>::Setup(
   const auto allocate = [&](bool wanted, int64_t n, auto* buffer) {
     return machine->Allocate(wanted ? n : 0, buffer);
   };
-  CERES_EXT_RETURN_IF_ERROR(allocate(has_u, kPacked * num_cameras_, &u_));
-  CERES_EXT_RETURN_IF_ERROR(allocate(has_v, 6 * num_points_, &v_));
   CERES_EXT_RETURN_IF_ERROR(
-      allocate(is_explicit(), 3 * C * num_observations_, &w_));
-  CERES_EXT_RETURN_IF_ERROR(allocate(schur, 6 * num_points_, &v_inverse_));
+      allocate(has_u, Shape::kPackedF * num_cameras_, &u_));
   CERES_EXT_RETURN_IF_ERROR(
-      allocate(schur && is_explicit(), 3 * num_points_, &point_gradient_));
+      allocate(has_v, Shape::kPackedE * num_points_, &v_));
+  CERES_EXT_RETURN_IF_ERROR(
+      allocate(is_explicit(), Shape::kWSize * num_observations_, &w_));
+  CERES_EXT_RETURN_IF_ERROR(
+      allocate(schur, Shape::kPackedE * num_points_, &v_inverse_));
+  CERES_EXT_RETURN_IF_ERROR(
+      allocate(schur && is_explicit(), E * num_points_, &point_gradient_));
   CERES_EXT_RETURN_IF_ERROR(allocate(has_camera_preconditioner,
-                                     kPacked * num_cameras_,
+                                     Shape::kPackedF * num_cameras_,
                                      &camera_preconditioner_));
-  CERES_EXT_RETURN_IF_ERROR(allocate(
-      has_point_preconditioner, 6 * num_points_, &point_preconditioner_));
+  CERES_EXT_RETURN_IF_ERROR(allocate(has_point_preconditioner,
+                                     Shape::kPackedE * num_points_,
+                                     &point_preconditioner_));
   CERES_EXT_RETURN_IF_ERROR(allocate(!schur, num_unknowns_, &x_));
   for (Buffer<double>* vector : {&rhs_, &p_, &r_, &z_}) {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_unknowns_, vector));
@@ -62,8 +66,9 @@ kernels::Status InexactSolver<Machine, Source>::Setup(
 
   const bool has_schur_diagonal =
       options.preconditioner == PreconditionerType::kSchurJacobi;
-  return ReserveCameraSums(
-      index, (has_u ? kPacked : 0) + (has_schur_diagonal ? kPacked : 0) + C);
+  return ReserveCameraSums(index,
+                           (has_u ? Shape::kPackedF : 0) +
+                               (has_schur_diagonal ? Shape::kPackedF : 0) + F);
 }
 
 template <typename Machine, typename Source>
@@ -133,11 +138,11 @@ kernels::Status InexactSolver<Machine, Source>::SolveOrFail(
           BackSubstitute(system, camera_step, point_step));
     } else {
       CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::CopyParams{C * num_cameras_, x_.data(), camera_step},
+          Run(kernels::CopyParams{F * num_cameras_, x_.data(), camera_step},
               machine_));
       CERES_EXT_RETURN_IF_ERROR(Run(
           kernels::CopyParams{
-              3 * num_points_, x_.data() + C * num_cameras_, point_step},
+              E * num_points_, x_.data() + F * num_cameras_, point_step},
           machine_));
     }
   }
@@ -196,7 +201,7 @@ kernels::Status InexactSolver<Machine, Source>::UpdateBlocks(
     params.v = PointView(&v_);
     // rhs = J'b
     params.camera_gradient = rhs_.data();
-    params.point_gradient = rhs_.data() + C * num_cameras_;
+    params.point_gradient = rhs_.data() + F * num_cameras_;
   }
   CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
   if (!options_.use_schur) {
@@ -220,7 +225,7 @@ kernels::Status InexactSolver<Machine, Source>::UpdatePreconditioner(
   if (!has_preconditioner()) {
     return {};
   }
-  kernels::InvertBlockDiagonalParams<C, kLayout> cameras;
+  kernels::InvertBlockDiagonalParams<F, kLayout> cameras;
   cameras.num_blocks = num_cameras_;
   cameras.a = options_.preconditioner == PreconditionerType::kSchurJacobi
                   ? CameraView(&camera_preconditioner_)
@@ -231,7 +236,7 @@ kernels::Status InexactSolver<Machine, Source>::UpdatePreconditioner(
   CERES_EXT_RETURN_IF_ERROR(Run(cameras, machine_));
   const bool has_points = point_preconditioner_.size() > 0;
   if (has_points) {
-    kernels::InvertBlockDiagonalParams<3, kLayout> points;
+    kernels::InvertBlockDiagonalParams<E, kLayout> points;
     points.num_blocks = num_points_;
     points.a = PointView(&v_);
     points.diagonal = system.point_diagonal;
@@ -261,7 +266,7 @@ kernels::Status InexactSolver<Machine, Source>::Precondition(const double* r,
   if (!has_preconditioner()) {
     return Run(kernels::CopyParams{num_unknowns_, r, z}, machine_);
   }
-  kernels::ApplyBlockDiagonalParams<C, kLayout> cameras;
+  kernels::ApplyBlockDiagonalParams<F, kLayout> cameras;
   cameras.num_blocks = num_cameras_;
   cameras.inverse = CameraView(&camera_preconditioner_);
   cameras.r = r;
@@ -271,11 +276,11 @@ kernels::Status InexactSolver<Machine, Source>::Precondition(const double* r,
   if (options_.use_schur) {
     return {};
   }
-  kernels::ApplyBlockDiagonalParams<3, kLayout> points;
+  kernels::ApplyBlockDiagonalParams<E, kLayout> points;
   points.num_blocks = num_points_;
   points.inverse = PointView(&point_preconditioner_);
-  points.r = r + C * num_cameras_;
-  points.z = z + C * num_cameras_;
+  points.r = r + F * num_cameras_;
+  points.z = z + F * num_cameras_;
   points.scalars = scalars_.data();
   return Run(points, machine_);
 }
@@ -286,7 +291,7 @@ kernels::Status InexactSolver<Machine, Source>::MultiplySchur(
     const LinearSystem<Source>& system, const double* p, double* q) {
   if (is_explicit()) {
     // q = (U + D_f^2) p - W (V + D_e^2)^-1 W' p
-    kernels::SchurProductExplicitWParams<Value, C, kLayout> params;
+    kernels::SchurProductExplicitWParams<Value, Shape, kLayout> params;
     params.index = index_;
     params.u = CameraView(&u_);
     params.w = WView();
@@ -318,14 +323,14 @@ kernels::Status InexactSolver<Machine, Source>::MultiplyNormal(
     params->camera_diagonal = system.camera_diagonal;
     params->point_diagonal = system.point_diagonal;
     params->camera_p = p;
-    params->point_p = p + C * num_cameras_;
+    params->point_p = p + F * num_cameras_;
     params->camera_q = q;
-    params->point_q = q + C * num_cameras_;
+    params->point_q = q + F * num_cameras_;
     params->scalars = scalars_.data();
   };
   if (is_explicit()) {
     // q = [U W; W' V] p + D^2 p
-    kernels::NormalProductExplicitWParams<Value, C, kLayout> params;
+    kernels::NormalProductExplicitWParams<Value, Shape, kLayout> params;
     fill(&params);
     params.u = CameraView(&u_);
     params.v = PointView(&v_);
@@ -344,7 +349,7 @@ kernels::Status InexactSolver<Machine, Source>::BackSubstitute(
     const LinearSystem<Source>& system, const double* z, double* y) {
   if (is_explicit()) {
     // y = (E'E + D_e^2)^-1 (E'b - W' z)
-    kernels::BackSubstituteExplicitWParams<Value, C, kLayout> params;
+    kernels::BackSubstituteExplicitWParams<Value, Shape, kLayout> params;
     params.index = index_;
     params.w = WView();
     params.v_inverse = PointView(&v_inverse_);

@@ -22,6 +22,34 @@ CERES_EXT_HOST_DEVICE constexpr int PackedIndex(int i, int j) {
   return i * (i + 1) / 2 + j;
 }
 
+// y += A x, A M x N, row-major; each element of A x is made, columns from 0 on,
+// before it is added.
+template <int M, int N, typename T, typename X, typename Y>
+CERES_EXT_HOST_DEVICE inline void MatrixMultiplyAndAccumulate(const T* a,
+                                                              const X* x,
+                                                              Y* y) {
+  for (int i = 0; i < M; ++i) {
+    Y sum = static_cast<Y>(a[N * i]) * x[0];
+    for (int j = 1; j < N; ++j) {
+      sum += static_cast<Y>(a[N * i + j]) * x[j];
+    }
+    y[i] += sum;
+  }
+}
+
+// x += A'y, likewise. Order: rows from 0 on.
+template <int M, int N, typename T, typename Y, typename X>
+CERES_EXT_HOST_DEVICE inline void MatrixTransposeMultiplyAndAccumulate(
+    const T* a, const Y* y, X* x) {
+  for (int j = 0; j < N; ++j) {
+    X sum = static_cast<X>(a[j]) * y[0];
+    for (int i = 1; i < M; ++i) {
+      sum += static_cast<X>(a[N * i + j]) * y[i];
+    }
+    x[j] += sum;
+  }
+}
+
 // a += diag(d)^2.
 template <int N, typename T>
 CERES_EXT_HOST_DEVICE inline void AddSquaredDiagonal(const T* d, T* a) {

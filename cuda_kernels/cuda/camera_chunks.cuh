@@ -28,37 +28,35 @@ inline constexpr int kChunkBlock = 128;
 template <typename Source>
 class CameraJacobianReader;
 
-template <typename T, int C, BlockLayout kLayout>
-class CameraJacobianReader<StoredJacobian<T, C, kLayout>> {
+template <typename T, typename Shape, BlockLayout kLayout>
+class CameraJacobianReader<StoredJacobian<T, Shape, kLayout>> {
  public:
-  static constexpr int kLocalDim = C;
-  __device__ CameraJacobianReader(const StoredJacobian<T, C, kLayout>& source,
-                                  int32_t /*camera*/)
+  __device__ CameraJacobianReader(
+      const StoredJacobian<T, Shape, kLayout>& source, int32_t /*camera*/)
       : source_(source) {}
   __device__ __forceinline__ void Load(int64_t k,
                                        int32_t /*point*/,
                                        T* jc,
                                        T* jp) const {
 #pragma unroll
-    for (int i = 0; i < 2 * C; ++i) {
+    for (int i = 0; i < Shape::kFSize; ++i) {
       jc[i] = source_.camera_blocks(k, i);
     }
     if (jp != nullptr) {
 #pragma unroll
-      for (int i = 0; i < 6; ++i) {
+      for (int i = 0; i < Shape::kESize; ++i) {
         jp[i] = source_.point_blocks(k, i);
       }
     }
   }
 
  private:
-  const StoredJacobian<T, C, kLayout>& source_;
+  const StoredJacobian<T, Shape, kLayout>& source_;
 };
 
 template <typename T, int C>
 class CameraJacobianReader<RecomputedJacobian<T, C>> {
  public:
-  static constexpr int kLocalDim = kBalLocalCameraDim;
   __device__ CameraJacobianReader(const RecomputedJacobian<T, C>& source,
                                   int32_t camera)
       : source_(source), camera_(source.cameras[camera]) {}
@@ -191,22 +189,30 @@ __global__ void __launch_bounds__(kChunkBlock)
 }
 
 // What the camera sums of the eliminated system ask of a point, in one piece:
-// they come to points in the order of a camera.
+// they come to points in the order of a camera. Vi, packed, then Vi g_p, then
+// zero where that makes whole accesses of 16 bytes.
+template <int E>
 struct alignas(16) PointRecord {
-  double v_inverse[6];  // packed
-  double step[3];       // Vi g_p
-  double unused;
+  static constexpr int kSize = (PackedSize(E) + E + 1) / 2 * 2;
+  double values[kSize];
+
+  __device__ __forceinline__ double* v_inverse() { return values; }
+  __device__ __forceinline__ const double* v_inverse() const { return values; }
+  __device__ __forceinline__ double* step() { return values + PackedSize(E); }
 };
 
-// U and g, or, with kEliminated, S and s (ops/normal_blocks.h), in local
-// coordinates: row = packed matrix where kMatrix, then vector.
-template <typename T, int kLocalDim, bool kMatrix, bool kEliminated>
+// U and g, or, with kEliminated, S and s (ops/normal_blocks.h), in the Local
+// shape: row = packed matrix where kMatrix, then vector.
+template <typename T, typename Shape, bool kMatrix, bool kEliminated>
 struct NormalTerm {
-  static constexpr int kMatrixSize = kMatrix ? PackedSize(kLocalDim) : 0;
-  static constexpr int kRowSize = kMatrixSize + kLocalDim;
+  static constexpr int R = Shape::kNumResiduals;
+  static constexpr int E = Shape::kE;
+  static constexpr int F = Shape::kF;
+  static constexpr int kMatrixSize = kMatrix ? Shape::kPackedF : 0;
+  static constexpr int kRowSize = kMatrixSize + F;
 
-  const double* b = nullptr;            // 2 per observation; null: no vector
-  const PointRecord* points = nullptr;  // eliminated only
+  const double* b = nullptr;               // R per observation; null: no vector
+  const PointRecord<E>* points = nullptr;  // eliminated only
 
   template <typename Reader>
   __device__ __forceinline__ void Add(const Reader& reader,
@@ -217,50 +223,68 @@ struct NormalTerm {
                                       const int32_t* entry_point,
                                       const int32_t* camera_entry,
                                       double* row) const {
-    T jc[2 * kLocalDim];
-    T jp[6];
-    PointRecord record;
+    T jc[Shape::kFSize];
+    T jp[Shape::kESize];
+    PointRecord<E> record;
     if constexpr (kEliminated) {
       record = points[point];
     }
     reader.Load(k, point, jc, kEliminated ? jp : nullptr);
     if (b != nullptr) {
-      double y[2] = {b[2 * k], b[2 * k + 1]};
-      if constexpr (kEliminated) {
-        const double* step = record.step;
+      double y[R];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          y[i] -= static_cast<double>(jp[3 * i]) * step[0] +
-                  static_cast<double>(jp[3 * i + 1]) * step[1] +
-                  static_cast<double>(jp[3 * i + 2]) * step[2];
+      for (int i = 0; i < R; ++i) {
+        y[i] = b[R * k + i];
+      }
+      if constexpr (kEliminated) {
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+          double sum = static_cast<double>(jp[E * i]) * record.step()[0];
+#pragma unroll
+          for (int e = 1; e < E; ++e) {
+            sum += static_cast<double>(jp[E * i + e]) * record.step()[e];
+          }
+          y[i] -= sum;
+        }
+      }
+      MatrixTransposeMultiplyAndAccumulate<R, F>(jc, y, row + kMatrixSize);
+    }
+    if constexpr (kMatrix) {
+      double m[R * R];  // I - Jp Vi Jp', of which the upper triangle is used
+      if constexpr (kEliminated) {
+        Couple(jp, record.v_inverse(), jp, m);
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+#pragma unroll
+          for (int e = 0; e < R; ++e) {
+            m[R * i + e] = (i == e ? 1.0 : 0.0) - m[R * i + e];
+          }
         }
       }
 #pragma unroll
-      for (int i = 0; i < kLocalDim; ++i) {
-        row[kMatrixSize + i] += static_cast<double>(jc[i]) * y[0] +
-                                static_cast<double>(jc[kLocalDim + i]) * y[1];
-      }
-    }
-    if constexpr (kMatrix) {
-      double m[3] = {1.0, 0.0, 1.0};
-      if constexpr (kEliminated) {
-        // I - Jp Vi Jp'.
-        double q[4];
-        Couple(jp, record.v_inverse, jp, q);
-        m[0] -= q[0];
-        m[1] -= q[1];
-        m[2] -= q[3];
-      }
+      for (int i = 0; i < F; ++i) {
+        double t[R];  // column i of m Jc
 #pragma unroll
-      for (int i = 0; i < kLocalDim; ++i) {
-        const double a = static_cast<double>(jc[i]);
-        const double c = static_cast<double>(jc[kLocalDim + i]);
-        const double t0 = kEliminated ? m[0] * a + m[1] * c : a;
-        const double t1 = kEliminated ? m[1] * a + m[2] * c : c;
+        for (int r = 0; r < R; ++r) {
+          if constexpr (kEliminated) {
+            t[r] = m[r] * static_cast<double>(jc[i]);
+#pragma unroll
+            for (int q = 1; q < R; ++q) {
+              t[r] += m[r <= q ? R * r + q : R * q + r] *
+                      static_cast<double>(jc[F * q + i]);
+            }
+          } else {
+            t[r] = static_cast<double>(jc[F * r + i]);
+          }
+        }
 #pragma unroll
         for (int e = 0; e <= i; ++e) {
-          row[PackedIndex(i, e)] += t0 * static_cast<double>(jc[e]) +
-                                    t1 * static_cast<double>(jc[kLocalDim + e]);
+          double sum = t[0] * static_cast<double>(jc[e]);
+#pragma unroll
+          for (int r = 1; r < R; ++r) {
+            sum += t[r] * static_cast<double>(jc[F * r + e]);
+          }
+          row[PackedIndex(i, e)] += sum;
         }
       }
       if constexpr (kEliminated) {
@@ -276,24 +300,31 @@ struct NormalTerm {
     }
   }
 
-  // q = a Vi b', 2 x 2.
+  // q = a Vi b', R x R.
   __device__ __forceinline__ static void Couple(const T* a,
                                                 const double* v,
                                                 const T* b,
                                                 double* q) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const double b0 = static_cast<double>(b[3 * i]);
-      const double b1 = static_cast<double>(b[3 * i + 1]);
-      const double b2 = static_cast<double>(b[3 * i + 2]);
-      const double t0 = v[0] * b0 + v[1] * b1 + v[3] * b2;
-      const double t1 = v[1] * b0 + v[2] * b1 + v[4] * b2;
-      const double t2 = v[3] * b0 + v[4] * b1 + v[5] * b2;
+    for (int i = 0; i < R; ++i) {
+      double t[E];  // Vi b_i
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        q[2 * e + i] = static_cast<double>(a[3 * e]) * t0 +
-                       static_cast<double>(a[3 * e + 1]) * t1 +
-                       static_cast<double>(a[3 * e + 2]) * t2;
+      for (int e = 0; e < E; ++e) {
+        t[e] = v[PackedIndex(e, 0)] * static_cast<double>(b[E * i]);
+#pragma unroll
+        for (int f = 1; f < E; ++f) {
+          t[e] += v[f <= e ? PackedIndex(e, f) : PackedIndex(f, e)] *
+                  static_cast<double>(b[E * i + f]);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        double sum = static_cast<double>(a[E * r]) * t[0];
+#pragma unroll
+        for (int e = 1; e < E; ++e) {
+          sum += static_cast<double>(a[E * r + e]) * t[e];
+        }
+        q[R * r + i] = sum;
       }
     }
   }
@@ -306,31 +337,32 @@ struct NormalTerm {
                                               int64_t other,
                                               int32_t point,
                                               double* row) const {
-    T jc[2 * kLocalDim];
-    T nc[2 * kLocalDim];
-    double q[4];
+    T jc[Shape::kFSize];
+    T nc[Shape::kFSize];
+    double q[R * R];
     {
-      T jp[6];
-      T np[6];
+      T jp[Shape::kESize];
+      T np[Shape::kESize];
       reader.Load(k, point, jc, jp);
       reader.Load(other, point, nc, np);
-      Couple(jp, points[point].v_inverse, np, q);
+      Couple(jp, points[point].v_inverse(), np, q);
     }
 #pragma unroll
-    for (int i = 0; i < kLocalDim; ++i) {
-      const double n0 = static_cast<double>(nc[i]);
-      const double n1 = static_cast<double>(nc[kLocalDim + i]);
-      const double j0 = static_cast<double>(jc[i]);
-      const double j1 = static_cast<double>(jc[kLocalDim + i]);
+    for (int i = 0; i < F; ++i) {
 #pragma unroll
       for (int e = 0; e <= i; ++e) {
-        const double ne0 = static_cast<double>(nc[e]);
-        const double ne1 = static_cast<double>(nc[kLocalDim + e]);
-        const double je0 = static_cast<double>(jc[e]);
-        const double je1 = static_cast<double>(jc[kLocalDim + e]);
-        row[PackedIndex(i, e)] -=
-            j0 * (q[0] * ne0 + q[1] * ne1) + j1 * (q[2] * ne0 + q[3] * ne1) +
-            n0 * (q[0] * je0 + q[2] * je1) + n1 * (q[1] * je0 + q[3] * je1);
+        double sum = 0.0;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+#pragma unroll
+          for (int s = 0; s < R; ++s) {
+            sum += q[R * r + s] * (static_cast<double>(jc[F * r + i]) *
+                                       static_cast<double>(nc[F * s + e]) +
+                                   static_cast<double>(jc[F * r + e]) *
+                                       static_cast<double>(nc[F * s + i]));
+          }
+        }
+        row[PackedIndex(i, e)] -= sum;
       }
     }
   }
@@ -343,10 +375,10 @@ __global__ void __launch_bounds__(64) FinishCameraBlocksKernel(
     Source source,
     const int32_t* camera_chunk_begin,
     const double* partial,
-    BlockView<double, PackedSize(Source::kCameraDim), kLayout> matrix,
+    BlockView<double, Source::Shape::kPackedF, kLayout> matrix,
     double* vector) {
-  constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
-  constexpr int C = Source::kCameraDim;
+  constexpr int kLocalDim = CameraCoordinates<Source>::Local::kF;
+  constexpr int C = Source::Shape::kF;
   constexpr int kMatrixSize = kMatrix ? PackedSize(kLocalDim) : 0;
   constexpr int kRowSize = kMatrixSize + kLocalDim;
   __shared__ double sums[kRowSize];

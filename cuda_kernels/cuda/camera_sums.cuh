@@ -3,8 +3,9 @@
 // Camera vectors into and out of the coordinates a source works in, and the
 // second step of a sum over cameras. Included by .cu.cc files only.
 //
-// As on the host (host_jacobian.h), kernels work in kLocalDim coordinates per
-// camera: C columns for stored blocks, 9 local coordinates for recomputed ones;
+// As on the host (host_jacobian.h), kernels work in the Local shape of a
+// source: its columns for stored blocks, 9 local coordinates for recomputed
+// ones;
 //   J = J_local G  =>  J p = J_local (G p),  J'y = G' (J_local'y).
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_CAMERA_SUMS_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_CAMERA_SUMS_CUH_
@@ -27,11 +28,11 @@ namespace ceres_ext::kernels {
 template <typename Source>
 struct CameraCoordinates;
 
-template <typename T, int C, BlockLayout kLayout>
-struct CameraCoordinates<StoredJacobian<T, C, kLayout>> {
-  static constexpr int kLocalDim = C;
+template <typename T, typename Shape, BlockLayout kLayout>
+struct CameraCoordinates<StoredJacobian<T, Shape, kLayout>> {
+  using Local = Shape;
   // One column of G.
-  __device__ static double Map(const StoredJacobian<T, C, kLayout>&,
+  __device__ static double Map(const StoredJacobian<T, Shape, kLayout>&,
                                int32_t,
                                int i,
                                int j) {
@@ -41,7 +42,7 @@ struct CameraCoordinates<StoredJacobian<T, C, kLayout>> {
 
 template <typename T, int C>
 struct CameraCoordinates<RecomputedJacobian<T, C>> {
-  static constexpr int kLocalDim = kBalLocalCameraDim;
+  using Local = BalShape<kBalLocalCameraDim>;
   __device__ static double Map(const RecomputedJacobian<T, C>& source,
                                int32_t camera,
                                int i,
@@ -54,10 +55,10 @@ struct CameraCoordinates<RecomputedJacobian<T, C>> {
 
 // What is added to the sum of a camera: out_c = G' sum + D_c^2 p_c + U_c p_c,
 // or += .
-template <int C, BlockLayout kLayout = kDeviceLayout>
+template <typename Shape, BlockLayout kLayout = kDeviceLayout>
 struct CameraSumTerms {
-  const double* diagonal = nullptr;                   // null: zero
-  BlockView<const double, PackedSize(C), kLayout> u;  // null: zero
+  const double* diagonal = nullptr;                     // null: zero
+  BlockView<const double, Shape::kPackedF, kLayout> u;  // null: zero
   const double* p = nullptr;
   bool accumulate = false;
   double* out = nullptr;
@@ -75,10 +76,10 @@ __global__ void __launch_bounds__(kCameraSumBlock)
     SumTileCamerasKernel(Source source,
                          TileIndexView tiles,
                          const T* partial,
-                         CameraSumTerms<Source::kCameraDim, kLayout> terms,
+                         CameraSumTerms<typename Source::Shape, kLayout> terms,
                          const PcgScalars* scalars) {
-  constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
-  constexpr int C = Source::kCameraDim;
+  constexpr int kLocalDim = CameraCoordinates<Source>::Local::kF;
+  constexpr int C = Source::Shape::kF;
   constexpr int kRows = kCameraSumBlock / kLocalDim;
   __shared__ double sums[kRows][kLocalDim];
   __shared__ double local[kLocalDim];
@@ -129,13 +130,14 @@ __global__ void __launch_bounds__(kCameraSumBlock)
 }
 
 template <typename Source, typename T, BlockLayout kLayout>
-Status SumTileCameras(const Source& source,
-                      int32_t num_cameras,
-                      const TileIndexView& tiles,
-                      const T* partial,
-                      const CameraSumTerms<Source::kCameraDim, kLayout>& terms,
-                      const PcgScalars* scalars,
-                      CudaMachine* machine) {
+Status SumTileCameras(
+    const Source& source,
+    int32_t num_cameras,
+    const TileIndexView& tiles,
+    const T* partial,
+    const CameraSumTerms<typename Source::Shape, kLayout>& terms,
+    const PcgScalars* scalars,
+    CudaMachine* machine) {
   return Launch("SumTileCameras",
                 SumTileCamerasKernel<Source, T, kLayout>,
                 num_cameras,
@@ -171,28 +173,27 @@ inline constexpr int kNormalProductMode =
 inline constexpr int kLeftMultiplyMode = kUseB | kCameraOut | kPointOut;
 
 // What a tile kernel reads and writes beside tiles and Jacobian.
-template <BlockLayout kLayout>
-struct TileOperandsIn {
+template <int E, BlockLayout kLayout = kDeviceLayout>
+struct TileOperands {
   const int64_t* point_begin = nullptr;
-  const double* b = nullptr;  // 2 per observation
-  BlockView<const double, 6, kLayout> v_inverse;
-  const double* point_x = nullptr;         // x given, 3 per point
+  const double* b = nullptr;  // R per observation
+  BlockView<const double, PackedSize(E), kLayout> v_inverse;
+  const double* point_x = nullptr;         // x given, E per point
   const double* point_diagonal = nullptr;  // D_p; null: zero
   // Explicit W only: s_p is replaced by g_p - s_p; out += V_p x_p. Null: not.
   const double* point_gradient = nullptr;
-  BlockView<const double, 6, kLayout> v;
-  double* point_out = nullptr;  // 3 per point; null: not wanted
+  BlockView<const double, PackedSize(E), kLayout> v;
+  double* point_out = nullptr;  // E per point; null: not wanted
   bool accumulate = false;
   const PcgScalars* scalars = nullptr;
 };
-using TileOperands = TileOperandsIn<kDeviceLayout>;
 
-template <int kMode, BlockLayout kLayout>
+template <int kMode, int E, BlockLayout kLayout>
 __device__ __forceinline__ void LoadInverse(
-    const TileOperandsIn<kLayout>& operands, int64_t point, double* v) {
+    const TileOperands<E, kLayout>& operands, int64_t point, double* v) {
   if constexpr ((kMode & kEliminate) != 0) {
 #pragma unroll
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < PackedSize(E); ++i) {
       v[i] = operands.v_inverse(point, i);
     }
   }
@@ -202,9 +203,9 @@ __device__ __forceinline__ void LoadInverse(
 // kEliminate, x is set to x_p, the motion of the point that the camera half
 // sees; element e
 // of Vi is v[stride e]. s is changed.
-template <int kMode, BlockLayout kLayout>
+template <int kMode, int E, BlockLayout kLayout>
 __device__ __forceinline__ void FinishPoint(
-    const TileOperandsIn<kLayout>& operands,
+    const TileOperands<E, kLayout>& operands,
     int64_t point,
     const double* v,
     int stride,
@@ -212,50 +213,58 @@ __device__ __forceinline__ void FinishPoint(
     double* x) {
   if (operands.point_gradient != nullptr) {
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      s[i] = operands.point_gradient[3 * point + i] - s[i];
+    for (int i = 0; i < E; ++i) {
+      s[i] = operands.point_gradient[E * point + i] - s[i];
     }
   }
   if constexpr ((kMode & kEliminate) != 0) {
-    const double v1 = v[stride];
-    const double v3 = v[3 * stride];
-    const double v4 = v[4 * stride];
-    x[0] = v[0] * s[0] + v1 * s[1] + v3 * s[2];
-    x[1] = v1 * s[0] + v[2 * stride] * s[1] + v4 * s[2];
-    x[2] = v3 * s[0] + v4 * s[1] + v[5 * stride] * s[2];
+    double packed[PackedSize(E)];
+#pragma unroll
+    for (int i = 0; i < PackedSize(E); ++i) {
+      packed[i] = v[i * stride];
+    }
+#pragma unroll
+    for (int i = 0; i < E; ++i) {
+      double sum = packed[PackedIndex(i, 0)] * s[0];
+#pragma unroll
+      for (int j = 1; j < E; ++j) {
+        sum += packed[j <= i ? PackedIndex(i, j) : PackedIndex(j, i)] * s[j];
+      }
+      x[i] = sum;
+    }
     if constexpr ((kMode & kPointOut) != 0) {
 #pragma unroll
-      for (int i = 0; i < 3; ++i) {
-        operands.point_out[3 * point + i] = x[i];
+      for (int i = 0; i < E; ++i) {
+        operands.point_out[E * point + i] = x[i];
       }
     }
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < E; ++i) {
       x[i] = -x[i];
     }
   } else if constexpr ((kMode & kPointOut) != 0) {
     if (operands.point_out != nullptr) {
 #pragma unroll
-      for (int i = 0; i < 3; ++i) {
+      for (int i = 0; i < E; ++i) {
         double value = s[i];
         if constexpr ((kMode & kUsePoint) != 0) {
           if (operands.v.data != nullptr) {
-            for (int j = 0; j < 3; ++j) {
+            for (int j = 0; j < E; ++j) {
               value +=
                   operands.v(point,
                              j <= i ? PackedIndex(i, j) : PackedIndex(j, i)) *
-                  operands.point_x[3 * point + j];
+                  operands.point_x[E * point + j];
             }
           }
           if (operands.point_diagonal != nullptr) {
-            const double d = operands.point_diagonal[3 * point + i];
-            value += d * d * operands.point_x[3 * point + i];
+            const double d = operands.point_diagonal[E * point + i];
+            value += d * d * operands.point_x[E * point + i];
           }
         }
         if (operands.accumulate) {
-          value += operands.point_out[3 * point + i];
+          value += operands.point_out[E * point + i];
         }
-        operands.point_out[3 * point + i] = value;
+        operands.point_out[E * point + i] = value;
       }
     }
   }

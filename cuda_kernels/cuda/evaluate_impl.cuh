@@ -58,18 +58,19 @@ __global__ void __launch_bounds__(kVectorBlock)
                            const int32_t* map_bits,
                            double* partial,
                            int32_t* ticket) {
+  using Shape = BalShape<C>;
   const int32_t bits = *map_bits;
   TwoSums value;
   for (int64_t k = int64_t{blockIdx.x} * kVectorBlock + threadIdx.x;
        k < p.index.num_observations;
        k += int64_t{gridDim.x} * kVectorBlock) {
-    double residual[2];
-    double jc[2 * C];
-    double jp[6];
+    double residual[Shape::kNumResiduals];
+    double jc[Shape::kFSize];
+    double jp[Shape::kESize];
     EvaluateObservation(p, bits, k, residual, jc, jp);
     value.first += residual[0] * residual[0] + residual[1] * residual[1];
-    const bool jc_finite = StoreBlock<2 * C>(jc, k, p.camera_blocks);
-    const bool jp_finite = StoreBlock<6>(jp, k, p.point_blocks);
+    const bool jc_finite = StoreBlock<Shape::kFSize>(jc, k, p.camera_blocks);
+    const bool jp_finite = StoreBlock<Shape::kESize>(jp, k, p.point_blocks);
     const bool finite = AllFinite(residual, 2) && jc_finite && jp_finite;
     value.second += finite ? 0.0 : 1.0;
     if (p.residuals != nullptr) {

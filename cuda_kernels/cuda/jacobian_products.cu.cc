@@ -80,23 +80,23 @@ Status RecomputedRightMultiply(
 
 }  // namespace
 
-#define CERES_EXT_INSTANTIATE(T, C)                                         \
-  template <>                                                               \
-  Status Run(const RightMultiplyParams<RecomputedJacobian<T, C>>& params,   \
-             CudaMachine* machine) {                                        \
-    return RecomputedRightMultiply(params, machine);                        \
-  }                                                                         \
-  template Status Run(                                                      \
-      const RightMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>&,      \
-      CudaMachine*);                                                        \
-  template Status Run(                                                      \
-      const SquaredColumnNormsParams<RecomputedJacobian<T, C>>&,            \
-      CudaMachine*);                                                        \
-  template Status Run(                                                      \
-      const SquaredColumnNormsParams<StoredJacobian<T, C, kDeviceLayout>>&, \
-      CudaMachine*);                                                        \
-  template Status Run(const ScaleColumnsParams<T, C, kDeviceLayout>&,       \
-                      CudaMachine*);
+#define CERES_EXT_INSTANTIATE(T, C)                                        \
+  template <>                                                              \
+  Status Run(const RightMultiplyParams<RecomputedJacobian<T, C>>& params,  \
+             CudaMachine* machine) {                                       \
+    return RecomputedRightMultiply(params, machine);                       \
+  }                                                                        \
+  template Status Run(const RightMultiplyParams<                           \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+                      CudaMachine*);                                       \
+  template Status Run(                                                     \
+      const SquaredColumnNormsParams<RecomputedJacobian<T, C>>&,           \
+      CudaMachine*);                                                       \
+  template Status Run(const SquaredColumnNormsParams<                      \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+                      CudaMachine*);                                       \
+  template Status Run(                                                     \
+      const ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>&, CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)

@@ -25,15 +25,18 @@ inline constexpr int kProductBlock = 128;
 template <typename Source>
 __global__ void __launch_bounds__(kProductBlock)
     StoredRightMultiplyKernel(RightMultiplyParams<Source> p) {
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
+  constexpr int R = Shape::kNumResiduals;
+  constexpr int E = Shape::kE;
+  constexpr int C = Shape::kF;
   const int64_t k = int64_t{blockIdx.x} * kProductBlock + threadIdx.x;
   if (k >= p.index.num_observations) {
     return;  // No barrier follows.
   }
   const double* camera_x = p.camera_x + int64_t{C} * p.index.camera_id[k];
-  const double* point_x = p.point_x + int64_t{3} * p.index.point_id[k];
+  const double* point_x = p.point_x + int64_t{E} * p.index.point_id[k];
 #pragma unroll
-  for (int row = 0; row < 2; ++row) {
+  for (int row = 0; row < R; ++row) {
     double sum = 0.0;
 #pragma unroll
     for (int i = 0; i < C; ++i) {
@@ -41,12 +44,25 @@ __global__ void __launch_bounds__(kProductBlock)
              camera_x[i];
     }
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      sum += static_cast<double>(p.jacobian.point_blocks(k, row * 3 + i)) *
+    for (int i = 0; i < E; ++i) {
+      sum += static_cast<double>(p.jacobian.point_blocks(k, row * E + i)) *
              point_x[i];
     }
-    p.y[2 * k + row] = p.accumulate ? p.y[2 * k + row] + sum : sum;
+    p.y[R * k + row] = p.accumulate ? p.y[R * k + row] + sum : sum;
   }
+}
+
+// The square of a column of R values, N apart.
+template <int R, int N, typename T>
+__device__ __forceinline__ double SquaredColumnNorm(const T* column) {
+  const double first = static_cast<double>(column[0]);
+  double sum = first * first;
+#pragma unroll
+  for (int r = 1; r < R; ++r) {
+    const double value = static_cast<double>(column[N * r]);
+    sum += value * value;
+  }
+  return sum;
 }
 
 // Squares of the columns of a camera, for CameraChunkKernel. They don't pass
@@ -54,7 +70,8 @@ __global__ void __launch_bounds__(kProductBlock)
 template <typename Source>
 struct CameraNormTerm {
   using T = typename Source::Value;
-  static constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
+  static constexpr int C = Shape::kF;
   static constexpr int kRowSize = C;
 
   Source source;
@@ -69,13 +86,11 @@ struct CameraNormTerm {
                                       const int32_t* /*entry_point*/,
                                       const int32_t* /*camera_entry*/,
                                       double* row) const {
-    T jc[2 * C];
+    T jc[Shape::kFSize];
     source.LoadCamera(k, camera_id[k], point, jc);
 #pragma unroll
     for (int i = 0; i < C; ++i) {
-      const double a = static_cast<double>(jc[i]);
-      const double b = static_cast<double>(jc[C + i]);
-      row[i] += a * a + b * b;
+      row[i] += SquaredColumnNorm<Shape::kNumResiduals, C>(jc + i);
     }
   }
 };
@@ -105,20 +120,20 @@ template <bool kLong, typename Source>
 __global__ void __launch_bounds__(kPointTaskBlock)
     PointNormsKernel(SquaredColumnNormsParams<Source> p, PointTasks tasks) {
   using T = typename Source::Value;
+  using Shape = typename Source::Shape;
+  constexpr int E = Shape::kE;
   const PointTask task = MakePointTask<kLong>(p.index, tasks);
   if (task.point < 0) {
     return;  // The whole warp leaves; no barrier follows.
   }
-  double sum[3] = {0.0, 0.0, 0.0};
+  double sum[E] = {};
   for (int64_t k = task.begin; k < task.end; k += task.stride) {
-    T jp[6];
+    T jp[Shape::kESize];
     p.jacobian.LoadPoint(
         k, p.index.camera_id[k], static_cast<int32_t>(task.point), jp);
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      const double a = static_cast<double>(jp[i]);
-      const double b = static_cast<double>(jp[3 + i]);
-      sum[i] += a * a + b * b;
+    for (int i = 0; i < E; ++i) {
+      sum[i] += SquaredColumnNorm<Shape::kNumResiduals, E>(jp + i);
     }
   }
   if constexpr (kLong) {
@@ -131,31 +146,32 @@ __global__ void __launch_bounds__(kPointTaskBlock)
     }
   }
 #pragma unroll
-  for (int i = 0; i < 3; ++i) {
-    p.point_x[3 * task.point + i] = sum[i];
+  for (int i = 0; i < E; ++i) {
+    p.point_x[E * task.point + i] = sum[i];
   }
 }
 
 // Mapping: one thread per observation, in point order.
-template <typename T, int C, BlockLayout kLayout>
+template <typename T, typename Shape, BlockLayout kLayout>
 __global__ void __launch_bounds__(kProductBlock)
-    ScaleColumnsKernel(ScaleColumnsParams<T, C, kLayout> p) {
+    ScaleColumnsKernel(ScaleColumnsParams<T, Shape, kLayout> p) {
   const int64_t k = int64_t{blockIdx.x} * kProductBlock + threadIdx.x;
   if (k >= p.index.num_observations) {
     return;  // No barrier follows.
   }
   const double* camera_scale =
-      p.camera_scale + int64_t{C} * p.index.camera_id[k];
-  const double* point_scale = p.point_scale + int64_t{3} * p.index.point_id[k];
+      p.camera_scale + int64_t{Shape::kF} * p.index.camera_id[k];
+  const double* point_scale =
+      p.point_scale + int64_t{Shape::kE} * p.index.point_id[k];
 #pragma unroll
-  for (int i = 0; i < 2 * C; ++i) {
+  for (int i = 0; i < Shape::kFSize; ++i) {
     T& value = p.camera_blocks(k, i);
-    value = static_cast<T>(value * camera_scale[i % C]);
+    value = static_cast<T>(value * camera_scale[i % Shape::kF]);
   }
 #pragma unroll
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < Shape::kESize; ++i) {
     T& value = p.point_blocks(k, i);
-    value = static_cast<T>(value * point_scale[i % 3]);
+    value = static_cast<T>(value * point_scale[i % Shape::kE]);
   }
 }
 
@@ -174,7 +190,7 @@ Status Run(const RightMultiplyParams<Source>& params, CudaMachine* machine) {
 template <typename Source>
 Status Run(const SquaredColumnNormsParams<Source>& params,
            CudaMachine* machine) {
-  constexpr int C = Source::kCameraDim;
+  constexpr int C = Source::Shape::kF;
   const ObservationIndexView& index = params.index;
   if (params.point_x != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(LaunchPointTasks("PointNorms",
@@ -204,11 +220,11 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
                 params.camera_x);
 }
 
-template <typename T, int C, BlockLayout kLayout>
-Status Run(const ScaleColumnsParams<T, C, kLayout>& params,
+template <typename T, typename Shape, BlockLayout kLayout>
+Status Run(const ScaleColumnsParams<T, Shape, kLayout>& params,
            CudaMachine* machine) {
   return Launch("ScaleColumns",
-                ScaleColumnsKernel<T, C, kLayout>,
+                ScaleColumnsKernel<T, Shape, kLayout>,
                 CeilDivide(params.index.num_observations, kProductBlock),
                 kProductBlock,
                 0,

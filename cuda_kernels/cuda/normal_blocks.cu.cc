@@ -7,10 +7,10 @@ namespace ceres_ext::kernels {
   template Status Run(const NormalBlocksParams<__VA_ARGS__, kDeviceLayout>&, \
                       CudaMachine*)
 
-CERES_EXT_INSTANTIATE(StoredJacobian<double, 9, kDeviceLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<double, 10, kDeviceLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, 9, kDeviceLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, 10, kDeviceLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<9>, kDeviceLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<10>, kDeviceLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<9>, kDeviceLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<10>, kDeviceLayout>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 9>);

@@ -32,38 +32,46 @@ template <bool kLong, typename Source, BlockLayout kLayout>
 __global__ void __launch_bounds__(kPointBlock)
     PointBlocksKernel(NormalBlocksParams<Source, kLayout> p,
                       PointTasks tasks,
-                      PointRecord* records) {
+                      PointRecord<Source::Shape::kE>* records) {
   using T = typename Source::Value;
+  using Shape = typename Source::Shape;
+  constexpr int R = Shape::kNumResiduals;
+  constexpr int E = Shape::kE;
   const PointTask task = MakePointTask<kLong>(p.index, tasks);
   const int64_t point = task.point;
   if (point < 0) {
     return;  // The whole warp leaves; no barrier follows.
   }
-  double v[6] = {};
-  double g[3] = {};
+  double v[Shape::kPackedE] = {};
+  double g[E] = {};
   for (int64_t k = task.begin; k < task.end; k += task.stride) {
-    T jp[6];
+    T jp[Shape::kESize];
     p.jacobian.LoadPoint(
         k, p.index.camera_id[k], static_cast<int32_t>(point), jp);
-    double j[6];
+    double j[Shape::kESize];
 #pragma unroll
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < Shape::kESize; ++i) {
       j[i] = static_cast<double>(jp[i]);
     }
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < E; ++i) {
 #pragma unroll
       for (int e = 0; e <= i; ++e) {
-        v[PackedIndex(i, e)] += j[i] * j[e] + j[3 + i] * j[3 + e];
+        double sum = j[i] * j[e];
+#pragma unroll
+        for (int r = 1; r < R; ++r) {
+          sum += j[E * r + i] * j[E * r + e];
+        }
+        v[PackedIndex(i, e)] += sum;
       }
     }
     if (p.b != nullptr) {
-      const double b0 = p.b[2 * k];
-      const double b1 = p.b[2 * k + 1];
+      double b[R];
 #pragma unroll
-      for (int i = 0; i < 3; ++i) {
-        g[i] += j[i] * b0 + j[3 + i] * b1;
+      for (int r = 0; r < R; ++r) {
+        b[r] = p.b[R * k + r];
       }
+      MatrixTransposeMultiplyAndAccumulate<R, E>(j, b, g);
     }
   }
   if constexpr (kLong) {
@@ -81,75 +89,83 @@ __global__ void __launch_bounds__(kPointBlock)
   }
   if (p.v.data != nullptr) {
 #pragma unroll
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < Shape::kPackedE; ++i) {
       p.v(point, i) = v[i];
     }
   }
   if (p.point_gradient != nullptr) {
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      p.point_gradient[3 * point + i] = g[i];
+    for (int i = 0; i < E; ++i) {
+      p.point_gradient[E * point + i] = g[i];
     }
   }
   if (p.v_inverse.data == nullptr) {
     return;  // No barrier follows.
   }
   if (p.point_diagonal != nullptr) {
-    AddSquaredDiagonal<3>(p.point_diagonal + 3 * point, v);
+    AddSquaredDiagonal<E>(p.point_diagonal + E * point, v);
   }
-  if (!InvertSymmetric<3>(v)) {
+  if (!InvertSymmetric<E>(v)) {
     // A minimum of integers: the order of the atomics does not matter.
     atomicMin(&p.breakdown->first_point, static_cast<int32_t>(point));
   }
 #pragma unroll
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < Shape::kPackedE; ++i) {
     p.v_inverse(point, i) = v[i];
   }
-  PointRecord record;
+  PointRecord<E> record;
+  record.values[PointRecord<E>::kSize - 1] = 0.0;
 #pragma unroll
-  for (int i = 0; i < 6; ++i) {
-    record.v_inverse[i] = v[i];
+  for (int i = 0; i < Shape::kPackedE; ++i) {
+    record.v_inverse()[i] = v[i];
   }
-  SymmetricMultiply<3>(v, g, record.step);
-  record.unused = 0.0;
+  SymmetricMultiply<E>(v, g, record.step());
   records[point] = record;
 }
 
 // W_k = Jc' Jp.
 // Mapping: one thread per observation, in point order. Order: no sums.
-// Traffic per observation: the Jacobian in, 3 C values out.
+// Traffic per observation: the Jacobian in, F E values out.
 template <typename Source, BlockLayout kLayout>
 __global__ void __launch_bounds__(kPointBlock)
     CouplingKernel(NormalBlocksParams<Source, kLayout> p) {
   using T = typename Source::Value;
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
+  constexpr int E = Shape::kE;
+  constexpr int F = Shape::kF;
   const int64_t k = int64_t{blockIdx.x} * kPointBlock + threadIdx.x;
   if (k >= p.index.num_observations) {
     return;  // No barrier follows.
   }
-  T jc[2 * C];
-  T jp[6];
+  T jc[Shape::kFSize];
+  T jp[Shape::kESize];
   p.jacobian.Load(k, p.index.camera_id[k], p.index.point_id[k], jc, jp);
 #pragma unroll
-  for (int i = 0; i < C; ++i) {
+  for (int i = 0; i < F; ++i) {
 #pragma unroll
-    for (int j = 0; j < 3; ++j) {
-      p.w(k, 3 * i + j) = jc[i] * jp[j] + jc[C + i] * jp[3 + j];
+    for (int j = 0; j < E; ++j) {
+      T sum = jc[i] * jp[j];
+#pragma unroll
+      for (int r = 1; r < Shape::kNumResiduals; ++r) {
+        sum += jc[F * r + i] * jp[E * r + j];
+      }
+      p.w(k, E * i + j) = sum;
     }
   }
 }
 
 template <bool kMatrix, bool kEliminated, typename Source, BlockLayout kLayout>
-Status CameraBlocks(
-    const NormalBlocksParams<Source, kLayout>& params,
-    BlockView<double, PackedSize(Source::kCameraDim), kLayout> matrix,
-    double* vector,
-    CudaMachine* machine) {
-  constexpr int kLocalDim = CameraCoordinates<Source>::kLocalDim;
+Status CameraBlocks(const NormalBlocksParams<Source, kLayout>& params,
+                    BlockView<double, Source::Shape::kPackedF, kLayout> matrix,
+                    double* vector,
+                    CudaMachine* machine) {
+  using Local = typename CameraCoordinates<Source>::Local;
+  static_assert(PointRecord<Local::kE>::kSize <= CudaWorkspace::kPointRecord);
   const CudaWorkspaceView& workspace = *params.index.cuda_workspace;
-  NormalTerm<typename Source::Value, kLocalDim, kMatrix, kEliminated> term;
+  NormalTerm<typename Source::Value, Local, kMatrix, kEliminated> term;
   term.b = vector == nullptr ? nullptr : params.b;
-  term.points = reinterpret_cast<const PointRecord*>(workspace.point_records);
+  term.points =
+      reinterpret_cast<const PointRecord<Local::kE>*>(workspace.point_records);
   CERES_EXT_RETURN_IF_ERROR(
       SumCameraChunks(params.index, params.jacobian, term, machine));
   return Launch("FinishCameraBlocks",
@@ -181,14 +197,15 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
   }
   if (params.v.data != nullptr || params.v_inverse.data != nullptr ||
       params.point_gradient != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(LaunchPointTasks(
-        "PointBlocks",
-        PointBlocksKernel<false, Source, kLayout>,
-        PointBlocksKernel<true, Source, kLayout>,
-        index,
-        machine,
-        params,
-        reinterpret_cast<PointRecord*>(workspace.point_records)));
+    CERES_EXT_RETURN_IF_ERROR(
+        LaunchPointTasks("PointBlocks",
+                         PointBlocksKernel<false, Source, kLayout>,
+                         PointBlocksKernel<true, Source, kLayout>,
+                         index,
+                         machine,
+                         params,
+                         reinterpret_cast<PointRecord<Source::Shape::kE>*>(
+                             workspace.point_records)));
   }
   if (params.w.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(

@@ -132,7 +132,7 @@ __global__ void RecordCamerasKernel(RecomputedJacobian<T, C> source,
 template <typename T>
 struct RecomputedTileParams {
   TileIndexView tiles;
-  TileOperands operands;
+  TileOperands<3> operands;
   const CameraRecord<T>* records = nullptr;
   const CameraState<T>* cameras = nullptr;
   const T* points = nullptr;       // 3 per point
@@ -642,8 +642,8 @@ template <int kMode, typename T, int C>
 Status TileOperation(const ObservationIndexView& index,
                      const RecomputedJacobian<T, C>& source,
                      const double* camera_p,
-                     const TileOperands& operands,
-                     const CameraSumTerms<C>& terms,
+                     const TileOperands<3>& operands,
+                     const CameraSumTerms<BalShape<C>>& terms,
                      CudaMachine* machine) {
   const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.recomputed_tiles;

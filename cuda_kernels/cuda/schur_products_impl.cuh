@@ -27,15 +27,15 @@ inline constexpr BlockLayout kLayoutOf<RecomputedJacobian<T, C>> =
     kDeviceLayout;
 
 // q = S p. source: a Jacobian, u null; or W, with U.
-template <int C, BlockLayout kLayout, typename Params, typename Source>
+template <BlockLayout kLayout, typename Params, typename Source>
 Status SchurProduct(const Params& params,
                     const Source& source,
-                    BlockView<const double, PackedSize(C), kLayout> u,
+                    BlockView<const double, Source::Shape::kPackedF, kLayout> u,
                     CudaMachine* machine) {
-  TileOperandsIn<kLayout> operands;
+  TileOperands<Source::Shape::kE, kLayout> operands;
   operands.v_inverse = params.v_inverse;
   operands.scalars = params.scalars;
-  CameraSumTerms<C, kLayout> terms;
+  CameraSumTerms<typename Source::Shape, kLayout> terms;
   terms.diagonal = params.camera_diagonal;
   terms.u = u;
   terms.p = params.p;
@@ -47,30 +47,31 @@ Status SchurProduct(const Params& params,
 template <typename Source, BlockLayout kLayout>
 Status Run(const SchurProductImplicitWParams<Source, kLayout>& params,
            CudaMachine* machine) {
-  return SchurProduct<Source::kCameraDim, kLayout>(
-      params, params.jacobian, {}, machine);
+  return SchurProduct<kLayout>(params, params.jacobian, {}, machine);
 }
 
-template <typename T, int C, BlockLayout kLayout>
-Status Run(const SchurProductExplicitWParams<T, C, kLayout>& params,
+template <typename T, typename Shape, BlockLayout kLayout>
+Status Run(const SchurProductExplicitWParams<T, Shape, kLayout>& params,
            CudaMachine* machine) {
-  return SchurProduct<C, kLayout>(params, params.w, params.u, machine);
+  return SchurProduct<kLayout>(
+      params, CouplingSource<T, Shape, kLayout>{params.w}, params.u, machine);
 }
 
 // q = (J'J + D^2) p. source: a Jacobian, u and v null; or W, with U and V.
-template <int C, BlockLayout kLayout, typename Params, typename Source>
-Status NormalProduct(const Params& params,
-                     const Source& source,
-                     BlockView<const double, PackedSize(C), kLayout> u,
-                     BlockView<const double, 6, kLayout> v,
-                     CudaMachine* machine) {
-  TileOperandsIn<kLayout> operands;
+template <BlockLayout kLayout, typename Params, typename Source>
+Status NormalProduct(
+    const Params& params,
+    const Source& source,
+    BlockView<const double, Source::Shape::kPackedF, kLayout> u,
+    BlockView<const double, Source::Shape::kPackedE, kLayout> v,
+    CudaMachine* machine) {
+  TileOperands<Source::Shape::kE, kLayout> operands;
   operands.point_x = params.point_p;
   operands.point_diagonal = params.point_diagonal;
   operands.v = v;
   operands.point_out = params.point_q;
   operands.scalars = params.scalars;
-  CameraSumTerms<C, kLayout> terms;
+  CameraSumTerms<typename Source::Shape, kLayout> terms;
   terms.diagonal = params.camera_diagonal;
   terms.u = u;
   terms.p = params.camera_p;
@@ -82,21 +83,24 @@ Status NormalProduct(const Params& params,
 template <typename Source>
 Status Run(const NormalProductImplicitWParams<Source>& params,
            CudaMachine* machine) {
-  return NormalProduct<Source::kCameraDim, kLayoutOf<Source>>(
+  return NormalProduct<kLayoutOf<Source>>(
       params, params.jacobian, {}, {}, machine);
 }
 
-template <typename T, int C, BlockLayout kLayout>
-Status Run(const NormalProductExplicitWParams<T, C, kLayout>& params,
+template <typename T, typename Shape, BlockLayout kLayout>
+Status Run(const NormalProductExplicitWParams<T, Shape, kLayout>& params,
            CudaMachine* machine) {
-  return NormalProduct<C, kLayout>(
-      params, params.w, params.u, params.v, machine);
+  return NormalProduct<kLayout>(params,
+                                CouplingSource<T, Shape, kLayout>{params.w},
+                                params.u,
+                                params.v,
+                                machine);
 }
 
 template <typename Source, BlockLayout kLayout>
 Status Run(const BackSubstituteImplicitWParams<Source, kLayout>& params,
            CudaMachine* machine) {
-  TileOperandsIn<kLayout> operands;
+  TileOperands<Source::Shape::kE, kLayout> operands;
   operands.b = params.b;
   operands.v_inverse = params.v_inverse;
   operands.point_out = params.y;
@@ -104,24 +108,29 @@ Status Run(const BackSubstituteImplicitWParams<Source, kLayout>& params,
       params.index, params.jacobian, params.z, operands, {}, machine);
 }
 
-template <typename T, int C, BlockLayout kLayout>
-Status Run(const BackSubstituteExplicitWParams<T, C, kLayout>& params,
+template <typename T, typename Shape, BlockLayout kLayout>
+Status Run(const BackSubstituteExplicitWParams<T, Shape, kLayout>& params,
            CudaMachine* machine) {
-  TileOperandsIn<kLayout> operands;
+  TileOperands<Shape::kE, kLayout> operands;
   operands.v_inverse = params.v_inverse;
   operands.point_gradient = params.point_gradient;
   operands.point_out = params.y;
   return TileOperation<kUseCamera | kEliminate | kPointOut>(
-      params.index, params.w, params.z, operands, {}, machine);
+      params.index,
+      CouplingSource<T, Shape, kLayout>{params.w},
+      params.z,
+      operands,
+      {},
+      machine);
 }
 
 template <typename Source>
 Status Run(const LeftMultiplyParams<Source>& params, CudaMachine* machine) {
-  TileOperandsIn<kLayoutOf<Source>> operands;
+  TileOperands<Source::Shape::kE, kLayoutOf<Source>> operands;
   operands.b = params.y;
   operands.point_out = params.point_x;
   operands.accumulate = params.accumulate;
-  CameraSumTerms<Source::kCameraDim, kLayoutOf<Source>> terms;
+  CameraSumTerms<typename Source::Shape, kLayoutOf<Source>> terms;
   terms.accumulate = params.accumulate;
   terms.out = params.camera_x;
   return TileOperation<kLeftMultiplyMode>(
@@ -131,10 +140,10 @@ Status Run(const LeftMultiplyParams<Source>& params, CudaMachine* machine) {
 template <typename Source, BlockLayout kLayout>
 Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
                           CudaMachine* machine) {
-  TileOperandsIn<kLayout> operands;
+  TileOperands<Source::Shape::kE, kLayout> operands;
   operands.b = params.b;
   operands.v_inverse = params.v_inverse;
-  CameraSumTerms<Source::kCameraDim, kLayout> terms;
+  CameraSumTerms<typename Source::Shape, kLayout> terms;
   terms.out = params.schur_rhs;
   return TileOperation<kUseB | kEliminate | kCameraOut>(
       params.index, params.jacobian, nullptr, operands, terms, machine);

@@ -6,32 +6,34 @@
 
 namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(T, C)                                            \
-  template Status Run(                                                         \
-      const SchurProductImplicitWParams<StoredJacobian<T, C, kDeviceLayout>,   \
-                                        kDeviceLayout>&,                       \
-      CudaMachine*);                                                           \
-  template Status Run(                                                         \
-      const BackSubstituteImplicitWParams<StoredJacobian<T, C, kDeviceLayout>, \
-                                          kDeviceLayout>&,                     \
-      CudaMachine*);                                                           \
-  template Status Run(const NormalProductImplicitWParams<                      \
-                          StoredJacobian<T, C, kDeviceLayout>>&,               \
-                      CudaMachine*);                                           \
-  template Status Run(                                                         \
-      const LeftMultiplyParams<StoredJacobian<T, C, kDeviceLayout>>&,          \
-      CudaMachine*);                                                           \
-  template Status SchurRightHandSide(                                          \
-      const NormalBlocksParams<StoredJacobian<T, C, kDeviceLayout>,            \
-                               kDeviceLayout>&,                                \
-      CudaMachine*);                                                           \
-  template Status Run(const SchurProductExplicitWParams<T, C, kDeviceLayout>&, \
-                      CudaMachine*);                                           \
-  template Status Run(                                                         \
-      const BackSubstituteExplicitWParams<T, C, kDeviceLayout>&,               \
-      CudaMachine*);                                                           \
-  template Status Run(                                                         \
-      const NormalProductExplicitWParams<T, C, kDeviceLayout>&, CudaMachine*);
+#define CERES_EXT_INSTANTIATE(T, C)                                           \
+  template Status Run(const SchurProductImplicitWParams<                      \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,      \
+                          kDeviceLayout>&,                                    \
+                      CudaMachine*);                                          \
+  template Status Run(const BackSubstituteImplicitWParams<                    \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,      \
+                          kDeviceLayout>&,                                    \
+                      CudaMachine*);                                          \
+  template Status Run(const NormalProductImplicitWParams<                     \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&,    \
+                      CudaMachine*);                                          \
+  template Status Run(const LeftMultiplyParams<                               \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&,    \
+                      CudaMachine*);                                          \
+  template Status SchurRightHandSide(                                         \
+      const NormalBlocksParams<StoredJacobian<T, BalShape<C>, kDeviceLayout>, \
+                               kDeviceLayout>&,                               \
+      CudaMachine*);                                                          \
+  template Status Run(                                                        \
+      const SchurProductExplicitWParams<T, BalShape<C>, kDeviceLayout>&,      \
+      CudaMachine*);                                                          \
+  template Status Run(                                                        \
+      const BackSubstituteExplicitWParams<T, BalShape<C>, kDeviceLayout>&,    \
+      CudaMachine*);                                                          \
+  template Status Run(                                                        \
+      const NormalProductExplicitWParams<T, BalShape<C>, kDeviceLayout>&,     \
+      CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)

@@ -30,22 +30,24 @@ struct JacobianBlocks {
   using Source = SourceIn;
   using Value = typename Source::Value;
   using T = Value;
-  static constexpr int C = Source::kCameraDim;
-  static constexpr int kCameraDim = C;
+  using Shape = typename Source::Shape;
   static constexpr BlockLayout kLayout = Source::kLayout;
+  static constexpr int R = Shape::kNumResiduals;
+  static constexpr int E = Shape::kE;
+  static constexpr int F = Shape::kF;
 
-  T jc[2 * C];
-  T jp[6];
-  T y[2];
+  T jc[Shape::kFSize];
+  T jp[Shape::kESize];
+  T y[R];
 
   __device__ __forceinline__ void Load(const Source& source, int64_t k) {
     // Streamed: nobody reads them again before they have left the cache.
 #pragma unroll
-    for (int i = 0; i < 2 * C; ++i) {
+    for (int i = 0; i < Shape::kFSize; ++i) {
       jc[i] = __ldcs(&source.camera_blocks(k, i));
     }
 #pragma unroll
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < Shape::kESize; ++i) {
       jp[i] = __ldcs(&source.point_blocks(k, i));
     }
   }
@@ -54,67 +56,91 @@ struct JacobianBlocks {
   __device__ __forceinline__ void Forward(const T* p,
                                           const T* u,
                                           const double* b) {
-    y[0] = T(0);
-    y[1] = T(0);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      y[r] = T(0);
+    }
     if constexpr ((kMode & kUseCamera) != 0) {
 #pragma unroll
-      for (int i = 0; i < C; ++i) {
-        y[0] += jc[i] * p[i];
-        y[1] += jc[C + i] * p[i];
+      for (int i = 0; i < F; ++i) {
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          y[r] += jc[F * r + i] * p[i];
+        }
       }
     }
     if constexpr ((kMode & kUseB) != 0) {
       constexpr T kSign = (kMode & kUseCamera) != 0 ? T(-1) : T(1);
-      y[0] = static_cast<T>(b[0]) + kSign * y[0];
-      y[1] = static_cast<T>(b[1]) + kSign * y[1];
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        y[r] = static_cast<T>(b[r]) + kSign * y[r];
+      }
     }
     if constexpr ((kMode & kUsePoint) != 0) {
-      AddPoint(u);
+      MatrixMultiplyAndAccumulate<R, E>(jp, u, y);
     }
-  }
-
-  __device__ __forceinline__ void AddPoint(const T* u) {
-    y[0] += jp[0] * u[0] + jp[1] * u[1] + jp[2] * u[2];
-    y[1] += jp[3] * u[0] + jp[4] * u[1] + jp[5] * u[2];
   }
 
   template <typename A>
   __device__ __forceinline__ void ToPoint(A* s) const {
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      s[i] += jp[i] * y[0] + jp[3 + i] * y[1];
+    for (int i = 0; i < E; ++i) {
+      T sum = jp[i] * y[0];
+#pragma unroll
+      for (int r = 1; r < R; ++r) {
+        sum += jp[E * r + i] * y[r];
+      }
+      s[i] += sum;
     }
   }
 
   template <int kMode, typename A>
   __device__ __forceinline__ void ToCamera(const T* u, A* q) {
     if constexpr ((kMode & kEliminate) != 0) {
-      AddPoint(u);
+      MatrixMultiplyAndAccumulate<R, E>(jp, u, y);
     }
 #pragma unroll
-    for (int i = 0; i < C; ++i) {
-      q[i] += jc[i] * y[0] + jc[C + i] * y[1];
+    for (int i = 0; i < F; ++i) {
+      T sum = jc[i] * y[0];
+#pragma unroll
+      for (int r = 1; r < R; ++r) {
+        sum += jc[F * r + i] * y[r];
+      }
+      q[i] += sum;
     }
   }
 };
 
-// W_k alone: s_p = sum W_k' p_c, q_c = sum W_k x_p. U and V come in through
-// CameraSumTerms and TileOperands.
-template <typename T, int C, BlockLayout kLayoutIn>
-struct CouplingBlocks {
+// W as a source of blocks.
+template <typename T, typename ShapeIn, BlockLayout kLayoutIn>
+struct CouplingSource {
   using Value = T;
-  using Source = BlockView<const T, 3 * C, kLayoutIn>;
-  static constexpr int kCameraDim = C;
+  using Shape = ShapeIn;
   static constexpr BlockLayout kLayout = kLayoutIn;
 
-  T w[3 * C];
-  T s_k[3];
-  T given[3];
+  BlockView<const T, Shape::kWSize, kLayoutIn> w;
+};
+
+// W_k alone: s_p = sum W_k' p_c, q_c = sum W_k x_p. U and V come in through
+// CameraSumTerms and TileOperands.
+template <typename SourceIn>
+struct CouplingBlocks {
+  using Source = SourceIn;
+  using Value = typename Source::Value;
+  using T = Value;
+  using Shape = typename Source::Shape;
+  static constexpr BlockLayout kLayout = Source::kLayout;
+  static constexpr int E = Shape::kE;
+  static constexpr int F = Shape::kF;
+
+  T w[Shape::kWSize];
+  T s_k[E];
+  T given[E];
 
   __device__ __forceinline__ void Load(const Source& source, int64_t k) {
 #pragma unroll
-    for (int i = 0; i < 3 * C; ++i) {
-      w[i] = __ldcs(&source(k, i));
+    for (int i = 0; i < Shape::kWSize; ++i) {
+      w[i] = __ldcs(&source.w(k, i));
     }
   }
 
@@ -123,17 +149,17 @@ struct CouplingBlocks {
                                           const T* u,
                                           const double*) {
 #pragma unroll
-    for (int j = 0; j < 3; ++j) {
+    for (int j = 0; j < E; ++j) {
       s_k[j] = T(0);
       if constexpr ((kMode & kUsePoint) != 0) {
         given[j] = u[j];
       }
     }
 #pragma unroll
-    for (int i = 0; i < C; ++i) {
+    for (int i = 0; i < F; ++i) {
 #pragma unroll
-      for (int j = 0; j < 3; ++j) {
-        s_k[j] += w[3 * i + j] * p[i];
+      for (int j = 0; j < E; ++j) {
+        s_k[j] += w[E * i + j] * p[i];
       }
     }
   }
@@ -141,7 +167,7 @@ struct CouplingBlocks {
   template <typename A>
   __device__ __forceinline__ void ToPoint(A* s) const {
 #pragma unroll
-    for (int j = 0; j < 3; ++j) {
+    for (int j = 0; j < E; ++j) {
       s[j] += s_k[j];
     }
   }
@@ -150,8 +176,13 @@ struct CouplingBlocks {
   __device__ __forceinline__ void ToCamera(const T* u, A* q) {
     const T* x = (kMode & kEliminate) != 0 ? u : given;
 #pragma unroll
-    for (int i = 0; i < C; ++i) {
-      q[i] += w[3 * i] * x[0] + w[3 * i + 1] * x[1] + w[3 * i + 2] * x[2];
+    for (int i = 0; i < F; ++i) {
+      T sum = w[E * i] * x[0];
+#pragma unroll
+      for (int j = 1; j < E; ++j) {
+        sum += w[E * i + j] * x[j];
+      }
+      q[i] += sum;
     }
   }
 };
@@ -159,13 +190,13 @@ struct CouplingBlocks {
 // The blocks of a source.
 template <typename Source>
 struct BlocksOf;
-template <typename T, int C, BlockLayout kLayout>
-struct BlocksOf<StoredJacobian<T, C, kLayout>> {
-  using Type = JacobianBlocks<StoredJacobian<T, C, kLayout>>;
+template <typename T, typename Shape, BlockLayout kLayout>
+struct BlocksOf<StoredJacobian<T, Shape, kLayout>> {
+  using Type = JacobianBlocks<StoredJacobian<T, Shape, kLayout>>;
 };
-template <typename T, int kSize, BlockLayout kLayout>
-struct BlocksOf<BlockView<const T, kSize, kLayout>> {
-  using Type = CouplingBlocks<T, kSize / 3, kLayout>;
+template <typename T, typename Shape, BlockLayout kLayout>
+struct BlocksOf<CouplingSource<T, Shape, kLayout>> {
+  using Type = CouplingBlocks<CouplingSource<T, Shape, kLayout>>;
 };
 
 template <typename Blocks>
@@ -174,10 +205,10 @@ struct StoredTileParams {
   TileIndexView tiles;
   const uint32_t* position = nullptr;  // CudaWorkspaceView::stored_position
   const int32_t* point_id = nullptr;
-  TileOperandsIn<Blocks::kLayout> operands;
+  TileOperands<Blocks::Shape::kE, Blocks::kLayout> operands;
   typename Blocks::Source source;
-  const double* camera_p = nullptr;  // C per camera
-  T* partial = nullptr;  // C per tile camera; null: cameras not wanted
+  const double* camera_p = nullptr;  // F per camera
+  T* partial = nullptr;  // F per tile camera; null: cameras not wanted
 };
 
 // A long tile (tile_index.h). Mapping: a thread owns tile cameras; the block
@@ -188,13 +219,16 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
                                int32_t camera_begin,
                                int32_t camera_end) {
   using T = typename Blocks::Value;
-  constexpr int C = Blocks::kCameraDim;
-  __shared__ double motion[3];
+  using Shape = typename Blocks::Shape;
+  constexpr int R = Shape::kNumResiduals;
+  constexpr int E = Shape::kE;
+  constexpr int C = Shape::kF;
+  __shared__ double motion[E];
   const TileIndexView& tiles = p.tiles;
-  T given[3] = {T(0), T(0), T(0)};
+  T given[E] = {};
   if constexpr ((kMode & kUsePoint) != 0) {
-    for (int i = 0; i < 3; ++i) {
-      given[i] = static_cast<T>(p.operands.point_x[3 * point + i]);
+    for (int i = 0; i < E; ++i) {
+      given[i] = static_cast<T>(p.operands.point_x[E * point + i]);
     }
   }
   const auto for_each = [&](auto&& fn) {
@@ -214,26 +248,26 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
          tiles.segment[tiles.tile_camera_segment[c + 1]].slot_begin);
     }
   };
-  double sum[3] = {0.0, 0.0, 0.0};
+  double sum[E] = {};
   for_each([&](int32_t, const T* camera_p, int32_t begin, int32_t end) {
     for (int32_t k = begin; k < end; ++k) {
       Blocks blocks;
       blocks.Load(p.source, k);
       blocks.template Forward<kMode>(
-          camera_p, given, p.operands.b + int64_t{2} * k);
+          camera_p, given, p.operands.b + int64_t{R} * k);
       blocks.ToPoint(sum);
     }
   });
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < E; ++i) {
     sum[i] = BlockSum<kStoredBlock>(sum[i]);
   }
   if (threadIdx.x == 0) {
-    double x[3];
-    double v[6] = {};
+    double x[E];
+    double v[Shape::kPackedE] = {};
     LoadInverse<kMode>(p.operands, point, v);
     FinishPoint<kMode>(p.operands, point, v, 1, sum, x);
     if constexpr ((kMode & kEliminate) != 0) {
-      for (int i = 0; i < 3; ++i) {
+      for (int i = 0; i < E; ++i) {
         motion[i] = x[i];
       }
     }
@@ -243,9 +277,9 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
       return;  // The whole block leaves.
     }
     __syncthreads();  // The motion is the work of thread 0.
-    T moved[3] = {T(0), T(0), T(0)};
+    T moved[E] = {};
     if constexpr ((kMode & kEliminate) != 0) {
-      for (int i = 0; i < 3; ++i) {
+      for (int i = 0; i < E; ++i) {
         moved[i] = static_cast<T>(motion[i]);
       }
     }
@@ -255,7 +289,7 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
         Blocks blocks;
         blocks.Load(p.source, k);
         blocks.template Forward<kMode>(
-            camera_p, given, p.operands.b + int64_t{2} * k);
+            camera_p, given, p.operands.b + int64_t{R} * k);
         blocks.template ToCamera<kMode>(moved, q);
       }
       for (int i = 0; i < C; ++i) {
@@ -280,7 +314,10 @@ __global__ void __launch_bounds__(
     kStoredBlock, sizeof(typename Blocks::Value) == sizeof(double) ? 2 : 4)
     StoredTileKernel(StoredTileParams<Blocks> p) {
   using T = typename Blocks::Value;
-  constexpr int C = Blocks::kCameraDim;
+  using Shape = typename Blocks::Shape;
+  constexpr int R = Shape::kNumResiduals;
+  constexpr int E = Shape::kE;
+  constexpr int C = Shape::kF;
   CERES_EXT_DYNAMIC_SHARED(shared);
   if (PcgHasEnded(p.operands.scalars)) {
     return;  // The whole block leaves.
@@ -310,17 +347,18 @@ __global__ void __launch_bounds__(
   }
 
   // All that later phases ask of memory is asked for now.
-  double* const v_inverse = reinterpret_cast<double*>(shared);  // 6 per point
+  double* const v_inverse = reinterpret_cast<double*>(shared);  // packed
   T* const vectors = reinterpret_cast<T*>(
-      v_inverse + ((kMode & kEliminate) != 0 ? 6 * tiles.max_points : 0));
-  T* const motions = vectors + C * kStoredBlock;             // 3 per point
-  T* const camera_vectors = motions + 3 * tiles.max_points;  // C per camera
+      v_inverse +
+      ((kMode & kEliminate) != 0 ? Shape::kPackedE * tiles.max_points : 0));
+  T* const motions = vectors + C * kStoredBlock;             // E per point
+  T* const camera_vectors = motions + E * tiles.max_points;  // F per camera
   int* const point_first = reinterpret_cast<int*>(
       camera_vectors +
       ((kMode & kUseCamera) != 0 ? C * tiles.max_tile_cameras : 0));
   int* const camera_first = point_first + tiles.max_points + 1;
   if constexpr ((kMode & kEliminate) != 0) {
-    for (int i = thread; i < 6 * num_points; i += kStoredBlock) {
+    for (int i = thread; i < Shape::kPackedE * num_points; i += kStoredBlock) {
       const int e = i / num_points;
       v_inverse[i] =
           p.operands.v_inverse(int64_t{point_begin} + (i - e * num_points), e);
@@ -346,9 +384,9 @@ __global__ void __launch_bounds__(
     }
   }
   if constexpr ((kMode & kUsePoint) != 0) {
-    for (int i = thread; i < 3 * num_points; i += kStoredBlock) {
+    for (int i = thread; i < E * num_points; i += kStoredBlock) {
       motions[i] =
-          static_cast<T>(p.operands.point_x[int64_t{3} * point_begin + i]);
+          static_cast<T>(p.operands.point_x[int64_t{E} * point_begin + i]);
     }
   }
   if constexpr ((kMode & (kUseCamera | kUsePoint)) != 0) {
@@ -357,13 +395,13 @@ __global__ void __launch_bounds__(
   if (active) {
     blocks.template Forward<kMode>(
         camera_vectors + C * static_cast<int>(position >> 16),
-        motions + 3 * point,
-        p.operands.b + 2 * k);
-    T s[3] = {T(0), T(0), T(0)};
+        motions + E * point,
+        p.operands.b + R * k);
+    T s[E] = {};
     blocks.ToPoint(s);
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      vectors[3 * thread + i] = s[i];
+    for (int i = 0; i < E; ++i) {
+      vectors[E * thread + i] = s[i];
     }
   }
   __syncthreads();  // A point's observations belong to several threads.
@@ -371,19 +409,19 @@ __global__ void __launch_bounds__(
   for (int i = thread; i < num_points; i += kStoredBlock) {
     const int64_t id = int64_t{point_begin} + i;
     const int last = point_first[i + 1];
-    double sum[3] = {0.0, 0.0, 0.0};
+    double sum[E] = {};
     for (int o = point_first[i]; o < last; ++o) {
 #pragma unroll
-      for (int j = 0; j < 3; ++j) {
-        sum[j] += static_cast<double>(vectors[3 * o + j]);
+      for (int j = 0; j < E; ++j) {
+        sum[j] += static_cast<double>(vectors[E * o + j]);
       }
     }
-    double x[3];
+    double x[E];
     FinishPoint<kMode>(p.operands, id, v_inverse + i, num_points, sum, x);
     if constexpr ((kMode & kEliminate) != 0) {
 #pragma unroll
-      for (int j = 0; j < 3; ++j) {
-        motions[3 * i + j] = static_cast<T>(x[j]);
+      for (int j = 0; j < E; ++j) {
+        motions[E * i + j] = static_cast<T>(x[j]);
       }
     }
   }
@@ -395,7 +433,7 @@ __global__ void __launch_bounds__(
     __syncthreads();
     if (active) {
       T q[C] = {};
-      blocks.template ToCamera<kMode>(motions + 3 * point, q);
+      blocks.template ToCamera<kMode>(motions + E * point, q);
       T* const out = vectors + C * static_cast<int>(position & 0xffff);
 #pragma unroll
       for (int i = 0; i < C; ++i) {
@@ -423,11 +461,13 @@ Status TileOperation(
     const ObservationIndexView& index,
     const Source& source,
     const double* camera_p,
-    const TileOperandsIn<Blocks::kLayout>& operands,
-    const CameraSumTerms<Blocks::kCameraDim, Blocks::kLayout>& terms,
+    const TileOperands<Blocks::Shape::kE, Blocks::kLayout>& operands,
+    const CameraSumTerms<typename Blocks::Shape, Blocks::kLayout>& terms,
     CudaMachine* machine) {
   using T = typename Blocks::Value;
-  constexpr int C = Blocks::kCameraDim;
+  using Shape = typename Blocks::Shape;
+  constexpr int E = Shape::kE;
+  constexpr int C = Shape::kF;
   const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.stored_tiles;
   if (tiles.tile_point_begin == nullptr && index.num_points > 0) {
@@ -452,11 +492,11 @@ Status TileOperation(
   params.partial =
       camera_out ? reinterpret_cast<T*>(workspace.partial) : nullptr;
   const int64_t num_values =
-      C * kStoredBlock + 3 * tiles.max_points +
+      C * kStoredBlock + E * tiles.max_points +
       ((kMode & kUseCamera) != 0 ? C * tiles.max_tile_cameras : 0);
   const int64_t num_bytes =
       num_values * static_cast<int64_t>(sizeof(T)) +
-      ((kMode & kEliminate) != 0 ? 48 * tiles.max_points : 0) +
+      ((kMode & kEliminate) != 0 ? 8 * Shape::kPackedE * tiles.max_points : 0) +
       4 * (tiles.max_points + 1 + tiles.max_tile_cameras + 1);
   CERES_EXT_RETURN_IF_ERROR(Launch("StoredTile",
                                    StoredTileKernel<Blocks, kMode>,
@@ -468,7 +508,7 @@ Status TileOperation(
   if (!camera_out) {
     return Status();
   }
-  return SumTileCameras(StoredJacobian<T, C, Blocks::kLayout>(),
+  return SumTileCameras(StoredJacobian<T, Shape, Blocks::kLayout>(),
                         index.num_cameras,
                         tiles,
                         static_cast<const T*>(params.partial),

@@ -149,10 +149,10 @@ CERES_EXT_RUN(PcgAdvanceParams)
 CERES_EXT_RUN(PcgResidualParams)
 // ops/evaluate.h, ops/robust_losses.h
 CERES_EXT_RUN(EvaluateCostParams)
-CERES_EXT_RUN(CorrectForLossParams<double, 9, kDeviceLayout>)
-CERES_EXT_RUN(CorrectForLossParams<double, 10, kDeviceLayout>)
-CERES_EXT_RUN(CorrectForLossParams<float, 9, kDeviceLayout>)
-CERES_EXT_RUN(CorrectForLossParams<float, 10, kDeviceLayout>)
+CERES_EXT_RUN(CorrectForLossParams<double, BalShape<9>, kDeviceLayout>)
+CERES_EXT_RUN(CorrectForLossParams<double, BalShape<10>, kDeviceLayout>)
+CERES_EXT_RUN(CorrectForLossParams<float, BalShape<9>, kDeviceLayout>)
+CERES_EXT_RUN(CorrectForLossParams<float, BalShape<10>, kDeviceLayout>)
 #undef CERES_EXT_RUN
 
 }  // namespace ceres_ext::kernels

@@ -65,6 +65,7 @@ Status Run(const PrepareCamerasParams<T, C>& params, HostMachine* machine) {
 template <typename T, int C>
 Status Run(const EvaluateJacobianParams<T, C, kHostLayout>& params,
            HostMachine* machine) {
+  using Shape = BalShape<C>;
   const ObservationIndexView& index = params.index;
   const int row_size = params.camera_gradient == nullptr ? 0 : C;
   const int32_t map_bits =
@@ -80,33 +81,35 @@ Status Run(const EvaluateJacobianParams<T, C, kHostLayout>& params,
         double squared_norm = 0.0;
         double num_not_finite = 0.0;
         for (int32_t p = begin; p < end; ++p) {
-          double point_gradient[3] = {};
+          double point_gradient[Shape::kE] = {};
           for (int64_t k = index.point_begin[p]; k < index.point_begin[p + 1];
                ++k) {
-            double residual[2];
-            double jc[2 * C];
-            double jp[6];
+            double residual[Shape::kNumResiduals];
+            double jc[Shape::kFSize];
+            double jp[Shape::kESize];
             EvaluateObservation(params, map_bits, k, residual, jc, jp);
             squared_norm +=
                 residual[0] * residual[0] + residual[1] * residual[1];
             const bool jc_finite =
-                StoreBlock<2 * C>(jc, &params.camera_blocks(k, 0));
+                StoreBlock<Shape::kFSize>(jc, &params.camera_blocks(k, 0));
             const bool jp_finite =
-                StoreBlock<6>(jp, &params.point_blocks(k, 0));
+                StoreBlock<Shape::kESize>(jp, &params.point_blocks(k, 0));
             const bool finite =
                 AllFinite(residual, 2) && jc_finite && jp_finite;
             num_not_finite += finite ? 0.0 : 1.0;
             if (params.residuals != nullptr) {
               std::copy_n(residual, 2, params.residuals + 2 * k);
             }
-            TransposeMultiplyPoint(jp, residual, point_gradient);
+            TransposeMultiplyPoint<Shape>(jp, residual, point_gradient);
             if (row_size > 0) {
-              TransposeMultiplyCamera<C>(jc, residual, CameraSum(index, C, k));
+              TransposeMultiplyCamera<Shape>(
+                  jc, residual, CameraSum(index, C, k));
             }
           }
           if (params.point_gradient != nullptr) {
-            std::copy_n(
-                point_gradient, 3, params.point_gradient + int64_t{3} * p);
+            std::copy_n(point_gradient,
+                        Shape::kE,
+                        params.point_gradient + int64_t{Shape::kE} * p);
           }
         }
         sums[2 * chunk] = squared_norm;

@@ -4,11 +4,11 @@
 // points and over cameras. Included by host/x.cc files only.
 //
 // The host works in the coordinates in which a source has its blocks at hand,
-// kLocalDim per camera: the C columns for stored blocks, the 9 local
-// coordinates for recomputed ones. Camera vectors are mapped on the way in and
-// sums over a camera on the way out, once per camera instead of once per
-// observation:  J = J_local G  =>  J p = J_local (G p),  J'y = G' (J_local'y),
-// J'J = G' (J_local' J_local) G.
+// those of its Local shape: the columns for stored blocks, the 9 local
+// coordinates of a camera for recomputed ones. Camera vectors are mapped on the
+// way in and sums over a camera on the way out, once per camera instead of once
+// per observation:  J = J_local G  =>  J p = J_local (G p),  J'y = G'
+// (J_local'y), J'J = G' (J_local' J_local) G.
 #ifndef CERES_EXT_CUDA_KERNELS_HOST_HOST_JACOBIAN_H_
 #define CERES_EXT_CUDA_KERNELS_HOST_HOST_JACOBIAN_H_
 
@@ -48,7 +48,7 @@ inline const double* AsDouble(const T* values, double* storage) {
 }
 
 // Reads a source. HostJacobian<Source>::Blocks are the two blocks of one
-// observation, jc (2 x kLocalDim) and jp (2 x 3), row-major:
+// observation in the Local shape, jc (R x F) and jp (R x E), row-major:
 //   Load(jacobian, k, camera, point)           valid until the next Load
 //   Keep(jacobian, k, camera, point, storage)  as Load, and valid as long as
 //                                              the kBlocksSize values are
@@ -56,13 +56,13 @@ inline const double* AsDouble(const T* values, double* storage) {
 template <typename Source>
 class HostJacobian;
 
-template <typename T, int C>
-class HostJacobian<StoredJacobian<T, C, kHostLayout>> {
+template <typename T, typename Shape>
+class HostJacobian<StoredJacobian<T, Shape, kHostLayout>> {
  public:
-  static constexpr int kLocalDim = C;
-  static constexpr int kBlocksSize = 2 * kLocalDim + 6;
+  using Local = Shape;
+  static constexpr int kBlocksSize = Local::kFSize + Local::kESize;
 
-  HostJacobian(const StoredJacobian<T, C, kHostLayout>& source,
+  HostJacobian(const StoredJacobian<T, Shape, kHostLayout>& source,
                const ObservationIndexView& /*index*/,
                HostMachine* /*machine*/)
       : source_(source) {}
@@ -80,16 +80,18 @@ class HostJacobian<StoredJacobian<T, C, kHostLayout>> {
               int32_t /*camera*/,
               int32_t /*point*/,
               double* storage) {
-      jc = AsDouble<2, C>(&jacobian.source_.camera_blocks(k, 0), storage);
-      jp =
-          AsDouble<2, 3>(&jacobian.source_.point_blocks(k, 0), storage + 2 * C);
+      constexpr int R = Shape::kNumResiduals;
+      jc = AsDouble<R, Shape::kF>(&jacobian.source_.camera_blocks(k, 0),
+                                  storage);
+      jp = AsDouble<R, Shape::kE>(&jacobian.source_.point_blocks(k, 0),
+                                  storage + Shape::kFSize);
     }
     void Reload(const HostJacobian& jacobian, int64_t k, double* storage) {
       if constexpr (std::is_same_v<T, double>) {
         Keep(jacobian, k, 0, 0, storage);
       } else {
         jc = storage;
-        jp = storage + 2 * C;
+        jp = storage + Shape::kFSize;
       }
     }
     const double* jc;
@@ -105,22 +107,22 @@ class HostJacobian<StoredJacobian<T, C, kHostLayout>> {
   }
   // out = G' sum.
   void UnmapVector(int32_t /*camera*/, const double* sum, double* out) const {
-    std::copy_n(sum, C, out);
+    std::copy_n(sum, Shape::kF, out);
   }
   // out = G' sum G, packed.
   void UnmapMatrix(int32_t /*camera*/, const double* sum, double* out) const {
-    std::copy_n(sum, PackedSize(C), out);
+    std::copy_n(sum, Shape::kPackedF, out);
   }
 
  private:
-  StoredJacobian<T, C, kHostLayout> source_;
+  StoredJacobian<T, Shape, kHostLayout> source_;
 };
 
 template <typename T, int C>
 class HostJacobian<RecomputedJacobian<T, C>> {
  public:
-  static constexpr int kLocalDim = kBalLocalCameraDim;
-  static constexpr int kBlocksSize = 2 * kLocalDim + 6;
+  using Local = BalShape<kBalLocalCameraDim>;
+  static constexpr int kBlocksSize = Local::kFSize + Local::kESize;
 
   HostJacobian(const RecomputedJacobian<T, C>& source,
                const ObservationIndexView& index,
@@ -147,20 +149,20 @@ class HostJacobian<RecomputedJacobian<T, C>> {
       ProjectForProducts(source.cameras[camera],
                          source.points + int64_t{3} * point,
                          &projection);
-      T local_jc[2 * kLocalDim];
-      T local_jp[6];
+      T local_jc[Local::kFSize];
+      T local_jp[Local::kESize];
       CameraJacobian(source.cameras[camera], projection, local_jc);
       PointJacobian(source.cameras[camera], projection, local_jp);
       source.ScalePointBlock(point, local_jp);
-      std::copy_n(local_jc, 2 * kLocalDim, storage);
-      std::copy_n(local_jp, 6, storage + 2 * kLocalDim);
+      std::copy_n(local_jc, Local::kFSize, storage);
+      std::copy_n(local_jp, Local::kESize, storage + Local::kFSize);
       Reload(jacobian, k, storage);
     }
     void Reload(const HostJacobian& /*jacobian*/,
                 int64_t /*k*/,
                 double* storage) {
       jc = storage;
-      jp = storage + 2 * kLocalDim;
+      jp = storage + Local::kFSize;
     }
     const double* jc;
     const double* jp;
@@ -177,7 +179,7 @@ class HostJacobian<RecomputedJacobian<T, C>> {
             double storage[kMapSize];
             CameraMapMultiply<C>(Map(static_cast<int32_t>(c), storage),
                                  p + C * c,
-                                 local + kLocalDim * c);
+                                 local + kBalLocalCameraDim * c);
           }
         });
     return local;
@@ -191,12 +193,12 @@ class HostJacobian<RecomputedJacobian<T, C>> {
     const double* map = Map(camera, storage);
     for (int j = 0; j < C; ++j) {
       // Column j of G, then of sum G, then row j of G' sum G.
-      double column[kLocalDim];
-      for (int i = 0; i < kLocalDim; ++i) {
+      double column[kBalLocalCameraDim];
+      for (int i = 0; i < kBalLocalCameraDim; ++i) {
         column[i] = map[i * C + j];
       }
-      double product[kLocalDim];
-      SymmetricMultiply<kLocalDim>(sum, column, product);
+      double product[kBalLocalCameraDim];
+      SymmetricMultiply<kBalLocalCameraDim>(sum, column, product);
       double row[C];
       CameraMapTransposeMultiply<C>(map, product, row);
       std::copy_n(row, j + 1, out + PackedIndex(j, 0));
@@ -204,10 +206,10 @@ class HostJacobian<RecomputedJacobian<T, C>> {
   }
 
  private:
-  static constexpr int kMapSize = kLocalDim * C;
+  static constexpr int kMapSize = kBalLocalCameraDim * C;
 
   const double* Map(int32_t camera, double* storage) const {
-    return AsDouble<kLocalDim, C>(
+    return AsDouble<kBalLocalCameraDim, C>(
         source_.camera_maps + int64_t{kMapSize} * camera, storage);
   }
 
@@ -216,48 +218,49 @@ class HostJacobian<RecomputedJacobian<T, C>> {
   HostContext* context_;
 };
 
-// y = Jc p, 2 values from N.
-template <int N>
+// y = Jc p.
+template <typename Shape>
 inline void MultiplyCamera(const double* jc, const double* p, double* y) {
-  double y0 = 0.0;
-  double y1 = 0.0;
-#pragma omp simd reduction(+ : y0, y1)
-  for (int i = 0; i < N; ++i) {
-    y0 += jc[i] * p[i];
-    y1 += jc[N + i] * p[i];
+  for (int r = 0; r < Shape::kNumResiduals; ++r) {
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < Shape::kF; ++i) {
+      sum += jc[Shape::kF * r + i] * p[i];
+    }
+    y[r] = sum;
   }
-  y[0] = y0;
-  y[1] = y1;
 }
 
 // q += Jc' y.
-template <int N>
+template <typename Shape>
 inline void TransposeMultiplyCamera(const double* jc,
                                     const double* y,
                                     double* q) {
-  const double y0 = y[0];
-  const double y1 = y[1];
 #pragma omp simd
-  for (int i = 0; i < N; ++i) {
-    q[i] += jc[i] * y0 + jc[N + i] * y1;
+  for (int i = 0; i < Shape::kF; ++i) {
+    double sum = jc[i] * y[0];
+    for (int r = 1; r < Shape::kNumResiduals; ++r) {
+      sum += jc[Shape::kF * r + i] * y[r];
+    }
+    q[i] += sum;
   }
 }
 
 // y += Jp x.
+template <typename Shape>
 inline void MultiplyPointAndAccumulate(const double* jp,
                                        const double* x,
                                        double* y) {
-  y[0] += jp[0] * x[0] + jp[1] * x[1] + jp[2] * x[2];
-  y[1] += jp[3] * x[0] + jp[4] * x[1] + jp[5] * x[2];
+  MatrixMultiplyAndAccumulate<Shape::kNumResiduals, Shape::kE>(jp, x, y);
 }
 
 // x += Jp' y.
+template <typename Shape>
 inline void TransposeMultiplyPoint(const double* jp,
                                    const double* y,
                                    double* x) {
-  for (int i = 0; i < 3; ++i) {
-    x[i] += jp[i] * y[0] + jp[3 + i] * y[1];
-  }
+  MatrixTransposeMultiplyAndAccumulate<Shape::kNumResiduals, Shape::kE>(
+      jp, y, x);
 }
 
 // Calls fn(chunk, first, last, thread) for all chunks of points first ..

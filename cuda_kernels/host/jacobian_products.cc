@@ -21,64 +21,68 @@ void Store(const double* from, bool accumulate, double* to) {
 
 template <typename Source>
 Status Run(const RightMultiplyParams<Source>& params, HostMachine* machine) {
+  using Shape = typename Source::Shape;
   using Jacobian = HostJacobian<Source>;
-  constexpr int kLocalDim = Jacobian::kLocalDim;
+  using Local = typename Jacobian::Local;
   const ObservationIndexView& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_x =
       jacobian.MapCameras(index.num_cameras, params.camera_x);
-  ForEachPoint(index,
-               0,
-               machine,
-               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-                 typename Jacobian::Blocks blocks;
-                 for (int64_t k = first; k < last; ++k) {
-                   const int32_t c = index.camera_id[k];
-                   blocks.Load(jacobian, k, c, p);
-                   double y[2];
-                   MultiplyCamera<kLocalDim>(
-                       blocks.jc, local_x + int64_t{kLocalDim} * c, y);
-                   MultiplyPointAndAccumulate(
-                       blocks.jp, params.point_x + int64_t{3} * p, y);
-                   Store<2>(y, params.accumulate, params.y + 2 * k);
-                 }
-               });
+  ForEachPoint(
+      index,
+      0,
+      machine,
+      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+        typename Jacobian::Blocks blocks;
+        for (int64_t k = first; k < last; ++k) {
+          const int32_t c = index.camera_id[k];
+          blocks.Load(jacobian, k, c, p);
+          double y[Shape::kNumResiduals];
+          MultiplyCamera<Local>(blocks.jc, local_x + int64_t{Local::kF} * c, y);
+          MultiplyPointAndAccumulate<Local>(
+              blocks.jp, params.point_x + int64_t{Shape::kE} * p, y);
+          Store<Shape::kNumResiduals>(
+              y, params.accumulate, params.y + Shape::kNumResiduals * k);
+        }
+      });
   return {};
 }
 
 template <typename Source>
 Status Run(const LeftMultiplyParams<Source>& params, HostMachine* machine) {
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
+  constexpr int C = Shape::kF;
   using Jacobian = HostJacobian<Source>;
-  constexpr int kLocalDim = Jacobian::kLocalDim;
+  using Local = typename Jacobian::Local;
   const ObservationIndexView& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
-  const int row_size = params.camera_x == nullptr ? 0 : kLocalDim;
+  const int row_size = params.camera_x == nullptr ? 0 : Local::kF;
   ForEachPoint(index,
                row_size,
                machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                  typename Jacobian::Blocks blocks;
-                 double sum[3] = {};
+                 double sum[Shape::kE] = {};
                  for (int64_t k = first; k < last; ++k) {
                    blocks.Load(jacobian, k, index.camera_id[k], p);
-                   const double* y = params.y + 2 * k;
-                   TransposeMultiplyPoint(blocks.jp, y, sum);
+                   const double* y = params.y + Shape::kNumResiduals * k;
+                   TransposeMultiplyPoint<Local>(blocks.jp, y, sum);
                    if (row_size > 0) {
-                     TransposeMultiplyCamera<kLocalDim>(
-                         blocks.jc, y, CameraSum(index, kLocalDim, k));
+                     TransposeMultiplyCamera<Local>(
+                         blocks.jc, y, CameraSum(index, Local::kF, k));
                    }
                  }
                  if (params.point_x != nullptr) {
-                   Store<3>(
-                       sum, params.accumulate, params.point_x + int64_t{3} * p);
+                   Store<Shape::kE>(sum,
+                                    params.accumulate,
+                                    params.point_x + int64_t{Shape::kE} * p);
                  }
                });
   if (params.camera_x == nullptr) {
     return {};
   }
-  ForEachCamera<kLocalDim>(
-      index, kLocalDim, 0, machine, [&](int32_t c, const double* sum) {
+  ForEachCamera<Local::kF>(
+      index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {
         double mapped[C];
         jacobian.UnmapVector(c, sum, mapped);
         Store<C>(mapped, params.accumulate, params.camera_x + int64_t{C} * c);
@@ -90,35 +94,40 @@ template <typename Source>
 Status Run(const SquaredColumnNormsParams<Source>& params,
            HostMachine* machine) {
   using T = typename Source::Value;
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
+  constexpr int C = Shape::kF;
   const ObservationIndexView& index = params.index;
   const int row_size = params.camera_x == nullptr ? 0 : C;
   ForEachPoint(index,
                row_size,
                machine,
                [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-                 double sum[3] = {};
+                 double sum[Shape::kE] = {};
                  for (int64_t k = first; k < last; ++k) {
                    const int32_t c = index.camera_id[k];
-                   T jc[2 * C];
-                   T jp[6];
+                   T jc[Shape::kFSize];
+                   T jp[Shape::kESize];
                    params.jacobian.Load(k, c, p, jc, jp);
-                   for (int i = 0; i < 6; ++i) {
+                   for (int i = 0; i < Shape::kESize; ++i) {
                      const double value = static_cast<double>(jp[i]);
-                     sum[i % 3] += value * value;
+                     sum[i % Shape::kE] += value * value;
                    }
                    if (row_size == 0) {
                      continue;
                    }
                    double* row = CameraSum(index, C, k);
                    for (int i = 0; i < C; ++i) {
-                     const double a = static_cast<double>(jc[i]);
-                     const double b = static_cast<double>(jc[C + i]);
-                     row[i] += a * a + b * b;
+                     double square = 0.0;
+                     for (int r = 0; r < Shape::kNumResiduals; ++r) {
+                       const double value = static_cast<double>(jc[C * r + i]);
+                       square += value * value;
+                     }
+                     row[i] += square;
                    }
                  }
                  if (params.point_x != nullptr) {
-                   Store<3>(sum, false, params.point_x + int64_t{3} * p);
+                   Store<Shape::kE>(
+                       sum, false, params.point_x + int64_t{Shape::kE} * p);
                  }
                });
   if (params.camera_x != nullptr) {
@@ -129,30 +138,33 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
   return {};
 }
 
-template <typename T, int C>
-Status Run(const ScaleColumnsParams<T, C, kHostLayout>& params,
+template <typename T, typename Shape>
+Status Run(const ScaleColumnsParams<T, Shape, kHostLayout>& params,
            HostMachine* machine) {
+  constexpr int E = Shape::kE;
+  constexpr int F = Shape::kF;
   const ObservationIndexView& index = params.index;
-  ForEachPoint(index,
-               0,
-               machine,
-               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-                 const double* point_scale =
-                     params.point_scale + int64_t{3} * p;
-                 for (int64_t k = first; k < last; ++k) {
-                   const double* camera_scale =
-                       params.camera_scale + int64_t{C} * index.camera_id[k];
-                   T* jc = &params.camera_blocks(k, 0);
-                   T* jp = &params.point_blocks(k, 0);
-                   for (int i = 0; i < C; ++i) {
-                     jc[i] = static_cast<T>(jc[i] * camera_scale[i]);
-                     jc[C + i] = static_cast<T>(jc[C + i] * camera_scale[i]);
-                   }
-                   for (int i = 0; i < 6; ++i) {
-                     jp[i] = static_cast<T>(jp[i] * point_scale[i % 3]);
-                   }
-                 }
-               });
+  ForEachPoint(
+      index,
+      0,
+      machine,
+      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+        const double* point_scale = params.point_scale + int64_t{E} * p;
+        for (int64_t k = first; k < last; ++k) {
+          const double* camera_scale =
+              params.camera_scale + int64_t{F} * index.camera_id[k];
+          T* jc = &params.camera_blocks(k, 0);
+          T* jp = &params.point_blocks(k, 0);
+          for (int r = 0; r < Shape::kNumResiduals; ++r) {
+            for (int i = 0; i < F; ++i) {
+              jc[F * r + i] = static_cast<T>(jc[F * r + i] * camera_scale[i]);
+            }
+            for (int i = 0; i < E; ++i) {
+              jp[E * r + i] = static_cast<T>(jp[E * r + i] * point_scale[i]);
+            }
+          }
+        }
+      });
   return {};
 }
 
@@ -162,9 +174,9 @@ Status Run(const ScaleColumnsParams<T, C, kHostLayout>& params,
   template Status Run(const SquaredColumnNormsParams<__VA_ARGS__>&,           \
                       HostMachine*)
 
-#define CERES_EXT_INSTANTIATE_STORED(T, C)                          \
-  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, C, kHostLayout>);  \
-  template Status Run(const ScaleColumnsParams<T, C, kHostLayout>&, \
+#define CERES_EXT_INSTANTIATE_STORED(T, C)                                    \
+  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, BalShape<C>, kHostLayout>);  \
+  template Status Run(const ScaleColumnsParams<T, BalShape<C>, kHostLayout>&, \
                       HostMachine*)
 
 CERES_EXT_INSTANTIATE_STORED(double, 9);

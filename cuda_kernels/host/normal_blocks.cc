@@ -14,71 +14,100 @@ namespace {
 using namespace host;  // NOLINT: the loops of all bodies.
 
 // V += Jp' Jp, packed.
+template <typename Shape>
 void AddPointMatrix(const double* jp, double* v) {
-  for (int i = 0; i < 3; ++i) {
+  constexpr int E = Shape::kE;
+  for (int i = 0; i < E; ++i) {
     for (int j = 0; j <= i; ++j) {
-      v[PackedIndex(i, j)] += jp[i] * jp[j] + jp[3 + i] * jp[3 + j];
+      double sum = jp[i] * jp[j];
+      for (int r = 1; r < Shape::kNumResiduals; ++r) {
+        sum += jp[E * r + i] * jp[E * r + j];
+      }
+      v[PackedIndex(i, j)] += sum;
     }
   }
 }
 
-// A += Jc' T, packed, where Jc' T is symmetric; both are 2 x N.
-template <int N>
+// A += Jc' T, packed, where Jc' T is symmetric; both are R x F.
+template <typename Shape>
 void AddSymmetricProduct(const double* jc, const double* t, double* a) {
-  for (int i = 0; i < N; ++i) {
+  constexpr int F = Shape::kF;
+  for (int i = 0; i < F; ++i) {
     double* row = a + PackedIndex(i, 0);
-    const double jc0 = jc[i];
-    const double jc1 = jc[N + i];
 #pragma omp simd
     for (int j = 0; j <= i; ++j) {
-      row[j] += jc0 * t[j] + jc1 * t[N + j];
+      double sum = jc[i] * t[j];
+      for (int r = 1; r < Shape::kNumResiduals; ++r) {
+        sum += jc[F * r + i] * t[F * r + j];
+      }
+      row[j] += sum;
     }
   }
 }
 
 // S += Jc' (I - Jp Vi Jp') Jc, for a camera that sees the point once.
-template <int N>
+template <typename Shape>
 void AddSchurDiagonal(const double* jc,
                       const double* jp,
                       const double* v_inverse,
                       double* s) {
-  double m[4];  // I - Jp Vi Jp', 2 x 2
-  for (int i = 0; i < 2; ++i) {
-    double vi_jp[3];
-    SymmetricMultiply<3>(v_inverse, jp + 3 * i, vi_jp);
-    for (int j = 0; j < 2; ++j) {
-      m[2 * i + j] = (i == j ? 1.0 : 0.0) -
-                     (jp[3 * j] * vi_jp[0] + jp[3 * j + 1] * vi_jp[1] +
-                      jp[3 * j + 2] * vi_jp[2]);
+  constexpr int R = Shape::kNumResiduals;
+  constexpr int E = Shape::kE;
+  constexpr int F = Shape::kF;
+  double m[R * R];  // I - Jp Vi Jp'
+  for (int i = 0; i < R; ++i) {
+    double vi_jp[E];
+    SymmetricMultiply<E>(v_inverse, jp + E * i, vi_jp);
+    for (int j = 0; j < R; ++j) {
+      double sum = jp[E * j] * vi_jp[0];
+      for (int e = 1; e < E; ++e) {
+        sum += jp[E * j + e] * vi_jp[e];
+      }
+      m[R * i + j] = (i == j ? 1.0 : 0.0) - sum;
     }
   }
-  double m_jc[2 * N];
-  for (int j = 0; j < N; ++j) {
-    m_jc[j] = m[0] * jc[j] + m[1] * jc[N + j];
-    m_jc[N + j] = m[1] * jc[j] + m[3] * jc[N + j];
+  double m_jc[Shape::kFSize];
+  for (int j = 0; j < F; ++j) {
+    for (int i = 0; i < R; ++i) {
+      // m is symmetric but for rounding: its upper triangle is taken.
+      double sum = m[i] * jc[j];
+      for (int r = 1; r < R; ++r) {
+        sum += m[i <= r ? R * i + r : R * r + i] * jc[F * r + j];
+      }
+      m_jc[F * i + j] = sum;
+    }
   }
-  AddSymmetricProduct<N>(jc, m_jc, s);
+  AddSymmetricProduct<Shape>(jc, m_jc, s);
 }
 
-// W += Jc' Jp, N x 3.
-template <int N>
+// W += Jc' Jp, F x E.
+template <typename Shape>
 void AddW(const double* jc, const double* jp, double* w) {
-  for (int i = 0; i < N; ++i) {
-    for (int j = 0; j < 3; ++j) {
-      w[3 * i + j] += jc[i] * jp[j] + jc[N + i] * jp[3 + j];
+  constexpr int E = Shape::kE;
+  for (int i = 0; i < Shape::kF; ++i) {
+    for (int j = 0; j < E; ++j) {
+      double sum = jc[i] * jp[j];
+      for (int r = 1; r < Shape::kNumResiduals; ++r) {
+        sum += jc[Shape::kF * r + i] * jp[E * r + j];
+      }
+      w[E * i + j] += sum;
     }
   }
 }
 
 // S -= W Vi W'.
-template <int N>
+template <typename Shape>
 void SubtractOuterProduct(const double* w, const double* v_inverse, double* s) {
-  for (int i = 0; i < N; ++i) {
-    double vi_w[3];
-    SymmetricMultiply<3>(v_inverse, w + 3 * i, vi_w);
+  constexpr int E = Shape::kE;
+  for (int i = 0; i < Shape::kF; ++i) {
+    double vi_w[E];
+    SymmetricMultiply<E>(v_inverse, w + E * i, vi_w);
     for (int j = 0; j <= i; ++j) {
-      s[PackedIndex(i, j)] -=
-          w[3 * j] * vi_w[0] + w[3 * j + 1] * vi_w[1] + w[3 * j + 2] * vi_w[2];
+      double sum = w[E * j] * vi_w[0];
+      for (int e = 1; e < E; ++e) {
+        sum += w[E * j + e] * vi_w[e];
+      }
+      s[PackedIndex(i, j)] -= sum;
     }
   }
 }
@@ -111,8 +140,11 @@ class NormalBlocksBody {
   using Params = NormalBlocksParams<Source, kHostLayout>;
   using Jacobian = HostJacobian<Source>;
   using Blocks = typename Jacobian::Blocks;
-  static constexpr int C = Source::kCameraDim;
-  static constexpr int kLocalDim = Jacobian::kLocalDim;
+  using Shape = typename Source::Shape;
+  using Local = typename Jacobian::Local;
+  static constexpr int R = Shape::kNumResiduals;
+  static constexpr int E = Shape::kE;
+  static constexpr int C = Shape::kF;
 
   NormalBlocksBody(const Params& params, HostMachine* machine)
       : params_(params),
@@ -127,8 +159,8 @@ class NormalBlocksBody {
                  row_.size,
                  machine_,
                  [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-                   double v_inverse[6] = {};
-                   double vi_g[3] = {};
+                   double v_inverse[Shape::kPackedE] = {};
+                   double vi_g[E] = {};
                    PointBlocks(p, first, last, v_inverse, vi_g);
                    if (has_camera_outputs) {
                      CameraBlocks(p, first, last, v_inverse, vi_g);
@@ -144,31 +176,33 @@ class NormalBlocksBody {
   // V, g_p, Vi and Vi g_p.
   void PointBlocks(
       int32_t p, int64_t first, int64_t last, double* v_inverse, double* vi_g) {
-    double v[6] = {};
-    double g[3] = {};
+    double v[Shape::kPackedE] = {};
+    double g[E] = {};
     Blocks blocks;
     for (int64_t k = first; k < last; ++k) {
       blocks.Load(jacobian_, k, index_.camera_id[k], p);
-      AddPointMatrix(blocks.jp, v);
-      TransposeMultiplyPoint(blocks.jp, params_.b + 2 * k, g);
+      AddPointMatrix<Local>(blocks.jp, v);
+      if (params_.b != nullptr) {
+        TransposeMultiplyPoint<Local>(blocks.jp, params_.b + R * k, g);
+      }
     }
     if (params_.v.data != nullptr) {
-      std::copy_n(v, 6, &params_.v(p, 0));
+      std::copy_n(v, Shape::kPackedE, &params_.v(p, 0));
     }
     if (params_.point_gradient != nullptr) {
-      std::copy_n(g, 3, params_.point_gradient + int64_t{3} * p);
+      std::copy_n(g, E, params_.point_gradient + int64_t{E} * p);
     }
     if (params_.v_inverse.data != nullptr) {
-      std::copy_n(v, 6, v_inverse);
+      std::copy_n(v, Shape::kPackedE, v_inverse);
       if (params_.point_diagonal != nullptr) {
-        AddSquaredDiagonal<3>(params_.point_diagonal + int64_t{3} * p,
+        AddSquaredDiagonal<E>(params_.point_diagonal + int64_t{E} * p,
                               v_inverse);
       }
-      if (!InvertSymmetric<3>(v_inverse)) {
+      if (!InvertSymmetric<E>(v_inverse)) {
         AtomicMinimum(p, &first_breakdown_);
       }
-      std::copy_n(v_inverse, 6, &params_.v_inverse(p, 0));
-      SymmetricMultiply<3>(v_inverse, g, vi_g);
+      std::copy_n(v_inverse, Shape::kPackedE, &params_.v_inverse(p, 0));
+      SymmetricMultiply<E>(v_inverse, g, vi_g);
     }
   }
 
@@ -177,31 +211,35 @@ class NormalBlocksBody {
                     int64_t last,
                     const double* v_inverse,
                     const double* vi_g) {
-    const double minus_vi_g[3] = {-vi_g[0], -vi_g[1], -vi_g[2]};
+    double minus_vi_g[E];
+    for (int i = 0; i < E; ++i) {
+      minus_vi_g[i] = -vi_g[i];
+    }
     Blocks blocks;
     for (int64_t k = first; k < last; ++k) {
       const int32_t c = index_.camera_id[k];
       blocks.Load(jacobian_, k, c, p);
       double* row = row_.size > 0 ? CameraSum(index_, row_.size, k) : nullptr;
       if (row_.u >= 0) {
-        AddSymmetricProduct<kLocalDim>(blocks.jc, blocks.jc, row + row_.u);
+        AddSymmetricProduct<Local>(blocks.jc, blocks.jc, row + row_.u);
       }
       if (row_.camera_gradient >= 0) {
-        TransposeMultiplyCamera<kLocalDim>(
-            blocks.jc, params_.b + 2 * k, row + row_.camera_gradient);
+        TransposeMultiplyCamera<Local>(
+            blocks.jc, params_.b + R * k, row + row_.camera_gradient);
       }
       if (row_.schur_rhs >= 0) {
         // s_c += Jc' (b - Jp Vi g_p)
-        double y[2] = {params_.b[2 * k], params_.b[2 * k + 1]};
-        MultiplyPointAndAccumulate(blocks.jp, minus_vi_g, y);
-        TransposeMultiplyCamera<kLocalDim>(blocks.jc, y, row + row_.schur_rhs);
+        double y[R];
+        std::copy_n(params_.b + R * k, R, y);
+        MultiplyPointAndAccumulate<Local>(blocks.jp, minus_vi_g, y);
+        TransposeMultiplyCamera<Local>(blocks.jc, y, row + row_.schur_rhs);
       }
       if (row_.schur_diagonal >= 0) {
         const bool is_first = k == first || index_.camera_id[k - 1] != c;
         const bool is_last = k + 1 == last || index_.camera_id[k + 1] != c;
         double* s = row + row_.schur_diagonal;
         if (is_first && is_last) {
-          AddSchurDiagonal<kLocalDim>(blocks.jc, blocks.jp, v_inverse, s);
+          AddSchurDiagonal<Local>(blocks.jc, blocks.jp, v_inverse, s);
         } else if (is_first) {
           AddRepeatedSchurDiagonal(p, k, last, v_inverse, s);
         }
@@ -220,28 +258,28 @@ class NormalBlocksBody {
                                 const double* v_inverse,
                                 double* s) {
     const int32_t c = index_.camera_id[first];
-    double w[3 * kLocalDim] = {};
+    double w[Local::kWSize] = {};
     Blocks blocks;
     for (int64_t k = first; k < last && index_.camera_id[k] == c; ++k) {
       blocks.Load(jacobian_, k, c, p);
-      AddSymmetricProduct<kLocalDim>(blocks.jc, blocks.jc, s);
-      AddW<kLocalDim>(blocks.jc, blocks.jp, w);
+      AddSymmetricProduct<Local>(blocks.jc, blocks.jc, s);
+      AddW<Local>(blocks.jc, blocks.jp, w);
     }
-    SubtractOuterProduct<kLocalDim>(w, v_inverse, s);
+    SubtractOuterProduct<Local>(w, v_inverse, s);
   }
 
   void StoreW(int32_t c, int64_t k, const Blocks& blocks) {
-    double local[3 * kLocalDim] = {};
-    AddW<kLocalDim>(blocks.jc, blocks.jp, local);
-    for (int j = 0; j < 3; ++j) {
-      double column[kLocalDim];
+    double local[Local::kWSize] = {};
+    AddW<Local>(blocks.jc, blocks.jp, local);
+    for (int j = 0; j < E; ++j) {
+      double column[Local::kF];
       double mapped[C];
-      for (int i = 0; i < kLocalDim; ++i) {
-        column[i] = local[3 * i + j];
+      for (int i = 0; i < Local::kF; ++i) {
+        column[i] = local[E * i + j];
       }
       jacobian_.UnmapVector(c, column, mapped);
       for (int i = 0; i < C; ++i) {
-        params_.w(k, 3 * i + j) =
+        params_.w(k, E * i + j) =
             static_cast<typename Source::Value>(mapped[i]);
       }
     }
@@ -256,11 +294,11 @@ class NormalBlocksBody {
   }
 
   void SumCameras() {
-    constexpr int kPacked = PackedSize(kLocalDim);
+    constexpr int kPacked = Local::kPackedF;
     SumCameras<kPacked>(row_.u, [&](int32_t c, const double* sum) {
       jacobian_.UnmapMatrix(c, sum, &params_.u(c, 0));
     });
-    SumCameras<kLocalDim>(
+    SumCameras<Local::kF>(
         row_.camera_gradient, [&](int32_t c, const double* sum) {
           jacobian_.UnmapVector(
               c, sum, params_.camera_gradient + int64_t{C} * c);
@@ -268,7 +306,7 @@ class NormalBlocksBody {
     SumCameras<kPacked>(row_.schur_diagonal, [&](int32_t c, const double* sum) {
       jacobian_.UnmapMatrix(c, sum, &params_.schur_diagonal(c, 0));
     });
-    SumCameras<kLocalDim>(row_.schur_rhs, [&](int32_t c, const double* sum) {
+    SumCameras<Local::kF>(row_.schur_rhs, [&](int32_t c, const double* sum) {
       jacobian_.UnmapVector(c, sum, params_.schur_rhs + int64_t{C} * c);
     });
   }
@@ -276,7 +314,7 @@ class NormalBlocksBody {
   const Params& params_;
   const ObservationIndexView& index_;
   const Jacobian jacobian_;
-  const Row<Params, kLocalDim> row_;
+  const Row<Params, Local::kF> row_;
   HostMachine* machine_;
   std::atomic<int32_t> first_breakdown_{Breakdown::kNone};
 };
@@ -294,10 +332,10 @@ Status Run(const NormalBlocksParams<Source, kHostLayout>& params,
   template Status Run(const NormalBlocksParams<__VA_ARGS__, kHostLayout>&, \
                       HostMachine*)
 
-CERES_EXT_INSTANTIATE(StoredJacobian<double, 9, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<double, 10, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, 9, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, 10, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<9>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<10>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<9>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<10>, kHostLayout>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 

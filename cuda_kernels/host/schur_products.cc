@@ -25,27 +25,31 @@ T* Block(T* vector, int64_t block) {
   return vector == nullptr ? nullptr : vector + N * block;
 }
 
-// e += W' p, W is C x 3.
-template <int C>
+// e += W' p.
+template <typename Shape>
 void TransposeMultiplyW(const double* w, const double* p, double* e) {
-  double e0 = e[0];
-  double e1 = e[1];
-  double e2 = e[2];
-  for (int i = 0; i < C; ++i) {
-    e0 += w[3 * i] * p[i];
-    e1 += w[3 * i + 1] * p[i];
-    e2 += w[3 * i + 2] * p[i];
+  constexpr int E = Shape::kE;
+  double sum[E];
+  std::copy_n(e, E, sum);
+  for (int i = 0; i < Shape::kF; ++i) {
+    for (int j = 0; j < E; ++j) {
+      sum[j] += w[E * i + j] * p[i];
+    }
   }
-  e[0] = e0;
-  e[1] = e1;
-  e[2] = e2;
+  std::copy_n(sum, E, e);
 }
 
 // q += W e.
-template <int C>
+template <typename Shape>
 void MultiplyW(const double* w, const double* e, double* q) {
-  for (int i = 0; i < C; ++i) {
-    q[i] += w[3 * i] * e[0] + w[3 * i + 1] * e[1] + w[3 * i + 2] * e[2];
+  MatrixMultiplyAndAccumulate<Shape::kF, Shape::kE>(w, e, q);
+}
+
+// e = -e.
+template <int N>
+void Negate(double* e) {
+  for (int i = 0; i < N; ++i) {
+    e[i] = -e[i];
   }
 }
 
@@ -57,46 +61,49 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
   if (PcgHasEnded(params.scalars)) {
     return {};
   }
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
+  constexpr int C = Shape::kF;
   using Jacobian = HostJacobian<Source>;
-  constexpr int kLocalDim = Jacobian::kLocalDim;
+  using Local = typename Jacobian::Local;
   const ObservationIndexView& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_p = jacobian.MapCameras(index.num_cameras, params.p);
 
   ForEachPoint(index,
-               kLocalDim,
+               Local::kF,
                machine,
                [&](int32_t p, int64_t first, int64_t last, int thread) {
                  typename Jacobian::Blocks blocks;
                  // Per observation y_k, then room for its blocks.
-                 constexpr int kStride = 2 + Jacobian::kBlocksSize;
+                 constexpr int R = Shape::kNumResiduals;
+                 constexpr int kStride = R + Jacobian::kBlocksSize;
                  static_assert(kStride <= HostWorkspace::kPointScratch);
                  double* scratch = index.host_workspace->point_scratch(thread);
                  // y_k = Jc p_c, e = Vi sum_k Jp' y_k
-                 double sum[3] = {};
+                 double sum[Shape::kE] = {};
                  for (int64_t k = first; k < last; ++k) {
                    const int32_t c = index.camera_id[k];
                    double* y_k = scratch + kStride * (k - first);
-                   blocks.Keep(jacobian, k, c, p, y_k + 2);
-                   MultiplyCamera<kLocalDim>(
-                       blocks.jc, local_p + int64_t{kLocalDim} * c, y_k);
-                   TransposeMultiplyPoint(blocks.jp, y_k, sum);
+                   blocks.Keep(jacobian, k, c, p, y_k + R);
+                   MultiplyCamera<Local>(
+                       blocks.jc, local_p + int64_t{Local::kF} * c, y_k);
+                   TransposeMultiplyPoint<Local>(blocks.jp, y_k, sum);
                  }
-                 double e[3];
-                 SymmetricMultiply<3>(&params.v_inverse(p, 0), sum, e);
-                 const double minus_e[3] = {-e[0], -e[1], -e[2]};
+                 double minus_e[Shape::kE];
+                 SymmetricMultiply<Shape::kE>(
+                     &params.v_inverse(p, 0), sum, minus_e);
+                 Negate<Shape::kE>(minus_e);
                  // q_c += Jc' (y_k - Jp e)
                  for (int64_t k = first; k < last; ++k) {
                    double* y_k = scratch + kStride * (k - first);
-                   blocks.Reload(jacobian, k, y_k + 2);
-                   MultiplyPointAndAccumulate(blocks.jp, minus_e, y_k);
-                   TransposeMultiplyCamera<kLocalDim>(
-                       blocks.jc, y_k, CameraSum(index, kLocalDim, k));
+                   blocks.Reload(jacobian, k, y_k + R);
+                   MultiplyPointAndAccumulate<Local>(blocks.jp, minus_e, y_k);
+                   TransposeMultiplyCamera<Local>(
+                       blocks.jc, y_k, CameraSum(index, Local::kF, k));
                  }
                });
-  ForEachCamera<kLocalDim>(
-      index, kLocalDim, 0, machine, [&](int32_t c, const double* sum) {
+  ForEachCamera<Local::kF>(
+      index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
         AddDamping<C>(
@@ -105,35 +112,37 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
   return {};
 }
 
-template <typename T, int C>
-Status Run(const SchurProductExplicitWParams<T, C, kHostLayout>& params,
+template <typename T, typename Shape>
+Status Run(const SchurProductExplicitWParams<T, Shape, kHostLayout>& params,
            HostMachine* machine) {
+  constexpr int C = Shape::kF;
   if (PcgHasEnded(params.scalars)) {
     return {};
   }
   const ObservationIndexView& index = params.index;
-  ForEachPoint(index,
-               C,
-               machine,
-               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-                 double storage[3 * C];
-                 // e = -Vi sum_k W_k' p_c
-                 double sum[3] = {};
-                 for (int64_t k = first; k < last; ++k) {
-                   TransposeMultiplyW<C>(
-                       AsDouble<C, 3>(&params.w(k, 0), storage),
-                       params.p + int64_t{C} * index.camera_id[k],
-                       sum);
-                 }
-                 double e[3];
-                 SymmetricMultiply<3>(&params.v_inverse(p, 0), sum, e);
-                 const double minus_e[3] = {-e[0], -e[1], -e[2]};
-                 for (int64_t k = first; k < last; ++k) {
-                   MultiplyW<C>(AsDouble<C, 3>(&params.w(k, 0), storage),
-                                minus_e,
-                                CameraSum(index, C, k));
-                 }
-               });
+  ForEachPoint(
+      index,
+      C,
+      machine,
+      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+        double storage[Shape::kWSize];
+        // e = -Vi sum_k W_k' p_c
+        double sum[Shape::kE] = {};
+        for (int64_t k = first; k < last; ++k) {
+          TransposeMultiplyW<Shape>(
+              AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
+              params.p + int64_t{C} * index.camera_id[k],
+              sum);
+        }
+        double minus_e[Shape::kE];
+        SymmetricMultiply<Shape::kE>(&params.v_inverse(p, 0), sum, minus_e);
+        Negate<Shape::kE>(minus_e);
+        for (int64_t k = first; k < last; ++k) {
+          MultiplyW<Shape>(AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
+                           minus_e,
+                           CameraSum(index, C, k));
+        }
+      });
   ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
     const double* p = params.p + int64_t{C} * c;
     double* q = params.q + int64_t{C} * c;
@@ -149,55 +158,60 @@ Status Run(const SchurProductExplicitWParams<T, C, kHostLayout>& params,
 template <typename Source>
 Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
            HostMachine* machine) {
+  using Shape = typename Source::Shape;
+  constexpr int R = Shape::kNumResiduals;
   using Jacobian = HostJacobian<Source>;
-  constexpr int kLocalDim = Jacobian::kLocalDim;
+  using Local = typename Jacobian::Local;
   const ObservationIndexView& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_z = jacobian.MapCameras(index.num_cameras, params.z);
-  ForEachPoint(index,
-               0,
-               machine,
-               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-                 typename Jacobian::Blocks blocks;
-                 double sum[3] = {};
-                 for (int64_t k = first; k < last; ++k) {
-                   const int32_t c = index.camera_id[k];
-                   blocks.Load(jacobian, k, c, p);
-                   double y[2];
-                   MultiplyCamera<kLocalDim>(
-                       blocks.jc, local_z + int64_t{kLocalDim} * c, y);
-                   y[0] = params.b[2 * k] - y[0];
-                   y[1] = params.b[2 * k + 1] - y[1];
-                   TransposeMultiplyPoint(blocks.jp, y, sum);
-                 }
-                 SymmetricMultiply<3>(
-                     &params.v_inverse(p, 0), sum, params.y + int64_t{3} * p);
-               });
+  ForEachPoint(
+      index,
+      0,
+      machine,
+      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+        typename Jacobian::Blocks blocks;
+        double sum[Shape::kE] = {};
+        for (int64_t k = first; k < last; ++k) {
+          const int32_t c = index.camera_id[k];
+          blocks.Load(jacobian, k, c, p);
+          double y[R];
+          MultiplyCamera<Local>(blocks.jc, local_z + int64_t{Local::kF} * c, y);
+          for (int r = 0; r < R; ++r) {
+            y[r] = params.b[R * k + r] - y[r];
+          }
+          TransposeMultiplyPoint<Local>(blocks.jp, y, sum);
+        }
+        SymmetricMultiply<Shape::kE>(
+            &params.v_inverse(p, 0), sum, params.y + int64_t{Shape::kE} * p);
+      });
   return {};
 }
 
-template <typename T, int C>
-Status Run(const BackSubstituteExplicitWParams<T, C, kHostLayout>& params,
+template <typename T, typename Shape>
+Status Run(const BackSubstituteExplicitWParams<T, Shape, kHostLayout>& params,
            HostMachine* machine) {
+  constexpr int C = Shape::kF;
   const ObservationIndexView& index = params.index;
-  ForEachPoint(index,
-               0,
-               machine,
-               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-                 double storage[3 * C];
-                 double sum[3] = {};
-                 for (int64_t k = first; k < last; ++k) {
-                   TransposeMultiplyW<C>(
-                       AsDouble<C, 3>(&params.w(k, 0), storage),
-                       params.z + int64_t{C} * index.camera_id[k],
-                       sum);
-                 }
-                 for (int i = 0; i < 3; ++i) {
-                   sum[i] = params.point_gradient[int64_t{3} * p + i] - sum[i];
-                 }
-                 SymmetricMultiply<3>(
-                     &params.v_inverse(p, 0), sum, params.y + int64_t{3} * p);
-               });
+  ForEachPoint(
+      index,
+      0,
+      machine,
+      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+        double storage[Shape::kWSize];
+        double sum[Shape::kE] = {};
+        for (int64_t k = first; k < last; ++k) {
+          TransposeMultiplyW<Shape>(
+              AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
+              params.z + int64_t{C} * index.camera_id[k],
+              sum);
+        }
+        for (int i = 0; i < Shape::kE; ++i) {
+          sum[i] = params.point_gradient[int64_t{Shape::kE} * p + i] - sum[i];
+        }
+        SymmetricMultiply<Shape::kE>(
+            &params.v_inverse(p, 0), sum, params.y + int64_t{Shape::kE} * p);
+      });
   return {};
 }
 
@@ -207,36 +221,38 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
   if (PcgHasEnded(params.scalars)) {
     return {};
   }
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
+  constexpr int C = Shape::kF;
   using Jacobian = HostJacobian<Source>;
-  constexpr int kLocalDim = Jacobian::kLocalDim;
+  using Local = typename Jacobian::Local;
   const ObservationIndexView& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_p =
       jacobian.MapCameras(index.num_cameras, params.camera_p);
-  ForEachPoint(index,
-               kLocalDim,
-               machine,
-               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-                 typename Jacobian::Blocks blocks;
-                 const double* p_p = params.point_p + int64_t{3} * p;
-                 double sum[3] = {};
-                 for (int64_t k = first; k < last; ++k) {
-                   const int32_t c = index.camera_id[k];
-                   blocks.Load(jacobian, k, c, p);
-                   double y[2];
-                   MultiplyCamera<kLocalDim>(
-                       blocks.jc, local_p + int64_t{kLocalDim} * c, y);
-                   MultiplyPointAndAccumulate(blocks.jp, p_p, y);
-                   TransposeMultiplyPoint(blocks.jp, y, sum);
-                   TransposeMultiplyCamera<kLocalDim>(
-                       blocks.jc, y, CameraSum(index, kLocalDim, k));
-                 }
-                 AddDamping<3>(Block<3>(params.point_diagonal, p), p_p, sum);
-                 std::copy_n(sum, 3, params.point_q + int64_t{3} * p);
-               });
-  ForEachCamera<kLocalDim>(
-      index, kLocalDim, 0, machine, [&](int32_t c, const double* sum) {
+  ForEachPoint(
+      index,
+      Local::kF,
+      machine,
+      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+        typename Jacobian::Blocks blocks;
+        const double* p_p = params.point_p + int64_t{Shape::kE} * p;
+        double sum[Shape::kE] = {};
+        for (int64_t k = first; k < last; ++k) {
+          const int32_t c = index.camera_id[k];
+          blocks.Load(jacobian, k, c, p);
+          double y[Shape::kNumResiduals];
+          MultiplyCamera<Local>(blocks.jc, local_p + int64_t{Local::kF} * c, y);
+          MultiplyPointAndAccumulate<Local>(blocks.jp, p_p, y);
+          TransposeMultiplyPoint<Local>(blocks.jp, y, sum);
+          TransposeMultiplyCamera<Local>(
+              blocks.jc, y, CameraSum(index, Local::kF, k));
+        }
+        AddDamping<Shape::kE>(
+            Block<Shape::kE>(params.point_diagonal, p), p_p, sum);
+        std::copy_n(sum, Shape::kE, params.point_q + int64_t{Shape::kE} * p);
+      });
+  ForEachCamera<Local::kF>(
+      index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.camera_q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
         AddDamping<C>(Block<C>(params.camera_diagonal, c),
@@ -246,9 +262,10 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
   return {};
 }
 
-template <typename T, int C>
-Status Run(const NormalProductExplicitWParams<T, C, kHostLayout>& params,
+template <typename T, typename Shape>
+Status Run(const NormalProductExplicitWParams<T, Shape, kHostLayout>& params,
            HostMachine* machine) {
+  constexpr int C = Shape::kF;
   if (PcgHasEnded(params.scalars)) {
     return {};
   }
@@ -258,19 +275,20 @@ Status Run(const NormalProductExplicitWParams<T, C, kHostLayout>& params,
       C,
       machine,
       [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[3 * C];
-        const double* p_p = params.point_p + int64_t{3} * p;
-        double* q_p = params.point_q + int64_t{3} * p;
-        double sum[3];
-        SymmetricMultiply<3>(&params.v(p, 0), p_p, sum);
-        AddDamping<3>(Block<3>(params.point_diagonal, p), p_p, sum);
+        double storage[Shape::kWSize];
+        const double* p_p = params.point_p + int64_t{Shape::kE} * p;
+        double* q_p = params.point_q + int64_t{Shape::kE} * p;
+        double sum[Shape::kE];
+        SymmetricMultiply<Shape::kE>(&params.v(p, 0), p_p, sum);
+        AddDamping<Shape::kE>(
+            Block<Shape::kE>(params.point_diagonal, p), p_p, sum);
         for (int64_t k = first; k < last; ++k) {
-          const double* w = AsDouble<C, 3>(&params.w(k, 0), storage);
-          TransposeMultiplyW<C>(
+          const double* w = AsDouble<C, Shape::kE>(&params.w(k, 0), storage);
+          TransposeMultiplyW<Shape>(
               w, params.camera_p + int64_t{C} * index.camera_id[k], sum);
-          MultiplyW<C>(w, p_p, CameraSum(index, C, k));
+          MultiplyW<Shape>(w, p_p, CameraSum(index, C, k));
         }
-        std::copy_n(sum, 3, q_p);
+        std::copy_n(sum, Shape::kE, q_p);
       });
   ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
     const double* p = params.camera_p + int64_t{C} * c;
@@ -294,14 +312,17 @@ Status Run(const NormalProductExplicitWParams<T, C, kHostLayout>& params,
   template Status Run(const NormalProductImplicitWParams<__VA_ARGS__>&, \
                       HostMachine*)
 
-#define CERES_EXT_INSTANTIATE_STORED(T, C)                                     \
-  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, C, kHostLayout>);             \
-  template Status Run(const SchurProductExplicitWParams<T, C, kHostLayout>&,   \
-                      HostMachine*);                                           \
-  template Status Run(const BackSubstituteExplicitWParams<T, C, kHostLayout>&, \
-                      HostMachine*);                                           \
-  template Status Run(const NormalProductExplicitWParams<T, C, kHostLayout>&,  \
-                      HostMachine*)
+#define CERES_EXT_INSTANTIATE_STORED(T, C)                                   \
+  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, BalShape<C>, kHostLayout>); \
+  template Status Run(                                                       \
+      const SchurProductExplicitWParams<T, BalShape<C>, kHostLayout>&,       \
+      HostMachine*);                                                         \
+  template Status Run(                                                       \
+      const BackSubstituteExplicitWParams<T, BalShape<C>, kHostLayout>&,     \
+      HostMachine*);                                                         \
+  template Status Run(                                                       \
+      const NormalProductExplicitWParams<T, BalShape<C>, kHostLayout>&,      \
+      HostMachine*)
 
 CERES_EXT_INSTANTIATE_STORED(double, 9);
 CERES_EXT_INSTANTIATE_STORED(double, 10);

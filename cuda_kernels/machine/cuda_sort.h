@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/machine/device_buffer.h"
-#include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/device_buffer.h"
 
 namespace ceres_ext::kernels {
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
 
 namespace ceres_ext::kernels {
 

@@ -5,9 +5,9 @@
 //
 // A source is a type with
 //   Value              storage and arithmetic type of the blocks
-//   kCameraDim         C, columns of a camera
-//   LoadCamera(k, camera, point, jc)   Jc, 2 x C, row-major
-//   LoadPoint(k, camera, point, jp)    Jp, 2 x 3, row-major
+//   Shape              their sizes (model/shape.h)
+//   LoadCamera(k, camera, point, jc)   Jc, R x F, row-major
+//   LoadPoint(k, camera, point, jp)    Jp, R x E, row-major
 //   Load(k, camera, point, jc, jp)     both
 // where k is the place of the observation in the index.
 //
@@ -22,24 +22,25 @@
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/model/shape.h"
 
 namespace ceres_ext::kernels {
 
 // Blocks kept in memory: T double or float.
-template <typename T, int C, BlockLayout kLayoutIn>
+template <typename T, typename ShapeIn, BlockLayout kLayoutIn>
 struct StoredJacobian {
   using Value = T;
-  static constexpr int kCameraDim = C;
+  using Shape = ShapeIn;
   static constexpr BlockLayout kLayout = kLayoutIn;
 
-  BlockView<const T, 2 * C, kLayoutIn> camera_blocks;
-  BlockView<const T, 6, kLayoutIn> point_blocks;
+  BlockView<const T, Shape::kFSize, kLayoutIn> camera_blocks;
+  BlockView<const T, Shape::kESize, kLayoutIn> point_blocks;
 
   CERES_EXT_HOST_DEVICE void LoadCamera(int64_t k,
                                         int32_t /*camera*/,
                                         int32_t /*point*/,
                                         T* jc) const {
-    for (int i = 0; i < 2 * C; ++i) {
+    for (int i = 0; i < Shape::kFSize; ++i) {
       jc[i] = camera_blocks(k, i);
     }
   }
@@ -48,7 +49,7 @@ struct StoredJacobian {
                                        int32_t /*camera*/,
                                        int32_t /*point*/,
                                        T* jp) const {
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < Shape::kESize; ++i) {
       jp[i] = point_blocks(k, i);
     }
   }
@@ -65,7 +66,7 @@ struct StoredJacobian {
 template <typename T, int C>
 struct RecomputedJacobian {
   using Value = T;
-  static constexpr int kCameraDim = C;
+  using Shape = BalShape<C>;
 
   const CameraState<T>* cameras = nullptr;  // one per camera
   const T* camera_maps = nullptr;  // 9 x C per camera, row-major, scaled by s_c

@@ -18,6 +18,7 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/ops/vector_operation.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/traffic.h"
@@ -114,8 +115,8 @@ struct EvaluateJacobianParams {
   const double* point_scale = nullptr;   // s_p, 3 per point; null: one
   const double* observations = nullptr;  // measured x, y per observation
   double* residuals = nullptr;           // 2 per observation; null: not wanted
-  BlockView<T, 2 * C, kLayout> camera_blocks;  // Jc
-  BlockView<T, 6, kLayout> point_blocks;       // Jp
+  BlockView<T, BalShape<C>::kFSize, kLayout> camera_blocks;  // Jc
+  BlockView<T, BalShape<C>::kESize, kLayout> point_blocks;   // Jp
   // J'r from unrounded blocks; null: not wanted.
   double* camera_gradient = nullptr;  // C per camera
   double* point_gradient = nullptr;   // 3 per point

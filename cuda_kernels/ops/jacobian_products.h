@@ -23,19 +23,20 @@ template <typename Source>
 struct RightMultiplyParams {
   ObservationIndexView index;
   Source jacobian;
-  const double* camera_x = nullptr;  // C per camera
-  const double* point_x = nullptr;   // 3 per point
-  double* y = nullptr;               // 2 per observation
+  const double* camera_x = nullptr;  // F per camera
+  const double* point_x = nullptr;   // E per point
+  double* y = nullptr;               // R per observation
   bool accumulate = false;
 };
 
 template <typename Source>
 Traffic GetTraffic(const RightMultiplyParams<Source>& p) {
+  using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
   traffic += JacobianTraffic(p.jacobian);
-  traffic += {BytesIf(p.y, p.accumulate ? 4 : 2),
-              BytesIf(p.point_x, 3),
-              BytesIf(p.camera_x, Source::kCameraDim)};
+  traffic += {BytesIf(p.y, Shape::kNumResiduals * (p.accumulate ? 2 : 1)),
+              BytesIf(p.point_x, Shape::kE),
+              BytesIf(p.camera_x, Shape::kF)};
   return traffic;
 }
 
@@ -45,21 +46,22 @@ template <typename Source>
 struct LeftMultiplyParams {
   ObservationIndexView index;
   Source jacobian;
-  const double* y = nullptr;   // 2 per observation
-  double* camera_x = nullptr;  // C per camera
-  double* point_x = nullptr;   // 3 per point
+  const double* y = nullptr;   // R per observation
+  double* camera_x = nullptr;  // F per camera
+  double* point_x = nullptr;   // E per point
   bool accumulate = false;
 };
 
 template <typename Source>
 Traffic GetTraffic(const LeftMultiplyParams<Source>& p) {
+  using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
   traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
                                    : JacobianTraffic(p.jacobian);
   const int times = p.accumulate ? 2 : 1;
-  traffic += {BytesIf(p.y, 2),
-              BytesIf(p.point_x, 3 * times),
-              BytesIf(p.camera_x, Source::kCameraDim * times)};
+  traffic += {BytesIf(p.y, Shape::kNumResiduals),
+              BytesIf(p.point_x, Shape::kE * times),
+              BytesIf(p.camera_x, Shape::kF * times)};
   return traffic;
 }
 
@@ -75,31 +77,31 @@ struct SquaredColumnNormsParams {
 
 template <typename Source>
 Traffic GetTraffic(const SquaredColumnNormsParams<Source>& p) {
+  using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
   traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
                                    : JacobianTraffic(p.jacobian);
-  traffic +=
-      {0, BytesIf(p.point_x, 3), BytesIf(p.camera_x, Source::kCameraDim)};
+  traffic += {0, BytesIf(p.point_x, Shape::kE), BytesIf(p.camera_x, Shape::kF)};
   return traffic;
 }
 
 // J = J diag(s), in place.
 // Order: no sums.
-template <typename T, int C, BlockLayout kLayout>
+template <typename T, typename Shape, BlockLayout kLayout>
 struct ScaleColumnsParams {
   ObservationIndexView index;
-  BlockView<T, 2 * C, kLayout> camera_blocks;
-  BlockView<T, 6, kLayout> point_blocks;
-  const double* camera_scale = nullptr;  // C per camera
-  const double* point_scale = nullptr;   // 3 per point
+  BlockView<T, Shape::kFSize, kLayout> camera_blocks;
+  BlockView<T, Shape::kESize, kLayout> point_blocks;
+  const double* camera_scale = nullptr;  // F per camera
+  const double* point_scale = nullptr;   // E per point
 };
 
-template <typename T, int C, BlockLayout kLayout>
-Traffic GetTraffic(const ScaleColumnsParams<T, C, kLayout>& p) {
+template <typename T, typename Shape, BlockLayout kLayout>
+Traffic GetTraffic(const ScaleColumnsParams<T, Shape, kLayout>& p) {
   Traffic traffic = kIndexTraffic;
   traffic += {2 * (BytesIf(p.camera_blocks) + BytesIf(p.point_blocks)),
-              BytesIf(p.point_scale, 3),
-              BytesIf(p.camera_scale, C)};
+              BytesIf(p.point_scale, Shape::kE),
+              BytesIf(p.camera_scale, Shape::kF)};
   return traffic;
 }
 
@@ -118,11 +120,11 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
 template <typename Source>
 Status Run(const SquaredColumnNormsParams<Source>& params,
            CudaMachine* machine);
-template <typename T, int C>
-Status Run(const ScaleColumnsParams<T, C, kHostLayout>& params,
+template <typename T, typename Shape>
+Status Run(const ScaleColumnsParams<T, Shape, kHostLayout>& params,
            HostMachine* machine);
-template <typename T, int C, BlockLayout kLayout>
-Status Run(const ScaleColumnsParams<T, C, kLayout>& params,
+template <typename T, typename Shape, BlockLayout kLayout>
+Status Run(const ScaleColumnsParams<T, Shape, kLayout>& params,
            CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels

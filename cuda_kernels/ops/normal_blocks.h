@@ -1,10 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The blocks of the normal equations of min |J x - b|^2 + |D x|^2, eliminated
-// by points. With Jc (2 x C), Jp (2 x 3), b (2) of observation k, camera c,
+// by points. With Jc (R x F), Jp (R x E), b (R) of observation k, camera c,
 // point p:
 //
-//   U_c = sum Jc' Jc        V_p = sum Jp' Jp       W_k = Jc' Jp  (C x 3)
+//   U_c = sum Jc' Jc        V_p = sum Jp' Jp       W_k = Jc' Jp  (F x E)
 //   g_c = sum Jc' b         g_p = sum Jp' b
 //   Vi_p = (V_p + D_p^2)^-1
 //   S_c  = U_c - sum_p W_cp Vi_p W_cp'             W_cp = sum_{k of (c,p)} W_k
@@ -43,28 +43,29 @@ struct Breakdown {
 template <typename Source, BlockLayout kLayout>
 struct NormalBlocksParams {
   using Value = typename Source::Value;
-  static constexpr int kCameraDim = Source::kCameraDim;
-  static constexpr int kPackedCamera = PackedSize(kCameraDim);
+  using Shape = typename Source::Shape;
 
   ObservationIndexView index;
   Source jacobian;
-  const double* b = nullptr;               // 2 per observation
-  const double* point_diagonal = nullptr;  // D_p, 3 per point; null: zero
+  // R per observation; may be null where neither gradient nor s is asked for.
+  const double* b = nullptr;
+  const double* point_diagonal = nullptr;  // D_p, E per point; null: zero
 
   // Per point.
-  BlockView<double, 6, kLayout> v;          // packed, without D_p^2
-  BlockView<double, 6, kLayout> v_inverse;  // Vi, packed; needs `breakdown`
-  double* point_gradient = nullptr;         // g_p, 3
+  BlockView<double, Shape::kPackedE, kLayout> v;  // packed, without D_p^2
+  BlockView<double, Shape::kPackedE, kLayout>
+      v_inverse;                     // Vi, packed; needs `breakdown`
+  double* point_gradient = nullptr;  // g_p, E
 
   // Per observation.
-  BlockView<Value, 3 * kCameraDim, kLayout> w;  // C x 3, row-major
+  BlockView<Value, Shape::kWSize, kLayout> w;  // F x E, row-major
 
   // Per camera.
-  BlockView<double, kPackedCamera, kLayout> u;  // packed
-  double* camera_gradient = nullptr;            // g_c, C
+  BlockView<double, Shape::kPackedF, kLayout> u;  // packed
+  double* camera_gradient = nullptr;              // g_c, F
   // These two need v_inverse.
-  BlockView<double, kPackedCamera, kLayout> schur_diagonal;  // S_c, packed
-  double* schur_rhs = nullptr;                               // s_c, C
+  BlockView<double, Shape::kPackedF, kLayout> schur_diagonal;  // S_c, packed
+  double* schur_rhs = nullptr;                                 // s_c, F
 
   // Set: first_point, Breakdown::kNone where all went well. Outputs that depend
   // on the Vi of a broken point are unspecified. Not null where v_inverse is
@@ -74,7 +75,7 @@ struct NormalBlocksParams {
 
 template <typename Source, BlockLayout kLayout>
 Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
   const bool camera_blocks = p.u.data != nullptr || p.w.data != nullptr ||
                              p.camera_gradient != nullptr ||
                              p.schur_diagonal.data != nullptr ||
@@ -85,19 +86,21 @@ Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
   traffic += camera_blocks ? JacobianTraffic(p.jacobian)
                            : PointJacobianTraffic(p.jacobian);
   traffic +=
-      {(gradient ? BytesIf(p.b, 2) : 0) + BytesIf(p.w),
-       BytesIf(p.v) + BytesIf(p.v_inverse) + BytesIf(p.point_gradient, 3) +
-           (p.v_inverse.data == nullptr ? 0 : BytesIf(p.point_diagonal, 3)),
-       BytesIf(p.u) + BytesIf(p.camera_gradient, C) +
-           BytesIf(p.schur_diagonal) + BytesIf(p.schur_rhs, C)};
+      {(gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0) + BytesIf(p.w),
+       BytesIf(p.v) + BytesIf(p.v_inverse) +
+           BytesIf(p.point_gradient, Shape::kE) +
+           (p.v_inverse.data == nullptr ? 0
+                                        : BytesIf(p.point_diagonal, Shape::kE)),
+       BytesIf(p.u) + BytesIf(p.camera_gradient, Shape::kF) +
+           BytesIf(p.schur_diagonal) + BytesIf(p.schur_rhs, Shape::kF)};
   return traffic;
 }
 
 // Most sums per camera and chunk that the host needs (ReserveCameraSums): two
-// C x C matrices and two vectors. Reserve half where only U and g or only S and
+// F x F matrices and two vectors. Reserve half where only U and g or only S and
 // s are asked for.
-template <int C>
-inline constexpr int kNormalBlocksRowSize = 2 * (PackedSize(C) + C);
+template <typename Shape>
+inline constexpr int kNormalBlocksRowSize = 2 * (Shape::kPackedF + Shape::kF);
 
 // Sources as in ops/schur_products.h.
 template <typename Source>

@@ -10,6 +10,7 @@
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/model/robust_loss.h"
+#include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/vector_operation.h"
 
@@ -21,10 +22,10 @@ inline constexpr uint8_t kNoLoss = 255;
 // With rho = rho_k(s), rho_k'(s), rho_k''(s) at s = |r_k|^2, replaces residual
 // and blocks of observation k by those of a plain problem (LossCorrector).
 // Blocks are computed in double and rounded to T once.
-template <typename T, int C, BlockLayout kLayout>
+template <typename T, typename Shape, BlockLayout kLayout>
 struct LossCorrection {
-  BlockView<T, 2 * C, kLayout> camera_blocks;  // in place; null: not wanted
-  BlockView<T, 6, kLayout> point_blocks;       // in place; null: not wanted
+  BlockView<T, Shape::kFSize, kLayout> camera_blocks;  // in place; null: none
+  BlockView<T, Shape::kESize, kLayout> point_blocks;   // in place; null: none
 
   CERES_EXT_HOST_DEVICE void Correct(int64_t k,
                                      double s,
@@ -35,7 +36,7 @@ struct LossCorrection {
       const LossCorrector corrector(s, rho);
       CorrectBlock(corrector, residual, k, camera_blocks);
       CorrectBlock(corrector, residual, k, point_blocks);
-      corrector.template CorrectResidual<2>(residual);
+      corrector.template CorrectResidual<Shape::kNumResiduals>(residual);
     }
   }
 
@@ -53,7 +54,8 @@ struct LossCorrection {
     for (int i = 0; i < N; ++i) {
       jacobian[i] = blocks(k, i);
     }
-    corrector.template CorrectJacobian<2, N / 2>(residual, jacobian);
+    constexpr int R = Shape::kNumResiduals;
+    corrector.template CorrectJacobian<R, N / R>(residual, jacobian);
     for (int i = 0; i < N; ++i) {
       blocks(k, i) = static_cast<T>(jacobian[i]);
     }
@@ -66,20 +68,20 @@ struct LossCorrection {
 // and, where wanted, residuals and blocks corrected as Ceres does.
 // Leaves evaluation->num_not_finite alone. Residuals that aren't finite give
 // values without meaning, but no error.
-// A vector operation (ops/vector_operation.h). T is double or float, C 9 or 10.
-// Traffic per observation: 17 B; where rho' isn't 1, 16 B of corrected residual
-// and 4 (C + 3) sizeof(T) B of blocks.
-template <typename T, int C, BlockLayout kLayout>
+// A vector operation (ops/vector_operation.h). T is double or float, Shape
+// BalShape<9 or 10>. Traffic per observation: 8 R + 1 B; where rho' isn't 1, 8
+// R B of corrected residual and 2 R (F + E) sizeof(T) B of blocks.
+template <typename T, typename Shape, BlockLayout kLayout>
 struct CorrectForLossParams {
   int64_t n = 0;  // observations
   const RobustLoss* losses = nullptr;
   // Per observation, the number in `losses` of the loss that its chain begins
   // with, or kNoLoss; null: all begin with losses[0].
   const uint8_t* loss_id = nullptr;
-  const double* residuals = nullptr;  // 2 per observation
-  // 2 per observation; null: not wanted. May be `residuals`, nothing else.
+  const double* residuals = nullptr;  // R per observation
+  // R per observation; null: not wanted. May be `residuals`, nothing else.
   double* corrected_residuals = nullptr;
-  LossCorrection<T, C, kLayout> correction;
+  LossCorrection<T, Shape, kLayout> correction;
   Evaluation* evaluation = nullptr;  // cost is set
 
   static constexpr int kUnroll = 1;
@@ -87,8 +89,13 @@ struct CorrectForLossParams {
   static constexpr int kMinBlocks = 2;
 
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t k) const {
-    double residual[2] = {residuals[2 * k], residuals[2 * k + 1]};
-    const double s = residual[0] * residual[0] + residual[1] * residual[1];
+    constexpr int R = Shape::kNumResiduals;
+    double residual[R];
+    double s = 0.0;
+    for (int i = 0; i < R; ++i) {
+      residual[i] = residuals[R * k + i];
+      s += residual[i] * residual[i];
+    }
     double rho[3] = {s, 1.0, 0.0};
     const int id = loss_id == nullptr ? 0 : loss_id[k];
     if (id != kNoLoss) {
@@ -96,8 +103,9 @@ struct CorrectForLossParams {
     }
     correction.Correct(k, s, rho, residual);
     if (corrected_residuals != nullptr) {
-      corrected_residuals[2 * k] = residual[0];
-      corrected_residuals[2 * k + 1] = residual[1];
+      for (int i = 0; i < R; ++i) {
+        corrected_residuals[R * k + i] = residual[i];
+      }
     }
     return {rho[0], 0.0};
   }

@@ -7,6 +7,7 @@
 // Order, all: sums over the observations of a point in their order; sums over
 // the observations of a camera in a fixed order of the machine's own.
 // Where `scalars` is not null and ended, nothing is done.
+// Vectors have R values per observation, E per point, F per camera.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_SCHUR_PRODUCTS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_PRODUCTS_H_
 
@@ -29,90 +30,95 @@ class HostMachine;
 //   q_c = D_c^2 p_c + sum_k Jc' (y_k - Jp e_p)
 template <typename Source, BlockLayout kLayout>
 struct SchurProductImplicitWParams {
+  using Shape = typename Source::Shape;
+
   ObservationIndexView index;
   Source jacobian;
-  BlockView<const double, 6, kLayout> v_inverse;
-  const double* camera_diagonal = nullptr;  // D_c, C per camera; null: zero
-  const double* p = nullptr;                // C per camera
-  double* q = nullptr;                      // C per camera
+  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
+  const double* camera_diagonal = nullptr;  // D_c; null: zero
+  const double* p = nullptr;
+  double* q = nullptr;
   const PcgScalars* scalars = nullptr;
 };
 
 template <typename Source, BlockLayout kLayout>
 Traffic GetTraffic(const SchurProductImplicitWParams<Source, kLayout>& p) {
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
   traffic += JacobianTraffic(p.jacobian);
-  traffic +=
-      {0,
-       BytesIf(p.v_inverse),
-       BytesIf(p.camera_diagonal, C) + BytesIf(p.p, C) + BytesIf(p.q, C)};
+  traffic += {0,
+              BytesIf(p.v_inverse),
+              BytesIf(p.camera_diagonal, Shape::kF) + BytesIf(p.p, Shape::kF) +
+                  BytesIf(p.q, Shape::kF)};
   return traffic;
 }
 
 // q = S p from stored blocks:
 //   q_c = (U_c + D_c^2) p_c - sum_k W_k Vi_p sum_l W_l' p
-template <typename T, int C, BlockLayout kLayout>
+template <typename T, typename Shape, BlockLayout kLayout>
 struct SchurProductExplicitWParams {
   ObservationIndexView index;
-  BlockView<const double, PackedSize(C), kLayout> u;
-  BlockView<const T, 3 * C, kLayout> w;
-  BlockView<const double, 6, kLayout> v_inverse;
+  BlockView<const double, Shape::kPackedF, kLayout> u;
+  BlockView<const T, Shape::kWSize, kLayout> w;
+  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
   const double* camera_diagonal = nullptr;
   const double* p = nullptr;
   double* q = nullptr;
   const PcgScalars* scalars = nullptr;
 };
 
-template <typename T, int C, BlockLayout kLayout>
-Traffic GetTraffic(const SchurProductExplicitWParams<T, C, kLayout>& p) {
+template <typename T, typename Shape, BlockLayout kLayout>
+Traffic GetTraffic(const SchurProductExplicitWParams<T, Shape, kLayout>& p) {
   Traffic traffic = kIndexTraffic;
   traffic += {BytesIf(p.w),
               BytesIf(p.v_inverse),
-              BytesIf(p.u) + BytesIf(p.camera_diagonal, C) + BytesIf(p.p, C) +
-                  BytesIf(p.q, C)};
+              BytesIf(p.u) + BytesIf(p.camera_diagonal, Shape::kF) +
+                  BytesIf(p.p, Shape::kF) + BytesIf(p.q, Shape::kF)};
   return traffic;
 }
 
 // y_p = Vi_p sum_k Jp' (b_k - Jc z_c)
 template <typename Source, BlockLayout kLayout>
 struct BackSubstituteImplicitWParams {
+  using Shape = typename Source::Shape;
+
   ObservationIndexView index;
   Source jacobian;
   const double* b = nullptr;
-  BlockView<const double, 6, kLayout> v_inverse;
-  const double* z = nullptr;  // C per camera
-  double* y = nullptr;        // 3 per point
+  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
+  const double* z = nullptr;
+  double* y = nullptr;
 };
 
 template <typename Source, BlockLayout kLayout>
 Traffic GetTraffic(const BackSubstituteImplicitWParams<Source, kLayout>& p) {
+  using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
   traffic += JacobianTraffic(p.jacobian);
-  traffic += {BytesIf(p.b, 2),
-              BytesIf(p.v_inverse) + BytesIf(p.y, 3),
-              BytesIf(p.z, Source::kCameraDim)};
+  traffic += {BytesIf(p.b, Shape::kNumResiduals),
+              BytesIf(p.v_inverse) + BytesIf(p.y, Shape::kE),
+              BytesIf(p.z, Shape::kF)};
   return traffic;
 }
 
 // y_p = Vi_p (g_p - sum_k W_k' z_c)
-template <typename T, int C, BlockLayout kLayout>
+template <typename T, typename Shape, BlockLayout kLayout>
 struct BackSubstituteExplicitWParams {
   ObservationIndexView index;
-  BlockView<const T, 3 * C, kLayout> w;
-  BlockView<const double, 6, kLayout> v_inverse;
+  BlockView<const T, Shape::kWSize, kLayout> w;
+  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
   const double* point_gradient = nullptr;  // g_p
   const double* z = nullptr;
   double* y = nullptr;
 };
 
-template <typename T, int C, BlockLayout kLayout>
-Traffic GetTraffic(const BackSubstituteExplicitWParams<T, C, kLayout>& p) {
+template <typename T, typename Shape, BlockLayout kLayout>
+Traffic GetTraffic(const BackSubstituteExplicitWParams<T, Shape, kLayout>& p) {
   Traffic traffic = kIndexTraffic;
-  traffic +=
-      {BytesIf(p.w),
-       BytesIf(p.v_inverse) + BytesIf(p.point_gradient, 3) + BytesIf(p.y, 3),
-       BytesIf(p.z, C)};
+  traffic += {BytesIf(p.w),
+              BytesIf(p.v_inverse) + BytesIf(p.point_gradient, Shape::kE) +
+                  BytesIf(p.y, Shape::kE),
+              BytesIf(p.z, Shape::kF)};
   return traffic;
 }
 
@@ -134,26 +140,27 @@ struct NormalProductImplicitWParams {
 
 template <typename Source>
 Traffic GetTraffic(const NormalProductImplicitWParams<Source>& p) {
-  constexpr int C = Source::kCameraDim;
+  using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
   traffic += JacobianTraffic(p.jacobian);
-  traffic += {0,
-              BytesIf(p.point_diagonal, 3) + BytesIf(p.point_p, 3) +
-                  BytesIf(p.point_q, 3),
-              BytesIf(p.camera_diagonal, C) + BytesIf(p.camera_p, C) +
-                  BytesIf(p.camera_q, C)};
+  traffic +=
+      {0,
+       BytesIf(p.point_diagonal, Shape::kE) + BytesIf(p.point_p, Shape::kE) +
+           BytesIf(p.point_q, Shape::kE),
+       BytesIf(p.camera_diagonal, Shape::kF) + BytesIf(p.camera_p, Shape::kF) +
+           BytesIf(p.camera_q, Shape::kF)};
   return traffic;
 }
 
 // q = (J'J + D^2) p from stored blocks:
 //   q_c = (U_c + D_c^2) p_c + sum_k W_k p_p
 //   q_p = (V_p + D_p^2) p_p + sum_k W_k' p_c
-template <typename T, int C, BlockLayout kLayout>
+template <typename T, typename Shape, BlockLayout kLayout>
 struct NormalProductExplicitWParams {
   ObservationIndexView index;
-  BlockView<const double, PackedSize(C), kLayout> u;
-  BlockView<const double, 6, kLayout> v;
-  BlockView<const T, 3 * C, kLayout> w;
+  BlockView<const double, Shape::kPackedF, kLayout> u;
+  BlockView<const double, Shape::kPackedE, kLayout> v;
+  BlockView<const T, Shape::kWSize, kLayout> w;
   const double* camera_diagonal = nullptr;
   const double* point_diagonal = nullptr;
   const double* camera_p = nullptr;
@@ -163,19 +170,20 @@ struct NormalProductExplicitWParams {
   const PcgScalars* scalars = nullptr;
 };
 
-template <typename T, int C, BlockLayout kLayout>
-Traffic GetTraffic(const NormalProductExplicitWParams<T, C, kLayout>& p) {
+template <typename T, typename Shape, BlockLayout kLayout>
+Traffic GetTraffic(const NormalProductExplicitWParams<T, Shape, kLayout>& p) {
   Traffic traffic = kIndexTraffic;
   traffic += {BytesIf(p.w), BytesIf(p.v), BytesIf(p.u)};
-  traffic += {0,
-              BytesIf(p.point_diagonal, 3) + BytesIf(p.point_p, 3) +
-                  BytesIf(p.point_q, 3),
-              BytesIf(p.camera_diagonal, C) + BytesIf(p.camera_p, C) +
-                  BytesIf(p.camera_q, C)};
+  traffic +=
+      {0,
+       BytesIf(p.point_diagonal, Shape::kE) + BytesIf(p.point_p, Shape::kE) +
+           BytesIf(p.point_q, Shape::kE),
+       BytesIf(p.camera_diagonal, Shape::kF) + BytesIf(p.camera_p, Shape::kF) +
+           BytesIf(p.camera_q, Shape::kF)};
   return traffic;
 }
 
-// Sources: StoredJacobian<T, C, layout of the machine> and
+// Sources: StoredJacobian<T, BalShape<C>, layout of the machine> and
 // RecomputedJacobian<T, C>, T double or float, C 9 or 10; the host recomputes
 // in double alone. Other layouts on a device are instantiated from
 // cuda/*_impl.cuh by who wants them.
@@ -185,11 +193,11 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
 template <typename Source, BlockLayout kLayout>
 Status Run(const SchurProductImplicitWParams<Source, kLayout>& params,
            CudaMachine* machine);
-template <typename T, int C>
-Status Run(const SchurProductExplicitWParams<T, C, kHostLayout>& params,
+template <typename T, typename Shape>
+Status Run(const SchurProductExplicitWParams<T, Shape, kHostLayout>& params,
            HostMachine* machine);
-template <typename T, int C, BlockLayout kLayout>
-Status Run(const SchurProductExplicitWParams<T, C, kLayout>& params,
+template <typename T, typename Shape, BlockLayout kLayout>
+Status Run(const SchurProductExplicitWParams<T, Shape, kLayout>& params,
            CudaMachine* machine);
 template <typename Source>
 Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
@@ -197,11 +205,11 @@ Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
 template <typename Source, BlockLayout kLayout>
 Status Run(const BackSubstituteImplicitWParams<Source, kLayout>& params,
            CudaMachine* machine);
-template <typename T, int C>
-Status Run(const BackSubstituteExplicitWParams<T, C, kHostLayout>& params,
+template <typename T, typename Shape>
+Status Run(const BackSubstituteExplicitWParams<T, Shape, kHostLayout>& params,
            HostMachine* machine);
-template <typename T, int C, BlockLayout kLayout>
-Status Run(const BackSubstituteExplicitWParams<T, C, kLayout>& params,
+template <typename T, typename Shape, BlockLayout kLayout>
+Status Run(const BackSubstituteExplicitWParams<T, Shape, kLayout>& params,
            CudaMachine* machine);
 template <typename Source>
 Status Run(const NormalProductImplicitWParams<Source>& params,
@@ -209,11 +217,11 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
 template <typename Source>
 Status Run(const NormalProductImplicitWParams<Source>& params,
            CudaMachine* machine);
-template <typename T, int C>
-Status Run(const NormalProductExplicitWParams<T, C, kHostLayout>& params,
+template <typename T, typename Shape>
+Status Run(const NormalProductExplicitWParams<T, Shape, kHostLayout>& params,
            HostMachine* machine);
-template <typename T, int C, BlockLayout kLayout>
-Status Run(const NormalProductExplicitWParams<T, C, kLayout>& params,
+template <typename T, typename Shape, BlockLayout kLayout>
+Status Run(const NormalProductExplicitWParams<T, Shape, kLayout>& params,
            CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels

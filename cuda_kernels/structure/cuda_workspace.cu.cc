@@ -180,12 +180,13 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
 
   CERES_EXT_RETURN_IF_ERROR(ListLongPoints(index, scratch, context));
 
-  CERES_EXT_RETURN_IF_ERROR(partial_.Allocate(
-      context,
-      std::max(int64_t{view_.num_chunks} * kMaxRow, num_tile_cameras * 10)));
-  CERES_EXT_RETURN_IF_ERROR(local_cameras_.Allocate(context, num_cameras * 24));
   CERES_EXT_RETURN_IF_ERROR(
-      point_records_.Allocate(context, int64_t{10} * index.num_points));
+      partial_.Allocate(context,
+                        std::max(int64_t{view_.num_chunks} * kMaxRow,
+                                 num_tile_cameras * LargestShape::kF)));
+  CERES_EXT_RETURN_IF_ERROR(local_cameras_.Allocate(context, num_cameras * 24));
+  CERES_EXT_RETURN_IF_ERROR(point_records_.Allocate(
+      context, int64_t{CudaWorkspace::kPointRecord} * index.num_points));
   view_.partial = partial_.data();
   view_.local_cameras = local_cameras_.data();
   view_.point_records = point_records_.data();

@@ -27,6 +27,7 @@
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/device_buffer.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/tile_index.h"
@@ -59,17 +60,20 @@ struct CudaWorkspaceView {
   int32_t num_long_points = 0;
   const int32_t* long_point = nullptr;  // [num_long_points]
 
-  // Scratch: one row of up to kMaxRow doubles per chunk, one of 10 per tile
-  // camera, in the same memory.
+  // Scratch: one row of up to kMaxRow doubles per chunk, one of a vector
+  // per tile camera, in the same memory.
   double* partial = nullptr;
-  double* local_cameras = nullptr;  // 24 per camera
-  double* point_records = nullptr;  // 10 per point
+  double* local_cameras = nullptr;  // CameraRecord, 24 per camera
+  double* point_records = nullptr;  // PointRecord, kPointRecord per point
 };
 
 class CudaWorkspace {
  public:
   // Local camera blocks, packed, and a vector.
-  static constexpr int kMaxRow = PackedSize(10) + 10;
+  static constexpr int kMaxRow = LargestShape::kPackedF + LargestShape::kF;
+  // Vi and a vector per point (camera_chunks.cuh), in whole 16 bytes.
+  static constexpr int kPointRecord =
+      (LargestShape::kPackedE + LargestShape::kE + 1) / 2 * 2;
 
   struct Options {
     // Which tiles are made. Without them the bodies that need them return

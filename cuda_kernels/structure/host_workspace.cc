@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cuda_kernels/model/bal_model.h"
+
 namespace ceres_ext::kernels {
 namespace {
 
@@ -11,9 +13,6 @@ namespace {
 // chunks x cameras, and their sums shall stay small beside the Jacobian.
 constexpr int64_t kMinChunkSize = 512;
 constexpr int64_t kMaxNumChunks = 256;
-
-constexpr int kLocalDim = 9;
-constexpr int kMaxCameraDim = 10;
 
 }  // namespace
 
@@ -34,9 +33,9 @@ Status HostWorkspace::Setup(const ObservationIndexView& index,
   CERES_EXT_RETURN_IF_ERROR(point_scratch_.Allocate(
       point_scratch_stride_ * machine->context()->num_threads()));
   CERES_EXT_RETURN_IF_ERROR(
-      local_cameras_.Allocate(int64_t{kLocalDim} * index.num_cameras));
+      local_cameras_.Allocate(int64_t{kBalLocalCameraDim} * index.num_cameras));
   camera_sums_.Free();
-  CERES_EXT_RETURN_IF_ERROR(ReserveCameraSums(kMaxCameraDim));
+  CERES_EXT_RETURN_IF_ERROR(ReserveCameraSums(LargestShape::kF));
   return chunk_sums_.Allocate(2 * num_chunks_);
 }
 

@@ -22,6 +22,7 @@
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/observation_index.h"
 
 namespace ceres_ext::kernels {
@@ -29,7 +30,8 @@ namespace ceres_ext::kernels {
 class HostWorkspace {
  public:
   // Scratch values per observation of a point: a residual, and two blocks.
-  static constexpr int kPointScratch = 2 + 2 * 10 + 6;
+  static constexpr int kPointScratch =
+      LargestShape::kNumResiduals + LargestShape::kFSize + LargestShape::kESize;
 
   // Cuts the points of the index into chunks and makes room for the sums of one
   // vector per camera. What the index views must outlive the workspace, and the
@@ -61,7 +63,7 @@ class HostWorkspace {
   double* point_scratch(int thread) {
     return point_scratch_.data() + thread * point_scratch_stride_;
   }
-  // kLocalDim values per camera, see host_jacobian.h.
+  // kBalLocalCameraDim values per camera, see host_jacobian.h.
   double* local_cameras() { return local_cameras_.data(); }
   // Two values per chunk of points.
   double* chunk_sums() { return chunk_sums_.data(); }

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The compulsory memory traffic of an operation on an index: every array that
-// it reads or writes, once, in bytes. Beside the parameters of each operation
+// it reads or writes, once, in bytes. Beside the parameters of an operation
 // (ops/) stands
 //   Traffic GetTraffic(const XParams& params)
 // or, where there is no index, int64_t GetBytes(const XParams& params), which
@@ -54,9 +54,10 @@ int64_t BytesIf(const BlockView<T, kSize, kLayout>& view) {
 inline constexpr Traffic kIndexTraffic{4, 8, 0};
 
 // All of a Jacobian.
-template <typename T, int C, BlockLayout kLayout>
-Traffic JacobianTraffic(const StoredJacobian<T, C, kLayout>&) {
-  return {static_cast<int64_t>(sizeof(T)) * (2 * C + 6), 0, 0};
+template <typename T, typename Shape, BlockLayout kLayout>
+Traffic JacobianTraffic(const StoredJacobian<T, Shape, kLayout>&) {
+  return {
+      static_cast<int64_t>(sizeof(T)) * (Shape::kFSize + Shape::kESize), 0, 0};
 }
 template <typename T, int C>
 Traffic JacobianTraffic(const RecomputedJacobian<T, C>& source) {
@@ -67,9 +68,9 @@ Traffic JacobianTraffic(const RecomputedJacobian<T, C>& source) {
 }
 
 // The blocks of points alone.
-template <typename T, int C, BlockLayout kLayout>
-Traffic PointJacobianTraffic(const StoredJacobian<T, C, kLayout>&) {
-  return {static_cast<int64_t>(sizeof(T)) * 6, 0, 0};
+template <typename T, typename Shape, BlockLayout kLayout>
+Traffic PointJacobianTraffic(const StoredJacobian<T, Shape, kLayout>&) {
+  return {static_cast<int64_t>(sizeof(T)) * Shape::kESize, 0, 0};
 }
 template <typename T, int C>
 Traffic PointJacobianTraffic(const RecomputedJacobian<T, C>& source) {

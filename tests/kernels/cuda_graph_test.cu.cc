@@ -70,7 +70,7 @@ class CudaGraphTest : public CudaTest {
 TEST_F(CudaGraphTest, Operations) {
   constexpr int C = 9;
   using Source = RecomputedJacobian<double, C>;
-  using Stored = StoredJacobian<double, C, kDeviceLayout>;
+  using Stored = StoredJacobian<double, BalShape<C>, kDeviceLayout>;
   const PairList pairs = MakeEdgePairs();
   const int64_t n = static_cast<int64_t>(pairs.camera.size());
   CudaIndexScratch scratch;

@@ -38,18 +38,20 @@ class CudaOperationsTest : public CudaProblemTest {
   static constexpr int C = Combination::C;
   static constexpr bool kRecomputed = Combination::kRecomputed;
   static constexpr int kPacked = PackedSize(C);
-  using Source = std::conditional_t<kRecomputed,
-                                    RecomputedJacobian<T, C>,
-                                    StoredJacobian<T, C, kDeviceLayout>>;
+  using Source =
+      std::conditional_t<kRecomputed,
+                         RecomputedJacobian<T, C>,
+                         StoredJacobian<T, BalShape<C>, kDeviceLayout>>;
   // The host has no recomputed float; it gets the same values as doubles.
-  using HostSource = std::conditional_t<kRecomputed,
-                                        RecomputedJacobian<double, C>,
-                                        StoredJacobian<T, C, kHostLayout>>;
+  using HostSource =
+      std::conditional_t<kRecomputed,
+                         RecomputedJacobian<double, C>,
+                         StoredJacobian<T, BalShape<C>, kHostLayout>>;
 
   void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(pairs, options));
-    ASSERT_OK(
-        ReserveCameraSums(host_workspace_.index(), kNormalBlocksRowSize<C>));
+    ASSERT_OK(ReserveCameraSums(host_workspace_.index(),
+                                kNormalBlocksRowSize<BalShape<C>>));
     MakeJacobian();
     longest_ = 0;
     for (int32_t c = 0; c < pairs.num_cameras; ++c) {

@@ -27,7 +27,7 @@ namespace {
 
 constexpr int C = 9;
 using Recomputed = RecomputedJacobian<double, C>;
-using Stored = StoredJacobian<float, C, kDeviceLayout>;
+using Stored = StoredJacobian<float, BalShape<C>, kDeviceLayout>;
 using solver::InexactSolver;
 using solver::InexactSolverOptions;
 using solver::InexactSolverPerSolveOptions;

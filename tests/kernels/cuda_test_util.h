@@ -351,7 +351,7 @@ class CudaProblemTest : public CudaTest {
 template <typename Source, typename WValue, typename MachineIn>
 struct Operations {
   using Machine = MachineIn;
-  static constexpr int C = Source::kCameraDim;
+  static constexpr int C = Source::Shape::kF;
   static constexpr BlockLayout kLayout = Machine::kLayout;
   using Value = typename Source::Value;
 
@@ -392,7 +392,7 @@ struct Operations {
     return Run(params, machine);
   }
   Status SchurProductExplicitW(double* q) const {
-    SchurProductExplicitWParams<WValue, C, kLayout> params;
+    SchurProductExplicitWParams<WValue, BalShape<C>, kLayout> params;
     params.index = index;
     params.u = {u, index.num_cameras};
     params.w = {w, index.num_observations};
@@ -414,7 +414,7 @@ struct Operations {
     return Run(params, machine);
   }
   Status BackSubstituteExplicitW(double* y) const {
-    BackSubstituteExplicitWParams<WValue, C, kLayout> params;
+    BackSubstituteExplicitWParams<WValue, BalShape<C>, kLayout> params;
     params.index = index;
     params.w = {w, index.num_observations};
     params.v_inverse = {v_inverse, index.num_points};
@@ -438,7 +438,7 @@ struct Operations {
     return Run(params, machine);
   }
   Status NormalProductExplicitW(double* camera_q, double* point_q) const {
-    NormalProductExplicitWParams<WValue, C, kLayout> params;
+    NormalProductExplicitWParams<WValue, BalShape<C>, kLayout> params;
     params.index = index;
     params.u = {u, index.num_cameras};
     params.v = {v, index.num_points};
@@ -484,7 +484,7 @@ struct Operations {
     return Run(params, machine);
   }
   Status ScaleColumns(Value* jc, Value* jp) const {
-    ScaleColumnsParams<Value, C, kLayout> params;
+    ScaleColumnsParams<Value, BalShape<C>, kLayout> params;
     params.index = index;
     params.camera_blocks = {jc, index.num_observations};
     params.point_blocks = {jp, index.num_observations};

@@ -140,7 +140,7 @@ inline std::string StructureName(
 template <typename T, int C>
 class DenseProblem {
  public:
-  using Source = StoredJacobian<T, C, kHostLayout>;
+  using Source = StoredJacobian<T, BalShape<C>, kHostLayout>;
 
   DenseProblem(const Structure& structure, unsigned seed, int num_threads = 2)
       : machine(num_threads), generator_(seed) {
@@ -152,7 +152,8 @@ class DenseProblem {
                            structure.point.data())
                     .ok());
     EXPECT_TRUE(workspace.Setup(index_.view(), &machine).ok());
-    EXPECT_TRUE(ReserveCameraSums(index(), kNormalBlocksRowSize<C>).ok());
+    EXPECT_TRUE(
+        ReserveCameraSums(index(), kNormalBlocksRowSize<BalShape<C>>).ok());
     jc.resize(2 * C * num_observations());
     jp.resize(6 * num_observations());
     for (T& value : jc) {

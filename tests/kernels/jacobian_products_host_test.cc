@@ -159,7 +159,7 @@ class AgainstDense {
 
   void Scale() {
     const VectorXd scale = problem_.RandomVector(problem_.num_columns());
-    ScaleColumnsParams<T, C, kHostLayout> params;
+    ScaleColumnsParams<T, BalShape<C>, kHostLayout> params;
     params.index = problem_.index();
     params.camera_blocks = {problem_.jc.data(), problem_.num_observations()};
     params.point_blocks = {problem_.jp.data(), problem_.num_observations()};

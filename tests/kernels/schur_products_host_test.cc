@@ -99,8 +99,8 @@ class AgainstDense {
     params.camera_diagonal = camera_diagonal_;
     return params;
   }
-  SchurProductExplicitWParams<T, C, kHostLayout> ExplicitParams() {
-    SchurProductExplicitWParams<T, C, kHostLayout> params;
+  SchurProductExplicitWParams<T, BalShape<C>, kHostLayout> ExplicitParams() {
+    SchurProductExplicitWParams<T, BalShape<C>, kHostLayout> params;
     params.index = problem_.index();
     params.u = U();
     params.w = W();
@@ -149,7 +149,7 @@ class AgainstDense {
     ExpectWithin(y, expected, implicit_bound_ * scale);
 
     y = problem_.RandomVector(problem_.num_e());
-    BackSubstituteExplicitWParams<T, C, kHostLayout> explicit_params;
+    BackSubstituteExplicitWParams<T, BalShape<C>, kHostLayout> explicit_params;
     explicit_params.index = problem_.index();
     explicit_params.w = W();
     explicit_params.v_inverse = Vi();
@@ -187,7 +187,7 @@ class AgainstDense {
     ExpectWithin(q, a * p, implicit_bound_ * scale);
 
     q = problem_.RandomVector(n);
-    NormalProductExplicitWParams<T, C, kHostLayout> explicit_params;
+    NormalProductExplicitWParams<T, BalShape<C>, kHostLayout> explicit_params;
     FillNormal(p, &q, &explicit_params);
     explicit_params.u = U();
     explicit_params.v = {packed_v_.data(), problem_.num_points()};

@@ -71,7 +71,8 @@ std::vector<double> Results(int num_threads) {
   implicit_product.q = q.data();
   RunOk(implicit_product, machine);
   keep(q.head(num_f));
-  SchurProductExplicitWParams<double, 9, kHostLayout> explicit_product;
+  SchurProductExplicitWParams<double, BalShape<9>, kHostLayout>
+      explicit_product;
   explicit_product.index = index;
   explicit_product.u = normal.u;
   explicit_product.w = normal.w;

@@ -32,7 +32,7 @@ BlockView<T, N, kDeviceLayout> View() {
 }
 
 template <typename T>
-StoredJacobian<T, C, kDeviceLayout> Stored() {
+StoredJacobian<T, BalShape<C>, kDeviceLayout> Stored() {
   return {View<2 * C, T>(), View<6, T>()};
 }
 template <typename T>
@@ -62,8 +62,9 @@ SchurProductImplicitWParams<Source, kDeviceLayout> SchurProduct(
 }
 
 template <typename T>
-SchurProductExplicitWParams<T, C, kDeviceLayout> ExplicitSchurProduct() {
-  SchurProductExplicitWParams<T, C, kDeviceLayout> p;
+SchurProductExplicitWParams<T, BalShape<C>, kDeviceLayout>
+ExplicitSchurProduct() {
+  SchurProductExplicitWParams<T, BalShape<C>, kDeviceLayout> p;
   p.u = View<45>();
   p.w = View<27, T>();
   p.v_inverse = View<6>();
@@ -131,7 +132,7 @@ Traffic OfOperation(const std::string& name, const Source& source) {
     return GetTraffic(p);
   }
   if (name == "BackSubstituteExplicitW") {
-    BackSubstituteExplicitWParams<T, C, kDeviceLayout> p;
+    BackSubstituteExplicitWParams<T, BalShape<C>, kDeviceLayout> p;
     p.w = View<27, T>();
     p.v_inverse = View<6>();
     p.point_gradient = Somewhere();
@@ -154,7 +155,7 @@ Traffic OfOperation(const std::string& name, const Source& source) {
     return GetTraffic(p);
   }
   if (name == "NormalProductExplicitW") {
-    NormalProductExplicitWParams<T, C, kDeviceLayout> p;
+    NormalProductExplicitWParams<T, BalShape<C>, kDeviceLayout> p;
     p.u = View<45>();
     p.v = View<6>();
     p.w = View<27, T>();
@@ -185,7 +186,7 @@ Traffic OfOperation(const std::string& name, const Source& source) {
     return GetTraffic(p);
   }
   EXPECT_EQ(name, "ScaleColumns");
-  ScaleColumnsParams<T, C, kDeviceLayout> p;
+  ScaleColumnsParams<T, BalShape<C>, kDeviceLayout> p;
   p.camera_blocks = View<2 * C, T>();
   p.point_blocks = View<6, T>();
   p.camera_scale = Somewhere();

@@ -586,7 +586,7 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
       const LossProblem<T, C> before(n);
       LossProblem<T, C> host = before;
       Evaluation host_evaluation{-1.0, 17};
-      CorrectForLossParams<T, C, kHostLayout> host_params;
+      CorrectForLossParams<T, BalShape<C>, kHostLayout> host_params;
       host_params.n = n;
       host_params.losses = host.losses.data() + (one_loss ? 3 : 0);
       host_params.loss_id = one_loss ? nullptr : host.loss_id.data();
@@ -613,7 +613,7 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
         auto point_blocks =
             this->Upload(ToDeviceLayout<T>(before.point_blocks, 6));
         auto evaluation = this->Upload(std::vector<Evaluation>{{-1.0, 17}});
-        CorrectForLossParams<T, C, kDeviceLayout> params;
+        CorrectForLossParams<T, BalShape<C>, kDeviceLayout> params;
         params.n = n;
         params.losses = losses.data() + (one_loss ? 3 : 0);
         params.loss_id = one_loss ? nullptr : loss_id.data();

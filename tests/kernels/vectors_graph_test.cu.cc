@@ -215,7 +215,7 @@ TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
         kernels::Run(StepNormsParams{kVector, a, c, s}, machine));
     CERES_EXT_RETURN_IF_ERROR(
         kernels::Run(ModelCostChangeParams{kVector, a, c, s}, machine));
-    CorrectForLossParams<float, 9, kDeviceLayout> params;
+    CorrectForLossParams<float, BalShape<9>, kDeviceLayout> params;
     params.n = kVector;
     params.losses = loss_table.data();
     params.loss_id = loss_id.data();

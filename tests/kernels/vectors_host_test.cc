@@ -516,8 +516,9 @@ class CorrectForLossTest : public VectorsTest {
   using Problem = LossProblem<T, C>;
 
   // The cost of the problem alone.
-  CorrectForLossParams<T, C, kHostLayout> CostOf(const Problem& problem) {
-    CorrectForLossParams<T, C, kHostLayout> params;
+  CorrectForLossParams<T, BalShape<C>, kHostLayout> CostOf(
+      const Problem& problem) {
+    CorrectForLossParams<T, BalShape<C>, kHostLayout> params;
     params.n = problem.num_observations;
     params.losses = problem.losses.data();
     params.loss_id = problem.loss_id.data();
@@ -528,7 +529,7 @@ class CorrectForLossTest : public VectorsTest {
   }
   // Everything, in place.
   void CorrectAll(Problem* problem) {
-    CorrectForLossParams<T, C, kHostLayout> params = CostOf(*problem);
+    CorrectForLossParams<T, BalShape<C>, kHostLayout> params = CostOf(*problem);
     params.corrected_residuals = problem->residuals.data();
     params.correction.camera_blocks = {problem->camera_blocks.data(),
                                        problem->num_observations};
@@ -642,7 +643,7 @@ TEST_F(VectorsTest, OneLossForAll) {
   const std::vector<double> residuals = {0, 0.5, 4, 0, 0, -9};
   std::vector<double> corrected(6, kNaN);
   Evaluation evaluation;
-  CorrectForLossParams<double, 9, kHostLayout> params;
+  CorrectForLossParams<double, BalShape<9>, kHostLayout> params;
   params.n = 3;
   params.losses = &huber;
   params.residuals = residuals.data();

@@ -30,7 +30,7 @@ struct Result {
 class BlockContiguousTest : public CudaProblemTest {
  protected:
   void Prepare(const PairList& pairs) {
-    using Source = StoredJacobian<double, C, kDeviceLayout>;
+    using Source = StoredJacobian<double, BalShape<C>, kDeviceLayout>;
     ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(
         pairs, CudaWorkspace::Options::For<Source>(true)));
     std::vector<double> cameras;
@@ -80,7 +80,7 @@ class BlockContiguousTest : public CudaProblemTest {
   template <typename Machine>
   void RunAll(std::vector<Result>* results) {
     constexpr BlockLayout kLayout = Machine::kLayout;
-    using Source = StoredJacobian<double, C, kLayout>;
+    using Source = StoredJacobian<double, BalShape<C>, kLayout>;
     Machine machine;
     ASSERT_OK(machine.Setup(context_.get()));
     const auto blocks = [&](const char* name,

@@ -89,7 +89,9 @@ class StudyMachines : public testing::TestWithParam<int> {
     kernels::HostMachine machine(1);
     kernels::HostWorkspace workspace;
     EXPECT_TRUE(workspace.Setup(index_.view(), &machine).ok());
-    return Optimize<kernels::StoredJacobian<double, 9, kernels::kHostLayout>>(
+    return Optimize<kernels::StoredJacobian<double,
+                                            kernels::BalShape<9>,
+                                            kernels::kHostLayout>>(
         ProblemArrays{workspace.index(),
                       bal_.cameras.data(),
                       bal_.points.data(),
@@ -176,7 +178,9 @@ class StudyMachines : public testing::TestWithParam<int> {
 };
 
 TEST_P(StudyMachines, CudaIsHost) {
-  CheckOnDevice<kernels::StoredJacobian<double, 9, kernels::kDeviceLayout>,
+  CheckOnDevice<kernels::StoredJacobian<double,
+                                        kernels::BalShape<9>,
+                                        kernels::kDeviceLayout>,
                 CudaMachine>();
 }
 

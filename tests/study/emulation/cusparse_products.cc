@@ -32,8 +32,9 @@ Status CusparseProducts::Multiply(
   return {};
 }
 Status CusparseProducts::Multiply(
-    const kernels::
-        NormalProductExplicitWParams<double, 9, kernels::kDeviceLayout>&
+    const kernels::NormalProductExplicitWParams<double,
+                                                kernels::BalShape<9>,
+                                                kernels::kDeviceLayout>&
     /*params*/) {
   return {};
 }
