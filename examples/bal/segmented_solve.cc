@@ -147,10 +147,9 @@ void SolveInSegments(const ceres::Solver::Options& options,
     for (ceres::IterationSummary& iteration : segment.iterations) {
       iteration.iteration += num_before;
     }
-    if (!segment.IsSolutionUsable()) {
-      // What the parameter blocks hold is not what the callback saw.
-      control->was_interrupted = false;
-    } else if (callback.is_interrupted()) {
+    // Where the solution is not usable, the parameter blocks don't hold what
+    // the callback saw.
+    if (callback.is_interrupted() && segment.IsSolutionUsable()) {
       control->was_interrupted = true;
       segment.termination_type = ceres::NO_CONVERGENCE;
       segment.message = "Interrupted after iteration " +
