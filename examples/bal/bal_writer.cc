@@ -181,7 +181,7 @@ class TextWriter {
   }
 
   void SetError(const std::string& found) {
-    error_ = path_ + ": expected a file that can be written, found " + found;
+    error_ = CannotWrite(path_, found);
   }
 
   const std::string path_;

@@ -218,6 +218,10 @@ bool SafeFile::Commit(std::string* error) {
   return good;
 }
 
+std::string CannotWrite(const std::string& path, const std::string& found) {
+  return path + ": expected a file that can be written, found " + found;
+}
+
 bool WriteFile(const std::string& path,
                const std::vector<std::string_view>& pieces,
                std::string* error) {
@@ -233,7 +237,7 @@ bool WriteFile(const std::string& path,
   if (good && file->Commit(&found)) {
     return true;
   }
-  *error = path + ": expected a file that can be written, found " + found;
+  *error = CannotWrite(path, found);
   return false;
 }
 
@@ -279,7 +283,7 @@ bool CanWrite(const std::string& path, std::string* error) {
   if (found.empty()) {
     return true;
   }
-  *error = path + ": expected a file that can be written, found " + found;
+  *error = CannotWrite(path, found);
   return false;
 }
 

@@ -26,7 +26,7 @@ namespace ceres_ext::bal {
 // (devices, pipes) and the program's own standard output and error are written
 // straight. One SafeFile at a time.
 //
-// Errors complete the sentence "expected a file that can be written, found".
+// Errors complete the sentence of CannotWrite.
 class SafeFile {
  public:
   static std::unique_ptr<SafeFile> Create(const std::string& path,
@@ -50,6 +50,9 @@ class SafeFile {
   std::string target_;
   std::string temporary_;
 };
+
+// "PATH: expected a file that can be written, found FOUND".
+std::string CannotWrite(const std::string& path, const std::string& found);
 
 // Writes the pieces one behind another, as a SafeFile. On failure returns false
 // and sets *error to one line.
