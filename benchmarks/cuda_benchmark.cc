@@ -621,7 +621,7 @@ class Benchmark {
         options.max_num_iterations = 30;
         solver::InexactSolver<CudaMachine, Source> solver;
         OK_OR_EXIT(solver.Setup(options, workspace.index(), machine_.get()));
-        solver::LinearSystem<Source> system;
+        solver::ObservationSystem<Source> system;
         system.jacobian = source;
         system.b = residuals_.data();
         system.camera_diagonal = d_.data();

@@ -227,7 +227,7 @@ class Configured {
   }
 
   solver::InexactSolverSummary Solve() {
-    const solver::LinearSystem<typename Problem<T>::Source> system{
+    const solver::ObservationSystem<typename Problem<T>::Source> system{
         problem_->source(),
         problem_->residuals.data(),
         problem_->camera_diagonal.data(),

@@ -617,7 +617,7 @@ class KernelBench {
   const int64_t points_;
   const int64_t n_;
   LevenbergMarquardt<Machine, Source> lm_;
-  solver::LinearSystem<Source> system_;
+  solver::ObservationSystem<Source> system_;
   DeviceBuffer<double> u_, v_, v_inverse_, s_, camera_inverse_;
   DeviceBuffer<double> p_, q_, x_, r_, rhs_, y_;
   DeviceBuffer<Value> w_;

@@ -223,8 +223,8 @@ class LevenbergMarquardt {
   }
 
   // What single operations are given; the same as within Optimize.
-  solver::LinearSystem<Source> System() {
-    solver::LinearSystem<Source> system;
+  solver::ObservationSystem<Source> System() {
+    solver::ObservationSystem<Source> system;
     system.jacobian = Jacobian();
     system.b = state_.residuals.data();
     system.camera_diagonal = camera_diagonal_.data();

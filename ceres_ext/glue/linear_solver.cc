@@ -47,7 +47,7 @@ BatchLinearSolver<Machine, T, C>::SolveImpl(
       per_solve_options.q_tolerance, per_solve_options.r_tolerance};
   const solver::InexactSolverSummary summary = A->WithSource([&](auto source) {
     using Source = decltype(source);
-    const solver::LinearSystem<Source> system{
+    const solver::ObservationSystem<Source> system{
         source, b, vectors_.camera_diagonal(), vectors_.point_diagonal()};
     if constexpr (std::is_same_v<Source, typename Jacobian::Stored>) {
       return stored_solver_.Solve(

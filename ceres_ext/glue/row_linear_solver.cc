@@ -114,7 +114,7 @@ class RowLinearSolver final
       }
     }
     const int64_t n = shape_.index().num_observations;
-    const solver::LinearSystem<Source> system{
+    const solver::ObservationSystem<Source> system{
         {{camera_blocks_.data(), n}, {point_blocks_.data(), n}},
         b_.data(),
         vectors_.camera_diagonal(),

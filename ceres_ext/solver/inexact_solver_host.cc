@@ -3,17 +3,18 @@
 
 namespace ceres_ext::solver {
 
-template class InexactSolver<kernels::HostMachine,
-                             HostStoredJacobian<double, 9>>;
-template class InexactSolver<kernels::HostMachine,
-                             HostStoredJacobian<double, 10>>;
-template class InexactSolver<kernels::HostMachine,
-                             HostStoredJacobian<float, 9>>;
-template class InexactSolver<kernels::HostMachine,
-                             HostStoredJacobian<float, 10>>;
-template class InexactSolver<kernels::HostMachine,
-                             kernels::RecomputedJacobian<double, 9>>;
-template class InexactSolver<kernels::HostMachine,
-                             kernels::RecomputedJacobian<double, 10>>;
+template class StepSolver<kernels::HostMachine>;
+template class ObservationBatch<kernels::HostMachine,
+                                HostStoredJacobian<double, 9>>;
+template class ObservationBatch<kernels::HostMachine,
+                                HostStoredJacobian<double, 10>>;
+template class ObservationBatch<kernels::HostMachine,
+                                HostStoredJacobian<float, 9>>;
+template class ObservationBatch<kernels::HostMachine,
+                                HostStoredJacobian<float, 10>>;
+template class ObservationBatch<kernels::HostMachine,
+                                kernels::RecomputedJacobian<double, 9>>;
+template class ObservationBatch<kernels::HostMachine,
+                                kernels::RecomputedJacobian<double, 10>>;
 
 }  // namespace ceres_ext::solver

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The inexact-step solver on the host, compiled once for each Jacobian source.
+// The step solver on the host, and batches for each Jacobian source, compiled
+// once.
 #ifndef CERES_EXT_SOLVER_INEXACT_SOLVER_HOST_H_
 #define CERES_EXT_SOLVER_INEXACT_SOLVER_HOST_H_
 
@@ -14,18 +15,19 @@ template <typename T, int C>
 using HostStoredJacobian =
     kernels::StoredJacobian<T, kernels::BalShape<C>, kernels::kHostLayout>;
 
-extern template class InexactSolver<kernels::HostMachine,
-                                    HostStoredJacobian<double, 9>>;
-extern template class InexactSolver<kernels::HostMachine,
-                                    HostStoredJacobian<double, 10>>;
-extern template class InexactSolver<kernels::HostMachine,
-                                    HostStoredJacobian<float, 9>>;
-extern template class InexactSolver<kernels::HostMachine,
-                                    HostStoredJacobian<float, 10>>;
-extern template class InexactSolver<kernels::HostMachine,
-                                    kernels::RecomputedJacobian<double, 9>>;
-extern template class InexactSolver<kernels::HostMachine,
-                                    kernels::RecomputedJacobian<double, 10>>;
+extern template class StepSolver<kernels::HostMachine>;
+extern template class ObservationBatch<kernels::HostMachine,
+                                       HostStoredJacobian<double, 9>>;
+extern template class ObservationBatch<kernels::HostMachine,
+                                       HostStoredJacobian<double, 10>>;
+extern template class ObservationBatch<kernels::HostMachine,
+                                       HostStoredJacobian<float, 9>>;
+extern template class ObservationBatch<kernels::HostMachine,
+                                       HostStoredJacobian<float, 10>>;
+extern template class ObservationBatch<kernels::HostMachine,
+                                       kernels::RecomputedJacobian<double, 9>>;
+extern template class ObservationBatch<kernels::HostMachine,
+                                       kernels::RecomputedJacobian<double, 10>>;
 
 }  // namespace ceres_ext::solver
 

@@ -8,6 +8,8 @@
 #define CERES_EXT_CUDA_KERNELS_BASE_SMALL_MATRIX_H_
 
 #include <cmath>
+#include <cstdint>
+#include <type_traits>
 
 #include "cuda_kernels/base/host_device.h"
 
@@ -72,8 +74,18 @@ CERES_EXT_HOST_DEVICE inline void SymmetricMultiply(const T* a,
   }
 }
 
-// A = A^-1, in place. Returns false where a pivot is not positive or not
-// finite; A is then unspecified.
+// A packed matrix whose elements stand `stride` values apart.
+template <typename T>
+struct StridedMatrix {
+  T* data = nullptr;
+  int64_t stride = 1;
+  CERES_EXT_HOST_DEVICE T& operator[](int element) const {
+    return data[element * stride];
+  }
+};
+
+// A = A^-1, in place, N x N; a[e] is element e. Returns false where a pivot is
+// not positive or not finite; A is then unspecified.
 //   A = L D L',  K = L^-1 (both unit lower),  A^-1 = K' D^-1 K
 //
 // A diagonal element that is exactly zero gets the pivot one. The matrices of
@@ -81,28 +93,33 @@ CERES_EXT_HOST_DEVICE inline void SymmetricMultiply(const T* a,
 // column of J is zero and undamped, its row of A is zero as well, and its
 // right-hand side is zero. The unit pivot leaves that unknown at zero and the
 // others alone.
-template <int N, typename T>
-CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
+//
+// kN: N, or kDynamic where it is known at run time alone.
+inline constexpr int kDynamic = -1;
+template <int kN, typename Matrix>
+CERES_EXT_HOST_DEVICE inline bool InvertPacked(Matrix a, int n = kN) {
+  const int N = kN == kDynamic ? n : kN;
+  using T = std::remove_reference_t<decltype(a[0])>;
   // L below the diagonal, 1 / D on it.
   for (int i = 0; i < N; ++i) {
-    T* row = a + PackedIndex(i, 0);
-    T pivot = row[i] == T(0) ? T(1) : row[i];
+    const int row = PackedIndex(i, 0);
+    T pivot = a[row + i] == T(0) ? T(1) : a[row + i];
     for (int j = 0; j < i; ++j) {
-      // row[j] = L_ij D_j; those before it are.
+      // a[row + j] = L_ij D_j; those before it are.
       for (int k = 0; k < j; ++k) {
-        row[j] -= row[k] * a[PackedIndex(j, k)];
+        a[row + j] -= a[row + k] * a[PackedIndex(j, k)];
       }
     }
     for (int j = 0; j < i; ++j) {
-      const T scaled = row[j];
-      row[j] *= a[PackedIndex(j, j)];
-      pivot -= scaled * row[j];
+      const T scaled = a[row + j];
+      a[row + j] *= a[PackedIndex(j, j)];
+      pivot -= scaled * a[row + j];
     }
     // Written so that NaN fails; infinity has no usable inverse either.
     if (!(pivot > T(0)) || std::isinf(pivot)) {
       return false;
     }
-    row[i] = T(1) / pivot;
+    a[row + i] = T(1) / pivot;
   }
   // K_ij = -(L_ij + sum_{j<k<i} L_ik K_kj). Ascending j overwrites what is no
   // longer needed of L.
@@ -130,12 +147,20 @@ CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
   return true;
 }
 
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
+  return InvertPacked<N>(a);
+}
+
 // A = diag(A)^-1, in place, where A is a positive semidefinite matrix plus D^2
 // (d null: zero) but for rounding: elements below d_i^2 > 0 are raised to it,
 // zero elements count as one. Returns false where one is negative or not
 // finite; A is then unspecified.
-template <int N, typename T>
-CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d, T* a) {
+template <int kN, typename T, typename Matrix>
+CERES_EXT_HOST_DEVICE inline bool InvertPackedDiagonal(const T* d,
+                                                       Matrix a,
+                                                       int n = kN) {
+  const int N = kN == kDynamic ? n : kN;
   for (int i = 0; i < N; ++i) {
     T diagonal = a[PackedIndex(i, i)];
     const T least = d == nullptr ? T(0) : d[i] * d[i];
@@ -154,6 +179,11 @@ CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d, T* a) {
     a[PackedIndex(i, i)] = T(1) / diagonal;
   }
   return true;
+}
+
+template <int N, typename T>
+CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d, T* a) {
+  return InvertPackedDiagonal<N>(d, a);
 }
 
 }  // namespace ceres_ext::kernels

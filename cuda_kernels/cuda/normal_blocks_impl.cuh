@@ -123,6 +123,24 @@ __global__ void __launch_bounds__(kPointBlock)
   records[point] = record;
 }
 
+// The records of points whose Vi is given.
+// Mapping: one thread per point.
+template <int E, BlockLayout kLayout>
+__global__ void __launch_bounds__(kPointBlock)
+    RecordPointsKernel(BlockView<const double, PackedSize(E), kLayout> v_inverse,
+                       PointRecord<E>* records) {
+  const int64_t point = int64_t{blockIdx.x} * kPointBlock + threadIdx.x;
+  if (point >= v_inverse.num_blocks) {
+    return;  // No barrier follows.
+  }
+  PointRecord<E> record = {};
+#pragma unroll
+  for (int i = 0; i < PackedSize(E); ++i) {
+    record.v_inverse()[i] = v_inverse(point, i);
+  }
+  records[point] = record;
+}
+
 // W_k = Jc' Jp.
 // Mapping: one thread per observation, in point order. Order: no sums.
 // Traffic per observation: the Jacobian in, F E values out.
@@ -195,8 +213,19 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
     CERES_EXT_RETURN_IF_ERROR(SetValue(
         "ResetBreakdown", params.breakdown, Breakdown(), machine->stream()));
   }
-  if (params.v.data != nullptr || params.v_inverse.data != nullptr ||
-      params.point_gradient != nullptr) {
+  if (params.v_inverse_is_given) {
+    CERES_EXT_RETURN_IF_ERROR(
+        Launch("RecordPoints",
+               RecordPointsKernel<Source::Shape::kE, kLayout>,
+               CeilDivide(index.num_points, kPointBlock),
+               kPointBlock,
+               0,
+               machine->stream(),
+               params.v_inverse,
+               reinterpret_cast<PointRecord<Source::Shape::kE>*>(
+                   workspace.point_records)));
+  } else if (params.v.data != nullptr || params.v_inverse.data != nullptr ||
+             params.point_gradient != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(
         LaunchPointTasks("PointBlocks",
                          PointBlocksKernel<false, Source, kLayout>,

@@ -12,6 +12,7 @@
 #include "cuda_kernels/cuda/vector_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/pcg.h"
@@ -120,6 +121,7 @@ Status Run(const CopyParams& params, CudaMachine* machine) {
 CERES_EXT_RUN(SetConstantParams)
 CERES_EXT_RUN(NegateParams)
 CERES_EXT_RUN(AddVectorsParams)
+CERES_EXT_RUN(SubtractVectorsParams)
 CERES_EXT_RUN(MultiplyParams)
 CERES_EXT_RUN(CastParams<double>)
 CERES_EXT_RUN(CastParams<float>)
@@ -140,6 +142,17 @@ CERES_EXT_RUN(SetPaddingParams)
 CERES_EXT_RUN(GatherPairsParams)
 CERES_EXT_RUN(CameraTangentsParams)
 CERES_EXT_RUN(PlusParams)
+// ops/block_rows.h
+CERES_EXT_RUN(RowProductParams)
+CERES_EXT_RUN(BlockSumParams<TransposeProduct>)
+CERES_EXT_RUN(BlockSumParams<SquaredColumns>)
+CERES_EXT_RUN(BlockSumParams<SquaredBlocks>)
+CERES_EXT_RUN(BlockSumParams<EliminatedBlocks>)
+CERES_EXT_RUN(SumLevelParams)
+CERES_EXT_RUN(ScaleRowsParams)
+CERES_EXT_RUN(InvertBlocksParams)
+CERES_EXT_RUN(ApplyBlocksParams)
+CERES_EXT_RUN(DampedProductParams)
 // ops/pcg.h
 CERES_EXT_RUN(PcgStartParams)
 CERES_EXT_RUN(PcgRhoParams)

@@ -161,7 +161,12 @@ class NormalBlocksBody {
                  [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
                    double v_inverse[Shape::kPackedE] = {};
                    double vi_g[E] = {};
-                   PointBlocks(p, first, last, v_inverse, vi_g);
+                   if (params_.v_inverse_is_given) {
+                     std::copy_n(
+                         &params_.v_inverse(p, 0), Shape::kPackedE, v_inverse);
+                   } else {
+                     PointBlocks(p, first, last, v_inverse, vi_g);
+                   }
                    if (has_camera_outputs) {
                      CameraBlocks(p, first, last, v_inverse, vi_g);
                    }

@@ -247,9 +247,11 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
           TransposeMultiplyCamera<Local>(
               blocks.jc, y, CameraSum(index, Local::kF, k));
         }
-        AddDamping<Shape::kE>(
-            Block<Shape::kE>(params.point_diagonal, p), p_p, sum);
-        std::copy_n(sum, Shape::kE, params.point_q + int64_t{Shape::kE} * p);
+        if (params.point_q != nullptr) {
+          AddDamping<Shape::kE>(
+              Block<Shape::kE>(params.point_diagonal, p), p_p, sum);
+          std::copy_n(sum, Shape::kE, params.point_q + int64_t{Shape::kE} * p);
+        }
       });
   ForEachCamera<Local::kF>(
       index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {

@@ -134,7 +134,7 @@ struct NormalProductImplicitWParams {
   const double* camera_p = nullptr;
   const double* point_p = nullptr;
   double* camera_q = nullptr;
-  double* point_q = nullptr;
+  double* point_q = nullptr;  // null: not wanted
   const PcgScalars* scalars = nullptr;
 };
 

@@ -59,6 +59,16 @@ struct AddVectorsParams {
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { z[i] = x[i] + y[i]; }
 };
 
+// z = x - y
+struct SubtractVectorsParams {
+  int64_t n = 0;
+  const double* x = nullptr;
+  const double* y = nullptr;
+  double* z = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { z[i] = x[i] - y[i]; }
+};
+
 // z = x .* y
 struct MultiplyParams {
   int64_t n = 0;

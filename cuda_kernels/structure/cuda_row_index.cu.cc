@@ -17,9 +17,23 @@ Status RowIndex<CudaMachine>::Setup(int32_t num_cameras,
       machine->Upload(num_observations, camera_ids, &cameras));
   CERES_EXT_RETURN_IF_ERROR(
       machine->Upload(num_observations, point_ids, &points));
+  CudaIndexScratch scratch;
+  if (options.keep_point_order) {
+    if (point_order != nullptr) {
+      point_order->clear();
+    }
+    CERES_EXT_RETURN_IF_ERROR(index_.Build(num_cameras,
+                                           num_points,
+                                           num_observations,
+                                           cameras.data(),
+                                           points.data(),
+                                           &scratch,
+                                           machine->context()));
+    return workspace_.Setup(
+        index_.view(), options, &scratch, machine->context());
+  }
   DeviceBuffer<int32_t> order;
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_points, &order));
-  CudaIndexScratch scratch;
   CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(num_cameras,
                                                 num_points,
                                                 num_observations,

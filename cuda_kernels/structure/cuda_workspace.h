@@ -83,6 +83,8 @@ class CudaWorkspace {
     // With fewer observations where a block can't have that much shared memory.
     TileOptions recomputed = kRecomputedTiles;
     TileOptions stored = kStoredTiles;
+    // Whether points keep their numbers (row_index.h).
+    bool keep_point_order = false;
 
     // What is best for one source and its W: recomputed Jacobians need stored
     // tiles too where W is explicit.

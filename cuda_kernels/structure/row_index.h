@@ -10,8 +10,9 @@
 // camera_ids, point_ids: one of each per observation, in host memory and any
 // order. point_order: where the machine numbers the points anew, so that
 // neighbours are seen by the same cameras, point i of the index is point
-// point_order[i] of the caller; empty where they keep their numbers; may be
-// null. Errors: those of ObservationIndex::Build, and memory.
+// point_order[i] of the caller; empty where they keep their numbers, which
+// options can ask for; may be null. Errors: those of ObservationIndex::Build,
+// and memory.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 
@@ -34,7 +35,9 @@ class RowIndex;
 template <>
 class RowIndex<HostMachine> {
  public:
-  struct Options {};
+  struct Options {
+    bool keep_point_order = false;  // As they always do on the host.
+  };
 
   Status Setup(int32_t num_cameras,
                int32_t num_points,

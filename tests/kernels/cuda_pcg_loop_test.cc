@@ -32,7 +32,7 @@ using solver::InexactSolver;
 using solver::InexactSolverOptions;
 using solver::InexactSolverPerSolveOptions;
 using solver::InexactSolverSummary;
-using solver::LinearSystem;
+using solver::ObservationSystem;
 using solver::PcgVectors;
 using solver::Termination;
 
@@ -126,8 +126,8 @@ class Problem {
   int64_t num_residuals() const { return b_.size(); }
 
   template <typename Source>
-  LinearSystem<Source> System() {
-    LinearSystem<Source> system;
+  ObservationSystem<Source> System() {
+    ObservationSystem<Source> system;
     if constexpr (std::is_same_v<Source, Recomputed>) {
       system.jacobian = {states_.data(), maps_.data(), points_.data(), nullptr};
     } else {
@@ -141,7 +141,7 @@ class Problem {
   }
 
   template <typename Source>
-  Outcome Solve(const LinearSystem<Source>& system,
+  Outcome Solve(const ObservationSystem<Source>& system,
                 const InexactSolverPerSolveOptions& per_solve,
                 InexactSolver<CudaMachine, Source>* solver,
                 DeviceBuffer<double>* camera,
@@ -166,7 +166,7 @@ class Problem {
   template <typename Source>
   Outcome Expected(const InexactSolverOptions& options,
                    const InexactSolverPerSolveOptions& per_solve,
-                   const LinearSystem<Source>& system) {
+                   const ObservationSystem<Source>& system) {
     InexactSolver<CudaMachine, Source> solver;
     const Status status = solver.Setup(options, index(), &ahead_);
     EXPECT_TRUE(status.ok()) << status.message;
@@ -319,7 +319,7 @@ TEST_F(CudaPcgLoopTest, OtherArrays) {
   DeviceBuffer<double> camera_diagonal[3], point_diagonal[3];
   DeviceBuffer<double> camera_step[3], point_step[3];
   Outcome expected[3];
-  LinearSystem<Recomputed> system[3];
+  ObservationSystem<Recomputed> system[3];
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK(problem_.SetDamping(
         0.1 + 0.3 * i, &camera_diagonal[i], &point_diagonal[i]));

@@ -256,7 +256,7 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
     solver::InexactSolver<HostMachine, DeviceSource> host_solver;
     ASSERT_OK(
         host_solver.Setup(options, host_workspace_.index(), &host_machine_));
-    solver::LinearSystem<DeviceSource> host_system;
+    solver::ObservationSystem<DeviceSource> host_system;
     host_system.jacobian = {states.data(), maps.data(), points.data(), nullptr};
     host_system.b = b.data();
     host_system.camera_diagonal = camera_diagonal.data();
@@ -268,7 +268,7 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
 
     solver::InexactSolver<CudaMachine, DeviceSource> solver;
     ASSERT_OK(solver.Setup(options, workspace_.index(), machine_.get()));
-    solver::LinearSystem<DeviceSource> system;
+    solver::ObservationSystem<DeviceSource> system;
     system.jacobian = {device_states.data(),
                        device_maps.data(),
                        device_points.data(),
@@ -298,7 +298,7 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
     // Mixed: the float system has another solution, near by.
     solver::InexactSolver<CudaMachine, FloatSource> mixed;
     ASSERT_OK(mixed.Setup(options, workspace_.index(), machine_.get()));
-    solver::LinearSystem<FloatSource> mixed_system;
+    solver::ObservationSystem<FloatSource> mixed_system;
     mixed_system.jacobian = {device_float_states.data(),
                              device_float_maps.data(),
                              device_float_points.data(),

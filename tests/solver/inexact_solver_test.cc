@@ -49,7 +49,7 @@ class Solution {
   void Solve(bool camera_damped,
              bool point_damped,
              const InexactSolverPerSolveOptions& per_solve) {
-    LinearSystem<Source> system;
+    ObservationSystem<Source> system;
     system.jacobian = problem_->source();
     system.b = problem_->b.data();
     if (camera_damped) {
@@ -361,7 +361,7 @@ void RecomputedFollowsStored() {
     InexactSolver<kernels::HostMachine, Source> solver;
     EXPECT_TRUE(
         solver.Setup(options, bal.problem.index(), &bal.problem.machine).ok());
-    LinearSystem<Source> system;
+    ObservationSystem<Source> system;
     system.jacobian = jacobian;
     system.b = bal.residuals.data();
     system.camera_diagonal = bal.problem.camera_diagonal.data();
@@ -432,7 +432,7 @@ TEST(InexactSolver, LoopsBelongToArrays) {
   InexactSolver<LoopRecorder, Problem::Source> solver;
   ASSERT_TRUE(solver.Setup({}, problem.index(), &machine).ok());
   std::vector<VectorXd> steps(3, VectorXd(problem.num_columns()));
-  LinearSystem<Problem::Source> system;
+  ObservationSystem<Problem::Source> system;
   system.jacobian = problem.source();
   system.b = problem.b.data();
   system.camera_diagonal = problem.camera_diagonal.data();
@@ -535,11 +535,12 @@ TEST(InexactSolver, TimesAndMemory) {
   EXPECT_GT(solution.summary.pcg_seconds, 0.0);
   EXPECT_GT(solution.summary.back_substitution_seconds, 0.0);
   // 4 cameras: 45 of the preconditioner and 4 vectors of 9; 60 points: 6 of
-  // V's inverse; two records.
-  EXPECT_EQ(solution.bytes(),
-            8 * (4 * (45 + 4 * 9) + 60 * 6) +
-                static_cast<int64_t>(sizeof(kernels::PcgScalars) +
-                                     sizeof(kernels::Breakdown)));
+  // V's inverse; a record of PCG, of points and of the preconditioner.
+  EXPECT_EQ(
+      solution.bytes(),
+      8 * (4 * (45 + 4 * 9) + 60 * 6) +
+          static_cast<int64_t>(sizeof(kernels::PcgScalars) +
+                               sizeof(kernels::Breakdown) + sizeof(int32_t)));
 }
 
 }  // namespace

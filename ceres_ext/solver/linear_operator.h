@@ -1,0 +1,469 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The matrix that PCG iterates on, as batches apply it.
+//
+//   S = F'F + D_f^2 - F'E (E'E + D_e^2)^-1 E'F          SchurComplement
+//   J'J + D^2, unknowns of F before those of E          NormalMatrix
+//
+// Update takes the blocks of a linear system, then Multiply serves any number of
+// products. Setup takes all memory.
+#ifndef CERES_EXT_SOLVER_LINEAR_OPERATOR_H_
+#define CERES_EXT_SOLVER_LINEAR_OPERATOR_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/inexact_solver_options.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/vectors.h"
+#include "cuda_kernels/structure/block_families.h"
+
+namespace ceres_ext::solver {
+
+// min |J x - b|^2 + |D x|^2, arrays in the memory of the machine.
+struct LinearSystem {
+  const double* b = nullptr;           // residuals of all batches
+  const double* e_diagonal = nullptr;  // D_e; null: zero
+  const double* f_diagonal = nullptr;  // D_f; null: zero
+};
+
+// What a preconditioner is made of, each an array over families, packed, or
+// null: not wanted.
+struct DiagonalBlocks {
+  double* u = nullptr;               // F'F
+  double* v = nullptr;               // E'E
+  double* schur_diagonal = nullptr;  // of S without D_f^2
+};
+
+template <typename Machine>
+class LinearOperator {
+ public:
+  virtual ~LinearOperator() = default;
+
+  // What blocks and batches view outlives the operator.
+  virtual kernels::Status Setup(const InexactSolverOptions& options,
+                                const ProblemBlocks& blocks,
+                                const std::vector<Batch*>& batches,
+                                Machine* machine) {
+    blocks_ = blocks;
+    batches_ = batches;
+    machine_ = machine;
+    for (Batch* batch : batches) {
+      CERES_EXT_RETURN_IF_ERROR(batch->SetupSolver(options, blocks));
+    }
+    return {};
+  }
+
+  // Unknowns.
+  virtual int64_t size() const = 0;
+  // Takes the system, and computes the blocks that are wanted and the right-hand
+  // side. kNumericalFailure where an eliminated block can't be inverted.
+  virtual kernels::Status Update(const LinearSystem& system,
+                                 const DiagonalBlocks& wanted,
+                                 double* rhs) = 0;
+  // q = A p. scalars: ended, nothing need be done.
+  virtual kernels::Status Multiply(const double* p,
+                                   double* q,
+                                   const kernels::PcgScalars* scalars) = 0;
+  // The step from the solution x.
+  virtual kernels::Status Finish(const double* x,
+                                 double* e_step,
+                                 double* f_step) = 0;
+  virtual int64_t bytes() const = 0;
+
+ protected:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // Calls fn(family, number) for families that no batch owns.
+  template <typename Function>
+  static kernels::Status ForEachShared(const kernels::BlockFamilies& families,
+                                       const std::vector<int>& owners,
+                                       Function&& fn) {
+    for (int i = 0; i < families.size(); ++i) {
+      if (owners[i] == ProblemBlocks::kShared && families[i].num_blocks > 0) {
+        CERES_EXT_RETURN_IF_ERROR(fn(families[i], i));
+      }
+    }
+    return {};
+  }
+
+  // q = D^2 p on the shared families, D or p null: zero.
+  kernels::Status SetShared(const kernels::BlockFamilies& families,
+                            const std::vector<int>& owners,
+                            const double* diagonal,
+                            const double* p,
+                            double* q,
+                            const kernels::PcgScalars* scalars) {
+    if (q == nullptr) {
+      return {};
+    }
+    return ForEachShared(
+        families, owners, [&](const kernels::BlockFamily& family, int) {
+          const int64_t at = family.value_begin;
+          const bool zero = diagonal == nullptr || p == nullptr;
+          return Run(
+              kernels::DampedProductParams{family.num_values(),
+                                           zero ? nullptr : diagonal + at,
+                                           zero ? nullptr : p + at,
+                                           q + at,
+                                           scalars},
+              machine_);
+        });
+  }
+  kernels::Status SetSharedToZero(const kernels::BlockFamilies& families,
+                                  const std::vector<int>& owners,
+                                  double* packed) {
+    if (packed == nullptr) {
+      return {};
+    }
+    return ForEachShared(families,
+                         owners,
+                         [&](const kernels::BlockFamily& family, int) {
+                           return machine_->SetZero(
+                               family.num_packed(),
+                               packed + family.packed_begin);
+                         });
+  }
+
+  // Calls fn(batch, first of its residuals) in order.
+  template <typename Function>
+  kernels::Status ForEachBatch(Function&& fn) {
+    int64_t begin = 0;
+    for (Batch* batch : batches_) {
+      CERES_EXT_RETURN_IF_ERROR(fn(batch, begin));
+      begin += batch->num_residuals();
+    }
+    return {};
+  }
+
+  ProblemBlocks blocks_;
+  std::vector<Batch*> batches_;
+  Machine* machine_ = nullptr;
+  LinearSystem system_;
+};
+
+template <typename Machine>
+class SchurComplement final : public LinearOperator<Machine> {
+ public:
+  using Base = LinearOperator<Machine>;
+
+  kernels::Status Setup(const InexactSolverOptions& options,
+                        const ProblemBlocks& blocks,
+                        const std::vector<Batch*>& batches,
+                        Machine* machine) final {
+    CERES_EXT_RETURN_IF_ERROR(Base::Setup(options, blocks, batches, machine));
+    has_shared_ = std::any_of(
+        blocks.e_owner.begin(), blocks.e_owner.end(), [](int owner) {
+          return owner == ProblemBlocks::kShared;
+        });
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(blocks.e.num_packed(), &v_inverse_));
+    const int64_t num_shared = has_shared_ ? blocks.e.num_values() : 0;
+    for (auto* vector : {&e_gradient_, &sum_, &motion_}) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_shared, vector));
+    }
+    breakdowns_.resize(blocks.e.size());
+    return machine->Allocate(blocks.e.size(), &breakdown_);
+  }
+
+  int64_t size() const final { return blocks_.f.num_values(); }
+
+  kernels::Status Update(const LinearSystem& system,
+                         const DiagonalBlocks& wanted,
+                         double* rhs) final {
+    system_ = system;
+    NormalBlocksRequest request;
+    request.e_diagonal = system.e_diagonal;
+    request.e_gradient = e_gradient_.data();
+    request.v = has_shared_ ? v_inverse_.data() : nullptr;
+    request.v_inverse = v_inverse_.data();
+    request.u = wanted.u;
+    request.schur_diagonal = wanted.schur_diagonal;
+    request.schur_rhs = rhs;
+    request.e_motion = motion_.data();
+    request.breakdown = breakdown_.data();
+    // Where several batches add, from zero.
+    CERES_EXT_RETURN_IF_ERROR(
+        SetSharedToZero(blocks_.e, blocks_.e_owner, request.v));
+    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.e,
+                                        blocks_.e_owner,
+                                        nullptr,
+                                        nullptr,
+                                        request.e_gradient,
+                                        nullptr));
+    for (double* packed : {request.u, request.schur_diagonal}) {
+      CERES_EXT_RETURN_IF_ERROR(
+          SetSharedToZero(blocks_.f, blocks_.f_owner, packed));
+    }
+    CERES_EXT_RETURN_IF_ERROR(SetShared(
+        blocks_.f, blocks_.f_owner, nullptr, nullptr, rhs, nullptr));
+
+    // V, E'b, and all of what is owned.
+    CERES_EXT_RETURN_IF_ERROR(
+        ForEachBatch([&](Batch* batch, int64_t begin) {
+          request.b = system.b + begin;
+          return batch->EliminatedBlocks(request);
+        }));
+    // (V + D_e^2)^-1 and -(V + D_e^2)^-1 E'b
+    CERES_EXT_RETURN_IF_ERROR(this->ForEachShared(
+        blocks_.e,
+        blocks_.e_owner,
+        [&](const kernels::BlockFamily& family, int i) {
+          kernels::InvertBlocksParams invert;
+          invert.n = family.num_blocks;
+          invert.columns = family.size;
+          invert.inverse = kernels::PackedBlocks(
+              family, Machine::kLayout, v_inverse_.data());
+          invert.a = {invert.inverse.data,
+                      invert.inverse.block_stride,
+                      invert.inverse.element_stride};
+          invert.diagonal = system.e_diagonal == nullptr
+                                ? nullptr
+                                : system.e_diagonal + family.value_begin;
+          invert.first_breakdown = &breakdown_.data()[i].first_point;
+          return Run(invert, machine_);
+        }));
+    CERES_EXT_RETURN_IF_ERROR(
+        ApplyInverse(e_gradient_.data(), -1.0, motion_.data(), nullptr));
+    // F'b + F'E motion, and blocks of F.
+    CERES_EXT_RETURN_IF_ERROR(
+        ForEachBatch([&](Batch* batch, int64_t begin) {
+          request.b = system.b + begin;
+          return batch->OtherBlocks(request);
+        }));
+    return CheckBreakdown();
+  }
+
+  kernels::Status Multiply(const double* p,
+                           double* q,
+                           const kernels::PcgScalars* scalars) final {
+    CERES_EXT_RETURN_IF_ERROR(EliminateFrom(p, scalars));
+    // motion = -(E'E + D_e^2)^-1 E'F p
+    CERES_EXT_RETURN_IF_ERROR(
+        ApplyInverse(sum_.data(), -1.0, motion_.data(), scalars));
+    CERES_EXT_RETURN_IF_ERROR(SetShared(
+        blocks_.f, blocks_.f_owner, system_.f_diagonal, p, q, scalars));
+    // q = D_f^2 p + F'(F p + E motion)
+    ProductRequest request;
+    request.f_diagonal = system_.f_diagonal;
+    request.v_inverse = v_inverse_.data();
+    request.f_p = p;
+    request.f_q = q;
+    request.e_motion = motion_.data();
+    request.scalars = scalars;
+    return ForEachBatch([&](Batch* batch, int64_t /*begin*/) {
+      return batch->MultiplySchur(request);
+    });
+  }
+
+  // f_step is x. e_step = (E'E + D_e^2)^-1 E'(b - F x)
+  kernels::Status Finish(const double* x,
+                         double* e_step,
+                         double* /*f_step*/) final {
+    CERES_EXT_RETURN_IF_ERROR(
+        ForEachBatch([&](Batch* batch, int64_t begin) {
+          return batch->BackSubstitute(
+              system_.b + begin, v_inverse_.data(), x, e_step);
+        }));
+    CERES_EXT_RETURN_IF_ERROR(EliminateFrom(x, nullptr));
+    CERES_EXT_RETURN_IF_ERROR(this->ForEachShared(
+        blocks_.e,
+        blocks_.e_owner,
+        [&](const kernels::BlockFamily& family, int) {
+          const int64_t at = family.value_begin;
+          return Run(
+              kernels::SubtractVectorsParams{family.num_values(),
+                                             e_gradient_.data() + at,
+                                             sum_.data() + at,
+                                             sum_.data() + at},
+              machine_);
+        }));
+    return ApplyInverse(sum_.data(), 1.0, e_step, nullptr);
+  }
+
+  int64_t bytes() const final {
+    return v_inverse_.bytes() + e_gradient_.bytes() + sum_.bytes() +
+           motion_.bytes() + breakdown_.bytes();
+  }
+
+ private:
+  using Base::batches_;
+  using Base::blocks_;
+  using Base::ForEachBatch;
+  using Base::machine_;
+  using Base::SetShared;
+  using Base::SetSharedToZero;
+  using Base::system_;
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // sum = E'F p, of shared families.
+  kernels::Status EliminateFrom(const double* p,
+                                const kernels::PcgScalars* scalars) {
+    if (!has_shared_) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(SetShared(
+        blocks_.e, blocks_.e_owner, nullptr, nullptr, sum_.data(), scalars));
+    return ForEachBatch([&](Batch* batch, int64_t /*begin*/) {
+      return batch->MultiplyToEliminated(p, sum_.data(), scalars);
+    });
+  }
+
+  // z = scale (E'E + D_e^2)^-1 r, of shared families.
+  kernels::Status ApplyInverse(const double* r,
+                               double scale,
+                               double* z,
+                               const kernels::PcgScalars* scalars) {
+    return this->ForEachShared(
+        blocks_.e,
+        blocks_.e_owner,
+        [&](const kernels::BlockFamily& family, int) {
+          kernels::ApplyBlocksParams params;
+          params.n = family.num_blocks;
+          params.columns = family.size;
+          params.a = kernels::PackedBlocks<const double>(
+              family, Machine::kLayout, v_inverse_.data());
+          params.r = r + family.value_begin;
+          params.scale = scale;
+          params.z = z + family.value_begin;
+          params.scalars = scalars;
+          return Run(params, machine_);
+        });
+  }
+
+  kernels::Status CheckBreakdown() {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+        breakdown_.size(), breakdown_.data(), breakdowns_.data()));
+    for (int i = 0; i < blocks_.e.size(); ++i) {
+      const int32_t first = breakdowns_[i].first_point;
+      if (blocks_.e[i].num_blocks == 0 || first == kernels::Breakdown::kNone) {
+        continue;
+      }
+      return {kernels::StatusCode::kNumericalFailure,
+              "E'E + D^2 of " +
+                  std::string(blocks_.e_owner[i] == ProblemBlocks::kShared
+                                  ? "eliminated block "
+                                  : "point ") +
+                  std::to_string(first) + " is not positive definite."};
+    }
+    return {};
+  }
+
+  bool has_shared_ = false;
+  Buffer<double> v_inverse_;  // (E'E + D_e^2)^-1
+  // Of shared families.
+  Buffer<double> e_gradient_;  // E'b
+  Buffer<double> sum_;
+  Buffer<double> motion_;
+  Buffer<kernels::Breakdown> breakdown_;
+  std::vector<kernels::Breakdown> breakdowns_;
+};
+
+template <typename Machine>
+class NormalMatrix final : public LinearOperator<Machine> {
+ public:
+  int64_t size() const final {
+    return blocks_.f.num_values() + blocks_.e.num_values();
+  }
+
+  kernels::Status Update(const LinearSystem& system,
+                         const DiagonalBlocks& wanted,
+                         double* rhs) final {
+    system_ = system;
+    NormalBlocksRequest request;
+    request.eliminate = false;
+    // rhs = J'b
+    request.f_gradient = rhs;
+    request.e_gradient = rhs + blocks_.f.num_values();
+    request.u = wanted.u;
+    request.v = wanted.v;
+    CERES_EXT_RETURN_IF_ERROR(
+        SetSharedToZero(blocks_.e, blocks_.e_owner, request.v));
+    CERES_EXT_RETURN_IF_ERROR(
+        SetSharedToZero(blocks_.f, blocks_.f_owner, request.u));
+    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.e,
+                                        blocks_.e_owner,
+                                        nullptr,
+                                        nullptr,
+                                        request.e_gradient,
+                                        nullptr));
+    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.f,
+                                        blocks_.f_owner,
+                                        nullptr,
+                                        nullptr,
+                                        request.f_gradient,
+                                        nullptr));
+    CERES_EXT_RETURN_IF_ERROR(
+        ForEachBatch([&](Batch* batch, int64_t begin) {
+          request.b = system.b + begin;
+          return batch->EliminatedBlocks(request);
+        }));
+    return ForEachBatch([&](Batch* batch, int64_t begin) {
+      request.b = system.b + begin;
+      return batch->OtherBlocks(request);
+    });
+  }
+
+  kernels::Status Multiply(const double* p,
+                           double* q,
+                           const kernels::PcgScalars* scalars) final {
+    ProductRequest request;
+    request.e_diagonal = system_.e_diagonal;
+    request.f_diagonal = system_.f_diagonal;
+    request.f_p = p;
+    request.e_p = p + blocks_.f.num_values();
+    request.f_q = q;
+    request.e_q = q + blocks_.f.num_values();
+    request.scalars = scalars;
+    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.f,
+                                        blocks_.f_owner,
+                                        system_.f_diagonal,
+                                        request.f_p,
+                                        request.f_q,
+                                        scalars));
+    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.e,
+                                        blocks_.e_owner,
+                                        system_.e_diagonal,
+                                        request.e_p,
+                                        request.e_q,
+                                        scalars));
+    return ForEachBatch([&](Batch* batch, int64_t /*begin*/) {
+      return batch->MultiplyNormal(request);
+    });
+  }
+
+  kernels::Status Finish(const double* x,
+                         double* e_step,
+                         double* f_step) final {
+    const int64_t num_f = blocks_.f.num_values();
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::CopyParams{num_f, x, f_step}, machine_));
+    return Run(
+        kernels::CopyParams{blocks_.e.num_values(), x + num_f, e_step},
+        machine_);
+  }
+
+  int64_t bytes() const final { return 0; }
+
+ private:
+  using Base = LinearOperator<Machine>;
+  using Base::blocks_;
+  using Base::ForEachBatch;
+  using Base::machine_;
+  using Base::SetShared;
+  using Base::SetSharedToZero;
+  using Base::system_;
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_LINEAR_OPERATOR_H_

@@ -1,0 +1,264 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The inexact-step solver: an approximate minimiser, by preconditioned
+// conjugate gradients, of
+//
+//   1/2 |J x - b|^2 + 1/2 |D x|^2,   J = [E F], x = (y, z)
+//
+// where the rows of J are those of a list of batches (batch.h).
+//
+// With Schur complement, y is eliminated:
+//   S z = F'b - F'E (E'E + D_e^2)^-1 E'b
+//   S   = F'F + D_f^2 - F'E (E'E + D_e^2)^-1 E'F
+//   y   = (E'E + D_e^2)^-1 (E'b - E'F z)
+// Without, PCG works on (J'J + D^2) x = J'b. Both start at zero.
+//
+//   StepSolver<HostMachine> solver;
+//   Status status = solver.Setup(options, blocks, {&batch}, &machine);
+//   InexactSolverSummary summary =
+//       solver.Solve({b, e_diagonal, f_diagonal}, per_solve, e_step, f_step);
+//
+// It composes an operator (linear_operator.h), a preconditioner
+// (preconditioner.h) and PCG (pcg.h). The sign is Ceres's: b is the residual,
+// and the trust-region loop negates the step itself. An undamped zero column has
+// step zero.
+//
+// Setup takes all memory, Solve takes none; only a graph (cuda_graph.h) is made
+// by Solve, and serves those that follow on the same arrays. A solver serves
+// one Solve at a time. The same input gives the same bits, for any number of
+// threads.
+#ifndef CERES_EXT_SOLVER_STEP_SOLVER_H_
+#define CERES_EXT_SOLVER_STEP_SOLVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/inexact_solver_options.h"
+#include "ceres_ext/solver/linear_operator.h"
+#include "ceres_ext/solver/pcg.h"
+#include "ceres_ext/solver/preconditioner.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext::solver {
+
+template <typename Machine>
+class StepSolver {
+ public:
+  // Batches and machine must outlive the solver.
+  // kInvalidArgument: options.Validate fails. kOutOfMemory. kUnsupported: what
+  // a batch can't do.
+  kernels::Status Setup(const InexactSolverOptions& options,
+                        const ProblemBlocks& blocks,
+                        const std::vector<Batch*>& batches,
+                        Machine* machine);
+
+  // e_step, f_step: values of E and of F. Both hold the step where the
+  // termination is kSuccess or kNoConvergence and are unspecified otherwise.
+  InexactSolverSummary Solve(const LinearSystem& system,
+                             const InexactSolverPerSolveOptions& per_solve,
+                             double* e_step,
+                             double* f_step);
+
+  // What Setup took, scratch of an index apart.
+  int64_t bytes() const;
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  enum Mark { kBegin, kBlocksDone, kPcgDone, kEnd };
+
+  // PCG's loop and what its iterations read and write beside the buffers below.
+  struct PcgIterations {
+    std::vector<const void*> operands;
+    typename Machine::PcgLoop loop;
+  };
+
+  kernels::Status SolveOrFail(const LinearSystem& system,
+                              const InexactSolverPerSolveOptions& per_solve,
+                              double* e_step,
+                              double* f_step,
+                              InexactSolverSummary* summary);
+  // Fills operands_.
+  void ListOperands(const LinearSystem& system, const double* x);
+  // The loop for operands_, in place of the one used least recently.
+  typename Machine::PcgLoop* FindLoop();
+
+  InexactSolverOptions options_;
+  std::vector<Batch*> batches_;
+  Machine* machine_ = nullptr;
+  std::unique_ptr<LinearOperator<Machine>> operator_;
+  std::unique_ptr<Preconditioner<Machine>> preconditioner_;
+
+  Buffer<double> rhs_;
+  Buffer<double> x_;  // without Schur complement
+  Buffer<double> p_;
+  Buffer<double> r_;
+  Buffer<double> z_;
+  Buffer<kernels::PcgScalars> scalars_;
+
+  // Two, for callers that swap a state and a candidate.
+  std::vector<const void*> operands_;
+  PcgIterations iterations_[2];
+  int last_iterations_ = 0;
+};
+
+template <typename Machine>
+kernels::Status StepSolver<Machine>::Setup(const InexactSolverOptions& options,
+                                           const ProblemBlocks& blocks,
+                                           const std::vector<Batch*>& batches,
+                                           Machine* machine) {
+  std::string error;
+  if (!options.Validate(&error)) {
+    return {kernels::StatusCode::kInvalidArgument, error};
+  }
+  options_ = options;
+  batches_ = batches;
+  machine_ = machine;
+  if (options.use_schur) {
+    operator_ = std::make_unique<SchurComplement<Machine>>();
+  } else {
+    operator_ = std::make_unique<NormalMatrix<Machine>>();
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      operator_->Setup(options, blocks, batches, machine));
+  preconditioner_ = CreatePreconditioner<Machine>(options.preconditioner);
+  CERES_EXT_RETURN_IF_ERROR(
+      preconditioner_->Setup(blocks, options.use_schur, machine));
+  const int64_t n = operator_->size();
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Allocate(options.use_schur ? 0 : n, &x_));
+  for (Buffer<double>* vector : {&rhs_, &p_, &r_, &z_}) {
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, vector));
+  }
+  // Solve is to take no memory.
+  ListOperands({}, nullptr);
+  for (PcgIterations& iterations : iterations_) {
+    iterations.loop.Reset();
+    iterations.operands.clear();
+    iterations.operands.reserve(operands_.size());
+  }
+  return machine->Allocate(1, &scalars_);
+}
+
+template <typename Machine>
+InexactSolverSummary StepSolver<Machine>::Solve(
+    const LinearSystem& system,
+    const InexactSolverPerSolveOptions& per_solve,
+    double* e_step,
+    double* f_step) {
+  InexactSolverSummary summary;
+  const kernels::Status status =
+      SolveOrFail(system, per_solve, e_step, f_step, &summary);
+  if (!status.ok()) {
+    summary.termination = status.code == kernels::StatusCode::kNumericalFailure
+                              ? Termination::kFailure
+                              : Termination::kFatalError;
+    summary.message = status.message;
+  }
+  return summary;
+}
+
+template <typename Machine>
+kernels::Status StepSolver<Machine>::SolveOrFail(
+    const LinearSystem& system,
+    const InexactSolverPerSolveOptions& per_solve,
+    double* e_step,
+    double* f_step,
+    InexactSolverSummary* summary) {
+  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
+  CERES_EXT_RETURN_IF_ERROR(operator_->Update(
+      system, preconditioner_->WantedBlocks(), rhs_.data()));
+  CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
+  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
+
+  PcgVectors vectors;
+  vectors.n = operator_->size();
+  vectors.rhs = rhs_.data();
+  vectors.x = options_.use_schur ? f_step : x_.data();
+  vectors.p = p_.data();
+  vectors.r = r_.data();
+  vectors.z = z_.data();
+  vectors.scalars = scalars_.data();
+  ListOperands(system, vectors.x);
+  kernels::PcgScalars scalars;
+  CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
+      options_,
+      per_solve,
+      vectors,
+      [&](const double* p, double* q) {
+        return operator_->Multiply(p, q, vectors.scalars);
+      },
+      [&](const double* r, double* z) {
+        return preconditioner_->Apply(r, z, vectors.scalars);
+      },
+      FindLoop(),
+      machine_,
+      &scalars));
+  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
+
+  summary->residual_norm = scalars.norm_r;
+  summary->num_iterations = scalars.num_iterations;
+  summary->termination = PcgTermination(scalars.end);
+  summary->message = PcgMessage(scalars);
+  if (summary->termination == Termination::kSuccess ||
+      summary->termination == Termination::kNoConvergence) {
+    CERES_EXT_RETURN_IF_ERROR(operator_->Finish(vectors.x, e_step, f_step));
+  }
+  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
+
+  // A second look at the scalars waits for the work queued after them.
+  CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
+  summary->normal_blocks_seconds =
+      machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
+  summary->pcg_seconds = machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
+  summary->back_substitution_seconds =
+      machine_->SecondsBetweenMarks(kPcgDone, kEnd);
+  return {};
+}
+
+template <typename Machine>
+void StepSolver<Machine>::ListOperands(const LinearSystem& system,
+                                       const double* x) {
+  operands_.clear();
+  operands_.push_back(system.e_diagonal);
+  operands_.push_back(system.f_diagonal);
+  operands_.push_back(x);
+  for (const Batch* batch : batches_) {
+    batch->AppendOperands(&operands_);
+  }
+}
+
+template <typename Machine>
+typename Machine::PcgLoop* StepSolver<Machine>::FindLoop() {
+  if (iterations_[last_iterations_].operands != operands_) {
+    last_iterations_ = 1 - last_iterations_;
+  }
+  PcgIterations& iterations = iterations_[last_iterations_];
+  if (iterations.operands != operands_) {
+    iterations.operands = operands_;
+    iterations.loop.Reset();
+  }
+  return &iterations.loop;
+}
+
+template <typename Machine>
+int64_t StepSolver<Machine>::bytes() const {
+  int64_t sum = rhs_.bytes() + x_.bytes() + p_.bytes() + r_.bytes() +
+                z_.bytes() + scalars_.bytes();
+  if (operator_ != nullptr) {
+    sum += operator_->bytes() + preconditioner_->bytes();
+  }
+  for (const Batch* batch : batches_) {
+    sum += batch->bytes();
+  }
+  return sum;
+}
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_STEP_SOLVER_H_

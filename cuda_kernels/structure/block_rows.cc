@@ -1,0 +1,235 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/structure/block_rows.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+
+namespace ceres_ext::kernels {
+namespace {
+
+constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+
+std::string Row(int64_t i) { return "Row " + std::to_string(i); }
+
+}  // namespace
+
+void BlockRowsBuilder::Reserve(int64_t num_rows, int64_t num_cells) {
+  num_residuals_.reserve(num_rows);
+  cell_begin_.reserve(num_rows + 1);
+  given_cells_.reserve(num_cells);
+}
+
+void BlockRowsBuilder::AddRow(int num_residuals) {
+  num_residuals_.push_back(num_residuals);
+  cell_begin_.push_back(cell_begin_.back());
+}
+
+void BlockRowsBuilder::AddCell(const Cell& cell) {
+  given_cells_.push_back(cell);
+  ++cell_begin_.back();
+}
+
+Status BlockRowsBuilder::Check() const {
+  for (int i = 0; i < e_.size(); ++i) {
+    if (e_[i].size > kMaxEliminatedSize) {
+      return {StatusCode::kUnsupported,
+              "An eliminated block has " + std::to_string(e_[i].size) +
+                  " columns, at most " + std::to_string(kMaxEliminatedSize) +
+                  " are supported."};
+    }
+  }
+  int64_t num_residuals = 0;
+  for (size_t i = 0; i < num_residuals_.size(); ++i) {
+    num_residuals += num_residuals_[i];
+    int num_eliminated = 0;
+    for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
+      const Cell& cell = given_cells_[c];
+      const BlockFamilies& families = cell.eliminated ? e_ : f_;
+      num_eliminated += cell.eliminated ? 1 : 0;
+      if (cell.family < 0 || cell.family >= families.size() ||
+          cell.block < 0 ||
+          cell.block >= families[cell.family].num_blocks || cell.size < 0 ||
+          cell.size > families[cell.family].size) {
+        return {StatusCode::kInvalidArgument,
+                Row(i) + " has a cell of block " + std::to_string(cell.block) +
+                    " with " + std::to_string(cell.size) +
+                    " columns, which family " + std::to_string(cell.family) +
+                    " doesn't have."};
+      }
+    }
+    if (num_eliminated > 1) {
+      return {StatusCode::kInvalidArgument,
+              Row(i) + " has two eliminated blocks."};
+    }
+  }
+  if (num_residuals > kMaxInt ||
+      static_cast<int64_t>(given_cells_.size()) > kMaxInt ||
+      e_.num_values() > kMaxInt || f_.num_values() > kMaxInt) {
+    return {StatusCode::kUnsupported,
+            "Rows with 2^31 residuals, blocks or columns are not supported."};
+  }
+  return {};
+}
+
+// Eliminated cells first in each row, rows by their eliminated block.
+void BlockRowsBuilder::Order() {
+  const int64_t n = static_cast<int64_t>(num_residuals_.size());
+  std::vector<int32_t> e_family(n, -1);
+  std::vector<int32_t> e_block(n, 0);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
+      if (given_cells_[c].eliminated) {
+        e_family[i] = given_cells_[c].family;
+        e_block[i] = given_cells_[c].block;
+        std::rotate(given_cells_.begin() + cell_begin_[i],
+                    given_cells_.begin() + c,
+                    given_cells_.begin() + c + 1);
+      }
+    }
+  }
+  row_order_.resize(n);
+  std::iota(row_order_.begin(), row_order_.end(), 0);
+  const auto key = [&](int32_t i) {
+    // Rows without an eliminated block come last.
+    return std::pair<int64_t, int64_t>(
+        e_family[i] < 0 ? kMaxInt : e_family[i], e_block[i]);
+  };
+  std::stable_sort(row_order_.begin(),
+                   row_order_.end(),
+                   [&](int32_t a, int32_t b) { return key(a) < key(b); });
+
+  std::vector<int32_t> old_cell_begin(n + 1);
+  old_cell_begin.swap(cell_begin_);
+  cell_begin_[0] = 0;
+  row_begin_.resize(n + 1);
+  row_e_family_.resize(n);
+  row_e_block_.resize(n);
+  cells_.clear();
+  cells_.reserve(given_cells_.size());
+  residual_row_.clear();
+  num_values_ = 0;
+  num_eliminated_rows_ = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t from = row_order_[i];
+    const int32_t num_residuals = num_residuals_[from];
+    row_e_family_[i] = e_family[from];
+    row_e_block_[i] = e_block[from];
+    num_eliminated_rows_ += e_family[from] >= 0 ? 1 : 0;
+    row_begin_[i + 1] = row_begin_[i] + num_residuals;
+    residual_row_.insert(
+        residual_row_.end(), num_residuals, static_cast<int32_t>(i));
+    for (int32_t c = old_cell_begin[from]; c < old_cell_begin[from + 1]; ++c) {
+      const Cell& cell = given_cells_[c];
+      const BlockFamily& family =
+          cell.eliminated ? e_[cell.family] : f_[cell.family];
+      cells_.push_back(
+          {num_values_,
+           static_cast<int32_t>(family.value_begin +
+                                int64_t{family.size} * cell.block),
+           static_cast<int16_t>(cell.size),
+           static_cast<int16_t>(cell.eliminated ? 1 : 0)});
+      num_values_ += int64_t{num_residuals} * cell.size;
+    }
+    cell_begin_[i + 1] = static_cast<int32_t>(cells_.size());
+  }
+}
+
+void BlockRowsBuilder::MakeLists(bool eliminated,
+                                 const BlockFamilies& families,
+                                 std::vector<List>* lists) {
+  lists->clear();
+  const int64_t n = num_rows();
+  for (int f = 0; f < families.size(); ++f) {
+    const BlockFamily& family = families[f];
+    const int64_t family_end = family.value_begin + family.num_values();
+    const auto is_of_family = [&](const RowCell& cell) {
+      return (cell.eliminated != 0) == eliminated && cell.size > 0 &&
+             cell.column >= family.value_begin && cell.column < family_end;
+    };
+    // The cells block by block: a stable counting sort.
+    std::vector<int64_t> begin(int64_t{family.num_blocks} + 1, 0);
+    const auto block_of = [&](const RowCell& cell) {
+      return (cell.column - family.value_begin) / family.size;
+    };
+    for (const RowCell& cell : cells_) {
+      if (is_of_family(cell)) {
+        ++begin[block_of(cell) + 1];
+      }
+    }
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    if (begin.back() == 0) {
+      continue;
+    }
+    List list;
+    list.family = f;
+    list.cells.resize(begin.back());
+    std::vector<int64_t> next(begin.begin(), begin.end() - 1);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
+        if (is_of_family(cells_[c])) {
+          list.cells[next[block_of(cells_[c])]++] = {
+              cells_[c].value, static_cast<int32_t>(i), cells_[c].size};
+        }
+      }
+    }
+    // Segments. The rows of one eliminated block stay together.
+    const auto is_same_pair = [&](int64_t a, int64_t b) {
+      const int32_t row = list.cells[a].row;
+      const int32_t other = list.cells[b].row;
+      return row_e_family_[row] >= 0 &&
+             row_e_family_[row] == row_e_family_[other] &&
+             row_e_block_[row] == row_e_block_[other];
+    };
+    std::vector<int64_t> sums{0};  // of each listed block, the first segment
+    for (int32_t b = 0; b < family.num_blocks; ++b) {
+      if (begin[b] == begin[b + 1]) {
+        continue;
+      }
+      list.block.push_back(b);
+      for (int64_t first = begin[b]; first < begin[b + 1];) {
+        list.segment_begin.push_back(first);
+        int64_t last = std::min(first + kSegmentCells, begin[b + 1]);
+        while (last < begin[b + 1] && is_same_pair(last - 1, last)) {
+          ++last;
+        }
+        first = last;
+      }
+      sums.push_back(static_cast<int64_t>(list.segment_begin.size()));
+    }
+    list.segment_begin.push_back(static_cast<int64_t>(list.cells.size()));
+    const int64_t num_blocks = static_cast<int64_t>(list.block.size());
+    list.sizes.size = family.size;
+    list.sizes.num_blocks = static_cast<int32_t>(num_blocks);
+    list.sizes.num_segments = sums.back();
+    // sums[b] .. sums[b + 1]: the sums of block b, cut until each has one.
+    while (sums.back() > num_blocks) {
+      std::vector<int64_t> level;
+      std::vector<int64_t> fewer{0};
+      for (int64_t b = 0; b < num_blocks; ++b) {
+        for (int64_t first = sums[b]; first < sums[b + 1];
+             first += kSegmentSums) {
+          level.push_back(first);
+        }
+        fewer.push_back(static_cast<int64_t>(level.size()));
+      }
+      level.push_back(sums.back());
+      list.levels.push_back(std::move(level));
+      sums.swap(fewer);
+    }
+    lists->push_back(std::move(list));
+  }
+}
+
+Status BlockRowsBuilder::Build() {
+  CERES_EXT_RETURN_IF_ERROR(Check());
+  Order();
+  MakeLists(true, e_, &e_lists_);
+  MakeLists(false, f_, &f_lists_);
+  given_cells_.clear();
+  given_cells_.shrink_to_fit();
+  return {};
+}
+
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,286 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Rows of any shape: each a number of residuals, at most one eliminated block
+// and any number of others, of any size. A row has a *cell* for each of its
+// blocks, the derivative of its residuals by the columns of the block,
+// row-major, one cell after the other:
+//
+//   values = [row 0: cell of E, cells of F] [row 1: ...] ...
+//
+// which is how Ceres writes them.
+//
+//   BlockRowsBuilder builder(e_families, f_families);
+//   builder.AddRow(2);
+//   builder.AddCell({/*eliminated=*/true, family, block, /*size=*/3});
+//   builder.AddCell({false, family, block, 6});
+//   ...
+//   BlockRows<Machine> rows;
+//   Status status = rows.Setup(&builder, &machine);
+//   builder.row_order();  // row i of the index was row row_order()[i]
+//
+// Rows are put into the order of their eliminated blocks, rows without one come
+// last; rows of the same block keep their order. A cell may have fewer columns
+// than the blocks of its family: it then has the first ones.
+//
+// For sums over the rows of a block, the cells of a family are listed block by
+// block in the order of the rows (BlockListView). Blocks that no row has are not
+// listed, so a family may be large and the rows few. The cells of a block are
+// cut into segments of kSegmentCells, the sums of segments are summed
+// kSegmentSums at a time, and so on until there is one per block: every sum has
+// an order that depends on the rows alone, and a block that all rows share costs
+// no more than others.
+#ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
+#define CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/structure/block_families.h"
+
+namespace ceres_ext::kernels {
+
+inline constexpr int kSegmentCells = 64;
+inline constexpr int kSegmentSums = 256;
+// Columns of an eliminated block at most.
+inline constexpr int kMaxEliminatedSize = 6;
+
+// One access of 16 bytes.
+struct alignas(16) RowCell {
+  int64_t value;   // first of the cell's values
+  int32_t column;  // first of its columns in a vector of its families
+  int16_t size;    // columns
+  int16_t eliminated;
+};
+
+struct BlockRowsView {
+  int64_t num_rows = 0;
+  int64_t num_residuals = 0;
+  const int32_t* residual_row = nullptr;  // [num_residuals]
+  const int32_t* row_begin = nullptr;     // [num_rows + 1], residuals
+  const int32_t* cell_begin = nullptr;    // [num_rows + 1]
+  const RowCell* cells = nullptr;
+};
+
+// A cell among those of its block.
+struct alignas(16) BlockCell {
+  int64_t value;
+  int32_t row;
+  int32_t size;
+};
+
+// The cells of one family, block by block.
+struct BlockListView {
+  int32_t size = 0;        // columns of the family's blocks
+  int32_t num_blocks = 0;  // that are listed
+  const int32_t* block = nullptr;  // [num_blocks], ascending
+  const BlockCell* cells = nullptr;
+  // Segments 0 .. num_segments - 1 of cells.
+  int64_t num_segments = 0;
+  const int64_t* segment_begin = nullptr;  // [num_segments + 1]
+};
+
+// One step from sums to fewer sums.
+struct SumLevelView {
+  int64_t num_sums = 0;
+  const int64_t* begin = nullptr;  // [num_sums + 1], sums of the level before
+};
+
+class BlockRowsBuilder {
+ public:
+  struct Cell {
+    bool eliminated;
+    int32_t family;
+    int32_t block;  // within the family
+    int32_t size;   // at most the family's
+  };
+  // The cells of one family.
+  struct List {
+    int family = 0;
+    BlockListView sizes;  // without addresses
+    std::vector<int32_t> block;
+    std::vector<BlockCell> cells;
+    std::vector<int64_t> segment_begin;
+    std::vector<std::vector<int64_t>> levels;
+  };
+
+  // The families outlive the builder.
+  BlockRowsBuilder(const BlockFamilies& e, const BlockFamilies& f)
+      : e_(e), f_(f) {}
+
+  void Reserve(int64_t num_rows, int64_t num_cells);
+  void AddRow(int num_residuals);
+  // A cell of the last row.
+  void AddCell(const Cell& cell);
+
+  // Orders and lists. kInvalidArgument names the first row with two eliminated
+  // blocks or a cell that its family doesn't have; kUnsupported: an eliminated
+  // block of more than kMaxEliminatedSize columns, 2^31 residuals or cells.
+  // The same result for the same rows.
+  Status Build();
+
+  // After Build.
+  const std::vector<int32_t>& row_order() const { return row_order_; }
+  int64_t num_rows() const { return static_cast<int64_t>(row_order_.size()); }
+  int64_t num_residuals() const { return row_begin_.back(); }
+  int64_t num_values() const { return num_values_; }
+  // Rows 0 .. num_eliminated_rows() - 1 have an eliminated block.
+  int64_t num_eliminated_rows() const { return num_eliminated_rows_; }
+  const std::vector<int32_t>& row_begin() const { return row_begin_; }
+  const std::vector<int32_t>& cell_begin() const { return cell_begin_; }
+  const std::vector<RowCell>& cells() const { return cells_; }
+  const std::vector<int32_t>& residual_row() const { return residual_row_; }
+  const std::vector<List>& e_lists() const { return e_lists_; }
+  const std::vector<List>& f_lists() const { return f_lists_; }
+  // Of each row, the eliminated block: family and place in it; family -1: none.
+  const std::vector<int32_t>& row_e_family() const { return row_e_family_; }
+  const std::vector<int32_t>& row_e_block() const { return row_e_block_; }
+
+ private:
+  Status Check() const;
+  void Order();
+  void MakeLists(bool eliminated,
+                 const BlockFamilies& families,
+                 std::vector<List>* lists);
+
+  const BlockFamilies& e_;
+  const BlockFamilies& f_;
+  // As given, and after Build in the order of the rows.
+  std::vector<int32_t> num_residuals_;
+  std::vector<int32_t> cell_begin_{0};
+  std::vector<Cell> given_cells_;
+
+  std::vector<int32_t> row_order_;
+  std::vector<int32_t> row_begin_{0};
+  std::vector<RowCell> cells_;
+  std::vector<int32_t> residual_row_;
+  std::vector<int32_t> row_e_family_;
+  std::vector<int32_t> row_e_block_;
+  std::vector<List> e_lists_;
+  std::vector<List> f_lists_;
+  int64_t num_values_ = 0;
+  int64_t num_eliminated_rows_ = 0;
+};
+
+// What the sum over the cells of an F block asks of the row's eliminated block,
+// for S_c. size 0: the row has none.
+struct alignas(16) EliminatedCell {
+  int64_t value;
+  int32_t block;  // place in the family
+  int16_t size;
+  int16_t family;
+};
+
+// The rows in the memory of a machine.
+template <typename Machine>
+class BlockRows {
+ public:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  struct List {
+    int family = 0;
+    BlockListView view;
+    std::vector<SumLevelView> levels;
+    Buffer<int32_t> block;
+    Buffer<BlockCell> cells;
+    Buffer<int64_t> segment_begin;
+    std::vector<Buffer<int64_t>> level_begin;
+  };
+
+  // builder: built.
+  Status Setup(const BlockRowsBuilder& builder, Machine* machine) {
+    const auto upload = [machine](const auto& values, auto* buffer) {
+      return machine->Upload(
+          static_cast<int64_t>(values.size()), values.data(), buffer);
+    };
+    CERES_EXT_RETURN_IF_ERROR(upload(builder.residual_row(), &residual_row_));
+    CERES_EXT_RETURN_IF_ERROR(upload(builder.row_begin(), &row_begin_));
+    CERES_EXT_RETURN_IF_ERROR(upload(builder.cell_begin(), &cell_begin_));
+    CERES_EXT_RETURN_IF_ERROR(upload(builder.cells(), &cells_));
+    view_.num_rows = builder.num_rows();
+    view_.num_residuals = builder.num_residuals();
+    view_.residual_row = residual_row_.data();
+    view_.row_begin = row_begin_.data();
+    view_.cell_begin = cell_begin_.data();
+    view_.cells = cells_.data();
+    num_values_ = builder.num_values();
+
+    std::vector<EliminatedCell> eliminated(view_.num_rows);
+    for (int64_t i = 0; i < view_.num_rows; ++i) {
+      EliminatedCell& cell = eliminated[i];
+      cell = {0, 0, 0, 0};
+      if (builder.row_e_family()[i] >= 0) {
+        // The eliminated cell is the first of its row.
+        const RowCell& first = builder.cells()[builder.cell_begin()[i]];
+        cell = {first.value,
+                builder.row_e_block()[i],
+                first.size,
+                static_cast<int16_t>(builder.row_e_family()[i])};
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(upload(eliminated, &eliminated_));
+    const auto make_lists = [&](const std::vector<BlockRowsBuilder::List>& from,
+                                std::vector<List>* to) -> Status {
+      to->clear();
+      for (const BlockRowsBuilder::List& list : from) {
+        to->emplace_back();
+        List& made = to->back();
+        made.family = list.family;
+        made.view = list.sizes;
+        CERES_EXT_RETURN_IF_ERROR(upload(list.block, &made.block));
+        CERES_EXT_RETURN_IF_ERROR(upload(list.cells, &made.cells));
+        CERES_EXT_RETURN_IF_ERROR(
+            upload(list.segment_begin, &made.segment_begin));
+        made.view.block = made.block.data();
+        made.view.cells = made.cells.data();
+        made.view.segment_begin = made.segment_begin.data();
+        for (const std::vector<int64_t>& begin : list.levels) {
+          made.level_begin.emplace_back();
+          CERES_EXT_RETURN_IF_ERROR(upload(begin, &made.level_begin.back()));
+          made.levels.push_back({static_cast<int64_t>(begin.size()) - 1,
+                                 made.level_begin.back().data()});
+        }
+      }
+      return Status();
+    };
+    CERES_EXT_RETURN_IF_ERROR(make_lists(builder.e_lists(), &e_lists_));
+    return make_lists(builder.f_lists(), &f_lists_);
+  }
+
+  const BlockRowsView& view() const { return view_; }
+  const EliminatedCell* eliminated() const { return eliminated_.data(); }
+  const std::vector<List>& e_lists() const { return e_lists_; }
+  const std::vector<List>& f_lists() const { return f_lists_; }
+  int64_t num_values() const { return num_values_; }
+
+  int64_t bytes() const {
+    int64_t sum = residual_row_.bytes() + row_begin_.bytes() +
+                  cell_begin_.bytes() + cells_.bytes() + eliminated_.bytes();
+    for (const auto* lists : {&e_lists_, &f_lists_}) {
+      for (const List& list : *lists) {
+        sum += list.block.bytes() + list.cells.bytes() +
+               list.segment_begin.bytes();
+        for (const auto& begin : list.level_begin) {
+          sum += begin.bytes();
+        }
+      }
+    }
+    return sum;
+  }
+
+ private:
+  BlockRowsView view_;
+  int64_t num_values_ = 0;
+  Buffer<int32_t> residual_row_;
+  Buffer<int32_t> row_begin_;
+  Buffer<int32_t> cell_begin_;
+  Buffer<RowCell> cells_;
+  Buffer<EliminatedCell> eliminated_;
+  std::vector<List> e_lists_;
+  std::vector<List> f_lists_;
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
