@@ -26,8 +26,6 @@ const char* SolvePathToString(SolvePath path) {
   switch (path) {
     case PATH_CERES:
       return "CERES";
-    case PATH_LINEAR_SOLVER:
-      return "LINEAR_SOLVER";
     case PATH_FULL:
       return "FULL";
   }
@@ -61,8 +59,8 @@ std::string Summary::FullReport() const {
   }
   report += "\nTime (in seconds):\n";
   report += Line("Set-up", Seconds(setup_time_in_seconds));
-  if (path == PATH_LINEAR_SOLVER) {
-    report += Line("Jacobian import", Seconds(import_time_in_seconds));
+  if (import_time_in_seconds > 0.0) {
+    report += Line("Upload of rows", Seconds(import_time_in_seconds));
   }
   report += Line("Normal blocks", Seconds(normal_blocks_time_in_seconds));
   report += Line("PCG", Seconds(pcg_time_in_seconds));

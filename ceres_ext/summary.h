@@ -22,9 +22,8 @@ namespace ceres_ext {
 enum SolvePath {
   // Nothing: stock Ceres.
   PATH_CERES,
-  // The linear solver; Ceres evaluated residuals and Jacobian.
-  PATH_LINEAR_SOLVER,
-  // The linear solver and the evaluation.
+  // The linear solver, the vectors of the loop and the evaluation: of this
+  // library's cost functions by this library, of others by Ceres.
   PATH_FULL,
 };
 
@@ -49,8 +48,8 @@ struct Summary : public ceres::Solver::Summary {
   int64_t num_pcg_iterations = 0;
 
   // Seconds, summed over the solve. Setup: structure, index and allocation.
-  // Import: copying Ceres's Jacobian into this library's layout
-  // (PATH_LINEAR_SOLVER). Evaluation times are in ceres::Solver::Summary.
+  // Import: bringing what Ceres evaluates to the device. Evaluation times are
+  // in ceres::Solver::Summary.
   double setup_time_in_seconds = 0.0;
   double import_time_in_seconds = 0.0;
   double normal_blocks_time_in_seconds = 0.0;

@@ -48,7 +48,10 @@ template Status Run(
     CudaMachine*);
 template Status Run(const InvertBlockDiagonalParams<3, kLayout>&, CudaMachine*);
 template Status Run(const InvertBlockDiagonalParams<9, kLayout>&, CudaMachine*);
+template Status Run(const InvertBlockDiagonalParams<10, kLayout>&,
+                    CudaMachine*);
 template Status Run(const ApplyBlockDiagonalParams<3, kLayout>&, CudaMachine*);
 template Status Run(const ApplyBlockDiagonalParams<9, kLayout>&, CudaMachine*);
+template Status Run(const ApplyBlockDiagonalParams<10, kLayout>&, CudaMachine*);
 
 }  // namespace ceres_ext::kernels

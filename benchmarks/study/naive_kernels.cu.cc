@@ -882,9 +882,13 @@ Status Run(const kernels::ApplyBlockDiagonalParams<N, L>& params,
                       NaiveMachine<L>*);                                     \
   template Status Run(const kernels::InvertBlockDiagonalParams<9, L>&,       \
                       NaiveMachine<L>*);                                     \
+  template Status Run(const kernels::InvertBlockDiagonalParams<10, L>&,      \
+                      NaiveMachine<L>*);                                     \
   template Status Run(const kernels::ApplyBlockDiagonalParams<3, L>&,        \
                       NaiveMachine<L>*);                                     \
   template Status Run(const kernels::ApplyBlockDiagonalParams<9, L>&,        \
+                      NaiveMachine<L>*);                                     \
+  template Status Run(const kernels::ApplyBlockDiagonalParams<10, L>&,       \
                       NaiveMachine<L>*);
 
 CERES_EXT_INSTANTIATE(BlockLayout::kContinuousElement)

@@ -2,17 +2,15 @@
 
 #include "ceres_ext/glue/evaluator.h"
 
-#include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "ceres/casts.h"
+#include "ceres/problem_impl.h"
 #include "ceres/program.h"
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/ops/block_table.h"
-#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -20,107 +18,134 @@ namespace ceres_ext {
 using kernels::Status;
 using kernels::StatusCode;
 
-namespace {
-
-// Observations that a thread works on at a time.
-constexpr int64_t kGrain = 2048;
-
-}  // namespace
-
-template <typename Machine, typename T, int C>
-BatchEvaluator<Machine, T, C>::BatchEvaluator(
-    JacobianType jacobian_type,
-    const BatchShape<Machine>* shape,
-    ceres::internal::PreprocessedProblem* pp)
-    : jacobian_type_(jacobian_type),
-      shape_(shape),
-      machine_(shape->machine()),
-      program_(pp->reduced_program.get()),
-      evaluation_callback_(program_->mutable_evaluation_callback()) {}
-
-template <typename Machine, typename T, int C>
-std::unique_ptr<BatchEvaluator<Machine, T, C>>
-BatchEvaluator<Machine, T, C>::Create(JacobianType jacobian_type,
-                                      const BatchStructure& structure,
-                                      const BatchShape<Machine>* shape,
-                                      ceres::internal::PreprocessedProblem* pp,
-                                      Status* status) {
-  std::unique_ptr<BatchEvaluator> evaluator(
-      new BatchEvaluator(jacobian_type, shape, pp));
-  *status = evaluator->Setup(structure, pp);
+template <typename Machine>
+std::unique_ptr<ProgramEvaluator<Machine>> ProgramEvaluator<Machine>::Create(
+    const ProgramBlocks<Machine>* blocks,
+    std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations,
+    std::unique_ptr<RowsEvaluator> host_rows,
+    ceres::internal::PreprocessedProblem* pp,
+    Status* status) {
+  std::unique_ptr<ProgramEvaluator> evaluator(
+      new ProgramEvaluator(blocks, pp));
+  for (auto& rows : observations) {
+    evaluator->observations_.push_back(rows.get());
+    evaluator->rows_.push_back(std::move(rows));
+  }
+  if (host_rows != nullptr) {
+    evaluator->rows_.push_back(std::move(host_rows));
+  }
+  *status = evaluator->Setup();
   return status->ok() ? std::move(evaluator) : nullptr;
 }
 
-template <typename Machine, typename T, int C>
-Status BatchEvaluator<Machine, T, C>::Setup(
-    const BatchStructure& structure, ceres::internal::PreprocessedProblem* pp) {
-  if (jacobian_type_ == JACOBIAN_RECOMPUTED &&
-      (!structure.loss.empty() || shape_->points().HasManifold())) {
-    return {StatusCode::kUnsupported,
-            "jacobian RECOMPUTED takes no loss and no manifold on points"};
-  }
-  CERES_EXT_RETURN_IF_ERROR(state_model_.Setup(structure.kind, shape_, pp));
-  CERES_EXT_RETURN_IF_ERROR(loss_model_.Setup(structure.loss, shape_));
-
-  const int64_t n = shape_->index().num_observations;
-  {
-    Buffer<double> observations;
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Upload(2 * n, structure.observations.data(), &observations));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2 * n, &observations_));
-    CERES_EXT_RETURN_IF_ERROR(
-        kernels::Run(kernels::GatherPairsParams{n,
-                                                shape_->index().input_id,
-                                                observations.data(),
-                                                observations_.data()},
-                     machine_));
-  }
-
-  const int64_t num_cameras = shape_->cameras().size();
-  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_cameras, &camera_states_));
-  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-      kernels::kBalLocalCameraDim * C * num_cameras, &camera_maps_));
-  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2 * n, &residuals_));
+template <typename Machine>
+Status ProgramEvaluator<Machine>::Setup() {
+  ChoosePlus();
+  const solver::ProblemBlocks& blocks = blocks_->blocks();
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(NumResiduals(), &residuals_));
   CERES_EXT_RETURN_IF_ERROR(
-      machine_->Allocate(C * num_cameras, &camera_gradient_));
+      machine_->Allocate(blocks.e.num_values(), &e_gradient_));
   CERES_EXT_RETURN_IF_ERROR(
-      machine_->Allocate(shape_->points().padded_values(), &point_gradient_));
-  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &evaluation_));
+      machine_->Allocate(blocks.f.num_values(), &f_gradient_));
+  for (const auto& rows : rows_) {
+    needs_host_state_ |= rows->needs_host_state();
+  }
+  if (!kIsHost<Machine>) {
+    if (needs_host_state_ || evaluation_callback_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(host_state_.Allocate(NumParameters()));
+    }
+    if (plus_by_ == PlusBy::kHost) {
+      CERES_EXT_RETURN_IF_ERROR(host_plus_.Allocate(
+          2 * int64_t{NumParameters()} + NumEffectiveParameters()));
+    }
+  }
   Status status;
-  jacobian_ = Jacobian::Create(jacobian_type_, shape_, &status);
+  jacobian_ = MakeJacobian(&status);
   return status;
 }
 
-template <typename Machine, typename T, int C>
+// Manifolds and bounds are Ceres's; a machine that isn't the host does what it
+// can itself.
+template <typename Machine>
+void ProgramEvaluator<Machine>::ChoosePlus() {
+  plus_by_ = PlusBy::kHost;
+  if (kIsHost<Machine> || program_->IsBoundsConstrained()) {
+    return;
+  }
+  const auto has_manifold = [](const auto& table) {
+    return table.table().HasManifold();
+  };
+  bool any = false;
+  bool others = false;
+  for (const auto& table : blocks_->e()) {
+    others |= has_manifold(table);
+  }
+  for (int i = 0; i < static_cast<int>(blocks_->f().size()); ++i) {
+    const bool has = has_manifold(blocks_->f()[i]);
+    any |= has;
+    const bool is_camera =
+        blocks_->blocks().f_owner[i] != solver::ProblemBlocks::kShared;
+    others |= has && !is_camera;
+  }
+  if (others) {
+    return;
+  }
+  plus_by_ = !any && NumParameters() == NumEffectiveParameters()
+                 ? PlusBy::kSum
+                 : PlusBy::kMachine;
+}
+
+template <typename Machine>
+std::unique_ptr<ProgramJacobian<Machine>>
+ProgramEvaluator<Machine>::MakeJacobian(Status* status) const {
+  std::vector<std::unique_ptr<RowsJacobian>> parts;
+  for (const auto& rows : rows_) {
+    parts.push_back(rows->CreateJacobian(status));
+    if (!status->ok()) {
+      return nullptr;
+    }
+  }
+  return ProgramJacobian<Machine>::Create(blocks_, std::move(parts), status);
+}
+
+template <typename Machine>
 std::unique_ptr<ceres::internal::SparseMatrix>
-BatchEvaluator<Machine, T, C>::CreateJacobian() const {
+ProgramEvaluator<Machine>::CreateJacobian() const {
   return std::move(jacobian_);
 }
 
-template <typename Machine, typename T, int C>
-bool BatchEvaluator<Machine, T, C>::Plus(const double* state,
-                                         const double* delta,
-                                         double* state_plus_delta) const {
-  const Status status = state_model_.Plus(state, delta, state_plus_delta);
-  LOG_IF(WARNING, !status.ok()) << status.message;
-  return status.ok();
+template <typename Machine>
+bool ProgramEvaluator<Machine>::PrepareHostState(
+    const EvaluateOptions& evaluate_options,
+    const double* state,
+    bool want_jacobian) {
+  if (!needs_host_state_ && evaluation_callback_ == nullptr) {
+    return true;
+  }
+  const double* host_state = state;
+  if constexpr (!kIsHost<Machine>) {
+    const Status status =
+        machine_->Download(NumParameters(), state, host_state_.data());
+    if (!status.ok()) {
+      LOG(ERROR) << "Evaluation failed: " << status.message;
+      return false;
+    }
+    host_state = host_state_.data();
+  }
+  if (evaluation_callback_ != nullptr) {
+    // The callback reads the user's state, and Ceres's blocks read this copy.
+    if (!program_->StateVectorToParameterBlocks(host_state)) {
+      return false;
+    }
+    program_->CopyParameterBlockStateToUserState();
+    evaluation_callback_->PrepareForEvaluation(
+        want_jacobian, evaluate_options.new_evaluation_point);
+  }
+  return true;
 }
 
-template <typename Machine, typename T, int C>
-Status BatchEvaluator<Machine, T, C>::PrepareCameras(bool want_maps) {
-  const BatchState state = state_model_.state();
-  kernels::PrepareCamerasParams<double, C> params;
-  params.num_cameras = shape_->cameras().size();
-  params.parameters = state.parameters;
-  params.cameras = state.cameras;
-  params.tangent = state.tangents;
-  params.states = camera_states_.data();
-  params.maps = want_maps ? camera_maps_.data() : nullptr;
-  return kernels::Run(params, machine_);
-}
-
-template <typename Machine, typename T, int C>
-bool BatchEvaluator<Machine, T, C>::Evaluate(
+template <typename Machine>
+bool ProgramEvaluator<Machine>::Evaluate(
     const EvaluateOptions& evaluate_options,
     const double* state,
     double* cost,
@@ -133,211 +158,199 @@ bool BatchEvaluator<Machine, T, C>::Evaluate(
   ScopedExecutionTimer call_type_timer(
       want_jacobian ? "Evaluator::Jacobian" : "Evaluator::Residual",
       &execution_summary_);
-
-  if (evaluation_callback_ != nullptr) {
-    // The callback reads the user's state, and Ceres's blocks read this copy.
-    std::vector<double> host_state(NumParameters());
-    const Status status =
-        machine_->Download(NumParameters(), state, host_state.data());
-    if (!status.ok() ||
-        !program_->StateVectorToParameterBlocks(host_state.data())) {
-      return false;
-    }
-    program_->CopyParameterBlockStateToUserState();
-    evaluation_callback_->PrepareForEvaluation(
-        want_jacobian, evaluate_options.new_evaluation_point);
+  if (!PrepareHostState(evaluate_options, state, want_jacobian)) {
+    return false;
   }
-
-  const auto evaluate = [&]() -> Status {
-    CERES_EXT_RETURN_IF_ERROR(state_model_.Update(state, want_jacobian));
-    CERES_EXT_RETURN_IF_ERROR(PrepareCameras(want_jacobian));
-    const bool apply_loss =
-        evaluate_options.apply_loss_function && !loss_model_.empty();
-    double* all_residuals =
-        residuals != nullptr ? residuals : residuals_.data();
-    if (!want_jacobian) {
-      // Losses need the residuals; nothing else does.
-      return EvaluateCost(apply_loss,
-                          /*correct_residuals=*/residuals != nullptr,
-                          apply_loss ? all_residuals : residuals);
+  auto* program_jacobian =
+      jacobian != nullptr
+          ? ceres::down_cast<ProgramJacobian<Machine>*>(jacobian)
+          : nullptr;
+  Status status;
+  if (want_jacobian && program_jacobian == nullptr) {
+    if (scratch_jacobian_ == nullptr) {
+      scratch_jacobian_ = MakeJacobian(&status);
     }
-    auto* batch_jacobian =
-        jacobian != nullptr ? ceres::down_cast<Jacobian*>(jacobian) : nullptr;
-    if (batch_jacobian == nullptr) {
-      if (scratch_jacobian_ == nullptr) {
-        Status status;
-        scratch_jacobian_ = Jacobian::Create(jacobian_type_, shape_, &status);
-        CERES_EXT_RETURN_IF_ERROR(status);
-      }
-      batch_jacobian = scratch_jacobian_.get();
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        jacobian_type_ == JACOBIAN_STORED
-            ? EvaluateJacobian(apply_loss,
-                               gradient != nullptr,
-                               all_residuals,
-                               batch_jacobian)
-            : EvaluateRecomputedJacobian(
-                  gradient != nullptr, all_residuals, batch_jacobian));
-    return gradient != nullptr
-               ? shape_->Scatter(
-                     camera_gradient_.data(), point_gradient_.data(), gradient)
-               : Status();
-  };
-  const Status status = evaluate();
+    program_jacobian = scratch_jacobian_.get();
+  }
+  if (status.ok()) {
+    status = EvaluateRows(
+        evaluate_options, state, residuals, gradient, program_jacobian);
+  }
   if (!status.ok()) {
-    LOG(ERROR) << "Evaluation failed: " << status.message;
+    // A cost function that can't be evaluated somewhere is no error of the
+    // program.
+    if (status.code == StatusCode::kNumericalFailure) {
+      LOG(WARNING) << status.message;
+    } else {
+      LOG(ERROR) << "Evaluation failed: " << status.message;
+    }
     return false;
   }
   return Finish(cost);
 }
 
-template <typename Machine, typename T, int C>
-bool BatchEvaluator<Machine, T, C>::Finish(double* cost) {
-  kernels::Evaluation evaluation;
-  const Status status = machine_->Read(evaluation_.data(), &evaluation);
-  if (!status.ok()) {
-    LOG(ERROR) << "Evaluation failed: " << status.message;
-    return false;
+template <typename Machine>
+Status ProgramEvaluator<Machine>::EvaluateRows(
+    const EvaluateOptions& evaluate_options,
+    const double* state,
+    double* residuals,
+    double* gradient,
+    ProgramJacobian<Machine>* jacobian) {
+  RowsRequest request;
+  request.state = state;
+  request.host_state = kIsHost<Machine> ? state : host_state_.data();
+  request.apply_loss = evaluate_options.apply_loss_function;
+  request.want_gradient = gradient != nullptr;
+  if (request.want_gradient) {
+    const solver::ProblemBlocks& blocks = blocks_->blocks();
+    request.e_gradient = e_gradient_.data();
+    request.f_gradient = f_gradient_.data();
+    for (int i = 0; i < blocks.e.size(); ++i) {
+      if (blocks.e_owner[i] == solver::ProblemBlocks::kShared) {
+        CERES_EXT_RETURN_IF_ERROR(
+            machine_->SetZero(blocks.e[i].num_values(),
+                              e_gradient_.data() + blocks.e[i].value_begin));
+      }
+    }
+    for (int i = 0; i < blocks.f.size(); ++i) {
+      if (blocks.f_owner[i] == solver::ProblemBlocks::kShared) {
+        CERES_EXT_RETURN_IF_ERROR(
+            machine_->SetZero(blocks.f[i].num_values(),
+                              f_gradient_.data() + blocks.f[i].value_begin));
+      }
+    }
   }
-  *cost = evaluation.cost;
-  if (evaluation.num_not_finite > 0) {
-    LOG(WARNING) << "Residual or Jacobian of " << evaluation.num_not_finite
+  int64_t begin = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    request.residuals = residuals == nullptr ? nullptr : residuals + begin;
+    request.scratch_residuals = residuals_.data() + begin;
+    request.jacobian =
+        jacobian == nullptr ? nullptr : jacobian->part(static_cast<int>(i));
+    CERES_EXT_RETURN_IF_ERROR(rows_[i]->Evaluate(request));
+    begin += rows_[i]->num_residuals();
+  }
+  return gradient == nullptr
+             ? Status()
+             : blocks_->Scatter(
+                   e_gradient_.data(), f_gradient_.data(), gradient);
+}
+
+template <typename Machine>
+bool ProgramEvaluator<Machine>::Finish(double* cost) {
+  kernels::Evaluation sum;
+  for (const auto& rows : rows_) {
+    kernels::Evaluation evaluation;
+    const Status status = rows->Read(&evaluation);
+    if (!status.ok()) {
+      LOG(ERROR) << "Evaluation failed: " << status.message;
+      return false;
+    }
+    sum.cost += evaluation.cost;
+    sum.num_not_finite += evaluation.num_not_finite;
+  }
+  *cost = sum.cost;
+  if (sum.num_not_finite > 0) {
+    LOG(WARNING) << "Residual or Jacobian of " << sum.num_not_finite
                  << " observations is not finite: a point is at the optical "
                     "centre of a camera, or a parameter is out of range.";
     return false;
   }
-  if (!std::isfinite(evaluation.cost)) {
-    LOG(ERROR) << "Accumulated cost = " << evaluation.cost
+  if (!std::isfinite(sum.cost)) {
+    LOG(ERROR) << "Accumulated cost = " << sum.cost
                << " is not a finite number. Evaluation failed.";
     return false;
   }
   return true;
 }
 
-template <typename Machine, typename T, int C>
-Status BatchEvaluator<Machine, T, C>::EvaluateCost(bool apply_loss,
-                                                   bool correct_residuals,
-                                                   double* residuals) {
-  kernels::EvaluateCostParams params;
-  params.index = shape_->index();
-  params.cameras = camera_states_.data();
-  params.points = state_model_.state().points;
-  params.observations = observations_.data();
-  params.residuals = residuals;
-  params.evaluation = evaluation_.data();
-  CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
-  return apply_loss ? loss_model_.template Correct<T, C>(
-                          {}, correct_residuals, residuals, evaluation_.data())
-                    : Status();
+template <typename Machine>
+bool ProgramEvaluator<Machine>::Plus(const double* state,
+                                     const double* delta,
+                                     double* state_plus_delta) const {
+  Status status;
+  switch (plus_by_) {
+    case PlusBy::kSum:
+      status = kernels::Run(
+          kernels::AddVectorsParams{
+              NumParameters(), state, delta, state_plus_delta},
+          machine_);
+      break;
+    case PlusBy::kMachine:
+      status = PlusOnMachine(state, delta, state_plus_delta);
+      break;
+    case PlusBy::kHost:
+      status = PlusOnHost(state, delta, state_plus_delta);
+      break;
+  }
+  LOG_IF(WARNING, !status.ok()) << status.message;
+  return status.ok();
 }
 
-template <typename Machine, typename T, int C>
-Status BatchEvaluator<Machine, T, C>::EvaluateJacobian(bool apply_loss,
-                                                       bool want_gradient,
-                                                       double* residuals,
-                                                       Jacobian* jacobian) {
-  const BatchState state = state_model_.state();
-  kernels::EvaluateJacobianParams<T, C, Machine::kLayout> params;
-  params.index = shape_->index();
-  params.cameras = camera_states_.data();
-  params.camera_maps = camera_maps_.data();
-  params.points = state.points;
-  params.point_scale = state.point_scale;
-  params.observations = observations_.data();
-  params.residuals = residuals;
-  params.camera_blocks = jacobian->camera_blocks();
-  params.point_blocks = jacobian->point_blocks();
-  const bool blocks_change = apply_loss || state_model_.has_point_tangents();
-  if (want_gradient && !blocks_change) {
-    params.camera_gradient = camera_gradient_.data();
-    params.point_gradient = point_gradient_.data();
+template <typename Machine>
+Status ProgramEvaluator<Machine>::PlusOnMachine(
+    const double* state, const double* delta, double* state_plus_delta) const {
+  const auto plus = [&](kernels::PlusParams params) {
+    params.state = state;
+    params.delta = delta;
+    params.state_plus_delta = state_plus_delta;
+    return kernels::Run(params, machine_);
+  };
+  for (const ObservationEvaluatorBase* rows : observations_) {
+    CERES_EXT_RETURN_IF_ERROR(plus(rows->PlusCameras()));
   }
-  params.evaluation = evaluation_.data();
-  CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
-
-  if constexpr (kIsHost<Machine>) {
-    if (state_model_.has_point_tangents()) {
-      // Jp = Jp T_p
-      const kernels::ObservationIndexView& index = shape_->index();
-      machine_->context()->ParallelFor(
-          index.num_observations, kGrain, [&](int64_t begin, int64_t end) {
-            for (int64_t k = begin; k < end; ++k) {
-              const double* tangent = state_model_.point_tangents() +
-                                      9 * int64_t{index.point_id[k]};
-              T* jp = &params.point_blocks(k, 0);
-              for (int row = 0; row < 2; ++row, jp += 3) {
-                const T old[3] = {jp[0], jp[1], jp[2]};
-                for (int j = 0; j < 3; ++j) {
-                  jp[j] = static_cast<T>(old[0] * tangent[j] +
-                                         old[1] * tangent[3 + j] +
-                                         old[2] * tangent[6 + j]);
-                }
-              }
-            }
-          });
+  const auto plus_family = [&](const FamilyTable<Machine>& family) {
+    kernels::PlusParams params;
+    params.table = family.view();
+    return plus(params);
+  };
+  for (const auto& family : blocks_->e()) {
+    CERES_EXT_RETURN_IF_ERROR(plus_family(family));
+  }
+  for (size_t i = 0; i < blocks_->f().size(); ++i) {
+    if (blocks_->blocks().f_owner[i] == solver::ProblemBlocks::kShared) {
+      CERES_EXT_RETURN_IF_ERROR(plus_family(blocks_->f()[i]));
     }
   }
-  if (apply_loss) {
-    CERES_EXT_RETURN_IF_ERROR((loss_model_.template Correct<T, C>(
-        {params.camera_blocks, params.point_blocks},
-        /*correct_residuals=*/true,
-        residuals,
-        evaluation_.data())));
+  return {};
+}
+
+template <typename Machine>
+Status ProgramEvaluator<Machine>::PlusOnHost(const double* state,
+                                             const double* delta,
+                                             double* state_plus_delta) const {
+  const auto plus = [&](const double* x, const double* d, double* sum) {
+    return program_->Plus(x, d, sum, ceres_context_, num_threads_)
+               ? Status()
+               : Status(StatusCode::kNumericalFailure,
+                        "Manifold::Plus failed.");
+  };
+  if constexpr (kIsHost<Machine>) {
+    return plus(state, delta, state_plus_delta);
+  } else {
+    double* const x = host_plus_.data();
+    double* const d = x + NumParameters();
+    double* const sum = d + NumEffectiveParameters();
+    CERES_EXT_RETURN_IF_ERROR(machine_->Download(NumParameters(), state, x));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(NumEffectiveParameters(), delta, d));
+    CERES_EXT_RETURN_IF_ERROR(plus(x, d, sum));
+    return machine_->Upload(NumParameters(), sum, state_plus_delta);
   }
-  return want_gradient && blocks_change ? MultiplyGradient(*jacobian, residuals)
-                                        : Status();
 }
 
-template <typename Machine, typename T, int C>
-Status BatchEvaluator<Machine, T, C>::EvaluateRecomputedJacobian(
-    bool want_gradient, double* residuals, Jacobian* jacobian) {
-  CERES_EXT_RETURN_IF_ERROR(EvaluateCost(
-      /*apply_loss=*/false, /*correct_residuals=*/false, residuals));
-  CERES_EXT_RETURN_IF_ERROR(jacobian->SetState(state_model_.state()));
-  if (!want_gradient) {
-    return {};
+template <typename Machine>
+int64_t ProgramEvaluator<Machine>::bytes() const {
+  int64_t sum = residuals_.bytes() + e_gradient_.bytes() +
+                f_gradient_.bytes() + host_state_.bytes() + host_plus_.bytes() +
+                (jacobian_ != nullptr ? jacobian_->bytes() : 0);
+  for (const auto& rows : rows_) {
+    sum += rows->bytes();
   }
-  // J'r in double, whatever the Jacobian's type.
-  const BatchState state = state_model_.state();
-  kernels::LeftMultiplyParams<kernels::RecomputedJacobian<double, C>> params;
-  params.index = shape_->index();
-  params.jacobian = {camera_states_.data(),
-                     camera_maps_.data(),
-                     state.points,
-                     state.point_scale};
-  params.y = residuals;
-  params.camera_x = camera_gradient_.data();
-  params.point_x = point_gradient_.data();
-  return kernels::Run(params, machine_);
+  return sum;
 }
 
-// g = J'r
-template <typename Machine, typename T, int C>
-Status BatchEvaluator<Machine, T, C>::MultiplyGradient(
-    const Jacobian& jacobian, const double* residuals) {
-  return jacobian.WithSource([&](auto source) {
-    kernels::LeftMultiplyParams<decltype(source)> params;
-    params.index = shape_->index();
-    params.jacobian = source;
-    params.y = residuals;
-    params.camera_x = camera_gradient_.data();
-    params.point_x = point_gradient_.data();
-    return kernels::Run(params, machine_);
-  });
-}
-
-template <typename Machine, typename T, int C>
-int64_t BatchEvaluator<Machine, T, C>::bytes() const {
-  return state_model_.bytes() + loss_model_.bytes() + observations_.bytes() +
-         camera_states_.bytes() + camera_maps_.bytes() + residuals_.bytes() +
-         camera_gradient_.bytes() + point_gradient_.bytes() +
-         (jacobian_ != nullptr ? jacobian_->bytes() : 0);
-}
-
-#define CERES_EXT_INSTANTIATE(Machine, T, C) \
-  template class BatchEvaluator<Machine, T, C>;
-CERES_EXT_FOR_EACH_BATCH(CERES_EXT_INSTANTIATE)
+#define CERES_EXT_INSTANTIATE(Machine) template class ProgramEvaluator<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

@@ -1,17 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Evaluates a residual batch for Ceres's loop: cost, residuals, gradient and
-// the Jacobian in tangent columns, with manifolds (state_model.h), constant
-// blocks and loss functions (losses.h).
+// Evaluates a program for Ceres's loop: each batch its rows (rows.h), and the
+// state x (+) delta.
 //
-// With Jc the derivative by a camera's 9 local coordinates, map_c its camera
-// map and T_p the derivative of a point by its tangent:
-//
-//   residual  r_k                         cost = 1/2 sum rho(|r_k|^2)
-//   Jacobian  [Jp T_p, Jc map_c]          corrected for the loss as Ceres does
-//   gradient  J'r
-//
-// The order of sums does not depend on threads or runs.
+// Cost and gradient are sums over the batches in their order.
 
 #ifndef CERES_EXT_GLUE_EVALUATOR_H_
 #define CERES_EXT_GLUE_EVALUATOR_H_
@@ -20,38 +12,38 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ceres/evaluation_callback.h"
 #include "ceres/evaluator.h"
 #include "ceres/execution_summary.h"
 #include "ceres/preprocessor.h"
-#include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/glue/jacobian.h"
-#include "ceres_ext/glue/losses.h"
-#include "ceres_ext/glue/program_import.h"
-#include "ceres_ext/glue/state_model.h"
+#include "ceres_ext/glue/observation_evaluator.h"
+#include "ceres_ext/glue/program_blocks.h"
+#include "ceres_ext/glue/rows.h"
+#include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/ops/evaluate.h"
 
 namespace ceres_ext {
 
-template <typename Machine, typename T, int C>
-class BatchEvaluator final : public ceres::internal::Evaluator {
+template <typename Machine>
+class ProgramEvaluator final : public ceres::internal::Evaluator {
  public:
-  // Takes the constants and losses of `structure`; its tables are in *shape.
-  // All memory of the solve's evaluations, the Jacobian's included, is taken
-  // here. *shape and *pp outlive the evaluator. kUnsupported, with the reason,
-  // for what the Machine or the kind of Jacobian doesn't know:
-  // JACOBIAN_RECOMPUTED takes neither losses nor manifolds on points.
-  static std::unique_ptr<BatchEvaluator> Create(
-      JacobianType jacobian_type,
-      const BatchStructure& structure,
-      const BatchShape<Machine>* shape,
+  // The evaluators of the batches in their order: observations, then rows of the
+  // host. All memory of the solve's evaluations, the Jacobian's included, is
+  // taken here. *blocks and *pp outlive the evaluator.
+  static std::unique_ptr<ProgramEvaluator> Create(
+      const ProgramBlocks<Machine>* blocks,
+      std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations,
+      std::unique_ptr<RowsEvaluator> host_rows,
       ceres::internal::PreprocessedProblem* pp,
       kernels::Status* status);
 
   // The Jacobian that Create made; null when asked a second time.
   std::unique_ptr<ceres::internal::SparseMatrix> CreateJacobian() const final;
+  // Until CreateJacobian gives it away.
+  ProgramJacobian<Machine>* jacobian() { return jacobian_.get(); }
 
   bool Evaluate(const EvaluateOptions& evaluate_options,
                 const double* state,
@@ -64,9 +56,9 @@ class BatchEvaluator final : public ceres::internal::Evaluator {
             const double* delta,
             double* state_plus_delta) const final;
 
-  int NumParameters() const final { return shape_->num_parameters(); }
-  int NumEffectiveParameters() const final { return shape_->num_columns(); }
-  int NumResiduals() const final { return shape_->num_residuals(); }
+  int NumParameters() const final { return blocks_->num_parameters(); }
+  int NumEffectiveParameters() const final { return blocks_->num_columns(); }
+  int NumResiduals() const final { return blocks_->num_residuals(); }
 
   std::map<std::string, ceres::internal::CallStatistics> Statistics()
       const final {
@@ -77,50 +69,61 @@ class BatchEvaluator final : public ceres::internal::Evaluator {
   int64_t bytes() const;
 
  private:
-  template <typename Value>
-  using Buffer = typename Machine::template Buffer<Value>;
-  using Jacobian = BatchJacobian<Machine, T, C>;
+  // Who computes x (+) delta.
+  enum class PlusBy { kSum, kMachine, kHost };
 
-  BatchEvaluator(JacobianType jacobian_type,
-                 const BatchShape<Machine>* shape,
-                 ceres::internal::PreprocessedProblem* pp);
+  ProgramEvaluator(const ProgramBlocks<Machine>* blocks,
+                   ceres::internal::PreprocessedProblem* pp)
+      : blocks_(blocks),
+        machine_(blocks->machine()),
+        program_(pp->reduced_program.get()),
+        evaluation_callback_(program_->mutable_evaluation_callback()),
+        ceres_context_(pp->problem->context()),
+        num_threads_(pp->options.num_threads) {}
 
-  kernels::Status Setup(const BatchStructure& structure,
-                        ceres::internal::PreprocessedProblem* pp);
-  kernels::Status PrepareCameras(bool want_maps);
-  kernels::Status EvaluateCost(bool apply_loss,
-                               bool correct_residuals,
-                               double* residuals);
-  kernels::Status EvaluateJacobian(bool apply_loss,
-                                   bool want_gradient,
-                                   double* residuals,
-                                   Jacobian* jacobian);
-  kernels::Status EvaluateRecomputedJacobian(bool want_gradient,
-                                             double* residuals,
-                                             Jacobian* jacobian);
-  kernels::Status MultiplyGradient(const Jacobian& jacobian,
-                                   const double* residuals);
-  // Reads the Evaluation; false where it isn't finite.
+  kernels::Status Setup();
+  void ChoosePlus();
+  std::unique_ptr<ProgramJacobian<Machine>> MakeJacobian(
+      kernels::Status* status) const;
+  kernels::Status EvaluateRows(const EvaluateOptions& evaluate_options,
+                               const double* state,
+                               double* residuals,
+                               double* gradient,
+                               ProgramJacobian<Machine>* jacobian);
+  // Reads the evaluations; false where one isn't finite.
   bool Finish(double* cost);
+  // Publishes the state where somebody on the host reads it.
+  bool PrepareHostState(const EvaluateOptions& evaluate_options,
+                        const double* state,
+                        bool want_jacobian);
+  kernels::Status PlusOnMachine(const double* state,
+                                const double* delta,
+                                double* state_plus_delta) const;
+  kernels::Status PlusOnHost(const double* state,
+                             const double* delta,
+                             double* state_plus_delta) const;
 
-  const JacobianType jacobian_type_;
-  const BatchShape<Machine>* shape_;
+  const ProgramBlocks<Machine>* blocks_;
   Machine* machine_;
   ceres::internal::Program* program_;
   ceres::EvaluationCallback* evaluation_callback_;
-  StateModel<Machine> state_model_;
-  LossModel<Machine> loss_model_;
+  ceres::internal::ContextImpl* ceres_context_;
+  const int num_threads_;
+  std::vector<std::unique_ptr<RowsEvaluator>> rows_;
+  // Those of rows_ that are observations.
+  std::vector<const ObservationEvaluatorBase*> observations_;
+  bool needs_host_state_ = false;
+  PlusBy plus_by_ = PlusBy::kHost;
 
-  Buffer<double> observations_;  // measured position, per observation
-  Buffer<kernels::CameraState<double>> camera_states_;
-  Buffer<double> camera_maps_;
-  Buffer<double> residuals_;
-  Buffer<double> camera_gradient_;
-  Buffer<double> point_gradient_;
-  Buffer<kernels::Evaluation> evaluation_;
-  mutable std::unique_ptr<Jacobian> jacobian_;
+  typename Machine::template Buffer<double> residuals_;
+  typename Machine::template Buffer<double> e_gradient_;
+  typename Machine::template Buffer<double> f_gradient_;
+  // The state, where it isn't on the host; state, delta and their sum.
+  kernels::HostBuffer<double> host_state_;
+  mutable kernels::HostBuffer<double> host_plus_;
+  mutable std::unique_ptr<ProgramJacobian<Machine>> jacobian_;
   // For gradients without a Jacobian (line search); made when first asked for.
-  std::unique_ptr<Jacobian> scratch_jacobian_;
+  std::unique_ptr<ProgramJacobian<Machine>> scratch_jacobian_;
   ceres::internal::ExecutionSummary execution_summary_;
 };
 

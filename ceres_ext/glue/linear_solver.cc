@@ -2,74 +2,182 @@
 
 #include "ceres_ext/glue/linear_solver.h"
 
-#include <type_traits>
+#include <string>
 #include <utility>
+
+#include "ceres/types.h"
+#include "ceres_ext/glue/machines.h"
 
 namespace ceres_ext {
 
+using ceres::internal::LinearSolver;
+using ceres::internal::LinearSolverTerminationType;
 using kernels::Status;
+using kernels::StatusCode;
 
-template <typename Machine, typename T, int C>
-std::unique_ptr<BatchLinearSolver<Machine, T, C>>
-BatchLinearSolver<Machine, T, C>::Create(const ceres_ext::Options& ext_options,
-                                         const LinearSolver::Options& options,
-                                         const BatchShape<Machine>* shape,
-                                         SolveRecord* record,
-                                         Status* status) {
-  std::unique_ptr<BatchLinearSolver> linear_solver(
-      new BatchLinearSolver(shape, record));
-  record->method = MethodName(ext_options, options);
-  const auto setup = [&]() -> Status {
-    CERES_EXT_RETURN_IF_ERROR(linear_solver->vectors_.Allocate(shape));
-    const auto solver_options = ToInexactSolverOptions(ext_options, options);
-    return ext_options.jacobian == JACOBIAN_STORED
-               ? linear_solver->stored_solver_.Setup(
-                     solver_options, shape->index(), shape->machine())
-               : linear_solver->recomputed_solver_.Setup(
-                     solver_options, shape->index(), shape->machine());
-  };
-  *status = setup();
+namespace {
+
+solver::InexactSolverOptions ToInexactSolverOptions(
+    bool explicit_w, const LinearSolver::Options& options) {
+  solver::InexactSolverOptions result;
+  result.use_schur = options.type == ceres::ITERATIVE_SCHUR;
+  result.w_product =
+      explicit_w ? solver::WProduct::kExplicit : solver::WProduct::kImplicit;
+  result.preconditioner = options.preconditioner_type == ceres::IDENTITY
+                              ? solver::PreconditionerType::kIdentity
+                          : options.preconditioner_type == ceres::JACOBI
+                              ? solver::PreconditionerType::kJacobi
+                              : solver::PreconditionerType::kSchurJacobi;
+  result.min_num_iterations = options.min_num_iterations;
+  result.max_num_iterations = options.max_num_iterations;
+  result.residual_reset_period = options.residual_reset_period;
+  return result;
+}
+
+// "Schur, implicit W, stored Jacobian (double), SCHUR_JACOBI". Rows that Ceres
+// evaluates are stored in double and never have a W.
+std::string MethodName(const Options& ext_options,
+                       bool explicit_w,
+                       bool has_observations,
+                       bool has_host_rows,
+                       const LinearSolver::Options& options) {
+  std::string name =
+      options.type == ceres::ITERATIVE_SCHUR ? "Schur" : "without Schur";
+  name += explicit_w ? ", explicit W" : ", implicit W";
+  if (!has_observations) {
+    name += ", stored Jacobian (double)";
+  } else {
+    name += ext_options.jacobian == JACOBIAN_STORED ? ", stored Jacobian ("
+                                                    : ", recomputed Jacobian (";
+    name += ext_options.precision == PRECISION_DOUBLE ? "double)" : "mixed)";
+    if (has_host_rows) {
+      name += ", other rows stored (double)";
+    }
+  }
+  return name + ", " +
+         ceres::PreconditionerTypeToString(options.preconditioner_type);
+}
+
+// Adds the solve's times and iterations to *record.
+LinearSolver::Summary ToCeresSummary(
+    const solver::InexactSolverSummary& summary, SolveRecord* record) {
+  record->num_pcg_iterations += summary.num_iterations;
+  record->normal_blocks_time_in_seconds += summary.normal_blocks_seconds;
+  record->pcg_time_in_seconds += summary.pcg_seconds;
+  record->back_substitution_time_in_seconds +=
+      summary.back_substitution_seconds;
+
+  LinearSolver::Summary result;
+  result.residual_norm = summary.residual_norm;
+  result.num_iterations = summary.num_iterations;
+  result.message = summary.message;
+  switch (summary.termination) {
+    case solver::Termination::kSuccess:
+      result.termination_type = LinearSolverTerminationType::SUCCESS;
+      break;
+    case solver::Termination::kNoConvergence:
+      result.termination_type = LinearSolverTerminationType::NO_CONVERGENCE;
+      break;
+    case solver::Termination::kFailure:
+      result.termination_type = LinearSolverTerminationType::FAILURE;
+      break;
+    case solver::Termination::kFatalError:
+      result.termination_type = LinearSolverTerminationType::FATAL_ERROR;
+      break;
+  }
+  return result;
+}
+
+// A linear solve that an error ended: FATAL_ERROR with the message.
+LinearSolver::Summary FatalError(const Status& status) {
+  LinearSolver::Summary summary;
+  summary.num_iterations = 0;
+  summary.termination_type = LinearSolverTerminationType::FATAL_ERROR;
+  summary.message = status.message;
+  return summary;
+}
+
+}  // namespace
+
+template <typename Machine>
+std::unique_ptr<ProgramLinearSolver<Machine>>
+ProgramLinearSolver<Machine>::Create(const ceres_ext::Options& ext_options,
+                                     const LinearSolver::Options& options,
+                                     const ProgramBlocks<Machine>* blocks,
+                                     const Jacobian* jacobian,
+                                     SolveRecord* record,
+                                     Status* status) {
+  std::unique_ptr<ProgramLinearSolver> linear_solver(
+      new ProgramLinearSolver(blocks, jacobian, record));
+  *status = linear_solver->Setup(ext_options, options);
   return status->ok() ? std::move(linear_solver) : nullptr;
 }
 
-template <typename Machine, typename T, int C>
-ceres::internal::LinearSolver::Summary
-BatchLinearSolver<Machine, T, C>::SolveImpl(
+template <typename Machine>
+Status ProgramLinearSolver<Machine>::Setup(
+    const ceres_ext::Options& ext_options,
+    const LinearSolver::Options& options) {
+  const bool has_observations = blocks_->num_observation_batches() > 0;
+  const bool explicit_w = ext_options.w_product == W_EXPLICIT &&
+                          has_observations && !blocks_->has_shared_points();
+  record_->method = MethodName(ext_options,
+                               explicit_w,
+                               has_observations,
+                               blocks_->host_rows() != nullptr,
+                               options);
+  const solver::ProblemBlocks& blocks = blocks_->blocks();
+  Machine* machine = blocks_->machine();
+  for (Buffer* vector : {&e_diagonal_, &e_step_}) {
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(blocks.e.num_values(), vector));
+  }
+  for (Buffer* vector : {&f_diagonal_, &f_step_}) {
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(blocks.f.num_values(), vector));
+  }
+  return solver_.Setup(ToInexactSolverOptions(explicit_w, options),
+                       blocks,
+                       jacobian_->batches(),
+                       machine);
+}
+
+template <typename Machine>
+LinearSolver::Summary ProgramLinearSolver<Machine>::SolveImpl(
     Jacobian* A,
     const double* b,
     const LinearSolver::PerSolveOptions& per_solve_options,
     double* x) {
-  Status status = vectors_.SetDiagonal(per_solve_options.D);
+  if (A != jacobian_) {
+    return FatalError({StatusCode::kInvalidArgument,
+                       "The linear solver was set up for another Jacobian."});
+  }
+  Status status =
+      per_solve_options.D != nullptr
+          ? blocks_->Gather(per_solve_options.D,
+                            1.0,
+                            e_diagonal_.data(),
+                            f_diagonal_.data())
+          : blocks_->Fill(0.0, 1.0, e_diagonal_.data(), f_diagonal_.data());
   if (!status.ok()) {
     return FatalError(status);
   }
-  const solver::InexactSolverPerSolveOptions per_solve{
-      per_solve_options.q_tolerance, per_solve_options.r_tolerance};
-  const solver::InexactSolverSummary summary = A->WithSource([&](auto source) {
-    using Source = decltype(source);
-    const solver::ObservationSystem<Source> system{
-        source, b, vectors_.camera_diagonal(), vectors_.point_diagonal()};
-    if constexpr (std::is_same_v<Source, typename Jacobian::Stored>) {
-      return stored_solver_.Solve(
-          system, per_solve, vectors_.camera_step(), vectors_.point_step());
-    } else {
-      return recomputed_solver_.Solve(
-          system, per_solve, vectors_.camera_step(), vectors_.point_step());
-    }
-  });
+  const solver::InexactSolverSummary summary = solver_.Solve(
+      {b, e_diagonal_.data(), f_diagonal_.data()},
+      {per_solve_options.q_tolerance, per_solve_options.r_tolerance},
+      e_step_.data(),
+      f_step_.data());
   const auto result = ToCeresSummary(summary, record_);
-  status = vectors_.GetStep(x);
+  status = blocks_->Scatter(e_step_.data(), f_step_.data(), x);
   return status.ok() ? result : FatalError(status);
 }
 
-template <typename Machine, typename T, int C>
-int64_t BatchLinearSolver<Machine, T, C>::bytes() const {
-  return vectors_.bytes() + stored_solver_.bytes() + recomputed_solver_.bytes();
+template <typename Machine>
+int64_t ProgramLinearSolver<Machine>::bytes() const {
+  return e_diagonal_.bytes() + f_diagonal_.bytes() + e_step_.bytes() +
+         f_step_.bytes() + solver_.bytes();
 }
 
-#define CERES_EXT_INSTANTIATE(Machine, T, C) \
-  template class BatchLinearSolver<Machine, T, C>;
-CERES_EXT_FOR_EACH_BATCH(CERES_EXT_INSTANTIATE)
+#define CERES_EXT_INSTANTIATE(Machine) \
+  template class ProgramLinearSolver<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext

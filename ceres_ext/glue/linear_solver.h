@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The inexact-step solver as the Ceres linear solver of PATH_FULL: it reads the
-// Jacobian of a residual batch where it lies.
+// The step solver as a Ceres linear solver: it reads the Jacobian of a program
+// where it lies.
 
 #ifndef CERES_EXT_GLUE_LINEAR_SOLVER_H_
 #define CERES_EXT_GLUE_LINEAR_SOLVER_H_
@@ -10,52 +10,61 @@
 #include <memory>
 
 #include "ceres/linear_solver.h"
-#include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/glue/jacobian.h"
-#include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/solve_record.h"
-#include "ceres_ext/glue/step_vectors.h"
 #include "ceres_ext/options.h"
-#include "ceres_ext/solver/inexact_solver.h"
+#include "ceres_ext/solver/step_solver.h"
 #include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
 
-template <typename Machine, typename T, int C>
-class BatchLinearSolver final
-    : public ceres::internal::TypedLinearSolver<BatchJacobian<Machine, T, C>> {
+template <typename Machine>
+class ProgramLinearSolver final
+    : public ceres::internal::TypedLinearSolver<ProgramJacobian<Machine>> {
  public:
   using LinearSolver = ceres::internal::LinearSolver;
-  using Jacobian = BatchJacobian<Machine, T, C>;
+  using Jacobian = ProgramJacobian<Machine>;
 
-  // All memory of the solve is taken here. *shape and *record outlive the
-  // solver.
-  static std::unique_ptr<BatchLinearSolver> Create(
+  // All memory of the solve is taken here. *jacobian is the only one that the
+  // solver will be given. *blocks, *jacobian and *record outlive the solver.
+  // options: those of Ceres that this library supports (BundlePlugin).
+  static std::unique_ptr<ProgramLinearSolver> Create(
       const ceres_ext::Options& ext_options,
       const LinearSolver::Options& options,
-      const BatchShape<Machine>* shape,
+      const ProgramBlocks<Machine>* blocks,
+      const Jacobian* jacobian,
       SolveRecord* record,
       kernels::Status* status);
 
   int64_t bytes() const;
 
  private:
-  BatchLinearSolver(const BatchShape<Machine>* shape, SolveRecord* record)
-      : shape_(shape), record_(record) {}
+  using Buffer = typename Machine::template Buffer<double>;
 
+  ProgramLinearSolver(const ProgramBlocks<Machine>* blocks,
+                      const Jacobian* jacobian,
+                      SolveRecord* record)
+      : blocks_(blocks), jacobian_(jacobian), record_(record) {}
+
+  kernels::Status Setup(const ceres_ext::Options& ext_options,
+                        const LinearSolver::Options& options);
   LinearSolver::Summary SolveImpl(
       Jacobian* A,
       const double* b,
       const LinearSolver::PerSolveOptions& per_solve_options,
       double* x) final;
 
-  const BatchShape<Machine>* shape_;
+  const ProgramBlocks<Machine>* blocks_;
+  const Jacobian* jacobian_;
   SolveRecord* record_;
-  StepVectors<Machine> vectors_;
-  // One of them is set up, by Options::jacobian.
-  solver::InexactSolver<Machine, typename Jacobian::Stored> stored_solver_;
-  solver::InexactSolver<Machine, typename Jacobian::Recomputed>
-      recomputed_solver_;
+  // Damping and step, over families. Padding is damped by one, so that its step
+  // is zero.
+  Buffer e_diagonal_;
+  Buffer f_diagonal_;
+  Buffer e_step_;
+  Buffer f_step_;
+  solver::StepSolver<Machine> solver_;
 };
 
 }  // namespace ceres_ext

@@ -196,17 +196,17 @@ bool FindChains(const std::vector<const ceres::LossFunction*>& loss,
 template <typename Machine>
 Status LossModel<Machine>::Setup(
     const std::vector<const ceres::LossFunction*>& loss,
-    const BatchShape<Machine>* shape) {
-  shape_ = shape;
+    const ObservationBlocks<Machine>* observations) {
+  observations_ = observations;
   empty_ = loss.empty();
   if (empty_) {
     return {};
   }
-  const int64_t n = shape->index().num_observations;
-  Machine* machine = shape->machine();
+  const int64_t n = observations->index().num_observations;
+  Machine* machine = observations->machine;
   std::vector<int32_t> input_id(n);
   CERES_EXT_RETURN_IF_ERROR(
-      machine->Download(n, shape->index().input_id, input_id.data()));
+      machine->Download(n, observations->index().input_id, input_id.data()));
   std::vector<RobustLoss> losses;
   std::vector<uint8_t> input_ids;
   size_t unknown = 0;
@@ -243,7 +243,7 @@ Status LossModel<Machine>::Correct(
     bool correct_residuals,
     double* residuals,
     kernels::Evaluation* evaluation) {
-  const int64_t n = shape_->index().num_observations;
+  const int64_t n = observations_->index().num_observations;
   if constexpr (kIsHost<Machine>) {
     if (!user_losses_.empty()) {
       return kernels::Run(CorrectForUserLossParams<T, C>{n,
@@ -252,7 +252,7 @@ Status LossModel<Machine>::Correct(
                                                          correct_residuals,
                                                          correction,
                                                          evaluation},
-                          shape_->machine());
+                          observations_->machine);
     }
   }
   kernels::CorrectForLossParams<T, kernels::BalShape<C>, Machine::kLayout>
@@ -264,7 +264,7 @@ Status LossModel<Machine>::Correct(
   params.corrected_residuals = correct_residuals ? residuals : nullptr;
   params.correction = correction;
   params.evaluation = evaluation;
-  return kernels::Run(params, shape_->machine());
+  return kernels::Run(params, observations_->machine);
 }
 
 template <typename Machine>

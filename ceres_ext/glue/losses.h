@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "ceres/loss_function.h"
-#include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/program_blocks.h"
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/robust_loss.h"
@@ -26,11 +26,11 @@ namespace ceres_ext {
 template <typename Machine>
 class LossModel {
  public:
-  // loss: one per residual block in the caller's order, or empty; kept by
-  // pointer where one is a user's own. kUnsupported, with the reason, for a
-  // loss that the machine doesn't know.
+  // loss: one per observation in the caller's order, or empty; kept by pointer
+  // where one is a user's own. kUnsupported, with the reason, for a loss that a
+  // device doesn't know, or too many of them.
   kernels::Status Setup(const std::vector<const ceres::LossFunction*>& loss,
-                        const BatchShape<Machine>* shape);
+                        const ObservationBlocks<Machine>* observations);
 
   bool empty() const { return empty_; }
 
@@ -51,7 +51,7 @@ class LossModel {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  const BatchShape<Machine>* shape_ = nullptr;
+  const ObservationBlocks<Machine>* observations_ = nullptr;
   bool empty_ = true;
   // Chains of losses, and the number of its first per observation of the index.
   Buffer<kernels::RobustLoss> losses_;

@@ -2,14 +2,18 @@
 
 #include "ceres_ext/glue/machine_setup.h"
 
-#include <type_traits>
+#include <set>
 #include <utility>
+#include <vector>
 
-#include "ceres_ext/glue/batch_shape.h"
+#include "ceres/program.h"
+#include "ceres/residual_block.h"
 #include "ceres_ext/glue/evaluator.h"
+#include "ceres_ext/glue/host_rows.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
-#include "ceres_ext/glue/row_linear_solver.h"
+#include "ceres_ext/glue/observation_evaluator.h"
+#include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/trust_region_vectors.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/row_index.h"
@@ -61,47 +65,77 @@ class MachineSetupImpl final : public MachineSetup {
 
   std::string device() const final { return device_; }
   int64_t copied_bytes() const final { return machine_->copied_bytes(); }
-  int num_points() const final { return shape_.points().NumVarying(); }
-  int num_cameras() const final { return shape_.cameras().NumVarying(); }
-  std::string schur_structure() const final {
-    return "2," + std::to_string(shape_.points().MaxTangentSize()) + "," +
-           std::to_string(shape_.cameras().MaxTangentSize());
+  int num_eliminated_blocks() const final {
+    return NumVarying(program_blocks_.e());
   }
+  int num_other_blocks() const final { return NumVarying(program_blocks_.f()); }
+  std::string schur_structure() const final { return schur_structure_; }
 
-  Status SetupBatch(const BatchStructure& batch,
-                    PreprocessedProblem* pp,
-                    SolveRecord* record,
-                    BatchObjects* objects) final {
+  Status SetupProgram(ProgramStructure* structure,
+                      PreprocessedProblem* pp,
+                      SolveRecord* record,
+                      ProgramObjects* objects) final {
+    ceres::internal::Program* program = pp->reduced_program.get();
+    schur_structure_ = SchurStructure(*program, *structure);
     CERES_EXT_RETURN_IF_ERROR(
-        shape_.Setup(pp->reduced_program->NumEffectiveParameters(),
-                     pp->reduced_program->NumParameters(),
-                     batch,
-                     IndexOptions<Machine>(options_),
-                     host_context(),
-                     machine_.get()));
-    const bool nine = batch.cameras.padded_size == 9;
-    if constexpr (!kIsHost<Machine>) {
-      if (options_.precision == PRECISION_MIXED) {
-        return nine ? CreateObjects<float, 9>(batch, pp, record, objects)
-                    : CreateObjects<float, 10>(batch, pp, record, objects);
-      }
+        program_blocks_.Setup(*program,
+                              structure,
+                              IndexOptions<Machine>(options_),
+                              host_context(),
+                              machine_.get()));
+    std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations;
+    for (size_t i = 0; i < structure->observations.size(); ++i) {
+      observations.emplace_back();
+      CERES_EXT_RETURN_IF_ERROR(CreateObservations(static_cast<int>(i),
+                                                   structure->observations[i],
+                                                   &observations.back()));
     }
-    return nine ? CreateObjects<double, 9>(batch, pp, record, objects)
-                : CreateObjects<double, 10>(batch, pp, record, objects);
-  }
-
-  std::unique_ptr<ceres::internal::LinearSolver> CreateRowLinearSolver(
-      const PreprocessedProblem& pp,
-      SolveRecord* record,
-      std::string* reason) final {
-    return ceres_ext::CreateRowLinearSolver(options_,
-                                            pp.linear_solver_options,
-                                            *pp.reduced_program,
-                                            IndexOptions<Machine>(options_),
+    Status status;
+    std::unique_ptr<RowsEvaluator> host_rows;
+    if (!structure->host_rows.empty()) {
+      host_rows = HostRows<Machine>::Create(program,
+                                            *structure,
+                                            &program_blocks_,
                                             host_context(),
-                                            machine_.get(),
                                             record,
-                                            reason);
+                                            &status);
+      CERES_EXT_RETURN_IF_ERROR(status);
+    }
+    auto evaluator = ProgramEvaluator<Machine>::Create(&program_blocks_,
+                                                       std::move(observations),
+                                                       std::move(host_rows),
+                                                       pp,
+                                                       &status);
+    CERES_EXT_RETURN_IF_ERROR(status);
+    ceres::internal::LinearSolver::Options linear_solver_options;
+    linear_solver_options.type = pp->options.linear_solver_type;
+    linear_solver_options.preconditioner_type = pp->options.preconditioner_type;
+    linear_solver_options.min_num_iterations =
+        pp->options.min_linear_solver_iterations;
+    linear_solver_options.max_num_iterations =
+        pp->options.max_linear_solver_iterations;
+    auto linear_solver =
+        ProgramLinearSolver<Machine>::Create(options_,
+                                             linear_solver_options,
+                                             &program_blocks_,
+                                             evaluator->jacobian(),
+                                             record,
+                                             &status);
+    CERES_EXT_RETURN_IF_ERROR(status);
+    auto vectors = std::make_shared<LoopVectors<Machine>>(machine_.get());
+    CERES_EXT_RETURN_IF_ERROR(
+        vectors->Setup(evaluator->NumParameters(),
+                       evaluator->NumEffectiveParameters(),
+                       evaluator->NumResiduals()));
+    // A device counts what is on it.
+    record->memory_bytes = kIsHost<Machine>
+                               ? program_blocks_.bytes() + evaluator->bytes() +
+                                     linear_solver->bytes() + vectors->bytes()
+                               : machine_->bytes();
+    objects->evaluator = std::move(evaluator);
+    objects->linear_solver = std::move(linear_solver);
+    objects->vectors = std::move(vectors);
+    return status;
   }
 
  private:
@@ -113,47 +147,80 @@ class MachineSetupImpl final : public MachineSetup {
     }
   }
 
+  static int NumVarying(const std::vector<FamilyTable<Machine>>& families) {
+    int sum = 0;
+    for (const auto& family : families) {
+      sum += family.table().NumVarying();
+    }
+    return sum;
+  }
+
+  // Residuals, columns of eliminated blocks and of others, "d" where they
+  // differ from row to row, as Ceres says it.
+  static std::string SchurStructure(const ceres::internal::Program& program,
+                                    const ProgramStructure& structure) {
+    std::set<int> residuals;
+    if (!structure.observations.empty()) {
+      residuals.insert(2);
+    }
+    for (const int32_t i : structure.host_rows) {
+      residuals.insert(program.residual_blocks()[i]->NumResiduals());
+    }
+    const auto columns = [](const std::vector<BlockTable>& tables) {
+      std::set<int> sizes;
+      for (const BlockTable& table : tables) {
+        if (table.MaxTangentSize() > 0) {
+          sizes.insert(table.MaxTangentSize());
+        }
+      }
+      return sizes;
+    };
+    const auto text = [](const std::set<int>& sizes) {
+      return sizes.size() > 1
+                 ? std::string("d")
+                 : std::to_string(sizes.empty() ? 0 : *sizes.begin());
+    };
+    return text(residuals) + "," + text(columns(structure.e)) + "," +
+           text(columns(structure.f));
+  }
+
+  Status CreateObservations(
+      int batch,
+      const ObservationRows& rows,
+      std::unique_ptr<ObservationEvaluatorBase>* evaluator) {
+    const bool nine =
+        program_blocks_.observations(batch).cameras().padded_size == 9;
+    if constexpr (!kIsHost<Machine>) {
+      if (options_.precision == PRECISION_MIXED) {
+        return nine ? Create<float, 9>(batch, rows, evaluator)
+                    : Create<float, 10>(batch, rows, evaluator);
+      }
+    }
+    return nine ? Create<double, 9>(batch, rows, evaluator)
+                : Create<double, 10>(batch, rows, evaluator);
+  }
+
   template <typename T, int C>
-  Status CreateObjects(const BatchStructure& batch,
-                       PreprocessedProblem* pp,
-                       SolveRecord* record,
-                       BatchObjects* objects) {
+  Status Create(int batch,
+                const ObservationRows& rows,
+                std::unique_ptr<ObservationEvaluatorBase>* evaluator) {
     Status status;
-    auto evaluator = BatchEvaluator<Machine, T, C>::Create(
-        options_.jacobian, batch, &shape_, pp, &status);
-    CERES_EXT_RETURN_IF_ERROR(status);
-    ceres::internal::LinearSolver::Options linear_solver_options;
-    linear_solver_options.type = pp->options.linear_solver_type;
-    linear_solver_options.preconditioner_type = pp->options.preconditioner_type;
-    linear_solver_options.min_num_iterations =
-        pp->options.min_linear_solver_iterations;
-    linear_solver_options.max_num_iterations =
-        pp->options.max_linear_solver_iterations;
-    auto linear_solver = BatchLinearSolver<Machine, T, C>::Create(
-        options_, linear_solver_options, &shape_, record, &status);
-    CERES_EXT_RETURN_IF_ERROR(status);
-    auto vectors = std::make_shared<LoopVectors<Machine>>(machine_.get());
-    CERES_EXT_RETURN_IF_ERROR(
-        vectors->Setup(evaluator->NumParameters(),
-                       evaluator->NumEffectiveParameters(),
-                       evaluator->NumResiduals()));
-    // A device counts what is on it.
-    record->memory_bytes = kIsHost<Machine>
-                               ? shape_.bytes() + evaluator->bytes() +
-                                     linear_solver->bytes() + vectors->bytes()
-                               : machine_->bytes();
-    objects->evaluator = std::move(evaluator);
-    objects->linear_solver = std::move(linear_solver);
-    objects->vectors = std::move(vectors);
+    *evaluator = ObservationEvaluator<Machine, T, C>::Create(
+        options_.jacobian,
+        rows,
+        &program_blocks_.observations(batch),
+        program_blocks_.blocks(),
+        &status);
     return status;
   }
 
   const Options options_;
   const std::string device_;
-  // Before the shape, whose buffers are freed through it.
+  // Before the blocks, whose buffers are freed through it.
   const std::unique_ptr<Machine> machine_;
   const std::unique_ptr<kernels::HostContext> host_context_;
-  BatchShape<Machine> shape_;
+  ProgramBlocks<Machine> program_blocks_;
+  std::string schur_structure_;
 };
 
 // A template, so that a build without CUDA leaves it out.

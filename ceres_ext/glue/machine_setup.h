@@ -20,8 +20,8 @@
 
 namespace ceres_ext {
 
-// What PATH_FULL gives to Ceres, which takes it.
-struct BatchObjects {
+// What Ceres is given, which takes it.
+struct ProgramObjects {
   std::unique_ptr<ceres::internal::Evaluator> evaluator;
   std::unique_ptr<ceres::internal::LinearSolver> linear_solver;
   std::shared_ptr<ceres::internal::TrustRegionVectors> vectors;
@@ -36,23 +36,18 @@ class MachineSetup {
   virtual std::string device() const = 0;
   // Bytes copied between host and machine so far.
   virtual int64_t copied_bytes() const = 0;
-  // What Ceres's summary says of a batch: blocks that vary.
-  virtual int num_points() const = 0;
-  virtual int num_cameras() const = 0;
+  // What Ceres's summary says: blocks that vary, eliminated and others.
+  virtual int num_eliminated_blocks() const = 0;
+  virtual int num_other_blocks() const = 0;
   virtual std::string schur_structure() const = 0;
 
   // Makes evaluator, linear solver and vectors. All memory of the solve is
-  // taken here. kUnsupported for what the machine doesn't know.
-  virtual kernels::Status SetupBatch(const BatchStructure& batch,
-                                     ceres::internal::PreprocessedProblem* pp,
-                                     SolveRecord* record,
-                                     BatchObjects* objects) = 0;
-  // The linear solver of PATH_LINEAR_SOLVER; null with the reason where the
-  // program is not one that it takes.
-  virtual std::unique_ptr<ceres::internal::LinearSolver> CreateRowLinearSolver(
-      const ceres::internal::PreprocessedProblem& pp,
-      SolveRecord* record,
-      std::string* reason) = 0;
+  // taken here. kUnsupported for what the machine doesn't know. *structure is
+  // used up.
+  virtual kernels::Status SetupProgram(ProgramStructure* structure,
+                                       ceres::internal::PreprocessedProblem* pp,
+                                       SolveRecord* record,
+                                       ProgramObjects* objects) = 0;
 };
 
 std::unique_ptr<MachineSetup> CreateHostSetup(const Options& options,

@@ -50,9 +50,9 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
 }
 
 // True if the caller's elimination order, where there is one, eliminates just
-// the points first, which is what the batch does.
+// the points of observations.
 bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
-                              const BatchStructure& batch,
+                              const ProgramStructure& structure,
                               const ceres::internal::Program& program) {
   const auto& ordering = options.linear_solver_ordering;
   if (options.linear_solver_type != ceres::ITERATIVE_SCHUR ||
@@ -61,12 +61,13 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
   }
   const auto& first_group = ordering->group_to_elements().begin()->second;
   size_t num_points = 0;
-  for (const auto* block : program.parameter_blocks()) {
-    if (block->Size() != batch.points.ambient_size) {
+  for (int i = 0; i < program.NumParameterBlocks(); ++i) {
+    if (structure.is_eliminated[i] == 0) {
       continue;
     }
     ++num_points;
-    if (first_group.count(const_cast<double*>(block->user_state())) == 0) {
+    const double* state = program.parameter_blocks()[i]->user_state();
+    if (first_group.count(const_cast<double*>(state)) == 0) {
       return false;
     }
   }
@@ -97,47 +98,48 @@ bool BundlePlugin::MayFallBack(const std::string& reason,
 }
 
 Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
-                         const BatchStructure* batch,
+                         ProgramStructure* structure,
                          PreprocessedProblem* pp) {
   // What an attempt before has made goes before its machine.
-  objects_ = BatchObjects();
+  objects_ = ProgramObjects();
   setup_ = std::move(setup);
   record_.device = setup_->device();
-  Status status;
-  if (batch != nullptr) {
-    status = setup_->SetupBatch(*batch, pp, &record_, &objects_);
-  } else {
-    std::string reason;
-    objects_.linear_solver =
-        setup_->CreateRowLinearSolver(*pp, &record_, &reason);
-    if (objects_.linear_solver == nullptr) {
-      status = Status(kernels::StatusCode::kUnsupported, reason);
-    }
-  }
+  const Status status =
+      setup_->SetupProgram(structure, pp, &record_, &objects_);
   if (!status.ok()) {
-    objects_ = BatchObjects();
+    objects_ = ProgramObjects();
     setup_.reset();
   }
   return status;
 }
 
-Status BundlePlugin::UseDeviceOrHost(const BatchStructure* batch,
+Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
+                                     ProgramStructure* structure,
                                      PreprocessedProblem* pp) {
   std::string why_no_device;
   if (options_.device != DEVICE_HOST) {
     std::unique_ptr<MachineSetup> device;
     Status status;
-    if (batch != nullptr &&
-        ceres::internal::AreHostVectorsRequired(*pp, &why_no_device)) {
+    if (ceres::internal::AreHostVectorsRequired(*pp, &why_no_device)) {
       status = Status(kernels::StatusCode::kUnsupported, why_no_device);
     } else {
       status = CreateCudaSetup(options_, num_threads_, &device);
     }
     if (status.ok()) {
-      status = Use(std::move(device), batch, pp);
-    }
-    if (status.ok()) {
-      return status;
+      status = Use(std::move(device), structure, pp);
+      if (status.ok()) {
+        return status;
+      }
+      // It is used up.
+      kernels::HostContext context(num_threads_);
+      std::string reason;
+      if (!ImportProgram(*pp->reduced_program,
+                         import_options,
+                         &context,
+                         structure,
+                         &reason)) {
+        return Status(kernels::StatusCode::kOutOfMemory, reason);
+      }
     }
     why_no_device = status.message;
     if (options_.device == DEVICE_CUDA &&
@@ -150,11 +152,58 @@ Status BundlePlugin::UseDeviceOrHost(const BatchStructure* batch,
     }
   }
   CERES_EXT_RETURN_IF_ERROR(
-      Use(CreateHostSetup(options_, num_threads_), batch, pp));
+      Use(CreateHostSetup(options_, num_threads_), structure, pp));
   if (!why_no_device.empty()) {
     record_.device += " (no device: " + why_no_device + ")";
   }
   return {};
+}
+
+bool BundlePlugin::Take(const ImportOptions& import_options,
+                        PreprocessedProblem* pp) {
+  const ceres::internal::Program& program = *pp->reduced_program;
+  ProgramStructure structure;
+  {
+    kernels::HostContext context(num_threads_);
+    if (!ImportProgram(
+            program, import_options, &context, &structure, &reason_)) {
+      return false;
+    }
+  }
+  const bool ordered_by_ceres =
+      import_options.num_eliminate_blocks != ImportOptions::kPoints;
+  const int64_t num_observations = structure.num_observations();
+  if (!ordered_by_ceres && import_options.use_schur) {
+    if (num_observations < static_cast<int64_t>(structure.host_rows.size())) {
+      reason_ = "most residual blocks are not observations";
+      return false;
+    }
+    if (!OrderingEliminatesPoints(pp->options, structure, program)) {
+      reason_ = "linear_solver_ordering does not eliminate just the points";
+      return false;
+    }
+  }
+  if (options_.jacobian == JACOBIAN_RECOMPUTED && num_observations == 0) {
+    reason_ =
+        "jacobian RECOMPUTED needs residual blocks of this library's cost "
+        "functions";
+    return false;
+  }
+  const size_t num_host_rows = structure.host_rows.size();
+  const Status status = UseDeviceOrHost(import_options, &structure, pp);
+  if (!status.ok()) {
+    reason_ = status.message;
+    return false;
+  }
+  path_ = PATH_FULL;
+  reason_ = num_host_rows == 0
+                ? "all residual blocks are evaluated by this library"
+            : num_observations == 0
+                ? "all residual blocks are evaluated by Ceres"
+                : std::to_string(num_observations) +
+                      " residual blocks are evaluated by this library, " +
+                      std::to_string(num_host_rows) + " by Ceres";
+  return true;
 }
 
 bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
@@ -167,54 +216,26 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
     Decline(unsupported);
     return false;
   }
-
   ScopedSeconds timer(&record_.setup_time_in_seconds);
   num_threads_ = pp->options.num_threads;
-  path_ = PATH_LINEAR_SOLVER;
-  BatchStructure batch;
-  if (!options_.batch_evaluation) {
-    reason_ = "batch_evaluation is switched off";
-    return false;
-  }
-  {
-    kernels::HostContext context(num_threads_);
-    if (!ImportBatch(*pp->reduced_program, &context, &batch, &reason_)) {
-      return false;
-    }
-  }
-  if (!OrderingEliminatesPoints(pp->options, batch, *pp->reduced_program)) {
-    reason_ =
-        "linear_solver_ordering does not eliminate just the points first, so "
-        "Ceres orders and evaluates";
-    return false;
-  }
-
-  const Status status = UseDeviceOrHost(&batch, pp);
-  if (!status.ok()) {
-    reason_ = status.message;
-    if (options_.device == DEVICE_CUDA &&
-        options_.fallback == FALLBACK_REFUSE) {
-      path_ = PATH_CERES;
-    }
-    return false;
-  }
-  path_ = PATH_FULL;
-  reason_ = "all residual blocks are in one batch";
-  return true;
+  wants_problem_ = true;
+  ImportOptions import_options;
+  import_options.batch_evaluation = options_.batch_evaluation;
+  import_options.use_schur =
+      pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
+  return Take(import_options, pp);
 }
 
 bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
-  if (path_ == PATH_LINEAR_SOLVER) {
+  if (wants_problem_ && path_ != PATH_FULL &&
+      pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
+    // Ceres has put the blocks that are to be eliminated first.
     ScopedSeconds timer(&record_.setup_time_in_seconds);
-    if (options_.jacobian == JACOBIAN_RECOMPUTED) {
-      Decline("jacobian RECOMPUTED needs this library's evaluation: " +
-              reason_);
-    } else {
-      const Status status = UseDeviceOrHost(nullptr, pp);
-      if (!status.ok()) {
-        Decline(status.message);
-      }
-    }
+    ImportOptions import_options;
+    import_options.batch_evaluation = options_.batch_evaluation;
+    import_options.num_eliminate_blocks =
+        pp->linear_solver_options.elimination_groups[0];
+    Take(import_options, pp);
   }
   if (path_ == PATH_CERES && options_.enabled &&
       !MayFallBack(reason_, &pp->error)) {
@@ -247,8 +268,8 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
     summary->schur_structure_given = setup_->schur_structure();
     summary->schur_structure_used = summary->schur_structure_given;
     if (pp.options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
-      summary->linear_solver_ordering_used = {setup_->num_points(),
-                                              setup_->num_cameras()};
+      summary->linear_solver_ordering_used = {setup_->num_eliminated_blocks(),
+                                              setup_->num_other_blocks()};
     }
   }
   if (setup_ != nullptr) {

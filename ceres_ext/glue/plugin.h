@@ -1,15 +1,17 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // What Ceres asks for its linear solver, evaluator and loop vectors during one
-// solve. It decides once, in OwnsOrdering, which path the solve takes:
+// solve. A solve takes one of two paths:
 //
-//   PATH_FULL           every residual block is in one residual batch:
-//                       BatchEvaluator, BatchLinearSolver, LoopVectors, and
-//                       Ceres need not reorder the problem;
-//   PATH_LINEAR_SOLVER  Ceres evaluates, RowLinearSolver solves;
-//   PATH_CERES          nothing: the reason says why.
+//   PATH_FULL   ProgramEvaluator, ProgramLinearSolver, LoopVectors:
+//   observations
+//               are evaluated by this library, other rows by Ceres;
+//   PATH_CERES  nothing: the reason says why.
 //
-// The first two run on a device where there is one that can, else on the host.
+// Where most rows are observations and just their points are eliminated, Ceres
+// need not order the problem (OwnsOrdering); else the blocks that Ceres would
+// eliminate are. The solve runs on a device where there is one that can, else
+// on the host.
 //
 // An object serves one solve and outlives everything that it makes. Not thread
 // safe; solves that run at once have one each.
@@ -56,14 +58,16 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Decline(const std::string& reason);
   // Ends the solve with the reason where the caller wants no fallback.
   bool MayFallBack(const std::string& reason, std::string* error) const;
-  // Gives the solve to machine *setup, by SetupBatch or the linear solver
-  // alone.
+  // Whether this library takes the problem as it is ordered now.
+  bool Take(const ImportOptions& import_options,
+            ceres::internal::PreprocessedProblem* pp);
+  // Gives the solve to machine *setup. *structure is used up.
   kernels::Status Use(std::unique_ptr<MachineSetup> setup,
-                      const BatchStructure* batch,
+                      ProgramStructure* structure,
                       ceres::internal::PreprocessedProblem* pp);
-  // Tries a device where one is wanted, then the host. batch: null for the
-  // linear solver alone.
-  kernels::Status UseDeviceOrHost(const BatchStructure* batch,
+  // Tries a device where one is wanted, then the host.
+  kernels::Status UseDeviceOrHost(const ImportOptions& import_options,
+                                  ProgramStructure* structure,
                                   ceres::internal::PreprocessedProblem* pp);
 
   const Options options_;
@@ -72,10 +76,12 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   std::string reason_;
   SolveRecord record_;
   int num_threads_ = 1;
+  // Whether the options are ones that this library serves.
+  bool wants_problem_ = false;
 
   std::unique_ptr<MachineSetup> setup_;
   // Until Ceres takes them.
-  BatchObjects objects_;
+  ProgramObjects objects_;
 };
 
 }  // namespace ceres_ext

@@ -2,21 +2,20 @@
 
 #include "ceres_ext/glue/program_import.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <limits>
-#include <memory>
+#include <map>
 #include <typeinfo>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "ceres/cost_function.h"
 #include "ceres/parameter_block.h"
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
+#include "cuda_kernels/structure/block_rows.h"
 
 namespace ceres_ext {
 namespace {
@@ -24,13 +23,14 @@ namespace {
 using ceres::internal::ParameterBlock;
 using ceres::internal::Program;
 using ceres::internal::ResidualBlock;
-using kernels::Status;
 
-constexpr int kResidualSize = 2;
 constexpr int kPointSize = 3;
 constexpr int kMaxCameraSize = 10;
-// The id of a block that is constant or missing.
+constexpr int kNumKinds = 2;  // of BatchModelKind
+// The id of a block that is constant, and the kind of a residual block that
+// Ceres evaluates.
 constexpr int32_t kNone = -1;
+constexpr int8_t kHostRow = -1;
 // Residual blocks that a thread reads in one go.
 constexpr int64_t kRowsPerTask = 1 << 14;
 constexpr int64_t kBlocksPerTask = 1 << 12;
@@ -40,26 +40,17 @@ int PaddedCameraSize(const BlockTable& cameras) {
   return cameras.MaxTangentSize() <= 9 ? 9 : kMaxCameraSize;
 }
 
-bool FitsObservationIds(const Program& program, std::string* reason) {
-  if (program.NumResidualBlocks() <=
-      std::numeric_limits<int32_t>::max() / kResidualSize) {
-    return true;
-  }
-  *reason = "the problem has " + std::to_string(program.NumResidualBlocks()) +
-            " residual blocks, more than 32-bit residual offsets can count";
-  return false;
-}
-
-// The ids of parameter blocks in a table: by Program index for blocks that
-// vary, by address for constant ones (the Program has dropped those).
+// Blocks of a family, numbered in the order in which they are asked for: by
+// Program index where they vary, by address where they are constant (the
+// Program has dropped those).
 class BlockIds {
  public:
-  explicit BlockIds(const Program& program)
-      : program_(program), id_of_index_(program.NumParameterBlocks(), kNone) {}
+  BlockIds(const Program& program, std::vector<int32_t>* id_of_index)
+      : program_(program), id_of_index_(id_of_index) {}
 
   // Of the varying block with this index. Does not look at the block.
   int32_t OfIndex(int32_t index) {
-    int32_t& id = id_of_index_[index];
+    int32_t& id = (*id_of_index_)[index];
     if (id == kNone) {
       id = Append(program_.parameter_blocks()[index]);
     }
@@ -94,6 +85,8 @@ class BlockIds {
         });
   }
 
+  const std::vector<const ParameterBlock*>& blocks() const { return blocks_; }
+
  private:
   int32_t Append(const ParameterBlock* block) {
     blocks_.push_back(block);
@@ -101,36 +94,12 @@ class BlockIds {
   }
 
   const Program& program_;
-  std::vector<int32_t> id_of_index_;
+  std::vector<int32_t>* id_of_index_;
   std::unordered_map<const ParameterBlock*, int32_t> id_of_constant_;
   std::vector<const ParameterBlock*> blocks_;  // by id
 };
 
-// Room for num_rows ids and observations.
-bool AllocateRows(int64_t num_rows,
-                  BundleStructure* structure,
-                  kernels::HostBuffer<double>* observations,
-                  std::string* reason) {
-  Status status = structure->camera_id.Allocate(num_rows);
-  if (status.ok()) {
-    status = structure->point_id.Allocate(num_rows);
-  }
-  if (status.ok() && observations != nullptr) {
-    status = observations->Allocate(kResidualSize * num_rows);
-  }
-  *reason = status.message;
-  return status.ok();
-}
-
-// The type as a C++ programmer writes it.
-std::string TypeName(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
-  return status == 0 ? name.get() : type.name();
-}
-
-std::string Row(int i) { return "residual block " + std::to_string(i); }
+std::string Row(int64_t i) { return "residual block " + std::to_string(i); }
 
 // Null where the cost function is no BatchableCostFunction.
 const BatchModel* ModelOf(const ResidualBlock& row) {
@@ -139,195 +108,376 @@ const BatchModel* ModelOf(const ResidualBlock& row) {
   return batchable == nullptr ? nullptr : &batchable->batch_model();
 }
 
-// Why row i is not of the batch that begins with a row of model `first`.
-std::string WhyRefused(const ResidualBlock& row,
-                       int i,
-                       const BatchModel* first) {
-  const BatchModel* const model = ModelOf(row);
-  if (model == nullptr) {
-    const ceres::CostFunction& cost_function = *row.cost_function();
-    return Row(i) + " has a cost function of another kind (" +
-           TypeName(typeid(cost_function)) + "), which Ceres evaluates";
-  }
-  return Row(i) + " is of model " + model->name +
-         ", those before it of model " + first->name +
-         "; a batch has one model";
-}
-
 // The Program's index of the block, kNone where it is constant.
 int32_t IndexIfVarying(const ParameterBlock& block) {
   return block.IsConstant() ? kNone : block.index();
 }
 
-}  // namespace
+class Importer {
+ public:
+  Importer(const Program& program,
+           const ImportOptions& options,
+           kernels::HostContext* context,
+           ProgramStructure* structure,
+           std::string* reason)
+      : program_(program),
+        rows_(program.residual_blocks()),
+        options_(options),
+        context_(context),
+        structure_(structure),
+        reason_(reason) {}
 
-bool ImportBatch(const Program& program,
-                 kernels::HostContext* context,
-                 BatchStructure* structure,
-                 std::string* reason) {
-  if (!FitsObservationIds(program, reason)) {
+  bool Import() {
+    return CheckSizes() && ReadRows() &&
+           (is_one_kind_ ||
+            (ChooseEliminated() && ChooseHostRows() && CheckHostRows())) &&
+           FillObservations() && FillOthers();
+  }
+
+ private:
+  bool Ok(const kernels::Status& status) {
+    *reason_ = status.message;
+    return status.ok();
+  }
+
+  bool CheckSizes() {
+    if (rows_.size() <= std::numeric_limits<int32_t>::max() / 2) {
+      return true;
+    }
+    *reason_ = "the problem has " + std::to_string(rows_.size()) +
+               " residual blocks, more than 32-bit residual offsets can count";
     return false;
   }
-  const auto& residual_blocks = program.residual_blocks();
-  const int num_rows = program.NumResidualBlocks();
-  const BatchModel* const model =
-      num_rows > 0 ? ModelOf(*residual_blocks[0]) : nullptr;
-  if (model != nullptr) {
-    structure->kind = model->kind;
-    structure->cameras.ambient_size = model->parameter_block_sizes[0];
-    structure->points.ambient_size = model->parameter_block_sizes[1];
-  }
-  if (!AllocateRows(num_rows, structure, &structure->observations, reason)) {
-    return false;
-  }
-  int32_t* const camera_id = structure->camera_id.data();
-  int32_t* const point_id = structure->point_id.data();
 
-  // Most of the time goes into reaching the blocks in memory, so that is what
-  // all threads do; ids are the Program's indices at first.
-  std::atomic<int> first_refused{num_rows};
-  std::atomic<bool> has_loss{false};
-  context->ParallelFor(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    // One dynamic_cast per run of residual blocks of one type.
-    const std::type_info* type = nullptr;
-    bool one_has_loss = false;
-    for (int64_t i = begin; i < end; ++i) {
-      const ResidualBlock& row = *residual_blocks[i];
-      const ceres::CostFunction& cost_function = *row.cost_function();
-      if (type == nullptr || *type != typeid(cost_function)) {
-        type = &typeid(cost_function);
-        const BatchModel* const other = ModelOf(row);
-        if (other == nullptr || other->kind != structure->kind) {
-          int first = first_refused;
-          while (i < first && !first_refused.compare_exchange_weak(
-                                  first, static_cast<int>(i))) {
+  // The kind of each row and the blocks of observations. Most of the time goes
+  // into reaching the blocks in memory, so that is what all threads do.
+  bool ReadRows() {
+    const int64_t n = static_cast<int64_t>(rows_.size());
+    if (!Ok(kind_.Allocate(n, kHostRow))) {
+      return false;
+    }
+    if (!options_.batch_evaluation) {
+      return true;
+    }
+    if (!Ok(camera_.Allocate(n)) || !Ok(point_.Allocate(n)) ||
+        !Ok(constants_.Allocate(2 * n))) {
+      return false;
+    }
+    const BatchModel* const first_model = n > 0 ? ModelOf(*rows_[0]) : nullptr;
+    const int8_t first_kind = first_model == nullptr
+                                  ? kHostRow
+                                  : static_cast<int8_t>(first_model->kind);
+    std::atomic<bool> has_other_kind{false};
+    std::atomic<bool> has_loss{false};
+    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      // One dynamic_cast per run of residual blocks of one type.
+      const std::type_info* type = nullptr;
+      int8_t kind = kHostRow;
+      bool one_has_loss = false;
+      for (int64_t i = begin; i < end; ++i) {
+        const ceres::CostFunction& cost_function = *rows_[i]->cost_function();
+        if (type == nullptr || *type != typeid(cost_function)) {
+          type = &typeid(cost_function);
+          const BatchModel* const model = ModelOf(*rows_[i]);
+          kind = model == nullptr ? kHostRow : static_cast<int8_t>(model->kind);
+          if (kind != first_kind) {
+            has_other_kind = true;
           }
-          return;
+        }
+        kind_.data()[i] = kind;
+        if (kind != kHostRow) {
+          static_cast<const BatchableCostFunction&>(cost_function)
+              .CopyConstants(constants_.data() + 2 * i);
+          camera_.data()[i] = IndexIfVarying(*rows_[i]->parameter_blocks()[0]);
+          point_.data()[i] = IndexIfVarying(*rows_[i]->parameter_blocks()[1]);
+          one_has_loss |= rows_[i]->loss_function() != nullptr;
         }
       }
-      static_cast<const BatchableCostFunction&>(cost_function)
-          .CopyConstants(structure->observations.data() + kResidualSize * i);
-      camera_id[i] = IndexIfVarying(*row.parameter_blocks()[0]);
-      point_id[i] = IndexIfVarying(*row.parameter_blocks()[1]);
-      one_has_loss |= row.loss_function() != nullptr;
-    }
-    if (one_has_loss) {
-      has_loss = true;
-    }
-  });
-  if (first_refused < num_rows) {
-    *reason = WhyRefused(*residual_blocks[first_refused], first_refused, model);
-    return false;
-  }
-  if (has_loss) {
-    structure->loss.resize(num_rows);
-    context->ParallelFor(
-        num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            structure->loss[i] = residual_blocks[i]->loss_function();
-          }
-        });
+      if (one_has_loss) {
+        has_loss = true;
+      }
+    });
+    has_loss_ = has_loss;
+    is_one_kind_ = first_kind != kHostRow && !has_other_kind &&
+                   options_.num_eliminate_blocks == ImportOptions::kPoints;
+    return true;
   }
 
-  // Ids in the order in which rows name the blocks.
-  BlockIds camera_ids(program);
-  BlockIds point_ids(program);
-  for (int i = 0; i < num_rows; ++i) {
-    const auto id_of = [&](int slot, int32_t index, BlockIds* ids) {
-      return index != kNone ? ids->OfIndex(index)
-                            : ids->OfConstant(
-                                  residual_blocks[i]->parameter_blocks()[slot]);
+  bool ChooseEliminated() {
+    structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
+    if (options_.num_eliminate_blocks != ImportOptions::kPoints) {
+      std::fill_n(
+          structure_->is_eliminated.begin(), options_.num_eliminate_blocks, 1);
+      return true;
+    }
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] != kHostRow && point_.data()[i] != kNone) {
+        structure_->is_eliminated[point_.data()[i]] = 1;
+      }
+    }
+    return true;
+  }
+
+  // Observations that no batch can take are evaluated by Ceres: those whose
+  // point is not eliminated or whose camera is, and those whose camera and
+  // point stand in a row that Ceres evaluates (ceres_ext/solver/batch.h).
+  bool ChooseHostRows() {
+    const std::vector<uint8_t>& is_eliminated = structure_->is_eliminated;
+    std::unordered_set<uint64_t> pairs;
+    const auto key = [](int32_t camera, int32_t point) {
+      return uint64_t{static_cast<uint32_t>(camera)} << 32 |
+             static_cast<uint32_t>(point);
     };
-    camera_id[i] = id_of(0, camera_id[i], &camera_ids);
-    point_id[i] = id_of(1, point_id[i], &point_ids);
-  }
-  camera_ids.Fill(context, &structure->cameras);
-  point_ids.Fill(context, &structure->points);
-  structure->cameras.padded_size = PaddedCameraSize(structure->cameras);
-  structure->points.padded_size = kPointSize;
-  return true;
-}
-
-bool ImportRows(const Program& program,
-                int num_eliminate_blocks,
-                kernels::HostContext* context,
-                BundleStructure* structure,
-                std::string* reason) {
-  if (!FitsObservationIds(program, reason)) {
-    return false;
-  }
-  const auto is_point = [num_eliminate_blocks](const ParameterBlock& block) {
-    return num_eliminate_blocks > 0 ? block.index() < num_eliminate_blocks
-                                    : block.TangentSize() == kPointSize;
-  };
-
-  BlockIds camera_ids(program);
-  BlockIds point_ids(program);
-  // Blocks are numbered in the Program's order, which Ceres has chosen for
-  // locality, not in the order in which rows name them.
-  for (const ParameterBlock* block : program.parameter_blocks()) {
-    const bool point = is_point(*block);
-    const int largest = point ? kPointSize : kMaxCameraSize;
-    if (block->TangentSize() > largest) {
-      *reason = "parameter block " + std::to_string(block->index()) + " has " +
-                std::to_string(block->TangentSize()) +
-                " tangent dimensions; this library takes at most " +
-                std::to_string(largest) +
-                (point ? " for an eliminated block" : " for a camera");
-      return false;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] == kHostRow) {
+        AddPairs(*rows_[i], key, &pairs);
+      }
     }
-    (point ? point_ids : camera_ids).OfIndex(block->index());
-  }
-
-  const int num_rows = program.NumResidualBlocks();
-  if (!AllocateRows(num_rows, structure, nullptr, reason)) {
-    return false;
-  }
-  for (int i = 0; i < num_rows; ++i) {
-    const ResidualBlock& row = *program.residual_blocks()[i];
-    if (row.NumResiduals() != kResidualSize) {
-      *reason = Row(i) + " has " + std::to_string(row.NumResiduals()) +
-                " residuals; this library's linear solver takes 2";
-      return false;
-    }
-    int32_t camera = kNone;
-    int32_t point = kNone;
-    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-      const ParameterBlock& block = *row.parameter_blocks()[j];
-      if (block.IsConstant()) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] == kHostRow) {
         continue;
       }
-      int32_t& id = is_point(block) ? point : camera;
-      if (id != kNone) {
-        *reason = Row(i) + " depends on two " +
-                  (is_point(block) ? "eliminated blocks" : "cameras") +
-                  "; this library's linear solver takes one";
+      const int32_t camera = camera_.data()[i];
+      const int32_t point = point_.data()[i];
+      if ((point != kNone && is_eliminated[point] == 0) ||
+          (camera != kNone && is_eliminated[camera] != 0) ||
+          (!pairs.empty() && pairs.count(key(camera, point)) > 0)) {
+        kind_.data()[i] = kHostRow;
+      }
+    }
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] == kHostRow) {
+        structure_->host_rows.push_back(static_cast<int32_t>(i));
+      }
+    }
+    return true;
+  }
+
+  template <typename Key>
+  void AddPairs(const ResidualBlock& row,
+                const Key& key,
+                std::unordered_set<uint64_t>* pairs) {
+    if (!options_.use_schur) {
+      return;
+    }
+    for (int a = 0; a < row.NumParameterBlocks(); ++a) {
+      const int32_t point = IndexIfVarying(*row.parameter_blocks()[a]);
+      if (point == kNone || structure_->is_eliminated[point] == 0) {
+        continue;
+      }
+      for (int b = 0; b < row.NumParameterBlocks(); ++b) {
+        const int32_t camera = IndexIfVarying(*row.parameter_blocks()[b]);
+        if (camera != kNone && camera != point) {
+          pairs->insert(key(camera, point));
+        }
+      }
+    }
+  }
+
+  bool CheckHostRows() {
+    for (const int32_t i : structure_->host_rows) {
+      const ResidualBlock& row = *rows_[i];
+      int num_eliminated = 0;
+      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+        const int32_t index = IndexIfVarying(*row.parameter_blocks()[j]);
+        num_eliminated +=
+            index != kNone && structure_->is_eliminated[index] != 0 ? 1 : 0;
+      }
+      if (num_eliminated > 1) {
+        *reason_ = Row(i) + " depends on two eliminated blocks";
         return false;
       }
-      id = (is_point(block) ? point_ids : camera_ids).OfIndex(block.index());
     }
-    structure->camera_id.data()[i] = camera;
-    structure->point_id.data()[i] = point;
+    for (int i = 0; i < program_.NumParameterBlocks(); ++i) {
+      const int size = program_.parameter_blocks()[i]->TangentSize();
+      if (structure_->is_eliminated[i] != 0 &&
+          size > kernels::kMaxEliminatedSize) {
+        *reason_ = "parameter block " + std::to_string(i) + " has " +
+                   std::to_string(size) +
+                   " tangent dimensions; this library takes at most " +
+                   std::to_string(kernels::kMaxEliminatedSize) +
+                   " for an eliminated block";
+        return false;
+      }
+    }
+    return true;
   }
-  camera_ids.Fill(context, &structure->cameras);
-  point_ids.Fill(context, &structure->points);
 
-  // The constant block that stands for a missing partner.
-  const auto fill = [num_rows](BlockTable* table, int32_t* ids) {
-    int32_t* const end = ids + num_rows;
-    int32_t* const first = std::find(ids, end, kNone);
-    if (first != end) {
-      const int32_t missing = table->size();
-      table->Resize(missing + 1);
-      table->SetConstant(missing, nullptr);
-      std::replace(first, end, kNone, missing);
+  bool FillObservations() {
+    structure_->place.assign(program_.NumParameterBlocks(), kNone);
+    structure_->family.assign(program_.NumParameterBlocks(), kNone);
+    BlockIds points(program_, &structure_->place);
+    if (is_one_kind_) {
+      if (!FillKind(kind_.data()[0], {}, &points)) {
+        return false;
+      }
+    } else {
+      for (int kind = 0; kind < kNumKinds; ++kind) {
+        std::vector<int32_t> rows;
+        for (size_t i = 0; i < rows_.size(); ++i) {
+          if (kind_.data()[i] == kind) {
+            rows.push_back(static_cast<int32_t>(i));
+          }
+        }
+        if (!rows.empty() && !FillKind(kind, rows, &points)) {
+          return false;
+        }
+      }
     }
-  };
-  fill(&structure->cameras, structure->camera_id.data());
-  fill(&structure->points, structure->point_id.data());
-  structure->cameras.padded_size = PaddedCameraSize(structure->cameras);
-  structure->points.padded_size = kPointSize;
-  return true;
+    if (structure_->observations.empty()) {
+      return true;
+    }
+    structure_->e.emplace_back();
+    BlockTable& table = structure_->e.back();
+    points.Fill(context_, &table);
+    table.ambient_size = kPointSize;
+    table.padded_size = kPointSize;
+    if (is_one_kind_) {
+      structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
+      for (const ParameterBlock* block : points.blocks()) {
+        if (!block->IsConstant()) {
+          structure_->is_eliminated[block->index()] = 1;
+        }
+      }
+    }
+    return true;
+  }
+
+  // rows: the residual blocks of the kind; empty: all.
+  bool FillKind(int kind, const std::vector<int32_t>& rows, BlockIds* points) {
+    const bool all = rows.empty();
+    const int64_t n = static_cast<int64_t>(all ? rows_.size() : rows.size());
+    const auto row_of = [&](int64_t k) { return all ? k : rows[k]; };
+    ObservationRows batch;
+    batch.kind = static_cast<BatchModelKind>(kind);
+    batch.camera_family = static_cast<int>(structure_->f.size());
+    if (all) {
+      batch.camera_id = std::move(camera_);
+      batch.point_id = std::move(point_);
+      batch.observations = std::move(constants_);
+    } else {
+      if (!Ok(batch.camera_id.Allocate(n)) || !Ok(batch.point_id.Allocate(n)) ||
+          !Ok(batch.observations.Allocate(2 * n))) {
+        return false;
+      }
+      for (int64_t k = 0; k < n; ++k) {
+        batch.camera_id.data()[k] = camera_.data()[rows[k]];
+        batch.point_id.data()[k] = point_.data()[rows[k]];
+        std::copy_n(constants_.data() + 2 * int64_t{rows[k]},
+                    2,
+                    batch.observations.data() + 2 * k);
+      }
+    }
+    // Ids in the order in which rows name the blocks.
+    BlockIds cameras(program_, &structure_->place);
+    for (int64_t k = 0; k < n; ++k) {
+      const auto id_of = [&](int slot, int32_t index, BlockIds* ids) {
+        return index != kNone ? ids->OfIndex(index)
+                              : ids->OfConstant(
+                                    rows_[row_of(k)]->parameter_blocks()[slot]);
+      };
+      int32_t& camera = batch.camera_id.data()[k];
+      int32_t& point = batch.point_id.data()[k];
+      camera = id_of(0, camera, &cameras);
+      point = id_of(1, point, points);
+    }
+    if (has_loss_) {
+      batch.loss.resize(n);
+      std::atomic<bool> has_loss{false};
+      context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) {
+          batch.loss[k] = rows_[row_of(k)]->loss_function();
+          if (batch.loss[k] != nullptr) {
+            has_loss = true;
+          }
+        }
+      });
+      if (!has_loss) {
+        batch.loss.clear();
+      }
+    }
+    structure_->f.emplace_back();
+    BlockTable& table = structure_->f.back();
+    cameras.Fill(context_, &table);
+    table.ambient_size = ModelOf(*rows_[row_of(0)])->parameter_block_sizes[0];
+    table.padded_size = PaddedCameraSize(table);
+    for (const ParameterBlock* block : cameras.blocks()) {
+      if (!block->IsConstant()) {
+        structure_->family[block->index()] = batch.camera_family;
+      }
+    }
+    structure_->observations.push_back(std::move(batch));
+    return true;
+  }
+
+  // Blocks that are in no family yet, by role and size.
+  bool FillOthers() {
+    std::map<std::pair<bool, int>, std::vector<const ParameterBlock*>> others;
+    for (int i = 0; i < program_.NumParameterBlocks(); ++i) {
+      if (structure_->place[i] == kNone) {
+        const ParameterBlock* block = program_.parameter_blocks()[i];
+        others[{structure_->is_eliminated[i] != 0, block->TangentSize()}]
+            .push_back(block);
+      } else if (structure_->family[i] == kNone) {
+        structure_->family[i] = 0;  // A point of observations.
+      }
+    }
+    for (const auto& [key, blocks] : others) {
+      auto* tables = key.first ? &structure_->e : &structure_->f;
+      const auto family = static_cast<int32_t>(tables->size());
+      tables->emplace_back();
+      BlockTable& table = tables->back();
+      table.Resize(static_cast<int32_t>(blocks.size()));
+      table.padded_size = key.second;
+      table.ambient_size = key.second;
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        const ParameterBlock& block = *blocks[i];
+        table.Set(static_cast<int64_t>(i),
+                  block.state_offset(),
+                  block.delta_offset(),
+                  block.TangentSize(),
+                  block.manifold());
+        structure_->family[block.index()] = family;
+        structure_->place[block.index()] = static_cast<int32_t>(i);
+      }
+    }
+    return true;
+  }
+
+  const Program& program_;
+  const std::vector<ResidualBlock*>& rows_;
+  const ImportOptions options_;
+  kernels::HostContext* context_;
+  ProgramStructure* structure_;
+  std::string* reason_;
+  // Per residual block; camera and point are Program indices, kNone where
+  // constant, of observations alone.
+  kernels::HostBuffer<int8_t> kind_;
+  kernels::HostBuffer<int32_t> camera_;
+  kernels::HostBuffer<int32_t> point_;
+  kernels::HostBuffer<double> constants_;
+  bool has_loss_ = false;  // of observations
+  // All rows are observations of one kind, and points are what is eliminated.
+  bool is_one_kind_ = false;
+};
+
+}  // namespace
+
+int64_t ProgramStructure::num_observations() const {
+  int64_t sum = 0;
+  for (const ObservationRows& rows : observations) {
+    sum += rows.size();
+  }
+  return sum;
+}
+
+bool ImportProgram(const Program& program,
+                   const ImportOptions& options,
+                   kernels::HostContext* context,
+                   ProgramStructure* structure,
+                   std::string* reason) {
+  *structure = ProgramStructure();
+  return Importer(program, options, context, structure, reason).Import();
 }
 
 }  // namespace ceres_ext

@@ -1,9 +1,14 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Reads out of Ceres's reduced Program what this library needs to know once per
-// solve: which residual block joins which camera to which point, where those
-// blocks stand in Ceres's vectors and, for a residual batch, the model, the
-// constants and the losses.
+// solve: which residual blocks are observations that it evaluates itself and
+// which are evaluated by Ceres, which parameter blocks are eliminated, and
+// where blocks stand in Ceres's vectors.
+//
+// Blocks are put into families (cuda_kernels/structure/block_families.h): the
+// points of observations, the cameras of each kind of observation, and all
+// others by their role and tangent size. Constant blocks of observations are
+// blocks of their families without columns; other constant blocks are left out.
 
 #ifndef CERES_EXT_GLUE_PROGRAM_IMPORT_H_
 #define CERES_EXT_GLUE_PROGRAM_IMPORT_H_
@@ -24,46 +29,61 @@ class Program;
 
 namespace ceres_ext {
 
-struct BundleStructure {
-  BlockTable cameras;  // padded_size 9 or 10
-  BlockTable points;   // padded_size 3
+// Residual blocks of one batchable cost type.
+struct ObservationRows {
+  BatchModelKind kind = BatchModelKind::kBalAngleAxis;
+  int camera_family = 0;  // of f
 
-  // Per residual block, in the Program's order.
+  // Per observation, in the Program's order: places of its blocks in their
+  // families, measured image position (2 values) and loss. Points are family 0
+  // of e. `loss` is empty when no observation has one.
   kernels::HostBuffer<int32_t> camera_id;
   kernels::HostBuffer<int32_t> point_id;
-
-  int64_t num_observations() const { return camera_id.size(); }
-};
-
-// A Program whose residual blocks all have one batchable cost type.
-struct BatchStructure : BundleStructure {
-  BatchModelKind kind = BatchModelKind::kBalAngleAxis;
-
-  // Per residual block, in the Program's order: measured image position
-  // (2 values) and loss. `loss` is empty when no residual block has one.
   kernels::HostBuffer<double> observations;
   std::vector<const ceres::LossFunction*> loss;
+
+  int64_t size() const { return camera_id.size(); }
+};
+
+struct ProgramStructure {
+  // Families of eliminated blocks and of others; padded_size is the number of
+  // columns that a family's blocks have in the solver.
+  std::vector<BlockTable> e;
+  std::vector<BlockTable> f;
+  std::vector<ObservationRows> observations;
+  // Residual blocks that Ceres evaluates: positions in the Program.
+  std::vector<int32_t> host_rows;
+
+  // Of each parameter block of the Program: whether it is eliminated, its
+  // family and its place there.
+  std::vector<uint8_t> is_eliminated;
+  std::vector<int32_t> family;
+  std::vector<int32_t> place;
+
+  int64_t num_observations() const;
+};
+
+struct ImportOptions {
+  // False: Ceres evaluates all residual blocks.
+  bool batch_evaluation = true;
+  // Whether E is eliminated, or only the part of the unknowns that the points
+  // of observations are.
+  bool use_schur = true;
+  // The first so many parameter blocks are eliminated, as Ceres has ordered
+  // them. kPoints: just the points of observations are.
+  static constexpr int kPoints = -1;
+  int num_eliminate_blocks = kPoints;
 };
 
 // Fills *structure from a Program whose parameter offsets and indices are set,
-// the same for any number of threads. Returns false and names the first
-// residual block (and what is wrong with it) in *reason when the Program is not
-// a batch this library can evaluate, or says there that memory ran out.
-bool ImportBatch(const ceres::internal::Program& program,
-                 kernels::HostContext* context,
-                 BatchStructure* structure,
-                 std::string* reason);
-
-// Fills *structure for residual blocks of any cost type that Ceres evaluates.
-// A row has two residuals and at most one point and one camera that are not
-// constant. Points are the first num_eliminate_blocks parameter blocks or, with
-// num_eliminate_blocks = 0, those whose tangent has 3 dimensions. Rows whose
-// partner is constant or missing refer to one constant block added at the end.
-bool ImportRows(const ceres::internal::Program& program,
-                int num_eliminate_blocks,
-                kernels::HostContext* context,
-                BundleStructure* structure,
-                std::string* reason);
+// the same for any number of threads. Returns false with a sentence in *reason
+// where the Program is not one this library can solve, the ordering has to be
+// Ceres's, or memory ran out.
+bool ImportProgram(const ceres::internal::Program& program,
+                   const ImportOptions& options,
+                   kernels::HostContext* context,
+                   ProgramStructure* structure,
+                   std::string* reason);
 
 }  // namespace ceres_ext
 

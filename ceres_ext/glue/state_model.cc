@@ -7,12 +7,9 @@
 #include <vector>
 
 #include "ceres/manifold.h"
-#include "ceres/problem_impl.h"
-#include "ceres/program.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/ops/block_table.h"
-#include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext {
 namespace {
@@ -54,21 +51,15 @@ Status ManifoldFailed(const char* what, int32_t i) {
 }  // namespace
 
 template <typename Machine>
-Status StateModel<Machine>::Setup(BatchModelKind kind,
-                                  const BatchShape<Machine>* shape,
-                                  ceres::internal::PreprocessedProblem* pp) {
-  shape_ = shape;
-  program_ = pp->reduced_program.get();
-  ceres_context_ = pp->problem->context();
-  num_threads_ = pp->options.num_threads;
+Status StateModel<Machine>::Setup(
+    BatchModelKind kind, const ObservationBlocks<Machine>* observations) {
+  observations_ = observations;
   parameters_ = kind == BatchModelKind::kBalAngleAxis
                     ? kernels::CameraParameters::kAngleAxis
                     : kernels::CameraParameters::kQuaternion;
-  const BlockTable& cameras = shape->cameras();
-  const BlockTable& points = shape->points();
-  is_euclidean_ = shape->num_columns() == shape->num_parameters() &&
-                  !cameras.HasManifold() && !points.HasManifold();
-  Machine* machine = shape->machine();
+  const BlockTable& cameras = observations->cameras();
+  const BlockTable& points = observations->points();
+  Machine* machine = observations->machine;
   const int64_t num_cameras = cameras.size();
   const int64_t num_points = points.size();
   CERES_EXT_RETURN_IF_ERROR(
@@ -97,9 +88,9 @@ Status StateModel<Machine>::Setup(BatchModelKind kind,
 template <typename Machine>
 Status StateModel<Machine>::SetupTangents() {
   if constexpr (kIsHost<Machine>) {
-    return shape_->points().HasManifold()
-               ? point_tangents_.Allocate(9 * int64_t{shape_->points().size()},
-                                          0.0)
+    return observations_->points().HasManifold()
+               ? point_tangents_.Allocate(
+                     9 * int64_t{observations_->points().size()}, 0.0)
                : Status();
   } else {
     return SetupDeviceTangents();
@@ -108,11 +99,8 @@ Status StateModel<Machine>::SetupTangents() {
 
 template <typename Machine>
 Status StateModel<Machine>::SetupDeviceTangents() {
-  const BlockTable& cameras = shape_->cameras();
-  const BlockTable& points = shape_->points();
-  if (program_->IsBoundsConstrained()) {
-    return {StatusCode::kUnsupported, "bounds are projected on the host"};
-  }
+  const BlockTable& cameras = observations_->cameras();
+  const BlockTable& points = observations_->points();
   if (points.HasManifold()) {
     return {StatusCode::kUnsupported, "a point has a manifold"};
   }
@@ -148,7 +136,7 @@ Status StateModel<Machine>::SetupDeviceTangents() {
       std::fill_n(tangent, 4 * cameras.padded_size, 0.0);
     }
   }
-  Machine* machine = shape_->machine();
+  Machine* machine = observations_->machine;
   CERES_EXT_RETURN_IF_ERROR(
       machine->Upload(tangents_.size(), tangents.data(), tangents_.data()));
   if (std::find(kinds.begin(),
@@ -162,13 +150,14 @@ Status StateModel<Machine>::SetupDeviceTangents() {
 
 template <typename Machine>
 Status StateModel<Machine>::Update(const double* state, bool want_tangents) {
-  Machine* machine = shape_->machine();
+  Machine* machine = observations_->machine;
   CERES_EXT_RETURN_IF_ERROR(kernels::Run(
       kernels::GatherStateParams{
-          shape_->camera_table(), state, cameras_.data()},
+          observations_->camera_table(), state, cameras_.data()},
       machine));
   CERES_EXT_RETURN_IF_ERROR(kernels::Run(
-      kernels::GatherStateParams{shape_->point_table(), state, points_.data()},
+      kernels::GatherStateParams{
+          observations_->point_table(), state, points_.data()},
       machine));
   if (!want_tangents) {
     return {};
@@ -180,9 +169,9 @@ Status StateModel<Machine>::Update(const double* state, bool want_tangents) {
       return {};
     }
     kernels::CameraTangentsParams params;
-    params.num_cameras = shape_->cameras().size();
-    params.ambient_size = shape_->cameras().ambient_size;
-    params.padded_size = shape_->cameras().padded_size;
+    params.num_cameras = observations_->cameras().size();
+    params.ambient_size = observations_->cameras().ambient_size;
+    params.padded_size = observations_->cameras().padded_size;
     params.kind = camera_kinds_.data();
     params.cameras = cameras_.data();
     params.tangents = tangents_.data();
@@ -193,8 +182,8 @@ Status StateModel<Machine>::Update(const double* state, bool want_tangents) {
 // Serially: a user's manifold need not be thread safe.
 template <typename Machine>
 Status StateModel<Machine>::UpdateHostTangents() {
-  const BlockTable& cameras = shape_->cameras();
-  const BlockTable& points = shape_->points();
+  const BlockTable& cameras = observations_->cameras();
+  const BlockTable& points = observations_->points();
   if (tangents_.size() > 0) {
     const int64_t size = int64_t{cameras.ambient_size} * cameras.padded_size;
     for (int32_t c = 0; c < cameras.size(); ++c) {
@@ -220,36 +209,12 @@ Status StateModel<Machine>::UpdateHostTangents() {
 }
 
 template <typename Machine>
-Status StateModel<Machine>::Plus(const double* state,
-                                 const double* delta,
-                                 double* state_plus_delta) const {
-  if constexpr (kIsHost<Machine>) {
-    return program_->Plus(
-               state, delta, state_plus_delta, ceres_context_, num_threads_)
-               ? Status()
-               : Status(StatusCode::kNumericalFailure,
-                        "Manifold::Plus failed.");
-  } else {
-    Machine* machine = shape_->machine();
-    if (is_euclidean_) {
-      return kernels::Run(
-          kernels::AddVectorsParams{
-              shape_->num_parameters(), state, delta, state_plus_delta},
-          machine);
-    }
-    kernels::PlusParams params;
-    params.table = shape_->camera_table();
-    params.kind = camera_kinds_.data();
-    params.linear = tangents_.data();
-    params.state = state;
-    params.delta = delta;
-    params.state_plus_delta = state_plus_delta;
-    CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine));
-    params.table = shape_->point_table();
-    params.kind = nullptr;
-    params.linear = nullptr;
-    return kernels::Run(params, machine);
-  }
+kernels::PlusParams StateModel<Machine>::PlusCameras() const {
+  kernels::PlusParams params;
+  params.table = observations_->camera_table();
+  params.kind = camera_kinds_.data();
+  params.linear = tangents_.data();
+  return params;
 }
 
 template <typename Machine>

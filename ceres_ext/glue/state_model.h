@@ -1,12 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The state of a batch: from Ceres's state vector to cameras, points and the
-// derivatives of their manifolds, and x (+) delta.
+// The state of a batch of observations: from Ceres's state vector to cameras,
+// points and the derivatives of their manifolds, and, on a device, x (+) delta
+// of the cameras.
 //
 // On the host every ceres::Manifold is called. A device knows blocks without
 // manifold, constant blocks, ceres::SubsetManifold and, for cameras, the
-// product of QuaternionManifold and EuclideanManifold<6>; bounds and other
-// manifolds are refused.
+// product of QuaternionManifold and EuclideanManifold<6>; others are refused.
 
 #ifndef CERES_EXT_GLUE_STATE_MODEL_H_
 #define CERES_EXT_GLUE_STATE_MODEL_H_
@@ -14,23 +14,21 @@
 #include <cstdint>
 #include <string>
 
-#include "ceres/preprocessor.h"
-#include "ceres_ext/glue/batch_shape.h"
-#include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/machines.h"
-#include "ceres_ext/glue/program_import.h"
+#include "ceres_ext/glue/observation_jacobian.h"
+#include "ceres_ext/glue/program_blocks.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/block_table.h"
 
 namespace ceres_ext {
 
 template <typename Machine>
 class StateModel {
  public:
-  // *shape and *pp outlive the model. kUnsupported, with the reason, for a
-  // manifold or bounds that the Machine doesn't know.
+  // *observations outlive the model. kUnsupported, with the reason, for a
+  // manifold that the Machine doesn't know.
   kernels::Status Setup(BatchModelKind kind,
-                        const BatchShape<Machine>* shape,
-                        ceres::internal::PreprocessedProblem* pp);
+                        const ObservationBlocks<Machine>* observations);
 
   // Reads a state and, where they are wanted, the derivatives of manifolds.
   // kNumericalFailure where a manifold fails.
@@ -38,9 +36,9 @@ class StateModel {
   // What Update wrote.
   BatchState state() const;
 
-  kernels::Status Plus(const double* state,
-                       const double* delta,
-                       double* state_plus_delta) const;
+  // The operation that moves the cameras; state, delta and result are the
+  // caller's. On a device alone.
+  kernels::PlusParams PlusCameras() const;
 
   // Whether points have manifolds. Their derivatives, 3 x 3 per point, padded
   // by zero columns, are in host memory.
@@ -57,12 +55,7 @@ class StateModel {
   kernels::Status SetupDeviceTangents();
   kernels::Status UpdateHostTangents();
 
-  const BatchShape<Machine>* shape_ = nullptr;
-  ceres::internal::Program* program_ = nullptr;
-  ceres::internal::ContextImpl* ceres_context_ = nullptr;
-  int num_threads_ = 1;
-  // No manifold anywhere: the state and its tangents have the same coordinates.
-  bool is_euclidean_ = false;
+  const ObservationBlocks<Machine>* observations_ = nullptr;
   kernels::CameraParameters parameters_ = kernels::CameraParameters::kAngleAxis;
 
   Buffer<double> cameras_;      // ambient

@@ -109,9 +109,7 @@ class Batch {
 
   // s += E'F f_p, of E families that are shared.
   virtual kernels::Status MultiplyToEliminated(
-      const double* f_p,
-      double* s,
-      const kernels::PcgScalars* scalars) = 0;
+      const double* f_p, double* s, const kernels::PcgScalars* scalars) = 0;
   // f_q: S p, given the motion of E families that are shared.
   virtual kernels::Status MultiplySchur(const ProductRequest& request) = 0;
   // e_q, f_q: (J'J + D^2) p.

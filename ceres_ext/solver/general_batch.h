@@ -106,9 +106,7 @@ class GeneralBatch final : public Batch {
   }
 
   kernels::Status MultiplyToEliminated(
-      const double* f_p,
-      double* s,
-      const kernels::PcgScalars* scalars) final {
+      const double* f_p, double* s, const kernels::PcgScalars* scalars) final {
     if (rows_->e_lists().empty()) {
       return {};
     }
@@ -126,8 +124,8 @@ class GeneralBatch final : public Batch {
 
   // q += J'J p
   kernels::Status MultiplyNormal(const ProductRequest& request) final {
-    CERES_EXT_RETURN_IF_ERROR(Product(
-        request.e_p, request.f_p, nullptr, y_.data(), request.scalars));
+    CERES_EXT_RETURN_IF_ERROR(
+        Product(request.e_p, request.f_p, nullptr, y_.data(), request.scalars));
     return TransposeProduct(
         y_.data(), request.e_q, request.f_q, request.scalars);
   }
@@ -158,10 +156,9 @@ class GeneralBatch final : public Batch {
     for (const auto* lists : {&rows_->e_lists(), &rows_->f_lists()}) {
       for (const auto& list : *lists) {
         const int size = list.view.size;
-        most = std::max(
-            most,
-            kernels::NumPartialSums(
-                list, matrices ? kernels::PackedSize(size) : size));
+        most = std::max(most,
+                        kernels::NumPartialSums(
+                            list, matrices ? kernels::PackedSize(size) : size));
       }
     }
     return partial_.size() >= most ? kernels::Status()

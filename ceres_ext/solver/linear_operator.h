@@ -5,8 +5,8 @@
 //   S = F'F + D_f^2 - F'E (E'E + D_e^2)^-1 E'F          SchurComplement
 //   J'J + D^2, unknowns of F before those of E          NormalMatrix
 //
-// Update takes the blocks of a linear system, then Multiply serves any number of
-// products. Setup takes all memory.
+// Update takes the blocks of a linear system, then Multiply serves any number
+// of products. Setup takes all memory.
 #ifndef CERES_EXT_SOLVER_LINEAR_OPERATOR_H_
 #define CERES_EXT_SOLVER_LINEAR_OPERATOR_H_
 
@@ -63,8 +63,9 @@ class LinearOperator {
 
   // Unknowns.
   virtual int64_t size() const = 0;
-  // Takes the system, and computes the blocks that are wanted and the right-hand
-  // side. kNumericalFailure where an eliminated block can't be inverted.
+  // Takes the system, and computes the blocks that are wanted and the
+  // right-hand side. kNumericalFailure where an eliminated block can't be
+  // inverted.
   virtual kernels::Status Update(const LinearSystem& system,
                                  const DiagonalBlocks& wanted,
                                  double* rhs) = 0;
@@ -124,13 +125,11 @@ class LinearOperator {
     if (packed == nullptr) {
       return {};
     }
-    return ForEachShared(families,
-                         owners,
-                         [&](const kernels::BlockFamily& family, int) {
-                           return machine_->SetZero(
-                               family.num_packed(),
-                               packed + family.packed_begin);
-                         });
+    return ForEachShared(
+        families, owners, [&](const kernels::BlockFamily& family, int) {
+          return machine_->SetZero(family.num_packed(),
+                                   packed + family.packed_begin);
+        });
   }
 
   // Calls fn(batch, first of its residuals) in order.
@@ -203,15 +202,14 @@ class SchurComplement final : public LinearOperator<Machine> {
       CERES_EXT_RETURN_IF_ERROR(
           SetSharedToZero(blocks_.f, blocks_.f_owner, packed));
     }
-    CERES_EXT_RETURN_IF_ERROR(SetShared(
-        blocks_.f, blocks_.f_owner, nullptr, nullptr, rhs, nullptr));
+    CERES_EXT_RETURN_IF_ERROR(
+        SetShared(blocks_.f, blocks_.f_owner, nullptr, nullptr, rhs, nullptr));
 
     // V, E'b, and all of what is owned.
-    CERES_EXT_RETURN_IF_ERROR(
-        ForEachBatch([&](Batch* batch, int64_t begin) {
-          request.b = system.b + begin;
-          return batch->EliminatedBlocks(request);
-        }));
+    CERES_EXT_RETURN_IF_ERROR(ForEachBatch([&](Batch* batch, int64_t begin) {
+      request.b = system.b + begin;
+      return batch->EliminatedBlocks(request);
+    }));
     // (V + D_e^2)^-1 and -(V + D_e^2)^-1 E'b
     CERES_EXT_RETURN_IF_ERROR(this->ForEachShared(
         blocks_.e,
@@ -234,11 +232,10 @@ class SchurComplement final : public LinearOperator<Machine> {
     CERES_EXT_RETURN_IF_ERROR(
         ApplyInverse(e_gradient_.data(), -1.0, motion_.data(), nullptr));
     // F'b + F'E motion, and blocks of F.
-    CERES_EXT_RETURN_IF_ERROR(
-        ForEachBatch([&](Batch* batch, int64_t begin) {
-          request.b = system.b + begin;
-          return batch->OtherBlocks(request);
-        }));
+    CERES_EXT_RETURN_IF_ERROR(ForEachBatch([&](Batch* batch, int64_t begin) {
+      request.b = system.b + begin;
+      return batch->OtherBlocks(request);
+    }));
     return CheckBreakdown();
   }
 
@@ -268,23 +265,21 @@ class SchurComplement final : public LinearOperator<Machine> {
   kernels::Status Finish(const double* x,
                          double* e_step,
                          double* /*f_step*/) final {
-    CERES_EXT_RETURN_IF_ERROR(
-        ForEachBatch([&](Batch* batch, int64_t begin) {
-          return batch->BackSubstitute(
-              system_.b + begin, v_inverse_.data(), x, e_step);
-        }));
+    CERES_EXT_RETURN_IF_ERROR(ForEachBatch([&](Batch* batch, int64_t begin) {
+      return batch->BackSubstitute(
+          system_.b + begin, v_inverse_.data(), x, e_step);
+    }));
     CERES_EXT_RETURN_IF_ERROR(EliminateFrom(x, nullptr));
     CERES_EXT_RETURN_IF_ERROR(this->ForEachShared(
         blocks_.e,
         blocks_.e_owner,
         [&](const kernels::BlockFamily& family, int) {
           const int64_t at = family.value_begin;
-          return Run(
-              kernels::SubtractVectorsParams{family.num_values(),
-                                             e_gradient_.data() + at,
-                                             sum_.data() + at,
-                                             sum_.data() + at},
-              machine_);
+          return Run(kernels::SubtractVectorsParams{family.num_values(),
+                                                    e_gradient_.data() + at,
+                                                    sum_.data() + at,
+                                                    sum_.data() + at},
+                     machine_);
         }));
     return ApplyInverse(sum_.data(), 1.0, e_step, nullptr);
   }
@@ -402,11 +397,10 @@ class NormalMatrix final : public LinearOperator<Machine> {
                                         nullptr,
                                         request.f_gradient,
                                         nullptr));
-    CERES_EXT_RETURN_IF_ERROR(
-        ForEachBatch([&](Batch* batch, int64_t begin) {
-          request.b = system.b + begin;
-          return batch->EliminatedBlocks(request);
-        }));
+    CERES_EXT_RETURN_IF_ERROR(ForEachBatch([&](Batch* batch, int64_t begin) {
+      request.b = system.b + begin;
+      return batch->EliminatedBlocks(request);
+    }));
     return ForEachBatch([&](Batch* batch, int64_t begin) {
       request.b = system.b + begin;
       return batch->OtherBlocks(request);
@@ -447,9 +441,8 @@ class NormalMatrix final : public LinearOperator<Machine> {
     const int64_t num_f = blocks_.f.num_values();
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::CopyParams{num_f, x, f_step}, machine_));
-    return Run(
-        kernels::CopyParams{blocks_.e.num_values(), x + num_f, e_step},
-        machine_);
+    return Run(kernels::CopyParams{blocks_.e.num_values(), x + num_f, e_step},
+               machine_);
   }
 
   int64_t bytes() const final { return 0; }

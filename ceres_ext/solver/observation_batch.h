@@ -63,9 +63,7 @@ class ObservationBatch final : public Batch {
   kernels::Status EliminatedBlocks(const NormalBlocksRequest& request) final;
   kernels::Status OtherBlocks(const NormalBlocksRequest& request) final;
   kernels::Status MultiplyToEliminated(
-      const double* f_p,
-      double* s,
-      const kernels::PcgScalars* scalars) final;
+      const double* f_p, double* s, const kernels::PcgScalars* scalars) final;
   kernels::Status MultiplySchur(const ProductRequest& request) final;
   kernels::Status MultiplyNormal(const ProductRequest& request) final;
   kernels::Status BackSubstitute(const double* b,

@@ -47,8 +47,8 @@ kernels::Status ObservationBatch<Machine, Source>::SetupSolver(
       allocate(is_explicit_, Shape::kWSize * index_.num_observations, &w_));
   CERES_EXT_RETURN_IF_ERROR(
       allocate(is_explicit_ && schur, E * num_points, &point_gradient_));
-  CERES_EXT_RETURN_IF_ERROR(allocate(
-      !owns_points_, Shape::kPackedE * num_points, &packed_scratch_));
+  CERES_EXT_RETURN_IF_ERROR(
+      allocate(!owns_points_, Shape::kPackedE * num_points, &packed_scratch_));
   const bool in_two_steps = !owns_points_ && schur;
   CERES_EXT_RETURN_IF_ERROR(
       allocate(in_two_steps, num_residuals(), &residual_scratch_));
@@ -103,10 +103,10 @@ kernels::Status ObservationBatch<Machine, Source>::SquaredColumnNorms(
   params.camera_x = Cameras(f);
   params.point_x = owns_points_ ? Points(e) : point_scratch_.data();
   CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
-  return owns_points_ ? kernels::Status()
-                      : AddToPoints(point_scratch_.size(),
-                                    point_scratch_.data(),
-                                    Points(e));
+  return owns_points_
+             ? kernels::Status()
+             : AddToPoints(
+                   point_scratch_.size(), point_scratch_.data(), Points(e));
 }
 
 template <typename Machine, typename Source>
@@ -136,13 +136,13 @@ kernels::Status ObservationBatch<Machine, Source>::EliminatedBlocks(
   }
   params.point_diagonal = Points(request.e_diagonal);
   params.w = WView();
-  params.u =
-      is_explicit_ ? kernels::BlockView<double, Shape::kPackedF, kLayout>{
-                         u_.data(), index_.num_cameras}
-                   : CameraView(request.u);
-  params.breakdown = request.breakdown == nullptr
-                         ? nullptr
-                         : request.breakdown + e_family_;
+  params.u = is_explicit_
+                 ? kernels::BlockView<double,
+                                      Shape::kPackedF,
+                                      kLayout>{u_.data(), index_.num_cameras}
+                 : CameraView(request.u);
+  params.breakdown =
+      request.breakdown == nullptr ? nullptr : request.breakdown + e_family_;
   if (request.eliminate) {
     params.v_inverse = PointView(request.v_inverse);
     params.point_gradient = is_explicit_ ? point_gradient_.data() : nullptr;
@@ -150,8 +150,9 @@ kernels::Status ObservationBatch<Machine, Source>::EliminatedBlocks(
     params.schur_diagonal = CameraView(request.schur_diagonal);
   } else {
     params.v = is_explicit_
-                   ? kernels::BlockView<double, Shape::kPackedE, kLayout>{
-                         v_.data(), index_.num_points}
+                   ? kernels::BlockView<double,
+                                        Shape::kPackedE,
+                                        kLayout>{v_.data(), index_.num_points}
                    : PointView(request.v);
     params.camera_gradient = Cameras(request.f_gradient);
     params.point_gradient = Points(request.e_gradient);
@@ -203,9 +204,8 @@ kernels::Status ObservationBatch<Machine, Source>::OtherBlocks(
   right.point_x = Points(request.e_motion);
   right.y = y;
   CERES_EXT_RETURN_IF_ERROR(Run(right, machine_));
-  CERES_EXT_RETURN_IF_ERROR(
-      Run(kernels::AddVectorsParams{num_residuals(), y, request.b, y},
-          machine_));
+  CERES_EXT_RETURN_IF_ERROR(Run(
+      kernels::AddVectorsParams{num_residuals(), y, request.b, y}, machine_));
   kernels::LeftMultiplyParams<Source> left;
   left.index = index_;
   left.jacobian = jacobian_;

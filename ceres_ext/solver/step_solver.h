@@ -20,8 +20,8 @@
 //
 // It composes an operator (linear_operator.h), a preconditioner
 // (preconditioner.h) and PCG (pcg.h). The sign is Ceres's: b is the residual,
-// and the trust-region loop negates the step itself. An undamped zero column has
-// step zero.
+// and the trust-region loop negates the step itself. An undamped zero column
+// has step zero.
 //
 // Setup takes all memory, Solve takes none; only a graph (cuda_graph.h) is made
 // by Solve, and serves those that follow on the same arrays. A solver serves
@@ -130,8 +130,7 @@ kernels::Status StepSolver<Machine>::Setup(const InexactSolverOptions& options,
   CERES_EXT_RETURN_IF_ERROR(
       preconditioner_->Setup(blocks, options.use_schur, machine));
   const int64_t n = operator_->size();
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Allocate(options.use_schur ? 0 : n, &x_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(options.use_schur ? 0 : n, &x_));
   for (Buffer<double>* vector : {&rhs_, &p_, &r_, &z_}) {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, vector));
   }
@@ -171,8 +170,8 @@ kernels::Status StepSolver<Machine>::SolveOrFail(
     double* f_step,
     InexactSolverSummary* summary) {
   CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
-  CERES_EXT_RETURN_IF_ERROR(operator_->Update(
-      system, preconditioner_->WantedBlocks(), rhs_.data()));
+  CERES_EXT_RETURN_IF_ERROR(
+      operator_->Update(system, preconditioner_->WantedBlocks(), rhs_.data()));
   CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
   CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 

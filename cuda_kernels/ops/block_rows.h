@@ -230,9 +230,7 @@ struct BlockSumParams {
   const PcgScalars* scalars = nullptr;
 
   static constexpr int kUnroll = 1;
-  int64_t size() const {
-    return list.num_segments * Formula::Width(list.size);
-  }
+  int64_t size() const { return list.num_segments * Formula::Width(list.size); }
   CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
     const int width = Formula::Width(list.size);
@@ -353,7 +351,7 @@ struct ScaleRowsParams {
 // of A_b that is zero and undamped counts as a unit column (small_matrix.h).
 // Traffic: the matrices twice, D.
 struct InvertBlocksParams {
-  int64_t n = 0;     // blocks
+  int64_t n = 0;        // blocks
   int32_t columns = 0;  // of a block
   BlockArray<const double> a;
   const double* diagonal = nullptr;  // D, columns per block; null: zero
@@ -368,7 +366,8 @@ struct InvertBlocksParams {
   using First = MaxFirst;
   static constexpr int kUnroll = 1;
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t block) const {
-    const double* d = diagonal == nullptr ? nullptr : diagonal + columns * block;
+    const double* d =
+        diagonal == nullptr ? nullptr : diagonal + columns * block;
     const StridedMatrix<double> to = inverse.Matrix(block);
     CopyDamped(block, d, to);
     bool ok = InvertPacked<kDynamic>(to, columns);
@@ -379,15 +378,16 @@ struct InvertBlocksParams {
     return {ok ? 0.0 : static_cast<double>(n - block), 0.0};
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
-    *first_breakdown = sums.first == 0.0
-                           ? 0x7fffffff
-                           : static_cast<int32_t>(n - static_cast<int64_t>(
-                                                          sums.first));
+    *first_breakdown =
+        sums.first == 0.0
+            ? 0x7fffffff
+            : static_cast<int32_t>(n - static_cast<int64_t>(sums.first));
   }
 
  private:
-  CERES_EXT_HOST_DEVICE void CopyDamped(
-      int64_t block, const double* d, const StridedMatrix<double>& to) const {
+  CERES_EXT_HOST_DEVICE void CopyDamped(int64_t block,
+                                        const double* d,
+                                        const StridedMatrix<double>& to) const {
     for (int i = 0; i < PackedSize(columns); ++i) {
       to[i] = a(block, i);
     }
@@ -402,7 +402,7 @@ struct InvertBlocksParams {
 // z_b = scale A_b r_b, A_b packed. z is not r.
 // Traffic: the matrices, r and z.
 struct ApplyBlocksParams {
-  int64_t n = 0;     // blocks
+  int64_t n = 0;  // blocks
   int32_t columns = 0;
   BlockArray<const double> a;
   const double* r = nullptr;

@@ -48,8 +48,7 @@ Status BlockRowsBuilder::Check() const {
       const Cell& cell = given_cells_[c];
       const BlockFamilies& families = cell.eliminated ? e_ : f_;
       num_eliminated += cell.eliminated ? 1 : 0;
-      if (cell.family < 0 || cell.family >= families.size() ||
-          cell.block < 0 ||
+      if (cell.family < 0 || cell.family >= families.size() || cell.block < 0 ||
           cell.block >= families[cell.family].num_blocks || cell.size < 0 ||
           cell.size > families[cell.family].size) {
         return {StatusCode::kInvalidArgument,
@@ -93,8 +92,8 @@ void BlockRowsBuilder::Order() {
   std::iota(row_order_.begin(), row_order_.end(), 0);
   const auto key = [&](int32_t i) {
     // Rows without an eliminated block come last.
-    return std::pair<int64_t, int64_t>(
-        e_family[i] < 0 ? kMaxInt : e_family[i], e_block[i]);
+    return std::pair<int64_t, int64_t>(e_family[i] < 0 ? kMaxInt : e_family[i],
+                                       e_block[i]);
   };
   std::stable_sort(row_order_.begin(),
                    row_order_.end(),
@@ -124,12 +123,11 @@ void BlockRowsBuilder::Order() {
       const Cell& cell = given_cells_[c];
       const BlockFamily& family =
           cell.eliminated ? e_[cell.family] : f_[cell.family];
-      cells_.push_back(
-          {num_values_,
-           static_cast<int32_t>(family.value_begin +
-                                int64_t{family.size} * cell.block),
-           static_cast<int16_t>(cell.size),
-           static_cast<int16_t>(cell.eliminated ? 1 : 0)});
+      cells_.push_back({num_values_,
+                        static_cast<int32_t>(family.value_begin +
+                                             int64_t{family.size} * cell.block),
+                        static_cast<int16_t>(cell.size),
+                        static_cast<int16_t>(cell.eliminated ? 1 : 0)});
       num_values_ += int64_t{num_residuals} * cell.size;
     }
     cell_begin_[i + 1] = static_cast<int32_t>(cells_.size());

@@ -23,12 +23,12 @@
 // than the blocks of its family: it then has the first ones.
 //
 // For sums over the rows of a block, the cells of a family are listed block by
-// block in the order of the rows (BlockListView). Blocks that no row has are not
-// listed, so a family may be large and the rows few. The cells of a block are
-// cut into segments of kSegmentCells, the sums of segments are summed
+// block in the order of the rows (BlockListView). Blocks that no row has are
+// not listed, so a family may be large and the rows few. The cells of a block
+// are cut into segments of kSegmentCells, the sums of segments are summed
 // kSegmentSums at a time, and so on until there is one per block: every sum has
-// an order that depends on the rows alone, and a block that all rows share costs
-// no more than others.
+// an order that depends on the rows alone, and a block that all rows share
+// costs no more than others.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 
@@ -71,8 +71,8 @@ struct alignas(16) BlockCell {
 
 // The cells of one family, block by block.
 struct BlockListView {
-  int32_t size = 0;        // columns of the family's blocks
-  int32_t num_blocks = 0;  // that are listed
+  int32_t size = 0;                // columns of the family's blocks
+  int32_t num_blocks = 0;          // that are listed
   const int32_t* block = nullptr;  // [num_blocks], ascending
   const BlockCell* cells = nullptr;
   // Segments 0 .. num_segments - 1 of cells.

@@ -115,11 +115,7 @@ TEST_P(FinalCostTest, IsTheKnownOne) {
   EXPECT_NEAR(
       PlainCost(problem), summary.final_cost, 1e-10 * summary.final_cost);
   if (ceres_ext) {
-    EXPECT_EQ(summary.path,
-              cost_function == COST_FUNCTION_ANALYTIC
-                  ? ceres_ext::PATH_FULL
-                  : ceres_ext::PATH_LINEAR_SOLVER)
-        << summary.path_reason;
+    EXPECT_EQ(summary.path, ceres_ext::PATH_FULL) << summary.path_reason;
   } else {
     EXPECT_EQ(summary.path, ceres_ext::PATH_CERES);
   }

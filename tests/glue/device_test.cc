@@ -144,7 +144,7 @@ TEST_P(DeviceAgainstHost, SameStepsAndSameBits) {
     ext_options.precision = PRECISION_DOUBLE;
     const Result rows = SolveModified(
         start, ext_options, c.use_manifold, modify, Derivatives::kAutodiff);
-    ASSERT_EQ(rows.summary.path, PATH_LINEAR_SOLVER) << rows.summary.message;
+    ASSERT_EQ(rows.summary.path, PATH_FULL) << rows.summary.message;
     EXPECT_NE(rows.summary.device.find("CUDA device 0"), std::string::npos);
     ExpectSameSteps(rows.summary, host.summary, 1e-6);
   }

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Batch evaluator and Jacobian against Ceres's own evaluator on the same
-// Program: every number that they hand to the trust-region loop.
+// Evaluator and Jacobian against Ceres's own evaluator on the same Program:
+// every number that they hand to the trust-region loop.
 
 #include "ceres_ext/glue/jacobian.h"
 
@@ -22,9 +22,11 @@
 #include "ceres/program.h"
 #include "ceres/sparse_matrix.h"
 #include "ceres/sphere_manifold.h"
-#include "ceres_ext/glue/batch_shape.h"
 #include "ceres_ext/glue/evaluator.h"
+#include "ceres_ext/glue/host_rows.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/observation_evaluator.h"
+#include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/program_import.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
@@ -43,6 +45,8 @@ struct Setting {
   bool has_constants;
   bool has_manifolds;
   bool has_losses;
+  // Ceres evaluates every third residual block, or all.
+  enum HostRowsKind { kNone, kSome, kAll } host_rows = kNone;
 };
 
 // Both evaluators of one problem.
@@ -67,21 +71,37 @@ class Fixture {
     stock_ = Evaluator::Create(options, pp_.reduced_program.get(), &error);
     EXPECT_NE(stock_, nullptr) << error;
 
-    BatchStructure batch;
-    EXPECT_TRUE(
-        ImportBatch(*pp_.reduced_program, machine_.context(), &batch, &error))
+    ImportOptions import_options;
+    import_options.batch_evaluation = setting.host_rows != Setting::kAll;
+    EXPECT_TRUE(ImportProgram(*pp_.reduced_program,
+                              import_options,
+                              machine_.context(),
+                              &structure_,
+                              &error))
         << error;
-    kernels::Status status =
-        shape_.Setup(pp_.reduced_program->NumEffectiveParameters(),
-                     pp_.reduced_program->NumParameters(),
-                     batch,
-                     {},
-                     machine_.context(),
-                     &machine_);
+    kernels::Status status = blocks_.Setup(
+        *pp_.reduced_program, &structure_, {}, machine_.context(), &machine_);
     EXPECT_TRUE(status.ok()) << status.message;
-    ours_ = batch.cameras.padded_size == 9
-                ? Create<9>(setting.jacobian, batch, &status)
-                : Create<10>(setting.jacobian, batch, &status);
+    std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations;
+    for (size_t i = 0; i < structure_.observations.size(); ++i) {
+      observations.push_back(blocks_.observations(i).cameras().padded_size == 9
+                                 ? Create<9>(setting.jacobian, i, &status)
+                                 : Create<10>(setting.jacobian, i, &status));
+      EXPECT_TRUE(status.ok()) << status.message;
+    }
+    std::unique_ptr<RowsEvaluator> host_rows;
+    if (!structure_.host_rows.empty()) {
+      host_rows =
+          HostRows<kernels::HostMachine>::Create(pp_.reduced_program.get(),
+                                                 structure_,
+                                                 &blocks_,
+                                                 machine_.context(),
+                                                 &record_,
+                                                 &status);
+    }
+    EXPECT_EQ(host_rows != nullptr, setting.host_rows != Setting::kNone);
+    ours_ = ProgramEvaluator<kernels::HostMachine>::Create(
+        &blocks_, std::move(observations), std::move(host_rows), &pp_, &status);
     EXPECT_TRUE(status.ok()) << status.message;
 
     const int n = stock_->NumParameters();
@@ -93,9 +113,31 @@ class Fixture {
   // Rows of ours in the order of Ceres's rows.
   Eigen::MatrixXd InCeresOrder(const Eigen::MatrixXd& rows) const {
     Eigen::MatrixXd ordered(rows.rows(), rows.cols());
-    const auto& index = shape_.index();
-    for (int64_t k = 0; k < index.num_observations; ++k) {
-      ordered.middleRows(2 * index.input_id[k], 2) = rows.middleRows(2 * k, 2);
+    std::vector<bool> is_host(pp_.reduced_program->NumResidualBlocks(), false);
+    for (const int32_t i : structure_.host_rows) {
+      is_host[i] = true;
+    }
+    std::vector<int> observations;
+    for (size_t i = 0; i < is_host.size(); ++i) {
+      if (!is_host[i]) {
+        observations.push_back(static_cast<int>(i));
+      }
+    }
+    int64_t at = 0;
+    const auto copy = [&](int row) {
+      ordered.middleRows(2 * row, 2) = rows.middleRows(at, 2);
+      at += 2;
+    };
+    if (blocks_.num_observation_batches() > 0) {
+      const auto& index = blocks_.observations(0).index();
+      for (int64_t k = 0; k < index.num_observations; ++k) {
+        copy(observations[index.input_id[k]]);
+      }
+    }
+    if (blocks_.host_rows() != nullptr) {
+      for (const int32_t i : blocks_.host_rows()->row_order()) {
+        copy(structure_.host_rows[i]);
+      }
     }
     return ordered;
   }
@@ -106,11 +148,15 @@ class Fixture {
 
  private:
   template <int C>
-  std::unique_ptr<Evaluator> Create(JacobianType type,
-                                    const BatchStructure& batch,
-                                    kernels::Status* status) {
-    return BatchEvaluator<kernels::HostMachine, double, C>::Create(
-        type, batch, &shape_, &pp_, status);
+  std::unique_ptr<ObservationEvaluatorBase> Create(JacobianType type,
+                                                   size_t batch,
+                                                   kernels::Status* status) {
+    return ObservationEvaluator<kernels::HostMachine, double, C>::Create(
+        type,
+        structure_.observations[batch],
+        &blocks_.observations(static_cast<int>(batch)),
+        blocks_.blocks(),
+        status);
   }
 
   void AddBlocks(const Setting& setting, ceres::internal::ProblemImpl* impl) {
@@ -128,12 +174,26 @@ class Fixture {
       }
       double* blocks[2] = {bal_.camera(bal_.camera_id[k]),
                            bal_.point(bal_.point_id[k])};
-      impl->AddResidualBlock(bal_.camera_size == 9
-                                 ? CreateBalReprojectionError(u, v)
-                                 : CreateBalReprojectionErrorQuaternion(u, v),
-                             loss,
-                             blocks,
-                             2);
+      ceres::CostFunction* cost = nullptr;
+      if (setting.host_rows == Setting::kSome && k % 3 == 1) {
+        // A cost function that the library doesn't know.
+        cost =
+            bal_.camera_size == 9
+                ? static_cast<ceres::CostFunction*>(
+                      new ceres::AutoDiffCostFunction<AutodiffReprojection<3>,
+                                                      2,
+                                                      9,
+                                                      3>(
+                          new AutodiffReprojection<3>{u, v}))
+                : new ceres::
+                      AutoDiffCostFunction<AutodiffReprojection<4>, 2, 10, 3>(
+                          new AutodiffReprojection<4>{u, v});
+      } else {
+        cost = bal_.camera_size == 9
+                   ? CreateBalReprojectionError(u, v)
+                   : CreateBalReprojectionErrorQuaternion(u, v);
+      }
+      impl->AddResidualBlock(cost, loss, blocks, 2);
     }
     if (setting.has_constants) {
       impl->SetParameterBlockConstant(bal_.camera(1));
@@ -158,7 +218,9 @@ class Fixture {
 
   BalTestProblem bal_;
   kernels::HostMachine machine_{3};
-  BatchShape<kernels::HostMachine> shape_;
+  ProgramStructure structure_;
+  ProgramBlocks<kernels::HostMachine> blocks_;
+  SolveRecord record_;
   ceres::internal::PreprocessedProblem pp_;
   std::unique_ptr<Evaluator> stock_;
   std::unique_ptr<Evaluator> ours_;
@@ -341,7 +403,35 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"Camera10", 10, JACOBIAN_STORED, true, false, false},
         Setting{"Camera10Manifolds", 10, JACOBIAN_STORED, true, true, true},
         Setting{
-            "Camera10Recomputed", 10, JACOBIAN_RECOMPUTED, true, true, false}),
+            "Camera10Recomputed", 10, JACOBIAN_RECOMPUTED, true, true, false},
+        Setting{"Camera9SomeHostRows",
+                9,
+                JACOBIAN_STORED,
+                true,
+                true,
+                true,
+                Setting::kSome},
+        Setting{"Camera10SomeHostRowsRecomputed",
+                10,
+                JACOBIAN_RECOMPUTED,
+                true,
+                true,
+                false,
+                Setting::kSome},
+        Setting{"Camera9HostRows",
+                9,
+                JACOBIAN_STORED,
+                true,
+                true,
+                true,
+                Setting::kAll},
+        Setting{"Camera10HostRows",
+                10,
+                JACOBIAN_STORED,
+                true,
+                true,
+                true,
+                Setting::kAll}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

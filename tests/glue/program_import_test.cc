@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The batch read out of a Program of several tasks' length, against the problem
+// What is read out of a Program of several tasks' length, against the problem
 // that it was made of, for one thread and for several.
 
 #include "ceres_ext/glue/program_import.h"
@@ -124,17 +124,23 @@ TEST_P(BundleStructureTest, RowsAsInTheProgram) {
   impl_.SetParameterBlockConstant(bal_.point(0));
   impl_.SetParameterBlockConstant(bal_.point(9000));
   const std::unique_ptr<Program> program = Reduce();
-  BatchStructure batch;
+  ProgramStructure structure;
   std::string reason;
-  ASSERT_TRUE(ImportBatch(*program, &context_, &batch, &reason)) << reason;
+  ASSERT_TRUE(ImportProgram(*program, {}, &context_, &structure, &reason))
+      << reason;
 
+  EXPECT_TRUE(structure.host_rows.empty());
+  ASSERT_EQ(structure.observations.size(), 1u);
+  ASSERT_EQ(structure.e.size(), 1u);
+  ASSERT_EQ(structure.f.size(), 1u);
+  const ObservationRows& batch = structure.observations[0];
   EXPECT_EQ(batch.kind, BatchModelKind::kBalAngleAxis);
-  EXPECT_EQ(batch.cameras.ambient_size, 9);
-  EXPECT_EQ(batch.points.ambient_size, 3);
-  EXPECT_EQ(batch.cameras.padded_size, 9);
-  EXPECT_EQ(batch.points.padded_size, 3);
-  ExpectTable(*program, 0, batch.cameras, batch.camera_id);
-  ExpectTable(*program, 1, batch.points, batch.point_id);
+  EXPECT_EQ(structure.f[0].ambient_size, 9);
+  EXPECT_EQ(structure.e[0].ambient_size, 3);
+  EXPECT_EQ(structure.f[0].padded_size, 9);
+  EXPECT_EQ(structure.e[0].padded_size, 3);
+  ExpectTable(*program, 0, structure.f[0], batch.camera_id);
+  ExpectTable(*program, 1, structure.e[0], batch.point_id);
   const auto& rows = program->residual_blocks();
   ASSERT_EQ(batch.loss.size(), rows.size());
   ASSERT_EQ(batch.observations.size(), 2 * static_cast<int64_t>(rows.size()));
@@ -150,42 +156,70 @@ TEST_P(BundleStructureTest, RowsAsInTheProgram) {
 
 TEST_P(BundleStructureTest, NoLossNoArray) {
   AddRows(-1, -1, nullptr);
-  BatchStructure batch;
+  ProgramStructure structure;
   std::string reason;
-  ASSERT_TRUE(ImportBatch(*Reduce(), &context_, &batch, &reason)) << reason;
-  EXPECT_TRUE(batch.loss.empty());
+  ASSERT_TRUE(ImportProgram(*Reduce(), {}, &context_, &structure, &reason))
+      << reason;
+  EXPECT_TRUE(structure.observations[0].loss.empty());
 }
 
-TEST_P(BundleStructureTest, FirstOfTwoRefusedRowsIsNamed) {
+// A row of another cost type is evaluated by Ceres, and so are observations of
+// the same camera and point; a row of another model is a batch of its own.
+TEST_P(BundleStructureTest, RowsOfSeveralKinds) {
   AddRows(51111, 33333, nullptr);
+  // The pair of row 51111 once more.
+  double* blocks[2] = {bal_.camera(bal_.camera_id[51111]),
+                       bal_.point(bal_.point_id[51111])};
+  impl_.AddResidualBlock(
+      CreateBalReprojectionError(1.0, 2.0), nullptr, blocks, 2);
   const std::unique_ptr<Program> program = Reduce();
-  for (int i = 0; i < 20; ++i) {
-    BatchStructure batch;
-    std::string reason;
-    EXPECT_FALSE(ImportBatch(*program, &context_, &batch, &reason));
-    EXPECT_EQ(reason.rfind("residual block 33333 is of model ", 0), 0u)
-        << reason;
+  ProgramStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportProgram(*program, {}, &context_, &structure, &reason))
+      << reason;
+  EXPECT_EQ(structure.host_rows, (std::vector<int32_t>{51111, kRows}));
+  ASSERT_EQ(structure.observations.size(), 2u);
+  EXPECT_EQ(structure.observations[0].kind, BatchModelKind::kBalAngleAxis);
+  EXPECT_EQ(structure.observations[0].size(), kRows - 2);
+  EXPECT_EQ(structure.observations[1].kind, BatchModelKind::kBalQuaternion);
+  EXPECT_EQ(structure.observations[1].size(), 1);
+  EXPECT_EQ(structure.e.size(), 1u);
+  ASSERT_EQ(structure.f.size(), 2u);
+  EXPECT_EQ(structure.f[1].size(), 1);
+  EXPECT_EQ(structure.f[1].ambient_size, 10);
+  // Every block is in the place that it says.
+  for (const ParameterBlock* block : program->parameter_blocks()) {
+    const auto& families = structure.is_eliminated[block->index()] != 0
+                               ? structure.e
+                               : structure.f;
+    const BlockTable& table = families[structure.family[block->index()]];
+    const int32_t place = structure.place[block->index()];
+    ASSERT_EQ(table.tangent_offset[place], block->delta_offset());
+    ASSERT_EQ(structure.is_eliminated[block->index()] != 0, block->Size() == 3);
   }
 }
 
-TEST_P(BundleStructureTest, FirstRowOfAnotherKind) {
-  AddRows(0, 40000, nullptr);
-  const std::unique_ptr<Program> program = Reduce();
-  BatchStructure batch;
+TEST_P(BundleStructureTest, BatchEvaluationSwitchedOff) {
+  AddRows(-1, -1, nullptr);
+  ImportOptions options;
+  options.batch_evaluation = false;
+  ProgramStructure structure;
   std::string reason;
-  EXPECT_FALSE(ImportBatch(*program, &context_, &batch, &reason));
-  EXPECT_EQ(
-      reason.rfind("residual block 0 has a cost function of another kind ", 0),
-      0u)
+  ASSERT_TRUE(ImportProgram(*Reduce(), options, &context_, &structure, &reason))
       << reason;
+  EXPECT_EQ(structure.host_rows.size(), static_cast<size_t>(kRows));
+  EXPECT_TRUE(structure.observations.empty());
+  EXPECT_TRUE(structure.e.empty());
+  EXPECT_EQ(structure.f.size(), 2u);
 }
 
 TEST_P(BundleStructureTest, NoRows) {
-  BatchStructure batch;
+  ProgramStructure structure;
   std::string reason;
-  EXPECT_TRUE(ImportBatch(*Reduce(), &context_, &batch, &reason)) << reason;
-  EXPECT_EQ(batch.num_observations(), 0);
-  EXPECT_EQ(batch.points.padded_size, 3);
+  EXPECT_TRUE(ImportProgram(*Reduce(), {}, &context_, &structure, &reason))
+      << reason;
+  EXPECT_EQ(structure.num_observations(), 0);
+  EXPECT_TRUE(structure.f.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));

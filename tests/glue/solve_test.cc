@@ -98,7 +98,7 @@ TEST_P(SolveAgainstStock, SameCosts) {
   EXPECT_EQ(ours.num_effective_parameters_reduced,
             stock.num_effective_parameters_reduced);
 
-  // The linear solver alone, under Ceres's evaluation of the same functors.
+  // The same rows evaluated by Ceres.
   if (c.jacobian == JACOBIAN_STORED) {
     BalTestProblem row_bal = MakeBalTestProblem(12, 150, 6, c.camera_size);
     options.linear_solver_ordering =
@@ -106,7 +106,7 @@ TEST_P(SolveAgainstStock, SameCosts) {
     auto row_problem =
         BuildProblem(&row_bal, Derivatives::kAutodiff, c.use_manifold);
     Solve(options, ext_options, row_problem.get(), &ours);
-    EXPECT_EQ(ours.path, PATH_LINEAR_SOLVER) << ours.path_reason;
+    EXPECT_EQ(ours.path, PATH_FULL) << ours.path_reason;
     ASSERT_TRUE(ours.IsSolutionUsable()) << ours.message;
     EXPECT_NEAR(
         ours.initial_cost, stock.initial_cost, 1e-12 * stock.initial_cost);
@@ -188,7 +188,7 @@ TEST(Solve, ConstantCamerasAndPoints) {
     }
   };
   CompareModified(set_constant, PATH_FULL);
-  CompareModified(set_constant, PATH_LINEAR_SOLVER, 9, Derivatives::kAutodiff);
+  CompareModified(set_constant, PATH_FULL, 9, Derivatives::kAutodiff);
 }
 
 TEST(Solve, AllCamerasConstant) {
@@ -200,7 +200,7 @@ TEST(Solve, AllCamerasConstant) {
     }
   };
   CompareModified(set_constant, PATH_FULL);
-  CompareModified(set_constant, PATH_LINEAR_SOLVER, 9, Derivatives::kAutodiff);
+  CompareModified(set_constant, PATH_FULL, 9, Derivatives::kAutodiff);
 }
 
 TEST(Solve, AllPointsConstant) {
@@ -229,8 +229,7 @@ TEST(Solve, SubsetManifolds) {
     }
   };
   CompareModified(fix_intrinsics, PATH_FULL);
-  CompareModified(
-      fix_intrinsics, PATH_LINEAR_SOLVER, 9, Derivatives::kAutodiff);
+  CompareModified(fix_intrinsics, PATH_FULL, 9, Derivatives::kAutodiff);
 }
 
 TEST(Solve, LossFunctions) {
@@ -295,7 +294,7 @@ TEST(Solve, OrderingLeftToCeres) {
       PATH_FULL);
 }
 
-TEST(Solve, CamerasEliminatedFirstIsLeftToCeresEvaluation) {
+TEST(Solve, CamerasEliminatedFirstAreLeftToCeres) {
   const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
   BalTestProblem bal = start;
   auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
@@ -537,17 +536,6 @@ TEST_P(SolveDeclines, CeresSolvesAndTheSummarySaysWhy) {
   }
 }
 
-// Three residuals for a camera and a point.
-struct ThreeResiduals {
-  template <typename T>
-  bool operator()(const T* camera, const T* point, T* residuals) const {
-    for (int i = 0; i < 3; ++i) {
-      residuals[i] = 0.1 * (camera[3 + i] - point[i]);
-    }
-    return true;
-  }
-};
-
 INSTANTIATE_TEST_SUITE_P(
     Cases,
     SolveDeclines,
@@ -572,17 +560,7 @@ INSTANTIATE_TEST_SUITE_P(
                  [](BalTestProblem*, ceres::Problem*, auto* options) {
                    options->use_spse_initialization = true;
                  },
-                 "use_spse_initialization"},
-        Declined{"ThreeResiduals",
-                 [](BalTestProblem* bal, ceres::Problem* problem, auto*) {
-                   problem->AddResidualBlock(
-                       new ceres::AutoDiffCostFunction<ThreeResiduals, 3, 9, 3>(
-                           new ThreeResiduals),
-                       nullptr,
-                       bal->camera(0),
-                       bal->point(0));
-                 },
-                 "3 residuals"}),
+                 "use_spse_initialization"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Solve, LineSearchIsLeftToCeres) {

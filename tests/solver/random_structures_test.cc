@@ -2,9 +2,9 @@
 //
 // Problems of random structure against dense Eigen: rows of 1 to 16 residuals,
 // eliminated blocks of 1 to 6 columns or none, up to 5 other blocks of 1 to 16
-// columns, repeated pairs, constant blocks, blocks with fewer columns than their
-// family, blocks that nobody sees, beside batches of observations that have the
-// eliminated blocks to themselves or share them.
+// columns, repeated pairs, constant blocks, blocks with fewer columns than
+// their family, blocks that nobody sees, beside batches of observations that
+// have the eliminated blocks to themselves or share them.
 //
 // Compiled for the host and, with CERES_EXT_TEST_ON_CUDA, for a device, real or
 // emulated.
@@ -119,8 +119,7 @@ class Problem {
   int64_t num_e() const { return blocks.e.num_values(); }
   int64_t num_f() const { return blocks.f.num_values(); }
   bool has_shared_points() const {
-    return !observations.empty() &&
-           blocks.e_owner[0] == ProblemBlocks::kShared;
+    return !observations.empty() && blocks.e_owner[0] == ProblemBlocks::kShared;
   }
   int Uniform(int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random_);
@@ -163,10 +162,9 @@ class Problem {
       }
       const int num_cells = Uniform(0, 5);
       // Batches have no pair of blocks in common (batch.h).
-      const bool has_point = has_points && !row.cells.empty() &&
-                             row.cells[0].family == 0;
-      const int first_f =
-          has_point ? static_cast<int>(observations.size()) : 0;
+      const bool has_point =
+          has_points && !row.cells.empty() && row.cells[0].family == 0;
+      const int first_f = has_point ? static_cast<int>(observations.size()) : 0;
       for (int c = 0; c < num_cells && first_f < blocks.f.size(); ++c) {
         AddCell(false, Uniform(first_f, blocks.f.size() - 1), &row);
       }
@@ -269,8 +267,8 @@ class Problem {
           for (int j = 0; j < cell.size; ++j) {
             const double value = Normal();
             general_values[cell.value + i * cell.size + j] = value;
-            J(at + i,
-              (cell.eliminated != 0 ? 0 : num_e()) + cell.column + j) = value;
+            J(at + i, (cell.eliminated != 0 ? 0 : num_e()) + cell.column + j) =
+                value;
           }
         }
       }
@@ -350,8 +348,8 @@ class OnMachine {
                                   size_t i,
                                   int64_t first_row,
                                   VectorXd* b) {
-    using Source = kernels::
-        StoredJacobian<double, kernels::BalShape<C>, Machine::kLayout>;
+    using Source =
+        kernels::StoredJacobian<double, kernels::BalShape<C>, Machine::kLayout>;
     const Pairs& pairs = problem.observations[i];
     const int64_t n = static_cast<int64_t>(pairs.camera.size());
     indices_.push_back(std::make_unique<Index>());
@@ -443,10 +441,9 @@ testing::AssertionResult Near(const MatrixXd& a,
     return testing::AssertionSuccess();
   }
   const double error = (a - b).cwiseAbs().maxCoeff();
-  return error <= tolerance
-             ? testing::AssertionSuccess()
-             : testing::AssertionFailure() << "error " << error << " > "
-                                           << tolerance;
+  return error <= tolerance ? testing::AssertionSuccess()
+                            : testing::AssertionFailure()
+                                  << "error " << error << " > " << tolerance;
 }
 
 // S, its right-hand side, its diagonal blocks, U and products with it.
@@ -491,8 +488,8 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       options.preconditioner = jacobi ? PreconditionerType::kJacobi
                                       : PreconditionerType::kSchurJacobi;
       SchurComplement<Machine> schur;
-      const kernels::Status setup = schur.Setup(
-          options, problem.blocks, data.batches, machine_.get());
+      const kernels::Status setup =
+          schur.Setup(options, problem.blocks, data.batches, machine_.get());
       ASSERT_TRUE(setup.ok()) << setup.message;
       DiagonalBlocks wanted;
       (jacobi ? wanted.u : wanted.schur_diagonal) = diagonal;
@@ -540,8 +537,8 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
     }();
     SCOPED_TRACE(ConfigurationName(options));
     StepSolver<Machine> solver;
-    const kernels::Status setup = solver.Setup(
-        options, problem.blocks, data.batches, machine_.get());
+    const kernels::Status setup =
+        solver.Setup(options, problem.blocks, data.batches, machine_.get());
     if (options.w_product == WProduct::kExplicit &&
         problem.has_shared_points()) {
       EXPECT_EQ(setup.code, kernels::StatusCode::kUnsupported);
@@ -585,8 +582,8 @@ TEST_F(RandomStructures, ProductsAreTheDenseOnes) {
     OnMachine data(problem, machine_.get());
     const int64_t num_e = problem.num_e();
     const int64_t num_f = problem.num_f();
-    const VectorXd x = VectorXd::NullaryExpr(
-        num_e + num_f, [&] { return problem.Normal(); });
+    const VectorXd x =
+        VectorXd::NullaryExpr(num_e + num_f, [&] { return problem.Normal(); });
     const double* e = data.Upload(VectorXd(x.head(num_e)));
     const double* f = data.Upload(VectorXd(x.tail(num_f)));
     const double bound = 8.0 * (problem.J.rows() + problem.J.cols() + 8) *
@@ -619,8 +616,8 @@ TEST_F(RandomStructures, ProductsAreTheDenseOnes) {
     sum << data.Download(num_e, e_sum), data.Download(num_f, f_sum);
     EXPECT_TRUE(Near(sum, problem.J.transpose() * problem.b, bound));
     norms << data.Download(num_e, e_norm), data.Download(num_f, f_norm);
-    EXPECT_TRUE(Near(
-        norms, problem.J.colwise().squaredNorm().transpose(), bound));
+    EXPECT_TRUE(
+        Near(norms, problem.J.colwise().squaredNorm().transpose(), bound));
   }
 }
 
@@ -653,8 +650,7 @@ TEST_F(RandomStructures, OneBlockForAllRows) {
   ASSERT_TRUE(machine_->Upload(kNumRows, ones.data(), &y).ok());
   ASSERT_TRUE(machine_->Upload(8, zeros.data(), &x).ok());
   GeneralBatch<Machine> batch;
-  ASSERT_TRUE(
-      batch.Setup(&rows, blocks, values.data(), machine_.get()).ok());
+  ASSERT_TRUE(batch.Setup(&rows, blocks, values.data(), machine_.get()).ok());
   ASSERT_TRUE(
       batch.LeftMultiplyAndAccumulate(y.data(), nullptr, x.data()).ok());
   std::vector<double> sum(8);

@@ -1,0 +1,263 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/glue/program_blocks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ceres/parameter_block.h"
+#include "ceres/program.h"
+#include "ceres/residual_block.h"
+#include "ceres_ext/glue/machines.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+using solver::ProblemBlocks;
+
+template <typename Machine>
+Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
+  table_ = std::move(table);
+  const int64_t n = table_.size();
+  const auto upload = [machine, n](const auto& values, auto* buffer) -> Status {
+    return machine->Upload(n, values.data(), buffer);
+  };
+  CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_offset, &tangent_offset_));
+  CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_size, &tangent_size_));
+  CERES_EXT_RETURN_IF_ERROR(upload(table_.state_offset, &state_offset_));
+  const bool has_constants =
+      std::any_of(table_.constant_value.begin(),
+                  table_.constant_value.end(),
+                  [](const double* value) { return value != nullptr; });
+  if (has_constants) {
+    const int64_t num_values = n * table_.ambient_size;
+    std::vector<double> values(num_values, 0.0);
+    for (int64_t i = 0; i < n; ++i) {
+      if (table_.constant_value[i] != nullptr) {
+        std::copy_n(table_.constant_value[i],
+                    table_.ambient_size,
+                    values.data() + i * table_.ambient_size);
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(num_values, values.data(), &constant_values_));
+  }
+  view_.num_blocks = table_.size();
+  view_.padded_size = table_.padded_size;
+  view_.ambient_size = table_.ambient_size;
+  view_.tangent_offset = tangent_offset_.data();
+  view_.tangent_size = tangent_size_.data();
+  view_.state_offset = state_offset_.data();
+  view_.constant_values = constant_values_.data();
+  return {};
+}
+
+template <typename Machine>
+int64_t FamilyTable<Machine>::bytes() const {
+  return table_.MemoryBytes() + tangent_offset_.bytes() +
+         tangent_size_.bytes() + state_offset_.bytes() +
+         constant_values_.bytes();
+}
+
+template <typename Machine>
+Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
+                                     ProgramStructure* structure,
+                                     typename Index::Options index_options,
+                                     kernels::HostContext* host_context,
+                                     Machine* machine) {
+  machine_ = machine;
+  num_columns_ = program.NumEffectiveParameters();
+  num_parameters_ = program.NumParameters();
+  num_residuals_ = program.NumResiduals();
+  for (const BlockTable& table : structure->e) {
+    blocks_.e.Add(table.padded_size, table.size());
+  }
+  for (const BlockTable& table : structure->f) {
+    blocks_.f.Add(table.padded_size, table.size());
+  }
+  blocks_.e_owner.assign(structure->e.size(), ProblemBlocks::kShared);
+  blocks_.f_owner.assign(structure->f.size(), ProblemBlocks::kShared);
+
+  // Who has rows of the points of observations.
+  const int num_batches = static_cast<int>(structure->observations.size());
+  bool shared = num_batches != 1;
+  for (const int32_t i : structure->host_rows) {
+    const auto& row = *program.residual_blocks()[i];
+    for (int j = 0; !shared && j < row.NumParameterBlocks(); ++j) {
+      const auto& block = *row.parameter_blocks()[j];
+      shared = num_batches > 0 && !block.IsConstant() &&
+               structure->is_eliminated[block.index()] != 0 &&
+               structure->family[block.index()] == 0;
+    }
+  }
+  if (!shared) {
+    blocks_.e_owner[0] = 0;
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      SetupObservations(structure, index_options, host_context));
+  e_.resize(structure->e.size());
+  f_.resize(structure->f.size());
+  for (size_t i = 0; i < e_.size(); ++i) {
+    CERES_EXT_RETURN_IF_ERROR(e_[i].Setup(std::move(structure->e[i]), machine));
+  }
+  for (size_t i = 0; i < f_.size(); ++i) {
+    CERES_EXT_RETURN_IF_ERROR(f_[i].Setup(std::move(structure->f[i]), machine));
+  }
+  for (const auto& batch : observations_) {
+    batch->camera_family_table = &f_[batch->camera_family];
+    batch->point_family_table = &e_[0];
+  }
+  return structure->host_rows.empty() ? Status()
+                                      : SetupHostRows(program, *structure);
+}
+
+template <typename Machine>
+Status ProgramBlocks<Machine>::SetupObservations(
+    ProgramStructure* structure,
+    typename Index::Options index_options,
+    kernels::HostContext* host_context) {
+  for (size_t i = 0; i < structure->observations.size(); ++i) {
+    const ObservationRows& rows = structure->observations[i];
+    observations_.push_back(std::make_unique<ObservationBlocks<Machine>>());
+    ObservationBlocks<Machine>& batch = *observations_.back();
+    batch.machine = machine_;
+    batch.camera_family = rows.camera_family;
+    blocks_.f_owner[rows.camera_family] = static_cast<int>(i);
+    // The first batch decides the order of the points.
+    index_options.keep_point_order = i > 0;
+    std::vector<int32_t> point_order;
+    CERES_EXT_RETURN_IF_ERROR(
+        batch.row_index.Setup(structure->f[rows.camera_family].size(),
+                              structure->e[0].size(),
+                              rows.size(),
+                              rows.camera_id.data(),
+                              rows.point_id.data(),
+                              index_options,
+                              &point_order,
+                              machine_));
+    if (point_order.empty()) {
+      continue;
+    }
+    structure->e[0].Permute(point_order, host_context);
+    if (structure->observations.size() == 1 && structure->host_rows.empty()) {
+      continue;  // Nobody else asks for a point by its number.
+    }
+    std::vector<int32_t> place_of(point_order.size());
+    for (size_t p = 0; p < point_order.size(); ++p) {
+      place_of[point_order[p]] = static_cast<int32_t>(p);
+    }
+    for (size_t j = i + 1; j < structure->observations.size(); ++j) {
+      ObservationRows& others = structure->observations[j];
+      for (int64_t k = 0; k < others.size(); ++k) {
+        others.point_id.data()[k] = place_of[others.point_id.data()[k]];
+      }
+    }
+    for (size_t b = 0; b < structure->place.size(); ++b) {
+      if (structure->is_eliminated[b] != 0 && structure->family[b] == 0) {
+        structure->place[b] = place_of[structure->place[b]];
+      }
+    }
+  }
+  return {};
+}
+
+template <typename Machine>
+Status ProgramBlocks<Machine>::SetupHostRows(
+    const ceres::internal::Program& program,
+    const ProgramStructure& structure) {
+  builder_ = std::make_unique<kernels::BlockRowsBuilder>(blocks_.e, blocks_.f);
+  builder_->Reserve(static_cast<int64_t>(structure.host_rows.size()),
+                    2 * static_cast<int64_t>(structure.host_rows.size()));
+  for (const int32_t i : structure.host_rows) {
+    const auto& row = *program.residual_blocks()[i];
+    builder_->AddRow(row.NumResiduals());
+    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+      const auto& block = *row.parameter_blocks()[j];
+      if (!block.IsConstant()) {
+        builder_->AddCell({structure.is_eliminated[block.index()] != 0,
+                           structure.family[block.index()],
+                           structure.place[block.index()],
+                           block.TangentSize()});
+      }
+    }
+  }
+  CERES_EXT_RETURN_IF_ERROR(builder_->Build());
+  return rows_.Setup(*builder_, machine_);
+}
+
+template <typename Machine>
+bool ProgramBlocks<Machine>::has_shared_points() const {
+  return !observations_.empty() && blocks_.e_owner[0] == ProblemBlocks::kShared;
+}
+
+template <typename Machine>
+template <typename E, typename F, typename Function>
+Status ProgramBlocks<Machine>::ForEachFamily(E* e, F* f, Function&& fn) const {
+  for (size_t i = 0; i < f_.size(); ++i) {
+    CERES_EXT_RETURN_IF_ERROR(
+        fn(f_[i].view(), f + blocks_.f[static_cast<int>(i)].value_begin));
+  }
+  for (size_t i = 0; i < e_.size(); ++i) {
+    CERES_EXT_RETURN_IF_ERROR(
+        fn(e_[i].view(), e + blocks_.e[static_cast<int>(i)].value_begin));
+  }
+  return {};
+}
+
+template <typename Machine>
+Status ProgramBlocks<Machine>::Gather(const double* vector,
+                                      double padding,
+                                      double* e,
+                                      double* f) const {
+  return ForEachFamily(
+      e, f, [&](const kernels::BlockTableView& table, double* padded) {
+        return kernels::Run(
+            kernels::GatherTangentParams{table, vector, padding, padded},
+            machine_);
+      });
+}
+
+template <typename Machine>
+Status ProgramBlocks<Machine>::Scatter(const double* e,
+                                       const double* f,
+                                       double* vector) const {
+  return ForEachFamily(
+      e, f, [&](const kernels::BlockTableView& table, const double* padded) {
+        return kernels::Run(
+            kernels::ScatterTangentParams{table, padded, vector}, machine_);
+      });
+}
+
+template <typename Machine>
+Status ProgramBlocks<Machine>::Fill(double value,
+                                    double padding,
+                                    double* e,
+                                    double* f) const {
+  return ForEachFamily(
+      e, f, [&](const kernels::BlockTableView& table, double* padded) {
+        return kernels::Run(
+            kernels::SetPaddingParams{table, value, padding, padded}, machine_);
+      });
+}
+
+template <typename Machine>
+int64_t ProgramBlocks<Machine>::bytes() const {
+  int64_t sum = rows_.bytes();
+  for (const auto& batch : observations_) {
+    sum += batch->row_index.bytes();
+  }
+  for (const auto* tables : {&e_, &f_}) {
+    for (const auto& table : *tables) {
+      sum += table.bytes();
+    }
+  }
+  return sum;
+}
+
+#define CERES_EXT_INSTANTIATE(Machine) \
+  template class FamilyTable<Machine>; \
+  template class ProgramBlocks<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext

@@ -1,0 +1,153 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What evaluator, Jacobian, linear solver and loop vectors of one solve share:
+// the families of parameter blocks and where they stand in Ceres's vectors, the
+// index of each batch, and the machine (machines.h) whose memory holds both.
+//
+// In this folder an address of a vector of Ceres's loop (state, step, gradient,
+// residuals, ...) is one of the machine's memory.
+
+#ifndef CERES_EXT_GLUE_PROGRAM_BLOCKS_H_
+#define CERES_EXT_GLUE_PROGRAM_BLOCKS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ceres_ext/glue/block_table.h"
+#include "ceres_ext/glue/program_import.h"
+#include "ceres_ext/solver/batch.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/structure/block_rows.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/row_index.h"
+
+namespace ceres::internal {
+class Program;
+}  // namespace ceres::internal
+
+namespace ceres_ext {
+
+// A family of blocks: where they stand, on the host and on a machine.
+template <typename Machine>
+class FamilyTable {
+ public:
+  kernels::Status Setup(BlockTable table, Machine* machine);
+  const BlockTable& table() const { return table_; }
+  const kernels::BlockTableView& view() const { return view_; }
+  int64_t bytes() const;
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  BlockTable table_;
+  kernels::BlockTableView view_;
+  Buffer<int32_t> tangent_offset_;
+  Buffer<int32_t> tangent_size_;
+  Buffer<int32_t> state_offset_;
+  Buffer<double> constant_values_;
+};
+
+// The index of one batch of observations, with its families.
+template <typename Machine>
+struct ObservationBlocks {
+  Machine* machine = nullptr;
+  kernels::RowIndex<Machine> row_index;
+  int camera_family = 0;
+  const FamilyTable<Machine>* camera_family_table = nullptr;
+  const FamilyTable<Machine>* point_family_table = nullptr;
+
+  const kernels::ObservationIndexView& index() const {
+    return row_index.view();
+  }
+  const BlockTable& cameras() const { return camera_family_table->table(); }
+  const BlockTable& points() const { return point_family_table->table(); }
+  const kernels::BlockTableView& camera_table() const {
+    return camera_family_table->view();
+  }
+  const kernels::BlockTableView& point_table() const {
+    return point_family_table->view();
+  }
+};
+
+template <typename Machine>
+class ProgramBlocks {
+ public:
+  using Index = kernels::RowIndex<Machine>;
+
+  // Takes the tables of *structure and brings the points of observations into
+  // the order that the machine wants; observations keep theirs. program: what
+  // the structure was read from. host_context: threads for what is put in order
+  // on the host.
+  kernels::Status Setup(const ceres::internal::Program& program,
+                        ProgramStructure* structure,
+                        typename Index::Options index_options,
+                        kernels::HostContext* host_context,
+                        Machine* machine);
+
+  Machine* machine() const { return machine_; }
+  const solver::ProblemBlocks& blocks() const { return blocks_; }
+  const std::vector<FamilyTable<Machine>>& e() const { return e_; }
+  const std::vector<FamilyTable<Machine>>& f() const { return f_; }
+  const ObservationBlocks<Machine>& observations(int batch) const {
+    return *observations_[batch];
+  }
+  int num_observation_batches() const {
+    return static_cast<int>(observations_.size());
+  }
+  // Whether rows of other batches have points of observations.
+  bool has_shared_points() const;
+
+  // Rows that Ceres evaluates, in the order of their index; null: none.
+  const kernels::BlockRowsBuilder* host_rows() const { return builder_.get(); }
+  const kernels::BlockRows<Machine>* rows() const { return &rows_; }
+
+  // Sizes of Ceres's tangent, state and residual vectors.
+  int num_columns() const { return num_columns_; }
+  int num_parameters() const { return num_parameters_; }
+  int num_residuals() const { return num_residuals_; }
+  int64_t bytes() const;
+
+  // Family vectors = Ceres's vector, `padding` where it has no value; and back.
+  kernels::Status Gather(const double* vector,
+                         double padding,
+                         double* e,
+                         double* f) const;
+  kernels::Status Scatter(const double* e,
+                          const double* f,
+                          double* vector) const;
+  // Family vectors = value, and `padding` where Ceres's vector has no value.
+  kernels::Status Fill(double value,
+                       double padding,
+                       double* e,
+                       double* f) const;
+
+ private:
+  kernels::Status SetupObservations(ProgramStructure* structure,
+                                    typename Index::Options index_options,
+                                    kernels::HostContext* host_context);
+  kernels::Status SetupHostRows(const ceres::internal::Program& program,
+                                const ProgramStructure& structure);
+
+  // Calls fn(table, address of the family's part of a vector) for all families.
+  template <typename E, typename F, typename Function>
+  kernels::Status ForEachFamily(E* e, F* f, Function&& fn) const;
+
+  Machine* machine_ = nullptr;
+  solver::ProblemBlocks blocks_;
+  std::vector<FamilyTable<Machine>> e_;
+  std::vector<FamilyTable<Machine>> f_;
+  std::vector<std::unique_ptr<ObservationBlocks<Machine>>> observations_;
+  std::unique_ptr<kernels::BlockRowsBuilder> builder_;
+  kernels::BlockRows<Machine> rows_;
+  int num_columns_ = 0;
+  int num_parameters_ = 0;
+  int num_residuals_ = 0;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_PROGRAM_BLOCKS_H_

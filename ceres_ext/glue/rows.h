@@ -1,0 +1,74 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The rows of one batch as evaluator and Jacobian see them: who evaluates them,
+// and the values of their part of J. Kinds: observations that this library
+// evaluates (observation_evaluator.h) and rows that Ceres does (host_rows.h).
+
+#ifndef CERES_EXT_GLUE_ROWS_H_
+#define CERES_EXT_GLUE_ROWS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "ceres_ext/solver/batch.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/evaluate.h"
+
+namespace ceres_ext {
+
+// Part of a Jacobian.
+class RowsJacobian {
+ public:
+  virtual ~RowsJacobian() = default;
+
+  // The algebra on it.
+  virtual solver::Batch* batch() = 0;
+  // J = J diag(scale), of vectors over families.
+  virtual kernels::Status ScaleColumns(const double* e, const double* f) = 0;
+  virtual kernels::Status SetZero() = 0;
+  // Calls visit(row, column, value) for every value outside the padding, by
+  // ascending row; rows from 0 on, columns of Ceres's tangent vector.
+  using Visit = std::function<void(int64_t row, int column, double value)>;
+  virtual kernels::Status ForEachValue(const Visit& visit) const = 0;
+  // Values outside the padding.
+  virtual int64_t num_nonzeros() const = 0;
+  // Without those of the batch.
+  virtual int64_t bytes() const = 0;
+};
+
+struct RowsRequest {
+  const double* state = nullptr;  // Ceres's state vector, on the machine
+  const double* host_state = nullptr;  // the same on the host, where asked for
+  bool apply_loss = true;
+  // Corrected for the loss; null: not wanted.
+  double* residuals = nullptr;
+  // Null: the cost alone. Then scratch_residuals may be written.
+  RowsJacobian* jacobian = nullptr;
+  double* scratch_residuals = nullptr;
+  // J'r over families: what the batch owns is set, others are added to. Needs
+  // jacobian.
+  bool want_gradient = false;
+  double* e_gradient = nullptr;
+  double* f_gradient = nullptr;
+};
+
+class RowsEvaluator {
+ public:
+  virtual ~RowsEvaluator() = default;
+
+  virtual int64_t num_residuals() const = 0;
+  // Whether Evaluate reads host_state.
+  virtual bool needs_host_state() const = 0;
+  virtual std::unique_ptr<RowsJacobian> CreateJacobian(
+      kernels::Status* status) const = 0;
+  // Evaluates, or queues that.
+  virtual kernels::Status Evaluate(const RowsRequest& request) = 0;
+  // Cost and what isn't finite, after Evaluate.
+  virtual kernels::Status Read(kernels::Evaluation* evaluation) = 0;
+  virtual int64_t bytes() const = 0;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_ROWS_H_

@@ -1,0 +1,511 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Problems of many shapes by the full path against stock Ceres's exact step:
+// priors, shared intrinsics, poses in two blocks with manifolds, several kinds of
+// observations, frames that are eliminated, rows without eliminated blocks. On
+// the host and, where there is one, on a device, real or emulated.
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ceres/ceres.h"
+#include "ceres_ext/solve.h"
+#include "gtest/gtest.h"
+#include "tests/glue/bal_test_problem.h"
+
+#ifdef CERES_EXT_WITH_CUDA
+#include "cuda_kernels/machine/cuda_context.h"
+#endif
+
+namespace ceres_ext {
+namespace {
+
+// x - x0, weighted.
+template <int N>
+struct Prior {
+  template <typename T>
+  bool operator()(const T* x, T* residuals) const {
+    for (int i = 0; i < N; ++i) {
+      residuals[i] = weight * (x[i] - mean[i]);
+    }
+    return true;
+  }
+  double weight;
+  std::vector<double> mean;
+
+  static ceres::CostFunction* Create(double weight, const double* mean) {
+    return new ceres::AutoDiffCostFunction<Prior, N, N>(
+        new Prior{weight, std::vector<double>(mean, mean + N)});
+  }
+};
+
+// The BAL model with its parameters in several blocks.
+struct SplitReprojection {
+  // Rotation vector and translation; f, k1, k2; point.
+  template <typename T>
+  bool operator()(const T* pose,
+                  const T* intrinsics,
+                  const T* point,
+                  T* residuals) const {
+    T camera[9];
+    std::copy_n(pose, 6, camera);
+    std::copy_n(intrinsics, 3, camera + 6);
+    return AutodiffReprojection<3>{u, v}(camera, point, residuals);
+  }
+  // Quaternion; translation; f, k1, k2; point.
+  template <typename T>
+  bool operator()(const T* rotation,
+                  const T* translation,
+                  const T* intrinsics,
+                  const T* point,
+                  T* residuals) const {
+    T camera[10];
+    std::copy_n(rotation, 4, camera);
+    std::copy_n(translation, 3, camera + 4);
+    std::copy_n(intrinsics, 3, camera + 7);
+    return AutodiffReprojection<4>{u, v}(camera, point, residuals);
+  }
+  double u;
+  double v;
+};
+
+// The distance of a point along the camera's axis, which links the same blocks
+// as an observation.
+struct Depth {
+  template <typename T>
+  bool operator()(const T* camera, const T* point, T* residuals) const {
+    T p[3];
+    ceres::AngleAxisRotatePoint(camera, point, p);
+    residuals[0] = 10.0 * (p[2] + camera[5] - depth);
+    return true;
+  }
+  double depth;
+};
+
+// The difference of two blocks of six.
+struct Between {
+  template <typename T>
+  bool operator()(const T* a, const T* b, T* residuals) const {
+    for (int i = 0; i < 6; ++i) {
+      residuals[i] = b[i] - a[i] - difference[i];
+    }
+    // Not linear.
+    residuals[0] += 0.1 * a[1] * b[2];
+    residuals[3] += 0.1 * a[4] * a[4];
+    return true;
+  }
+  double difference[6];
+};
+
+// The data of one problem: where its blocks live as long as it.
+struct Case {
+  BalTestProblem bal;
+  std::vector<double> intrinsics;
+  std::vector<double> others;
+  std::unique_ptr<ceres::Problem> problem;
+  ceres::Solver::Options options;
+};
+
+struct Shape {
+  const char* name;
+  // Fills a case; the same numbers each time.
+  void (*make)(Case*);
+  // What the report says about who evaluates.
+  const char* reason;
+  // Names that stock Ceres uses for ours.
+  const char* schur_structure;
+};
+
+void SetOptions(Case* c) {
+  c->options = TestOptions(&c->bal, 2);
+  c->options.linear_solver_ordering = nullptr;
+  c->options.max_num_iterations = 100;
+  c->options.function_tolerance = 1e-14;
+  c->options.gradient_tolerance = 1e-14;
+  c->options.parameter_tolerance = 1e-14;
+  c->options.eta = 1e-4;
+}
+
+void MakeObservations(Case* c, int camera_size = 9) {
+  c->bal = MakeBalTestProblem(8, 80, 5, camera_size);
+  c->problem = BuildProblem(&c->bal, Derivatives::kAnalytic);
+  SetOptions(c);
+}
+
+void PriorOnACamera(Case* c) {
+  MakeObservations(c);
+  c->problem->AddResidualBlock(
+      Prior<9>::Create(3.0, c->bal.camera(2)), nullptr, c->bal.camera(2));
+}
+
+// Points that rows of two batches see are eliminated in two steps.
+void PriorsOnPoints(Case* c) {
+  MakeObservations(c);
+  for (int i = 0; i < c->bal.num_points(); i += 3) {
+    c->problem->AddResidualBlock(
+        Prior<3>::Create(0.5 + i, c->bal.point(i)), nullptr, c->bal.point(i));
+  }
+}
+
+void DepthsOfObservations(Case* c) {
+  MakeObservations(c);
+  for (size_t k = 0; k < c->bal.camera_id.size(); k += 4) {
+    c->problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<Depth, 1, 9, 3>(new Depth{-4.0}),
+        new ceres::CauchyLoss(1.0),
+        c->bal.camera(c->bal.camera_id[k]),
+        c->bal.point(c->bal.point_id[k]));
+  }
+}
+
+// Half of the observations by cameras of ten parameters.
+void TwoKindsOfCameras(Case* c) {
+  MakeObservations(c);
+  const BalTestProblem other = MakeBalTestProblem(8, 80, 5, 10);
+  c->others = other.cameras;
+  std::mt19937 random(3);
+  std::normal_distribution<double> noise;
+  for (size_t k = 0; k < other.camera_id.size(); k += 2) {
+    double* camera = &c->others[10 * other.camera_id[k]];
+    double prediction[2];
+    AutodiffReprojection<4>{0.0, 0.0}(
+        camera, c->bal.point(other.point_id[k]), prediction);
+    c->problem->AddResidualBlock(
+        CreateBalReprojectionErrorQuaternion(prediction[0] + noise(random),
+                                             prediction[1] + noise(random)),
+        nullptr,
+        camera,
+        c->bal.point(other.point_id[k]));
+    if (c->problem->GetManifold(camera) == nullptr) {
+      c->problem->SetManifold(camera, new BalCameraManifold());
+    }
+  }
+}
+
+void SharedIntrinsics(Case* c) {
+  c->bal = MakeBalTestProblem(8, 80, 5, 9);
+  c->intrinsics.assign(c->bal.camera(0) + 6, c->bal.camera(0) + 9);
+  c->problem = std::make_unique<ceres::Problem>();
+  SetOptions(c);
+  for (size_t k = 0; k < c->bal.camera_id.size(); ++k) {
+    // The measurements are those of cameras that differ a little.
+    c->problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
+            new SplitReprojection{c->bal.observations[2 * k],
+                                  c->bal.observations[2 * k + 1]}),
+        nullptr,
+        c->bal.camera(c->bal.camera_id[k]),
+        c->intrinsics.data(),
+        c->bal.point(c->bal.point_id[k]));
+  }
+  c->problem->SetParameterBlockConstant(c->bal.camera(0));
+}
+
+// As COLMAP up to 3.13 has it: first pose constant, one intrinsic constant, a
+// robust loss, a prior on each position.
+void SplitPoses(Case* c) {
+  c->bal = MakeBalTestProblem(8, 80, 5, 10);
+  c->intrinsics.assign(c->bal.camera(0) + 7, c->bal.camera(0) + 10);
+  c->problem = std::make_unique<ceres::Problem>();
+  SetOptions(c);
+  auto* loss = new ceres::CauchyLoss(3.0);
+  for (size_t k = 0; k < c->bal.camera_id.size(); ++k) {
+    double* camera = c->bal.camera(c->bal.camera_id[k]);
+    c->problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<SplitReprojection, 2, 4, 3, 3, 3>(
+            new SplitReprojection{c->bal.observations[2 * k],
+                                  c->bal.observations[2 * k + 1]}),
+        loss,
+        camera,
+        camera + 4,
+        c->intrinsics.data(),
+        c->bal.point(c->bal.point_id[k]));
+  }
+  for (int i = 0; i < c->bal.num_cameras(); ++i) {
+    double* camera = c->bal.camera(i);
+    c->problem->SetManifold(camera, new ceres::QuaternionManifold());
+    c->problem->AddResidualBlock(
+        Prior<3>::Create(10.0, camera + 4), nullptr, camera + 4);
+  }
+  c->problem->SetParameterBlockConstant(c->bal.camera(0));
+  c->problem->SetParameterBlockConstant(c->bal.camera(0) + 4);
+  c->problem->SetManifold(c->intrinsics.data(),
+                          new ceres::SubsetManifold(3, {2}));
+}
+
+// Few points, many frames: the frames' six columns are eliminated.
+void FramesEliminated(Case* c) {
+  c->bal = MakeBalTestProblem(40, 12, 40, 9);
+  c->intrinsics.assign(c->bal.camera(0) + 6, c->bal.camera(0) + 9);
+  c->problem = std::make_unique<ceres::Problem>();
+  SetOptions(c);
+  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
+  for (size_t k = 0; k < c->bal.camera_id.size(); ++k) {
+    double* camera = c->bal.camera(c->bal.camera_id[k]);
+    double* point = c->bal.point(c->bal.point_id[k]);
+    c->problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
+            new SplitReprojection{c->bal.observations[2 * k],
+                                  c->bal.observations[2 * k + 1]}),
+        nullptr,
+        camera,
+        c->intrinsics.data(),
+        point);
+    ordering->AddElementToGroup(camera, 0);
+    ordering->AddElementToGroup(point, 1);
+  }
+  ordering->AddElementToGroup(c->intrinsics.data(), 1);
+  c->options.linear_solver_ordering = ordering;
+  for (int i = 0; i < 2; ++i) {
+    c->problem->AddResidualBlock(
+        Prior<3>::Create(100.0, c->bal.point(i)), nullptr, c->bal.point(i));
+  }
+}
+
+// A chain with loops; every other block is independent of all others.
+void PoseGraph(Case* c) {
+  constexpr int kNumPoses = 40;
+  c->bal = MakeBalTestProblem(3, 3, 3, 9);  // For its options alone.
+  SetOptions(c);
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal;
+  c->others.resize(6 * kNumPoses);
+  for (double& value : c->others) {
+    value = normal(random);
+  }
+  c->problem = std::make_unique<ceres::Problem>();
+  const auto add = [&](int a, int b) {
+    auto* between = new Between;
+    for (double& value : between->difference) {
+      value = normal(random);
+    }
+    c->problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<Between, 6, 6, 6>(between),
+        nullptr,
+        &c->others[6 * a],
+        &c->others[6 * b]);
+  };
+  for (int i = 0; i + 1 < kNumPoses; ++i) {
+    add(i, i + 1);
+    if (i % 3 == 0 && i + 7 < kNumPoses) {
+      add(i, i + 7);
+    }
+  }
+  c->problem->SetParameterBlockConstant(c->others.data());
+}
+
+void OneBlock(Case* c) {
+  c->bal = MakeBalTestProblem(3, 3, 3, 9);
+  SetOptions(c);
+  c->others = {1.0, -2.0, 3.0, 0.5, 0.25, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+  c->problem = std::make_unique<ceres::Problem>();
+  c->problem->AddResidualBlock(
+      Prior<6>::Create(2.0, c->others.data()), nullptr, &c->others[6]);
+}
+
+const Shape kShapes[] = {
+    {"PriorOnACamera", PriorOnACamera, "1 by Ceres", "d,3,9"},
+    {"PriorsOnPoints", PriorsOnPoints, "27 by Ceres", "d,3,9"},
+    // Each with the observation of its camera and point.
+    {"DepthsOfObservations", DepthsOfObservations, "200 by Ceres", "d,3,9"},
+    {"TwoKindsOfCameras", TwoKindsOfCameras, "by this library", "2,3,9"},
+    {"SharedIntrinsics", SharedIntrinsics, "all residual blocks are evaluated "
+                                           "by Ceres", "2,3,d"},
+    {"SplitPoses", SplitPoses, "by Ceres", "d,3,d"},
+    {"FramesEliminated", FramesEliminated, "by Ceres", "d,6,3"},
+    {"PoseGraph", PoseGraph, "by Ceres", "6,6,6"},
+    {"OneBlock", OneBlock, "by Ceres", ""},
+};
+
+bool HasDevice() {
+#ifdef CERES_EXT_WITH_CUDA
+  return kernels::NumCudaDevices(nullptr) > 0;
+#else
+  return false;
+#endif
+}
+
+class AnyProblem
+    : public ::testing::TestWithParam<std::tuple<Shape, DeviceType>> {
+ protected:
+  void SetUp() override {
+    if (std::get<1>(GetParam()) == DEVICE_CUDA && !HasDevice()) {
+      GTEST_SKIP() << "skipped: no CUDA device";
+    }
+  }
+  Options ExtOptions() const {
+    Options ext_options;
+    ext_options.device = std::get<1>(GetParam());
+    ext_options.fallback = FALLBACK_REFUSE;
+    return ext_options;
+  }
+};
+
+TEST_P(AnyProblem, EndsWhereStockEnds) {
+  const Shape& shape = std::get<0>(GetParam());
+  Case stock;
+  shape.make(&stock);
+  stock.options.linear_solver_type = ceres::SPARSE_SCHUR;
+  ceres::Solver::Summary expected;
+  ceres::Solve(stock.options, stock.problem.get(), &expected);
+  ASSERT_TRUE(expected.IsSolutionUsable()) << expected.message;
+
+  std::vector<double> first;
+  for (int run = 0; run < 2; ++run) {
+    Case ours;
+    shape.make(&ours);
+    Summary summary;
+    Solve(ours.options, ExtOptions(), ours.problem.get(), &summary);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    EXPECT_NE(summary.path_reason.find(shape.reason), std::string::npos)
+        << summary.path_reason;
+    if (shape.schur_structure[0] != '\0') {
+      EXPECT_EQ(summary.schur_structure_used, shape.schur_structure);
+    }
+    ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
+    EXPECT_NEAR(summary.initial_cost,
+                expected.initial_cost,
+                1e-12 * expected.initial_cost);
+    // A cost of zero is reached to the rounding of the residuals.
+    EXPECT_NEAR(summary.final_cost,
+                expected.final_cost,
+                1e-6 * expected.final_cost + 1e-20 * expected.initial_cost);
+    std::vector<double> all = ours.bal.cameras;
+    for (const auto* values :
+         {&ours.bal.points, &ours.intrinsics, &ours.others}) {
+      all.insert(all.end(), values->begin(), values->end());
+    }
+    if (run == 0) {
+      first = all;
+    } else {
+      EXPECT_EQ(all, first) << "other bits in the second run";
+    }
+  }
+}
+
+TEST_P(AnyProblem, EveryConfigurationEndsThere) {
+  const Shape& shape = std::get<0>(GetParam());
+  Case stock;
+  shape.make(&stock);
+  stock.options.linear_solver_type = ceres::SPARSE_SCHUR;
+  ceres::Solver::Summary expected;
+  ceres::Solve(stock.options, stock.problem.get(), &expected);
+  for (const auto& [type, preconditioner, explicit_w, recomputed] :
+       {std::tuple{ceres::ITERATIVE_SCHUR, ceres::JACOBI, false, false},
+        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, true, false},
+        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, false, true},
+        std::tuple{ceres::CGNR, ceres::JACOBI, false, false},
+        std::tuple{ceres::CGNR, ceres::JACOBI, true, false}}) {
+    Case ours;
+    shape.make(&ours);
+    ours.options.linear_solver_type = type;
+    ours.options.preconditioner_type = preconditioner;
+    ours.options.max_linear_solver_iterations = 2000;
+    Options ext_options = ExtOptions();
+    ext_options.w_product = explicit_w ? W_EXPLICIT : W_IMPLICIT;
+    ext_options.jacobian = recomputed ? JACOBIAN_RECOMPUTED : JACOBIAN_STORED;
+    Summary summary;
+    Solve(ours.options, ext_options, ours.problem.get(), &summary);
+    SCOPED_TRACE(summary.method);
+    if (summary.path != PATH_FULL) {
+      EXPECT_TRUE(recomputed) << summary.path_reason;
+      EXPECT_NE(summary.path_reason.find("RECOMPUTED"), std::string::npos)
+          << summary.path_reason;
+      continue;
+    }
+    EXPECT_NEAR(summary.final_cost,
+                expected.final_cost,
+                1e-6 * expected.final_cost + 1e-20 * expected.initial_cost)
+        << summary.message;
+  }
+}
+
+std::string CaseName(
+    const ::testing::TestParamInfo<std::tuple<Shape, DeviceType>>& info) {
+  return std::string(std::get<0>(info.param).name) +
+         (std::get<1>(info.param) == DEVICE_CUDA ? "_Device" : "_Host");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes,
+    AnyProblem,
+    ::testing::Combine(::testing::ValuesIn(kShapes),
+                       ::testing::Values(DEVICE_HOST, DEVICE_CUDA)),
+    CaseName);
+
+// A cost function that returns false, or throws, somewhere away from the start.
+struct Fragile : public ceres::SizedCostFunction<1, 3> {
+  explicit Fragile(bool throws_exception) : throws(throws_exception) {}
+  bool Evaluate(double const* const* x,
+                double* residuals,
+                double** jacobians) const override {
+    if (x[0][0] > 1.0 || fail) {
+      if (throws) {
+        throw std::runtime_error("x is too large");
+      }
+      return false;
+    }
+    residuals[0] = x[0][0] - 2.0;
+    if (jacobians != nullptr && jacobians[0] != nullptr) {
+      jacobians[0][0] = 1.0;
+      jacobians[0][1] = jacobians[0][2] = 0.0;
+    }
+    return true;
+  }
+  bool throws;
+  bool fail = false;
+};
+
+TEST(FragileCostFunctions, FailASmallerStepIsTaken) {
+  for (const DeviceType device : {DEVICE_HOST, DEVICE_CUDA}) {
+    if (device == DEVICE_CUDA && !HasDevice()) {
+      continue;
+    }
+    for (const bool throws : {false, true}) {
+      double x[3] = {0.0, 0.0, 0.0};
+      ceres::Problem problem;
+      problem.AddResidualBlock(new Fragile(throws), nullptr, x);
+      ceres::Solver::Options options;
+      options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+      options.preconditioner_type = ceres::SCHUR_JACOBI;
+      options.num_threads = 2;
+      options.logging_type = ceres::SILENT;
+      Options ext_options;
+      ext_options.device = device;
+      Summary summary;
+      Solve(options, ext_options, &problem, &summary);
+      EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+      EXPECT_GT(summary.num_unsuccessful_steps, 0);
+      EXPECT_GT(x[0], 0.0);
+      EXPECT_LE(x[0], 1.0);
+    }
+  }
+}
+
+TEST(FragileCostFunctions, FailAtTheStart) {
+  double x[3] = {0.0, 0.0, 0.0};
+  ceres::Problem problem;
+  auto* cost = new Fragile(true);
+  cost->fail = true;
+  problem.AddResidualBlock(cost, nullptr, x);
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::CGNR;
+  options.preconditioner_type = ceres::JACOBI;
+  options.logging_type = ceres::SILENT;
+  Summary summary;
+  ::testing::internal::CaptureStderr();
+  Solve(options, Options(), &problem, &summary);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(log.find("residual block 0 threw: x is too large"),
+            std::string::npos)
+      << log;
+}
+
+}  // namespace
+}  // namespace ceres_ext
