@@ -25,8 +25,7 @@ std::unique_ptr<ProgramEvaluator<Machine>> ProgramEvaluator<Machine>::Create(
     std::unique_ptr<RowsEvaluator> host_rows,
     ceres::internal::PreprocessedProblem* pp,
     Status* status) {
-  std::unique_ptr<ProgramEvaluator> evaluator(
-      new ProgramEvaluator(blocks, pp));
+  std::unique_ptr<ProgramEvaluator> evaluator(new ProgramEvaluator(blocks, pp));
   for (auto& rows : observations) {
     evaluator->observations_.push_back(rows.get());
     evaluator->rows_.push_back(std::move(rows));
@@ -340,8 +339,8 @@ Status ProgramEvaluator<Machine>::PlusOnHost(const double* state,
 
 template <typename Machine>
 int64_t ProgramEvaluator<Machine>::bytes() const {
-  int64_t sum = residuals_.bytes() + e_gradient_.bytes() +
-                f_gradient_.bytes() + host_state_.bytes() + host_plus_.bytes() +
+  int64_t sum = residuals_.bytes() + e_gradient_.bytes() + f_gradient_.bytes() +
+                host_state_.bytes() + host_plus_.bytes() +
                 (jacobian_ != nullptr ? jacobian_->bytes() : 0);
   for (const auto& rows : rows_) {
     sum += rows->bytes();

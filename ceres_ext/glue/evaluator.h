@@ -30,9 +30,9 @@ namespace ceres_ext {
 template <typename Machine>
 class ProgramEvaluator final : public ceres::internal::Evaluator {
  public:
-  // The evaluators of the batches in their order: observations, then rows of the
-  // host. All memory of the solve's evaluations, the Jacobian's included, is
-  // taken here. *blocks and *pp outlive the evaluator.
+  // The evaluators of the batches in their order: observations, then rows of
+  // the host. All memory of the solve's evaluations, the Jacobian's included,
+  // is taken here. *blocks and *pp outlive the evaluator.
   static std::unique_ptr<ProgramEvaluator> Create(
       const ProgramBlocks<Machine>* blocks,
       std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations,

@@ -22,7 +22,8 @@ using kernels::StatusCode;
 
 namespace {
 
-// Rows that a thread evaluates at a time: some tens of microseconds of autodiff.
+// Rows that a thread evaluates at a time: some tens of microseconds of
+// autodiff.
 constexpr int64_t kRowsPerTask = 64;
 constexpr int64_t kBlocksPerTask = 1 << 12;
 
@@ -35,10 +36,8 @@ std::unique_ptr<HostRowsJacobian<Machine>> HostRowsJacobian<Machine>::Create(
   Machine* machine = blocks->machine();
   *status = machine->Allocate(blocks->rows()->num_values(), &jacobian->values_);
   if (status->ok()) {
-    *status = jacobian->batch_.Setup(blocks->rows(),
-                                     blocks->blocks(),
-                                     jacobian->values_.data(),
-                                     machine);
+    *status = jacobian->batch_.Setup(
+        blocks->rows(), blocks->blocks(), jacobian->values_.data(), machine);
   }
   return status->ok() ? std::move(jacobian) : nullptr;
 }
@@ -112,11 +111,10 @@ Status HostRows<Machine>::Setup(const ProgramStructure& structure) {
   int64_t state_size = 0;
   for (int64_t k = 0; k < n; ++k) {
     const ResidualBlock* row =
-        program_->residual_blocks()[structure
-                                        .host_rows[index.row_order()[k]]];
+        program_->residual_blocks()[structure.host_rows[index.row_order()[k]]];
     rows_[k] = row;
-    scratch_size_ = std::max<int64_t>(scratch_size_,
-                                      row->NumScratchDoublesForEvaluate());
+    scratch_size_ =
+        std::max<int64_t>(scratch_size_, row->NumScratchDoublesForEvaluate());
     for (int j = 0; j < row->NumParameterBlocks(); ++j) {
       ParameterBlock* block = row->parameter_blocks()[j];
       if (!block->IsConstant() &&
@@ -148,16 +146,16 @@ Status HostRows<Machine>::Setup(const ProgramStructure& structure) {
 template <typename Machine>
 Status HostRows<Machine>::Publish(const double* host_state) {
   const auto& blocks = used_.parameter_blocks();
-  host_context_->ParallelFor(
-      static_cast<int64_t>(blocks.size()),
-      kBlocksPerTask,
-      [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          std::copy_n(host_state + blocks[i]->state_offset(),
-                      blocks[i]->Size(),
-                      state_.data() + state_begin_[i]);
-        }
-      });
+  host_context_->ParallelFor(static_cast<int64_t>(blocks.size()),
+                             kBlocksPerTask,
+                             [&](int64_t begin, int64_t end) {
+                               for (int64_t i = begin; i < end; ++i) {
+                                 std::copy_n(
+                                     host_state + blocks[i]->state_offset(),
+                                     blocks[i]->Size(),
+                                     state_.data() + state_begin_[i]);
+                               }
+                             });
   // Serially: a user's PlusJacobian need not be thread safe.
   return used_.StateVectorToParameterBlocks(state_.data())
              ? Status()
@@ -197,18 +195,19 @@ Status HostRows<Machine>::EvaluateRows(bool apply_loss,
                 jacobians[eliminated] = values + index.cells()[cell++].value;
               }
               for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-                if (j != eliminated && !row.parameter_blocks()[j]->IsConstant()) {
+                if (j != eliminated &&
+                    !row.parameter_blocks()[j]->IsConstant()) {
                   jacobians[j] = values + index.cells()[cell++].value;
                 }
               }
             }
-            ok = row.Evaluate(
-                apply_loss,
-                &cost,
-                residuals == nullptr ? nullptr
-                                     : residuals + index.row_begin()[k],
-                values == nullptr ? nullptr : jacobians.data(),
-                scratch);
+            ok = row.Evaluate(apply_loss,
+                              &cost,
+                              residuals == nullptr
+                                  ? nullptr
+                                  : residuals + index.row_begin()[k],
+                              values == nullptr ? nullptr : jacobians.data(),
+                              scratch);
             sum += cost;
           } catch (const std::exception& exception) {
             what = exception.what();
@@ -227,11 +226,11 @@ Status HostRows<Machine>::EvaluateRows(bool apply_loss,
         costs_.data()[begin / kRowsPerTask] = sum;
       });
   if (failed < index.num_rows()) {
-    return {StatusCode::kNumericalFailure,
-            "The cost function of residual block " +
-                std::to_string(rows_[failed]->index()) +
-                (thrown.empty() ? " can't be evaluated."
-                                : " threw: " + thrown)};
+    return {
+        StatusCode::kNumericalFailure,
+        "The cost function of residual block " +
+            std::to_string(rows_[failed]->index()) +
+            (thrown.empty() ? " can't be evaluated." : " threw: " + thrown)};
   }
   cost_ = 0.0;
   for (int64_t i = 0; i < costs_.size(); ++i) {
@@ -262,8 +261,8 @@ Status HostRows<Machine>::Evaluate(const RowsRequest& request) {
     ScopedSeconds timer(&record_->import_time_in_seconds);
     Machine* machine = blocks_->machine();
     if (want_residuals) {
-      CERES_EXT_RETURN_IF_ERROR(machine->Upload(
-          residuals_.size(), residuals_.data(), residuals));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Upload(residuals_.size(), residuals_.data(), residuals));
     }
     if (jacobian != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(

@@ -60,13 +60,12 @@ class HostRows final : public RowsEvaluator {
  public:
   // structure: what *blocks was set up from. Everything else outlives the
   // evaluator.
-  static std::unique_ptr<HostRows> Create(
-      ceres::internal::Program* program,
-      const ProgramStructure& structure,
-      const ProgramBlocks<Machine>* blocks,
-      kernels::HostContext* host_context,
-      SolveRecord* record,
-      kernels::Status* status);
+  static std::unique_ptr<HostRows> Create(ceres::internal::Program* program,
+                                          const ProgramStructure& structure,
+                                          const ProgramBlocks<Machine>* blocks,
+                                          kernels::HostContext* host_context,
+                                          SolveRecord* record,
+                                          kernels::Status* status);
 
   int64_t num_residuals() const final {
     return blocks_->host_rows()->num_residuals();

@@ -111,9 +111,8 @@ void ProgramJacobian<Machine>::ScaleColumns(const double* scale) {
 
 template <typename Machine>
 void ProgramJacobian<Machine>::SetZero() {
-  ForEachPart([](RowsJacobian* part, int64_t /*begin*/) {
-    return part->SetZero();
-  });
+  ForEachPart(
+      [](RowsJacobian* part, int64_t /*begin*/) { return part->SetZero(); });
 }
 
 template <typename Machine>

@@ -5,8 +5,9 @@
 // say.
 //
 // Rows are in an order of this library's own: whoever makes a vector of rows
-// (ProgramEvaluator) and whoever takes one (ProgramLinearSolver) agree on it, and
-// Ceres's loop only adds such vectors up. Vectors are in the Machine's memory.
+// (ProgramEvaluator) and whoever takes one (ProgramLinearSolver) agree on it,
+// and Ceres's loop only adds such vectors up. Vectors are in the Machine's
+// memory.
 
 #ifndef CERES_EXT_GLUE_JACOBIAN_H_
 #define CERES_EXT_GLUE_JACOBIAN_H_
@@ -37,8 +38,8 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   std::vector<solver::Batch*> batches() const;
 
   // LinearOperator and SparseMatrix. y has num_rows(), x num_cols() values. A
-  // device that fails shows at the next operation that can report it; the reason
-  // is logged.
+  // device that fails shows at the next operation that can report it; the
+  // reason is logged.
   using SparseMatrix::LeftMultiplyAndAccumulate;
   using SparseMatrix::RightMultiplyAndAccumulate;
   void RightMultiplyAndAccumulate(const double* x, double* y) const final;

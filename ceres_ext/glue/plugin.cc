@@ -2,11 +2,15 @@
 
 #include "ceres_ext/glue/plugin.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "ceres/ordered_groups.h"
 #include "ceres/parameter_block.h"
+#include "ceres/problem_impl.h"
 #include "ceres/program.h"
+#include "ceres/residual_block.h"
 #include "ceres/types.h"
 #include "ceres_ext/glue/machines.h"
 
@@ -73,6 +77,49 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
   }
   return num_points == first_group.size();
 }
+
+// The blocks of a program that Ceres has ordered for elimination, in the user's
+// order but with the eliminated ones still first. Ceres's order within a group
+// is that of addresses, which differ from run to run.
+class UserOrder {
+ public:
+  UserOrder(const ceres::internal::Program& problem,
+            int num_eliminate_blocks,
+            ceres::internal::Program* program)
+      : program_(program),
+        parameter_blocks_(program->parameter_blocks()),
+        residual_blocks_(program->residual_blocks()) {
+    auto* blocks = program->mutable_parameter_blocks();
+    blocks->clear();
+    for (const bool eliminated : {true, false}) {
+      for (auto* block : problem.parameter_blocks()) {
+        const int index = block->index();
+        if (index >= 0 && index < static_cast<int>(parameter_blocks_.size()) &&
+            parameter_blocks_[index] == block &&
+            (index < num_eliminate_blocks) == eliminated) {
+          blocks->push_back(block);
+        }
+      }
+    }
+    program->SetParameterOffsetsAndIndex();
+    auto* rows = program->mutable_residual_blocks();
+    std::sort(rows->begin(), rows->end(), [](const auto* a, const auto* b) {
+      return a->index() < b->index();
+    });
+  }
+
+  // Ceres's order again.
+  void Restore() {
+    *program_->mutable_parameter_blocks() = parameter_blocks_;
+    *program_->mutable_residual_blocks() = residual_blocks_;
+    program_->SetParameterOffsetsAndIndex();
+  }
+
+ private:
+  ceres::internal::Program* program_;
+  const std::vector<ceres::internal::ParameterBlock*> parameter_blocks_;
+  const std::vector<ceres::internal::ResidualBlock*> residual_blocks_;
+};
 
 }  // namespace
 
@@ -235,7 +282,12 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
     import_options.batch_evaluation = options_.batch_evaluation;
     import_options.num_eliminate_blocks =
         pp->linear_solver_options.elimination_groups[0];
-    Take(import_options, pp);
+    UserOrder order(pp->problem->program(),
+                    import_options.num_eliminate_blocks,
+                    pp->reduced_program.get());
+    if (!Take(import_options, pp)) {
+      order.Restore();
+    }
   }
   if (path_ == PATH_CERES && options_.enabled &&
       !MayFallBack(reason_, &pp->error)) {

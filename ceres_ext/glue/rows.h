@@ -38,7 +38,7 @@ class RowsJacobian {
 };
 
 struct RowsRequest {
-  const double* state = nullptr;  // Ceres's state vector, on the machine
+  const double* state = nullptr;       // Ceres's state vector, on the machine
   const double* host_state = nullptr;  // the same on the host, where asked for
   bool apply_loss = true;
   // Corrected for the loss; null: not wanted.

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Problems of many shapes by the full path against stock Ceres's exact step:
-// priors, shared intrinsics, poses in two blocks with manifolds, several kinds of
-// observations, frames that are eliminated, rows without eliminated blocks. On
-// the host and, where there is one, on a device, real or emulated.
+// priors, shared intrinsics, poses in two blocks with manifolds, several kinds
+// of observations, frames that are eliminated, rows without eliminated blocks.
+// On the host and, where there is one, on a device, real or emulated.
 
 #include <cmath>
 #include <functional>
@@ -314,8 +314,11 @@ const Shape kShapes[] = {
     // Each with the observation of its camera and point.
     {"DepthsOfObservations", DepthsOfObservations, "200 by Ceres", "d,3,9"},
     {"TwoKindsOfCameras", TwoKindsOfCameras, "by this library", "2,3,9"},
-    {"SharedIntrinsics", SharedIntrinsics, "all residual blocks are evaluated "
-                                           "by Ceres", "2,3,d"},
+    {"SharedIntrinsics",
+     SharedIntrinsics,
+     "all residual blocks are evaluated "
+     "by Ceres",
+     "2,3,d"},
     {"SplitPoses", SplitPoses, "by Ceres", "d,3,d"},
     {"FramesEliminated", FramesEliminated, "by Ceres", "d,6,3"},
     {"PoseGraph", PoseGraph, "by Ceres", "6,6,6"},
@@ -431,12 +434,12 @@ std::string CaseName(
          (std::get<1>(info.param) == DEVICE_CUDA ? "_Device" : "_Host");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes,
-    AnyProblem,
-    ::testing::Combine(::testing::ValuesIn(kShapes),
-                       ::testing::Values(DEVICE_HOST, DEVICE_CUDA)),
-    CaseName);
+INSTANTIATE_TEST_SUITE_P(Shapes,
+                         AnyProblem,
+                         ::testing::Combine(::testing::ValuesIn(kShapes),
+                                            ::testing::Values(DEVICE_HOST,
+                                                              DEVICE_CUDA)),
+                         CaseName);
 
 // A cost function that returns false, or throws, somewhere away from the start.
 struct Fragile : public ceres::SizedCostFunction<1, 3> {
