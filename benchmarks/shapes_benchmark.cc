@@ -38,14 +38,14 @@ using kernels::Status;
 
 constexpr int kRuns = 9;
 
-#define OK_OR_EXIT(expression)                                             \
-  do {                                                                     \
-    const Status status_ = (expression);                                   \
-    if (!status_.ok()) {                                                   \
-      std::fprintf(                                                        \
+#define OK_OR_EXIT(expression)                                                 \
+  do {                                                                         \
+    const Status status_ = (expression);                                       \
+    if (!status_.ok()) {                                                       \
+      std::fprintf(                                                            \
           stderr, "%s:%d: %s\n", __FILE__, __LINE__, status_.message.c_str()); \
-      std::exit(1);                                                        \
-    }                                                                      \
+      std::exit(1);                                                            \
+    }                                                                          \
   } while (false)
 
 template <typename T>
@@ -120,9 +120,8 @@ class Benchmark {
   }
   double* Upload(const std::vector<double>& values) {
     buffers_.emplace_back();
-    OK_OR_EXIT(machine_->Upload(static_cast<int64_t>(values.size()),
-                                values.data(),
-                                &buffers_.back()));
+    OK_OR_EXIT(machine_->Upload(
+        static_cast<int64_t>(values.size()), values.data(), &buffers_.back()));
     return buffers_.back().data();
   }
 
@@ -180,8 +179,8 @@ class Benchmark {
     system.e_diagonal = Upload(std::vector<double>(blocks.e.num_values(), 0.7));
     system.f_diagonal = Upload(std::vector<double>(blocks.f.num_values(), 0.7));
     const int64_t num_f = blocks.f.num_values();
-    const double e_bytes = 8.0 * (blocks.e.num_packed()) +
-                           8.0 * blocks.e[0].num_blocks;
+    const double e_bytes =
+        8.0 * (blocks.e.num_packed()) + 8.0 * blocks.e[0].num_blocks;
     double* const p = Upload(Random(num_f));
     double* const q = Upload(Random(num_f));
     double* const diagonal = Upload(Random(blocks.f.num_packed()));
@@ -200,12 +199,11 @@ class Benchmark {
     Print(name + ", S p", ms, row_bytes + e_bytes + 24.0 * num_f);
   }
 
-  // Stored observations of nine columns, with a prior on each image, on one, and
-  // without.
+  // Stored observations of nine columns, with a prior on each image, on one,
+  // and without.
   void MeasureObservations() {
-    using Source = kernels::StoredJacobian<double,
-                                           kernels::BalShape<9>,
-                                           CudaMachine::kLayout>;
+    using Source = kernels::
+        StoredJacobian<double, kernels::BalShape<9>, CudaMachine::kLayout>;
     const int64_t n = static_cast<int64_t>(pairs_.image.size());
     kernels::RowIndex<CudaMachine> index;
     OK_OR_EXIT(index.Setup(pairs_.num_images,
@@ -237,10 +235,8 @@ class Benchmark {
       kernels::BlockRows<CudaMachine> rows;
       OK_OR_EXIT(rows.Setup(builder, machine_.get()));
       solver::GeneralBatch<CudaMachine> priors;
-      OK_OR_EXIT(priors.Setup(&rows,
-                              blocks,
-                              Upload(Random(builder.num_values())),
-                              machine_.get()));
+      OK_OR_EXIT(priors.Setup(
+          &rows, blocks, Upload(Random(builder.num_values())), machine_.get()));
       std::vector<solver::Batch*> batches = {&batch};
       if (num_priors > 0) {
         batches.push_back(&priors);
@@ -278,10 +274,8 @@ class Benchmark {
     kernels::BlockRows<CudaMachine> rows;
     OK_OR_EXIT(rows.Setup(builder, machine_.get()));
     solver::GeneralBatch<CudaMachine> batch;
-    OK_OR_EXIT(batch.Setup(&rows,
-                           blocks,
-                           Upload(Random(builder.num_values())),
-                           machine_.get()));
+    OK_OR_EXIT(batch.Setup(
+        &rows, blocks, Upload(Random(builder.num_values())), machine_.get()));
     Measure("general 3, " + name,
             blocks,
             {&batch},
