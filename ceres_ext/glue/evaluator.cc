@@ -22,7 +22,7 @@ template <typename Machine>
 std::unique_ptr<ProgramEvaluator<Machine>> ProgramEvaluator<Machine>::Create(
     const ProgramBlocks<Machine>* blocks,
     std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations,
-    std::unique_ptr<RowsEvaluator> host_rows,
+    std::vector<std::unique_ptr<RowsEvaluator>> others,
     ceres::internal::PreprocessedProblem* pp,
     Status* status) {
   std::unique_ptr<ProgramEvaluator> evaluator(new ProgramEvaluator(blocks, pp));
@@ -30,8 +30,8 @@ std::unique_ptr<ProgramEvaluator<Machine>> ProgramEvaluator<Machine>::Create(
     evaluator->observations_.push_back(rows.get());
     evaluator->rows_.push_back(std::move(rows));
   }
-  if (host_rows != nullptr) {
-    evaluator->rows_.push_back(std::move(host_rows));
+  for (auto& rows : others) {
+    evaluator->rows_.push_back(std::move(rows));
   }
   *status = evaluator->Setup();
   return status->ok() ? std::move(evaluator) : nullptr;

@@ -30,13 +30,13 @@ namespace ceres_ext {
 template <typename Machine>
 class ProgramEvaluator final : public ceres::internal::Evaluator {
  public:
-  // The evaluators of the batches in their order: observations, then rows of
-  // the host. All memory of the solve's evaluations, the Jacobian's included,
-  // is taken here. *blocks and *pp outlive the evaluator.
+  // The evaluators of the batches in their order: observations, then others.
+  // All memory of the solve's evaluations, the Jacobian's included, is taken
+  // here. *blocks and *pp outlive the evaluator.
   static std::unique_ptr<ProgramEvaluator> Create(
       const ProgramBlocks<Machine>* blocks,
       std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations,
-      std::unique_ptr<RowsEvaluator> host_rows,
+      std::vector<std::unique_ptr<RowsEvaluator>> others,
       ceres::internal::PreprocessedProblem* pp,
       kernels::Status* status);
 

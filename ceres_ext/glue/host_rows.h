@@ -1,23 +1,17 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Rows that Ceres evaluates: any cost function, loss and manifold, on the
-// threads of the host. Their Jacobian is a general batch
-// (ceres_ext/solver/general_batch.h); values and residuals go to the machine in
-// the order of its index.
-//
-// A cost function that returns false, or whose numbers aren't finite, makes the
-// evaluation fail, as in Ceres; so does one that throws. The order of sums does
-// not depend on threads or runs.
+// Rows of any shape that Ceres evaluates (host_evaluation.h). Their Jacobian is
+// a general batch (ceres_ext/solver/general_batch.h); values and residuals go
+// to the machine in the order of its index.
 
 #ifndef CERES_EXT_GLUE_HOST_ROWS_H_
 #define CERES_EXT_GLUE_HOST_ROWS_H_
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "ceres/program.h"
+#include "ceres_ext/glue/host_evaluation.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
 #include "ceres_ext/glue/solve_record.h"
@@ -60,12 +54,13 @@ class HostRows final : public RowsEvaluator {
  public:
   // structure: what *blocks was set up from. Everything else outlives the
   // evaluator.
-  static std::unique_ptr<HostRows> Create(ceres::internal::Program* program,
-                                          const ProgramStructure& structure,
-                                          const ProgramBlocks<Machine>* blocks,
-                                          kernels::HostContext* host_context,
-                                          SolveRecord* record,
-                                          kernels::Status* status);
+  static std::unique_ptr<HostRows> Create(
+      const ceres::internal::Program& program,
+      const ProgramStructure& structure,
+      const ProgramBlocks<Machine>* blocks,
+      kernels::HostContext* host_context,
+      SolveRecord* record,
+      kernels::Status* status);
 
   int64_t num_residuals() const final {
     return blocks_->host_rows()->num_residuals();
@@ -78,49 +73,20 @@ class HostRows final : public RowsEvaluator {
   kernels::Status Evaluate(const RowsRequest& request) final;
   kernels::Status Read(kernels::Evaluation* evaluation) final {
     *evaluation = kernels::Evaluation();
-    evaluation->cost = cost_;
+    evaluation->cost = evaluation_.cost();
     return {};
   }
   int64_t bytes() const final {
-    return residuals_.bytes() + values_.bytes() + scratch_.bytes() +
-           costs_.bytes();
+    return evaluation_.bytes() + residuals_.bytes() + values_.bytes();
   }
 
  private:
-  HostRows(ceres::internal::Program* program,
-           const ProgramBlocks<Machine>* blocks,
-           kernels::HostContext* host_context,
-           SolveRecord* record)
-      : program_(program),
-        blocks_(blocks),
-        host_context_(host_context),
-        record_(record) {}
+  HostRows(const ProgramBlocks<Machine>* blocks, SolveRecord* record)
+      : blocks_(blocks), record_(record) {}
 
-  kernels::Status Setup(const ProgramStructure& structure);
-  // Points the parameter blocks of the rows at the state.
-  kernels::Status Publish(const double* host_state);
-  // values: null, the cost alone.
-  kernels::Status EvaluateRows(bool apply_loss,
-                               double* residuals,
-                               double* values);
-
-  ceres::internal::Program* program_;
   const ProgramBlocks<Machine>* blocks_;
-  kernels::HostContext* host_context_;
   SolveRecord* record_;
-
-  // In the order of the index.
-  std::vector<const ceres::internal::ResidualBlock*> rows_;
-  std::vector<int> eliminated_;  // which of the row's blocks is; -1: none
-  // The varying parameter blocks of the rows, and their state, one after the
-  // other: where each begins in it. Ceres's blocks keep its address.
-  ceres::internal::Program used_;
-  std::vector<int64_t> state_begin_;
-  kernels::HostBuffer<double> state_;
-  int64_t scratch_size_ = 0;
-  double cost_ = 0.0;
-  kernels::HostBuffer<double> costs_;    // per task
-  kernels::HostBuffer<double> scratch_;  // per thread
+  HostEvaluation evaluation_;
   // What crosses to a device; empty on the host.
   kernels::HostBuffer<double> residuals_;
   kernels::HostBuffer<double> values_;

@@ -117,7 +117,8 @@ template <typename Machine>
 Status ProgramLinearSolver<Machine>::Setup(
     const ceres_ext::Options& ext_options,
     const LinearSolver::Options& options) {
-  const bool has_observations = blocks_->num_observation_batches() > 0;
+  const bool has_observations =
+      blocks_->num_observation_batches() > 0 || blocks_->views() != nullptr;
   const bool explicit_w = ext_options.w_product == W_EXPLICIT &&
                           has_observations && !blocks_->has_shared_points();
   record_->method = MethodName(ext_options,

@@ -3,6 +3,7 @@
 #include "ceres_ext/glue/machine_setup.h"
 
 #include <set>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "ceres_ext/glue/observation_evaluator.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/trust_region_vectors.h"
+#include "ceres_ext/glue/view_rows.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/row_index.h"
 
@@ -91,19 +93,24 @@ class MachineSetupImpl final : public MachineSetup {
                                                    &observations.back()));
     }
     Status status;
-    std::unique_ptr<RowsEvaluator> host_rows;
+    std::vector<std::unique_ptr<RowsEvaluator>> others;
+    if (program_blocks_.views() != nullptr) {
+      others.emplace_back();
+      CERES_EXT_RETURN_IF_ERROR(
+          CreateViews(*program, *structure, record, &others.back()));
+    }
     if (!structure->host_rows.empty()) {
-      host_rows = HostRows<Machine>::Create(program,
-                                            *structure,
-                                            &program_blocks_,
-                                            host_context(),
-                                            record,
-                                            &status);
+      others.push_back(HostRows<Machine>::Create(*program,
+                                                 *structure,
+                                                 &program_blocks_,
+                                                 host_context(),
+                                                 record,
+                                                 &status));
       CERES_EXT_RETURN_IF_ERROR(status);
     }
     auto evaluator = ProgramEvaluator<Machine>::Create(&program_blocks_,
                                                        std::move(observations),
-                                                       std::move(host_rows),
+                                                       std::move(others),
                                                        pp,
                                                        &status);
     CERES_EXT_RETURN_IF_ERROR(status);
@@ -160,7 +167,7 @@ class MachineSetupImpl final : public MachineSetup {
   static std::string SchurStructure(const ceres::internal::Program& program,
                                     const ProgramStructure& structure) {
     std::set<int> residuals;
-    if (!structure.observations.empty()) {
+    if (!structure.observations.empty() || structure.views.size() > 0) {
       residuals.insert(2);
     }
     for (const int32_t i : structure.host_rows) {
@@ -198,6 +205,34 @@ class MachineSetupImpl final : public MachineSetup {
     }
     return nine ? Create<double, 9>(batch, rows, evaluator)
                 : Create<double, 10>(batch, rows, evaluator);
+  }
+
+  Status CreateViews(const ceres::internal::Program& program,
+                     const ProgramStructure& structure,
+                     SolveRecord* record,
+                     std::unique_ptr<RowsEvaluator>* evaluator) {
+    const auto create = [&](auto value, auto columns) {
+      Status status;
+      *evaluator =
+          ViewRows<Machine, decltype(value), decltype(columns)::value>::Create(
+              program,
+              structure,
+              program_blocks_.views(),
+              program_blocks_.blocks(),
+              host_context(),
+              record,
+              &status);
+      return status;
+    };
+    using Nine = std::integral_constant<int, 9>;
+    using Ten = std::integral_constant<int, 10>;
+    const bool nine = structure.views.columns == 9;
+    if constexpr (!kIsHost<Machine>) {
+      if (options_.precision == PRECISION_MIXED) {
+        return nine ? create(float(), Nine()) : create(float(), Ten());
+      }
+    }
+    return nine ? create(double(), Nine()) : create(double(), Ten());
   }
 
   template <typename T, int C>

@@ -220,8 +220,10 @@ bool BundlePlugin::Take(const ImportOptions& import_options,
   const bool ordered_by_ceres =
       import_options.num_eliminate_blocks != ImportOptions::kPoints;
   const int64_t num_observations = structure.num_observations();
+  const int64_t num_host_rows =
+      structure.views.size() + static_cast<int64_t>(structure.host_rows.size());
   if (!ordered_by_ceres && import_options.use_schur) {
-    if (num_observations < static_cast<int64_t>(structure.host_rows.size())) {
+    if (num_observations < num_host_rows) {
       reason_ = "most residual blocks are not observations";
       return false;
     }
@@ -236,7 +238,6 @@ bool BundlePlugin::Take(const ImportOptions& import_options,
         "functions";
     return false;
   }
-  const size_t num_host_rows = structure.host_rows.size();
   const Status status = UseDeviceOrHost(import_options, &structure, pp);
   if (!status.ok()) {
     reason_ = status.message;

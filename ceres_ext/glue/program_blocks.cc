@@ -9,6 +9,7 @@
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
 #include "ceres_ext/glue/machines.h"
+#include "cuda_kernels/model/jacobian_source.h"
 
 namespace ceres_ext {
 
@@ -79,7 +80,8 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
   blocks_.f_owner.assign(structure->f.size(), ProblemBlocks::kShared);
 
   // Who has rows of the points of observations.
-  const int num_batches = static_cast<int>(structure->observations.size());
+  const int num_batches = static_cast<int>(structure->observations.size()) +
+                          (structure->views.size() > 0 ? 1 : 0);
   bool shared = num_batches != 1;
   for (const int32_t i : structure->host_rows) {
     const auto& row = *program.residual_blocks()[i];
@@ -95,6 +97,8 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
   }
   CERES_EXT_RETURN_IF_ERROR(
       SetupObservations(structure, index_options, host_context));
+  CERES_EXT_RETURN_IF_ERROR(
+      SetupViews(program, structure, index_options, host_context));
   e_.resize(structure->e.size());
   f_.resize(structure->f.size());
   for (size_t i = 0; i < e_.size(); ++i) {
@@ -106,6 +110,9 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
   for (const auto& batch : observations_) {
     batch->camera_family_table = &f_[batch->camera_family];
     batch->point_family_table = &e_[0];
+  }
+  if (views_ != nullptr) {
+    views_->point_family_table = &e_[0];
   }
   return structure->host_rows.empty() ? Status()
                                       : SetupHostRows(program, *structure);
@@ -135,30 +142,116 @@ Status ProgramBlocks<Machine>::SetupObservations(
                               index_options,
                               &point_order,
                               machine_));
-    if (point_order.empty()) {
-      continue;
-    }
-    structure->e[0].Permute(point_order, host_context);
-    if (structure->observations.size() == 1 && structure->host_rows.empty()) {
-      continue;  // Nobody else asks for a point by its number.
-    }
-    std::vector<int32_t> place_of(point_order.size());
-    for (size_t p = 0; p < point_order.size(); ++p) {
-      place_of[point_order[p]] = static_cast<int32_t>(p);
-    }
-    for (size_t j = i + 1; j < structure->observations.size(); ++j) {
-      ObservationRows& others = structure->observations[j];
-      for (int64_t k = 0; k < others.size(); ++k) {
-        others.point_id.data()[k] = place_of[others.point_id.data()[k]];
-      }
-    }
-    for (size_t b = 0; b < structure->place.size(); ++b) {
-      if (structure->is_eliminated[b] != 0 && structure->family[b] == 0) {
-        structure->place[b] = place_of[structure->place[b]];
-      }
-    }
+    ReorderPoints(point_order, host_context, structure);
   }
   return {};
+}
+
+template <typename Machine>
+void ProgramBlocks<Machine>::ReorderPoints(
+    const std::vector<int32_t>& point_order,
+    kernels::HostContext* host_context,
+    ProgramStructure* structure) {
+  if (point_order.empty()) {
+    return;
+  }
+  structure->e[0].Permute(point_order, host_context);
+  if (structure->observations.size() == 1 && structure->views.size() == 0 &&
+      structure->host_rows.empty()) {
+    return;  // Nobody else asks for a point by its number.
+  }
+  std::vector<int32_t> place_of(point_order.size());
+  for (size_t p = 0; p < point_order.size(); ++p) {
+    place_of[point_order[p]] = static_cast<int32_t>(p);
+  }
+  // The first batch has been indexed.
+  for (size_t j = 1; j < structure->observations.size(); ++j) {
+    ObservationRows& others = structure->observations[j];
+    for (int64_t k = 0; k < others.size(); ++k) {
+      others.point_id.data()[k] = place_of[others.point_id.data()[k]];
+    }
+  }
+  for (int32_t& point : structure->views.point_id) {
+    point = place_of[point];
+  }
+  for (size_t b = 0; b < structure->place.size(); ++b) {
+    if (structure->is_eliminated[b] != 0 && structure->family[b] == 0) {
+      structure->place[b] = place_of[structure->place[b]];
+    }
+  }
+}
+
+template <typename Machine>
+Status ProgramBlocks<Machine>::SetupViews(
+    const ceres::internal::Program& program,
+    ProgramStructure* structure,
+    typename Index::Options index_options,
+    kernels::HostContext* host_context) {
+  const ViewStructure& rows = structure->views;
+  if (rows.size() == 0) {
+    return {};
+  }
+  views_ = std::make_unique<ViewBlocks<Machine>>();
+  views_->machine = machine_;
+  const auto num_views = static_cast<int32_t>(rows.blocks.size());
+  // The blocks are stored, whatever those of observations are.
+  if constexpr (!kIsHost<Machine>) {
+    using Stored =
+        kernels::StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>;
+    index_options = Index::Options::template For<Stored>(false);
+  }
+  index_options.keep_point_order = !observations_.empty();
+  std::vector<int32_t> point_order;
+  CERES_EXT_RETURN_IF_ERROR(views_->row_index.Setup(num_views,
+                                                    structure->e[0].size(),
+                                                    rows.size(),
+                                                    rows.view_id.data(),
+                                                    rows.point_id.data(),
+                                                    index_options,
+                                                    &point_order,
+                                                    machine_));
+  ReorderPoints(point_order, host_context, structure);
+
+  std::vector<std::vector<kernels::ViewCell>> cells(num_views);
+  std::vector<kernels::ViewColumn> columns(int64_t{rows.columns} * num_views,
+                                           {-1, 0});
+  views_->program_columns.resize(num_views);
+  for (int32_t v = 0; v < num_views; ++v) {
+    int16_t at = 0;  // of the block's first value in a row
+    kernels::ViewColumn* column = columns.data() + int64_t{rows.columns} * v;
+    for (const int32_t b : rows.blocks[v]) {
+      const auto& block = *program.parameter_blocks()[b];
+      const auto size = static_cast<int16_t>(block.TangentSize());
+      cells[v].push_back({structure->family[b], structure->place[b], size});
+      for (int16_t j = 0; j < size; ++j) {
+        *column++ = {static_cast<int16_t>(at + j), size};
+        views_->program_columns[v].push_back(block.delta_offset() + j);
+      }
+      at = static_cast<int16_t>(at + 2 * size);
+    }
+  }
+  CERES_EXT_RETURN_IF_ERROR(machine_->Upload(
+      static_cast<int64_t>(columns.size()), columns.data(), &views_->columns));
+  const kernels::ObservationIndexView& index = views_->index();
+  std::vector<int32_t> view_of_row(rows.size());
+  std::vector<int32_t> point_of_row(rows.size());
+  CERES_EXT_RETURN_IF_ERROR(
+      machine_->Download(rows.size(), index.camera_id, view_of_row.data()));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine_->Download(rows.size(), index.point_id, point_of_row.data()));
+  for (int64_t k = 0; k < rows.size(); ++k) {
+    views_->num_nonzeros +=
+        2 *
+        (static_cast<int64_t>(views_->program_columns[view_of_row[k]].size()) +
+         structure->e[0].tangent_size[point_of_row[k]]);
+  }
+  return views_->views.Setup(
+      blocks_.f,
+      rows.columns,
+      cells,
+      view_of_row,
+      std::vector<int64_t>(point_of_row.begin(), point_of_row.end()),
+      machine_);
 }
 
 template <typename Machine>
@@ -187,7 +280,8 @@ Status ProgramBlocks<Machine>::SetupHostRows(
 
 template <typename Machine>
 bool ProgramBlocks<Machine>::has_shared_points() const {
-  return !observations_.empty() && blocks_.e_owner[0] == ProblemBlocks::kShared;
+  return (!observations_.empty() || views_ != nullptr) &&
+         blocks_.e_owner[0] == ProblemBlocks::kShared;
 }
 
 template <typename Machine>
@@ -245,6 +339,10 @@ int64_t ProgramBlocks<Machine>::bytes() const {
   int64_t sum = rows_.bytes();
   for (const auto& batch : observations_) {
     sum += batch->row_index.bytes();
+  }
+  if (views_ != nullptr) {
+    sum += views_->row_index.bytes() + views_->views.bytes() +
+           views_->columns.bytes();
   }
   for (const auto* tables : {&e_, &f_}) {
     for (const auto& table : *tables) {

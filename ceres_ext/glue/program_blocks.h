@@ -20,9 +20,11 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/views.h"
 #include "cuda_kernels/structure/block_rows.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/row_index.h"
+#include "cuda_kernels/structure/views.h"
 
 namespace ceres::internal {
 class Program;
@@ -73,6 +75,27 @@ struct ObservationBlocks {
   }
 };
 
+// The same of rows of views, and how their columns stand.
+template <typename Machine>
+struct ViewBlocks {
+  Machine* machine = nullptr;
+  kernels::RowIndex<Machine> row_index;
+  const FamilyTable<Machine>* point_family_table = nullptr;
+  kernels::Views<Machine> views;
+  typename Machine::template Buffer<kernels::ViewColumn> columns;
+  // Of each view, the columns of Ceres's tangent vector.
+  std::vector<std::vector<int>> program_columns;
+  int64_t num_nonzeros = 0;
+
+  const kernels::ObservationIndexView& index() const {
+    return row_index.view();
+  }
+  const BlockTable& points() const { return point_family_table->table(); }
+  const kernels::BlockTableView& point_table() const {
+    return point_family_table->view();
+  }
+};
+
 template <typename Machine>
 class ProgramBlocks {
  public:
@@ -98,7 +121,9 @@ class ProgramBlocks {
   int num_observation_batches() const {
     return static_cast<int>(observations_.size());
   }
-  // Whether rows of other batches have points of observations.
+  // Null: no row has a view.
+  const ViewBlocks<Machine>* views() const { return views_.get(); }
+  // Whether rows of several batches have points of observations or views.
   bool has_shared_points() const;
 
   // Rows that Ceres evaluates, in the order of their index; null: none.
@@ -129,6 +154,14 @@ class ProgramBlocks {
   kernels::Status SetupObservations(ProgramStructure* structure,
                                     typename Index::Options index_options,
                                     kernels::HostContext* host_context);
+  kernels::Status SetupViews(const ceres::internal::Program& program,
+                             ProgramStructure* structure,
+                             typename Index::Options index_options,
+                             kernels::HostContext* host_context);
+  // What the machine's order of points does to the structure.
+  void ReorderPoints(const std::vector<int32_t>& point_order,
+                     kernels::HostContext* host_context,
+                     ProgramStructure* structure);
   kernels::Status SetupHostRows(const ceres::internal::Program& program,
                                 const ProgramStructure& structure);
 
@@ -141,6 +174,7 @@ class ProgramBlocks {
   std::vector<FamilyTable<Machine>> e_;
   std::vector<FamilyTable<Machine>> f_;
   std::vector<std::unique_ptr<ObservationBlocks<Machine>>> observations_;
+  std::unique_ptr<ViewBlocks<Machine>> views_;
   std::unique_ptr<kernels::BlockRowsBuilder> builder_;
   kernels::BlockRows<Machine> rows_;
   int num_columns_ = 0;

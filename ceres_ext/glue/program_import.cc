@@ -131,7 +131,7 @@ class Importer {
     return CheckSizes() && ReadRows() &&
            (is_one_kind_ ||
             (ChooseEliminated() && ChooseHostRows() && CheckHostRows())) &&
-           FillObservations() && FillOthers();
+           ChooseViews() && FillObservations() && FillOthers();
   }
 
  private:
@@ -198,6 +198,7 @@ class Importer {
       }
     });
     has_loss_ = has_loss;
+    has_observations_ = first_kind != kHostRow || has_other_kind;
     is_one_kind_ = first_kind != kHostRow && !has_other_kind &&
                    options_.num_eliminate_blocks == ImportOptions::kPoints;
     return true;
@@ -224,13 +225,9 @@ class Importer {
   bool ChooseHostRows() {
     const std::vector<uint8_t>& is_eliminated = structure_->is_eliminated;
     std::unordered_set<uint64_t> pairs;
-    const auto key = [](int32_t camera, int32_t point) {
-      return uint64_t{static_cast<uint32_t>(camera)} << 32 |
-             static_cast<uint32_t>(point);
-    };
     for (size_t i = 0; i < rows_.size(); ++i) {
-      if (kind_.data()[i] == kHostRow) {
-        AddPairs(*rows_[i], key, &pairs);
+      if (kind_.data()[i] == kHostRow && MayShareAPair(*rows_[i])) {
+        AddPairs(*rows_[i], &pairs);
       }
     }
     for (size_t i = 0; i < rows_.size(); ++i) {
@@ -241,7 +238,7 @@ class Importer {
       const int32_t point = point_.data()[i];
       if ((point != kNone && is_eliminated[point] == 0) ||
           (camera != kNone && is_eliminated[camera] != 0) ||
-          (!pairs.empty() && pairs.count(key(camera, point)) > 0)) {
+          (!pairs.empty() && pairs.count(PairOf(camera, point)) > 0)) {
         kind_.data()[i] = kHostRow;
       }
     }
@@ -253,10 +250,27 @@ class Importer {
     return true;
   }
 
-  template <typename Key>
+  static uint64_t PairOf(int32_t camera, int32_t point) {
+    return uint64_t{static_cast<uint32_t>(camera)} << 32 |
+           static_cast<uint32_t>(point);
+  }
+
+  // Whether the row may have both blocks of an observation.
+  bool MayShareAPair(const ResidualBlock& row) const {
+    if (!has_observations_) {
+      return false;
+    }
+    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+      const int size = row.parameter_blocks()[j]->Size();
+      if (size == 9 || size == kMaxCameraSize) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   void AddPairs(const ResidualBlock& row,
-                const Key& key,
-                std::unordered_set<uint64_t>* pairs) {
+                std::unordered_set<uint64_t>* pairs) const {
     if (!options_.use_schur) {
       return;
     }
@@ -268,7 +282,7 @@ class Importer {
       for (int b = 0; b < row.NumParameterBlocks(); ++b) {
         const int32_t camera = IndexIfVarying(*row.parameter_blocks()[b]);
         if (camera != kNone && camera != point) {
-          pairs->insert(key(camera, point));
+          pairs->insert(PairOf(camera, point));
         }
       }
     }
@@ -303,6 +317,95 @@ class Importer {
     return true;
   }
 
+  // Rows that Ceres evaluates and that are worth a view: those of two
+  // residuals, a point and few columns beside it, if views have several rows.
+  // Rows whose pair of blocks stands in a row of any shape stay with it.
+  bool ChooseViews() {
+    if (!options_.use_schur || structure_->host_rows.empty()) {
+      return true;
+    }
+    ViewStructure& views = structure_->views;
+    std::map<std::vector<int32_t>, int32_t> id_of;
+    std::vector<int32_t> others;
+    std::vector<int32_t> key;
+    for (const int32_t i : structure_->host_rows) {
+      int columns = 0;
+      if (!ReadView(*rows_[i], &key, &columns)) {
+        others.push_back(i);
+        continue;
+      }
+      const auto [entry, is_new] =
+          id_of.try_emplace(key, static_cast<int32_t>(id_of.size()));
+      if (is_new) {
+        views.blocks.push_back(key);
+      }
+      views.rows.push_back(i);
+      views.view_id.push_back(entry->second);
+      views.columns = std::max(views.columns, columns);
+    }
+    views.columns = views.columns <= 9 ? 9 : ViewStructure::kMaxColumns;
+    std::unordered_set<uint64_t> pairs;
+    for (const int32_t i : others) {
+      AddPairs(*rows_[i], &pairs);
+    }
+    const bool has_pairs =
+        !pairs.empty() &&
+        std::any_of(views.rows.begin(), views.rows.end(), [&](int32_t i) {
+          std::unordered_set<uint64_t> own;
+          AddPairs(*rows_[i], &own);
+          return std::any_of(own.begin(), own.end(), [&](uint64_t pair) {
+            return pairs.count(pair) > 0;
+          });
+        });
+    constexpr int64_t kLeastRowsOfAView = 4;
+    if (has_pairs ||
+        views.size() <
+            kLeastRowsOfAView * static_cast<int64_t>(views.blocks.size())) {
+      views = ViewStructure();
+      return true;
+    }
+    structure_->host_rows = std::move(others);
+    return true;
+  }
+
+  // The blocks of a row beside its point; false where it has no view.
+  bool ReadView(const ResidualBlock& row,
+                std::vector<int32_t>* key,
+                int* columns) const {
+    key->clear();
+    int num_points = 0;
+    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+      const ParameterBlock& block = *row.parameter_blocks()[j];
+      if (block.IsConstant()) {
+        continue;
+      }
+      if (structure_->is_eliminated[block.index()] == 0) {
+        key->push_back(block.index());
+        *columns += block.TangentSize();
+      } else if (block.TangentSize() <= kPointSize) {
+        ++num_points;
+      } else {
+        return false;
+      }
+    }
+    return row.NumResiduals() == 2 && num_points == 1 &&
+           *columns <= ViewStructure::kMaxColumns;
+  }
+
+  // The points of views are numbered with those of observations.
+  void FillViewPoints(BlockIds* points) {
+    ViewStructure& views = structure_->views;
+    for (const int32_t i : views.rows) {
+      const ResidualBlock& row = *rows_[i];
+      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+        const int32_t index = IndexIfVarying(*row.parameter_blocks()[j]);
+        if (index != kNone && structure_->is_eliminated[index] != 0) {
+          views.point_id.push_back(points->OfIndex(index));
+        }
+      }
+    }
+  }
+
   bool FillObservations() {
     structure_->place.assign(program_.NumParameterBlocks(), kNone);
     structure_->family.assign(program_.NumParameterBlocks(), kNone);
@@ -324,7 +427,8 @@ class Importer {
         }
       }
     }
-    if (structure_->observations.empty()) {
+    FillViewPoints(&points);
+    if (structure_->observations.empty() && structure_->views.size() == 0) {
       return true;
     }
     structure_->e.emplace_back();
@@ -457,6 +561,7 @@ class Importer {
   kernels::HostBuffer<int32_t> point_;
   kernels::HostBuffer<double> constants_;
   bool has_loss_ = false;  // of observations
+  bool has_observations_ = false;
   // All rows are observations of one kind, and points are what is eliminated.
   bool is_one_kind_ = false;
 };

@@ -6,9 +6,10 @@
 // where blocks stand in Ceres's vectors.
 //
 // Blocks are put into families (cuda_kernels/structure/block_families.h): the
-// points of observations, the cameras of each kind of observation, and all
-// others by their role and tangent size. Constant blocks of observations are
-// blocks of their families without columns; other constant blocks are left out.
+// points of observations and views, the cameras of each kind of observation,
+// and all others by their role and tangent size. Constant blocks of
+// observations are blocks of their families without columns; other constant
+// blocks are left out.
 
 #ifndef CERES_EXT_GLUE_PROGRAM_IMPORT_H_
 #define CERES_EXT_GLUE_PROGRAM_IMPORT_H_
@@ -45,13 +46,32 @@ struct ObservationRows {
   int64_t size() const { return camera_id.size(); }
 };
 
+// Residual blocks that Ceres evaluates, of two residuals, one point and few
+// other columns, by the blocks that they have beside the point (a view,
+// cuda_kernels/structure/views.h).
+struct ViewStructure {
+  static constexpr int kMaxColumns = 10;
+  // Positions in the Program, and of each row its view and its point, as
+  // ObservationRows has it.
+  std::vector<int32_t> rows;
+  std::vector<int32_t> view_id;
+  std::vector<int32_t> point_id;
+  // Of each view the Program's indices of its blocks, in the order in which its
+  // rows have them.
+  std::vector<std::vector<int32_t>> blocks;
+  int columns = 0;  // of a view, 9 or 10
+
+  int64_t size() const { return static_cast<int64_t>(rows.size()); }
+};
+
 struct ProgramStructure {
   // Families of eliminated blocks and of others; padded_size is the number of
   // columns that a family's blocks have in the solver.
   std::vector<BlockTable> e;
   std::vector<BlockTable> f;
   std::vector<ObservationRows> observations;
-  // Residual blocks that Ceres evaluates: positions in the Program.
+  ViewStructure views;
+  // Other residual blocks that Ceres evaluates: positions in the Program.
   std::vector<int32_t> host_rows;
 
   // Of each parameter block of the Program: whether it is eliminated, its

@@ -17,6 +17,7 @@
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/robust_losses.h"
+#include "cuda_kernels/ops/views.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -153,6 +154,26 @@ CERES_EXT_RUN(ScaleRowsParams)
 CERES_EXT_RUN(InvertBlocksParams)
 CERES_EXT_RUN(ApplyBlocksParams)
 CERES_EXT_RUN(DampedProductParams)
+// ops/views.h
+CERES_EXT_RUN(GatherColumnsParams)
+CERES_EXT_RUN(BlockSumParams<ViewVectors>)
+CERES_EXT_RUN(BlockSumParams<ViewMatrices>)
+CERES_EXT_RUN(
+    BlockSumParams<
+        SharedSchurBlocks<StoredJacobian<double, BalShape<9>, kDeviceLayout>>>)
+CERES_EXT_RUN(PackRowsParams<double, BalShape<9>, kDeviceLayout>)
+CERES_EXT_RUN(
+    BlockSumParams<
+        SharedSchurBlocks<StoredJacobian<double, BalShape<10>, kDeviceLayout>>>)
+CERES_EXT_RUN(PackRowsParams<double, BalShape<10>, kDeviceLayout>)
+CERES_EXT_RUN(
+    BlockSumParams<
+        SharedSchurBlocks<StoredJacobian<float, BalShape<9>, kDeviceLayout>>>)
+CERES_EXT_RUN(PackRowsParams<float, BalShape<9>, kDeviceLayout>)
+CERES_EXT_RUN(
+    BlockSumParams<
+        SharedSchurBlocks<StoredJacobian<float, BalShape<10>, kDeviceLayout>>>)
+CERES_EXT_RUN(PackRowsParams<float, BalShape<10>, kDeviceLayout>)
 // ops/pcg.h
 CERES_EXT_RUN(PcgStartParams)
 CERES_EXT_RUN(PcgRhoParams)

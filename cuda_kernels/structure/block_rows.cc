@@ -134,54 +134,42 @@ void BlockRowsBuilder::Order() {
   }
 }
 
-void BlockRowsBuilder::MakeLists(bool eliminated,
-                                 const BlockFamilies& families,
-                                 std::vector<List>* lists) {
-  lists->clear();
-  const int64_t n = num_rows();
+std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
+                                      const std::vector<FamilyCell>& cells,
+                                      const std::vector<int64_t>& pair_of_row) {
+  std::vector<BlockList> lists;
   for (int f = 0; f < families.size(); ++f) {
-    const BlockFamily& family = families[f];
-    const int64_t family_end = family.value_begin + family.num_values();
-    const auto is_of_family = [&](const RowCell& cell) {
-      return (cell.eliminated != 0) == eliminated && cell.size > 0 &&
-             cell.column >= family.value_begin && cell.column < family_end;
-    };
     // The cells block by block: a stable counting sort.
-    std::vector<int64_t> begin(int64_t{family.num_blocks} + 1, 0);
-    const auto block_of = [&](const RowCell& cell) {
-      return (cell.column - family.value_begin) / family.size;
-    };
-    for (const RowCell& cell : cells_) {
-      if (is_of_family(cell)) {
-        ++begin[block_of(cell) + 1];
+    const int32_t num_blocks = families[f].num_blocks;
+    std::vector<int64_t> begin(int64_t{num_blocks} + 1, 0);
+    for (const FamilyCell& cell : cells) {
+      if (cell.family == f) {
+        ++begin[cell.block + 1];
       }
     }
     std::partial_sum(begin.begin(), begin.end(), begin.begin());
     if (begin.back() == 0) {
       continue;
     }
-    List list;
+    BlockList list;
     list.family = f;
     list.cells.resize(begin.back());
     std::vector<int64_t> next(begin.begin(), begin.end() - 1);
-    for (int64_t i = 0; i < n; ++i) {
-      for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
-        if (is_of_family(cells_[c])) {
-          list.cells[next[block_of(cells_[c])]++] = {
-              cells_[c].value, static_cast<int32_t>(i), cells_[c].size};
-        }
+    for (const FamilyCell& cell : cells) {
+      if (cell.family == f) {
+        list.cells[next[cell.block]++] = cell.cell;
       }
     }
     // Segments. The rows of one eliminated block stay together.
     const auto is_same_pair = [&](int64_t a, int64_t b) {
-      const int32_t row = list.cells[a].row;
-      const int32_t other = list.cells[b].row;
-      return row_e_family_[row] >= 0 &&
-             row_e_family_[row] == row_e_family_[other] &&
-             row_e_block_[row] == row_e_block_[other];
+      if (pair_of_row.empty()) {
+        return false;
+      }
+      const int64_t pair = pair_of_row[list.cells[a].row];
+      return pair >= 0 && pair == pair_of_row[list.cells[b].row];
     };
     std::vector<int64_t> sums{0};  // of each listed block, the first segment
-    for (int32_t b = 0; b < family.num_blocks; ++b) {
+    for (int32_t b = 0; b < num_blocks; ++b) {
       if (begin[b] == begin[b + 1]) {
         continue;
       }
@@ -197,15 +185,15 @@ void BlockRowsBuilder::MakeLists(bool eliminated,
       sums.push_back(static_cast<int64_t>(list.segment_begin.size()));
     }
     list.segment_begin.push_back(static_cast<int64_t>(list.cells.size()));
-    const int64_t num_blocks = static_cast<int64_t>(list.block.size());
-    list.sizes.size = family.size;
-    list.sizes.num_blocks = static_cast<int32_t>(num_blocks);
+    const int64_t num_listed = static_cast<int64_t>(list.block.size());
+    list.sizes.size = families[f].size;
+    list.sizes.num_blocks = static_cast<int32_t>(num_listed);
     list.sizes.num_segments = sums.back();
     // sums[b] .. sums[b + 1]: the sums of block b, cut until each has one.
-    while (sums.back() > num_blocks) {
+    while (sums.back() > num_listed) {
       std::vector<int64_t> level;
       std::vector<int64_t> fewer{0};
-      for (int64_t b = 0; b < num_blocks; ++b) {
+      for (int64_t b = 0; b < num_listed; ++b) {
         for (int64_t first = sums[b]; first < sums[b + 1];
              first += kSegmentSums) {
           level.push_back(first);
@@ -216,15 +204,47 @@ void BlockRowsBuilder::MakeLists(bool eliminated,
       list.levels.push_back(std::move(level));
       sums.swap(fewer);
     }
-    lists->push_back(std::move(list));
+    lists.push_back(std::move(list));
   }
+  return lists;
+}
+
+std::vector<BlockList> BlockRowsBuilder::MakeLists(
+    bool eliminated, const BlockFamilies& families) const {
+  std::vector<int32_t> family_of_column(families.num_values());
+  for (int f = 0; f < families.size(); ++f) {
+    std::fill_n(family_of_column.begin() + families[f].value_begin,
+                families[f].num_values(),
+                f);
+  }
+  std::vector<FamilyCell> cells;
+  for (int64_t i = 0; i < num_rows(); ++i) {
+    for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
+      const RowCell& cell = cells_[c];
+      if ((cell.eliminated != 0) == eliminated && cell.size > 0) {
+        const int32_t f = family_of_column[cell.column];
+        cells.push_back(
+            {f,
+             static_cast<int32_t>((cell.column - families[f].value_begin) /
+                                  families[f].size),
+             {cell.value, static_cast<int32_t>(i), cell.size}});
+      }
+    }
+  }
+  std::vector<int64_t> pair_of_row(num_rows());
+  for (int64_t i = 0; i < num_rows(); ++i) {
+    pair_of_row[i] = row_e_family_[i] < 0
+                         ? -1
+                         : e_[row_e_family_[i]].value_begin + row_e_block_[i];
+  }
+  return MakeBlockLists(families, cells, pair_of_row);
 }
 
 Status BlockRowsBuilder::Build() {
   CERES_EXT_RETURN_IF_ERROR(Check());
   Order();
-  MakeLists(true, e_, &e_lists_);
-  MakeLists(false, f_, &f_lists_);
+  e_lists_ = MakeLists(true, e_);
+  f_lists_ = MakeLists(false, f_);
   given_cells_.clear();
   given_cells_.shrink_to_fit();
   return {};

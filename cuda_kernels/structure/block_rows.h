@@ -86,6 +86,31 @@ struct SumLevelView {
   const int64_t* begin = nullptr;  // [num_sums + 1], sums of the level before
 };
 
+// The cells of one family, in host memory.
+struct BlockList {
+  int family = 0;
+  BlockListView sizes;  // without addresses
+  std::vector<int32_t> block;
+  std::vector<BlockCell> cells;
+  std::vector<int64_t> segment_begin;
+  std::vector<std::vector<int64_t>> levels;
+};
+
+// A cell with the block that it is of.
+struct FamilyCell {
+  int32_t family;
+  int32_t block;  // within the family
+  BlockCell cell;
+};
+
+// The lists of the families that have cells. cells: in the order of their rows.
+// pair_of_row: of each row a number that neighbours of one eliminated block
+// have in common, whose cells of one block then are in one segment; negative:
+// none. May be empty.
+std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
+                                      const std::vector<FamilyCell>& cells,
+                                      const std::vector<int64_t>& pair_of_row);
+
 class BlockRowsBuilder {
  public:
   struct Cell {
@@ -94,16 +119,6 @@ class BlockRowsBuilder {
     int32_t block;  // within the family
     int32_t size;   // at most the family's
   };
-  // The cells of one family.
-  struct List {
-    int family = 0;
-    BlockListView sizes;  // without addresses
-    std::vector<int32_t> block;
-    std::vector<BlockCell> cells;
-    std::vector<int64_t> segment_begin;
-    std::vector<std::vector<int64_t>> levels;
-  };
-
   // The families outlive the builder.
   BlockRowsBuilder(const BlockFamilies& e, const BlockFamilies& f)
       : e_(e), f_(f) {}
@@ -130,8 +145,8 @@ class BlockRowsBuilder {
   const std::vector<int32_t>& cell_begin() const { return cell_begin_; }
   const std::vector<RowCell>& cells() const { return cells_; }
   const std::vector<int32_t>& residual_row() const { return residual_row_; }
-  const std::vector<List>& e_lists() const { return e_lists_; }
-  const std::vector<List>& f_lists() const { return f_lists_; }
+  const std::vector<BlockList>& e_lists() const { return e_lists_; }
+  const std::vector<BlockList>& f_lists() const { return f_lists_; }
   // Of each row, the eliminated block: family and place in it; family -1: none.
   const std::vector<int32_t>& row_e_family() const { return row_e_family_; }
   const std::vector<int32_t>& row_e_block() const { return row_e_block_; }
@@ -139,9 +154,8 @@ class BlockRowsBuilder {
  private:
   Status Check() const;
   void Order();
-  void MakeLists(bool eliminated,
-                 const BlockFamilies& families,
-                 std::vector<List>* lists);
+  std::vector<BlockList> MakeLists(bool eliminated,
+                                   const BlockFamilies& families) const;
 
   const BlockFamilies& e_;
   const BlockFamilies& f_;
@@ -156,8 +170,8 @@ class BlockRowsBuilder {
   std::vector<int32_t> residual_row_;
   std::vector<int32_t> row_e_family_;
   std::vector<int32_t> row_e_block_;
-  std::vector<List> e_lists_;
-  std::vector<List> f_lists_;
+  std::vector<BlockList> e_lists_;
+  std::vector<BlockList> f_lists_;
   int64_t num_values_ = 0;
   int64_t num_eliminated_rows_ = 0;
 };
@@ -171,22 +185,70 @@ struct alignas(16) EliminatedCell {
   int16_t family;
 };
 
+// Lists in the memory of a machine.
+template <typename Machine>
+struct MachineBlockList {
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  int family = 0;
+  BlockListView view;
+  std::vector<SumLevelView> levels;
+  Buffer<int32_t> block;
+  Buffer<BlockCell> cells;
+  Buffer<int64_t> segment_begin;
+  std::vector<Buffer<int64_t>> level_begin;
+
+  Status Setup(const BlockList& list, Machine* machine) {
+    const auto upload = [machine](const auto& values, auto* buffer) {
+      return machine->Upload(
+          static_cast<int64_t>(values.size()), values.data(), buffer);
+    };
+    family = list.family;
+    view = list.sizes;
+    CERES_EXT_RETURN_IF_ERROR(upload(list.block, &block));
+    CERES_EXT_RETURN_IF_ERROR(upload(list.cells, &cells));
+    CERES_EXT_RETURN_IF_ERROR(upload(list.segment_begin, &segment_begin));
+    view.block = block.data();
+    view.cells = cells.data();
+    view.segment_begin = segment_begin.data();
+    for (const std::vector<int64_t>& begin : list.levels) {
+      level_begin.emplace_back();
+      CERES_EXT_RETURN_IF_ERROR(upload(begin, &level_begin.back()));
+      levels.push_back(
+          {static_cast<int64_t>(begin.size()) - 1, level_begin.back().data()});
+    }
+    return {};
+  }
+
+  int64_t bytes() const {
+    int64_t sum = block.bytes() + cells.bytes() + segment_begin.bytes();
+    for (const auto& begin : level_begin) {
+      sum += begin.bytes();
+    }
+    return sum;
+  }
+};
+
+template <typename Machine>
+Status SetupBlockLists(const std::vector<BlockList>& from,
+                       Machine* machine,
+                       std::vector<MachineBlockList<Machine>>* to) {
+  to->clear();
+  for (const BlockList& list : from) {
+    to->emplace_back();
+    CERES_EXT_RETURN_IF_ERROR(to->back().Setup(list, machine));
+  }
+  return {};
+}
+
 // The rows in the memory of a machine.
 template <typename Machine>
 class BlockRows {
  public:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
-
-  struct List {
-    int family = 0;
-    BlockListView view;
-    std::vector<SumLevelView> levels;
-    Buffer<int32_t> block;
-    Buffer<BlockCell> cells;
-    Buffer<int64_t> segment_begin;
-    std::vector<Buffer<int64_t>> level_begin;
-  };
+  using List = MachineBlockList<Machine>;
 
   // builder: built.
   Status Setup(const BlockRowsBuilder& builder, Machine* machine) {
@@ -220,32 +282,9 @@ class BlockRows {
       }
     }
     CERES_EXT_RETURN_IF_ERROR(upload(eliminated, &eliminated_));
-    const auto make_lists = [&](const std::vector<BlockRowsBuilder::List>& from,
-                                std::vector<List>* to) -> Status {
-      to->clear();
-      for (const BlockRowsBuilder::List& list : from) {
-        to->emplace_back();
-        List& made = to->back();
-        made.family = list.family;
-        made.view = list.sizes;
-        CERES_EXT_RETURN_IF_ERROR(upload(list.block, &made.block));
-        CERES_EXT_RETURN_IF_ERROR(upload(list.cells, &made.cells));
-        CERES_EXT_RETURN_IF_ERROR(
-            upload(list.segment_begin, &made.segment_begin));
-        made.view.block = made.block.data();
-        made.view.cells = made.cells.data();
-        made.view.segment_begin = made.segment_begin.data();
-        for (const std::vector<int64_t>& begin : list.levels) {
-          made.level_begin.emplace_back();
-          CERES_EXT_RETURN_IF_ERROR(upload(begin, &made.level_begin.back()));
-          made.levels.push_back({static_cast<int64_t>(begin.size()) - 1,
-                                 made.level_begin.back().data()});
-        }
-      }
-      return Status();
-    };
-    CERES_EXT_RETURN_IF_ERROR(make_lists(builder.e_lists(), &e_lists_));
-    return make_lists(builder.f_lists(), &f_lists_);
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupBlockLists(builder.e_lists(), machine, &e_lists_));
+    return SetupBlockLists(builder.f_lists(), machine, &f_lists_);
   }
 
   const BlockRowsView& view() const { return view_; }
@@ -259,11 +298,7 @@ class BlockRows {
                   cell_begin_.bytes() + cells_.bytes() + eliminated_.bytes();
     for (const auto* lists : {&e_lists_, &f_lists_}) {
       for (const List& list : *lists) {
-        sum += list.block.bytes() + list.cells.bytes() +
-               list.segment_begin.bytes();
-        for (const auto& begin : list.level_begin) {
-          sum += begin.bytes();
-        }
+        sum += list.bytes();
       }
     }
     return sum;

@@ -28,6 +28,7 @@
 #include "ceres_ext/glue/observation_evaluator.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/program_import.h"
+#include "ceres_ext/glue/view_rows.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
 
@@ -89,19 +90,25 @@ class Fixture {
                                  : Create<10>(setting.jacobian, i, &status));
       EXPECT_TRUE(status.ok()) << status.message;
     }
-    std::unique_ptr<RowsEvaluator> host_rows;
+    std::vector<std::unique_ptr<RowsEvaluator>> others;
+    if (blocks_.views() != nullptr) {
+      others.push_back(structure_.views.columns == 9
+                           ? CreateViews<9>(&status)
+                           : CreateViews<10>(&status));
+      EXPECT_TRUE(status.ok()) << status.message;
+    }
     if (!structure_.host_rows.empty()) {
-      host_rows =
-          HostRows<kernels::HostMachine>::Create(pp_.reduced_program.get(),
+      others.push_back(
+          HostRows<kernels::HostMachine>::Create(*pp_.reduced_program,
                                                  structure_,
                                                  &blocks_,
                                                  machine_.context(),
                                                  &record_,
-                                                 &status);
+                                                 &status));
     }
-    EXPECT_EQ(host_rows != nullptr, setting.host_rows != Setting::kNone);
+    EXPECT_EQ(!others.empty(), setting.host_rows != Setting::kNone);
     ours_ = ProgramEvaluator<kernels::HostMachine>::Create(
-        &blocks_, std::move(observations), std::move(host_rows), &pp_, &status);
+        &blocks_, std::move(observations), std::move(others), &pp_, &status);
     EXPECT_TRUE(status.ok()) << status.message;
 
     const int n = stock_->NumParameters();
@@ -115,6 +122,9 @@ class Fixture {
     Eigen::MatrixXd ordered(rows.rows(), rows.cols());
     std::vector<bool> is_host(pp_.reduced_program->NumResidualBlocks(), false);
     for (const int32_t i : structure_.host_rows) {
+      is_host[i] = true;
+    }
+    for (const int32_t i : structure_.views.rows) {
       is_host[i] = true;
     }
     std::vector<int> observations;
@@ -132,6 +142,12 @@ class Fixture {
       const auto& index = blocks_.observations(0).index();
       for (int64_t k = 0; k < index.num_observations; ++k) {
         copy(observations[index.input_id[k]]);
+      }
+    }
+    if (blocks_.views() != nullptr) {
+      const auto& index = blocks_.views()->index();
+      for (int64_t k = 0; k < index.num_observations; ++k) {
+        copy(structure_.views.rows[index.input_id[k]]);
       }
     }
     if (blocks_.host_rows() != nullptr) {
@@ -156,6 +172,18 @@ class Fixture {
         structure_.observations[batch],
         &blocks_.observations(static_cast<int>(batch)),
         blocks_.blocks(),
+        status);
+  }
+
+  template <int C>
+  std::unique_ptr<RowsEvaluator> CreateViews(kernels::Status* status) {
+    return ViewRows<kernels::HostMachine, double, C>::Create(
+        *pp_.reduced_program,
+        structure_,
+        blocks_.views(),
+        blocks_.blocks(),
+        machine_.context(),
+        &record_,
         status);
   }
 

@@ -24,11 +24,13 @@
 #include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/observation_batch.h"
 #include "ceres_ext/solver/step_solver.h"
+#include "ceres_ext/solver/view_batch.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/block_rows.h"
 #include "cuda_kernels/structure/row_index.h"
+#include "cuda_kernels/structure/views.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/solver_configurations.h"
 
@@ -83,12 +85,21 @@ struct Pairs {
   std::vector<int32_t> point;
 };
 
+// Rows of a point and the blocks of a view.
+struct ViewRows {
+  std::vector<std::vector<kernels::ViewCell>> cells;
+  std::vector<int32_t> view;
+  std::vector<int32_t> point;
+};
+
 class Problem {
  public:
   explicit Problem(unsigned seed) : random_(seed) {
     const int num_observation_batches = Uniform(0, 3) == 0 ? 2 : Uniform(0, 1);
-    const bool has_general = num_observation_batches == 0 || Uniform(0, 3) > 0;
-    if (num_observation_batches > 0) {
+    const bool has_views = Uniform(0, 2) == 0;
+    const bool has_points = num_observation_batches > 0 || has_views;
+    const bool has_general = !has_points || Uniform(0, 3) > 0;
+    if (has_points) {
       AddFamily(true, 3, Uniform(1, 12), false);
     }
     for (int i = 0; i < num_observation_batches; ++i) {
@@ -101,8 +112,11 @@ class Problem {
       }
       observations.push_back(pairs);
     }
+    if (has_views) {
+      AddViewRows();
+    }
     if (has_general) {
-      AddGeneralRows(num_observation_batches > 0);
+      AddGeneralRows(has_points);
     }
     SetOwners();
     FillValues();
@@ -110,10 +124,12 @@ class Problem {
 
   ProblemBlocks blocks;
   std::vector<Pairs> observations;
+  ViewRows views;
   std::vector<Row> rows;
   std::unique_ptr<kernels::BlockRowsBuilder> builder;
   std::vector<double> general_values;
-  // Blocks of J of observation k: 2 x F, then 2 x 3, row-major.
+  // Blocks of J of observation k: 2 x F, then 2 x 3, row-major; those of rows
+  // of views, 2 x kViewColumns, are the last ones.
   std::vector<std::vector<double>> camera_blocks;
   std::vector<std::vector<double>> point_blocks;
   // Columns [E F]; rows of observations in the callers' order, then general
@@ -124,8 +140,10 @@ class Problem {
 
   int64_t num_e() const { return blocks.e.num_values(); }
   int64_t num_f() const { return blocks.f.num_values(); }
+  static constexpr int kViewColumns = 9;
   bool has_shared_points() const {
-    return !observations.empty() && blocks.e_owner[0] == ProblemBlocks::kShared;
+    return (!observations.empty() || !views.cells.empty()) &&
+           blocks.e_owner[0] == ProblemBlocks::kShared;
   }
   int Uniform(int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random_);
@@ -148,7 +166,34 @@ class Problem {
     return (eliminated ? blocks.e : blocks.f).Add(size, num_blocks);
   }
 
+  void AddViewRows() {
+    const int first = blocks.f.size();
+    const int num_families = Uniform(1, 3);
+    for (int i = 0; i < num_families; ++i) {
+      AddFamily(false, Uniform(1, 5), Uniform(1, 4), true);
+    }
+    const int num_views = Uniform(1, 6);
+    for (int v = 0; v < num_views; ++v) {
+      views.cells.emplace_back();
+      int columns = 0;
+      for (int f = first; f < blocks.f.size(); ++f) {
+        const int block = Below(blocks.f[f].num_blocks);
+        const int size = f_columns_[f][block];
+        if (size > 0 && columns + size <= kViewColumns && Uniform(0, 5) > 0) {
+          views.cells.back().push_back({f, block, size});
+          columns += size;
+        }
+      }
+    }
+    const int n = Uniform(0, 60);
+    for (int k = 0; k < n; ++k) {
+      views.view.push_back(Below(num_views));
+      views.point.push_back(Below(blocks.e[0].num_blocks));
+    }
+  }
+
   void AddGeneralRows(bool has_points) {
+    const int num_others = blocks.f.size();
     const bool touches_points = has_points && Uniform(0, 1) == 0;
     const int first_e = touches_points ? 0 : blocks.e.size();
     const int num_e_families = Uniform(0, 3);
@@ -170,7 +215,7 @@ class Problem {
       // Batches have no pair of blocks in common (batch.h).
       const bool has_point =
           has_points && !row.cells.empty() && row.cells[0].family == 0;
-      const int first_f = has_point ? static_cast<int>(observations.size()) : 0;
+      const int first_f = has_point ? num_others : 0;
       for (int c = 0; c < num_cells && first_f < blocks.f.size(); ++c) {
         AddCell(false, Uniform(first_f, blocks.f.size() - 1), &row);
       }
@@ -215,7 +260,7 @@ class Problem {
     for (size_t i = 0; i < observations.size(); ++i) {
       blocks.f_owner[observations[i].f_family] = static_cast<int>(i);
     }
-    bool others = observations.size() != 1;
+    bool others = observations.size() + (views.cells.empty() ? 0 : 1) != 1;
     for (const Row& row : rows) {
       for (const auto& cell : row.cells) {
         others |= cell.eliminated && cell.family == 0;
@@ -240,6 +285,7 @@ class Problem {
     for (const Pairs& pairs : observations) {
       num_rows += 2 * static_cast<int64_t>(pairs.camera.size());
     }
+    num_rows += 2 * static_cast<int64_t>(views.view.size());
     J = MatrixXd::Zero(num_rows, num_e() + num_f());
     int64_t at = 0;
     for (const Pairs& pairs : observations) {
@@ -257,6 +303,28 @@ class Problem {
           for (int j = 0; j < 3; ++j) {
             point_blocks.back().push_back(Normal());
             J(at, 3 * pairs.point[k] + j) = point_blocks.back().back();
+          }
+        }
+      }
+    }
+    if (!views.cells.empty()) {
+      camera_blocks.emplace_back(2 * kViewColumns * views.view.size(), 0.0);
+      point_blocks.emplace_back();
+      for (size_t k = 0; k < views.view.size(); ++k) {
+        for (int i = 0; i < 2; ++i, ++at) {
+          double* f = &camera_blocks.back()[kViewColumns * (2 * k + i)];
+          for (const kernels::ViewCell& cell : views.cells[views.view[k]]) {
+            const auto& family = blocks.f[cell.family];
+            for (int j = 0; j < cell.size; ++j) {
+              *f = Normal();
+              J(at,
+                num_e() + family.value_begin + family.size * cell.block + j) =
+                  *f++;
+            }
+          }
+          for (int j = 0; j < 3; ++j) {
+            point_blocks.back().push_back(Normal());
+            J(at, 3 * views.point[k] + j) = point_blocks.back().back();
           }
         }
       }
@@ -335,6 +403,9 @@ class OnMachine {
       }
       at += batches.back()->num_residuals();
     }
+    if (!problem.views.cells.empty()) {
+      CERES_EXT_RETURN_IF_ERROR(AddViews(problem, at, &b));
+    }
     if (!problem.rows.empty()) {
       CERES_EXT_RETURN_IF_ERROR(rows_.Setup(*problem.builder, machine_));
       auto batch = std::make_unique<GeneralBatch<Machine>>();
@@ -349,6 +420,46 @@ class OnMachine {
     return {};
   }
 
+  kernels::Status AddViews(const Problem& problem,
+                           int64_t first_row,
+                           VectorXd* b) {
+    constexpr int C = Problem::kViewColumns;
+    using Source =
+        kernels::StoredJacobian<double, kernels::BalShape<C>, Machine::kLayout>;
+    const ViewRows& rows = problem.views;
+    Source source;
+    CERES_EXT_RETURN_IF_ERROR(
+        IndexRows<C>(problem,
+                     problem.observations.size(),
+                     static_cast<int32_t>(rows.cells.size()),
+                     rows.view,
+                     rows.point,
+                     first_row,
+                     b,
+                     &source));
+    const kernels::ObservationIndexView& index = indices_.back()->view();
+    const int64_t n = index.num_observations;
+    std::vector<int32_t> view(n);
+    std::vector<int32_t> point(n);
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(n, index.camera_id, view.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(n, index.point_id, point.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        views_.Setup(problem.blocks.f,
+                     C,
+                     rows.cells,
+                     view,
+                     std::vector<int64_t>(point.begin(), point.end()),
+                     machine_));
+    auto batch = std::make_unique<ViewBatch<Machine, Source>>();
+    CERES_EXT_RETURN_IF_ERROR(
+        batch->Setup(index, &views_, 0, problem.blocks, source, machine_));
+    batches.push_back(batch.get());
+    batches_.push_back(std::move(batch));
+    return {};
+  }
+
   template <int C>
   kernels::Status AddObservations(const Problem& problem,
                                   size_t i,
@@ -357,16 +468,47 @@ class OnMachine {
     using Source =
         kernels::StoredJacobian<double, kernels::BalShape<C>, Machine::kLayout>;
     const Pairs& pairs = problem.observations[i];
-    const int64_t n = static_cast<int64_t>(pairs.camera.size());
+    Source source;
+    CERES_EXT_RETURN_IF_ERROR(
+        IndexRows<C>(problem,
+                     i,
+                     problem.blocks.f[pairs.f_family].num_blocks,
+                     pairs.camera,
+                     pairs.point,
+                     first_row,
+                     b,
+                     &source));
+    auto batch = std::make_unique<ObservationBatch<Machine, Source>>();
+    batch->Setup(indices_.back()->view(), 0, pairs.f_family, machine_);
+    CERES_EXT_RETURN_IF_ERROR(batch->SetBlocks(problem.blocks));
+    batch->SetJacobian(source);
+    batches.push_back(batch.get());
+    batches_.push_back(std::move(batch));
+    return {};
+  }
+
+  // The index of rows, their blocks i and b in its order.
+  template <int C>
+  kernels::Status IndexRows(
+      const Problem& problem,
+      size_t i,
+      int32_t num_cameras,
+      const std::vector<int32_t>& camera,
+      const std::vector<int32_t>& point,
+      int64_t first_row,
+      VectorXd* b,
+      kernels::StoredJacobian<double, kernels::BalShape<C>, Machine::kLayout>*
+          source) {
+    const int64_t n = static_cast<int64_t>(camera.size());
     indices_.push_back(std::make_unique<Index>());
     typename Index::Options options;
     options.keep_point_order = true;
     CERES_EXT_RETURN_IF_ERROR(
-        indices_.back()->Setup(problem.blocks.f[pairs.f_family].num_blocks,
+        indices_.back()->Setup(num_cameras,
                                problem.blocks.e[0].num_blocks,
                                n,
-                               pairs.camera.data(),
-                               pairs.point.data(),
+                               camera.data(),
+                               point.data(),
                                options,
                                nullptr,
                                machine_));
@@ -391,12 +533,7 @@ class OnMachine {
         (*b)[first_row + 2 * k + j] = problem.b[first_row + 2 * input[k] + j];
       }
     }
-    auto batch = std::make_unique<ObservationBatch<Machine, Source>>();
-    batch->Setup(index, 0, pairs.f_family, machine_);
-    CERES_EXT_RETURN_IF_ERROR(batch->SetBlocks(problem.blocks));
-    batch->SetJacobian({{Upload(jc), n}, {Upload(jp), n}});
-    batches.push_back(batch.get());
-    batches_.push_back(std::move(batch));
+    *source = {{Upload(jc), n}, {Upload(jp), n}};
     return {};
   }
 
@@ -404,6 +541,7 @@ class OnMachine {
   std::vector<Buffer<char>> buffers_;
   std::vector<std::unique_ptr<Index>> indices_;
   kernels::BlockRows<Machine> rows_;
+  kernels::Views<Machine> views_;
   std::vector<std::unique_ptr<Batch>> batches_;
 };
 

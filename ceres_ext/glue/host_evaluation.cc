@@ -1,0 +1,184 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/glue/host_evaluation.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <string>
+
+#include "ceres/parameter_block.h"
+#include "ceres/residual_block.h"
+
+namespace ceres_ext {
+
+using ceres::internal::ParameterBlock;
+using ceres::internal::ResidualBlock;
+using kernels::Status;
+using kernels::StatusCode;
+
+namespace {
+
+constexpr int64_t kBlocksPerTask = 1 << 12;
+
+}  // namespace
+
+Status HostEvaluation::Setup(const ceres::internal::Program& program,
+                             const std::vector<int32_t>& rows,
+                             const std::vector<uint8_t>& is_eliminated,
+                             kernels::HostContext* context) {
+  context_ = context;
+  const int64_t n = static_cast<int64_t>(rows.size());
+  std::vector<char> is_used(program.NumParameterBlocks(), 0);
+  rows_.resize(n);
+  eliminated_.assign(n, -1);
+  int64_t state_size = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const ResidualBlock* row = program.residual_blocks()[rows[k]];
+    rows_[k] = row;
+    scratch_size_ = std::max<int64_t>(scratch_size_,
+                                      row->NumScratchDoublesForEvaluate());
+    for (int j = 0; j < row->NumParameterBlocks(); ++j) {
+      ParameterBlock* block = row->parameter_blocks()[j];
+      if (block->IsConstant()) {
+        continue;
+      }
+      if (is_eliminated[block->index()] != 0) {
+        eliminated_[k] = j;
+      }
+      if (is_used[block->index()] == 0) {
+        is_used[block->index()] = 1;
+        used_.mutable_parameter_blocks()->push_back(block);
+        state_begin_.push_back(state_size);
+        state_size += block->Size();
+      }
+    }
+  }
+  CERES_EXT_RETURN_IF_ERROR(state_.Allocate(state_size));
+  // Whole cache lines per thread.
+  scratch_size_ = (scratch_size_ + 15) / 8 * 8;
+  CERES_EXT_RETURN_IF_ERROR(
+      scratch_.Allocate(scratch_size_ * context->num_threads()));
+  return costs_.Allocate((n + kRowsPerTask - 1) / kRowsPerTask, 0.0);
+}
+
+Status HostEvaluation::Publish(const double* host_state) {
+  const auto& blocks = used_.parameter_blocks();
+  context_->ParallelFor(
+      static_cast<int64_t>(blocks.size()),
+      kBlocksPerTask,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          std::copy_n(host_state + blocks[i]->state_offset(),
+                      blocks[i]->Size(),
+                      state_.data() + state_begin_[i]);
+        }
+      });
+  // Serially: a user's PlusJacobian need not be thread safe.
+  return used_.StateVectorToParameterBlocks(state_.data())
+             ? Status()
+             : Status(StatusCode::kNumericalFailure,
+                      "Manifold::PlusJacobian failed.");
+}
+
+bool HostEvaluation::EvaluateRow(int64_t k,
+                                 bool apply_loss,
+                                 double* residuals,
+                                 double* values,
+                                 int e_values,
+                                 double* scratch,
+                                 double* cost,
+                                 std::string* thrown) const {
+  constexpr int kMostOnStack = 16;
+  const ResidualBlock& row = *rows_[k];
+  try {
+    double* on_stack[kMostOnStack] = {};
+    std::vector<double*> on_heap;
+    double** jacobians = nullptr;
+    if (values != nullptr) {
+      jacobians = on_stack;
+      if (row.NumParameterBlocks() > kMostOnStack) {
+        on_heap.assign(row.NumParameterBlocks(), nullptr);
+        jacobians = on_heap.data();
+      }
+      double* next = values;
+      const auto take = [&](int j) {
+        jacobians[j] = next;
+        next += row.NumResiduals() * row.parameter_blocks()[j]->TangentSize();
+      };
+      if (eliminated_[k] >= 0) {
+        take(eliminated_[k]);
+      }
+      if (e_values > 0) {
+        next = values + e_values;
+      }
+      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+        if (j != eliminated_[k] && !row.parameter_blocks()[j]->IsConstant()) {
+          take(j);
+        }
+      }
+    }
+    return row.Evaluate(apply_loss, cost, residuals, jacobians, scratch);
+  } catch (const std::exception& exception) {
+    *thrown = exception.what();
+  } catch (...) {
+    *thrown = "something that is no std::exception";
+  }
+  return false;
+}
+
+Status HostEvaluation::Evaluate(int64_t begin,
+                                int64_t end,
+                                bool apply_loss,
+                                const PlaceOf& residuals_of,
+                                const PlaceOf& values_of,
+                                int e_values) {
+  std::mutex mutex;
+  // The first row that failed, and what it threw.
+  int64_t failed = end;
+  std::string thrown;
+  context_->ParallelFor(
+      end - begin,
+      kRowsPerTask,
+      [&](int64_t first, int64_t last, int thread) {
+        double sum = 0.0;
+        for (int64_t k = begin + first; k < begin + last; ++k) {
+          double cost = 0.0;
+          std::string what;
+          if (!EvaluateRow(k,
+                           apply_loss,
+                           residuals_of ? residuals_of(k) : nullptr,
+                           values_of ? values_of(k) : nullptr,
+                           e_values,
+                           scratch_.data() + scratch_size_ * thread,
+                           &cost,
+                           &what)) {
+            const std::lock_guard<std::mutex> lock(mutex);
+            if (k < failed) {
+              failed = k;
+              thrown = what;
+            }
+            return;
+          }
+          sum += cost;
+        }
+        costs_.data()[(begin + first) / kRowsPerTask] = sum;
+      });
+  if (failed == end) {
+    return {};
+  }
+  return {StatusCode::kNumericalFailure,
+          "The cost function of residual block " +
+              std::to_string(rows_[failed]->index()) +
+              (thrown.empty() ? " can't be evaluated." : " threw: " + thrown)};
+}
+
+double HostEvaluation::cost() const {
+  double sum = 0.0;
+  for (int64_t i = 0; i < costs_.size(); ++i) {
+    sum += costs_.data()[i];
+  }
+  return sum;
+}
+
+}  // namespace ceres_ext

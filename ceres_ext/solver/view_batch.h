@@ -1,0 +1,283 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A batch of rows of one eliminated block and several others, as observations of
+// views (cuda_kernels/structure/views.h): all algebra on rows is that of an
+// ObservationBatch, with G before it and G' after it. It owns no F family.
+//
+// Its diagonal blocks of S are those of the views where a block stands in one
+// view; a block that views share has rows of a point in several, and its own
+// sum.
+#ifndef CERES_EXT_SOLVER_VIEW_BATCH_H_
+#define CERES_EXT_SOLVER_VIEW_BATCH_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/observation_batch.h"
+#include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/ops/views.h"
+#include "cuda_kernels/structure/views.h"
+
+namespace ceres_ext::solver {
+
+template <typename Machine, typename SourceIn>
+class ViewBatch final : public Batch {
+ public:
+  using Source = SourceIn;
+  using Shape = typename Source::Shape;
+  static constexpr int kColumns = Shape::kF;
+
+  // As ObservationBatch::Setup, the cameras of the index being views. *views
+  // outlives the batch.
+  kernels::Status Setup(const kernels::ObservationIndexView& index,
+                        const kernels::Views<Machine>* views,
+                        int e_family,
+                        const ProblemBlocks& blocks,
+                        const Source& jacobian,
+                        Machine* machine) {
+    index_ = index;
+    views_ = views;
+    e_family_ = e_family;
+    blocks_ = blocks;
+    jacobian_ = jacobian;
+    machine_ = machine;
+    view_blocks_.e = blocks.e;
+    view_blocks_.e_owner = blocks.e_owner;
+    view_blocks_.f = {};
+    view_blocks_.f.Add(kColumns, views->num_views());
+    view_blocks_.f_owner = {0};
+    batch_.Setup(index, e_family, 0, machine);
+    batch_.SetJacobian(jacobian);
+    CERES_EXT_RETURN_IF_ERROR(batch_.SetBlocks(view_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(views->num_values(), &p_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(views->num_values(), &q_));
+    return ReservePartialSums(/*matrices=*/false);
+  }
+
+  int64_t num_residuals() const final { return batch_.num_residuals(); }
+
+  kernels::Status SetupSolver(const InexactSolverOptions& options,
+                              const ProblemBlocks& /*blocks*/) final {
+    CERES_EXT_RETURN_IF_ERROR(batch_.SetupSolver(options, view_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
+        options.preconditioner == PreconditionerType::kIdentity
+            ? 0
+            : view_blocks_.f.num_packed(),
+        &matrices_));
+    return ReservePartialSums(/*matrices=*/true);
+  }
+
+  kernels::Status RightMultiply(const double* e,
+                                const double* f,
+                                bool accumulate,
+                                double* y) final {
+    CERES_EXT_RETURN_IF_ERROR(Gather(f, nullptr));
+    return batch_.RightMultiply(e, p_.data(), accumulate, y);
+  }
+
+  kernels::Status LeftMultiplyAndAccumulate(const double* y,
+                                            double* e,
+                                            double* f) final {
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::DampedProductParams{
+            q_.size(), nullptr, nullptr, q_.data(), nullptr},
+        machine_));
+    CERES_EXT_RETURN_IF_ERROR(
+        batch_.LeftMultiplyAndAccumulate(y, e, q_.data()));
+    return Scatter(f, nullptr);
+  }
+
+  kernels::Status SquaredColumnNorms(double* e, double* f) final {
+    CERES_EXT_RETURN_IF_ERROR(batch_.SquaredColumnNorms(e, q_.data()));
+    return Scatter(f, nullptr);
+  }
+
+  // The values of `f` at the columns of the views.
+  kernels::Status GatherColumns(const double* f, const double** out) {
+    *out = p_.data();
+    return Gather(f, nullptr);
+  }
+
+  kernels::Status EliminatedBlocks(const NormalBlocksRequest& request) final {
+    CERES_EXT_RETURN_IF_ERROR(batch_.EliminatedBlocks(OfViews(request)));
+    return batch_.owns_points() ? AddToBlocks(request) : kernels::Status();
+  }
+
+  kernels::Status OtherBlocks(const NormalBlocksRequest& request) final {
+    CERES_EXT_RETURN_IF_ERROR(batch_.OtherBlocks(OfViews(request)));
+    return batch_.owns_points() ? kernels::Status() : AddToBlocks(request);
+  }
+
+  kernels::Status MultiplyToEliminated(
+      const double* f_p,
+      double* s,
+      const kernels::PcgScalars* scalars) final {
+    if (batch_.owns_points()) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(Gather(f_p, scalars));
+    return batch_.MultiplyToEliminated(p_.data(), s, scalars);
+  }
+
+  kernels::Status MultiplySchur(const ProductRequest& request) final {
+    CERES_EXT_RETURN_IF_ERROR(Gather(request.f_p, request.scalars));
+    CERES_EXT_RETURN_IF_ERROR(batch_.MultiplySchur(OfViews(request)));
+    return Scatter(request.f_q, request.scalars);
+  }
+
+  kernels::Status MultiplyNormal(const ProductRequest& request) final {
+    CERES_EXT_RETURN_IF_ERROR(Gather(request.f_p, request.scalars));
+    CERES_EXT_RETURN_IF_ERROR(batch_.MultiplyNormal(OfViews(request)));
+    return Scatter(request.f_q, request.scalars);
+  }
+
+  kernels::Status BackSubstitute(const double* b,
+                                 const double* v_inverse,
+                                 const double* z,
+                                 double* y) final {
+    if (!batch_.owns_points()) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(Gather(z, nullptr));
+    return batch_.BackSubstitute(b, v_inverse, p_.data(), y);
+  }
+
+  void AppendOperands(std::vector<const void*>* operands) const final {
+    batch_.AppendOperands(operands);
+  }
+
+  int64_t bytes() const final {
+    return batch_.bytes() + p_.bytes() + q_.bytes() + matrices_.bytes() +
+           partial_.bytes();
+  }
+
+ private:
+  using Buffer = typename Machine::template Buffer<double>;
+
+  // With arrays of views in place of F's; D_f is the caller's.
+  NormalBlocksRequest OfViews(NormalBlocksRequest request) {
+    const auto replace = [](double* with, double** array) {
+      *array = *array == nullptr ? nullptr : with;
+    };
+    replace(q_.data(), &request.f_gradient);
+    replace(q_.data(), &request.schur_rhs);
+    replace(matrices_.data(), &request.u);
+    replace(matrices_.data(), &request.schur_diagonal);
+    return request;
+  }
+  ProductRequest OfViews(ProductRequest request) {
+    request.f_diagonal = nullptr;
+    request.f_p = p_.data();
+    request.f_q = q_.data();
+    return request;
+  }
+
+  kernels::Status ReservePartialSums(bool matrices) {
+    int64_t most = 0;
+    const auto count = [&](const auto& lists) {
+      for (const auto& list : lists) {
+        const int size = list.view.size;
+        most = std::max(
+            most,
+            kernels::NumPartialSums(
+                list, matrices ? kernels::PackedSize(size) : size));
+      }
+    };
+    count(views_->lists());
+    if (matrices) {
+      count(views_->shared_lists());
+    }
+    return partial_.size() >= most ? kernels::Status()
+                                   : machine_->Allocate(most, &partial_);
+  }
+
+  // p = G f
+  kernels::Status Gather(const double* f, const kernels::PcgScalars* scalars) {
+    return Run(
+        kernels::GatherColumnsParams{
+            p_.size(), views_->column(), f, p_.data(), scalars},
+        machine_);
+  }
+
+  // f += G'q
+  kernels::Status Scatter(double* f, const kernels::PcgScalars* scalars) {
+    if (f == nullptr) {
+      return {};
+    }
+    for (const auto& list : views_->lists()) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::SumOverBlocks(
+          list,
+          kernels::ViewVectors{q_.data()},
+          kernels::VectorBlocks(blocks_.f[list.family], f),
+          scalars,
+          partial_.data(),
+          machine_));
+    }
+    return {};
+  }
+
+  template <typename Formula>
+  kernels::Status SumMatrices(
+      const std::vector<kernels::MachineBlockList<Machine>>& lists,
+      const Formula& formula,
+      double* packed) {
+    for (const auto& list : lists) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::SumOverBlocks(
+          list,
+          formula,
+          kernels::PackedBlocks(
+              blocks_.f[list.family], Machine::kLayout, packed),
+          nullptr,
+          partial_.data(),
+          machine_));
+    }
+    return {};
+  }
+
+  // What the views have goes to their blocks.
+  kernels::Status AddToBlocks(const NormalBlocksRequest& request) {
+    CERES_EXT_RETURN_IF_ERROR(Scatter(request.f_gradient, nullptr));
+    CERES_EXT_RETURN_IF_ERROR(Scatter(request.schur_rhs, nullptr));
+    const kernels::ViewMatrices matrices{
+        kernels::PackedBlocks<const double>(
+            view_blocks_.f[0], Machine::kLayout, matrices_.data()),
+        kColumns};
+    if (request.u != nullptr) {
+      return SumMatrices(views_->lists(), matrices, request.u);
+    }
+    if (request.schur_diagonal == nullptr) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(SumMatrices(
+        views_->single_lists(), matrices, request.schur_diagonal));
+    kernels::SharedSchurBlocks<Source> shared;
+    shared.jacobian = jacobian_;
+    shared.point_id = index_.point_id;
+    shared.v_inverse = kernels::PackedBlocks<const double>(
+        blocks_.e[e_family_], Machine::kLayout, request.v_inverse);
+    return SumMatrices(
+        views_->shared_lists(), shared, request.schur_diagonal);
+  }
+
+  kernels::ObservationIndexView index_;
+  const kernels::Views<Machine>* views_ = nullptr;
+  int e_family_ = 0;
+  ProblemBlocks blocks_;
+  ProblemBlocks view_blocks_;
+  Source jacobian_;
+  Machine* machine_ = nullptr;
+  ObservationBatch<Machine, Source> batch_;
+  // Vectors and matrices of the views.
+  Buffer p_;
+  Buffer q_;
+  Buffer matrices_;
+  Buffer partial_;
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_VIEW_BATCH_H_

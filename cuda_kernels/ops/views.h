@@ -1,0 +1,191 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Operations of views (structure/views.h): G p, the formulas of sums over views
+// and over rows of blocks that several views share (ops/block_rows.h), and the
+// way of blocks that Ceres has evaluated into stored ones.
+#ifndef CERES_EXT_CUDA_KERNELS_OPS_VIEWS_H_
+#define CERES_EXT_CUDA_KERNELS_OPS_VIEWS_H_
+
+#include <cstdint>
+
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/host_device.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/structure/block_families.h"
+#include "cuda_kernels/structure/block_rows.h"
+#include "cuda_kernels/structure/observation_index.h"
+
+namespace ceres_ext::kernels {
+
+// out = G p.
+// Traffic: 20 B per column of a view.
+struct GatherColumnsParams {
+  int64_t n = 0;
+  const int32_t* column = nullptr;  // n; -1: zero
+  const double* p = nullptr;
+  double* out = nullptr;  // n
+  const PcgScalars* scalars = nullptr;
+
+  CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    const int32_t c = column[i];
+    out[i] = c < 0 ? 0.0 : p[c];
+  }
+};
+
+// Formula of BlockSum: G'q.
+struct ViewVectors {
+  const double* q = nullptr;
+
+  CERES_EXT_HOST_DEVICE static int Width(int columns) { return columns; }
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
+                                   int64_t count,
+                                   int element) const {
+    double sum = 0.0;
+    for (int64_t c = 0; c < count; ++c) {
+      if (element < cells[c].size) {
+        sum += q[cells[c].value + element];
+      }
+    }
+    return sum;
+  }
+};
+
+// Formula of BlockSum: the diagonal blocks of G'A G, where A is the block
+// diagonal of the views.
+struct ViewMatrices {
+  BlockArray<const double> a;  // packed
+  int columns = 0;             // of a view
+
+  CERES_EXT_HOST_DEVICE static int Width(int size) { return PackedSize(size); }
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
+                                   int64_t count,
+                                   int element) const {
+    const int i = PackedRow(element);
+    const int j = element - PackedIndex(i, 0);
+    double sum = 0.0;
+    for (int64_t c = 0; c < count; ++c) {
+      const BlockCell cell = cells[c];
+      if (i < cell.size) {
+        const int at =
+            static_cast<int>(cell.value - int64_t{columns} * cell.row);
+        sum += a(cell.row, PackedIndex(at + i, at + j));
+      }
+    }
+    return sum;
+  }
+};
+
+// Formula of BlockSum: F'F - W Vi W' of blocks that stand in several views, W
+// being the sum over the rows of one eliminated block, which stand next to each
+// other and in one segment.
+template <typename Source>
+struct SharedSchurBlocks {
+  using Shape = typename Source::Shape;
+  static constexpr int R = Shape::kNumResiduals;
+  static constexpr int E = Shape::kE;
+  static constexpr int F = Shape::kF;
+
+  Source jacobian;
+  const int32_t* point_id = nullptr;  // of each row
+  BlockArray<const double> v_inverse;
+
+  CERES_EXT_HOST_DEVICE static int Width(int columns) {
+    return PackedSize(columns);
+  }
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
+                                   int64_t count,
+                                   int element) const {
+    const int i = PackedRow(element);
+    const int j = element - PackedIndex(i, 0);
+    double sum = 0.0;
+    for (int64_t c = 0; c < count;) {
+      const int32_t point = point_id[cells[c].row];
+      double wi[E] = {};
+      double wj[E] = {};
+      for (; c < count && point_id[cells[c].row] == point; ++c) {
+        const BlockCell cell = cells[c];
+        if (i >= cell.size) {
+          continue;
+        }
+        const int at = static_cast<int>(cell.value);
+        for (int r = 0; r < R; ++r) {
+          const double fi = static_cast<double>(
+              jacobian.camera_blocks(cell.row, F * r + at + i));
+          const double fj = static_cast<double>(
+              jacobian.camera_blocks(cell.row, F * r + at + j));
+          sum += fi * fj;
+          for (int m = 0; m < E; ++m) {
+            const double e = static_cast<double>(
+                jacobian.point_blocks(cell.row, E * r + m));
+            wi[m] += fi * e;
+            wj[m] += fj * e;
+          }
+        }
+      }
+      for (int m = 0; m < E; ++m) {
+        for (int n = 0; n < E; ++n) {
+          sum -= wi[m] *
+                 v_inverse(point,
+                           n <= m ? PackedIndex(m, n) : PackedIndex(n, m)) *
+                 wj[n];
+        }
+      }
+    }
+    return sum;
+  }
+};
+
+// Where a column of a view stands in a row that Ceres has evaluated.
+struct ViewColumn {
+  int16_t at;    // of its first residual, from the first F value; -1: zero
+  int16_t size;  // columns of its block
+};
+
+// Rows begin .. begin + n - 1 as Ceres writes them, each the cell of E and, from
+// value R E on, those of F, each row-major, into stored blocks.
+// Mapping: a thread takes a row. Traffic: the values in and out.
+template <typename T, typename ShapeIn, BlockLayout kLayout>
+struct PackRowsParams {
+  using Shape = ShapeIn;
+  static constexpr int kUnroll = 1;
+  // Values from one row to the next.
+  static constexpr int kStride = Shape::kESize + Shape::kFSize;
+
+  int64_t n = 0;
+  int64_t begin = 0;
+  ObservationIndexView index;
+  const int32_t* e_size = nullptr;        // columns of each eliminated block
+  const ViewColumn* columns = nullptr;    // F per view
+  const double* rows = nullptr;           // kStride per row, from `begin` on
+  BlockView<T, Shape::kFSize, kLayout> camera_blocks;
+  BlockView<T, Shape::kESize, kLayout> point_blocks;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    const int64_t k = begin + i;
+    const double* e = rows + i * kStride;
+    const double* f = e + Shape::kESize;
+    const int size = e_size[index.point_id[k]];
+    for (int r = 0; r < Shape::kNumResiduals; ++r) {
+      for (int m = 0; m < Shape::kE; ++m) {
+        point_blocks(k, Shape::kE * r + m) =
+            static_cast<T>(m < size ? e[size * r + m] : 0.0);
+      }
+    }
+    const ViewColumn* column =
+        columns + int64_t{Shape::kF} * index.camera_id[k];
+    for (int j = 0; j < Shape::kF; ++j) {
+      const ViewColumn c = column[j];
+      for (int r = 0; r < Shape::kNumResiduals; ++r) {
+        camera_blocks(k, Shape::kF * r + j) =
+            static_cast<T>(c.at < 0 ? 0.0 : f[c.at + c.size * r]);
+      }
+    }
+  }
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_OPS_VIEWS_H_
