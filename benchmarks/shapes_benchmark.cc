@@ -22,13 +22,14 @@
 #include "ceres_ext/solver/general_batch.h"
 #include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/observation_batch.h"
-#include "ceres_ext/solver/preconditioner.h"
+#include "ceres_ext/solver/view_batch.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/block_rows.h"
 #include "cuda_kernels/structure/row_index.h"
+#include "cuda_kernels/structure/views.h"
 
 namespace ceres_ext {
 namespace {
@@ -98,6 +99,9 @@ class Benchmark {
 
   void MeasureAll() {
     MeasureObservations();
+    MeasureViews<double, 10>("6 + 4 shared", {{6, false}, {4, true}});
+    MeasureViews<float, 10>("6 + 4 shared", {{6, false}, {4, true}});
+    MeasureViews<double, 9>("6 + 3", {{6, false}, {3, false}});
     MeasureGeneral("6 + 4 shared", {{6, false}, {4, true}});
     MeasureGeneral("6 + 8 shared", {{6, false}, {8, true}});
     MeasureGeneral("3 + 3 + 4 shared", {{3, false}, {3, false}, {4, true}});
@@ -246,6 +250,64 @@ class Benchmark {
               batches,
               (8.0 * 24 + 8.0) * n + 8.0 * builder.num_values());
     }
+    buffers_.clear();
+  }
+
+  // Rows of views, in T.
+  template <typename T, int C>
+  void MeasureViews(const std::string& name, const std::vector<Slot>& slots) {
+    using Source =
+        kernels::StoredJacobian<T, kernels::BalShape<C>, CudaMachine::kLayout>;
+    const int64_t n = static_cast<int64_t>(pairs_.image.size());
+    kernels::RowIndex<CudaMachine> index;
+    OK_OR_EXIT(index.Setup(pairs_.num_images,
+                           pairs_.num_points,
+                           n,
+                           pairs_.image.data(),
+                           pairs_.point.data(),
+                           {},
+                           nullptr,
+                           machine_.get()));
+    solver::ProblemBlocks blocks;
+    blocks.e.Add(3, pairs_.num_points);
+    blocks.e_owner = {0};
+    std::vector<std::vector<kernels::ViewCell>> cells(pairs_.num_images);
+    for (const Slot& slot : slots) {
+      const int f =
+          blocks.f.Add(slot.size, slot.is_shared ? 1 : pairs_.num_images);
+      blocks.f_owner.push_back(solver::ProblemBlocks::kShared);
+      for (int v = 0; v < pairs_.num_images; ++v) {
+        cells[v].push_back({f, slot.is_shared ? 0 : v, slot.size});
+      }
+    }
+    std::vector<int32_t> view(n);
+    std::vector<int32_t> point(n);
+    OK_OR_EXIT(machine_->Download(n, index.view().camera_id, view.data()));
+    OK_OR_EXIT(machine_->Download(n, index.view().point_id, point.data()));
+    kernels::Views<CudaMachine> views;
+    OK_OR_EXIT(views.Setup(blocks.f,
+                           C,
+                           cells,
+                           view,
+                           std::vector<int64_t>(point.begin(), point.end()),
+                           machine_.get()));
+    Buffer<T> f;
+    Buffer<T> e;
+    const std::vector<double> values = Random(2 * C * n);
+    const std::vector<T> in_t(values.begin(), values.end());
+    OK_OR_EXIT(machine_->Upload(2 * C * n, in_t.data(), &f));
+    OK_OR_EXIT(machine_->Upload(6 * n, in_t.data(), &e));
+    solver::ViewBatch<CudaMachine, Source> batch;
+    OK_OR_EXIT(batch.Setup(index.view(),
+                           &views,
+                           0,
+                           blocks,
+                           Source{{f.data(), n}, {e.data(), n}},
+                           machine_.get()));
+    Measure("views of 3, " + name + (sizeof(T) == 4 ? ", float" : ""),
+            blocks,
+            {&batch},
+            static_cast<double>(sizeof(T)) * (2 * C + 6) * n + 8.0 * n);
     buffers_.clear();
   }
 

@@ -3,6 +3,7 @@
 #include "ceres_ext/glue/host_evaluation.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <mutex>
 #include <string>
@@ -32,12 +33,11 @@ Status HostEvaluation::Setup(const ceres::internal::Program& program,
   std::vector<char> is_used(program.NumParameterBlocks(), 0);
   rows_.resize(n);
   eliminated_.assign(n, -1);
-  int64_t state_size = 0;
   for (int64_t k = 0; k < n; ++k) {
     const ResidualBlock* row = program.residual_blocks()[rows[k]];
     rows_[k] = row;
-    scratch_size_ = std::max<int64_t>(scratch_size_,
-                                      row->NumScratchDoublesForEvaluate());
+    scratch_size_ =
+        std::max<int64_t>(scratch_size_, row->NumScratchDoublesForEvaluate());
     for (int j = 0; j < row->NumParameterBlocks(); ++j) {
       ParameterBlock* block = row->parameter_blocks()[j];
       if (block->IsConstant()) {
@@ -48,13 +48,20 @@ Status HostEvaluation::Setup(const ceres::internal::Program& program,
       }
       if (is_used[block->index()] == 0) {
         is_used[block->index()] = 1;
-        used_.mutable_parameter_blocks()->push_back(block);
-        state_begin_.push_back(state_size);
-        state_size += block->Size();
+        (block->manifold() == nullptr ? plain_ : curved_)
+            .blocks.mutable_parameter_blocks()
+            ->push_back(block);
       }
     }
   }
-  CERES_EXT_RETURN_IF_ERROR(state_.Allocate(state_size));
+  for (Blocks* blocks : {&plain_, &curved_}) {
+    int64_t size = 0;
+    for (const ParameterBlock* block : blocks->blocks.parameter_blocks()) {
+      blocks->begin.push_back(size);
+      size += block->Size();
+    }
+    CERES_EXT_RETURN_IF_ERROR(blocks->state.Allocate(size));
+  }
   // Whole cache lines per thread.
   scratch_size_ = (scratch_size_ + 15) / 8 * 8;
   CERES_EXT_RETURN_IF_ERROR(
@@ -63,22 +70,33 @@ Status HostEvaluation::Setup(const ceres::internal::Program& program,
 }
 
 Status HostEvaluation::Publish(const double* host_state) {
-  const auto& blocks = used_.parameter_blocks();
-  context_->ParallelFor(
-      static_cast<int64_t>(blocks.size()),
-      kBlocksPerTask,
-      [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          std::copy_n(host_state + blocks[i]->state_offset(),
-                      blocks[i]->Size(),
-                      state_.data() + state_begin_[i]);
-        }
-      });
-  // Serially: a user's PlusJacobian need not be thread safe.
-  return used_.StateVectorToParameterBlocks(state_.data())
-             ? Status()
-             : Status(StatusCode::kNumericalFailure,
-                      "Manifold::PlusJacobian failed.");
+  for (Blocks* blocks : {&plain_, &curved_}) {
+    const auto& all = blocks->blocks.parameter_blocks();
+    // Blocks without a manifold need not be told of new values at the address
+    // that they have.
+    std::atomic<bool> is_elsewhere{blocks == &curved_};
+    context_->ParallelFor(
+        static_cast<int64_t>(all.size()),
+        kBlocksPerTask,
+        [&](int64_t begin, int64_t end) {
+          bool one_is_elsewhere = false;
+          for (int64_t i = begin; i < end; ++i) {
+            double* const place = blocks->state.data() + blocks->begin[i];
+            std::copy_n(
+                host_state + all[i]->state_offset(), all[i]->Size(), place);
+            one_is_elsewhere |= all[i]->state() != place;
+          }
+          if (one_is_elsewhere) {
+            is_elsewhere = true;
+          }
+        });
+    // Serially: a user's PlusJacobian need not be thread safe.
+    if (is_elsewhere &&
+        !blocks->blocks.StateVectorToParameterBlocks(blocks->state.data())) {
+      return {StatusCode::kNumericalFailure, "Manifold::PlusJacobian failed."};
+    }
+  }
+  return {};
 }
 
 bool HostEvaluation::EvaluateRow(int64_t k,
@@ -138,9 +156,7 @@ Status HostEvaluation::Evaluate(int64_t begin,
   int64_t failed = end;
   std::string thrown;
   context_->ParallelFor(
-      end - begin,
-      kRowsPerTask,
-      [&](int64_t first, int64_t last, int thread) {
+      end - begin, kRowsPerTask, [&](int64_t first, int64_t last, int thread) {
         double sum = 0.0;
         for (int64_t k = begin + first; k < begin + last; ++k) {
           double cost = 0.0;

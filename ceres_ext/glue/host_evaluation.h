@@ -56,7 +56,8 @@ class HostEvaluation {
   double cost() const;
 
   int64_t bytes() const {
-    return state_.bytes() + costs_.bytes() + scratch_.bytes();
+    return plain_.state.bytes() + curved_.state.bytes() + costs_.bytes() +
+           scratch_.bytes();
   }
 
  private:
@@ -73,11 +74,15 @@ class HostEvaluation {
   kernels::HostContext* context_ = nullptr;
   std::vector<const ceres::internal::ResidualBlock*> rows_;
   std::vector<int> eliminated_;  // which of the row's blocks is; -1: none
-  // The varying parameter blocks of the rows, and their state, one after the
-  // other: where each begins in it. Ceres's blocks keep its address.
-  ceres::internal::Program used_;
-  std::vector<int64_t> state_begin_;
-  kernels::HostBuffer<double> state_;
+  // Varying parameter blocks of the rows and their state, one after the other:
+  // where each begins in it. Ceres's blocks keep its address.
+  struct Blocks {
+    ceres::internal::Program blocks;
+    std::vector<int64_t> begin;
+    kernels::HostBuffer<double> state;
+  };
+  Blocks plain_;   // without a manifold
+  Blocks curved_;  // with one
   int64_t scratch_size_ = 0;
   kernels::HostBuffer<double> costs_;    // per task
   kernels::HostBuffer<double> scratch_;  // per thread

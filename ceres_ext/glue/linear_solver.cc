@@ -23,11 +23,7 @@ solver::InexactSolverOptions ToInexactSolverOptions(
   result.use_schur = options.type == ceres::ITERATIVE_SCHUR;
   result.w_product =
       explicit_w ? solver::WProduct::kExplicit : solver::WProduct::kImplicit;
-  result.preconditioner = options.preconditioner_type == ceres::IDENTITY
-                              ? solver::PreconditionerType::kIdentity
-                          : options.preconditioner_type == ceres::JACOBI
-                              ? solver::PreconditionerType::kJacobi
-                              : solver::PreconditionerType::kSchurJacobi;
+  ToPreconditionerType(options.preconditioner_type, &result.preconditioner);
   result.min_num_iterations = options.min_num_iterations;
   result.max_num_iterations = options.max_num_iterations;
   result.residual_reset_period = options.residual_reset_period;
@@ -98,6 +94,23 @@ LinearSolver::Summary FatalError(const Status& status) {
 }
 
 }  // namespace
+
+bool ToPreconditionerType(ceres::PreconditionerType type,
+                          solver::PreconditionerType* result) {
+  switch (type) {
+    case ceres::IDENTITY:
+      *result = solver::PreconditionerType::kIdentity;
+      return true;
+    case ceres::JACOBI:
+      *result = solver::PreconditionerType::kJacobi;
+      return true;
+    case ceres::SCHUR_JACOBI:
+      *result = solver::PreconditionerType::kSchurJacobi;
+      return true;
+    default:
+      return false;
+  }
+}
 
 template <typename Machine>
 std::unique_ptr<ProgramLinearSolver<Machine>>

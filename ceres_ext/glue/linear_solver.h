@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "ceres/linear_solver.h"
+#include "ceres/types.h"
 #include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/solve_record.h"
@@ -18,6 +19,10 @@
 #include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
+
+// False for a preconditioner that this library leaves to Ceres.
+bool ToPreconditionerType(ceres::PreconditionerType type,
+                          solver::PreconditionerType* result);
 
 template <typename Machine>
 class ProgramLinearSolver final

@@ -12,6 +12,7 @@
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
 #include "ceres/types.h"
+#include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
 
 namespace ceres_ext {
@@ -28,11 +29,8 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
            ceres::LinearSolverTypeToString(options.linear_solver_type) +
            " is Ceres's own; this library replaces ITERATIVE_SCHUR and CGNR";
   }
-  const bool supported_preconditioner =
-      options.preconditioner_type == ceres::IDENTITY ||
-      options.preconditioner_type == ceres::JACOBI ||
-      options.preconditioner_type == ceres::SCHUR_JACOBI;
-  if (!supported_preconditioner) {
+  solver::PreconditionerType preconditioner;
+  if (!ToPreconditionerType(options.preconditioner_type, &preconditioner)) {
     return std::string("preconditioner_type ") +
            ceres::PreconditionerTypeToString(options.preconditioner_type) +
            " is Ceres's own; this library has IDENTITY, JACOBI and "

@@ -199,6 +199,11 @@ class Importer {
     });
     has_loss_ = has_loss;
     has_observations_ = first_kind != kHostRow || has_other_kind;
+    if (options_.use_schur && !has_observations_ &&
+        options_.num_eliminate_blocks == ImportOptions::kPoints) {
+      *reason_ = "no residual block is an observation";
+      return false;
+    }
     is_one_kind_ = first_kind != kHostRow && !has_other_kind &&
                    options_.num_eliminate_blocks == ImportOptions::kPoints;
     return true;
@@ -325,23 +330,33 @@ class Importer {
       return true;
     }
     ViewStructure& views = structure_->views;
-    std::map<std::vector<int32_t>, int32_t> id_of;
+    const std::vector<int32_t>& rows = structure_->host_rows;
+    std::vector<ViewKey> keys(rows.size());
+    context_->ParallelFor(static_cast<int64_t>(rows.size()),
+                          kRowsPerTask,
+                          [&](int64_t begin, int64_t end) {
+                            for (int64_t k = begin; k < end; ++k) {
+                              keys[k] = ReadView(*rows_[rows[k]]);
+                            }
+                          });
+    std::unordered_map<ViewKey, int32_t, ViewKey::Hash> id_of;
     std::vector<int32_t> others;
-    std::vector<int32_t> key;
-    for (const int32_t i : structure_->host_rows) {
-      int columns = 0;
-      if (!ReadView(*rows_[i], &key, &columns)) {
-        others.push_back(i);
+    for (size_t k = 0; k < rows.size(); ++k) {
+      const ViewKey& key = keys[k];
+      if (key.size < 0) {
+        others.push_back(rows[k]);
         continue;
       }
       const auto [entry, is_new] =
           id_of.try_emplace(key, static_cast<int32_t>(id_of.size()));
       if (is_new) {
-        views.blocks.push_back(key);
+        views.blocks.emplace_back(key.blocks, key.blocks + key.size);
       }
-      views.rows.push_back(i);
+      views.rows.push_back(rows[k]);
       views.view_id.push_back(entry->second);
-      views.columns = std::max(views.columns, columns);
+      // The Program's index until FillViewPoints.
+      views.point_id.push_back(key.point);
+      views.columns = std::max(views.columns, key.columns);
     }
     views.columns = views.columns <= 9 ? 9 : ViewStructure::kMaxColumns;
     std::unordered_set<uint64_t> pairs;
@@ -368,41 +383,64 @@ class Importer {
     return true;
   }
 
-  // The blocks of a row beside its point; false where it has no view.
-  bool ReadView(const ResidualBlock& row,
-                std::vector<int32_t>* key,
-                int* columns) const {
-    key->clear();
+  // The blocks of a row beside its point.
+  struct ViewKey {
+    static constexpr int kMaxBlocks = 6;
+    int32_t blocks[kMaxBlocks] = {};
+    int32_t size = -1;  // -1: the row has no view
+    int32_t columns = 0;
+    int32_t point = 0;
+
+    bool operator==(const ViewKey& other) const {
+      return size == other.size &&
+             std::equal(blocks, blocks + size, other.blocks);
+    }
+    struct Hash {
+      size_t operator()(const ViewKey& key) const {
+        uint64_t hash = 0xcbf29ce484222325ull;
+        for (int i = 0; i < key.size; ++i) {
+          hash =
+              (hash ^ static_cast<uint32_t>(key.blocks[i])) * 0x100000001b3ull;
+        }
+        return hash ^ hash >> 32;
+      }
+    };
+  };
+
+  ViewKey ReadView(const ResidualBlock& row) const {
+    ViewKey key;
+    int size = 0;
     int num_points = 0;
     for (int j = 0; j < row.NumParameterBlocks(); ++j) {
       const ParameterBlock& block = *row.parameter_blocks()[j];
       if (block.IsConstant()) {
         continue;
       }
-      if (structure_->is_eliminated[block.index()] == 0) {
-        key->push_back(block.index());
-        *columns += block.TangentSize();
-      } else if (block.TangentSize() <= kPointSize) {
+      if (structure_->is_eliminated[block.index()] != 0) {
+        if (block.TangentSize() > kPointSize) {
+          return key;
+        }
+        key.point = block.index();
         ++num_points;
       } else {
-        return false;
+        if (size == ViewKey::kMaxBlocks) {
+          return key;
+        }
+        key.blocks[size++] = block.index();
+        key.columns += block.TangentSize();
       }
     }
-    return row.NumResiduals() == 2 && num_points == 1 &&
-           *columns <= ViewStructure::kMaxColumns;
+    if (row.NumResiduals() == 2 && num_points == 1 &&
+        key.columns <= ViewStructure::kMaxColumns) {
+      key.size = size;
+    }
+    return key;
   }
 
   // The points of views are numbered with those of observations.
   void FillViewPoints(BlockIds* points) {
-    ViewStructure& views = structure_->views;
-    for (const int32_t i : views.rows) {
-      const ResidualBlock& row = *rows_[i];
-      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-        const int32_t index = IndexIfVarying(*row.parameter_blocks()[j]);
-        if (index != kNone && structure_->is_eliminated[index] != 0) {
-          views.point_id.push_back(points->OfIndex(index));
-        }
-      }
+    for (int32_t& point : structure_->views.point_id) {
+      point = points->OfIndex(point);
     }
   }
 

@@ -3,6 +3,8 @@
 #include "ceres_ext/glue/view_rows.h"
 
 #include <algorithm>
+#include <future>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -57,8 +59,8 @@ Status ViewRowsJacobian<Machine, T, C>::ScaleColumns(const double* e,
 
 template <typename Machine, typename T, int C>
 Status ViewRowsJacobian<Machine, T, C>::SetZero() {
-  CERES_EXT_RETURN_IF_ERROR(rows_->machine->SetZero(camera_blocks_.size(),
-                                                    camera_blocks_.data()));
+  CERES_EXT_RETURN_IF_ERROR(
+      rows_->machine->SetZero(camera_blocks_.size(), camera_blocks_.data()));
   return rows_->machine->SetZero(point_blocks_.size(), point_blocks_.data());
 }
 
@@ -124,13 +126,13 @@ std::unique_ptr<RowsEvaluator> ViewRows<Machine, T, C>::Create(
     CERES_EXT_RETURN_IF_ERROR(evaluator->evaluation_.Setup(
         program, order, structure.is_eliminated, host_context));
     const int64_t chunk = std::min(kChunk, n);
-    CERES_EXT_RETURN_IF_ERROR(
-        evaluator->values_.Allocate(Pack::kStride * chunk));
+    CERES_EXT_RETURN_IF_ERROR(evaluator->values_.Allocate(
+        Pack::kStride * (n > kChunk ? kNumBuffers * kChunk : n)));
     if constexpr (!kIsHost<Machine>) {
       CERES_EXT_RETURN_IF_ERROR(
           evaluator->residuals_.Allocate(Shape::kNumResiduals * n));
-      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
-          Pack::kStride * chunk, &evaluator->machine_values_));
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(Pack::kStride * chunk,
+                                                  &evaluator->machine_values_));
     }
     return {};
   };
@@ -139,11 +141,81 @@ std::unique_ptr<RowsEvaluator> ViewRows<Machine, T, C>::Create(
 }
 
 template <typename Machine, typename T, int C>
+Status ViewRows<Machine, T, C>::PackChunk(int64_t begin,
+                                          int64_t end,
+                                          const double* values,
+                                          Jacobian* jacobian) {
+  Machine* machine = rows_->machine;
+  Pack pack;
+  pack.n = end - begin;
+  pack.begin = begin;
+  pack.index = rows_->index();
+  pack.e_size = rows_->point_table().tangent_size;
+  pack.columns = rows_->columns.data();
+  pack.rows = values;
+  if constexpr (!kIsHost<Machine>) {
+    CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(
+        Pack::kStride * pack.n, values, machine_values_.data()));
+    pack.rows = machine_values_.data();
+  }
+  pack.camera_blocks = jacobian->camera_blocks();
+  pack.point_blocks = jacobian->point_blocks();
+  return kernels::Run(pack, machine);
+}
+
+template <typename Machine, typename T, int C>
+Status ViewRows<Machine, T, C>::EvaluateChunks(
+    const RowsRequest& request, const HostEvaluation::PlaceOf& residuals_of) {
+  const int64_t n = rows_->index().num_observations;
+  auto* jacobian = static_cast<Jacobian*>(request.jacobian);
+  if (jacobian == nullptr) {
+    return evaluation_.Evaluate(0, n, request.apply_loss, residuals_of, {}, 0);
+  }
+  // The chunk before is on its way to a device while this one is evaluated.
+  std::future<Status> on_its_way;
+  const auto wait = [&]() -> Status {
+    return on_its_way.valid() ? on_its_way.get() : Status();
+  };
+  Status status;
+  for (int64_t begin = 0; begin < n && status.ok(); begin += kChunk) {
+    const int64_t end = std::min(begin + kChunk, n);
+    double* const values =
+        values_.data() + begin / kChunk % kNumBuffers * Pack::kStride * kChunk;
+    status = evaluation_.Evaluate(
+        begin,
+        end,
+        request.apply_loss,
+        residuals_of,
+        [=](int64_t k) { return values + Pack::kStride * (k - begin); },
+        Shape::kESize);
+    const Status before = wait();
+    if (status.ok()) {
+      status = before;
+    }
+    if (!status.ok()) {
+      break;
+    }
+    if constexpr (kIsHost<Machine>) {
+      status = PackChunk(begin, end, values, jacobian);
+    } else {
+      try {
+        on_its_way = std::async(std::launch::async, [=] {
+          return PackChunk(begin, end, values, jacobian);
+        });
+      } catch (const std::system_error&) {  // No thread is to be had.
+        status = PackChunk(begin, end, values, jacobian);
+      }
+    }
+  }
+  const Status last = wait();
+  return status.ok() ? last : status;
+}
+
+template <typename Machine, typename T, int C>
 Status ViewRows<Machine, T, C>::Evaluate(const RowsRequest& request) {
   CERES_EXT_RETURN_IF_ERROR(evaluation_.Publish(request.host_state));
   Machine* machine = rows_->machine;
-  const int64_t n = rows_->index().num_observations;
-  auto* jacobian = static_cast<Jacobian*>(request.jacobian);
   double* const machine_residuals = request.residuals != nullptr
                                         ? request.residuals
                                         : request.scratch_residuals;
@@ -155,45 +227,12 @@ Status ViewRows<Machine, T, C>::Evaluate(const RowsRequest& request) {
       return residuals + Shape::kNumResiduals * k;
     };
   }
-  for (int64_t begin = 0; begin < n; begin += kChunk) {
-    const int64_t end = std::min(begin + kChunk, n);
-    HostEvaluation::PlaceOf values_of;
-    if (jacobian != nullptr) {
-      values_of = [&](int64_t k) {
-        return values_.data() + Pack::kStride * (k - begin);
-      };
-    }
-    CERES_EXT_RETURN_IF_ERROR(evaluation_.Evaluate(begin,
-                                                   end,
-                                                   request.apply_loss,
-                                                   residuals_of,
-                                                   values_of,
-                                                   Shape::kESize));
-    if (jacobian == nullptr) {
-      continue;
-    }
-    ScopedSeconds timer(&record_->import_time_in_seconds);
-    Pack pack;
-    pack.n = end - begin;
-    pack.begin = begin;
-    pack.index = rows_->index();
-    pack.e_size = rows_->point_table().tangent_size;
-    pack.columns = rows_->columns.data();
-    pack.rows = values_.data();
-    if constexpr (!kIsHost<Machine>) {
-      CERES_EXT_RETURN_IF_ERROR(machine->Upload(
-          Pack::kStride * pack.n, values_.data(), machine_values_.data()));
-      pack.rows = machine_values_.data();
-    }
-    pack.camera_blocks = jacobian->camera_blocks();
-    pack.point_blocks = jacobian->point_blocks();
-    CERES_EXT_RETURN_IF_ERROR(kernels::Run(pack, machine));
-  }
+  CERES_EXT_RETURN_IF_ERROR(EvaluateChunks(request, residuals_of));
   if constexpr (!kIsHost<Machine>) {
     if (residuals_of) {
       ScopedSeconds timer(&record_->import_time_in_seconds);
-      CERES_EXT_RETURN_IF_ERROR(machine->Upload(
-          residuals_.size(), residuals, machine_residuals));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Upload(residuals_.size(), residuals, machine_residuals));
     }
   }
   if (!request.want_gradient) {
@@ -204,7 +243,7 @@ Status ViewRows<Machine, T, C>::Evaluate(const RowsRequest& request) {
         machine->SetZero(blocks_.e[0].num_values(),
                          request.e_gradient + blocks_.e[0].value_begin));
   }
-  return jacobian->batch()->LeftMultiplyAndAccumulate(
+  return request.jacobian->batch()->LeftMultiplyAndAccumulate(
       machine_residuals, request.e_gradient, request.f_gradient);
 }
 

@@ -103,17 +103,26 @@ class ViewRows final : public RowsEvaluator {
   using Pack = kernels::PackRowsParams<T, Shape, Machine::kLayout>;
   // Rows of a chunk: 13 to 14 MB, which a device takes in half a millisecond.
   static constexpr int64_t kChunk = 1 << 16;
+  static constexpr int kNumBuffers = 2;
 
   ViewRows(const ViewBlocks<Machine>* rows,
            const solver::ProblemBlocks& blocks,
            SolveRecord* record)
       : rows_(rows), blocks_(blocks), record_(record) {}
 
+  kernels::Status EvaluateChunks(const RowsRequest& request,
+                                 const HostEvaluation::PlaceOf& residuals_of);
+  // Brings rows begin .. end - 1 into the Jacobian.
+  kernels::Status PackChunk(int64_t begin,
+                            int64_t end,
+                            const double* values,
+                            Jacobian* jacobian);
+
   const ViewBlocks<Machine>* rows_;
   const solver::ProblemBlocks& blocks_;
   SolveRecord* record_;
   HostEvaluation evaluation_;
-  // One chunk, on the host and, where that is another, on the machine.
+  // Chunks on the host, and one on the machine where that is another.
   kernels::HostBuffer<double> values_;
   kernels::HostBuffer<double> residuals_;
   typename Machine::template Buffer<double> machine_values_;

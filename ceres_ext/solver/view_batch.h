@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A batch of rows of one eliminated block and several others, as observations of
-// views (cuda_kernels/structure/views.h): all algebra on rows is that of an
+// A batch of rows of one eliminated block and several others, as observations
+// of views (cuda_kernels/structure/views.h): all algebra on rows is that of an
 // ObservationBatch, with G before it and G' after it. It owns no F family.
 //
 // Its diagonal blocks of S are those of the views where a block stands in one
@@ -113,9 +113,7 @@ class ViewBatch final : public Batch {
   }
 
   kernels::Status MultiplyToEliminated(
-      const double* f_p,
-      double* s,
-      const kernels::PcgScalars* scalars) final {
+      const double* f_p, double* s, const kernels::PcgScalars* scalars) final {
     if (batch_.owns_points()) {
       return {};
     }
@@ -181,10 +179,9 @@ class ViewBatch final : public Batch {
     const auto count = [&](const auto& lists) {
       for (const auto& list : lists) {
         const int size = list.view.size;
-        most = std::max(
-            most,
-            kernels::NumPartialSums(
-                list, matrices ? kernels::PackedSize(size) : size));
+        most = std::max(most,
+                        kernels::NumPartialSums(
+                            list, matrices ? kernels::PackedSize(size) : size));
       }
     };
     count(views_->lists());
@@ -252,15 +249,14 @@ class ViewBatch final : public Batch {
     if (request.schur_diagonal == nullptr) {
       return {};
     }
-    CERES_EXT_RETURN_IF_ERROR(SumMatrices(
-        views_->single_lists(), matrices, request.schur_diagonal));
+    CERES_EXT_RETURN_IF_ERROR(
+        SumMatrices(views_->single_lists(), matrices, request.schur_diagonal));
     kernels::SharedSchurBlocks<Source> shared;
     shared.jacobian = jacobian_;
     shared.point_id = index_.point_id;
     shared.v_inverse = kernels::PackedBlocks<const double>(
         blocks_.e[e_family_], Machine::kLayout, request.v_inverse);
-    return SumMatrices(
-        views_->shared_lists(), shared, request.schur_diagonal);
+    return SumMatrices(views_->shared_lists(), shared, request.schur_diagonal);
   }
 
   kernels::ObservationIndexView index_;

@@ -118,8 +118,8 @@ struct SharedSchurBlocks {
               jacobian.camera_blocks(cell.row, F * r + at + j));
           sum += fi * fj;
           for (int m = 0; m < E; ++m) {
-            const double e = static_cast<double>(
-                jacobian.point_blocks(cell.row, E * r + m));
+            const double e =
+                static_cast<double>(jacobian.point_blocks(cell.row, E * r + m));
             wi[m] += fi * e;
             wj[m] += fj * e;
           }
@@ -127,10 +127,10 @@ struct SharedSchurBlocks {
       }
       for (int m = 0; m < E; ++m) {
         for (int n = 0; n < E; ++n) {
-          sum -= wi[m] *
-                 v_inverse(point,
-                           n <= m ? PackedIndex(m, n) : PackedIndex(n, m)) *
-                 wj[n];
+          sum -=
+              wi[m] *
+              v_inverse(point, n <= m ? PackedIndex(m, n) : PackedIndex(n, m)) *
+              wj[n];
         }
       }
     }
@@ -144,9 +144,9 @@ struct ViewColumn {
   int16_t size;  // columns of its block
 };
 
-// Rows begin .. begin + n - 1 as Ceres writes them, each the cell of E and, from
-// value R E on, those of F, each row-major, into stored blocks.
-// Mapping: a thread takes a row. Traffic: the values in and out.
+// Rows begin .. begin + n - 1 as Ceres writes them, each the cell of E and,
+// from value R E on, those of F, each row-major, into stored blocks. Mapping: a
+// thread takes a row. Traffic: the values in and out.
 template <typename T, typename ShapeIn, BlockLayout kLayout>
 struct PackRowsParams {
   using Shape = ShapeIn;
@@ -157,9 +157,9 @@ struct PackRowsParams {
   int64_t n = 0;
   int64_t begin = 0;
   ObservationIndexView index;
-  const int32_t* e_size = nullptr;        // columns of each eliminated block
-  const ViewColumn* columns = nullptr;    // F per view
-  const double* rows = nullptr;           // kStride per row, from `begin` on
+  const int32_t* e_size = nullptr;      // columns of each eliminated block
+  const ViewColumn* columns = nullptr;  // F per view
+  const double* rows = nullptr;         // kStride per row, from `begin` on
   BlockView<T, Shape::kFSize, kLayout> camera_blocks;
   BlockView<T, Shape::kESize, kLayout> point_blocks;
 

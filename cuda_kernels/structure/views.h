@@ -88,8 +88,8 @@ class Views {
     }
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(
         static_cast<int64_t>(column.size()), column.data(), &column_));
-    CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
-        MakeBlockLists(families, all, {}), machine, &lists_));
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupBlockLists(MakeBlockLists(families, all, {}), machine, &lists_));
     CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
         MakeBlockLists(families, single, {}), machine, &single_lists_));
     return SetupBlockLists(

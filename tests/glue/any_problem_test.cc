@@ -441,6 +441,49 @@ INSTANTIATE_TEST_SUITE_P(Shapes,
                                                               DEVICE_CUDA)),
                          CaseName);
 
+// More rows than go to a device at a time.
+TEST(ManyRows, TakeTheSameStepsAsStock) {
+#ifdef CERES_EXT_EMULATED
+  GTEST_SKIP() << "skipped: takes too long on an emulated device";
+#endif
+  ceres::Solver::Summary stock;
+  for (const bool ours : {false, true}) {
+    Case c;
+    c.bal = MakeBalTestProblem(30, 25000, 6, 9);
+    c.intrinsics.assign(c.bal.camera(0) + 6, c.bal.camera(0) + 9);
+    c.problem = std::make_unique<ceres::Problem>();
+    SetOptions(&c);
+    c.options.max_num_iterations = 3;
+    for (size_t k = 0; k < c.bal.camera_id.size(); ++k) {
+      c.problem->AddResidualBlock(
+          new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
+              new SplitReprojection{c.bal.observations[2 * k],
+                                    c.bal.observations[2 * k + 1]}),
+          nullptr,
+          c.bal.camera(c.bal.camera_id[k]),
+          c.intrinsics.data(),
+          c.bal.point(c.bal.point_id[k]));
+    }
+    if (!ours) {
+      ceres::Solve(c.options, c.problem.get(), &stock);
+      continue;
+    }
+    Summary summary;
+    Solve(c.options, Options(), c.problem.get(), &summary);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    ASSERT_EQ(summary.iterations.size(), stock.iterations.size());
+    for (size_t i = 0; i < stock.iterations.size(); ++i) {
+      // PCG may end an iteration earlier or later.
+      EXPECT_NEAR(summary.iterations[i].linear_solver_iterations,
+                  stock.iterations[i].linear_solver_iterations,
+                  1);
+      EXPECT_NEAR(summary.iterations[i].cost,
+                  stock.iterations[i].cost,
+                  1e-4 * stock.iterations[i].cost);
+    }
+  }
+}
+
 // A cost function that returns false, or throws, somewhere away from the start.
 struct Fragile : public ceres::SizedCostFunction<1, 3> {
   explicit Fragile(bool throws_exception) : throws(throws_exception) {}
