@@ -6,6 +6,7 @@
 
 #include "benchmarks/study/device_study.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
@@ -82,11 +83,13 @@ TEST_F(DeviceStudyTest, MeasuresEveryVariant) {
     const bool is_ours =
         row["variant"] == "cuda" && jacobian == "stored double";
     EXPECT_NE(is_ours, row.contains("step_difference"));
-    // The bound of study_machines_test.cc, with three iterations.
+    // The bound of study_machines_test.cc, with three iterations. In float that
+    // is above one: a step that differs by a tenth would be another step.
     const double eps = jacobian.find("float") == std::string::npos
                            ? std::numeric_limits<double>::epsilon()
                            : std::numeric_limits<float>::epsilon();
-    EXPECT_LE(row.value("step_difference", 0.0), 6 * 700 * 9e4 * eps);
+    EXPECT_LE(row.value("step_difference", 0.0),
+              std::min(6 * 700 * 9e4 * eps, 0.1));
   }
 
   study.TimeKernels();
