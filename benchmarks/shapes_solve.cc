@@ -1,10 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A problem as programs for photogrammetry have it, solved by this library or by
-// stock Ceres: a pose of six parameters per image, one camera that all images
-// share (f, cx, cy and one or five coefficients of radial distortion), a Cauchy
-// loss, a prior on each position, the first pose constant. Cost functions are
-// ceres::AutoDiffCostFunction.
+// A problem as programs for photogrammetry have it, solved by this library or
+// by stock Ceres: a pose of six parameters per image, one camera that all
+// images share (f, cx, cy and one or five coefficients of radial distortion), a
+// Cauchy loss, a prior on each position, the first pose constant. Cost
+// functions are ceres::AutoDiffCostFunction.
 //
 //   shapes_solve --solver=ceres_ext|iterative_schur|cuda_cgnr [flags]
 //

@@ -19,8 +19,8 @@
 
 namespace ceres_ext {
 
-// Where the linear solver and the evaluation of this library's cost functions
-// run.
+// Where the linear solver, the vectors of the loop and the evaluation of this
+// library's cost functions run. Other cost functions are evaluated on the host.
 enum DeviceType {
   // The best device that this build and this machine can use. Summary::device
   // says which one it was and why.
@@ -42,14 +42,16 @@ enum PrecisionType {
   PRECISION_MIXED,
 };
 
-// Where the linear solver takes the Jacobian from.
+// Where the linear solver takes the Jacobian of this library's cost functions
+// from; that of rows that Ceres evaluates is stored.
 enum JacobianType {
   // Blocks are computed once per successful step and kept (24 doubles per
   // observation with 9 camera columns, 26 with 10).
   JACOBIAN_STORED,
   // Blocks are computed again from camera and point in every product; nothing
-  // is kept per observation. Needs W_IMPLICIT, the evaluation of this library
-  // and no loss function.
+  // is kept per observation. Needs W_IMPLICIT, residual blocks of this
+  // library's
+  // cost functions and no loss function.
   JACOBIAN_RECOMPUTED,
 };
 
@@ -58,7 +60,10 @@ enum WProductType {
   // Through the Jacobian, W p = F'(E p); W is never formed.
   W_IMPLICIT,
   // Through the blocks of W, formed once per linear solve (27 doubles per
-  // observation with 9 camera columns, 30 with 10).
+  // observation with 9 camera columns, 30 with 10). Where rows of several kinds
+  // have the same eliminated blocks, and for rows that are no observations, W
+  // is
+  // implicit; Summary::method says so.
   W_EXPLICIT,
 };
 
@@ -76,8 +81,8 @@ struct Options {
 
   DeviceType device = DEVICE_AUTO;
 
-  // Evaluate residual blocks made of this library's cost functions in one
-  // batch. False: Ceres evaluates and only the linear solver is replaced.
+  // Evaluate residual blocks made of this library's cost functions in batches.
+  // False: Ceres evaluates all residual blocks.
   bool batch_evaluation = true;
 
   JacobianType jacobian = JACOBIAN_STORED;

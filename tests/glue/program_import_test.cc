@@ -5,6 +5,8 @@
 
 #include "ceres_ext/glue/program_import.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -214,12 +216,86 @@ TEST_P(BundleStructureTest, BatchEvaluationSwitchedOff) {
 }
 
 TEST_P(BundleStructureTest, NoRows) {
+  ImportOptions options;
+  options.use_schur = false;
   ProgramStructure structure;
   std::string reason;
-  EXPECT_TRUE(ImportProgram(*Reduce(), {}, &context_, &structure, &reason))
+  EXPECT_TRUE(ImportProgram(*Reduce(), options, &context_, &structure, &reason))
       << reason;
   EXPECT_EQ(structure.num_observations(), 0);
   EXPECT_TRUE(structure.f.empty());
+  // There are no points to eliminate.
+  EXPECT_FALSE(ImportProgram(*Reduce(), {}, &context_, &structure, &reason));
+  EXPECT_EQ(reason, "no residual block is an observation");
+}
+
+struct Prior {
+  template <typename T>
+  bool operator()(const T* x, T* residual) const {
+    residual[0] = x[0];
+    return true;
+  }
+};
+
+// Rows that Ceres evaluates, where it has put the points first: those of a
+// point and a camera are of views, all others of any shape.
+TEST_P(BundleStructureTest, ViewsAndRowsOfAnyShape) {
+  for (int i = 0; i < kRows; ++i) {
+    impl_.AddResidualBlock(
+        new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
+            new AutodiffReprojection<3>{1.0, 2.0}),
+        nullptr,
+        std::array<double*, 2>{bal_.camera(bal_.camera_id[i]),
+                               bal_.point(bal_.point_id[i])}
+            .data(),
+        2);
+  }
+  for (double* block : {bal_.camera(4), bal_.camera(7)}) {
+    impl_.AddResidualBlock(
+        new ceres::AutoDiffCostFunction<Prior, 1, 9>(new Prior),
+        nullptr,
+        &block,
+        1);
+  }
+  impl_.SetParameterBlockConstant(bal_.camera(3));
+  const std::unique_ptr<Program> program = Reduce();
+  auto* blocks = program->mutable_parameter_blocks();
+  std::stable_partition(blocks->begin(), blocks->end(), [](const auto* block) {
+    return block->Size() == 3;
+  });
+  program->SetParameterOffsetsAndIndex();
+  ImportOptions options;
+  options.num_eliminate_blocks = bal_.num_points();
+  ProgramStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportProgram(*program, options, &context_, &structure, &reason))
+      << reason;
+  EXPECT_EQ(structure.views.size(), kRows);
+  EXPECT_EQ(structure.views.columns, 9);
+  // One view per camera, and one for those of the constant camera.
+  EXPECT_EQ(structure.views.blocks.size(),
+            static_cast<size_t>(bal_.num_cameras()));
+  EXPECT_EQ(structure.host_rows, (std::vector<int32_t>{kRows, kRows + 1}));
+  ASSERT_EQ(structure.e.size(), 1u);
+  EXPECT_EQ(structure.e[0].size(), bal_.num_points());
+  ASSERT_EQ(structure.f.size(), 1u);
+  EXPECT_EQ(structure.f[0].size(), bal_.num_cameras() - 1);
+  for (int64_t k = 0; k < structure.views.size(); ++k) {
+    const auto* row =
+        program
+            ->residual_blocks()[structure.views.rows[static_cast<size_t>(k)]];
+    const auto& view =
+        structure.views.blocks[structure.views.view_id[static_cast<size_t>(k)]];
+    const ParameterBlock* camera = row->parameter_blocks()[0];
+    ASSERT_EQ(view.size(), camera->IsConstant() ? 0u : 1u);
+    if (!view.empty()) {
+      ASSERT_EQ(view[0], camera->index());
+    }
+    ASSERT_EQ(
+        structure.e[0]
+            .tangent_offset[structure.views.point_id[static_cast<size_t>(k)]],
+        row->parameter_blocks()[1]->delta_offset());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));
