@@ -30,28 +30,39 @@ Status HostEvaluation::Setup(const ceres::internal::Program& program,
                              kernels::HostContext* context) {
   context_ = context;
   const int64_t n = static_cast<int64_t>(rows.size());
-  std::vector<char> is_used(program.NumParameterBlocks(), 0);
+  // Most of the time goes into reaching the blocks in memory, so that is what
+  // all threads do.
+  std::vector<std::atomic<bool>> is_used(program.NumParameterBlocks());
+  std::atomic<int64_t> scratch_size{0};
   rows_.resize(n);
   eliminated_.assign(n, -1);
-  for (int64_t k = 0; k < n; ++k) {
-    const ResidualBlock* row = program.residual_blocks()[rows[k]];
-    rows_[k] = row;
-    scratch_size_ =
-        std::max<int64_t>(scratch_size_, row->NumScratchDoublesForEvaluate());
-    for (int j = 0; j < row->NumParameterBlocks(); ++j) {
-      ParameterBlock* block = row->parameter_blocks()[j];
-      if (block->IsConstant()) {
-        continue;
+  context->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
+    int64_t most = 0;
+    for (int64_t k = begin; k < end; ++k) {
+      const ResidualBlock* row = program.residual_blocks()[rows[k]];
+      rows_[k] = row;
+      most = std::max<int64_t>(most, row->NumScratchDoublesForEvaluate());
+      for (int j = 0; j < row->NumParameterBlocks(); ++j) {
+        const ParameterBlock* block = row->parameter_blocks()[j];
+        if (block->IsConstant()) {
+          continue;
+        }
+        if (is_eliminated[block->index()] != 0) {
+          eliminated_[k] = j;
+        }
+        is_used[block->index()].store(true, std::memory_order_relaxed);
       }
-      if (is_eliminated[block->index()] != 0) {
-        eliminated_[k] = j;
-      }
-      if (is_used[block->index()] == 0) {
-        is_used[block->index()] = 1;
-        (block->manifold() == nullptr ? plain_ : curved_)
-            .blocks.mutable_parameter_blocks()
-            ->push_back(block);
-      }
+    }
+    int64_t known = scratch_size;
+    while (most > known && !scratch_size.compare_exchange_weak(known, most)) {
+    }
+  });
+  scratch_size_ = scratch_size;
+  for (ParameterBlock* block : program.parameter_blocks()) {
+    if (is_used[block->index()]) {
+      (block->manifold() == nullptr ? plain_ : curved_)
+          .blocks.mutable_parameter_blocks()
+          ->push_back(block);
     }
   }
   for (Blocks* blocks : {&plain_, &curved_}) {

@@ -3,6 +3,7 @@
 #include "ceres_ext/glue/plugin.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -100,10 +101,18 @@ class UserOrder {
       }
     }
     program->SetParameterOffsetsAndIndex();
+    // The index of a residual block is its place in the problem.
+    std::vector<ceres::internal::ResidualBlock*> places(
+        problem.NumResidualBlocks(), nullptr);
+    for (auto* row : residual_blocks_) {
+      places[row->index()] = row;
+    }
     auto* rows = program->mutable_residual_blocks();
-    std::sort(rows->begin(), rows->end(), [](const auto* a, const auto* b) {
-      return a->index() < b->index();
-    });
+    rows->clear();
+    std::copy_if(places.begin(),
+                 places.end(),
+                 std::back_inserter(*rows),
+                 [](const auto* row) { return row != nullptr; });
   }
 
   // Ceres's order again.

@@ -294,18 +294,33 @@ class Importer {
   }
 
   bool CheckHostRows() {
-    for (const int32_t i : structure_->host_rows) {
-      const ResidualBlock& row = *rows_[i];
-      int num_eliminated = 0;
-      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-        const int32_t index = IndexIfVarying(*row.parameter_blocks()[j]);
-        num_eliminated +=
-            index != kNone && structure_->is_eliminated[index] != 0 ? 1 : 0;
-      }
-      if (num_eliminated > 1) {
-        *reason_ = Row(i) + " depends on two eliminated blocks";
-        return false;
-      }
+    const std::vector<int32_t>& rows = structure_->host_rows;
+    std::atomic<int64_t> first_refused{static_cast<int64_t>(rows.size())};
+    context_->ParallelFor(
+        static_cast<int64_t>(rows.size()),
+        kRowsPerTask,
+        [&](int64_t begin, int64_t end) {
+          for (int64_t k = begin; k < end; ++k) {
+            const ResidualBlock& row = *rows_[rows[k]];
+            int num_eliminated = 0;
+            for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+              const int32_t index = IndexIfVarying(*row.parameter_blocks()[j]);
+              num_eliminated +=
+                  index != kNone && structure_->is_eliminated[index] != 0 ? 1
+                                                                          : 0;
+            }
+            if (num_eliminated > 1) {
+              int64_t first = first_refused;
+              while (k < first &&
+                     !first_refused.compare_exchange_weak(first, k)) {
+              }
+              return;
+            }
+          }
+        });
+    if (first_refused < static_cast<int64_t>(rows.size())) {
+      *reason_ = Row(rows[first_refused]) + " depends on two eliminated blocks";
+      return false;
     }
     for (int i = 0; i < program_.NumParameterBlocks(); ++i) {
       const int size = program_.parameter_blocks()[i]->TangentSize();
