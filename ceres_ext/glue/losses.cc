@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 #include <typeinfo>
-#include <utility>
 
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/base/vector_sums.h"

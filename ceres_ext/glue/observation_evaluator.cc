@@ -2,7 +2,8 @@
 
 #include "ceres_ext/glue/observation_evaluator.h"
 
-#include "ceres/casts.h"
+#include <utility>
+
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/jacobian_products.h"

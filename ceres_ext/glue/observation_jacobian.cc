@@ -2,8 +2,6 @@
 
 #include "ceres_ext/glue/observation_jacobian.h"
 
-#include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 

@@ -12,7 +12,6 @@
 #define CERES_EXT_GLUE_STATE_MODEL_H_
 
 #include <cstdint>
-#include <string>
 
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/observation_jacobian.h"

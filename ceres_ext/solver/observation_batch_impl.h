@@ -5,6 +5,7 @@
 #define CERES_EXT_SOLVER_OBSERVATION_BATCH_IMPL_H_
 
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 
 #include "ceres_ext/solver/observation_batch.h"

@@ -1,6 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include "cuda_kernels/ops/schur_products.h"
 
+#include <algorithm>
+
 #include "cuda_kernels/host/host_jacobian.h"
 #include "cuda_kernels/structure/host_workspace.h"
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 
 namespace ceres_ext::kernels {
 namespace {
@@ -109,13 +110,11 @@ void BlockRowsBuilder::Order() {
   cells_.reserve(given_cells_.size());
   residual_row_.clear();
   num_values_ = 0;
-  num_eliminated_rows_ = 0;
   for (int64_t i = 0; i < n; ++i) {
     const int32_t from = row_order_[i];
     const int32_t num_residuals = num_residuals_[from];
     row_e_family_[i] = e_family[from];
     row_e_block_[i] = e_block[from];
-    num_eliminated_rows_ += e_family[from] >= 0 ? 1 : 0;
     row_begin_[i + 1] = row_begin_[i] + num_residuals;
     residual_row_.insert(
         residual_row_.end(), num_residuals, static_cast<int32_t>(i));

@@ -139,8 +139,6 @@ class BlockRowsBuilder {
   int64_t num_rows() const { return static_cast<int64_t>(row_order_.size()); }
   int64_t num_residuals() const { return row_begin_.back(); }
   int64_t num_values() const { return num_values_; }
-  // Rows 0 .. num_eliminated_rows() - 1 have an eliminated block.
-  int64_t num_eliminated_rows() const { return num_eliminated_rows_; }
   const std::vector<int32_t>& row_begin() const { return row_begin_; }
   const std::vector<int32_t>& cell_begin() const { return cell_begin_; }
   const std::vector<RowCell>& cells() const { return cells_; }
@@ -173,7 +171,6 @@ class BlockRowsBuilder {
   std::vector<BlockList> e_lists_;
   std::vector<BlockList> f_lists_;
   int64_t num_values_ = 0;
-  int64_t num_eliminated_rows_ = 0;
 };
 
 // What the sum over the cells of an F block asks of the row's eliminated block,
