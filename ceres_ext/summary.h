@@ -48,8 +48,8 @@ struct Summary : public ceres::Solver::Summary {
   int64_t num_pcg_iterations = 0;
 
   // Seconds, summed over the solve. Setup: structure, index and allocation.
-  // Import: bringing what Ceres evaluates to the device. Evaluation times are
-  // in ceres::Solver::Summary.
+  // Import: waiting for what Ceres evaluates to be on the device. Evaluation
+  // times are in ceres::Solver::Summary.
   double setup_time_in_seconds = 0.0;
   double import_time_in_seconds = 0.0;
   double normal_blocks_time_in_seconds = 0.0;

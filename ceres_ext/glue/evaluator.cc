@@ -201,23 +201,10 @@ Status ProgramEvaluator<Machine>::EvaluateRows(
   request.apply_loss = evaluate_options.apply_loss_function;
   request.want_gradient = gradient != nullptr;
   if (request.want_gradient) {
-    const solver::ProblemBlocks& blocks = blocks_->blocks();
     request.e_gradient = e_gradient_.data();
     request.f_gradient = f_gradient_.data();
-    for (int i = 0; i < blocks.e.size(); ++i) {
-      if (blocks.e_owner[i] == solver::ProblemBlocks::kShared) {
-        CERES_EXT_RETURN_IF_ERROR(
-            machine_->SetZero(blocks.e[i].num_values(),
-                              e_gradient_.data() + blocks.e[i].value_begin));
-      }
-    }
-    for (int i = 0; i < blocks.f.size(); ++i) {
-      if (blocks.f_owner[i] == solver::ProblemBlocks::kShared) {
-        CERES_EXT_RETURN_IF_ERROR(
-            machine_->SetZero(blocks.f[i].num_values(),
-                              f_gradient_.data() + blocks.f[i].value_begin));
-      }
-    }
+    CERES_EXT_RETURN_IF_ERROR(
+        blocks_->SetSharedToZero(request.e_gradient, request.f_gradient));
   }
   int64_t begin = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {

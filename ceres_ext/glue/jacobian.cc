@@ -81,19 +81,7 @@ void ProgramJacobian<Machine>::LeftMultiplyAndAccumulate(const double* y,
 
 template <typename Machine>
 void ProgramJacobian<Machine>::SquaredColumnNorm(double* x) const {
-  const solver::ProblemBlocks& blocks = blocks_->blocks();
-  const auto set_zero = [&](const kernels::BlockFamilies& families,
-                            const std::vector<int>& owners,
-                            double* vector) {
-    for (int i = 0; i < families.size(); ++i) {
-      if (owners[i] == solver::ProblemBlocks::kShared) {
-        LogIfError(blocks_->machine()->SetZero(
-            families[i].num_values(), vector + families[i].value_begin));
-      }
-    }
-  };
-  set_zero(blocks.e, blocks.e_owner, e_.data());
-  set_zero(blocks.f, blocks.f_owner, f_.data());
+  LogIfError(blocks_->SetSharedToZero(e_.data(), f_.data()));
   ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
     return part->batch()->SquaredColumnNorms(e_.data(), f_.data());
   });

@@ -335,6 +335,23 @@ Status ProgramBlocks<Machine>::Fill(double value,
 }
 
 template <typename Machine>
+Status ProgramBlocks<Machine>::SetSharedToZero(double* e, double* f) const {
+  const auto set_zero = [&](const kernels::BlockFamilies& families,
+                            const std::vector<int>& owners,
+                            double* vector) -> Status {
+    for (int i = 0; i < families.size(); ++i) {
+      if (owners[i] == ProblemBlocks::kShared) {
+        CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(
+            families[i].num_values(), vector + families[i].value_begin));
+      }
+    }
+    return {};
+  };
+  CERES_EXT_RETURN_IF_ERROR(set_zero(blocks_.e, blocks_.e_owner, e));
+  return set_zero(blocks_.f, blocks_.f_owner, f);
+}
+
+template <typename Machine>
 int64_t ProgramBlocks<Machine>::bytes() const {
   int64_t sum = rows_.bytes();
   for (const auto& batch : observations_) {

@@ -150,6 +150,9 @@ class ProgramBlocks {
                        double* e,
                        double* f) const;
 
+  // Family vectors = 0 in the families that no batch owns, where all add.
+  kernels::Status SetSharedToZero(double* e, double* f) const;
+
  private:
   kernels::Status SetupObservations(ProgramStructure* structure,
                                     typename Index::Options index_options,

@@ -338,8 +338,9 @@ class Importer {
   }
 
   // Rows that Ceres evaluates and that are worth a view: those of two
-  // residuals, a point and few columns beside it, if views have several rows.
-  // Rows whose pair of blocks stands in a row of any shape stay with it.
+  // residuals, a point and few columns beside it, if views have several rows
+  // and no pair of their blocks stands in a row of any shape (ceres_ext/solver/
+  // batch.h). Else none has a view.
   bool ChooseViews() {
     if (!options_.use_schur || structure_->host_rows.empty()) {
       return true;

@@ -175,6 +175,7 @@ Status ViewRows<Machine, T, C>::EvaluateChunks(
   // The chunk before is on its way to a device while this one is evaluated.
   std::future<Status> on_its_way;
   const auto wait = [&]() -> Status {
+    ScopedSeconds timer(&record_->import_time_in_seconds);
     return on_its_way.valid() ? on_its_way.get() : Status();
   };
   Status status;
