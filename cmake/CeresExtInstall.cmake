@@ -1,6 +1,7 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-# The install tree: libceres_ext, its public headers, bundle_adjuster and the
-# package that find_package(ceres_ext) reads.
+# The install tree: libceres_ext, its public headers, the patched libceres,
+# ceres_ext_run, bundle_adjuster and the package that find_package(ceres_ext)
+# reads.
 include(CMakePackageConfigHelpers)
 
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ceres_ext")
@@ -31,6 +32,19 @@ install(
   TARGETS ceres_ext
   EXPORT ceres_extTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+# For programs that can't be changed: the library that takes the place of
+# theirs, and what puts it there.
+install(
+  DIRECTORY "$<TARGET_FILE_DIR:Ceres::ceres>/"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  FILES_MATCHING
+  PATTERN "libceres.so*"
+  PATTERN cmake EXCLUDE)
+set(LIBDIR "${CMAKE_INSTALL_LIBDIR}")
+configure_file("${PROJECT_SOURCE_DIR}/scripts/ceres_ext_run"
+               "${PROJECT_BINARY_DIR}/ceres_ext_run" @ONLY)
+install(PROGRAMS "${PROJECT_BINARY_DIR}/ceres_ext_run"
+        DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(
   DIRECTORY "${PROJECT_SOURCE_DIR}/ceres_ext/"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/ceres_ext"

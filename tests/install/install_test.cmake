@@ -1,6 +1,7 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 # Installs the build into a fresh folder, moves it, and configures, builds and
-# runs the consumer against it.
+# runs the consumer against it; then programs that know nothing of this project,
+# by ceres_ext_run.
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
@@ -33,3 +34,52 @@ run("${WORK_DIR}/build/consumer")
 if(EXISTS "${WORK_DIR}/moved/bin/bundle_adjuster")
   run("${WORK_DIR}/moved/bin/bundle_adjuster" --version)
 endif()
+
+# Built against Ceres alone.
+run(${CMAKE_COMMAND}
+    -G Ninja
+    -S "${UNCHANGED_DIR}"
+    -B "${WORK_DIR}/unchanged"
+    -DCeres_ROOT=${CERES_PREFIX}
+    -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
+    -DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}
+    -DCMAKE_BUILD_TYPE=Debug)
+run(${CMAKE_COMMAND} --build "${WORK_DIR}/unchanged")
+file(REAL_PATH "${WORK_DIR}/moved/${LIBDIR}" lib)
+
+# ceres_ext_run ARGUMENT...: its exit status and what it and the program say are
+# as expected.
+function(expect_run status out err)
+  execute_process(
+    COMMAND "${WORK_DIR}/moved/bin/ceres_ext_run" ${ARGN}
+    RESULT_VARIABLE found_status
+    OUTPUT_VARIABLE found_out
+    ERROR_VARIABLE found_err)
+  if(NOT found_status EQUAL status
+     OR NOT found_out MATCHES "${out}"
+     OR NOT found_err MATCHES "${err}")
+    message(
+      FATAL_ERROR
+        "ceres_ext_run ${ARGN}\n expected ${status}, ${out}, ${err}\n"
+        " found ${found_status}, ${found_out}, ${found_err}")
+  endif()
+endfunction()
+set(built "${WORK_DIR}/unchanged")
+foreach(program unchanged unchanged_rpath)
+  expect_run(2 "Ceres Ext: path FULL" "uses ${lib}/libceres.so.4 in place of"
+             "${built}/${program}" one two)
+endforeach()
+expect_run(0 "Ceres Ext: path FULL on host"
+           "CERES_SOLVER_PLUGIN=ceres_ext:device=host" --settings=device=host
+           "${built}/unchanged")
+file(WRITE "${WORK_DIR}/script" "#!/bin/sh\nexec ${built}/unchanged one\n")
+file(CHMOD "${WORK_DIR}/script" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+expect_run(1 "Ceres Ext: path FULL" "is a script" "${WORK_DIR}/script")
+expect_run(125 "^$" "does not use Ceres" "${built}/without")
+expect_run(125 "^$" "links Ceres statically" "${built}/linked_statically")
+expect_run(125 "^$" "uses libceres.so.3, and this is Ceres 2.2"
+           "${built}/other_3")
+expect_run(125 "^$" "does not fit .*OnlyOtherCeresHasThis" "${built}/other_4")
+expect_run(127 "^$" "there is no such program" "${built}/nothing")
+expect_run(125 "^$" "expected a program")
+expect_run(125 "^$" "unknown option --setting" --setting=1 "${built}/unchanged")
