@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "Eigen/Dense"
-#include "ceres_ext/solver/inexact_solver_host.h"
+#include "benchmarks/inexact_solver.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "gmock/gmock.h"
