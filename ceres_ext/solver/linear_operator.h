@@ -33,14 +33,6 @@ struct LinearSystem {
   const double* f_diagonal = nullptr;  // D_f; null: zero
 };
 
-// What a preconditioner is made of, each an array over families, packed, or
-// null: not wanted.
-struct DiagonalBlocks {
-  double* u = nullptr;               // F'F
-  double* v = nullptr;               // E'E
-  double* schur_diagonal = nullptr;  // of S without D_f^2
-};
-
 template <typename Machine>
 class LinearOperator {
  public:
@@ -74,11 +66,11 @@ class LinearOperator {
 
   // Unknowns.
   virtual int64_t size() const = 0;
-  // Takes the system, and computes the blocks that are wanted and the
-  // right-hand side. kNumericalFailure where an eliminated block can't be
-  // inverted.
+  // Takes the system, and computes the blocks that are wanted (u, v and
+  // schur_diagonal of the request) and the right-hand side. kNumericalFailure
+  // where an eliminated block can't be inverted.
   virtual kernels::Status Update(const LinearSystem& system,
-                                 const DiagonalBlocks& wanted,
+                                 const NormalBlocksRequest& wanted,
                                  double* rhs) = 0;
   // q = A p. scalars: ended, nothing need be done.
   virtual kernels::Status Multiply(const double* p,
@@ -183,16 +175,14 @@ class SchurComplement final : public LinearOperator<Machine> {
   int64_t size() const final { return blocks_.f.num_values(); }
 
   kernels::Status Update(const LinearSystem& system,
-                         const DiagonalBlocks& wanted,
+                         const NormalBlocksRequest& wanted,
                          double* rhs) final {
     system_ = system;
-    NormalBlocksRequest request;
+    NormalBlocksRequest request = wanted;
     request.e_diagonal = system.e_diagonal;
     request.e_gradient = e_gradient_.data();
     request.v = shared_e_.empty() ? nullptr : v_inverse_.data();
     request.v_inverse = v_inverse_.data();
-    request.u = wanted.u;
-    request.schur_diagonal = wanted.schur_diagonal;
     request.schur_rhs = rhs;
     request.e_motion = motion_.data();
     request.breakdown = breakdown_.data();
@@ -357,16 +347,14 @@ class NormalMatrix final : public LinearOperator<Machine> {
   }
 
   kernels::Status Update(const LinearSystem& system,
-                         const DiagonalBlocks& wanted,
+                         const NormalBlocksRequest& wanted,
                          double* rhs) final {
     system_ = system;
-    NormalBlocksRequest request;
+    NormalBlocksRequest request = wanted;
     request.eliminate = false;
     // rhs = J'b
     request.f_gradient = rhs;
     request.e_gradient = rhs + blocks_.f.num_values();
-    request.u = wanted.u;
-    request.v = wanted.v;
     CERES_EXT_RETURN_IF_ERROR(this->SetSharedToZero(request));
     CERES_EXT_RETURN_IF_ERROR(this->Ask(&Batch::EliminatedBlocks, &request));
     return this->Ask(&Batch::OtherBlocks, &request);

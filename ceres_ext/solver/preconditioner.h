@@ -33,14 +33,15 @@ class Preconditioner {
   virtual kernels::Status Setup(const ProblemBlocks& blocks,
                                 bool use_schur,
                                 Machine* machine) = 0;
-  // The blocks that it is made of, computed before each Update.
-  virtual DiagonalBlocks WantedBlocks() = 0;
+  // The blocks that it is made of (u, v, schur_diagonal), computed before each
+  // Update.
+  virtual NormalBlocksRequest WantedBlocks() { return {}; }
   // kNumericalFailure where there is no inverse.
-  virtual kernels::Status Update(const LinearSystem& system) = 0;
+  virtual kernels::Status Update(const LinearSystem& /*system*/) { return {}; }
   virtual kernels::Status Apply(const double* r,
                                 double* z,
                                 const kernels::PcgScalars* scalars) = 0;
-  virtual int64_t bytes() const = 0;
+  virtual int64_t bytes() const { return 0; }
 };
 
 // M = I.
@@ -54,14 +55,11 @@ class IdentityPreconditioner final : public Preconditioner<Machine> {
     n_ = blocks.f.num_values() + (use_schur ? 0 : blocks.e.num_values());
     return {};
   }
-  DiagonalBlocks WantedBlocks() final { return {}; }
-  kernels::Status Update(const LinearSystem& /*system*/) final { return {}; }
   kernels::Status Apply(const double* r,
                         double* z,
                         const kernels::PcgScalars* /*scalars*/) final {
     return Run(kernels::CopyParams{n_, r, z}, machine_);
   }
-  int64_t bytes() const final { return 0; }
 
  private:
   Machine* machine_ = nullptr;
@@ -90,8 +88,8 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     return machine->Allocate(n, &breakdown_);
   }
 
-  DiagonalBlocks WantedBlocks() final {
-    DiagonalBlocks wanted;
+  NormalBlocksRequest WantedBlocks() final {
+    NormalBlocksRequest wanted;
     (of_schur_complement_ ? wanted.schur_diagonal : wanted.u) = f_.source();
     wanted.v = e_.source();
     return wanted;
