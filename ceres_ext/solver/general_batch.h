@@ -129,14 +129,6 @@ class GeneralBatch final : public Batch {
         y_.data(), request.e_q, request.f_q, request.scalars);
   }
 
-  // Its E families are shared: the step solver does it.
-  kernels::Status BackSubstitute(const double* /*b*/,
-                                 const double* /*v_inverse*/,
-                                 const double* /*z*/,
-                                 double* /*y*/) final {
-    return {};
-  }
-
   void AppendOperands(std::vector<const void*>* operands) const final {
     operands->push_back(values_);
   }
