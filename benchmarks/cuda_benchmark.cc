@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "ceres_ext/solver/inexact_solver.h"
+#include "benchmarks/inexact_solver.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/evaluate.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "ceres_ext/solver/inexact_solver_host.h"
+#include "benchmarks/inexact_solver.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"

@@ -191,7 +191,7 @@ class Benchmark {
     solver::InexactSolverOptions options;
     solver::SchurComplement<CudaMachine> schur;
     OK_OR_EXIT(schur.Setup(options, blocks, batches, machine_.get()));
-    solver::DiagonalBlocks wanted;
+    solver::NormalBlocksRequest wanted;
     wanted.schur_diagonal = diagonal;
     const double blocks_ms =
         Median([&] { return schur.Update(system, wanted, q); });

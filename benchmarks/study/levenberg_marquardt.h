@@ -21,7 +21,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "ceres_ext/solver/inexact_solver.h"
+#include "benchmarks/inexact_solver.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"

@@ -163,13 +163,8 @@ LinearSolver::Summary ProgramLinearSolver<Machine>::SolveImpl(
     return FatalError({StatusCode::kInvalidArgument,
                        "The linear solver was set up for another Jacobian."});
   }
-  Status status =
-      per_solve_options.D != nullptr
-          ? blocks_->Gather(per_solve_options.D,
-                            1.0,
-                            e_diagonal_.data(),
-                            f_diagonal_.data())
-          : blocks_->Fill(0.0, 1.0, e_diagonal_.data(), f_diagonal_.data());
+  Status status = blocks_->Gather(
+      per_solve_options.D, 1.0, e_diagonal_.data(), f_diagonal_.data());
   if (!status.ok()) {
     return FatalError(status);
   }

@@ -323,18 +323,6 @@ Status ProgramBlocks<Machine>::Scatter(const double* e,
 }
 
 template <typename Machine>
-Status ProgramBlocks<Machine>::Fill(double value,
-                                    double padding,
-                                    double* e,
-                                    double* f) const {
-  return ForEachFamily(
-      e, f, [&](const kernels::BlockTableView& table, double* padded) {
-        return kernels::Run(
-            kernels::SetPaddingParams{table, value, padding, padded}, machine_);
-      });
-}
-
-template <typename Machine>
 Status ProgramBlocks<Machine>::SetSharedToZero(double* e, double* f) const {
   const auto set_zero = [&](const kernels::BlockFamilies& families,
                             const std::vector<int>& owners,

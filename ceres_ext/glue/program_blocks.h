@@ -136,7 +136,8 @@ class ProgramBlocks {
   int num_residuals() const { return num_residuals_; }
   int64_t bytes() const;
 
-  // Family vectors = Ceres's vector, `padding` where it has no value; and back.
+  // Family vectors = Ceres's vector (null: zero), `padding` where it has no
+  // value; and back.
   kernels::Status Gather(const double* vector,
                          double padding,
                          double* e,
@@ -144,11 +145,6 @@ class ProgramBlocks {
   kernels::Status Scatter(const double* e,
                           const double* f,
                           double* vector) const;
-  // Family vectors = value, and `padding` where Ceres's vector has no value.
-  kernels::Status Fill(double value,
-                       double padding,
-                       double* e,
-                       double* f) const;
 
   // Family vectors = 0 in the families that no batch owns, where all add.
   kernels::Status SetSharedToZero(double* e, double* f) const;

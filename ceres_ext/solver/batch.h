@@ -115,10 +115,12 @@ class Batch {
   // e_q, f_q: (J'J + D^2) p.
   virtual kernels::Status MultiplyNormal(const ProductRequest& request) = 0;
   // y = (E'E + D_e^2)^-1 E'(b - F z), of an E family that the batch owns.
-  virtual kernels::Status BackSubstitute(const double* b,
-                                         const double* v_inverse,
-                                         const double* z,
-                                         double* y) = 0;
+  virtual kernels::Status BackSubstitute(const double* /*b*/,
+                                         const double* /*v_inverse*/,
+                                         const double* /*z*/,
+                                         double* /*y*/) {
+    return {};
+  }
 
   // What products read: appended, so that a caller can tell whether it has
   // changed.

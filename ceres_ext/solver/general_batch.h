@@ -8,7 +8,6 @@
 #ifndef CERES_EXT_SOLVER_GENERAL_BATCH_H_
 #define CERES_EXT_SOLVER_GENERAL_BATCH_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -37,14 +36,14 @@ class GeneralBatch final : public Batch {
               "There are too many sizes of eliminated blocks."};
     }
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_residuals(), &y_));
-    return ReservePartialSums(/*matrices=*/false);
+    return ReserveSums(/*packed=*/false);
   }
 
   int64_t num_residuals() const final { return rows_->view().num_residuals; }
 
   kernels::Status SetupSolver(const InexactSolverOptions& /*options*/,
                               const ProblemBlocks& /*blocks*/) final {
-    return ReservePartialSums(/*matrices=*/true);
+    return ReserveSums(/*packed=*/true);
   }
 
   kernels::Status RightMultiply(const double* e,
@@ -61,9 +60,7 @@ class GeneralBatch final : public Batch {
   }
 
   kernels::Status SquaredColumnNorms(double* e, double* f) final {
-    const kernels::SquaredColumns formula{values_, rows_->view().row_begin};
-    CERES_EXT_RETURN_IF_ERROR(SumVectors(true, formula, e, nullptr));
-    return SumVectors(false, formula, f, nullptr);
+    return Sum<kernels::CellProduct::kSquares>(e, f);
   }
 
   // J = J diag(scale).
@@ -73,17 +70,17 @@ class GeneralBatch final : public Batch {
   }
 
   kernels::Status EliminatedBlocks(const NormalBlocksRequest& request) final {
-    CERES_EXT_RETURN_IF_ERROR(SumMatrices(true, squares(), request.v));
+    CERES_EXT_RETURN_IF_ERROR(
+        Sum<kernels::CellProduct::kMatrix>(request.v, nullptr));
     return TransposeProduct(request.b, request.e_gradient, nullptr, nullptr);
   }
 
   kernels::Status OtherBlocks(const NormalBlocksRequest& request) final {
-    CERES_EXT_RETURN_IF_ERROR(SumMatrices(false, squares(), request.u));
-    CERES_EXT_RETURN_IF_ERROR(
-        TransposeProduct(request.b, nullptr, request.f_gradient, nullptr));
     // S_c = F'F - W (V + D_e^2)^-1 W'
-    CERES_EXT_RETURN_IF_ERROR(
-        SumMatrices(false, squares(), request.schur_diagonal));
+    for (double* packed : {request.u, request.schur_diagonal}) {
+      CERES_EXT_RETURN_IF_ERROR(
+          Sum<kernels::CellProduct::kMatrix>(nullptr, packed));
+    }
     if (request.schur_diagonal != nullptr && !rows_->e_lists().empty()) {
       kernels::EliminatedBlocks formula;
       formula.values = values_;
@@ -94,8 +91,10 @@ class GeneralBatch final : public Batch {
             blocks_.e[i], Machine::kLayout, request.v_inverse);
       }
       CERES_EXT_RETURN_IF_ERROR(
-          SumMatrices(false, formula, request.schur_diagonal));
+          AddToF(formula, request.schur_diagonal, nullptr));
     }
+    CERES_EXT_RETURN_IF_ERROR(
+        TransposeProduct(request.b, nullptr, request.f_gradient, nullptr));
     if (request.schur_rhs == nullptr) {
       return {};
     }
@@ -130,39 +129,16 @@ class GeneralBatch final : public Batch {
         y_.data(), request.e_q, request.f_q, request.scalars);
   }
 
-  // Its E families are shared: the step solver does it.
-  kernels::Status BackSubstitute(const double* /*b*/,
-                                 const double* /*v_inverse*/,
-                                 const double* /*z*/,
-                                 double* /*y*/) final {
-    return {};
-  }
-
   void AppendOperands(std::vector<const void*>* operands) const final {
     operands->push_back(values_);
   }
 
-  int64_t bytes() const final { return y_.bytes() + partial_.bytes(); }
+  int64_t bytes() const final { return y_.bytes() + sums_.bytes(); }
 
  private:
-  using Buffer = typename Machine::template Buffer<double>;
-
-  kernels::SquaredBlocks squares() const {
-    return {values_, rows_->view().row_begin};
-  }
-
-  kernels::Status ReservePartialSums(bool matrices) {
-    int64_t most = 0;
-    for (const auto* lists : {&rows_->e_lists(), &rows_->f_lists()}) {
-      for (const auto& list : *lists) {
-        const int size = list.view.size;
-        most = std::max(most,
-                        kernels::NumPartialSums(
-                            list, matrices ? kernels::PackedSize(size) : size));
-      }
-    }
-    return partial_.size() >= most ? kernels::Status()
-                                   : machine_->Allocate(most, &partial_);
+  kernels::Status ReserveSums(bool packed) {
+    return sums_.Reserve(
+        {&rows_->e_lists(), &rows_->f_lists()}, packed, machine_);
   }
 
   // y = start + E e + F f
@@ -171,15 +147,10 @@ class GeneralBatch final : public Batch {
                           const double* start,
                           double* y,
                           const kernels::PcgScalars* scalars) {
-    kernels::RowProductParams params;
-    params.rows = rows_->view();
-    params.values = values_;
-    params.e = e;
-    params.f = f;
-    params.start = start;
-    params.y = y;
-    params.scalars = scalars;
-    return Run(params, machine_);
+    return Run(
+        kernels::RowProductParams{
+            rows_->view(), values_, e, f, start, y, scalars},
+        machine_);
   }
 
   // e += E'y, f += F'y; null: not wanted.
@@ -187,60 +158,35 @@ class GeneralBatch final : public Batch {
                                    double* e,
                                    double* f,
                                    const kernels::PcgScalars* scalars) {
-    const kernels::TransposeProduct formula{
+    return Sum<kernels::CellProduct::kVector>(e, f, y, scalars);
+  }
+
+  template <kernels::CellProduct kProduct>
+  kernels::Status Sum(double* e,
+                      double* f,
+                      const double* y = nullptr,
+                      const kernels::PcgScalars* scalars = nullptr) {
+    const kernels::CellProducts<kProduct> formula{
         values_, rows_->view().row_begin, y};
-    CERES_EXT_RETURN_IF_ERROR(SumVectors(true, formula, e, scalars));
-    return SumVectors(false, formula, f, scalars);
+    CERES_EXT_RETURN_IF_ERROR(
+        sums_.Add(rows_->e_lists(), blocks_.e, formula, e, scalars, machine_));
+    return AddToF(formula, f, scalars);
   }
 
   template <typename Formula>
-  kernels::Status SumVectors(bool eliminated,
-                             const Formula& formula,
-                             double* vector,
-                             const kernels::PcgScalars* scalars) {
-    if (vector == nullptr) {
-      return {};
-    }
-    const kernels::BlockFamilies& families = eliminated ? blocks_.e : blocks_.f;
-    for (const auto& list : eliminated ? rows_->e_lists() : rows_->f_lists()) {
-      CERES_EXT_RETURN_IF_ERROR(kernels::SumOverBlocks(
-          list,
-          formula,
-          kernels::VectorBlocks(families[list.family], vector),
-          scalars,
-          partial_.data(),
-          machine_));
-    }
-    return {};
-  }
-
-  template <typename Formula>
-  kernels::Status SumMatrices(bool eliminated,
-                              const Formula& formula,
-                              double* packed) {
-    if (packed == nullptr) {
-      return {};
-    }
-    const kernels::BlockFamilies& families = eliminated ? blocks_.e : blocks_.f;
-    for (const auto& list : eliminated ? rows_->e_lists() : rows_->f_lists()) {
-      CERES_EXT_RETURN_IF_ERROR(kernels::SumOverBlocks(
-          list,
-          formula,
-          kernels::PackedBlocks(
-              families[list.family], Machine::kLayout, packed),
-          nullptr,
-          partial_.data(),
-          machine_));
-    }
-    return {};
+  kernels::Status AddToF(const Formula& formula,
+                         double* f,
+                         const kernels::PcgScalars* scalars) {
+    return sums_.Add(
+        rows_->f_lists(), blocks_.f, formula, f, scalars, machine_);
   }
 
   const kernels::BlockRows<Machine>* rows_ = nullptr;
   ProblemBlocks blocks_;
   double* values_ = nullptr;
   Machine* machine_ = nullptr;
-  Buffer y_;
-  Buffer partial_;
+  typename Machine::template Buffer<double> y_;
+  kernels::BlockSums<Machine> sums_;
 };
 
 }  // namespace ceres_ext::solver

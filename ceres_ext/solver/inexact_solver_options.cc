@@ -23,18 +23,4 @@ bool InexactSolverOptions::Validate(std::string* error) const {
   return false;
 }
 
-const char* TerminationToString(Termination termination) {
-  switch (termination) {
-    case Termination::kSuccess:
-      return "SUCCESS";
-    case Termination::kNoConvergence:
-      return "NO_CONVERGENCE";
-    case Termination::kFailure:
-      return "FAILURE";
-    case Termination::kFatalError:
-      return "FATAL_ERROR";
-  }
-  return "UNKNOWN";
-}
-
 }  // namespace ceres_ext::solver

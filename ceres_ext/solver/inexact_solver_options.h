@@ -57,8 +57,6 @@ enum class Termination {
   kFatalError,     // memory or device: there is no step, nothing will help
 };
 
-const char* TerminationToString(Termination termination);
-
 struct InexactSolverSummary {
   // |b - A x| of the system that was iterated on, -1 where there was none.
   double residual_norm = -1.0;

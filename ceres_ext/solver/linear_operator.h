@@ -10,9 +10,9 @@
 #ifndef CERES_EXT_SOLVER_LINEAR_OPERATOR_H_
 #define CERES_EXT_SOLVER_LINEAR_OPERATOR_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
@@ -33,14 +33,6 @@ struct LinearSystem {
   const double* f_diagonal = nullptr;  // D_f; null: zero
 };
 
-// What a preconditioner is made of, each an array over families, packed, or
-// null: not wanted.
-struct DiagonalBlocks {
-  double* u = nullptr;               // F'F
-  double* v = nullptr;               // E'E
-  double* schur_diagonal = nullptr;  // of S without D_f^2
-};
-
 template <typename Machine>
 class LinearOperator {
  public:
@@ -54,6 +46,18 @@ class LinearOperator {
     blocks_ = blocks;
     batches_ = batches;
     machine_ = machine;
+    const auto list = [](const kernels::BlockFamilies& families,
+                         const std::vector<int>& owners,
+                         Shared* shared) {
+      shared->clear();
+      for (int i = 0; i < families.size(); ++i) {
+        if (owners[i] == ProblemBlocks::kShared && families[i].num_blocks > 0) {
+          shared->emplace_back(i, families[i]);
+        }
+      }
+    };
+    list(blocks.e, blocks.e_owner, &shared_e_);
+    list(blocks.f, blocks.f_owner, &shared_f_);
     for (Batch* batch : batches) {
       CERES_EXT_RETURN_IF_ERROR(batch->SetupSolver(options, blocks));
     }
@@ -62,11 +66,11 @@ class LinearOperator {
 
   // Unknowns.
   virtual int64_t size() const = 0;
-  // Takes the system, and computes the blocks that are wanted and the
-  // right-hand side. kNumericalFailure where an eliminated block can't be
-  // inverted.
+  // Takes the system, and computes the blocks that are wanted (u, v and
+  // schur_diagonal of the request) and the right-hand side. kNumericalFailure
+  // where an eliminated block can't be inverted.
   virtual kernels::Status Update(const LinearSystem& system,
-                                 const DiagonalBlocks& wanted,
+                                 const NormalBlocksRequest& wanted,
                                  double* rhs) = 0;
   // q = A p. scalars: ended, nothing need be done.
   virtual kernels::Status Multiply(const double* p,
@@ -76,73 +80,73 @@ class LinearOperator {
   virtual kernels::Status Finish(const double* x,
                                  double* e_step,
                                  double* f_step) = 0;
-  virtual int64_t bytes() const = 0;
+  virtual int64_t bytes() const { return 0; }
 
  protected:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
+  // Families that no batch owns, with their numbers.
+  using Shared = std::vector<std::pair<int, kernels::BlockFamily>>;
 
-  // Calls fn(family, number) for families that no batch owns.
-  template <typename Function>
-  static kernels::Status ForEachShared(const kernels::BlockFamilies& families,
-                                       const std::vector<int>& owners,
-                                       Function&& fn) {
-    for (int i = 0; i < families.size(); ++i) {
-      if (owners[i] == ProblemBlocks::kShared && families[i].num_blocks > 0) {
-        CERES_EXT_RETURN_IF_ERROR(fn(families[i], i));
+  // q = D^2 p on the shared families, D null: zero.
+  kernels::Status SetShared(const Shared& shared,
+                            const double* diagonal,
+                            const double* p,
+                            double* q,
+                            const kernels::PcgScalars* scalars) {
+    for (const auto& [i, family] : shared) {
+      const int64_t at = family.value_begin;
+      const bool zero = diagonal == nullptr;
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::DampedProductParams{family.num_values(),
+                                           zero ? nullptr : diagonal + at,
+                                           zero ? nullptr : p + at,
+                                           q + at,
+                                           scalars},
+              machine_));
+    }
+    return {};
+  }
+
+  // What several batches add to of all that is asked for starts at zero.
+  kernels::Status SetSharedToZero(const NormalBlocksRequest& request) {
+    const auto set_zero = [&](double* x, int64_t begin, int64_t n) {
+      return x == nullptr ? kernels::Status() : machine_->SetZero(n, x + begin);
+    };
+    for (const auto& [i, family] : shared_e_) {
+      CERES_EXT_RETURN_IF_ERROR(set_zero(
+          request.e_gradient, family.value_begin, family.num_values()));
+      CERES_EXT_RETURN_IF_ERROR(
+          set_zero(request.v, family.packed_begin, family.num_packed()));
+    }
+    for (const auto& [i, family] : shared_f_) {
+      for (double* vector : {request.f_gradient, request.schur_rhs}) {
+        CERES_EXT_RETURN_IF_ERROR(
+            set_zero(vector, family.value_begin, family.num_values()));
+      }
+      for (double* packed : {request.u, request.schur_diagonal}) {
+        CERES_EXT_RETURN_IF_ERROR(
+            set_zero(packed, family.packed_begin, family.num_packed()));
       }
     }
     return {};
   }
 
-  // q = D^2 p on the shared families, D or p null: zero.
-  kernels::Status SetShared(const kernels::BlockFamilies& families,
-                            const std::vector<int>& owners,
-                            const double* diagonal,
-                            const double* p,
-                            double* q,
-                            const kernels::PcgScalars* scalars) {
-    if (q == nullptr) {
-      return {};
-    }
-    return ForEachShared(
-        families, owners, [&](const kernels::BlockFamily& family, int) {
-          const int64_t at = family.value_begin;
-          const bool zero = diagonal == nullptr || p == nullptr;
-          return Run(
-              kernels::DampedProductParams{family.num_values(),
-                                           zero ? nullptr : diagonal + at,
-                                           zero ? nullptr : p + at,
-                                           q + at,
-                                           scalars},
-              machine_);
-        });
-  }
-  kernels::Status SetSharedToZero(const kernels::BlockFamilies& families,
-                                  const std::vector<int>& owners,
-                                  double* packed) {
-    if (packed == nullptr) {
-      return {};
-    }
-    return ForEachShared(
-        families, owners, [&](const kernels::BlockFamily& family, int) {
-          return machine_->SetZero(family.num_packed(),
-                                   packed + family.packed_begin);
-        });
-  }
-
-  // Calls fn(batch, first of its residuals) in order.
-  template <typename Function>
-  kernels::Status ForEachBatch(Function&& fn) {
-    int64_t begin = 0;
+  // Asks all batches for blocks, each with its residuals.
+  kernels::Status Ask(
+      kernels::Status (Batch::*blocks)(const NormalBlocksRequest&),
+      NormalBlocksRequest* request) {
+    request->b = system_.b;
     for (Batch* batch : batches_) {
-      CERES_EXT_RETURN_IF_ERROR(fn(batch, begin));
-      begin += batch->num_residuals();
+      CERES_EXT_RETURN_IF_ERROR((batch->*blocks)(*request));
+      request->b += batch->num_residuals();
     }
     return {};
   }
 
   ProblemBlocks blocks_;
+  Shared shared_e_;
+  Shared shared_f_;
   std::vector<Batch*> batches_;
   Machine* machine_ = nullptr;
   LinearSystem system_;
@@ -158,13 +162,9 @@ class SchurComplement final : public LinearOperator<Machine> {
                         const std::vector<Batch*>& batches,
                         Machine* machine) final {
     CERES_EXT_RETURN_IF_ERROR(Base::Setup(options, blocks, batches, machine));
-    has_shared_ = std::any_of(
-        blocks.e_owner.begin(), blocks.e_owner.end(), [](int owner) {
-          return owner == ProblemBlocks::kShared;
-        });
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(blocks.e.num_packed(), &v_inverse_));
-    const int64_t num_shared = has_shared_ ? blocks.e.num_values() : 0;
+    const int64_t num_shared = shared_e_.empty() ? 0 : blocks.e.num_values();
     for (auto* vector : {&e_gradient_, &sum_, &motion_}) {
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_shared, vector));
     }
@@ -175,66 +175,38 @@ class SchurComplement final : public LinearOperator<Machine> {
   int64_t size() const final { return blocks_.f.num_values(); }
 
   kernels::Status Update(const LinearSystem& system,
-                         const DiagonalBlocks& wanted,
+                         const NormalBlocksRequest& wanted,
                          double* rhs) final {
     system_ = system;
-    NormalBlocksRequest request;
+    NormalBlocksRequest request = wanted;
     request.e_diagonal = system.e_diagonal;
     request.e_gradient = e_gradient_.data();
-    request.v = has_shared_ ? v_inverse_.data() : nullptr;
+    request.v = shared_e_.empty() ? nullptr : v_inverse_.data();
     request.v_inverse = v_inverse_.data();
-    request.u = wanted.u;
-    request.schur_diagonal = wanted.schur_diagonal;
     request.schur_rhs = rhs;
     request.e_motion = motion_.data();
     request.breakdown = breakdown_.data();
-    // Where several batches add, from zero.
-    CERES_EXT_RETURN_IF_ERROR(
-        SetSharedToZero(blocks_.e, blocks_.e_owner, request.v));
-    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.e,
-                                        blocks_.e_owner,
-                                        nullptr,
-                                        nullptr,
-                                        request.e_gradient,
-                                        nullptr));
-    for (double* packed : {request.u, request.schur_diagonal}) {
-      CERES_EXT_RETURN_IF_ERROR(
-          SetSharedToZero(blocks_.f, blocks_.f_owner, packed));
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        SetShared(blocks_.f, blocks_.f_owner, nullptr, nullptr, rhs, nullptr));
-
+    CERES_EXT_RETURN_IF_ERROR(this->SetSharedToZero(request));
     // V, E'b, and all of what is owned.
-    CERES_EXT_RETURN_IF_ERROR(ForEachBatch([&](Batch* batch, int64_t begin) {
-      request.b = system.b + begin;
-      return batch->EliminatedBlocks(request);
-    }));
+    CERES_EXT_RETURN_IF_ERROR(this->Ask(&Batch::EliminatedBlocks, &request));
     // (V + D_e^2)^-1 and -(V + D_e^2)^-1 E'b
-    CERES_EXT_RETURN_IF_ERROR(this->ForEachShared(
-        blocks_.e,
-        blocks_.e_owner,
-        [&](const kernels::BlockFamily& family, int i) {
-          kernels::InvertBlocksParams invert;
-          invert.n = family.num_blocks;
-          invert.columns = family.size;
-          invert.inverse = kernels::PackedBlocks(
-              family, Machine::kLayout, v_inverse_.data());
-          invert.a = {invert.inverse.data,
-                      invert.inverse.block_stride,
-                      invert.inverse.element_stride};
-          invert.diagonal = system.e_diagonal == nullptr
-                                ? nullptr
-                                : system.e_diagonal + family.value_begin;
-          invert.first_breakdown = &breakdown_.data()[i].first_point;
-          return Run(invert, machine_);
-        }));
+    for (const auto& [i, family] : shared_e_) {
+      kernels::InvertBlocksParams invert;
+      invert.n = family.num_blocks;
+      invert.columns = family.size;
+      invert.a = Inverse(family);
+      invert.inverse =
+          kernels::PackedBlocks(family, Machine::kLayout, v_inverse_.data());
+      invert.diagonal = system.e_diagonal == nullptr
+                            ? nullptr
+                            : system.e_diagonal + family.value_begin;
+      invert.first_breakdown = &breakdown_.data()[i].first_point;
+      CERES_EXT_RETURN_IF_ERROR(Run(invert, machine_));
+    }
     CERES_EXT_RETURN_IF_ERROR(
         ApplyInverse(e_gradient_.data(), -1.0, motion_.data(), nullptr));
     // F'b + F'E motion, and blocks of F.
-    CERES_EXT_RETURN_IF_ERROR(ForEachBatch([&](Batch* batch, int64_t begin) {
-      request.b = system.b + begin;
-      return batch->OtherBlocks(request);
-    }));
+    CERES_EXT_RETURN_IF_ERROR(this->Ask(&Batch::OtherBlocks, &request));
     return CheckBreakdown();
   }
 
@@ -245,8 +217,8 @@ class SchurComplement final : public LinearOperator<Machine> {
     // motion = -(E'E + D_e^2)^-1 E'F p
     CERES_EXT_RETURN_IF_ERROR(
         ApplyInverse(sum_.data(), -1.0, motion_.data(), scalars));
-    CERES_EXT_RETURN_IF_ERROR(SetShared(
-        blocks_.f, blocks_.f_owner, system_.f_diagonal, p, q, scalars));
+    CERES_EXT_RETURN_IF_ERROR(
+        this->SetShared(shared_f_, system_.f_diagonal, p, q, scalars));
     // q = D_f^2 p + F'(F p + E motion)
     ProductRequest request;
     request.f_diagonal = system_.f_diagonal;
@@ -255,31 +227,33 @@ class SchurComplement final : public LinearOperator<Machine> {
     request.f_q = q;
     request.e_motion = motion_.data();
     request.scalars = scalars;
-    return ForEachBatch([&](Batch* batch, int64_t /*begin*/) {
-      return batch->MultiplySchur(request);
-    });
+    for (Batch* batch : batches_) {
+      CERES_EXT_RETURN_IF_ERROR(batch->MultiplySchur(request));
+    }
+    return {};
   }
 
   // f_step is x. e_step = (E'E + D_e^2)^-1 E'(b - F x)
   kernels::Status Finish(const double* x,
                          double* e_step,
                          double* /*f_step*/) final {
-    CERES_EXT_RETURN_IF_ERROR(ForEachBatch([&](Batch* batch, int64_t begin) {
-      return batch->BackSubstitute(
-          system_.b + begin, v_inverse_.data(), x, e_step);
-    }));
+    const double* b = system_.b;
+    for (Batch* batch : batches_) {
+      CERES_EXT_RETURN_IF_ERROR(
+          batch->BackSubstitute(b, v_inverse_.data(), x, e_step));
+      b += batch->num_residuals();
+    }
     CERES_EXT_RETURN_IF_ERROR(EliminateFrom(x, nullptr));
-    CERES_EXT_RETURN_IF_ERROR(this->ForEachShared(
-        blocks_.e,
-        blocks_.e_owner,
-        [&](const kernels::BlockFamily& family, int) {
-          const int64_t at = family.value_begin;
-          return Run(kernels::SubtractVectorsParams{family.num_values(),
-                                                    e_gradient_.data() + at,
-                                                    sum_.data() + at,
-                                                    sum_.data() + at},
-                     machine_);
-        }));
+    for (const auto& [i, family] : shared_e_) {
+      double* const sum = sum_.data() + family.value_begin;
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::SubtractVectorsParams{
+              family.num_values(),
+              e_gradient_.data() + family.value_begin,
+              sum,
+              sum},
+          machine_));
+    }
     return ApplyInverse(sum_.data(), 1.0, e_step, nullptr);
   }
 
@@ -291,10 +265,9 @@ class SchurComplement final : public LinearOperator<Machine> {
  private:
   using Base::batches_;
   using Base::blocks_;
-  using Base::ForEachBatch;
   using Base::machine_;
-  using Base::SetShared;
-  using Base::SetSharedToZero;
+  using Base::shared_e_;
+  using Base::shared_f_;
   using Base::system_;
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
@@ -302,14 +275,22 @@ class SchurComplement final : public LinearOperator<Machine> {
   // sum = E'F p, of shared families.
   kernels::Status EliminateFrom(const double* p,
                                 const kernels::PcgScalars* scalars) {
-    if (!has_shared_) {
+    if (shared_e_.empty()) {
       return {};
     }
-    CERES_EXT_RETURN_IF_ERROR(SetShared(
-        blocks_.e, blocks_.e_owner, nullptr, nullptr, sum_.data(), scalars));
-    return ForEachBatch([&](Batch* batch, int64_t /*begin*/) {
-      return batch->MultiplyToEliminated(p, sum_.data(), scalars);
-    });
+    CERES_EXT_RETURN_IF_ERROR(
+        this->SetShared(shared_e_, nullptr, nullptr, sum_.data(), scalars));
+    for (Batch* batch : batches_) {
+      CERES_EXT_RETURN_IF_ERROR(
+          batch->MultiplyToEliminated(p, sum_.data(), scalars));
+    }
+    return {};
+  }
+
+  kernels::BlockArray<const double> Inverse(
+      const kernels::BlockFamily& family) {
+    return kernels::PackedBlocks<const double>(
+        family, Machine::kLayout, v_inverse_.data());
   }
 
   // z = scale (E'E + D_e^2)^-1 r, of shared families.
@@ -317,21 +298,18 @@ class SchurComplement final : public LinearOperator<Machine> {
                                double scale,
                                double* z,
                                const kernels::PcgScalars* scalars) {
-    return this->ForEachShared(
-        blocks_.e,
-        blocks_.e_owner,
-        [&](const kernels::BlockFamily& family, int) {
-          kernels::ApplyBlocksParams params;
-          params.n = family.num_blocks;
-          params.columns = family.size;
-          params.a = kernels::PackedBlocks<const double>(
-              family, Machine::kLayout, v_inverse_.data());
-          params.r = r + family.value_begin;
-          params.scale = scale;
-          params.z = z + family.value_begin;
-          params.scalars = scalars;
-          return Run(params, machine_);
-        });
+    for (const auto& [i, family] : shared_e_) {
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::ApplyBlocksParams{family.num_blocks,
+                                         family.size,
+                                         Inverse(family),
+                                         r + family.value_begin,
+                                         scale,
+                                         z + family.value_begin,
+                                         scalars},
+              machine_));
+    }
+    return {};
   }
 
   kernels::Status CheckBreakdown() {
@@ -352,7 +330,6 @@ class SchurComplement final : public LinearOperator<Machine> {
     return {};
   }
 
-  bool has_shared_ = false;
   Buffer<double> v_inverse_;  // (E'E + D_e^2)^-1
   // Of shared families.
   Buffer<double> e_gradient_;  // E'b
@@ -370,40 +347,17 @@ class NormalMatrix final : public LinearOperator<Machine> {
   }
 
   kernels::Status Update(const LinearSystem& system,
-                         const DiagonalBlocks& wanted,
+                         const NormalBlocksRequest& wanted,
                          double* rhs) final {
     system_ = system;
-    NormalBlocksRequest request;
+    NormalBlocksRequest request = wanted;
     request.eliminate = false;
     // rhs = J'b
     request.f_gradient = rhs;
     request.e_gradient = rhs + blocks_.f.num_values();
-    request.u = wanted.u;
-    request.v = wanted.v;
-    CERES_EXT_RETURN_IF_ERROR(
-        SetSharedToZero(blocks_.e, blocks_.e_owner, request.v));
-    CERES_EXT_RETURN_IF_ERROR(
-        SetSharedToZero(blocks_.f, blocks_.f_owner, request.u));
-    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.e,
-                                        blocks_.e_owner,
-                                        nullptr,
-                                        nullptr,
-                                        request.e_gradient,
-                                        nullptr));
-    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.f,
-                                        blocks_.f_owner,
-                                        nullptr,
-                                        nullptr,
-                                        request.f_gradient,
-                                        nullptr));
-    CERES_EXT_RETURN_IF_ERROR(ForEachBatch([&](Batch* batch, int64_t begin) {
-      request.b = system.b + begin;
-      return batch->EliminatedBlocks(request);
-    }));
-    return ForEachBatch([&](Batch* batch, int64_t begin) {
-      request.b = system.b + begin;
-      return batch->OtherBlocks(request);
-    });
+    CERES_EXT_RETURN_IF_ERROR(this->SetSharedToZero(request));
+    CERES_EXT_RETURN_IF_ERROR(this->Ask(&Batch::EliminatedBlocks, &request));
+    return this->Ask(&Batch::OtherBlocks, &request);
   }
 
   kernels::Status Multiply(const double* p,
@@ -417,21 +371,20 @@ class NormalMatrix final : public LinearOperator<Machine> {
     request.f_q = q;
     request.e_q = q + blocks_.f.num_values();
     request.scalars = scalars;
-    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.f,
-                                        blocks_.f_owner,
-                                        system_.f_diagonal,
-                                        request.f_p,
-                                        request.f_q,
-                                        scalars));
-    CERES_EXT_RETURN_IF_ERROR(SetShared(blocks_.e,
-                                        blocks_.e_owner,
-                                        system_.e_diagonal,
-                                        request.e_p,
-                                        request.e_q,
-                                        scalars));
-    return ForEachBatch([&](Batch* batch, int64_t /*begin*/) {
-      return batch->MultiplyNormal(request);
-    });
+    CERES_EXT_RETURN_IF_ERROR(this->SetShared(this->shared_f_,
+                                              system_.f_diagonal,
+                                              request.f_p,
+                                              request.f_q,
+                                              scalars));
+    CERES_EXT_RETURN_IF_ERROR(this->SetShared(this->shared_e_,
+                                              system_.e_diagonal,
+                                              request.e_p,
+                                              request.e_q,
+                                              scalars));
+    for (Batch* batch : this->batches_) {
+      CERES_EXT_RETURN_IF_ERROR(batch->MultiplyNormal(request));
+    }
+    return {};
   }
 
   kernels::Status Finish(const double* x,
@@ -444,15 +397,10 @@ class NormalMatrix final : public LinearOperator<Machine> {
                machine_);
   }
 
-  int64_t bytes() const final { return 0; }
-
  private:
   using Base = LinearOperator<Machine>;
   using Base::blocks_;
-  using Base::ForEachBatch;
   using Base::machine_;
-  using Base::SetShared;
-  using Base::SetSharedToZero;
   using Base::system_;
 };
 

@@ -68,13 +68,8 @@ kernels::Status ConjugateGradients(
   CERES_EXT_RETURN_IF_ERROR(Run(start, machine));
 
   double* q = v.z;
-  kernels::PcgResidualParams residual;
-  residual.n = v.n;
-  residual.rhs = v.rhs;
-  residual.q = q;
-  residual.x = v.x;
-  residual.r = v.r;
-  residual.scalars = v.scalars;
+  kernels::PcgResidualParams residual{
+      v.n, /*reset=*/false, v.rhs, q, v.x, v.r, v.scalars};
 
   const int period = options.residual_reset_period;
   // What is queued depends on i modulo the period alone.

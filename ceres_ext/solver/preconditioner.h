@@ -24,6 +24,7 @@
 
 namespace ceres_ext::solver {
 
+// M = I, and what others override.
 template <typename Machine>
 class Preconditioner {
  public:
@@ -32,39 +33,27 @@ class Preconditioner {
   // Takes all memory. use_schur: of S, else of J'J + D^2.
   virtual kernels::Status Setup(const ProblemBlocks& blocks,
                                 bool use_schur,
-                                Machine* machine) = 0;
-  // The blocks that it is made of, computed before each Update.
-  virtual DiagonalBlocks WantedBlocks() = 0;
-  // kNumericalFailure where there is no inverse.
-  virtual kernels::Status Update(const LinearSystem& system) = 0;
-  virtual kernels::Status Apply(const double* r,
-                                double* z,
-                                const kernels::PcgScalars* scalars) = 0;
-  virtual int64_t bytes() const = 0;
-};
-
-// M = I.
-template <typename Machine>
-class IdentityPreconditioner final : public Preconditioner<Machine> {
- public:
-  kernels::Status Setup(const ProblemBlocks& blocks,
-                        bool use_schur,
-                        Machine* machine) final {
+                                Machine* machine) {
     machine_ = machine;
     n_ = blocks.f.num_values() + (use_schur ? 0 : blocks.e.num_values());
     return {};
   }
-  DiagonalBlocks WantedBlocks() final { return {}; }
-  kernels::Status Update(const LinearSystem& /*system*/) final { return {}; }
-  kernels::Status Apply(const double* r,
-                        double* z,
-                        const kernels::PcgScalars* /*scalars*/) final {
+  // The blocks that it is made of (u, v, schur_diagonal), computed before each
+  // Update.
+  virtual NormalBlocksRequest WantedBlocks() { return {}; }
+  // kNumericalFailure where there is no inverse.
+  virtual kernels::Status Update(const LinearSystem& /*system*/) { return {}; }
+  virtual kernels::Status Apply(const double* r,
+                                double* z,
+                                const kernels::PcgScalars* /*scalars*/) {
     return Run(kernels::CopyParams{n_, r, z}, machine_);
   }
-  int64_t bytes() const final { return 0; }
+  virtual int64_t bytes() const { return 0; }
+
+ protected:
+  Machine* machine_ = nullptr;
 
  private:
-  Machine* machine_ = nullptr;
   int64_t n_ = 0;
 };
 
@@ -79,7 +68,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   kernels::Status Setup(const ProblemBlocks& blocks,
                         bool use_schur,
                         Machine* machine) final {
-    machine_ = machine;
+    this->machine_ = machine;
     CERES_EXT_RETURN_IF_ERROR(
         Allocate(blocks.f, of_schur_complement_, "camera", &f_));
     if (!use_schur) {
@@ -90,8 +79,8 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     return machine->Allocate(n, &breakdown_);
   }
 
-  DiagonalBlocks WantedBlocks() final {
-    DiagonalBlocks wanted;
+  NormalBlocksRequest WantedBlocks() final {
+    NormalBlocksRequest wanted;
     (of_schur_complement_ ? wanted.schur_diagonal : wanted.u) = f_.source();
     wanted.v = e_.source();
     return wanted;
@@ -160,9 +149,9 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     for (const kernels::BlockFamily& family : families) {
       in_place &= family.size == 3 || family.size == 9 || family.size == 10;
     }
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
+    CERES_EXT_RETURN_IF_ERROR(this->machine_->Allocate(
         in_place ? 0 : families.num_packed(), &part->blocks));
-    return machine_->Allocate(families.num_packed(), &part->inverse);
+    return this->machine_->Allocate(families.num_packed(), &part->inverse);
   }
 
   kernels::Status Invert(const double* diagonal, Part* part) {
@@ -183,7 +172,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
               family, Machine::kLayout, part->inverse.data());
           params.may_be_diagonal = true;
           params.first_breakdown = first_breakdown;
-          return Run(params, machine_);
+          return Run(params, this->machine_);
         } else {
           kernels::InvertBlockDiagonalParams<size, Machine::kLayout> params;
           params.num_blocks = family.num_blocks;
@@ -192,12 +181,12 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
           params.inverse = {part->inverse.data() + family.packed_begin,
                             family.num_blocks};
           params.first_breakdown = first_breakdown;
-          return Run(params, machine_);
+          return Run(params, this->machine_);
         }
       }));
     }
     const int num_families = part->families.size();
-    CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+    CERES_EXT_RETURN_IF_ERROR(this->machine_->Download(
         num_families, breakdown_.data(), breakdowns_.data()));
     for (int i = 0; i < num_families; ++i) {
       if (part->families[i].num_blocks > 0 &&
@@ -229,7 +218,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
           params.r = r + family.value_begin;
           params.z = z + family.value_begin;
           params.scalars = scalars;
-          return Run(params, machine_);
+          return Run(params, this->machine_);
         } else {
           kernels::ApplyBlockDiagonalParams<size, Machine::kLayout> params;
           params.num_blocks = family.num_blocks;
@@ -238,7 +227,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
           params.r = r + family.value_begin;
           params.z = z + family.value_begin;
           params.scalars = scalars;
-          return Run(params, machine_);
+          return Run(params, this->machine_);
         }
       }));
     }
@@ -246,7 +235,6 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   }
 
   const bool of_schur_complement_;
-  Machine* machine_ = nullptr;
   Part f_;
   Part e_;
   Buffer<int32_t> breakdown_;  // one per family
@@ -258,7 +246,7 @@ std::unique_ptr<Preconditioner<Machine>> CreatePreconditioner(
     PreconditionerType type) {
   switch (type) {
     case PreconditionerType::kIdentity:
-      return std::make_unique<IdentityPreconditioner<Machine>>();
+      return std::make_unique<Preconditioner<Machine>>();
     case PreconditionerType::kJacobi:
       return std::make_unique<BlockDiagonalPreconditioner<Machine>>(false);
     case PreconditionerType::kSchurJacobi:

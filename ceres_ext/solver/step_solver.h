@@ -54,17 +54,71 @@ class StepSolver {
   kernels::Status Setup(const InexactSolverOptions& options,
                         const ProblemBlocks& blocks,
                         const std::vector<Batch*>& batches,
-                        Machine* machine);
+                        Machine* machine) {
+    std::string error;
+    if (!options.Validate(&error)) {
+      return {kernels::StatusCode::kInvalidArgument, error};
+    }
+    options_ = options;
+    batches_ = batches;
+    machine_ = machine;
+    if (options.use_schur) {
+      operator_ = std::make_unique<SchurComplement<Machine>>();
+    } else {
+      operator_ = std::make_unique<NormalMatrix<Machine>>();
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        operator_->Setup(options, blocks, batches, machine));
+    preconditioner_ = CreatePreconditioner<Machine>(options.preconditioner);
+    CERES_EXT_RETURN_IF_ERROR(
+        preconditioner_->Setup(blocks, options.use_schur, machine));
+    const int64_t n = operator_->size();
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(options.use_schur ? 0 : n, &x_));
+    for (Buffer<double>* vector : {&rhs_, &p_, &r_, &z_}) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, vector));
+    }
+    // Solve is to take no memory.
+    ListOperands({}, nullptr);
+    for (PcgIterations& iterations : iterations_) {
+      iterations.loop.Reset();
+      iterations.operands.clear();
+      iterations.operands.reserve(operands_.size());
+    }
+    return machine->Allocate(1, &scalars_);
+  }
 
   // e_step, f_step: values of E and of F. Both hold the step where the
   // termination is kSuccess or kNoConvergence and are unspecified otherwise.
   InexactSolverSummary Solve(const LinearSystem& system,
                              const InexactSolverPerSolveOptions& per_solve,
                              double* e_step,
-                             double* f_step);
+                             double* f_step) {
+    InexactSolverSummary summary;
+    const kernels::Status status =
+        SolveOrFail(system, per_solve, e_step, f_step, &summary);
+    if (!status.ok()) {
+      summary.termination =
+          status.code == kernels::StatusCode::kNumericalFailure
+              ? Termination::kFailure
+              : Termination::kFatalError;
+      summary.message = status.message;
+    }
+    return summary;
+  }
 
   // What Setup took, scratch of an index apart.
-  int64_t bytes() const;
+  int64_t bytes() const {
+    int64_t sum = rhs_.bytes() + x_.bytes() + p_.bytes() + r_.bytes() +
+                  z_.bytes() + scalars_.bytes();
+    if (operator_ != nullptr) {
+      sum += operator_->bytes() + preconditioner_->bytes();
+    }
+    for (const Batch* batch : batches_) {
+      sum += batch->bytes();
+    }
+    return sum;
+  }
 
  private:
   template <typename T>
@@ -82,11 +136,81 @@ class StepSolver {
                               const InexactSolverPerSolveOptions& per_solve,
                               double* e_step,
                               double* f_step,
-                              InexactSolverSummary* summary);
+                              InexactSolverSummary* summary) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
+    CERES_EXT_RETURN_IF_ERROR(operator_->Update(
+        system, preconditioner_->WantedBlocks(), rhs_.data()));
+    CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
+
+    PcgVectors vectors;
+    vectors.n = operator_->size();
+    vectors.rhs = rhs_.data();
+    vectors.x = options_.use_schur ? f_step : x_.data();
+    vectors.p = p_.data();
+    vectors.r = r_.data();
+    vectors.z = z_.data();
+    vectors.scalars = scalars_.data();
+    ListOperands(system, vectors.x);
+    kernels::PcgScalars scalars;
+    CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
+        options_,
+        per_solve,
+        vectors,
+        [&](const double* p, double* q) {
+          return operator_->Multiply(p, q, vectors.scalars);
+        },
+        [&](const double* r, double* z) {
+          return preconditioner_->Apply(r, z, vectors.scalars);
+        },
+        FindLoop(),
+        machine_,
+        &scalars));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
+
+    summary->residual_norm = scalars.norm_r;
+    summary->num_iterations = scalars.num_iterations;
+    summary->termination = PcgTermination(scalars.end);
+    summary->message = PcgMessage(scalars);
+    if (summary->termination == Termination::kSuccess ||
+        summary->termination == Termination::kNoConvergence) {
+      CERES_EXT_RETURN_IF_ERROR(operator_->Finish(vectors.x, e_step, f_step));
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
+
+    // A second look at the scalars waits for the work queued after them.
+    CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
+    summary->normal_blocks_seconds =
+        machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
+    summary->pcg_seconds = machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
+    summary->back_substitution_seconds =
+        machine_->SecondsBetweenMarks(kPcgDone, kEnd);
+    return {};
+  }
+
   // Fills operands_.
-  void ListOperands(const LinearSystem& system, const double* x);
+  void ListOperands(const LinearSystem& system, const double* x) {
+    operands_.clear();
+    operands_.push_back(system.e_diagonal);
+    operands_.push_back(system.f_diagonal);
+    operands_.push_back(x);
+    for (const Batch* batch : batches_) {
+      batch->AppendOperands(&operands_);
+    }
+  }
+
   // The loop for operands_, in place of the one used least recently.
-  typename Machine::PcgLoop* FindLoop();
+  typename Machine::PcgLoop* FindLoop() {
+    if (iterations_[last_iterations_].operands != operands_) {
+      last_iterations_ = 1 - last_iterations_;
+    }
+    PcgIterations& iterations = iterations_[last_iterations_];
+    if (iterations.operands != operands_) {
+      iterations.operands = operands_;
+      iterations.loop.Reset();
+    }
+    return &iterations.loop;
+  }
 
   InexactSolverOptions options_;
   std::vector<Batch*> batches_;
@@ -106,157 +230,6 @@ class StepSolver {
   PcgIterations iterations_[2];
   int last_iterations_ = 0;
 };
-
-template <typename Machine>
-kernels::Status StepSolver<Machine>::Setup(const InexactSolverOptions& options,
-                                           const ProblemBlocks& blocks,
-                                           const std::vector<Batch*>& batches,
-                                           Machine* machine) {
-  std::string error;
-  if (!options.Validate(&error)) {
-    return {kernels::StatusCode::kInvalidArgument, error};
-  }
-  options_ = options;
-  batches_ = batches;
-  machine_ = machine;
-  if (options.use_schur) {
-    operator_ = std::make_unique<SchurComplement<Machine>>();
-  } else {
-    operator_ = std::make_unique<NormalMatrix<Machine>>();
-  }
-  CERES_EXT_RETURN_IF_ERROR(
-      operator_->Setup(options, blocks, batches, machine));
-  preconditioner_ = CreatePreconditioner<Machine>(options.preconditioner);
-  CERES_EXT_RETURN_IF_ERROR(
-      preconditioner_->Setup(blocks, options.use_schur, machine));
-  const int64_t n = operator_->size();
-  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(options.use_schur ? 0 : n, &x_));
-  for (Buffer<double>* vector : {&rhs_, &p_, &r_, &z_}) {
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, vector));
-  }
-  // Solve is to take no memory.
-  ListOperands({}, nullptr);
-  for (PcgIterations& iterations : iterations_) {
-    iterations.loop.Reset();
-    iterations.operands.clear();
-    iterations.operands.reserve(operands_.size());
-  }
-  return machine->Allocate(1, &scalars_);
-}
-
-template <typename Machine>
-InexactSolverSummary StepSolver<Machine>::Solve(
-    const LinearSystem& system,
-    const InexactSolverPerSolveOptions& per_solve,
-    double* e_step,
-    double* f_step) {
-  InexactSolverSummary summary;
-  const kernels::Status status =
-      SolveOrFail(system, per_solve, e_step, f_step, &summary);
-  if (!status.ok()) {
-    summary.termination = status.code == kernels::StatusCode::kNumericalFailure
-                              ? Termination::kFailure
-                              : Termination::kFatalError;
-    summary.message = status.message;
-  }
-  return summary;
-}
-
-template <typename Machine>
-kernels::Status StepSolver<Machine>::SolveOrFail(
-    const LinearSystem& system,
-    const InexactSolverPerSolveOptions& per_solve,
-    double* e_step,
-    double* f_step,
-    InexactSolverSummary* summary) {
-  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
-  CERES_EXT_RETURN_IF_ERROR(
-      operator_->Update(system, preconditioner_->WantedBlocks(), rhs_.data()));
-  CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
-  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
-
-  PcgVectors vectors;
-  vectors.n = operator_->size();
-  vectors.rhs = rhs_.data();
-  vectors.x = options_.use_schur ? f_step : x_.data();
-  vectors.p = p_.data();
-  vectors.r = r_.data();
-  vectors.z = z_.data();
-  vectors.scalars = scalars_.data();
-  ListOperands(system, vectors.x);
-  kernels::PcgScalars scalars;
-  CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
-      options_,
-      per_solve,
-      vectors,
-      [&](const double* p, double* q) {
-        return operator_->Multiply(p, q, vectors.scalars);
-      },
-      [&](const double* r, double* z) {
-        return preconditioner_->Apply(r, z, vectors.scalars);
-      },
-      FindLoop(),
-      machine_,
-      &scalars));
-  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
-
-  summary->residual_norm = scalars.norm_r;
-  summary->num_iterations = scalars.num_iterations;
-  summary->termination = PcgTermination(scalars.end);
-  summary->message = PcgMessage(scalars);
-  if (summary->termination == Termination::kSuccess ||
-      summary->termination == Termination::kNoConvergence) {
-    CERES_EXT_RETURN_IF_ERROR(operator_->Finish(vectors.x, e_step, f_step));
-  }
-  CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
-
-  // A second look at the scalars waits for the work queued after them.
-  CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
-  summary->normal_blocks_seconds =
-      machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
-  summary->pcg_seconds = machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
-  summary->back_substitution_seconds =
-      machine_->SecondsBetweenMarks(kPcgDone, kEnd);
-  return {};
-}
-
-template <typename Machine>
-void StepSolver<Machine>::ListOperands(const LinearSystem& system,
-                                       const double* x) {
-  operands_.clear();
-  operands_.push_back(system.e_diagonal);
-  operands_.push_back(system.f_diagonal);
-  operands_.push_back(x);
-  for (const Batch* batch : batches_) {
-    batch->AppendOperands(&operands_);
-  }
-}
-
-template <typename Machine>
-typename Machine::PcgLoop* StepSolver<Machine>::FindLoop() {
-  if (iterations_[last_iterations_].operands != operands_) {
-    last_iterations_ = 1 - last_iterations_;
-  }
-  PcgIterations& iterations = iterations_[last_iterations_];
-  if (iterations.operands != operands_) {
-    iterations.operands = operands_;
-    iterations.loop.Reset();
-  }
-  return &iterations.loop;
-}
-
-template <typename Machine>
-int64_t StepSolver<Machine>::bytes() const {
-  int64_t sum = rhs_.bytes() + x_.bytes() + p_.bytes() + r_.bytes() +
-                z_.bytes() + scalars_.bytes();
-  if (operator_ != nullptr) {
-    sum += operator_->bytes() + preconditioner_->bytes();
-  }
-  for (const Batch* batch : batches_) {
-    sum += batch->bytes();
-  }
-  return sum;
-}
 
 }  // namespace ceres_ext::solver
 

@@ -10,7 +10,6 @@
 #ifndef CERES_EXT_SOLVER_VIEW_BATCH_H_
 #define CERES_EXT_SOLVER_VIEW_BATCH_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -55,7 +54,7 @@ class ViewBatch final : public Batch {
     CERES_EXT_RETURN_IF_ERROR(batch_.SetBlocks(view_blocks_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(views->num_values(), &p_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(views->num_values(), &q_));
-    return ReservePartialSums(/*matrices=*/false);
+    return sums_.Reserve({&views->lists()}, /*packed=*/false, machine);
   }
 
   int64_t num_residuals() const final { return batch_.num_residuals(); }
@@ -68,7 +67,9 @@ class ViewBatch final : public Batch {
             ? 0
             : view_blocks_.f.num_packed(),
         &matrices_));
-    return ReservePartialSums(/*matrices=*/true);
+    return sums_.Reserve({&views_->lists(), &views_->shared_lists()},
+                         /*packed=*/true,
+                         machine_);
   }
 
   kernels::Status RightMultiply(const double* e,
@@ -82,10 +83,7 @@ class ViewBatch final : public Batch {
   kernels::Status LeftMultiplyAndAccumulate(const double* y,
                                             double* e,
                                             double* f) final {
-    CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::DampedProductParams{
-            q_.size(), nullptr, nullptr, q_.data(), nullptr},
-        machine_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(q_.size(), q_.data()));
     CERES_EXT_RETURN_IF_ERROR(
         batch_.LeftMultiplyAndAccumulate(y, e, q_.data()));
     return Scatter(f, nullptr);
@@ -150,7 +148,7 @@ class ViewBatch final : public Batch {
 
   int64_t bytes() const final {
     return batch_.bytes() + p_.bytes() + q_.bytes() + matrices_.bytes() +
-           partial_.bytes();
+           sums_.bytes();
   }
 
  private:
@@ -174,24 +172,6 @@ class ViewBatch final : public Batch {
     return request;
   }
 
-  kernels::Status ReservePartialSums(bool matrices) {
-    int64_t most = 0;
-    const auto count = [&](const auto& lists) {
-      for (const auto& list : lists) {
-        const int size = list.view.size;
-        most = std::max(most,
-                        kernels::NumPartialSums(
-                            list, matrices ? kernels::PackedSize(size) : size));
-      }
-    };
-    count(views_->lists());
-    if (matrices) {
-      count(views_->shared_lists());
-    }
-    return partial_.size() >= most ? kernels::Status()
-                                   : machine_->Allocate(most, &partial_);
-  }
-
   // p = G f
   kernels::Status Gather(const double* f, const kernels::PcgScalars* scalars) {
     return Run(
@@ -200,39 +180,14 @@ class ViewBatch final : public Batch {
         machine_);
   }
 
-  // f += G'q
+  // f += G'q; null: not wanted.
   kernels::Status Scatter(double* f, const kernels::PcgScalars* scalars) {
-    if (f == nullptr) {
-      return {};
-    }
-    for (const auto& list : views_->lists()) {
-      CERES_EXT_RETURN_IF_ERROR(kernels::SumOverBlocks(
-          list,
-          kernels::ViewVectors{q_.data()},
-          kernels::VectorBlocks(blocks_.f[list.family], f),
-          scalars,
-          partial_.data(),
-          machine_));
-    }
-    return {};
-  }
-
-  template <typename Formula>
-  kernels::Status SumMatrices(
-      const std::vector<kernels::MachineBlockList<Machine>>& lists,
-      const Formula& formula,
-      double* packed) {
-    for (const auto& list : lists) {
-      CERES_EXT_RETURN_IF_ERROR(kernels::SumOverBlocks(
-          list,
-          formula,
-          kernels::PackedBlocks(
-              blocks_.f[list.family], Machine::kLayout, packed),
-          nullptr,
-          partial_.data(),
-          machine_));
-    }
-    return {};
+    return sums_.Add(views_->lists(),
+                     blocks_.f,
+                     kernels::ViewVectors{q_.data()},
+                     f,
+                     scalars,
+                     machine_);
   }
 
   // What the views have goes to their blocks.
@@ -243,20 +198,20 @@ class ViewBatch final : public Batch {
         kernels::PackedBlocks<const double>(
             view_blocks_.f[0], Machine::kLayout, matrices_.data()),
         kColumns};
-    if (request.u != nullptr) {
-      return SumMatrices(views_->lists(), matrices, request.u);
-    }
-    if (request.schur_diagonal == nullptr) {
-      return {};
-    }
+    const auto add = [&](const auto& lists,
+                         const auto& formula,
+                         double* packed) {
+      return sums_.Add(lists, blocks_.f, formula, packed, nullptr, machine_);
+    };
+    CERES_EXT_RETURN_IF_ERROR(add(views_->lists(), matrices, request.u));
     CERES_EXT_RETURN_IF_ERROR(
-        SumMatrices(views_->single_lists(), matrices, request.schur_diagonal));
+        add(views_->single_lists(), matrices, request.schur_diagonal));
     kernels::SharedSchurBlocks<Source> shared;
     shared.jacobian = jacobian_;
     shared.point_id = index_.point_id;
     shared.v_inverse = kernels::PackedBlocks<const double>(
         blocks_.e[e_family_], Machine::kLayout, request.v_inverse);
-    return SumMatrices(views_->shared_lists(), shared, request.schur_diagonal);
+    return add(views_->shared_lists(), shared, request.schur_diagonal);
   }
 
   kernels::ObservationIndexView index_;
@@ -271,7 +226,7 @@ class ViewBatch final : public Batch {
   Buffer p_;
   Buffer q_;
   Buffer matrices_;
-  Buffer partial_;
+  kernels::BlockSums<Machine> sums_;
 };
 
 }  // namespace ceres_ext::solver

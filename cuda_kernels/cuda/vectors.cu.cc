@@ -139,7 +139,6 @@ CERES_EXT_RUN(ModelCostChangeParams)
 CERES_EXT_RUN(GatherTangentParams)
 CERES_EXT_RUN(ScatterTangentParams)
 CERES_EXT_RUN(GatherStateParams)
-CERES_EXT_RUN(SetPaddingParams)
 CERES_EXT_RUN(GatherPairsParams)
 CERES_EXT_RUN(CameraTangentsParams)
 CERES_EXT_RUN(PlusParams)
@@ -149,7 +148,7 @@ CERES_EXT_RUN(BlockSumParams<TransposeProduct>)
 CERES_EXT_RUN(BlockSumParams<SquaredColumns>)
 CERES_EXT_RUN(BlockSumParams<SquaredBlocks>)
 CERES_EXT_RUN(BlockSumParams<EliminatedBlocks>)
-CERES_EXT_RUN(SumLevelParams)
+CERES_EXT_RUN(BlockSumParams<PartialSums>)
 CERES_EXT_RUN(ScaleRowsParams)
 CERES_EXT_RUN(InvertBlocksParams)
 CERES_EXT_RUN(ApplyBlocksParams)
@@ -158,22 +157,6 @@ CERES_EXT_RUN(DampedProductParams)
 CERES_EXT_RUN(GatherColumnsParams)
 CERES_EXT_RUN(BlockSumParams<ViewVectors>)
 CERES_EXT_RUN(BlockSumParams<ViewMatrices>)
-CERES_EXT_RUN(
-    BlockSumParams<
-        SharedSchurBlocks<StoredJacobian<double, BalShape<9>, kDeviceLayout>>>)
-CERES_EXT_RUN(PackRowsParams<double, BalShape<9>, kDeviceLayout>)
-CERES_EXT_RUN(
-    BlockSumParams<
-        SharedSchurBlocks<StoredJacobian<double, BalShape<10>, kDeviceLayout>>>)
-CERES_EXT_RUN(PackRowsParams<double, BalShape<10>, kDeviceLayout>)
-CERES_EXT_RUN(
-    BlockSumParams<
-        SharedSchurBlocks<StoredJacobian<float, BalShape<9>, kDeviceLayout>>>)
-CERES_EXT_RUN(PackRowsParams<float, BalShape<9>, kDeviceLayout>)
-CERES_EXT_RUN(
-    BlockSumParams<
-        SharedSchurBlocks<StoredJacobian<float, BalShape<10>, kDeviceLayout>>>)
-CERES_EXT_RUN(PackRowsParams<float, BalShape<10>, kDeviceLayout>)
 // ops/pcg.h
 CERES_EXT_RUN(PcgStartParams)
 CERES_EXT_RUN(PcgRhoParams)
@@ -181,12 +164,20 @@ CERES_EXT_RUN(PcgDirectionParams)
 CERES_EXT_RUN(PcgAlphaParams)
 CERES_EXT_RUN(PcgAdvanceParams)
 CERES_EXT_RUN(PcgResidualParams)
-// ops/evaluate.h, ops/robust_losses.h
+// ops/evaluate.h
 CERES_EXT_RUN(EvaluateCostParams)
-CERES_EXT_RUN(CorrectForLossParams<double, BalShape<9>, kDeviceLayout>)
-CERES_EXT_RUN(CorrectForLossParams<double, BalShape<10>, kDeviceLayout>)
-CERES_EXT_RUN(CorrectForLossParams<float, BalShape<9>, kDeviceLayout>)
-CERES_EXT_RUN(CorrectForLossParams<float, BalShape<10>, kDeviceLayout>)
+// Stored blocks: ops/views.h, ops/robust_losses.h
+#define CERES_EXT_RUN_STORED(T, C)                                           \
+  CERES_EXT_RUN(                                                             \
+      BlockSumParams<                                                        \
+          SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>) \
+  CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)               \
+  CERES_EXT_RUN(CorrectForLossParams<T, BalShape<C>, kDeviceLayout>)
+CERES_EXT_RUN_STORED(double, 9)
+CERES_EXT_RUN_STORED(double, 10)
+CERES_EXT_RUN_STORED(float, 9)
+CERES_EXT_RUN_STORED(float, 10)
+#undef CERES_EXT_RUN_STORED
 #undef CERES_EXT_RUN
 
 }  // namespace ceres_ext::kernels

@@ -16,13 +16,17 @@
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_BLOCK_ROWS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_BLOCK_ROWS_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
+#include <vector>
 
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/vector_operation.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/block_rows.h"
@@ -62,59 +66,9 @@ struct RowProductParams {
   }
 };
 
-// The formulas of BlockSum: Sum is element `element` of the sum over `count`
-// cells of one block, of Width(columns of the block) elements.
-
-// J'y.
-struct TransposeProduct {
-  const double* values = nullptr;
-  const int32_t* row_begin = nullptr;
-  const double* y = nullptr;
-
-  CERES_EXT_HOST_DEVICE static int Width(int columns) { return columns; }
-  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
-                                   int64_t count,
-                                   int element) const {
-    double sum = 0.0;
-    for (int64_t c = 0; c < count; ++c) {
-      const BlockCell cell = cells[c];
-      if (element >= cell.size) {
-        continue;
-      }
-      const double* j = values + cell.value + element;
-      for (int32_t i = row_begin[cell.row]; i < row_begin[cell.row + 1]; ++i) {
-        sum += *j * y[i];
-        j += cell.size;
-      }
-    }
-    return sum;
-  }
-};
-
-// |column|^2.
-struct SquaredColumns {
-  const double* values = nullptr;
-  const int32_t* row_begin = nullptr;
-
-  CERES_EXT_HOST_DEVICE static int Width(int columns) { return columns; }
-  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
-                                   int64_t count,
-                                   int element) const {
-    double sum = 0.0;
-    for (int64_t c = 0; c < count; ++c) {
-      const BlockCell cell = cells[c];
-      if (element >= cell.size) {
-        continue;
-      }
-      const double* j = values + cell.value + element;
-      for (int32_t i = row_begin[cell.row]; i < row_begin[cell.row + 1]; ++i) {
-        sum += *j * *j;
-        j += cell.size;
-      }
-    }
-    return sum;
-  }
-};
+// The formulas of BlockSum: Sum is element `element` of the sum over cells
+// begin .. end - 1 of one block, which is a vector or, where kPacked, a packed
+// matrix.
 
 // Row of element e of a packed matrix.
 CERES_EXT_HOST_DEVICE inline int PackedRow(int e) {
@@ -125,34 +79,60 @@ CERES_EXT_HOST_DEVICE inline int PackedRow(int e) {
   return row;
 }
 
-// J'J, packed: V and U.
-struct SquaredBlocks {
+enum class CellProduct { kVector, kSquares, kMatrix };
+
+// J'y (kVector), |column|^2 (kSquares), J'J (kMatrix: V and U).
+template <CellProduct kProduct>
+struct CellProducts {
   const double* values = nullptr;
   const int32_t* row_begin = nullptr;
+  const double* y = nullptr;  // kVector
 
-  CERES_EXT_HOST_DEVICE static int Width(int columns) {
-    return PackedSize(columns);
-  }
+  static constexpr bool kPacked = kProduct == CellProduct::kMatrix;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
-                                   int64_t count,
+                                   int64_t begin,
+                                   int64_t end,
                                    int element) const {
-    const int a = PackedRow(element);
-    const int b = element - PackedIndex(a, 0);
+    const int a = kPacked ? PackedRow(element) : element;
+    const int b = kPacked ? element - PackedIndex(a, 0) : element;
     double sum = 0.0;
-    for (int64_t c = 0; c < count; ++c) {
+    for (int64_t c = begin; c < end; ++c) {
       const BlockCell cell = cells[c];
       if (a >= cell.size) {
         continue;
       }
       const double* j = values + cell.value;
       for (int32_t i = row_begin[cell.row]; i < row_begin[cell.row + 1]; ++i) {
-        sum += j[a] * j[b];
+        sum += j[a] * (kProduct == CellProduct::kVector ? y[i] : j[b]);
         j += cell.size;
       }
     }
     return sum;
   }
 };
+using TransposeProduct = CellProducts<CellProduct::kVector>;
+using SquaredColumns = CellProducts<CellProduct::kSquares>;
+using SquaredBlocks = CellProducts<CellProduct::kMatrix>;
+
+// sum - wa' Vi wb, Vi being the packed block of `size` <= kMost columns.
+template <int kMost>
+CERES_EXT_HOST_DEVICE inline double SubtractProduct(
+    double sum,
+    const double* wa,
+    const double* wb,
+    const BlockArray<const double>& v_inverse,
+    int64_t block,
+    int size = kMost) {
+  for (int m = 0; m < kMost; ++m) {
+    for (int n = 0; n < kMost; ++n) {
+      if (m < size && n < size) {
+        const int at = n <= m ? PackedIndex(m, n) : PackedIndex(n, m);
+        sum -= wa[m] * v_inverse(block, at) * wb[n];
+      }
+    }
+  }
+  return sum;
+}
 
 // Most families of eliminated blocks: one for each size.
 inline constexpr int kMaxEliminatedFamilies = 8;
@@ -166,16 +146,15 @@ struct EliminatedBlocks {
   // Vi of each family of eliminated blocks.
   BlockArray<const double> v_inverse[kMaxEliminatedFamilies];
 
-  CERES_EXT_HOST_DEVICE static int Width(int columns) {
-    return PackedSize(columns);
-  }
+  static constexpr bool kPacked = true;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
-                                   int64_t count,
+                                   int64_t begin,
+                                   int64_t end,
                                    int element) const {
     const int a = PackedRow(element);
     const int b = element - PackedIndex(a, 0);
     double sum = 0.0;
-    for (int64_t c = 0; c < count;) {
+    for (int64_t c = begin; c < end;) {
       const EliminatedCell first = eliminated[cells[c].row];
       // Rows a and b of W.
       double wa[kMaxEliminatedSize] = {};
@@ -199,46 +178,56 @@ struct EliminatedBlocks {
           }
         }
         ++c;
-      } while (c < count && first.size > 0 &&
-               eliminated[cells[c].row].size > 0 &&
+      } while (c < end && first.size > 0 && eliminated[cells[c].row].size > 0 &&
                eliminated[cells[c].row].family == first.family &&
                eliminated[cells[c].row].block == first.block);
       if (first.size > 0) {
-        const BlockArray<const double> v = v_inverse[first.family];
-        for (int m = 0; m < kMaxEliminatedSize; ++m) {
-          for (int n = 0; n < kMaxEliminatedSize; ++n) {
-            if (m < first.size && n < first.size) {
-              const int at = n <= m ? PackedIndex(m, n) : PackedIndex(n, m);
-              sum -= wa[m] * v(first.block, at) * wb[n];
-            }
-          }
-        }
+        sum = SubtractProduct<kMaxEliminatedSize>(
+            sum, wa, wb, v_inverse[first.family], first.block, first.size);
       }
     }
     return sum;
   }
 };
 
-// The first step of a sum over the cells of the blocks of a family: added to
-// `out` where each block has one segment, else left in `partial`.
+// Of the sums of the step before, `width` values each.
+struct PartialSums {
+  const double* in = nullptr;
+  int32_t width = 0;
+
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* /*cells*/,
+                                   int64_t begin,
+                                   int64_t end,
+                                   int element) const {
+    double sum = 0.0;
+    for (int64_t s = begin; s < end; ++s) {
+      sum += in[s * width + element];
+    }
+    return sum;
+  }
+};
+
+// One step of a sum over the cells of the blocks of a family: added to `out`
+// where each block has one segment, else left in `partial`.
 template <typename Formula>
 struct BlockSumParams {
-  BlockListView list;
+  BlockListView list;  // of a further step: segments are of PartialSums::in
   Formula formula;
+  int32_t width = 0;          // of a sum
   double* partial = nullptr;  // null: each block has one segment
   BlockArray<double> out;
   const PcgScalars* scalars = nullptr;
 
   static constexpr int kUnroll = 1;
-  int64_t size() const { return list.num_segments * Formula::Width(list.size); }
+  int64_t size() const { return list.num_segments * width; }
   CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
-    const int width = Formula::Width(list.size);
     const int64_t segment = i / width;
     const int element = static_cast<int>(i - segment * width);
-    const int64_t begin = list.segment_begin[segment];
-    const double sum = formula.Sum(
-        list.cells + begin, list.segment_begin[segment + 1] - begin, element);
+    const double sum = formula.Sum(list.cells,
+                                   list.segment_begin[segment],
+                                   list.segment_begin[segment + 1],
+                                   element);
     if (partial != nullptr) {
       partial[i] = sum;
     } else {
@@ -247,81 +236,83 @@ struct BlockSumParams {
   }
 };
 
-// A further step.
-struct SumLevelParams {
-  SumLevelView level;
-  int32_t width = 0;
-  const double* in = nullptr;  // width values per sum of the level before
-  double* partial = nullptr;   // null: the last level, added to out
-  const int32_t* block = nullptr;
-  BlockArray<double> out;
-  const PcgScalars* scalars = nullptr;
+// Sums over lists of blocks, and the scratch that they take.
+template <typename Machine>
+class BlockSums {
+ public:
+  using Lists = std::vector<MachineBlockList<Machine>>;
 
-  static constexpr int kUnroll = 1;
-  int64_t size() const { return level.num_sums * width; }
-  CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
-  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
-    const int64_t at = i / width;
-    const int element = static_cast<int>(i - at * width);
-    double sum = 0.0;
-    for (int64_t s = level.begin[at]; s < level.begin[at + 1]; ++s) {
-      sum += in[s * width + element];
+  // Takes what sums of vectors, or of packed matrices, over these lists need.
+  Status Reserve(std::initializer_list<const Lists*> all,
+                 bool packed,
+                 Machine* machine) {
+    int64_t most = 0;
+    for (const Lists* lists : all) {
+      for (const auto& list : *lists) {
+        // The last step has no partial sums.
+        int64_t sums = list.levels.empty() ? 0 : list.view.num_segments;
+        for (size_t i = 0; i + 1 < list.levels.size(); ++i) {
+          sums += list.levels[i].num_sums;
+        }
+        most = std::max(most, sums * Width(packed, list.view.size));
+      }
     }
-    if (partial != nullptr) {
-      partial[i] = sum;
-    } else {
-      out(block[at], element) += sum;
-    }
+    return partial_.size() >= most ? Status()
+                                   : machine->Allocate(most, &partial_);
   }
+
+  // out_b += formula over the cells of block b, for the listed blocks. out: an
+  // array over `families`; null: not wanted.
+  template <typename Formula>
+  Status Add(const Lists& lists,
+             const BlockFamilies& families,
+             const Formula& formula,
+             double* out,
+             const PcgScalars* scalars,
+             Machine* machine) {
+    if (out == nullptr) {
+      return {};
+    }
+    for (const auto& list : lists) {
+      const BlockFamily& family = families[list.family];
+      double* next = partial_.data();
+      BlockSumParams<Formula> first;
+      first.list = list.view;
+      first.formula = formula;
+      first.width = Width(Formula::kPacked, list.view.size);
+      first.partial = list.levels.empty() ? nullptr : next;
+      first.out = Formula::kPacked ? PackedBlocks(family, Machine::kLayout, out)
+                                   : VectorBlocks(family, out);
+      first.scalars = scalars;
+      CERES_EXT_RETURN_IF_ERROR(Run(first, machine));
+      BlockSumParams<PartialSums> further;
+      further.list.block = list.view.block;
+      further.width = first.width;
+      further.out = first.out;
+      further.scalars = scalars;
+      int64_t size = first.size();
+      for (size_t i = 0; i < list.levels.size(); ++i) {
+        further.list.num_segments = list.levels[i].num_sums;
+        further.list.segment_begin = list.levels[i].begin;
+        further.formula = {next, first.width};
+        next += size;
+        size = further.size();
+        further.partial = i + 1 < list.levels.size() ? next : nullptr;
+        CERES_EXT_RETURN_IF_ERROR(Run(further, machine));
+      }
+    }
+    return {};
+  }
+
+  int64_t bytes() const { return partial_.bytes(); }
+
+ private:
+  static int Width(bool packed, int columns) {
+    return packed ? PackedSize(columns) : columns;
+  }
+
+  typename Machine::template Buffer<double> partial_;
 };
-
-// Values of scratch that SumOverBlocks takes for a list.
-template <typename List>
-int64_t NumPartialSums(const List& list, int width) {
-  if (list.levels.empty()) {
-    return 0;
-  }
-  int64_t sum = list.view.num_segments;
-  for (size_t i = 0; i + 1 < list.levels.size(); ++i) {
-    sum += list.levels[i].num_sums;
-  }
-  return sum * width;
-}
-
-// out_b += formula over the cells of block b, for the listed blocks.
-// scratch: NumPartialSums values.
-template <typename List, typename Formula, typename Machine>
-Status SumOverBlocks(const List& list,
-                     const Formula& formula,
-                     const BlockArray<double>& out,
-                     const PcgScalars* scalars,
-                     double* scratch,
-                     Machine* machine) {
-  BlockSumParams<Formula> sum;
-  sum.list = list.view;
-  sum.formula = formula;
-  sum.partial = list.levels.empty() ? nullptr : scratch;
-  sum.out = out;
-  sum.scalars = scalars;
-  CERES_EXT_RETURN_IF_ERROR(Run(sum, machine));
-  const int width = Formula::Width(list.view.size);
-  const double* in = scratch;
-  double* next = scratch + list.view.num_segments * width;
-  for (size_t i = 0; i < list.levels.size(); ++i) {
-    SumLevelParams params;
-    params.level = list.levels[i];
-    params.width = width;
-    params.in = in;
-    params.partial = i + 1 < list.levels.size() ? next : nullptr;
-    params.block = list.view.block;
-    params.out = out;
-    params.scalars = scalars;
-    CERES_EXT_RETURN_IF_ERROR(Run(params, machine));
-    in = next;
-    next += params.size();
-  }
-  return {};
-}
 
 // J = J diag(s), in place.
 // Traffic: the values twice; 16 B per cell.
@@ -380,7 +371,7 @@ struct InvertBlocksParams {
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     *first_breakdown =
         sums.first == 0.0
-            ? 0x7fffffff
+            ? Breakdown::kNone
             : static_cast<int32_t>(n - static_cast<int64_t>(sums.first));
   }
 

@@ -39,12 +39,13 @@ struct GatherColumnsParams {
 struct ViewVectors {
   const double* q = nullptr;
 
-  CERES_EXT_HOST_DEVICE static int Width(int columns) { return columns; }
+  static constexpr bool kPacked = false;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
-                                   int64_t count,
+                                   int64_t begin,
+                                   int64_t end,
                                    int element) const {
     double sum = 0.0;
-    for (int64_t c = 0; c < count; ++c) {
+    for (int64_t c = begin; c < end; ++c) {
       if (element < cells[c].size) {
         sum += q[cells[c].value + element];
       }
@@ -59,14 +60,15 @@ struct ViewMatrices {
   BlockArray<const double> a;  // packed
   int columns = 0;             // of a view
 
-  CERES_EXT_HOST_DEVICE static int Width(int size) { return PackedSize(size); }
+  static constexpr bool kPacked = true;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
-                                   int64_t count,
+                                   int64_t begin,
+                                   int64_t end,
                                    int element) const {
     const int i = PackedRow(element);
     const int j = element - PackedIndex(i, 0);
     double sum = 0.0;
-    for (int64_t c = 0; c < count; ++c) {
+    for (int64_t c = begin; c < end; ++c) {
       const BlockCell cell = cells[c];
       if (i < cell.size) {
         const int at =
@@ -92,20 +94,19 @@ struct SharedSchurBlocks {
   const int32_t* point_id = nullptr;  // of each row
   BlockArray<const double> v_inverse;
 
-  CERES_EXT_HOST_DEVICE static int Width(int columns) {
-    return PackedSize(columns);
-  }
+  static constexpr bool kPacked = true;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
-                                   int64_t count,
+                                   int64_t begin,
+                                   int64_t end,
                                    int element) const {
     const int i = PackedRow(element);
     const int j = element - PackedIndex(i, 0);
     double sum = 0.0;
-    for (int64_t c = 0; c < count;) {
+    for (int64_t c = begin; c < end;) {
       const int32_t point = point_id[cells[c].row];
       double wi[E] = {};
       double wj[E] = {};
-      for (; c < count && point_id[cells[c].row] == point; ++c) {
+      for (; c < end && point_id[cells[c].row] == point; ++c) {
         const BlockCell cell = cells[c];
         if (i >= cell.size) {
           continue;
@@ -125,14 +126,7 @@ struct SharedSchurBlocks {
           }
         }
       }
-      for (int m = 0; m < E; ++m) {
-        for (int n = 0; n < E; ++n) {
-          sum -=
-              wi[m] *
-              v_inverse(point, n <= m ? PackedIndex(m, n) : PackedIndex(n, m)) *
-              wj[n];
-        }
-      }
+      sum = SubtractProduct<E>(sum, wi, wj, v_inverse, point);
     }
     return sum;
   }

@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "ceres_ext/solver/inexact_solver.h"
+#include "benchmarks/inexact_solver.h"
 #include "cuda_kernels/machine/cuda_graph.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/ops/evaluate.h"

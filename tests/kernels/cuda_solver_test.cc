@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
-#include "ceres_ext/solver/inexact_solver.h"
-#include "ceres_ext/solver/inexact_solver_host.h"
+#include "benchmarks/inexact_solver.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/preconditioner.h"
 #include "cuda_kernels/ops/vectors.h"

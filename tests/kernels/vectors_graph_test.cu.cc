@@ -161,7 +161,7 @@ TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
         GatherTangentParams{view, delta.data(), 0.5, out.padded.data()},
         machine));
     CERES_EXT_RETURN_IF_ERROR(kernels::Run(
-        SetPaddingParams{view, 0.0, 1.0, out.ones.data()}, machine));
+        GatherTangentParams{view, nullptr, 1.0, out.ones.data()}, machine));
     CERES_EXT_RETURN_IF_ERROR(kernels::Run(
         ScatterTangentParams{view, out.padded.data(), out.scattered.data()},
         machine));

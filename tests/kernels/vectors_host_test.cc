@@ -70,7 +70,8 @@ TEST_F(VectorsTest, BlocksByHand) {
         &machine_);
   EXPECT_THAT(ambient, ElementsAre(3, 4, 30, 31, 1, 2));
 
-  RunOk(SetPaddingParams{table.view(), 0, 1, padded.data()}, &machine_);
+  RunOk(GatherTangentParams{table.view(), nullptr, 1, padded.data()},
+        &machine_);
   EXPECT_THAT(padded, ElementsAre(0, 0, 1, 1, 1, 1, 0, 1, 1));
 }
 

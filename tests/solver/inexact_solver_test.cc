@@ -1,4 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "benchmarks/inexact_solver.h"
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "Eigen/Dense"
-#include "ceres_ext/solver/inexact_solver_host.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "gmock/gmock.h"

@@ -635,7 +635,7 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       const kernels::Status setup =
           schur.Setup(options, problem.blocks, data.batches, machine_.get());
       ASSERT_TRUE(setup.ok()) << setup.message;
-      DiagonalBlocks wanted;
+      NormalBlocksRequest wanted;
       (jacobi ? wanted.u : wanted.schur_diagonal) = diagonal;
       const kernels::Status update =
           schur.Update(data.system, wanted, machine_rhs);

@@ -8,8 +8,8 @@
 //   system.jacobian = ...; system.b = ...;
 //   InexactSolverSummary summary =
 //       solver.Solve(system, per_solve, camera_step, point_step);
-#ifndef CERES_EXT_SOLVER_INEXACT_SOLVER_H_
-#define CERES_EXT_SOLVER_INEXACT_SOLVER_H_
+#ifndef CERES_EXT_BENCHMARKS_INEXACT_SOLVER_H_
+#define CERES_EXT_BENCHMARKS_INEXACT_SOLVER_H_
 
 #include <cstdint>
 
@@ -17,7 +17,10 @@
 #include "ceres_ext/solver/inexact_solver_options.h"
 #include "ceres_ext/solver/observation_batch.h"
 #include "ceres_ext/solver/step_solver.h"
+#include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/observation_index.h"
 
 namespace ceres_ext::solver {
@@ -30,6 +33,10 @@ struct ObservationSystem {
   const double* camera_diagonal = nullptr;  // D_f, F per camera; null: zero
   const double* point_diagonal = nullptr;   // D_e, E per point; null: zero
 };
+
+template <typename T, int C>
+using HostStoredJacobian =
+    kernels::StoredJacobian<T, kernels::BalShape<C>, kernels::kHostLayout>;
 
 template <typename Machine, typename Source>
 class InexactSolver {
@@ -72,4 +79,4 @@ class InexactSolver {
 
 }  // namespace ceres_ext::solver
 
-#endif  // CERES_EXT_SOLVER_INEXACT_SOLVER_H_
+#endif  // CERES_EXT_BENCHMARKS_INEXACT_SOLVER_H_
