@@ -13,6 +13,42 @@
 namespace ceres_ext::kernels {
 namespace {
 
+// Residual, camera Jacobian (2 x kDim) and point Jacobian of one observation,
+// for any camera map.
+template <int kDim, typename T>
+void Evaluate(const CameraState<T>& camera,
+              const T* camera_map,
+              const T* point,
+              const T* observation,
+              T* residual,
+              T* camera_jacobian,
+              T* point_jacobian) {
+  const Projection<T> p = Project(camera, point);
+  T local[2 * kBalLocalCameraDim];
+  Residual(camera, p, observation, residual);
+  CameraJacobian(camera, p, local);
+  MapCameraJacobian<kDim>(local, camera_map, camera_jacobian);
+  PointJacobian(camera, p, point_jacobian);
+}
+
+// The same for camera_map = blockdiag(rotation_map, I_6).
+template <int kRotationDim, typename T>
+void EvaluateByRotation(const CameraState<T>& camera,
+                        const T* rotation_map,
+                        const T* point,
+                        const T* observation,
+                        T* residual,
+                        T* camera_jacobian,
+                        T* point_jacobian) {
+  const Projection<T> p = Project(camera, point);
+  T local[2 * kBalLocalCameraDim];
+  Residual(camera, p, observation, residual);
+  CameraJacobian(camera, p, local);
+  MapCameraJacobianByBlocks<kRotationDim, kRotationDim + 6, kRotationDim>(
+      local, rotation_map, camera_jacobian);
+  PointJacobian(camera, p, point_jacobian);
+}
+
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kPi = 3.14159265358979323846;
 
@@ -58,8 +94,7 @@ TYPED_TEST(BalModelLiterals, ResidualAndJacobians) {
   const T point[3] = {1, 2, -2};
   const T observation[2] = {1, 2};
   T rotation_map[9];
-  const CameraState<T> camera =
-      PrepareAngleAxisCamera(parameters, rotation_map);
+  const CameraState<T> camera = PrepareBalCamera<3>(parameters, rotation_map);
   for (int i = 0; i < 9; ++i) {
     EXPECT_EQ(camera.R[i], T(i % 4 == 0)) << i;
     EXPECT_EQ(rotation_map[i], T(i % 4 == 0)) << i;
@@ -132,8 +167,8 @@ TEST(BalModel, QuaternionMapTimesPlusJacobianIsTwo) {
     double R[9];
     double map[12];
     PrepareQuaternion(q, R, map);
-    double two[9];
-    QuaternionManifoldRotationMap(two);
+    // Plus turns the camera frame by 2 delta, whatever the norm of q.
+    const double two[9] = {2, 0, 0, 0, 2, 0, 0, 0, 2};
     // PlusJacobian of ceres::QuaternionManifold.
     const double plus[12] = {-q[1],
                              -q[2],
@@ -281,8 +316,8 @@ void ExpectFormsAgree() {
     double rotation_map_double[3 * kRotationDim];
     const CameraState<double> camera_double =
         kRotationDim == 3
-            ? PrepareAngleAxisCamera(parameters.data(), rotation_map_double)
-            : PrepareQuaternionCamera(parameters.data(), rotation_map_double);
+            ? PrepareBalCamera<3>(parameters.data(), rotation_map_double)
+            : PrepareBalCamera<4>(parameters.data(), rotation_map_double);
     const CameraState<T> camera = CameraStateCast<T>(camera_double);
     T rotation_map[3 * kRotationDim];
     for (int i = 0; i < 3 * kRotationDim; ++i) {
