@@ -119,6 +119,53 @@ Status Launch(const char* name,
   return Status();
 }
 
+// Threads per block of the two below.
+constexpr int kForEachBlock = 256;
+
+template <typename Function>
+__global__ void ForEachKernel(int64_t n, Function function) {
+  const int64_t i = int64_t{blockIdx.x} * kForEachBlock + threadIdx.x;
+  if (i < n) {
+    function(i);
+  }
+}
+
+// Queues function(i) for 0 <= i < n, one thread each.
+template <typename Function>
+Status ForEach(const char* name,
+               int64_t n,
+               cudaStream_t stream,
+               const Function& function) {
+  return Launch(name,
+                ForEachKernel<Function>,
+                CeilDivide(n, kForEachBlock),
+                kForEachBlock,
+                0,
+                stream,
+                n,
+                function);
+}
+
+template <typename Function>
+__global__ void ForEachBlockKernel(Function function) {
+  function(static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(threadIdx.x));
+}
+
+// Queues function(block, thread) for num_blocks blocks of kForEachBlock threads.
+template <typename Function>
+Status ForEachBlock(const char* name,
+                    int64_t num_blocks,
+                    cudaStream_t stream,
+                    const Function& function) {
+  return Launch(name,
+                ForEachBlockKernel<Function>,
+                num_blocks,
+                kForEachBlock,
+                0,
+                stream,
+                function);
+}
+
 template <typename T>
 __global__ void SetValueKernel(T* at, T value) {
   *at = value;

@@ -78,9 +78,10 @@ Status ObservationIndex::Build(int32_t num_cameras,
   CERES_EXT_RETURN_IF_ERROR(point_begin_.Allocate(int64_t{num_points} + 1));
   CERES_EXT_RETURN_IF_ERROR(camera_id_.Allocate(n));
   CERES_EXT_RETURN_IF_ERROR(point_id_.Allocate(n));
-  CERES_EXT_RETURN_IF_ERROR(input_id_.Allocate(n));
   CERES_EXT_RETURN_IF_ERROR(camera_begin_.Allocate(int64_t{num_cameras} + 1));
-  CERES_EXT_RETURN_IF_ERROR(camera_entry_.Allocate(n));
+  CERES_EXT_RETURN_IF_ERROR(camera_entry_.Allocate(2 * n));
+
+  int32_t* const input_id = camera_entry_.data() + n;
 
   // Two stable counting sorts, the less significant key first:
   // input -> (camera, input) -> (point, camera, input).
@@ -93,12 +94,12 @@ Status ObservationIndex::Build(int32_t num_cameras,
   std::copy_n(point_begin_.data(), num_points, next.data());
   for (int64_t j = 0; j < n; ++j) {
     const int32_t i = by_camera.data()[j];
-    input_id_.data()[next.data()[point[i]]++] = i;
+    input_id[next.data()[point[i]]++] = i;
   }
 
   std::copy_n(camera_begin_.data(), num_cameras, next.data());
   for (int64_t k = 0; k < n; ++k) {
-    const int32_t i = input_id_.data()[k];
+    const int32_t i = input_id[k];
     camera_id_.data()[k] = camera[i];
     point_id_.data()[k] = point[i];
     camera_entry_.data()[next.data()[camera[i]]++] = static_cast<int32_t>(k);
@@ -110,7 +111,6 @@ Status ObservationIndex::Build(int32_t num_cameras,
   view_.point_begin = point_begin_.data();
   view_.camera_id = camera_id_.data();
   view_.point_id = point_id_.data();
-  view_.input_id = input_id_.data();
   view_.camera_begin = camera_begin_.data();
   view_.camera_entry = camera_entry_.data();
   return {};
@@ -118,7 +118,7 @@ Status ObservationIndex::Build(int32_t num_cameras,
 
 int64_t ObservationIndex::bytes() const {
   return point_begin_.bytes() + camera_id_.bytes() + point_id_.bytes() +
-         input_id_.bytes() + camera_begin_.bytes() + camera_entry_.bytes();
+         camera_begin_.bytes() + camera_entry_.bytes();
 }
 
 }  // namespace ceres_ext::kernels
