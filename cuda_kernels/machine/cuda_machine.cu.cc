@@ -20,7 +20,8 @@ Status CudaMachine::Create(const CudaContextOptions& options,
 Status CudaMachine::Setup(CudaContext* context) {
   context_ = context;
   CERES_EXT_RETURN_IF_ERROR(events_.Setup(kNumMarks + kNumSlots));
-  CERES_EXT_RETURN_IF_ERROR(AllocatePageLocked(kNumSlots * sizeof(PcgScalars), &seen_));
+  CERES_EXT_RETURN_IF_ERROR(
+      AllocatePageLocked(kNumSlots * sizeof(PcgScalars), &seen_));
   CERES_EXT_RETURN_IF_ERROR(sum_partial_.Allocate(context, 2 * kMaxSumBlocks));
   CERES_EXT_RETURN_IF_ERROR(integers_.Allocate(context, 2));
   return integers_.SetZero();

@@ -93,12 +93,23 @@ struct Projection {
   T m11;
 };
 
+namespace internal {
+
+// Constants, because device code can't call std::numeric_limits's functions.
+template <typename T>
+struct Limits {
+  static constexpr T kMax = std::numeric_limits<T>::max();
+  static constexpr T kEpsilon = std::numeric_limits<T>::epsilon();
+};
+
+}  // namespace internal
+
 // True if all n values are finite. Without branches, which makes a whole
 // evaluation 1.2 to 1.5 times as fast on the host.
 template <typename T>
 CERES_EXT_HOST_DEVICE inline bool AllFinite(const T* values, int n) {
   using std::fabs;
-  constexpr T kMax = std::numeric_limits<T>::max();
+  constexpr T kMax = internal::Limits<T>::kMax;
   bool finite = true;
   for (int i = 0; i < n; ++i) {
     finite &= fabs(values[i]) <= kMax;
@@ -382,7 +393,7 @@ CERES_EXT_HOST_DEVICE inline bool ProjectForProducts(
   // at most, and two roundings of the sum; t.z and the last sum add one
   // rounding each: 4 eps bounds them all where r's terms don't cancel.
   constexpr T kDepthNoise =
-      std::is_same_v<T, float> ? 4 * std::numeric_limits<T>::epsilon() : T(0);
+      std::is_same_v<T, float> ? 4 * internal::Limits<T>::kEpsilon : T(0);
   *p = Project(camera, point);
   // Finite bounds on all entries: of P and P [r]x and P R, of the columns of f
   // and of k1 and k2.
