@@ -75,4 +75,6 @@ bool CudaMachine::QueueToEnd(int i,
   return status.ok();
 }
 
+void CudaMachine::EnableLoops() { loop_record_.status = {}; }
+
 }  // namespace ceres_ext::kernels

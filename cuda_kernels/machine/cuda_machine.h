@@ -137,7 +137,7 @@ class CudaMachine {
   const LoopRecord& loop_record() const { return loop_record_; }
   // Off until asked for. Everything that an operation does in PCG's iterations
   // must go through kernels::Launch or CudaContext::CopyOnDevice.
-  void EnableLoops() { loop_record_.status = {}; }
+  void EnableLoops();
 
   Status RecordMark(int mark) { return events_.Record(mark, stream()); }
   double SecondsBetweenMarks(int first, int last) {

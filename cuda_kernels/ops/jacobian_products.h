@@ -56,8 +56,7 @@ template <typename Source>
 Traffic GetTraffic(const LeftMultiplyParams<Source>& p) {
   using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
-  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
-                                   : JacobianTraffic(p.jacobian);
+  traffic += JacobianTraffic(p.jacobian, p.camera_x != nullptr);
   const int times = p.accumulate ? 2 : 1;
   traffic += {BytesIf(p.y, Shape::kNumResiduals),
               BytesIf(p.point_x, Shape::kE * times),
@@ -79,8 +78,7 @@ template <typename Source>
 Traffic GetTraffic(const SquaredColumnNormsParams<Source>& p) {
   using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
-  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
-                                   : JacobianTraffic(p.jacobian);
+  traffic += JacobianTraffic(p.jacobian, p.camera_x != nullptr);
   traffic += {0, BytesIf(p.point_x, Shape::kE), BytesIf(p.camera_x, Shape::kF)};
   return traffic;
 }

@@ -88,8 +88,7 @@ Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
   const bool gradient = p.point_gradient != nullptr ||
                         p.camera_gradient != nullptr || p.schur_rhs != nullptr;
   Traffic traffic = kIndexTraffic;
-  traffic += camera_blocks ? JacobianTraffic(p.jacobian)
-                           : PointJacobianTraffic(p.jacobian);
+  traffic += JacobianTraffic(p.jacobian, camera_blocks);
   traffic +=
       {(gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0) + BytesIf(p.w),
        BytesIf(p.v) + BytesIf(p.v_inverse) +
