@@ -56,7 +56,8 @@ template <typename Source>
 Traffic GetTraffic(const LeftMultiplyParams<Source>& p) {
   using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
-  traffic += JacobianTraffic(p.jacobian, p.camera_x != nullptr);
+  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
+                                   : JacobianTraffic(p.jacobian);
   const int times = p.accumulate ? 2 : 1;
   traffic += {BytesIf(p.y, Shape::kNumResiduals),
               BytesIf(p.point_x, Shape::kE * times),
@@ -78,7 +79,8 @@ template <typename Source>
 Traffic GetTraffic(const SquaredColumnNormsParams<Source>& p) {
   using Shape = typename Source::Shape;
   Traffic traffic = kIndexTraffic;
-  traffic += JacobianTraffic(p.jacobian, p.camera_x != nullptr);
+  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
+                                   : JacobianTraffic(p.jacobian);
   traffic += {0, BytesIf(p.point_x, Shape::kE), BytesIf(p.camera_x, Shape::kF)};
   return traffic;
 }

@@ -88,7 +88,8 @@ Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
   const bool gradient = p.point_gradient != nullptr ||
                         p.camera_gradient != nullptr || p.schur_rhs != nullptr;
   Traffic traffic = kIndexTraffic;
-  traffic += JacobianTraffic(p.jacobian, camera_blocks);
+  traffic += camera_blocks ? JacobianTraffic(p.jacobian)
+                           : PointJacobianTraffic(p.jacobian);
   traffic +=
       {(gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0) + BytesIf(p.w),
        BytesIf(p.v) + BytesIf(p.v_inverse) +

@@ -53,24 +53,30 @@ int64_t BytesIf(const BlockView<T, kSize, kLayout>& view) {
 // Of the index: the camera of each observation, and where points begin.
 inline constexpr Traffic kIndexTraffic{4, 8, 0};
 
-// Of a Jacobian: all of it, or the blocks of points alone.
+// All of a Jacobian.
 template <typename T, typename Shape, BlockLayout kLayout>
-Traffic JacobianTraffic(const StoredJacobian<T, Shape, kLayout>&,
-                        bool camera_blocks = true) {
-  return {static_cast<int64_t>(sizeof(T)) *
-              (Shape::kESize + (camera_blocks ? Shape::kFSize : 0)),
-          0,
-          0};
+Traffic JacobianTraffic(const StoredJacobian<T, Shape, kLayout>&) {
+  return {
+      static_cast<int64_t>(sizeof(T)) * (Shape::kFSize + Shape::kESize), 0, 0};
 }
 template <typename T, int C>
-Traffic JacobianTraffic(const RecomputedJacobian<T, C>& source,
-                        bool camera_blocks = true) {
-  return {
-      0,
-      BytesIf(source.points, 3) + BytesIf(source.point_scale, 3),
-      BytesIf(source.cameras, 1) +
-          (camera_blocks ? BytesIf(source.camera_maps, kBalLocalCameraDim * C)
-                         : 0)};
+Traffic JacobianTraffic(const RecomputedJacobian<T, C>& source) {
+  return {0,
+          BytesIf(source.points, 3) + BytesIf(source.point_scale, 3),
+          BytesIf(source.cameras, 1) +
+              BytesIf(source.camera_maps, kBalLocalCameraDim * C)};
+}
+
+// The blocks of points alone.
+template <typename T, typename Shape, BlockLayout kLayout>
+Traffic PointJacobianTraffic(const StoredJacobian<T, Shape, kLayout>&) {
+  return {static_cast<int64_t>(sizeof(T)) * Shape::kESize, 0, 0};
+}
+template <typename T, int C>
+Traffic PointJacobianTraffic(const RecomputedJacobian<T, C>& source) {
+  return {0,
+          BytesIf(source.points, 3) + BytesIf(source.point_scale, 3),
+          BytesIf(source.cameras, 1)};
 }
 
 }  // namespace ceres_ext::kernels
