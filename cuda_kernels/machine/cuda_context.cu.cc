@@ -304,23 +304,19 @@ Status CudaEvents::Setup(int num_events) {
 }
 
 Status CudaEvents::Record(int event, cudaStream_t stream) {
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaEventRecord(events_[static_cast<size_t>(event)], stream));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventRecord(events_[event], stream));
   return Status();
 }
 
 Status CudaEvents::Wait(int event) {
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaEventSynchronize(events_[static_cast<size_t>(event)]));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(events_[event]));
   return Status();
 }
 
 double CudaEvents::SecondsBetween(int first, int last) {
   float milliseconds = 0.0f;
   const cudaError_t error =
-      cudaEventElapsedTime(&milliseconds,
-                           events_[static_cast<size_t>(first)],
-                           events_[static_cast<size_t>(last)]);
+      cudaEventElapsedTime(&milliseconds, events_[first], events_[last]);
   if (error != cudaSuccess) {
     // Not recorded, or not done: no time, and no error for a later launch.
     static_cast<void>(cudaGetLastError());

@@ -11,6 +11,7 @@
 #include <string>
 #include <tuple>
 
+#include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
 
 #define CERES_EXT_RETURN_IF_CUDA_ERROR(call)                               \
@@ -47,7 +48,9 @@ struct GraphRecording {
 GraphRecording*& CurrentGraphRecording();
 #endif
 
-inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Queues, or records, kernel<<<num_blocks, block_size, shared_bytes,
 // stream>>>(args...) and checks the launch. An empty grid is no launch and no

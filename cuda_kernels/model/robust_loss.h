@@ -50,10 +50,10 @@ struct RobustLoss {
   int32_t next = -1;
 
   RobustLoss() = default;
-  CERES_EXT_HOST_DEVICE RobustLoss(RobustLossKind kind,
-                                   double a,
-                                   double b = 0.0)
-      : kind(kind), a(a), b(b) {
+  CERES_EXT_HOST_DEVICE RobustLoss(RobustLossKind kind_in,
+                                   double a_in,
+                                   double b_in = 0.0)
+      : kind(kind_in), a(a_in), b(b_in) {
     if (kind == RobustLossKind::kTolerant) {
       offset = b * LogOnePlusExp(-a / b);
     }

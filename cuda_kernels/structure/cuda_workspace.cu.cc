@@ -47,9 +47,7 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
       ForEach("CountChunks", num_cameras, stream, [=] __device__(int64_t c) {
         const int64_t n = index.camera_begin[c + 1] - index.camera_begin[c];
         chunk_end[c] =
-            n == 0
-                ? 1
-                : static_cast<int32_t>((n + kCameraChunk - 1) / kCameraChunk);
+            n == 0 ? 1 : static_cast<int32_t>(CeilDivide(n, kCameraChunk));
       }));
   CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
       num_cameras, chunk_end, &view_.num_chunks, scratch, context));

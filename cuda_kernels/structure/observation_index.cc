@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 
 namespace ceres_ext::kernels {
@@ -48,15 +49,11 @@ void CountingSortBegins(int32_t num_values,
                         int64_t n,
                         const int32_t* id,
                         int64_t* begin) {
-  for (int32_t v = 0; v <= num_values; ++v) {
-    begin[v] = 0;
-  }
+  std::fill_n(begin, int64_t{num_values} + 1, 0);
   for (int64_t i = 0; i < n; ++i) {
     ++begin[id[i] + 1];
   }
-  for (int32_t v = 0; v < num_values; ++v) {
-    begin[v + 1] += begin[v];
-  }
+  std::partial_sum(begin, begin + num_values + 1, begin);
 }
 
 }  // namespace
@@ -73,8 +70,7 @@ Status ObservationIndex::Build(int32_t num_cameras,
   HostBuffer<int32_t> by_camera;
   HostBuffer<int64_t> next;
   CERES_EXT_RETURN_IF_ERROR(by_camera.Allocate(n));
-  CERES_EXT_RETURN_IF_ERROR(next.Allocate(
-      int64_t{1} + (num_cameras > num_points ? num_cameras : num_points)));
+  CERES_EXT_RETURN_IF_ERROR(next.Allocate(std::max(num_cameras, num_points)));
   CERES_EXT_RETURN_IF_ERROR(point_begin_.Allocate(int64_t{num_points} + 1));
   CERES_EXT_RETURN_IF_ERROR(camera_id_.Allocate(n));
   CERES_EXT_RETURN_IF_ERROR(point_id_.Allocate(n));
