@@ -210,14 +210,13 @@ class Benchmark {
         StoredJacobian<double, kernels::BalShape<9>, CudaMachine::kLayout>;
     const int64_t n = static_cast<int64_t>(pairs_.image.size());
     kernels::RowIndex<CudaMachine> index;
-    std::vector<int32_t> point_order;
     OK_OR_EXIT(index.Setup(pairs_.num_images,
                            pairs_.num_points,
                            n,
                            pairs_.image.data(),
                            pairs_.point.data(),
                            {},
-                           &point_order,
+                           nullptr,
                            machine_.get()));
     const double* camera_blocks = Upload(Random(18 * n));
     const double* point_blocks = Upload(Random(6 * n));
@@ -261,14 +260,13 @@ class Benchmark {
         kernels::StoredJacobian<T, kernels::BalShape<C>, CudaMachine::kLayout>;
     const int64_t n = static_cast<int64_t>(pairs_.image.size());
     kernels::RowIndex<CudaMachine> index;
-    std::vector<int32_t> point_order;
     OK_OR_EXIT(index.Setup(pairs_.num_images,
                            pairs_.num_points,
                            n,
                            pairs_.image.data(),
                            pairs_.point.data(),
                            {},
-                           &point_order,
+                           nullptr,
                            machine_.get()));
     solver::ProblemBlocks blocks;
     blocks.e.Add(3, pairs_.num_points);

@@ -18,7 +18,7 @@ Status RowIndex<CudaMachine>::Setup(int32_t num_cameras,
   CERES_EXT_RETURN_IF_ERROR(
       machine->Upload(num_observations, point_ids, &points));
   CudaIndexScratch scratch;
-  point_order->clear();
+  DeviceBuffer<int32_t> order;
   if (options.keep_point_order) {
     CERES_EXT_RETURN_IF_ERROR(index_.Build(num_cameras,
                                            num_points,
@@ -28,7 +28,6 @@ Status RowIndex<CudaMachine>::Setup(int32_t num_cameras,
                                            &scratch,
                                            machine->context()));
   } else {
-    DeviceBuffer<int32_t> order;
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_points, &order));
     CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(num_cameras,
                                                   num_points,
@@ -38,6 +37,8 @@ Status RowIndex<CudaMachine>::Setup(int32_t num_cameras,
                                                   order.data(),
                                                   &scratch,
                                                   machine->context()));
+  }
+  if (point_order != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(order.CopyToHost(point_order));
   }
   return workspace_.Setup(index_.view(), options, &scratch, machine->context());

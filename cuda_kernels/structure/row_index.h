@@ -11,7 +11,7 @@
 // order. point_order: where the machine numbers the points anew, so that
 // neighbours are seen by the same cameras, point i of the index is point
 // point_order[i] of the caller; empty where they keep their numbers, which
-// options can ask for. Errors: those of ObservationIndex::Build,
+// options can ask for; may be null. Errors: those of ObservationIndex::Build,
 // and memory.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
@@ -47,7 +47,9 @@ class RowIndex<HostMachine> {
                const Options& /*options*/,
                std::vector<int32_t>* point_order,
                HostMachine* machine) {
-    point_order->clear();
+    if (point_order != nullptr) {
+      point_order->clear();
+    }
     CERES_EXT_RETURN_IF_ERROR(index_.Build(
         num_cameras, num_points, num_observations, camera_ids, point_ids));
     return workspace_.Setup(index_.view(), machine);
