@@ -76,9 +76,8 @@ const double kAngles[] = {0.0,
 
 template <typename T>
 CameraState<T> Prepare(const std::vector<T>& camera) {
-  return camera.size() == 9
-             ? PrepareAngleAxisCamera<T>(camera.data(), nullptr)
-             : PrepareQuaternionCamera<T>(camera.data(), nullptr);
+  return camera.size() == 9 ? PrepareBalCamera<3, T>(camera.data(), nullptr)
+                            : PrepareBalCamera<4, T>(camera.data(), nullptr);
 }
 
 // All numbers are exact in binary, so every result is too.
@@ -563,8 +562,7 @@ TYPED_TEST(BalModelLiterals, AtTheCentreEvaluationIsNotFinite) {
   for (const T f : {T(500), T(0)}) {
     for (const T k : {T(0), T(0.1)}) {
       const T parameters[9] = {0, 0, 0, 1, 2, 3, f, k, k};
-      const CameraState<T> camera =
-          PrepareAngleAxisCamera<T>(parameters, nullptr);
+      const CameraState<T> camera = PrepareBalCamera<3, T>(parameters, nullptr);
       const T points[3][3] = {{0, 0, -3}, {0, -2, -3}, {-1, -2, -3}};
       for (const T* point : points) {
         T residual[2];
@@ -581,7 +579,7 @@ TEST(BalModel, BehindTheCameraFormulasContinue) {
   // sign. R = I, t = 0.
   const double parameters[9] = {0, 0, 0, 0, 0, 0, 700, 0.1, -0.02};
   const CameraState<double> camera =
-      PrepareAngleAxisCamera<double>(parameters, nullptr);
+      PrepareBalCamera<3, double>(parameters, nullptr);
   const double ahead[3] = {0.3, -0.4, -2.0};
   const double behind[3] = {-0.3, 0.4, 2.0};
   const Projection<double> a = Project(camera, ahead);
@@ -604,7 +602,7 @@ TEST(BalModel, ClosePointsWorkInDoubleAndAreLeftOutInFloat) {
   for (const double depth : {4e-9, -4e-9, 1e-12, 4e-8}) {
     const double parameters[9] = {0, 0, 0, 0.7, -0.1, -1.3, 500, 1e-7, 1e-14};
     const CameraState<double> camera =
-        PrepareAngleAxisCamera<double>(parameters, nullptr);
+        PrepareBalCamera<3, double>(parameters, nullptr);
     // t + X is exact.
     const double point[3] = {-0.7 + depth / 4, 0.1 + depth / 8, 1.3 + depth};
     Projection<double> p;
@@ -626,7 +624,7 @@ TEST(BalModel, SmallScenesAreNotLeftOutInFloat) {
   // A small depth that is not the difference of large numbers has its digits.
   const double parameters[9] = {0.3, 0.2, 0.1, 0, 0, 0, 500, 0, 0};
   const CameraState<double> camera =
-      PrepareAngleAxisCamera<double>(parameters, nullptr);
+      PrepareBalCamera<3, double>(parameters, nullptr);
   const std::array<double, 3> point = SampleGenerator::PointAt(
       std::vector<double>(parameters, parameters + 9), 0.5, 0.2, 4e-9);
   const float point_float[3] = {static_cast<float>(point[0]),
@@ -643,7 +641,7 @@ TEST(BalModel, OverflowOfTheHighestPowerLeavesOut) {
   // f r2^2 x overflows in float at x = 1e8 and f = 1e3; in double it doesn't.
   const double parameters[9] = {0, 0, 0, 0, 0, 0, 1e3, 0, 0};
   const CameraState<double> camera =
-      PrepareAngleAxisCamera<double>(parameters, nullptr);
+      PrepareBalCamera<3, double>(parameters, nullptr);
   const double point[3] = {1, 0, -1e-8};
   const float point_float[3] = {1, 0, -1e-8f};
   Projection<double> p;
