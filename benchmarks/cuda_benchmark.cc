@@ -47,18 +47,14 @@ using namespace kernels;  // NOLINT: the whole file is about them.
 
 constexpr int kRuns = 9;
 
-#define OK_OR_EXIT(expression)                       \
-  do {                                               \
-    const Status status_ = (expression);             \
-    if (!status_.ok()) {                             \
-      std::fprintf(stderr,                           \
-                   "%s:%d: %s: %s\n",                \
-                   __FILE__,                         \
-                   __LINE__,                         \
-                   StatusCodeToString(status_.code), \
-                   status_.message.c_str());         \
-      std::exit(1);                                  \
-    }                                                \
+#define OK_OR_EXIT(expression)                                                 \
+  do {                                                                         \
+    const Status status_ = (expression);                                       \
+    if (!status_.ok()) {                                                       \
+      std::fprintf(                                                            \
+          stderr, "%s:%d: %s\n", __FILE__, __LINE__, status_.message.c_str()); \
+      std::exit(1);                                                            \
+    }                                                                          \
   } while (false)
 
 struct Problem {

@@ -31,16 +31,6 @@ std::vector<int32_t> ParameterBlockSizes(const BatchModel& model) {
       model.parameter_block_sizes + model.num_parameter_blocks);
 }
 
-template <int kRotationDim>
-kernels::CameraState<double> PrepareCamera(const double* camera,
-                                           double* rotation_map) {
-  if constexpr (kRotationDim == 3) {
-    return kernels::PrepareAngleAxisCamera(camera, rotation_map);
-  } else {
-    return kernels::PrepareQuaternionCamera(camera, rotation_map);
-  }
-}
-
 // kRotationDim 3: angle-axis, 4: quaternion.
 template <int kRotationDim>
 bool EvaluateBal(double const* const* parameters,
@@ -52,7 +42,7 @@ bool EvaluateBal(double const* const* parameters,
   double* point_jacobian = jacobians != nullptr ? jacobians[1] : nullptr;
 
   double rotation_map[3 * kRotationDim];
-  const kernels::CameraState<double> camera = PrepareCamera<kRotationDim>(
+  const auto camera = kernels::PrepareBalCamera<kRotationDim>(
       parameters[0], camera_jacobian != nullptr ? rotation_map : nullptr);
   const kernels::Projection<double> projection =
       kernels::Project(camera, parameters[1]);
@@ -62,7 +52,7 @@ bool EvaluateBal(double const* const* parameters,
   if (camera_jacobian != nullptr) {
     double local[kernels::kBalResidualDim * kernels::kBalLocalCameraDim];
     kernels::CameraJacobian(camera, projection, local);
-    kernels::MapCameraJacobianByRotation<kRotationDim>(
+    kernels::MapCameraJacobianByBlocks<kRotationDim, kCameraDim, kRotationDim>(
         local, rotation_map, camera_jacobian);
     finite =
         finite && kernels::AllFinite(camera_jacobian,

@@ -112,7 +112,7 @@ class DeviceProblem {
     CERES_EXT_RETURN_IF_ERROR(machine.Setup(context));
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::GatherPairsParams{n,
-                                       index_.view().input_id,
+                                       index_.view().input_id(),
                                        observations.data(),
                                        observations_.data()},
             &machine));

@@ -51,7 +51,7 @@ class HostProblem {
     CERES_EXT_RETURN_IF_ERROR(
         observations_.Allocate(2 * bal.num_observations()));
     for (int64_t k = 0; k < bal.num_observations(); ++k) {
-      std::copy_n(&bal.observations[2 * int64_t{index_.view().input_id[k]}],
+      std::copy_n(&bal.observations[2 * int64_t{index_.view().input_id()[k]}],
                   2,
                   observations_.data() + 2 * k);
     }

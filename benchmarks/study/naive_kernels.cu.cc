@@ -79,13 +79,13 @@ __global__ void NaiveJacobianKernel(
   double residual[2];
   double jc[2 * C];
   double jp[6];
-  kernels::Evaluate<C>(p.cameras[camera],
-                       p.camera_maps + 81 * camera,
-                       p.points + 3 * point,
-                       p.observations + 2 * k,
-                       residual,
-                       jc,
-                       jp);
+  const kernels::CameraState<double>& state = p.cameras[camera];
+  const auto projection = kernels::Project(state, p.points + 3 * point);
+  double local[2 * kernels::kBalLocalCameraDim];
+  kernels::Residual(state, projection, p.observations + 2 * k, residual);
+  kernels::CameraJacobian(state, projection, local);
+  kernels::MapCameraJacobian<C>(local, p.camera_maps + 81 * camera, jc);
+  kernels::PointJacobian(state, projection, jp);
 #pragma unroll
   for (int i = 0; i < 2 * C; ++i) {
     p.camera_blocks(k, i) = jc[i];

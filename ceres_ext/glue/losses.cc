@@ -14,6 +14,7 @@
 namespace ceres_ext {
 
 using kernels::RobustLoss;
+using kernels::RobustLossKind;
 using kernels::Status;
 using kernels::StatusCode;
 
@@ -62,31 +63,34 @@ bool AppendStages(const ceres::LossFunction& loss,
     if (inner != nullptr && !AppendStages(*inner, stages)) {
       return false;
     }
-    stages->push_back(RobustLoss::Scale(scaled.*Get(ScaledLoss_a_())));
+    stages->push_back({RobustLossKind::kScale, scaled.*Get(ScaledLoss_a_())});
     return true;
   }
   RobustLoss stage;
   if (typeid(loss) == typeid(ceres::TrivialLoss)) {
-    stage = RobustLoss::Trivial();
+    stage = {};
   } else if (typeid(loss) == typeid(ceres::HuberLoss)) {
     const auto& huber = static_cast<const ceres::HuberLoss&>(loss);
-    stage = RobustLoss::Huber(huber.*Get(HuberLoss_a_()));
+    stage = {RobustLossKind::kHuber, huber.*Get(HuberLoss_a_())};
   } else if (typeid(loss) == typeid(ceres::SoftLOneLoss)) {
     const auto& soft = static_cast<const ceres::SoftLOneLoss&>(loss);
-    stage = RobustLoss::SoftLOne(std::sqrt(soft.*Get(SoftLOneLoss_b_())));
+    stage = {RobustLossKind::kSoftLOne,
+             std::sqrt(soft.*Get(SoftLOneLoss_b_()))};
   } else if (typeid(loss) == typeid(ceres::CauchyLoss)) {
     const auto& cauchy = static_cast<const ceres::CauchyLoss&>(loss);
-    stage = RobustLoss::Cauchy(std::sqrt(cauchy.*Get(CauchyLoss_b_())));
+    stage = {RobustLossKind::kCauchy, std::sqrt(cauchy.*Get(CauchyLoss_b_()))};
   } else if (typeid(loss) == typeid(ceres::ArctanLoss)) {
     const auto& arctan = static_cast<const ceres::ArctanLoss&>(loss);
-    stage = RobustLoss::Arctan(arctan.*Get(ArctanLoss_a_()));
+    stage = {RobustLossKind::kArctan, arctan.*Get(ArctanLoss_a_())};
   } else if (typeid(loss) == typeid(ceres::TolerantLoss)) {
     const auto& tolerant = static_cast<const ceres::TolerantLoss&>(loss);
-    stage = RobustLoss::Tolerant(tolerant.*Get(TolerantLoss_a_()),
-                                 tolerant.*Get(TolerantLoss_b_()));
+    stage = {RobustLossKind::kTolerant,
+             tolerant.*Get(TolerantLoss_a_()),
+             tolerant.*Get(TolerantLoss_b_())};
   } else if (typeid(loss) == typeid(ceres::TukeyLoss)) {
     const auto& tukey = static_cast<const ceres::TukeyLoss&>(loss);
-    stage = RobustLoss::Tukey(std::sqrt(tukey.*Get(TukeyLoss_a_squared_())));
+    stage = {RobustLossKind::kTukey,
+             std::sqrt(tukey.*Get(TukeyLoss_a_squared_()))};
   } else {
     return false;
   }
@@ -205,7 +209,7 @@ Status LossModel<Machine>::Setup(
   Machine* machine = observations->machine;
   std::vector<int32_t> input_id(n);
   CERES_EXT_RETURN_IF_ERROR(
-      machine->Download(n, observations->index().input_id, input_id.data()));
+      machine->Download(n, observations->index().input_id(), input_id.data()));
   std::vector<RobustLoss> losses;
   std::vector<uint8_t> input_ids;
   size_t unknown = 0;

@@ -61,12 +61,12 @@ Status ObservationEvaluator<Machine, T, C>::Setup(const ObservationRows& rows) {
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Upload(2 * n, rows.observations.data(), &measurements));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2 * n, &measurements_));
-    CERES_EXT_RETURN_IF_ERROR(
-        kernels::Run(kernels::GatherPairsParams{n,
-                                                observations_->index().input_id,
-                                                measurements.data(),
-                                                measurements_.data()},
-                     machine_));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        kernels::GatherPairsParams{n,
+                                   observations_->index().input_id(),
+                                   measurements.data(),
+                                   measurements_.data()},
+        machine_));
   }
   const int64_t num_cameras = observations_->cameras().size();
   CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_cameras, &camera_states_));

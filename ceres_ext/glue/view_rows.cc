@@ -119,7 +119,7 @@ std::unique_ptr<RowsEvaluator> ViewRows<Machine, T, C>::Create(
     const int64_t n = rows->index().num_observations;
     std::vector<int32_t> order(n);
     CERES_EXT_RETURN_IF_ERROR(
-        machine->Download(n, rows->index().input_id, order.data()));
+        machine->Download(n, rows->index().input_id(), order.data()));
     for (int32_t& i : order) {
       i = structure.views.rows[i];
     }

@@ -64,9 +64,12 @@ kernels::Status ObservationBatch<Machine, Source>::SetupSolver(
   const bool has_u = is_explicit_ || jacobi;
   const bool has_schur_diagonal =
       options.preconditioner == PreconditionerType::kSchurJacobi;
-  return ReserveCameraSums(index_,
-                           (has_u ? Shape::kPackedF : 0) +
-                               (has_schur_diagonal ? Shape::kPackedF : 0) + F);
+  if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
+    CERES_EXT_RETURN_IF_ERROR(index_.host_workspace->ReserveCameraSums(
+        (has_u ? Shape::kPackedF : 0) +
+        (has_schur_diagonal ? Shape::kPackedF : 0) + F));
+  }
+  return {};
 }
 
 template <typename Machine, typename Source>

@@ -14,10 +14,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <new>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "cuda_kernels/base/status.h"
 
@@ -27,19 +27,6 @@ template <typename T>
 class HostBuffer {
  public:
   static_assert(std::is_trivially_copyable_v<T>);
-
-  HostBuffer() = default;
-  ~HostBuffer() { Free(); }
-  HostBuffer(const HostBuffer&) = delete;
-  HostBuffer& operator=(const HostBuffer&) = delete;
-  HostBuffer(HostBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
-        size_(std::exchange(other.size_, 0)) {}
-  HostBuffer& operator=(HostBuffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
 
   // Replaces the array by one of `size` values that are not initialised. On an
   // error the buffer is empty.
@@ -64,7 +51,7 @@ class HostBuffer {
               "Out of host memory: " + std::to_string(size) + " values of " +
                   std::to_string(sizeof(T)) + " bytes."};
     }
-    data_ = static_cast<T*>(data);
+    data_.reset(static_cast<T*>(data));
     size_ = size;
     return {};
   }
@@ -72,32 +59,33 @@ class HostBuffer {
   // As Allocate, and sets all values.
   Status Allocate(int64_t size, const T& value) {
     CERES_EXT_RETURN_IF_ERROR(Allocate(size));
-    std::fill_n(data_, size_, value);
+    std::fill_n(data_.get(), size_, value);
     return {};
   }
 
   // Keeps the array where it is large enough, else as Allocate.
   Status Reserve(int64_t size) {
-    return size <= size_ ? Status() : Allocate(size);
+    return size <= this->size() ? Status() : Allocate(size);
   }
 
-  void Free() {
-    ::operator delete(data_, std::align_val_t(kAlignment));
-    data_ = nullptr;
-    size_ = 0;
-  }
+  void Free() { data_.reset(); }
 
-  T* data() { return data_; }
-  const T* data() const { return data_; }
-  int64_t size() const { return size_; }
-  int64_t bytes() const { return size_ * static_cast<int64_t>(sizeof(T)); }
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  int64_t size() const { return data_ == nullptr ? 0 : size_; }
+  int64_t bytes() const { return size() * static_cast<int64_t>(sizeof(T)); }
 
  private:
   // A cache line: no two buffers share one.
   static constexpr size_t kAlignment = 64;
+  struct Delete {
+    void operator()(T* data) const {
+      ::operator delete(data, std::align_val_t(kAlignment));
+    }
+  };
 
-  T* data_ = nullptr;
-  int64_t size_ = 0;
+  std::unique_ptr<T, Delete> data_;
+  int64_t size_ = 0;  // where there is data
 };
 
 }  // namespace ceres_ext::kernels

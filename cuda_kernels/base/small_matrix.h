@@ -97,7 +97,7 @@ struct StridedMatrix {
 // kN: N, or kDynamic where it is known at run time alone.
 inline constexpr int kDynamic = -1;
 template <int kN, typename Matrix>
-CERES_EXT_HOST_DEVICE inline bool InvertPacked(Matrix a, int n = kN) {
+CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(Matrix a, int n = kN) {
   const int N = kN == kDynamic ? n : kN;
   using T = std::remove_reference_t<decltype(a[0])>;
   // L below the diagonal, 1 / D on it.
@@ -147,19 +147,14 @@ CERES_EXT_HOST_DEVICE inline bool InvertPacked(Matrix a, int n = kN) {
   return true;
 }
 
-template <int N, typename T>
-CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(T* a) {
-  return InvertPacked<N>(a);
-}
-
 // A = diag(A)^-1, in place, where A is a positive semidefinite matrix plus D^2
 // (d null: zero) but for rounding: elements below d_i^2 > 0 are raised to it,
 // zero elements count as one. Returns false where one is negative or not
 // finite; A is then unspecified.
 template <int kN, typename T, typename Matrix>
-CERES_EXT_HOST_DEVICE inline bool InvertPackedDiagonal(const T* d,
-                                                       Matrix a,
-                                                       int n = kN) {
+CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d,
+                                                 Matrix a,
+                                                 int n = kN) {
   const int N = kN == kDynamic ? n : kN;
   for (int i = 0; i < N; ++i) {
     T diagonal = a[PackedIndex(i, i)];
@@ -179,11 +174,6 @@ CERES_EXT_HOST_DEVICE inline bool InvertPackedDiagonal(const T* d,
     a[PackedIndex(i, i)] = T(1) / diagonal;
   }
   return true;
-}
-
-template <int N, typename T>
-CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d, T* a) {
-  return InvertPackedDiagonal<N>(d, a);
 }
 
 }  // namespace ceres_ext::kernels

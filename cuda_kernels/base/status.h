@@ -25,24 +25,6 @@ enum class StatusCode {
   kUnsupported,
 };
 
-inline const char* StatusCodeToString(StatusCode code) {
-  switch (code) {
-    case StatusCode::kOk:
-      return "OK";
-    case StatusCode::kInvalidArgument:
-      return "INVALID_ARGUMENT";
-    case StatusCode::kOutOfMemory:
-      return "OUT_OF_MEMORY";
-    case StatusCode::kDeviceError:
-      return "DEVICE_ERROR";
-    case StatusCode::kNumericalFailure:
-      return "NUMERICAL_FAILURE";
-    case StatusCode::kUnsupported:
-      return "UNSUPPORTED";
-  }
-  return "UNKNOWN";
-}
-
 struct [[nodiscard]] Status {
   Status() = default;
   Status(StatusCode code_in, std::string message_in)

@@ -207,7 +207,7 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
   // Reading stored blocks in the order of the cameras costs 4 times their
   // bytes, so vectors go by tiles, which read them in their own order.
   const bool by_tiles = !IsRecomputed<Source>::value &&
-                        workspace.stored_tiles.tile_point_begin != nullptr;
+                        workspace.stored_tiles.header != nullptr;
   if (params.breakdown != nullptr) {
     // The whole record: the host reads it in one piece.
     CERES_EXT_RETURN_IF_ERROR(SetValue(

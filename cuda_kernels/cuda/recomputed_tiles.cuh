@@ -647,7 +647,7 @@ Status TileOperation(const ObservationIndexView& index,
                      CudaMachine* machine) {
   const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.recomputed_tiles;
-  if (tiles.tile_point_begin == nullptr && index.num_points > 0) {
+  if (tiles.header == nullptr && index.num_points > 0) {
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has no tiles for recomputed Jacobians.");
   }

@@ -208,7 +208,7 @@ template <typename Blocks>
 struct StoredTileParams {
   using T = typename Blocks::Value;
   TileIndexView tiles;
-  const uint32_t* position = nullptr;  // CudaWorkspaceView::stored_position
+  const uint32_t* position = nullptr;  // TileIndexView::position
   const int32_t* point_id = nullptr;
   TileOperands<Blocks::Shape::kE, Blocks::kLayout> operands;
   typename Blocks::Source source;
@@ -475,7 +475,7 @@ Status TileOperation(
   constexpr int C = Shape::kF;
   const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.stored_tiles;
-  if (tiles.tile_point_begin == nullptr && index.num_points > 0) {
+  if (tiles.position == nullptr && index.num_observations > 0) {
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has no tiles for stored blocks.");
   }
@@ -487,7 +487,7 @@ Status TileOperation(
   }
   StoredTileParams<Blocks> params;
   params.tiles = tiles;
-  params.position = workspace.stored_position;
+  params.position = tiles.position;
   params.point_id = index.point_id;
   params.operands = operands;
   params.operands.point_begin = index.point_begin;

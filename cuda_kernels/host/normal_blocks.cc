@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "cuda_kernels/base/host_atomic.h"
 #include "cuda_kernels/host/host_jacobian.h"
 #include "cuda_kernels/structure/host_workspace.h"
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cuda_kernels/base/host_atomic.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 

@@ -36,6 +36,18 @@ std::string WhyNoDevice(cudaError_t error) {
   return cudaGetErrorString(error);
 }
 
+Status QueueCopy(void* to,
+                 const void* from,
+                 int64_t num_bytes,
+                 cudaMemcpyKind kind,
+                 cudaStream_t stream) {
+  if (num_bytes > 0) {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+        to, from, static_cast<size_t>(num_bytes), kind, stream));
+  }
+  return Status();
+}
+
 }  // namespace
 
 int NumCudaDevices(std::string* why_none) {
@@ -144,11 +156,11 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
 }
 
 bool CudaContext::HasStages() const {
-  if (stages_.data() != nullptr) {
+  if (stages_ != nullptr) {
     return true;
   }
   if (stage_events_.Setup(kNumStages).ok() &&
-      stages_.Allocate(kNumStages * kStageBytes).ok()) {
+      AllocatePageLocked(kNumStages * kStageBytes, &stages_).ok()) {
     return true;
   }
   static_cast<void>(cudaGetLastError());  // There is another way.
@@ -163,7 +175,7 @@ Status CudaContext::CopyStaged(char* device,
   Status statuses[kNumStages];
   const auto copy_pieces = [&](int stage) -> Status {
     char* const memory =
-        static_cast<char*>(stages_.data()) + stage * kStageBytes;
+        static_cast<char*>(stages_.get()) + stage * kStageBytes;
     CERES_EXT_RETURN_IF_ERROR(Activate());
     for (int64_t at = stage * kStageBytes; at < num_bytes; at += kStride) {
       const size_t size =
@@ -203,21 +215,16 @@ Status CudaContext::CopyToDevice(void* device,
   if (num_bytes <= 0) {
     return Status();
   }
-  if (num_bytes >= kStagedBytes && HasStages()) {
-    const Status status = CopyStaged(
-        static_cast<char*>(device), static_cast<const char*>(host), num_bytes);
-    // The stages are in use until the stream has done its work.
-    const Status end = Synchronize();
-    copied_bytes_ += num_bytes;
-    return status.ok() ? end : status;
-  }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(device,
-                                                 host,
-                                                 static_cast<size_t>(num_bytes),
-                                                 cudaMemcpyHostToDevice,
-                                                 stream_));
+  const Status status =
+      num_bytes >= kStagedBytes && HasStages()
+          ? CopyStaged(static_cast<char*>(device),
+                       static_cast<const char*>(host),
+                       num_bytes)
+          : QueueCopy(device, host, num_bytes, cudaMemcpyHostToDevice, stream_);
   copied_bytes_ += num_bytes;
-  return Synchronize();
+  // The host memory, or stages, are in use until the stream has done its work.
+  const Status end = Synchronize();
+  return status.ok() ? end : status;
 }
 
 Status CudaContext::CopyToHost(void* host,
@@ -226,32 +233,24 @@ Status CudaContext::CopyToHost(void* host,
   if (num_bytes <= 0) {
     return Status();
   }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host,
-                                                 device,
-                                                 static_cast<size_t>(num_bytes),
-                                                 cudaMemcpyDeviceToHost,
-                                                 stream_));
-  copied_bytes_ += num_bytes;
+  CERES_EXT_RETURN_IF_ERROR(QueueCopyToHost(host, device, num_bytes));
   return Synchronize();
 }
 
 Status CudaContext::SetBytes(void* device, int value, int64_t num_bytes) const {
-  if (num_bytes <= 0) {
-    return Status();
+  if (num_bytes > 0) {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(
+        device, value, static_cast<size_t>(num_bytes), stream_));
   }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaMemsetAsync(device, value, static_cast<size_t>(num_bytes), stream_));
   return Status();
 }
 
 Status CudaContext::CopyOnDevice(void* to,
                                  const void* from,
                                  int64_t num_bytes) const {
-  if (num_bytes <= 0) {
-    return Status();
-  }
 #ifdef __CUDACC__
-  if (GraphRecording* const recording = CurrentGraphRecording()) {
+  GraphRecording* const recording = CurrentGraphRecording();
+  if (recording != nullptr && num_bytes > 0) {
     const cudaGraphNode_t previous = recording->last;
     CERES_EXT_RETURN_IF_CUDA_ERROR(
         cudaGraphAddMemcpyNode1D(&recording->last,
@@ -265,42 +264,27 @@ Status CudaContext::CopyOnDevice(void* to,
     return Status();
   }
 #endif
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to,
-                                                 from,
-                                                 static_cast<size_t>(num_bytes),
-                                                 cudaMemcpyDeviceToDevice,
-                                                 stream_));
-  return Status();
+  return QueueCopy(to, from, num_bytes, cudaMemcpyDeviceToDevice, stream_);
 }
 
 Status CudaContext::QueueCopyToHost(void* page_locked,
                                     const void* device,
                                     int64_t num_bytes) const {
-  if (num_bytes > 0) {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(page_locked,
-                        device,
-                        static_cast<size_t>(num_bytes),
-                        cudaMemcpyDeviceToHost,
-                        stream_));
-    copied_bytes_ += num_bytes;
-  }
+  CERES_EXT_RETURN_IF_ERROR(QueueCopy(
+      page_locked, device, num_bytes, cudaMemcpyDeviceToHost, stream_));
+  copied_bytes_ += num_bytes;
   return Status();
 }
 
-PageLockedBuffer::~PageLockedBuffer() {
-  if (data_ != nullptr) {
-    static_cast<void>(cudaFreeHost(data_));
-  }
+void FreePageLocked::operator()(void* data) const {
+  static_cast<void>(cudaFreeHost(data));
 }
 
-Status PageLockedBuffer::Allocate(int64_t num_bytes) {
-  if (data_ != nullptr) {
-    static_cast<void>(cudaFreeHost(data_));
-    data_ = nullptr;
-  }
+Status AllocatePageLocked(int64_t num_bytes, PageLockedBuffer* buffer) {
+  void* data = nullptr;
   CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaMallocHost(&data_, static_cast<size_t>(num_bytes)));
+      cudaMallocHost(&data, static_cast<size_t>(num_bytes)));
+  buffer->reset(data);
   return Status();
 }
 
@@ -320,23 +304,19 @@ Status CudaEvents::Setup(int num_events) {
 }
 
 Status CudaEvents::Record(int event, cudaStream_t stream) {
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaEventRecord(events_[static_cast<size_t>(event)], stream));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventRecord(events_[event], stream));
   return Status();
 }
 
 Status CudaEvents::Wait(int event) {
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaEventSynchronize(events_[static_cast<size_t>(event)]));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(events_[event]));
   return Status();
 }
 
 double CudaEvents::SecondsBetween(int first, int last) {
   float milliseconds = 0.0f;
   const cudaError_t error =
-      cudaEventElapsedTime(&milliseconds,
-                           events_[static_cast<size_t>(first)],
-                           events_[static_cast<size_t>(last)]);
+      cudaEventElapsedTime(&milliseconds, events_[first], events_[last]);
   if (error != cudaSuccess) {
     // Not recorded, or not done: no time, and no error for a later launch.
     static_cast<void>(cudaGetLastError());

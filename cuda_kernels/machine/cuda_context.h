@@ -44,19 +44,11 @@ struct CudaContextOptions {
 };
 
 // Page-locked host memory, so that copies to it can be queued.
-class PageLockedBuffer {
- public:
-  PageLockedBuffer() = default;
-  ~PageLockedBuffer();
-  PageLockedBuffer(const PageLockedBuffer&) = delete;
-  PageLockedBuffer& operator=(const PageLockedBuffer&) = delete;
-
-  Status Allocate(int64_t num_bytes);
-  void* data() { return data_; }
-
- private:
-  void* data_ = nullptr;
+struct FreePageLocked {
+  void operator()(void* data) const;
 };
+using PageLockedBuffer = std::unique_ptr<void, FreePageLocked>;
+Status AllocatePageLocked(int64_t num_bytes, PageLockedBuffer* buffer);
 
 // Marks in the work of a stream.
 class CudaEvents {

@@ -7,6 +7,13 @@
 
 namespace ceres_ext::kernels {
 
+#ifdef __CUDACC__
+GraphRecording*& CurrentGraphRecording() {
+  thread_local GraphRecording* recording = nullptr;
+  return recording;
+}
+#endif
+
 // Conditional nodes came with CUDA 12.4; the emulation has no graphs.
 #if defined(__CUDACC__) && CUDART_VERSION >= 12040
 
@@ -42,13 +49,9 @@ Status AddLoop(cudaGraph_t graph,
 
 }  // namespace
 
-GraphRecording*& CurrentGraphRecording() {
-  thread_local GraphRecording* recording = nullptr;
-  return recording;
-}
-
 Status CudaGraph::TryRecordLoop(const Queue& queue, const PcgScalars* scalars) {
-  CERES_EXT_RETURN_IF_ERROR(Create());
+  Clear();
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphCreate(&graph_, 0));
   // One at each launch, so that the body runs.
   cudaGraphConditionalHandle loop;
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphConditionalHandleCreate(
@@ -63,7 +66,8 @@ Status CudaGraph::TryRecordLoop(const Queue& queue, const PcgScalars* scalars) {
   }
   CurrentGraphRecording() = nullptr;
   CERES_EXT_RETURN_IF_ERROR(status);
-  return Instantiate();
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphInstantiate(&executable_, graph_, 0));
+  return {};
 }
 
 Status CudaGraph::RecordLoop(const Queue& queue, const PcgScalars* scalars) {
@@ -85,17 +89,6 @@ Status CudaGraph::Launch(cudaStream_t stream) const {
   return {};
 }
 
-Status CudaGraph::Create() {
-  Clear();
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphCreate(&graph_, 0));
-  return {};
-}
-
-Status CudaGraph::Instantiate() {
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphInstantiate(&executable_, graph_, 0));
-  return {};
-}
-
 void CudaGraph::Clear() {
   // A failure here is the echo of an earlier one that has been reported.
   if (executable_ != nullptr) {
@@ -109,13 +102,6 @@ void CudaGraph::Clear() {
 }
 
 #else
-
-#ifdef __CUDACC__
-GraphRecording*& CurrentGraphRecording() {
-  static thread_local GraphRecording* recording = nullptr;  // never set
-  return recording;
-}
-#endif
 
 Status CudaGraph::RecordLoop(const Queue& /*queue*/,
                              const PcgScalars* /*scalars*/) {

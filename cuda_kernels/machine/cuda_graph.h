@@ -49,15 +49,10 @@ class CudaGraph {
   Status Launch(cudaStream_t stream) const;
   void Clear();
 
- protected:
-  Status Create();
-  Status Instantiate();
-
-  cudaGraph_t graph_ = nullptr;
-
  private:
   Status TryRecordLoop(const Queue& queue, const PcgScalars* scalars);
 
+  cudaGraph_t graph_ = nullptr;
   cudaGraphExec_t executable_ = nullptr;
 };
 

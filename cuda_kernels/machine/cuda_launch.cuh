@@ -11,6 +11,7 @@
 #include <string>
 #include <tuple>
 
+#include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
 
 #define CERES_EXT_RETURN_IF_CUDA_ERROR(call)                               \
@@ -47,7 +48,9 @@ struct GraphRecording {
 GraphRecording*& CurrentGraphRecording();
 #endif
 
-inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Queues, or records, kernel<<<num_blocks, block_size, shared_bytes,
 // stream>>>(args...) and checks the launch. An empty grid is no launch and no
@@ -117,6 +120,53 @@ Status Launch(const char* name,
       num_blocks, block_size, shared_bytes, [&] { kernel(arguments...); });
 #endif
   return Status();
+}
+
+// Threads per block of the two below.
+constexpr int kForEachBlock = 256;
+
+template <typename Function>
+__global__ void ForEachKernel(int64_t n, Function function) {
+  const int64_t i = int64_t{blockIdx.x} * kForEachBlock + threadIdx.x;
+  if (i < n) {
+    function(i);
+  }
+}
+
+// Queues function(i) for 0 <= i < n, one thread each.
+template <typename Function>
+Status ForEach(const char* name,
+               int64_t n,
+               cudaStream_t stream,
+               const Function& function) {
+  return Launch(name,
+                ForEachKernel<Function>,
+                CeilDivide(n, kForEachBlock),
+                kForEachBlock,
+                0,
+                stream,
+                n,
+                function);
+}
+
+template <typename Function>
+__global__ void ForEachBlockKernel(Function function) {
+  function(static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(threadIdx.x));
+}
+
+// Queues function(block, thread) for num_blocks blocks of kForEachBlock threads.
+template <typename Function>
+Status ForEachBlock(const char* name,
+                    int64_t num_blocks,
+                    cudaStream_t stream,
+                    const Function& function) {
+  return Launch(name,
+                ForEachBlockKernel<Function>,
+                num_blocks,
+                kForEachBlock,
+                0,
+                stream,
+                function);
 }
 
 template <typename T>

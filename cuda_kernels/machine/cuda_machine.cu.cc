@@ -20,14 +20,15 @@ Status CudaMachine::Create(const CudaContextOptions& options,
 Status CudaMachine::Setup(CudaContext* context) {
   context_ = context;
   CERES_EXT_RETURN_IF_ERROR(events_.Setup(kNumMarks + kNumSlots));
-  CERES_EXT_RETURN_IF_ERROR(seen_.Allocate(kNumSlots * sizeof(PcgScalars)));
+  CERES_EXT_RETURN_IF_ERROR(
+      AllocatePageLocked(kNumSlots * sizeof(PcgScalars), &seen_));
   CERES_EXT_RETURN_IF_ERROR(sum_partial_.Allocate(context, 2 * kMaxSumBlocks));
   CERES_EXT_RETURN_IF_ERROR(integers_.Allocate(context, 2));
   return integers_.SetZero();
 }
 
 bool CudaMachine::ShouldPoll(int iteration, const PcgScalars* scalars) {
-  auto* seen = static_cast<PcgScalars*>(seen_.data());
+  auto* seen = static_cast<PcgScalars*>(seen_.get());
   const int slot = iteration % kNumSlots;
   if (!context_->QueueCopyToHost(seen + slot, scalars, sizeof(*seen)).ok() ||
       !events_.Record(kNumMarks + slot, stream()).ok()) {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/pcg_scalars.h"
@@ -73,6 +74,10 @@ class CudaMachine {
   template <typename T>
   Status Upload(int64_t n, const T* host, DeviceBuffer<T>* buffer) {
     return buffer->Assign(context_, host, n);
+  }
+  template <typename T>
+  Status Upload(const std::vector<T>& host, DeviceBuffer<T>* buffer) {
+    return Upload(static_cast<int64_t>(host.size()), host.data(), buffer);
   }
   template <typename T>
   Status Download(int64_t n, const T* from, T* host) {

@@ -2,7 +2,6 @@
 #include "cuda_kernels/machine/cuda_sort.h"
 
 #include <cuda_runtime.h>
-#include <thrust/iterator/counting_iterator.h>
 
 #include <cub/cub.cuh>
 
@@ -18,21 +17,22 @@ Status RunInScratch(const Call& call,
                     DeviceBuffer<unsigned char>* scratch,
                     CudaContext* context) {
   size_t num_bytes = 0;
-  CERES_EXT_RETURN_IF_ERROR(call(nullptr, num_bytes));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(call(nullptr, num_bytes));
   CERES_EXT_RETURN_IF_ERROR(
       scratch->Allocate(context, static_cast<int64_t>(num_bytes)));
-  return call(scratch->data(), num_bytes);
+  CERES_EXT_RETURN_IF_CUDA_ERROR(call(scratch->data(), num_bytes));
+  return {};
 }
 
-struct IsLongGroup {
-  __device__ bool operator()(int32_t g) const {
-    return begin[g + 1] - begin[g] > length;
-  }
-  const int64_t* begin;
-  int64_t length;
-};
-
 }  // namespace
+
+Status CudaIndexScratch::Reserve(int64_t n, CudaContext* context) {
+  CERES_EXT_RETURN_IF_ERROR(keys_in.Allocate(context, n));
+  CERES_EXT_RETURN_IF_ERROR(keys_out.Allocate(context, n));
+  CERES_EXT_RETURN_IF_ERROR(values_in.Allocate(context, n));
+  CERES_EXT_RETURN_IF_ERROR(values_out.Allocate(context, n));
+  return counts.Allocate(context, 2);
+}
 
 int NumBits(int64_t count) {
   int bits = 1;
@@ -42,73 +42,71 @@ int NumBits(int64_t count) {
   return bits;
 }
 
-Status SortPairs(const uint64_t* keys_in,
-                 uint64_t* keys_out,
-                 const int32_t* values_in,
-                 int32_t* values_out,
-                 int64_t n,
+Status SortPairs(int64_t n,
                  int num_bits,
-                 DeviceBuffer<unsigned char>* scratch,
+                 int32_t* values,
+                 CudaIndexScratch* scratch,
                  CudaContext* context) {
   if (n == 0) {
-    return Status();
+    return {};
   }
-  const auto sort = [&](void* memory, size_t& num_bytes) {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(
-        cub::DeviceRadixSort::SortPairs(memory,
-                                        num_bytes,
-                                        keys_in,
-                                        keys_out,
-                                        values_in,
-                                        values_out,
-                                        n,
-                                        0,
-                                        num_bits,
-                                        context->stream()));
-    return Status();
+  const auto sort_pairs = [&](void* memory, size_t& num_bytes) {
+    return cub::DeviceRadixSort::SortPairs(
+        memory,
+        num_bytes,
+        static_cast<const uint64_t*>(scratch->keys_in.data()),
+        scratch->keys_out.data(),
+        static_cast<const int32_t*>(scratch->values_in.data()),
+        values,
+        n,
+        0,
+        num_bits,
+        context->stream());
   };
-  return RunInScratch(sort, scratch, context);
+  return RunInScratch(sort_pairs, &scratch->sort, context);
 }
 
-Status InclusiveSum(const int32_t* in,
-                    int32_t* out,
-                    int64_t n,
-                    DeviceBuffer<unsigned char>* scratch,
+template <typename T>
+Status GroupBegins(int64_t n,
+                   int shift,
+                   int64_t num_groups,
+                   T* begin,
+                   const CudaIndexScratch& scratch,
+                   CudaContext* context) {
+  // Thread k < n writes the groups after the one of key k - 1 up to its own,
+  // thread n those after the last key.
+  const uint64_t* const keys = scratch.keys_out.data();
+  return ForEach(
+      "GroupBegins", n + 1, context->stream(), [=] __device__(int64_t k) {
+        const int64_t previous =
+            k == 0 ? -1 : static_cast<int64_t>(keys[k - 1] >> shift);
+        const int64_t last =
+            k == n ? num_groups : static_cast<int64_t>(keys[k] >> shift);
+        for (int64_t g = previous + 1; g <= last; ++g) {
+          begin[g] = static_cast<T>(k);
+        }
+      });
+}
+template Status GroupBegins(
+    int64_t, int, int64_t, int32_t*, const CudaIndexScratch&, CudaContext*);
+template Status GroupBegins(
+    int64_t, int, int64_t, int64_t*, const CudaIndexScratch&, CudaContext*);
+
+Status InclusiveSum(int64_t n,
+                    int32_t* x,
+                    int32_t* total,
+                    CudaIndexScratch* scratch,
                     CudaContext* context) {
+  *total = 0;
   if (n == 0) {
-    return Status();
+    return {};
   }
   const auto sum = [&](void* memory, size_t& num_bytes) {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(cub::DeviceScan::InclusiveSum(
-        memory, num_bytes, in, out, n, context->stream()));
-    return Status();
+    return cub::DeviceScan::InclusiveSum(
+        memory, num_bytes, x, x, n, context->stream());
   };
-  return RunInScratch(sum, scratch, context);
-}
-
-Status SelectLongGroups(const int64_t* begin,
-                        int64_t n,
-                        int64_t length,
-                        int32_t* selected,
-                        int32_t* num_selected,
-                        DeviceBuffer<unsigned char>* scratch,
-                        CudaContext* context) {
-  if (n == 0) {
-    return context->SetBytes(num_selected, 0, sizeof(int32_t));
-  }
-  const auto select = [&](void* memory, size_t& num_bytes) {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(
-        cub::DeviceSelect::If(memory,
-                              num_bytes,
-                              thrust::counting_iterator<int32_t>(0),
-                              selected,
-                              num_selected,
-                              n,
-                              IsLongGroup{begin, length},
-                              context->stream()));
-    return Status();
-  };
-  return RunInScratch(select, scratch, context);
+  CERES_EXT_RETURN_IF_ERROR(RunInScratch(sum, &scratch->sort, context));
+  return context->CopyToHost(total, x + n - 1, sizeof(int32_t));
 }
 
 }  // namespace ceres_ext::kernels

@@ -1,7 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The sorts, scans and selections that index structures are made of, on the
-// device.
+// The sorts and sums that index structures are made of, on the device.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_SORT_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_SORT_H_
 
@@ -13,37 +12,50 @@
 
 namespace ceres_ext::kernels {
 
+// What the builders of indices work on, 36 bytes per observation and 4 per
+// point. Kept by the caller so that several builds share it; may be released
+// after the last.
+struct CudaIndexScratch {
+  DeviceBuffer<uint64_t> keys_in;
+  DeviceBuffer<uint64_t> keys_out;
+  DeviceBuffer<int32_t> values_in;
+  DeviceBuffer<int32_t> values_out;
+  DeviceBuffer<int32_t> counts;  // two
+  DeviceBuffer<int32_t> rank;
+  DeviceBuffer<unsigned char> sort;
+
+  // Room for n keys and values.
+  Status Reserve(int64_t n, CudaContext* context);
+};
+
 // Bits needed for the values 0 .. count - 1, at least 1.
 int NumBits(int64_t count);
 
-// Stable sort of (key, value) pairs by the lowest num_bits bits of the key.
-// All arrays hold n elements in device memory and don't overlap; scratch grows
-// as needed.
-Status SortPairs(const uint64_t* keys_in,
-                 uint64_t* keys_out,
-                 const int32_t* values_in,
-                 int32_t* values_out,
-                 int64_t n,
+// Stable sort of the first n pairs of scratch->keys_in and values_in by the
+// lowest num_bits bits of the key, to scratch->keys_out and `values`.
+Status SortPairs(int64_t n,
                  int num_bits,
-                 DeviceBuffer<unsigned char>* scratch,
+                 int32_t* values,
+                 CudaIndexScratch* scratch,
                  CudaContext* context);
 
-// out[i] = in[0] + ... + in[i]; out may be in.
-Status InclusiveSum(const int32_t* in,
-                    int32_t* out,
-                    int64_t n,
-                    DeviceBuffer<unsigned char>* scratch,
-                    CudaContext* context);
+// begin[g] = how many of the first n of scratch->keys_out, which are sorted,
+// have key >> shift below g, 0 <= g <= num_groups. T: int32_t, int64_t.
+template <typename T>
+Status GroupBegins(int64_t n,
+                   int shift,
+                   int64_t num_groups,
+                   T* begin,
+                   const CudaIndexScratch& scratch,
+                   CudaContext* context);
 
-// selected = the groups g of 0 .. n - 1 with begin[g + 1] - begin[g] > length,
-// ascending; *num_selected, in device memory as well, their number.
-Status SelectLongGroups(const int64_t* begin,
-                        int64_t n,
-                        int64_t length,
-                        int32_t* selected,
-                        int32_t* num_selected,
-                        DeviceBuffer<unsigned char>* scratch,
-                        CudaContext* context);
+// x[i] = x[0] + ... + x[i], 0 <= i < n. *total, on the host: the last of them,
+// or 0. Waits for the stream.
+Status InclusiveSum(int64_t n,
+                    int32_t* x,
+                    int32_t* total,
+                    CudaIndexScratch* scratch,
+                    CudaContext* context);
 
 }  // namespace ceres_ext::kernels
 

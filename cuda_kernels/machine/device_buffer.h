@@ -10,9 +10,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "cuda_kernels/base/status.h"
@@ -25,16 +25,6 @@ class DeviceBuffer {
   static_assert(std::is_trivially_copyable_v<T>, "copied as bytes");
 
  public:
-  DeviceBuffer() = default;
-  ~DeviceBuffer() { Release(); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  DeviceBuffer(DeviceBuffer&& other) noexcept { Swap(other); }
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
-    Swap(other);
-    return *this;
-  }
-
   // Makes the buffer hold `size` elements of unknown value. Memory is taken
   // only where what is held is too small, so a second call with the same size
   // allocates nothing and keeps the pointer.
@@ -45,68 +35,59 @@ class DeviceBuffer {
                     "A buffer of " + std::to_string(size) +
                         " elements can't be addressed.");
     }
-    if (context == context_ && size <= capacity_) {
-      size_ = size;
-      return Status();
+    const int64_t num_bytes = size * static_cast<int64_t>(sizeof(T));
+    const Free& held = data_.get_deleter();
+    if (data_ == nullptr || context != held.context ||
+        num_bytes > held.num_bytes) {
+      Release();
+      void* data = nullptr;
+      CERES_EXT_RETURN_IF_ERROR(context->Allocate(num_bytes, &data));
+      data_ = {static_cast<T*>(data), Free{context, num_bytes}};
     }
-    Release();
-    void* data = nullptr;
-    CERES_EXT_RETURN_IF_ERROR(
-        context->Allocate(size * static_cast<int64_t>(sizeof(T)), &data));
-    context_ = context;
-    data_ = static_cast<T*>(data);
-    size_ = capacity_ = size;
+    size_ = size;
     return Status();
   }
 
-  void Release() {
-    if (data_ != nullptr) {
-      context_->Free(data_, capacity_ * static_cast<int64_t>(sizeof(T)));
-    }
-    context_ = nullptr;
-    data_ = nullptr;
-    size_ = capacity_ = 0;
-  }
+  void Release() { data_.reset(); }
 
   // Allocates for `size` elements and copies them from the host.
   Status Assign(CudaContext* context, const T* host, int64_t size) {
     CERES_EXT_RETURN_IF_ERROR(Allocate(context, size));
-    return context->CopyToDevice(data_, host, bytes());
+    return context->CopyToDevice(data(), host, bytes());
   }
   Status Assign(CudaContext* context, const std::vector<T>& host) {
     return Assign(context, host.data(), static_cast<int64_t>(host.size()));
   }
 
   Status CopyToHost(T* host) const {
-    return size_ == 0 ? Status() : context_->CopyToHost(host, data_, bytes());
+    return size() == 0 ? Status()
+                       : context()->CopyToHost(host, data(), bytes());
   }
   Status CopyToHost(std::vector<T>* host) const {
-    host->resize(static_cast<size_t>(size_));
+    host->resize(static_cast<size_t>(size()));
     return CopyToHost(host->data());
   }
 
   // Every byte, queued on the context's stream.
   Status SetZero() {
-    return size_ == 0 ? Status() : context_->SetBytes(data_, 0, bytes());
+    return size() == 0 ? Status() : context()->SetBytes(data(), 0, bytes());
   }
 
-  T* data() { return data_; }
-  const T* data() const { return data_; }
-  int64_t size() const { return size_; }
-  int64_t bytes() const { return size_ * static_cast<int64_t>(sizeof(T)); }
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  int64_t size() const { return data_ == nullptr ? 0 : size_; }
+  int64_t bytes() const { return size() * static_cast<int64_t>(sizeof(T)); }
 
  private:
-  void Swap(DeviceBuffer& other) {
-    std::swap(context_, other.context_);
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
-  }
+  struct Free {
+    CudaContext* context = nullptr;
+    int64_t num_bytes = 0;
+    void operator()(T* data) const { context->Free(data, num_bytes); }
+  };
+  CudaContext* context() const { return data_.get_deleter().context; }
 
-  CudaContext* context_ = nullptr;
-  T* data_ = nullptr;
-  int64_t size_ = 0;
-  int64_t capacity_ = 0;
+  std::unique_ptr<T, Free> data_;
+  int64_t size_ = 0;  // where there is data
 };
 
 }  // namespace ceres_ext::kernels

@@ -15,11 +15,20 @@
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CONTEXT_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CONTEXT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 
 namespace ceres_ext::kernels {
+
+// *minimum = min(*minimum, value): the same for any order of calls.
+inline void AtomicMinimum(int32_t value, std::atomic<int32_t>* minimum) {
+  int32_t seen = minimum->load(std::memory_order_relaxed);
+  while (value < seen && !minimum->compare_exchange_weak(
+                             seen, value, std::memory_order_relaxed)) {
+  }
+}
 
 class HostContext {
  public:

@@ -11,7 +11,7 @@
 //   kLayout, Buffer<T>       layout of block arrays, owner of an array
 //   Allocate(n, &buffer)     memory, in a set-up only
 //   Upload(n, host, to)      from host memory; to a pointer, or a buffer, which
-//                            is allocated
+//                            is allocated; or Upload(vector, &buffer)
 //   Download(n, from, host)  to host memory, after all queued work
 //   SetZero(n, x)            every byte
 //   Read(from, &to)          one record, as Download
@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/buffer.h"
@@ -68,6 +69,10 @@ class HostMachine {
   Status Upload(int64_t n, const T* host, HostBuffer<T>* buffer) {
     CERES_EXT_RETURN_IF_ERROR(buffer->Allocate(n));
     return Upload(n, host, buffer->data());
+  }
+  template <typename T>
+  Status Upload(const std::vector<T>& host, HostBuffer<T>* buffer) {
+    return Upload(static_cast<int64_t>(host.size()), host.data(), buffer);
   }
   template <typename T>
   Status Download(int64_t n, const T* from, T* host) {

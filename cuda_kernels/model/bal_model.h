@@ -35,9 +35,9 @@
 //  - Behind (Xc.z > 0) the formulas continue, as in Ceres's examples: residual
 //    and Jacobian are finite and correct derivatives.
 //  - At the centre, that is wherever 1 / Xc.z or a power of (x, y) leaves the
-//    range of T, the evaluating functions (Project, Residual, Evaluate) return
-//    what IEEE arithmetic gives, and at least one residual or Jacobian entry is
-//    not finite. Xc.z == 0 is always such a case. The caller must check with
+//    range of T, the evaluating functions (Project, Residual) return what IEEE
+//    arithmetic gives, and at least one residual or Jacobian entry is not
+//    finite. Xc.z == 0 is always such a case. The caller must check with
 //    AllFinite and fail the evaluation, which makes Ceres refuse the step: so
 //    no state that Ceres accepts contains one.
 //  - ProjectForProducts serves operators that recompute Jacobians, where a
@@ -275,45 +275,23 @@ CERES_EXT_HOST_DEVICE inline void PrepareQuaternion(const T* q,
   rotation_map[11] = m[0];
 }
 
-// The rotation map of a quaternion camera under ceres::QuaternionManifold.
-// Plus multiplies from the left by (cos|delta|, sin|delta| delta / |delta|),
-// a turn by 2 delta of the camera frame, whatever the norm of q. So the 3 x 4
-// map times PlusJacobian(q) is 2 I.
-template <typename T>
-CERES_EXT_HOST_DEVICE inline void QuaternionManifoldRotationMap(
-    T* rotation_map) {
-  for (int i = 0; i < 9; ++i) {
-    rotation_map[i] = T(i % 4 == 0 ? 2 : 0);
-  }
-}
-
-// Parameters (w, t, f, k1, k2); rotation_map is 3 x 3 or nullptr.
-template <typename T>
-CERES_EXT_HOST_DEVICE inline CameraState<T> PrepareAngleAxisCamera(
-    const T* camera, T* rotation_map) {
+// Parameters: a rotation of kRotationDim values, 3: w, 4: q, then t, f, k1, k2.
+// rotation_map is 3 x kRotationDim or nullptr.
+template <int kRotationDim, typename T>
+CERES_EXT_HOST_DEVICE inline CameraState<T> PrepareBalCamera(const T* camera,
+                                                             T* rotation_map) {
   CameraState<T> state;
-  PrepareAngleAxis(camera, state.R, rotation_map);
-  for (int i = 0; i < 3; ++i) {
-    state.t[i] = camera[3 + i];
+  if constexpr (kRotationDim == 3) {
+    PrepareAngleAxis(camera, state.R, rotation_map);
+  } else {
+    PrepareQuaternion(camera, state.R, rotation_map);
   }
-  state.f = camera[6];
-  state.k1 = camera[7];
-  state.k2 = camera[8];
-  return state;
-}
-
-// Parameters (q, t, f, k1, k2); rotation_map is 3 x 4 or nullptr.
-template <typename T>
-CERES_EXT_HOST_DEVICE inline CameraState<T> PrepareQuaternionCamera(
-    const T* camera, T* rotation_map) {
-  CameraState<T> state;
-  PrepareQuaternion(camera, state.R, rotation_map);
   for (int i = 0; i < 3; ++i) {
-    state.t[i] = camera[4 + i];
+    state.t[i] = camera[kRotationDim + i];
   }
-  state.f = camera[7];
-  state.k1 = camera[8];
-  state.k2 = camera[9];
+  state.f = camera[kRotationDim + 3];
+  state.k1 = camera[kRotationDim + 4];
+  state.k2 = camera[kRotationDim + 5];
   return state;
 }
 
@@ -415,7 +393,7 @@ CERES_EXT_HOST_DEVICE inline bool ProjectForProducts(
   // at most, and two roundings of the sum; t.z and the last sum add one
   // rounding each: 4 eps bounds them all where r's terms don't cancel.
   constexpr T kDepthNoise =
-      std::is_same<T, float>::value ? 4 * internal::Limits<T>::kEpsilon : T(0);
+      std::is_same_v<T, float> ? 4 * internal::Limits<T>::kEpsilon : T(0);
   *p = Project(camera, point);
   // Finite bounds on all entries: of P and P [r]x and P R, of the columns of f
   // and of k1 and k2.
@@ -510,22 +488,25 @@ CERES_EXT_HOST_DEVICE constexpr bool IsInMapBlocks(int rotation_dim,
 }
 
 // As MapCameraJacobian, for a map of that form: 3 kRotationDim + 6 of its 9
-// kDim values are read.
-template <int kRotationDim, int kDim, typename T>
+// kDim values are read. kMapDim = kRotationDim: the map is its rotation map
+// alone, the six are one.
+template <int kRotationDim, int kDim, int kMapDim = kDim, typename T>
 CERES_EXT_HOST_DEVICE inline void MapCameraJacobianByBlocks(
     const T* local_jacobian, const T* camera_map, T* jacobian) {
   static_assert(kRotationDim + 6 <= kDim);
   for (int j = 0; j < kRotationDim; ++j) {
     const T m0 = camera_map[j];
-    const T m1 = camera_map[kDim + j];
-    const T m2 = camera_map[2 * kDim + j];
+    const T m1 = camera_map[kMapDim + j];
+    const T m2 = camera_map[2 * kMapDim + j];
     for (int i = 0; i < 2; ++i) {
       const T* local = local_jacobian + kBalLocalCameraDim * i;
       jacobian[kDim * i + j] = local[0] * m0 + local[1] * m1 + local[2] * m2;
     }
   }
   for (int j = 0; j < 6; ++j) {
-    const T m = camera_map[(3 + j) * kDim + kRotationDim + j];
+    const T m = kMapDim == kRotationDim
+                    ? T(1)
+                    : camera_map[(3 + j) * kMapDim + kRotationDim + j];
     for (int i = 0; i < 2; ++i) {
       jacobian[kDim * i + kRotationDim + j] =
           local_jacobian[kBalLocalCameraDim * i + 3 + j] * m;
@@ -535,61 +516,6 @@ CERES_EXT_HOST_DEVICE inline void MapCameraJacobianByBlocks(
     jacobian[j] = T(0);
     jacobian[kDim + j] = T(0);
   }
-}
-
-// The same for camera_map = blockdiag(rotation_map, I_6).
-template <int kRotationDim, typename T>
-CERES_EXT_HOST_DEVICE inline void MapCameraJacobianByRotation(
-    const T* local_jacobian, const T* rotation_map, T* jacobian) {
-  for (int i = 0; i < 2; ++i) {
-    const T* local = local_jacobian + kBalLocalCameraDim * i;
-    T* row = jacobian + (kRotationDim + 6) * i;
-    for (int j = 0; j < kRotationDim; ++j) {
-      row[j] = local[0] * rotation_map[j] +
-               local[1] * rotation_map[kRotationDim + j] +
-               local[2] * rotation_map[2 * kRotationDim + j];
-    }
-    for (int j = 0; j < 6; ++j) {
-      row[kRotationDim + j] = local[3 + j];
-    }
-  }
-}
-
-// Residual (2), camera Jacobian in tangent coordinates (2 x kDim) and point
-// Jacobian (2 x 3) of one observation, for any 9 x kDim camera map.
-template <int kDim, typename T>
-CERES_EXT_HOST_DEVICE inline void Evaluate(const CameraState<T>& camera,
-                                           const T* camera_map,
-                                           const T* point,
-                                           const T* observation,
-                                           T* residual,
-                                           T* camera_jacobian,
-                                           T* point_jacobian) {
-  const Projection<T> p = Project(camera, point);
-  T local[2 * kBalLocalCameraDim];
-  Residual(camera, p, observation, residual);
-  CameraJacobian(camera, p, local);
-  MapCameraJacobian<kDim>(local, camera_map, camera_jacobian);
-  PointJacobian(camera, p, point_jacobian);
-}
-
-// The same for camera_map = blockdiag(rotation_map, I_6).
-template <int kRotationDim, typename T>
-CERES_EXT_HOST_DEVICE inline void EvaluateByRotation(
-    const CameraState<T>& camera,
-    const T* rotation_map,
-    const T* point,
-    const T* observation,
-    T* residual,
-    T* camera_jacobian,
-    T* point_jacobian) {
-  const Projection<T> p = Project(camera, point);
-  T local[2 * kBalLocalCameraDim];
-  Residual(camera, p, observation, residual);
-  CameraJacobian(camera, p, local);
-  MapCameraJacobianByRotation<kRotationDim>(
-      local, rotation_map, camera_jacobian);
-  PointJacobian(camera, p, point_jacobian);
 }
 
 // ---------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 //
 // Ceres's robust losses as one small tagged value, for host and device:
 //
-//   const RobustLoss loss = RobustLoss::Huber(1.0);
+//   const RobustLoss loss(RobustLossKind::kHuber, 1.0);
 //   double rho[3];
 //   loss.Evaluate(squared_norm, rho);
 //   const LossCorrector corrector(squared_norm, rho);
-//   corrector.CorrectJacobian<2, 9>(residual, jacobian);  // before the
-//   residual corrector.CorrectResidual<2>(residual);
+//   corrector.CorrectJacobian<2, 9>(residual, jacobian);  // before residual
+//   corrector.CorrectResidual<2>(residual);
 //
 // rho[0..2] are rho(s), rho'(s) and rho''(s) at s = |r|^2 >= 0; the cost is
 // rho(s) / 2. Values agree with ceres::LossFunction's to rounding; where Ceres
@@ -49,30 +49,14 @@ struct RobustLoss {
   // that both are in, or -1: ceres::ComposedLoss(f, g) is g with next f.
   int32_t next = -1;
 
-  CERES_EXT_HOST_DEVICE static RobustLoss Trivial() { return RobustLoss(); }
-  CERES_EXT_HOST_DEVICE static RobustLoss Huber(double a) {
-    return Make(RobustLossKind::kHuber, a);
-  }
-  CERES_EXT_HOST_DEVICE static RobustLoss SoftLOne(double a) {
-    return Make(RobustLossKind::kSoftLOne, a);
-  }
-  CERES_EXT_HOST_DEVICE static RobustLoss Cauchy(double a) {
-    return Make(RobustLossKind::kCauchy, a);
-  }
-  CERES_EXT_HOST_DEVICE static RobustLoss Arctan(double a) {
-    return Make(RobustLossKind::kArctan, a);
-  }
-  CERES_EXT_HOST_DEVICE static RobustLoss Tolerant(double a, double b) {
-    RobustLoss loss = Make(RobustLossKind::kTolerant, a);
-    loss.b = b;
-    loss.offset = b * LogOnePlusExp(-a / b);
-    return loss;
-  }
-  CERES_EXT_HOST_DEVICE static RobustLoss Tukey(double a) {
-    return Make(RobustLossKind::kTukey, a);
-  }
-  CERES_EXT_HOST_DEVICE static RobustLoss Scale(double a) {
-    return Make(RobustLossKind::kScale, a);
+  RobustLoss() = default;
+  CERES_EXT_HOST_DEVICE RobustLoss(RobustLossKind kind_in,
+                                   double a_in,
+                                   double b_in = 0.0)
+      : kind(kind_in), a(a_in), b(b_in) {
+    if (kind == RobustLossKind::kTolerant) {
+      offset = b * LogOnePlusExp(-a / b);
+    }
   }
 
   CERES_EXT_HOST_DEVICE void Evaluate(double s, double* rho) const {
@@ -167,13 +151,6 @@ struct RobustLoss {
   }
 
  private:
-  CERES_EXT_HOST_DEVICE static RobustLoss Make(RobustLossKind kind, double a) {
-    RobustLoss loss;
-    loss.kind = kind;
-    loss.a = a;
-    return loss;
-  }
-
   // The corrector divides by rho'.
   CERES_EXT_HOST_DEVICE static double Positive(double slope) {
     return slope > DBL_MIN ? slope : DBL_MIN;

@@ -361,10 +361,10 @@ struct InvertBlocksParams {
         diagonal == nullptr ? nullptr : diagonal + columns * block;
     const StridedMatrix<double> to = inverse.Matrix(block);
     CopyDamped(block, d, to);
-    bool ok = InvertPacked<kDynamic>(to, columns);
+    bool ok = InvertSymmetric<kDynamic>(to, columns);
     if (!ok && may_be_diagonal && a.data != inverse.data) {
       CopyDamped(block, d, to);
-      ok = InvertPackedDiagonal<kDynamic>(d, to, columns);
+      ok = InvertDiagonal<kDynamic>(d, to, columns);
     }
     return {ok ? 0.0 : static_cast<double>(n - block), 0.0};
   }

@@ -160,12 +160,8 @@ CERES_EXT_HOST_DEVICE inline void PrepareCamera(
   constexpr int A = static_cast<int>(kParameters);
   constexpr int kRotationDim = A - 6;
   double rotation_map[3 * kRotationDim];
-  CameraState<double> state;
-  if constexpr (kParameters == CameraParameters::kAngleAxis) {
-    state = PrepareAngleAxisCamera(params.cameras + A * c, rotation_map);
-  } else {
-    state = PrepareQuaternionCamera(params.cameras + A * c, rotation_map);
-  }
+  const auto state =
+      PrepareBalCamera<kRotationDim>(params.cameras + A * c, rotation_map);
   params.states[c] = CameraStateCast<T>(state);
   if (params.maps == nullptr) {
     return;

@@ -16,22 +16,6 @@ std::string Row(int64_t i) { return "Row " + std::to_string(i); }
 
 }  // namespace
 
-void BlockRowsBuilder::Reserve(int64_t num_rows, int64_t num_cells) {
-  num_residuals_.reserve(num_rows);
-  cell_begin_.reserve(num_rows + 1);
-  given_cells_.reserve(num_cells);
-}
-
-void BlockRowsBuilder::AddRow(int num_residuals) {
-  num_residuals_.push_back(num_residuals);
-  cell_begin_.push_back(cell_begin_.back());
-}
-
-void BlockRowsBuilder::AddCell(const Cell& cell) {
-  given_cells_.push_back(cell);
-  ++cell_begin_.back();
-}
-
 Status BlockRowsBuilder::Check() const {
   for (int i = 0; i < e_.size(); ++i) {
     if (e_[i].size > kMaxEliminatedSize) {
@@ -71,66 +55,6 @@ Status BlockRowsBuilder::Check() const {
             "Rows with 2^31 residuals, blocks or columns are not supported."};
   }
   return {};
-}
-
-// Eliminated cells first in each row, rows by their eliminated block.
-void BlockRowsBuilder::Order() {
-  const int64_t n = static_cast<int64_t>(num_residuals_.size());
-  std::vector<int32_t> e_family(n, -1);
-  std::vector<int32_t> e_block(n, 0);
-  for (int64_t i = 0; i < n; ++i) {
-    for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
-      if (given_cells_[c].eliminated) {
-        e_family[i] = given_cells_[c].family;
-        e_block[i] = given_cells_[c].block;
-        std::rotate(given_cells_.begin() + cell_begin_[i],
-                    given_cells_.begin() + c,
-                    given_cells_.begin() + c + 1);
-      }
-    }
-  }
-  row_order_.resize(n);
-  std::iota(row_order_.begin(), row_order_.end(), 0);
-  const auto key = [&](int32_t i) {
-    // Rows without an eliminated block come last.
-    return std::pair<int64_t, int64_t>(e_family[i] < 0 ? kMaxInt : e_family[i],
-                                       e_block[i]);
-  };
-  std::stable_sort(row_order_.begin(),
-                   row_order_.end(),
-                   [&](int32_t a, int32_t b) { return key(a) < key(b); });
-
-  std::vector<int32_t> old_cell_begin(n + 1);
-  old_cell_begin.swap(cell_begin_);
-  cell_begin_[0] = 0;
-  row_begin_.resize(n + 1);
-  row_e_family_.resize(n);
-  row_e_block_.resize(n);
-  cells_.clear();
-  cells_.reserve(given_cells_.size());
-  residual_row_.clear();
-  num_values_ = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const int32_t from = row_order_[i];
-    const int32_t num_residuals = num_residuals_[from];
-    row_e_family_[i] = e_family[from];
-    row_e_block_[i] = e_block[from];
-    row_begin_[i + 1] = row_begin_[i] + num_residuals;
-    residual_row_.insert(
-        residual_row_.end(), num_residuals, static_cast<int32_t>(i));
-    for (int32_t c = old_cell_begin[from]; c < old_cell_begin[from + 1]; ++c) {
-      const Cell& cell = given_cells_[c];
-      const BlockFamily& family =
-          cell.eliminated ? e_[cell.family] : f_[cell.family];
-      cells_.push_back({num_values_,
-                        static_cast<int32_t>(family.value_begin +
-                                             int64_t{family.size} * cell.block),
-                        static_cast<int16_t>(cell.size),
-                        static_cast<int16_t>(cell.eliminated ? 1 : 0)});
-      num_values_ += int64_t{num_residuals} * cell.size;
-    }
-    cell_begin_[i + 1] = static_cast<int32_t>(cells_.size());
-  }
 }
 
 std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
@@ -208,42 +132,65 @@ std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
   return lists;
 }
 
-std::vector<BlockList> BlockRowsBuilder::MakeLists(
-    bool eliminated, const BlockFamilies& families) const {
-  std::vector<int32_t> family_of_column(families.num_values());
-  for (int f = 0; f < families.size(); ++f) {
-    std::fill_n(family_of_column.begin() + families[f].value_begin,
-                families[f].num_values(),
-                f);
-  }
-  std::vector<FamilyCell> cells;
-  for (int64_t i = 0; i < num_rows(); ++i) {
+Status BlockRowsBuilder::Build() {
+  CERES_EXT_RETURN_IF_ERROR(Check());
+  // Eliminated cells first in each row, rows by their eliminated block: family
+  // and place in it. Rows without one come last.
+  const auto n = static_cast<int64_t>(num_residuals_.size());
+  std::vector<std::pair<int64_t, int32_t>> key(n, {kMaxInt, 0});
+  for (int64_t i = 0; i < n; ++i) {
     for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
-      const RowCell& cell = cells_[c];
-      if ((cell.eliminated != 0) == eliminated && cell.size > 0) {
-        const int32_t f = family_of_column[cell.column];
-        cells.push_back(
-            {f,
-             static_cast<int32_t>((cell.column - families[f].value_begin) /
-                                  families[f].size),
-             {cell.value, static_cast<int32_t>(i), cell.size}});
+      if (given_cells_[c].eliminated) {
+        key[i] = {given_cells_[c].family, given_cells_[c].block};
+        std::rotate(given_cells_.begin() + cell_begin_[i],
+                    given_cells_.begin() + c,
+                    given_cells_.begin() + c + 1);
       }
     }
   }
-  std::vector<int64_t> pair_of_row(num_rows());
-  for (int64_t i = 0; i < num_rows(); ++i) {
-    pair_of_row[i] = row_e_family_[i] < 0
-                         ? -1
-                         : e_[row_e_family_[i]].value_begin + row_e_block_[i];
-  }
-  return MakeBlockLists(families, cells, pair_of_row);
-}
+  row_order_.resize(n);
+  std::iota(row_order_.begin(), row_order_.end(), 0);
+  std::stable_sort(row_order_.begin(),
+                   row_order_.end(),
+                   [&](int32_t a, int32_t b) { return key[a] < key[b]; });
 
-Status BlockRowsBuilder::Build() {
-  CERES_EXT_RETURN_IF_ERROR(Check());
-  Order();
-  e_lists_ = MakeLists(true, e_);
-  f_lists_ = MakeLists(false, f_);
+  std::vector<int32_t> given_cell_begin{0};
+  given_cell_begin.swap(cell_begin_);
+  std::vector<FamilyCell> e_cells;
+  std::vector<FamilyCell> f_cells;
+  std::vector<int64_t> pair_of_row(n, -1);
+  eliminated_.assign(n, {0, 0, 0, 0});
+  cells_.reserve(given_cells_.size());
+  for (int32_t i = 0; i < n; ++i) {
+    const int32_t from = row_order_[i];
+    const int32_t num_residuals = num_residuals_[from];
+    row_begin_.push_back(row_begin_.back() + num_residuals);
+    residual_row_.insert(residual_row_.end(), num_residuals, i);
+    for (int32_t c = given_cell_begin[from]; c < given_cell_begin[from + 1];
+         ++c) {
+      const Cell& cell = given_cells_[c];
+      const BlockFamily& family = (cell.eliminated ? e_ : f_)[cell.family];
+      const auto size = static_cast<int16_t>(cell.size);
+      cells_.push_back({num_values_,
+                        static_cast<int32_t>(family.value_begin +
+                                             int64_t{family.size} * cell.block),
+                        size,
+                        static_cast<int16_t>(cell.eliminated ? 1 : 0)});
+      if (cell.eliminated) {
+        eliminated_[i] = {
+            num_values_, cell.block, size, static_cast<int16_t>(cell.family)};
+        pair_of_row[i] = family.value_begin + cell.block;
+      }
+      if (cell.size > 0) {
+        (cell.eliminated ? e_cells : f_cells)
+            .push_back({cell.family, cell.block, {num_values_, i, cell.size}});
+      }
+      num_values_ += int64_t{num_residuals} * cell.size;
+    }
+    cell_begin_.push_back(static_cast<int32_t>(cells_.size()));
+  }
+  e_lists_ = MakeBlockLists(e_, e_cells, pair_of_row);
+  f_lists_ = MakeBlockLists(f_, f_cells, pair_of_row);
   given_cells_.clear();
   given_cells_.shrink_to_fit();
   return {};

@@ -69,6 +69,15 @@ struct alignas(16) BlockCell {
   int32_t size;
 };
 
+// What the sum over the cells of an F block asks of the row's eliminated block,
+// for S_c. size 0: the row has none.
+struct alignas(16) EliminatedCell {
+  int64_t value;
+  int32_t block;  // place in the family
+  int16_t size;
+  int16_t family;
+};
+
 // The cells of one family, block by block.
 struct BlockListView {
   int32_t size = 0;                // columns of the family's blocks
@@ -123,10 +132,20 @@ class BlockRowsBuilder {
   BlockRowsBuilder(const BlockFamilies& e, const BlockFamilies& f)
       : e_(e), f_(f) {}
 
-  void Reserve(int64_t num_rows, int64_t num_cells);
-  void AddRow(int num_residuals);
+  void Reserve(int64_t num_rows, int64_t num_cells) {
+    num_residuals_.reserve(num_rows);
+    cell_begin_.reserve(num_rows + 1);
+    given_cells_.reserve(num_cells);
+  }
+  void AddRow(int num_residuals) {
+    num_residuals_.push_back(num_residuals);
+    cell_begin_.push_back(cell_begin_.back());
+  }
   // A cell of the last row.
-  void AddCell(const Cell& cell);
+  void AddCell(const Cell& cell) {
+    given_cells_.push_back(cell);
+    ++cell_begin_.back();
+  }
 
   // Orders and lists. kInvalidArgument names the first row with two eliminated
   // blocks or a cell that its family doesn't have; kUnsupported: an eliminated
@@ -145,15 +164,10 @@ class BlockRowsBuilder {
   const std::vector<int32_t>& residual_row() const { return residual_row_; }
   const std::vector<BlockList>& e_lists() const { return e_lists_; }
   const std::vector<BlockList>& f_lists() const { return f_lists_; }
-  // Of each row, the eliminated block: family and place in it; family -1: none.
-  const std::vector<int32_t>& row_e_family() const { return row_e_family_; }
-  const std::vector<int32_t>& row_e_block() const { return row_e_block_; }
+  const std::vector<EliminatedCell>& eliminated() const { return eliminated_; }
 
  private:
   Status Check() const;
-  void Order();
-  std::vector<BlockList> MakeLists(bool eliminated,
-                                   const BlockFamilies& families) const;
 
   const BlockFamilies& e_;
   const BlockFamilies& f_;
@@ -166,21 +180,20 @@ class BlockRowsBuilder {
   std::vector<int32_t> row_begin_{0};
   std::vector<RowCell> cells_;
   std::vector<int32_t> residual_row_;
-  std::vector<int32_t> row_e_family_;
-  std::vector<int32_t> row_e_block_;
+  std::vector<EliminatedCell> eliminated_;
   std::vector<BlockList> e_lists_;
   std::vector<BlockList> f_lists_;
   int64_t num_values_ = 0;
 };
 
-// What the sum over the cells of an F block asks of the row's eliminated block,
-// for S_c. size 0: the row has none.
-struct alignas(16) EliminatedCell {
-  int64_t value;
-  int32_t block;  // place in the family
-  int16_t size;
-  int16_t family;
-};
+template <typename T>
+int64_t TotalBytes(const std::vector<T>& arrays) {
+  int64_t sum = 0;
+  for (const T& array : arrays) {
+    sum += array.bytes();
+  }
+  return sum;
+}
 
 // Lists in the memory of a machine.
 template <typename Machine>
@@ -197,21 +210,18 @@ struct MachineBlockList {
   std::vector<Buffer<int64_t>> level_begin;
 
   Status Setup(const BlockList& list, Machine* machine) {
-    const auto upload = [machine](const auto& values, auto* buffer) {
-      return machine->Upload(
-          static_cast<int64_t>(values.size()), values.data(), buffer);
-    };
     family = list.family;
     view = list.sizes;
-    CERES_EXT_RETURN_IF_ERROR(upload(list.block, &block));
-    CERES_EXT_RETURN_IF_ERROR(upload(list.cells, &cells));
-    CERES_EXT_RETURN_IF_ERROR(upload(list.segment_begin, &segment_begin));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(list.block, &block));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(list.cells, &cells));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(list.segment_begin, &segment_begin));
     view.block = block.data();
     view.cells = cells.data();
     view.segment_begin = segment_begin.data();
     for (const std::vector<int64_t>& begin : list.levels) {
       level_begin.emplace_back();
-      CERES_EXT_RETURN_IF_ERROR(upload(begin, &level_begin.back()));
+      CERES_EXT_RETURN_IF_ERROR(machine->Upload(begin, &level_begin.back()));
       levels.push_back(
           {static_cast<int64_t>(begin.size()) - 1, level_begin.back().data()});
     }
@@ -219,11 +229,8 @@ struct MachineBlockList {
   }
 
   int64_t bytes() const {
-    int64_t sum = block.bytes() + cells.bytes() + segment_begin.bytes();
-    for (const auto& begin : level_begin) {
-      sum += begin.bytes();
-    }
-    return sum;
+    return block.bytes() + cells.bytes() + segment_begin.bytes() +
+           TotalBytes(level_begin);
   }
 };
 
@@ -249,14 +256,15 @@ class BlockRows {
 
   // builder: built.
   Status Setup(const BlockRowsBuilder& builder, Machine* machine) {
-    const auto upload = [machine](const auto& values, auto* buffer) {
-      return machine->Upload(
-          static_cast<int64_t>(values.size()), values.data(), buffer);
-    };
-    CERES_EXT_RETURN_IF_ERROR(upload(builder.residual_row(), &residual_row_));
-    CERES_EXT_RETURN_IF_ERROR(upload(builder.row_begin(), &row_begin_));
-    CERES_EXT_RETURN_IF_ERROR(upload(builder.cell_begin(), &cell_begin_));
-    CERES_EXT_RETURN_IF_ERROR(upload(builder.cells(), &cells_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(builder.residual_row(), &residual_row_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(builder.row_begin(), &row_begin_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(builder.cell_begin(), &cell_begin_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(builder.cells(), &cells_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(builder.eliminated(), &eliminated_));
     view_.num_rows = builder.num_rows();
     view_.num_residuals = builder.num_residuals();
     view_.residual_row = residual_row_.data();
@@ -264,21 +272,6 @@ class BlockRows {
     view_.cell_begin = cell_begin_.data();
     view_.cells = cells_.data();
     num_values_ = builder.num_values();
-
-    std::vector<EliminatedCell> eliminated(view_.num_rows);
-    for (int64_t i = 0; i < view_.num_rows; ++i) {
-      EliminatedCell& cell = eliminated[i];
-      cell = {0, 0, 0, 0};
-      if (builder.row_e_family()[i] >= 0) {
-        // The eliminated cell is the first of its row.
-        const RowCell& first = builder.cells()[builder.cell_begin()[i]];
-        cell = {first.value,
-                builder.row_e_block()[i],
-                first.size,
-                static_cast<int16_t>(builder.row_e_family()[i])};
-      }
-    }
-    CERES_EXT_RETURN_IF_ERROR(upload(eliminated, &eliminated_));
     CERES_EXT_RETURN_IF_ERROR(
         SetupBlockLists(builder.e_lists(), machine, &e_lists_));
     return SetupBlockLists(builder.f_lists(), machine, &f_lists_);
@@ -291,14 +284,9 @@ class BlockRows {
   int64_t num_values() const { return num_values_; }
 
   int64_t bytes() const {
-    int64_t sum = residual_row_.bytes() + row_begin_.bytes() +
-                  cell_begin_.bytes() + cells_.bytes() + eliminated_.bytes();
-    for (const auto* lists : {&e_lists_, &f_lists_}) {
-      for (const List& list : *lists) {
-        sum += list.bytes();
-      }
-    }
-    return sum;
+    return residual_row_.bytes() + row_begin_.bytes() + cell_begin_.bytes() +
+           cells_.bytes() + eliminated_.bytes() + TotalBytes(e_lists_) +
+           TotalBytes(f_lists_);
   }
 
  private:

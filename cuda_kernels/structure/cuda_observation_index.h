@@ -14,23 +14,11 @@
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_sort.h"
 #include "cuda_kernels/machine/device_buffer.h"
 #include "cuda_kernels/structure/observation_index.h"
 
 namespace ceres_ext::kernels {
-
-// Scratch of the builders below, 36 bytes per observation and 4 per point. Kept
-// by the caller so that several builds share it; may be released after the
-// last.
-struct CudaIndexScratch {
-  DeviceBuffer<uint64_t> keys_in;
-  DeviceBuffer<uint64_t> keys_out;
-  DeviceBuffer<int32_t> values_in;
-  DeviceBuffer<int32_t> values_out;
-  DeviceBuffer<int32_t> counts;
-  DeviceBuffer<int32_t> rank;
-  DeviceBuffer<unsigned char> sort;
-};
 
 class CudaObservationIndex {
  public:
@@ -59,17 +47,14 @@ class CudaObservationIndex {
                       CudaContext* context);
 
   // Valid as long as this object lives and is not built again.
-  ObservationIndexView view() const;
+  const ObservationIndexView& view() const { return view_; }
 
  private:
-  int32_t num_cameras_ = 0;
-  int32_t num_points_ = 0;
-  int64_t num_observations_ = 0;
+  ObservationIndexView view_;
   DeviceBuffer<int64_t> point_begin_;
   DeviceBuffer<int64_t> camera_begin_;
   DeviceBuffer<int32_t> camera_id_;
   DeviceBuffer<int32_t> point_id_;
-  DeviceBuffer<int32_t> input_id_;
   DeviceBuffer<int32_t> camera_entry_;
 };
 

@@ -18,10 +18,8 @@ Status RowIndex<CudaMachine>::Setup(int32_t num_cameras,
   CERES_EXT_RETURN_IF_ERROR(
       machine->Upload(num_observations, point_ids, &points));
   CudaIndexScratch scratch;
+  DeviceBuffer<int32_t> order;
   if (options.keep_point_order) {
-    if (point_order != nullptr) {
-      point_order->clear();
-    }
     CERES_EXT_RETURN_IF_ERROR(index_.Build(num_cameras,
                                            num_points,
                                            num_observations,
@@ -29,19 +27,17 @@ Status RowIndex<CudaMachine>::Setup(int32_t num_cameras,
                                            points.data(),
                                            &scratch,
                                            machine->context()));
-    return workspace_.Setup(
-        index_.view(), options, &scratch, machine->context());
+  } else {
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_points, &order));
+    CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(num_cameras,
+                                                  num_points,
+                                                  num_observations,
+                                                  cameras.data(),
+                                                  points.data(),
+                                                  order.data(),
+                                                  &scratch,
+                                                  machine->context()));
   }
-  DeviceBuffer<int32_t> order;
-  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_points, &order));
-  CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(num_cameras,
-                                                num_points,
-                                                num_observations,
-                                                cameras.data(),
-                                                points.data(),
-                                                order.data(),
-                                                &scratch,
-                                                machine->context()));
   if (point_order != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(order.CopyToHost(point_order));
   }

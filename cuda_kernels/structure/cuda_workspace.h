@@ -21,14 +21,12 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda_kernels/base/pcg_scalars.h"
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_sort.h"
 #include "cuda_kernels/machine/device_buffer.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/model/shape.h"
-#include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/tile_index.h"
 
@@ -46,9 +44,6 @@ inline constexpr int kLongTrack = 64;
 struct CudaWorkspaceView {
   TileIndexView recomputed_tiles;
   TileIndexView stored_tiles;
-  // Per observation, in the order of the index: camera number within its
-  // stored tile << 16 | slot within the tile. Not for long tiles.
-  const uint32_t* stored_position = nullptr;
 
   int32_t num_chunks = 0;
   const int32_t* chunk_camera = nullptr;        // [num_chunks]
@@ -116,15 +111,10 @@ class CudaWorkspace {
   const ObservationIndexView& index() const { return index_; }
 
  private:
-  Status ListLongPoints(const ObservationIndexView& index,
-                        CudaIndexScratch* scratch,
-                        CudaContext* context);
-
   ObservationIndexView index_;
   CudaWorkspaceView view_;
   TileIndex recomputed_tiles_;
   TileIndex stored_tiles_;
-  DeviceBuffer<uint32_t> stored_position_;
   DeviceBuffer<int32_t> chunk_camera_;
   DeviceBuffer<int32_t> camera_chunk_begin_;
   DeviceBuffer<int32_t> entry_point_;

@@ -88,15 +88,6 @@ class HostWorkspace {
   HostBuffer<double> chunk_sums_;
 };
 
-// Makes room for row_size sums per camera and chunk where the index is the
-// host's.
-inline Status ReserveCameraSums(const ObservationIndexView& index,
-                                int row_size) {
-  return index.host_workspace == nullptr
-             ? Status()
-             : index.host_workspace->ReserveCameraSums(row_size);
-}
-
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_STRUCTURE_HOST_WORKSPACE_H_

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 
 namespace ceres_ext::kernels {
@@ -48,15 +49,11 @@ void CountingSortBegins(int32_t num_values,
                         int64_t n,
                         const int32_t* id,
                         int64_t* begin) {
-  for (int32_t v = 0; v <= num_values; ++v) {
-    begin[v] = 0;
-  }
+  std::fill_n(begin, int64_t{num_values} + 1, 0);
   for (int64_t i = 0; i < n; ++i) {
     ++begin[id[i] + 1];
   }
-  for (int32_t v = 0; v < num_values; ++v) {
-    begin[v + 1] += begin[v];
-  }
+  std::partial_sum(begin, begin + num_values + 1, begin);
 }
 
 }  // namespace
@@ -73,14 +70,14 @@ Status ObservationIndex::Build(int32_t num_cameras,
   HostBuffer<int32_t> by_camera;
   HostBuffer<int64_t> next;
   CERES_EXT_RETURN_IF_ERROR(by_camera.Allocate(n));
-  CERES_EXT_RETURN_IF_ERROR(next.Allocate(
-      int64_t{1} + (num_cameras > num_points ? num_cameras : num_points)));
+  CERES_EXT_RETURN_IF_ERROR(next.Allocate(std::max(num_cameras, num_points)));
   CERES_EXT_RETURN_IF_ERROR(point_begin_.Allocate(int64_t{num_points} + 1));
   CERES_EXT_RETURN_IF_ERROR(camera_id_.Allocate(n));
   CERES_EXT_RETURN_IF_ERROR(point_id_.Allocate(n));
-  CERES_EXT_RETURN_IF_ERROR(input_id_.Allocate(n));
   CERES_EXT_RETURN_IF_ERROR(camera_begin_.Allocate(int64_t{num_cameras} + 1));
-  CERES_EXT_RETURN_IF_ERROR(camera_entry_.Allocate(n));
+  CERES_EXT_RETURN_IF_ERROR(camera_entry_.Allocate(2 * n));
+
+  int32_t* const input_id = camera_entry_.data() + n;
 
   // Two stable counting sorts, the less significant key first:
   // input -> (camera, input) -> (point, camera, input).
@@ -93,12 +90,12 @@ Status ObservationIndex::Build(int32_t num_cameras,
   std::copy_n(point_begin_.data(), num_points, next.data());
   for (int64_t j = 0; j < n; ++j) {
     const int32_t i = by_camera.data()[j];
-    input_id_.data()[next.data()[point[i]]++] = i;
+    input_id[next.data()[point[i]]++] = i;
   }
 
   std::copy_n(camera_begin_.data(), num_cameras, next.data());
   for (int64_t k = 0; k < n; ++k) {
-    const int32_t i = input_id_.data()[k];
+    const int32_t i = input_id[k];
     camera_id_.data()[k] = camera[i];
     point_id_.data()[k] = point[i];
     camera_entry_.data()[next.data()[camera[i]]++] = static_cast<int32_t>(k);
@@ -110,7 +107,6 @@ Status ObservationIndex::Build(int32_t num_cameras,
   view_.point_begin = point_begin_.data();
   view_.camera_id = camera_id_.data();
   view_.point_id = point_id_.data();
-  view_.input_id = input_id_.data();
   view_.camera_begin = camera_begin_.data();
   view_.camera_entry = camera_entry_.data();
   return {};
@@ -118,7 +114,7 @@ Status ObservationIndex::Build(int32_t num_cameras,
 
 int64_t ObservationIndex::bytes() const {
   return point_begin_.bytes() + camera_id_.bytes() + point_id_.bytes() +
-         input_id_.bytes() + camera_begin_.bytes() + camera_entry_.bytes();
+         camera_begin_.bytes() + camera_entry_.bytes();
 }
 
 }  // namespace ceres_ext::kernels

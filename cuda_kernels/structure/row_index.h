@@ -44,9 +44,16 @@ class RowIndex<HostMachine> {
                int64_t num_observations,
                const int32_t* camera_ids,
                const int32_t* point_ids,
-               const Options& options,
+               const Options& /*options*/,
                std::vector<int32_t>* point_order,
-               HostMachine* machine);
+               HostMachine* machine) {
+    if (point_order != nullptr) {
+      point_order->clear();
+    }
+    CERES_EXT_RETURN_IF_ERROR(index_.Build(
+        num_cameras, num_points, num_observations, camera_ids, point_ids));
+    return workspace_.Setup(index_.view(), machine);
+  }
   const ObservationIndexView& view() const { return workspace_.index(); }
   // Of the index and of scratch.
   int64_t bytes() const { return index_.bytes() + workspace_.bytes(); }

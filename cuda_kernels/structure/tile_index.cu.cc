@@ -12,8 +12,6 @@
 namespace ceres_ext::kernels {
 namespace {
 
-constexpr int kBlockSize = 256;
-
 // Points are cut into chunks of this many; within a chunk tiles are filled one
 // after the other. A chunk costs at most one half-empty tile.
 constexpr int64_t kPointsPerChunk = 8192;
@@ -38,280 +36,83 @@ __device__ int32_t TileEnd(const int64_t* point_begin,
   return low;
 }
 
-// One thread per chunk. tile_point_begin null: num_tiles[chunk] = its number of
-// tiles. Else: writes their first points from num_tiles[chunk - 1] on, where
-// num_tiles holds the inclusive sums.
-__global__ void CutTilesKernel(ObservationIndexView index,
-                               TileOptions options,
-                               int64_t num_chunks,
-                               int32_t* num_tiles,
-                               int32_t* tile_point_begin) {
-  const int64_t chunk = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (chunk >= num_chunks) {
-    return;  // No barrier follows.
-  }
-  const int64_t begin = chunk * kPointsPerChunk;
-  const int64_t end = begin + kPointsPerChunk < index.num_points
-                          ? begin + kPointsPerChunk
-                          : index.num_points;
-  int32_t tile =
-      tile_point_begin == nullptr || chunk == 0 ? 0 : num_tiles[chunk - 1];
-  for (int32_t p = static_cast<int32_t>(begin); p < end;) {
-    if (tile_point_begin != nullptr) {
-      tile_point_begin[tile] = p;
+// Header null: num_tiles[chunk] = its number of tiles. Else: writes their first
+// points from num_tiles[chunk - 1] on, where num_tiles holds the inclusive
+// sums.
+Status CutTiles(const ObservationIndexView& index,
+                const TileOptions& options,
+                int32_t* num_tiles,
+                TileHeader* header,
+                cudaStream_t stream) {
+  const int64_t num_chunks = CeilDivide(index.num_points, kPointsPerChunk);
+  const auto cut_chunk = [=] __device__(int64_t chunk) {
+    const auto begin = static_cast<int32_t>(chunk * kPointsPerChunk);
+    const int32_t end = chunk == num_chunks - 1
+                            ? index.num_points
+                            : begin + static_cast<int32_t>(kPointsPerChunk);
+    int32_t tile = header == nullptr || chunk == 0 ? 0 : num_tiles[chunk - 1];
+    for (int32_t p = begin; p < end; ++tile) {
+      if (header != nullptr) {
+        header[tile].point_begin = p;
+      }
+      p = TileEnd(index.point_begin, p, end, options);
     }
-    ++tile;
-    p = TileEnd(index.point_begin, p, static_cast<int32_t>(end), options);
-  }
-  if (tile_point_begin == nullptr) {
-    num_tiles[chunk] = tile;
-  } else if (chunk == num_chunks - 1) {
-    tile_point_begin[tile] = index.num_points;
-  }
+    if (header == nullptr) {
+      num_tiles[chunk] = tile;
+    } else if (chunk == num_chunks - 1) {
+      header[tile].point_begin = index.num_points;
+    }
+  };
+  return ForEach("CutTiles", num_chunks, stream, cut_chunk);
 }
 
-// keys = (tile, camera), values = position. One block per tile.
-__global__ void MakeTileKeysKernel(ObservationIndexView index,
-                                   const int32_t* tile_point_begin,
-                                   int camera_bits,
-                                   uint64_t* keys,
-                                   int32_t* values) {
-  const int64_t begin = index.point_begin[tile_point_begin[blockIdx.x]];
-  const int64_t end = index.point_begin[tile_point_begin[blockIdx.x + 1]];
-  for (int64_t k = begin + threadIdx.x; k < end; k += blockDim.x) {
-    keys[k] = uint64_t{blockIdx.x} << camera_bits |
-              static_cast<uint64_t>(index.camera_id[k]);
-    values[k] = static_cast<int32_t>(k);
-  }
-}
-
-// flags[s] = 1 where slot s is the first of a tile camera.
-__global__ void FlagTileCamerasKernel(int64_t num_observations,
-                                      const uint64_t* keys,
-                                      int32_t* flags) {
-  const int64_t s = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (s >= num_observations) {
-    return;  // No barrier follows.
-  }
-  flags[s] = s == 0 || keys[s] != keys[s - 1];
-}
-
-// tile_camera[s] holds the inclusive sums of the flags. Writes the first slot
-// of each tile camera, and keys and values for the rows of the cameras.
-__global__ void ListTileCamerasKernel(int64_t num_observations,
-                                      const uint64_t* keys,
-                                      const int32_t* tile_camera,
-                                      int camera_bits,
-                                      int32_t* first_slot,
-                                      int32_t* tile_camera_id,
-                                      uint64_t* row_keys,
-                                      int32_t* row_values) {
-  const int64_t s = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (s >= num_observations) {
-    return;  // No barrier follows.
-  }
-  const int32_t c = tile_camera[s] - 1;
-  if (s > 0 && tile_camera[s - 1] - 1 == c) {
-    return;  // Not the first of its tile camera; no barrier follows.
-  }
-  first_slot[c] = static_cast<int32_t>(s);
-  const uint64_t camera = keys[s] & ((uint64_t{1} << camera_bits) - 1);
-  tile_camera_id[c] = static_cast<int32_t>(camera);
-  row_keys[c] = camera;
-  row_values[c] = c;
-}
-
-// flags[s] = 1 where slot s is the first of a segment.
-__global__ void FlagSegmentsKernel(int64_t num_observations,
-                                   const int32_t* tile_camera,
-                                   const int32_t* first_slot,
-                                   int32_t segment_length,
-                                   int32_t* flags) {
-  const int64_t s = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (s >= num_observations) {
-    return;  // No barrier follows.
-  }
-  flags[s] = (s - first_slot[tile_camera[s] - 1]) % segment_length == 0;
-}
-
-// Everything that is per slot, segment and tile camera; segment_number holds
-// the inclusive sums of the flags above. Thread num_observations writes the
-// ends.
-__global__ void FillTilesKernel(ObservationIndexView index,
-                                TileIndexView tiles,
-                                const uint64_t* keys,
-                                const int32_t* position,
-                                const int32_t* tile_camera,
-                                const int32_t* segment_number,
-                                int camera_bits,
-                                TileSegment* segment,
-                                uint32_t* slot,
-                                int32_t* tile_camera_segment,
-                                int32_t* tile_segment_begin,
-                                int32_t* tile_camera_begin) {
-  const int64_t n = index.num_observations;
-  const int64_t s = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (s > n) {
-    return;  // No barrier follows.
-  }
-  // Tiles without observations begin where the next one with some does.
-  const int64_t previous_tile =
-      s == 0 ? -1 : static_cast<int64_t>(keys[s - 1] >> camera_bits);
-  const int64_t tile =
-      s == n ? tiles.num_tiles : static_cast<int64_t>(keys[s] >> camera_bits);
-  const int32_t c = s == n ? tiles.num_tile_cameras : tile_camera[s] - 1;
-  const int32_t g = s == n ? tiles.num_segments : segment_number[s] - 1;
-  for (int64_t t = previous_tile + 1; t <= tile; ++t) {
-    tile_segment_begin[t] = g;
-    tile_camera_begin[t] = c;
-  }
-  const bool first_of_segment = s == 0 || s == n || segment_number[s - 1] <= g;
-  if (first_of_segment) {
-    const int32_t camera =
-        s == n ? 0
-               : static_cast<int32_t>(keys[s] &
-                                      ((uint64_t{1} << camera_bits) - 1));
-    segment[g] = TileSegment{camera, static_cast<int32_t>(s)};
-  }
-  if (s == 0 || s == n || tile_camera[s - 1] <= c) {
-    tile_camera_segment[c] = g;
-  }
-  if (s == n) {
-    return;  // No barrier follows.
-  }
-  const int32_t first_point = tiles.tile_point_begin[tile];
-  const int64_t begin = index.point_begin[first_point];
-  const int64_t end = index.point_begin[tiles.tile_point_begin[tile + 1]];
-  slot[s] =
-      end - begin > tiles.max_observations
-          ? 0u
-          : static_cast<uint32_t>(index.point_id[position[s]] - first_point)
-                    << 16 |
-                static_cast<uint32_t>(position[s] - begin);
-}
-
-// keys = (tile, decreasing length), the length left out where a tile keeps the
-// order of its segments; values = segment. One block per tile.
-__global__ void MakeTaskKeysKernel(TileIndexView tiles,
-                                   int length_bits,
-                                   uint64_t* keys,
-                                   int32_t* values) {
-  const int32_t begin = tiles.tile_segment_begin[blockIdx.x];
-  const int32_t end = tiles.tile_segment_begin[blockIdx.x + 1];
-  const bool sorted = end - begin <= tiles.round_segments;
-  for (int32_t g = begin + static_cast<int32_t>(threadIdx.x); g < end;
-       g += static_cast<int32_t>(blockDim.x)) {
-    const int32_t length =
-        tiles.segment[g + 1].slot_begin - tiles.segment[g].slot_begin;
-    keys[g] = uint64_t{blockIdx.x} << length_bits |
+// Tasks: segments sorted by (tile, decreasing length), the length left out
+// where a tile keeps the order of its segments.
+Status FillTasks(const TileIndexView& tiles,
+                 TileTask* task,
+                 CudaIndexScratch* scratch,
+                 CudaContext* context) {
+  const int length_bits = NumBits(int64_t{tiles.segment_length});
+  uint64_t* const keys = scratch->keys_in.data();
+  int32_t* const values = scratch->values_in.data();
+  CERES_EXT_RETURN_IF_ERROR(ForEachBlock(
+      "MakeTaskKeys",
+      tiles.num_tiles,
+      context->stream(),
+      [=] __device__(int32_t tile, int32_t thread) {
+        const int32_t begin = tiles.header[tile].segment_begin;
+        const int32_t end = tiles.header[tile + 1].segment_begin;
+        const bool sorted = end - begin <= tiles.round_segments;
+        for (int32_t g = begin + thread; g < end; g += kForEachBlock) {
+          const int32_t length =
+              tiles.segment[g + 1].slot_begin - tiles.segment[g].slot_begin;
+          keys[g] =
+              static_cast<uint64_t>(tile) << length_bits |
               static_cast<uint64_t>(sorted ? tiles.segment_length - length : 0);
-    values[g] = g;
-  }
-}
-
-// Task i of all tiles is segment order[i]. One thread per task.
-__global__ void FillTasksKernel(TileIndexView tiles,
-                                const uint64_t* keys,
-                                int length_bits,
-                                const int32_t* order,
-                                TileTask* task) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= tiles.num_segments) {
-    return;  // No barrier follows.
-  }
-  const int32_t g = order[i];
-  const TileSegment segment = tiles.segment[g];
-  task[i] = TileTask{segment.camera,
-                     segment.slot_begin,
-                     tiles.segment[g + 1].slot_begin,
-                     g - tiles.tile_segment_begin[keys[i] >> length_bits]};
-}
-
-// begin[g] = number of sorted keys below g, as in the observation index.
-__global__ void RowBeginKernel(int32_t n,
-                               const uint64_t* keys,
-                               int32_t num_cameras,
-                               int32_t* begin) {
-  const int64_t k = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (k > n) {
-    return;  // No barrier follows.
-  }
-  const int64_t previous = k == 0 ? -1 : static_cast<int64_t>(keys[k - 1]);
-  const int64_t last = k == n ? num_cameras : static_cast<int64_t>(keys[k]);
-  for (int64_t g = previous + 1; g <= last; ++g) {
-    begin[g] = static_cast<int32_t>(k);
-  }
-}
-
-// Headers; most[0], most[1] = most segments and tile cameras of a tile that is
-// not long. Maxima of integers: the order of the atomics does not matter.
-__global__ void TileHeadersKernel(ObservationIndexView index,
-                                  TileIndexView tiles,
-                                  TileHeader* headers,
-                                  int32_t* most) {
-  const int64_t t = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (t >= tiles.num_tiles) {
-    return;  // No barrier follows.
-  }
-  TileHeader header;
-  header.point_begin = tiles.tile_point_begin[t];
-  header.num_points = tiles.tile_point_begin[t + 1] - header.point_begin;
-  const int64_t begin = index.point_begin[header.point_begin];
-  header.observation_begin = static_cast<int32_t>(begin);
-  header.num_observations = static_cast<int32_t>(
-      index.point_begin[tiles.tile_point_begin[t + 1]] - begin);
-  header.segment_begin = tiles.tile_segment_begin[t];
-  header.num_segments = tiles.tile_segment_begin[t + 1] - header.segment_begin;
-  header.camera_begin = tiles.tile_camera_begin[t];
-  header.num_cameras = tiles.tile_camera_begin[t + 1] - header.camera_begin;
-  headers[t] = header;
-  if (header.num_observations > tiles.max_observations) {
-    return;  // A long tile; no barrier follows.
-  }
-  atomicMax(&most[0], header.num_segments);
-  atomicMax(&most[1], header.num_cameras);
+          values[g] = g;
+        }
+      }));
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(tiles.num_segments,
+                                      NumBits(tiles.num_tiles) + length_bits,
+                                      scratch->values_out.data(),
+                                      scratch,
+                                      context));
+  const uint64_t* const sorted_keys = scratch->keys_out.data();
+  const int32_t* const order = scratch->values_out.data();
+  return ForEach("FillTasks",
+                 tiles.num_segments,
+                 context->stream(),
+                 [=] __device__(int64_t i) {
+                   const int32_t g = order[i];
+                   const int64_t tile = sorted_keys[i] >> length_bits;
+                   task[i] = TileTask{tiles.segment[g].camera,
+                                      tiles.segment[g].slot_begin,
+                                      tiles.segment[g + 1].slot_begin,
+                                      g - tiles.header[tile].segment_begin};
+                 });
 }
 
 }  // namespace
-
-Status TileIndex::BuildTasks(CudaIndexScratch* scratch, CudaContext* context) {
-  const cudaStream_t stream = context->stream();
-  const int64_t num_segments = view_.num_segments;
-  const int length_bits = NumBits(int64_t{view_.segment_length});
-  CERES_EXT_RETURN_IF_ERROR(task_.Allocate(context, num_segments));
-  CERES_EXT_RETURN_IF_ERROR(Launch("MakeTaskKeys",
-                                   MakeTaskKeysKernel,
-                                   view_.num_tiles,
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   view_,
-                                   length_bits,
-                                   scratch->keys_in.data(),
-                                   scratch->values_in.data()));
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(scratch->keys_in.data(),
-                                      scratch->keys_out.data(),
-                                      scratch->values_in.data(),
-                                      scratch->values_out.data(),
-                                      num_segments,
-                                      NumBits(view_.num_tiles) + length_bits,
-                                      &scratch->sort,
-                                      context));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("FillTasks",
-             FillTasksKernel,
-             CeilDivide(num_segments, kBlockSize),
-             kBlockSize,
-             0,
-             stream,
-             view_,
-             static_cast<const uint64_t*>(scratch->keys_out.data()),
-             length_bits,
-             static_cast<const int32_t*>(scratch->values_out.data()),
-             task_.data()));
-  view_.task = task_.data();
-  return Status();
-}
 
 Status TileIndex::Build(const ObservationIndexView& index,
                         const TileOptions& options,
@@ -338,213 +139,195 @@ Status TileIndex::Build(const ObservationIndexView& index,
   // Tiles.
   const int64_t num_chunks = CeilDivide(index.num_points, kPointsPerChunk);
   DeviceBuffer<int32_t> num_tiles;
-  CERES_EXT_RETURN_IF_ERROR(num_tiles.Allocate(context, num_chunks + 2));
-  CERES_EXT_RETURN_IF_ERROR(num_tiles.SetZero());
-  const auto cut_tiles = [&](int32_t* tile_point_begin) {
-    return Launch("CutTiles",
-                  CutTilesKernel,
-                  CeilDivide(num_chunks, 32),
-                  32,
-                  0,
-                  stream,
-                  index,
-                  options,
-                  num_chunks,
-                  num_tiles.data(),
-                  tile_point_begin);
-  };
-  CERES_EXT_RETURN_IF_ERROR(cut_tiles(nullptr));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
-      num_tiles.data(), num_tiles.data(), num_chunks, &scratch->sort, context));
-  if (num_chunks > 0) {
-    CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
-        &view_.num_tiles, num_tiles.data() + num_chunks - 1, sizeof(int32_t)));
-  }
+  CERES_EXT_RETURN_IF_ERROR(num_tiles.Allocate(context, num_chunks));
   CERES_EXT_RETURN_IF_ERROR(
-      tile_point_begin_.Allocate(context, int64_t{view_.num_tiles} + 1));
-  CERES_EXT_RETURN_IF_ERROR(tile_point_begin_.SetZero());
-  CERES_EXT_RETURN_IF_ERROR(cut_tiles(tile_point_begin_.data()));
-  view_.tile_point_begin = tile_point_begin_.data();
+      CutTiles(index, options, num_tiles.data(), nullptr, stream));
+  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
+      num_chunks, num_tiles.data(), &view_.num_tiles, scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(
+      header_.Allocate(context, int64_t{view_.num_tiles} + 1));
+  CERES_EXT_RETURN_IF_ERROR(header_.SetZero());
+  CERES_EXT_RETURN_IF_ERROR(
+      CutTiles(index, options, num_tiles.data(), header_.data(), stream));
+  TileHeader* const header = header_.data();
+  view_.header = header;
 
   // Slots: sort by (tile, camera); stable, so a camera's slots keep the order
   // of their points.
   const int camera_bits = NumBits(index.num_cameras);
-  CERES_EXT_RETURN_IF_ERROR(scratch->keys_in.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(scratch->keys_out.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(scratch->values_in.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(scratch->values_out.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(Launch("MakeTileKeys",
-                                   MakeTileKeysKernel,
-                                   view_.num_tiles,
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   index,
-                                   tile_point_begin_.data(),
-                                   camera_bits,
-                                   scratch->keys_in.data(),
-                                   scratch->values_in.data()));
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(scratch->keys_in.data(),
-                                      scratch->keys_out.data(),
-                                      scratch->values_in.data(),
-                                      scratch->values_out.data(),
-                                      n,
+  CERES_EXT_RETURN_IF_ERROR(scratch->Reserve(n, context));
+  uint64_t* const keys_in = scratch->keys_in.data();
+  int32_t* const values_in = scratch->values_in.data();
+  CERES_EXT_RETURN_IF_ERROR(ForEachBlock(
+      "MakeTileKeys",
+      view_.num_tiles,
+      stream,
+      [=] __device__(int32_t tile, int32_t thread) {
+        const int64_t end = index.point_begin[header[tile + 1].point_begin];
+        for (int64_t k = index.point_begin[header[tile].point_begin] + thread;
+             k < end;
+             k += kForEachBlock) {
+          keys_in[k] = static_cast<uint64_t>(tile) << camera_bits |
+                       static_cast<uint64_t>(index.camera_id[k]);
+          values_in[k] = static_cast<int32_t>(k);
+        }
+      }));
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(n,
                                       NumBits(view_.num_tiles) + camera_bits,
-                                      &scratch->sort,
+                                      scratch->values_out.data(),
+                                      scratch,
                                       context));
-  const uint64_t* keys = scratch->keys_out.data();
-  const int32_t* position = scratch->values_out.data();
+  const uint64_t* const keys = scratch->keys_out.data();
+  const int32_t* const place = scratch->values_out.data();
 
-  // Tile cameras.
-  const int64_t num_blocks = CeilDivide(n, kBlockSize);
-  DeviceBuffer<int32_t> tile_camera;
-  CERES_EXT_RETURN_IF_ERROR(tile_camera.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(Launch("FlagTileCameras",
-                                   FlagTileCamerasKernel,
-                                   num_blocks,
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   n,
-                                   keys,
-                                   tile_camera.data()));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
-      tile_camera.data(), tile_camera.data(), n, &scratch->sort, context));
-  if (n > 0) {
-    CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
-        &view_.num_tile_cameras, tile_camera.data() + n - 1, sizeof(int32_t)));
-  }
-  DeviceBuffer<int32_t> first_slot;
-  DeviceBuffer<uint64_t> row_keys;
-  DeviceBuffer<int32_t> row_values;
+  // Tile cameras: tile_camera[s] - 1 is the one of slot s.
+  DeviceBuffer<int32_t> tile_cameras;
+  CERES_EXT_RETURN_IF_ERROR(tile_cameras.Allocate(context, n));
+  int32_t* const tile_camera = tile_cameras.data();
   CERES_EXT_RETURN_IF_ERROR(
-      first_slot.Allocate(context, view_.num_tile_cameras));
-  CERES_EXT_RETURN_IF_ERROR(row_keys.Allocate(context, view_.num_tile_cameras));
+      ForEach("FlagTileCameras", n, stream, [=] __device__(int64_t s) {
+        tile_camera[s] = s == 0 || keys[s] != keys[s - 1] ? 1 : 0;
+      }));
   CERES_EXT_RETURN_IF_ERROR(
-      row_values.Allocate(context, view_.num_tile_cameras));
+      InclusiveSum(n, tile_camera, &view_.num_tile_cameras, scratch, context));
+  DeviceBuffer<int32_t> first_slots;
+  CERES_EXT_RETURN_IF_ERROR(
+      first_slots.Allocate(context, view_.num_tile_cameras));
   CERES_EXT_RETURN_IF_ERROR(
       tile_camera_id_.Allocate(context, view_.num_tile_cameras));
-  CERES_EXT_RETURN_IF_ERROR(Launch("ListTileCameras",
-                                   ListTileCamerasKernel,
-                                   num_blocks,
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   n,
-                                   keys,
-                                   tile_camera.data(),
-                                   camera_bits,
-                                   first_slot.data(),
-                                   tile_camera_id_.data(),
-                                   row_keys.data(),
-                                   row_values.data()));
-  view_.tile_camera_id = tile_camera_id_.data();
+  int32_t* const first_slot = first_slots.data();
+  int32_t* const tile_camera_id = tile_camera_id_.data();
+  // Keys and values are those of the rows of the cameras.
+  CERES_EXT_RETURN_IF_ERROR(
+      ForEach("ListTileCameras", n, stream, [=] __device__(int64_t s) {
+        const int32_t c = tile_camera[s] - 1;
+        if (s > 0 && tile_camera[s - 1] - 1 == c) {
+          return;  // Not the first of its tile camera.
+        }
+        const uint64_t camera = keys[s] & ((uint64_t{1} << camera_bits) - 1);
+        first_slot[c] = static_cast<int32_t>(s);
+        tile_camera_id[c] = static_cast<int32_t>(camera);
+        keys_in[c] = camera;
+        values_in[c] = c;
+      }));
+  view_.tile_camera_id = tile_camera_id;
 
-  // Segments.
-  DeviceBuffer<int32_t> segment_number;
-  CERES_EXT_RETURN_IF_ERROR(segment_number.Allocate(context, n));
-  CERES_EXT_RETURN_IF_ERROR(Launch("FlagSegments",
-                                   FlagSegmentsKernel,
-                                   num_blocks,
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   n,
-                                   tile_camera.data(),
-                                   first_slot.data(),
-                                   options.segment_length,
-                                   segment_number.data()));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(segment_number.data(),
-                                         segment_number.data(),
-                                         n,
-                                         &scratch->sort,
-                                         context));
-  if (n > 0) {
-    CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
-        &view_.num_segments, segment_number.data() + n - 1, sizeof(int32_t)));
-  }
+  // Segments: segment_number[s] - 1 is the one of slot s.
+  DeviceBuffer<int32_t> segment_numbers;
+  CERES_EXT_RETURN_IF_ERROR(segment_numbers.Allocate(context, n));
+  int32_t* const segment_number = segment_numbers.data();
+  const int32_t segment_length = options.segment_length;
+  CERES_EXT_RETURN_IF_ERROR(
+      ForEach("FlagSegments", n, stream, [=] __device__(int64_t s) {
+        const int64_t within = s - first_slot[tile_camera[s] - 1];
+        segment_number[s] = within % segment_length == 0 ? 1 : 0;
+      }));
+  CERES_EXT_RETURN_IF_ERROR(
+      InclusiveSum(n, segment_number, &view_.num_segments, scratch, context));
   CERES_EXT_RETURN_IF_ERROR(
       segment_.Allocate(context, int64_t{view_.num_segments} + 1));
   CERES_EXT_RETURN_IF_ERROR(slot_.Allocate(context, n));
+  CERES_EXT_RETURN_IF_ERROR(position_.Allocate(context, options.tasks ? 0 : n));
   CERES_EXT_RETURN_IF_ERROR(tile_camera_segment_.Allocate(
       context, int64_t{view_.num_tile_cameras} + 1));
+  TileSegment* const segment = segment_.data();
+  uint32_t* const slot = slot_.data();
+  uint32_t* const position = options.tasks ? nullptr : position_.data();
+  int32_t* const tile_camera_segment = tile_camera_segment_.data();
+  const TileIndexView tiles = view_;
+  // Everything that is per slot, segment and tile camera. Thread n writes the
+  // ends.
   CERES_EXT_RETURN_IF_ERROR(
-      tile_segment_begin_.Allocate(context, int64_t{view_.num_tiles} + 1));
-  CERES_EXT_RETURN_IF_ERROR(
-      tile_camera_begin_.Allocate(context, int64_t{view_.num_tiles} + 1));
-  CERES_EXT_RETURN_IF_ERROR(Launch("FillTiles",
-                                   FillTilesKernel,
-                                   CeilDivide(n + 1, kBlockSize),
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   index,
-                                   view_,
-                                   keys,
-                                   position,
-                                   tile_camera.data(),
-                                   segment_number.data(),
-                                   camera_bits,
-                                   segment_.data(),
-                                   slot_.data(),
-                                   tile_camera_segment_.data(),
-                                   tile_segment_begin_.data(),
-                                   tile_camera_begin_.data()));
-  view_.segment = segment_.data();
-  view_.slot = slot_.data();
-  view_.tile_camera_segment = tile_camera_segment_.data();
-  view_.tile_segment_begin = tile_segment_begin_.data();
-  view_.tile_camera_begin = tile_camera_begin_.data();
-
-  if (options.tasks) {
-    CERES_EXT_RETURN_IF_ERROR(BuildTasks(scratch, context));
-  }
+      ForEach("FillTiles", n + 1, stream, [=] __device__(int64_t s) {
+        // Tiles without observations begin where the next one with some does.
+        const int64_t previous_tile =
+            s == 0 ? -1 : static_cast<int64_t>(keys[s - 1] >> camera_bits);
+        const int64_t tile = s == n
+                                 ? tiles.num_tiles
+                                 : static_cast<int64_t>(keys[s] >> camera_bits);
+        const int32_t c = s == n ? tiles.num_tile_cameras : tile_camera[s] - 1;
+        const int32_t g = s == n ? tiles.num_segments : segment_number[s] - 1;
+        for (int64_t t = previous_tile + 1; t <= tile; ++t) {
+          header[t].segment_begin = g;
+          header[t].camera_begin = c;
+        }
+        if (s == 0 || s == n || tile_camera[s - 1] <= c) {
+          tile_camera_segment[c] = g;
+        }
+        if (s == 0 || s == n || segment_number[s - 1] <= g) {
+          segment[g] = TileSegment{s == n ? 0 : tile_camera_id[c],
+                                   static_cast<int32_t>(s)};
+        }
+        if (s == n) {
+          return;
+        }
+        const int32_t first_point = header[tile].point_begin;
+        const int64_t begin = index.point_begin[first_point];
+        const int64_t end = index.point_begin[header[tile + 1].point_begin];
+        if (end - begin > tiles.max_observations) {
+          slot[s] = 0;
+          return;
+        }
+        const int32_t k = place[s];
+        slot[s] = static_cast<uint32_t>(index.point_id[k] - first_point) << 16 |
+                  static_cast<uint32_t>(k - begin);
+        if (position != nullptr) {
+          position[k] = static_cast<uint32_t>(c + 1 - tile_camera[begin])
+                            << 16 |
+                        static_cast<uint32_t>(s - begin);
+        }
+      }));
+  view_.segment = segment;
+  view_.slot = slot;
+  view_.position = position;
+  view_.tile_camera_segment = tile_camera_segment;
 
   // Rows of the cameras.
   CERES_EXT_RETURN_IF_ERROR(row_.Allocate(context, view_.num_tile_cameras));
   CERES_EXT_RETURN_IF_ERROR(
       row_begin_.Allocate(context, int64_t{index.num_cameras} + 1));
-  CERES_EXT_RETURN_IF_ERROR(SortPairs(row_keys.data(),
-                                      scratch->keys_in.data(),
-                                      row_values.data(),
-                                      row_.data(),
-                                      view_.num_tile_cameras,
-                                      camera_bits,
-                                      &scratch->sort,
-                                      context));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("RowBegin",
-             RowBeginKernel,
-             CeilDivide(int64_t{view_.num_tile_cameras} + 1, kBlockSize),
-             kBlockSize,
-             0,
-             stream,
-             view_.num_tile_cameras,
-             scratch->keys_in.data(),
-             index.num_cameras,
-             row_begin_.data()));
+  CERES_EXT_RETURN_IF_ERROR(SortPairs(
+      view_.num_tile_cameras, camera_bits, row_.data(), scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(GroupBegins(view_.num_tile_cameras,
+                                        0,
+                                        index.num_cameras,
+                                        row_begin_.data(),
+                                        *scratch,
+                                        context));
   view_.row_begin = row_begin_.data();
   view_.row = row_.data();
 
-  // Headers and maxima.
-  CERES_EXT_RETURN_IF_ERROR(num_tiles.SetZero());
-  CERES_EXT_RETURN_IF_ERROR(header_.Allocate(context, view_.num_tiles));
-  CERES_EXT_RETURN_IF_ERROR(Launch("TileHeaders",
-                                   TileHeadersKernel,
-                                   CeilDivide(view_.num_tiles, kBlockSize),
-                                   kBlockSize,
-                                   0,
-                                   stream,
-                                   index,
-                                   view_,
-                                   header_.data(),
-                                   num_tiles.data()));
-  view_.header = header_.data();
-  int32_t most[2];
-  CERES_EXT_RETURN_IF_ERROR(
-      context->CopyToHost(most, num_tiles.data(), sizeof(most)));
-  view_.max_tile_segments = most[0];
-  view_.max_tile_cameras = most[1];
+  if (options.tasks) {
+    CERES_EXT_RETURN_IF_ERROR(task_.Allocate(context, view_.num_segments));
+    CERES_EXT_RETURN_IF_ERROR(FillTasks(view_, task_.data(), scratch, context));
+    view_.task = task_.data();
+  }
+
+  // The rest of the headers, and maxima of tiles that are not long. They are
+  // integers: the order of the atomics does not matter.
+  CERES_EXT_RETURN_IF_ERROR(scratch->counts.SetZero());
+  int32_t* const most = scratch->counts.data();
+  CERES_EXT_RETURN_IF_ERROR(ForEach(
+      "TileHeaders", view_.num_tiles, stream, [=] __device__(int64_t t) {
+        TileHeader& h = header[t];
+        const TileHeader& next = header[t + 1];
+        h.num_points = next.point_begin - h.point_begin;
+        h.observation_begin =
+            static_cast<int32_t>(index.point_begin[h.point_begin]);
+        h.num_observations =
+            static_cast<int32_t>(index.point_begin[next.point_begin]) -
+            h.observation_begin;
+        h.num_segments = next.segment_begin - h.segment_begin;
+        h.num_cameras = next.camera_begin - h.camera_begin;
+        if (h.num_observations <= tiles.max_observations) {
+          atomicMax(&most[0], h.num_segments);
+          atomicMax(&most[1], h.num_cameras);
+        }
+      }));
+  int32_t most_on_host[2];
+  CERES_EXT_RETURN_IF_ERROR(scratch->counts.CopyToHost(most_on_host));
+  view_.max_tile_segments = most_on_host[0];
+  view_.max_tile_cameras = most_on_host[1];
   return Status();
 }
 

@@ -4,7 +4,7 @@
 // what the block needs to touch each observation once and yet sum in a fixed
 // order over points and over cameras.
 //
-//   points of a tile       [tile_point_begin[t], tile_point_begin[t + 1])
+//   points of a tile       from header[t].point_begin on, header[t].num_points
 //   their observations     consecutive, since observations are sorted by point
 //   slots of a tile        the same observations sorted by (camera, point,
 //                          input); slot s of the tile is number
@@ -31,8 +31,8 @@
 
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_sort.h"
 #include "cuda_kernels/machine/device_buffer.h"
-#include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/observation_index.h"
 
 namespace ceres_ext::kernels {
@@ -41,7 +41,7 @@ struct TileOptions {
   int32_t max_points = 256;         // At most 65536.
   int32_t max_observations = 1024;  // At most 65536.
   int32_t segment_length = 4;
-  bool tasks = true;  // whether they are wanted
+  bool tasks = true;  // whether they are wanted, or positions
 };
 
 // Bytes of shared memory that a tile of recomputed Jacobians takes at most
@@ -93,16 +93,17 @@ struct TileIndexView {
   int32_t max_tile_segments = 0;
   int32_t max_tile_cameras = 0;
 
-  const TileHeader* header = nullptr;           // [num_tiles]
-  const int32_t* tile_point_begin = nullptr;    // [num_tiles + 1]
-  const int32_t* tile_segment_begin = nullptr;  // [num_tiles + 1]
-  const int32_t* tile_camera_begin = nullptr;   // [num_tiles + 1]
-  const TileSegment* segment = nullptr;         // [num_segments + 1]
-  const TileTask* task = nullptr;               // [num_segments] or null
+  // [num_tiles + 1]; of the last one, the begins. Null: there are no tiles.
+  const TileHeader* header = nullptr;
+  const TileSegment* segment = nullptr;  // [num_segments + 1]
+  const TileTask* task = nullptr;        // [num_segments] or null
   // Per slot: point within the tile << 16 | observation within the tile in
   // point order. In a long tile: 0, since its only point is point 0 and its
   // observations are slots in both orders.
-  const uint32_t* slot = nullptr;                // [num_observations]
+  const uint32_t* slot = nullptr;  // [num_observations]
+  // Per observation: tile camera within the tile << 16 | slot within the tile.
+  // Not for long tiles; null where there are tasks.
+  const uint32_t* position = nullptr;            // [num_observations]
   const int32_t* tile_camera_id = nullptr;       // [num_tile_cameras]
   const int32_t* tile_camera_segment = nullptr;  // [num_tile_cameras + 1]
   const int32_t* row_begin = nullptr;            // [num_cameras + 1]
@@ -121,16 +122,12 @@ class TileIndex {
   const TileIndexView& view() const { return view_; }
 
  private:
-  Status BuildTasks(CudaIndexScratch* scratch, CudaContext* context);
-
   TileIndexView view_;
   DeviceBuffer<TileHeader> header_;
-  DeviceBuffer<int32_t> tile_point_begin_;
-  DeviceBuffer<int32_t> tile_segment_begin_;
-  DeviceBuffer<int32_t> tile_camera_begin_;
   DeviceBuffer<TileSegment> segment_;
   DeviceBuffer<TileTask> task_;
   DeviceBuffer<uint32_t> slot_;
+  DeviceBuffer<uint32_t> position_;
   DeviceBuffer<int32_t> tile_camera_id_;
   DeviceBuffer<int32_t> tile_camera_segment_;
   DeviceBuffer<int32_t> row_begin_;

@@ -17,6 +17,7 @@
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "cuda_kernels/base/status.h"
@@ -49,19 +50,19 @@ class Views {
     columns_ = columns;
     num_views_ = static_cast<int32_t>(cells.size());
     std::vector<int32_t> column(int64_t{columns} * num_views_, -1);
-    std::vector<std::vector<int32_t>> num_views_of(families.size());
-    for (int f = 0; f < families.size(); ++f) {
-      num_views_of[f].assign(families[f].num_blocks, 0);
+    std::vector<std::vector<int32_t>> num_views_of;
+    for (const BlockFamily& family : families) {
+      num_views_of.emplace_back(family.num_blocks, 0);
     }
     std::vector<FamilyCell> all;
     for (int32_t v = 0; v < num_views_; ++v) {
       int64_t at = int64_t{columns} * v;
       for (const ViewCell& cell : cells[v]) {
         const BlockFamily& family = families[cell.family];
-        for (int j = 0; j < cell.size; ++j) {
-          column[at + j] = static_cast<int32_t>(
-              family.value_begin + int64_t{family.size} * cell.block + j);
-        }
+        std::iota(column.begin() + at,
+                  column.begin() + at + cell.size,
+                  static_cast<int32_t>(family.value_begin +
+                                       int64_t{family.size} * cell.block));
         all.push_back({cell.family, cell.block, {at, v, cell.size}});
         ++num_views_of[cell.family][cell.block];
         at += cell.size;
@@ -86,8 +87,7 @@ class Views {
         at += cell.size;
       }
     }
-    CERES_EXT_RETURN_IF_ERROR(machine->Upload(
-        static_cast<int64_t>(column.size()), column.data(), &column_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(column, &column_));
     CERES_EXT_RETURN_IF_ERROR(
         SetupBlockLists(MakeBlockLists(families, all, {}), machine, &lists_));
     CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
@@ -111,13 +111,8 @@ class Views {
   const std::vector<List>& shared_lists() const { return shared_lists_; }
 
   int64_t bytes() const {
-    int64_t sum = column_.bytes();
-    for (const auto* lists : {&lists_, &single_lists_, &shared_lists_}) {
-      for (const List& list : *lists) {
-        sum += list.bytes();
-      }
-    }
-    return sum;
+    return column_.bytes() + TotalBytes(lists_) + TotalBytes(single_lists_) +
+           TotalBytes(shared_lists_);
   }
 
  private:

@@ -141,13 +141,13 @@ class Fixture {
     if (blocks_.num_observation_batches() > 0) {
       const auto& index = blocks_.observations(0).index();
       for (int64_t k = 0; k < index.num_observations; ++k) {
-        copy(observations[index.input_id[k]]);
+        copy(observations[index.input_id()[k]]);
       }
     }
     if (blocks_.views() != nullptr) {
       const auto& index = blocks_.views()->index();
       for (int64_t k = 0; k < index.num_observations; ++k) {
-        copy(structure_.views.rows[index.input_id[k]]);
+        copy(structure_.views.rows[index.input_id()[k]]);
       }
     }
     if (blocks_.host_rows() != nullptr) {

@@ -111,7 +111,7 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
   for (int64_t c = 0; c < num_cameras_; ++c) {
     double rotation_map[9];
     states[static_cast<size_t>(c)] =
-        PrepareAngleAxisCamera(cameras_.data() + 9 * c, rotation_map);
+        PrepareBalCamera<3>(cameras_.data() + 9 * c, rotation_map);
   }
   std::vector<double> maps = RandomVector(9 * C * num_cameras_, 41);
   for (size_t at = 0; at < maps.size() && !general_maps; ++at) {
@@ -235,8 +235,7 @@ TEST_F(CudaEvaluateTest, ObservationsAtTheCentreAreCounted) {
   // The centre of camera 0 is R'(-t).
   double rotation_map[9];
   CameraState<double> state;
-  state =
-      PrepareAngleAxisCamera(std::vector<double>(9, 0.0).data(), rotation_map);
+  state = PrepareBalCamera<3>(std::vector<double>(9, 0.0).data(), rotation_map);
   state.t[2] = -9.0;
   state.f = 1.0;
   points_ = {0, 0, 1, 1, 1, 9, 0, 1, 2};

@@ -44,7 +44,7 @@ class CudaIndexTest : public CudaProblemTest {
         a.camera_begin, b.camera_begin, a.num_cameras + 1, "camera_begin");
     ExpectSame(a.camera_id, b.camera_id, n, "camera_id");
     ExpectSame(a.point_id, b.point_id, n, "point_id");
-    ExpectSame(a.input_id, b.input_id, n, "input_id");
+    ExpectSame(a.input_id(), b.input_id(), n, "input_id");
     ExpectSame(a.camera_entry, b.camera_entry, n, "camera_entry");
   }
 
@@ -243,7 +243,6 @@ TEST_F(CudaIndexTest, RowIndexLikeHost) {
     BuildIndex(renamed);
     ExpectSameAsHost(index.view());
     ASSERT_NE(index.view().cuda_workspace, nullptr);
-    EXPECT_EQ(index.view().host_workspace, nullptr);
     EXPECT_EQ(index.view().cuda_workspace->recomputed_tiles.num_tiles > 0,
               pairs.num_points > 0);
   }
@@ -263,9 +262,14 @@ void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
   const TileIndexView& view = index.view();
   const ObservationIndexView& o = host_index_.view();
   const int32_t num_tiles = view.num_tiles;
-  const auto tile_point = Read(view.tile_point_begin, num_tiles + 1);
-  const auto tile_segment = Read(view.tile_segment_begin, num_tiles + 1);
-  const auto tile_camera = Read(view.tile_camera_begin, num_tiles + 1);
+  std::vector<int32_t> tile_point;
+  std::vector<int32_t> tile_segment;
+  std::vector<int32_t> tile_camera;
+  for (const TileHeader& header : Read(view.header, num_tiles + 1)) {
+    tile_point.push_back(header.point_begin);
+    tile_segment.push_back(header.segment_begin);
+    tile_camera.push_back(header.camera_begin);
+  }
   const auto segment = Read(view.segment, int64_t{view.num_segments} + 1);
   const auto task = Read(view.task, options.tasks ? view.num_segments : 0);
   const auto slot = Read(view.slot, o.num_observations);

@@ -50,8 +50,8 @@ class CudaOperationsTest : public CudaProblemTest {
 
   void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(pairs, options));
-    ASSERT_OK(ReserveCameraSums(host_workspace_.index(),
-                                kNormalBlocksRowSize<BalShape<C>>));
+    ASSERT_OK(
+        host_workspace_.ReserveCameraSums(kNormalBlocksRowSize<BalShape<C>>));
     MakeJacobian();
     longest_ = 0;
     for (int32_t c = 0; c < pairs.num_cameras; ++c) {
@@ -109,7 +109,7 @@ class CudaOperationsTest : public CudaProblemTest {
     for (int64_t c = 0; c < num_cameras_; ++c) {
       double rotation_map[9];
       states.push_back(CameraStateCast<T>(
-          PrepareAngleAxisCamera(cameras.data() + 9 * c, rotation_map)));
+          PrepareBalCamera<3>(cameras.data() + 9 * c, rotation_map)));
     }
     for (const double x : random_maps) {
       maps.push_back(static_cast<T>(x));
@@ -457,7 +457,7 @@ void CudaOperationsTest<Combination>::CompareJacobianProducts() {
 CudaWorkspace::Options SmallTiles() {
   CudaWorkspace::Options options;
   options.recomputed = {7, 40, 3};
-  options.stored = {9, 50, 50};
+  options.stored = {9, 50, 50, false};
   return options;
 }
 

@@ -153,7 +153,7 @@ class DenseProblem {
                     .ok());
     EXPECT_TRUE(workspace.Setup(index_.view(), &machine).ok());
     EXPECT_TRUE(
-        ReserveCameraSums(index(), kNormalBlocksRowSize<BalShape<C>>).ok());
+        workspace.ReserveCameraSums(kNormalBlocksRowSize<BalShape<C>>).ok());
     jc.resize(2 * C * num_observations());
     jp.resize(6 * num_observations());
     for (T& value : jc) {

@@ -61,7 +61,7 @@ TEST(Evaluate, TangentDefaultsToTheParameters) {
   for (int c = 0; c < 3; ++c) {
     double rotation_map[9];
     double local[81];
-    PrepareAngleAxisCamera(bal.cameras.data() + 9 * c, rotation_map);
+    PrepareBalCamera<3>(bal.cameras.data() + 9 * c, rotation_map);
     ExpandCameraMap<3>(rotation_map, local);
     for (int i = 0; i < 9; ++i) {
       for (int j = 0; j < 10; ++j) {
@@ -93,9 +93,9 @@ void ExpectComposition(const Structure& structure) {
     double local[9 * A];
     const double* camera = bal.cameras.data() + A * c;
     if (A == 9) {
-      PrepareAngleAxisCamera(camera, rotation_map);
+      PrepareBalCamera<3>(camera, rotation_map);
     } else {
-      PrepareQuaternionCamera(camera, rotation_map);
+      PrepareBalCamera<4>(camera, rotation_map);
     }
     ExpandCameraMap<A - 6>(rotation_map, local);
     using RowMajor =
@@ -121,13 +121,16 @@ void ExpectComposition(const Structure& structure) {
     const int64_t p = index.point_id[k];
     double camera_block[2 * C];
     double point_block[6];
-    Evaluate<C>(bal.states[c],
-                bal.maps.data() + 9 * C * c,
-                bal.points.data() + 3 * p,
-                bal.observations.data() + 2 * k,
-                residuals.data() + 2 * k,
-                camera_block,
-                point_block);
+    const Projection<double> projection =
+        Project(bal.states[c], bal.points.data() + 3 * p);
+    double local[18];
+    Residual(bal.states[c],
+             projection,
+             bal.observations.data() + 2 * k,
+             residuals.data() + 2 * k);
+    CameraJacobian(bal.states[c], projection, local);
+    MapCameraJacobian<C>(local, bal.maps.data() + 9 * C * c, camera_block);
+    PointJacobian(bal.states[c], projection, point_block);
     for (int i = 0; i < 2 * C; ++i) {
       jc[2 * C * k + i] = static_cast<T>(camera_block[i]);
     }

@@ -32,7 +32,7 @@ TEST(ObservationIndex, SortsByPointCameraAndInput) {
   EXPECT_THAT(Copy(view.point_begin, 5), ElementsAre(0, 1, 4, 4, 6));
   EXPECT_THAT(Copy(view.point_id, 6), ElementsAre(0, 1, 1, 1, 3, 3));
   EXPECT_THAT(Copy(view.camera_id, 6), ElementsAre(1, 0, 2, 2, 0, 2));
-  EXPECT_THAT(Copy(view.input_id, 6), ElementsAre(5, 3, 0, 2, 1, 4));
+  EXPECT_THAT(Copy(view.input_id(), 6), ElementsAre(5, 3, 0, 2, 1, 4));
   EXPECT_THAT(Copy(view.camera_begin, 4), ElementsAre(0, 2, 3, 6));
   EXPECT_THAT(Copy(view.camera_entry, 6), ElementsAre(1, 4, 0, 2, 3, 5));
   EXPECT_EQ(index.bytes(), 5 * 8 + 4 * 8 + 4 * 6 * 4);
@@ -91,7 +91,7 @@ TEST(RowIndex, IsTheIndexWithAWorkspace) {
       index.Setup(3, 4, 6, camera, point, {}, &point_order, &machine).ok());
   EXPECT_THAT(point_order, testing::IsEmpty());
   EXPECT_THAT(Copy(index.view().point_begin, 5), ElementsAre(0, 1, 4, 4, 6));
-  EXPECT_THAT(Copy(index.view().input_id, 6), ElementsAre(5, 3, 0, 2, 1, 4));
+  EXPECT_THAT(Copy(index.view().input_id(), 6), ElementsAre(5, 3, 0, 2, 1, 4));
   ASSERT_NE(index.view().host_workspace, nullptr);
   EXPECT_EQ(index.view().host_workspace->num_chunks(), 1);
   EXPECT_GT(index.bytes(), index.view().host_workspace->bytes());
@@ -109,7 +109,6 @@ TEST_P(HostWorkspaceTest, CutsPointsIntoChunksAndSlots) {
   const HostWorkspace& workspace = problem.workspace;
   const ObservationIndexView& index = problem.index();
   EXPECT_EQ(index.host_workspace, &workspace);
-  EXPECT_EQ(index.cuda_workspace, nullptr);
   const int64_t num_chunks = workspace.num_chunks();
   EXPECT_EQ(num_chunks == 0, index.num_points == 0);
   EXPECT_EQ(workspace.slot_begin()[0], 0);

@@ -640,7 +640,7 @@ TYPED_TEST(CorrectForLossTest, WhatIsNotWantedStays) {
 
 TEST_F(VectorsTest, OneLossForAll) {
   // Huber of 1: rho = 2 |r| - 1, r~ = r / sqrt(|r|).
-  const RobustLoss huber = RobustLoss::Huber(1.0);
+  const RobustLoss huber = RobustLoss(RobustLossKind::kHuber, 1.0);
   const std::vector<double> residuals = {0, 0.5, 4, 0, 0, -9};
   std::vector<double> corrected(6, kNaN);
   Evaluation evaluation;

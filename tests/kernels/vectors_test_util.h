@@ -105,13 +105,13 @@ template <typename T, int C>
 struct LossProblem {
   explicit LossProblem(int64_t n)
       : num_observations(n),
-        losses{RobustLoss::Trivial(),
-               RobustLoss::Huber(1.0),
-               RobustLoss::SoftLOne(0.8),
-               RobustLoss::Cauchy(1.2),
-               RobustLoss::Arctan(1.5),
-               RobustLoss::Tolerant(2.0, 0.7),
-               RobustLoss::Tukey(2.0)},
+        losses{RobustLoss(),
+               RobustLoss(RobustLossKind::kHuber, 1.0),
+               RobustLoss(RobustLossKind::kSoftLOne, 0.8),
+               RobustLoss(RobustLossKind::kCauchy, 1.2),
+               RobustLoss(RobustLossKind::kArctan, 1.5),
+               RobustLoss(RobustLossKind::kTolerant, 2.0, 0.7),
+               RobustLoss(RobustLossKind::kTukey, 2.0)},
         residuals(NormalVector(2 * n, 21)) {
     const std::vector<double> camera = NormalVector(2 * C * n, 22);
     const std::vector<double> point = NormalVector(6 * n, 23);

@@ -13,6 +13,42 @@
 namespace ceres_ext::kernels {
 namespace {
 
+// Residual, camera Jacobian (2 x kDim) and point Jacobian of one observation,
+// for any camera map.
+template <int kDim, typename T>
+void Evaluate(const CameraState<T>& camera,
+              const T* camera_map,
+              const T* point,
+              const T* observation,
+              T* residual,
+              T* camera_jacobian,
+              T* point_jacobian) {
+  const Projection<T> p = Project(camera, point);
+  T local[2 * kBalLocalCameraDim];
+  Residual(camera, p, observation, residual);
+  CameraJacobian(camera, p, local);
+  MapCameraJacobian<kDim>(local, camera_map, camera_jacobian);
+  PointJacobian(camera, p, point_jacobian);
+}
+
+// The same for camera_map = blockdiag(rotation_map, I_6).
+template <int kRotationDim, typename T>
+void EvaluateByRotation(const CameraState<T>& camera,
+                        const T* rotation_map,
+                        const T* point,
+                        const T* observation,
+                        T* residual,
+                        T* camera_jacobian,
+                        T* point_jacobian) {
+  const Projection<T> p = Project(camera, point);
+  T local[2 * kBalLocalCameraDim];
+  Residual(camera, p, observation, residual);
+  CameraJacobian(camera, p, local);
+  MapCameraJacobianByBlocks<kRotationDim, kRotationDim + 6, kRotationDim>(
+      local, rotation_map, camera_jacobian);
+  PointJacobian(camera, p, point_jacobian);
+}
+
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kPi = 3.14159265358979323846;
 
@@ -40,9 +76,8 @@ const double kAngles[] = {0.0,
 
 template <typename T>
 CameraState<T> Prepare(const std::vector<T>& camera) {
-  return camera.size() == 9
-             ? PrepareAngleAxisCamera<T>(camera.data(), nullptr)
-             : PrepareQuaternionCamera<T>(camera.data(), nullptr);
+  return camera.size() == 9 ? PrepareBalCamera<3, T>(camera.data(), nullptr)
+                            : PrepareBalCamera<4, T>(camera.data(), nullptr);
 }
 
 // All numbers are exact in binary, so every result is too.
@@ -58,8 +93,7 @@ TYPED_TEST(BalModelLiterals, ResidualAndJacobians) {
   const T point[3] = {1, 2, -2};
   const T observation[2] = {1, 2};
   T rotation_map[9];
-  const CameraState<T> camera =
-      PrepareAngleAxisCamera(parameters, rotation_map);
+  const CameraState<T> camera = PrepareBalCamera<3>(parameters, rotation_map);
   for (int i = 0; i < 9; ++i) {
     EXPECT_EQ(camera.R[i], T(i % 4 == 0)) << i;
     EXPECT_EQ(rotation_map[i], T(i % 4 == 0)) << i;
@@ -132,8 +166,8 @@ TEST(BalModel, QuaternionMapTimesPlusJacobianIsTwo) {
     double R[9];
     double map[12];
     PrepareQuaternion(q, R, map);
-    double two[9];
-    QuaternionManifoldRotationMap(two);
+    // Plus turns the camera frame by 2 delta, whatever the norm of q.
+    const double two[9] = {2, 0, 0, 0, 2, 0, 0, 0, 2};
     // PlusJacobian of ceres::QuaternionManifold.
     const double plus[12] = {-q[1],
                              -q[2],
@@ -281,8 +315,8 @@ void ExpectFormsAgree() {
     double rotation_map_double[3 * kRotationDim];
     const CameraState<double> camera_double =
         kRotationDim == 3
-            ? PrepareAngleAxisCamera(parameters.data(), rotation_map_double)
-            : PrepareQuaternionCamera(parameters.data(), rotation_map_double);
+            ? PrepareBalCamera<3>(parameters.data(), rotation_map_double)
+            : PrepareBalCamera<4>(parameters.data(), rotation_map_double);
     const CameraState<T> camera = CameraStateCast<T>(camera_double);
     T rotation_map[3 * kRotationDim];
     for (int i = 0; i < 3 * kRotationDim; ++i) {
@@ -528,8 +562,7 @@ TYPED_TEST(BalModelLiterals, AtTheCentreEvaluationIsNotFinite) {
   for (const T f : {T(500), T(0)}) {
     for (const T k : {T(0), T(0.1)}) {
       const T parameters[9] = {0, 0, 0, 1, 2, 3, f, k, k};
-      const CameraState<T> camera =
-          PrepareAngleAxisCamera<T>(parameters, nullptr);
+      const CameraState<T> camera = PrepareBalCamera<3, T>(parameters, nullptr);
       const T points[3][3] = {{0, 0, -3}, {0, -2, -3}, {-1, -2, -3}};
       for (const T* point : points) {
         T residual[2];
@@ -546,7 +579,7 @@ TEST(BalModel, BehindTheCameraFormulasContinue) {
   // sign. R = I, t = 0.
   const double parameters[9] = {0, 0, 0, 0, 0, 0, 700, 0.1, -0.02};
   const CameraState<double> camera =
-      PrepareAngleAxisCamera<double>(parameters, nullptr);
+      PrepareBalCamera<3, double>(parameters, nullptr);
   const double ahead[3] = {0.3, -0.4, -2.0};
   const double behind[3] = {-0.3, 0.4, 2.0};
   const Projection<double> a = Project(camera, ahead);
@@ -569,7 +602,7 @@ TEST(BalModel, ClosePointsWorkInDoubleAndAreLeftOutInFloat) {
   for (const double depth : {4e-9, -4e-9, 1e-12, 4e-8}) {
     const double parameters[9] = {0, 0, 0, 0.7, -0.1, -1.3, 500, 1e-7, 1e-14};
     const CameraState<double> camera =
-        PrepareAngleAxisCamera<double>(parameters, nullptr);
+        PrepareBalCamera<3, double>(parameters, nullptr);
     // t + X is exact.
     const double point[3] = {-0.7 + depth / 4, 0.1 + depth / 8, 1.3 + depth};
     Projection<double> p;
@@ -591,7 +624,7 @@ TEST(BalModel, SmallScenesAreNotLeftOutInFloat) {
   // A small depth that is not the difference of large numbers has its digits.
   const double parameters[9] = {0.3, 0.2, 0.1, 0, 0, 0, 500, 0, 0};
   const CameraState<double> camera =
-      PrepareAngleAxisCamera<double>(parameters, nullptr);
+      PrepareBalCamera<3, double>(parameters, nullptr);
   const std::array<double, 3> point = SampleGenerator::PointAt(
       std::vector<double>(parameters, parameters + 9), 0.5, 0.2, 4e-9);
   const float point_float[3] = {static_cast<float>(point[0]),
@@ -608,7 +641,7 @@ TEST(BalModel, OverflowOfTheHighestPowerLeavesOut) {
   // f r2^2 x overflows in float at x = 1e8 and f = 1e3; in double it doesn't.
   const double parameters[9] = {0, 0, 0, 0, 0, 0, 1e3, 0, 0};
   const CameraState<double> camera =
-      PrepareAngleAxisCamera<double>(parameters, nullptr);
+      PrepareBalCamera<3, double>(parameters, nullptr);
   const double point[3] = {1, 0, -1e-8};
   const float point_float[3] = {1, 0, -1e-8f};
   Projection<double> p;

@@ -29,34 +29,33 @@ struct Pair {
 
 std::vector<Pair> AllLosses() {
   std::vector<Pair> losses;
-  losses.push_back({"trivial",
-                    RobustLoss::Trivial(),
-                    std::make_shared<ceres::TrivialLoss>()});
+  losses.push_back(
+      {"trivial", RobustLoss(), std::make_shared<ceres::TrivialLoss>()});
   for (const double a : {0.01, 0.7, 1.0, 30.0}) {
     const std::string suffix = " " + std::to_string(a);
     losses.push_back({"huber" + suffix,
-                      RobustLoss::Huber(a),
+                      RobustLoss(RobustLossKind::kHuber, a),
                       std::make_shared<ceres::HuberLoss>(a)});
     losses.push_back({"soft l1" + suffix,
-                      RobustLoss::SoftLOne(a),
+                      RobustLoss(RobustLossKind::kSoftLOne, a),
                       std::make_shared<ceres::SoftLOneLoss>(a)});
     losses.push_back({"cauchy" + suffix,
-                      RobustLoss::Cauchy(a),
+                      RobustLoss(RobustLossKind::kCauchy, a),
                       std::make_shared<ceres::CauchyLoss>(a)});
     losses.push_back({"arctan" + suffix,
-                      RobustLoss::Arctan(a),
+                      RobustLoss(RobustLossKind::kArctan, a),
                       std::make_shared<ceres::ArctanLoss>(a)});
     losses.push_back({"tukey" + suffix,
-                      RobustLoss::Tukey(a),
+                      RobustLoss(RobustLossKind::kTukey, a),
                       std::make_shared<ceres::TukeyLoss>(a)});
     for (const double b : {0.1, 2.0}) {
       losses.push_back({"tolerant" + suffix + " " + std::to_string(b),
-                        RobustLoss::Tolerant(a, b),
+                        RobustLoss(RobustLossKind::kTolerant, a, b),
                         std::make_shared<ceres::TolerantLoss>(a, b)});
     }
   }
   losses.push_back({"tolerant 0 1",
-                    RobustLoss::Tolerant(0.0, 1.0),
+                    RobustLoss(RobustLossKind::kTolerant, 0.0, 1.0),
                     std::make_shared<ceres::TolerantLoss>(0.0, 1.0)});
   return losses;
 }
@@ -76,24 +75,24 @@ std::vector<double> SquaredNorms() {
 
 TEST(RobustLoss, ByHand) {
   double rho[3];
-  RobustLoss::Huber(2.0).Evaluate(16.0, rho);
+  RobustLoss(RobustLossKind::kHuber, 2.0).Evaluate(16.0, rho);
   EXPECT_EQ(rho[0], 12.0);
   EXPECT_EQ(rho[1], 0.5);
   EXPECT_EQ(rho[2], -0.5 / 32.0);
   // On the border, the inlier's formula.
-  RobustLoss::Huber(2.0).Evaluate(4.0, rho);
+  RobustLoss(RobustLossKind::kHuber, 2.0).Evaluate(4.0, rho);
   EXPECT_EQ(rho[0], 4.0);
   EXPECT_EQ(rho[1], 1.0);
   EXPECT_EQ(rho[2], 0.0);
-  RobustLoss::SoftLOne(1.0).Evaluate(3.0, rho);
+  RobustLoss(RobustLossKind::kSoftLOne, 1.0).Evaluate(3.0, rho);
   EXPECT_EQ(rho[0], 2.0);
   EXPECT_EQ(rho[1], 0.5);
   EXPECT_EQ(rho[2], -0.0625);
-  RobustLoss::Tukey(2.0).Evaluate(2.0, rho);
+  RobustLoss(RobustLossKind::kTukey, 2.0).Evaluate(2.0, rho);
   EXPECT_NEAR(rho[0], 4.0 / 3.0 * 0.875, 2 * kEpsilon);
   EXPECT_EQ(rho[1], 0.25);
   EXPECT_EQ(rho[2], -0.25);
-  RobustLoss::Tukey(2.0).Evaluate(5.0, rho);
+  RobustLoss(RobustLossKind::kTukey, 2.0).Evaluate(5.0, rho);
   EXPECT_EQ(rho[1], 0.0);
   EXPECT_EQ(rho[2], 0.0);
 }
@@ -162,11 +161,11 @@ TEST(RobustLoss, AgainstCeres) {
 // rho(s) = s + O(s^2): no digit is lost for residuals far below the scale.
 TEST(RobustLoss, SmallResidualsKeepTheirDigits) {
   for (const double s : {1e-12, 1e-20, 1e-100}) {
-    for (const RobustLoss& loss : {RobustLoss::Huber(1.0),
-                                   RobustLoss::SoftLOne(1.0),
-                                   RobustLoss::Cauchy(1.0),
-                                   RobustLoss::Arctan(1.0),
-                                   RobustLoss::Tukey(1.0)}) {
+    for (const RobustLoss& loss : {RobustLoss(RobustLossKind::kHuber, 1.0),
+                                   RobustLoss(RobustLossKind::kSoftLOne, 1.0),
+                                   RobustLoss(RobustLossKind::kCauchy, 1.0),
+                                   RobustLoss(RobustLossKind::kArctan, 1.0),
+                                   RobustLoss(RobustLossKind::kTukey, 1.0)}) {
       double rho[3];
       loss.Evaluate(s, rho);
       // The next term of the series is at most s^2.
@@ -189,7 +188,7 @@ TEST(RobustLoss, SlopesStayPositive) {
   }
   // Far below the threshold, where e^x underflows.
   double rho[3];
-  RobustLoss::Tolerant(1000.0, 1.0).Evaluate(0.0, rho);
+  RobustLoss(RobustLossKind::kTolerant, 1000.0, 1.0).Evaluate(0.0, rho);
   EXPECT_EQ(rho[0], 0.0);
   EXPECT_GT(rho[1], 0.0);
 }

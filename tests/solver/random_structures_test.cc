@@ -515,7 +515,7 @@ class OnMachine {
     const kernels::ObservationIndexView& index = indices_.back()->view();
     std::vector<int32_t> input(n);
     CERES_EXT_RETURN_IF_ERROR(
-        machine_->Download(n, index.input_id, input.data()));
+        machine_->Download(n, index.input_id(), input.data()));
     std::vector<double> jc(2 * C * n);
     std::vector<double> jp(6 * n);
     const kernels::BlockView<double, 2 * C, Machine::kLayout> camera_view{

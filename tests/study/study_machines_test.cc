@@ -46,7 +46,7 @@ class StudyMachines : public testing::TestWithParam<int> {
                            bal_.point_index.data())
                     .ok());
     for (int64_t k = 0; k < bal_.num_observations(); ++k) {
-      const int64_t i = index_.view().input_id[k];
+      const int64_t i = index_.view().input_id()[k];
       observations_.push_back(bal_.observations[2 * i]);
       observations_.push_back(bal_.observations[2 * i + 1]);
     }

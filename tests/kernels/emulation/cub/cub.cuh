@@ -64,49 +64,6 @@ struct DeviceScan {
     std::partial_sum(in, in + n, out);
     return cudaSuccess;
   }
-  template <typename In, typename Out, typename N>
-  static cudaError_t ExclusiveSum(void* scratch,
-                                  size_t& scratch_bytes,
-                                  In in,
-                                  Out out,
-                                  N n,
-                                  cudaStream_t = nullptr) {
-    if (scratch == nullptr) {
-      scratch_bytes = 1;
-      return cudaSuccess;
-    }
-    auto sum = *in - *in;
-    for (N i = 0; i < n; ++i) {
-      const auto value = in[i];
-      out[i] = sum;
-      sum += value;
-    }
-    return cudaSuccess;
-  }
-};
-
-struct DeviceSelect {
-  template <typename In, typename Out, typename Count, typename N, typename Op>
-  static cudaError_t If(void* scratch,
-                        size_t& scratch_bytes,
-                        In in,
-                        Out out,
-                        Count num_selected,
-                        N n,
-                        Op op,
-                        cudaStream_t = nullptr) {
-    if (scratch == nullptr) {
-      scratch_bytes = 1;
-      return cudaSuccess;
-    }
-    *num_selected = 0;
-    for (N i = 0; i < n; ++i) {
-      if (op(in[i])) {
-        out[(*num_selected)++] = in[i];
-      }
-    }
-    return cudaSuccess;
-  }
 };
 
 }  // namespace cub
