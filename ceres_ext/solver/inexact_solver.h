@@ -31,7 +31,10 @@ struct ObservationSystem {
   const double* point_diagonal = nullptr;   // D_e, E per point; null: zero
 };
 
-template <typename Machine, typename Source>
+// BatchType: ObservationBatch, or one that is set up as it is.
+template <typename Machine,
+          typename Source,
+          typename BatchType = ObservationBatch<Machine, Source>>
 class InexactSolver {
  public:
   using Shape = typename Source::Shape;
@@ -66,7 +69,7 @@ class InexactSolver {
   int64_t bytes() const { return solver_.bytes(); }
 
  private:
-  ObservationBatch<Machine, Source> batch_;
+  BatchType batch_;
   StepSolver<Machine> solver_;
 };
 

@@ -81,7 +81,6 @@ class ObservationBatch final : public Batch {
   double* point_scratch() { return point_scratch_.data(); }
 
  private:
-  using Value = typename Source::Value;
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
@@ -107,9 +106,6 @@ class ObservationBatch final : public Batch {
     return {packed == nullptr ? nullptr : packed + f_packed_begin_,
             index_.num_cameras};
   }
-  kernels::BlockView<Value, Shape::kWSize, kLayout> WView() {
-    return {w_.data(), index_.num_observations};
-  }
   // to += from, over the points.
   kernels::Status AddToPoints(int64_t n, const double* from, double* to) {
     return Run(kernels::AddVectorsParams{n, to, from, to}, machine_);
@@ -121,17 +117,11 @@ class ObservationBatch final : public Batch {
   int e_family_ = 0;
   int f_family_ = 0;
   bool owns_points_ = true;
-  bool is_explicit_ = false;
   int64_t e_begin_ = 0;
   int64_t f_begin_ = 0;
   int64_t e_packed_begin_ = 0;
   int64_t f_packed_begin_ = 0;
 
-  // Explicit W: blocks of this batch alone, and E'b.
-  Buffer<double> u_;
-  Buffer<double> v_;
-  Buffer<Value> w_;
-  Buffer<double> point_gradient_;
   // Of points that are shared.
   Buffer<double> point_scratch_;   // E per point
   Buffer<double> packed_scratch_;  // packed per point

@@ -28,29 +28,14 @@ template <typename Machine, typename Source>
 kernels::Status ObservationBatch<Machine, Source>::SetupSolver(
     const InexactSolverOptions& options, const ProblemBlocks& blocks) {
   CERES_EXT_RETURN_IF_ERROR(SetBlocks(blocks));
-  is_explicit_ = options.w_product == WProduct::kExplicit;
-  if (is_explicit_ && !owns_points_) {
-    return {kernels::StatusCode::kUnsupported,
-            "Explicit W takes points that rows of one kind see."};
-  }
-  const bool schur = options.use_schur;
-  const bool jacobi = options.preconditioner == PreconditionerType::kJacobi;
   const int64_t num_points = index_.num_points;
   const int64_t num_cameras = index_.num_cameras;
   const auto allocate = [&](bool wanted, int64_t n, auto* buffer) {
     return machine_->Allocate(wanted ? n : 0, buffer);
   };
   CERES_EXT_RETURN_IF_ERROR(
-      allocate(is_explicit_, Shape::kPackedF * num_cameras, &u_));
-  CERES_EXT_RETURN_IF_ERROR(
-      allocate(is_explicit_ && !schur, Shape::kPackedE * num_points, &v_));
-  CERES_EXT_RETURN_IF_ERROR(
-      allocate(is_explicit_, Shape::kWSize * index_.num_observations, &w_));
-  CERES_EXT_RETURN_IF_ERROR(
-      allocate(is_explicit_ && schur, E * num_points, &point_gradient_));
-  CERES_EXT_RETURN_IF_ERROR(
       allocate(!owns_points_, Shape::kPackedE * num_points, &packed_scratch_));
-  const bool in_two_steps = !owns_points_ && schur;
+  const bool in_two_steps = !owns_points_ && options.use_schur;
   CERES_EXT_RETURN_IF_ERROR(
       allocate(in_two_steps, num_residuals(), &residual_scratch_));
   CERES_EXT_RETURN_IF_ERROR(
@@ -61,12 +46,9 @@ kernels::Status ObservationBatch<Machine, Source>::SetupSolver(
       machine_->SetZero(zero_points_.size(), zero_points_.data()));
   CERES_EXT_RETURN_IF_ERROR(
       machine_->SetZero(zero_cameras_.size(), zero_cameras_.data()));
-  const bool has_u = is_explicit_ || jacobi;
-  const bool has_schur_diagonal =
-      options.preconditioner == PreconditionerType::kSchurJacobi;
-  return ReserveCameraSums(index_,
-                           (has_u ? Shape::kPackedF : 0) +
-                               (has_schur_diagonal ? Shape::kPackedF : 0) + F);
+  const bool has_matrix =
+      options.preconditioner != PreconditionerType::kIdentity;
+  return ReserveCameraSums(index_, (has_matrix ? Shape::kPackedF : 0) + F);
 }
 
 template <typename Machine, typename Source>
@@ -136,42 +118,19 @@ kernels::Status ObservationBatch<Machine, Source>::EliminatedBlocks(
                        Points(request.e_gradient));
   }
   params.point_diagonal = Points(request.e_diagonal);
-  params.w = WView();
-  params.u = is_explicit_
-                 ? kernels::BlockView<double,
-                                      Shape::kPackedF,
-                                      kLayout>{u_.data(), index_.num_cameras}
-                 : CameraView(request.u);
+  params.u = CameraView(request.u);
   params.breakdown =
       request.breakdown == nullptr ? nullptr : request.breakdown + e_family_;
   if (request.eliminate) {
     params.v_inverse = PointView(request.v_inverse);
-    params.point_gradient = is_explicit_ ? point_gradient_.data() : nullptr;
     params.schur_rhs = Cameras(request.schur_rhs);
     params.schur_diagonal = CameraView(request.schur_diagonal);
   } else {
-    params.v = is_explicit_
-                   ? kernels::BlockView<double,
-                                        Shape::kPackedE,
-                                        kLayout>{v_.data(), index_.num_points}
-                   : PointView(request.v);
+    params.v = PointView(request.v);
     params.camera_gradient = Cameras(request.f_gradient);
     params.point_gradient = Points(request.e_gradient);
   }
-  CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
-  // Blocks that products read are this batch's alone; what is asked for gets
-  // the rows of other batches as well.
-  if (is_explicit_ && request.u != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::CopyParams{u_.size(), u_.data(), request.u + f_packed_begin_},
-        machine_));
-  }
-  if (is_explicit_ && !request.eliminate && request.v != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::CopyParams{v_.size(), v_.data(), request.v + e_packed_begin_},
-        machine_));
-  }
-  return {};
+  return Run(params, machine_);
 }
 
 template <typename Machine, typename Source>
@@ -246,59 +205,36 @@ kernels::Status ObservationBatch<Machine, Source>::MultiplySchur(
     params.scalars = request.scalars;
     return Run(params, machine_);
   }
-  const auto fill = [&](auto* params) {
-    params->index = index_;
-    params->v_inverse = PointView(request.v_inverse);
-    params->camera_diagonal = Cameras(request.f_diagonal);
-    params->p = Cameras(request.f_p);
-    params->q = Cameras(request.f_q);
-    params->scalars = request.scalars;
-  };
-  if (is_explicit_) {
-    // q = (U + D_f^2) p - W (V + D_e^2)^-1 W' p
-    kernels::SchurProductExplicitWParams<Value, Shape, kLayout> params;
-    fill(&params);
-    params.u = {u_.data(), index_.num_cameras};
-    params.w = WView();
-    return Run(params, machine_);
-  }
   // q = D_f^2 p + F' (F p - E (E'E + D_e^2)^-1 E' F p)
   kernels::SchurProductImplicitWParams<Source, kLayout> params;
-  fill(&params);
+  params.index = index_;
   params.jacobian = jacobian_;
+  params.v_inverse = PointView(request.v_inverse);
+  params.camera_diagonal = Cameras(request.f_diagonal);
+  params.p = Cameras(request.f_p);
+  params.q = Cameras(request.f_q);
+  params.scalars = request.scalars;
   return Run(params, machine_);
 }
 
 template <typename Machine, typename Source>
 kernels::Status ObservationBatch<Machine, Source>::MultiplyNormal(
     const ProductRequest& request) {
-  const auto fill = [&](auto* params) {
-    params->index = index_;
-    params->camera_diagonal = Cameras(request.f_diagonal);
-    params->camera_p = Cameras(request.f_p);
-    params->point_p = Points(request.e_p);
-    params->camera_q = Cameras(request.f_q);
-    params->scalars = request.scalars;
-    if (owns_points_) {
-      params->point_diagonal = Points(request.e_diagonal);
-      params->point_q = Points(request.e_q);
-    } else {
-      params->point_q = point_scratch_.data();
-    }
-  };
-  if (is_explicit_) {
-    // q = [U W; W' V] p + D^2 p
-    kernels::NormalProductExplicitWParams<Value, Shape, kLayout> params;
-    fill(&params);
-    params.u = {u_.data(), index_.num_cameras};
-    params.v = {v_.data(), index_.num_points};
-    params.w = WView();
-    return Run(params, machine_);
-  }
   // q = J' (J p) + D^2 p
   kernels::NormalProductImplicitWParams<Source> params;
-  fill(&params);
+  params.index = index_;
   params.jacobian = jacobian_;
+  params.camera_diagonal = Cameras(request.f_diagonal);
+  params.camera_p = Cameras(request.f_p);
+  params.point_p = Points(request.e_p);
+  params.camera_q = Cameras(request.f_q);
+  params.scalars = request.scalars;
+  if (owns_points_) {
+    params.point_diagonal = Points(request.e_diagonal);
+    params.point_q = Points(request.e_q);
+  } else {
+    params.point_q = point_scratch_.data();
+  }
   CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
   return owns_points_ ? kernels::Status()
                       : AddToPoints(point_scratch_.size(),
@@ -311,17 +247,6 @@ kernels::Status ObservationBatch<Machine, Source>::BackSubstitute(
     const double* b, const double* v_inverse, const double* z, double* y) {
   if (!owns_points_) {
     return {};
-  }
-  if (is_explicit_) {
-    // y = (E'E + D_e^2)^-1 (E'b - W' z)
-    kernels::BackSubstituteExplicitWParams<Value, Shape, kLayout> params;
-    params.index = index_;
-    params.w = WView();
-    params.v_inverse = PointView(v_inverse);
-    params.point_gradient = point_gradient_.data();
-    params.z = Cameras(z);
-    params.y = Points(y);
-    return Run(params, machine_);
   }
   // y = (E'E + D_e^2)^-1 E' (b - F z)
   kernels::BackSubstituteImplicitWParams<Source, kLayout> params;
@@ -347,8 +272,7 @@ void ObservationBatch<Machine, Source>::AppendOperands(
 
 template <typename Machine, typename Source>
 int64_t ObservationBatch<Machine, Source>::bytes() const {
-  return u_.bytes() + v_.bytes() + w_.bytes() + point_gradient_.bytes() +
-         point_scratch_.bytes() + packed_scratch_.bytes() +
+  return point_scratch_.bytes() + packed_scratch_.bytes() +
          residual_scratch_.bytes() + zero_points_.bytes() +
          zero_cameras_.bytes();
 }

@@ -141,37 +141,6 @@ __global__ void __launch_bounds__(kPointBlock)
   records[point] = record;
 }
 
-// W_k = Jc' Jp.
-// Mapping: one thread per observation, in point order. Order: no sums.
-// Traffic per observation: the Jacobian in, F E values out.
-template <typename Source, BlockLayout kLayout>
-__global__ void __launch_bounds__(kPointBlock)
-    CouplingKernel(NormalBlocksParams<Source, kLayout> p) {
-  using T = typename Source::Value;
-  using Shape = typename Source::Shape;
-  constexpr int E = Shape::kE;
-  constexpr int F = Shape::kF;
-  const int64_t k = int64_t{blockIdx.x} * kPointBlock + threadIdx.x;
-  if (k >= p.index.num_observations) {
-    return;  // No barrier follows.
-  }
-  T jc[Shape::kFSize];
-  T jp[Shape::kESize];
-  p.jacobian.Load(k, p.index.camera_id[k], p.index.point_id[k], jc, jp);
-#pragma unroll
-  for (int i = 0; i < F; ++i) {
-#pragma unroll
-    for (int j = 0; j < E; ++j) {
-      T sum = jc[i] * jp[j];
-#pragma unroll
-      for (int r = 1; r < Shape::kNumResiduals; ++r) {
-        sum += jc[F * r + i] * jp[E * r + j];
-      }
-      p.w(k, E * i + j) = sum;
-    }
-  }
-}
-
 template <bool kMatrix, bool kEliminated, typename Source, BlockLayout kLayout>
 Status CameraBlocks(const NormalBlocksParams<Source, kLayout>& params,
                     BlockView<double, Source::Shape::kPackedF, kLayout> matrix,
@@ -235,16 +204,6 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
                          params,
                          reinterpret_cast<PointRecord<Source::Shape::kE>*>(
                              workspace.point_records)));
-  }
-  if (params.w.data != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(
-        Launch("Coupling",
-               CouplingKernel<Source, kLayout>,
-               CeilDivide(index.num_observations, kPointBlock),
-               kPointBlock,
-               0,
-               machine->stream(),
-               params));
   }
   if (params.u.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR((CameraBlocks<true, false>(

@@ -643,7 +643,7 @@ Status TileOperation(const ObservationIndexView& index,
                      const RecomputedJacobian<T, C>& source,
                      const double* camera_p,
                      const TileOperands<3>& operands,
-                     const CameraSumTerms<BalShape<C>>& terms,
+                     const CameraSumTerms& terms,
                      CudaMachine* machine) {
   const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.recomputed_tiles;

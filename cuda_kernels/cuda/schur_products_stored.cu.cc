@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Schur and normal products, back-substitution and J'y with stored
-// Jacobians or stored W.
+// Jacobians.
 #include "cuda_kernels/cuda/schur_products_impl.cuh"
 
 namespace ceres_ext::kernels {
@@ -24,15 +24,6 @@ namespace ceres_ext::kernels {
   template Status SchurRightHandSide(                                         \
       const NormalBlocksParams<StoredJacobian<T, BalShape<C>, kDeviceLayout>, \
                                kDeviceLayout>&,                               \
-      CudaMachine*);                                                          \
-  template Status Run(                                                        \
-      const SchurProductExplicitWParams<T, BalShape<C>, kDeviceLayout>&,      \
-      CudaMachine*);                                                          \
-  template Status Run(                                                        \
-      const BackSubstituteExplicitWParams<T, BalShape<C>, kDeviceLayout>&,    \
-      CudaMachine*);                                                          \
-  template Status Run(                                                        \
-      const NormalProductExplicitWParams<T, BalShape<C>, kDeviceLayout>&,     \
       CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)

@@ -27,26 +27,6 @@ T* Block(T* vector, int64_t block) {
   return vector == nullptr ? nullptr : vector + N * block;
 }
 
-// e += W' p.
-template <typename Shape>
-void TransposeMultiplyW(const double* w, const double* p, double* e) {
-  constexpr int E = Shape::kE;
-  double sum[E];
-  std::copy_n(e, E, sum);
-  for (int i = 0; i < Shape::kF; ++i) {
-    for (int j = 0; j < E; ++j) {
-      sum[j] += w[E * i + j] * p[i];
-    }
-  }
-  std::copy_n(sum, E, e);
-}
-
-// q += W e.
-template <typename Shape>
-void MultiplyW(const double* w, const double* e, double* q) {
-  MatrixMultiplyAndAccumulate<Shape::kF, Shape::kE>(w, e, q);
-}
-
 // e = -e.
 template <int N>
 void Negate(double* e) {
@@ -114,49 +94,6 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
   return {};
 }
 
-template <typename T, typename Shape>
-Status Run(const SchurProductExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine) {
-  constexpr int C = Shape::kF;
-  if (PcgHasEnded(params.scalars)) {
-    return {};
-  }
-  const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      C,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[Shape::kWSize];
-        // e = -Vi sum_k W_k' p_c
-        double sum[Shape::kE] = {};
-        for (int64_t k = first; k < last; ++k) {
-          TransposeMultiplyW<Shape>(
-              AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
-              params.p + int64_t{C} * index.camera_id[k],
-              sum);
-        }
-        double minus_e[Shape::kE];
-        SymmetricMultiply<Shape::kE>(&params.v_inverse(p, 0), sum, minus_e);
-        Negate<Shape::kE>(minus_e);
-        for (int64_t k = first; k < last; ++k) {
-          MultiplyW<Shape>(AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
-                           minus_e,
-                           CameraSum(index, C, k));
-        }
-      });
-  ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
-    const double* p = params.p + int64_t{C} * c;
-    double* q = params.q + int64_t{C} * c;
-    SymmetricMultiply<C>(&params.u(c, 0), p, q);
-    for (int i = 0; i < C; ++i) {
-      q[i] += sum[i];
-    }
-    AddDamping<C>(Block<C>(params.camera_diagonal, c), p, q);
-  });
-  return {};
-}
-
 template <typename Source>
 Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
            HostMachine* machine) {
@@ -183,33 +120,6 @@ Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
             y[r] = params.b[R * k + r] - y[r];
           }
           TransposeMultiplyPoint<Local>(blocks.jp, y, sum);
-        }
-        SymmetricMultiply<Shape::kE>(
-            &params.v_inverse(p, 0), sum, params.y + int64_t{Shape::kE} * p);
-      });
-  return {};
-}
-
-template <typename T, typename Shape>
-Status Run(const BackSubstituteExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine) {
-  constexpr int C = Shape::kF;
-  const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      0,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[Shape::kWSize];
-        double sum[Shape::kE] = {};
-        for (int64_t k = first; k < last; ++k) {
-          TransposeMultiplyW<Shape>(
-              AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
-              params.z + int64_t{C} * index.camera_id[k],
-              sum);
-        }
-        for (int i = 0; i < Shape::kE; ++i) {
-          sum[i] = params.point_gradient[int64_t{Shape::kE} * p + i] - sum[i];
         }
         SymmetricMultiply<Shape::kE>(
             &params.v_inverse(p, 0), sum, params.y + int64_t{Shape::kE} * p);
@@ -266,47 +176,7 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
   return {};
 }
 
-template <typename T, typename Shape>
-Status Run(const NormalProductExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine) {
-  constexpr int C = Shape::kF;
-  if (PcgHasEnded(params.scalars)) {
-    return {};
-  }
-  const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      C,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[Shape::kWSize];
-        const double* p_p = params.point_p + int64_t{Shape::kE} * p;
-        double* q_p = params.point_q + int64_t{Shape::kE} * p;
-        double sum[Shape::kE];
-        SymmetricMultiply<Shape::kE>(&params.v(p, 0), p_p, sum);
-        AddDamping<Shape::kE>(
-            Block<Shape::kE>(params.point_diagonal, p), p_p, sum);
-        for (int64_t k = first; k < last; ++k) {
-          const double* w = AsDouble<C, Shape::kE>(&params.w(k, 0), storage);
-          TransposeMultiplyW<Shape>(
-              w, params.camera_p + int64_t{C} * index.camera_id[k], sum);
-          MultiplyW<Shape>(w, p_p, CameraSum(index, C, k));
-        }
-        std::copy_n(sum, Shape::kE, q_p);
-      });
-  ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
-    const double* p = params.camera_p + int64_t{C} * c;
-    double* q = params.camera_q + int64_t{C} * c;
-    SymmetricMultiply<C>(&params.u(c, 0), p, q);
-    for (int i = 0; i < C; ++i) {
-      q[i] += sum[i];
-    }
-    AddDamping<C>(Block<C>(params.camera_diagonal, c), p, q);
-  });
-  return {};
-}
-
-#define CERES_EXT_INSTANTIATE_SOURCE(...)                               \
+#define CERES_EXT_INSTANTIATE(...)                                      \
   template Status Run(                                                  \
       const SchurProductImplicitWParams<__VA_ARGS__, kHostLayout>&,     \
       HostMachine*);                                                    \
@@ -316,23 +186,11 @@ Status Run(const NormalProductExplicitWParams<T, Shape, kHostLayout>& params,
   template Status Run(const NormalProductImplicitWParams<__VA_ARGS__>&, \
                       HostMachine*)
 
-#define CERES_EXT_INSTANTIATE_STORED(T, C)                                   \
-  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, BalShape<C>, kHostLayout>); \
-  template Status Run(                                                       \
-      const SchurProductExplicitWParams<T, BalShape<C>, kHostLayout>&,       \
-      HostMachine*);                                                         \
-  template Status Run(                                                       \
-      const BackSubstituteExplicitWParams<T, BalShape<C>, kHostLayout>&,     \
-      HostMachine*);                                                         \
-  template Status Run(                                                       \
-      const NormalProductExplicitWParams<T, BalShape<C>, kHostLayout>&,      \
-      HostMachine*)
-
-CERES_EXT_INSTANTIATE_STORED(double, 9);
-CERES_EXT_INSTANTIATE_STORED(double, 10);
-CERES_EXT_INSTANTIATE_STORED(float, 9);
-CERES_EXT_INSTANTIATE_STORED(float, 10);
-CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 9>);
-CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 10>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<9>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<10>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<9>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<10>, kHostLayout>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 
 }  // namespace ceres_ext::kernels

@@ -42,7 +42,6 @@ struct Breakdown {
 // in a fixed order of the machine's own (host: HostWorkspace).
 template <typename Source, BlockLayout kLayout>
 struct NormalBlocksParams {
-  using Value = typename Source::Value;
   using Shape = typename Source::Shape;
 
   ObservationIndexView index;
@@ -62,9 +61,6 @@ struct NormalBlocksParams {
   // for.
   bool v_inverse_is_given = false;
 
-  // Per observation.
-  BlockView<Value, Shape::kWSize, kLayout> w;  // F x E, row-major
-
   // Per camera.
   BlockView<double, Shape::kPackedF, kLayout> u;  // packed
   double* camera_gradient = nullptr;              // g_c, F
@@ -81,17 +77,16 @@ struct NormalBlocksParams {
 template <typename Source, BlockLayout kLayout>
 Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
   using Shape = typename Source::Shape;
-  const bool camera_blocks = p.u.data != nullptr || p.w.data != nullptr ||
-                             p.camera_gradient != nullptr ||
-                             p.schur_diagonal.data != nullptr ||
-                             p.schur_rhs != nullptr;
+  const bool camera_blocks =
+      p.u.data != nullptr || p.camera_gradient != nullptr ||
+      p.schur_diagonal.data != nullptr || p.schur_rhs != nullptr;
   const bool gradient = p.point_gradient != nullptr ||
                         p.camera_gradient != nullptr || p.schur_rhs != nullptr;
   Traffic traffic = kIndexTraffic;
   traffic += camera_blocks ? JacobianTraffic(p.jacobian)
                            : PointJacobianTraffic(p.jacobian);
   traffic +=
-      {(gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0) + BytesIf(p.w),
+      {gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0,
        BytesIf(p.v) + BytesIf(p.v_inverse) +
            BytesIf(p.point_gradient, Shape::kE) +
            (p.v_inverse.data == nullptr ? 0
