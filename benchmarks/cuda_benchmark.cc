@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/traffic.h"
 #include "ceres_ext/solver/inexact_solver.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"

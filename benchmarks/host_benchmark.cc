@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "benchmarks/traffic.h"
 #include "ceres_ext/solver/inexact_solver_host.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/evaluate.h"

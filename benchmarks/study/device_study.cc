@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "benchmarks/study/study_machines.h"
+#include "benchmarks/traffic.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/device_buffer.h"
 #include "cuda_kernels/ops/block_table.h"

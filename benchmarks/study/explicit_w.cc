@@ -76,25 +76,24 @@ Status Run(const ExplicitBlocksParams<Source, kHostLayout>& params,
   CERES_EXT_RETURN_IF_ERROR(Run(params.normal, machine));
   const ObservationIndexView& index = params.normal.index;
   const HostJacobian<Source> jacobian(params.normal.jacobian, index, machine);
-  ForEachPoint(
-      index,
-      0,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        typename HostJacobian<Source>::Blocks blocks;
-        for (int64_t k = first; k < last; ++k) {
-          blocks.Load(jacobian, k, index.camera_id[k], p);
-          for (int i = 0; i < F; ++i) {
-            for (int j = 0; j < E; ++j) {
-              double sum = blocks.jc[i] * blocks.jp[j];
-              for (int r = 1; r < Shape::kNumResiduals; ++r) {
-                sum += blocks.jc[F * r + i] * blocks.jp[E * r + j];
-              }
-              params.w(k, E * i + j) = static_cast<T>(sum);
-            }
-          }
-        }
-      });
+  ForEachPoint(index,
+               0,
+               machine,
+               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+                 typename HostJacobian<Source>::Blocks blocks;
+                 for (int64_t k = first; k < last; ++k) {
+                   blocks.Load(jacobian, k, index.camera_id[k], p);
+                   for (int i = 0; i < F; ++i) {
+                     for (int j = 0; j < E; ++j) {
+                       double sum = blocks.jc[i] * blocks.jp[j];
+                       for (int r = 1; r < Shape::kNumResiduals; ++r) {
+                         sum += blocks.jc[F * r + i] * blocks.jp[E * r + j];
+                       }
+                       params.w(k, E * i + j) = static_cast<T>(sum);
+                     }
+                   }
+                 }
+               });
   return {};
 }
 
@@ -107,30 +106,30 @@ Status Run(const SchurProductExplicitWParams<T, Shape, kHostLayout>& params,
     return {};
   }
   const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      C,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[Shape::kWSize];
-        // e = -Vi sum_k W_k' p_c
-        double sum[E] = {};
-        for (int64_t k = first; k < last; ++k) {
-          TransposeMultiplyW<Shape>(AsDouble<C, E>(&params.w(k, 0), storage),
-                                    params.p + int64_t{C} * index.camera_id[k],
-                                    sum);
-        }
-        double minus_e[E];
-        SymmetricMultiply<E>(&params.v_inverse(p, 0), sum, minus_e);
-        for (double& x : minus_e) {
-          x = -x;
-        }
-        for (int64_t k = first; k < last; ++k) {
-          MultiplyW<Shape>(AsDouble<C, E>(&params.w(k, 0), storage),
-                           minus_e,
-                           CameraSum(index, C, k));
-        }
-      });
+  ForEachPoint(index,
+               C,
+               machine,
+               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+                 double storage[Shape::kWSize];
+                 // e = -Vi sum_k W_k' p_c
+                 double sum[E] = {};
+                 for (int64_t k = first; k < last; ++k) {
+                   TransposeMultiplyW<Shape>(
+                       AsDouble<C, E>(&params.w(k, 0), storage),
+                       params.p + int64_t{C} * index.camera_id[k],
+                       sum);
+                 }
+                 double minus_e[E];
+                 SymmetricMultiply<E>(&params.v_inverse(p, 0), sum, minus_e);
+                 for (double& x : minus_e) {
+                   x = -x;
+                 }
+                 for (int64_t k = first; k < last; ++k) {
+                   MultiplyW<Shape>(AsDouble<C, E>(&params.w(k, 0), storage),
+                                    minus_e,
+                                    CameraSum(index, C, k));
+                 }
+               });
   SumCameras<Shape>(params, params.p, params.q, machine);
   return {};
 }
@@ -141,24 +140,24 @@ Status Run(const BackSubstituteExplicitWParams<T, Shape, kHostLayout>& params,
   constexpr int C = Shape::kF;
   constexpr int E = Shape::kE;
   const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      0,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[Shape::kWSize];
-        double sum[E] = {};
-        for (int64_t k = first; k < last; ++k) {
-          TransposeMultiplyW<Shape>(AsDouble<C, E>(&params.w(k, 0), storage),
-                                    params.z + int64_t{C} * index.camera_id[k],
-                                    sum);
-        }
-        for (int i = 0; i < E; ++i) {
-          sum[i] = params.point_gradient[int64_t{E} * p + i] - sum[i];
-        }
-        SymmetricMultiply<E>(
-            &params.v_inverse(p, 0), sum, params.y + int64_t{E} * p);
-      });
+  ForEachPoint(index,
+               0,
+               machine,
+               [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
+                 double storage[Shape::kWSize];
+                 double sum[E] = {};
+                 for (int64_t k = first; k < last; ++k) {
+                   TransposeMultiplyW<Shape>(
+                       AsDouble<C, E>(&params.w(k, 0), storage),
+                       params.z + int64_t{C} * index.camera_id[k],
+                       sum);
+                 }
+                 for (int i = 0; i < E; ++i) {
+                   sum[i] = params.point_gradient[int64_t{E} * p + i] - sum[i];
+                 }
+                 SymmetricMultiply<E>(
+                     &params.v_inverse(p, 0), sum, params.y + int64_t{E} * p);
+               });
   return {};
 }
 

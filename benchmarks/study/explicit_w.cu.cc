@@ -10,23 +10,22 @@ using kernels::RecomputedJacobian;
 using kernels::Status;
 using kernels::StoredJacobian;
 
-#define CERES_EXT_INSTANTIATE(T)                                           \
-  template Status Run(                                                     \
-      const ExplicitBlocksParams<                                          \
-          StoredJacobian<T, BalShape<9>, kDeviceLayout>, kDeviceLayout>&,  \
-      CudaMachine*);                                                       \
-  template Status Run(                                                     \
-      const ExplicitBlocksParams<RecomputedJacobian<T, 9>,                 \
-                                 kDeviceLayout>&,                          \
-      CudaMachine*);                                                       \
-  template Status Run(                                                     \
-      const SchurProductExplicitWParams<T, BalShape<9>, kDeviceLayout>&,   \
-      CudaMachine*);                                                       \
-  template Status Run(                                                     \
-      const BackSubstituteExplicitWParams<T, BalShape<9>, kDeviceLayout>&, \
-      CudaMachine*);                                                       \
-  template Status Run(                                                     \
-      const NormalProductExplicitWParams<T, BalShape<9>, kDeviceLayout>&,  \
+#define CERES_EXT_INSTANTIATE(T)                                            \
+  template Status Run(const ExplicitBlocksParams<                           \
+                          StoredJacobian<T, BalShape<9>, kDeviceLayout>,    \
+                          kDeviceLayout>&,                                  \
+                      CudaMachine*);                                        \
+  template Status Run(                                                      \
+      const ExplicitBlocksParams<RecomputedJacobian<T, 9>, kDeviceLayout>&, \
+      CudaMachine*);                                                        \
+  template Status Run(                                                      \
+      const SchurProductExplicitWParams<T, BalShape<9>, kDeviceLayout>&,    \
+      CudaMachine*);                                                        \
+  template Status Run(                                                      \
+      const BackSubstituteExplicitWParams<T, BalShape<9>, kDeviceLayout>&,  \
+      CudaMachine*);                                                        \
+  template Status Run(                                                      \
+      const NormalProductExplicitWParams<T, BalShape<9>, kDeviceLayout>&,   \
       CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double)

@@ -33,9 +33,8 @@ class ExplicitWBatch final : public solver::Batch {
   int64_t num_residuals() const final {
     return Shape::kNumResiduals * index_.num_observations;
   }
-  kernels::Status SetupSolver(
-      const solver::InexactSolverOptions& options,
-      const solver::ProblemBlocks& /*blocks*/) final {
+  kernels::Status SetupSolver(const solver::InexactSolverOptions& options,
+                              const solver::ProblemBlocks& /*blocks*/) final {
     const int64_t num_points = index_.num_points;
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(Shape::kPackedF * index_.num_cameras, &u_));

@@ -10,7 +10,6 @@
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
@@ -29,17 +28,6 @@ struct RightMultiplyParams {
   bool accumulate = false;
 };
 
-template <typename Source>
-Traffic GetTraffic(const RightMultiplyParams<Source>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += JacobianTraffic(p.jacobian);
-  traffic += {BytesIf(p.y, Shape::kNumResiduals * (p.accumulate ? 2 : 1)),
-              BytesIf(p.point_x, Shape::kE),
-              BytesIf(p.camera_x, Shape::kF)};
-  return traffic;
-}
-
 // x_c = sum Jc' y_k, x_p = sum Jp' y_k, or += ; a null output is not computed.
 // Order: as ops/normal_blocks.h.
 template <typename Source>
@@ -52,19 +40,6 @@ struct LeftMultiplyParams {
   bool accumulate = false;
 };
 
-template <typename Source>
-Traffic GetTraffic(const LeftMultiplyParams<Source>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
-                                   : JacobianTraffic(p.jacobian);
-  const int times = p.accumulate ? 2 : 1;
-  traffic += {BytesIf(p.y, Shape::kNumResiduals),
-              BytesIf(p.point_x, Shape::kE * times),
-              BytesIf(p.camera_x, Shape::kF * times)};
-  return traffic;
-}
-
 // x_j = |column j of J|^2; a null output is not computed.
 // Order and traffic: as LeftMultiply, without y.
 template <typename Source>
@@ -74,16 +49,6 @@ struct SquaredColumnNormsParams {
   double* camera_x = nullptr;
   double* point_x = nullptr;
 };
-
-template <typename Source>
-Traffic GetTraffic(const SquaredColumnNormsParams<Source>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
-                                   : JacobianTraffic(p.jacobian);
-  traffic += {0, BytesIf(p.point_x, Shape::kE), BytesIf(p.camera_x, Shape::kF)};
-  return traffic;
-}
 
 // J = J diag(s), in place.
 // Order: no sums.
@@ -95,15 +60,6 @@ struct ScaleColumnsParams {
   const double* camera_scale = nullptr;  // F per camera
   const double* point_scale = nullptr;   // E per point
 };
-
-template <typename T, typename Shape, BlockLayout kLayout>
-Traffic GetTraffic(const ScaleColumnsParams<T, Shape, kLayout>& p) {
-  Traffic traffic = kIndexTraffic;
-  traffic += {2 * (BytesIf(p.camera_blocks) + BytesIf(p.point_blocks)),
-              BytesIf(p.point_scale, Shape::kE),
-              BytesIf(p.camera_scale, Shape::kF)};
-  return traffic;
-}
 
 // Sources as in ops/schur_products.h.
 template <typename Source>

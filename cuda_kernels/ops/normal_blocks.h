@@ -23,7 +23,6 @@
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
@@ -37,7 +36,8 @@ struct Breakdown {
   int32_t first_camera = kNone;
 };
 
-// Computes those outputs whose data is not null.
+// Computes those outputs whose data is not null. The host needs room for the
+// sums of a camera (ReserveCameraSums), all outputs per camera together.
 // Order: point sums in the order of the observations of the point; camera sums
 // in a fixed order of the machine's own (host: HostWorkspace).
 template <typename Source, BlockLayout kLayout>
@@ -73,34 +73,6 @@ struct NormalBlocksParams {
   // wanted; lives where the outputs live.
   Breakdown* breakdown = nullptr;
 };
-
-template <typename Source, BlockLayout kLayout>
-Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
-  using Shape = typename Source::Shape;
-  const bool camera_blocks =
-      p.u.data != nullptr || p.camera_gradient != nullptr ||
-      p.schur_diagonal.data != nullptr || p.schur_rhs != nullptr;
-  const bool gradient = p.point_gradient != nullptr ||
-                        p.camera_gradient != nullptr || p.schur_rhs != nullptr;
-  Traffic traffic = kIndexTraffic;
-  traffic += camera_blocks ? JacobianTraffic(p.jacobian)
-                           : PointJacobianTraffic(p.jacobian);
-  traffic +=
-      {gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0,
-       BytesIf(p.v) + BytesIf(p.v_inverse) +
-           BytesIf(p.point_gradient, Shape::kE) +
-           (p.v_inverse.data == nullptr ? 0
-                                        : BytesIf(p.point_diagonal, Shape::kE)),
-       BytesIf(p.u) + BytesIf(p.camera_gradient, Shape::kF) +
-           BytesIf(p.schur_diagonal) + BytesIf(p.schur_rhs, Shape::kF)};
-  return traffic;
-}
-
-// Most sums per camera and chunk that the host needs (ReserveCameraSums): two
-// F x F matrices and two vectors. Reserve half where only U and g or only S and
-// s are asked for.
-template <typename Shape>
-inline constexpr int kNormalBlocksRowSize = 2 * (Shape::kPackedF + Shape::kF);
 
 // Sources as in ops/schur_products.h.
 template <typename Source>

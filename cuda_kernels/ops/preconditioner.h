@@ -35,13 +35,6 @@ struct InvertBlockDiagonalParams {
   int32_t* first_breakdown = nullptr;
 };
 
-// Compulsory bytes.
-template <int N, BlockLayout kLayout>
-int64_t GetBytes(const InvertBlockDiagonalParams<N, kLayout>& p) {
-  return 8 * p.num_blocks *
-         (2 * PackedSize(N) + (p.diagonal == nullptr ? 0 : N));
-}
-
 // z_i = inverse_i r_i.
 // Order: sums within a block from column 0 on.
 template <int N, BlockLayout kLayout>
@@ -53,12 +46,6 @@ struct ApplyBlockDiagonalParams {
   // Where not null and ended, nothing is done.
   const PcgScalars* scalars = nullptr;
 };
-
-// Compulsory bytes.
-template <int N, BlockLayout kLayout>
-int64_t GetBytes(const ApplyBlockDiagonalParams<N, kLayout>& p) {
-  return 8 * p.num_blocks * (PackedSize(N) + 2 * N);
-}
 
 // N = 3, 9 and 10.
 template <int N>

@@ -50,8 +50,8 @@ class CudaOperationsTest : public CudaProblemTest {
 
   void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(pairs, options));
-    ASSERT_OK(ReserveCameraSums(host_workspace_.index(),
-                                kNormalBlocksRowSize<BalShape<C>>));
+    // All that NormalBlocks gives per camera.
+    ASSERT_OK(ReserveCameraSums(host_workspace_.index(), 2 * (kPacked + C)));
     MakeJacobian();
     longest_ = 0;
     for (int32_t c = 0; c < pairs.num_cameras; ++c) {

@@ -225,8 +225,7 @@ TEST(ExplicitWBatch, FollowsImplicit) {
   using Problem = DenseProblem<double, C>;
   using Source = Problem::Source;
   using kernels::HostMachine;
-  const Structure structure =
-      kernels::RandomStructure("random", 8, 200, 4, 6);
+  const Structure structure = kernels::RandomStructure("random", 8, 200, 4, 6);
   for (const solver::InexactSolverOptions& options :
        solver::SolverConfigurations()) {
     SCOPED_TRACE(ConfigurationName(options));
