@@ -27,12 +27,7 @@ template Status Run(const EvaluateJacobianParams<double, 9, kLayout>&,
 template Status Run(const RightMultiplyParams<Source>&, CudaMachine*);
 template Status Run(const LeftMultiplyParams<Source>&, CudaMachine*);
 template Status Run(const SquaredColumnNormsParams<Source>&, CudaMachine*);
-template Status Run(
-    const ScaleColumnsParams<double, kernels::BalShape<9>, kLayout>&,
-    CudaMachine*);
 template Status Run(const NormalBlocksParams<Source, kLayout>&, CudaMachine*);
-template Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>&,
-                                   CudaMachine*);
 template Status Run(const SchurProductImplicitWParams<Source, kLayout>&,
                     CudaMachine*);
 template Status Run(const BackSubstituteImplicitWParams<Source, kLayout>&,

@@ -13,6 +13,7 @@
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/camera_chunks.cuh"
 #include "cuda_kernels/cuda/point_tasks.cuh"
+#include "cuda_kernels/cuda/stored_tiles.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -228,7 +229,13 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
   if (params.schur_rhs != nullptr) {
     if constexpr (!IsRecomputed<Source>::value) {
       if (by_tiles) {
-        return SchurRightHandSide(params, machine);
+        TileOperands<Source::Shape::kE, kLayout> operands;
+        operands.b = params.b;
+        operands.v_inverse = params.v_inverse;
+        CameraSumTerms terms;
+        terms.out = params.schur_rhs;
+        return TileOperation<kUseB | kEliminate | kCameraOut>(
+            index, params.jacobian, nullptr, operands, terms, machine);
       }
     }
     return CameraBlocks<false, true>(params, {}, params.schur_rhs, machine);

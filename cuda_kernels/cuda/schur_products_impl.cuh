@@ -80,18 +80,6 @@ Status Run(const LeftMultiplyParams<Source>& params, CudaMachine* machine) {
       params.index, params.jacobian, nullptr, operands, terms, machine);
 }
 
-template <typename Source, BlockLayout kLayout>
-Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
-                          CudaMachine* machine) {
-  TileOperands<Source::Shape::kE, kLayout> operands;
-  operands.b = params.b;
-  operands.v_inverse = params.v_inverse;
-  CameraSumTerms terms;
-  terms.out = params.schur_rhs;
-  return TileOperation<kUseB | kEliminate | kCameraOut>(
-      params.index, params.jacobian, nullptr, operands, terms, machine);
-}
-
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_CUDA_SCHUR_PRODUCTS_IMPL_CUH_

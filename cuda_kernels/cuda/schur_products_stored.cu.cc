@@ -6,25 +6,21 @@
 
 namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(T, C)                                           \
-  template Status Run(const SchurProductImplicitWParams<                      \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,      \
-                          kDeviceLayout>&,                                    \
-                      CudaMachine*);                                          \
-  template Status Run(const BackSubstituteImplicitWParams<                    \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,      \
-                          kDeviceLayout>&,                                    \
-                      CudaMachine*);                                          \
-  template Status Run(const NormalProductImplicitWParams<                     \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&,    \
-                      CudaMachine*);                                          \
-  template Status Run(const LeftMultiplyParams<                               \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&,    \
-                      CudaMachine*);                                          \
-  template Status SchurRightHandSide(                                         \
-      const NormalBlocksParams<StoredJacobian<T, BalShape<C>, kDeviceLayout>, \
-                               kDeviceLayout>&,                               \
-      CudaMachine*);
+#define CERES_EXT_INSTANTIATE(T, C)                                        \
+  template Status Run(const SchurProductImplicitWParams<                   \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,   \
+                          kDeviceLayout>&,                                 \
+                      CudaMachine*);                                       \
+  template Status Run(const BackSubstituteImplicitWParams<                 \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,   \
+                          kDeviceLayout>&,                                 \
+                      CudaMachine*);                                       \
+  template Status Run(const NormalProductImplicitWParams<                  \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+                      CudaMachine*);                                       \
+  template Status Run(const LeftMultiplyParams<                            \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+                      CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)

@@ -15,6 +15,7 @@
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/views.h"
@@ -174,6 +175,11 @@ CERES_EXT_RUN(
     BlockSumParams<
         SharedSchurBlocks<StoredJacobian<float, BalShape<10>, kDeviceLayout>>>)
 CERES_EXT_RUN(PackRowsParams<float, BalShape<10>, kDeviceLayout>)
+// ops/jacobian_products.h
+CERES_EXT_RUN(ScaleColumnsParams<double, BalShape<9>, kDeviceLayout>)
+CERES_EXT_RUN(ScaleColumnsParams<double, BalShape<10>, kDeviceLayout>)
+CERES_EXT_RUN(ScaleColumnsParams<float, BalShape<9>, kDeviceLayout>)
+CERES_EXT_RUN(ScaleColumnsParams<float, BalShape<10>, kDeviceLayout>)
 // ops/pcg.h
 CERES_EXT_RUN(PcgStartParams)
 CERES_EXT_RUN(PcgRhoParams)

@@ -11,27 +11,17 @@ namespace {
 
 using namespace host;  // NOLINT: the loops of all bodies.
 
-// q = sum + D^2 p, where D may be null.
+// q += D^2 p of one block, where D, of all blocks, may be null.
 template <int N>
-void AddDamping(const double* diagonal, const double* p, double* q) {
+void AddDamping(const double* diagonal,
+                int64_t block,
+                const double* p,
+                double* q) {
   if (diagonal != nullptr) {
+    const double* d = diagonal + N * block;
     for (int i = 0; i < N; ++i) {
-      q[i] += diagonal[i] * diagonal[i] * p[i];
+      q[i] += d[i] * d[i] * p[i];
     }
-  }
-}
-
-// The block of a vector with N values per block, null where the vector is.
-template <int N, typename T>
-T* Block(T* vector, int64_t block) {
-  return vector == nullptr ? nullptr : vector + N * block;
-}
-
-// e = -e.
-template <int N>
-void Negate(double* e) {
-  for (int i = 0; i < N; ++i) {
-    e[i] = -e[i];
   }
 }
 
@@ -74,7 +64,9 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
                  double minus_e[Shape::kE];
                  SymmetricMultiply<Shape::kE>(
                      &params.v_inverse(p, 0), sum, minus_e);
-                 Negate<Shape::kE>(minus_e);
+                 for (double& x : minus_e) {
+                   x = -x;
+                 }
                  // q_c += Jc' (y_k - Jp e)
                  for (int64_t k = first; k < last; ++k) {
                    double* y_k = scratch + kStride * (k - first);
@@ -88,8 +80,7 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
       index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
-        AddDamping<C>(
-            Block<C>(params.camera_diagonal, c), params.p + int64_t{C} * c, q);
+        AddDamping<C>(params.camera_diagonal, c, params.p + int64_t{C} * c, q);
       });
   return {};
 }
@@ -160,8 +151,7 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
               blocks.jc, y, CameraSum(index, Local::kF, k));
         }
         if (params.point_q != nullptr) {
-          AddDamping<Shape::kE>(
-              Block<Shape::kE>(params.point_diagonal, p), p_p, sum);
+          AddDamping<Shape::kE>(params.point_diagonal, p, p_p, sum);
           std::copy_n(sum, Shape::kE, params.point_q + int64_t{Shape::kE} * p);
         }
       });
@@ -169,9 +159,8 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
       index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.camera_q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
-        AddDamping<C>(Block<C>(params.camera_diagonal, c),
-                      params.camera_p + int64_t{C} * c,
-                      q);
+        AddDamping<C>(
+            params.camera_diagonal, c, params.camera_p + int64_t{C} * c, q);
       });
   return {};
 }

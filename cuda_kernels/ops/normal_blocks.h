@@ -82,13 +82,6 @@ template <typename Source, BlockLayout kLayout>
 Status Run(const NormalBlocksParams<Source, kLayout>& params,
            CudaMachine* machine);
 
-// s alone, from v_inverse and b: the part of NormalBlocks that reads stored
-// blocks in their order where nothing else needs that of the cameras. Sources:
-// StoredJacobian. On a device alone, on tiles.
-template <typename Source, BlockLayout kLayout>
-Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
-                          CudaMachine* machine);
-
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_
