@@ -12,6 +12,7 @@
 #include "cuda_kernels/cuda/vector_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
