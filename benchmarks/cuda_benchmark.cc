@@ -388,7 +388,7 @@ class Benchmark {
   template <typename Source>
   void MeasureOperations(const Source& source, const std::string& name) {
     OK_OR_EXIT(workspace_.Setup(index_.view(),
-                                CudaWorkspace::Options::For<Source>(true),
+                                CudaWorkspace::Options::For<Source>(),
                                 &scratch_,
                                 context_));
     {
@@ -562,35 +562,6 @@ class Benchmark {
                   evaluate_ms + ms);
     }
 
-    DeviceBuffer<T> w = Allocate<T>(27 * n_);
-    {
-      auto params = BlocksParams(stored);
-      params.w = {w.data(), n_};
-      MeasureRun(type + " stored W", params);
-    }
-    SchurProductExplicitWParams<T, BalShape<9>, kDeviceLayout> schur;
-    schur.index = workspace_.index();
-    schur.u = {u_.data(), C_};
-    schur.w = {w.data(), n_};
-    schur.v_inverse = {v_inverse_.data(), P_};
-    schur.camera_diagonal = d_.data();
-    schur.p = p_.data();
-    schur.q = q_.data();
-    MeasureRun(type + " explicit W S p", schur);
-    NormalProductExplicitWParams<T, BalShape<9>, kDeviceLayout> normal;
-    normal.index = workspace_.index();
-    normal.u = {u_.data(), C_};
-    normal.v = {v_.data(), P_};
-    normal.w = {w.data(), n_};
-    normal.camera_diagonal = d_.data();
-    normal.point_diagonal = d_.data() + 9 * C_;
-    normal.camera_p = p_.data();
-    normal.point_p = p_.data() + 9 * C_;
-    normal.camera_q = q_.data();
-    normal.point_q = q_.data() + 9 * C_;
-    MeasureRun(type + " explicit W (J'J + D^2) p", normal);
-    w.Release();
-
     MeasureSolver(recomputed, type + " recomputed");
     MeasureSolver(stored, type + " stored");
   }
@@ -599,59 +570,51 @@ class Benchmark {
   template <typename Source>
   void MeasureSolver(const Source& source, const std::string& name) {
     for (const bool use_schur : {true, false}) {
-      for (const solver::WProduct w :
-           {solver::WProduct::kImplicit, solver::WProduct::kExplicit}) {
-        CudaWorkspace workspace;
-        OK_OR_EXIT(workspace.Setup(index_.view(),
-                                   CudaWorkspace::Options::For<Source>(
-                                       w == solver::WProduct::kExplicit),
-                                   &scratch_,
-                                   context_));
-        solver::InexactSolverOptions options;
-        options.use_schur = use_schur;
-        options.w_product = w;
-        options.preconditioner = use_schur
-                                     ? solver::PreconditionerType::kSchurJacobi
-                                     : solver::PreconditionerType::kJacobi;
-        options.min_num_iterations = 30;
-        options.max_num_iterations = 30;
-        solver::InexactSolver<CudaMachine, Source> solver;
-        OK_OR_EXIT(solver.Setup(options, workspace.index(), machine_.get()));
-        solver::ObservationSystem<Source> system;
-        system.jacobian = source;
-        system.b = residuals_.data();
-        system.camera_diagonal = d_.data();
-        system.point_diagonal = d_.data() + 9 * C_;
-        solver::InexactSolverSummary summary;
-        for (int i = 0; i < 2; ++i) {
-          summary = solver.Solve(system, {}, q_.data(), q_.data() + 9 * C_);
-        }
-        std::printf(
-            "%s, %s Schur, %s W: blocks %.3f ms, %d iterations, %.4f ms each, "
-            "back-substitution %.3f ms. %s\n",
-            name.c_str(),
-            use_schur ? "with" : "without",
-            w == solver::WProduct::kImplicit ? "implicit" : "explicit",
-            1e3 * summary.normal_blocks_seconds,
-            summary.num_iterations,
-            1e3 * summary.pcg_seconds / summary.num_iterations,
-            1e3 * summary.back_substitution_seconds,
-            summary.message.c_str());
-        std::fflush(stdout);
-        char line[512];
-        std::snprintf(
-            line,
-            sizeof(line),
-            "    {\"name\": \"%s, %s Schur, %s W\", \"blocks_ms\": %.4f, "
-            "\"iteration_ms\": %.5f, \"back_substitution_ms\": %.4f}",
-            name.c_str(),
-            use_schur ? "with" : "without",
-            w == solver::WProduct::kImplicit ? "implicit" : "explicit",
-            1e3 * summary.normal_blocks_seconds,
-            1e3 * summary.pcg_seconds / summary.num_iterations,
-            1e3 * summary.back_substitution_seconds);
-        json_.push_back(line);
+      CudaWorkspace workspace;
+      OK_OR_EXIT(workspace.Setup(index_.view(),
+                                 CudaWorkspace::Options::For<Source>(),
+                                 &scratch_,
+                                 context_));
+      solver::InexactSolverOptions options;
+      options.use_schur = use_schur;
+      options.preconditioner = use_schur
+                                   ? solver::PreconditionerType::kSchurJacobi
+                                   : solver::PreconditionerType::kJacobi;
+      options.min_num_iterations = 30;
+      options.max_num_iterations = 30;
+      solver::InexactSolver<CudaMachine, Source> solver;
+      OK_OR_EXIT(solver.Setup(options, workspace.index(), machine_.get()));
+      solver::ObservationSystem<Source> system;
+      system.jacobian = source;
+      system.b = residuals_.data();
+      system.camera_diagonal = d_.data();
+      system.point_diagonal = d_.data() + 9 * C_;
+      solver::InexactSolverSummary summary;
+      for (int i = 0; i < 2; ++i) {
+        summary = solver.Solve(system, {}, q_.data(), q_.data() + 9 * C_);
       }
+      std::printf(
+          "%s, %s Schur: blocks %.3f ms, %d iterations, %.4f ms each, "
+          "back-substitution %.3f ms. %s\n",
+          name.c_str(),
+          use_schur ? "with" : "without",
+          1e3 * summary.normal_blocks_seconds,
+          summary.num_iterations,
+          1e3 * summary.pcg_seconds / summary.num_iterations,
+          1e3 * summary.back_substitution_seconds,
+          summary.message.c_str());
+      std::fflush(stdout);
+      char line[512];
+      std::snprintf(line,
+                    sizeof(line),
+                    "    {\"name\": \"%s, %s Schur\", \"blocks_ms\": %.4f, "
+                    "\"iteration_ms\": %.5f, \"back_substitution_ms\": %.4f}",
+                    name.c_str(),
+                    use_schur ? "with" : "without",
+                    1e3 * summary.normal_blocks_seconds,
+                    1e3 * summary.pcg_seconds / summary.num_iterations,
+                    1e3 * summary.back_substitution_seconds);
+      json_.push_back(line);
     }
   }
 

@@ -251,15 +251,13 @@ enum Stage { kNormalBlocks, kPcgIteration, kBackSubstitution };
 
 // Times one stage of a solve by the solver's own clock. A PCG iteration is a
 // ninth of nine, none of which resets the residual.
-template <typename T, bool kSchur, bool kExplicit, Stage kStage>
+template <typename T, bool kSchur, Stage kStage>
 void SolveStage(benchmark::State& state) {
   constexpr int kNumIterations = 9;
   const auto problem = std::make_unique<Problem<T>>(
       kSizes[state.range(0)], static_cast<int>(state.range(1)));
   solver::InexactSolverOptions options;
   options.use_schur = kSchur;
-  options.w_product =
-      kExplicit ? solver::WProduct::kExplicit : solver::WProduct::kImplicit;
   options.preconditioner = kSchur ? solver::PreconditionerType::kSchurJacobi
                                   : solver::PreconditionerType::kJacobi;
   options.min_num_iterations = kNumIterations;
@@ -346,18 +344,13 @@ BENCHMARK(SchurProductImplicitW<double>)->Apply(Operation);
 BENCHMARK(SchurProductImplicitW<float>)->Apply(Operation);
 BENCHMARK(SchurProductRecomputed)->Apply(Operation);
 
-#define CERES_EXT_BENCHMARK_STAGES(schur, explicit_w)                 \
-  BENCHMARK(SolveStage<double, schur, explicit_w, kNormalBlocks>)     \
-      ->Apply(StageOfSolve);                                          \
-  BENCHMARK(SolveStage<double, schur, explicit_w, kPcgIteration>)     \
-      ->Apply(StageOfSolve);                                          \
-  BENCHMARK(SolveStage<double, schur, explicit_w, kBackSubstitution>) \
-      ->Apply(StageOfSolve)
+#define CERES_EXT_BENCHMARK_STAGES(schur)                                   \
+  BENCHMARK(SolveStage<double, schur, kNormalBlocks>)->Apply(StageOfSolve); \
+  BENCHMARK(SolveStage<double, schur, kPcgIteration>)->Apply(StageOfSolve); \
+  BENCHMARK(SolveStage<double, schur, kBackSubstitution>)->Apply(StageOfSolve)
 
-CERES_EXT_BENCHMARK_STAGES(true, false);
-CERES_EXT_BENCHMARK_STAGES(true, true);
-CERES_EXT_BENCHMARK_STAGES(false, false);
-CERES_EXT_BENCHMARK_STAGES(false, true);
+CERES_EXT_BENCHMARK_STAGES(true);
+CERES_EXT_BENCHMARK_STAGES(false);
 
 }  // namespace
 }  // namespace ceres_ext

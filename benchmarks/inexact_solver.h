@@ -38,7 +38,10 @@ template <typename T, int C>
 using HostStoredJacobian =
     kernels::StoredJacobian<T, kernels::BalShape<C>, kernels::kHostLayout>;
 
-template <typename Machine, typename Source>
+// BatchType: ObservationBatch, or one that is set up as it is.
+template <typename Machine,
+          typename Source,
+          typename BatchType = ObservationBatch<Machine, Source>>
 class InexactSolver {
  public:
   using Shape = typename Source::Shape;
@@ -73,7 +76,7 @@ class InexactSolver {
   int64_t bytes() const { return solver_.bytes(); }
 
  private:
-  ObservationBatch<Machine, Source> batch_;
+  BatchType batch_;
   StepSolver<Machine> solver_;
 };
 

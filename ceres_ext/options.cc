@@ -23,8 +23,6 @@ constexpr EnumName<DeviceType> kDeviceTypes[] = {
     {DEVICE_AUTO, "AUTO"}, {DEVICE_HOST, "HOST"}, {DEVICE_CUDA, "CUDA"}};
 constexpr EnumName<JacobianType> kJacobianTypes[] = {
     {JACOBIAN_STORED, "STORED"}, {JACOBIAN_RECOMPUTED, "RECOMPUTED"}};
-constexpr EnumName<WProductType> kWProductTypes[] = {{W_IMPLICIT, "IMPLICIT"},
-                                                     {W_EXPLICIT, "EXPLICIT"}};
 constexpr EnumName<PrecisionType> kPrecisionTypes[] = {
     {PRECISION_DOUBLE, "DOUBLE"}, {PRECISION_MIXED, "MIXED"}};
 constexpr EnumName<FallbackType> kFallbackTypes[] = {
@@ -104,11 +102,7 @@ bool SetNumber(const std::string& key,
 
 bool Options::IsValid(std::string* error) const {
   std::string message;
-  if (jacobian == JACOBIAN_RECOMPUTED && w_product == W_EXPLICIT) {
-    message =
-        "jacobian = RECOMPUTED stores nothing per observation; it needs "
-        "w_product = IMPLICIT, not EXPLICIT";
-  } else if (jacobian == JACOBIAN_RECOMPUTED && !batch_evaluation) {
+  if (jacobian == JACOBIAN_RECOMPUTED && !batch_evaluation) {
     message =
         "jacobian = RECOMPUTED needs this library's evaluation; it needs "
         "batch_evaluation = true";
@@ -165,8 +159,6 @@ bool ParseOptions(const std::string& settings,
       valid = SetField(kBools, key, value, &parsed.batch_evaluation, message);
     } else if (key == "jacobian") {
       valid = SetField(kJacobianTypes, key, value, &parsed.jacobian, message);
-    } else if (key == "w_product") {
-      valid = SetField(kWProductTypes, key, value, &parsed.w_product, message);
     } else if (key == "precision") {
       valid = SetField(kPrecisionTypes, key, value, &parsed.precision, message);
     } else if (key == "cuda_device") {
@@ -183,7 +175,7 @@ bool ParseOptions(const std::string& settings,
     if (!known) {
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
-                 "jacobian, w_product, precision, fallback, cuda_device, "
+                 "jacobian, precision, fallback, cuda_device, "
                  "cuda_memory_limit_bytes, cuda_graph";
       return false;
     }
@@ -210,13 +202,6 @@ const char* JacobianTypeToString(JacobianType type) {
 }
 bool StringToJacobianType(std::string value, JacobianType* type) {
   return FromString(kJacobianTypes, std::move(value), type);
-}
-
-const char* WProductTypeToString(WProductType type) {
-  return ToString(kWProductTypes, type);
-}
-bool StringToWProductType(std::string value, WProductType* type) {
-  return FromString(kWProductTypes, std::move(value), type);
 }
 
 const char* PrecisionTypeToString(PrecisionType type) {

@@ -3,7 +3,7 @@
 // What a caller can choose about the solver that replaces Ceres's own.
 //
 //   ceres_ext::Options ext_options;
-//   ext_options.w_product = ceres_ext::W_EXPLICIT;
+//   ext_options.jacobian = ceres_ext::JACOBIAN_RECOMPUTED;
 //   std::string error;
 //   if (!ext_options.IsValid(&error)) { ... }
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
@@ -49,22 +49,9 @@ enum JacobianType {
   // observation with 9 camera columns, 26 with 10).
   JACOBIAN_STORED,
   // Blocks are computed again from camera and point in every product; nothing
-  // is kept per observation. Needs W_IMPLICIT, residual blocks of this
-  // library's
-  // cost functions and no loss function.
+  // is kept per observation. Needs residual blocks of this library's cost
+  // functions and no loss function.
   JACOBIAN_RECOMPUTED,
-};
-
-// How the off-diagonal part W = F'E of the normal equations is applied.
-enum WProductType {
-  // Through the Jacobian, W p = F'(E p); W is never formed.
-  W_IMPLICIT,
-  // Through the blocks of W, formed once per linear solve (27 doubles per
-  // observation with 9 camera columns, 30 with 10). Where rows of several kinds
-  // have the same eliminated blocks, and for rows that are no observations, W
-  // is
-  // implicit; Summary::method says so.
-  W_EXPLICIT,
 };
 
 // What happens to a problem or an option that this library does not support.
@@ -86,7 +73,6 @@ struct Options {
   bool batch_evaluation = true;
 
   JacobianType jacobian = JACOBIAN_STORED;
-  WProductType w_product = W_IMPLICIT;
   PrecisionType precision = PRECISION_DOUBLE;
   FallbackType fallback = FALLBACK_TO_CERES;
 
@@ -129,8 +115,6 @@ const char* DeviceTypeToString(DeviceType type);
 bool StringToDeviceType(std::string value, DeviceType* type);
 const char* JacobianTypeToString(JacobianType type);
 bool StringToJacobianType(std::string value, JacobianType* type);
-const char* WProductTypeToString(WProductType type);
-bool StringToWProductType(std::string value, WProductType* type);
 const char* PrecisionTypeToString(PrecisionType type);
 bool StringToPrecisionType(std::string value, PrecisionType* type);
 const char* FallbackTypeToString(FallbackType type);

@@ -3,6 +3,7 @@
 // The device bodies of the project with block-contiguous arrays, double and 9
 // columns: the same code as in the library, another view. The library itself
 // holds instances of kDeviceLayout alone.
+#include "benchmarks/study/explicit_w_impl.cuh"
 #include "cuda_kernels/cuda/evaluate_impl.cuh"
 #include "cuda_kernels/cuda/jacobian_products_impl.cuh"
 #include "cuda_kernels/cuda/normal_blocks_impl.cuh"
@@ -26,26 +27,12 @@ template Status Run(const EvaluateJacobianParams<double, 9, kLayout>&,
 template Status Run(const RightMultiplyParams<Source>&, CudaMachine*);
 template Status Run(const LeftMultiplyParams<Source>&, CudaMachine*);
 template Status Run(const SquaredColumnNormsParams<Source>&, CudaMachine*);
-template Status Run(
-    const ScaleColumnsParams<double, kernels::BalShape<9>, kLayout>&,
-    CudaMachine*);
 template Status Run(const NormalBlocksParams<Source, kLayout>&, CudaMachine*);
-template Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>&,
-                                   CudaMachine*);
 template Status Run(const SchurProductImplicitWParams<Source, kLayout>&,
                     CudaMachine*);
-template Status Run(
-    const SchurProductExplicitWParams<double, kernels::BalShape<9>, kLayout>&,
-    CudaMachine*);
 template Status Run(const BackSubstituteImplicitWParams<Source, kLayout>&,
                     CudaMachine*);
-template Status Run(
-    const BackSubstituteExplicitWParams<double, kernels::BalShape<9>, kLayout>&,
-    CudaMachine*);
 template Status Run(const NormalProductImplicitWParams<Source>&, CudaMachine*);
-template Status Run(
-    const NormalProductExplicitWParams<double, kernels::BalShape<9>, kLayout>&,
-    CudaMachine*);
 template Status Run(const InvertBlockDiagonalParams<3, kLayout>&, CudaMachine*);
 template Status Run(const InvertBlockDiagonalParams<9, kLayout>&, CudaMachine*);
 template Status Run(const InvertBlockDiagonalParams<10, kLayout>&,
@@ -55,3 +42,25 @@ template Status Run(const ApplyBlockDiagonalParams<9, kLayout>&, CudaMachine*);
 template Status Run(const ApplyBlockDiagonalParams<10, kLayout>&, CudaMachine*);
 
 }  // namespace ceres_ext::kernels
+
+namespace ceres_ext::bal {
+
+namespace {
+constexpr kernels::BlockLayout kLayout = kernels::BlockLayout::kBlockContiguous;
+using Shape = kernels::BalShape<9>;
+using Source = kernels::StoredJacobian<double, Shape, kLayout>;
+}  // namespace
+
+template kernels::Status Run(const ExplicitBlocksParams<Source, kLayout>&,
+                             kernels::CudaMachine*);
+template kernels::Status Run(
+    const SchurProductExplicitWParams<double, Shape, kLayout>&,
+    kernels::CudaMachine*);
+template kernels::Status Run(
+    const BackSubstituteExplicitWParams<double, Shape, kLayout>&,
+    kernels::CudaMachine*);
+template kernels::Status Run(
+    const NormalProductExplicitWParams<double, Shape, kLayout>&,
+    kernels::CudaMachine*);
+
+}  // namespace ceres_ext::bal

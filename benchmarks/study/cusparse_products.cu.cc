@@ -557,7 +557,7 @@ Status CusparseProducts::SetJacobian(const Source& jacobian) {
 }
 
 Status CusparseProducts::SetBlocks(
-    const kernels::NormalBlocksParams<Source, kDeviceLayout>& blocks) {
+    const ExplicitBlocksParams<Source, kDeviceLayout>& blocks) {
   const ObservationIndexView& index = impl_->index;
   return Launch(
       "FillBsr",
@@ -568,8 +568,8 @@ Status CusparseProducts::SetBlocks(
       0,
       impl_->context->stream(),
       index,
-      BlockView<const double, PackedSize(9), kDeviceLayout>(blocks.u),
-      BlockView<const double, 6, kDeviceLayout>(blocks.v),
+      BlockView<const double, PackedSize(9), kDeviceLayout>(blocks.normal.u),
+      BlockView<const double, 6, kDeviceLayout>(blocks.normal.v),
       BlockView<const double, 27, kDeviceLayout>(blocks.w),
       impl_->normal.arrays());
 }
@@ -614,9 +614,9 @@ Status CusparseProducts::Multiply(
 }
 
 Status CusparseProducts::Multiply(
-    const kernels::NormalProductExplicitWParams<double,
-                                                kernels::BalShape<9>,
-                                                kDeviceLayout>& params) {
+    const NormalProductExplicitWParams<double,
+                                       kernels::BalShape<9>,
+                                       kDeviceLayout>& params) {
   Impl* impl = impl_.get();
   CERES_EXT_RETURN_IF_ERROR(impl->StartWithDiagonal(params.camera_diagonal,
                                                     params.point_diagonal,

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "benchmarks/study/explicit_w.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/model/jacobian_source.h"
@@ -45,17 +46,15 @@ class CusparseProducts {
   kernels::Status SetJacobian(const Source& jacobian);
   // Values of J'J, for kBsr.
   kernels::Status SetBlocks(
-      const kernels::NormalBlocksParams<Source, kernels::kDeviceLayout>&
-          blocks);
+      const ExplicitBlocksParams<Source, kernels::kDeviceLayout>& blocks);
 
   // camera_p and point_p must be one vector, camera_q and point_q as well.
   kernels::Status Multiply(
       const kernels::NormalProductImplicitWParams<Source>& params);
   kernels::Status Multiply(
-      const kernels::NormalProductExplicitWParams<double,
-                                                  kernels::BalShape<9>,
-                                                  kernels::kDeviceLayout>&
-          params);
+      const NormalProductExplicitWParams<double,
+                                         kernels::BalShape<9>,
+                                         kernels::kDeviceLayout>& params);
 
   // Matrix bytes that one product reads.
   int64_t bytes() const;

@@ -129,8 +129,7 @@ class DeviceProblem {
     CERES_EXT_RETURN_IF_ERROR(machine->Setup(context_));
     CERES_EXT_RETURN_IF_ERROR(
         workspace->Setup(index_.view(),
-                         CudaWorkspace::Options::For<Source>(
-                             /*explicit_w=*/!IsRecomputed<Source>::value),
+                         CudaWorkspace::Options::For<Source>(),
                          &scratch_,
                          context_));
     CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());
@@ -216,18 +215,17 @@ Status TimeIteration(const std::string& variant,
       num_point_values, lm.point_step(), own.data() + num_camera_values));
   const double iteration_seconds =
       summary.pcg_seconds / std::max(1, summary.num_iterations);
-  Json row = {
-      {"variant", variant},
-      {"jacobian", jacobian},
-      {"use_schur", configuration.use_schur},
-      {"explicit_w", configuration.w_product == solver::WProduct::kExplicit},
-      {"linearize_seconds", linearize_seconds},
-      {"damping_seconds", damp_seconds},
-      {"normal_blocks_seconds", summary.normal_blocks_seconds},
-      {"pcg_iteration_seconds", iteration_seconds},
-      {"back_substitution_seconds", summary.back_substitution_seconds},
-      {"num_pcg_iterations", summary.num_iterations},
-      {"residual_norm", summary.residual_norm}};
+  Json row = {{"variant", variant},
+              {"jacobian", jacobian},
+              {"use_schur", configuration.use_schur},
+              {"explicit_w", configuration.explicit_w},
+              {"linearize_seconds", linearize_seconds},
+              {"damping_seconds", damp_seconds},
+              {"normal_blocks_seconds", summary.normal_blocks_seconds},
+              {"pcg_iteration_seconds", iteration_seconds},
+              {"back_substitution_seconds", summary.back_substitution_seconds},
+              {"num_pcg_iterations", summary.num_iterations},
+              {"residual_norm", summary.residual_norm}};
   std::printf(
       "  %-21s %-18s %-22s J %8.3f  blocks %8.3f  PCG iteration %8.3f ms",
       variant.c_str(),
@@ -304,7 +302,7 @@ class KernelBench {
         n_(arrays.index.num_observations) {}
 
   Status TimeAll() {
-    const Configuration implicit{true, solver::WProduct::kImplicit};
+    const Configuration implicit{true, /*explicit_w=*/false};
     CERES_EXT_RETURN_IF_ERROR(
         lm_.Setup(MakeStudyOptions(implicit, 1, 1), arrays_, machine_));
     double cost;
@@ -387,7 +385,8 @@ class KernelBench {
 
   template <typename Params>
   Status Time(const std::string& name, const Params& params) {
-    return TimeBytes(name, kernels::GetBytes(params), params);
+    using kernels::GetBytes;
+    return TimeBytes(name, GetBytes(params), params);
   }
 
   Status Evaluation() {
@@ -427,9 +426,9 @@ class KernelBench {
     params.v = {v_.data(), points_};
     params.point_gradient = q_.data() + C * cameras_;
     params.camera_gradient = q_.data();
-    params.w = {w_.data(), n_};
-    CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, W, g, Vi, s", params));
-    params.w = {};
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("NormalBlocks U, V, W, g, Vi, s",
+             ExplicitBlocksParams<Source, kLayout>{params, {w_.data(), n_}}));
     params.v_inverse = {};
     params.schur_rhs = nullptr;
     CERES_EXT_RETURN_IF_ERROR(Time("NormalBlocks U, V, g", params));
@@ -490,8 +489,7 @@ class KernelBench {
       return {};
     }
 
-    kernels::SchurProductExplicitWParams<Value, kernels::BalShape<C>, kLayout>
-        schur_w;
+    SchurProductExplicitWParams<Value, kernels::BalShape<C>, kLayout> schur_w;
     schur_w.index = arrays_.index;
     schur_w.u = {u_.data(), cameras_};
     schur_w.w = {w_.data(), n_};
@@ -501,8 +499,7 @@ class KernelBench {
     schur_w.q = q_.data();
     CERES_EXT_RETURN_IF_ERROR(Time("SchurProductExplicitW", schur_w));
 
-    kernels::NormalProductExplicitWParams<Value, kernels::BalShape<C>, kLayout>
-        normal_w;
+    NormalProductExplicitWParams<Value, kernels::BalShape<C>, kLayout> normal_w;
     normal_w.index = arrays_.index;
     normal_w.u = {u_.data(), cameras_};
     normal_w.v = {v_.data(), points_};
@@ -515,8 +512,7 @@ class KernelBench {
     normal_w.point_q = point_q;
     CERES_EXT_RETURN_IF_ERROR(Time("NormalProductExplicitW", normal_w));
 
-    kernels::BackSubstituteExplicitWParams<Value, kernels::BalShape<C>, kLayout>
-        back_w;
+    BackSubstituteExplicitWParams<Value, kernels::BalShape<C>, kLayout> back_w;
     back_w.index = arrays_.index;
     back_w.w = {w_.data(), n_};
     back_w.v_inverse = {v_inverse_.data(), points_};
@@ -847,8 +843,7 @@ struct DeviceStudy::Impl {
       }
       // Stored float is a row of its own in one configuration.
       if (std::is_same_v<Source, StoredFloat> &&
-          (!configuration.use_schur ||
-           configuration.w_product == solver::WProduct::kExplicit)) {
+          (!configuration.use_schur || configuration.explicit_w)) {
         continue;
       }
       const std::string what = What(variant, jacobian, configuration);
@@ -888,8 +883,7 @@ struct DeviceStudy::Impl {
   // Recomputed Jacobians exist so that nothing is formed per observation.
   template <typename Source>
   static bool Applies(const Configuration& configuration) {
-    return !IsRecomputed<Source>::value ||
-           configuration.w_product == solver::WProduct::kImplicit;
+    return !IsRecomputed<Source>::value || !configuration.explicit_w;
   }
 };
 

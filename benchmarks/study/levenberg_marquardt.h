@@ -22,6 +22,7 @@
 #include <type_traits>
 
 #include "benchmarks/inexact_solver.h"
+#include "benchmarks/study/explicit_w_batch.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -36,6 +37,8 @@ enum StudyMark { kMark0 = 4, kMark1, kMark2, kMark3 };
 
 struct StudyOptions {
   solver::InexactSolverOptions solver;
+  // Whether products go by the blocks of W = F'E, formed once a solve.
+  bool explicit_w = false;
   // Below zero: PCG always takes max_num_iterations.
   double r_tolerance = -1.0;
   int num_lm_iterations = 50;
@@ -120,7 +123,9 @@ class LevenbergMarquardt {
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points_, buffer));
     }
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &evaluation_));
-    return solver_.Setup(options.solver, problem.index, machine);
+    return options.explicit_w
+               ? explicit_solver_.Setup(options.solver, problem.index, machine)
+               : solver_.Setup(options.solver, problem.index, machine);
   }
 
   // Runs from the problem's start.
@@ -218,8 +223,14 @@ class LevenbergMarquardt {
     solver::InexactSolverPerSolveOptions per_solve;
     per_solve.q_tolerance = -std::numeric_limits<double>::infinity();
     per_solve.r_tolerance = options_.r_tolerance;
-    return solver_.Solve(
-        System(), per_solve, camera_step_.data(), point_step_.data());
+    return options_.explicit_w ? explicit_solver_.Solve(System(),
+                                                        per_solve,
+                                                        camera_step_.data(),
+                                                        point_step_.data())
+                               : solver_.Solve(System(),
+                                               per_solve,
+                                               camera_step_.data(),
+                                               point_step_.data());
   }
 
   // What single operations are given; the same as within Optimize.
@@ -397,7 +408,10 @@ class LevenbergMarquardt {
   Buffer<double> camera_step_;
   Buffer<double> point_step_;
   Buffer<kernels::Evaluation> evaluation_;
+  // The one of them that the options ask for.
   solver::InexactSolver<Machine, Source> solver_;
+  solver::InexactSolver<Machine, Source, ExplicitWBatch<Machine, Source>>
+      explicit_solver_;
 };
 
 }  // namespace ceres_ext::bal

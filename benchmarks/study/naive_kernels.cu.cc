@@ -487,9 +487,13 @@ Status Run(const kernels::SquaredColumnNormsParams<NaiveSource<L>>& params,
                    params);
 }
 
+namespace {
+
 template <BlockLayout L>
-Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>& params,
-           NaiveMachine<L>* machine) {
+Status NormalBlocks(
+    const kernels::NormalBlocksParams<NaiveSource<L>, L>& params,
+    const BlockView<double, 3 * C, L>& w,
+    NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   if (params.schur_diagonal.data != nullptr) {
     return Status(StatusCode::kUnsupported,
@@ -501,7 +505,7 @@ Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>& params,
   BlockSums<L> sums;
   sums.u = params.u;
   sums.v = params.v;
-  sums.w = params.w;
+  sums.w = w;
   sums.camera_gradient = params.camera_gradient;
   sums.point_gradient = params.point_gradient;
   if (schur) {
@@ -573,6 +577,20 @@ Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>& params,
                    static_cast<const PcgScalars*>(nullptr));
 }
 
+}  // namespace
+
+template <BlockLayout L>
+Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>& params,
+           NaiveMachine<L>* machine) {
+  return NormalBlocks(params, {}, machine);
+}
+
+template <BlockLayout L>
+Status Run(const ExplicitBlocksParams<NaiveSource<L>, L>& params,
+           NaiveMachine<L>* machine) {
+  return NormalBlocks(params.normal, params.w, machine);
+}
+
 template <BlockLayout L>
 Status Run(
     const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>& params,
@@ -626,8 +644,7 @@ Status Run(
 
 template <BlockLayout L>
 Status Run(
-    const kernels::SchurProductExplicitWParams<double, kernels::BalShape<C>, L>&
-        params,
+    const SchurProductExplicitWParams<double, kernels::BalShape<C>, L>& params,
     NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
@@ -710,9 +727,8 @@ Status Run(
 }
 
 template <BlockLayout L>
-Status Run(const kernels::BackSubstituteExplicitWParams<double,
-                                                        kernels::BalShape<C>,
-                                                        L>& params,
+Status Run(const BackSubstituteExplicitWParams<double, kernels::BalShape<C>, L>&
+               params,
            NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
@@ -776,10 +792,9 @@ Status Run(const kernels::NormalProductImplicitWParams<NaiveSource<L>>& params,
 }
 
 template <BlockLayout L>
-Status Run(const kernels::NormalProductExplicitWParams<double,
-                                                       kernels::BalShape<C>,
-                                                       L>& params,
-           NaiveMachine<L>* machine) {
+Status Run(
+    const NormalProductExplicitWParams<double, kernels::BalShape<C>, L>& params,
+    NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   const ObservationIndexView& index = params.index;
   CERES_EXT_RETURN_IF_ERROR(LaunchFor("NaiveDiagonal",
@@ -857,26 +872,25 @@ Status Run(const kernels::ApplyBlockDiagonalParams<N, L>& params,
       NaiveMachine<L>*);                                                     \
   template Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>&, \
                       NaiveMachine<L>*);                                     \
+  template Status Run(const ExplicitBlocksParams<NaiveSource<L>, L>&,        \
+                      NaiveMachine<L>*);                                     \
   template Status Run(                                                       \
       const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>&,        \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
-      const kernels::                                                        \
-          SchurProductExplicitWParams<double, kernels::BalShape<C>, L>&,     \
+      const SchurProductExplicitWParams<double, kernels::BalShape<C>, L>&,   \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
       const kernels::BackSubstituteImplicitWParams<NaiveSource<L>, L>&,      \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
-      const kernels::                                                        \
-          BackSubstituteExplicitWParams<double, kernels::BalShape<C>, L>&,   \
+      const BackSubstituteExplicitWParams<double, kernels::BalShape<C>, L>&, \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
       const kernels::NormalProductImplicitWParams<NaiveSource<L>>&,          \
       NaiveMachine<L>*);                                                     \
   template Status Run(                                                       \
-      const kernels::                                                        \
-          NormalProductExplicitWParams<double, kernels::BalShape<C>, L>&,    \
+      const NormalProductExplicitWParams<double, kernels::BalShape<C>, L>&,  \
       NaiveMachine<L>*);                                                     \
   template Status Run(const kernels::InvertBlockDiagonalParams<3, L>&,       \
                       NaiveMachine<L>*);                                     \

@@ -11,6 +11,7 @@
 #ifndef BENCHMARKS_STUDY_NAIVE_KERNELS_H_
 #define BENCHMARKS_STUDY_NAIVE_KERNELS_H_
 
+#include "benchmarks/study/explicit_w.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
@@ -48,14 +49,17 @@ template <kernels::BlockLayout L>
 kernels::Status Run(
     const kernels::NormalBlocksParams<NaiveSource<L>, L>& params,
     NaiveMachine<L>* machine);
+// W is formed in the same pass.
+template <kernels::BlockLayout L>
+kernels::Status Run(const ExplicitBlocksParams<NaiveSource<L>, L>& params,
+                    NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
     const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>& params,
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
-    const kernels::SchurProductExplicitWParams<double, kernels::BalShape<9>, L>&
-        params,
+    const SchurProductExplicitWParams<double, kernels::BalShape<9>, L>& params,
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
@@ -63,8 +67,8 @@ kernels::Status Run(
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
-    const kernels::
-        BackSubstituteExplicitWParams<double, kernels::BalShape<9>, L>& params,
+    const BackSubstituteExplicitWParams<double, kernels::BalShape<9>, L>&
+        params,
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
@@ -72,8 +76,7 @@ kernels::Status Run(
     NaiveMachine<L>* machine);
 template <kernels::BlockLayout L>
 kernels::Status Run(
-    const kernels::
-        NormalProductExplicitWParams<double, kernels::BalShape<9>, L>& params,
+    const NormalProductExplicitWParams<double, kernels::BalShape<9>, L>& params,
     NaiveMachine<L>* machine);
 // N is 3 or 9. A block without a Cholesky factor is a breakdown here.
 template <int N, kernels::BlockLayout L>

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "benchmarks/study/cusparse_products.h"
+#include "benchmarks/study/explicit_w.h"
 #include "benchmarks/study/naive_kernels.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
@@ -63,8 +64,8 @@ inline kernels::Status Run(
       {params.camera_blocks, params.point_blocks});
 }
 inline kernels::Status Run(
-    const kernels::NormalBlocksParams<CusparseMachine::Source,
-                                      kernels::kDeviceLayout>& params,
+    const ExplicitBlocksParams<CusparseMachine::Source, kernels::kDeviceLayout>&
+        params,
     CusparseMachine* machine) {
   kernels::CudaMachine* cuda = machine;
   CERES_EXT_RETURN_IF_ERROR(Run(params, cuda));
@@ -78,9 +79,9 @@ inline kernels::Status Run(const kernels::NormalProductImplicitWParams<
   return machine->products()->Multiply(params);
 }
 inline kernels::Status Run(
-    const kernels::NormalProductExplicitWParams<double,
-                                                kernels::BalShape<9>,
-                                                kernels::kDeviceLayout>& params,
+    const NormalProductExplicitWParams<double,
+                                       kernels::BalShape<9>,
+                                       kernels::kDeviceLayout>& params,
     CusparseMachine* machine) {
   return machine->products()->Multiply(params);
 }

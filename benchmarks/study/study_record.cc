@@ -107,8 +107,7 @@ Json StudyRecord::OneByOne(const StudyProblem& problem,
   for (const Json& row : Size(problem)["runs"]) {
     if (row["variant"] == variant && row["jacobian"] == jacobian &&
         row["use_schur"] == configuration.use_schur &&
-        row["explicit_w"] ==
-            (configuration.w_product == solver::WProduct::kExplicit) &&
+        row["explicit_w"] == configuration.explicit_w &&
         row["max_lm_iterations"] == 1 && row["max_pcg_iterations"] == 1) {
       return row;
     }
@@ -178,19 +177,14 @@ bool StudyRecord::Save(std::string* error) const {
 }
 
 const std::vector<Configuration>& FourConfigurations() {
-  static const auto* const kConfigurations =
-      new std::vector<Configuration>{{false, solver::WProduct::kImplicit},
-                                     {false, solver::WProduct::kExplicit},
-                                     {true, solver::WProduct::kImplicit},
-                                     {true, solver::WProduct::kExplicit}};
+  static const auto* const kConfigurations = new std::vector<Configuration>{
+      {false, false}, {false, true}, {true, false}, {true, true}};
   return *kConfigurations;
 }
 
 std::string ConfigurationName(const Configuration& configuration) {
   return std::string(configuration.use_schur ? "Schur" : "no Schur") +
-         (configuration.w_product == solver::WProduct::kImplicit
-              ? ", implicit W"
-              : ", explicit W");
+         (configuration.explicit_w ? ", explicit W" : ", implicit W");
 }
 
 StudyOptions MakeStudyOptions(const Configuration& configuration,
@@ -198,7 +192,7 @@ StudyOptions MakeStudyOptions(const Configuration& configuration,
                               int num_pcg_iterations) {
   StudyOptions options;
   options.solver.use_schur = configuration.use_schur;
-  options.solver.w_product = configuration.w_product;
+  options.explicit_w = configuration.explicit_w;
   options.solver.preconditioner = solver::PreconditionerType::kJacobi;
   options.solver.max_num_iterations = num_pcg_iterations;
   options.num_lm_iterations = num_lm_iterations;
@@ -220,25 +214,24 @@ Json RunRow(const std::string& variant,
               static_cast<long long>(result.num_pcg_iterations),
               result.final_cost);
   std::fflush(stdout);
-  return {
-      {"variant", variant},
-      {"jacobian", jacobian},
-      {"use_schur", configuration.use_schur},
-      {"explicit_w", configuration.w_product == solver::WProduct::kExplicit},
-      {"max_lm_iterations", options.num_lm_iterations},
-      {"max_pcg_iterations", options.solver.max_num_iterations},
-      {"total_seconds", result.total_seconds},
-      {"evaluate_seconds", result.evaluate_seconds},
-      {"normal_blocks_seconds", result.normal_blocks_seconds},
-      {"pcg_seconds", result.pcg_seconds},
-      {"back_substitution_seconds", result.back_substitution_seconds},
-      {"update_seconds", result.update_seconds},
-      {"initial_cost", result.initial_cost},
-      {"final_cost", result.final_cost},
-      {"num_lm_iterations", result.num_lm_iterations},
-      {"num_jacobians", result.num_jacobians},
-      {"num_accepted", result.num_accepted},
-      {"num_pcg_iterations", result.num_pcg_iterations}};
+  return {{"variant", variant},
+          {"jacobian", jacobian},
+          {"use_schur", configuration.use_schur},
+          {"explicit_w", configuration.explicit_w},
+          {"max_lm_iterations", options.num_lm_iterations},
+          {"max_pcg_iterations", options.solver.max_num_iterations},
+          {"total_seconds", result.total_seconds},
+          {"evaluate_seconds", result.evaluate_seconds},
+          {"normal_blocks_seconds", result.normal_blocks_seconds},
+          {"pcg_seconds", result.pcg_seconds},
+          {"back_substitution_seconds", result.back_substitution_seconds},
+          {"update_seconds", result.update_seconds},
+          {"initial_cost", result.initial_cost},
+          {"final_cost", result.final_cost},
+          {"num_lm_iterations", result.num_lm_iterations},
+          {"num_jacobians", result.num_jacobians},
+          {"num_accepted", result.num_accepted},
+          {"num_pcg_iterations", result.num_pcg_iterations}};
 }
 
 Json OperationTable() {

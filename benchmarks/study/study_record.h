@@ -56,7 +56,7 @@ struct StudyProblem {
 // explicit. The preconditioner is the block diagonal of J'J + D^2.
 struct Configuration {
   bool use_schur;
-  solver::WProduct w_product;
+  bool explicit_w;
 };
 
 class StudyRecord {

@@ -18,11 +18,9 @@ using kernels::StatusCode;
 namespace {
 
 solver::InexactSolverOptions ToInexactSolverOptions(
-    bool explicit_w, const LinearSolver::Options& options) {
+    const LinearSolver::Options& options) {
   solver::InexactSolverOptions result;
   result.use_schur = options.type == ceres::ITERATIVE_SCHUR;
-  result.w_product =
-      explicit_w ? solver::WProduct::kExplicit : solver::WProduct::kImplicit;
   ToPreconditionerType(options.preconditioner_type, &result.preconditioner);
   result.min_num_iterations = options.min_num_iterations;
   result.max_num_iterations = options.max_num_iterations;
@@ -31,15 +29,14 @@ solver::InexactSolverOptions ToInexactSolverOptions(
 }
 
 // "Schur, implicit W, stored Jacobian (double), SCHUR_JACOBI". Rows that Ceres
-// evaluates are stored in double and never have a W.
+// evaluates are stored in double.
 std::string MethodName(const Options& ext_options,
-                       bool explicit_w,
                        bool has_observations,
                        bool has_host_rows,
                        const LinearSolver::Options& options) {
   std::string name =
       options.type == ceres::ITERATIVE_SCHUR ? "Schur" : "without Schur";
-  name += explicit_w ? ", explicit W" : ", implicit W";
+  name += ", implicit W";
   if (!has_observations) {
     name += ", stored Jacobian (double)";
   } else {
@@ -132,13 +129,8 @@ Status ProgramLinearSolver<Machine>::Setup(
     const LinearSolver::Options& options) {
   const bool has_observations =
       blocks_->num_observation_batches() > 0 || blocks_->views() != nullptr;
-  const bool explicit_w = ext_options.w_product == W_EXPLICIT &&
-                          has_observations && !blocks_->has_shared_points();
-  record_->method = MethodName(ext_options,
-                               explicit_w,
-                               has_observations,
-                               blocks_->host_rows() != nullptr,
-                               options);
+  record_->method = MethodName(
+      ext_options, has_observations, blocks_->host_rows() != nullptr, options);
   const solver::ProblemBlocks& blocks = blocks_->blocks();
   Machine* machine = blocks_->machine();
   for (Buffer* vector : {&e_diagonal_, &e_step_}) {
@@ -147,10 +139,8 @@ Status ProgramLinearSolver<Machine>::Setup(
   for (Buffer* vector : {&f_diagonal_, &f_step_}) {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(blocks.f.num_values(), vector));
   }
-  return solver_.Setup(ToInexactSolverOptions(explicit_w, options),
-                       blocks,
-                       jacobian_->batches(),
-                       machine);
+  return solver_.Setup(
+      ToInexactSolverOptions(options), blocks, jacobian_->batches(), machine);
 }
 
 template <typename Machine>

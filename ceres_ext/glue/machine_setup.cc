@@ -36,18 +36,16 @@ typename kernels::RowIndex<Machine>::Options IndexOptions(
     return {};
   } else {
     using IndexOptions = typename kernels::RowIndex<Machine>::Options;
-    const bool explicit_w = options.w_product == W_EXPLICIT;
     if (options.jacobian == JACOBIAN_STORED) {
       return IndexOptions::template For<
           kernels::
-              StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>>(
-          explicit_w);
+              StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>>();
     }
     return options.precision == PRECISION_MIXED
                ? IndexOptions::template For<
-                     kernels::RecomputedJacobian<float, 9>>(explicit_w)
+                     kernels::RecomputedJacobian<float, 9>>()
                : IndexOptions::template For<
-                     kernels::RecomputedJacobian<double, 9>>(explicit_w);
+                     kernels::RecomputedJacobian<double, 9>>();
   }
 }
 

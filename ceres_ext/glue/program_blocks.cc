@@ -279,12 +279,6 @@ Status ProgramBlocks<Machine>::SetupHostRows(
 }
 
 template <typename Machine>
-bool ProgramBlocks<Machine>::has_shared_points() const {
-  return (!observations_.empty() || views_ != nullptr) &&
-         blocks_.e_owner[0] == ProblemBlocks::kShared;
-}
-
-template <typename Machine>
 template <typename E, typename F, typename Function>
 Status ProgramBlocks<Machine>::ForEachFamily(E* e, F* f, Function&& fn) const {
   for (size_t i = 0; i < f_.size(); ++i) {

@@ -123,8 +123,6 @@ class ProgramBlocks {
   }
   // Null: no row has a view.
   const ViewBlocks<Machine>* views() const { return views_.get(); }
-  // Whether rows of several batches have points of observations or views.
-  bool has_shared_points() const;
 
   // Rows that Ceres evaluates, in the order of their index; null: none.
   const kernels::BlockRowsBuilder* host_rows() const { return builder_.get(); }

@@ -9,12 +9,6 @@
 
 namespace ceres_ext::solver {
 
-// How W = F'E takes part in products.
-enum class WProduct {
-  kImplicit,  // through the Jacobian; nothing is formed per observation
-  kExplicit,  // through blocks U and W, formed once per solve
-};
-
 enum class PreconditionerType {
   kIdentity,
   // Block diagonal of F'F + D_f^2 and, without Schur complement, E'E + D_e^2.
@@ -27,7 +21,6 @@ struct InexactSolverOptions {
   // True: eliminate the points and iterate on the cameras (Ceres's
   // ITERATIVE_SCHUR). False: iterate on all unknowns (Ceres's CGNR).
   bool use_schur = true;
-  WProduct w_product = WProduct::kImplicit;
   PreconditionerType preconditioner = PreconditionerType::kSchurJacobi;
 
   // 0 <= min_num_iterations <= max_num_iterations. There is at least one

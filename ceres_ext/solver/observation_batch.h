@@ -12,6 +12,9 @@
 #define CERES_EXT_SOLVER_OBSERVATION_BATCH_H_
 
 #include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <type_traits>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
@@ -50,38 +53,211 @@ class ObservationBatch final : public Batch {
   int64_t num_residuals() const final {
     return Shape::kNumResiduals * index_.num_observations;
   }
+
   kernels::Status SetupSolver(const InexactSolverOptions& options,
-                              const ProblemBlocks& blocks) final;
+                              const ProblemBlocks& blocks) final {
+    CERES_EXT_RETURN_IF_ERROR(SetBlocks(blocks));
+    const bool in_two_steps = !owns_points_ && options.use_schur;
+    const auto allocate = [&](bool wanted, int64_t n, Buffer<double>* buffer) {
+      return machine_->Allocate(wanted ? n : 0, buffer);
+    };
+    CERES_EXT_RETURN_IF_ERROR(allocate(
+        !owns_points_, Shape::kPackedE * index_.num_points, &packed_scratch_));
+    CERES_EXT_RETURN_IF_ERROR(
+        allocate(in_two_steps, num_residuals(), &residual_scratch_));
+    CERES_EXT_RETURN_IF_ERROR(
+        allocate(in_two_steps, int64_t{E} * index_.num_points, &zero_points_));
+    CERES_EXT_RETURN_IF_ERROR(allocate(
+        in_two_steps, int64_t{F} * index_.num_cameras, &zero_cameras_));
+    for (Buffer<double>* buffer : {&zero_points_, &zero_cameras_}) {
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->SetZero(buffer->size(), buffer->data()));
+    }
+    const bool has_matrix =
+        options.preconditioner != PreconditionerType::kIdentity;
+    if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
+      return index_.host_workspace->ReserveCameraSums(
+          (has_matrix ? Shape::kPackedF : 0) + F);
+    }
+    return {};
+  }
+
   kernels::Status RightMultiply(const double* e,
                                 const double* f,
                                 bool accumulate,
-                                double* y) final;
+                                double* y) final {
+    return JacobianProduct(Points(e), Cameras(f), accumulate, y);
+  }
+
   kernels::Status LeftMultiplyAndAccumulate(const double* y,
                                             double* e,
-                                            double* f) final;
-  kernels::Status SquaredColumnNorms(double* e, double* f) final;
-  kernels::Status EliminatedBlocks(const NormalBlocksRequest& request) final;
-  kernels::Status OtherBlocks(const NormalBlocksRequest& request) final;
+                                            double* f) final {
+    return TransposeProduct(y, true, Points(e), Cameras(f));
+  }
+
+  kernels::Status SquaredColumnNorms(double* e, double* f) final {
+    auto params = OnJacobian<kernels::SquaredColumnNormsParams<Source>>();
+    params.camera_x = Cameras(f);
+    params.point_x = owns_points_ ? Points(e) : point_scratch_.data();
+    CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
+    return owns_points_ ? kernels::Status()
+                        : AddScratch(point_scratch_, Points(e));
+  }
+
+  kernels::Status EliminatedBlocks(const NormalBlocksRequest& request) final {
+    auto params = OnJacobian<kernels::NormalBlocksParams<Source, kLayout>>();
+    params.b = request.b;
+    if (!owns_points_) {
+      if (request.v == nullptr && request.e_gradient == nullptr) {
+        return {};
+      }
+      if (request.v != nullptr) {
+        params.v = {packed_scratch_.data(), index_.num_points};
+      }
+      params.point_gradient = point_scratch_.data();
+      CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
+      if (request.v != nullptr) {
+        CERES_EXT_RETURN_IF_ERROR(
+            AddScratch(packed_scratch_, request.v + e_packed_begin_));
+      }
+      return AddScratch(point_scratch_, Points(request.e_gradient));
+    }
+    params.point_diagonal = Points(request.e_diagonal);
+    params.u = CameraView(request.u);
+    params.breakdown =
+        request.breakdown == nullptr ? nullptr : request.breakdown + e_family_;
+    if (request.eliminate) {
+      params.v_inverse = PointView(request.v_inverse);
+      params.schur_rhs = Cameras(request.schur_rhs);
+      params.schur_diagonal = CameraView(request.schur_diagonal);
+    } else {
+      params.v = PointView(request.v);
+      params.camera_gradient = Cameras(request.f_gradient);
+      params.point_gradient = Points(request.e_gradient);
+    }
+    return Run(params, machine_);
+  }
+
+  kernels::Status OtherBlocks(const NormalBlocksRequest& request) final {
+    if (owns_points_) {
+      return {};  // EliminatedBlocks has done it all.
+    }
+    auto params = OnJacobian<kernels::NormalBlocksParams<Source, kLayout>>();
+    params.u = CameraView(request.u);
+    if (!request.eliminate) {
+      params.b = request.b;
+      params.camera_gradient = Cameras(request.f_gradient);
+    } else if (request.schur_diagonal != nullptr) {
+      params.v_inverse_is_given = true;
+      params.v_inverse = PointView(request.v_inverse);
+      params.schur_diagonal = CameraView(request.schur_diagonal);
+    }
+    CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
+    if (!request.eliminate) {
+      return {};
+    }
+    // rhs = F'(b + E motion)
+    double* const y = residual_scratch_.data();
+    CERES_EXT_RETURN_IF_ERROR(JacobianProduct(
+        Points(request.e_motion), zero_cameras_.data(), false, y));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::AddVectorsParams{num_residuals(), y, request.b, y}, machine_));
+    return TransposeProduct(y, false, nullptr, Cameras(request.schur_rhs));
+  }
+
   kernels::Status MultiplyToEliminated(
-      const double* f_p, double* s, const kernels::PcgScalars* scalars) final;
-  kernels::Status MultiplySchur(const ProductRequest& request) final;
-  kernels::Status MultiplyNormal(const ProductRequest& request) final;
+      const double* f_p,
+      double* s,
+      const kernels::PcgScalars* /*scalars*/) final {
+    if (owns_points_) {
+      return {};
+    }
+    double* const y = residual_scratch_.data();
+    CERES_EXT_RETURN_IF_ERROR(
+        JacobianProduct(zero_points_.data(), Cameras(f_p), false, y));
+    return TransposeProduct(y, true, Points(s), nullptr);
+  }
+
+  kernels::Status MultiplySchur(const ProductRequest& request) final {
+    if (!owns_points_) {
+      // q = D_f^2 p + F'(F p + E motion)
+      auto params = NormalProduct(request);
+      params.point_p = Points(request.e_motion);
+      return Run(params, machine_);
+    }
+    // q = D_f^2 p + F' (F p - E (E'E + D_e^2)^-1 E' F p)
+    auto params =
+        OnJacobian<kernels::SchurProductImplicitWParams<Source, kLayout>>();
+    params.v_inverse = PointView(request.v_inverse);
+    params.camera_diagonal = Cameras(request.f_diagonal);
+    params.p = Cameras(request.f_p);
+    params.q = Cameras(request.f_q);
+    params.scalars = request.scalars;
+    return Run(params, machine_);
+  }
+
+  // q = J' (J p) + D^2 p
+  kernels::Status MultiplyNormal(const ProductRequest& request) final {
+    auto params = NormalProduct(request);
+    params.point_p = Points(request.e_p);
+    if (owns_points_) {
+      params.point_diagonal = Points(request.e_diagonal);
+      params.point_q = Points(request.e_q);
+      return Run(params, machine_);
+    }
+    params.point_q = point_scratch_.data();
+    CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
+    return AddScratch(point_scratch_, Points(request.e_q));
+  }
+
+  // y = (E'E + D_e^2)^-1 E' (b - F z)
   kernels::Status BackSubstitute(const double* b,
                                  const double* v_inverse,
                                  const double* z,
-                                 double* y) final;
-  void AppendOperands(std::vector<const void*>* operands) const final;
-  int64_t bytes() const final;
+                                 double* y) final {
+    if (!owns_points_) {
+      return {};
+    }
+    auto params =
+        OnJacobian<kernels::BackSubstituteImplicitWParams<Source, kLayout>>();
+    params.b = b;
+    params.v_inverse = PointView(v_inverse);
+    params.z = Cameras(z);
+    params.y = Points(y);
+    return Run(params, machine_);
+  }
+
+  void AppendOperands(std::vector<const void*>* operands) const final {
+    static_assert(std::has_unique_object_representations_v<Source> &&
+                      sizeof(Source) % sizeof(void*) == 0,
+                  "compared as bytes");
+    const void* words[sizeof(Source) / sizeof(void*)];
+    std::memcpy(words, &jacobian_, sizeof(Source));
+    operands->insert(operands->end(), std::begin(words), std::end(words));
+  }
+
+  int64_t bytes() const final {
+    return point_scratch_.bytes() + packed_scratch_.bytes() +
+           residual_scratch_.bytes() + zero_points_.bytes() +
+           zero_cameras_.bytes();
+  }
 
   // Where the two families stand and whose the points are, for all but what a
   // solver asks; SetupSolver does it as well.
-  kernels::Status SetBlocks(const ProblemBlocks& blocks);
+  kernels::Status SetBlocks(const ProblemBlocks& blocks) {
+    owns_points_ = blocks.e_owner[e_family_] != ProblemBlocks::kShared;
+    e_begin_ = blocks.e[e_family_].value_begin;
+    f_begin_ = blocks.f[f_family_].value_begin;
+    e_packed_begin_ = blocks.e[e_family_].packed_begin;
+    f_packed_begin_ = blocks.f[f_family_].packed_begin;
+    return machine_->Allocate(owns_points_ ? 0 : int64_t{E} * index_.num_points,
+                              &point_scratch_);
+  }
   bool owns_points() const { return owns_points_; }
   // Scratch of the points, where they are shared: E values each.
   double* point_scratch() { return point_scratch_.data(); }
 
  private:
-  using Value = typename Source::Value;
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
@@ -107,12 +283,53 @@ class ObservationBatch final : public Batch {
     return {packed == nullptr ? nullptr : packed + f_packed_begin_,
             index_.num_cameras};
   }
-  kernels::BlockView<Value, Shape::kWSize, kLayout> WView() {
-    return {w_.data(), index_.num_observations};
+  // to += scratch, over the points.
+  kernels::Status AddScratch(const Buffer<double>& scratch, double* to) {
+    return Run(
+        kernels::AddVectorsParams{scratch.size(), to, scratch.data(), to},
+        machine_);
   }
-  // to += from, over the points.
-  kernels::Status AddToPoints(int64_t n, const double* from, double* to) {
-    return Run(kernels::AddVectorsParams{n, to, from, to}, machine_);
+
+  template <typename Params>
+  Params OnJacobian() const {
+    Params params;
+    params.index = index_;
+    params.jacobian = jacobian_;
+    return params;
+  }
+  // Of the points all is left to the caller.
+  kernels::NormalProductImplicitWParams<Source> NormalProduct(
+      const ProductRequest& request) const {
+    auto params = OnJacobian<kernels::NormalProductImplicitWParams<Source>>();
+    params.camera_diagonal = Cameras(request.f_diagonal);
+    params.camera_p = Cameras(request.f_p);
+    params.camera_q = Cameras(request.f_q);
+    params.scalars = request.scalars;
+    return params;
+  }
+  // y = J (e, f), or += ; arrays of the two families.
+  kernels::Status JacobianProduct(const double* e,
+                                  const double* f,
+                                  bool accumulate,
+                                  double* y) {
+    auto params = OnJacobian<kernels::RightMultiplyParams<Source>>();
+    params.camera_x = f;
+    params.point_x = e;
+    params.y = y;
+    params.accumulate = accumulate;
+    return Run(params, machine_);
+  }
+  // (e, f) = J'y, or += ; null: not wanted.
+  kernels::Status TransposeProduct(const double* y,
+                                   bool accumulate,
+                                   double* e,
+                                   double* f) {
+    auto params = OnJacobian<kernels::LeftMultiplyParams<Source>>();
+    params.y = y;
+    params.camera_x = f;
+    params.point_x = e;
+    params.accumulate = accumulate;
+    return Run(params, machine_);
   }
 
   kernels::ObservationIndexView index_;
@@ -121,17 +338,11 @@ class ObservationBatch final : public Batch {
   int e_family_ = 0;
   int f_family_ = 0;
   bool owns_points_ = true;
-  bool is_explicit_ = false;
   int64_t e_begin_ = 0;
   int64_t f_begin_ = 0;
   int64_t e_packed_begin_ = 0;
   int64_t f_packed_begin_ = 0;
 
-  // Explicit W: blocks of this batch alone, and E'b.
-  Buffer<double> u_;
-  Buffer<double> v_;
-  Buffer<Value> w_;
-  Buffer<double> point_gradient_;
   // Of points that are shared.
   Buffer<double> point_scratch_;   // E per point
   Buffer<double> packed_scratch_;  // packed per point
@@ -141,7 +352,5 @@ class ObservationBatch final : public Batch {
 };
 
 }  // namespace ceres_ext::solver
-
-#include "ceres_ext/solver/observation_batch_impl.h"
 
 #endif  // CERES_EXT_SOLVER_OBSERVATION_BATCH_H_

@@ -53,15 +53,22 @@ struct CameraCoordinates<RecomputedJacobian<T, C>> {
   }
 };
 
-// What is added to the sum of a camera: out_c = G' sum + D_c^2 p_c + U_c p_c,
-// or += .
-template <typename Shape, BlockLayout kLayout = kDeviceLayout>
+// What is added to the sum of a camera: out_c = G' sum + D_c^2 p_c, or += .
 struct CameraSumTerms {
-  const double* diagonal = nullptr;                     // null: zero
-  BlockView<const double, Shape::kPackedF, kLayout> u;  // null: zero
+  const double* diagonal = nullptr;  // null: zero
   const double* p = nullptr;
   bool accumulate = false;
   double* out = nullptr;
+
+  // Of camera c, that of F values which is at `at` of p.
+  template <int F>
+  __device__ double Term(int32_t /*c*/, int64_t at) const {
+    if (diagonal == nullptr) {
+      return 0.0;
+    }
+    const double d = diagonal[at];
+    return d * d * p[at];
+  }
 };
 
 inline constexpr int kCameraSumBlock = 128;
@@ -71,12 +78,13 @@ inline constexpr int kCameraSumBlock = 128;
 // thread (r, j) owns element j of every such row r.
 // Order: thread (r, j) adds its rows in ascending order, thread j then adds
 // those sums from r = 0 on. Traffic: the rows, once.
-template <typename Source, typename T, BlockLayout kLayout>
+// Terms: CameraSumTerms, or what has more of them.
+template <typename Source, typename T, typename Terms>
 __global__ void __launch_bounds__(kCameraSumBlock)
     SumTileCamerasKernel(Source source,
                          TileIndexView tiles,
                          const T* partial,
-                         CameraSumTerms<typename Source::Shape, kLayout> terms,
+                         Terms terms,
                          const PcgScalars* scalars) {
   constexpr int kLocalDim = CameraCoordinates<Source>::Local::kF;
   constexpr int C = Source::Shape::kF;
@@ -111,17 +119,7 @@ __global__ void __launch_bounds__(kCameraSumBlock)
   if (threadIdx.x < C) {
     const int e = static_cast<int>(threadIdx.x);
     const int64_t at = int64_t{C} * c + e;
-    double value = 0.0;
-    if (terms.diagonal != nullptr) {
-      const double d = terms.diagonal[at];
-      value = d * d * terms.p[at];
-    }
-    if (terms.u.data != nullptr) {
-      for (int i = 0; i < C; ++i) {
-        value += terms.u(c, i <= e ? PackedIndex(e, i) : PackedIndex(i, e)) *
-                 terms.p[int64_t{C} * c + i];
-      }
-    }
+    double value = terms.template Term<C>(c, at);
     for (int i = 0; i < kLocalDim; ++i) {
       value += CameraCoordinates<Source>::Map(source, c, i, e) * local[i];
     }
@@ -129,17 +127,16 @@ __global__ void __launch_bounds__(kCameraSumBlock)
   }
 }
 
-template <typename Source, typename T, BlockLayout kLayout>
-Status SumTileCameras(
-    const Source& source,
-    int32_t num_cameras,
-    const TileIndexView& tiles,
-    const T* partial,
-    const CameraSumTerms<typename Source::Shape, kLayout>& terms,
-    const PcgScalars* scalars,
-    CudaMachine* machine) {
+template <typename Source, typename T, typename Terms>
+Status SumTileCameras(const Source& source,
+                      int32_t num_cameras,
+                      const TileIndexView& tiles,
+                      const T* partial,
+                      const Terms& terms,
+                      const PcgScalars* scalars,
+                      CudaMachine* machine) {
   return Launch("SumTileCameras",
-                SumTileCamerasKernel<Source, T, kLayout>,
+                SumTileCamerasKernel<Source, T, Terms>,
                 num_cameras,
                 kCameraSumBlock,
                 0,
@@ -180,9 +177,6 @@ struct TileOperands {
   BlockView<const double, PackedSize(E), kLayout> v_inverse;
   const double* point_x = nullptr;         // x given, E per point
   const double* point_diagonal = nullptr;  // D_p; null: zero
-  // Explicit W only: s_p is replaced by g_p - s_p; out += V_p x_p. Null: not.
-  const double* point_gradient = nullptr;
-  BlockView<const double, PackedSize(E), kLayout> v;
   double* point_out = nullptr;  // E per point; null: not wanted
   bool accumulate = false;
   const PcgScalars* scalars = nullptr;
@@ -202,21 +196,15 @@ __device__ __forceinline__ void LoadInverse(
 // The point's half: what happens between the sum s and its use. With
 // kEliminate, x is set to x_p, the motion of the point that the camera half
 // sees; element e
-// of Vi is v[stride e]. s is changed.
+// of Vi is v[stride e].
 template <int kMode, int E, BlockLayout kLayout>
 __device__ __forceinline__ void FinishPoint(
     const TileOperands<E, kLayout>& operands,
     int64_t point,
     const double* v,
     int stride,
-    double* s,
+    const double* s,
     double* x) {
-  if (operands.point_gradient != nullptr) {
-#pragma unroll
-    for (int i = 0; i < E; ++i) {
-      s[i] = operands.point_gradient[E * point + i] - s[i];
-    }
-  }
   if constexpr ((kMode & kEliminate) != 0) {
     double packed[PackedSize(E)];
 #pragma unroll
@@ -248,14 +236,6 @@ __device__ __forceinline__ void FinishPoint(
       for (int i = 0; i < E; ++i) {
         double value = s[i];
         if constexpr ((kMode & kUsePoint) != 0) {
-          if (operands.v.data != nullptr) {
-            for (int j = 0; j < E; ++j) {
-              value +=
-                  operands.v(point,
-                             j <= i ? PackedIndex(i, j) : PackedIndex(j, i)) *
-                  operands.point_x[E * point + j];
-            }
-          }
           if (operands.point_diagonal != nullptr) {
             const double d = operands.point_diagonal[E * point + i];
             value += d * d * operands.point_x[E * point + i];

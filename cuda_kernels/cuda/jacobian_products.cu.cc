@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// J x, column norms and scaling. J'y works on tiles: schur_products_*.cu.cc.
+// J x and column norms. J'y works on tiles: schur_products_*.cu.cc.
 #include <cuda_runtime.h>
 
 #include "cuda_kernels/cuda/jacobian_products_impl.cuh"
@@ -54,20 +54,13 @@ template <typename T, int C>
 Status RecomputedRightMultiply(
     const RightMultiplyParams<RecomputedJacobian<T, C>>& params,
     CudaMachine* machine) {
-  auto* records = reinterpret_cast<CameraRecord<T>*>(
-      params.index.cuda_workspace->local_cameras);
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("RecordCameras",
-             RecordCamerasKernel<T, C>,
-             CeilDivide(int64_t{params.index.num_cameras} * 24, 256),
-             256,
-             0,
-             machine->stream(),
-             params.jacobian,
-             params.index.num_cameras,
-             params.camera_x,
-             static_cast<const PcgScalars*>(nullptr),
-             records));
+  const CameraRecord<T>* records;
+  CERES_EXT_RETURN_IF_ERROR(RecordCameras(params.index,
+                                          params.jacobian,
+                                          params.camera_x,
+                                          nullptr,
+                                          machine,
+                                          &records));
   return Launch("RecomputedRightMultiply",
                 RecomputedRightMultiplyKernel<T, C>,
                 CeilDivide(params.index.num_observations, kProductBlock),
@@ -75,7 +68,7 @@ Status RecomputedRightMultiply(
                 0,
                 machine->stream(),
                 params,
-                static_cast<const CameraRecord<T>*>(records));
+                records);
 }
 
 }  // namespace
@@ -94,9 +87,7 @@ Status RecomputedRightMultiply(
       CudaMachine*);                                                       \
   template Status Run(const SquaredColumnNormsParams<                      \
                           StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
-                      CudaMachine*);                                       \
-  template Status Run(                                                     \
-      const ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>&, CudaMachine*);
+                      CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The device bodies of J x, for stored blocks, of column norms and of scaling,
-// for any layout. Included by .cu.cc files that instantiate them.
+// The device bodies of J x, for stored blocks, and of column norms, for any
+// layout. Included by .cu.cc files that instantiate them.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_JACOBIAN_PRODUCTS_IMPL_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_JACOBIAN_PRODUCTS_IMPL_CUH_
 
@@ -151,30 +151,6 @@ __global__ void __launch_bounds__(kPointTaskBlock)
   }
 }
 
-// Mapping: one thread per observation, in point order.
-template <typename T, typename Shape, BlockLayout kLayout>
-__global__ void __launch_bounds__(kProductBlock)
-    ScaleColumnsKernel(ScaleColumnsParams<T, Shape, kLayout> p) {
-  const int64_t k = int64_t{blockIdx.x} * kProductBlock + threadIdx.x;
-  if (k >= p.index.num_observations) {
-    return;  // No barrier follows.
-  }
-  const double* camera_scale =
-      p.camera_scale + int64_t{Shape::kF} * p.index.camera_id[k];
-  const double* point_scale =
-      p.point_scale + int64_t{Shape::kE} * p.index.point_id[k];
-#pragma unroll
-  for (int i = 0; i < Shape::kFSize; ++i) {
-    T& value = p.camera_blocks(k, i);
-    value = static_cast<T>(value * camera_scale[i % Shape::kF]);
-  }
-#pragma unroll
-  for (int i = 0; i < Shape::kESize; ++i) {
-    T& value = p.point_blocks(k, i);
-    value = static_cast<T>(value * point_scale[i % Shape::kE]);
-  }
-}
-
 // Stored sources; recomputed ones are specialisations.
 template <typename Source>
 Status Run(const RightMultiplyParams<Source>& params, CudaMachine* machine) {
@@ -218,18 +194,6 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
                 index.cuda_workspace->camera_chunk_begin,
                 static_cast<const double*>(index.cuda_workspace->partial),
                 params.camera_x);
-}
-
-template <typename T, typename Shape, BlockLayout kLayout>
-Status Run(const ScaleColumnsParams<T, Shape, kLayout>& params,
-           CudaMachine* machine) {
-  return Launch("ScaleColumns",
-                ScaleColumnsKernel<T, Shape, kLayout>,
-                CeilDivide(params.index.num_observations, kProductBlock),
-                kProductBlock,
-                0,
-                machine->stream(),
-                params);
 }
 
 }  // namespace ceres_ext::kernels

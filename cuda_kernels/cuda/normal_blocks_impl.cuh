@@ -13,6 +13,7 @@
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/camera_chunks.cuh"
 #include "cuda_kernels/cuda/point_tasks.cuh"
+#include "cuda_kernels/cuda/stored_tiles.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -141,37 +142,6 @@ __global__ void __launch_bounds__(kPointBlock)
   records[point] = record;
 }
 
-// W_k = Jc' Jp.
-// Mapping: one thread per observation, in point order. Order: no sums.
-// Traffic per observation: the Jacobian in, F E values out.
-template <typename Source, BlockLayout kLayout>
-__global__ void __launch_bounds__(kPointBlock)
-    CouplingKernel(NormalBlocksParams<Source, kLayout> p) {
-  using T = typename Source::Value;
-  using Shape = typename Source::Shape;
-  constexpr int E = Shape::kE;
-  constexpr int F = Shape::kF;
-  const int64_t k = int64_t{blockIdx.x} * kPointBlock + threadIdx.x;
-  if (k >= p.index.num_observations) {
-    return;  // No barrier follows.
-  }
-  T jc[Shape::kFSize];
-  T jp[Shape::kESize];
-  p.jacobian.Load(k, p.index.camera_id[k], p.index.point_id[k], jc, jp);
-#pragma unroll
-  for (int i = 0; i < F; ++i) {
-#pragma unroll
-    for (int j = 0; j < E; ++j) {
-      T sum = jc[i] * jp[j];
-#pragma unroll
-      for (int r = 1; r < Shape::kNumResiduals; ++r) {
-        sum += jc[F * r + i] * jp[E * r + j];
-      }
-      p.w(k, E * i + j) = sum;
-    }
-  }
-}
-
 template <bool kMatrix, bool kEliminated, typename Source, BlockLayout kLayout>
 Status CameraBlocks(const NormalBlocksParams<Source, kLayout>& params,
                     BlockView<double, Source::Shape::kPackedF, kLayout> matrix,
@@ -236,16 +206,6 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
                          reinterpret_cast<PointRecord<Source::Shape::kE>*>(
                              workspace.point_records)));
   }
-  if (params.w.data != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(
-        Launch("Coupling",
-               CouplingKernel<Source, kLayout>,
-               CeilDivide(index.num_observations, kPointBlock),
-               kPointBlock,
-               0,
-               machine->stream(),
-               params));
-  }
   if (params.u.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR((CameraBlocks<true, false>(
         params, params.u, params.camera_gradient, machine)));
@@ -269,7 +229,13 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
   if (params.schur_rhs != nullptr) {
     if constexpr (!IsRecomputed<Source>::value) {
       if (by_tiles) {
-        return SchurRightHandSide(params, machine);
+        TileOperands<Source::Shape::kE, kLayout> operands;
+        operands.b = params.b;
+        operands.v_inverse = params.v_inverse;
+        CameraSumTerms terms;
+        terms.out = params.schur_rhs;
+        return TileOperation<kUseB | kEliminate | kCameraOut>(
+            index, params.jacobian, nullptr, operands, terms, machine);
       }
     }
     return CameraBlocks<false, true>(params, {}, params.schur_rhs, machine);

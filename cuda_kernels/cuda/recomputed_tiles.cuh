@@ -129,6 +129,29 @@ __global__ void RecordCamerasKernel(RecomputedJacobian<T, C> source,
   reinterpret_cast<T*>(records)[i] = value;
 }
 
+template <typename T, int C>
+Status RecordCameras(const ObservationIndexView& index,
+                     const RecomputedJacobian<T, C>& source,
+                     const double* p,
+                     const PcgScalars* scalars,
+                     CudaMachine* machine,
+                     const CameraRecord<T>** records) {
+  auto* const to =
+      reinterpret_cast<CameraRecord<T>*>(index.cuda_workspace->local_cameras);
+  *records = to;
+  return Launch("RecordCameras",
+                RecordCamerasKernel<T, C>,
+                CeilDivide(int64_t{index.num_cameras} * 24, 256),
+                256,
+                0,
+                machine->stream(),
+                source,
+                index.num_cameras,
+                p,
+                scalars,
+                to);
+}
+
 template <typename T>
 struct RecomputedTileParams {
   TileIndexView tiles;
@@ -643,7 +666,7 @@ Status TileOperation(const ObservationIndexView& index,
                      const RecomputedJacobian<T, C>& source,
                      const double* camera_p,
                      const TileOperands<3>& operands,
-                     const CameraSumTerms<BalShape<C>>& terms,
+                     const CameraSumTerms& terms,
                      CudaMachine* machine) {
   const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.recomputed_tiles;
@@ -651,24 +674,12 @@ Status TileOperation(const ObservationIndexView& index,
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has no tiles for recomputed Jacobians.");
   }
-  auto* records = reinterpret_cast<CameraRecord<T>*>(workspace.local_cameras);
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("RecordCameras",
-             RecordCamerasKernel<T, C>,
-             CeilDivide(int64_t{index.num_cameras} * 24, 256),
-             256,
-             0,
-             machine->stream(),
-             source,
-             index.num_cameras,
-             camera_p,
-             operands.scalars,
-             records));
   RecomputedTileParams<T> params;
+  CERES_EXT_RETURN_IF_ERROR(RecordCameras(
+      index, source, camera_p, operands.scalars, machine, &params.records));
   params.tiles = tiles;
   params.operands = operands;
   params.operands.point_begin = index.point_begin;
-  params.records = records;
   params.cameras = source.cameras;
   params.points = source.points;
   params.point_scale = source.point_scale;

@@ -26,75 +26,34 @@ template <typename T, int C>
 inline constexpr BlockLayout kLayoutOf<RecomputedJacobian<T, C>> =
     kDeviceLayout;
 
-// q = S p. source: a Jacobian, u null; or W, with U.
-template <BlockLayout kLayout, typename Params, typename Source>
-Status SchurProduct(const Params& params,
-                    const Source& source,
-                    BlockView<const double, Source::Shape::kPackedF, kLayout> u,
-                    CudaMachine* machine) {
-  TileOperands<Source::Shape::kE, kLayout> operands;
-  operands.v_inverse = params.v_inverse;
-  operands.scalars = params.scalars;
-  CameraSumTerms<typename Source::Shape, kLayout> terms;
-  terms.diagonal = params.camera_diagonal;
-  terms.u = u;
-  terms.p = params.p;
-  terms.out = params.q;
-  return TileOperation<kSchurProductMode>(
-      params.index, source, params.p, operands, terms, machine);
-}
-
 template <typename Source, BlockLayout kLayout>
 Status Run(const SchurProductImplicitWParams<Source, kLayout>& params,
            CudaMachine* machine) {
-  return SchurProduct<kLayout>(params, params.jacobian, {}, machine);
-}
-
-template <typename T, typename Shape, BlockLayout kLayout>
-Status Run(const SchurProductExplicitWParams<T, Shape, kLayout>& params,
-           CudaMachine* machine) {
-  return SchurProduct<kLayout>(
-      params, CouplingSource<T, Shape, kLayout>{params.w}, params.u, machine);
-}
-
-// q = (J'J + D^2) p. source: a Jacobian, u and v null; or W, with U and V.
-template <BlockLayout kLayout, typename Params, typename Source>
-Status NormalProduct(
-    const Params& params,
-    const Source& source,
-    BlockView<const double, Source::Shape::kPackedF, kLayout> u,
-    BlockView<const double, Source::Shape::kPackedE, kLayout> v,
-    CudaMachine* machine) {
   TileOperands<Source::Shape::kE, kLayout> operands;
-  operands.point_x = params.point_p;
-  operands.point_diagonal = params.point_diagonal;
-  operands.v = v;
-  operands.point_out = params.point_q;
+  operands.v_inverse = params.v_inverse;
   operands.scalars = params.scalars;
-  CameraSumTerms<typename Source::Shape, kLayout> terms;
+  CameraSumTerms terms;
   terms.diagonal = params.camera_diagonal;
-  terms.u = u;
-  terms.p = params.camera_p;
-  terms.out = params.camera_q;
-  return TileOperation<kNormalProductMode>(
-      params.index, source, params.camera_p, operands, terms, machine);
+  terms.p = params.p;
+  terms.out = params.q;
+  return TileOperation<kSchurProductMode>(
+      params.index, params.jacobian, params.p, operands, terms, machine);
 }
 
 template <typename Source>
 Status Run(const NormalProductImplicitWParams<Source>& params,
            CudaMachine* machine) {
-  return NormalProduct<kLayoutOf<Source>>(
-      params, params.jacobian, {}, {}, machine);
-}
-
-template <typename T, typename Shape, BlockLayout kLayout>
-Status Run(const NormalProductExplicitWParams<T, Shape, kLayout>& params,
-           CudaMachine* machine) {
-  return NormalProduct<kLayout>(params,
-                                CouplingSource<T, Shape, kLayout>{params.w},
-                                params.u,
-                                params.v,
-                                machine);
+  TileOperands<Source::Shape::kE, kLayoutOf<Source>> operands;
+  operands.point_x = params.point_p;
+  operands.point_diagonal = params.point_diagonal;
+  operands.point_out = params.point_q;
+  operands.scalars = params.scalars;
+  CameraSumTerms terms;
+  terms.diagonal = params.camera_diagonal;
+  terms.p = params.camera_p;
+  terms.out = params.camera_q;
+  return TileOperation<kNormalProductMode>(
+      params.index, params.jacobian, params.camera_p, operands, terms, machine);
 }
 
 template <typename Source, BlockLayout kLayout>
@@ -108,44 +67,16 @@ Status Run(const BackSubstituteImplicitWParams<Source, kLayout>& params,
       params.index, params.jacobian, params.z, operands, {}, machine);
 }
 
-template <typename T, typename Shape, BlockLayout kLayout>
-Status Run(const BackSubstituteExplicitWParams<T, Shape, kLayout>& params,
-           CudaMachine* machine) {
-  TileOperands<Shape::kE, kLayout> operands;
-  operands.v_inverse = params.v_inverse;
-  operands.point_gradient = params.point_gradient;
-  operands.point_out = params.y;
-  return TileOperation<kUseCamera | kEliminate | kPointOut>(
-      params.index,
-      CouplingSource<T, Shape, kLayout>{params.w},
-      params.z,
-      operands,
-      {},
-      machine);
-}
-
 template <typename Source>
 Status Run(const LeftMultiplyParams<Source>& params, CudaMachine* machine) {
   TileOperands<Source::Shape::kE, kLayoutOf<Source>> operands;
   operands.b = params.y;
   operands.point_out = params.point_x;
   operands.accumulate = params.accumulate;
-  CameraSumTerms<typename Source::Shape, kLayoutOf<Source>> terms;
+  CameraSumTerms terms;
   terms.accumulate = params.accumulate;
   terms.out = params.camera_x;
   return TileOperation<kLeftMultiplyMode>(
-      params.index, params.jacobian, nullptr, operands, terms, machine);
-}
-
-template <typename Source, BlockLayout kLayout>
-Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
-                          CudaMachine* machine) {
-  TileOperands<Source::Shape::kE, kLayout> operands;
-  operands.b = params.b;
-  operands.v_inverse = params.v_inverse;
-  CameraSumTerms<typename Source::Shape, kLayout> terms;
-  terms.out = params.schur_rhs;
-  return TileOperation<kUseB | kEliminate | kCameraOut>(
       params.index, params.jacobian, nullptr, operands, terms, machine);
 }
 

@@ -1,39 +1,26 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Schur and normal products, back-substitution and J'y with stored
-// Jacobians or stored W.
+// Jacobians.
 #include "cuda_kernels/cuda/schur_products_impl.cuh"
 
 namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(T, C)                                           \
-  template Status Run(const SchurProductImplicitWParams<                      \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,      \
-                          kDeviceLayout>&,                                    \
-                      CudaMachine*);                                          \
-  template Status Run(const BackSubstituteImplicitWParams<                    \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,      \
-                          kDeviceLayout>&,                                    \
-                      CudaMachine*);                                          \
-  template Status Run(const NormalProductImplicitWParams<                     \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&,    \
-                      CudaMachine*);                                          \
-  template Status Run(const LeftMultiplyParams<                               \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&,    \
-                      CudaMachine*);                                          \
-  template Status SchurRightHandSide(                                         \
-      const NormalBlocksParams<StoredJacobian<T, BalShape<C>, kDeviceLayout>, \
-                               kDeviceLayout>&,                               \
-      CudaMachine*);                                                          \
-  template Status Run(                                                        \
-      const SchurProductExplicitWParams<T, BalShape<C>, kDeviceLayout>&,      \
-      CudaMachine*);                                                          \
-  template Status Run(                                                        \
-      const BackSubstituteExplicitWParams<T, BalShape<C>, kDeviceLayout>&,    \
-      CudaMachine*);                                                          \
-  template Status Run(                                                        \
-      const NormalProductExplicitWParams<T, BalShape<C>, kDeviceLayout>&,     \
-      CudaMachine*);
+#define CERES_EXT_INSTANTIATE(T, C)                                        \
+  template Status Run(const SchurProductImplicitWParams<                   \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,   \
+                          kDeviceLayout>&,                                 \
+                      CudaMachine*);                                       \
+  template Status Run(const BackSubstituteImplicitWParams<                 \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,   \
+                          kDeviceLayout>&,                                 \
+                      CudaMachine*);                                       \
+  template Status Run(const NormalProductImplicitWParams<                  \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+                      CudaMachine*);                                       \
+  template Status Run(const LeftMultiplyParams<                            \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+                      CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)

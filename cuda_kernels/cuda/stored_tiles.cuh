@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Operations on tiles (TileMode, cuda/camera_sums.cuh) with blocks read from
-// memory: Jacobians, or W. Included by .cu.cc files only.
+// memory. Included by .cu.cc files only.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_STORED_TILES_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_STORED_TILES_CUH_
 
@@ -26,6 +26,7 @@ inline constexpr int kStoredMinBlocks = sizeof(T) == sizeof(double) ? 3 : 4;
 
 // One observation in the registers of its thread. A type of these has
 //   Source                    what it is read from
+//   Operands, Terms           TileOperands and CameraSumTerms, or one's own
 //   Load(source, k)           reads it, once
 //   Forward<mode>(p, u, b)    takes y_k's parts, p = p_c and u = x_p given
 //   ToPoint(s)                s += what the observation gives its point
@@ -40,6 +41,8 @@ struct JacobianBlocks {
   static constexpr int R = Shape::kNumResiduals;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
+  using Operands = TileOperands<E, kLayout>;
+  using Terms = CameraSumTerms;
 
   T jc[Shape::kFSize];
   T jp[Shape::kESize];
@@ -116,92 +119,12 @@ struct JacobianBlocks {
   }
 };
 
-// W as a source of blocks.
-template <typename T, typename ShapeIn, BlockLayout kLayoutIn>
-struct CouplingSource {
-  using Value = T;
-  using Shape = ShapeIn;
-  static constexpr BlockLayout kLayout = kLayoutIn;
-
-  BlockView<const T, Shape::kWSize, kLayoutIn> w;
-};
-
-// W_k alone: s_p = sum W_k' p_c, q_c = sum W_k x_p. U and V come in through
-// CameraSumTerms and TileOperands.
-template <typename SourceIn>
-struct CouplingBlocks {
-  using Source = SourceIn;
-  using Value = typename Source::Value;
-  using T = Value;
-  using Shape = typename Source::Shape;
-  static constexpr BlockLayout kLayout = Source::kLayout;
-  static constexpr int E = Shape::kE;
-  static constexpr int F = Shape::kF;
-
-  T w[Shape::kWSize];
-  T s_k[E];
-  T given[E];
-
-  __device__ __forceinline__ void Load(const Source& source, int64_t k) {
-#pragma unroll
-    for (int i = 0; i < Shape::kWSize; ++i) {
-      w[i] = __ldcs(&source.w(k, i));
-    }
-  }
-
-  template <int kMode>
-  __device__ __forceinline__ void Forward(const T* p,
-                                          const T* u,
-                                          const double*) {
-#pragma unroll
-    for (int j = 0; j < E; ++j) {
-      s_k[j] = T(0);
-      if constexpr ((kMode & kUsePoint) != 0) {
-        given[j] = u[j];
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < F; ++i) {
-#pragma unroll
-      for (int j = 0; j < E; ++j) {
-        s_k[j] += w[E * i + j] * p[i];
-      }
-    }
-  }
-
-  template <typename A>
-  __device__ __forceinline__ void ToPoint(A* s) const {
-#pragma unroll
-    for (int j = 0; j < E; ++j) {
-      s[j] += s_k[j];
-    }
-  }
-
-  template <int kMode, typename A>
-  __device__ __forceinline__ void ToCamera(const T* u, A* q) {
-    const T* x = (kMode & kEliminate) != 0 ? u : given;
-#pragma unroll
-    for (int i = 0; i < F; ++i) {
-      T sum = w[E * i] * x[0];
-#pragma unroll
-      for (int j = 1; j < E; ++j) {
-        sum += w[E * i + j] * x[j];
-      }
-      q[i] += sum;
-    }
-  }
-};
-
 // The blocks of a source.
 template <typename Source>
 struct BlocksOf;
 template <typename T, typename Shape, BlockLayout kLayout>
 struct BlocksOf<StoredJacobian<T, Shape, kLayout>> {
   using Type = JacobianBlocks<StoredJacobian<T, Shape, kLayout>>;
-};
-template <typename T, typename Shape, BlockLayout kLayout>
-struct BlocksOf<CouplingSource<T, Shape, kLayout>> {
-  using Type = CouplingBlocks<CouplingSource<T, Shape, kLayout>>;
 };
 
 template <typename Blocks>
@@ -210,7 +133,7 @@ struct StoredTileParams {
   TileIndexView tiles;
   const uint32_t* position = nullptr;  // TileIndexView::position
   const int32_t* point_id = nullptr;
-  TileOperands<Blocks::Shape::kE, Blocks::kLayout> operands;
+  typename Blocks::Operands operands;
   typename Blocks::Source source;
   const double* camera_p = nullptr;  // F per camera
   T* partial = nullptr;  // F per tile camera; null: cameras not wanted
@@ -458,17 +381,15 @@ __global__ void __launch_bounds__(kStoredBlock,
 }
 
 // Queues tiles and, with kCameraOut, the sums over cameras.
-// source: StoredJacobian, or W.
 template <int kMode,
           typename Source,
           typename Blocks = typename BlocksOf<Source>::Type>
-Status TileOperation(
-    const ObservationIndexView& index,
-    const Source& source,
-    const double* camera_p,
-    const TileOperands<Blocks::Shape::kE, Blocks::kLayout>& operands,
-    const CameraSumTerms<typename Blocks::Shape, Blocks::kLayout>& terms,
-    CudaMachine* machine) {
+Status TileOperation(const ObservationIndexView& index,
+                     const Source& source,
+                     const double* camera_p,
+                     const typename Blocks::Operands& operands,
+                     const typename Blocks::Terms& terms,
+                     CudaMachine* machine) {
   using T = typename Blocks::Value;
   using Shape = typename Blocks::Shape;
   constexpr int E = Shape::kE;

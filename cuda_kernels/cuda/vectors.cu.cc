@@ -12,9 +12,11 @@
 #include "cuda_kernels/cuda/vector_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/views.h"
@@ -172,6 +174,7 @@ CERES_EXT_RUN(EvaluateCostParams)
       BlockSumParams<                                                        \
           SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>) \
   CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)               \
+  CERES_EXT_RUN(ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>)           \
   CERES_EXT_RUN(CorrectForLossParams<T, BalShape<C>, kDeviceLayout>)
 CERES_EXT_RUN_STORED(double, 9)
 CERES_EXT_RUN_STORED(double, 10)

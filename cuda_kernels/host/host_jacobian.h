@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // How the host bodies read a Jacobian source, and their loops over chunks of
-// points and over cameras. Included by host/x.cc files only.
+// points and over cameras. Included by host/x.cc files and the study's bodies.
 //
 // The host works in the coordinates in which a source has its blocks at hand,
 // those of its Local shape: the columns for stored blocks, the 9 local

@@ -138,52 +138,17 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
   return {};
 }
 
-template <typename T, typename Shape>
-Status Run(const ScaleColumnsParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine) {
-  constexpr int E = Shape::kE;
-  constexpr int F = Shape::kF;
-  const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      0,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        const double* point_scale = params.point_scale + int64_t{E} * p;
-        for (int64_t k = first; k < last; ++k) {
-          const double* camera_scale =
-              params.camera_scale + int64_t{F} * index.camera_id[k];
-          T* jc = &params.camera_blocks(k, 0);
-          T* jp = &params.point_blocks(k, 0);
-          for (int r = 0; r < Shape::kNumResiduals; ++r) {
-            for (int i = 0; i < F; ++i) {
-              jc[F * r + i] = static_cast<T>(jc[F * r + i] * camera_scale[i]);
-            }
-            for (int i = 0; i < E; ++i) {
-              jp[E * r + i] = static_cast<T>(jp[E * r + i] * point_scale[i]);
-            }
-          }
-        }
-      });
-  return {};
-}
-
-#define CERES_EXT_INSTANTIATE_SOURCE(...)                                     \
+#define CERES_EXT_INSTANTIATE(...)                                            \
   template Status Run(const RightMultiplyParams<__VA_ARGS__>&, HostMachine*); \
   template Status Run(const LeftMultiplyParams<__VA_ARGS__>&, HostMachine*);  \
   template Status Run(const SquaredColumnNormsParams<__VA_ARGS__>&,           \
                       HostMachine*)
 
-#define CERES_EXT_INSTANTIATE_STORED(T, C)                                    \
-  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, BalShape<C>, kHostLayout>);  \
-  template Status Run(const ScaleColumnsParams<T, BalShape<C>, kHostLayout>&, \
-                      HostMachine*)
-
-CERES_EXT_INSTANTIATE_STORED(double, 9);
-CERES_EXT_INSTANTIATE_STORED(double, 10);
-CERES_EXT_INSTANTIATE_STORED(float, 9);
-CERES_EXT_INSTANTIATE_STORED(float, 10);
-CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 9>);
-CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 10>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<9>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<10>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<9>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<10>, kHostLayout>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 
 }  // namespace ceres_ext::kernels

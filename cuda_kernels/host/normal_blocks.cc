@@ -153,7 +153,6 @@ class NormalBlocksBody {
         machine_(machine) {}
 
   void Compute() {
-    const bool has_camera_outputs = row_.size > 0 || params_.w.data != nullptr;
     ForEachPoint(index_,
                  row_.size,
                  machine_,
@@ -166,7 +165,7 @@ class NormalBlocksBody {
                    } else {
                      PointBlocks(p, first, last, v_inverse, vi_g);
                    }
-                   if (has_camera_outputs) {
+                   if (row_.size > 0) {
                      CameraBlocks(p, first, last, v_inverse, vi_g);
                    }
                  });
@@ -223,7 +222,7 @@ class NormalBlocksBody {
     for (int64_t k = first; k < last; ++k) {
       const int32_t c = index_.camera_id[k];
       blocks.Load(jacobian_, k, c, p);
-      double* row = row_.size > 0 ? CameraSum(index_, row_.size, k) : nullptr;
+      double* row = CameraSum(index_, row_.size, k);
       if (row_.u >= 0) {
         AddSymmetricProduct<Local>(blocks.jc, blocks.jc, row + row_.u);
       }
@@ -248,9 +247,6 @@ class NormalBlocksBody {
           AddRepeatedSchurDiagonal(p, k, last, v_inverse, s);
         }
       }
-      if (params_.w.data != nullptr) {
-        StoreW(c, k, blocks);
-      }
     }
   }
 
@@ -270,23 +266,6 @@ class NormalBlocksBody {
       AddW<Local>(blocks.jc, blocks.jp, w);
     }
     SubtractOuterProduct<Local>(w, v_inverse, s);
-  }
-
-  void StoreW(int32_t c, int64_t k, const Blocks& blocks) {
-    double local[Local::kWSize] = {};
-    AddW<Local>(blocks.jc, blocks.jp, local);
-    for (int j = 0; j < E; ++j) {
-      double column[Local::kF];
-      double mapped[C];
-      for (int i = 0; i < Local::kF; ++i) {
-        column[i] = local[E * i + j];
-      }
-      jacobian_.UnmapVector(c, column, mapped);
-      for (int i = 0; i < C; ++i) {
-        params_.w(k, E * i + j) =
-            static_cast<typename Source::Value>(mapped[i]);
-      }
-    }
   }
 
   // Maps the sums of one output, from `offset` of a row on, to its place.

@@ -11,47 +11,17 @@ namespace {
 
 using namespace host;  // NOLINT: the loops of all bodies.
 
-// q = sum + D^2 p, where D may be null.
+// q += D^2 p of one block, where D, of all blocks, may be null.
 template <int N>
-void AddDamping(const double* diagonal, const double* p, double* q) {
+void AddDamping(const double* diagonal,
+                int64_t block,
+                const double* p,
+                double* q) {
   if (diagonal != nullptr) {
+    const double* d = diagonal + N * block;
     for (int i = 0; i < N; ++i) {
-      q[i] += diagonal[i] * diagonal[i] * p[i];
+      q[i] += d[i] * d[i] * p[i];
     }
-  }
-}
-
-// The block of a vector with N values per block, null where the vector is.
-template <int N, typename T>
-T* Block(T* vector, int64_t block) {
-  return vector == nullptr ? nullptr : vector + N * block;
-}
-
-// e += W' p.
-template <typename Shape>
-void TransposeMultiplyW(const double* w, const double* p, double* e) {
-  constexpr int E = Shape::kE;
-  double sum[E];
-  std::copy_n(e, E, sum);
-  for (int i = 0; i < Shape::kF; ++i) {
-    for (int j = 0; j < E; ++j) {
-      sum[j] += w[E * i + j] * p[i];
-    }
-  }
-  std::copy_n(sum, E, e);
-}
-
-// q += W e.
-template <typename Shape>
-void MultiplyW(const double* w, const double* e, double* q) {
-  MatrixMultiplyAndAccumulate<Shape::kF, Shape::kE>(w, e, q);
-}
-
-// e = -e.
-template <int N>
-void Negate(double* e) {
-  for (int i = 0; i < N; ++i) {
-    e[i] = -e[i];
   }
 }
 
@@ -94,7 +64,9 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
                  double minus_e[Shape::kE];
                  SymmetricMultiply<Shape::kE>(
                      &params.v_inverse(p, 0), sum, minus_e);
-                 Negate<Shape::kE>(minus_e);
+                 for (double& x : minus_e) {
+                   x = -x;
+                 }
                  // q_c += Jc' (y_k - Jp e)
                  for (int64_t k = first; k < last; ++k) {
                    double* y_k = scratch + kStride * (k - first);
@@ -108,52 +80,8 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
       index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
-        AddDamping<C>(
-            Block<C>(params.camera_diagonal, c), params.p + int64_t{C} * c, q);
+        AddDamping<C>(params.camera_diagonal, c, params.p + int64_t{C} * c, q);
       });
-  return {};
-}
-
-template <typename T, typename Shape>
-Status Run(const SchurProductExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine) {
-  constexpr int C = Shape::kF;
-  if (PcgHasEnded(params.scalars)) {
-    return {};
-  }
-  const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      C,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[Shape::kWSize];
-        // e = -Vi sum_k W_k' p_c
-        double sum[Shape::kE] = {};
-        for (int64_t k = first; k < last; ++k) {
-          TransposeMultiplyW<Shape>(
-              AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
-              params.p + int64_t{C} * index.camera_id[k],
-              sum);
-        }
-        double minus_e[Shape::kE];
-        SymmetricMultiply<Shape::kE>(&params.v_inverse(p, 0), sum, minus_e);
-        Negate<Shape::kE>(minus_e);
-        for (int64_t k = first; k < last; ++k) {
-          MultiplyW<Shape>(AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
-                           minus_e,
-                           CameraSum(index, C, k));
-        }
-      });
-  ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
-    const double* p = params.p + int64_t{C} * c;
-    double* q = params.q + int64_t{C} * c;
-    SymmetricMultiply<C>(&params.u(c, 0), p, q);
-    for (int i = 0; i < C; ++i) {
-      q[i] += sum[i];
-    }
-    AddDamping<C>(Block<C>(params.camera_diagonal, c), p, q);
-  });
   return {};
 }
 
@@ -183,33 +111,6 @@ Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
             y[r] = params.b[R * k + r] - y[r];
           }
           TransposeMultiplyPoint<Local>(blocks.jp, y, sum);
-        }
-        SymmetricMultiply<Shape::kE>(
-            &params.v_inverse(p, 0), sum, params.y + int64_t{Shape::kE} * p);
-      });
-  return {};
-}
-
-template <typename T, typename Shape>
-Status Run(const BackSubstituteExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine) {
-  constexpr int C = Shape::kF;
-  const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      0,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[Shape::kWSize];
-        double sum[Shape::kE] = {};
-        for (int64_t k = first; k < last; ++k) {
-          TransposeMultiplyW<Shape>(
-              AsDouble<C, Shape::kE>(&params.w(k, 0), storage),
-              params.z + int64_t{C} * index.camera_id[k],
-              sum);
-        }
-        for (int i = 0; i < Shape::kE; ++i) {
-          sum[i] = params.point_gradient[int64_t{Shape::kE} * p + i] - sum[i];
         }
         SymmetricMultiply<Shape::kE>(
             &params.v_inverse(p, 0), sum, params.y + int64_t{Shape::kE} * p);
@@ -250,8 +151,7 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
               blocks.jc, y, CameraSum(index, Local::kF, k));
         }
         if (params.point_q != nullptr) {
-          AddDamping<Shape::kE>(
-              Block<Shape::kE>(params.point_diagonal, p), p_p, sum);
+          AddDamping<Shape::kE>(params.point_diagonal, p, p_p, sum);
           std::copy_n(sum, Shape::kE, params.point_q + int64_t{Shape::kE} * p);
         }
       });
@@ -259,54 +159,13 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
       index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.camera_q + int64_t{C} * c;
         jacobian.UnmapVector(c, sum, q);
-        AddDamping<C>(Block<C>(params.camera_diagonal, c),
-                      params.camera_p + int64_t{C} * c,
-                      q);
+        AddDamping<C>(
+            params.camera_diagonal, c, params.camera_p + int64_t{C} * c, q);
       });
   return {};
 }
 
-template <typename T, typename Shape>
-Status Run(const NormalProductExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine) {
-  constexpr int C = Shape::kF;
-  if (PcgHasEnded(params.scalars)) {
-    return {};
-  }
-  const ObservationIndexView& index = params.index;
-  ForEachPoint(
-      index,
-      C,
-      machine,
-      [&](int32_t p, int64_t first, int64_t last, int /*thread*/) {
-        double storage[Shape::kWSize];
-        const double* p_p = params.point_p + int64_t{Shape::kE} * p;
-        double* q_p = params.point_q + int64_t{Shape::kE} * p;
-        double sum[Shape::kE];
-        SymmetricMultiply<Shape::kE>(&params.v(p, 0), p_p, sum);
-        AddDamping<Shape::kE>(
-            Block<Shape::kE>(params.point_diagonal, p), p_p, sum);
-        for (int64_t k = first; k < last; ++k) {
-          const double* w = AsDouble<C, Shape::kE>(&params.w(k, 0), storage);
-          TransposeMultiplyW<Shape>(
-              w, params.camera_p + int64_t{C} * index.camera_id[k], sum);
-          MultiplyW<Shape>(w, p_p, CameraSum(index, C, k));
-        }
-        std::copy_n(sum, Shape::kE, q_p);
-      });
-  ForEachCamera<C>(index, C, 0, machine, [&](int32_t c, const double* sum) {
-    const double* p = params.camera_p + int64_t{C} * c;
-    double* q = params.camera_q + int64_t{C} * c;
-    SymmetricMultiply<C>(&params.u(c, 0), p, q);
-    for (int i = 0; i < C; ++i) {
-      q[i] += sum[i];
-    }
-    AddDamping<C>(Block<C>(params.camera_diagonal, c), p, q);
-  });
-  return {};
-}
-
-#define CERES_EXT_INSTANTIATE_SOURCE(...)                               \
+#define CERES_EXT_INSTANTIATE(...)                                      \
   template Status Run(                                                  \
       const SchurProductImplicitWParams<__VA_ARGS__, kHostLayout>&,     \
       HostMachine*);                                                    \
@@ -316,23 +175,11 @@ Status Run(const NormalProductExplicitWParams<T, Shape, kHostLayout>& params,
   template Status Run(const NormalProductImplicitWParams<__VA_ARGS__>&, \
                       HostMachine*)
 
-#define CERES_EXT_INSTANTIATE_STORED(T, C)                                   \
-  CERES_EXT_INSTANTIATE_SOURCE(StoredJacobian<T, BalShape<C>, kHostLayout>); \
-  template Status Run(                                                       \
-      const SchurProductExplicitWParams<T, BalShape<C>, kHostLayout>&,       \
-      HostMachine*);                                                         \
-  template Status Run(                                                       \
-      const BackSubstituteExplicitWParams<T, BalShape<C>, kHostLayout>&,     \
-      HostMachine*);                                                         \
-  template Status Run(                                                       \
-      const NormalProductExplicitWParams<T, BalShape<C>, kHostLayout>&,      \
-      HostMachine*)
-
-CERES_EXT_INSTANTIATE_STORED(double, 9);
-CERES_EXT_INSTANTIATE_STORED(double, 10);
-CERES_EXT_INSTANTIATE_STORED(float, 9);
-CERES_EXT_INSTANTIATE_STORED(float, 10);
-CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 9>);
-CERES_EXT_INSTANTIATE_SOURCE(RecomputedJacobian<double, 10>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<9>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<10>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<9>, kHostLayout>);
+CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<10>, kHostLayout>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 
 }  // namespace ceres_ext::kernels

@@ -8,7 +8,9 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/vector_operation.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/traffic.h"
 
@@ -85,8 +87,8 @@ Traffic GetTraffic(const SquaredColumnNormsParams<Source>& p) {
   return traffic;
 }
 
-// J = J diag(s), in place.
-// Order: no sums.
+// J = J diag(s), in place. A vector operation (ops/vector_operation.h) on the
+// observations.
 template <typename T, typename Shape, BlockLayout kLayout>
 struct ScaleColumnsParams {
   ObservationIndexView index;
@@ -94,6 +96,29 @@ struct ScaleColumnsParams {
   BlockView<T, Shape::kESize, kLayout> point_blocks;
   const double* camera_scale = nullptr;  // F per camera
   const double* point_scale = nullptr;   // E per point
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return index.num_observations; }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t k) const {
+    Scale<Shape::kF>(k,
+                     camera_scale + int64_t{Shape::kF} * index.camera_id[k],
+                     camera_blocks);
+    Scale<Shape::kE>(
+        k, point_scale + int64_t{Shape::kE} * index.point_id[k], point_blocks);
+  }
+
+ private:
+  template <int N, typename Blocks>
+  CERES_EXT_HOST_DEVICE static void Scale(int64_t k,
+                                          const double* scale,
+                                          const Blocks& blocks) {
+    for (int r = 0; r < Shape::kNumResiduals; ++r) {
+      for (int i = 0; i < N; ++i) {
+        T& value = blocks(k, N * r + i);
+        value = static_cast<T>(value * scale[i]);
+      }
+    }
+  }
 };
 
 template <typename T, typename Shape, BlockLayout kLayout>
@@ -119,12 +144,6 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
            HostMachine* machine);
 template <typename Source>
 Status Run(const SquaredColumnNormsParams<Source>& params,
-           CudaMachine* machine);
-template <typename T, typename Shape>
-Status Run(const ScaleColumnsParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine);
-template <typename T, typename Shape, BlockLayout kLayout>
-Status Run(const ScaleColumnsParams<T, Shape, kLayout>& params,
            CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels

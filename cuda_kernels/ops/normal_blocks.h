@@ -37,12 +37,12 @@ struct Breakdown {
   int32_t first_camera = kNone;
 };
 
-// Computes those outputs whose data is not null.
+// Computes those outputs whose data is not null. The host needs room for the
+// sums of a camera (ReserveCameraSums), all outputs per camera together.
 // Order: point sums in the order of the observations of the point; camera sums
 // in a fixed order of the machine's own (host: HostWorkspace).
 template <typename Source, BlockLayout kLayout>
 struct NormalBlocksParams {
-  using Value = typename Source::Value;
   using Shape = typename Source::Shape;
 
   ObservationIndexView index;
@@ -62,9 +62,6 @@ struct NormalBlocksParams {
   // for.
   bool v_inverse_is_given = false;
 
-  // Per observation.
-  BlockView<Value, Shape::kWSize, kLayout> w;  // F x E, row-major
-
   // Per camera.
   BlockView<double, Shape::kPackedF, kLayout> u;  // packed
   double* camera_gradient = nullptr;              // g_c, F
@@ -81,17 +78,16 @@ struct NormalBlocksParams {
 template <typename Source, BlockLayout kLayout>
 Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
   using Shape = typename Source::Shape;
-  const bool camera_blocks = p.u.data != nullptr || p.w.data != nullptr ||
-                             p.camera_gradient != nullptr ||
-                             p.schur_diagonal.data != nullptr ||
-                             p.schur_rhs != nullptr;
+  const bool camera_blocks =
+      p.u.data != nullptr || p.camera_gradient != nullptr ||
+      p.schur_diagonal.data != nullptr || p.schur_rhs != nullptr;
   const bool gradient = p.point_gradient != nullptr ||
                         p.camera_gradient != nullptr || p.schur_rhs != nullptr;
   Traffic traffic = kIndexTraffic;
   traffic += camera_blocks ? JacobianTraffic(p.jacobian)
                            : PointJacobianTraffic(p.jacobian);
   traffic +=
-      {(gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0) + BytesIf(p.w),
+      {gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0,
        BytesIf(p.v) + BytesIf(p.v_inverse) +
            BytesIf(p.point_gradient, Shape::kE) +
            (p.v_inverse.data == nullptr ? 0
@@ -101,12 +97,6 @@ Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
   return traffic;
 }
 
-// Most sums per camera and chunk that the host needs (ReserveCameraSums): two
-// F x F matrices and two vectors. Reserve half where only U and g or only S and
-// s are asked for.
-template <typename Shape>
-inline constexpr int kNormalBlocksRowSize = 2 * (Shape::kPackedF + Shape::kF);
-
 // Sources as in ops/schur_products.h.
 template <typename Source>
 Status Run(const NormalBlocksParams<Source, kHostLayout>& params,
@@ -114,13 +104,6 @@ Status Run(const NormalBlocksParams<Source, kHostLayout>& params,
 template <typename Source, BlockLayout kLayout>
 Status Run(const NormalBlocksParams<Source, kLayout>& params,
            CudaMachine* machine);
-
-// s alone, from v_inverse and b: the part of NormalBlocks that reads stored
-// blocks in their order where nothing else needs that of the cameras. Sources:
-// StoredJacobian. On a device alone, on tiles.
-template <typename Source, BlockLayout kLayout>
-Status SchurRightHandSide(const NormalBlocksParams<Source, kLayout>& params,
-                          CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels
 

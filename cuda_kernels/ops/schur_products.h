@@ -53,30 +53,6 @@ Traffic GetTraffic(const SchurProductImplicitWParams<Source, kLayout>& p) {
   return traffic;
 }
 
-// q = S p from stored blocks:
-//   q_c = (U_c + D_c^2) p_c - sum_k W_k Vi_p sum_l W_l' p
-template <typename T, typename Shape, BlockLayout kLayout>
-struct SchurProductExplicitWParams {
-  ObservationIndexView index;
-  BlockView<const double, Shape::kPackedF, kLayout> u;
-  BlockView<const T, Shape::kWSize, kLayout> w;
-  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
-  const double* camera_diagonal = nullptr;
-  const double* p = nullptr;
-  double* q = nullptr;
-  const PcgScalars* scalars = nullptr;
-};
-
-template <typename T, typename Shape, BlockLayout kLayout>
-Traffic GetTraffic(const SchurProductExplicitWParams<T, Shape, kLayout>& p) {
-  Traffic traffic = kIndexTraffic;
-  traffic += {BytesIf(p.w),
-              BytesIf(p.v_inverse),
-              BytesIf(p.u) + BytesIf(p.camera_diagonal, Shape::kF) +
-                  BytesIf(p.p, Shape::kF) + BytesIf(p.q, Shape::kF)};
-  return traffic;
-}
-
 // y_p = Vi_p sum_k Jp' (b_k - Jc z_c)
 template <typename Source, BlockLayout kLayout>
 struct BackSubstituteImplicitWParams {
@@ -97,27 +73,6 @@ Traffic GetTraffic(const BackSubstituteImplicitWParams<Source, kLayout>& p) {
   traffic += JacobianTraffic(p.jacobian);
   traffic += {BytesIf(p.b, Shape::kNumResiduals),
               BytesIf(p.v_inverse) + BytesIf(p.y, Shape::kE),
-              BytesIf(p.z, Shape::kF)};
-  return traffic;
-}
-
-// y_p = Vi_p (g_p - sum_k W_k' z_c)
-template <typename T, typename Shape, BlockLayout kLayout>
-struct BackSubstituteExplicitWParams {
-  ObservationIndexView index;
-  BlockView<const T, Shape::kWSize, kLayout> w;
-  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
-  const double* point_gradient = nullptr;  // g_p
-  const double* z = nullptr;
-  double* y = nullptr;
-};
-
-template <typename T, typename Shape, BlockLayout kLayout>
-Traffic GetTraffic(const BackSubstituteExplicitWParams<T, Shape, kLayout>& p) {
-  Traffic traffic = kIndexTraffic;
-  traffic += {BytesIf(p.w),
-              BytesIf(p.v_inverse) + BytesIf(p.point_gradient, Shape::kE) +
-                  BytesIf(p.y, Shape::kE),
               BytesIf(p.z, Shape::kF)};
   return traffic;
 }
@@ -152,37 +107,6 @@ Traffic GetTraffic(const NormalProductImplicitWParams<Source>& p) {
   return traffic;
 }
 
-// q = (J'J + D^2) p from stored blocks:
-//   q_c = (U_c + D_c^2) p_c + sum_k W_k p_p
-//   q_p = (V_p + D_p^2) p_p + sum_k W_k' p_c
-template <typename T, typename Shape, BlockLayout kLayout>
-struct NormalProductExplicitWParams {
-  ObservationIndexView index;
-  BlockView<const double, Shape::kPackedF, kLayout> u;
-  BlockView<const double, Shape::kPackedE, kLayout> v;
-  BlockView<const T, Shape::kWSize, kLayout> w;
-  const double* camera_diagonal = nullptr;
-  const double* point_diagonal = nullptr;
-  const double* camera_p = nullptr;
-  const double* point_p = nullptr;
-  double* camera_q = nullptr;
-  double* point_q = nullptr;
-  const PcgScalars* scalars = nullptr;
-};
-
-template <typename T, typename Shape, BlockLayout kLayout>
-Traffic GetTraffic(const NormalProductExplicitWParams<T, Shape, kLayout>& p) {
-  Traffic traffic = kIndexTraffic;
-  traffic += {BytesIf(p.w), BytesIf(p.v), BytesIf(p.u)};
-  traffic +=
-      {0,
-       BytesIf(p.point_diagonal, Shape::kE) + BytesIf(p.point_p, Shape::kE) +
-           BytesIf(p.point_q, Shape::kE),
-       BytesIf(p.camera_diagonal, Shape::kF) + BytesIf(p.camera_p, Shape::kF) +
-           BytesIf(p.camera_q, Shape::kF)};
-  return traffic;
-}
-
 // Sources: StoredJacobian<T, BalShape<C>, layout of the machine> and
 // RecomputedJacobian<T, C>, T double or float, C 9 or 10; the host recomputes
 // in double alone. Other layouts on a device are instantiated from
@@ -193,35 +117,17 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
 template <typename Source, BlockLayout kLayout>
 Status Run(const SchurProductImplicitWParams<Source, kLayout>& params,
            CudaMachine* machine);
-template <typename T, typename Shape>
-Status Run(const SchurProductExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine);
-template <typename T, typename Shape, BlockLayout kLayout>
-Status Run(const SchurProductExplicitWParams<T, Shape, kLayout>& params,
-           CudaMachine* machine);
 template <typename Source>
 Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
            HostMachine* machine);
 template <typename Source, BlockLayout kLayout>
 Status Run(const BackSubstituteImplicitWParams<Source, kLayout>& params,
            CudaMachine* machine);
-template <typename T, typename Shape>
-Status Run(const BackSubstituteExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine);
-template <typename T, typename Shape, BlockLayout kLayout>
-Status Run(const BackSubstituteExplicitWParams<T, Shape, kLayout>& params,
-           CudaMachine* machine);
 template <typename Source>
 Status Run(const NormalProductImplicitWParams<Source>& params,
            HostMachine* machine);
 template <typename Source>
 Status Run(const NormalProductImplicitWParams<Source>& params,
-           CudaMachine* machine);
-template <typename T, typename Shape>
-Status Run(const NormalProductExplicitWParams<T, Shape, kHostLayout>& params,
-           HostMachine* machine);
-template <typename T, typename Shape, BlockLayout kLayout>
-Status Run(const NormalProductExplicitWParams<T, Shape, kLayout>& params,
            CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels

@@ -143,8 +143,8 @@ struct DotParams {
     *result = sums.first;
   }
 };
-inline int64_t GetBytes(const DotParams& p) { return 16 * p.n; }
 
+inline int64_t GetBytes(const DotParams& p) { return 16 * p.n; }
 // What the sums of the loop return. It lives where the vectors live; each
 // operation sets the fields it names, so that the host may read what it needs
 // with one copy.

@@ -81,13 +81,12 @@ class CudaWorkspace {
     // Whether points keep their numbers (row_index.h).
     bool keep_point_order = false;
 
-    // What is best for one source and its W: recomputed Jacobians need stored
-    // tiles too where W is explicit.
+    // What is best for one source.
     template <typename Source>
-    static Options For(bool explicit_w) {
+    static Options For() {
       Options options;
       options.recomputed_tiles = IsRecomputed<Source>::value;
-      options.stored_tiles = explicit_w || !options.recomputed_tiles;
+      options.stored_tiles = !options.recomputed_tiles;
       if (std::is_same_v<typename Source::Value, float>) {
         options.recomputed = kRecomputedFloatTiles;
       }

@@ -87,9 +87,6 @@ DEFINE_bool(batch_evaluation, true,
 DEFINE_string(jacobian, "stored",
               "Jacobian blocks of ceres_ext: stored (once per step), "
               "recomputed (in every product).");
-DEFINE_string(w_product, "implicit",
-              "Products with W = F'E in ceres_ext: implicit (through the "
-              "Jacobian), explicit (through the blocks of W).");
 DEFINE_string(fallback, "to_ceres",
               "What ceres_ext does with a problem that it does not support: "
               "to_ceres (stock Ceres solves it, the report says so), refuse.");
@@ -197,7 +194,6 @@ const std::vector<FlagGroup>& FlagGroups() {
         "cuda_graph",
         "precision",
         "jacobian",
-        "w_product",
         "batch_evaluation",
         "fallback"}},
       {"Linear solver",
@@ -394,8 +390,7 @@ bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
       ",cuda_graph=" + (FLAGS_cuda_graph ? "true" : "false") +
       ",precision=" + FLAGS_precision +
       ",batch_evaluation=" + (FLAGS_batch_evaluation ? "true" : "false") +
-      ",jacobian=" + FLAGS_jacobian + ",w_product=" + FLAGS_w_product +
-      ",fallback=" + FLAGS_fallback;
+      ",jacobian=" + FLAGS_jacobian + ",fallback=" + FLAGS_fallback;
   return ParseEnum<bool>("solver",
                          FLAGS_solver,
                          {{"ceres_ext", true}, {"ceres", false}},

@@ -150,7 +150,7 @@ TEST_F(BundleAdjusterTest, UsageErrors) {
                   name + "--" + e.flag + ": expected one of " + e.accepted +
                       ", found 'wrong'");
   }
-  for (const char* flag : {"device", "jacobian", "w_product", "fallback"}) {
+  for (const char* flag : {"device", "jacobian", "fallback"}) {
     const Outcome outcome = Adjust(input + "--" + flag + "=wrong");
     EXPECT_EQ(outcome.code, 1);
     EXPECT_THAT(
@@ -439,7 +439,6 @@ TEST_F(BundleAdjusterTest, EveryChoiceSolves) {
         "--use_quaternions",
         "--use_quaternions --use_manifolds --cost_function=autodiff",
         "--jacobian=recomputed",
-        "--w_product=explicit",
         "--batch_evaluation=false",
         "--device=host",
         "--linear_solver=cgnr",

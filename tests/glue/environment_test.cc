@@ -50,7 +50,7 @@ TEST_F(Environment, LibraryTakesThePathsItCan) {
   EXPECT_NEAR(full.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
 
   const auto rows =
-      Solve((kLibrary + ":w_product=explicit").c_str(), Derivatives::kAutodiff);
+      Solve((kLibrary + ":jacobian=stored").c_str(), Derivatives::kAutodiff);
   EXPECT_NE(rows.message.find("evaluated by Ceres"), std::string::npos)
       << rows.message;
   EXPECT_NEAR(rows.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
@@ -66,7 +66,7 @@ TEST_F(Environment, LibraryTakesThePathsItCan) {
 TEST_F(Environment, BadSettingsAreAnErrorMessageAndStock) {
   const auto stock = Solve(nullptr, Derivatives::kAutodiff);
   for (const char* settings :
-       {":speed=fast", ":w_product=both", ":w_product=explicit,", "="}) {
+       {":speed=fast", ":jacobian=both", ":jacobian=stored,", "="}) {
     ::testing::internal::CaptureStderr();
     const auto summary =
         Solve((kLibrary + settings).c_str(), Derivatives::kAutodiff);

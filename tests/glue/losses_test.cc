@@ -98,7 +98,7 @@ class AllLosses : public Losses {
     ASSERT_TRUE(status.ok()) << status.message;
     ASSERT_FALSE(model.empty());
     const std::vector<int32_t> input_id =
-        Download(n, observations.index().input_id);
+        Download(n, observations.index().input_id());
 
     // Residuals of all magnitudes, some zero.
     std::mt19937 generator(5);

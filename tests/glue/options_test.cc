@@ -20,12 +20,7 @@ TEST(Options, RecomputedJacobianRefusesWhatItCannotHave) {
   options.jacobian = JACOBIAN_RECOMPUTED;
   EXPECT_TRUE(options.IsValid(nullptr));
 
-  options.w_product = W_EXPLICIT;
   std::string error;
-  EXPECT_FALSE(options.IsValid(&error));
-  EXPECT_NE(error.find("w_product"), std::string::npos) << error;
-
-  options.w_product = W_IMPLICIT;
   options.batch_evaluation = false;
   EXPECT_FALSE(options.IsValid(&error));
   EXPECT_NE(error.find("batch_evaluation"), std::string::npos) << error;
@@ -45,10 +40,10 @@ TEST(Options, NegativeNumbersAreRefused) {
 
 TEST(ParseOptions, EmptyTextChangesNothing) {
   Options options;
-  options.w_product = W_EXPLICIT;
+  options.jacobian = JACOBIAN_RECOMPUTED;
   std::string error;
   EXPECT_TRUE(ParseOptions("", &options, &error)) << error;
-  EXPECT_EQ(options.w_product, W_EXPLICIT);
+  EXPECT_EQ(options.jacobian, JACOBIAN_RECOMPUTED);
 }
 
 TEST(ParseOptions, SetsEveryField) {
@@ -56,7 +51,7 @@ TEST(ParseOptions, SetsEveryField) {
   std::string error;
   ASSERT_TRUE(
       ParseOptions("enabled=false,device=host,batch_evaluation=true,"
-                   "jacobian=Recomputed,w_product=implicit,"
+                   "jacobian=Recomputed,"
                    "fallback=REFUSE,precision=mixed,cuda_device=3,"
                    "cuda_memory_limit_bytes=1000000000000,"
                    "cuda_graph=true",
@@ -67,7 +62,6 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.device, DEVICE_HOST);
   EXPECT_TRUE(options.batch_evaluation);
   EXPECT_EQ(options.jacobian, JACOBIAN_RECOMPUTED);
-  EXPECT_EQ(options.w_product, W_IMPLICIT);
   EXPECT_EQ(options.fallback, FALLBACK_REFUSE);
   EXPECT_EQ(options.precision, PRECISION_MIXED);
   EXPECT_EQ(options.cuda_device, 3);
@@ -90,7 +84,7 @@ TEST_P(ParseOptionsRefuses, NamesTheFaultAndKeepsTheOptions) {
   EXPECT_FALSE(ParseOptions(GetParam().text, &options, &error));
   EXPECT_NE(error.find(GetParam().named), std::string::npos) << error;
   EXPECT_EQ(options.device, DEVICE_HOST);
-  EXPECT_EQ(options.w_product, W_IMPLICIT);
+  EXPECT_EQ(options.jacobian, JACOBIAN_STORED);
   EXPECT_FALSE(ParseOptions(GetParam().text, &options, nullptr));
 }
 
@@ -98,13 +92,13 @@ INSTANTIATE_TEST_SUITE_P(
     Settings,
     ParseOptionsRefuses,
     ::testing::Values(
-        BadSettings{"w_product", "key=value"},
-        BadSettings{"w_product=explicit,", "comma"},
-        BadSettings{",w_product=explicit", "key=value"},
-        BadSettings{"w_product=explicit,,fallback=refuse", "key=value"},
-        BadSettings{"w_product=both", "'both'"},
-        BadSettings{"w_product=", "''"},
-        BadSettings{"w_product =explicit", "'w_product '"},
+        BadSettings{"jacobian", "key=value"},
+        BadSettings{"jacobian=recomputed,", "comma"},
+        BadSettings{",jacobian=recomputed", "key=value"},
+        BadSettings{"jacobian=recomputed,,fallback=refuse", "key=value"},
+        BadSettings{"jacobian=both", "'both'"},
+        BadSettings{"jacobian=", "''"},
+        BadSettings{"jacobian =recomputed", "'jacobian '"},
         BadSettings{"speed=fast", "'speed'"},
         BadSettings{"enabled=1", "true"},
         BadSettings{"cuda_device=-1", "'-1'"},
@@ -112,8 +106,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"cuda_device=1x", "'1x'"},
         BadSettings{"cuda_device=99999999999", "2147483647"},
         BadSettings{"cuda_stream=0", "'cuda_stream'"},
-        BadSettings{"w_product=explicit,w_product=explicit", "twice"},
-        BadSettings{"jacobian=recomputed,w_product=explicit", "w_product"}));
+        BadSettings{"jacobian=recomputed,jacobian=recomputed", "twice"},
+        BadSettings{"w_product=implicit", "'w_product'"},
+        BadSettings{"jacobian=recomputed,batch_evaluation=false",
+                    "batch_evaluation"}));
 
 template <typename Enum>
 void ExpectRoundTrip(const char* (*to_string)(Enum),
@@ -130,9 +126,6 @@ TEST(Enums, RoundTripThroughStrings) {
   }
   for (JacobianType type : {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
     ExpectRoundTrip(JacobianTypeToString, StringToJacobianType, type);
-  }
-  for (WProductType type : {W_IMPLICIT, W_EXPLICIT}) {
-    ExpectRoundTrip(WProductTypeToString, StringToWProductType, type);
   }
   for (PrecisionType type : {PRECISION_DOUBLE, PRECISION_MIXED}) {
     ExpectRoundTrip(PrecisionTypeToString, StringToPrecisionType, type);

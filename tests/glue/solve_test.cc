@@ -48,7 +48,6 @@ struct Case {
   bool use_manifold;
   ceres::LinearSolverType linear_solver;
   ceres::PreconditionerType preconditioner;
-  WProductType w_product;
   JacobianType jacobian;
 };
 
@@ -58,7 +57,6 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
          (c.use_manifold ? "Manifold" : "") + "_" +
          ceres::LinearSolverTypeToString(c.linear_solver) + "_" +
          ceres::PreconditionerTypeToString(c.preconditioner) + "_" +
-         WProductTypeToString(c.w_product) + "_" +
          JacobianTypeToString(c.jacobian);
 }
 
@@ -80,7 +78,6 @@ TEST_P(SolveAgainstStock, SameCosts) {
 
   options.linear_solver_ordering = TestOptions(&our_bal).linear_solver_ordering;
   Options ext_options;
-  ext_options.w_product = c.w_product;
   ext_options.jacobian = c.jacobian;
   Summary ours;
 
@@ -127,16 +124,10 @@ std::vector<Case> AllCases() {
          {std::pair{ceres::ITERATIVE_SCHUR, ceres::JACOBI},
           std::pair{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI},
           std::pair{ceres::CGNR, ceres::JACOBI}}) {
-      for (const auto& [w_product, jacobian] :
-           {std::pair{W_IMPLICIT, JACOBIAN_STORED},
-            std::pair{W_EXPLICIT, JACOBIAN_STORED},
-            std::pair{W_IMPLICIT, JACOBIAN_RECOMPUTED}}) {
-        cases.push_back({p.camera_size,
-                         p.use_manifold,
-                         solver,
-                         preconditioner,
-                         w_product,
-                         jacobian});
+      for (const JacobianType jacobian :
+           {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
+        cases.push_back(
+            {p.camera_size, p.use_manifold, solver, preconditioner, jacobian});
       }
     }
   }
@@ -365,34 +356,30 @@ TEST(Solve, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   const BalTestProblem start = MakeBalTestProblem(30, 4000, 5, 9);
   std::vector<double> first;
   for (int num_threads : {1, 1, 2, 3, 7, 16}) {
-    for (WProductType w_product : {W_IMPLICIT}) {
-      BalTestProblem bal = start;
-      auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
-      Options ext_options;
-      ext_options.w_product = w_product;
-      Summary summary;
-      Solve(
-          TestOptions(&bal, num_threads), ext_options, problem.get(), &summary);
-      ASSERT_EQ(summary.path, PATH_FULL);
-      ASSERT_GT(summary.num_successful_steps, 3);
-      std::vector<double> result = bal.cameras;
-      result.insert(result.end(), bal.points.begin(), bal.points.end());
-      for (const auto& iteration : summary.iterations) {
-        result.push_back(iteration.cost);
-        result.push_back(iteration.relative_decrease);
-        result.push_back(iteration.gradient_norm);
-      }
-      if (first.empty()) {
-        first = result;
-      }
-      EXPECT_EQ(first, result) << num_threads << " threads";
+    BalTestProblem bal = start;
+    auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+    Options ext_options;
+    Summary summary;
+    Solve(TestOptions(&bal, num_threads), ext_options, problem.get(), &summary);
+    ASSERT_EQ(summary.path, PATH_FULL);
+    ASSERT_GT(summary.num_successful_steps, 3);
+    std::vector<double> result = bal.cameras;
+    result.insert(result.end(), bal.points.begin(), bal.points.end());
+    for (const auto& iteration : summary.iterations) {
+      result.push_back(iteration.cost);
+      result.push_back(iteration.relative_decrease);
+      result.push_back(iteration.gradient_norm);
     }
+    if (first.empty()) {
+      first = result;
+    }
+    EXPECT_EQ(first, result) << num_threads << " threads";
   }
 }
 
 TEST(Solve, TwoThreadsWithDifferentSettingsAndAStockSolveBeside) {
   constexpr int kRounds = 3;
-  const auto run = [](bool plain, WProductType w_product, bool* ok) {
+  const auto run = [](bool plain, JacobianType jacobian, bool* ok) {
     for (int round = 0; round < kRounds; ++round) {
       BalTestProblem bal = MakeBalTestProblem(10, 200, 5, 9);
       auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
@@ -404,20 +391,20 @@ TEST(Solve, TwoThreadsWithDifferentSettingsAndAStockSolveBeside) {
         continue;
       }
       Options ext_options;
-      ext_options.w_product = w_product;
+      ext_options.jacobian = jacobian;
       Summary summary;
       Solve(TestOptions(&bal, 2), ext_options, problem.get(), &summary);
-      const char* name = w_product == W_EXPLICIT ? "explicit" : "implicit";
+      const char* name = jacobian == JACOBIAN_STORED ? "stored" : "recomputed";
       *ok = *ok && summary.path == PATH_FULL &&
             summary.method.find(name) != std::string::npos;
     }
   };
   bool ok[3] = {true, true, true};
-  std::thread implicit_solves(run, false, W_IMPLICIT, &ok[0]);
-  std::thread explicit_solves(run, false, W_EXPLICIT, &ok[1]);
-  std::thread stock_solves(run, true, W_IMPLICIT, &ok[2]);
-  implicit_solves.join();
-  explicit_solves.join();
+  std::thread stored_solves(run, false, JACOBIAN_STORED, &ok[0]);
+  std::thread recomputed_solves(run, false, JACOBIAN_RECOMPUTED, &ok[1]);
+  std::thread stock_solves(run, true, JACOBIAN_STORED, &ok[2]);
+  stored_solves.join();
+  recomputed_solves.join();
   stock_solves.join();
   EXPECT_TRUE(ok[0]);
   EXPECT_TRUE(ok[1]);
@@ -580,15 +567,15 @@ TEST(Solve, InvalidExtOptionsAreRefusedByName) {
   auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
   Options ext_options;
   ext_options.jacobian = JACOBIAN_RECOMPUTED;
-  ext_options.w_product = W_EXPLICIT;
+  ext_options.batch_evaluation = false;
   Summary summary;
   Solve(TestOptions(&bal), ext_options, problem.get(), &summary);
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
-  EXPECT_NE(summary.message.find("w_product"), std::string::npos);
+  EXPECT_NE(summary.message.find("batch_evaluation"), std::string::npos);
   ceres::Solver::Summary plain;
   Solve(TestOptions(&bal), ext_options, problem.get(), &plain);
   EXPECT_EQ(plain.termination_type, ceres::FAILURE);
-  EXPECT_NE(plain.message.find("w_product"), std::string::npos);
+  EXPECT_NE(plain.message.find("batch_evaluation"), std::string::npos);
 }
 
 TEST(Solve, InvalidCeresOptionsAreCeressOwnError) {

@@ -347,8 +347,8 @@ class CudaProblemTest : public CudaTest {
 };
 
 // The operations on arrays in the memory of one machine. What is read is set
-// before; what is written is an argument. WValue: of W where it is read.
-template <typename Source, typename WValue, typename MachineIn>
+// before; what is written is an argument.
+template <typename Source, typename MachineIn>
 struct Operations {
   using Machine = MachineIn;
   static constexpr int C = Source::Shape::kF;
@@ -363,11 +363,7 @@ struct Operations {
   // The vector to multiply, and the scale of columns.
   const double* camera_x = nullptr;
   const double* point_x = nullptr;
-  const double* u = nullptr;
-  const double* v = nullptr;
   const double* v_inverse = nullptr;
-  const WValue* w = nullptr;
-  const double* point_gradient = nullptr;
   const PcgScalars* scalars = nullptr;
   Machine* machine = nullptr;
 
@@ -391,18 +387,6 @@ struct Operations {
     params.scalars = scalars;
     return Run(params, machine);
   }
-  Status SchurProductExplicitW(double* q) const {
-    SchurProductExplicitWParams<WValue, BalShape<C>, kLayout> params;
-    params.index = index;
-    params.u = {u, index.num_cameras};
-    params.w = {w, index.num_observations};
-    params.v_inverse = {v_inverse, index.num_points};
-    params.camera_diagonal = camera_diagonal;
-    params.p = camera_x;
-    params.q = q;
-    params.scalars = scalars;
-    return Run(params, machine);
-  }
   Status BackSubstituteImplicitW(double* y) const {
     BackSubstituteImplicitWParams<Source, kLayout> params;
     params.index = index;
@@ -413,36 +397,11 @@ struct Operations {
     params.y = y;
     return Run(params, machine);
   }
-  Status BackSubstituteExplicitW(double* y) const {
-    BackSubstituteExplicitWParams<WValue, BalShape<C>, kLayout> params;
-    params.index = index;
-    params.w = {w, index.num_observations};
-    params.v_inverse = {v_inverse, index.num_points};
-    params.point_gradient = point_gradient;
-    params.z = camera_x;
-    params.y = y;
-    return Run(params, machine);
-  }
   // q = (J'J + D^2) p
   Status NormalProductImplicitW(double* camera_q, double* point_q) const {
     NormalProductImplicitWParams<Source> params;
     params.index = index;
     params.jacobian = jacobian;
-    params.camera_diagonal = camera_diagonal;
-    params.point_diagonal = point_diagonal;
-    params.camera_p = camera_x;
-    params.point_p = point_x;
-    params.camera_q = camera_q;
-    params.point_q = point_q;
-    params.scalars = scalars;
-    return Run(params, machine);
-  }
-  Status NormalProductExplicitW(double* camera_q, double* point_q) const {
-    NormalProductExplicitWParams<WValue, BalShape<C>, kLayout> params;
-    params.index = index;
-    params.u = {u, index.num_cameras};
-    params.v = {v, index.num_points};
-    params.w = {w, index.num_observations};
     params.camera_diagonal = camera_diagonal;
     params.point_diagonal = point_diagonal;
     params.camera_p = camera_x;

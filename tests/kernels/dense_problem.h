@@ -152,8 +152,8 @@ class DenseProblem {
                            structure.point.data())
                     .ok());
     EXPECT_TRUE(workspace.Setup(index_.view(), &machine).ok());
-    EXPECT_TRUE(
-        workspace.ReserveCameraSums(kNormalBlocksRowSize<BalShape<C>>).ok());
+    // All that NormalBlocks gives per camera.
+    EXPECT_TRUE(workspace.ReserveCameraSums(2 * (PackedSize(C) + C)).ok());
     jc.resize(2 * C * num_observations());
     jp.resize(6 * num_observations());
     for (T& value : jc) {

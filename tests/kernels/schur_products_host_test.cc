@@ -1,6 +1,5 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include <tuple>
-#include <type_traits>
 #include <vector>
 
 #include "cuda_kernels/ops/normal_blocks.h"
@@ -43,10 +42,7 @@ class AgainstDense {
 
     // A product has at most that many roundings on the way to an element: a
     // sum over rows, one over blocks of a row, and a few products.
-    implicit_bound_ = (4 * problem_.num_observations() + 2 * C + 16) * kEpsilon;
-    // W is rounded to T when it is stored, and used twice.
-    explicit_bound_ =
-        implicit_bound_ + (std::is_same_v<T, double> ? 0.0 : 2 * kFloatEpsilon);
+    bound_ = (4 * problem_.num_observations() + 2 * C + 16) * kEpsilon;
     ComputeBlocks();
   }
 
@@ -61,37 +57,23 @@ class AgainstDense {
 
  private:
   void ComputeBlocks() {
-    packed_u_.resize(PackedSize(C) * problem_.num_cameras());
-    packed_v_.resize(6 * problem_.num_points());
     packed_vi_.resize(6 * problem_.num_points());
-    stored_w_.resize(3 * C * problem_.num_observations());
-    point_gradient_.resize(3 * problem_.num_points());
     NormalBlocksParams<Source, kHostLayout> params;
     params.index = problem_.index();
     params.jacobian = problem_.source();
     params.b = problem_.b.data();
     params.point_diagonal = point_diagonal_;
-    params.u = U();
-    params.v = {packed_v_.data(), problem_.num_points()};
     params.v_inverse = Vi();
-    params.w = W();
-    params.point_gradient = point_gradient_.data();
     params.breakdown = &breakdown_;
     RunOk(params, &problem_.machine);
     ASSERT_EQ(breakdown_.first_point, Breakdown::kNone);
   }
 
-  BlockView<double, PackedSize(C), kHostLayout> U() {
-    return {packed_u_.data(), problem_.num_cameras()};
-  }
   BlockView<double, 6, kHostLayout> Vi() {
     return {packed_vi_.data(), problem_.num_points()};
   }
-  BlockView<T, 3 * C, kHostLayout> W() {
-    return {stored_w_.data(), problem_.num_observations()};
-  }
 
-  SchurProductImplicitWParams<Source, kHostLayout> ImplicitParams() {
+  SchurProductImplicitWParams<Source, kHostLayout> SchurParams() {
     SchurProductImplicitWParams<Source, kHostLayout> params;
     params.index = problem_.index();
     params.jacobian = problem_.source();
@@ -99,16 +81,6 @@ class AgainstDense {
     params.camera_diagonal = camera_diagonal_;
     return params;
   }
-  SchurProductExplicitWParams<T, BalShape<C>, kHostLayout> ExplicitParams() {
-    SchurProductExplicitWParams<T, BalShape<C>, kHostLayout> params;
-    params.index = problem_.index();
-    params.u = U();
-    params.w = W();
-    params.v_inverse = Vi();
-    params.camera_diagonal = camera_diagonal_;
-    return params;
-  }
-
   void Schur() {
     const VectorXd p = problem_.RandomVector(problem_.num_f());
     VectorXd q = problem_.RandomVector(problem_.num_f());
@@ -116,18 +88,11 @@ class AgainstDense {
     const VectorXd scale =
         u_abs_ * p.cwiseAbs() +
         w_abs_ * (vi_bound_ * (w_abs_.transpose() * p.cwiseAbs()));
-    auto implicit_params = ImplicitParams();
-    implicit_params.p = p.data();
-    implicit_params.q = q.data();
-    RunOk(implicit_params, &problem_.machine);
-    ExpectWithin(q, expected, implicit_bound_ * scale);
-
-    q = problem_.RandomVector(problem_.num_f());
-    auto explicit_params = ExplicitParams();
-    explicit_params.p = p.data();
-    explicit_params.q = q.data();
-    RunOk(explicit_params, &problem_.machine);
-    ExpectWithin(q, expected, explicit_bound_ * scale);
+    auto params = SchurParams();
+    params.p = p.data();
+    params.q = q.data();
+    RunOk(params, &problem_.machine);
+    ExpectWithin(q, expected, bound_ * scale);
   }
 
   void BackSubstitute() {
@@ -138,37 +103,15 @@ class AgainstDense {
     const VectorXd scale =
         vi_bound_ * (e_.transpose().cwiseAbs() * problem_.b.cwiseAbs() +
                      w_abs_.transpose() * z.cwiseAbs());
-    BackSubstituteImplicitWParams<Source, kHostLayout> implicit_params;
-    implicit_params.index = problem_.index();
-    implicit_params.jacobian = problem_.source();
-    implicit_params.b = problem_.b.data();
-    implicit_params.v_inverse = Vi();
-    implicit_params.z = z.data();
-    implicit_params.y = y.data();
-    RunOk(implicit_params, &problem_.machine);
-    ExpectWithin(y, expected, implicit_bound_ * scale);
-
-    y = problem_.RandomVector(problem_.num_e());
-    BackSubstituteExplicitWParams<T, BalShape<C>, kHostLayout> explicit_params;
-    explicit_params.index = problem_.index();
-    explicit_params.w = W();
-    explicit_params.v_inverse = Vi();
-    explicit_params.point_gradient = point_gradient_.data();
-    explicit_params.z = z.data();
-    explicit_params.y = y.data();
-    RunOk(explicit_params, &problem_.machine);
-    ExpectWithin(y, expected, explicit_bound_ * scale);
-  }
-
-  template <typename Params>
-  void FillNormal(const VectorXd& p, VectorXd* q, Params* params) {
-    params->index = problem_.index();
-    params->camera_diagonal = camera_diagonal_;
-    params->point_diagonal = point_diagonal_;
-    params->point_p = p.data();
-    params->camera_p = p.data() + problem_.num_e();
-    params->point_q = q->data();
-    params->camera_q = q->data() + problem_.num_e();
+    BackSubstituteImplicitWParams<Source, kHostLayout> params;
+    params.index = problem_.index();
+    params.jacobian = problem_.source();
+    params.b = problem_.b.data();
+    params.v_inverse = Vi();
+    params.z = z.data();
+    params.y = y.data();
+    RunOk(params, &problem_.machine);
+    ExpectWithin(y, expected, bound_ * scale);
   }
 
   void Normal() {
@@ -180,20 +123,17 @@ class AgainstDense {
     MatrixXd a_abs(n, n);
     a_abs << v_abs_, w_abs_.transpose(), w_abs_, u_abs_;
     const VectorXd scale = a_abs * p.cwiseAbs();
-    NormalProductImplicitWParams<Source> implicit_params;
-    FillNormal(p, &q, &implicit_params);
-    implicit_params.jacobian = problem_.source();
-    RunOk(implicit_params, &problem_.machine);
-    ExpectWithin(q, a * p, implicit_bound_ * scale);
-
-    q = problem_.RandomVector(n);
-    NormalProductExplicitWParams<T, BalShape<C>, kHostLayout> explicit_params;
-    FillNormal(p, &q, &explicit_params);
-    explicit_params.u = U();
-    explicit_params.v = {packed_v_.data(), problem_.num_points()};
-    explicit_params.w = W();
-    RunOk(explicit_params, &problem_.machine);
-    ExpectWithin(q, a * p, explicit_bound_ * scale);
+    NormalProductImplicitWParams<Source> params;
+    params.index = problem_.index();
+    params.jacobian = problem_.source();
+    params.camera_diagonal = camera_diagonal_;
+    params.point_diagonal = point_diagonal_;
+    params.point_p = p.data();
+    params.camera_p = p.data() + problem_.num_e();
+    params.point_q = q.data();
+    params.camera_q = q.data() + problem_.num_e();
+    RunOk(params, &problem_.machine);
+    ExpectWithin(q, a * p, bound_ * scale);
   }
 
   // Scalars that have ended stop a product.
@@ -203,17 +143,11 @@ class AgainstDense {
     const VectorXd p = problem_.RandomVector(problem_.num_f());
     VectorXd q = problem_.RandomVector(problem_.num_f());
     const VectorXd before = q;
-    auto implicit_params = ImplicitParams();
-    implicit_params.p = p.data();
-    implicit_params.q = q.data();
-    implicit_params.scalars = &scalars;
-    RunOk(implicit_params, &problem_.machine);
-    EXPECT_EQ(q, before);
-    auto explicit_params = ExplicitParams();
-    explicit_params.p = p.data();
-    explicit_params.q = q.data();
-    explicit_params.scalars = &scalars;
-    RunOk(explicit_params, &problem_.machine);
+    auto params = SchurParams();
+    params.p = p.data();
+    params.q = q.data();
+    params.scalars = &scalars;
+    RunOk(params, &problem_.machine);
     EXPECT_EQ(q, before);
   }
 
@@ -224,10 +158,8 @@ class AgainstDense {
   const double* point_diagonal_;
   MatrixXd e_, f_, u_, v_, w_, vi_, vi_bound_;
   MatrixXd u_abs_, v_abs_, w_abs_;
-  double implicit_bound_;
-  double explicit_bound_;
-  std::vector<double> packed_u_, packed_v_, packed_vi_, point_gradient_;
-  std::vector<T> stored_w_;
+  double bound_;
+  std::vector<double> packed_vi_;
   Breakdown breakdown_;
 };
 

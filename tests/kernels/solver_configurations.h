@@ -15,20 +15,16 @@ namespace ceres_ext::solver {
 inline std::vector<InexactSolverOptions> SolverConfigurations() {
   std::vector<InexactSolverOptions> all;
   for (const bool use_schur : {true, false}) {
-    for (const WProduct w_product :
-         {WProduct::kImplicit, WProduct::kExplicit}) {
-      for (const PreconditionerType preconditioner :
-           {PreconditionerType::kIdentity,
-            PreconditionerType::kJacobi,
-            PreconditionerType::kSchurJacobi}) {
-        InexactSolverOptions options;
-        options.use_schur = use_schur;
-        options.w_product = w_product;
-        options.preconditioner = preconditioner;
-        std::string error;
-        if (options.Validate(&error)) {
-          all.push_back(options);
-        }
+    for (const PreconditionerType preconditioner :
+         {PreconditionerType::kIdentity,
+          PreconditionerType::kJacobi,
+          PreconditionerType::kSchurJacobi}) {
+      InexactSolverOptions options;
+      options.use_schur = use_schur;
+      options.preconditioner = preconditioner;
+      std::string error;
+      if (options.Validate(&error)) {
+        all.push_back(options);
       }
     }
   }
@@ -37,7 +33,6 @@ inline std::vector<InexactSolverOptions> SolverConfigurations() {
 
 inline std::string ConfigurationName(const InexactSolverOptions& options) {
   std::string name = options.use_schur ? "schur" : "full";
-  name += options.w_product == WProduct::kExplicit ? "_explicit" : "_implicit";
   switch (options.preconditioner) {
     case PreconditionerType::kIdentity:
       return name + "_identity";

@@ -37,7 +37,6 @@ std::vector<double> Results(int num_threads) {
   VectorXd packed_s(packed_u.size());
   VectorXd packed_v(6 * index.num_points);
   VectorXd packed_vi(packed_v.size());
-  VectorXd w(27 * index.num_observations);
   VectorXd g_e(num_e);
   VectorXd g_f(num_f);
   VectorXd rhs(num_f);
@@ -50,7 +49,6 @@ std::vector<double> Results(int num_threads) {
   normal.v = {packed_v.data(), index.num_points};
   normal.v_inverse = {packed_vi.data(), index.num_points};
   normal.point_gradient = g_e.data();
-  normal.w = {w.data(), index.num_observations};
   normal.u = {packed_u.data(), index.num_cameras};
   normal.camera_gradient = g_f.data();
   normal.schur_diagonal = {packed_s.data(), index.num_cameras};
@@ -58,28 +56,18 @@ std::vector<double> Results(int num_threads) {
   normal.breakdown = &breakdown;
   RunOk(normal, machine);
   for (const VectorXd& v :
-       {packed_u, packed_s, packed_v, packed_vi, w, g_e, g_f, rhs}) {
+       {packed_u, packed_s, packed_v, packed_vi, g_e, g_f, rhs}) {
     keep(v);
   }
 
   VectorXd q(num_e + num_f);
-  SchurProductImplicitWParams<Source, kHostLayout> implicit_product;
-  implicit_product.index = index;
-  implicit_product.jacobian = problem.source();
-  implicit_product.v_inverse = normal.v_inverse;
-  implicit_product.p = x.data();
-  implicit_product.q = q.data();
-  RunOk(implicit_product, machine);
-  keep(q.head(num_f));
-  SchurProductExplicitWParams<double, BalShape<9>, kHostLayout>
-      explicit_product;
-  explicit_product.index = index;
-  explicit_product.u = normal.u;
-  explicit_product.w = normal.w;
-  explicit_product.v_inverse = normal.v_inverse;
-  explicit_product.p = x.data();
-  explicit_product.q = q.data();
-  RunOk(explicit_product, machine);
+  SchurProductImplicitWParams<Source, kHostLayout> schur_product;
+  schur_product.index = index;
+  schur_product.jacobian = problem.source();
+  schur_product.v_inverse = normal.v_inverse;
+  schur_product.p = x.data();
+  schur_product.q = q.data();
+  RunOk(schur_product, machine);
   keep(q.head(num_f));
   BackSubstituteImplicitWParams<Source, kHostLayout> back;
   back.index = index;

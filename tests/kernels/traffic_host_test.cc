@@ -61,19 +61,6 @@ SchurProductImplicitWParams<Source, kDeviceLayout> SchurProduct(
   return p;
 }
 
-template <typename T>
-SchurProductExplicitWParams<T, BalShape<C>, kDeviceLayout>
-ExplicitSchurProduct() {
-  SchurProductExplicitWParams<T, BalShape<C>, kDeviceLayout> p;
-  p.u = View<45>();
-  p.w = View<27, T>();
-  p.v_inverse = View<6>();
-  p.camera_diagonal = Somewhere();
-  p.p = Somewhere();
-  p.q = Somewhere();
-  return p;
-}
-
 template <typename Source>
 Traffic OfOperation(const std::string& name, const Source& source) {
   using T = typename Source::Value;
@@ -98,8 +85,7 @@ Traffic OfOperation(const std::string& name, const Source& source) {
     p.point_gradient = Somewhere();
     return GetTraffic(p);
   }
-  if (name == "NormalBlocks: Vi, S_c, s" || name == "NormalBlocks: V, g_p" ||
-      name == "NormalBlocks: W") {
+  if (name == "NormalBlocks: Vi, S_c, s" || name == "NormalBlocks: V, g_p") {
     NormalBlocksParams<Source, kDeviceLayout> p;
     p.jacobian = source;
     p.b = Somewhere();
@@ -107,8 +93,6 @@ Traffic OfOperation(const std::string& name, const Source& source) {
     if (name == "NormalBlocks: V, g_p") {
       p.v = View<6>();
       p.point_gradient = Somewhere();
-    } else if (name == "NormalBlocks: W") {
-      p.w = View<27, T>();
     } else {
       p.v_inverse = View<6>();
       p.schur_diagonal = View<45>();
@@ -119,9 +103,6 @@ Traffic OfOperation(const std::string& name, const Source& source) {
   if (name == "SchurProductImplicitW") {
     return GetTraffic(SchurProduct(source));
   }
-  if (name == "SchurProductExplicitW") {
-    return GetTraffic(ExplicitSchurProduct<T>());
-  }
   if (name == "BackSubstituteImplicitW") {
     BackSubstituteImplicitWParams<Source, kDeviceLayout> p;
     p.jacobian = source;
@@ -131,35 +112,15 @@ Traffic OfOperation(const std::string& name, const Source& source) {
     p.y = Somewhere();
     return GetTraffic(p);
   }
-  if (name == "BackSubstituteExplicitW") {
-    BackSubstituteExplicitWParams<T, BalShape<C>, kDeviceLayout> p;
-    p.w = View<27, T>();
-    p.v_inverse = View<6>();
-    p.point_gradient = Somewhere();
-    p.z = Somewhere();
-    p.y = Somewhere();
-    return GetTraffic(p);
-  }
-  const auto fill = [](auto* p) {
-    p->camera_diagonal = Somewhere();
-    p->point_diagonal = Somewhere();
-    p->camera_p = Somewhere();
-    p->point_p = Somewhere();
-    p->camera_q = Somewhere();
-    p->point_q = Somewhere();
-  };
   if (name == "NormalProductImplicitW") {
     NormalProductImplicitWParams<Source> p;
     p.jacobian = source;
-    fill(&p);
-    return GetTraffic(p);
-  }
-  if (name == "NormalProductExplicitW") {
-    NormalProductExplicitWParams<T, BalShape<C>, kDeviceLayout> p;
-    p.u = View<45>();
-    p.v = View<6>();
-    p.w = View<27, T>();
-    fill(&p);
+    p.camera_diagonal = Somewhere();
+    p.point_diagonal = Somewhere();
+    p.camera_p = Somewhere();
+    p.point_p = Somewhere();
+    p.camera_q = Somewhere();
+    p.point_q = Somewhere();
     return GetTraffic(p);
   }
   if (name == "RightMultiply") {
@@ -203,13 +164,9 @@ std::string Table() {
                            "EvaluateJacobian",
                            "NormalBlocks: V, g_p",
                            "NormalBlocks: Vi, S_c, s",
-                           "NormalBlocks: W",
                            "SchurProductImplicitW",
-                           "SchurProductExplicitW",
                            "BackSubstituteImplicitW",
-                           "BackSubstituteExplicitW",
                            "NormalProductImplicitW",
-                           "NormalProductExplicitW",
                            "RightMultiply",
                            "LeftMultiply",
                            "SquaredColumnNorms",
@@ -258,10 +215,6 @@ TEST(Traffic, ByHand) {
   EXPECT_EQ(
       GetBytes(recomputed),
       11 * 4 + 5 * (8 + 6 * 8 + 3 * 8) + 3 * (3 * 9 * 8 + 15 * 8 + 81 * 8));
-  auto with_w = ExplicitSchurProduct<double>();
-  with_w.index = index;
-  EXPECT_EQ(GetBytes(with_w),
-            11 * (4 + 27 * 8) + 5 * (8 + 6 * 8) + 3 * (45 * 8 + 3 * 9 * 8));
 }
 
 }  // namespace

@@ -141,10 +141,6 @@ class Problem {
   int64_t num_e() const { return blocks.e.num_values(); }
   int64_t num_f() const { return blocks.f.num_values(); }
   static constexpr int kViewColumns = 9;
-  bool has_shared_points() const {
-    return (!observations.empty() || !views.cells.empty()) &&
-           blocks.e_owner[0] == ProblemBlocks::kShared;
-  }
   int Uniform(int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random_);
   }
@@ -683,11 +679,6 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
     StepSolver<Machine> solver;
     const kernels::Status setup =
         solver.Setup(options, problem.blocks, data.batches, machine_.get());
-    if (options.w_product == WProduct::kExplicit &&
-        problem.has_shared_points()) {
-      EXPECT_EQ(setup.code, kernels::StatusCode::kUnsupported);
-      continue;
-    }
     ASSERT_TRUE(setup.ok()) << setup.message;
     InexactSolverPerSolveOptions per_solve;
     per_solve.q_tolerance = -1.0;

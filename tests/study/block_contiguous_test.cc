@@ -31,8 +31,8 @@ class BlockContiguousTest : public CudaProblemTest {
  protected:
   void Prepare(const PairList& pairs) {
     using Source = StoredJacobian<double, BalShape<C>, kDeviceLayout>;
-    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(
-        pairs, CudaWorkspace::Options::For<Source>(true)));
+    ASSERT_NO_FATAL_FAILURE(
+        CudaProblemTest::Prepare(pairs, CudaWorkspace::Options::For<Source>()));
     std::vector<double> cameras;
     std::vector<double> points;
     std::vector<double> observations;
@@ -123,7 +123,7 @@ class BlockContiguousTest : public CudaProblemTest {
       results->push_back({"cost", {Download(evaluation)[0].cost}});
     }
 
-    Operations<Source, double, Machine> on;
+    Operations<Source, Machine> on;
     on.index = workspace_.index();
     on.jacobian = Source{{jc.data(), n_}, {jp.data(), n_}};
     on.b = residuals.data();
@@ -143,13 +143,18 @@ class BlockContiguousTest : public CudaProblemTest {
     normal_blocks.v = {v.data(), num_points_};
     normal_blocks.v_inverse = {v_inverse.data(), num_points_};
     normal_blocks.point_gradient = point_gradient.data();
-    normal_blocks.w = {w.data(), n_};
     normal_blocks.u = {u.data(), num_cameras_};
     normal_blocks.camera_gradient = camera_gradient.data();
     normal_blocks.schur_diagonal = {schur.data(), num_cameras_};
     normal_blocks.schur_rhs = rhs.data();
     normal_blocks.breakdown = breakdown.data();
-    ASSERT_OK(on.NormalBlocks(normal_blocks));
+    normal_blocks.index = on.index;
+    normal_blocks.jacobian = on.jacobian;
+    normal_blocks.b = on.b;
+    normal_blocks.point_diagonal = on.point_diagonal;
+    const bal::ExplicitBlocksParams<Source, kLayout> explicit_blocks{
+        normal_blocks, {w.data(), n_}};
+    ASSERT_OK(bal::Run(explicit_blocks, &machine));
     ASSERT_OK(context_->Synchronize());
     blocks("U", u, kPacked);
     blocks("V", v, 6);
@@ -160,11 +165,7 @@ class BlockContiguousTest : public CudaProblemTest {
     vector("g_c", camera_gradient);
     vector("g_p", point_gradient);
     EXPECT_EQ(Download(breakdown)[0].first_point, Breakdown::kNone);
-    on.u = u.data();
-    on.v = v.data();
     on.v_inverse = v_inverse.data();
-    on.w = w.data();
-    on.point_gradient = point_gradient.data();
 
     const auto run = [&](const char* name,
                          const std::vector<Output>& outputs,
@@ -189,19 +190,45 @@ class BlockContiguousTest : public CudaProblemTest {
       return on.SchurProductImplicitW(out[0]);
     });
     run("S p, explicit W", {cameras}, [&](Out out) {
-      return on.SchurProductExplicitW(out[0]);
+      bal::SchurProductExplicitWParams<double, BalShape<C>, kLayout> params;
+      params.index = on.index;
+      params.u = {u.data(), num_cameras_};
+      params.w = {w.data(), n_};
+      params.v_inverse = {v_inverse.data(), num_points_};
+      params.camera_diagonal = on.camera_diagonal;
+      params.p = on.camera_x;
+      params.q = out[0];
+      return bal::Run(params, &machine);
     });
     run("y, implicit W", {points}, [&](Out out) {
       return on.BackSubstituteImplicitW(out[0]);
     });
     run("y, explicit W", {points}, [&](Out out) {
-      return on.BackSubstituteExplicitW(out[0]);
+      bal::BackSubstituteExplicitWParams<double, BalShape<C>, kLayout> params;
+      params.index = on.index;
+      params.w = {w.data(), n_};
+      params.v_inverse = {v_inverse.data(), num_points_};
+      params.point_gradient = point_gradient.data();
+      params.z = on.camera_x;
+      params.y = out[0];
+      return bal::Run(params, &machine);
     });
     run("J'J p, implicit W", {cameras, points}, [&](Out out) {
       return on.NormalProductImplicitW(out[0], out[1]);
     });
     run("J'J p, explicit W", {cameras, points}, [&](Out out) {
-      return on.NormalProductExplicitW(out[0], out[1]);
+      bal::NormalProductExplicitWParams<double, BalShape<C>, kLayout> params;
+      params.index = on.index;
+      params.u = {u.data(), num_cameras_};
+      params.v = {v.data(), num_points_};
+      params.w = {w.data(), n_};
+      params.camera_diagonal = on.camera_diagonal;
+      params.point_diagonal = on.point_diagonal;
+      params.camera_p = on.camera_x;
+      params.point_p = on.point_x;
+      params.camera_q = out[0];
+      params.point_q = out[1];
+      return bal::Run(params, &machine);
     });
     auto product = Poisoned<double>(2 * n_);
     ASSERT_OK(on.RightMultiply(product.data(), false));
@@ -219,12 +246,6 @@ class BlockContiguousTest : public CudaProblemTest {
         num_cameras_, u, camera_diagonal_, camera_x_, results);
     RunBlockDiagonal<3, kLayout>(
         num_points_, v, point_diagonal_, point_x_, results);
-
-    // Last: it changes the blocks.
-    ASSERT_OK(on.ScaleColumns(jc.data(), jp.data()));
-    ASSERT_OK(context_->Synchronize());
-    blocks("Jc, scaled", jc, 2 * C);
-    blocks("Jp, scaled", jp, 6);
   }
 
   template <int N, BlockLayout kLayout>

@@ -51,9 +51,7 @@ class StudyMachines : public testing::TestWithParam<int> {
       observations_.push_back(bal_.observations[2 * i + 1]);
     }
     options_.solver.use_schur = GetParam() >= 2;
-    options_.solver.w_product = GetParam() % 2 == 0
-                                    ? solver::WProduct::kImplicit
-                                    : solver::WProduct::kExplicit;
+    options_.explicit_w = GetParam() % 2 != 0;
     options_.solver.preconditioner = solver::PreconditionerType::kJacobi;
     options_.solver.max_num_iterations = 2;
     options_.num_lm_iterations = 1;
@@ -131,14 +129,10 @@ class StudyMachines : public testing::TestWithParam<int> {
     Machine machine;
     kernels::CudaWorkspace workspace;
     ASSERT_TRUE(machine.Setup(context.get()).ok());
-    ASSERT_TRUE(workspace
-                    .Setup(index.view(),
-                           kernels::CudaWorkspace::Options::For<Source>(
-                               options_.solver.w_product ==
-                               solver::WProduct::kExplicit),
-                           &scratch,
-                           context.get())
-                    .ok());
+    auto options = kernels::CudaWorkspace::Options::For<Source>();
+    options.stored_tiles |= options_.explicit_w;
+    ASSERT_TRUE(
+        workspace.Setup(index.view(), options, &scratch, context.get()).ok());
     const Outcome outcome = Optimize<Source>(ProblemArrays{workspace.index(),
                                                            cameras.data(),
                                                            points.data(),

@@ -23,7 +23,7 @@ Status CusparseProducts::Setup(const kernels::ObservationIndexView& /*index*/,
 }
 Status CusparseProducts::SetJacobian(const Source& /*jacobian*/) { return {}; }
 Status CusparseProducts::SetBlocks(
-    const kernels::NormalBlocksParams<Source, kernels::kDeviceLayout>&
+    const ExplicitBlocksParams<Source, kernels::kDeviceLayout>&
     /*blocks*/) {
   return {};
 }
@@ -32,9 +32,9 @@ Status CusparseProducts::Multiply(
   return {};
 }
 Status CusparseProducts::Multiply(
-    const kernels::NormalProductExplicitWParams<double,
-                                                kernels::BalShape<9>,
-                                                kernels::kDeviceLayout>&
+    const NormalProductExplicitWParams<double,
+                                       kernels::BalShape<9>,
+                                       kernels::kDeviceLayout>&
     /*params*/) {
   return {};
 }
