@@ -8,17 +8,22 @@
 //
 //   shapes_solve --solver=ceres_ext|iterative_schur|cuda_cgnr [flags]
 //
-// Prints what Ceres's summary says of times and costs.
+// Prints the full report, or writes it as bundle_adjuster does
+// (docs/bundle_adjuster.md) for the part `shapes` of scripts/gpu_compare.
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceres/ceres.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/solve.h"
+#include "examples/bal/bal_problem.h"
+#include "examples/bal/bal_writer.h"
+#include "examples/bal/solve_report.h"
 #include "gflags/gflags.h"
 
 DEFINE_string(solver, "ceres_ext", "ceres_ext, iterative_schur or cuda_cgnr.");
@@ -30,6 +35,7 @@ DEFINE_int32(iterations, 8, "Iterations.");
 DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_int32(threads, 16, "Threads of the host.");
 DEFINE_string(precision, "double", "Of Ceres Ext: double or mixed.");
+DEFINE_string(report_json, "", "Where the report goes; empty: printed.");
 
 namespace ceres_ext {
 namespace {
@@ -78,8 +84,13 @@ int Run() {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> uniform(-1.0, 1.0);
   std::normal_distribution<double> normal;
-  std::vector<double> poses(6 * FLAGS_images);
-  std::vector<double> points(3 * FLAGS_points);
+  // Without its observations, which the cost functions hold.
+  bal::BalProblem scene;
+  scene.camera_size = 6;
+  scene.cameras.resize(6 * FLAGS_images);
+  scene.points.resize(3 * FLAGS_points);
+  std::vector<double>& poses = scene.cameras;
+  std::vector<double>& points = scene.points;
   std::vector<double> camera(kCameraSize, 0.0);
   camera[0] = 1000.0;
   camera[3] = -0.05;
@@ -117,6 +128,8 @@ int Run() {
           pose,
           camera.data(),
           point);
+      scene.camera_index.push_back(first + v);
+      scene.point_index.push_back(p);
     }
   }
   for (int i = 0; i < FLAGS_images; ++i) {
@@ -158,37 +171,27 @@ int Run() {
       FLAGS_precision == "mixed" ? PRECISION_MIXED : PRECISION_DOUBLE;
   Summary summary;
   Solve(options, ext_options, &problem, &summary);
-  int num_pcg_iterations = 0;
-  for (const auto& iteration : summary.iterations) {
-    num_pcg_iterations += iteration.linear_solver_iterations;
+  if (FLAGS_report_json.empty()) {
+    std::printf("%s\n", summary.FullReport().c_str());
+  } else {
+    std::vector<std::pair<std::string, std::string>> flags;
+    std::vector<gflags::CommandLineFlagInfo> all;
+    gflags::GetAllFlags(&all);
+    for (const gflags::CommandLineFlagInfo& flag : all) {
+      if (flag.filename == __FILE__) {
+        flags.emplace_back(flag.name, flag.current_value);
+      }
+    }
+    std::string error;
+    if (!bal::WriteTextFile(
+            FLAGS_report_json,
+            bal::SolveReportJson("shapes_solve", flags, scene, {}, summary),
+            &error)) {
+      std::fprintf(stderr, "%s\n", error.c_str());
+      return 4;
+    }
   }
-  std::printf(
-      "%s %s: cost %.10e -> %.10e in %d iterations, %d of the linear solver\n"
-      "  preprocessor %.3f s, minimizer %.4f s: residuals %.4f s (%d), "
-      "Jacobians %.4f s (%d), linear solver %.4f s (%d)\n",
-      FLAGS_solver.c_str(),
-      summary.device.c_str(),
-      summary.initial_cost,
-      summary.final_cost,
-      static_cast<int>(summary.iterations.size()) - 1,
-      num_pcg_iterations,
-      summary.preprocessor_time_in_seconds,
-      summary.minimizer_time_in_seconds,
-      summary.residual_evaluation_time_in_seconds,
-      summary.num_residual_evaluations,
-      summary.jacobian_evaluation_time_in_seconds,
-      summary.num_jacobian_evaluations,
-      summary.linear_solver_time_in_seconds,
-      summary.num_linear_solves);
-  if (FLAGS_solver == "ceres_ext") {
-    std::printf("  %s; %s; set-up %.3f s, blocks %.4f s, PCG %.4f s\n",
-                summary.path_reason.c_str(),
-                summary.method.c_str(),
-                summary.setup_time_in_seconds,
-                summary.normal_blocks_time_in_seconds,
-                summary.pcg_time_in_seconds);
-  }
-  return summary.IsSolutionUsable() ? 0 : 1;
+  return summary.IsSolutionUsable() ? 0 : 3;
 }
 
 }  // namespace

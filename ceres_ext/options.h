@@ -89,9 +89,9 @@ struct Options {
 
   // PCG's iterations as a CUDA graph that repeats itself on the device, with
   // the same results. On an H200 a third less time per iteration with 36 k
-  // observations, a fifth with 1 M, 1 % with 29 M (docs/gpu.md). Profilers and
-  // sanitizers may not follow such a graph and stop the program, hence not the
-  // default. CUDA before 12.4 does without.
+  // observations, a fifth with 1 M, 1 % with 29 M (docs/measurements/gpu.md).
+  // Profilers and sanitizers may not follow such a graph and stop the program,
+  // hence not the default. CUDA before 12.4 does without.
   bool cuda_graph = false;
 
   // True if the fields can be used together. Otherwise false, and *error (if

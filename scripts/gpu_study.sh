@@ -3,9 +3,9 @@
 #
 # scripts/gpu_study.sh RESULTS [BAL_STUDY [FLAG...]]
 #
-# The study of docs/study.md on a machine with a GPU. Builds nothing: BAL_STUDY
-# is the program, build/release/benchmarks/study/bal_study where it is empty or
-# left out; FLAGs go to it. Writes into the folder RESULTS:
+# The study of docs/measurements/study.md on a machine with a GPU. Builds
+# nothing: BAL_STUDY is the program, build/release/benchmarks/study/bal_study
+# where it is empty or left out; FLAGs go to it. Writes into the folder RESULTS:
 #   study.json   the record
 #   study.txt    what the program printed
 #   ncu.csv      the profiler's metrics (Table 5) and the size that it looked

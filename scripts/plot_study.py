@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""Turns the record of bal_study into the tables and plots of docs/study.md.
+"""Turns the record of bal_study into the tables and plots of
+docs/measurements/study.md.
 
   scripts/plot_study.py RESULTS/study.json [--ncu RESULTS/ncu.csv]
-      [--add RESULTS/host.json]... [--output docs/study]
-      [--tables docs/study/tables.md]
+      [--add RESULTS/host.json]...
+      [--output docs/measurements/study]
+      [--tables docs/measurements/study/tables.md]
 
 Writes SVG files into the output folder and the tables, in Markdown, into one
 file or to the standard output. --ncu adds the profiler's metrics to the record
@@ -525,7 +527,7 @@ def main():
     parser.add_argument("--ncu-size",
                         help="where the file of --ncu doesn't say it")
     parser.add_argument("--output", type=pathlib.Path,
-                        default=pathlib.Path("docs/study"))
+                        default=pathlib.Path("docs/measurements/study"))
     parser.add_argument("--tables", type=pathlib.Path)
     parser.add_argument("--no-plots", action="store_true")
     arguments = parser.parse_args()

@@ -2,7 +2,8 @@
 //
 // Repeats the study of Kommera, Muknahallipatna and McInroy, "Optimized CUDA
 // Implementation to Improve the Performance of Bundle Adjustment Algorithm on
-// GPUs" (2024), with the kernels of this project. See docs/study.md.
+// GPUs" (2024), with the kernels of this project. See
+// docs/measurements/study.md.
 
 #include <algorithm>
 #include <chrono>

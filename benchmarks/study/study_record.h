@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // What the study writes: one JSON file, replaced after every size, so that a
-// run that is cut off leaves what it has measured. Its shape: docs/study.md.
+// run that is cut off leaves what it has measured. Its shape:
+// docs/measurements/study.md.
 #ifndef BENCHMARKS_STUDY_STUDY_RECORD_H_
 #define BENCHMARKS_STUDY_STUDY_RECORD_H_
 

@@ -21,7 +21,7 @@
 namespace ceres_ext::kernels {
 
 // Threads per block and blocks per multiprocessor that registers are limited
-// for. Measurement: docs/gpu.md.
+// for. Measurement: docs/measurements/gpu.md.
 template <typename T>
 inline constexpr int kRecomputedBlock = sizeof(T) == sizeof(double) ? 192 : 128;
 template <typename T>

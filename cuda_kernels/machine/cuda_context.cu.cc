@@ -16,7 +16,7 @@ namespace {
 
 // Arrays of at least this many bytes are copied to the device in pieces, each
 // by way of a stage of page-locked memory, one thread per stage. Measurement:
-// docs/gpu.md.
+// docs/measurements/gpu.md.
 constexpr int64_t kStagedBytes = int64_t{16} << 20;
 constexpr int64_t kStageBytes = int64_t{2} << 20;
 constexpr int kNumStages = 4;

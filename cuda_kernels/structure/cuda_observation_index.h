@@ -87,7 +87,7 @@ CERES_EXT_HOST_DEVICE inline uint64_t HilbertIndex(uint32_t x,
 // observations, so that the threads of a warp sum equally long points. Points
 // without observations come last.
 //   point_order[r]: the point of rank r; point_rank: its inverse.
-// Both in device memory, num_points each. Measurement: docs/gpu.md.
+// Both in device memory, num_points each (docs/measurements/gpu.md).
 inline constexpr int kPointOrderGroup = 4;
 Status OrderPointsByCamera(const ObservationIndexView& index,
                            int32_t* point_order,

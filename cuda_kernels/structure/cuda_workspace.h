@@ -33,12 +33,12 @@
 namespace ceres_ext::kernels {
 
 // Two forms of tile, see cuda/recomputed_tiles.cuh and cuda/stored_tiles.cuh.
-// Measurements: docs/gpu.md.
+// Measurements: docs/measurements/gpu.md.
 inline constexpr TileOptions kRecomputedTiles{256, 1536, 7};
 inline constexpr TileOptions kRecomputedFloatTiles{256, 1280, 7};
 inline constexpr TileOptions kStoredTiles{256, 256, 256, false};
 
-// Measurement: docs/gpu.md.
+// Measurement: docs/measurements/gpu.md.
 inline constexpr int kLongTrack = 64;
 
 struct CudaWorkspaceView {
@@ -123,7 +123,7 @@ class CudaWorkspace {
   DeviceBuffer<double> point_records_;
 };
 
-// Entries per camera chunk. Measurement: docs/gpu.md.
+// Entries per camera chunk. Measurement: docs/measurements/gpu.md.
 inline constexpr int kCameraChunk = 4096;
 
 }  // namespace ceres_ext::kernels

@@ -3,7 +3,6 @@
 # Distribution packages of Debian 12 and Ubuntu 24.04.
 
 LIBRARY_PACKAGES=(
-  libbenchmark-dev
   libbz2-dev
   libeigen3-dev
   libgflags-dev

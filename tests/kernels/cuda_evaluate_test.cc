@@ -3,10 +3,11 @@
 // Evaluation on the device against the host. Both run the functions of
 // bal_model.h; the device contracts a * b + c into one rounding where the host
 // need not, and its sine and cosine may differ by 2 units in the last place.
-// With at most 64 operations on the way to an element, elements differ by at
-// most 64 eps times the largest of their array, sums of n terms by n eps more.
+// What an element may differ by comes from the same functions on running
+// numbers (running_error.h); beside that, differences are at most 64 roundings
+// of the largest element of the array, n more for sums of n terms.
+#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "tests/kernels/cuda_test_util.h"
@@ -14,7 +15,8 @@
 namespace ceres_ext::kernels {
 namespace {
 
-constexpr double kEps = std::numeric_limits<double>::epsilon() / 2;
+using Number = Running<double>;
+using Numbers = std::vector<Number>;
 
 class CudaEvaluateTest : public CudaProblemTest {
  protected:
@@ -32,19 +34,55 @@ class CudaEvaluateTest : public CudaProblemTest {
   std::vector<double> cameras_, points_, observations_;
 };
 
-template <typename T>
-std::vector<double> Values(const std::vector<CameraState<T>>& states) {
-  std::vector<double> values;
+template <typename To, typename T>
+std::vector<To> Values(const std::vector<CameraState<T>>& states) {
+  std::vector<To> values;
   for (const CameraState<T>& state : states) {
-    const T* first = state.R;
-    values.insert(values.end(), first, first + 9);
+    values.insert(values.end(), state.R, state.R + 9);
     values.insert(values.end(), state.t, state.t + 3);
-    values.insert(values.end(),
-                  {static_cast<double>(state.f),
-                   static_cast<double>(state.k1),
-                   static_cast<double>(state.k2)});
+    values.insert(values.end(), {To(state.f), To(state.k1), To(state.k2)});
   }
   return values;
+}
+
+// As computed in double, then rounded to T.
+template <typename T>
+Numbers RoundedTo(Numbers numbers) {
+  for (Number& x : numbers) {
+    x = x.RoundTo(kUnitRoundoff<T>);
+  }
+  return numbers;
+}
+
+// State and map of a camera (PrepareCamera).
+template <int C>
+void PrepareRunning(CameraParameters parameters,
+                    const double* camera,
+                    const double* tangent,
+                    const double* scale,
+                    std::vector<CameraState<Number>>* states,
+                    Numbers* maps) {
+  const int A = static_cast<int>(parameters);
+  const Numbers x(camera, camera + A);
+  Number rotation_map[3 * 4];
+  Number local[kBalLocalCameraDim * kBalQuaternionCameraDim];
+  if (parameters == CameraParameters::kAngleAxis) {
+    states->push_back(PrepareAngleAxisCamera(x.data(), rotation_map));
+    ExpandCameraMap<3>(rotation_map, local);
+  } else {
+    states->push_back(PrepareQuaternionCamera(x.data(), rotation_map));
+    ExpandCameraMap<4>(rotation_map, local);
+  }
+  for (int i = 0; i < kBalLocalCameraDim; ++i) {
+    for (int j = 0; j < C; ++j) {
+      Number sum;
+      for (int a = 0; a < A; ++a) {
+        sum += local[i * A + a] *
+               Number(tangent != nullptr ? tangent[a * C + j] : a == j);
+      }
+      maps->push_back(scale != nullptr ? sum * Number(scale[j]) : sum);
+    }
+  }
 }
 
 template <typename T, int C>
@@ -84,12 +122,25 @@ void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
     return;
   }
   ASSERT_OK(context_->Synchronize());
-  const double eps = std::numeric_limits<T>::epsilon() / 2;
-  EXPECT_TRUE(Close(Values(Download(device_states)), Values(states), 64 * eps));
+  std::vector<CameraState<Number>> running_states;
+  Numbers running_maps;
+  for (int64_t c = 0; c < num_cameras_; ++c) {
+    PrepareRunning<C>(parameters,
+                      &cameras[num_parameters * c],
+                      with_tangent ? &tangent[num_parameters * C * c] : nullptr,
+                      with_tangent ? &scale[C * c] : nullptr,
+                      &running_states,
+                      &running_maps);
+  }
+  EXPECT_TRUE(Close(Values<double>(Download(device_states)),
+                    Values<double>(states),
+                    RoundedTo<T>(Values<Number>(running_states)),
+                    64 * kUnitRoundoff<T>));
   const std::vector<T> actual = Download(device_maps);
   EXPECT_TRUE(Close(std::vector<double>(actual.begin(), actual.end()),
                     std::vector<double>(maps.begin(), maps.end()),
-                    64 * eps));
+                    RoundedTo<T>(running_maps),
+                    64 * kUnitRoundoff<T>));
 }
 
 TEST_F(CudaEvaluateTest, PrepareCameras) {
@@ -141,6 +192,52 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
   host.evaluation = &evaluation;
   RunOk(host, &host_machine_);
 
+  // Each element again, in running numbers.
+  const ObservationIndexView& index = host_index_.view();
+  Numbers running_residuals(2 * n_), running_jc(2 * C * n_), running_jp(6 * n_);
+  std::vector<RunningSum<double>> camera_sums(C * num_cameras_),
+      point_sums(3 * num_points_);
+  RunningSum<double> running_cost;
+  for (int64_t k = 0; k < n_; ++k) {
+    const int64_t c = index.camera_id[k];
+    const int64_t p = index.point_id[k];
+    const Numbers point(&points_[3 * p], &points_[3 * p] + 3);
+    const Numbers map(&maps[9 * C * c], &maps[9 * C * c] + 9 * C);
+    const Numbers measured(&observations_[2 * k], &observations_[2 * k] + 2);
+    Evaluate<C>(ToRunning<double>(states[c]),
+                map.data(),
+                point.data(),
+                measured.data(),
+                &running_residuals[2 * k],
+                &running_jc[2 * C * k],
+                &running_jp[6 * k]);
+    for (int r = 0; r < 2; ++r) {
+      const Number residual = running_residuals[2 * k + r];
+      running_cost.Add(Number(0.5) * residual * residual);
+      for (int j = 0; j < C; ++j) {
+        camera_sums[C * c + j].Add(running_jc[C * (2 * k + r) + j] * residual);
+      }
+      for (int j = 0; j < 3; ++j) {
+        Number& jp = running_jp[3 * (2 * k + r) + j];
+        jp *= Number(scale[3 * p + j]);
+        point_sums[3 * p + j].Add(jp * residual);
+      }
+    }
+  }
+  constexpr double kUnit = kUnitRoundoff<double>;
+  const double sum_tolerance = static_cast<double>(n_ + 64) * kUnit;
+  const double cost_bound =
+      std::min(2.0 * running_cost.Get().error, sum_tolerance * evaluation.cost);
+  const auto get = [](const std::vector<RunningSum<double>>& sums) {
+    Numbers numbers;
+    for (const RunningSum<double>& sum : sums) {
+      numbers.push_back(sum.Get());
+    }
+    return numbers;
+  };
+  running_jc = RoundedTo<T>(running_jc);
+  running_jp = RoundedTo<T>(running_jp);
+
   const auto device_states = Upload(states);
   const auto device_maps = Upload(maps);
   const auto device_points = Upload(points_);
@@ -172,23 +269,26 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     ASSERT_OK(context_->Synchronize());
     const Evaluation result = Download(device_evaluation)[0];
     const std::vector<double> actual_residuals = Download(device_residuals);
-    const double eps = std::numeric_limits<T>::epsilon() / 2;
     EXPECT_EQ(result.num_not_finite, 0);
-    EXPECT_NEAR(result.cost,
-                evaluation.cost,
-                static_cast<double>(n_ + 64) * kEps * evaluation.cost);
-    EXPECT_TRUE(Close(actual_residuals, residuals, 64 * kEps));
+    EXPECT_NEAR(result.cost, evaluation.cost, cost_bound);
+    EXPECT_TRUE(
+        Close(actual_residuals, residuals, running_residuals, 64 * kUnit));
     EXPECT_TRUE(Close(ToHostLayout(Download(device_jc), 2 * C),
                       std::vector<double>(jc.begin(), jc.end()),
-                      64 * eps));
+                      running_jc,
+                      64 * kUnitRoundoff<T>));
     EXPECT_TRUE(Close(ToHostLayout(Download(device_jp), 6),
                       std::vector<double>(jp.begin(), jp.end()),
-                      64 * eps));
-    const double sum_tolerance = static_cast<double>(n_ + 64) * kEps;
-    EXPECT_TRUE(Close(
-        Download(device_camera_gradient), camera_gradient, sum_tolerance));
-    EXPECT_TRUE(
-        Close(Download(device_point_gradient), point_gradient, sum_tolerance));
+                      running_jp,
+                      64 * kUnitRoundoff<T>));
+    EXPECT_TRUE(Close(Download(device_camera_gradient),
+                      camera_gradient,
+                      get(camera_sums),
+                      sum_tolerance));
+    EXPECT_TRUE(Close(Download(device_point_gradient),
+                      point_gradient,
+                      get(point_sums),
+                      sum_tolerance));
     if (run == 0) {
       first_residuals = actual_residuals;
       first_cost = result.cost;
@@ -208,10 +308,10 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     cost.evaluation = device_evaluation.data();
     ASSERT_OK(kernels::Run(cost, machine_.get()));
     ASSERT_OK(context_->Synchronize());
-    EXPECT_NEAR(Download(device_evaluation)[0].cost,
-                evaluation.cost,
-                static_cast<double>(n_ + 64) * kEps * evaluation.cost);
-    EXPECT_TRUE(Close(Download(other_residuals), residuals, 64 * kEps));
+    EXPECT_NEAR(
+        Download(device_evaluation)[0].cost, evaluation.cost, cost_bound);
+    EXPECT_TRUE(Close(
+        Download(other_residuals), residuals, running_residuals, 64 * kUnit));
   }
 }
 

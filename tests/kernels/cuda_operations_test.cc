@@ -5,16 +5,17 @@
 // seen by all and cameras and points without observations; with and without D,
 // twice on one workspace, with outputs poisoned before each run.
 //
-// Tolerances. Host and device sum the same terms in another order, and products
-// of blocks are rounded to T on the device where the host has double. With n
-// terms in the longest sum and at most 64 operations from an input to a term,
-// an element differs by at most (n + 64) eps_T times the sum of its absolute
-// terms. That sum is bounded here by kCancellation times the largest element of
-// the array: cameras and points are of one kind, so no array mixes scales by
-// more, which float's own largest difference confirms (a fifth of the bound).
+// Host and device sum the same terms in another order, and products of blocks
+// are rounded to T on the device where the host has double. What each element
+// may differ by is computed with it (running_error.h), from the formula of its
+// operation and the Jacobian, which for recomputed blocks has errors of its
+// own.
+// Beside that, no difference is larger than n + 64 roundings of kCancellation
+// times the largest element, n being the terms of the longest sum: cameras and
+// points are of one kind, so no array mixes scales by more.
 #include <cstdint>
-#include <limits>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/cuda_test_util.h"
@@ -54,15 +55,14 @@ class CudaOperationsTest : public CudaProblemTest {
     ASSERT_OK(host_workspace_.ReserveCameraSums(2 * (kPacked + C)));
     MakeJacobian();
     longest_ = 0;
+    const ObservationIndexView& index = host_index_.view();
     for (int32_t c = 0; c < pairs.num_cameras; ++c) {
-      longest_ = std::max(longest_,
-                          host_index_.view().camera_begin[c + 1] -
-                              host_index_.view().camera_begin[c]);
+      longest_ =
+          std::max(longest_, index.camera_begin[c + 1] - index.camera_begin[c]);
     }
     for (int32_t p = 0; p < pairs.num_points; ++p) {
-      longest_ = std::max(longest_,
-                          host_index_.view().point_begin[p + 1] -
-                              host_index_.view().point_begin[p]);
+      longest_ =
+          std::max(longest_, index.point_begin[p + 1] - index.point_begin[p]);
     }
     b_ = RandomVector(2 * n_, 11);
     camera_diagonal_ = RandomVector(C * num_cameras_, 12);
@@ -157,12 +157,228 @@ class CudaOperationsTest : public CudaProblemTest {
       on_host_.jacobian =
           HostSource{{host_jc_.data(), n_}, {host_jp_.data(), n_}};
     }
+    MakeRunningJacobian();
+  }
+
+  void MakeRunningJacobian() {
+    running_jc_.assign(host_jc_.begin(), host_jc_.end());
+    running_jp_.assign(host_jp_.begin(), host_jp_.end());
+    if constexpr (kRecomputed) {
+      const ObservationIndexView& index = host_index_.view();
+      running_jc_.resize(static_cast<size_t>(2 * C * n_));
+      running_jp_.resize(static_cast<size_t>(6 * n_));
+      for (int64_t k = 0; k < n_; ++k) {
+        const int64_t c = index.camera_id[k];
+        const int64_t p = index.point_id[k];
+        const CameraState<Number> state = ToRunning<T>(host_states_[c]);
+        const Numbers point(host_points_.begin() + 3 * p,
+                            host_points_.begin() + 3 * p + 3);
+        const Numbers map(host_maps_.begin() + 9 * C * c,
+                          host_maps_.begin() + 9 * C * (c + 1));
+        const Projection<Number> projection = Project(state, point.data());
+        Number local[2 * kBalLocalCameraDim];
+        CameraJacobian(state, projection, local);
+        MapCameraJacobian<C>(local, map.data(), &running_jc_[2 * C * k]);
+        Number* jp = &running_jp_[6 * k];
+        PointJacobian(state, projection, jp);
+        for (int i = 0; i < 6; ++i) {
+          jp[i] *= Number(host_scale_[3 * p + i % 3]);
+        }
+      }
+    }
   }
 
   double Tolerance() const {
-    // Rounding unit of T.
-    const double eps = std::numeric_limits<T>::epsilon() / 2;
-    return kCancellation * static_cast<double>(longest_ + 64) * eps;
+    return kCancellation * static_cast<double>(longest_ + 64) *
+           kUnitRoundoff<T>;
+  }
+
+  // ---------------------------------------------------------------------
+  // The operations in running numbers. Signs change no bound.
+  using Number = Running<T>;
+  using Numbers = std::vector<Number>;
+  using Sums = std::vector<RunningSum<T>>;
+
+  static Numbers Inputs(const std::vector<double>& values) {
+    Numbers numbers;
+    for (const double x : values) {
+      numbers.push_back(Number::Input(x));
+    }
+    return numbers;
+  }
+  static Numbers Get(const Sums& sums) {
+    Numbers numbers;
+    for (const RunningSum<T>& sum : sums) {
+      numbers.push_back(sum.Get());
+    }
+    return numbers;
+  }
+  static Numbers Plus(const Numbers& x, const Numbers& y) {
+    Numbers sum;
+    for (size_t i = 0; i < x.size(); ++i) {
+      sum.push_back(x[i] + y[i]);
+    }
+    return sum;
+  }
+  // D^2 p + q
+  static Numbers Damped(const double* diagonal,
+                        const Numbers& p,
+                        const Numbers& q) {
+    Numbers sum;
+    for (size_t i = 0; i < q.size(); ++i) {
+      const Number d(diagonal == nullptr ? 0.0 : diagonal[i]);
+      sum.push_back(d * d * p[i] + q[i]);
+    }
+    return sum;
+  }
+
+  // F c + E p; empty: zero.
+  Numbers Times(const Numbers& cameras, const Numbers& points) const {
+    const ObservationIndexView& index = host_index_.view();
+    Numbers y(static_cast<size_t>(2 * n_));
+    for (int64_t i = 0; i < 2 * n_; ++i) {
+      const int64_t k = i / 2;
+      for (int j = 0; j < C && !cameras.empty(); ++j) {
+        y[i] += running_jc_[C * i + j] *
+                cameras[int64_t{C} * index.camera_id[k] + j];
+      }
+      for (int j = 0; j < 3 && !points.empty(); ++j) {
+        y[i] +=
+            running_jp_[3 * i + j] * points[int64_t{3} * index.point_id[k] + j];
+      }
+    }
+    return y;
+  }
+  // F'y and E'y.
+  std::pair<Numbers, Numbers> TransposeTimes(const Numbers& y) const {
+    const ObservationIndexView& index = host_index_.view();
+    Sums cameras(static_cast<size_t>(C * num_cameras_));
+    Sums points(static_cast<size_t>(3 * num_points_));
+    for (int64_t i = 0; i < 2 * n_; ++i) {
+      const int64_t k = i / 2;
+      for (int j = 0; j < C; ++j) {
+        cameras[int64_t{C} * index.camera_id[k] + j].Add(
+            running_jc_[C * i + j] * y[i]);
+      }
+      for (int j = 0; j < 3; ++j) {
+        points[int64_t{3} * index.point_id[k] + j].Add(running_jp_[3 * i + j] *
+                                                       y[i]);
+      }
+    }
+    return {Get(cameras), Get(points)};
+  }
+  // Vi x
+  static Numbers ApplyInverse(const Numbers& v_inverse, const Numbers& x) {
+    Numbers y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t p = i / 3;
+      const int row = static_cast<int>(i % 3);
+      for (int j = 0; j < 3; ++j) {
+        const int at = j <= row ? PackedIndex(row, j) : PackedIndex(j, row);
+        y[i] += v_inverse[6 * p + at] * x[3 * p + j];
+      }
+    }
+    return y;
+  }
+  // F'(y - E Vi E'y)
+  Numbers Eliminated(const Numbers& v_inverse, const Numbers& y) const {
+    const Numbers motion = ApplyInverse(v_inverse, TransposeTimes(y).second);
+    return TransposeTimes(Plus(y, Times({}, motion))).first;
+  }
+
+  // Squares of the columns, packed, of blocks of N columns.
+  template <int N>
+  Numbers Squares(const Numbers& jacobian,
+                  const int32_t* block,
+                  int64_t num_blocks) const {
+    Sums sums(static_cast<size_t>(PackedSize(N) * num_blocks));
+    for (int64_t i = 0; i < 2 * n_; ++i) {
+      const Number* row = &jacobian[N * i];
+      for (int a = 0; a < N; ++a) {
+        for (int b = 0; b <= a; ++b) {
+          sums[int64_t{PackedSize(N)} * block[i / 2] + PackedIndex(a, b)].Add(
+              row[a] * row[b]);
+        }
+      }
+    }
+    return Get(sums);
+  }
+  template <int N>
+  static Numbers Diagonals(const Numbers& packed) {
+    Numbers diagonals;
+    for (size_t b = 0; b < packed.size() / PackedSize(N); ++b) {
+      for (int i = 0; i < N; ++i) {
+        diagonals.push_back(packed[PackedSize(N) * b + PackedIndex(i, i)]);
+      }
+    }
+    return diagonals;
+  }
+  // w += W of observation k.
+  void AddCoupling(int64_t k, Number* w) const {
+    for (int i = 0; i < C; ++i) {
+      for (int j = 0; j < 3; ++j) {
+        for (int r = 0; r < 2; ++r) {
+          w[3 * i + j] += running_jc_[C * (2 * k + r) + i] *
+                          running_jp_[3 * (2 * k + r) + j];
+        }
+      }
+    }
+  }
+  // Vi, from the host's and V.
+  Numbers Inverses(const std::vector<double>& inverse, const Numbers& v) const {
+    Numbers result(inverse.size());
+    for (int64_t p = 0; p < num_points_; ++p) {
+      double diagonal[3];
+      for (int i = 0; i < 3; ++i) {
+        const double d = point_diagonal_[3 * p + i];
+        diagonal[i] = v[6 * p + PackedIndex(i, i)].size + d * d;
+      }
+      double relative_error = 0.0;
+      for (int i = 0; i < 3; ++i) {
+        for (int j = 0; j <= i; ++j) {
+          relative_error = std::max(relative_error,
+                                    v[6 * p + PackedIndex(i, j)].error /
+                                        std::sqrt(diagonal[i] * diagonal[j]));
+        }
+      }
+      // D^2 and its addition round twice.
+      RunningInverse<3>(&inverse[6 * p],
+                        diagonal,
+                        relative_error + 2.0 * kUnitRoundoff<double>,
+                        &result[6 * p]);
+    }
+    for (Number& x : result) {
+      x = x.RoundTo(Number::kUnit);
+    }
+    return result;
+  }
+  // U - sum_p W_cp Vi_p W_cp'
+  Numbers SchurDiagonals(const Numbers& v_inverse, const Numbers& u) const {
+    const ObservationIndexView& index = host_index_.view();
+    Sums sums(u.size());
+    for (size_t i = 0; i < u.size(); ++i) {
+      sums[i].Add(u[i]);
+    }
+    for (int64_t k = 0; k < n_;) {
+      const int64_t c = index.camera_id[k];
+      const int64_t p = index.point_id[k];
+      Numbers w(3 * C);
+      for (; k < n_ && index.camera_id[k] == c && index.point_id[k] == p; ++k) {
+        AddCoupling(k, w.data());
+      }
+      const Numbers inverse(v_inverse.begin() + 6 * p,
+                            v_inverse.begin() + 6 * p + 6);
+      for (int i = 0; i < C; ++i) {
+        const Numbers row = ApplyInverse(
+            inverse, Numbers(w.begin() + 3 * i, w.begin() + 3 * i + 3));
+        for (int j = 0; j <= i; ++j) {
+          sums[kPacked * c + PackedIndex(i, j)].Add(row[0] * w[3 * j] +
+                                                    row[1] * w[3 * j + 1] +
+                                                    row[2] * w[3 * j + 2]);
+        }
+      }
+    }
+    return Get(sums);
   }
 
   using Outputs = std::vector<std::vector<double>>;
@@ -190,6 +406,7 @@ class CudaOperationsTest : public CudaProblemTest {
   // The same, and compares. Returns the outputs of the device.
   template <typename Function>
   Outputs Compare(const char* what,
+                  const std::vector<Numbers>& running,
                   double tolerance,
                   const std::vector<Output>& outputs,
                   Function&& fn) {
@@ -198,7 +415,7 @@ class CudaOperationsTest : public CudaProblemTest {
     RunOnBoth(outputs, fn, &host, &device);
     EXPECT_EQ(device.size(), outputs.size()) << what;
     for (size_t i = 0; i < device.size(); ++i) {
-      EXPECT_TRUE(Close(device[i], host[i], tolerance))
+      EXPECT_TRUE(Close(device[i], host[i], running[i], tolerance))
           << what << ", output " << i;
     }
     return device;
@@ -214,6 +431,7 @@ class CudaOperationsTest : public CudaProblemTest {
 
   std::vector<CameraState<double>> host_states_;
   std::vector<double> host_maps_, host_points_, host_scale_;
+  Numbers running_jc_, running_jp_;
   std::vector<std::conditional_t<kRecomputed, double, T>> host_jc_, host_jp_;
   DeviceBuffer<CameraState<T>> states_;
   DeviceBuffer<T> maps_, points_, scale_, jc_, jp_;
@@ -275,30 +493,25 @@ void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
       &host,
       &device);
   ASSERT_EQ(device.size(), 7u);
-  EXPECT_TRUE(Close(device[0], host[0], Tolerance())) << "V";
-  EXPECT_TRUE(Close(device[2], host[2], Tolerance())) << "g_p";
-  EXPECT_TRUE(Close(device[3], host[3], Tolerance())) << "U";
-  EXPECT_TRUE(Close(device[4], host[4], Tolerance())) << "g_c";
+  const ObservationIndexView& index = host_index_.view();
+  const Numbers v = Squares<3>(running_jp_, index.point_id, num_points_);
+  const Numbers u = Squares<C>(running_jc_, index.camera_id, num_cameras_);
+  const auto [g_c, g_p] = TransposeTimes(Inputs(b_));
+  EXPECT_TRUE(Close(device[0], host[0], v, Tolerance())) << "V";
+  EXPECT_TRUE(Close(device[2], host[2], g_p, Tolerance())) << "g_p";
+  EXPECT_TRUE(Close(device[3], host[3], u, Tolerance())) << "U";
+  EXPECT_TRUE(Close(device[4], host[4], g_c, Tolerance())) << "g_c";
   if (!with_diagonal) {
     // Points of one observation have singular V: what comes of them is not
     // defined. The factor is compared with D.
     return;
   }
   EXPECT_EQ(Download(device_breakdown)[0].first_point, breakdown.first_point);
-  // An error of V passes through Vi by its condition number, here at most
-  // |V + D^2| |Vi|.
-  double largest_v = 0.0;
-  double largest_inverse = 0.0;
-  for (const double x : host[0]) {
-    largest_v = std::max(largest_v, std::fabs(x));
-  }
-  for (const double x : host[1]) {
-    largest_inverse = std::max(largest_inverse, std::fabs(x));
-  }
-  const double condition = 9.0 * largest_v * largest_inverse;
-  EXPECT_TRUE(Close(device[1], host[1], condition * Tolerance())) << "Vi";
-  EXPECT_TRUE(Close(device[5], host[5], condition * Tolerance())) << "S_c";
-  EXPECT_TRUE(Close(device[6], host[6], condition * Tolerance())) << "s";
+  const Numbers v_inverse = Inverses(host[1], v);
+  const Numbers rhs = Eliminated(v_inverse, Inputs(b_));
+  EXPECT_TRUE(Close(device[1], host[1], v_inverse)) << "Vi";
+  EXPECT_TRUE(Close(device[5], host[5], SchurDiagonals(v_inverse, u))) << "S_c";
+  EXPECT_TRUE(Close(device[6], host[6], rhs)) << "s";
 
   // Vectors without matrices take another way.
   const auto vectors =
@@ -310,8 +523,8 @@ void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
                  blocks.schur_rhs = out[2];
                  return on_device_.NormalBlocks(blocks);
                });
-  EXPECT_TRUE(Close(vectors[1], host[4], Tolerance())) << "g_c alone";
-  EXPECT_TRUE(Close(vectors[2], host[6], condition * Tolerance())) << "s alone";
+  EXPECT_TRUE(Close(vectors[1], host[4], g_c, Tolerance())) << "g_c alone";
+  EXPECT_TRUE(Close(vectors[2], host[6], rhs)) << "s alone";
 }
 
 template <typename Combination>
@@ -332,12 +545,24 @@ void CudaOperationsTest<Combination>::CompareProducts(bool with_diagonal) {
 
   const Output cameras{C * num_cameras_};
   const Output points{3 * num_points_};
-  // Vi times sums of Jp'y: the sums' error passes through Vi. Rounded against
-  // the largest element of the result, by their ratio.
-  const double tolerance = 4 * Tolerance();
-  Compare("S p", tolerance, {cameras}, [](auto& on, auto& out) {
-    return on.SchurProductImplicitW(out[0]);
-  });
+  const Numbers running_v_inverse = Inputs(v_inverse);
+  const Numbers camera_p = Inputs(camera_x_);
+  const Numbers point_p = Inputs(point_x_);
+  const Numbers s_p =
+      Damped(on_host_.camera_diagonal,
+             camera_p,
+             Eliminated(running_v_inverse, Times(camera_p, {})));
+  const Numbers y = ApplyInverse(
+      running_v_inverse,
+      TransposeTimes(Plus(Inputs(b_), Times(camera_p, {}))).second);
+  auto [camera_q, point_q] = TransposeTimes(Times(camera_p, point_p));
+  camera_q = Damped(on_host_.camera_diagonal, camera_p, camera_q);
+  point_q = Damped(on_host_.point_diagonal, point_p, point_q);
+  Compare("S p",
+          {s_p},
+          4 * Tolerance(),
+          {cameras},
+          [](auto& on, auto& out) { return on.SchurProductImplicitW(out[0]); });
   {
     // Ended: q stays as it is.
     PcgScalars scalars;
@@ -350,12 +575,17 @@ void CudaOperationsTest<Combination>::CompareProducts(bool with_diagonal) {
     ASSERT_OK(context_->Synchronize());
     EXPECT_EQ(Download(untouched), camera_x_);
   }
-  Compare("y", tolerance, {points}, [](auto& on, auto& out) {
-    return on.BackSubstituteImplicitW(out[0]);
-  });
-  Compare("J'J p", Tolerance(), {cameras, points}, [](auto& on, auto& out) {
-    return on.NormalProductImplicitW(out[0], out[1]);
-  });
+  Compare(
+      "y", {y}, 4 * Tolerance(), {points}, [](auto& on, auto& out) {
+        return on.BackSubstituteImplicitW(out[0]);
+      });
+  Compare("J'J p",
+          {camera_q, point_q},
+          Tolerance(),
+          {cameras, points},
+          [](auto& on, auto& out) {
+            return on.NormalProductImplicitW(out[0], out[1]);
+          });
 }
 
 template <typename Combination>
@@ -366,14 +596,24 @@ void CudaOperationsTest<Combination>::CompareJacobianProducts() {
     };
     const Output cameras{C * num_cameras_, 1, before(camera_x_)};
     const Output points{3 * num_points_, 1, before(point_x_)};
+    const auto plus_before = [&](const Numbers& sums,
+                                 const std::vector<double>& values) {
+      return accumulate ? Plus(sums, Inputs(values)) : sums;
+    };
+    const auto [camera_y, point_y] = TransposeTimes(Inputs(b_));
     Compare("J x",
+            {plus_before(Times(Inputs(camera_x_), Inputs(point_x_)), b_)},
             Tolerance(),
             {{2 * n_, 1, before(b_)}},
             [&](auto& on, auto& out) {
               return on.RightMultiply(out[0], accumulate);
             });
     const Outputs both = Compare(
-        "J'y", Tolerance(), {cameras, points}, [&](auto& on, auto& out) {
+        "J'y",
+        {plus_before(camera_y, camera_x_), plus_before(point_y, point_x_)},
+        Tolerance(),
+        {cameras, points},
+        [&](auto& on, auto& out) {
           return on.LeftMultiply(out[0], out[1], accumulate);
         });
     // One output at a time.
@@ -388,7 +628,10 @@ void CudaOperationsTest<Combination>::CompareJacobianProducts() {
     EXPECT_TRUE(SameBits(alone[0], both[0]));
     EXPECT_TRUE(SameBits(alone[1], both[1]));
   }
+  const ObservationIndexView& index = host_index_.view();
   Compare("norms",
+          {Diagonals<C>(Squares<C>(running_jc_, index.camera_id, num_cameras_)),
+           Diagonals<3>(Squares<3>(running_jp_, index.point_id, num_points_))},
           Tolerance(),
           {{C * num_cameras_}, {3 * num_points_}},
           [](auto& on, auto& out) {

@@ -33,6 +33,7 @@
 #include "cuda_kernels/structure/observation_index.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/run_ok.h"
+#include "tests/kernels/running_error.h"
 
 namespace ceres_ext::kernels {
 
@@ -165,36 +166,6 @@ std::vector<double> ToHostLayout(const std::vector<T>& device, int block_size) {
     }
   }
   return host;
-}
-
-// |actual - expected| <= tolerance * largest |expected|, element by element.
-inline ::testing::AssertionResult Close(const std::vector<double>& actual,
-                                        const std::vector<double>& expected,
-                                        double tolerance) {
-  if (actual.size() != expected.size()) {
-    return ::testing::AssertionFailure()
-           << "sizes " << actual.size() << " and " << expected.size();
-  }
-  double scale = 0.0;
-  for (const double x : expected) {
-    scale = std::max(scale, std::fabs(x));
-  }
-  double worst = 0.0;
-  size_t at = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    const double difference = std::fabs(actual[i] - expected[i]);
-    if (!(difference <= worst)) {
-      worst = difference;
-      at = i;
-    }
-  }
-  if (worst <= tolerance * scale) {
-    return ::testing::AssertionSuccess();
-  }
-  return ::testing::AssertionFailure()
-         << "element " << at << ": " << actual[at] << " instead of "
-         << expected[at] << ", difference " << worst << " of scale " << scale
-         << ", allowed " << tolerance;
 }
 
 template <typename T>

@@ -604,6 +604,38 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
       host_params.evaluation = &host_evaluation;
       RunOk(host_params, &this->host_);
 
+      // r sqrt(rho') / (1 - alpha) and sqrt(rho') (J - alpha r r'J / |r|^2),
+      // with sqrt(rho') of about one at most: an element is of terms of the
+      // size of its column times 1 + |alpha|.
+      const auto bounds = [&](const auto& values, int num_columns) {
+        std::vector<double> bound;
+        for (int64_t k = 0; k < n; ++k) {
+          const double* residual = &before.residuals[2 * k];
+          const double s =
+              residual[0] * residual[0] + residual[1] * residual[1];
+          double rho[3] = {s, 1.0, 0.0};
+          const int id = one_loss ? 0 : before.loss_id[k];
+          if (id != kNoLoss) {
+            RobustLoss::EvaluateChain(
+                before.losses.data() + (one_loss ? 3 : 0), id, s, rho);
+          }
+          const double alpha =
+              rho[2] > 0.0 ? 1.0 - std::sqrt(1.0 + 2.0 * s * rho[2] / rho[1])
+                           : 0.0;
+          const double factor =
+              std::max(1.0, std::sqrt(rho[1])) * (1.0 + std::fabs(alpha));
+          const auto* block = &values[2 * num_columns * k];
+          for (int i = 0; i < 2 * num_columns; ++i) {
+            const int j = i % num_columns;
+            const double column =
+                std::hypot(static_cast<double>(block[j]),
+                           static_cast<double>(block[num_columns + j]));
+            bound.push_back(tolerance * factor * column);
+          }
+        }
+        return bound;
+      };
+
       const auto losses = this->Upload(before.losses);
       const auto loss_id = this->Upload(before.loss_id);
       std::vector<double> first;
@@ -638,14 +670,14 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
         const std::vector<double> jp =
             ToHostLayout(this->Download(point_blocks), 6);
         const Evaluation e = this->Download(evaluation)[0];
-        EXPECT_TRUE(Close(r, host.residuals, tolerance));
+        EXPECT_TRUE(Close(r, host.residuals, bounds(before.residuals, 1)));
         EXPECT_TRUE(
             Close(jc,
                   {host.camera_blocks.begin(), host.camera_blocks.end()},
-                  tolerance));
+                  bounds(before.camera_blocks, C)));
         EXPECT_TRUE(Close(jp,
                           {host.point_blocks.begin(), host.point_blocks.end()},
-                          tolerance));
+                          bounds(before.point_blocks, 3)));
         EXPECT_NEAR(e.cost,
                     host_evaluation.cost,
                     static_cast<double>(2 * SumDepth(n) + 128) * kEps *
