@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ceres/manifold.h"
+#include "ceres/parameter_block.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
@@ -35,7 +36,6 @@ struct BlockTable {
   int padded_size = 0;
 
   int32_t size() const { return static_cast<int32_t>(tangent_size.size()); }
-  int64_t padded_values() const { return int64_t{size()} * padded_size; }
 
   // Blocks beyond the old size have no values yet.
   void Resize(int32_t size) {
@@ -46,21 +46,13 @@ struct BlockTable {
     manifold.resize(size);
   }
 
-  void Set(int64_t i,
-           int state,
-           int tangent,
-           int num_tangent,
-           const ceres::Manifold* m) {
-    state_offset[i] = state;
-    tangent_offset[i] = tangent;
-    tangent_size[i] = num_tangent;
-    constant_value[i] = nullptr;
-    manifold[i] = m;
-  }
-
-  void SetConstant(int64_t i, const double* value) {
-    Set(i, -1, -1, 0, nullptr);
-    constant_value[i] = value;
+  void Set(int64_t i, const ceres::internal::ParameterBlock& block) {
+    const bool is_constant = block.IsConstant();
+    state_offset[i] = is_constant ? -1 : block.state_offset();
+    tangent_offset[i] = is_constant ? -1 : block.delta_offset();
+    tangent_size[i] = is_constant ? 0 : block.TangentSize();
+    constant_value[i] = is_constant ? block.state() : nullptr;
+    manifold[i] = is_constant ? nullptr : block.manifold();
   }
 
   // Blocks with columns.
