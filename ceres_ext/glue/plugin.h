@@ -29,7 +29,6 @@
 #include "ceres/trust_region_vectors.h"
 #include "ceres_ext/glue/machine_setup.h"
 #include "ceres_ext/glue/program_import.h"
-#include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
@@ -72,9 +71,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
   const Options options_;
   const bool append_to_message_;
-  SolvePath path_ = PATH_CERES;
-  std::string reason_;
-  SolveRecord record_;
+  // What this solve adds to Ceres's summary.
+  Summary record_;
   int num_threads_ = 1;
   // Whether the options are ones that this library serves.
   bool wants_problem_ = false;

@@ -79,24 +79,27 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
   blocks_.e_owner.assign(structure->e.size(), ProblemBlocks::kShared);
   blocks_.f_owner.assign(structure->f.size(), ProblemBlocks::kShared);
 
-  // Who has rows of the points of observations.
-  const int num_batches = static_cast<int>(structure->observations.size()) +
-                          (structure->views.size() > 0 ? 1 : 0);
-  bool shared = num_batches != 1;
-  for (const int32_t i : structure->host_rows) {
-    const auto& row = *program.residual_blocks()[i];
-    for (int j = 0; !shared && j < row.NumParameterBlocks(); ++j) {
-      const auto& block = *row.parameter_blocks()[j];
-      shared = num_batches > 0 && !block.IsConstant() &&
-               structure->is_eliminated[block.index()] != 0 &&
-               structure->family[block.index()] == 0;
-    }
-  }
-  if (!shared) {
+  // Rows of the points of one batch alone; SetupHostRows knows the others.
+  if (structure->observations.size() + (structure->views.size() > 0 ? 1 : 0) ==
+      1) {
     blocks_.e_owner[0] = 0;
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      SetupObservations(structure, index_options, host_context));
+  for (const ObservationRows& rows : structure->observations) {
+    blocks_.f_owner[rows.camera_family] =
+        static_cast<int>(observations_.size());
+    auto batch = std::make_unique<ObservationBlocks<Machine>>();
+    batch->camera_family = rows.camera_family;
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupIndex(structure->f[rows.camera_family].size(),
+                   rows.size(),
+                   rows.camera_id.data(),
+                   rows.point_id.data(),
+                   index_options,
+                   host_context,
+                   structure,
+                   batch.get()));
+    observations_.push_back(std::move(batch));
+  }
   CERES_EXT_RETURN_IF_ERROR(
       SetupViews(program, structure, index_options, host_context));
   e_.resize(structure->e.size());
@@ -119,31 +122,26 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
 }
 
 template <typename Machine>
-Status ProgramBlocks<Machine>::SetupObservations(
-    ProgramStructure* structure,
-    typename Index::Options index_options,
-    kernels::HostContext* host_context) {
-  for (size_t i = 0; i < structure->observations.size(); ++i) {
-    const ObservationRows& rows = structure->observations[i];
-    observations_.push_back(std::make_unique<ObservationBlocks<Machine>>());
-    ObservationBlocks<Machine>& batch = *observations_.back();
-    batch.machine = machine_;
-    batch.camera_family = rows.camera_family;
-    blocks_.f_owner[rows.camera_family] = static_cast<int>(i);
-    // The first batch decides the order of the points.
-    index_options.keep_point_order = i > 0;
-    std::vector<int32_t> point_order;
-    CERES_EXT_RETURN_IF_ERROR(
-        batch.row_index.Setup(structure->f[rows.camera_family].size(),
-                              structure->e[0].size(),
-                              rows.size(),
-                              rows.camera_id.data(),
-                              rows.point_id.data(),
-                              index_options,
-                              &point_order,
-                              machine_));
-    ReorderPoints(point_order, host_context, structure);
-  }
+Status ProgramBlocks<Machine>::SetupIndex(int32_t num_cameras,
+                                          int64_t num_rows,
+                                          const int32_t* camera_id,
+                                          const int32_t* point_id,
+                                          typename Index::Options index_options,
+                                          kernels::HostContext* host_context,
+                                          ProgramStructure* structure,
+                                          ObservationBlocks<Machine>* batch) {
+  batch->machine = machine_;
+  index_options.keep_point_order = !observations_.empty();
+  std::vector<int32_t> point_order;
+  CERES_EXT_RETURN_IF_ERROR(batch->row_index.Setup(num_cameras,
+                                                   structure->e[0].size(),
+                                                   num_rows,
+                                                   camera_id,
+                                                   point_id,
+                                                   index_options,
+                                                   &point_order,
+                                                   machine_));
+  ReorderPoints(point_order, host_context, structure);
   return {};
 }
 
@@ -191,8 +189,7 @@ Status ProgramBlocks<Machine>::SetupViews(
   if (rows.size() == 0) {
     return {};
   }
-  views_ = std::make_unique<ViewBlocks<Machine>>();
-  views_->machine = machine_;
+  views_ = std::make_unique<ObservationBlocks<Machine>>();
   const auto num_views = static_cast<int32_t>(rows.blocks.size());
   // The blocks are stored, whatever those of observations are.
   if constexpr (!kIsHost<Machine>) {
@@ -200,22 +197,19 @@ Status ProgramBlocks<Machine>::SetupViews(
         kernels::StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>;
     index_options = Index::Options::template For<Stored>(false);
   }
-  index_options.keep_point_order = !observations_.empty();
-  std::vector<int32_t> point_order;
-  CERES_EXT_RETURN_IF_ERROR(views_->row_index.Setup(num_views,
-                                                    structure->e[0].size(),
-                                                    rows.size(),
-                                                    rows.view_id.data(),
-                                                    rows.point_id.data(),
-                                                    index_options,
-                                                    &point_order,
-                                                    machine_));
-  ReorderPoints(point_order, host_context, structure);
+  CERES_EXT_RETURN_IF_ERROR(SetupIndex(num_views,
+                                       rows.size(),
+                                       rows.view_id.data(),
+                                       rows.point_id.data(),
+                                       index_options,
+                                       host_context,
+                                       structure,
+                                       views_.get()));
 
   std::vector<std::vector<kernels::ViewCell>> cells(num_views);
   std::vector<kernels::ViewColumn> columns(int64_t{rows.columns} * num_views,
                                            {-1, 0});
-  views_->program_columns.resize(num_views);
+  views_->view_columns.resize(num_views);
   for (int32_t v = 0; v < num_views; ++v) {
     int16_t at = 0;  // of the block's first value in a row
     kernels::ViewColumn* column = columns.data() + int64_t{rows.columns} * v;
@@ -225,7 +219,7 @@ Status ProgramBlocks<Machine>::SetupViews(
       cells[v].push_back({structure->family[b], structure->place[b], size});
       for (int16_t j = 0; j < size; ++j) {
         *column++ = {static_cast<int16_t>(at + j), size};
-        views_->program_columns[v].push_back(block.delta_offset() + j);
+        views_->view_columns[v].push_back(block.delta_offset() + j);
       }
       at = static_cast<int16_t>(at + 2 * size);
     }
@@ -239,12 +233,6 @@ Status ProgramBlocks<Machine>::SetupViews(
       machine_->Download(rows.size(), index.camera_id, view_of_row.data()));
   CERES_EXT_RETURN_IF_ERROR(
       machine_->Download(rows.size(), index.point_id, point_of_row.data()));
-  for (int64_t k = 0; k < rows.size(); ++k) {
-    views_->num_nonzeros +=
-        2 *
-        (static_cast<int64_t>(views_->program_columns[view_of_row[k]].size()) +
-         structure->e[0].tangent_size[point_of_row[k]]);
-  }
   return views_->views.Setup(
       blocks_.f,
       rows.columns,
@@ -266,12 +254,18 @@ Status ProgramBlocks<Machine>::SetupHostRows(
     builder_->AddRow(row.NumResiduals());
     for (int j = 0; j < row.NumParameterBlocks(); ++j) {
       const auto& block = *row.parameter_blocks()[j];
-      if (!block.IsConstant()) {
-        builder_->AddCell({structure.is_eliminated[block.index()] != 0,
-                           structure.family[block.index()],
-                           structure.place[block.index()],
-                           block.TangentSize()});
+      if (block.IsConstant()) {
+        continue;
       }
+      const bool eliminated = structure.is_eliminated[block.index()] != 0;
+      const int32_t family = structure.family[block.index()];
+      if (eliminated && family == 0) {
+        blocks_.e_owner[0] = ProblemBlocks::kShared;
+      }
+      builder_->AddCell({eliminated,
+                         family,
+                         structure.place[block.index()],
+                         block.TangentSize()});
     }
   }
   CERES_EXT_RETURN_IF_ERROR(builder_->Build());
@@ -355,11 +349,10 @@ template <typename Machine>
 int64_t ProgramBlocks<Machine>::bytes() const {
   int64_t sum = rows_.bytes();
   for (const auto& batch : observations_) {
-    sum += batch->row_index.bytes();
+    sum += batch->bytes();
   }
   if (views_ != nullptr) {
-    sum += views_->row_index.bytes() + views_->views.bytes() +
-           views_->columns.bytes();
+    sum += views_->bytes();
   }
   for (const auto* tables : {&e_, &f_}) {
     for (const auto& table : *tables) {
