@@ -11,7 +11,9 @@
 #ifndef CERES_EXT_GLUE_BLOCK_TABLE_H_
 #define CERES_EXT_GLUE_BLOCK_TABLE_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "ceres/manifold.h"
@@ -56,17 +58,52 @@ struct BlockTable {
   }
 
   // Blocks with columns.
-  int NumVarying() const;
+  int NumVarying() const {
+    return static_cast<int>(std::count_if(
+        tangent_size.begin(), tangent_size.end(), [](int n) { return n > 0; }));
+  }
   // The largest tangent size.
-  int MaxTangentSize() const;
-  bool HasManifold() const;
-  bool HasPadding() const;
+  int MaxTangentSize() const {
+    return tangent_size.empty()
+               ? 0
+               : *std::max_element(tangent_size.begin(), tangent_size.end());
+  }
+  bool HasManifold() const {
+    return std::any_of(manifold.begin(),
+                       manifold.end(),
+                       [](const ceres::Manifold* m) { return m != nullptr; });
+  }
+  bool HasPadding() const {
+    return std::any_of(tangent_size.begin(), tangent_size.end(), [this](int n) {
+      return n != padded_size;
+    });
+  }
 
   // Block i becomes what block order[i] was; order is a permutation.
   void Permute(const std::vector<int32_t>& order,
-               kernels::HostContext* context);
+               kernels::HostContext* context) {
+    constexpr int64_t kGrain = 1 << 14;
+    const auto permute = [&order, context](auto* values) {
+      std::decay_t<decltype(*values)> permuted(order.size());
+      context->ParallelFor(static_cast<int64_t>(order.size()),
+                           kGrain,
+                           [&](int64_t begin, int64_t end) {
+                             for (int64_t i = begin; i < end; ++i) {
+                               permuted[i] = (*values)[order[i]];
+                             }
+                           });
+      values->swap(permuted);
+    };
+    permute(&state_offset);
+    permute(&tangent_offset);
+    permute(&tangent_size);
+    permute(&constant_value);
+    permute(&manifold);
+  }
 
-  int64_t MemoryBytes() const;
+  int64_t bytes() const {
+    return int64_t{size()} * (3 * sizeof(int32_t) + 2 * sizeof(void*));
+  }
 };
 
 }  // namespace ceres_ext

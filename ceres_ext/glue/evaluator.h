@@ -121,21 +121,14 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   bool Plus(const double* state,
             const double* delta,
             double* state_plus_delta) const final {
-    kernels::Status status;
-    switch (plus_by_) {
-      case PlusBy::kSum:
-        status = kernels::Run(
-            kernels::AddVectorsParams{
-                NumParameters(), state, delta, state_plus_delta},
-            machine_);
-        break;
-      case PlusBy::kMachine:
-        status = PlusOnMachine(state, delta, state_plus_delta);
-        break;
-      case PlusBy::kHost:
-        status = PlusOnHost(state, delta, state_plus_delta);
-        break;
-    }
+    const kernels::Status status =
+        plus_by_ == PlusBy::kHost ? PlusOnHost(state, delta, state_plus_delta)
+        : plus_by_ == PlusBy::kMachine
+            ? PlusOnMachine(state, delta, state_plus_delta)
+            : kernels::Run(
+                  kernels::AddVectorsParams{
+                      NumParameters(), state, delta, state_plus_delta},
+                  machine_);
     LOG_IF(WARNING, !status.ok()) << status.message;
     return status.ok();
   }

@@ -49,11 +49,13 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
     return batches;
   }
 
-  // LinearOperator and SparseMatrix. y has num_rows(), x num_cols() values. A
-  // device that fails shows at the next operation that can report it; the
-  // reason is logged.
+  // LinearOperator and SparseMatrix, whose forms with threads call these. y has
+  // num_rows(), x num_cols() values. A device that fails shows at the next
+  // operation that can report it; the reason is logged.
   using SparseMatrix::LeftMultiplyAndAccumulate;
   using SparseMatrix::RightMultiplyAndAccumulate;
+  using SparseMatrix::ScaleColumns;
+  using SparseMatrix::SquaredColumnNorm;
   // y += J x
   void RightMultiplyAndAccumulate(const double* x, double* y) const final {
     LogIfError(blocks_->Gather(x, 0.0, e_.data(), f_.data()));
@@ -61,12 +63,6 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
       return part->batch()->RightMultiply(
           e_.data(), f_.data(), /*accumulate=*/true, y + begin);
     });
-  }
-  void RightMultiplyAndAccumulate(const double* x,
-                                  double* y,
-                                  ceres::internal::ContextImpl*,
-                                  int) const final {
-    RightMultiplyAndAccumulate(x, y);
   }
   // x += J' y
   void LeftMultiplyAndAccumulate(const double* y, double* x) const final {
@@ -77,12 +73,6 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
     });
     LogIfError(blocks_->Scatter(e_.data(), f_.data(), x));
   }
-  void LeftMultiplyAndAccumulate(const double* y,
-                                 double* x,
-                                 ceres::internal::ContextImpl*,
-                                 int) const final {
-    LeftMultiplyAndAccumulate(y, x);
-  }
   void SquaredColumnNorm(double* x) const final {
     LogIfError(blocks_->SetSharedToZero(e_.data(), f_.data()));
     ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
@@ -90,22 +80,12 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
     });
     LogIfError(blocks_->Scatter(e_.data(), f_.data(), x));
   }
-  void SquaredColumnNorm(double* x,
-                         ceres::internal::ContextImpl*,
-                         int) const final {
-    SquaredColumnNorm(x);
-  }
   // J = J diag(scale)
   void ScaleColumns(const double* scale) final {
     LogIfError(blocks_->Gather(scale, 1.0, e_.data(), f_.data()));
     ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
       return part->ScaleColumns(e_.data(), f_.data());
     });
-  }
-  void ScaleColumns(const double* scale,
-                    ceres::internal::ContextImpl*,
-                    int) final {
-    ScaleColumns(scale);
   }
   void SetZero() final {
     ForEachPart(
@@ -130,12 +110,10 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   const double* values() const final { return nullptr; }
   int num_rows() const final { return blocks_->num_residuals(); }
   int num_cols() const final { return blocks_->num_columns(); }
-  // Values in columns that are not padding.
+  // Values in columns that are not padding, counted one by one.
   int num_nonzeros() const final {
     int64_t sum = 0;
-    for (const auto& part : parts_) {
-      sum += part->num_nonzeros();
-    }
+    ForEachValue([&sum](int64_t, int, double) { ++sum; });
     return static_cast<int>(
         std::min<int64_t>(sum, std::numeric_limits<int>::max()));
   }

@@ -2,11 +2,13 @@
 
 #include "ceres_ext/glue/losses.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <string>
 #include <typeinfo>
+#include <utility>
 
 namespace ceres_ext {
 
@@ -89,29 +91,8 @@ bool AppendStages(const ceres::LossFunction& loss,
   return true;
 }
 
-// The number of the chain in `losses`, which gets it if it is new.
-int32_t FindOrAddChain(const std::vector<RobustLoss>& stages,
-                       std::vector<RobustLoss>* losses) {
-  const int32_t size = static_cast<int32_t>(losses->size());
-  for (int32_t begin = 0; begin < size; ++begin) {
-    int32_t id = begin;
-    size_t i = 0;
-    while (id >= 0 && i < stages.size() &&
-           (*losses)[id].kind == stages[i].kind &&
-           (*losses)[id].a == stages[i].a && (*losses)[id].b == stages[i].b) {
-      id = (*losses)[id].next;
-      ++i;
-    }
-    if (id < 0 && i == stages.size()) {
-      return begin;
-    }
-  }
-  for (size_t i = 0; i < stages.size(); ++i) {
-    losses->push_back(stages[i]);
-    losses->back().next =
-        i + 1 < stages.size() ? static_cast<int32_t>(losses->size()) : -1;
-  }
-  return size;
+bool IsSameStage(const RobustLoss& x, const RobustLoss& y) {
+  return x.kind == y.kind && x.a == y.a && x.b == y.b;
 }
 
 }  // namespace
@@ -122,6 +103,8 @@ Status FindChains(const std::vector<const ceres::LossFunction*>& loss,
   // Equal losses are usually one object, or one for each residual block.
   std::map<const ceres::LossFunction*, uint8_t> id_of_object;
   id_of_object[nullptr] = kernels::kNoLoss;
+  // The number of its first, and its stages.
+  std::vector<std::pair<size_t, std::vector<RobustLoss>>> chains;
   ids->resize(loss.size());
   for (size_t i = 0; i < loss.size(); ++i) {
     if (i > 0 && loss[i] == loss[i - 1]) {
@@ -137,10 +120,26 @@ Status FindChains(const std::vector<const ceres::LossFunction*>& loss,
                 "residual block " + std::to_string(i) +
                     " has a loss function that the device doesn't know"};
       }
-      const int32_t id = FindOrAddChain(stages, losses);
+      const auto known =
+          std::find_if(chains.begin(), chains.end(), [&](const auto& chain) {
+            return std::equal(chain.second.begin(),
+                              chain.second.end(),
+                              stages.begin(),
+                              stages.end(),
+                              IsSameStage);
+          });
+      const size_t id = known != chains.end() ? known->first : losses->size();
       if (id >= kernels::kNoLoss) {
         return {StatusCode::kUnsupported,
                 "there are too many different loss functions for the device"};
+      }
+      if (known == chains.end()) {
+        chains.emplace_back(id, stages);
+        for (RobustLoss& stage : stages) {
+          stage.next = static_cast<int32_t>(losses->size()) + 1;
+          losses->push_back(stage);
+        }
+        losses->back().next = -1;
       }
       entry->second = static_cast<uint8_t>(id);
     }

@@ -163,10 +163,9 @@ class MachineSetupImpl final : public MachineSetup {
     const auto columns = [](const std::vector<BlockTable>& tables) {
       std::set<int> sizes;
       for (const BlockTable& table : tables) {
-        if (table.MaxTangentSize() > 0) {
-          sizes.insert(table.MaxTangentSize());
-        }
+        sizes.insert(table.MaxTangentSize());
       }
+      sizes.erase(0);
       return sizes;
     };
     const auto text = [](const std::set<int>& sizes) {

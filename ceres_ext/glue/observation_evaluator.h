@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Evaluates a batch of observations: cost, residuals, gradient and the Jacobian
-// in tangent columns, with manifolds (state_model.h), constant blocks and loss
-// functions (losses.h).
+// in tangent columns, with manifolds, constant blocks and loss functions
+// (losses.h).
 //
 // With Jc the derivative by a camera's 9 local coordinates, map_c its camera
 // map and T_p the derivative of a point by its tangent:

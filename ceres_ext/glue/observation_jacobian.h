@@ -45,7 +45,6 @@ class IndexedJacobian : public RowsJacobian {
   using Source = typename BatchType::Source;
 
   BatchType* batch() final { return &batch_; }
-  int64_t num_nonzeros() const final { return num_nonzeros_; }
 
  protected:
   using T = typename Source::Value;
@@ -61,7 +60,6 @@ class IndexedJacobian : public RowsJacobian {
                              const Source& source) {
     rows_ = rows;
     machine_ = rows->machine;
-    CERES_EXT_RETURN_IF_ERROR(CountNonzeros());
     // Points are the first family (program_import.h).
     if constexpr (kHasViews) {
       return batch_.Setup(
@@ -124,33 +122,8 @@ class IndexedJacobian : public RowsJacobian {
   Machine* machine_ = nullptr;
 
  private:
-  // The sum over rows of the columns of their blocks, from the number of rows
-  // of every camera and point.
-  kernels::Status CountNonzeros() {
-    const kernels::ObservationIndexView& index = rows_->index();
-    const auto count = [&](int32_t size,
-                           const int64_t* device_begin,
-                           const auto& num_columns) -> kernels::Status {
-      std::vector<int64_t> begin;
-      CERES_EXT_RETURN_IF_ERROR(Download(size + 1, device_begin, &begin));
-      for (int32_t i = 0; i < size; ++i) {
-        num_nonzeros_ +=
-            Shape::kNumResiduals * num_columns(i) * (begin[i + 1] - begin[i]);
-      }
-      return {};
-    };
-    CERES_EXT_RETURN_IF_ERROR(
-        count(index.num_cameras, index.camera_begin, [&](int32_t i) {
-          return static_cast<int64_t>(rows_->Columns(i).size());
-        }));
-    return count(index.num_points, index.point_begin, [&](int32_t i) {
-      return int64_t{rows_->points().tangent_size[i]};
-    });
-  }
-
   BatchType batch_;
   int64_t f_begin_ = 0;
-  int64_t num_nonzeros_ = 0;
 };
 
 template <typename Machine, typename BatchType>

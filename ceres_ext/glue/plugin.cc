@@ -38,15 +38,14 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
            " is Ceres's own; this library has IDENTITY, JACOBI and "
            "SCHUR_JACOBI";
   }
-  if (options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
-      options.use_explicit_schur_complement) {
+  const bool schur = options.linear_solver_type == ceres::ITERATIVE_SCHUR;
+  if (schur && options.use_explicit_schur_complement) {
     return "use_explicit_schur_complement is Ceres's own";
   }
-  if (options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
-      options.use_spse_initialization) {
+  if (schur && options.use_spse_initialization) {
     return "use_spse_initialization is Ceres's own";
   }
-  if (options.linear_solver_type == ceres::CGNR &&
+  if (!schur &&
       options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE) {
     return "sparse_linear_algebra_library_type CUDA_SPARSE is Ceres's own";
   }
@@ -136,20 +135,9 @@ BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
   Decline("Ceres ended before it asked for a linear solver");
 }
 
-BundlePlugin::~BundlePlugin() = default;
-
 void BundlePlugin::Decline(const std::string& reason) {
   record_.path = PATH_CERES;
   record_.path_reason = reason;
-}
-
-bool BundlePlugin::MayFallBack(const std::string& reason,
-                               std::string* error) const {
-  if (options_.fallback == FALLBACK_TO_CERES) {
-    return true;
-  }
-  *error = "Ceres Ext refuses the problem: " + reason + ".";
-  return false;
 }
 
 Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
@@ -302,7 +290,8 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
     }
   }
   if (record_.path == PATH_CERES && options_.enabled &&
-      !MayFallBack(record_.path_reason, &pp->error)) {
+      options_.fallback == FALLBACK_REFUSE) {
+    pp->error = "Ceres Ext refuses the problem: " + record_.path_reason + ".";
     return false;
   }
   pp->linear_solver = std::move(objects_.linear_solver);

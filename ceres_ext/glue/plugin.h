@@ -40,7 +40,6 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   // append_to_message: the caller sees only a ceres::Solver::Summary, so Finish
   // adds path and reason to its message.
   BundlePlugin(const Options& options, bool append_to_message);
-  ~BundlePlugin() override;
 
   bool OwnsOrdering(ceres::internal::PreprocessedProblem* pp) override;
   bool SetupLinearSolver(ceres::internal::PreprocessedProblem* pp) override;
@@ -55,8 +54,6 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
  private:
   void Decline(const std::string& reason);
-  // Ends the solve with the reason where the caller wants no fallback.
-  bool MayFallBack(const std::string& reason, std::string* error) const;
   // Whether this library takes the problem as it is ordered now.
   bool Take(const ImportOptions& import_options,
             ceres::internal::PreprocessedProblem* pp);

@@ -26,23 +26,19 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
   CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_offset, &tangent_offset_));
   CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_size, &tangent_size_));
   CERES_EXT_RETURN_IF_ERROR(upload(table_.state_offset, &state_offset_));
-  const bool has_constants =
-      std::any_of(table_.constant_value.begin(),
-                  table_.constant_value.end(),
-                  [](const double* value) { return value != nullptr; });
-  if (has_constants) {
-    const int64_t num_values = n * table_.ambient_size;
-    std::vector<double> values(num_values, 0.0);
-    for (int64_t i = 0; i < n; ++i) {
-      if (table_.constant_value[i] != nullptr) {
-        std::copy_n(table_.constant_value[i],
-                    table_.ambient_size,
-                    values.data() + i * table_.ambient_size);
-      }
+  std::vector<double> constants;  // empty: there are none
+  for (int64_t i = 0; i < n; ++i) {
+    if (table_.constant_value[i] != nullptr) {
+      constants.resize(n * table_.ambient_size);
+      std::copy_n(table_.constant_value[i],
+                  table_.ambient_size,
+                  constants.data() + i * table_.ambient_size);
     }
-    CERES_EXT_RETURN_IF_ERROR(
-        machine->Upload(num_values, values.data(), &constant_values_));
   }
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(static_cast<int64_t>(constants.size()),
+                      constants.data(),
+                      &constant_values_));
   view_.num_blocks = table_.size();
   view_.padded_size = table_.padded_size;
   view_.ambient_size = table_.ambient_size;
@@ -55,9 +51,8 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
 
 template <typename Machine>
 int64_t FamilyTable<Machine>::bytes() const {
-  return table_.MemoryBytes() + tangent_offset_.bytes() +
-         tangent_size_.bytes() + state_offset_.bytes() +
-         constant_values_.bytes();
+  return table_.bytes() + tangent_offset_.bytes() + tangent_size_.bytes() +
+         state_offset_.bytes() + constant_values_.bytes();
 }
 
 template <typename Machine>
@@ -141,22 +136,13 @@ Status ProgramBlocks<Machine>::SetupIndex(int32_t num_cameras,
                                                    index_options,
                                                    &point_order,
                                                    machine_));
-  ReorderPoints(point_order, host_context, structure);
-  return {};
-}
-
-template <typename Machine>
-void ProgramBlocks<Machine>::ReorderPoints(
-    const std::vector<int32_t>& point_order,
-    kernels::HostContext* host_context,
-    ProgramStructure* structure) {
   if (point_order.empty()) {
-    return;
+    return {};
   }
   structure->e[0].Permute(point_order, host_context);
   if (structure->observations.size() == 1 && structure->views.size() == 0 &&
       structure->host_rows.empty()) {
-    return;  // Nobody else asks for a point by its number.
+    return {};  // Nobody else asks for a point by its number.
   }
   std::vector<int32_t> place_of(point_order.size());
   for (size_t p = 0; p < point_order.size(); ++p) {
@@ -177,6 +163,7 @@ void ProgramBlocks<Machine>::ReorderPoints(
       structure->place[b] = place_of[structure->place[b]];
     }
   }
+  return {};
 }
 
 template <typename Machine>

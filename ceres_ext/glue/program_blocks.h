@@ -175,10 +175,6 @@ class ProgramBlocks {
                              ProgramStructure* structure,
                              typename Index::Options index_options,
                              kernels::HostContext* host_context);
-  // What the machine's order of points does to the structure.
-  void ReorderPoints(const std::vector<int32_t>& point_order,
-                     kernels::HostContext* host_context,
-                     ProgramStructure* structure);
   kernels::Status SetupHostRows(const ceres::internal::Program& program,
                                 const ProgramStructure& structure);
 

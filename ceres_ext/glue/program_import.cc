@@ -35,11 +35,6 @@ constexpr int8_t kHostRow = -1;
 constexpr int64_t kRowsPerTask = 1 << 14;
 constexpr int64_t kBlocksPerTask = 1 << 12;
 
-// Columns that the kernels are compiled for.
-int PaddedCameraSize(const BlockTable& cameras) {
-  return cameras.MaxTangentSize() <= 9 ? 9 : kMaxCameraSize;
-}
-
 // Blocks of a family, numbered in the order in which they are asked for: by
 // Program index where they vary, by address where they are constant (the
 // Program has dropped those).
@@ -66,16 +61,6 @@ class BlockIds {
     return entry->second;
   }
 
-  void Fill(kernels::HostContext* context, BlockTable* table) const {
-    table->Resize(static_cast<int32_t>(blocks_.size()));
-    context->ParallelFor(
-        table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            table->Set(i, *blocks_[i]);
-          }
-        });
-  }
-
   const std::vector<const ParameterBlock*>& blocks() const { return blocks_; }
 
  private:
@@ -90,13 +75,16 @@ class BlockIds {
   std::vector<const ParameterBlock*> blocks_;  // by id
 };
 
-std::string Row(int64_t i) { return "residual block " + std::to_string(i); }
-
 // Null where the cost function is no BatchableCostFunction.
 const BatchModel* ModelOf(const ResidualBlock& row) {
   const auto* batchable =
       dynamic_cast<const BatchableCostFunction*>(row.cost_function());
   return batchable == nullptr ? nullptr : &batchable->batch_model();
+}
+
+int8_t KindOf(const ResidualBlock& row) {
+  const BatchModel* const model = ModelOf(row);
+  return model == nullptr ? kHostRow : static_cast<int8_t>(model->kind);
 }
 
 // The Program's index of the block, kNone where it is constant.
@@ -119,9 +107,18 @@ class Importer {
         reason_(reason) {}
 
   bool Import() {
-    if (!CheckSizes() || !ReadRows()) {
+    if (rows_.size() > std::numeric_limits<int32_t>::max() / 2) {
+      *reason_ =
+          "the problem has " + std::to_string(rows_.size()) +
+          " residual blocks, more than 32-bit residual offsets can count";
       return false;
     }
+    if (!ReadRows()) {
+      return false;
+    }
+    structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
+    structure_->place.assign(program_.NumParameterBlocks(), kNone);
+    structure_->family.assign(program_.NumParameterBlocks(), kNone);
     if (!is_one_kind_) {
       ChooseEliminated();
       ChooseHostRows();
@@ -143,15 +140,6 @@ class Importer {
     return status.ok();
   }
 
-  bool CheckSizes() {
-    if (rows_.size() <= std::numeric_limits<int32_t>::max() / 2) {
-      return true;
-    }
-    *reason_ = "the problem has " + std::to_string(rows_.size()) +
-               " residual blocks, more than 32-bit residual offsets can count";
-    return false;
-  }
-
   // The kind of each row and the blocks of observations. Most of the time goes
   // into reaching the blocks in memory, so that is what all threads do.
   bool ReadRows() {
@@ -166,10 +154,7 @@ class Importer {
         !Ok(constants_.Allocate(2 * n))) {
       return false;
     }
-    const BatchModel* const first_model = n > 0 ? ModelOf(*rows_[0]) : nullptr;
-    const int8_t first_kind = first_model == nullptr
-                                  ? kHostRow
-                                  : static_cast<int8_t>(first_model->kind);
+    const int8_t first_kind = n > 0 ? KindOf(*rows_[0]) : kHostRow;
     std::atomic<bool> has_other_kind{false};
     std::atomic<bool> has_loss{false};
     context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
@@ -181,8 +166,7 @@ class Importer {
         const ceres::CostFunction& cost_function = *rows_[i]->cost_function();
         if (type == nullptr || *type != typeid(cost_function)) {
           type = &typeid(cost_function);
-          const BatchModel* const model = ModelOf(*rows_[i]);
-          kind = model == nullptr ? kHostRow : static_cast<int8_t>(model->kind);
+          kind = KindOf(*rows_[i]);
           if (kind != first_kind) {
             has_other_kind = true;
           }
@@ -213,7 +197,6 @@ class Importer {
   }
 
   void ChooseEliminated() {
-    structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
     if (options_.num_eliminate_blocks != ImportOptions::kPoints) {
       std::fill_n(
           structure_->is_eliminated.begin(), options_.num_eliminate_blocks, 1);
@@ -316,7 +299,8 @@ class Importer {
                           });
     for (size_t k = 0; k < rows.size(); ++k) {
       if (host_rows_[k].num_eliminated > 1) {
-        *reason_ = Row(rows[k]) + " depends on two eliminated blocks";
+        *reason_ = "residual block " + std::to_string(rows[k]) +
+                   " depends on two eliminated blocks";
         return false;
       }
     }
@@ -434,9 +418,29 @@ class Importer {
     return result;
   }
 
+  // Adds the family of the blocks, which have `size` values each.
+  BlockTable* AddFamily(const BlockIds& ids, bool is_eliminated, int size) {
+    auto* tables = is_eliminated ? &structure_->e : &structure_->f;
+    const auto family = static_cast<int32_t>(tables->size());
+    BlockTable* table = &tables->emplace_back();
+    table->Resize(static_cast<int32_t>(ids.blocks().size()));
+    table->ambient_size = size;
+    table->padded_size = size;
+    context_->ParallelFor(
+        table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const ParameterBlock& block = *ids.blocks()[i];
+            table->Set(i, block);
+            if (!block.IsConstant()) {
+              structure_->family[block.index()] = family;
+              structure_->is_eliminated[block.index()] = is_eliminated ? 1 : 0;
+            }
+          }
+        });
+    return table;
+  }
+
   bool FillObservations() {
-    structure_->place.assign(program_.NumParameterBlocks(), kNone);
-    structure_->family.assign(program_.NumParameterBlocks(), kNone);
     BlockIds points(program_, &structure_->place);
     if (is_one_kind_) {
       if (!FillKind(kind_.data()[0], {}, &points)) {
@@ -459,21 +463,8 @@ class Importer {
     for (int32_t& point : structure_->views.point_id) {
       point = points.OfIndex(point);
     }
-    if (structure_->observations.empty() && structure_->views.size() == 0) {
-      return true;
-    }
-    structure_->e.emplace_back();
-    BlockTable& table = structure_->e.back();
-    points.Fill(context_, &table);
-    table.ambient_size = kPointSize;
-    table.padded_size = kPointSize;
-    if (is_one_kind_) {
-      structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
-      for (const ParameterBlock* block : points.blocks()) {
-        if (!block->IsConstant()) {
-          structure_->is_eliminated[block->index()] = 1;
-        }
-      }
+    if (!structure_->observations.empty() || structure_->views.size() > 0) {
+      AddFamily(points, /*is_eliminated=*/true, kPointSize);
     }
     return true;
   }
@@ -531,45 +522,31 @@ class Importer {
         batch.loss.clear();
       }
     }
-    structure_->f.emplace_back();
-    BlockTable& table = structure_->f.back();
-    cameras.Fill(context_, &table);
-    table.ambient_size = ModelOf(*rows_[row_of(0)])->parameter_block_sizes[0];
-    table.padded_size = PaddedCameraSize(table);
-    for (const ParameterBlock* block : cameras.blocks()) {
-      if (!block->IsConstant()) {
-        structure_->family[block->index()] = batch.camera_family;
-      }
-    }
+    BlockTable* table =
+        AddFamily(cameras,
+                  /*is_eliminated=*/false,
+                  ModelOf(*rows_[row_of(0)])->parameter_block_sizes[0]);
+    // Columns that the kernels are compiled for.
+    table->padded_size = table->MaxTangentSize() <= 9 ? 9 : kMaxCameraSize;
     structure_->observations.push_back(std::move(batch));
     return true;
   }
 
   // Blocks that are in no family yet, by role and size.
   void FillOthers() {
-    std::map<std::pair<bool, int>, std::vector<const ParameterBlock*>> others;
+    std::map<std::pair<bool, int>, BlockIds> others;
     for (int i = 0; i < program_.NumParameterBlocks(); ++i) {
       if (structure_->place[i] == kNone) {
-        const ParameterBlock* block = program_.parameter_blocks()[i];
-        others[{structure_->is_eliminated[i] != 0, block->TangentSize()}]
-            .push_back(block);
-      } else if (structure_->family[i] == kNone) {
-        structure_->family[i] = 0;  // A point of observations.
+        const int size = program_.parameter_blocks()[i]->TangentSize();
+        others
+            .try_emplace({structure_->is_eliminated[i] != 0, size},
+                         program_,
+                         &structure_->place)
+            .first->second.OfIndex(i);
       }
     }
-    for (const auto& [key, blocks] : others) {
-      auto* tables = key.first ? &structure_->e : &structure_->f;
-      const auto family = static_cast<int32_t>(tables->size());
-      tables->emplace_back();
-      BlockTable& table = tables->back();
-      table.Resize(static_cast<int32_t>(blocks.size()));
-      table.padded_size = key.second;
-      table.ambient_size = key.second;
-      for (size_t i = 0; i < blocks.size(); ++i) {
-        table.Set(static_cast<int64_t>(i), *blocks[i]);
-        structure_->family[blocks[i]->index()] = family;
-        structure_->place[blocks[i]->index()] = static_cast<int32_t>(i);
-      }
+    for (const auto& [key, ids] : others) {
+      AddFamily(ids, key.first, key.second);
     }
   }
 

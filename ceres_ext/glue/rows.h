@@ -33,8 +33,6 @@ class RowsJacobian {
   // ascending row; rows from 0 on, columns of Ceres's tangent vector.
   using Visit = std::function<void(int64_t row, int column, double value)>;
   virtual kernels::Status ForEachValue(const Visit& visit) const = 0;
-  // Values outside the padding.
-  virtual int64_t num_nonzeros() const = 0;
   // Without those of the batch.
   virtual int64_t bytes() const = 0;
 };
@@ -61,7 +59,7 @@ class RowsEvaluator {
 
   virtual int64_t num_residuals() const = 0;
   // Whether Evaluate reads host_state.
-  virtual bool needs_host_state() const = 0;
+  virtual bool needs_host_state() const { return false; }
   virtual kernels::Status CreateJacobian(
       std::unique_ptr<RowsJacobian>* jacobian) const = 0;
   // Evaluates, or queues that.
