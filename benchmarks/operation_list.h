@@ -19,17 +19,14 @@
 
 namespace ceres_ext {
 
-#define OK_OR_EXIT(expression)                                           \
-  do {                                                                   \
-    const ::ceres_ext::kernels::Status status_ = expression;             \
-    if (!status_.ok()) {                                                 \
-      std::fprintf(stderr,                                               \
-                   "%s:%d: %s\n",                                        \
-                   __FILE__,                                             \
-                   __LINE__,                                             \
-                   status_.message.c_str());                             \
-      std::exit(1);                                                      \
-    }                                                                    \
+#define OK_OR_EXIT(expression)                                                 \
+  do {                                                                         \
+    const ::ceres_ext::kernels::Status status_ = expression;                   \
+    if (!status_.ok()) {                                                       \
+      std::fprintf(                                                            \
+          stderr, "%s:%d: %s\n", __FILE__, __LINE__, status_.message.c_str()); \
+      std::exit(1);                                                            \
+    }                                                                          \
   } while (false)
 
 // Arrays in the memory of a machine, freed together.

@@ -2,7 +2,7 @@
 
 #include "ceres_ext/bal_cost_functions.h"
 
-#include <cstdint>
+#include <algorithm>
 
 #include "cuda_kernels/model/bal_model.h"
 
@@ -25,18 +25,39 @@ constexpr BatchModel kQuaternionModel = {
     {kernels::kBalQuaternionCameraDim, kernels::kBalPointDim},
     2};
 
-std::vector<int32_t> ParameterBlockSizes(const BatchModel& model) {
-  return std::vector<int32_t>(
-      model.parameter_block_sizes,
-      model.parameter_block_sizes + model.num_parameter_blocks);
+// A problem deletes a manifold that it owns once, however many blocks share it.
+void SetSharedManifold(const std::vector<double*>& cameras,
+                       ceres::Problem* problem) {
+  if (cameras.empty()) {
+    return;
+  }
+  // Not destroyed: a problem may outlive any static object.
+  static ceres::Manifold* const immortal = new BalCameraManifold;
+  ceres::Manifold* const manifold =
+      problem->options().manifold_ownership == ceres::TAKE_OWNERSHIP
+          ? new BalCameraManifold
+          : immortal;
+  for (double* camera : cameras) {
+    problem->SetManifold(camera, manifold);
+  }
 }
 
-// kRotationDim 3: angle-axis, 4: quaternion.
+}  // namespace
+
+namespace internal {
+
 template <int kRotationDim>
-bool EvaluateBal(double const* const* parameters,
-                 const double* observation,
-                 double* residuals,
-                 double** jacobians) {
+BalCostFunction<kRotationDim>::BalCostFunction(double observed_x,
+                                               double observed_y)
+    : observation_{observed_x, observed_y} {
+  set_num_residuals(kernels::kBalResidualDim);
+  *mutable_parameter_block_sizes() = {kRotationDim + 6, kernels::kBalPointDim};
+}
+
+template <int kRotationDim>
+bool BalCostFunction<kRotationDim>::Evaluate(double const* const* parameters,
+                                             double* residuals,
+                                             double** jacobians) const {
   constexpr int kCameraDim = kRotationDim + 6;
   double* camera_jacobian = jacobians != nullptr ? jacobians[0] : nullptr;
   double* point_jacobian = jacobians != nullptr ? jacobians[1] : nullptr;
@@ -47,7 +68,7 @@ bool EvaluateBal(double const* const* parameters,
   const kernels::Projection<double> projection =
       kernels::Project(camera, parameters[1]);
 
-  kernels::Residual(camera, projection, observation, residuals);
+  kernels::Residual(camera, projection, observation_, residuals);
   bool finite = kernels::AllFinite(residuals, kernels::kBalResidualDim);
   if (camera_jacobian != nullptr) {
     double local[kernels::kBalResidualDim * kernels::kBalLocalCameraDim];
@@ -67,69 +88,21 @@ bool EvaluateBal(double const* const* parameters,
   return finite;
 }
 
-// A problem deletes a manifold that it owns once, however many blocks share it.
-void SetSharedManifold(const std::vector<double*>& cameras,
-                       ceres::Problem* problem) {
-  if (cameras.empty()) {
-    return;
-  }
-  ceres::Manifold* manifold = nullptr;
-  if (problem->options().manifold_ownership == ceres::TAKE_OWNERSHIP) {
-    manifold = new BalCameraManifold;
-  } else {
-    // Not destroyed: a problem may outlive any static object.
-    static ceres::Manifold* const immortal = new BalCameraManifold;
-    manifold = immortal;
-  }
-  for (double* camera : cameras) {
-    problem->SetManifold(camera, manifold);
-  }
+template <int kRotationDim>
+const BatchModel& BalCostFunction<kRotationDim>::batch_model() const {
+  return kRotationDim == 3 ? kAngleAxisModel : kQuaternionModel;
 }
 
-}  // namespace
-
-BalReprojectionError::BalReprojectionError(double observed_x, double observed_y)
-    : observation_{observed_x, observed_y} {
-  set_num_residuals(kAngleAxisModel.num_residuals);
-  *mutable_parameter_block_sizes() = ParameterBlockSizes(kAngleAxisModel);
-}
-
-bool BalReprojectionError::Evaluate(double const* const* parameters,
-                                    double* residuals,
-                                    double** jacobians) const {
-  return EvaluateBal<3>(parameters, observation_, residuals, jacobians);
-}
-
-const BatchModel& BalReprojectionError::batch_model() const {
-  return kAngleAxisModel;
-}
-
-void BalReprojectionError::CopyConstants(double* constants) const {
+template <int kRotationDim>
+void BalCostFunction<kRotationDim>::CopyConstants(double* constants) const {
   constants[0] = observation_[0];
   constants[1] = observation_[1];
 }
 
-BalQuaternionReprojectionError::BalQuaternionReprojectionError(
-    double observed_x, double observed_y)
-    : observation_{observed_x, observed_y} {
-  set_num_residuals(kQuaternionModel.num_residuals);
-  *mutable_parameter_block_sizes() = ParameterBlockSizes(kQuaternionModel);
-}
+template class BalCostFunction<3>;
+template class BalCostFunction<4>;
 
-bool BalQuaternionReprojectionError::Evaluate(double const* const* parameters,
-                                              double* residuals,
-                                              double** jacobians) const {
-  return EvaluateBal<4>(parameters, observation_, residuals, jacobians);
-}
-
-const BatchModel& BalQuaternionReprojectionError::batch_model() const {
-  return kQuaternionModel;
-}
-
-void BalQuaternionReprojectionError::CopyConstants(double* constants) const {
-  constants[0] = observation_[0];
-  constants[1] = observation_[1];
-}
+}  // namespace internal
 
 ceres::CostFunction* CreateBalReprojectionError(double observed_x,
                                                 double observed_y) {
@@ -160,15 +133,14 @@ bool SetBalCameraManifolds(const std::vector<double*>& cameras,
 }
 
 void SetBalCameraManifolds(ceres::Problem* problem) {
-  std::vector<double*> blocks;
-  problem->GetParameterBlocks(&blocks);
   std::vector<double*> cameras;
-  for (double* block : blocks) {
-    if (problem->ParameterBlockSize(block) ==
-        kernels::kBalQuaternionCameraDim) {
-      cameras.push_back(block);
-    }
-  }
+  problem->GetParameterBlocks(&cameras);
+  const auto is_no_camera = [problem](const double* block) {
+    return problem->ParameterBlockSize(block) !=
+           kernels::kBalQuaternionCameraDim;
+  };
+  cameras.erase(std::remove_if(cameras.begin(), cameras.end(), is_no_camera),
+                cameras.end());
   SetSharedManifold(cameras, problem);
 }
 

@@ -50,11 +50,14 @@
 
 namespace ceres_ext {
 
-// Camera of 9 parameters: rotation vector (axis times angle in radians), t, f,
-// k1, k2. Point of 3. Two residuals, in pixels.
-class BalReprojectionError final : public BatchableCostFunction {
+namespace internal {
+
+// What the two cost functions below have in common. kRotationDim: parameters of
+// the rotation, 3 or 4.
+template <int kRotationDim>
+class BalCostFunction : public BatchableCostFunction {
  public:
-  BalReprojectionError(double observed_x, double observed_y);
+  BalCostFunction(double observed_x, double observed_y);
 
   bool Evaluate(double const* const* parameters,
                 double* residuals,
@@ -69,25 +72,23 @@ class BalReprojectionError final : public BatchableCostFunction {
   double observation_[2];
 };
 
+}  // namespace internal
+
+// Camera of 9 parameters: rotation vector (axis times angle in radians), t, f,
+// k1, k2. Point of 3. Two residuals, in pixels.
+class BalReprojectionError final : public internal::BalCostFunction<3> {
+ public:
+  using BalCostFunction::BalCostFunction;
+};
+
 // Camera of 10 parameters: quaternion (w, x, y, z), t, f, k1, k2. Point of 3.
 // Two residuals, in pixels. The quaternion may have any norm but zero: it is
 // normalised first, so the derivatives are those of a function that does not
 // depend on the norm. Use with or without a manifold.
-class BalQuaternionReprojectionError final : public BatchableCostFunction {
+class BalQuaternionReprojectionError final
+    : public internal::BalCostFunction<4> {
  public:
-  BalQuaternionReprojectionError(double observed_x, double observed_y);
-
-  bool Evaluate(double const* const* parameters,
-                double* residuals,
-                double** jacobians) const override;
-
-  const BatchModel& batch_model() const override;
-
-  // observed_x, observed_y.
-  void CopyConstants(double* constants) const override;
-
- private:
-  double observation_[2];
+  using BalCostFunction::BalCostFunction;
 };
 
 // The caller, or the ceres::Problem it is given to, owns the result.

@@ -26,14 +26,6 @@ bool CheckOptions(const Options& options, ceres::Solver::Summary* summary) {
   return false;
 }
 
-void SolveWithPlugin(const ceres::Solver::Options& options,
-                     ceres::Problem* problem,
-                     BundlePlugin* plugin,
-                     ceres::Solver::Summary* summary) {
-  ceres::internal::ScopedSolverPlugin scoped_plugin(plugin);
-  ceres::Solve(options, problem, summary);
-}
-
 }  // namespace
 
 void Solve(const ceres::Solver::Options& options,
@@ -46,7 +38,8 @@ void Solve(const ceres::Solver::Options& options,
     return;
   }
   BundlePlugin plugin(ext_options, /*append_to_message=*/false);
-  SolveWithPlugin(options, problem, &plugin, summary);
+  ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
+  ceres::Solve(options, problem, summary);
   plugin.FillSummary(summary);
 }
 
@@ -58,7 +51,8 @@ void Solve(const ceres::Solver::Options& options,
     return;
   }
   BundlePlugin plugin(ext_options, /*append_to_message=*/true);
-  SolveWithPlugin(options, problem, &plugin, summary);
+  ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
+  ceres::Solve(options, problem, summary);
 }
 
 }  // namespace ceres_ext

@@ -2,7 +2,6 @@
 
 #include "ceres_ext/summary.h"
 
-#include <cinttypes>
 #include <cstdio>
 #include <string>
 
@@ -14,10 +13,16 @@ std::string Line(const char* label, const std::string& value) {
          value + "\n";
 }
 
-std::string Seconds(double seconds) {
+std::string Number(const char* format, double value) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.6f", seconds);
+  std::snprintf(text, sizeof(text), format, value);
   return text;
+}
+
+std::string Seconds(double seconds) { return Number("%.6f", seconds); }
+
+std::string Megabytes(int64_t bytes) {
+  return Number("%.1f MB", static_cast<double>(bytes) * 1e-6);
 }
 
 }  // namespace
@@ -43,19 +48,9 @@ std::string Summary::FullReport() const {
   report += Line("Device", device);
   report += Line("Method", method);
   report += Line("PCG iterations", std::to_string(num_pcg_iterations));
-  char memory[32];
-  std::snprintf(memory,
-                sizeof(memory),
-                "%.1f MB",
-                static_cast<double>(memory_bytes) * 1e-6);
-  report += Line("Memory", memory);
+  report += Line("Memory", Megabytes(memory_bytes));
   if (transfer_bytes > 0) {
-    char transfer[32];
-    std::snprintf(transfer,
-                  sizeof(transfer),
-                  "%.1f MB",
-                  static_cast<double>(transfer_bytes) * 1e-6);
-    report += Line("Host <-> device", transfer);
+    report += Line("Host <-> device", Megabytes(transfer_bytes));
   }
   report += "\nTime (in seconds):\n";
   report += Line("Set-up", Seconds(setup_time_in_seconds));

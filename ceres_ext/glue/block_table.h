@@ -11,10 +11,13 @@
 #ifndef CERES_EXT_GLUE_BLOCK_TABLE_H_
 #define CERES_EXT_GLUE_BLOCK_TABLE_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "ceres/manifold.h"
+#include "ceres/parameter_block.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
@@ -35,7 +38,6 @@ struct BlockTable {
   int padded_size = 0;
 
   int32_t size() const { return static_cast<int32_t>(tangent_size.size()); }
-  int64_t padded_values() const { return int64_t{size()} * padded_size; }
 
   // Blocks beyond the old size have no values yet.
   void Resize(int32_t size) {
@@ -46,35 +48,62 @@ struct BlockTable {
     manifold.resize(size);
   }
 
-  void Set(int64_t i,
-           int state,
-           int tangent,
-           int num_tangent,
-           const ceres::Manifold* m) {
-    state_offset[i] = state;
-    tangent_offset[i] = tangent;
-    tangent_size[i] = num_tangent;
-    constant_value[i] = nullptr;
-    manifold[i] = m;
-  }
-
-  void SetConstant(int64_t i, const double* value) {
-    Set(i, -1, -1, 0, nullptr);
-    constant_value[i] = value;
+  void Set(int64_t i, const ceres::internal::ParameterBlock& block) {
+    const bool is_constant = block.IsConstant();
+    state_offset[i] = is_constant ? -1 : block.state_offset();
+    tangent_offset[i] = is_constant ? -1 : block.delta_offset();
+    tangent_size[i] = is_constant ? 0 : block.TangentSize();
+    constant_value[i] = is_constant ? block.state() : nullptr;
+    manifold[i] = is_constant ? nullptr : block.manifold();
   }
 
   // Blocks with columns.
-  int NumVarying() const;
+  int NumVarying() const {
+    return static_cast<int>(std::count_if(
+        tangent_size.begin(), tangent_size.end(), [](int n) { return n > 0; }));
+  }
   // The largest tangent size.
-  int MaxTangentSize() const;
-  bool HasManifold() const;
-  bool HasPadding() const;
+  int MaxTangentSize() const {
+    return tangent_size.empty()
+               ? 0
+               : *std::max_element(tangent_size.begin(), tangent_size.end());
+  }
+  bool HasManifold() const {
+    return std::any_of(manifold.begin(),
+                       manifold.end(),
+                       [](const ceres::Manifold* m) { return m != nullptr; });
+  }
+  bool HasPadding() const {
+    return std::any_of(tangent_size.begin(), tangent_size.end(), [this](int n) {
+      return n != padded_size;
+    });
+  }
 
   // Block i becomes what block order[i] was; order is a permutation.
   void Permute(const std::vector<int32_t>& order,
-               kernels::HostContext* context);
+               kernels::HostContext* context) {
+    constexpr int64_t kGrain = 1 << 14;
+    const auto permute = [&order, context](auto* values) {
+      std::decay_t<decltype(*values)> permuted(order.size());
+      context->ParallelFor(static_cast<int64_t>(order.size()),
+                           kGrain,
+                           [&](int64_t begin, int64_t end) {
+                             for (int64_t i = begin; i < end; ++i) {
+                               permuted[i] = (*values)[order[i]];
+                             }
+                           });
+      values->swap(permuted);
+    };
+    permute(&state_offset);
+    permute(&tangent_offset);
+    permute(&tangent_size);
+    permute(&constant_value);
+    permute(&manifold);
+  }
 
-  int64_t MemoryBytes() const;
+  int64_t bytes() const {
+    return int64_t{size()} * (3 * sizeof(int32_t) + 2 * sizeof(void*));
+  }
 };
 
 }  // namespace ceres_ext

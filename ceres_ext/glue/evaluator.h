@@ -8,40 +8,74 @@
 #ifndef CERES_EXT_GLUE_EVALUATOR_H_
 #define CERES_EXT_GLUE_EVALUATOR_H_
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ceres/casts.h"
 #include "ceres/evaluation_callback.h"
 #include "ceres/evaluator.h"
 #include "ceres/execution_summary.h"
 #include "ceres/preprocessor.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
 #include "ceres_ext/glue/jacobian.h"
-#include "ceres_ext/glue/observation_evaluator.h"
+#include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/vectors.h"
+#include "glog/logging.h"
 
 namespace ceres_ext {
 
 template <typename Machine>
 class ProgramEvaluator final : public ceres::internal::Evaluator {
  public:
-  // The evaluators of the batches in their order: observations, then others.
-  // All memory of the solve's evaluations, the Jacobian's included, is taken
-  // here. *blocks and *pp outlive the evaluator.
-  static std::unique_ptr<ProgramEvaluator> Create(
-      const ProgramBlocks<Machine>* blocks,
-      std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations,
-      std::vector<std::unique_ptr<RowsEvaluator>> others,
-      ceres::internal::PreprocessedProblem* pp,
-      kernels::Status* status);
+  // *blocks and *pp outlive the evaluator.
+  ProgramEvaluator(const ProgramBlocks<Machine>* blocks,
+                   ceres::internal::PreprocessedProblem* pp)
+      : blocks_(blocks),
+        machine_(blocks->machine()),
+        program_(pp->reduced_program.get()),
+        evaluation_callback_(program_->mutable_evaluation_callback()),
+        ceres_context_(pp->problem->context()),
+        num_threads_(pp->options.num_threads) {}
 
-  // The Jacobian that Create made; null when asked a second time.
-  std::unique_ptr<ceres::internal::SparseMatrix> CreateJacobian() const final;
+  // Once, before anything else. rows: the evaluators of the batches in their
+  // order. All memory of the solve's evaluations, the Jacobian's included, is
+  // taken here.
+  kernels::Status Setup(std::vector<std::unique_ptr<RowsEvaluator>> rows) {
+    rows_ = std::move(rows);
+    ChoosePlus();
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(NumResiduals(), &residuals_));
+    CERES_EXT_RETURN_IF_ERROR(blocks_->Allocate(&e_gradient_, &f_gradient_));
+    needs_host_state_ = evaluation_callback_ != nullptr;
+    for (const auto& part : rows_) {
+      needs_host_state_ |= part->needs_host_state();
+    }
+    if (!kIsHost<Machine>) {
+      if (needs_host_state_) {
+        CERES_EXT_RETURN_IF_ERROR(host_state_.Allocate(NumParameters()));
+      }
+      if (plus_by_ == PlusBy::kHost) {
+        CERES_EXT_RETURN_IF_ERROR(host_plus_.Allocate(
+            2 * int64_t{NumParameters()} + NumEffectiveParameters()));
+      }
+    }
+    return MakeJacobian(&jacobian_);
+  }
+
+  // The Jacobian that Setup made; null when asked a second time.
+  std::unique_ptr<ceres::internal::SparseMatrix> CreateJacobian() const final {
+    return std::move(jacobian_);
+  }
   // Until CreateJacobian gives it away.
   ProgramJacobian<Machine>* jacobian() { return jacobian_.get(); }
 
@@ -50,11 +84,54 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
                 double* cost,
                 double* residuals,
                 double* gradient,
-                ceres::internal::SparseMatrix* jacobian) final;
+                ceres::internal::SparseMatrix* jacobian) final {
+    using ceres::internal::ScopedExecutionTimer;
+    const bool want_jacobian = gradient != nullptr || jacobian != nullptr;
+    ScopedExecutionTimer total_timer("Evaluator::Total", &execution_summary_);
+    ScopedExecutionTimer call_type_timer(
+        want_jacobian ? "Evaluator::Jacobian" : "Evaluator::Residual",
+        &execution_summary_);
+    if (!PrepareHostState(evaluate_options, state, want_jacobian)) {
+      return false;
+    }
+    auto* program_jacobian =
+        jacobian != nullptr
+            ? ceres::down_cast<ProgramJacobian<Machine>*>(jacobian)
+            : nullptr;
+    kernels::Status status;
+    if (want_jacobian && program_jacobian == nullptr) {
+      if (scratch_jacobian_ == nullptr) {
+        status = MakeJacobian(&scratch_jacobian_);
+      }
+      program_jacobian = scratch_jacobian_.get();
+    }
+    if (status.ok()) {
+      status = EvaluateRows(
+          evaluate_options, state, residuals, gradient, program_jacobian);
+    }
+    // A cost function that can't be evaluated somewhere is no error of the
+    // program.
+    if (status.code == kernels::StatusCode::kNumericalFailure) {
+      LOG(WARNING) << status.message;
+      return false;
+    }
+    return Ok(status) && Finish(cost);
+  }
 
   bool Plus(const double* state,
             const double* delta,
-            double* state_plus_delta) const final;
+            double* state_plus_delta) const final {
+    const kernels::Status status =
+        plus_by_ == PlusBy::kHost ? PlusOnHost(state, delta, state_plus_delta)
+        : plus_by_ == PlusBy::kMachine
+            ? PlusOnMachine(state, delta, state_plus_delta)
+            : kernels::Run(
+                  kernels::AddVectorsParams{
+                      NumParameters(), state, delta, state_plus_delta},
+                  machine_);
+    LOG_IF(WARNING, !status.ok()) << status.message;
+    return status.ok();
+  }
 
   int NumParameters() const final { return blocks_->num_parameters(); }
   int NumEffectiveParameters() const final { return blocks_->num_columns(); }
@@ -66,42 +143,204 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   }
 
   // With the Jacobian, until CreateJacobian gives it away.
-  int64_t bytes() const;
+  int64_t bytes() const {
+    int64_t sum = residuals_.bytes() + e_gradient_.bytes() +
+                  f_gradient_.bytes() + host_state_.bytes() +
+                  host_plus_.bytes() +
+                  (jacobian_ != nullptr ? jacobian_->bytes() : 0);
+    for (const auto& rows : rows_) {
+      sum += rows->bytes();
+    }
+    return sum;
+  }
 
  private:
+  using Buffer = typename Machine::template Buffer<double>;
+  using Jacobian = ProgramJacobian<Machine>;
   // Who computes x (+) delta.
   enum class PlusBy { kSum, kMachine, kHost };
 
-  ProgramEvaluator(const ProgramBlocks<Machine>* blocks,
-                   ceres::internal::PreprocessedProblem* pp)
-      : blocks_(blocks),
-        machine_(blocks->machine()),
-        program_(pp->reduced_program.get()),
-        evaluation_callback_(program_->mutable_evaluation_callback()),
-        ceres_context_(pp->problem->context()),
-        num_threads_(pp->options.num_threads) {}
+  // Manifolds and bounds are Ceres's; a machine that isn't the host does what
+  // it can itself.
+  void ChoosePlus() {
+    if (kIsHost<Machine> || program_->IsBoundsConstrained()) {
+      return;
+    }
+    bool has_manifold = false;
+    for (size_t i = 0; i < blocks_->f().size(); ++i) {
+      if (blocks_->f()[i].table().HasManifold()) {
+        if (IsShared(i)) {
+          return;
+        }
+        has_manifold = true;
+      }
+    }
+    for (const auto& family : blocks_->e()) {
+      if (family.table().HasManifold()) {
+        return;
+      }
+    }
+    plus_by_ = !has_manifold && NumParameters() == NumEffectiveParameters()
+                   ? PlusBy::kSum
+                   : PlusBy::kMachine;
+  }
 
-  kernels::Status Setup();
-  void ChoosePlus();
-  std::unique_ptr<ProgramJacobian<Machine>> MakeJacobian(
-      kernels::Status* status) const;
+  // Whether no batch owns the F family.
+  bool IsShared(size_t family) const {
+    return blocks_->blocks().f_owner[family] == solver::ProblemBlocks::kShared;
+  }
+
+  kernels::Status MakeJacobian(std::unique_ptr<Jacobian>* jacobian) const {
+    std::vector<std::unique_ptr<RowsJacobian>> parts(rows_.size());
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      CERES_EXT_RETURN_IF_ERROR(rows_[i]->CreateJacobian(&parts[i]));
+    }
+    return MakeAndSetUp<Jacobian>(jacobian, blocks_, std::move(parts));
+  }
+
+  // Publishes the state where somebody on the host reads it.
+  bool PrepareHostState(const EvaluateOptions& evaluate_options,
+                        const double* state,
+                        bool want_jacobian) {
+    if (!needs_host_state_) {
+      return true;
+    }
+    if constexpr (!kIsHost<Machine>) {
+      if (!Ok(machine_->Download(NumParameters(), state, host_state_.data()))) {
+        return false;
+      }
+    }
+    if (evaluation_callback_ != nullptr) {
+      // The callback reads the user's state, and Ceres's blocks read this copy.
+      if (!program_->StateVectorToParameterBlocks(HostState(state))) {
+        return false;
+      }
+      program_->CopyParameterBlockStateToUserState();
+      evaluation_callback_->PrepareForEvaluation(
+          want_jacobian, evaluate_options.new_evaluation_point);
+    }
+    return true;
+  }
+
+  const double* HostState(const double* state) const {
+    return kIsHost<Machine> ? state : host_state_.data();
+  }
+
   kernels::Status EvaluateRows(const EvaluateOptions& evaluate_options,
                                const double* state,
                                double* residuals,
                                double* gradient,
-                               ProgramJacobian<Machine>* jacobian);
+                               Jacobian* jacobian) {
+    RowsRequest request;
+    request.state = state;
+    request.host_state = HostState(state);
+    request.apply_loss = evaluate_options.apply_loss_function;
+    request.want_gradient = gradient != nullptr;
+    if (request.want_gradient) {
+      request.e_gradient = e_gradient_.data();
+      request.f_gradient = f_gradient_.data();
+      CERES_EXT_RETURN_IF_ERROR(
+          blocks_->SetSharedToZero(request.e_gradient, request.f_gradient));
+    }
+    int64_t begin = 0;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      request.residuals = residuals == nullptr ? nullptr : residuals + begin;
+      request.scratch_residuals = residuals_.data() + begin;
+      request.jacobian =
+          jacobian == nullptr ? nullptr : jacobian->part(static_cast<int>(i));
+      CERES_EXT_RETURN_IF_ERROR(rows_[i]->Evaluate(request));
+      begin += rows_[i]->num_residuals();
+    }
+    return gradient == nullptr
+               ? kernels::Status()
+               : blocks_->Scatter(
+                     e_gradient_.data(), f_gradient_.data(), gradient);
+  }
+
   // Reads the evaluations; false where one isn't finite.
-  bool Finish(double* cost);
-  // Publishes the state where somebody on the host reads it.
-  bool PrepareHostState(const EvaluateOptions& evaluate_options,
-                        const double* state,
-                        bool want_jacobian);
+  bool Finish(double* cost) {
+    kernels::Evaluation sum;
+    for (const auto& rows : rows_) {
+      kernels::Evaluation evaluation;
+      if (!Ok(rows->Read(&evaluation))) {
+        return false;
+      }
+      sum.cost += evaluation.cost;
+      sum.num_not_finite += evaluation.num_not_finite;
+    }
+    *cost = sum.cost;
+    if (sum.num_not_finite > 0) {
+      LOG(WARNING) << "Residual or Jacobian of " << sum.num_not_finite
+                   << " observations is not finite: a point is at the optical "
+                      "centre of a camera, or a parameter is out of range.";
+      return false;
+    }
+    if (!std::isfinite(sum.cost)) {
+      LOG(ERROR) << "Accumulated cost = " << sum.cost
+                 << " is not a finite number. Evaluation failed.";
+      return false;
+    }
+    return true;
+  }
+
+  static bool Ok(const kernels::Status& status) {
+    LOG_IF(ERROR, !status.ok()) << "Evaluation failed: " << status.message;
+    return status.ok();
+  }
+
   kernels::Status PlusOnMachine(const double* state,
                                 const double* delta,
-                                double* state_plus_delta) const;
+                                double* state_plus_delta) const {
+    const auto plus = [&](kernels::PlusParams params) {
+      params.state = state;
+      params.delta = delta;
+      params.state_plus_delta = state_plus_delta;
+      return kernels::Run(params, machine_);
+    };
+    const auto plus_family = [&](const FamilyTable<Machine>& family) {
+      kernels::PlusParams params;
+      params.table = family.view();
+      return plus(params);
+    };
+    for (const auto& rows : rows_) {
+      kernels::PlusParams params;
+      if (rows->GetPlus(&params)) {
+        CERES_EXT_RETURN_IF_ERROR(plus(params));
+      }
+    }
+    for (const auto& family : blocks_->e()) {
+      CERES_EXT_RETURN_IF_ERROR(plus_family(family));
+    }
+    for (size_t i = 0; i < blocks_->f().size(); ++i) {
+      if (IsShared(i)) {
+        CERES_EXT_RETURN_IF_ERROR(plus_family(blocks_->f()[i]));
+      }
+    }
+    return {};
+  }
+
   kernels::Status PlusOnHost(const double* state,
                              const double* delta,
-                             double* state_plus_delta) const;
+                             double* state_plus_delta) const {
+    const auto plus = [&](const double* x, const double* d, double* sum) {
+      return program_->Plus(x, d, sum, ceres_context_, num_threads_)
+                 ? kernels::Status()
+                 : kernels::Status(kernels::StatusCode::kNumericalFailure,
+                                   "Manifold::Plus failed.");
+    };
+    if constexpr (kIsHost<Machine>) {
+      return plus(state, delta, state_plus_delta);
+    } else {
+      double* const x = host_plus_.data();
+      double* const d = x + NumParameters();
+      double* const sum = d + NumEffectiveParameters();
+      CERES_EXT_RETURN_IF_ERROR(machine_->Download(NumParameters(), state, x));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Download(NumEffectiveParameters(), delta, d));
+      CERES_EXT_RETURN_IF_ERROR(plus(x, d, sum));
+      return machine_->Upload(NumParameters(), sum, state_plus_delta);
+    }
+  }
 
   const ProgramBlocks<Machine>* blocks_;
   Machine* machine_;
@@ -110,20 +349,19 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   ceres::internal::ContextImpl* ceres_context_;
   const int num_threads_;
   std::vector<std::unique_ptr<RowsEvaluator>> rows_;
-  // Those of rows_ that are observations.
-  std::vector<const ObservationEvaluatorBase*> observations_;
+  // By rows or by the callback.
   bool needs_host_state_ = false;
   PlusBy plus_by_ = PlusBy::kHost;
 
-  typename Machine::template Buffer<double> residuals_;
-  typename Machine::template Buffer<double> e_gradient_;
-  typename Machine::template Buffer<double> f_gradient_;
+  Buffer residuals_;
+  Buffer e_gradient_;
+  Buffer f_gradient_;
   // The state, where it isn't on the host; state, delta and their sum.
   kernels::HostBuffer<double> host_state_;
   mutable kernels::HostBuffer<double> host_plus_;
-  mutable std::unique_ptr<ProgramJacobian<Machine>> jacobian_;
+  mutable std::unique_ptr<Jacobian> jacobian_;
   // For gradients without a Jacobian (line search); made when first asked for.
-  std::unique_ptr<ProgramJacobian<Machine>> scratch_jacobian_;
+  std::unique_ptr<Jacobian> scratch_jacobian_;
   ceres::internal::ExecutionSummary execution_summary_;
 };
 

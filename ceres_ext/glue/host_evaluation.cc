@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <string>
 
 #include "ceres/parameter_block.h"
@@ -110,50 +111,29 @@ Status HostEvaluation::Publish(const double* host_state) {
   return {};
 }
 
-bool HostEvaluation::EvaluateRow(int64_t k,
-                                 bool apply_loss,
-                                 double* residuals,
-                                 double* values,
-                                 int e_values,
-                                 double* scratch,
-                                 double* cost,
-                                 std::string* thrown) const {
-  constexpr int kMostOnStack = 16;
+void HostEvaluation::PlaceCells(int64_t k,
+                                int e_values,
+                                double* values,
+                                std::vector<double*>* jacobians) const {
   const ResidualBlock& row = *rows_[k];
-  try {
-    double* on_stack[kMostOnStack] = {};
-    std::vector<double*> on_heap;
-    double** jacobians = nullptr;
-    if (values != nullptr) {
-      jacobians = on_stack;
-      if (row.NumParameterBlocks() > kMostOnStack) {
-        on_heap.assign(row.NumParameterBlocks(), nullptr);
-        jacobians = on_heap.data();
-      }
-      double* next = values;
-      const auto take = [&](int j) {
-        jacobians[j] = next;
-        next += row.NumResiduals() * row.parameter_blocks()[j]->TangentSize();
-      };
-      if (eliminated_[k] >= 0) {
-        take(eliminated_[k]);
-      }
-      if (e_values > 0) {
-        next = values + e_values;
-      }
-      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-        if (j != eliminated_[k] && !row.parameter_blocks()[j]->IsConstant()) {
-          take(j);
-        }
-      }
-    }
-    return row.Evaluate(apply_loss, cost, residuals, jacobians, scratch);
-  } catch (const std::exception& exception) {
-    *thrown = exception.what();
-  } catch (...) {
-    *thrown = "something that is no std::exception";
+  const int eliminated = eliminated_[k];
+  jacobians->assign(row.NumParameterBlocks(), nullptr);
+  double* next = values;
+  const auto take = [&](int j) {
+    (*jacobians)[j] = next;
+    next += row.NumResiduals() * row.parameter_blocks()[j]->TangentSize();
+  };
+  if (eliminated >= 0) {
+    take(eliminated);
   }
-  return false;
+  if (e_values > 0) {
+    next = values + e_values;
+  }
+  for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+    if (j != eliminated && !row.parameter_blocks()[j]->IsConstant()) {
+      take(j);
+    }
+  }
 }
 
 Status HostEvaluation::Evaluate(int64_t begin,
@@ -168,18 +148,28 @@ Status HostEvaluation::Evaluate(int64_t begin,
   std::string thrown;
   context_->ParallelFor(
       end - begin, kRowsPerTask, [&](int64_t first, int64_t last, int thread) {
+        std::vector<double*> jacobians;
         double sum = 0.0;
         for (int64_t k = begin + first; k < begin + last; ++k) {
           double cost = 0.0;
+          bool is_valid = false;
           std::string what;
-          if (!EvaluateRow(k,
-                           apply_loss,
-                           residuals_of ? residuals_of(k) : nullptr,
-                           values_of ? values_of(k) : nullptr,
-                           e_values,
-                           scratch_.data() + scratch_size_ * thread,
-                           &cost,
-                           &what)) {
+          try {
+            if (values_of) {
+              PlaceCells(k, e_values, values_of(k), &jacobians);
+            }
+            is_valid =
+                rows_[k]->Evaluate(apply_loss,
+                                   &cost,
+                                   residuals_of ? residuals_of(k) : nullptr,
+                                   values_of ? jacobians.data() : nullptr,
+                                   scratch_.data() + scratch_size_ * thread);
+          } catch (const std::exception& exception) {
+            what = exception.what();
+          } catch (...) {
+            what = "something that is no std::exception";
+          }
+          if (!is_valid) {
             const std::lock_guard<std::mutex> lock(mutex);
             if (k < failed) {
               failed = k;
@@ -201,11 +191,7 @@ Status HostEvaluation::Evaluate(int64_t begin,
 }
 
 double HostEvaluation::cost() const {
-  double sum = 0.0;
-  for (int64_t i = 0; i < costs_.size(); ++i) {
-    sum += costs_.data()[i];
-  }
-  return sum;
+  return std::accumulate(costs_.data(), costs_.data() + costs_.size(), 0.0);
 }
 
 }  // namespace ceres_ext

@@ -61,15 +61,11 @@ class HostEvaluation {
   }
 
  private:
-  // False, with what was thrown, where the row can't be evaluated.
-  bool EvaluateRow(int64_t row,
-                   bool apply_loss,
-                   double* residuals,
-                   double* values,
-                   int e_values,
-                   double* scratch,
-                   double* cost,
-                   std::string* thrown) const;
+  // Where the values of a row go, block by block; null for constant blocks.
+  void PlaceCells(int64_t row,
+                  int e_values,
+                  double* values,
+                  std::vector<double*>* jacobians) const;
 
   kernels::HostContext* context_ = nullptr;
   std::vector<const ceres::internal::ResidualBlock*> rows_;

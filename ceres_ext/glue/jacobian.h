@@ -12,9 +12,12 @@
 #ifndef CERES_EXT_GLUE_JACOBIAN_H_
 #define CERES_EXT_GLUE_JACOBIAN_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ceres/internal/eigen.h"
@@ -22,80 +25,135 @@
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
 #include "cuda_kernels/base/status.h"
+#include "glog/logging.h"
 
 namespace ceres_ext {
 
 template <typename Machine>
 class ProgramJacobian final : public ceres::internal::SparseMatrix {
  public:
-  // Takes the parts. *blocks outlives the Jacobian.
-  static std::unique_ptr<ProgramJacobian> Create(
-      const ProgramBlocks<Machine>* blocks,
-      std::vector<std::unique_ptr<RowsJacobian>> parts,
-      kernels::Status* status);
+  // Once, before anything else. Takes the parts. *blocks outlives the Jacobian.
+  kernels::Status Setup(const ProgramBlocks<Machine>* blocks,
+                        std::vector<std::unique_ptr<RowsJacobian>> parts) {
+    blocks_ = blocks;
+    parts_ = std::move(parts);
+    return blocks->Allocate(&e_, &f_);
+  }
 
   RowsJacobian* part(int i) { return parts_[i].get(); }
-  std::vector<solver::Batch*> batches() const;
+  std::vector<solver::Batch*> batches() const {
+    std::vector<solver::Batch*> batches;
+    for (const auto& part : parts_) {
+      batches.push_back(part->batch());
+    }
+    return batches;
+  }
 
-  // LinearOperator and SparseMatrix. y has num_rows(), x num_cols() values. A
-  // device that fails shows at the next operation that can report it; the
-  // reason is logged.
+  // LinearOperator and SparseMatrix, whose forms with threads call these. y has
+  // num_rows(), x num_cols() values. A device that fails shows at the next
+  // operation that can report it; the reason is logged.
   using SparseMatrix::LeftMultiplyAndAccumulate;
   using SparseMatrix::RightMultiplyAndAccumulate;
-  void RightMultiplyAndAccumulate(const double* x, double* y) const final;
-  void RightMultiplyAndAccumulate(const double* x,
-                                  double* y,
-                                  ceres::internal::ContextImpl*,
-                                  int) const final {
-    RightMultiplyAndAccumulate(x, y);
+  using SparseMatrix::ScaleColumns;
+  using SparseMatrix::SquaredColumnNorm;
+  // y += J x
+  void RightMultiplyAndAccumulate(const double* x, double* y) const final {
+    LogIfError(blocks_->Gather(x, 0.0, e_.data(), f_.data()));
+    ForEachPart([&](RowsJacobian* part, int64_t begin) {
+      return part->batch()->RightMultiply(
+          e_.data(), f_.data(), /*accumulate=*/true, y + begin);
+    });
   }
-  void LeftMultiplyAndAccumulate(const double* y, double* x) const final;
-  void LeftMultiplyAndAccumulate(const double* y,
-                                 double* x,
-                                 ceres::internal::ContextImpl*,
-                                 int) const final {
-    LeftMultiplyAndAccumulate(y, x);
+  // x += J' y
+  void LeftMultiplyAndAccumulate(const double* y, double* x) const final {
+    LogIfError(blocks_->Gather(x, 0.0, e_.data(), f_.data()));
+    ForEachPart([&](RowsJacobian* part, int64_t begin) {
+      return part->batch()->LeftMultiplyAndAccumulate(
+          y + begin, e_.data(), f_.data());
+    });
+    LogIfError(blocks_->Scatter(e_.data(), f_.data(), x));
   }
-  void SquaredColumnNorm(double* x) const final;
-  void SquaredColumnNorm(double* x,
-                         ceres::internal::ContextImpl*,
-                         int) const final {
-    SquaredColumnNorm(x);
+  void SquaredColumnNorm(double* x) const final {
+    LogIfError(blocks_->SetSharedToZero(e_.data(), f_.data()));
+    ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
+      return part->batch()->SquaredColumnNorms(e_.data(), f_.data());
+    });
+    LogIfError(blocks_->Scatter(e_.data(), f_.data(), x));
   }
-  void ScaleColumns(const double* scale) final;
-  void ScaleColumns(const double* scale,
-                    ceres::internal::ContextImpl*,
-                    int) final {
-    ScaleColumns(scale);
+  // J = J diag(scale)
+  void ScaleColumns(const double* scale) final {
+    LogIfError(blocks_->Gather(scale, 1.0, e_.data(), f_.data()));
+    ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
+      return part->ScaleColumns(e_.data(), f_.data());
+    });
   }
-  void SetZero() final;
-  void ToDenseMatrix(ceres::Matrix* dense_matrix) const final;
+  void SetZero() final {
+    ForEachPart(
+        [](RowsJacobian* part, int64_t /*begin*/) { return part->SetZero(); });
+  }
+  void ToDenseMatrix(ceres::Matrix* dense_matrix) const final {
+    *dense_matrix = ceres::Matrix::Zero(num_rows(), num_cols());
+    ForEachValue([&](int64_t row, int column, double value) {
+      (*dense_matrix)(row, column) = value;
+    });
+  }
   // Lines "row column value", as BlockSparseMatrix writes them.
-  void ToTextFile(FILE* file) const final;
+  void ToTextFile(FILE* file) const final {
+    ForEachValue([&](int64_t row, int column, double value) {
+      std::fprintf(
+          file, "% 10d % 10d %17f\n", static_cast<int>(row), column, value);
+    });
+  }
 
   // Null: the values have no one array of doubles.
   double* mutable_values() final { return nullptr; }
   const double* values() const final { return nullptr; }
   int num_rows() const final { return blocks_->num_residuals(); }
   int num_cols() const final { return blocks_->num_columns(); }
-  // Values in columns that are not padding.
-  int num_nonzeros() const final;
+  // Values in columns that are not padding, counted one by one.
+  int num_nonzeros() const final {
+    int64_t sum = 0;
+    ForEachValue([&sum](int64_t, int, double) { ++sum; });
+    return static_cast<int>(
+        std::min<int64_t>(sum, std::numeric_limits<int>::max()));
+  }
 
   // Without those of the batches.
-  int64_t bytes() const;
+  int64_t bytes() const {
+    int64_t sum = e_.bytes() + f_.bytes();
+    for (const auto& part : parts_) {
+      sum += part->bytes();
+    }
+    return sum;
+  }
 
  private:
   using Buffer = typename Machine::template Buffer<double>;
 
-  explicit ProgramJacobian(const ProgramBlocks<Machine>* blocks)
-      : blocks_(blocks) {}
+  // Ceres's matrices can't report an error.
+  static void LogIfError(const kernels::Status& status) {
+    LOG_IF(ERROR, !status.ok()) << status.message;
+  }
 
   // Calls fn(part, first of its rows) in order.
   template <typename Function>
-  void ForEachPart(Function&& fn) const;
-  kernels::Status ForEachValue(const RowsJacobian::Visit& visit) const;
+  void ForEachPart(Function&& fn) const {
+    int64_t begin = 0;
+    for (const auto& part : parts_) {
+      LogIfError(fn(part.get(), begin));
+      begin += part->batch()->num_residuals();
+    }
+  }
 
-  const ProgramBlocks<Machine>* blocks_;
+  void ForEachValue(const RowsJacobian::Visit& visit) const {
+    ForEachPart([&](RowsJacobian* part, int64_t begin) {
+      return part->ForEachValue([&](int64_t row, int column, double value) {
+        visit(begin + row, column, value);
+      });
+    });
+  }
+
+  const ProgramBlocks<Machine>* blocks_ = nullptr;
   std::vector<std::unique_ptr<RowsJacobian>> parts_;
   // A vector of columns over families.
   mutable Buffer e_;

@@ -3,7 +3,6 @@
 #include "ceres_ext/glue/linear_solver.h"
 
 #include <string>
-#include <utility>
 
 #include "ceres/types.h"
 #include "ceres_ext/glue/machines.h"
@@ -53,7 +52,7 @@ std::string MethodName(const Options& ext_options,
 
 // Adds the solve's times and iterations to *record.
 LinearSolver::Summary ToCeresSummary(
-    const solver::InexactSolverSummary& summary, SolveRecord* record) {
+    const solver::InexactSolverSummary& summary, Summary* record) {
   record->num_pcg_iterations += summary.num_iterations;
   record->normal_blocks_time_in_seconds += summary.normal_blocks_seconds;
   record->pcg_time_in_seconds += summary.pcg_seconds;
@@ -107,20 +106,6 @@ bool ToPreconditionerType(ceres::PreconditionerType type,
     default:
       return false;
   }
-}
-
-template <typename Machine>
-std::unique_ptr<ProgramLinearSolver<Machine>>
-ProgramLinearSolver<Machine>::Create(const ceres_ext::Options& ext_options,
-                                     const LinearSolver::Options& options,
-                                     const ProgramBlocks<Machine>* blocks,
-                                     const Jacobian* jacobian,
-                                     SolveRecord* record,
-                                     Status* status) {
-  std::unique_ptr<ProgramLinearSolver> linear_solver(
-      new ProgramLinearSolver(blocks, jacobian, record));
-  *status = linear_solver->Setup(ext_options, options);
-  return status->ok() ? std::move(linear_solver) : nullptr;
 }
 
 template <typename Machine>

@@ -13,9 +13,9 @@
 #include "ceres/types.h"
 #include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/program_blocks.h"
-#include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/solver/step_solver.h"
+#include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
@@ -31,29 +31,23 @@ class ProgramLinearSolver final
   using LinearSolver = ceres::internal::LinearSolver;
   using Jacobian = ProgramJacobian<Machine>;
 
-  // All memory of the solve is taken here. *jacobian is the only one that the
-  // solver will be given. *blocks, *jacobian and *record outlive the solver.
+  // *jacobian is the only one that the solver will be given. *blocks, *jacobian
+  // and *record outlive the solver.
+  ProgramLinearSolver(const ProgramBlocks<Machine>* blocks,
+                      const Jacobian* jacobian,
+                      Summary* record)
+      : blocks_(blocks), jacobian_(jacobian), record_(record) {}
+
+  // Once, before anything else. All memory of the solve is taken here.
   // options: those of Ceres that this library supports (BundlePlugin).
-  static std::unique_ptr<ProgramLinearSolver> Create(
-      const ceres_ext::Options& ext_options,
-      const LinearSolver::Options& options,
-      const ProgramBlocks<Machine>* blocks,
-      const Jacobian* jacobian,
-      SolveRecord* record,
-      kernels::Status* status);
+  kernels::Status Setup(const ceres_ext::Options& ext_options,
+                        const LinearSolver::Options& options);
 
   int64_t bytes() const;
 
  private:
   using Buffer = typename Machine::template Buffer<double>;
 
-  ProgramLinearSolver(const ProgramBlocks<Machine>* blocks,
-                      const Jacobian* jacobian,
-                      SolveRecord* record)
-      : blocks_(blocks), jacobian_(jacobian), record_(record) {}
-
-  kernels::Status Setup(const ceres_ext::Options& ext_options,
-                        const LinearSolver::Options& options);
   LinearSolver::Summary SolveImpl(
       Jacobian* A,
       const double* b,
@@ -62,7 +56,7 @@ class ProgramLinearSolver final
 
   const ProgramBlocks<Machine>* blocks_;
   const Jacobian* jacobian_;
-  SolveRecord* record_;
+  Summary* record_;
   // Damping and step, over families. Padding is damped by one, so that its step
   // is zero.
   Buffer e_diagonal_;

@@ -3,7 +3,6 @@
 #include "ceres_ext/glue/machine_setup.h"
 
 #include <set>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,7 +15,6 @@
 #include "ceres_ext/glue/observation_evaluator.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/trust_region_vectors.h"
-#include "ceres_ext/glue/view_rows.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/row_index.h"
 
@@ -63,55 +61,48 @@ class MachineSetupImpl final : public MachineSetup {
         machine_(std::move(machine)),
         host_context_(std::move(host_context)) {}
 
-  std::string device() const final { return device_; }
   int64_t copied_bytes() const final { return machine_->copied_bytes(); }
-  int num_eliminated_blocks() const final {
-    return NumVarying(program_blocks_.e());
-  }
-  int num_other_blocks() const final { return NumVarying(program_blocks_.f()); }
-  std::string schur_structure() const final { return schur_structure_; }
 
   Status SetupProgram(ProgramStructure* structure,
                       PreprocessedProblem* pp,
-                      SolveRecord* record,
+                      Summary* summary,
                       ProgramObjects* objects) final {
+    summary->device = device_;
     ceres::internal::Program* program = pp->reduced_program.get();
-    schur_structure_ = SchurStructure(*program, *structure);
+    objects->schur_structure = SchurStructure(*program, *structure);
     CERES_EXT_RETURN_IF_ERROR(
         program_blocks_.Setup(*program,
                               structure,
                               IndexOptions<Machine>(options_),
                               host_context(),
                               machine_.get()));
-    std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations;
+    objects->num_blocks = {NumVarying(program_blocks_.e()),
+                           NumVarying(program_blocks_.f())};
+    std::vector<std::unique_ptr<RowsEvaluator>> rows;
     for (size_t i = 0; i < structure->observations.size(); ++i) {
-      observations.emplace_back();
-      CERES_EXT_RETURN_IF_ERROR(CreateObservations(static_cast<int>(i),
-                                                   structure->observations[i],
-                                                   &observations.back()));
+      CERES_EXT_RETURN_IF_ERROR(CreateObservationEvaluator(
+          options_,
+          structure->observations[i],
+          &program_blocks_.observations(static_cast<int>(i)),
+          program_blocks_.blocks(),
+          &rows.emplace_back()));
     }
-    Status status;
-    std::vector<std::unique_ptr<RowsEvaluator>> others;
+    const HostRowsInput<Machine> input = {
+        program,
+        structure,
+        &program_blocks_,
+        host_context(),
+        summary,
+        options_.precision == PRECISION_MIXED};
     if (program_blocks_.views() != nullptr) {
-      others.emplace_back();
-      CERES_EXT_RETURN_IF_ERROR(
-          CreateViews(*program, *structure, record, &others.back()));
+      CERES_EXT_RETURN_IF_ERROR(CreateViewRows(input, &rows.emplace_back()));
     }
-    if (!structure->host_rows.empty()) {
-      others.push_back(HostRows<Machine>::Create(*program,
-                                                 *structure,
-                                                 &program_blocks_,
-                                                 host_context(),
-                                                 record,
-                                                 &status));
-      CERES_EXT_RETURN_IF_ERROR(status);
+    if (program_blocks_.host_rows() != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(CreateGeneralRows(input, &rows.emplace_back()));
     }
-    auto evaluator = ProgramEvaluator<Machine>::Create(&program_blocks_,
-                                                       std::move(observations),
-                                                       std::move(others),
-                                                       pp,
-                                                       &status);
-    CERES_EXT_RETURN_IF_ERROR(status);
+    auto evaluator =
+        std::make_unique<ProgramEvaluator<Machine>>(&program_blocks_, pp);
+    CERES_EXT_RETURN_IF_ERROR(evaluator->Setup(std::move(rows)));
     ceres::internal::LinearSolver::Options linear_solver_options;
     linear_solver_options.type = pp->options.linear_solver_type;
     linear_solver_options.preconditioner_type = pp->options.preconditioner_type;
@@ -119,28 +110,24 @@ class MachineSetupImpl final : public MachineSetup {
         pp->options.min_linear_solver_iterations;
     linear_solver_options.max_num_iterations =
         pp->options.max_linear_solver_iterations;
-    auto linear_solver =
-        ProgramLinearSolver<Machine>::Create(options_,
-                                             linear_solver_options,
-                                             &program_blocks_,
-                                             evaluator->jacobian(),
-                                             record,
-                                             &status);
-    CERES_EXT_RETURN_IF_ERROR(status);
+    auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
+        &program_blocks_, evaluator->jacobian(), summary);
+    CERES_EXT_RETURN_IF_ERROR(
+        linear_solver->Setup(options_, linear_solver_options));
     auto vectors = std::make_shared<LoopVectors<Machine>>(machine_.get());
     CERES_EXT_RETURN_IF_ERROR(
         vectors->Setup(evaluator->NumParameters(),
                        evaluator->NumEffectiveParameters(),
                        evaluator->NumResiduals()));
     // A device counts what is on it.
-    record->memory_bytes = kIsHost<Machine>
-                               ? program_blocks_.bytes() + evaluator->bytes() +
-                                     linear_solver->bytes() + vectors->bytes()
-                               : machine_->bytes();
+    summary->memory_bytes = kIsHost<Machine>
+                                ? program_blocks_.bytes() + evaluator->bytes() +
+                                      linear_solver->bytes() + vectors->bytes()
+                                : machine_->bytes();
     objects->evaluator = std::move(evaluator);
     objects->linear_solver = std::move(linear_solver);
     objects->vectors = std::move(vectors);
-    return status;
+    return {};
   }
 
  private:
@@ -174,10 +161,9 @@ class MachineSetupImpl final : public MachineSetup {
     const auto columns = [](const std::vector<BlockTable>& tables) {
       std::set<int> sizes;
       for (const BlockTable& table : tables) {
-        if (table.MaxTangentSize() > 0) {
-          sizes.insert(table.MaxTangentSize());
-        }
+        sizes.insert(table.MaxTangentSize());
       }
+      sizes.erase(0);
       return sizes;
     };
     const auto text = [](const std::set<int>& sizes) {
@@ -189,71 +175,12 @@ class MachineSetupImpl final : public MachineSetup {
            text(columns(structure.f));
   }
 
-  Status CreateObservations(
-      int batch,
-      const ObservationRows& rows,
-      std::unique_ptr<ObservationEvaluatorBase>* evaluator) {
-    const bool nine =
-        program_blocks_.observations(batch).cameras().padded_size == 9;
-    if constexpr (!kIsHost<Machine>) {
-      if (options_.precision == PRECISION_MIXED) {
-        return nine ? Create<float, 9>(batch, rows, evaluator)
-                    : Create<float, 10>(batch, rows, evaluator);
-      }
-    }
-    return nine ? Create<double, 9>(batch, rows, evaluator)
-                : Create<double, 10>(batch, rows, evaluator);
-  }
-
-  Status CreateViews(const ceres::internal::Program& program,
-                     const ProgramStructure& structure,
-                     SolveRecord* record,
-                     std::unique_ptr<RowsEvaluator>* evaluator) {
-    const auto create = [&](auto value, auto columns) {
-      Status status;
-      *evaluator =
-          ViewRows<Machine, decltype(value), decltype(columns)::value>::Create(
-              program,
-              structure,
-              program_blocks_.views(),
-              program_blocks_.blocks(),
-              host_context(),
-              record,
-              &status);
-      return status;
-    };
-    using Nine = std::integral_constant<int, 9>;
-    using Ten = std::integral_constant<int, 10>;
-    const bool nine = structure.views.columns == 9;
-    if constexpr (!kIsHost<Machine>) {
-      if (options_.precision == PRECISION_MIXED) {
-        return nine ? create(float(), Nine()) : create(float(), Ten());
-      }
-    }
-    return nine ? create(double(), Nine()) : create(double(), Ten());
-  }
-
-  template <typename T, int C>
-  Status Create(int batch,
-                const ObservationRows& rows,
-                std::unique_ptr<ObservationEvaluatorBase>* evaluator) {
-    Status status;
-    *evaluator = ObservationEvaluator<Machine, T, C>::Create(
-        options_.jacobian,
-        rows,
-        &program_blocks_.observations(batch),
-        program_blocks_.blocks(),
-        &status);
-    return status;
-  }
-
   const Options options_;
   const std::string device_;
   // Before the blocks, whose buffers are freed through it.
   const std::unique_ptr<Machine> machine_;
   const std::unique_ptr<kernels::HostContext> host_context_;
   ProgramBlocks<Machine> program_blocks_;
-  std::string schur_structure_;
 };
 
 // A template, so that a build without CUDA leaves it out.

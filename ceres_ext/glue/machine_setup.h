@@ -8,23 +8,27 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ceres/evaluator.h"
 #include "ceres/linear_solver.h"
 #include "ceres/preprocessor.h"
 #include "ceres/trust_region_vectors.h"
 #include "ceres_ext/glue/program_import.h"
-#include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
 
-// What Ceres is given, which takes it.
+// What Ceres is given, which takes it, and what its summary says.
 struct ProgramObjects {
   std::unique_ptr<ceres::internal::Evaluator> evaluator;
   std::unique_ptr<ceres::internal::LinearSolver> linear_solver;
   std::shared_ptr<ceres::internal::TrustRegionVectors> vectors;
+  std::string schur_structure;
+  // Blocks that vary, eliminated and others.
+  std::vector<int> num_blocks;
 };
 
 // Outlives everything that it makes.
@@ -32,21 +36,16 @@ class MachineSetup {
  public:
   virtual ~MachineSetup() = default;
 
-  // "host, 16 threads", "NVIDIA H200 (CUDA device 0)".
-  virtual std::string device() const = 0;
   // Bytes copied between host and machine so far.
   virtual int64_t copied_bytes() const = 0;
-  // What Ceres's summary says: blocks that vary, eliminated and others.
-  virtual int num_eliminated_blocks() const = 0;
-  virtual int num_other_blocks() const = 0;
-  virtual std::string schur_structure() const = 0;
-
   // Makes evaluator, linear solver and vectors. All memory of the solve is
   // taken here. kUnsupported for what the machine doesn't know. *structure is
-  // used up.
+  // used up. Of *summary, which outlives the objects, device ("host, 16
+  // threads", "NVIDIA H200 (CUDA device 0)"), method and memory are set, and
+  // the objects add to others.
   virtual kernels::Status SetupProgram(ProgramStructure* structure,
                                        ceres::internal::PreprocessedProblem* pp,
-                                       SolveRecord* record,
+                                       Summary* summary,
                                        ProgramObjects* objects) = 0;
 };
 

@@ -11,24 +11,13 @@
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 
-// X(machine), and X(machine, type of stored blocks, columns of a camera), for
-// every combination that is compiled.
-#define CERES_EXT_FOR_EACH_HOST_BATCH(X)          \
-  X(::ceres_ext::kernels::HostMachine, double, 9) \
-  X(::ceres_ext::kernels::HostMachine, double, 10)
+// X(machine) for every machine that is compiled.
 #ifdef CERES_EXT_WITH_CUDA
 #define CERES_EXT_FOR_EACH_MACHINE(X)  \
   X(::ceres_ext::kernels::HostMachine) \
   X(::ceres_ext::kernels::CudaMachine)
-#define CERES_EXT_FOR_EACH_BATCH(X)                \
-  CERES_EXT_FOR_EACH_HOST_BATCH(X)                 \
-  X(::ceres_ext::kernels::CudaMachine, double, 9)  \
-  X(::ceres_ext::kernels::CudaMachine, double, 10) \
-  X(::ceres_ext::kernels::CudaMachine, float, 9)   \
-  X(::ceres_ext::kernels::CudaMachine, float, 10)
 #else
 #define CERES_EXT_FOR_EACH_MACHINE(X) X(::ceres_ext::kernels::HostMachine)
-#define CERES_EXT_FOR_EACH_BATCH(X) CERES_EXT_FOR_EACH_HOST_BATCH(X)
 #endif
 
 namespace ceres_ext {
@@ -41,6 +30,23 @@ inline constexpr bool kHasCuda = false;
 
 template <typename Machine>
 inline constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
+
+// Returns fn(value, columns), value being of the type of stored blocks and
+// columns a std::integral_constant of those of a camera, 9 or 10. The host
+// stores double.
+template <typename Machine, typename Function>
+auto WithBlockType(bool mixed_precision, int columns, Function&& fn) {
+  const auto with = [&](auto value) {
+    return columns == 9 ? fn(value, std::integral_constant<int, 9>())
+                        : fn(value, std::integral_constant<int, 10>());
+  };
+  if constexpr (!kIsHost<Machine>) {
+    if (mixed_precision) {
+      return with(float());
+    }
+  }
+  return with(double());
+}
 
 }  // namespace ceres_ext
 

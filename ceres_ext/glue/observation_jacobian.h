@@ -1,26 +1,30 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The part of the Jacobian that a batch of observations is, in the order of
-// their index; blocks are padded (block_table.h), and padded columns are zero.
+// The part of the Jacobian that a batch of observations, or of rows of views,
+// is, in the order of their index; blocks are padded (block_table.h), and
+// padded columns are zero.
 //
-// The blocks are stored as T, or recomputed in T from a copy of the cameras and
-// points that they belong to (Options::jacobian).
+// The blocks are stored as T, or, of observations, recomputed in T from a copy
+// of the cameras and points that they belong to (Options::jacobian).
 
 #ifndef CERES_EXT_GLUE_OBSERVATION_JACOBIAN_H_
 #define CERES_EXT_GLUE_OBSERVATION_JACOBIAN_H_
 
 #include <cstdint>
-#include <memory>
+#include <type_traits>
+#include <vector>
 
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
-#include "ceres_ext/options.h"
 #include "ceres_ext/solver/observation_batch.h"
+#include "ceres_ext/solver/view_batch.h"
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/evaluate.h"
+#include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext {
 
@@ -33,96 +37,294 @@ struct BatchState {
   const double* point_scale = nullptr;  // 3 per point; null: one
 };
 
-template <typename Machine, typename T, int C>
-class ObservationJacobian final : public RowsJacobian {
+// What both kinds have in common. BatchType: solver::ObservationBatch or
+// solver::ViewBatch.
+template <typename Machine, typename BatchType>
+class IndexedJacobian : public RowsJacobian {
  public:
-  static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
-  using Stored = kernels::StoredJacobian<T, kernels::BalShape<C>, kLayout>;
-  using Recomputed = kernels::RecomputedJacobian<T, C>;
+  using Source = typename BatchType::Source;
 
+  BatchType* batch() final { return &batch_; }
+
+ protected:
+  using T = typename Source::Value;
+  using Shape = typename Source::Shape;
+  template <typename Value>
+  using Buffer = typename Machine::template Buffer<Value>;
+  static constexpr bool kHasViews =
+      std::is_same_v<BatchType, solver::ViewBatch<Machine, Source>>;
+
+  // *rows outlives the Jacobian; source: what the algebra works on.
+  kernels::Status SetupBatch(const ObservationBlocks<Machine>* rows,
+                             const solver::ProblemBlocks& blocks,
+                             const Source& source) {
+    rows_ = rows;
+    machine_ = rows->machine;
+    // Points are the first family (program_import.h).
+    if constexpr (kHasViews) {
+      return batch_.Setup(
+          rows->index(), &rows->views, 0, blocks, source, machine_);
+    } else {
+      f_begin_ = blocks.f[rows->camera_family].value_begin;
+      batch_.Setup(rows->index(), 0, rows->camera_family, machine_);
+      batch_.SetJacobian(source);
+      return batch_.SetBlocks(blocks);
+    }
+  }
+
+  // The part of cameras or views of a vector over F.
+  kernels::Status CameraColumns(const double* f, const double** columns) {
+    if constexpr (kHasViews) {
+      return batch_.GatherColumns(f, columns);
+    } else {
+      *columns = f + f_begin_;
+      return {};
+    }
+  }
+
+  template <typename Value>
+  kernels::Status Download(int64_t n,
+                           const Value* from,
+                           std::vector<Value>* to) const {
+    to->resize(n);
+    return machine_->Download(n, from, to->data());
+  }
+
+  // As ForEachValue. source: in host memory.
+  kernels::Status VisitBlocks(const Source& source, const Visit& visit) const {
+    const kernels::ObservationIndexView& index = rows_->index();
+    const int64_t n = index.num_observations;
+    const BlockTable& points = rows_->points();
+    std::vector<int32_t> camera_id;
+    std::vector<int32_t> point_id;
+    CERES_EXT_RETURN_IF_ERROR(Download(n, index.camera_id, &camera_id));
+    CERES_EXT_RETURN_IF_ERROR(Download(n, index.point_id, &point_id));
+    for (int64_t k = 0; k < n; ++k) {
+      const int32_t point = point_id[k];
+      T jc[Shape::kFSize];
+      T jp[Shape::kESize];
+      source.Load(k, camera_id[k], point, jc, jp);
+      const std::vector<int> columns = rows_->Columns(camera_id[k]);
+      for (int r = 0; r < Shape::kNumResiduals; ++r) {
+        const int64_t row = Shape::kNumResiduals * k + r;
+        for (int j = 0; j < points.tangent_size[point]; ++j) {
+          visit(row, points.tangent_offset[point] + j, jp[Shape::kE * r + j]);
+        }
+        for (size_t j = 0; j < columns.size(); ++j) {
+          visit(row, columns[j], jc[Shape::kF * r + j]);
+        }
+      }
+    }
+    return {};
+  }
+
+  const ObservationBlocks<Machine>* rows_ = nullptr;
+  Machine* machine_ = nullptr;
+
+ private:
+  BatchType batch_;
+  int64_t f_begin_ = 0;
+};
+
+template <typename Machine, typename BatchType>
+class StoredRows final : public IndexedJacobian<Machine, BatchType> {
+  using Base = IndexedJacobian<Machine, BatchType>;
+  using typename Base::Shape;
+  using typename Base::Source;
+  using typename Base::T;
+  using typename RowsJacobian::Visit;
+
+ public:
   // kOutOfMemory where the Jacobian doesn't fit.
-  static std::unique_ptr<ObservationJacobian> Create(
-      JacobianType type,
-      const ObservationBlocks<Machine>* observations,
-      const solver::ProblemBlocks& blocks,
-      kernels::Status* status);
-
-  JacobianType type() const { return type_; }
-  // Whether no other batch has rows of the points, and if not, scratch for what
-  // is to be added to them.
-  bool owns_points() const {
-    return type_ == JACOBIAN_STORED ? stored_batch_.owns_points()
-                                    : recomputed_batch_.owns_points();
-  }
-  double* point_scratch() {
-    return type_ == JACOBIAN_STORED ? stored_batch_.point_scratch()
-                                    : recomputed_batch_.point_scratch();
+  kernels::Status Setup(const ObservationBlocks<Machine>* rows,
+                        const solver::ProblemBlocks& blocks) {
+    n_ = rows->index().num_observations;
+    CERES_EXT_RETURN_IF_ERROR(
+        rows->machine->Allocate(Shape::kFSize * n_, &camera_blocks_));
+    CERES_EXT_RETURN_IF_ERROR(
+        rows->machine->Allocate(Shape::kESize * n_, &point_blocks_));
+    return this->SetupBatch(rows, blocks, source());
   }
 
-  // JACOBIAN_STORED: the blocks, written by the evaluator.
-  kernels::BlockView<T, 2 * C, kLayout> camera_blocks() {
-    return {camera_blocks_.data(), observations_->index().num_observations};
+  // What the evaluator writes.
+  kernels::BlockView<T, Shape::kFSize, Machine::kLayout> camera_blocks() {
+    return {camera_blocks_.data(), n_};
   }
-  kernels::BlockView<T, 6, kLayout> point_blocks() {
-    return {point_blocks_.data(), observations_->index().num_observations};
+  kernels::BlockView<T, Shape::kESize, Machine::kLayout> point_blocks() {
+    return {point_blocks_.data(), n_};
   }
-
-  // JACOBIAN_RECOMPUTED: takes a copy of the state that the Jacobian belongs
-  // to.
-  kernels::Status SetState(const BatchState& state);
-
-  // Calls visit with the Stored or Recomputed source of the blocks.
-  template <typename Visit>
-  auto WithSource(Visit&& visit) const {
-    return type_ == JACOBIAN_STORED ? visit(stored()) : visit(recomputed());
+  Source source() const {
+    return {{camera_blocks_.data(), n_}, {point_blocks_.data(), n_}};
   }
 
-  solver::Batch* batch() final {
-    return type_ == JACOBIAN_STORED
-               ? static_cast<solver::Batch*>(&stored_batch_)
-               : &recomputed_batch_;
+  kernels::Status ScaleColumns(const double* e, const double* f) final {
+    kernels::ScaleColumnsParams<T, Shape, Machine::kLayout> params;
+    params.index = this->rows_->index();
+    params.camera_blocks = camera_blocks();
+    params.point_blocks = point_blocks();
+    CERES_EXT_RETURN_IF_ERROR(this->CameraColumns(f, &params.camera_scale));
+    params.point_scale = e;
+    return kernels::Run(params, this->machine_);
   }
-  kernels::Status ScaleColumns(const double* e, const double* f) final;
-  kernels::Status SetZero() final;
-  kernels::Status ForEachValue(const Visit& visit) const final;
-  int64_t num_nonzeros() const final { return num_nonzeros_; }
-  int64_t bytes() const final;
+  kernels::Status SetZero() final {
+    CERES_EXT_RETURN_IF_ERROR(
+        this->machine_->SetZero(camera_blocks_.size(), camera_blocks_.data()));
+    return this->machine_->SetZero(point_blocks_.size(), point_blocks_.data());
+  }
+  kernels::Status ForEachValue(const Visit& visit) const final {
+    std::vector<T> f;
+    std::vector<T> e;
+    CERES_EXT_RETURN_IF_ERROR(
+        this->Download(camera_blocks_.size(), camera_blocks_.data(), &f));
+    CERES_EXT_RETURN_IF_ERROR(
+        this->Download(point_blocks_.size(), point_blocks_.data(), &e));
+    return this->VisitBlocks({{f.data(), n_}, {e.data(), n_}}, visit);
+  }
+  int64_t bytes() const final {
+    return camera_blocks_.bytes() + point_blocks_.bytes();
+  }
+
+ private:
+  int64_t n_ = 0;
+  typename Base::template Buffer<T> camera_blocks_;
+  typename Base::template Buffer<T> point_blocks_;
+};
+
+template <typename Machine, typename T, int C>
+class RecomputedRows final
+    : public IndexedJacobian<
+          Machine,
+          solver::ObservationBatch<Machine,
+                                   kernels::RecomputedJacobian<T, C>>> {
+  using typename RowsJacobian::Visit;
+
+ public:
+  // kOutOfMemory where the Jacobian doesn't fit.
+  kernels::Status Setup(const ObservationBlocks<Machine>* rows,
+                        const solver::ProblemBlocks& blocks) {
+    Machine* machine = rows->machine;
+    const int64_t num_cameras = rows->cameras().size();
+    const int64_t num_points = rows->points().size();
+    const int64_t ambient = rows->cameras().ambient_size;
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(ambient * num_cameras, &cameras_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(ambient * C * num_cameras, &tangents_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(C * num_cameras, &camera_scale_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_cameras, &camera_states_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
+        kernels::kBalLocalCameraDim * C * num_cameras, &camera_maps_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &points_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(3 * num_points, &point_scale_in_t_));
+    return this->SetupBatch(rows,
+                            blocks,
+                            {camera_states_.data(),
+                             camera_maps_.data(),
+                             points_.data(),
+                             point_scale_in_t_.data()});
+  }
+
+  // Takes a copy of the state that the Jacobian belongs to.
+  kernels::Status SetState(const BatchState& state) {
+    const auto copy = [this](const double* from, Buffer<double>* to) {
+      return kernels::Run(kernels::CopyParams{to->size(), from, to->data()},
+                          this->machine_);
+    };
+    const auto set_one = [this](Buffer<double>* to) {
+      return kernels::Run(
+          kernels::SetConstantParams{to->size(), 1.0, to->data()},
+          this->machine_);
+    };
+    state_ = state;
+    CERES_EXT_RETURN_IF_ERROR(copy(state.cameras, &cameras_));
+    state_.cameras = cameras_.data();
+    if (state.tangents != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(copy(state.tangents, &tangents_));
+      state_.tangents = tangents_.data();
+    }
+    CERES_EXT_RETURN_IF_ERROR(state.point_scale != nullptr
+                                  ? copy(state.point_scale, &point_scale_)
+                                  : set_one(&point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(set_one(&camera_scale_));
+    CERES_EXT_RETURN_IF_ERROR(Cast(state.points, &points_));
+    return PrepareCameras();
+  }
+
+  kernels::Status ScaleColumns(const double* e, const double* f) final {
+    const auto scale = [this](const double* by, Buffer<double>* x) {
+      return kernels::Run(
+          kernels::MultiplyParams{x->size(), x->data(), by, x->data()},
+          this->machine_);
+    };
+    const double* cameras = nullptr;
+    CERES_EXT_RETURN_IF_ERROR(this->CameraColumns(f, &cameras));
+    CERES_EXT_RETURN_IF_ERROR(scale(cameras, &camera_scale_));
+    CERES_EXT_RETURN_IF_ERROR(scale(e, &point_scale_));
+    return PrepareCameras();
+  }
+  kernels::Status SetZero() final {
+    const auto set_zero = [this](auto* buffer) {
+      return this->machine_->SetZero(buffer->size(), buffer->data());
+    };
+    CERES_EXT_RETURN_IF_ERROR(set_zero(&camera_scale_));
+    CERES_EXT_RETURN_IF_ERROR(set_zero(&point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(set_zero(&camera_maps_));
+    return set_zero(&point_scale_in_t_);
+  }
+  kernels::Status ForEachValue(const Visit& visit) const final {
+    std::vector<kernels::CameraState<T>> states;
+    std::vector<T> maps;
+    std::vector<T> points;
+    std::vector<T> scale;
+    const auto download = [this](const auto& buffer, auto* to) {
+      return this->Download(buffer.size(), buffer.data(), to);
+    };
+    CERES_EXT_RETURN_IF_ERROR(download(camera_states_, &states));
+    CERES_EXT_RETURN_IF_ERROR(download(camera_maps_, &maps));
+    CERES_EXT_RETURN_IF_ERROR(download(points_, &points));
+    CERES_EXT_RETURN_IF_ERROR(download(point_scale_in_t_, &scale));
+    return this->VisitBlocks(
+        {states.data(), maps.data(), points.data(), scale.data()}, visit);
+  }
+  int64_t bytes() const final {
+    return cameras_.bytes() + tangents_.bytes() + camera_scale_.bytes() +
+           point_scale_.bytes() + camera_states_.bytes() +
+           camera_maps_.bytes() + points_.bytes() + point_scale_in_t_.bytes();
+  }
 
  private:
   template <typename Value>
   using Buffer = typename Machine::template Buffer<Value>;
 
-  ObservationJacobian(JacobianType type,
-                      const ObservationBlocks<Machine>* observations)
-      : type_(type), observations_(observations) {}
+  kernels::Status Cast(const double* from, Buffer<T>* to) {
+    return kernels::Run(kernels::CastParams<T>{to->size(), from, to->data()},
+                        this->machine_);
+  }
 
-  kernels::Status Setup(const solver::ProblemBlocks& blocks);
-  kernels::Status CountNonzeros();
-  // camera_states_ and camera_maps_ from the state, the scale and zero_.
-  kernels::Status PrepareRecomputed();
-  Stored stored() const;
-  Recomputed recomputed() const;
+  // What products read, from the state and its scale.
+  kernels::Status PrepareCameras() {
+    kernels::PrepareCamerasParams<T, C> params;
+    params.num_cameras = this->rows_->cameras().size();
+    params.parameters = state_.parameters;
+    params.cameras = state_.cameras;
+    params.tangent = state_.tangents;
+    params.camera_scale = camera_scale_.data();
+    params.states = camera_states_.data();
+    params.maps = camera_maps_.data();
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, this->machine_));
+    return Cast(point_scale_.data(), &point_scale_in_t_);
+  }
 
-  const JacobianType type_;
-  const ObservationBlocks<Machine>* observations_;
-  int64_t num_nonzeros_ = 0;
-  int64_t e_begin_ = 0;
-  int64_t f_begin_ = 0;
-
-  // One of them is used.
-  solver::ObservationBatch<Machine, Stored> stored_batch_;
-  solver::ObservationBatch<Machine, Recomputed> recomputed_batch_;
-
-  // JACOBIAN_STORED.
-  Buffer<T> camera_blocks_;
-  Buffer<T> point_blocks_;
-
-  // JACOBIAN_RECOMPUTED: the state, its scale, and what products need.
+  // The state and its scale.
   BatchState state_;
   Buffer<double> cameras_;
   Buffer<double> tangents_;
   Buffer<double> camera_scale_;
   Buffer<double> point_scale_;
+  // What products read.
   Buffer<kernels::CameraState<T>> camera_states_;
   Buffer<T> camera_maps_;
   Buffer<T> points_;

@@ -15,6 +15,7 @@
 #include "ceres/types.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/scoped_seconds.h"
 
 namespace ceres_ext {
 namespace {
@@ -37,15 +38,14 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
            " is Ceres's own; this library has IDENTITY, JACOBI and "
            "SCHUR_JACOBI";
   }
-  if (options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
-      options.use_explicit_schur_complement) {
+  const bool schur = options.linear_solver_type == ceres::ITERATIVE_SCHUR;
+  if (schur && options.use_explicit_schur_complement) {
     return "use_explicit_schur_complement is Ceres's own";
   }
-  if (options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
-      options.use_spse_initialization) {
+  if (schur && options.use_spse_initialization) {
     return "use_spse_initialization is Ceres's own";
   }
-  if (options.linear_solver_type == ceres::CGNR &&
+  if (!schur &&
       options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE) {
     return "sparse_linear_algebra_library_type CUDA_SPARSE is Ceres's own";
   }
@@ -131,24 +131,13 @@ class UserOrder {
 }  // namespace
 
 BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
-    : options_(options),
-      append_to_message_(append_to_message),
-      reason_("Ceres ended before it asked for a linear solver") {}
-
-BundlePlugin::~BundlePlugin() = default;
-
-void BundlePlugin::Decline(const std::string& reason) {
-  path_ = PATH_CERES;
-  reason_ = reason;
+    : options_(options), append_to_message_(append_to_message) {
+  Decline("Ceres ended before it asked for a linear solver");
 }
 
-bool BundlePlugin::MayFallBack(const std::string& reason,
-                               std::string* error) const {
-  if (options_.fallback == FALLBACK_TO_CERES) {
-    return true;
-  }
-  *error = "Ceres Ext refuses the problem: " + reason + ".";
-  return false;
+void BundlePlugin::Decline(const std::string& reason) {
+  record_.path = PATH_CERES;
+  record_.path_reason = reason;
 }
 
 Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
@@ -157,7 +146,6 @@ Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
   // What an attempt before has made goes before its machine.
   objects_ = ProgramObjects();
   setup_ = std::move(setup);
-  record_.device = setup_->device();
   const Status status =
       setup_->SetupProgram(structure, pp, &record_, &objects_);
   if (!status.ok()) {
@@ -219,8 +207,11 @@ bool BundlePlugin::Take(const ImportOptions& import_options,
   ProgramStructure structure;
   {
     kernels::HostContext context(num_threads_);
-    if (!ImportProgram(
-            program, import_options, &context, &structure, &reason_)) {
+    if (!ImportProgram(program,
+                       import_options,
+                       &context,
+                       &structure,
+                       &record_.path_reason)) {
       return false;
     }
   }
@@ -231,33 +222,34 @@ bool BundlePlugin::Take(const ImportOptions& import_options,
       structure.views.size() + static_cast<int64_t>(structure.host_rows.size());
   if (!ordered_by_ceres && import_options.use_schur) {
     if (num_observations < num_host_rows) {
-      reason_ = "most residual blocks are not observations";
+      record_.path_reason = "most residual blocks are not observations";
       return false;
     }
     if (!OrderingEliminatesPoints(pp->options, structure, program)) {
-      reason_ = "linear_solver_ordering does not eliminate just the points";
+      record_.path_reason =
+          "linear_solver_ordering does not eliminate just the points";
       return false;
     }
   }
   if (options_.jacobian == JACOBIAN_RECOMPUTED && num_observations == 0) {
-    reason_ =
+    record_.path_reason =
         "jacobian RECOMPUTED needs residual blocks of this library's cost "
         "functions";
     return false;
   }
   const Status status = UseDeviceOrHost(import_options, &structure, pp);
   if (!status.ok()) {
-    reason_ = status.message;
+    record_.path_reason = status.message;
     return false;
   }
-  path_ = PATH_FULL;
-  reason_ = num_host_rows == 0
-                ? "all residual blocks are evaluated by this library"
-            : num_observations == 0
-                ? "all residual blocks are evaluated by Ceres"
-                : std::to_string(num_observations) +
-                      " residual blocks are evaluated by this library, " +
-                      std::to_string(num_host_rows) + " by Ceres";
+  record_.path = PATH_FULL;
+  record_.path_reason =
+      num_host_rows == 0 ? "all residual blocks are evaluated by this library"
+      : num_observations == 0
+          ? "all residual blocks are evaluated by Ceres"
+          : std::to_string(num_observations) +
+                " residual blocks are evaluated by this library, " +
+                std::to_string(num_host_rows) + " by Ceres";
   return true;
 }
 
@@ -282,7 +274,7 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
 }
 
 bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
-  if (wants_problem_ && path_ != PATH_FULL &&
+  if (wants_problem_ && record_.path != PATH_FULL &&
       pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
     // Ceres has put the blocks that are to be eliminated first.
     ScopedSeconds timer(&record_.setup_time_in_seconds);
@@ -297,8 +289,9 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
       order.Restore();
     }
   }
-  if (path_ == PATH_CERES && options_.enabled &&
-      !MayFallBack(reason_, &pp->error)) {
+  if (record_.path == PATH_CERES && options_.enabled &&
+      options_.fallback == FALLBACK_REFUSE) {
+    pp->error = "Ceres Ext refuses the problem: " + record_.path_reason + ".";
     return false;
   }
   pp->linear_solver = std::move(objects_.linear_solver);
@@ -323,44 +316,34 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   if (pp.options.minimizer_type == ceres::LINE_SEARCH) {
     Decline("minimizer_type LINE_SEARCH has no linear solver");
   }
-  if (path_ == PATH_FULL) {
+  if (record_.path == PATH_FULL) {
     // Ceres sees no block structure where it neither orders nor evaluates.
-    summary->schur_structure_given = setup_->schur_structure();
+    summary->schur_structure_given = objects_.schur_structure;
     summary->schur_structure_used = summary->schur_structure_given;
     if (pp.options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
-      summary->linear_solver_ordering_used = {setup_->num_eliminated_blocks(),
-                                              setup_->num_other_blocks()};
+      summary->linear_solver_ordering_used = objects_.num_blocks;
     }
   }
   if (setup_ != nullptr) {
     record_.transfer_bytes += setup_->copied_bytes();
   }
   if (append_to_message_) {
-    summary->message += std::string(" [Ceres Ext: path ") +
-                        SolvePathToString(path_) +
-                        (path_ == PATH_CERES ? "" : " on " + record_.device) +
-                        ", " + reason_ + ".]";
+    summary->message +=
+        std::string(" [Ceres Ext: path ") + SolvePathToString(record_.path) +
+        (record_.path == PATH_CERES ? "" : " on " + record_.device) + ", " +
+        record_.path_reason + ".]";
   }
 }
 
 void BundlePlugin::FillSummary(Summary* summary) const {
-  summary->path = path_;
-  summary->path_reason = reason_;
-  if (path_ == PATH_CERES) {
-    return;
+  Summary filled;
+  if (record_.path == PATH_CERES) {
+    filled.path_reason = record_.path_reason;
+  } else {
+    filled = record_;
   }
-  summary->device = record_.device;
-  summary->method = record_.method;
-  summary->num_pcg_iterations = record_.num_pcg_iterations;
-  summary->setup_time_in_seconds = record_.setup_time_in_seconds;
-  summary->import_time_in_seconds = record_.import_time_in_seconds;
-  summary->normal_blocks_time_in_seconds =
-      record_.normal_blocks_time_in_seconds;
-  summary->pcg_time_in_seconds = record_.pcg_time_in_seconds;
-  summary->back_substitution_time_in_seconds =
-      record_.back_substitution_time_in_seconds;
-  summary->memory_bytes = record_.memory_bytes;
-  summary->transfer_bytes = record_.transfer_bytes;
+  static_cast<ceres::Solver::Summary&>(filled) = *summary;
+  *summary = filled;
 }
 
 }  // namespace ceres_ext

@@ -29,7 +29,6 @@
 #include "ceres/trust_region_vectors.h"
 #include "ceres_ext/glue/machine_setup.h"
 #include "ceres_ext/glue/program_import.h"
-#include "ceres_ext/glue/solve_record.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
@@ -41,7 +40,6 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   // append_to_message: the caller sees only a ceres::Solver::Summary, so Finish
   // adds path and reason to its message.
   BundlePlugin(const Options& options, bool append_to_message);
-  ~BundlePlugin() override;
 
   bool OwnsOrdering(ceres::internal::PreprocessedProblem* pp) override;
   bool SetupLinearSolver(ceres::internal::PreprocessedProblem* pp) override;
@@ -56,8 +54,6 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
  private:
   void Decline(const std::string& reason);
-  // Ends the solve with the reason where the caller wants no fallback.
-  bool MayFallBack(const std::string& reason, std::string* error) const;
   // Whether this library takes the problem as it is ordered now.
   bool Take(const ImportOptions& import_options,
             ceres::internal::PreprocessedProblem* pp);
@@ -72,9 +68,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
   const Options options_;
   const bool append_to_message_;
-  SolvePath path_ = PATH_CERES;
-  std::string reason_;
-  SolveRecord record_;
+  // What this solve adds to Ceres's summary.
+  Summary record_;
   int num_threads_ = 1;
   // Whether the options are ones that this library serves.
   bool wants_problem_ = false;

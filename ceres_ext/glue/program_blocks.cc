@@ -26,23 +26,19 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
   CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_offset, &tangent_offset_));
   CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_size, &tangent_size_));
   CERES_EXT_RETURN_IF_ERROR(upload(table_.state_offset, &state_offset_));
-  const bool has_constants =
-      std::any_of(table_.constant_value.begin(),
-                  table_.constant_value.end(),
-                  [](const double* value) { return value != nullptr; });
-  if (has_constants) {
-    const int64_t num_values = n * table_.ambient_size;
-    std::vector<double> values(num_values, 0.0);
-    for (int64_t i = 0; i < n; ++i) {
-      if (table_.constant_value[i] != nullptr) {
-        std::copy_n(table_.constant_value[i],
-                    table_.ambient_size,
-                    values.data() + i * table_.ambient_size);
-      }
+  std::vector<double> constants;  // empty: there are none
+  for (int64_t i = 0; i < n; ++i) {
+    if (table_.constant_value[i] != nullptr) {
+      constants.resize(n * table_.ambient_size);
+      std::copy_n(table_.constant_value[i],
+                  table_.ambient_size,
+                  constants.data() + i * table_.ambient_size);
     }
-    CERES_EXT_RETURN_IF_ERROR(
-        machine->Upload(num_values, values.data(), &constant_values_));
   }
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(static_cast<int64_t>(constants.size()),
+                      constants.data(),
+                      &constant_values_));
   view_.num_blocks = table_.size();
   view_.padded_size = table_.padded_size;
   view_.ambient_size = table_.ambient_size;
@@ -55,9 +51,8 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
 
 template <typename Machine>
 int64_t FamilyTable<Machine>::bytes() const {
-  return table_.MemoryBytes() + tangent_offset_.bytes() +
-         tangent_size_.bytes() + state_offset_.bytes() +
-         constant_values_.bytes();
+  return table_.bytes() + tangent_offset_.bytes() + tangent_size_.bytes() +
+         state_offset_.bytes() + constant_values_.bytes();
 }
 
 template <typename Machine>
@@ -79,24 +74,27 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
   blocks_.e_owner.assign(structure->e.size(), ProblemBlocks::kShared);
   blocks_.f_owner.assign(structure->f.size(), ProblemBlocks::kShared);
 
-  // Who has rows of the points of observations.
-  const int num_batches = static_cast<int>(structure->observations.size()) +
-                          (structure->views.size() > 0 ? 1 : 0);
-  bool shared = num_batches != 1;
-  for (const int32_t i : structure->host_rows) {
-    const auto& row = *program.residual_blocks()[i];
-    for (int j = 0; !shared && j < row.NumParameterBlocks(); ++j) {
-      const auto& block = *row.parameter_blocks()[j];
-      shared = num_batches > 0 && !block.IsConstant() &&
-               structure->is_eliminated[block.index()] != 0 &&
-               structure->family[block.index()] == 0;
-    }
-  }
-  if (!shared) {
+  // Rows of the points of one batch alone; SetupHostRows knows the others.
+  if (structure->observations.size() + (structure->views.size() > 0 ? 1 : 0) ==
+      1) {
     blocks_.e_owner[0] = 0;
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      SetupObservations(structure, index_options, host_context));
+  for (const ObservationRows& rows : structure->observations) {
+    blocks_.f_owner[rows.camera_family] =
+        static_cast<int>(observations_.size());
+    auto batch = std::make_unique<ObservationBlocks<Machine>>();
+    batch->camera_family = rows.camera_family;
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupIndex(structure->f[rows.camera_family].size(),
+                   rows.size(),
+                   rows.camera_id.data(),
+                   rows.point_id.data(),
+                   index_options,
+                   host_context,
+                   structure,
+                   batch.get()));
+    observations_.push_back(std::move(batch));
+  }
   CERES_EXT_RETURN_IF_ERROR(
       SetupViews(program, structure, index_options, host_context));
   e_.resize(structure->e.size());
@@ -119,46 +117,32 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
 }
 
 template <typename Machine>
-Status ProgramBlocks<Machine>::SetupObservations(
-    ProgramStructure* structure,
-    typename Index::Options index_options,
-    kernels::HostContext* host_context) {
-  for (size_t i = 0; i < structure->observations.size(); ++i) {
-    const ObservationRows& rows = structure->observations[i];
-    observations_.push_back(std::make_unique<ObservationBlocks<Machine>>());
-    ObservationBlocks<Machine>& batch = *observations_.back();
-    batch.machine = machine_;
-    batch.camera_family = rows.camera_family;
-    blocks_.f_owner[rows.camera_family] = static_cast<int>(i);
-    // The first batch decides the order of the points.
-    index_options.keep_point_order = i > 0;
-    std::vector<int32_t> point_order;
-    CERES_EXT_RETURN_IF_ERROR(
-        batch.row_index.Setup(structure->f[rows.camera_family].size(),
-                              structure->e[0].size(),
-                              rows.size(),
-                              rows.camera_id.data(),
-                              rows.point_id.data(),
-                              index_options,
-                              &point_order,
-                              machine_));
-    ReorderPoints(point_order, host_context, structure);
-  }
-  return {};
-}
-
-template <typename Machine>
-void ProgramBlocks<Machine>::ReorderPoints(
-    const std::vector<int32_t>& point_order,
-    kernels::HostContext* host_context,
-    ProgramStructure* structure) {
+Status ProgramBlocks<Machine>::SetupIndex(int32_t num_cameras,
+                                          int64_t num_rows,
+                                          const int32_t* camera_id,
+                                          const int32_t* point_id,
+                                          typename Index::Options index_options,
+                                          kernels::HostContext* host_context,
+                                          ProgramStructure* structure,
+                                          ObservationBlocks<Machine>* batch) {
+  batch->machine = machine_;
+  index_options.keep_point_order = !observations_.empty();
+  std::vector<int32_t> point_order;
+  CERES_EXT_RETURN_IF_ERROR(batch->row_index.Setup(num_cameras,
+                                                   structure->e[0].size(),
+                                                   num_rows,
+                                                   camera_id,
+                                                   point_id,
+                                                   index_options,
+                                                   &point_order,
+                                                   machine_));
   if (point_order.empty()) {
-    return;
+    return {};
   }
   structure->e[0].Permute(point_order, host_context);
   if (structure->observations.size() == 1 && structure->views.size() == 0 &&
       structure->host_rows.empty()) {
-    return;  // Nobody else asks for a point by its number.
+    return {};  // Nobody else asks for a point by its number.
   }
   std::vector<int32_t> place_of(point_order.size());
   for (size_t p = 0; p < point_order.size(); ++p) {
@@ -179,6 +163,7 @@ void ProgramBlocks<Machine>::ReorderPoints(
       structure->place[b] = place_of[structure->place[b]];
     }
   }
+  return {};
 }
 
 template <typename Machine>
@@ -191,8 +176,7 @@ Status ProgramBlocks<Machine>::SetupViews(
   if (rows.size() == 0) {
     return {};
   }
-  views_ = std::make_unique<ViewBlocks<Machine>>();
-  views_->machine = machine_;
+  views_ = std::make_unique<ObservationBlocks<Machine>>();
   const auto num_views = static_cast<int32_t>(rows.blocks.size());
   // The blocks are stored, whatever those of observations are.
   if constexpr (!kIsHost<Machine>) {
@@ -200,22 +184,19 @@ Status ProgramBlocks<Machine>::SetupViews(
         kernels::StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>;
     index_options = Index::Options::template For<Stored>(false);
   }
-  index_options.keep_point_order = !observations_.empty();
-  std::vector<int32_t> point_order;
-  CERES_EXT_RETURN_IF_ERROR(views_->row_index.Setup(num_views,
-                                                    structure->e[0].size(),
-                                                    rows.size(),
-                                                    rows.view_id.data(),
-                                                    rows.point_id.data(),
-                                                    index_options,
-                                                    &point_order,
-                                                    machine_));
-  ReorderPoints(point_order, host_context, structure);
+  CERES_EXT_RETURN_IF_ERROR(SetupIndex(num_views,
+                                       rows.size(),
+                                       rows.view_id.data(),
+                                       rows.point_id.data(),
+                                       index_options,
+                                       host_context,
+                                       structure,
+                                       views_.get()));
 
   std::vector<std::vector<kernels::ViewCell>> cells(num_views);
   std::vector<kernels::ViewColumn> columns(int64_t{rows.columns} * num_views,
                                            {-1, 0});
-  views_->program_columns.resize(num_views);
+  views_->view_columns.resize(num_views);
   for (int32_t v = 0; v < num_views; ++v) {
     int16_t at = 0;  // of the block's first value in a row
     kernels::ViewColumn* column = columns.data() + int64_t{rows.columns} * v;
@@ -225,7 +206,7 @@ Status ProgramBlocks<Machine>::SetupViews(
       cells[v].push_back({structure->family[b], structure->place[b], size});
       for (int16_t j = 0; j < size; ++j) {
         *column++ = {static_cast<int16_t>(at + j), size};
-        views_->program_columns[v].push_back(block.delta_offset() + j);
+        views_->view_columns[v].push_back(block.delta_offset() + j);
       }
       at = static_cast<int16_t>(at + 2 * size);
     }
@@ -239,12 +220,6 @@ Status ProgramBlocks<Machine>::SetupViews(
       machine_->Download(rows.size(), index.camera_id, view_of_row.data()));
   CERES_EXT_RETURN_IF_ERROR(
       machine_->Download(rows.size(), index.point_id, point_of_row.data()));
-  for (int64_t k = 0; k < rows.size(); ++k) {
-    views_->num_nonzeros +=
-        2 *
-        (static_cast<int64_t>(views_->program_columns[view_of_row[k]].size()) +
-         structure->e[0].tangent_size[point_of_row[k]]);
-  }
   return views_->views.Setup(
       blocks_.f,
       rows.columns,
@@ -266,12 +241,18 @@ Status ProgramBlocks<Machine>::SetupHostRows(
     builder_->AddRow(row.NumResiduals());
     for (int j = 0; j < row.NumParameterBlocks(); ++j) {
       const auto& block = *row.parameter_blocks()[j];
-      if (!block.IsConstant()) {
-        builder_->AddCell({structure.is_eliminated[block.index()] != 0,
-                           structure.family[block.index()],
-                           structure.place[block.index()],
-                           block.TangentSize()});
+      if (block.IsConstant()) {
+        continue;
       }
+      const bool eliminated = structure.is_eliminated[block.index()] != 0;
+      const int32_t family = structure.family[block.index()];
+      if (eliminated && family == 0) {
+        blocks_.e_owner[0] = ProblemBlocks::kShared;
+      }
+      builder_->AddCell({eliminated,
+                         family,
+                         structure.place[block.index()],
+                         block.TangentSize()});
     }
   }
   CERES_EXT_RETURN_IF_ERROR(builder_->Build());
@@ -337,11 +318,10 @@ template <typename Machine>
 int64_t ProgramBlocks<Machine>::bytes() const {
   int64_t sum = rows_.bytes();
   for (const auto& batch : observations_) {
-    sum += batch->row_index.bytes();
+    sum += batch->bytes();
   }
   if (views_ != nullptr) {
-    sum += views_->row_index.bytes() + views_->views.bytes() +
-           views_->columns.bytes();
+    sum += views_->bytes();
   }
   for (const auto* tables : {&e_, &f_}) {
     for (const auto& table : *tables) {

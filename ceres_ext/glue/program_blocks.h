@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "ceres_ext/glue/block_table.h"
@@ -53,14 +54,21 @@ class FamilyTable {
   Buffer<double> constant_values_;
 };
 
-// The index of one batch of observations, with its families.
+// The index of one batch of observations, or of the rows of views, with its
+// families. Views stand in the index in place of cameras.
 template <typename Machine>
 struct ObservationBlocks {
   Machine* machine = nullptr;
   kernels::RowIndex<Machine> row_index;
+  const FamilyTable<Machine>* point_family_table = nullptr;
+  // Of observations.
   int camera_family = 0;
   const FamilyTable<Machine>* camera_family_table = nullptr;
-  const FamilyTable<Machine>* point_family_table = nullptr;
+  // Of rows of views: how their columns stand, and of each view the columns of
+  // Ceres's tangent vector.
+  kernels::Views<Machine> views;
+  typename Machine::template Buffer<kernels::ViewColumn> columns;
+  std::vector<std::vector<int>> view_columns;
 
   const kernels::ObservationIndexView& index() const {
     return row_index.view();
@@ -73,26 +81,18 @@ struct ObservationBlocks {
   const kernels::BlockTableView& point_table() const {
     return point_family_table->view();
   }
-};
-
-// The same of rows of views, and how their columns stand.
-template <typename Machine>
-struct ViewBlocks {
-  Machine* machine = nullptr;
-  kernels::RowIndex<Machine> row_index;
-  const FamilyTable<Machine>* point_family_table = nullptr;
-  kernels::Views<Machine> views;
-  typename Machine::template Buffer<kernels::ViewColumn> columns;
-  // Of each view, the columns of Ceres's tangent vector.
-  std::vector<std::vector<int>> program_columns;
-  int64_t num_nonzeros = 0;
-
-  const kernels::ObservationIndexView& index() const {
-    return row_index.view();
+  // The columns of Ceres's tangent vector of a camera or view.
+  std::vector<int> Columns(int32_t camera) const {
+    if (camera_family_table == nullptr) {
+      return view_columns[camera];
+    }
+    std::vector<int> of_camera(cameras().tangent_size[camera]);
+    std::iota(
+        of_camera.begin(), of_camera.end(), cameras().tangent_offset[camera]);
+    return of_camera;
   }
-  const BlockTable& points() const { return point_family_table->table(); }
-  const kernels::BlockTableView& point_table() const {
-    return point_family_table->view();
+  int64_t bytes() const {
+    return row_index.bytes() + views.bytes() + columns.bytes();
   }
 };
 
@@ -122,7 +122,7 @@ class ProgramBlocks {
     return static_cast<int>(observations_.size());
   }
   // Null: no row has a view.
-  const ViewBlocks<Machine>* views() const { return views_.get(); }
+  const ObservationBlocks<Machine>* views() const { return views_.get(); }
 
   // Rows that Ceres evaluates, in the order of their index; null: none.
   const kernels::BlockRowsBuilder* host_rows() const { return builder_.get(); }
@@ -133,6 +133,13 @@ class ProgramBlocks {
   int num_parameters() const { return num_parameters_; }
   int num_residuals() const { return num_residuals_; }
   int64_t bytes() const;
+
+  // Makes vectors over families.
+  template <typename Buffer>
+  kernels::Status Allocate(Buffer* e, Buffer* f) const {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(blocks_.e.num_values(), e));
+    return machine_->Allocate(blocks_.f.num_values(), f);
+  }
 
   // Family vectors = Ceres's vector (null: zero), `padding` where it has no
   // value; and back.
@@ -148,17 +155,20 @@ class ProgramBlocks {
   kernels::Status SetSharedToZero(double* e, double* f) const;
 
  private:
-  kernels::Status SetupObservations(ProgramStructure* structure,
-                                    typename Index::Options index_options,
-                                    kernels::HostContext* host_context);
+  // Makes the index of the rows of a batch, and brings the points into its
+  // order. The first batch decides that.
+  kernels::Status SetupIndex(int32_t num_cameras,
+                             int64_t num_rows,
+                             const int32_t* camera_id,
+                             const int32_t* point_id,
+                             typename Index::Options index_options,
+                             kernels::HostContext* host_context,
+                             ProgramStructure* structure,
+                             ObservationBlocks<Machine>* batch);
   kernels::Status SetupViews(const ceres::internal::Program& program,
                              ProgramStructure* structure,
                              typename Index::Options index_options,
                              kernels::HostContext* host_context);
-  // What the machine's order of points does to the structure.
-  void ReorderPoints(const std::vector<int32_t>& point_order,
-                     kernels::HostContext* host_context,
-                     ProgramStructure* structure);
   kernels::Status SetupHostRows(const ceres::internal::Program& program,
                                 const ProgramStructure& structure);
 
@@ -171,7 +181,7 @@ class ProgramBlocks {
   std::vector<FamilyTable<Machine>> e_;
   std::vector<FamilyTable<Machine>> f_;
   std::vector<std::unique_ptr<ObservationBlocks<Machine>>> observations_;
-  std::unique_ptr<ViewBlocks<Machine>> views_;
+  std::unique_ptr<ObservationBlocks<Machine>> views_;
   std::unique_ptr<kernels::BlockRowsBuilder> builder_;
   kernels::BlockRows<Machine> rows_;
   int num_columns_ = 0;

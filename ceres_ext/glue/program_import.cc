@@ -35,11 +35,6 @@ constexpr int8_t kHostRow = -1;
 constexpr int64_t kRowsPerTask = 1 << 14;
 constexpr int64_t kBlocksPerTask = 1 << 12;
 
-// Columns that the kernels are compiled for.
-int PaddedCameraSize(const BlockTable& cameras) {
-  return cameras.MaxTangentSize() <= 9 ? 9 : kMaxCameraSize;
-}
-
 // Blocks of a family, numbered in the order in which they are asked for: by
 // Program index where they vary, by address where they are constant (the
 // Program has dropped those).
@@ -66,25 +61,6 @@ class BlockIds {
     return entry->second;
   }
 
-  void Fill(kernels::HostContext* context, BlockTable* table) const {
-    table->Resize(static_cast<int32_t>(blocks_.size()));
-    context->ParallelFor(
-        table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const ParameterBlock& block = *blocks_[i];
-            if (block.IsConstant()) {
-              table->SetConstant(i, block.state());
-            } else {
-              table->Set(i,
-                         block.state_offset(),
-                         block.delta_offset(),
-                         block.TangentSize(),
-                         block.manifold());
-            }
-          }
-        });
-  }
-
   const std::vector<const ParameterBlock*>& blocks() const { return blocks_; }
 
  private:
@@ -99,13 +75,16 @@ class BlockIds {
   std::vector<const ParameterBlock*> blocks_;  // by id
 };
 
-std::string Row(int64_t i) { return "residual block " + std::to_string(i); }
-
 // Null where the cost function is no BatchableCostFunction.
 const BatchModel* ModelOf(const ResidualBlock& row) {
   const auto* batchable =
       dynamic_cast<const BatchableCostFunction*>(row.cost_function());
   return batchable == nullptr ? nullptr : &batchable->batch_model();
+}
+
+int8_t KindOf(const ResidualBlock& row) {
+  const BatchModel* const model = ModelOf(row);
+  return model == nullptr ? kHostRow : static_cast<int8_t>(model->kind);
 }
 
 // The Program's index of the block, kNone where it is constant.
@@ -128,25 +107,37 @@ class Importer {
         reason_(reason) {}
 
   bool Import() {
-    return CheckSizes() && ReadRows() &&
-           (is_one_kind_ ||
-            (ChooseEliminated() && ChooseHostRows() && CheckHostRows())) &&
-           ChooseViews() && FillObservations() && FillOthers();
+    if (rows_.size() > std::numeric_limits<int32_t>::max() / 2) {
+      *reason_ =
+          "the problem has " + std::to_string(rows_.size()) +
+          " residual blocks, more than 32-bit residual offsets can count";
+      return false;
+    }
+    if (!ReadRows()) {
+      return false;
+    }
+    structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
+    structure_->place.assign(program_.NumParameterBlocks(), kNone);
+    structure_->family.assign(program_.NumParameterBlocks(), kNone);
+    if (!is_one_kind_) {
+      ChooseEliminated();
+      ChooseHostRows();
+      if (!ReadHostRows()) {
+        return false;
+      }
+      ChooseViews();
+    }
+    if (!FillObservations()) {
+      return false;
+    }
+    FillOthers();
+    return true;
   }
 
  private:
   bool Ok(const kernels::Status& status) {
     *reason_ = status.message;
     return status.ok();
-  }
-
-  bool CheckSizes() {
-    if (rows_.size() <= std::numeric_limits<int32_t>::max() / 2) {
-      return true;
-    }
-    *reason_ = "the problem has " + std::to_string(rows_.size()) +
-               " residual blocks, more than 32-bit residual offsets can count";
-    return false;
   }
 
   // The kind of each row and the blocks of observations. Most of the time goes
@@ -163,10 +154,7 @@ class Importer {
         !Ok(constants_.Allocate(2 * n))) {
       return false;
     }
-    const BatchModel* const first_model = n > 0 ? ModelOf(*rows_[0]) : nullptr;
-    const int8_t first_kind = first_model == nullptr
-                                  ? kHostRow
-                                  : static_cast<int8_t>(first_model->kind);
+    const int8_t first_kind = n > 0 ? KindOf(*rows_[0]) : kHostRow;
     std::atomic<bool> has_other_kind{false};
     std::atomic<bool> has_loss{false};
     context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
@@ -178,8 +166,7 @@ class Importer {
         const ceres::CostFunction& cost_function = *rows_[i]->cost_function();
         if (type == nullptr || *type != typeid(cost_function)) {
           type = &typeid(cost_function);
-          const BatchModel* const model = ModelOf(*rows_[i]);
-          kind = model == nullptr ? kHostRow : static_cast<int8_t>(model->kind);
+          kind = KindOf(*rows_[i]);
           if (kind != first_kind) {
             has_other_kind = true;
           }
@@ -209,25 +196,23 @@ class Importer {
     return true;
   }
 
-  bool ChooseEliminated() {
-    structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
+  void ChooseEliminated() {
     if (options_.num_eliminate_blocks != ImportOptions::kPoints) {
       std::fill_n(
           structure_->is_eliminated.begin(), options_.num_eliminate_blocks, 1);
-      return true;
+      return;
     }
     for (size_t i = 0; i < rows_.size(); ++i) {
       if (kind_.data()[i] != kHostRow && point_.data()[i] != kNone) {
         structure_->is_eliminated[point_.data()[i]] = 1;
       }
     }
-    return true;
   }
 
   // Observations that no batch can take are evaluated by Ceres: those whose
   // point is not eliminated or whose camera is, and those whose camera and
   // point stand in a row that Ceres evaluates (ceres_ext/solver/batch.h).
-  bool ChooseHostRows() {
+  void ChooseHostRows() {
     const std::vector<uint8_t>& is_eliminated = structure_->is_eliminated;
     std::unordered_set<uint64_t> pairs;
     for (size_t i = 0; i < rows_.size(); ++i) {
@@ -252,7 +237,6 @@ class Importer {
         structure_->host_rows.push_back(static_cast<int32_t>(i));
       }
     }
-    return true;
   }
 
   static uint64_t PairOf(int32_t camera, int32_t point) {
@@ -274,53 +258,51 @@ class Importer {
     return false;
   }
 
-  void AddPairs(const ResidualBlock& row,
-                std::unordered_set<uint64_t>* pairs) const {
-    if (!options_.use_schur) {
-      return;
-    }
-    for (int a = 0; a < row.NumParameterBlocks(); ++a) {
+  // Whether fn(pair) is true for a pair of an eliminated block of the row and
+  // another; it is asked until one is.
+  template <typename Function>
+  bool AnyPair(const ResidualBlock& row, Function&& fn) const {
+    for (int a = 0; options_.use_schur && a < row.NumParameterBlocks(); ++a) {
       const int32_t point = IndexIfVarying(*row.parameter_blocks()[a]);
       if (point == kNone || structure_->is_eliminated[point] == 0) {
         continue;
       }
       for (int b = 0; b < row.NumParameterBlocks(); ++b) {
         const int32_t camera = IndexIfVarying(*row.parameter_blocks()[b]);
-        if (camera != kNone && camera != point) {
-          pairs->insert(PairOf(camera, point));
+        if (camera != kNone && camera != point && fn(PairOf(camera, point))) {
+          return true;
         }
       }
     }
+    return false;
   }
 
-  bool CheckHostRows() {
-    const std::vector<int32_t>& rows = structure_->host_rows;
-    std::atomic<int64_t> first_refused{static_cast<int64_t>(rows.size())};
-    context_->ParallelFor(
-        static_cast<int64_t>(rows.size()),
-        kRowsPerTask,
-        [&](int64_t begin, int64_t end) {
-          for (int64_t k = begin; k < end; ++k) {
-            const ResidualBlock& row = *rows_[rows[k]];
-            int num_eliminated = 0;
-            for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-              const int32_t index = IndexIfVarying(*row.parameter_blocks()[j]);
-              num_eliminated +=
-                  index != kNone && structure_->is_eliminated[index] != 0 ? 1
-                                                                          : 0;
-            }
-            if (num_eliminated > 1) {
-              int64_t first = first_refused;
-              while (k < first &&
-                     !first_refused.compare_exchange_weak(first, k)) {
-              }
-              return;
-            }
-          }
-        });
-    if (first_refused < static_cast<int64_t>(rows.size())) {
-      *reason_ = Row(rows[first_refused]) + " depends on two eliminated blocks";
+  void AddPairs(const ResidualBlock& row,
+                std::unordered_set<uint64_t>* pairs) const {
+    AnyPair(row, [pairs](uint64_t pair) {
+      pairs->insert(pair);
       return false;
+    });
+  }
+
+  // Reads the rows that Ceres evaluates; false where this library can't take
+  // one of them or an eliminated block.
+  bool ReadHostRows() {
+    const std::vector<int32_t>& rows = structure_->host_rows;
+    host_rows_.resize(rows.size());
+    context_->ParallelFor(static_cast<int64_t>(rows.size()),
+                          kRowsPerTask,
+                          [&](int64_t begin, int64_t end) {
+                            for (int64_t k = begin; k < end; ++k) {
+                              host_rows_[k] = ReadHostRow(*rows_[rows[k]]);
+                            }
+                          });
+    for (size_t k = 0; k < rows.size(); ++k) {
+      if (host_rows_[k].num_eliminated > 1) {
+        *reason_ = "residual block " + std::to_string(rows[k]) +
+                   " depends on two eliminated blocks";
+        return false;
+      }
     }
     for (int i = 0; i < program_.NumParameterBlocks(); ++i) {
       const int size = program_.parameter_blocks()[i]->TangentSize();
@@ -341,128 +323,124 @@ class Importer {
   // residuals, a point and few columns beside it, if views have several rows
   // and no pair of their blocks stands in a row of any shape (ceres_ext/solver/
   // batch.h). Else none has a view.
-  bool ChooseViews() {
-    if (!options_.use_schur || structure_->host_rows.empty()) {
-      return true;
-    }
-    ViewStructure& views = structure_->views;
+  void ChooseViews() {
+    ViewStructure views;
     const std::vector<int32_t>& rows = structure_->host_rows;
-    std::vector<ViewKey> keys(rows.size());
-    context_->ParallelFor(static_cast<int64_t>(rows.size()),
-                          kRowsPerTask,
-                          [&](int64_t begin, int64_t end) {
-                            for (int64_t k = begin; k < end; ++k) {
-                              keys[k] = ReadView(*rows_[rows[k]]);
-                            }
-                          });
-    std::unordered_map<ViewKey, int32_t, ViewKey::Hash> id_of;
+    std::unordered_map<HostRow, int32_t, HostRow::Hash> id_of;
     std::vector<int32_t> others;
     for (size_t k = 0; k < rows.size(); ++k) {
-      const ViewKey& key = keys[k];
-      if (key.size < 0) {
+      const HostRow& row = host_rows_[k];
+      if (row.size < 0) {
         others.push_back(rows[k]);
         continue;
       }
       const auto [entry, is_new] =
-          id_of.try_emplace(key, static_cast<int32_t>(id_of.size()));
+          id_of.try_emplace(row, static_cast<int32_t>(id_of.size()));
       if (is_new) {
-        views.blocks.emplace_back(key.blocks, key.blocks + key.size);
+        views.blocks.emplace_back(row.blocks, row.blocks + row.size);
       }
       views.rows.push_back(rows[k]);
       views.view_id.push_back(entry->second);
-      // The Program's index until FillViewPoints.
-      views.point_id.push_back(key.point);
-      views.columns = std::max(views.columns, key.columns);
+      // The Program's index until FillObservations.
+      views.point_id.push_back(row.point);
+      views.columns = std::max(views.columns, row.columns);
     }
     views.columns = views.columns <= 9 ? 9 : ViewStructure::kMaxColumns;
     std::unordered_set<uint64_t> pairs;
     for (const int32_t i : others) {
       AddPairs(*rows_[i], &pairs);
     }
+    const auto is_shared = [&](uint64_t pair) { return pairs.count(pair) > 0; };
     const bool has_pairs =
         !pairs.empty() &&
         std::any_of(views.rows.begin(), views.rows.end(), [&](int32_t i) {
-          std::unordered_set<uint64_t> own;
-          AddPairs(*rows_[i], &own);
-          return std::any_of(own.begin(), own.end(), [&](uint64_t pair) {
-            return pairs.count(pair) > 0;
-          });
+          return AnyPair(*rows_[i], is_shared);
         });
     constexpr int64_t kLeastRowsOfAView = 4;
-    if (has_pairs ||
-        views.size() <
+    if (!has_pairs &&
+        views.size() >=
             kLeastRowsOfAView * static_cast<int64_t>(views.blocks.size())) {
-      views = ViewStructure();
-      return true;
+      structure_->views = std::move(views);
+      structure_->host_rows = std::move(others);
     }
-    structure_->host_rows = std::move(others);
-    return true;
   }
 
-  // The blocks of a row beside its point.
-  struct ViewKey {
+  // A row that Ceres evaluates: its eliminated block, the last of them, and the
+  // blocks beside it, by which views are told apart.
+  struct HostRow {
     static constexpr int kMaxBlocks = 6;
     int32_t blocks[kMaxBlocks] = {};
     int32_t size = -1;  // -1: the row has no view
     int32_t columns = 0;
     int32_t point = 0;
+    int32_t num_eliminated = 0;
 
-    bool operator==(const ViewKey& other) const {
+    bool operator==(const HostRow& other) const {
       return size == other.size &&
              std::equal(blocks, blocks + size, other.blocks);
     }
     struct Hash {
-      size_t operator()(const ViewKey& key) const {
+      size_t operator()(const HostRow& row) const {
         uint64_t hash = 0xcbf29ce484222325ull;
-        for (int i = 0; i < key.size; ++i) {
+        for (int i = 0; i < row.size; ++i) {
           hash =
-              (hash ^ static_cast<uint32_t>(key.blocks[i])) * 0x100000001b3ull;
+              (hash ^ static_cast<uint32_t>(row.blocks[i])) * 0x100000001b3ull;
         }
         return hash ^ hash >> 32;
       }
     };
   };
 
-  ViewKey ReadView(const ResidualBlock& row) const {
-    ViewKey key;
+  HostRow ReadHostRow(const ResidualBlock& row) const {
+    HostRow result;
+    bool fits = options_.use_schur && row.NumResiduals() == 2;
     int size = 0;
-    int num_points = 0;
     for (int j = 0; j < row.NumParameterBlocks(); ++j) {
       const ParameterBlock& block = *row.parameter_blocks()[j];
       if (block.IsConstant()) {
         continue;
       }
       if (structure_->is_eliminated[block.index()] != 0) {
-        if (block.TangentSize() > kPointSize) {
-          return key;
-        }
-        key.point = block.index();
-        ++num_points;
+        result.point = block.index();
+        ++result.num_eliminated;
+        fits &= block.TangentSize() <= kPointSize;
+      } else if (size < HostRow::kMaxBlocks) {
+        result.blocks[size++] = block.index();
+        result.columns += block.TangentSize();
       } else {
-        if (size == ViewKey::kMaxBlocks) {
-          return key;
-        }
-        key.blocks[size++] = block.index();
-        key.columns += block.TangentSize();
+        fits = false;
       }
     }
-    if (row.NumResiduals() == 2 && num_points == 1 &&
-        key.columns <= ViewStructure::kMaxColumns) {
-      key.size = size;
+    if (fits && result.num_eliminated == 1 &&
+        result.columns <= ViewStructure::kMaxColumns) {
+      result.size = size;
     }
-    return key;
+    return result;
   }
 
-  // The points of views are numbered with those of observations.
-  void FillViewPoints(BlockIds* points) {
-    for (int32_t& point : structure_->views.point_id) {
-      point = points->OfIndex(point);
-    }
+  // Adds the family of the blocks, which have `size` values each.
+  BlockTable* AddFamily(const BlockIds& ids, bool is_eliminated, int size) {
+    auto* tables = is_eliminated ? &structure_->e : &structure_->f;
+    const auto family = static_cast<int32_t>(tables->size());
+    BlockTable* table = &tables->emplace_back();
+    table->Resize(static_cast<int32_t>(ids.blocks().size()));
+    table->ambient_size = size;
+    table->padded_size = size;
+    context_->ParallelFor(
+        table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const ParameterBlock& block = *ids.blocks()[i];
+            table->Set(i, block);
+            if (!block.IsConstant()) {
+              structure_->family[block.index()] = family;
+              structure_->is_eliminated[block.index()] = is_eliminated ? 1 : 0;
+            }
+          }
+        });
+    return table;
   }
 
   bool FillObservations() {
-    structure_->place.assign(program_.NumParameterBlocks(), kNone);
-    structure_->family.assign(program_.NumParameterBlocks(), kNone);
     BlockIds points(program_, &structure_->place);
     if (is_one_kind_) {
       if (!FillKind(kind_.data()[0], {}, &points)) {
@@ -481,22 +459,12 @@ class Importer {
         }
       }
     }
-    FillViewPoints(&points);
-    if (structure_->observations.empty() && structure_->views.size() == 0) {
-      return true;
+    // The points of views are numbered with those of observations.
+    for (int32_t& point : structure_->views.point_id) {
+      point = points.OfIndex(point);
     }
-    structure_->e.emplace_back();
-    BlockTable& table = structure_->e.back();
-    points.Fill(context_, &table);
-    table.ambient_size = kPointSize;
-    table.padded_size = kPointSize;
-    if (is_one_kind_) {
-      structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
-      for (const ParameterBlock* block : points.blocks()) {
-        if (!block->IsConstant()) {
-          structure_->is_eliminated[block->index()] = 1;
-        }
-      }
+    if (!structure_->observations.empty() || structure_->views.size() > 0) {
+      AddFamily(points, /*is_eliminated=*/true, kPointSize);
     }
     return true;
   }
@@ -554,52 +522,32 @@ class Importer {
         batch.loss.clear();
       }
     }
-    structure_->f.emplace_back();
-    BlockTable& table = structure_->f.back();
-    cameras.Fill(context_, &table);
-    table.ambient_size = ModelOf(*rows_[row_of(0)])->parameter_block_sizes[0];
-    table.padded_size = PaddedCameraSize(table);
-    for (const ParameterBlock* block : cameras.blocks()) {
-      if (!block->IsConstant()) {
-        structure_->family[block->index()] = batch.camera_family;
-      }
-    }
+    BlockTable* table =
+        AddFamily(cameras,
+                  /*is_eliminated=*/false,
+                  ModelOf(*rows_[row_of(0)])->parameter_block_sizes[0]);
+    // Columns that the kernels are compiled for.
+    table->padded_size = table->MaxTangentSize() <= 9 ? 9 : kMaxCameraSize;
     structure_->observations.push_back(std::move(batch));
     return true;
   }
 
   // Blocks that are in no family yet, by role and size.
-  bool FillOthers() {
-    std::map<std::pair<bool, int>, std::vector<const ParameterBlock*>> others;
+  void FillOthers() {
+    std::map<std::pair<bool, int>, BlockIds> others;
     for (int i = 0; i < program_.NumParameterBlocks(); ++i) {
       if (structure_->place[i] == kNone) {
-        const ParameterBlock* block = program_.parameter_blocks()[i];
-        others[{structure_->is_eliminated[i] != 0, block->TangentSize()}]
-            .push_back(block);
-      } else if (structure_->family[i] == kNone) {
-        structure_->family[i] = 0;  // A point of observations.
+        const int size = program_.parameter_blocks()[i]->TangentSize();
+        others
+            .try_emplace({structure_->is_eliminated[i] != 0, size},
+                         program_,
+                         &structure_->place)
+            .first->second.OfIndex(i);
       }
     }
-    for (const auto& [key, blocks] : others) {
-      auto* tables = key.first ? &structure_->e : &structure_->f;
-      const auto family = static_cast<int32_t>(tables->size());
-      tables->emplace_back();
-      BlockTable& table = tables->back();
-      table.Resize(static_cast<int32_t>(blocks.size()));
-      table.padded_size = key.second;
-      table.ambient_size = key.second;
-      for (size_t i = 0; i < blocks.size(); ++i) {
-        const ParameterBlock& block = *blocks[i];
-        table.Set(static_cast<int64_t>(i),
-                  block.state_offset(),
-                  block.delta_offset(),
-                  block.TangentSize(),
-                  block.manifold());
-        structure_->family[block.index()] = family;
-        structure_->place[block.index()] = static_cast<int32_t>(i);
-      }
+    for (const auto& [key, ids] : others) {
+      AddFamily(ids, key.first, key.second);
     }
-    return true;
   }
 
   const Program& program_;
@@ -614,6 +562,8 @@ class Importer {
   kernels::HostBuffer<int32_t> camera_;
   kernels::HostBuffer<int32_t> point_;
   kernels::HostBuffer<double> constants_;
+  // Of structure_->host_rows, until views are chosen.
+  std::vector<HostRow> host_rows_;
   bool has_loss_ = false;  // of observations
   bool has_observations_ = false;
   // All rows are observations of one kind, and points are what is eliminated.

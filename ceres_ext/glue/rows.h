@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "ceres_ext/solver/batch.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
 
 namespace ceres_ext {
@@ -31,8 +33,6 @@ class RowsJacobian {
   // ascending row; rows from 0 on, columns of Ceres's tangent vector.
   using Visit = std::function<void(int64_t row, int column, double value)>;
   virtual kernels::Status ForEachValue(const Visit& visit) const = 0;
-  // Values outside the padding.
-  virtual int64_t num_nonzeros() const = 0;
   // Without those of the batch.
   virtual int64_t bytes() const = 0;
 };
@@ -59,15 +59,27 @@ class RowsEvaluator {
 
   virtual int64_t num_residuals() const = 0;
   // Whether Evaluate reads host_state.
-  virtual bool needs_host_state() const = 0;
-  virtual std::unique_ptr<RowsJacobian> CreateJacobian(
-      kernels::Status* status) const = 0;
+  virtual bool needs_host_state() const { return false; }
+  virtual kernels::Status CreateJacobian(
+      std::unique_ptr<RowsJacobian>* jacobian) const = 0;
   // Evaluates, or queues that.
   virtual kernels::Status Evaluate(const RowsRequest& request) = 0;
   // Cost and what isn't finite, after Evaluate.
   virtual kernels::Status Read(kernels::Evaluation* evaluation) = 0;
+  // How a device moves the F family that the rows own; state, delta and result
+  // are the caller's. False: they own none.
+  virtual bool GetPlus(kernels::PlusParams* /*params*/) const { return false; }
   virtual int64_t bytes() const = 0;
 };
+
+// *object = a T that has been set up.
+template <typename T, typename Base, typename... Args>
+kernels::Status MakeAndSetUp(std::unique_ptr<Base>* object, Args&&... args) {
+  auto result = std::make_unique<T>();
+  CERES_EXT_RETURN_IF_ERROR(result->Setup(std::forward<Args>(args)...));
+  *object = std::move(result);
+  return {};
+}
 
 }  // namespace ceres_ext
 

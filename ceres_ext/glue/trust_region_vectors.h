@@ -9,11 +9,13 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "ceres/trust_region_vectors.h"
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/vectors.h"
+#include "glog/logging.h"
 
 namespace ceres_ext {
 
@@ -22,57 +24,182 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
  public:
   // *machine outlives the vectors.
   explicit LoopVectors(Machine* machine) : machine_(machine) {}
+
   // Once, before anything else. Takes the memory of all vectors that the loop
   // will ask for, so that a lack of it shows while there is another way.
   //   num_parameters: of x; num_effective_parameters: of a step
   kernels::Status Setup(int num_parameters,
                         int num_effective_parameters,
-                        int num_residuals);
-  int64_t bytes() const;
+                        int num_residuals) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &scalars_));
+    // TrustRegionMinimizer: x, the best x, the candidate and the projected
+    // gradient step; gradient and its negative, step, scaled step and scaling;
+    // residuals and model residuals. LevenbergMarquardtStrategy: two diagonals.
+    for (const auto& [count, n] : {std::pair{4, num_parameters},
+                                   {7, num_effective_parameters},
+                                   {2, num_residuals}}) {
+      for (int i = 0; i < count; ++i) {
+        Buffer<double> buffer;
+        CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &buffer));
+        free_.emplace(n, std::move(buffer));
+      }
+    }
+    return {};
+  }
 
-  bool IsHost() const final;
-  double* Allocate(int n) final;
-  void Free(double* x) final;
-  bool CopyFromHost(int n, const double* host_x, double* y) final;
-  bool CopyToHost(int n, const double* x, double* host_y) final;
-  void Copy(int n, const double* x, double* y) final;
-  void SetZero(int n, double* x) final;
-  void SetOne(int n, double* x) final;
-  void Negate(int n, const double* x, double* y) final;
-  void Multiply(int n, const double* x, const double* y, double* z) final;
-  void JacobiScaling(int n, double* x) final;
-  void Clamp(int n, double min_value, double max_value, double* x) final;
+  int64_t bytes() const {
+    int64_t sum = scalars_.bytes();
+    for (const auto& [size, buffer] : free_) {
+      sum += buffer.bytes();
+    }
+    for (const auto& [data, buffer] : used_) {
+      sum += buffer.bytes();
+    }
+    return sum;
+  }
+
+  bool IsHost() const final { return kIsHost<Machine>; }
+
+  // The smallest free vector that is large enough; new memory where there is
+  // none.
+  double* Allocate(int n) final {
+    Buffer<double> buffer;
+    const auto found = free_.lower_bound(n);
+    if (found != free_.end()) {
+      buffer = std::move(found->second);
+      free_.erase(found);
+    } else {
+      const kernels::Status status = machine_->Allocate(n, &buffer);
+      if (!status.ok()) {
+        LOG(ERROR) << status.message;
+        return nullptr;
+      }
+    }
+    double* data = buffer.data();
+    if (data != nullptr) {
+      used_.emplace(data, std::move(buffer));
+    }
+    return data;
+  }
+
+  void Free(double* x) final {
+    const auto found = used_.find(x);
+    if (found != used_.end()) {
+      free_.emplace(found->second.size(), std::move(found->second));
+      used_.erase(found);
+    }
+  }
+
+  bool CopyFromHost(int n, const double* host_x, double* y) final {
+    return Ok(machine_->Upload(n, host_x, y));
+  }
+  bool CopyToHost(int n, const double* x, double* host_y) final {
+    return Ok(machine_->Download(n, x, host_y));
+  }
+  void Copy(int n, const double* x, double* y) final {
+    Run(kernels::CopyParams{n, x, y});
+  }
+  void SetZero(int n, double* x) final {
+    Run(kernels::SetConstantParams{n, 0.0, x});
+  }
+  void SetOne(int n, double* x) final {
+    Run(kernels::SetConstantParams{n, 1.0, x});
+  }
+  void Negate(int n, const double* x, double* y) final {
+    Run(kernels::NegateParams{n, x, y});
+  }
+  void Multiply(int n, const double* x, const double* y, double* z) final {
+    Run(kernels::MultiplyParams{n, x, y, z});
+  }
+  void JacobiScaling(int n, double* x) final {
+    Run(kernels::JacobiScalingParams{n, x});
+  }
+  void Clamp(int n, double min_value, double max_value, double* x) final {
+    Run(kernels::ClampParams{n, min_value, max_value, x});
+  }
   void LevenbergMarquardtDiagonal(int n,
                                   const double* x,
                                   double radius,
-                                  double* y) final;
-  void Invalidate(int n, double* x) final;
-  bool NegateIfValid(int n, double* x) final;
+                                  double* y) final {
+    Run(kernels::LevenbergMarquardtDiagonalParams{n, radius, x, y});
+  }
+  void Invalidate(int n, double* x) final {
+    Run(kernels::SetConstantParams{n, kernels::kImpossibleValue, x});
+  }
+
+  bool NegateIfValid(int n, double* x) final {
+    if (!failed_) {
+      Run(kernels::CountInvalidParams{n, x, scalars_.data()});
+    }
+    kernels::LoopScalars scalars;
+    return RunAndRead(kernels::NegateIfValidParams{n, x}, &scalars) &&
+           scalars.num_invalid == 0;
+  }
+
   bool ProjectedGradientNorms(int n,
                               const double* x,
                               const double* projected_x,
                               double* max_norm,
-                              double* norm) final;
+                              double* norm) final {
+    kernels::LoopScalars scalars;
+    const bool ok = RunAndRead(
+        kernels::ProjectedGradientNormsParams{n, x, projected_x}, &scalars);
+    *max_norm = scalars.max_norm;
+    *norm = scalars.norm;
+    return ok;
+  }
+
   bool StepNorms(int n,
                  const double* x,
                  const double* candidate_x,
                  double* x_norm,
-                 double* step_norm) final;
+                 double* step_norm) final {
+    kernels::LoopScalars scalars;
+    const bool ok =
+        RunAndRead(kernels::StepNormsParams{n, x, candidate_x}, &scalars);
+    *x_norm = scalars.x_norm;
+    *step_norm = scalars.step_norm;
+    return ok;
+  }
+
   bool ModelCostChange(int n,
                        const double* residuals,
                        const double* model_residuals,
-                       double* model_cost_change) final;
+                       double* model_cost_change) final {
+    kernels::LoopScalars scalars;
+    const bool ok = RunAndRead(
+        kernels::ModelCostChangeParams{n, residuals, model_residuals},
+        &scalars);
+    *model_cost_change = scalars.model_cost_change;
+    return ok;
+  }
 
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
   // Remembers the first error; methods that can't report it leave that to the
-  // next one that can.
-  void Run(const kernels::Status& status);
+  // next one that can. False: there has been one.
+  bool Ok(const kernels::Status& status) {
+    if (!status.ok() && !failed_) {
+      failed_ = true;
+      LOG(ERROR) << "A vector operation failed: " << status.message;
+    }
+    return !failed_;
+  }
+
+  template <typename Params>
+  void Run(const Params& params) {
+    Ok(kernels::Run(params, machine_));
+  }
+
   // Runs an operation that sets some of the scalars and reads them.
   template <typename Params>
-  bool RunAndRead(Params params, kernels::LoopScalars* scalars);
+  bool RunAndRead(Params params, kernels::LoopScalars* scalars) {
+    params.scalars = scalars_.data();
+    return !failed_ && Ok(kernels::Run(params, machine_)) &&
+           Ok(machine_->Read(scalars_.data(), scalars));
+  }
 
   Machine* machine_;
   bool failed_ = false;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "Eigen/Core"
@@ -28,7 +29,6 @@
 #include "ceres_ext/glue/observation_evaluator.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/program_import.h"
-#include "ceres_ext/glue/view_rows.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
 
@@ -83,33 +83,40 @@ class Fixture {
     kernels::Status status = blocks_.Setup(
         *pp_.reduced_program, &structure_, {}, machine_.context(), &machine_);
     EXPECT_TRUE(status.ok()) << status.message;
-    std::vector<std::unique_ptr<ObservationEvaluatorBase>> observations;
+    Options ext_options;
+    ext_options.jacobian = setting.jacobian;
+    std::vector<std::unique_ptr<RowsEvaluator>> rows;
     for (size_t i = 0; i < structure_.observations.size(); ++i) {
-      observations.push_back(blocks_.observations(i).cameras().padded_size == 9
-                                 ? Create<9>(setting.jacobian, i, &status)
-                                 : Create<10>(setting.jacobian, i, &status));
+      status =
+          CreateObservationEvaluator(ext_options,
+                                     structure_.observations[i],
+                                     &blocks_.observations(static_cast<int>(i)),
+                                     blocks_.blocks(),
+                                     &rows.emplace_back());
       EXPECT_TRUE(status.ok()) << status.message;
     }
-    std::vector<std::unique_ptr<RowsEvaluator>> others;
+    const size_t num_observation_batches = rows.size();
+    const HostRowsInput<kernels::HostMachine> input = {
+        pp_.reduced_program.get(),
+        &structure_,
+        &blocks_,
+        machine_.context(),
+        &summary_};
     if (blocks_.views() != nullptr) {
-      others.push_back(structure_.views.columns == 9
-                           ? CreateViews<9>(&status)
-                           : CreateViews<10>(&status));
+      status = CreateViewRows(input, &rows.emplace_back());
       EXPECT_TRUE(status.ok()) << status.message;
     }
     if (!structure_.host_rows.empty()) {
-      others.push_back(
-          HostRows<kernels::HostMachine>::Create(*pp_.reduced_program,
-                                                 structure_,
-                                                 &blocks_,
-                                                 machine_.context(),
-                                                 &record_,
-                                                 &status));
+      status = CreateGeneralRows(input, &rows.emplace_back());
+      EXPECT_TRUE(status.ok()) << status.message;
     }
-    EXPECT_EQ(!others.empty(), setting.host_rows != Setting::kNone);
-    ours_ = ProgramEvaluator<kernels::HostMachine>::Create(
-        &blocks_, std::move(observations), std::move(others), &pp_, &status);
+    EXPECT_EQ(rows.size() > num_observation_batches,
+              setting.host_rows != Setting::kNone);
+    auto ours = std::make_unique<ProgramEvaluator<kernels::HostMachine>>(
+        &blocks_, &pp_);
+    status = ours->Setup(std::move(rows));
     EXPECT_TRUE(status.ok()) << status.message;
+    ours_ = std::move(ours);
 
     const int n = stock_->NumParameters();
     EXPECT_EQ(ours_->NumParameters(), n);
@@ -163,30 +170,6 @@ class Fixture {
   const Eigen::VectorXd& state() const { return state_; }
 
  private:
-  template <int C>
-  std::unique_ptr<ObservationEvaluatorBase> Create(JacobianType type,
-                                                   size_t batch,
-                                                   kernels::Status* status) {
-    return ObservationEvaluator<kernels::HostMachine, double, C>::Create(
-        type,
-        structure_.observations[batch],
-        &blocks_.observations(static_cast<int>(batch)),
-        blocks_.blocks(),
-        status);
-  }
-
-  template <int C>
-  std::unique_ptr<RowsEvaluator> CreateViews(kernels::Status* status) {
-    return ViewRows<kernels::HostMachine, double, C>::Create(
-        *pp_.reduced_program,
-        structure_,
-        blocks_.views(),
-        blocks_.blocks(),
-        machine_.context(),
-        &record_,
-        status);
-  }
-
   void AddBlocks(const Setting& setting, ceres::internal::ProblemImpl* impl) {
     for (size_t k = 0; k < bal_.camera_id.size(); ++k) {
       const double u = bal_.observations[2 * k];
@@ -248,7 +231,7 @@ class Fixture {
   kernels::HostMachine machine_{3};
   ProgramStructure structure_;
   ProgramBlocks<kernels::HostMachine> blocks_;
-  SolveRecord record_;
+  Summary summary_;
   ceres::internal::PreprocessedProblem pp_;
   std::unique_ptr<Evaluator> stock_;
   std::unique_ptr<Evaluator> ours_;

@@ -558,11 +558,9 @@ void CudaOperationsTest<Combination>::CompareProducts(bool with_diagonal) {
   auto [camera_q, point_q] = TransposeTimes(Times(camera_p, point_p));
   camera_q = Damped(on_host_.camera_diagonal, camera_p, camera_q);
   point_q = Damped(on_host_.point_diagonal, point_p, point_q);
-  Compare("S p",
-          {s_p},
-          4 * Tolerance(),
-          {cameras},
-          [](auto& on, auto& out) { return on.SchurProductImplicitW(out[0]); });
+  Compare("S p", {s_p}, 4 * Tolerance(), {cameras}, [](auto& on, auto& out) {
+    return on.SchurProductImplicitW(out[0]);
+  });
   {
     // Ended: q stays as it is.
     PcgScalars scalars;
@@ -575,10 +573,9 @@ void CudaOperationsTest<Combination>::CompareProducts(bool with_diagonal) {
     ASSERT_OK(context_->Synchronize());
     EXPECT_EQ(Download(untouched), camera_x_);
   }
-  Compare(
-      "y", {y}, 4 * Tolerance(), {points}, [](auto& on, auto& out) {
-        return on.BackSubstituteImplicitW(out[0]);
-      });
+  Compare("y", {y}, 4 * Tolerance(), {points}, [](auto& on, auto& out) {
+    return on.BackSubstituteImplicitW(out[0]);
+  });
   Compare("J'J p",
           {camera_q, point_q},
           Tolerance(),
