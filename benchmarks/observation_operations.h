@@ -146,8 +146,11 @@ class ObservationBenchmark {
                             options,
                             nullptr,
                             machine_));
-    OK_OR_EXIT(kernels::ReserveCameraSums(
-        index->view(), kernels::kNormalBlocksRowSize<kernels::BalShape<kC>>));
+    if constexpr (!kIsCuda) {
+      // All that NormalBlocks gives per camera.
+      OK_OR_EXIT(index->view().host_workspace->ReserveCameraSums(
+          2 * (kernels::PackedSize(kC) + kC)));
+    }
     return index;
   }
   // As a solve with such a Jacobian has it.
@@ -155,8 +158,7 @@ class ObservationBenchmark {
   void SetIndex() {
     if constexpr (kIsCuda) {
       index_.reset();
-      index_ = MakeIndex(
-          RowIndex::Options::template For<Source>(/*explicit_w=*/false));
+      index_ = MakeIndex(RowIndex::Options::template For<Source>());
       PrintTiles();
     } else if (index_ == nullptr) {
       index_ = MakeIndex({});

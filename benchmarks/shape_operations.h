@@ -113,7 +113,7 @@ class ShapeBenchmark {
         8.0 * (blocks.e.num_packed()) + 8.0 * blocks.e[0].num_blocks;
     double* const p = arrays.Upload(Random<double>(num_f));
     double* const q = arrays.template Allocate<double>(num_f);
-    solver::DiagonalBlocks wanted;
+    solver::NormalBlocksRequest wanted;
     wanted.schur_diagonal =
         arrays.template Allocate<double>(blocks.f.num_packed());
     solver::SchurComplement<Machine> schur;

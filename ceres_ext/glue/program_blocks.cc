@@ -182,7 +182,7 @@ Status ProgramBlocks<Machine>::SetupViews(
   if constexpr (!kIsHost<Machine>) {
     using Stored =
         kernels::StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>;
-    index_options = Index::Options::template For<Stored>(false);
+    index_options = Index::Options::template For<Stored>();
   }
   CERES_EXT_RETURN_IF_ERROR(SetupIndex(num_views,
                                        rows.size(),

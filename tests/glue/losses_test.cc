@@ -125,7 +125,7 @@ class AllLosses : public Losses {
     kernels::LossCorrection<double, Shape, kLayout> correction;
     correction.camera_blocks = {jc.data(), n};
     correction.point_blocks = {jp.data(), n};
-    ASSERT_TRUE((model.template Correct<double, 9>(
+    ASSERT_TRUE((model.template Correct<double, kernels::BalShape<9>>(
                      correction, true, r.data(), evaluation.data()))
                     .ok());
     std::vector<double> corrected = Download(2 * n, r.data());

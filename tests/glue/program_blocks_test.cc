@@ -160,20 +160,20 @@ TEST_F(ProgramBlocksTest, EveryValueHasOnePlace) {
   EXPECT_EQ(Download(n, y.data()), vector);
 }
 
-TEST_F(ProgramBlocksTest, FillSetsValuesAndPadding) {
+TEST_F(ProgramBlocksTest, NoVectorIsZero) {
   MakeProblem(4);
   const int64_t num_e = blocks_.blocks().e.num_values();
   const int64_t num_f = blocks_.blocks().f.num_values();
   Buffer<double> e = Upload(Random(num_e));
   Buffer<double> f = Upload(Random(num_f));
-  ASSERT_TRUE(blocks_.Fill(2.5, 1.0, e.data(), f.data()).ok());
+  ASSERT_TRUE(blocks_.Gather(nullptr, 1.0, e.data(), f.data()).ok());
   ForEachFamily(Download(num_e, e.data()),
                 Download(num_f, f.data()),
                 [](const auto& family, const auto& table, auto* values) {
                   for (int32_t b = 0; b < table.size(); ++b) {
                     for (int j = 0; j < family.size; ++j) {
                       ASSERT_EQ(values[family.size * b + j],
-                                j < table.tangent_size[b] ? 2.5 : 1.0);
+                                j < table.tangent_size[b] ? 0.0 : 1.0);
                     }
                   }
                 });

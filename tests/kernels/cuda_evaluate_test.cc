@@ -67,10 +67,10 @@ void PrepareRunning(CameraParameters parameters,
   Number rotation_map[3 * 4];
   Number local[kBalLocalCameraDim * kBalQuaternionCameraDim];
   if (parameters == CameraParameters::kAngleAxis) {
-    states->push_back(PrepareAngleAxisCamera(x.data(), rotation_map));
+    states->push_back(PrepareBalCamera<3>(x.data(), rotation_map));
     ExpandCameraMap<3>(rotation_map, local);
   } else {
-    states->push_back(PrepareQuaternionCamera(x.data(), rotation_map));
+    states->push_back(PrepareBalCamera<4>(x.data(), rotation_map));
     ExpandCameraMap<4>(rotation_map, local);
   }
   for (int i = 0; i < kBalLocalCameraDim; ++i) {
@@ -204,13 +204,13 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     const Numbers point(&points_[3 * p], &points_[3 * p] + 3);
     const Numbers map(&maps[9 * C * c], &maps[9 * C * c] + 9 * C);
     const Numbers measured(&observations_[2 * k], &observations_[2 * k] + 2);
-    Evaluate<C>(ToRunning<double>(states[c]),
-                map.data(),
-                point.data(),
-                measured.data(),
-                &running_residuals[2 * k],
-                &running_jc[2 * C * k],
-                &running_jp[6 * k]);
+    const CameraState<Number> camera = ToRunning<double>(states[c]);
+    const Projection<Number> projection = Project(camera, point.data());
+    Number local[2 * kBalLocalCameraDim];
+    Residual(camera, projection, measured.data(), &running_residuals[2 * k]);
+    CameraJacobian(camera, projection, local);
+    MapCameraJacobian<C>(local, map.data(), &running_jc[2 * C * k]);
+    PointJacobian(camera, projection, &running_jp[6 * k]);
     for (int r = 0; r < 2; ++r) {
       const Number residual = running_residuals[2 * k + r];
       running_cost.Add(Number(0.5) * residual * residual);

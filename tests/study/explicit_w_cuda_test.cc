@@ -4,12 +4,13 @@
 // tiles of every kind; twice, with outputs poisoned. The Jacobian, and U and V
 // of the products, are random numbers.
 
-#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "benchmarks/study/explicit_w.h"
 #include "tests/kernels/cuda_test_util.h"
+#include "tests/kernels/running_error.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -36,21 +37,42 @@ class ExplicitWCuda : public CudaProblemTest {
     return {values.begin(), values.end()};
   }
 
-  double Tolerance() const {
-    // Of sums of n terms, against the largest element.
-    return 8.0 * static_cast<double>(n_ + 64) *
-           std::numeric_limits<T>::epsilon();
+  // An element is a sum of products of up to n + 64 terms, nested twice at
+  // most: in any order it is within so many roundings of the sum of the
+  // magnitudes of its terms, which the same operation gives for the magnitudes
+  // of its inputs.
+  std::vector<double> Bounds(const std::vector<double>& magnitudes) const {
+    std::vector<double> bounds;
+    for (const double x : magnitudes) {
+      bounds.push_back(8.0 * static_cast<double>(n_ + 64) *
+                       std::numeric_limits<T>::epsilon() * std::fabs(x));
+    }
+    return bounds;
+  }
+  template <typename Value>
+  static std::vector<Value> Magnitudes(std::vector<Value> values,
+                                       Value sign = 1) {
+    for (Value& value : values) {
+      value = sign * std::fabs(value);
+    }
+    return values;
+  }
+
+  std::vector<double> HostCoupling(const std::vector<T>& jc,
+                                   const std::vector<T>& jp) {
+    std::vector<T> w(3 * C * n_);
+    using Source = StoredJacobian<T, BalShape<C>, kHostLayout>;
+    bal::ExplicitBlocksParams<Source, kHostLayout> params;
+    params.normal.index = host_workspace_.index();
+    params.normal.jacobian = {{const_cast<T*>(jc.data()), n_},
+                              {const_cast<T*>(jp.data()), n_}};
+    params.w = {w.data(), n_};
+    EXPECT_TRUE(bal::Run(params, &host_machine_).ok());
+    return {w.begin(), w.end()};
   }
 
   void CompareCoupling() {
-    std::vector<T> w(3 * C * n_);
     DeviceBuffer<T> device_w = Poisoned<T>(3 * C * n_);
-    using HostSource = StoredJacobian<T, BalShape<C>, kHostLayout>;
-    bal::ExplicitBlocksParams<HostSource, kHostLayout> host;
-    host.normal.index = host_workspace_.index();
-    host.normal.jacobian = {{host_jc_.data(), n_}, {host_jp_.data(), n_}};
-    host.w = {w.data(), n_};
-    ASSERT_OK(bal::Run(host, &host_machine_));
     using Source = StoredJacobian<T, BalShape<C>, kDeviceLayout>;
     bal::ExplicitBlocksParams<Source, kDeviceLayout> device;
     device.normal.index = workspace_.index();
@@ -58,9 +80,10 @@ class ExplicitWCuda : public CudaProblemTest {
     device.w = {device_w.data(), n_};
     ASSERT_OK(bal::Run(device, machine_.get()));
     ASSERT_OK(context_->Synchronize());
-    EXPECT_TRUE(Close(ToHostLayout(Download(device_w), 3 * C),
-                      std::vector<double>(w.begin(), w.end()),
-                      Tolerance()));
+    EXPECT_TRUE(Close(
+        ToHostLayout(Download(device_w), 3 * C),
+        HostCoupling(host_jc_, host_jp_),
+        Bounds(HostCoupling(Magnitudes(host_jc_), Magnitudes(host_jp_)))));
   }
 
   // fn(products of the host or the device, outputs).
@@ -68,20 +91,25 @@ class ExplicitWCuda : public CudaProblemTest {
   void CompareOutputs(const char* what,
                       const std::vector<Output>& outputs,
                       Function&& fn) {
-    std::vector<std::vector<double>> host;
-    std::vector<double*> pointers;
-    for (const Output& output : outputs) {
-      host.emplace_back(output.size);
-    }
-    for (std::vector<double>& values : host) {
-      pointers.push_back(values.data());
-    }
-    ASSERT_OK(fn(on_host_, pointers));
+    const auto run_on_host = [&](const Arrays<HostMachine>& arrays) {
+      std::vector<std::vector<double>> results;
+      for (const Output& output : outputs) {
+        results.emplace_back(output.size);
+      }
+      std::vector<double*> pointers;
+      for (std::vector<double>& values : results) {
+        pointers.push_back(values.data());
+      }
+      EXPECT_TRUE(fn(arrays, pointers).ok());
+      return results;
+    };
+    const auto host = run_on_host(on_host_);
+    const auto magnitudes = run_on_host(of_magnitudes_);
     const auto device = RunTwice(outputs, [&](const std::vector<double*>& out) {
       return fn(on_device_, out);
     });
     for (size_t i = 0; i < outputs.size(); ++i) {
-      EXPECT_TRUE(Close(device[i], host[i], Tolerance()))
+      EXPECT_TRUE(Close(device[i], host[i], Bounds(magnitudes[i])))
           << what << ", output " << i;
     }
   }
@@ -127,6 +155,23 @@ class ExplicitWCuda : public CudaProblemTest {
                 camera_x.data(),
                 point_x.data(),
                 &host_machine_};
+    // What is subtracted has the other sign.
+    const std::vector<T> abs_w = Magnitudes(w);
+    const std::vector<double> abs_u = Magnitudes(u);
+    const std::vector<double> abs_v = Magnitudes(v);
+    const std::vector<double> minus_vi = Magnitudes(vi, -1.0);
+    const std::vector<double> abs_g = Magnitudes(g);
+    const std::vector<double> abs_camera_x = Magnitudes(camera_x);
+    const std::vector<double> minus_camera_x = Magnitudes(camera_x, -1.0);
+    const std::vector<double> abs_point_x = Magnitudes(point_x);
+    of_magnitudes_ = on_host_;
+    of_magnitudes_.w = abs_w.data();
+    of_magnitudes_.u = abs_u.data();
+    of_magnitudes_.v = abs_v.data();
+    of_magnitudes_.vi = minus_vi.data();
+    of_magnitudes_.point_gradient = abs_g.data();
+    of_magnitudes_.camera_x = abs_camera_x.data();
+    of_magnitudes_.point_x = abs_point_x.data();
     const auto device_w = Upload(ToDeviceLayout<T>(w, 3 * C));
     const auto device_u = Upload(ToDeviceLayout<double>(u, kPacked));
     const auto device_v = Upload(ToDeviceLayout<double>(v, 6));
@@ -158,6 +203,7 @@ class ExplicitWCuda : public CudaProblemTest {
       params.q = out[0];
       return bal::Run(params, on.machine);
     });
+    of_magnitudes_.camera_x = minus_camera_x.data();
     CompareOutputs("y", {points}, [](const auto& on, const auto& out) {
       auto params = on.template Make<bal::BackSubstituteExplicitWParams>();
       params.v_inverse = {on.vi, on.index.num_points};
@@ -166,6 +212,7 @@ class ExplicitWCuda : public CudaProblemTest {
       params.y = out[0];
       return bal::Run(params, on.machine);
     });
+    of_magnitudes_.camera_x = abs_camera_x.data();
     CompareOutputs(
         "J'J p", {cameras, points}, [](const auto& on, const auto& out) {
           auto params = on.template Make<bal::NormalProductExplicitWParams>();
@@ -184,6 +231,7 @@ class ExplicitWCuda : public CudaProblemTest {
   std::vector<T> host_jc_, host_jp_;
   DeviceBuffer<T> jc_, jp_;
   Arrays<HostMachine> on_host_;
+  Arrays<HostMachine> of_magnitudes_;
   Arrays<CudaMachine> on_device_;
 };
 
@@ -194,7 +242,7 @@ TYPED_TEST(ExplicitWCuda, Edges) { this->Compare(MakeEdgePairs(), {}); }
 
 TYPED_TEST(ExplicitWCuda, SmallTiles) {
   CudaWorkspace::Options options;
-  options.stored = {9, 50, 50};
+  options.stored = {9, 50, 50, false};
   this->Compare(MakeEdgePairs(), options);
 }
 

@@ -3,7 +3,7 @@
 // Manifolds of observations against Ceres's objects: the derivatives that an
 // evaluation uses, and x (+) delta on a device.
 
-#include "ceres_ext/glue/state_model.h"
+#include "ceres_ext/glue/manifolds.h"
 
 #include <algorithm>
 #include <cmath>
