@@ -229,10 +229,10 @@ class SchurComplement final : public LinearOperator<Machine> {
     request.v_inverse = v_inverse_.data();
     request.f_p = p;
     request.f_q = q;
-    request.e_motion = motion_.data();
+    request.e_p = motion_.data();
     request.scalars = scalars;
     for (Batch* batch : batches_) {
-      CERES_EXT_RETURN_IF_ERROR(batch->MultiplySchur(request));
+      CERES_EXT_RETURN_IF_ERROR(batch->Multiply(request));
     }
     return {};
   }
@@ -368,6 +368,7 @@ class NormalMatrix final : public LinearOperator<Machine> {
                            double* q,
                            const kernels::PcgScalars* scalars) final {
     ProductRequest request;
+    request.eliminate = false;
     request.e_diagonal = system_.e_diagonal;
     request.f_diagonal = system_.f_diagonal;
     request.f_p = p;
@@ -386,7 +387,7 @@ class NormalMatrix final : public LinearOperator<Machine> {
                                               request.e_q,
                                               scalars));
     for (Batch* batch : this->batches_) {
-      CERES_EXT_RETURN_IF_ERROR(batch->MultiplyNormal(request));
+      CERES_EXT_RETURN_IF_ERROR(batch->Multiply(request));
     }
     return {};
   }
