@@ -552,13 +552,15 @@ class KernelBench {
 
     kernels::ApplyBlocksParams<C> apply;
     apply.n = cameras_;
-    apply.a = invert.inverse;
+    apply.a = kernels::PackedBlocks<const double>(
+        cameras, kLayout, camera_inverse_.data());
     apply.r = p_.data();
     apply.z = q_.data();
     CERES_EXT_RETURN_IF_ERROR(Time("ApplyBlockDiagonal 9 x 9", apply));
     kernels::ApplyBlocksParams<3> apply_points;
     apply_points.n = points_;
-    apply_points.a = invert_points.inverse;
+    apply_points.a =
+        kernels::PackedBlocks<const double>(points, kLayout, v_inverse_.data());
     apply_points.r = p_.data() + C * cameras_;
     apply_points.z = q_.data() + C * cameras_;
     return Time("ApplyBlockDiagonal 3 x 3", apply_points);

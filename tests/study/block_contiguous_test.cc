@@ -272,7 +272,7 @@ class BlockContiguousTest : public CudaProblemTest {
     ASSERT_OK(kernels::Run(invert, machine_.get()));
     ApplyBlocksParams<N> apply;
     apply.n = num_blocks;
-    apply.a = invert.inverse;
+    apply.a = PackedBlocks<const double>(family, kLayout, inverse.data());
     apply.r = r.data();
     apply.z = z.data();
     ASSERT_OK(kernels::Run(apply, machine_.get()));
