@@ -833,8 +833,8 @@ Status Run(
 }
 
 template <int N, BlockLayout L>
-Status Run(const kernels::InvertBlocksParams<N>& params,
-           NaiveMachine<L>* machine) {
+std::enable_if_t<N != kernels::kDynamic, Status> Run(
+    const kernels::InvertBlocksParams<N>& params, NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   CERES_EXT_RETURN_IF_ERROR(Launch("NaiveResetBreakdown",
                                    NaiveResetBreakdownKernel,
@@ -848,8 +848,8 @@ Status Run(const kernels::InvertBlocksParams<N>& params,
 }
 
 template <int N, BlockLayout L>
-Status Run(const kernels::ApplyBlocksParams<N>& params,
-           NaiveMachine<L>* machine) {
+std::enable_if_t<N != kernels::kDynamic, Status> Run(
+    const kernels::ApplyBlocksParams<N>& params, NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   return LaunchFor(
       "NaiveApply",

@@ -80,11 +80,11 @@ kernels::Status Run(
     NaiveMachine<L>* machine);
 // N is 3 or 9. A block without a Cholesky factor is a breakdown here.
 template <int N, kernels::BlockLayout L>
-kernels::Status Run(const kernels::InvertBlocksParams<N>& params,
-                    NaiveMachine<L>* machine);
+std::enable_if_t<N != kernels::kDynamic, kernels::Status> Run(
+    const kernels::InvertBlocksParams<N>& params, NaiveMachine<L>* machine);
 template <int N, kernels::BlockLayout L>
-kernels::Status Run(const kernels::ApplyBlocksParams<N>& params,
-                    NaiveMachine<L>* machine);
+std::enable_if_t<N != kernels::kDynamic, kernels::Status> Run(
+    const kernels::ApplyBlocksParams<N>& params, NaiveMachine<L>* machine);
 
 }  // namespace ceres_ext::bal
 
