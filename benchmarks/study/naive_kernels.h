@@ -11,6 +11,8 @@
 #ifndef BENCHMARKS_STUDY_NAIVE_KERNELS_H_
 #define BENCHMARKS_STUDY_NAIVE_KERNELS_H_
 
+#include <type_traits>
+
 #include "benchmarks/study/explicit_w.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_machine.h"

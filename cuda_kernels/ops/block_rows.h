@@ -341,9 +341,9 @@ struct ScaleRowsParams {
 
 // inverse_b = (A_b + D_b^2)^-1, packed, symmetric blocks of kN columns, or of
 // `columns` where kN is kDynamic; inverse may be A. A column of A_b that is
-// zero and undamped counts as a unit column (small_matrix.h). Mapping: one
-// thread per block, in registers where kN is a constant. Traffic: the matrices
-// twice, D.
+// zero and undamped counts as a unit column (small_matrix.h).
+// Mapping: one thread per block, on its own copy where kN is a constant.
+// Traffic: the matrices twice, D.
 template <int kN>
 struct InvertBlocksParams {
   int64_t n = 0;         // blocks

@@ -23,9 +23,8 @@
 //   bool Begin()                       looks at scalars before the first
 //                                      element, may keep them in fields of its
 //                                      own; false: nothing is done
-//   int64_t grain() const              elements of a task of the host, with
-//   Apply;
-//                                      else 4096
+//   int64_t grain() const              with Apply, elements of a task of the
+//                                      host, else 4096
 //   static constexpr int kUnroll       elements per turn of a thread, else 4
 //   static constexpr int kMinBlocks    blocks per multiprocessor that registers
 //                                      are limited for, else the compiler's
