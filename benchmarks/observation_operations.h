@@ -21,10 +21,10 @@
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
-#include "cuda_kernels/ops/preconditioner.h"
 #include "cuda_kernels/ops/schur_products.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/cuda_observation_index.h"
@@ -501,16 +501,19 @@ class ObservationBenchmark {
           "dot of " + std::to_string(n),
           kernels::DotParams{n, p_, d_, arrays.template Allocate<double>(1)});
     }
-    kernels::InvertBlockDiagonalParams<kC, kLayout> invert;
-    invert.num_blocks = C_;
-    invert.a = {u_, C_};
+    const kernels::BlockFamily cameras{kC, static_cast<int32_t>(C_)};
+    kernels::InvertBlocksParams<kC> invert;
+    invert.n = C_;
+    invert.a = kernels::PackedBlocks<const double>(cameras, kLayout, u_);
     invert.diagonal = d_;
-    invert.inverse = {s_, C_};
-    invert.first_breakdown = arrays.template Allocate<int32_t>(1);
+    invert.inverse = kernels::PackedBlocks(cameras, kLayout, s_);
+    invert.may_be_diagonal = true;
+    invert.first_breakdown =
+        arrays.Upload(std::vector<int32_t>{kernels::Breakdown::kNone});
     list.Add("invert 9 x 9 blocks", invert);
-    kernels::ApplyBlockDiagonalParams<kC, kLayout> apply;
-    apply.num_blocks = C_;
-    apply.inverse = {s_, C_};
+    kernels::ApplyBlocksParams<kC> apply;
+    apply.n = C_;
+    apply.a = kernels::PackedBlocks<const double>(cameras, kLayout, s_);
     apply.r = p_;
     apply.z = q_;
     list.Add("apply 9 x 9 blocks", apply);

@@ -7,7 +7,6 @@
 #include "cuda_kernels/cuda/evaluate_impl.cuh"
 #include "cuda_kernels/cuda/jacobian_products_impl.cuh"
 #include "cuda_kernels/cuda/normal_blocks_impl.cuh"
-#include "cuda_kernels/cuda/preconditioner_impl.cuh"
 #include "cuda_kernels/cuda/schur_products_impl.cuh"
 
 namespace ceres_ext::kernels {
@@ -33,13 +32,6 @@ template Status Run(const SchurProductImplicitWParams<Source, kLayout>&,
 template Status Run(const BackSubstituteImplicitWParams<Source, kLayout>&,
                     CudaMachine*);
 template Status Run(const NormalProductImplicitWParams<Source>&, CudaMachine*);
-template Status Run(const InvertBlockDiagonalParams<3, kLayout>&, CudaMachine*);
-template Status Run(const InvertBlockDiagonalParams<9, kLayout>&, CudaMachine*);
-template Status Run(const InvertBlockDiagonalParams<10, kLayout>&,
-                    CudaMachine*);
-template Status Run(const ApplyBlockDiagonalParams<3, kLayout>&, CudaMachine*);
-template Status Run(const ApplyBlockDiagonalParams<9, kLayout>&, CudaMachine*);
-template Status Run(const ApplyBlockDiagonalParams<10, kLayout>&, CudaMachine*);
 
 }  // namespace ceres_ext::kernels
 

@@ -18,6 +18,7 @@
 #include "benchmarks/study/study_machines.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/device_buffer.h"
+#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/vectors.h"
@@ -523,30 +524,43 @@ class KernelBench {
   }
 
   Status BlockDiagonals() {
-    kernels::InvertBlockDiagonalParams<C, kLayout> invert;
-    invert.num_blocks = cameras_;
-    invert.a = {u_.data(), cameras_};
+    const kernels::BlockFamily cameras{C, static_cast<int32_t>(cameras_)};
+    const kernels::BlockFamily points{3, static_cast<int32_t>(points_)};
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::SetConstantParams{
+            2, kernels::Breakdown::kNone, &breakdown_.data()->first_point},
+        machine_));
+    kernels::InvertBlocksParams<C> invert;
+    invert.n = cameras_;
+    invert.a = kernels::PackedBlocks<const double>(cameras, kLayout, u_.data());
     invert.diagonal = system_.camera_diagonal;
-    invert.inverse = {camera_inverse_.data(), cameras_};
+    invert.inverse =
+        kernels::PackedBlocks(cameras, kLayout, camera_inverse_.data());
+    invert.may_be_diagonal = true;
     invert.first_breakdown = &breakdown_.data()->first_camera;
     CERES_EXT_RETURN_IF_ERROR(Time("InvertBlockDiagonal 9 x 9", invert));
-    kernels::InvertBlockDiagonalParams<3, kLayout> invert_points;
-    invert_points.num_blocks = points_;
-    invert_points.a = {v_.data(), points_};
+    kernels::InvertBlocksParams<3> invert_points;
+    invert_points.n = points_;
+    invert_points.a =
+        kernels::PackedBlocks<const double>(points, kLayout, v_.data());
     invert_points.diagonal = system_.point_diagonal;
-    invert_points.inverse = {v_inverse_.data(), points_};
+    invert_points.inverse =
+        kernels::PackedBlocks(points, kLayout, v_inverse_.data());
+    invert_points.may_be_diagonal = true;
     invert_points.first_breakdown = &breakdown_.data()->first_point;
     CERES_EXT_RETURN_IF_ERROR(Time("InvertBlockDiagonal 3 x 3", invert_points));
 
-    kernels::ApplyBlockDiagonalParams<C, kLayout> apply;
-    apply.num_blocks = cameras_;
-    apply.inverse = {camera_inverse_.data(), cameras_};
+    kernels::ApplyBlocksParams<C> apply;
+    apply.n = cameras_;
+    apply.a = kernels::PackedBlocks<const double>(
+        cameras, kLayout, camera_inverse_.data());
     apply.r = p_.data();
     apply.z = q_.data();
     CERES_EXT_RETURN_IF_ERROR(Time("ApplyBlockDiagonal 9 x 9", apply));
-    kernels::ApplyBlockDiagonalParams<3, kLayout> apply_points;
-    apply_points.num_blocks = points_;
-    apply_points.inverse = {v_inverse_.data(), points_};
+    kernels::ApplyBlocksParams<3> apply_points;
+    apply_points.n = points_;
+    apply_points.a =
+        kernels::PackedBlocks<const double>(points, kLayout, v_inverse_.data());
     apply_points.r = p_.data() + C * cameras_;
     apply_points.z = q_.data() + C * cameras_;
     return Time("ApplyBlockDiagonal 3 x 3", apply_points);

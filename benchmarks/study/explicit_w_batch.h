@@ -92,7 +92,10 @@ class ExplicitWBatch final : public solver::Batch {
   }
 
   // q = (U + D_f^2) p - W (V + D_e^2)^-1 W' p
-  kernels::Status MultiplySchur(const solver::ProductRequest& request) final {
+  kernels::Status Multiply(const solver::ProductRequest& request) final {
+    if (!request.eliminate) {
+      return MultiplyNormal(request);
+    }
     SchurProductExplicitWParams<Value, Shape, kLayout> params;
     params.index = index_;
     params.u = {u_.data(), index_.num_cameras};
@@ -105,21 +108,6 @@ class ExplicitWBatch final : public solver::Batch {
     return Run(params, machine_);
   }
   // q = [U W; W' V] p + D^2 p
-  kernels::Status MultiplyNormal(const solver::ProductRequest& request) final {
-    NormalProductExplicitWParams<Value, Shape, kLayout> params;
-    params.index = index_;
-    params.u = {u_.data(), index_.num_cameras};
-    params.v = {v_.data(), index_.num_points};
-    params.w = {w_.data(), index_.num_observations};
-    params.camera_diagonal = request.f_diagonal;
-    params.point_diagonal = request.e_diagonal;
-    params.camera_p = request.f_p;
-    params.point_p = request.e_p;
-    params.camera_q = request.f_q;
-    params.point_q = request.e_q;
-    params.scalars = request.scalars;
-    return Run(params, machine_);
-  }
   // y = (E'E + D_e^2)^-1 (E'b - W' z)
   kernels::Status BackSubstitute(const double* /*b*/,
                                  const double* v_inverse,
@@ -159,6 +147,22 @@ class ExplicitWBatch final : public solver::Batch {
   }
 
  private:
+  kernels::Status MultiplyNormal(const solver::ProductRequest& request) {
+    NormalProductExplicitWParams<Value, Shape, kLayout> params;
+    params.index = index_;
+    params.u = {u_.data(), index_.num_cameras};
+    params.v = {v_.data(), index_.num_points};
+    params.w = {w_.data(), index_.num_observations};
+    params.camera_diagonal = request.f_diagonal;
+    params.point_diagonal = request.e_diagonal;
+    params.camera_p = request.f_p;
+    params.point_p = request.e_p;
+    params.camera_q = request.f_q;
+    params.point_q = request.e_q;
+    params.scalars = request.scalars;
+    return Run(params, machine_);
+  }
+
   using Shape = typename Source::Shape;
   using Value = typename Source::Value;
   template <typename T>

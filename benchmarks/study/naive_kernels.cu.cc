@@ -190,10 +190,10 @@ __global__ void NaiveNormalBlocksKernel(ObservationIndexView index,
 }
 
 // inverse_i = (A_i + D_i^2)^-1
-template <int N, BlockLayout L>
-__global__ void NaiveInvertKernel(kernels::InvertBlockDiagonalParams<N, L> p) {
+template <int N>
+__global__ void NaiveInvertKernel(kernels::InvertBlocksParams<N> p) {
   const int64_t i = Thread();
-  if (i >= p.num_blocks) {
+  if (i >= p.n) {
     return;
   }
   double a[PackedSize(N)];
@@ -536,11 +536,12 @@ Status NormalBlocks(
   if (!schur) {
     return Status();
   }
-  kernels::InvertBlockDiagonalParams<3, L> invert;
-  invert.num_blocks = index.num_points;
-  invert.a = sums.v;
+  const kernels::BlockFamily points{3, static_cast<int32_t>(index.num_points)};
+  kernels::InvertBlocksParams<3> invert;
+  invert.n = index.num_points;
+  invert.a = kernels::PackedBlocks<const double>(points, L, sums.v.data);
   invert.diagonal = params.point_diagonal;
-  invert.inverse = params.v_inverse;
+  invert.inverse = kernels::PackedBlocks(points, L, params.v_inverse.data);
   invert.first_breakdown = &params.breakdown->first_point;
   CERES_EXT_RETURN_IF_ERROR(Run(invert, machine));
   if (params.schur_rhs == nullptr) {
@@ -832,8 +833,8 @@ Status Run(
 }
 
 template <int N, BlockLayout L>
-Status Run(const kernels::InvertBlockDiagonalParams<N, L>& params,
-           NaiveMachine<L>* machine) {
+std::enable_if_t<N != kernels::kDynamic, Status> Run(
+    const kernels::InvertBlocksParams<N>& params, NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
   CERES_EXT_RETURN_IF_ERROR(Launch("NaiveResetBreakdown",
                                    NaiveResetBreakdownKernel,
@@ -842,68 +843,63 @@ Status Run(const kernels::InvertBlockDiagonalParams<N, L>& params,
                                    0,
                                    stream,
                                    params.first_breakdown));
-  return LaunchFor("NaiveInvert",
-                   NaiveInvertKernel<N, L>,
-                   params.num_blocks,
-                   stream,
-                   params);
+  return LaunchFor(
+      "NaiveInvert", NaiveInvertKernel<N>, params.n, stream, params);
 }
 
 template <int N, BlockLayout L>
-Status Run(const kernels::ApplyBlockDiagonalParams<N, L>& params,
-           NaiveMachine<L>* machine) {
+std::enable_if_t<N != kernels::kDynamic, Status> Run(
+    const kernels::ApplyBlocksParams<N>& params, NaiveMachine<L>* machine) {
   const cudaStream_t stream = machine->stream();
-  return LaunchFor("NaiveApply",
-                   NaiveApplyKernel<N, L>,
-                   params.num_blocks,
-                   stream,
-                   params.num_blocks,
-                   params.inverse,
-                   params.r,
-                   params.z,
-                   params.scalars);
+  return LaunchFor(
+      "NaiveApply",
+      NaiveApplyKernel<N, L>,
+      params.n,
+      stream,
+      params.n,
+      BlockView<const double, PackedSize(N), L>{params.a.data, params.n},
+      params.r,
+      params.z,
+      params.scalars);
 }
 
-#define CERES_EXT_INSTANTIATE(L)                                             \
-  template Status Run(const kernels::EvaluateJacobianParams<double, C, L>&,  \
-                      NaiveMachine<L>*);                                     \
-  template Status Run(                                                       \
-      const kernels::SquaredColumnNormsParams<NaiveSource<L>>&,              \
-      NaiveMachine<L>*);                                                     \
-  template Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>&, \
-                      NaiveMachine<L>*);                                     \
-  template Status Run(const ExplicitBlocksParams<NaiveSource<L>, L>&,        \
-                      NaiveMachine<L>*);                                     \
-  template Status Run(                                                       \
-      const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>&,        \
-      NaiveMachine<L>*);                                                     \
-  template Status Run(                                                       \
-      const SchurProductExplicitWParams<double, kernels::BalShape<C>, L>&,   \
-      NaiveMachine<L>*);                                                     \
-  template Status Run(                                                       \
-      const kernels::BackSubstituteImplicitWParams<NaiveSource<L>, L>&,      \
-      NaiveMachine<L>*);                                                     \
-  template Status Run(                                                       \
-      const BackSubstituteExplicitWParams<double, kernels::BalShape<C>, L>&, \
-      NaiveMachine<L>*);                                                     \
-  template Status Run(                                                       \
-      const kernels::NormalProductImplicitWParams<NaiveSource<L>>&,          \
-      NaiveMachine<L>*);                                                     \
-  template Status Run(                                                       \
-      const NormalProductExplicitWParams<double, kernels::BalShape<C>, L>&,  \
-      NaiveMachine<L>*);                                                     \
-  template Status Run(const kernels::InvertBlockDiagonalParams<3, L>&,       \
-                      NaiveMachine<L>*);                                     \
-  template Status Run(const kernels::InvertBlockDiagonalParams<9, L>&,       \
-                      NaiveMachine<L>*);                                     \
-  template Status Run(const kernels::InvertBlockDiagonalParams<10, L>&,      \
-                      NaiveMachine<L>*);                                     \
-  template Status Run(const kernels::ApplyBlockDiagonalParams<3, L>&,        \
-                      NaiveMachine<L>*);                                     \
-  template Status Run(const kernels::ApplyBlockDiagonalParams<9, L>&,        \
-                      NaiveMachine<L>*);                                     \
-  template Status Run(const kernels::ApplyBlockDiagonalParams<10, L>&,       \
-                      NaiveMachine<L>*);
+#define CERES_EXT_INSTANTIATE(L)                                               \
+  template Status Run(const kernels::EvaluateJacobianParams<double, C, L>&,    \
+                      NaiveMachine<L>*);                                       \
+  template Status Run(                                                         \
+      const kernels::SquaredColumnNormsParams<NaiveSource<L>>&,                \
+      NaiveMachine<L>*);                                                       \
+  template Status Run(const kernels::NormalBlocksParams<NaiveSource<L>, L>&,   \
+                      NaiveMachine<L>*);                                       \
+  template Status Run(const ExplicitBlocksParams<NaiveSource<L>, L>&,          \
+                      NaiveMachine<L>*);                                       \
+  template Status Run(                                                         \
+      const kernels::SchurProductImplicitWParams<NaiveSource<L>, L>&,          \
+      NaiveMachine<L>*);                                                       \
+  template Status Run(                                                         \
+      const SchurProductExplicitWParams<double, kernels::BalShape<C>, L>&,     \
+      NaiveMachine<L>*);                                                       \
+  template Status Run(                                                         \
+      const kernels::BackSubstituteImplicitWParams<NaiveSource<L>, L>&,        \
+      NaiveMachine<L>*);                                                       \
+  template Status Run(                                                         \
+      const BackSubstituteExplicitWParams<double, kernels::BalShape<C>, L>&,   \
+      NaiveMachine<L>*);                                                       \
+  template Status Run(                                                         \
+      const kernels::NormalProductImplicitWParams<NaiveSource<L>>&,            \
+      NaiveMachine<L>*);                                                       \
+  template Status Run(                                                         \
+      const NormalProductExplicitWParams<double, kernels::BalShape<C>, L>&,    \
+      NaiveMachine<L>*);                                                       \
+  template Status Run(const kernels::InvertBlocksParams<3>&,                   \
+                      NaiveMachine<L>*);                                       \
+  template Status Run(const kernels::InvertBlocksParams<9>&,                   \
+                      NaiveMachine<L>*);                                       \
+  template Status Run(const kernels::InvertBlocksParams<10>&,                  \
+                      NaiveMachine<L>*);                                       \
+  template Status Run(const kernels::ApplyBlocksParams<3>&, NaiveMachine<L>*); \
+  template Status Run(const kernels::ApplyBlocksParams<9>&, NaiveMachine<L>*); \
+  template Status Run(const kernels::ApplyBlocksParams<10>&, NaiveMachine<L>*);
 
 CERES_EXT_INSTANTIATE(BlockLayout::kContinuousElement)
 CERES_EXT_INSTANTIATE(BlockLayout::kBlockContiguous)

@@ -11,14 +11,16 @@
 #ifndef BENCHMARKS_STUDY_NAIVE_KERNELS_H_
 #define BENCHMARKS_STUDY_NAIVE_KERNELS_H_
 
+#include <type_traits>
+
 #include "benchmarks/study/explicit_w.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
-#include "cuda_kernels/ops/preconditioner.h"
 #include "cuda_kernels/ops/schur_products.h"
 
 namespace ceres_ext::bal {
@@ -80,11 +82,11 @@ kernels::Status Run(
     NaiveMachine<L>* machine);
 // N is 3 or 9. A block without a Cholesky factor is a breakdown here.
 template <int N, kernels::BlockLayout L>
-kernels::Status Run(const kernels::InvertBlockDiagonalParams<N, L>& params,
-                    NaiveMachine<L>* machine);
+std::enable_if_t<N != kernels::kDynamic, kernels::Status> Run(
+    const kernels::InvertBlocksParams<N>& params, NaiveMachine<L>* machine);
 template <int N, kernels::BlockLayout L>
-kernels::Status Run(const kernels::ApplyBlockDiagonalParams<N, L>& params,
-                    NaiveMachine<L>* machine);
+std::enable_if_t<N != kernels::kDynamic, kernels::Status> Run(
+    const kernels::ApplyBlocksParams<N>& params, NaiveMachine<L>* machine);
 
 }  // namespace ceres_ext::bal
 

@@ -64,6 +64,9 @@ struct NormalBlocksRequest {
 
 // q = S p or q = (J'J + D^2) p.
 struct ProductRequest {
+  // True: S. e_p is then -(E'E + D_e^2)^-1 E'F p, of E families that are
+  // shared, and e_q null.
+  bool eliminate = true;
   const double* e_diagonal = nullptr;  // D_e; null: zero
   const double* f_diagonal = nullptr;
   const double* v_inverse = nullptr;
@@ -71,8 +74,6 @@ struct ProductRequest {
   const double* f_p = nullptr;
   double* e_q = nullptr;
   double* f_q = nullptr;
-  // S: -(E'E + D_e^2)^-1 E'F p, of E families that are shared.
-  const double* e_motion = nullptr;
   const kernels::PcgScalars* scalars = nullptr;
 };
 
@@ -110,10 +111,8 @@ class Batch {
   // s += E'F f_p, of E families that are shared.
   virtual kernels::Status MultiplyToEliminated(
       const double* f_p, double* s, const kernels::PcgScalars* scalars) = 0;
-  // f_q: S p, given the motion of E families that are shared.
-  virtual kernels::Status MultiplySchur(const ProductRequest& request) = 0;
-  // e_q, f_q: (J'J + D^2) p.
-  virtual kernels::Status MultiplyNormal(const ProductRequest& request) = 0;
+  // f_q, and e_q where not eliminated: set where owned, else added to.
+  virtual kernels::Status Multiply(const ProductRequest& request) = 0;
   // y = (E'E + D_e^2)^-1 E'(b - F z), of an E family that the batch owns.
   virtual kernels::Status BackSubstitute(const double* /*b*/,
                                          const double* /*v_inverse*/,

@@ -114,15 +114,8 @@ class GeneralBatch final : public Batch {
     return TransposeProduct(y_.data(), s, nullptr, scalars);
   }
 
-  // q += F'(F p + E motion)
-  kernels::Status MultiplySchur(const ProductRequest& request) final {
-    CERES_EXT_RETURN_IF_ERROR(Product(
-        request.e_motion, request.f_p, nullptr, y_.data(), request.scalars));
-    return TransposeProduct(y_.data(), nullptr, request.f_q, request.scalars);
-  }
-
   // q += J'J p
-  kernels::Status MultiplyNormal(const ProductRequest& request) final {
+  kernels::Status Multiply(const ProductRequest& request) final {
     CERES_EXT_RETURN_IF_ERROR(
         Product(request.e_p, request.f_p, nullptr, y_.data(), request.scalars));
     return TransposeProduct(

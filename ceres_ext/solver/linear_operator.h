@@ -191,7 +191,7 @@ class SchurComplement final : public LinearOperator<Machine> {
     CERES_EXT_RETURN_IF_ERROR(this->Ask(&Batch::EliminatedBlocks, &request));
     // (V + D_e^2)^-1 and -(V + D_e^2)^-1 E'b
     for (const auto& [i, family] : shared_e_) {
-      kernels::InvertBlocksParams invert;
+      kernels::InvertBlocksParams<kernels::kDynamic> invert;
       invert.n = family.num_blocks;
       invert.columns = family.size;
       invert.a = Inverse(family);
@@ -201,6 +201,10 @@ class SchurComplement final : public LinearOperator<Machine> {
                             ? nullptr
                             : system.e_diagonal + family.value_begin;
       invert.first_breakdown = &breakdown_.data()[i].first_point;
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::SetConstantParams{
+              1, kernels::Breakdown::kNone, invert.first_breakdown},
+          machine_));
       CERES_EXT_RETURN_IF_ERROR(Run(invert, machine_));
     }
     CERES_EXT_RETURN_IF_ERROR(
@@ -225,10 +229,10 @@ class SchurComplement final : public LinearOperator<Machine> {
     request.v_inverse = v_inverse_.data();
     request.f_p = p;
     request.f_q = q;
-    request.e_motion = motion_.data();
+    request.e_p = motion_.data();
     request.scalars = scalars;
     for (Batch* batch : batches_) {
-      CERES_EXT_RETURN_IF_ERROR(batch->MultiplySchur(request));
+      CERES_EXT_RETURN_IF_ERROR(batch->Multiply(request));
     }
     return {};
   }
@@ -299,15 +303,15 @@ class SchurComplement final : public LinearOperator<Machine> {
                                double* z,
                                const kernels::PcgScalars* scalars) {
     for (const auto& [i, family] : shared_e_) {
-      CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::ApplyBlocksParams{family.num_blocks,
-                                         family.size,
-                                         Inverse(family),
-                                         r + family.value_begin,
-                                         scale,
-                                         z + family.value_begin,
-                                         scalars},
-              machine_));
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::ApplyBlocksParams<kernels::kDynamic>{family.num_blocks,
+                                                        family.size,
+                                                        Inverse(family),
+                                                        r + family.value_begin,
+                                                        scale,
+                                                        z + family.value_begin,
+                                                        scalars},
+          machine_));
     }
     return {};
   }
@@ -364,6 +368,7 @@ class NormalMatrix final : public LinearOperator<Machine> {
                            double* q,
                            const kernels::PcgScalars* scalars) final {
     ProductRequest request;
+    request.eliminate = false;
     request.e_diagonal = system_.e_diagonal;
     request.f_diagonal = system_.f_diagonal;
     request.f_p = p;
@@ -382,7 +387,7 @@ class NormalMatrix final : public LinearOperator<Machine> {
                                               request.e_q,
                                               scalars));
     for (Batch* batch : this->batches_) {
-      CERES_EXT_RETURN_IF_ERROR(batch->MultiplyNormal(request));
+      CERES_EXT_RETURN_IF_ERROR(batch->Multiply(request));
     }
     return {};
   }

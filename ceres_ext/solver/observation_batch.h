@@ -178,36 +178,34 @@ class ObservationBatch final : public Batch {
     return TransposeProduct(y, true, Points(s), nullptr);
   }
 
-  kernels::Status MultiplySchur(const ProductRequest& request) final {
-    if (!owns_points_) {
-      // q = D_f^2 p + F'(F p + E motion)
-      auto params = NormalProduct(request);
-      params.point_p = Points(request.e_motion);
+  kernels::Status Multiply(const ProductRequest& request) final {
+    if (request.eliminate && owns_points_) {
+      // q = D_f^2 p + F' (F p - E (E'E + D_e^2)^-1 E' F p)
+      auto params =
+          OnJacobian<kernels::SchurProductImplicitWParams<Source, kLayout>>();
+      params.v_inverse = PointView(request.v_inverse);
+      params.camera_diagonal = Cameras(request.f_diagonal);
+      params.p = Cameras(request.f_p);
+      params.q = Cameras(request.f_q);
+      params.scalars = request.scalars;
       return Run(params, machine_);
     }
-    // q = D_f^2 p + F' (F p - E (E'E + D_e^2)^-1 E' F p)
-    auto params =
-        OnJacobian<kernels::SchurProductImplicitWParams<Source, kLayout>>();
-    params.v_inverse = PointView(request.v_inverse);
+    // q = D^2 p + J'J p
+    auto params = OnJacobian<kernels::NormalProductImplicitWParams<Source>>();
     params.camera_diagonal = Cameras(request.f_diagonal);
-    params.p = Cameras(request.f_p);
-    params.q = Cameras(request.f_q);
-    params.scalars = request.scalars;
-    return Run(params, machine_);
-  }
-
-  // q = J' (J p) + D^2 p
-  kernels::Status MultiplyNormal(const ProductRequest& request) final {
-    auto params = NormalProduct(request);
+    params.camera_p = Cameras(request.f_p);
     params.point_p = Points(request.e_p);
+    params.camera_q = Cameras(request.f_q);
+    params.scalars = request.scalars;
     if (owns_points_) {
       params.point_diagonal = Points(request.e_diagonal);
       params.point_q = Points(request.e_q);
       return Run(params, machine_);
     }
-    params.point_q = point_scratch_.data();
+    params.point_q = request.eliminate ? nullptr : point_scratch_.data();
     CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
-    return AddScratch(point_scratch_, Points(request.e_q));
+    return request.eliminate ? kernels::Status()
+                             : AddScratch(point_scratch_, Points(request.e_q));
   }
 
   // y = (E'E + D_e^2)^-1 E' (b - F z)
@@ -295,16 +293,6 @@ class ObservationBatch final : public Batch {
     Params params;
     params.index = index_;
     params.jacobian = jacobian_;
-    return params;
-  }
-  // Of the points all is left to the caller.
-  kernels::NormalProductImplicitWParams<Source> NormalProduct(
-      const ProductRequest& request) const {
-    auto params = OnJacobian<kernels::NormalProductImplicitWParams<Source>>();
-    params.camera_diagonal = Cameras(request.f_diagonal);
-    params.camera_p = Cameras(request.f_p);
-    params.camera_q = Cameras(request.f_q);
-    params.scalars = request.scalars;
     return params;
   }
   // y = J (e, f), or += ; arrays of the two families.

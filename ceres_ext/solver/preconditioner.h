@@ -18,7 +18,6 @@
 #include "ceres_ext/solver/linear_operator.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
-#include "cuda_kernels/ops/preconditioner.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/block_families.h"
 
@@ -155,37 +154,28 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   }
 
   kernels::Status Invert(const double* diagonal, Part* part) {
-    for (int i = 0; i < part->families.size(); ++i) {
+    const int num_families = part->families.size();
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::SetConstantParams{
+            num_families, kernels::Breakdown::kNone, breakdown_.data()},
+        this->machine_));
+    for (int i = 0; i < num_families; ++i) {
       const kernels::BlockFamily& family = part->families[i];
-      const double* d =
-          diagonal == nullptr ? nullptr : diagonal + family.value_begin;
-      int32_t* first_breakdown = &breakdown_.data()[i];
       CERES_EXT_RETURN_IF_ERROR(WithSize(family.size, [&](auto size) {
-        if constexpr (size == kernels::kDynamic) {
-          kernels::InvertBlocksParams params;
-          params.n = family.num_blocks;
-          params.columns = family.size;
-          params.a = kernels::PackedBlocks<const double>(
-              family, Machine::kLayout, part->source());
-          params.diagonal = d;
-          params.inverse = kernels::PackedBlocks(
-              family, Machine::kLayout, part->inverse.data());
-          params.may_be_diagonal = true;
-          params.first_breakdown = first_breakdown;
-          return Run(params, this->machine_);
-        } else {
-          kernels::InvertBlockDiagonalParams<size, Machine::kLayout> params;
-          params.num_blocks = family.num_blocks;
-          params.a = {part->source() + family.packed_begin, family.num_blocks};
-          params.diagonal = d;
-          params.inverse = {part->inverse.data() + family.packed_begin,
-                            family.num_blocks};
-          params.first_breakdown = first_breakdown;
-          return Run(params, this->machine_);
-        }
+        kernels::InvertBlocksParams<size> params;
+        params.n = family.num_blocks;
+        params.columns = family.size;
+        params.a = kernels::PackedBlocks<const double>(
+            family, Machine::kLayout, part->source());
+        params.diagonal =
+            diagonal == nullptr ? nullptr : diagonal + family.value_begin;
+        params.inverse = kernels::PackedBlocks(
+            family, Machine::kLayout, part->inverse.data());
+        params.may_be_diagonal = true;
+        params.first_breakdown = &breakdown_.data()[i];
+        return Run(params, this->machine_);
       }));
     }
-    const int num_families = part->families.size();
     CERES_EXT_RETURN_IF_ERROR(this->machine_->Download(
         num_families, breakdown_.data(), breakdowns_.data()));
     for (int i = 0; i < num_families; ++i) {
@@ -209,26 +199,15 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
                            const kernels::PcgScalars* scalars) {
     for (const kernels::BlockFamily& family : part.families) {
       CERES_EXT_RETURN_IF_ERROR(WithSize(family.size, [&](auto size) {
-        if constexpr (size == kernels::kDynamic) {
-          kernels::ApplyBlocksParams params;
-          params.n = family.num_blocks;
-          params.columns = family.size;
-          params.a = kernels::PackedBlocks<const double>(
-              family, Machine::kLayout, part.inverse.data());
-          params.r = r + family.value_begin;
-          params.z = z + family.value_begin;
-          params.scalars = scalars;
-          return Run(params, this->machine_);
-        } else {
-          kernels::ApplyBlockDiagonalParams<size, Machine::kLayout> params;
-          params.num_blocks = family.num_blocks;
-          params.inverse = {part.inverse.data() + family.packed_begin,
-                            family.num_blocks};
-          params.r = r + family.value_begin;
-          params.z = z + family.value_begin;
-          params.scalars = scalars;
-          return Run(params, this->machine_);
-        }
+        kernels::ApplyBlocksParams<size> params;
+        params.n = family.num_blocks;
+        params.columns = family.size;
+        params.a = kernels::PackedBlocks<const double>(
+            family, Machine::kLayout, part.inverse.data());
+        params.r = r + family.value_begin;
+        params.z = z + family.value_begin;
+        params.scalars = scalars;
+        return Run(params, this->machine_);
       }));
     }
     return {};

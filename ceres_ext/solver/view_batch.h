@@ -119,15 +119,9 @@ class ViewBatch final : public Batch {
     return batch_.MultiplyToEliminated(p_.data(), s, scalars);
   }
 
-  kernels::Status MultiplySchur(const ProductRequest& request) final {
+  kernels::Status Multiply(const ProductRequest& request) final {
     CERES_EXT_RETURN_IF_ERROR(Gather(request.f_p, request.scalars));
-    CERES_EXT_RETURN_IF_ERROR(batch_.MultiplySchur(OfViews(request)));
-    return Scatter(request.f_q, request.scalars);
-  }
-
-  kernels::Status MultiplyNormal(const ProductRequest& request) final {
-    CERES_EXT_RETURN_IF_ERROR(Gather(request.f_p, request.scalars));
-    CERES_EXT_RETURN_IF_ERROR(batch_.MultiplyNormal(OfViews(request)));
+    CERES_EXT_RETURN_IF_ERROR(batch_.Multiply(OfViews(request)));
     return Scatter(request.f_q, request.scalars);
   }
 

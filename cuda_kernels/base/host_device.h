@@ -4,6 +4,8 @@
 #ifndef CERES_EXT_CUDA_KERNELS_BASE_HOST_DEVICE_H_
 #define CERES_EXT_CUDA_KERNELS_BASE_HOST_DEVICE_H_
 
+#include <cstdint>
+
 #ifdef __CUDACC__
 #define CERES_EXT_HOST_DEVICE __host__ __device__
 #else
@@ -18,6 +20,20 @@ CERES_EXT_HOST_DEVICE inline double UnfusedProduct(double a, double b) {
   return __dmul_rn(a, b);
 #else
   return a * b;
+#endif
+}
+
+// *minimum = min(*minimum, value): the same for any order of calls.
+CERES_EXT_HOST_DEVICE inline void AtomicMinimum(int32_t value,
+                                                int32_t* minimum) {
+#ifdef __CUDA_ARCH__
+  atomicMin(minimum, value);
+#else
+  int32_t seen = __atomic_load_n(minimum, __ATOMIC_RELAXED);
+  while (value < seen &&
+         !__atomic_compare_exchange_n(
+             minimum, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
 #endif
 }
 

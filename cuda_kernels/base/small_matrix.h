@@ -60,17 +60,30 @@ CERES_EXT_HOST_DEVICE inline void AddSquaredDiagonal(const T* d, T* a) {
   }
 }
 
+// The size of a matrix that is known at run time alone.
+inline constexpr int kDynamic = -1;
+
+// Element i of A x, N x N, columns from 0 on. kN: N, or kDynamic.
+template <int kN, typename Matrix, typename T>
+CERES_EXT_HOST_DEVICE inline T SymmetricProduct(Matrix a,
+                                                int i,
+                                                const T* x,
+                                                int n = kN) {
+  const int N = kN == kDynamic ? n : kN;
+  T sum = 0;
+  for (int j = 0; j < N; ++j) {
+    sum += a[j <= i ? PackedIndex(i, j) : PackedIndex(j, i)] * x[j];
+  }
+  return sum;
+}
+
 // y = A x.
 template <int N, typename T>
 CERES_EXT_HOST_DEVICE inline void SymmetricMultiply(const T* a,
                                                     const T* x,
                                                     T* y) {
   for (int i = 0; i < N; ++i) {
-    T sum = 0;
-    for (int j = 0; j < N; ++j) {
-      sum += a[j <= i ? PackedIndex(i, j) : PackedIndex(j, i)] * x[j];
-    }
-    y[i] = sum;
+    y[i] = SymmetricProduct<N>(a, i, x);
   }
 }
 
@@ -93,9 +106,6 @@ struct StridedMatrix {
 // column of J is zero and undamped, its row of A is zero as well, and its
 // right-hand side is zero. The unit pivot leaves that unknown at zero and the
 // others alone.
-//
-// kN: N, or kDynamic where it is known at run time alone.
-inline constexpr int kDynamic = -1;
 template <int kN, typename Matrix>
 CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(Matrix a, int n = kN) {
   const int N = kN == kDynamic ? n : kN;

@@ -121,7 +121,8 @@ Status Run(const CopyParams& params, CudaMachine* machine) {
   }
 
 // ops/vectors.h
-CERES_EXT_RUN(SetConstantParams)
+CERES_EXT_RUN(SetConstantParams<double>)
+CERES_EXT_RUN(SetConstantParams<int32_t>)
 CERES_EXT_RUN(NegateParams)
 CERES_EXT_RUN(AddVectorsParams)
 CERES_EXT_RUN(SubtractVectorsParams)
@@ -152,8 +153,14 @@ CERES_EXT_RUN(BlockSumParams<SquaredBlocks>)
 CERES_EXT_RUN(BlockSumParams<EliminatedBlocks>)
 CERES_EXT_RUN(BlockSumParams<PartialSums>)
 CERES_EXT_RUN(ScaleRowsParams)
-CERES_EXT_RUN(InvertBlocksParams)
-CERES_EXT_RUN(ApplyBlocksParams)
+CERES_EXT_RUN(InvertBlocksParams<3>)
+CERES_EXT_RUN(InvertBlocksParams<9>)
+CERES_EXT_RUN(InvertBlocksParams<10>)
+CERES_EXT_RUN(InvertBlocksParams<kDynamic>)
+CERES_EXT_RUN(ApplyBlocksParams<3>)
+CERES_EXT_RUN(ApplyBlocksParams<9>)
+CERES_EXT_RUN(ApplyBlocksParams<10>)
+CERES_EXT_RUN(ApplyBlocksParams<kDynamic>)
 CERES_EXT_RUN(DampedProductParams)
 // ops/views.h
 CERES_EXT_RUN(GatherColumnsParams)

@@ -2,7 +2,6 @@
 #include "cuda_kernels/ops/normal_blocks.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "cuda_kernels/host/host_jacobian.h"
 #include "cuda_kernels/structure/host_workspace.h"
@@ -170,7 +169,7 @@ class NormalBlocksBody {
                    }
                  });
     if (params_.breakdown != nullptr) {
-      params_.breakdown->first_point = first_breakdown_.load();
+      params_.breakdown->first_point = first_breakdown_;
     }
     SumCameras();
   }
@@ -299,7 +298,7 @@ class NormalBlocksBody {
   const Jacobian jacobian_;
   const Row<Params, Local::kF> row_;
   HostMachine* machine_;
-  std::atomic<int32_t> first_breakdown_{Breakdown::kNone};
+  int32_t first_breakdown_ = Breakdown::kNone;
 };
 
 }  // namespace

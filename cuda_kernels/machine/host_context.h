@@ -22,14 +22,6 @@
 
 namespace ceres_ext::kernels {
 
-// *minimum = min(*minimum, value): the same for any order of calls.
-inline void AtomicMinimum(int32_t value, std::atomic<int32_t>* minimum) {
-  int32_t seen = minimum->load(std::memory_order_relaxed);
-  while (value < seen && !minimum->compare_exchange_weak(
-                             seen, value, std::memory_order_relaxed)) {
-  }
-}
-
 class HostContext {
  public:
   // The caller is one of the num_threads threads; values below 1 mean 1. Where

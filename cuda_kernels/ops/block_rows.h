@@ -6,7 +6,8 @@
 //   RowProduct         y_k = start_k + sum_s J_ks x_s
 //   BlockSum           a sum over the cells of each block of a family, by a
 //                      formula: J'y, |column|^2, J'J, W Vi W'
-//   InvertBlocks       symmetric blocks of a size known at run time
+//   InvertBlocks       symmetric blocks; with ApplyBlocks the block diagonal
+//                      preconditioners M = diag(A_b + D_b^2), z = M^-1 r
 //   ApplyBlocks        their products
 //   DampedProduct      q = D^2 p
 //
@@ -338,83 +339,138 @@ struct ScaleRowsParams {
   }
 };
 
-// inverse_b = (A_b + D_b^2)^-1, packed, in place where inverse is A. A column
-// of A_b that is zero and undamped counts as a unit column (small_matrix.h).
+// inverse_b = (A_b + D_b^2)^-1, packed, symmetric blocks of kN columns, or of
+// `columns` where kN is kDynamic; inverse may be A. A column of A_b that is
+// zero and undamped counts as a unit column (small_matrix.h).
+// Mapping: one thread per block, on its own copy where kN is a constant.
 // Traffic: the matrices twice, D.
+template <int kN>
 struct InvertBlocksParams {
-  int64_t n = 0;        // blocks
-  int32_t columns = 0;  // of a block
+  int64_t n = 0;         // blocks
+  int32_t columns = kN;  // of a block
   BlockArray<const double> a;
   const double* diagonal = nullptr;  // D, columns per block; null: zero
   BlockArray<double> inverse;
-  // Whether a block that is not positive definite is replaced by its diagonal
-  // (ops/preconditioner.h); else it is a breakdown.
+  // Whether a block that rounding has left not positive definite is replaced by
+  // its diagonal, with elements below D^2 raised to that, as a preconditioner
+  // may be; else it is a breakdown. kDynamic: inverse is then not A.
   bool may_be_diagonal = false;
-  // Set: the first block that could not be inverted, Breakdown::kNone
-  // (ops/normal_blocks.h) where all could. Its inverse is unspecified.
+  // Lowered to the first block that could not be inverted, whose inverse is
+  // unspecified. Starts at Breakdown::kNone (ops/normal_blocks.h).
   int32_t* first_breakdown = nullptr;
 
-  using First = MaxFirst;
   static constexpr int kUnroll = 1;
-  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t block) const {
-    const double* d =
-        diagonal == nullptr ? nullptr : diagonal + columns * block;
-    const StridedMatrix<double> to = inverse.Matrix(block);
-    CopyDamped(block, d, to);
-    bool ok = InvertSymmetric<kDynamic>(to, columns);
-    if (!ok && may_be_diagonal && a.data != inverse.data) {
-      CopyDamped(block, d, to);
-      ok = InvertDiagonal<kDynamic>(d, to, columns);
-    }
-    return {ok ? 0.0 : static_cast<double>(n - block), 0.0};
+  static constexpr int kMinBlocks = 1;
+  int64_t grain() const {
+    return std::max<int64_t>(1, 4096 / (int64_t{columns} * columns * columns));
   }
-  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
-    *first_breakdown =
-        sums.first == 0.0
-            ? Breakdown::kNone
-            : static_cast<int32_t>(n - static_cast<int64_t>(sums.first));
+  CERES_EXT_HOST_DEVICE void Apply(int64_t block) const {
+    const StridedMatrix<double> to = inverse.Matrix(block);
+    bool ok = false;
+    if constexpr (kN == kDynamic) {
+      ok = Invert(block, to);
+    } else {
+      double local[PackedSize(kN)];
+      ok = Invert(block, local);
+      for (int e = 0; e < PackedSize(kN); ++e) {
+        to[e] = local[e];
+      }
+    }
+    if (!ok) {
+      AtomicMinimum(static_cast<int32_t>(block), first_breakdown);
+    }
   }
 
  private:
+  template <typename Matrix>
+  CERES_EXT_HOST_DEVICE bool Invert(int64_t block, Matrix to) const {
+    const int N = kN == kDynamic ? columns : kN;
+    const double* d = diagonal == nullptr ? nullptr : diagonal + N * block;
+    CopyDamped(block, d, to);
+    if (InvertSymmetric<kN>(to, N)) {
+      return true;
+    }
+    if (!may_be_diagonal) {
+      return false;
+    }
+    CopyDamped(block, d, to);
+    return InvertDiagonal<kN>(d, to, N);
+  }
+  template <typename Matrix>
   CERES_EXT_HOST_DEVICE void CopyDamped(int64_t block,
                                         const double* d,
-                                        const StridedMatrix<double>& to) const {
-    for (int i = 0; i < PackedSize(columns); ++i) {
-      to[i] = a(block, i);
+                                        Matrix to) const {
+    const int N = kN == kDynamic ? columns : kN;
+    for (int e = 0; e < PackedSize(N); ++e) {
+      to[e] = a(block, e);
     }
     if (d != nullptr) {
-      for (int i = 0; i < columns; ++i) {
+      for (int i = 0; i < N; ++i) {
         to[PackedIndex(i, i)] += d[i] * d[i];
       }
     }
   }
 };
 
-// z_b = scale A_b r_b, A_b packed. z is not r.
+// Compulsory bytes.
+template <int kN>
+int64_t GetBytes(const InvertBlocksParams<kN>& p) {
+  return 8 * p.n *
+         (2 * PackedSize(p.columns) + (p.diagonal == nullptr ? 0 : p.columns));
+}
+
+// z_b = scale A_b r_b, A_b packed, of kN columns or `columns`. z is not r.
+// Mapping: one thread per block and row. For N = 9 a warp reads 3.6 rows of
+// every element of the blocks: 32 B pieces of the element's array.
+// Order: sums within a block from column 0 on.
 // Traffic: the matrices, r and z.
+template <int kN>
 struct ApplyBlocksParams {
   int64_t n = 0;  // blocks
-  int32_t columns = 0;
+  int32_t columns = kN;
   BlockArray<const double> a;
   const double* r = nullptr;
   double scale = 1.0;
   double* z = nullptr;
-  const PcgScalars* scalars = nullptr;
+  const PcgScalars* scalars = nullptr;  // ended: nothing is done
 
   static constexpr int kUnroll = 1;
   int64_t size() const { return n * columns; }
   CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
   CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
-    const int64_t block = at / columns;
-    const int i = static_cast<int>(at - block * columns);
-    const double* x = r + block * columns;
-    double sum = 0.0;
-    for (int j = 0; j < columns; ++j) {
-      sum += a(block, j <= i ? PackedIndex(i, j) : PackedIndex(j, i)) * x[j];
-    }
-    z[at] = scale * sum;
+    const int N = kN == kDynamic ? columns : kN;
+    const int64_t block = at / N;
+    const int i = static_cast<int>(at - block * N);
+    z[at] = scale * SymmetricProduct<kN>(a.Matrix(block), i, r + block * N, N);
   }
 };
+
+// On the host a thread takes whole blocks, which are contiguous.
+template <int kN>
+Status Run(const ApplyBlocksParams<kN>& params, HostMachine* machine) {
+  if (!params.Begin()) {
+    return {};
+  }
+  const ApplyBlocksParams<kN> p = params;
+  machine->context()->ParallelFor(
+      p.n, std::max(1, 4096 / p.columns), [p](int64_t begin, int64_t end) {
+        const int N = kN == kDynamic ? p.columns : kN;
+        for (int64_t block = begin; block < end; ++block) {
+          const double* a = &p.a(block, 0);
+          for (int i = 0; i < N; ++i) {
+            p.z[block * N + i] =
+                p.scale * SymmetricProduct<kN>(a, i, p.r + block * N, N);
+          }
+        }
+      });
+  return {};
+}
+
+// Compulsory bytes.
+template <int kN>
+int64_t GetBytes(const ApplyBlocksParams<kN>& p) {
+  return 8 * p.n * (PackedSize(p.columns) + 2 * p.columns);
+}
 
 // q = D^2 p, D null: zero.
 // Traffic: 24 B per element.

@@ -3,7 +3,7 @@
 // The vector steps of preconditioned conjugate gradients on A x = b with
 // x = 0 at the start. When a solve ends: base/pcg_scalars.h. One iteration is
 //
-//   z = M^-1 r                        (ops/preconditioner.h)
+//   z = M^-1 r                        (ops/block_rows.h)
 //   PcgRho         rho = r'z
 //   PcgDirection   p = z + beta p
 //   q = A p                           (ops/schur_products.h)

@@ -23,6 +23,8 @@
 //   bool Begin()                       looks at scalars before the first
 //                                      element, may keep them in fields of its
 //                                      own; false: nothing is done
+//   int64_t grain() const              with Apply, elements of a task of the
+//                                      host, else 4096
 //   static constexpr int kUnroll       elements per turn of a thread, else 4
 //   static constexpr int kMinBlocks    blocks per multiprocessor that registers
 //                                      are limited for, else the compiler's
@@ -58,6 +60,7 @@ CERES_EXT_DETECT(HasApply, &P::Apply);
 CERES_EXT_DETECT(HasTerm, &P::Term);
 CERES_EXT_DETECT(HasSize, &P::size);
 CERES_EXT_DETECT(HasBegin, &P::Begin);
+CERES_EXT_DETECT(HasGrain, &P::grain);
 CERES_EXT_DETECT(HasUnroll, P::kUnroll);
 CERES_EXT_DETECT(HasMinBlocks, P::kMinBlocks);
 #undef CERES_EXT_DETECT
@@ -170,13 +173,16 @@ std::enable_if_t<kIsVectorOperation<P>, Status> Run(const P& params,
   if constexpr (HasTerm<P>::value) {
     p.Set(internal::SumTerms(p, n, machine->context()));
   } else {
-    machine->context()->ParallelFor(
-        n, internal::kVectorGrain, [&](int64_t begin, int64_t end) {
-          const P copy = p;
-          for (int64_t i = begin; i < end; ++i) {
-            copy.Apply(i);
-          }
-        });
+    int64_t grain = internal::kVectorGrain;
+    if constexpr (HasGrain<P>::value) {
+      grain = p.grain();
+    }
+    machine->context()->ParallelFor(n, grain, [&](int64_t begin, int64_t end) {
+      const P copy = p;
+      for (int64_t i = begin; i < end; ++i) {
+        copy.Apply(i);
+      }
+    });
   }
   return {};
 }

@@ -29,13 +29,16 @@ struct CopyParams {
 Status Run(const CopyParams& params, CudaMachine* machine);
 
 // x = value
+template <typename T>
 struct SetConstantParams {
   int64_t n = 0;
-  double value = 0.0;
-  double* x = nullptr;
+  T value = 0;
+  T* x = nullptr;
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { x[i] = value; }
 };
+template <typename T>
+SetConstantParams(int64_t, T, T*) -> SetConstantParams<T>;
 
 // The value of elements that nobody has written: Ceres's kImpossibleValue.
 inline constexpr double kImpossibleValue = 1e302;

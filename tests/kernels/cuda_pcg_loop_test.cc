@@ -16,8 +16,8 @@
 #include "benchmarks/inexact_solver.h"
 #include "cuda_kernels/machine/cuda_graph.h"
 #include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/evaluate.h"
-#include "cuda_kernels/ops/preconditioner.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/solver_configurations.h"
@@ -426,9 +426,10 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
           kEndAtMaximum,
           v,
           [&](const double* from, double* to) {
-            ApplyBlockDiagonalParams<3, kDeviceLayout> params;
-            params.num_blocks = num_blocks;
-            params.inverse = {a.data(), num_blocks};
+            ApplyBlocksParams<3> params;
+            params.n = num_blocks;
+            params.a = PackedBlocks<const double>(
+                {3, static_cast<int32_t>(num_blocks)}, kDeviceLayout, a.data());
             params.r = from;
             params.z = to;
             params.scalars = v.scalars;

@@ -8,8 +8,8 @@
 
 #include "benchmarks/inexact_solver.h"
 #include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/pcg.h"
-#include "cuda_kernels/ops/preconditioner.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/solver_configurations.h"
@@ -174,12 +174,14 @@ void CudaSolverTest::CompareBlocks() {
   std::fill_n(diagonal.begin() + 59 * N, N, 0.5);
   const std::vector<double> r = RandomVector(N * num_blocks, 52);
   std::vector<double> inverse(a.size()), z(N * num_blocks);
-  int32_t first = 0;
-  InvertBlockDiagonalParams<N, kHostLayout> invert;
-  invert.num_blocks = num_blocks;
-  invert.a = {a.data(), num_blocks};
+  int32_t first = Breakdown::kNone;
+  const BlockFamily family{N, num_blocks};
+  InvertBlocksParams<N> invert;
+  invert.n = num_blocks;
+  invert.a = PackedBlocks<const double>(family, kHostLayout, a.data());
   invert.diagonal = diagonal.data();
-  invert.inverse = {inverse.data(), num_blocks};
+  invert.inverse = PackedBlocks(family, kHostLayout, inverse.data());
+  invert.may_be_diagonal = true;
   invert.first_breakdown = &first;
   RunOk(invert, &host_machine_);
   EXPECT_EQ(first, 60);
@@ -187,12 +189,12 @@ void CudaSolverTest::CompareBlocks() {
   auto device_a = Upload(ToDeviceLayout<double>(a, PackedSize(N)));
   const auto device_diagonal = Upload(diagonal);
   const auto device_r = Upload(r);
-  auto device_first = Poisoned<int32_t>(1);
-  InvertBlockDiagonalParams<N, kDeviceLayout> device;
-  device.num_blocks = num_blocks;
-  device.a = {device_a.data(), num_blocks};
+  auto device_first = Upload(std::vector<int32_t>{Breakdown::kNone});
+  InvertBlocksParams<N> device = invert;
+  device.a = PackedBlocks<const double>(family, kDeviceLayout, device_a.data());
   device.diagonal = device_diagonal.data();
-  device.inverse = {device_a.data(), num_blocks};  // In place.
+  // In place.
+  device.inverse = PackedBlocks(family, kDeviceLayout, device_a.data());
   device.first_breakdown = device_first.data();
   ASSERT_OK(kernels::Run(device, machine_.get()));
   EXPECT_EQ(Download(device_first)[0], 60);
@@ -219,17 +221,18 @@ void CudaSolverTest::CompareBlocks() {
   }
   EXPECT_TRUE(Close(actual, inverse, running_inverse));
 
-  ApplyBlockDiagonalParams<N, kHostLayout> apply;
-  apply.num_blocks = num_blocks;
-  apply.inverse = {inverse.data(), num_blocks};
+  ApplyBlocksParams<N> apply;
+  apply.n = num_blocks;
+  apply.a = PackedBlocks<const double>(family, kHostLayout, inverse.data());
   apply.r = r.data();
   apply.z = z.data();
   RunOk(apply, &host_machine_);
   const auto device_inverse =
       Upload(ToDeviceLayout<double>(inverse, PackedSize(N)));
-  ApplyBlockDiagonalParams<N, kDeviceLayout> device_apply;
-  device_apply.num_blocks = num_blocks;
-  device_apply.inverse = {device_inverse.data(), num_blocks};
+  ApplyBlocksParams<N> device_apply;
+  device_apply.n = num_blocks;
+  device_apply.a =
+      PackedBlocks<const double>(family, kDeviceLayout, device_inverse.data());
   device_apply.r = device_r.data();
   const auto product =
       RunTwice({{N * num_blocks}}, [&](const std::vector<double*>& out) {

@@ -3,8 +3,8 @@
 #include <random>
 #include <vector>
 
+#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/normal_blocks.h"
-#include "cuda_kernels/ops/preconditioner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/dense_problem.h"
@@ -13,17 +13,24 @@
 namespace ceres_ext::kernels {
 namespace {
 
+template <int N, typename T>
+BlockArray<T> Blocks(int64_t num_blocks, T* packed) {
+  return PackedBlocks(
+      {N, static_cast<int32_t>(num_blocks)}, kHostLayout, packed);
+}
+
 template <int N>
 int32_t Invert(const std::vector<double>& a,
                const double* diagonal,
                std::vector<double>* inverse,
                HostMachine* machine) {
-  InvertBlockDiagonalParams<N, kHostLayout> params;
-  params.num_blocks = a.size() / PackedSize(N);
-  params.a = {a.data(), params.num_blocks};
+  InvertBlocksParams<N> params;
+  params.n = a.size() / PackedSize(N);
+  params.a = Blocks<N>(params.n, a.data());
   params.diagonal = diagonal;
-  params.inverse = {inverse->data(), params.num_blocks};
-  int32_t first_breakdown = 0;
+  params.inverse = Blocks<N>(params.n, inverse->data());
+  params.may_be_diagonal = true;
+  int32_t first_breakdown = Breakdown::kNone;
   params.first_breakdown = &first_breakdown;
   RunOk(params, machine);
   return first_breakdown;
@@ -43,9 +50,9 @@ TEST(Preconditioner, ByHand) {
 
   const double r[] = {2, 3, 4, 4, 5, 6};
   double z[6];
-  ApplyBlockDiagonalParams<3, kHostLayout> apply;
-  apply.num_blocks = 2;
-  apply.inverse = {a.data(), 2};
+  ApplyBlocksParams<3> apply;
+  apply.n = 2;
+  apply.a = Blocks<3, const double>(2, a.data());
   apply.r = r;
   apply.z = z;
   RunOk(apply, &machine);
@@ -106,9 +113,9 @@ void ApplyMatchesDense(int num_blocks) {
   EXPECT_EQ(Invert<N>(a, d.data(), &inverse, &machine), Breakdown::kNone);
   const VectorXd r = random(N * num_blocks, 1);
   VectorXd z(N * num_blocks);
-  ApplyBlockDiagonalParams<N, kHostLayout> apply;
-  apply.num_blocks = num_blocks;
-  apply.inverse = {inverse.data(), num_blocks};
+  ApplyBlocksParams<N> apply;
+  apply.n = num_blocks;
+  apply.a = Blocks<N, const double>(num_blocks, inverse.data());
   apply.r = r.data();
   apply.z = z.data();
   RunOk(apply, &machine);

@@ -261,17 +261,18 @@ class BlockContiguousTest : public CudaProblemTest {
                         std::vector<Result>* results) {
     auto inverse = Poisoned<double>(PackedSize(N) * num_blocks);
     auto z = Poisoned<double>(N * num_blocks);
-    auto first_breakdown = Poisoned<int32_t>(1);
-    InvertBlockDiagonalParams<N, kLayout> invert;
-    invert.num_blocks = num_blocks;
-    invert.a = {a.data(), num_blocks};
+    auto first_breakdown = Upload(std::vector<int32_t>{Breakdown::kNone});
+    const BlockFamily family{N, static_cast<int32_t>(num_blocks)};
+    InvertBlocksParams<N> invert;
+    invert.n = num_blocks;
+    invert.a = PackedBlocks<const double>(family, kLayout, a.data());
     invert.diagonal = diagonal.data();
-    invert.inverse = {inverse.data(), num_blocks};
+    invert.inverse = PackedBlocks(family, kLayout, inverse.data());
     invert.first_breakdown = first_breakdown.data();
     ASSERT_OK(kernels::Run(invert, machine_.get()));
-    ApplyBlockDiagonalParams<N, kLayout> apply;
-    apply.num_blocks = num_blocks;
-    apply.inverse = {inverse.data(), num_blocks};
+    ApplyBlocksParams<N> apply;
+    apply.n = num_blocks;
+    apply.a = PackedBlocks<const double>(family, kLayout, inverse.data());
     apply.r = r.data();
     apply.z = z.data();
     ASSERT_OK(kernels::Run(apply, machine_.get()));
