@@ -61,9 +61,6 @@ class HostRows : public RowsEvaluator {
     evaluation->cost = evaluation_.cost();
     return {};
   }
-  int64_t bytes() const final {
-    return evaluation_.bytes() + residuals_.bytes() + values_.bytes();
-  }
 
  protected:
   static constexpr int64_t kOneChunk = std::numeric_limits<int64_t>::max() / 2;

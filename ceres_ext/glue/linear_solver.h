@@ -43,8 +43,6 @@ class ProgramLinearSolver final
   kernels::Status Setup(const ceres_ext::Options& ext_options,
                         const LinearSolver::Options& options);
 
-  int64_t bytes() const;
-
  private:
   using Buffer = typename Machine::template Buffer<double>;
 

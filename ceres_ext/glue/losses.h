@@ -125,11 +125,6 @@ class LossModel {
     return run(params);
   }
 
-  int64_t bytes() const {
-    return static_cast<int64_t>(user_losses_.size() * sizeof(user_losses_[0])) +
-           losses_.bytes() + loss_id_.bytes();
-  }
-
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;

@@ -131,12 +131,6 @@ class StateModel {
   bool has_point_tangents() const { return point_tangents_.size() > 0; }
   const double* point_tangents() const { return point_tangents_.data(); }
 
-  int64_t bytes() const {
-    return cameras_.bytes() + tangents_.bytes() + points_.bytes() +
-           point_scale_.bytes() + point_tangents_.bytes() +
-           camera_kinds_.bytes();
-  }
-
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
@@ -349,10 +343,6 @@ class ObservationEvaluator final : public RowsEvaluator {
   bool GetPlus(kernels::PlusParams* params) const final {
     *params = state_model_.PlusCameras();
     return true;
-  }
-  int64_t bytes() const final {
-    return state_model_.bytes() + loss_model_.bytes() + measurements_.bytes() +
-           camera_states_.bytes() + camera_maps_.bytes();
   }
 
  private:

@@ -9,7 +9,6 @@
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
 #include "ceres_ext/glue/machines.h"
-#include "cuda_kernels/model/jacobian_source.h"
 
 namespace ceres_ext {
 
@@ -50,12 +49,6 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
 }
 
 template <typename Machine>
-int64_t FamilyTable<Machine>::bytes() const {
-  return table_.bytes() + tangent_offset_.bytes() + tangent_size_.bytes() +
-         state_offset_.bytes() + constant_values_.bytes();
-}
-
-template <typename Machine>
 Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
                                      ProgramStructure* structure,
                                      typename Index::Options index_options,
@@ -85,10 +78,11 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
     auto batch = std::make_unique<ObservationBlocks<Machine>>();
     batch->camera_family = rows.camera_family;
     CERES_EXT_RETURN_IF_ERROR(
-        SetupIndex(structure->f[rows.camera_family].size(),
-                   rows.size(),
-                   rows.camera_id.data(),
-                   rows.point_id.data(),
+        SetupIndex({structure->f[rows.camera_family].size(),
+                    structure->e[0].size(),
+                    rows.size(),
+                    rows.camera_id.data(),
+                    rows.point_id.data()},
                    index_options,
                    host_context,
                    structure,
@@ -117,25 +111,17 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
 }
 
 template <typename Machine>
-Status ProgramBlocks<Machine>::SetupIndex(int32_t num_cameras,
-                                          int64_t num_rows,
-                                          const int32_t* camera_id,
-                                          const int32_t* point_id,
-                                          typename Index::Options index_options,
-                                          kernels::HostContext* host_context,
-                                          ProgramStructure* structure,
-                                          ObservationBlocks<Machine>* batch) {
+Status ProgramBlocks<Machine>::SetupIndex(
+    const kernels::ObservationPairs& pairs,
+    typename Index::Options index_options,
+    kernels::HostContext* host_context,
+    ProgramStructure* structure,
+    ObservationBlocks<Machine>* batch) {
   batch->machine = machine_;
   index_options.keep_point_order = !observations_.empty();
   std::vector<int32_t> point_order;
-  CERES_EXT_RETURN_IF_ERROR(batch->row_index.Setup(num_cameras,
-                                                   structure->e[0].size(),
-                                                   num_rows,
-                                                   camera_id,
-                                                   point_id,
-                                                   index_options,
-                                                   &point_order,
-                                                   machine_));
+  CERES_EXT_RETURN_IF_ERROR(
+      batch->row_index.Setup(pairs, index_options, &point_order, machine_));
   if (point_order.empty()) {
     return {};
   }
@@ -179,15 +165,12 @@ Status ProgramBlocks<Machine>::SetupViews(
   views_ = std::make_unique<ObservationBlocks<Machine>>();
   const auto num_views = static_cast<int32_t>(rows.blocks.size());
   // The blocks are stored, whatever those of observations are.
-  if constexpr (!kIsHost<Machine>) {
-    using Stored =
-        kernels::StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>;
-    index_options = Index::Options::template For<Stored>(false);
-  }
-  CERES_EXT_RETURN_IF_ERROR(SetupIndex(num_views,
-                                       rows.size(),
-                                       rows.view_id.data(),
-                                       rows.point_id.data(),
+  index_options = Index::Options::For(/*recomputed=*/false, /*in_float=*/false);
+  CERES_EXT_RETURN_IF_ERROR(SetupIndex({num_views,
+                                        structure->e[0].size(),
+                                        rows.size(),
+                                        rows.view_id.data(),
+                                        rows.point_id.data()},
                                        index_options,
                                        host_context,
                                        structure,
@@ -312,23 +295,6 @@ Status ProgramBlocks<Machine>::SetSharedToZero(double* e, double* f) const {
   };
   CERES_EXT_RETURN_IF_ERROR(set_zero(blocks_.e, blocks_.e_owner, e));
   return set_zero(blocks_.f, blocks_.f_owner, f);
-}
-
-template <typename Machine>
-int64_t ProgramBlocks<Machine>::bytes() const {
-  int64_t sum = rows_.bytes();
-  for (const auto& batch : observations_) {
-    sum += batch->bytes();
-  }
-  if (views_ != nullptr) {
-    sum += views_->bytes();
-  }
-  for (const auto* tables : {&e_, &f_}) {
-    for (const auto& table : *tables) {
-      sum += table.bytes();
-    }
-  }
-  return sum;
 }
 
 #define CERES_EXT_INSTANTIATE(Machine) \

@@ -236,12 +236,6 @@ class ObservationBatch final : public Batch {
     operands->insert(operands->end(), std::begin(words), std::end(words));
   }
 
-  int64_t bytes() const final {
-    return point_scratch_.bytes() + packed_scratch_.bytes() +
-           residual_scratch_.bytes() + zero_points_.bytes() +
-           zero_cameras_.bytes();
-  }
-
   // Where the two families stand and whose the points are, for all but what a
   // solver asks; SetupSolver does it as well.
   kernels::Status SetBlocks(const ProblemBlocks& blocks) {

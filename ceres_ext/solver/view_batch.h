@@ -146,11 +146,6 @@ class ViewBatch final : public Batch {
     batch_.AppendOperands(operands);
   }
 
-  int64_t bytes() const final {
-    return batch_.bytes() + p_.bytes() + q_.bytes() + matrices_.bytes() +
-           sums_.bytes();
-  }
-
  private:
   using Buffer = typename Machine::template Buffer<double>;
 
