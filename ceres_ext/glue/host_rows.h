@@ -21,7 +21,6 @@
 #include "ceres_ext/glue/host_evaluation.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
-#include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"

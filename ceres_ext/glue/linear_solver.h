@@ -6,9 +6,6 @@
 #ifndef CERES_EXT_GLUE_LINEAR_SOLVER_H_
 #define CERES_EXT_GLUE_LINEAR_SOLVER_H_
 
-#include <cstdint>
-#include <memory>
-
 #include "ceres/linear_solver.h"
 #include "ceres/types.h"
 #include "ceres_ext/glue/jacobian.h"

@@ -88,9 +88,8 @@ class LossModel {
     }
     std::vector<uint8_t> ids;
     in_order(input_ids, &ids);
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(
-        static_cast<int64_t>(losses.size()), losses.data(), &losses_));
-    return machine_->Upload(n_, ids.data(), &loss_id_);
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(losses, &losses_));
+    return machine_->Upload(ids, &loss_id_);
   }
 
   bool empty() const { return n_ == 0; }

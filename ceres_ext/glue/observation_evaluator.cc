@@ -67,9 +67,9 @@ class StateModel {
           machine->Upload(3 * num_points, scale.data(), &point_scale_));
     }
     if constexpr (kIsHost<Machine>) {
-      return points.HasManifold()
-                 ? point_tangents_.Allocate(9 * num_points, 0.0)
-                 : Status();
+      const int64_t size = points.HasManifold() ? 9 * num_points : 0;
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(size, &point_tangents_));
+      return machine->SetZero(size, point_tangents_.data());
     } else {
       return SetupDeviceTangents();
     }

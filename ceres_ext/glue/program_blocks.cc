@@ -19,12 +19,12 @@ template <typename Machine>
 Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
   table_ = std::move(table);
   const int64_t n = table_.size();
-  const auto upload = [machine, n](const auto& values, auto* buffer) -> Status {
-    return machine->Upload(n, values.data(), buffer);
-  };
-  CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_offset, &tangent_offset_));
-  CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_size, &tangent_size_));
-  CERES_EXT_RETURN_IF_ERROR(upload(table_.state_offset, &state_offset_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(table_.tangent_offset, &tangent_offset_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(table_.tangent_size, &tangent_size_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(table_.state_offset, &state_offset_));
   std::vector<double> constants;  // empty: there are none
   for (int64_t i = 0; i < n; ++i) {
     if (table_.constant_value[i] != nullptr) {
@@ -34,10 +34,7 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
                   constants.data() + i * table_.ambient_size);
     }
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(static_cast<int64_t>(constants.size()),
-                      constants.data(),
-                      &constant_values_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Upload(constants, &constant_values_));
   view_.num_blocks = table_.size();
   view_.padded_size = table_.padded_size;
   view_.ambient_size = table_.ambient_size;
@@ -89,8 +86,7 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
                    batch.get()));
     observations_.push_back(std::move(batch));
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      SetupViews(program, structure, index_options, host_context));
+  CERES_EXT_RETURN_IF_ERROR(SetupViews(program, structure, host_context));
   e_.resize(structure->e.size());
   f_.resize(structure->f.size());
   for (size_t i = 0; i < e_.size(); ++i) {
@@ -156,7 +152,6 @@ template <typename Machine>
 Status ProgramBlocks<Machine>::SetupViews(
     const ceres::internal::Program& program,
     ProgramStructure* structure,
-    typename Index::Options index_options,
     kernels::HostContext* host_context) {
   const ViewStructure& rows = structure->views;
   if (rows.size() == 0) {
@@ -165,16 +160,16 @@ Status ProgramBlocks<Machine>::SetupViews(
   views_ = std::make_unique<ObservationBlocks<Machine>>();
   const auto num_views = static_cast<int32_t>(rows.blocks.size());
   // The blocks are stored, whatever those of observations are.
-  index_options = Index::Options::For(/*recomputed=*/false, /*in_float=*/false);
-  CERES_EXT_RETURN_IF_ERROR(SetupIndex({num_views,
-                                        structure->e[0].size(),
-                                        rows.size(),
-                                        rows.view_id.data(),
-                                        rows.point_id.data()},
-                                       index_options,
-                                       host_context,
-                                       structure,
-                                       views_.get()));
+  CERES_EXT_RETURN_IF_ERROR(
+      SetupIndex({num_views,
+                  structure->e[0].size(),
+                  rows.size(),
+                  rows.view_id.data(),
+                  rows.point_id.data()},
+                 Index::Options::For(/*recomputed=*/false, /*in_float=*/false),
+                 host_context,
+                 structure,
+                 views_.get()));
 
   std::vector<std::vector<kernels::ViewCell>> cells(num_views);
   std::vector<kernels::ViewColumn> columns(int64_t{rows.columns} * num_views,
@@ -194,8 +189,7 @@ Status ProgramBlocks<Machine>::SetupViews(
       at = static_cast<int16_t>(at + 2 * size);
     }
   }
-  CERES_EXT_RETURN_IF_ERROR(machine_->Upload(
-      static_cast<int64_t>(columns.size()), columns.data(), &views_->columns));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Upload(columns, &views_->columns));
   const kernels::ObservationIndexView& index = views_->index();
   std::vector<int32_t> view_of_row(rows.size());
   std::vector<int32_t> point_of_row(rows.size());

@@ -159,7 +159,6 @@ class ProgramBlocks {
                              ObservationBlocks<Machine>* batch);
   kernels::Status SetupViews(const ceres::internal::Program& program,
                              ProgramStructure* structure,
-                             typename Index::Options index_options,
                              kernels::HostContext* host_context);
   kernels::Status SetupHostRows(const ceres::internal::Program& program,
                                 const ProgramStructure& structure);

@@ -19,7 +19,6 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"

@@ -15,7 +15,6 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/observation_batch.h"
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/views.h"
