@@ -73,8 +73,6 @@ class InexactSolver {
         camera_step);
   }
 
-  int64_t bytes() const { return solver_.bytes(); }
-
  private:
   BatchType batch_;
   StepSolver<Machine> solver_;

@@ -51,13 +51,10 @@ inline void MeasureIndex(const BenchmarkProblem& problem,
   OperationList<kernels::CudaMachine> list(machine);
   // 8 B in; two orders, ids, places: 20 B out.
   list.Add("index from pairs, memory taken before", 28.0 * n, [&] {
-    return index.Build(problem.num_cameras,
-                       problem.num_points,
-                       n,
-                       camera,
-                       point,
-                       &scratch,
-                       context);
+    return index.Build(
+        {problem.num_cameras, problem.num_points, n, camera, point},
+        &scratch,
+        context);
   });
   list.Add("order of points for tiles", 20.0 * P, [&] {
     return kernels::OrderPointsByCamera(
@@ -65,14 +62,12 @@ inline void MeasureIndex(const BenchmarkProblem& problem,
   });
   // Twice the index, the order, and 8 B for new numbers.
   list.Add("index from pairs, points ordered", 64.0 * n + 20.0 * P, [&] {
-    return index.BuildOrdered(problem.num_cameras,
-                              problem.num_points,
-                              n,
-                              camera,
-                              point,
-                              order,
-                              &scratch,
-                              context);
+    return index.BuildOrdered(
+        {problem.num_cameras, problem.num_points, n, camera, point},
+        point,
+        order,
+        &scratch,
+        context);
   });
   list.Add("tiles for recomputed Jacobians", 16.0 * n, [&] {
     kernels::TileIndex tiles;
@@ -90,11 +85,11 @@ inline void MeasureIndex(const BenchmarkProblem& problem,
   kernels::RowIndex<kernels::HostMachine> index;
   OperationList<kernels::HostMachine> list(machine);
   list.Add("index from pairs", 28.0 * n, [&] {
-    return index.Setup(problem.num_cameras,
-                       problem.num_points,
-                       n,
-                       problem.camera.data(),
-                       problem.point.data(),
+    return index.Setup({problem.num_cameras,
+                        problem.num_points,
+                        n,
+                        problem.camera.data(),
+                        problem.point.data()},
                        {},
                        nullptr,
                        machine);
@@ -138,11 +133,11 @@ class ObservationBenchmark {
   std::unique_ptr<RowIndex> MakeIndex(
       const typename RowIndex::Options& options) {
     auto index = std::make_unique<RowIndex>();
-    OK_OR_EXIT(index->Setup(problem_.num_cameras,
-                            problem_.num_points,
-                            n_,
-                            problem_.camera.data(),
-                            problem_.point.data(),
+    OK_OR_EXIT(index->Setup({problem_.num_cameras,
+                             problem_.num_points,
+                             n_,
+                             problem_.camera.data(),
+                             problem_.point.data()},
                             options,
                             nullptr,
                             machine_));
@@ -158,7 +153,9 @@ class ObservationBenchmark {
   void SetIndex() {
     if constexpr (kIsCuda) {
       index_.reset();
-      index_ = MakeIndex(RowIndex::Options::template For<Source>());
+      index_ = MakeIndex(RowIndex::Options::For(
+          kernels::IsRecomputed<Source>::value,
+          std::is_same_v<typename Source::Value, float>));
       PrintTiles();
     } else if (index_ == nullptr) {
       index_ = MakeIndex({});

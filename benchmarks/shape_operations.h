@@ -37,11 +37,11 @@ class ShapeBenchmark {
         report_(report) {}
 
   void MeasureAll() {
-    OK_OR_EXIT(index_.Setup(problem_.num_cameras,
-                            problem_.num_points,
-                            n_,
-                            problem_.camera.data(),
-                            problem_.point.data(),
+    OK_OR_EXIT(index_.Setup({problem_.num_cameras,
+                             problem_.num_points,
+                             n_,
+                             problem_.camera.data(),
+                             problem_.point.data()},
                             {},
                             nullptr,
                             machine_));

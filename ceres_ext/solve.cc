@@ -3,7 +3,6 @@
 #include "ceres_ext/solve.h"
 
 #include <cstdio>
-#include <memory>
 #include <string>
 
 #include "ceres/solver_plugin.h"

@@ -76,10 +76,11 @@ class DeviceProblem {
       CERES_EXT_RETURN_IF_ERROR(context->CopyToDevice(
           point_ids.data(), bal.point_index.data(), point_ids.bytes()));
       const auto begin = std::chrono::steady_clock::now();
-      CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(bal.num_cameras(),
-                                                    num_points,
-                                                    n,
-                                                    camera_ids.data(),
+      CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered({bal.num_cameras(),
+                                                     num_points,
+                                                     n,
+                                                     camera_ids.data(),
+                                                     point_ids.data()},
                                                     point_ids.data(),
                                                     point_order.data(),
                                                     &scratch_,
@@ -88,13 +89,10 @@ class DeviceProblem {
       *seconds = SecondsSince(begin);
     }
     const auto begin = std::chrono::steady_clock::now();
-    CERES_EXT_RETURN_IF_ERROR(index_.Build(bal.num_cameras(),
-                                           num_points,
-                                           n,
-                                           camera_ids.data(),
-                                           point_ids.data(),
-                                           &scratch_,
-                                           context));
+    CERES_EXT_RETURN_IF_ERROR(index_.Build(
+        {bal.num_cameras(), num_points, n, camera_ids.data(), point_ids.data()},
+        &scratch_,
+        context));
     CERES_EXT_RETURN_IF_ERROR(context->Synchronize());
     one_build_seconds_ = SecondsSince(begin);
 
@@ -130,7 +128,9 @@ class DeviceProblem {
     CERES_EXT_RETURN_IF_ERROR(machine->Setup(context_));
     CERES_EXT_RETURN_IF_ERROR(
         workspace->Setup(index_.view(),
-                         CudaWorkspace::Options::For<Source>(),
+                         CudaWorkspace::Options::For(
+                             IsRecomputed<Source>::value,
+                             std::is_same_v<typename Source::Value, float>),
                          &scratch_,
                          context_));
     CERES_EXT_RETURN_IF_ERROR(context_->Synchronize());

@@ -142,10 +142,6 @@ class ExplicitWBatch final : public solver::Batch {
   // Products read what stays where it is.
   void AppendOperands(std::vector<const void*>* /*operands*/) const final {}
 
-  int64_t bytes() const final {
-    return u_.bytes() + v_.bytes() + w_.bytes() + point_gradient_.bytes();
-  }
-
  private:
   kernels::Status MultiplyNormal(const solver::ProductRequest& request) {
     NormalProductExplicitWParams<Value, Shape, kLayout> params;

@@ -40,11 +40,11 @@ class HostProblem {
 
   Status Setup(const BalProblem& bal) {
     std::vector<int32_t> point_order;
-    CERES_EXT_RETURN_IF_ERROR(index_.Setup(bal.num_cameras(),
-                                           bal.num_points(),
-                                           bal.num_observations(),
-                                           bal.camera_index.data(),
-                                           bal.point_index.data(),
+    CERES_EXT_RETURN_IF_ERROR(index_.Setup({bal.num_cameras(),
+                                            bal.num_points(),
+                                            bal.num_observations(),
+                                            bal.camera_index.data(),
+                                            bal.point_index.data()},
                                            {},
                                            &point_order,
                                            &machine_));

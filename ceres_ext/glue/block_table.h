@@ -100,10 +100,6 @@ struct BlockTable {
     permute(&constant_value);
     permute(&manifold);
   }
-
-  int64_t bytes() const {
-    return int64_t{size()} * (3 * sizeof(int32_t) + 2 * sizeof(void*));
-  }
 };
 
 }  // namespace ceres_ext

@@ -142,18 +142,6 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     return execution_summary_.statistics();
   }
 
-  // With the Jacobian, until CreateJacobian gives it away.
-  int64_t bytes() const {
-    int64_t sum = residuals_.bytes() + e_gradient_.bytes() +
-                  f_gradient_.bytes() + host_state_.bytes() +
-                  host_plus_.bytes() +
-                  (jacobian_ != nullptr ? jacobian_->bytes() : 0);
-    for (const auto& rows : rows_) {
-      sum += rows->bytes();
-    }
-    return sum;
-  }
-
  private:
   using Buffer = typename Machine::template Buffer<double>;
   using Jacobian = ProgramJacobian<Machine>;

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "ceres/program.h"
@@ -54,11 +53,6 @@ class HostEvaluation {
 
   // 1/2 sum rho over all rows, once they have been evaluated.
   double cost() const;
-
-  int64_t bytes() const {
-    return plain_.state.bytes() + curved_.state.bytes() + costs_.bytes() +
-           scratch_.bytes();
-  }
 
  private:
   // Where the values of a row go, block by block; null for constant blocks.

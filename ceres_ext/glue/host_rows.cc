@@ -155,7 +155,6 @@ class GeneralRowsJacobian final : public RowsJacobian {
     }
     return {};
   }
-  int64_t bytes() const final { return values_.bytes(); }
 
   double* values() { return values_.data(); }
 

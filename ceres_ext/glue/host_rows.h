@@ -21,7 +21,6 @@
 #include "ceres_ext/glue/host_evaluation.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
-#include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
@@ -60,9 +59,6 @@ class HostRows : public RowsEvaluator {
     *evaluation = kernels::Evaluation();
     evaluation->cost = evaluation_.cost();
     return {};
-  }
-  int64_t bytes() const final {
-    return evaluation_.bytes() + residuals_.bytes() + values_.bytes();
   }
 
  protected:

@@ -118,15 +118,6 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
         std::min<int64_t>(sum, std::numeric_limits<int>::max()));
   }
 
-  // Without those of the batches.
-  int64_t bytes() const {
-    int64_t sum = e_.bytes() + f_.bytes();
-    for (const auto& part : parts_) {
-      sum += part->bytes();
-    }
-    return sum;
-  }
-
  private:
   using Buffer = typename Machine::template Buffer<double>;
 

@@ -153,12 +153,6 @@ LinearSolver::Summary ProgramLinearSolver<Machine>::SolveImpl(
   return status.ok() ? result : FatalError(status);
 }
 
-template <typename Machine>
-int64_t ProgramLinearSolver<Machine>::bytes() const {
-  return e_diagonal_.bytes() + f_diagonal_.bytes() + e_step_.bytes() +
-         f_step_.bytes() + solver_.bytes();
-}
-
 #define CERES_EXT_INSTANTIATE(Machine) \
   template class ProgramLinearSolver<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)

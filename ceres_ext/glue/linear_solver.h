@@ -6,9 +6,6 @@
 #ifndef CERES_EXT_GLUE_LINEAR_SOLVER_H_
 #define CERES_EXT_GLUE_LINEAR_SOLVER_H_
 
-#include <cstdint>
-#include <memory>
-
 #include "ceres/linear_solver.h"
 #include "ceres/types.h"
 #include "ceres_ext/glue/jacobian.h"
@@ -42,8 +39,6 @@ class ProgramLinearSolver final
   // options: those of Ceres that this library supports (BundlePlugin).
   kernels::Status Setup(const ceres_ext::Options& ext_options,
                         const LinearSolver::Options& options);
-
-  int64_t bytes() const;
 
  private:
   using Buffer = typename Machine::template Buffer<double>;

@@ -88,9 +88,8 @@ class LossModel {
     }
     std::vector<uint8_t> ids;
     in_order(input_ids, &ids);
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(
-        static_cast<int64_t>(losses.size()), losses.data(), &losses_));
-    return machine_->Upload(n_, ids.data(), &loss_id_);
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(losses, &losses_));
+    return machine_->Upload(ids, &loss_id_);
   }
 
   bool empty() const { return n_ == 0; }
@@ -123,11 +122,6 @@ class LossModel {
     params.losses = losses_.data();
     params.loss_id = loss_id_.data();
     return run(params);
-  }
-
-  int64_t bytes() const {
-    return static_cast<int64_t>(user_losses_.size() * sizeof(user_losses_[0])) +
-           losses_.bytes() + loss_id_.bytes();
   }
 
  private:

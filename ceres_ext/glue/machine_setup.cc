@@ -15,7 +15,6 @@
 #include "ceres_ext/glue/observation_evaluator.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/trust_region_vectors.h"
-#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/row_index.h"
 
 namespace ceres_ext {
@@ -23,29 +22,6 @@ namespace {
 
 using ceres::internal::PreprocessedProblem;
 using kernels::Status;
-
-// Tiles for the Jacobian that the solve will use. They are cut before the
-// columns of a camera are known, and do not depend on them.
-template <typename Machine>
-typename kernels::RowIndex<Machine>::Options IndexOptions(
-    const Options& options) {
-  if constexpr (kIsHost<Machine>) {
-    static_cast<void>(options);
-    return {};
-  } else {
-    using IndexOptions = typename kernels::RowIndex<Machine>::Options;
-    if (options.jacobian == JACOBIAN_STORED) {
-      return IndexOptions::template For<
-          kernels::
-              StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>>();
-    }
-    return options.precision == PRECISION_MIXED
-               ? IndexOptions::template For<
-                     kernels::RecomputedJacobian<float, 9>>()
-               : IndexOptions::template For<
-                     kernels::RecomputedJacobian<double, 9>>();
-  }
-}
 
 template <typename Machine>
 class MachineSetupImpl final : public MachineSetup {
@@ -73,7 +49,9 @@ class MachineSetupImpl final : public MachineSetup {
     CERES_EXT_RETURN_IF_ERROR(
         program_blocks_.Setup(*program,
                               structure,
-                              IndexOptions<Machine>(options_),
+                              kernels::RowIndex<Machine>::Options::For(
+                                  options_.jacobian == JACOBIAN_RECOMPUTED,
+                                  options_.precision == PRECISION_MIXED),
                               host_context(),
                               machine_.get()));
     objects->num_blocks = {NumVarying(program_blocks_.e()),
@@ -119,11 +97,7 @@ class MachineSetupImpl final : public MachineSetup {
         vectors->Setup(evaluator->NumParameters(),
                        evaluator->NumEffectiveParameters(),
                        evaluator->NumResiduals()));
-    // A device counts what is on it.
-    summary->memory_bytes = kIsHost<Machine>
-                                ? program_blocks_.bytes() + evaluator->bytes() +
-                                      linear_solver->bytes() + vectors->bytes()
-                                : machine_->bytes();
+    summary->memory_bytes = machine_->bytes();
     objects->evaluator = std::move(evaluator);
     objects->linear_solver = std::move(linear_solver);
     objects->vectors = std::move(vectors);

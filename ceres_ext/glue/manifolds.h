@@ -61,9 +61,9 @@ class StateModel {
           machine->Upload(3 * num_points, scale.data(), &point_scale_));
     }
     if constexpr (kIsHost<Machine>) {
-      return points.HasManifold()
-                 ? point_tangents_.Allocate(9 * num_points, 0.0)
-                 : kernels::Status();
+      const int64_t size = points.HasManifold() ? 9 * num_points : 0;
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(size, &point_tangents_));
+      return machine->SetZero(size, point_tangents_.data());
     } else {
       return SetupDeviceTangents();
     }
@@ -124,12 +124,6 @@ class StateModel {
   // by zero columns, are in host memory.
   bool has_point_tangents() const { return point_tangents_.size() > 0; }
   const double* point_tangents() const { return point_tangents_.data(); }
-
-  int64_t bytes() const {
-    return cameras_.bytes() + tangents_.bytes() + points_.bytes() +
-           point_scale_.bytes() + point_tangents_.bytes() +
-           camera_kinds_.bytes();
-  }
 
  private:
   template <typename T>

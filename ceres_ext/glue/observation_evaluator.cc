@@ -120,10 +120,6 @@ class ObservationEvaluator final : public RowsEvaluator {
     *params = state_model_.PlusCameras();
     return true;
   }
-  int64_t bytes() const final {
-    return state_model_.bytes() + loss_model_.bytes() + measurements_.bytes() +
-           camera_states_.bytes() + camera_maps_.bytes();
-  }
 
  private:
   template <typename Value>

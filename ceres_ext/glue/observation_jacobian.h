@@ -180,9 +180,6 @@ class StoredRows final : public IndexedJacobian<Machine, BatchType> {
         this->Download(point_blocks_.size(), point_blocks_.data(), &e));
     return this->VisitBlocks({{f.data(), n_}, {e.data(), n_}}, visit);
   }
-  int64_t bytes() const final {
-    return camera_blocks_.bytes() + point_blocks_.bytes();
-  }
 
  private:
   int64_t n_ = 0;
@@ -288,11 +285,6 @@ class RecomputedRows final
     CERES_EXT_RETURN_IF_ERROR(download(point_scale_in_t_, &scale));
     return this->VisitBlocks(
         {states.data(), maps.data(), points.data(), scale.data()}, visit);
-  }
-  int64_t bytes() const final {
-    return cameras_.bytes() + tangents_.bytes() + camera_scale_.bytes() +
-           point_scale_.bytes() + camera_states_.bytes() +
-           camera_maps_.bytes() + points_.bytes() + point_scale_in_t_.bytes();
   }
 
  private:

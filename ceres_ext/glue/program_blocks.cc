@@ -9,7 +9,6 @@
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
 #include "ceres_ext/glue/machines.h"
-#include "cuda_kernels/model/jacobian_source.h"
 
 namespace ceres_ext {
 
@@ -20,12 +19,12 @@ template <typename Machine>
 Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
   table_ = std::move(table);
   const int64_t n = table_.size();
-  const auto upload = [machine, n](const auto& values, auto* buffer) -> Status {
-    return machine->Upload(n, values.data(), buffer);
-  };
-  CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_offset, &tangent_offset_));
-  CERES_EXT_RETURN_IF_ERROR(upload(table_.tangent_size, &tangent_size_));
-  CERES_EXT_RETURN_IF_ERROR(upload(table_.state_offset, &state_offset_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(table_.tangent_offset, &tangent_offset_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(table_.tangent_size, &tangent_size_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(table_.state_offset, &state_offset_));
   std::vector<double> constants;  // empty: there are none
   for (int64_t i = 0; i < n; ++i) {
     if (table_.constant_value[i] != nullptr) {
@@ -35,10 +34,7 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
                   constants.data() + i * table_.ambient_size);
     }
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(static_cast<int64_t>(constants.size()),
-                      constants.data(),
-                      &constant_values_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Upload(constants, &constant_values_));
   view_.num_blocks = table_.size();
   view_.padded_size = table_.padded_size;
   view_.ambient_size = table_.ambient_size;
@@ -47,12 +43,6 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
   view_.state_offset = state_offset_.data();
   view_.constant_values = constant_values_.data();
   return {};
-}
-
-template <typename Machine>
-int64_t FamilyTable<Machine>::bytes() const {
-  return table_.bytes() + tangent_offset_.bytes() + tangent_size_.bytes() +
-         state_offset_.bytes() + constant_values_.bytes();
 }
 
 template <typename Machine>
@@ -85,18 +75,18 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
     auto batch = std::make_unique<ObservationBlocks<Machine>>();
     batch->camera_family = rows.camera_family;
     CERES_EXT_RETURN_IF_ERROR(
-        SetupIndex(structure->f[rows.camera_family].size(),
-                   rows.size(),
-                   rows.camera_id.data(),
-                   rows.point_id.data(),
+        SetupIndex({structure->f[rows.camera_family].size(),
+                    structure->e[0].size(),
+                    rows.size(),
+                    rows.camera_id.data(),
+                    rows.point_id.data()},
                    index_options,
                    host_context,
                    structure,
                    batch.get()));
     observations_.push_back(std::move(batch));
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      SetupViews(program, structure, index_options, host_context));
+  CERES_EXT_RETURN_IF_ERROR(SetupViews(program, structure, host_context));
   e_.resize(structure->e.size());
   f_.resize(structure->f.size());
   for (size_t i = 0; i < e_.size(); ++i) {
@@ -117,25 +107,17 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
 }
 
 template <typename Machine>
-Status ProgramBlocks<Machine>::SetupIndex(int32_t num_cameras,
-                                          int64_t num_rows,
-                                          const int32_t* camera_id,
-                                          const int32_t* point_id,
-                                          typename Index::Options index_options,
-                                          kernels::HostContext* host_context,
-                                          ProgramStructure* structure,
-                                          ObservationBlocks<Machine>* batch) {
+Status ProgramBlocks<Machine>::SetupIndex(
+    const kernels::ObservationPairs& pairs,
+    typename Index::Options index_options,
+    kernels::HostContext* host_context,
+    ProgramStructure* structure,
+    ObservationBlocks<Machine>* batch) {
   batch->machine = machine_;
   index_options.keep_point_order = !observations_.empty();
   std::vector<int32_t> point_order;
-  CERES_EXT_RETURN_IF_ERROR(batch->row_index.Setup(num_cameras,
-                                                   structure->e[0].size(),
-                                                   num_rows,
-                                                   camera_id,
-                                                   point_id,
-                                                   index_options,
-                                                   &point_order,
-                                                   machine_));
+  CERES_EXT_RETURN_IF_ERROR(
+      batch->row_index.Setup(pairs, index_options, &point_order, machine_));
   if (point_order.empty()) {
     return {};
   }
@@ -170,7 +152,6 @@ template <typename Machine>
 Status ProgramBlocks<Machine>::SetupViews(
     const ceres::internal::Program& program,
     ProgramStructure* structure,
-    typename Index::Options index_options,
     kernels::HostContext* host_context) {
   const ViewStructure& rows = structure->views;
   if (rows.size() == 0) {
@@ -179,19 +160,16 @@ Status ProgramBlocks<Machine>::SetupViews(
   views_ = std::make_unique<ObservationBlocks<Machine>>();
   const auto num_views = static_cast<int32_t>(rows.blocks.size());
   // The blocks are stored, whatever those of observations are.
-  if constexpr (!kIsHost<Machine>) {
-    using Stored =
-        kernels::StoredJacobian<double, kernels::BalShape<9>, Machine::kLayout>;
-    index_options = Index::Options::template For<Stored>();
-  }
-  CERES_EXT_RETURN_IF_ERROR(SetupIndex(num_views,
-                                       rows.size(),
-                                       rows.view_id.data(),
-                                       rows.point_id.data(),
-                                       index_options,
-                                       host_context,
-                                       structure,
-                                       views_.get()));
+  CERES_EXT_RETURN_IF_ERROR(
+      SetupIndex({num_views,
+                  structure->e[0].size(),
+                  rows.size(),
+                  rows.view_id.data(),
+                  rows.point_id.data()},
+                 Index::Options::For(/*recomputed=*/false, /*in_float=*/false),
+                 host_context,
+                 structure,
+                 views_.get()));
 
   std::vector<std::vector<kernels::ViewCell>> cells(num_views);
   std::vector<kernels::ViewColumn> columns(int64_t{rows.columns} * num_views,
@@ -211,8 +189,7 @@ Status ProgramBlocks<Machine>::SetupViews(
       at = static_cast<int16_t>(at + 2 * size);
     }
   }
-  CERES_EXT_RETURN_IF_ERROR(machine_->Upload(
-      static_cast<int64_t>(columns.size()), columns.data(), &views_->columns));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Upload(columns, &views_->columns));
   const kernels::ObservationIndexView& index = views_->index();
   std::vector<int32_t> view_of_row(rows.size());
   std::vector<int32_t> point_of_row(rows.size());
@@ -312,23 +289,6 @@ Status ProgramBlocks<Machine>::SetSharedToZero(double* e, double* f) const {
   };
   CERES_EXT_RETURN_IF_ERROR(set_zero(blocks_.e, blocks_.e_owner, e));
   return set_zero(blocks_.f, blocks_.f_owner, f);
-}
-
-template <typename Machine>
-int64_t ProgramBlocks<Machine>::bytes() const {
-  int64_t sum = rows_.bytes();
-  for (const auto& batch : observations_) {
-    sum += batch->bytes();
-  }
-  if (views_ != nullptr) {
-    sum += views_->bytes();
-  }
-  for (const auto* tables : {&e_, &f_}) {
-    for (const auto& table : *tables) {
-      sum += table.bytes();
-    }
-  }
-  return sum;
 }
 
 #define CERES_EXT_INSTANTIATE(Machine) \

@@ -40,7 +40,6 @@ class FamilyTable {
   kernels::Status Setup(BlockTable table, Machine* machine);
   const BlockTable& table() const { return table_; }
   const kernels::BlockTableView& view() const { return view_; }
-  int64_t bytes() const;
 
  private:
   template <typename T>
@@ -91,9 +90,6 @@ struct ObservationBlocks {
         of_camera.begin(), of_camera.end(), cameras().tangent_offset[camera]);
     return of_camera;
   }
-  int64_t bytes() const {
-    return row_index.bytes() + views.bytes() + columns.bytes();
-  }
 };
 
 template <typename Machine>
@@ -132,7 +128,6 @@ class ProgramBlocks {
   int num_columns() const { return num_columns_; }
   int num_parameters() const { return num_parameters_; }
   int num_residuals() const { return num_residuals_; }
-  int64_t bytes() const;
 
   // Makes vectors over families.
   template <typename Buffer>
@@ -157,17 +152,13 @@ class ProgramBlocks {
  private:
   // Makes the index of the rows of a batch, and brings the points into its
   // order. The first batch decides that.
-  kernels::Status SetupIndex(int32_t num_cameras,
-                             int64_t num_rows,
-                             const int32_t* camera_id,
-                             const int32_t* point_id,
+  kernels::Status SetupIndex(const kernels::ObservationPairs& pairs,
                              typename Index::Options index_options,
                              kernels::HostContext* host_context,
                              ProgramStructure* structure,
                              ObservationBlocks<Machine>* batch);
   kernels::Status SetupViews(const ceres::internal::Program& program,
                              ProgramStructure* structure,
-                             typename Index::Options index_options,
                              kernels::HostContext* host_context);
   kernels::Status SetupHostRows(const ceres::internal::Program& program,
                                 const ProgramStructure& structure);

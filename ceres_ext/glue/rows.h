@@ -33,8 +33,6 @@ class RowsJacobian {
   // ascending row; rows from 0 on, columns of Ceres's tangent vector.
   using Visit = std::function<void(int64_t row, int column, double value)>;
   virtual kernels::Status ForEachValue(const Visit& visit) const = 0;
-  // Without those of the batch.
-  virtual int64_t bytes() const = 0;
 };
 
 struct RowsRequest {
@@ -69,7 +67,6 @@ class RowsEvaluator {
   // How a device moves the F family that the rows own; state, delta and result
   // are the caller's. False: they own none.
   virtual bool GetPlus(kernels::PlusParams* /*params*/) const { return false; }
-  virtual int64_t bytes() const = 0;
 };
 
 // *object = a T that has been set up.

@@ -47,17 +47,6 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     return {};
   }
 
-  int64_t bytes() const {
-    int64_t sum = scalars_.bytes();
-    for (const auto& [size, buffer] : free_) {
-      sum += buffer.bytes();
-    }
-    for (const auto& [data, buffer] : used_) {
-      sum += buffer.bytes();
-    }
-    return sum;
-  }
-
   bool IsHost() const final { return kIsHost<Machine>; }
 
   // The smallest free vector that is large enough; new memory where there is

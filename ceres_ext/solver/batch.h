@@ -124,8 +124,6 @@ class Batch {
   // What products read: appended, so that a caller can tell whether it has
   // changed.
   virtual void AppendOperands(std::vector<const void*>* operands) const = 0;
-
-  virtual int64_t bytes() const = 0;
 };
 
 }  // namespace ceres_ext::solver

@@ -126,8 +126,6 @@ class GeneralBatch final : public Batch {
     operands->push_back(values_);
   }
 
-  int64_t bytes() const final { return y_.bytes() + sums_.bytes(); }
-
  private:
   kernels::Status ReserveSums(bool packed) {
     return sums_.Reserve(

@@ -32,7 +32,25 @@ struct InexactSolverOptions {
 
   // False and a sentence in *error where a field or combination has no meaning:
   // kSchurJacobi needs use_schur.
-  bool Validate(std::string* error) const;
+  bool Validate(std::string* error) const {
+    if (preconditioner == PreconditionerType::kSchurJacobi && !use_schur) {
+      *error = "The preconditioner SCHUR_JACOBI needs the Schur complement.";
+    } else if (min_num_iterations < 0) {
+      *error = "min_num_iterations = " + std::to_string(min_num_iterations) +
+               ", expected at least 0.";
+    } else if (max_num_iterations < min_num_iterations) {
+      *error = "max_num_iterations = " + std::to_string(max_num_iterations) +
+               ", expected at least min_num_iterations = " +
+               std::to_string(min_num_iterations) + ".";
+    } else if (residual_reset_period < 1) {
+      *error =
+          "residual_reset_period = " + std::to_string(residual_reset_period) +
+          ", expected at least 1.";
+    } else {
+      return true;
+    }
+    return false;
+  }
 };
 
 // Values below zero never end a solve; an exact solution always does.

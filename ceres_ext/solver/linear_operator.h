@@ -80,7 +80,6 @@ class LinearOperator {
   virtual kernels::Status Finish(const double* x,
                                  double* e_step,
                                  double* f_step) = 0;
-  virtual int64_t bytes() const { return 0; }
 
  protected:
   template <typename T>
@@ -259,11 +258,6 @@ class SchurComplement final : public LinearOperator<Machine> {
           machine_));
     }
     return ApplyInverse(sum_.data(), 1.0, e_step, nullptr);
-  }
-
-  int64_t bytes() const final {
-    return v_inverse_.bytes() + e_gradient_.bytes() + sum_.bytes() +
-           motion_.bytes() + breakdown_.bytes();
   }
 
  private:

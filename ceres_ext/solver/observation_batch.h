@@ -19,7 +19,6 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
@@ -232,12 +231,6 @@ class ObservationBatch final : public Batch {
     const void* words[sizeof(Source) / sizeof(void*)];
     std::memcpy(words, &jacobian_, sizeof(Source));
     operands->insert(operands->end(), std::begin(words), std::end(words));
-  }
-
-  int64_t bytes() const final {
-    return point_scratch_.bytes() + packed_scratch_.bytes() +
-           residual_scratch_.bytes() + zero_points_.bytes() +
-           zero_cameras_.bytes();
   }
 
   // Where the two families stand and whose the points are, for all but what a

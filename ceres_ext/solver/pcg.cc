@@ -2,6 +2,7 @@
 #include "ceres_ext/solver/pcg.h"
 
 #include <cstdarg>
+#include <cstdio>
 
 namespace ceres_ext::solver {
 namespace {

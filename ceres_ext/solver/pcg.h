@@ -13,9 +13,7 @@
 #ifndef CERES_EXT_SOLVER_PCG_H_
 #define CERES_EXT_SOLVER_PCG_H_
 
-#include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <string>
 

@@ -47,7 +47,6 @@ class Preconditioner {
                                 const kernels::PcgScalars* /*scalars*/) {
     return Run(kernels::CopyParams{n_, r, z}, machine_);
   }
-  virtual int64_t bytes() const { return 0; }
 
  protected:
   Machine* machine_ = nullptr;
@@ -98,11 +97,6 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
                     r + f_.families.num_values(),
                     z + f_.families.num_values(),
                     scalars);
-  }
-
-  int64_t bytes() const final {
-    return f_.blocks.bytes() + f_.inverse.bytes() + e_.blocks.bytes() +
-           e_.inverse.bytes() + breakdown_.bytes();
   }
 
  private:

@@ -107,19 +107,6 @@ class StepSolver {
     return summary;
   }
 
-  // What Setup took, scratch of an index apart.
-  int64_t bytes() const {
-    int64_t sum = rhs_.bytes() + x_.bytes() + p_.bytes() + r_.bytes() +
-                  z_.bytes() + scalars_.bytes();
-    if (operator_ != nullptr) {
-      sum += operator_->bytes() + preconditioner_->bytes();
-    }
-    for (const Batch* batch : batches_) {
-      sum += batch->bytes();
-    }
-    return sum;
-  }
-
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;

@@ -15,7 +15,6 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/observation_batch.h"
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/views.h"
@@ -138,11 +137,6 @@ class ViewBatch final : public Batch {
 
   void AppendOperands(std::vector<const void*>* operands) const final {
     batch_.AppendOperands(operands);
-  }
-
-  int64_t bytes() const final {
-    return batch_.bytes() + p_.bytes() + q_.bytes() + matrices_.bytes() +
-           sums_.bytes();
   }
 
  private:

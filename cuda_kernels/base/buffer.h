@@ -29,9 +29,10 @@ class HostBuffer {
   static_assert(std::is_trivially_copyable_v<T>);
 
   // Replaces the array by one of `size` values that are not initialised. On an
-  // error the buffer is empty.
-  Status Allocate(int64_t size) {
-    Free();
+  // error the buffer is empty. *account, which outlives the buffer: where its
+  // bytes are counted as long as it holds them; null: nowhere.
+  Status Allocate(int64_t size, int64_t* account = nullptr) {
+    data_.reset();
     if (size < 0) {
       return {StatusCode::kInvalidArgument,
               "A buffer can't hold " + std::to_string(size) + " values."};
@@ -51,8 +52,12 @@ class HostBuffer {
               "Out of host memory: " + std::to_string(size) + " values of " +
                   std::to_string(sizeof(T)) + " bytes."};
     }
-    data_.reset(static_cast<T*>(data));
+    const int64_t num_bytes = size * static_cast<int64_t>(sizeof(T));
+    data_ = {static_cast<T*>(data), Delete{account, num_bytes}};
     size_ = size;
+    if (account != nullptr) {
+      *account += num_bytes;
+    }
     return {};
   }
 
@@ -63,23 +68,20 @@ class HostBuffer {
     return {};
   }
 
-  // Keeps the array where it is large enough, else as Allocate.
-  Status Reserve(int64_t size) {
-    return size <= this->size() ? Status() : Allocate(size);
-  }
-
-  void Free() { data_.reset(); }
-
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
   int64_t size() const { return data_ == nullptr ? 0 : size_; }
-  int64_t bytes() const { return size() * static_cast<int64_t>(sizeof(T)); }
 
  private:
   // A cache line: no two buffers share one.
   static constexpr size_t kAlignment = 64;
   struct Delete {
+    int64_t* account = nullptr;
+    int64_t num_bytes = 0;
     void operator()(T* data) const {
+      if (account != nullptr) {
+        *account -= num_bytes;
+      }
       ::operator delete(data, std::align_val_t(kAlignment));
     }
   };

@@ -9,7 +9,6 @@
 #include <cuda_runtime.h>
 
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/recomputed_tiles.cuh"
 #include "cuda_kernels/cuda/stored_tiles.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"

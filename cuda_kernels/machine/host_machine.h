@@ -9,7 +9,7 @@
 //
 // A machine is where arrays live and operations run (ops/), a type with
 //   kLayout, Buffer<T>       layout of block arrays, owner of an array
-//   Allocate(n, &buffer)     memory, in a set-up only
+//   Allocate(n, &buffer)     memory, in a set-up only; the machine outlives it
 //   Upload(n, host, to)      from host memory; to a pointer, or a buffer, which
 //                            is allocated; or Upload(vector, &buffer)
 //   Download(n, from, host)  to host memory, after all queued work
@@ -58,7 +58,7 @@ class HostMachine {
 
   template <typename T>
   Status Allocate(int64_t n, HostBuffer<T>* buffer) {
-    return buffer->Allocate(n);
+    return buffer->Allocate(n, &bytes_);
   }
   template <typename T>
   Status Upload(int64_t n, const T* host, T* to) {
@@ -67,7 +67,7 @@ class HostMachine {
   }
   template <typename T>
   Status Upload(int64_t n, const T* host, HostBuffer<T>* buffer) {
-    CERES_EXT_RETURN_IF_ERROR(buffer->Allocate(n));
+    CERES_EXT_RETURN_IF_ERROR(Allocate(n, buffer));
     return Upload(n, host, buffer->data());
   }
   template <typename T>
@@ -116,11 +116,12 @@ class HostMachine {
     return std::chrono::duration<double>(marks_[last] - marks_[first]).count();
   }
 
-  // Nothing is kept here, and nothing has a way to go.
-  int64_t bytes() const { return 0; }
-  int64_t copied_bytes() const { return 0; }
+  int64_t bytes() const { return bytes_; }
+  int64_t* account() { return &bytes_; }      // for buffers made elsewhere
+  int64_t copied_bytes() const { return 0; }  // Nothing has a way to go.
 
  private:
+  int64_t bytes_ = 0;
   HostContext context_;
   std::chrono::steady_clock::time_point marks_[kNumMarks];
 };

@@ -305,8 +305,6 @@ class BlockSums {
     return {};
   }
 
-  int64_t bytes() const { return partial_.bytes(); }
-
  private:
   static int Width(bool packed, int columns) {
     return packed ? PackedSize(columns) : columns;

@@ -20,7 +20,6 @@
 #include <limits>
 
 #include "cuda_kernels/base/block_view.h"
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/traffic.h"

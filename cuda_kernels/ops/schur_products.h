@@ -11,11 +11,8 @@
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_SCHUR_PRODUCTS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_PRODUCTS_H_
 
-#include <cstdint>
-
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/pcg_scalars.h"
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/traffic.h"

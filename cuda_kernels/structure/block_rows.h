@@ -186,15 +186,6 @@ class BlockRowsBuilder {
   int64_t num_values_ = 0;
 };
 
-template <typename T>
-int64_t TotalBytes(const std::vector<T>& arrays) {
-  int64_t sum = 0;
-  for (const T& array : arrays) {
-    sum += array.bytes();
-  }
-  return sum;
-}
-
 // Lists in the memory of a machine.
 template <typename Machine>
 struct MachineBlockList {
@@ -226,11 +217,6 @@ struct MachineBlockList {
           {static_cast<int64_t>(begin.size()) - 1, level_begin.back().data()});
     }
     return {};
-  }
-
-  int64_t bytes() const {
-    return block.bytes() + cells.bytes() + segment_begin.bytes() +
-           TotalBytes(level_begin);
   }
 };
 
@@ -282,12 +268,6 @@ class BlockRows {
   const std::vector<List>& e_lists() const { return e_lists_; }
   const std::vector<List>& f_lists() const { return f_lists_; }
   int64_t num_values() const { return num_values_; }
-
-  int64_t bytes() const {
-    return residual_row_.bytes() + row_begin_.bytes() + cell_begin_.bytes() +
-           cells_.bytes() + eliminated_.bytes() + TotalBytes(e_lists_) +
-           TotalBytes(f_lists_);
-  }
 
  private:
   BlockRowsView view_;

@@ -10,22 +10,23 @@
 #include "cuda_kernels/machine/cuda_sort.h"
 
 namespace ceres_ext::kernels {
-Status CudaObservationIndex::Build(int32_t num_cameras,
-                                   int32_t num_points,
-                                   int64_t num_observations,
-                                   const int32_t* camera_ids,
-                                   const int32_t* point_ids,
+
+Status CudaObservationIndex::Build(const ObservationPairs& pairs,
                                    CudaIndexScratch* scratch,
                                    CudaContext* context) {
-  if (num_cameras < 0 || num_points < 0 || num_observations < 0 ||
-      num_observations > std::numeric_limits<int32_t>::max()) {
+  const int32_t num_cameras = pairs.num_cameras;
+  const int32_t num_points = pairs.num_points;
+  const int64_t n = pairs.num_observations;
+  const int32_t* const camera_ids = pairs.camera;
+  const int32_t* const point_ids = pairs.point;
+  if (num_cameras < 0 || num_points < 0 || n < 0 ||
+      n > std::numeric_limits<int32_t>::max()) {
     return Status(StatusCode::kInvalidArgument,
                   "An index of " + std::to_string(num_cameras) + " cameras, " +
                       std::to_string(num_points) + " points and " +
-                      std::to_string(num_observations) +
+                      std::to_string(n) +
                       " observations: each count must be from 0 to 2^31 - 1.");
   }
-  const int64_t n = num_observations;
   CERES_EXT_RETURN_IF_ERROR(
       point_begin_.Allocate(context, int64_t{num_points} + 1));
   CERES_EXT_RETURN_IF_ERROR(
@@ -106,37 +107,24 @@ Status CudaObservationIndex::Build(int32_t num_cameras,
   return {};
 }
 
-Status CudaObservationIndex::BuildOrdered(int32_t num_cameras,
-                                          int32_t num_points,
-                                          int64_t num_observations,
-                                          const int32_t* camera_ids,
-                                          int32_t* point_ids,
+Status CudaObservationIndex::BuildOrdered(const ObservationPairs& pairs,
+                                          int32_t* new_points,
                                           int32_t* point_order,
                                           CudaIndexScratch* scratch,
                                           CudaContext* context) {
-  CERES_EXT_RETURN_IF_ERROR(Build(num_cameras,
-                                  num_points,
-                                  num_observations,
-                                  camera_ids,
-                                  point_ids,
-                                  scratch,
-                                  context));
-  CERES_EXT_RETURN_IF_ERROR(scratch->rank.Allocate(context, num_points));
+  CERES_EXT_RETURN_IF_ERROR(Build(pairs, scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(scratch->rank.Allocate(context, pairs.num_points));
   CERES_EXT_RETURN_IF_ERROR(OrderPointsByCamera(
       view(), point_order, scratch->rank.data(), scratch, context));
   const int32_t* const rank = scratch->rank.data();
+  ObservationPairs renamed = pairs;
+  renamed.point = new_points;
   CERES_EXT_RETURN_IF_ERROR(ForEach(
       "RenamePoints",
-      num_observations,
+      pairs.num_observations,
       context->stream(),
-      [=] __device__(int64_t k) { point_ids[k] = rank[point_ids[k]]; }));
-  return Build(num_cameras,
-               num_points,
-               num_observations,
-               camera_ids,
-               point_ids,
-               scratch,
-               context);
+      [=] __device__(int64_t k) { new_points[k] = rank[pairs.point[k]]; }));
+  return Build(renamed, scratch, context);
 }
 
 Status OrderPointsByCamera(const ObservationIndexView& index,

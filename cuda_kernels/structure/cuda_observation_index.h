@@ -22,26 +22,18 @@ namespace ceres_ext::kernels {
 
 class CudaObservationIndex {
  public:
-  // camera_ids, point_ids: device memory, one of each per observation, in any
-  // order. kInvalidArgument names the first observation out of range. Waits
-  // for the stream once, to know that.
-  Status Build(int32_t num_cameras,
-               int32_t num_points,
-               int64_t num_observations,
-               const int32_t* camera_ids,
-               const int32_t* point_ids,
+  // pairs: in device memory. kInvalidArgument names the first observation out
+  // of range. Waits for the stream once, to know that.
+  Status Build(const ObservationPairs& pairs,
                CudaIndexScratch* scratch,
                CudaContext* context);
 
   // As Build, of points that are numbered anew in the order of
   // OrderPointsByCamera: point i of the index is point point_order[i] of the
-  // caller. point_order: device memory, num_points, written. point_ids are
-  // replaced by the new numbers.
-  Status BuildOrdered(int32_t num_cameras,
-                      int32_t num_points,
-                      int64_t num_observations,
-                      const int32_t* camera_ids,
-                      int32_t* point_ids,
+  // caller. point_order: device memory, num_points, written. new_points: the
+  // new numbers of pairs.point, which may be the same memory.
+  Status BuildOrdered(const ObservationPairs& pairs,
+                      int32_t* new_points,
                       int32_t* point_order,
                       CudaIndexScratch* scratch,
                       CudaContext* context);

@@ -3,40 +3,28 @@
 
 namespace ceres_ext::kernels {
 
-Status RowIndex<CudaMachine>::Setup(int32_t num_cameras,
-                                    int32_t num_points,
-                                    int64_t num_observations,
-                                    const int32_t* camera_ids,
-                                    const int32_t* point_ids,
+Status RowIndex<CudaMachine>::Setup(const ObservationPairs& pairs,
                                     const Options& options,
                                     std::vector<int32_t>* point_order,
                                     CudaMachine* machine) {
   DeviceBuffer<int32_t> cameras;
   DeviceBuffer<int32_t> points;
   CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(num_observations, camera_ids, &cameras));
+      machine->Upload(pairs.num_observations, pairs.camera, &cameras));
   CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(num_observations, point_ids, &points));
+      machine->Upload(pairs.num_observations, pairs.point, &points));
+  ObservationPairs on_device = pairs;
+  on_device.camera = cameras.data();
+  on_device.point = points.data();
   CudaIndexScratch scratch;
   DeviceBuffer<int32_t> order;
   if (options.keep_point_order) {
-    CERES_EXT_RETURN_IF_ERROR(index_.Build(num_cameras,
-                                           num_points,
-                                           num_observations,
-                                           cameras.data(),
-                                           points.data(),
-                                           &scratch,
-                                           machine->context()));
+    CERES_EXT_RETURN_IF_ERROR(
+        index_.Build(on_device, &scratch, machine->context()));
   } else {
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_points, &order));
-    CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(num_cameras,
-                                                  num_points,
-                                                  num_observations,
-                                                  cameras.data(),
-                                                  points.data(),
-                                                  order.data(),
-                                                  &scratch,
-                                                  machine->context()));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(pairs.num_points, &order));
+    CERES_EXT_RETURN_IF_ERROR(index_.BuildOrdered(
+        on_device, points.data(), order.data(), &scratch, machine->context()));
   }
   if (point_order != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(order.CopyToHost(point_order));

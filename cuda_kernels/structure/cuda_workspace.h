@@ -19,13 +19,11 @@
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_CUDA_WORKSPACE_H_
 
 #include <cstdint>
-#include <type_traits>
 
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_sort.h"
 #include "cuda_kernels/machine/device_buffer.h"
-#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/tile_index.h"
@@ -81,15 +79,13 @@ class CudaWorkspace {
     // Whether points keep their numbers (row_index.h).
     bool keep_point_order = false;
 
-    // What is best for one source.
-    template <typename Source>
-    static Options For() {
+    // What is best for a Jacobian that is recomputed or stored, in float or in
+    // double.
+    static Options For(bool recomputed, bool in_float) {
       Options options;
-      options.recomputed_tiles = IsRecomputed<Source>::value;
-      options.stored_tiles = !options.recomputed_tiles;
-      if (std::is_same_v<typename Source::Value, float>) {
-        options.recomputed = kRecomputedFloatTiles;
-      }
+      options.recomputed_tiles = recomputed;
+      options.stored_tiles = !recomputed;
+      options.recomputed = in_float ? kRecomputedFloatTiles : kRecomputedTiles;
       return options;
     }
   };

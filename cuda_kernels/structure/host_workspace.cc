@@ -18,6 +18,7 @@ constexpr int64_t kMaxNumChunks = 256;
 
 Status HostWorkspace::Setup(const ObservationIndexView& index,
                             HostMachine* machine) {
+  machine_ = machine;
   index_ = index;
   index_.host_workspace = this;
   CERES_EXT_RETURN_IF_ERROR(CutIntoChunks(index));
@@ -30,20 +31,22 @@ Status HostWorkspace::Setup(const ObservationIndexView& index,
   }
   // Whole cache lines per thread.
   point_scratch_stride_ = (kPointScratch * max_point_observations + 15) / 8 * 8;
-  CERES_EXT_RETURN_IF_ERROR(point_scratch_.Allocate(
-      point_scratch_stride_ * machine->context()->num_threads()));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
+      point_scratch_stride_ * machine->context()->num_threads(),
+      &point_scratch_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
+      int64_t{kBalLocalCameraDim} * index.num_cameras, &local_cameras_));
   CERES_EXT_RETURN_IF_ERROR(
-      local_cameras_.Allocate(int64_t{kBalLocalCameraDim} * index.num_cameras));
-  camera_sums_.Free();
-  CERES_EXT_RETURN_IF_ERROR(ReserveCameraSums(LargestShape::kF));
-  return chunk_sums_.Allocate(2 * num_chunks_);
+      machine->Allocate(num_slots() * LargestShape::kF, &camera_sums_));
+  return machine->Allocate(2 * num_chunks_, &chunk_sums_);
 }
 
 Status HostWorkspace::CutIntoChunks(const ObservationIndexView& index) {
   const int64_t total = index.num_observations + index.num_points;
   const int64_t size = std::max(kMinChunkSize, total / kMaxNumChunks);
   // Two neighbouring chunks together exceed `size`.
-  CERES_EXT_RETURN_IF_ERROR(chunk_begin_.Allocate(2 * (total / size) + 4));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine_->Allocate(2 * (total / size) + 4, &chunk_begin_));
   num_chunks_ = 0;
   int64_t filled = 0;
   for (int32_t p = 0; p < index.num_points; ++p) {
@@ -62,10 +65,12 @@ Status HostWorkspace::CutIntoChunks(const ObservationIndexView& index) {
 Status HostWorkspace::AssignSlots(const ObservationIndexView& index) {
   HostBuffer<int32_t> last_slot;  // Of each camera.
   CERES_EXT_RETURN_IF_ERROR(last_slot.Allocate(index.num_cameras, -1));
-  CERES_EXT_RETURN_IF_ERROR(slot_begin_.Allocate(num_chunks_ + 1));
-  CERES_EXT_RETURN_IF_ERROR(observation_slot_.Allocate(index.num_observations));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_chunks_ + 1, &slot_begin_));
   CERES_EXT_RETURN_IF_ERROR(
-      camera_slot_begin_.Allocate(int64_t{index.num_cameras} + 1, 0));
+      machine_->Allocate(index.num_observations, &observation_slot_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine_->Allocate(int64_t{index.num_cameras} + 1, &camera_slot_begin_));
+  std::fill_n(camera_slot_begin_.data(), camera_slot_begin_.size(), 0);
   int32_t* count = camera_slot_begin_.data() + 1;
 
   int32_t num_slots = 0;
@@ -82,7 +87,7 @@ Status HostWorkspace::AssignSlots(const ObservationIndexView& index) {
     }
     slot_begin_.data()[i + 1] = num_slots;
   }
-  CERES_EXT_RETURN_IF_ERROR(camera_slot_.Allocate(num_slots));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_slots, &camera_slot_));
 
   for (int32_t c = 0; c < index.num_cameras; ++c) {
     camera_slot_begin_.data()[c + 1] += camera_slot_begin_.data()[c];
@@ -101,14 +106,9 @@ Status HostWorkspace::AssignSlots(const ObservationIndexView& index) {
 }
 
 Status HostWorkspace::ReserveCameraSums(int row_size) {
-  return camera_sums_.Reserve(num_slots() * row_size);
-}
-
-int64_t HostWorkspace::bytes() const {
-  return chunk_begin_.bytes() + slot_begin_.bytes() +
-         observation_slot_.bytes() + camera_slot_begin_.bytes() +
-         camera_slot_.bytes() + camera_sums_.bytes() + point_scratch_.bytes() +
-         local_cameras_.bytes() + chunk_sums_.bytes();
+  const int64_t n = num_slots() * row_size;
+  return n <= camera_sums_.size() ? Status()
+                                  : machine_->Allocate(n, &camera_sums_);
 }
 
 }  // namespace ceres_ext::kernels

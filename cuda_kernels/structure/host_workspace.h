@@ -68,12 +68,11 @@ class HostWorkspace {
   // Two values per chunk of points.
   double* chunk_sums() { return chunk_sums_.data(); }
 
-  int64_t bytes() const;
-
  private:
   Status CutIntoChunks(const ObservationIndexView& index);
   Status AssignSlots(const ObservationIndexView& index);
 
+  HostMachine* machine_ = nullptr;
   ObservationIndexView index_;
   int64_t num_chunks_ = 0;
   int64_t point_scratch_stride_ = 0;

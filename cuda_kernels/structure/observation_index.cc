@@ -16,11 +16,8 @@ Status OutOfRange(const char* what, int64_t position, int32_t id, int32_t n) {
               "."};
 }
 
-Status CheckIds(int32_t num_cameras,
-                int32_t num_points,
-                int64_t num_observations,
-                const int32_t* camera,
-                const int32_t* point) {
+Status CheckIds(const ObservationPairs& pairs) {
+  const auto [num_cameras, num_points, num_observations, camera, point] = pairs;
   if (num_cameras < 0 || num_points < 0 || num_observations < 0) {
     return {StatusCode::kInvalidArgument,
             "Negative size: " + std::to_string(num_cameras) + " cameras, " +
@@ -58,24 +55,22 @@ void CountingSortBegins(int32_t num_values,
 
 }  // namespace
 
-Status ObservationIndex::Build(int32_t num_cameras,
-                               int32_t num_points,
-                               int64_t num_observations,
-                               const int32_t* camera,
-                               const int32_t* point) {
+Status ObservationIndex::Build(const ObservationPairs& pairs,
+                               int64_t* account) {
   view_ = {};
-  const int64_t n = num_observations;
-  CERES_EXT_RETURN_IF_ERROR(
-      CheckIds(num_cameras, num_points, n, camera, point));
+  const auto [num_cameras, num_points, n, camera, point] = pairs;
+  CERES_EXT_RETURN_IF_ERROR(CheckIds(pairs));
   HostBuffer<int32_t> by_camera;
   HostBuffer<int64_t> next;
   CERES_EXT_RETURN_IF_ERROR(by_camera.Allocate(n));
   CERES_EXT_RETURN_IF_ERROR(next.Allocate(std::max(num_cameras, num_points)));
-  CERES_EXT_RETURN_IF_ERROR(point_begin_.Allocate(int64_t{num_points} + 1));
-  CERES_EXT_RETURN_IF_ERROR(camera_id_.Allocate(n));
-  CERES_EXT_RETURN_IF_ERROR(point_id_.Allocate(n));
-  CERES_EXT_RETURN_IF_ERROR(camera_begin_.Allocate(int64_t{num_cameras} + 1));
-  CERES_EXT_RETURN_IF_ERROR(camera_entry_.Allocate(2 * n));
+  CERES_EXT_RETURN_IF_ERROR(
+      point_begin_.Allocate(int64_t{num_points} + 1, account));
+  CERES_EXT_RETURN_IF_ERROR(camera_id_.Allocate(n, account));
+  CERES_EXT_RETURN_IF_ERROR(point_id_.Allocate(n, account));
+  CERES_EXT_RETURN_IF_ERROR(
+      camera_begin_.Allocate(int64_t{num_cameras} + 1, account));
+  CERES_EXT_RETURN_IF_ERROR(camera_entry_.Allocate(2 * n, account));
 
   int32_t* const input_id = camera_entry_.data() + n;
 
@@ -110,11 +105,6 @@ Status ObservationIndex::Build(int32_t num_cameras,
   view_.camera_begin = camera_begin_.data();
   view_.camera_entry = camera_entry_.data();
   return {};
-}
-
-int64_t ObservationIndex::bytes() const {
-  return point_begin_.bytes() + camera_id_.bytes() + point_id_.bytes() +
-         camera_begin_.bytes() + camera_entry_.bytes();
 }
 
 }  // namespace ceres_ext::kernels

@@ -3,7 +3,7 @@
 // Which camera sees which point, grouped by point and by camera.
 //
 //   ObservationIndex index;
-//   Status status = index.Build(num_cameras, num_points, n, camera, point);
+//   Status status = index.Build({num_cameras, num_points, n, camera, point});
 //   const ObservationIndexView view = index.view();
 //
 // Observations are sorted by (point, camera, input position). The place k of an
@@ -24,6 +24,16 @@ namespace ceres_ext::kernels {
 
 class HostWorkspace;
 struct CudaWorkspaceView;
+
+// What an index is made of: one camera and one point per observation, in any
+// order, in the memory of whoever builds it.
+struct ObservationPairs {
+  int32_t num_cameras = 0;
+  int32_t num_points = 0;
+  int64_t num_observations = 0;
+  const int32_t* camera = nullptr;
+  const int32_t* point = nullptr;
+};
 
 // Passed to kernels by value; owns nothing.
 struct ObservationIndexView {
@@ -60,20 +70,13 @@ static_assert(sizeof(ObservationIndexView) <= 64);
 // thread; the result depends on the input alone.
 class ObservationIndex {
  public:
-  // camera, point: num_observations ids each, in any order.
   // kInvalidArgument: a negative size, or an id out of range; the message names
   // the first one. kUnsupported: more than 2^31 - 1 observations. On an error
-  // the index is empty.
-  Status Build(int32_t num_cameras,
-               int32_t num_points,
-               int64_t num_observations,
-               const int32_t* camera,
-               const int32_t* point);
+  // the index is empty. account: of memory (HostBuffer::Allocate).
+  Status Build(const ObservationPairs& pairs, int64_t* account = nullptr);
 
   // Valid until the next Build or the end of the object.
   const ObservationIndexView& view() const { return view_; }
-
-  int64_t bytes() const;
 
  private:
   ObservationIndexView view_;

@@ -3,16 +3,14 @@
 // The observation index of a batch on a machine, ready for operations.
 //
 //   RowIndex<Machine> index;
-//   Status status = index.Setup(num_cameras, num_points, n, camera_ids,
-//                               point_ids, {}, &point_order, &machine);
+//   Status status = index.Setup(pairs, {}, &point_order, &machine);
 //   params.index = index.view();
 //
-// camera_ids, point_ids: one of each per observation, in host memory and any
-// order. point_order: where the machine numbers the points anew, so that
-// neighbours are seen by the same cameras, point i of the index is point
-// point_order[i] of the caller; empty where they keep their numbers, which
-// options can ask for; may be null. Errors: those of ObservationIndex::Build,
-// and memory.
+// pairs: in host memory. point_order: where the machine numbers the points
+// anew, so that neighbours are seen by the same cameras, point i of the index
+// is point point_order[i] of the caller; empty where they keep their numbers,
+// which options can ask for; may be null. Errors: those of
+// ObservationIndex::Build, and memory.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 
@@ -37,26 +35,20 @@ class RowIndex<HostMachine> {
  public:
   struct Options {
     bool keep_point_order = false;  // As they always do on the host.
+    static Options For(bool /*recomputed*/, bool /*in_float*/) { return {}; }
   };
 
-  Status Setup(int32_t num_cameras,
-               int32_t num_points,
-               int64_t num_observations,
-               const int32_t* camera_ids,
-               const int32_t* point_ids,
+  Status Setup(const ObservationPairs& pairs,
                const Options& /*options*/,
                std::vector<int32_t>* point_order,
                HostMachine* machine) {
     if (point_order != nullptr) {
       point_order->clear();
     }
-    CERES_EXT_RETURN_IF_ERROR(index_.Build(
-        num_cameras, num_points, num_observations, camera_ids, point_ids));
+    CERES_EXT_RETURN_IF_ERROR(index_.Build(pairs, machine->account()));
     return workspace_.Setup(index_.view(), machine);
   }
   const ObservationIndexView& view() const { return workspace_.index(); }
-  // Of the index and of scratch.
-  int64_t bytes() const { return index_.bytes() + workspace_.bytes(); }
 
  private:
   ObservationIndex index_;
@@ -68,17 +60,11 @@ class RowIndex<CudaMachine> {
  public:
   using Options = CudaWorkspace::Options;
 
-  Status Setup(int32_t num_cameras,
-               int32_t num_points,
-               int64_t num_observations,
-               const int32_t* camera_ids,
-               const int32_t* point_ids,
+  Status Setup(const ObservationPairs& pairs,
                const Options& options,
                std::vector<int32_t>* point_order,
                CudaMachine* machine);
   const ObservationIndexView& view() const { return workspace_.index(); }
-  // The context counts its memory.
-  int64_t bytes() const { return 0; }
 
  private:
   CudaObservationIndex index_;

@@ -110,11 +110,6 @@ class Views {
   // view, its row the row.
   const std::vector<List>& shared_lists() const { return shared_lists_; }
 
-  int64_t bytes() const {
-    return column_.bytes() + TotalBytes(lists_) + TotalBytes(single_lists_) +
-           TotalBytes(shared_lists_);
-  }
-
  private:
   int columns_ = 0;
   int32_t num_views_ = 0;

@@ -174,7 +174,7 @@ TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
 // Setup takes what the loop will ask for; what is freed is given again.
 TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
   ASSERT_TRUE(vectors_->Setup(50, 40, 60).ok());
-  const int64_t bytes = vectors_->bytes();
+  const int64_t bytes = machine_->bytes();
   EXPECT_GE(bytes, static_cast<int64_t>((4 * 50 + 7 * 40 + 2 * 60) * 8));
   for (int round = 0; round < 2; ++round) {
     std::vector<double*> taken;
@@ -184,7 +184,7 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
         ASSERT_NE(taken.back(), nullptr);
       }
     }
-    EXPECT_EQ(vectors_->bytes(), bytes);
+    EXPECT_EQ(machine_->bytes(), bytes);
     for (size_t i = 0; i < taken.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
         EXPECT_NE(taken[i], taken[j]);

@@ -78,13 +78,10 @@ TEST_F(CudaGraphTest, Operations) {
   CudaWorkspace workspace;
   const auto camera = Upload(pairs.camera);
   const auto point = Upload(pairs.point);
-  ASSERT_OK(index.Build(pairs.num_cameras,
-                        pairs.num_points,
-                        n,
-                        camera.data(),
-                        point.data(),
-                        &scratch,
-                        context_.get()));
+  ASSERT_OK(index.Build(
+      {pairs.num_cameras, pairs.num_points, n, camera.data(), point.data()},
+      &scratch,
+      context_.get()));
   ASSERT_OK(workspace.Setup(index.view(), {}, &scratch, context_.get()));
   std::vector<double> cameras, points, observations;
   MakeScene(pairs, 7, &cameras, &points, &observations);

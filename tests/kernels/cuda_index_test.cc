@@ -95,13 +95,10 @@ TEST_F(CudaIndexTest, FirstIdOutOfRangeIsNamed) {
   const std::vector<int32_t> point = {0, 1, 1, 7, 0};
   const auto device_camera = Upload(camera);
   const auto device_point = Upload(point);
-  const Status status = index_.Build(3,
-                                     2,
-                                     5,
-                                     device_camera.data(),
-                                     device_point.data(),
-                                     &scratch_,
-                                     context_.get());
+  const Status status =
+      index_.Build({3, 2, 5, device_camera.data(), device_point.data()},
+                   &scratch_,
+                   context_.get());
   EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
   EXPECT_NE(status.message.find("Observation 2"), std::string::npos)
       << status.message;
@@ -191,21 +188,22 @@ TEST_F(CudaIndexTest, OrderedLikeHost) {
     for (int32_t& p : renamed) {
       p = host_rank[static_cast<size_t>(p)];
     }
-    ASSERT_OK(host_index_.Build(pairs.num_cameras,
-                                pairs.num_points,
-                                n_,
-                                pairs.camera.data(),
-                                renamed.data()));
+    ASSERT_OK(host_index_.Build({pairs.num_cameras,
+                                 pairs.num_points,
+                                 n_,
+                                 pairs.camera.data(),
+                                 renamed.data()}));
     const auto camera = Upload(pairs.camera);
     auto point = Upload(pairs.point);
     std::vector<int32_t> identity(expected_order.size());
     std::iota(identity.begin(), identity.end(), 0);
     for (const std::vector<int32_t>& expected : {expected_order, identity}) {
       order = Poisoned<int32_t>(num_points);
-      ASSERT_OK(index_.BuildOrdered(pairs.num_cameras,
-                                    pairs.num_points,
-                                    n_,
-                                    camera.data(),
+      ASSERT_OK(index_.BuildOrdered({pairs.num_cameras,
+                                     pairs.num_points,
+                                     n_,
+                                     camera.data(),
+                                     point.data()},
                                     point.data(),
                                     order.data(),
                                     &scratch_,
@@ -223,11 +221,11 @@ TEST_F(CudaIndexTest, RowIndexLikeHost) {
        {MakeEdgePairs(), MakeLongPairs(), PairList{3, 5, {}, {}}, PairList()}) {
     RowIndex<CudaMachine> index;
     std::vector<int32_t> order = {7};
-    ASSERT_OK(index.Setup(pairs.num_cameras,
-                          pairs.num_points,
-                          static_cast<int64_t>(pairs.camera.size()),
-                          pairs.camera.data(),
-                          pairs.point.data(),
+    ASSERT_OK(index.Setup({pairs.num_cameras,
+                           pairs.num_points,
+                           static_cast<int64_t>(pairs.camera.size()),
+                           pairs.camera.data(),
+                           pairs.point.data()},
                           {},
                           &order,
                           machine_.get()));
@@ -250,7 +248,7 @@ TEST_F(CudaIndexTest, RowIndexLikeHost) {
   std::vector<int32_t> order;
   const std::vector<int32_t> ids = {0, 3};
   EXPECT_EQ(
-      index.Setup(2, 4, 2, ids.data(), ids.data(), {}, &order, machine_.get())
+      index.Setup({2, 4, 2, ids.data(), ids.data()}, {}, &order, machine_.get())
           .code,
       StatusCode::kInvalidArgument);
 }

@@ -68,13 +68,10 @@ class Problem {
     DeviceBuffer<int32_t> camera, point;
     CERES_EXT_RETURN_IF_ERROR(camera.Assign(context, pairs.camera));
     CERES_EXT_RETURN_IF_ERROR(point.Assign(context, pairs.point));
-    CERES_EXT_RETURN_IF_ERROR(index_.Build(pairs.num_cameras,
-                                           pairs.num_points,
-                                           n,
-                                           camera.data(),
-                                           point.data(),
-                                           &scratch_,
-                                           context));
+    CERES_EXT_RETURN_IF_ERROR(index_.Build(
+        {pairs.num_cameras, pairs.num_points, n, camera.data(), point.data()},
+        &scratch_,
+        context));
     CERES_EXT_RETURN_IF_ERROR(
         workspace_.Setup(index_.view(), {}, &scratch_, context));
     CERES_EXT_RETURN_IF_ERROR(graphs_.Setup(context));

@@ -283,20 +283,17 @@ class CudaProblemTest : public CudaTest {
     num_cameras_ = pairs.num_cameras;
     num_points_ = pairs.num_points;
     n_ = static_cast<int64_t>(pairs.camera.size());
-    ASSERT_OK(host_index_.Build(pairs.num_cameras,
-                                pairs.num_points,
-                                n_,
-                                pairs.camera.data(),
-                                pairs.point.data()));
+    ASSERT_OK(host_index_.Build({pairs.num_cameras,
+                                 pairs.num_points,
+                                 n_,
+                                 pairs.camera.data(),
+                                 pairs.point.data()}));
     const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
     const DeviceBuffer<int32_t> point = Upload(pairs.point);
-    ASSERT_OK(index_.Build(pairs.num_cameras,
-                           pairs.num_points,
-                           n_,
-                           camera.data(),
-                           point.data(),
-                           &scratch_,
-                           context_.get()));
+    ASSERT_OK(index_.Build(
+        {pairs.num_cameras, pairs.num_points, n_, camera.data(), point.data()},
+        &scratch_,
+        context_.get()));
   }
   void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(BuildIndex(pairs));

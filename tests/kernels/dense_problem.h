@@ -145,11 +145,11 @@ class DenseProblem {
   DenseProblem(const Structure& structure, unsigned seed, int num_threads = 2)
       : machine(num_threads), generator_(seed) {
     EXPECT_TRUE(index_
-                    .Build(structure.num_cameras,
-                           structure.num_points,
-                           static_cast<int64_t>(structure.camera.size()),
-                           structure.camera.data(),
-                           structure.point.data())
+                    .Build({structure.num_cameras,
+                            structure.num_points,
+                            static_cast<int64_t>(structure.camera.size()),
+                            structure.camera.data(),
+                            structure.point.data()})
                     .ok());
     EXPECT_TRUE(workspace.Setup(index_.view(), &machine).ok());
     // All that NormalBlocks gives per camera.

@@ -91,7 +91,7 @@ TEST(HostBuffer, RefusesInsteadOfThrowing) {
   HostBuffer<double> buffer;
   ASSERT_TRUE(buffer.Allocate(3, 1.5).ok());
   EXPECT_EQ(buffer.data()[2], 1.5);
-  EXPECT_EQ(buffer.bytes(), 24);
+  EXPECT_EQ(buffer.size(), 3);
   EXPECT_EQ(buffer.Allocate(-1).code, StatusCode::kInvalidArgument);
   EXPECT_EQ(buffer.Allocate(std::numeric_limits<int64_t>::max()).code,
             StatusCode::kOutOfMemory);
@@ -106,9 +106,22 @@ TEST(HostBuffer, Moves) {
   EXPECT_EQ(b.size(), 2);
   a = std::move(b);
   EXPECT_EQ(a.data()[1], 7);
-  const int* data = a.data();
-  ASSERT_TRUE(a.Reserve(1).ok());
-  EXPECT_EQ(a.data(), data);
+}
+
+TEST(HostBuffer, CountsWhatItHolds) {
+  int64_t bytes = 0;
+  {
+    HostBuffer<double> a;
+    ASSERT_TRUE(a.Allocate(3, &bytes).ok());
+    EXPECT_EQ(bytes, 24);
+    ASSERT_TRUE(a.Allocate(2, &bytes).ok());
+    EXPECT_EQ(bytes, 16);
+    HostBuffer<double> b;
+    ASSERT_TRUE(b.Allocate(1, &bytes).ok());
+    b = std::move(a);
+    EXPECT_EQ(bytes, 16);
+  }
+  EXPECT_EQ(bytes, 0);
 }
 
 }  // namespace

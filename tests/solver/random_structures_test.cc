@@ -500,11 +500,11 @@ class OnMachine {
     typename Index::Options options;
     options.keep_point_order = true;
     CERES_EXT_RETURN_IF_ERROR(
-        indices_.back()->Setup(num_cameras,
-                               problem.blocks.e[0].num_blocks,
-                               n,
-                               camera.data(),
-                               point.data(),
+        indices_.back()->Setup({num_cameras,
+                                problem.blocks.e[0].num_blocks,
+                                n,
+                                camera.data(),
+                                point.data()},
                                options,
                                nullptr,
                                machine_));

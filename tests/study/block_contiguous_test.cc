@@ -32,8 +32,11 @@ class BlockContiguousTest : public CudaProblemTest {
  protected:
   void Prepare(const PairList& pairs) {
     using Source = StoredJacobian<double, BalShape<C>, kDeviceLayout>;
-    ASSERT_NO_FATAL_FAILURE(
-        CudaProblemTest::Prepare(pairs, CudaWorkspace::Options::For<Source>()));
+    ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(
+        pairs,
+        CudaWorkspace::Options::For(
+            IsRecomputed<Source>::value,
+            std::is_same_v<typename Source::Value, float>)));
     std::vector<double> cameras;
     std::vector<double> points;
     std::vector<double> observations;

@@ -39,11 +39,11 @@ class StudyMachines : public testing::TestWithParam<int> {
     bal_ = MakeSmallProblem(7, 120, 600);
     ASSERT_EQ(bal_.num_observations(), 600);
     ASSERT_TRUE(index_
-                    .Build(bal_.num_cameras(),
-                           bal_.num_points(),
-                           bal_.num_observations(),
-                           bal_.camera_index.data(),
-                           bal_.point_index.data())
+                    .Build({bal_.num_cameras(),
+                            bal_.num_points(),
+                            bal_.num_observations(),
+                            bal_.camera_index.data(),
+                            bal_.point_index.data()})
                     .ok());
     for (int64_t k = 0; k < bal_.num_observations(); ++k) {
       const int64_t i = index_.view().input_id()[k];
@@ -118,18 +118,20 @@ class StudyMachines : public testing::TestWithParam<int> {
     ASSERT_TRUE(points.Assign(context.get(), bal_.points).ok());
     ASSERT_TRUE(observations.Assign(context.get(), observations_).ok());
     ASSERT_TRUE(index
-                    .Build(bal_.num_cameras(),
-                           bal_.num_points(),
-                           bal_.num_observations(),
-                           camera_ids.data(),
-                           point_ids.data(),
+                    .Build({bal_.num_cameras(),
+                            bal_.num_points(),
+                            bal_.num_observations(),
+                            camera_ids.data(),
+                            point_ids.data()},
                            &scratch,
                            context.get())
                     .ok());
     Machine machine;
     kernels::CudaWorkspace workspace;
     ASSERT_TRUE(machine.Setup(context.get()).ok());
-    auto options = kernels::CudaWorkspace::Options::For<Source>();
+    auto options = kernels::CudaWorkspace::Options::For(
+        kernels::IsRecomputed<Source>::value,
+        std::is_same_v<typename Source::Value, float>);
     options.stored_tiles |= options_.explicit_w;
     ASSERT_TRUE(
         workspace.Setup(index.view(), options, &scratch, context.get()).ok());
