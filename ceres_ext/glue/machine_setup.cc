@@ -56,6 +56,9 @@ class MachineSetupImpl final : public MachineSetup {
                               machine_.get()));
     objects->num_blocks = {NumVarying(program_blocks_.e()),
                            NumVarying(program_blocks_.f())};
+    if (objects->num_blocks.back() == 0) {
+      objects->num_blocks.pop_back();  // Ceres leaves out what is empty.
+    }
     std::vector<std::unique_ptr<RowsEvaluator>> rows;
     for (size_t i = 0; i < structure->observations.size(); ++i) {
       CERES_EXT_RETURN_IF_ERROR(CreateObservationEvaluator(
@@ -121,32 +124,54 @@ class MachineSetupImpl final : public MachineSetup {
     return sum;
   }
 
-  // Residuals, columns of eliminated blocks and of others, "d" where they
-  // differ from row to row, as Ceres says it.
+  // Sizes of residuals, of eliminated and of other blocks in the rows that have
+  // an eliminated block, as Ceres detects them; "d" where they differ.
   static std::string SchurStructure(const ceres::internal::Program& program,
                                     const ProgramStructure& structure) {
     std::set<int> residuals;
-    if (!structure.observations.empty() || structure.views.size() > 0) {
+    std::set<int> e;
+    std::set<int> f;
+    const auto insert = [](const BlockTable& table, std::set<int>* sizes) {
+      sizes->insert(table.tangent_size.begin(), table.tangent_size.end());
+    };
+    if (structure.num_observations() + structure.views.size() > 0) {
       residuals.insert(2);
+      insert(structure.e[0], &e);
+    }
+    for (const ObservationRows& rows : structure.observations) {
+      insert(structure.f[rows.camera_family], &f);
+    }
+    for (const std::vector<int32_t>& view : structure.views.blocks) {
+      for (const int32_t b : view) {
+        f.insert(program.parameter_blocks()[b]->TangentSize());
+      }
     }
     for (const int32_t i : structure.host_rows) {
-      residuals.insert(program.residual_blocks()[i]->NumResiduals());
-    }
-    const auto columns = [](const std::vector<BlockTable>& tables) {
-      std::set<int> sizes;
-      for (const BlockTable& table : tables) {
-        sizes.insert(table.MaxTangentSize());
+      const auto& row = *program.residual_blocks()[i];
+      std::set<int> eliminated;
+      std::set<int> others;
+      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+        const auto& block = *row.parameter_blocks()[j];
+        if (!block.IsConstant()) {
+          (structure.is_eliminated[block.index()] != 0 ? eliminated : others)
+              .insert(block.TangentSize());
+        }
       }
-      sizes.erase(0);
-      return sizes;
-    };
-    const auto text = [](const std::set<int>& sizes) {
-      return sizes.size() > 1
-                 ? std::string("d")
-                 : std::to_string(sizes.empty() ? 0 : *sizes.begin());
-    };
-    return text(residuals) + "," + text(columns(structure.e)) + "," +
-           text(columns(structure.f));
+      if (!eliminated.empty()) {
+        residuals.insert(row.NumResiduals());
+        e.merge(eliminated);
+        f.merge(others);
+      }
+    }
+    std::string text;
+    for (std::set<int>* sizes : {&residuals, &e, &f}) {
+      sizes->erase(0);  // Constant blocks.
+      text += (text.empty() ? "" : ",") +
+              (sizes->size() > 1
+                   ? std::string("d")
+                   : std::to_string(sizes->empty() ? 0 : *sizes->begin()));
+    }
+    return text;
   }
 
   const Options options_;

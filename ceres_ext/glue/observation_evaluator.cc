@@ -2,10 +2,7 @@
 
 #include "ceres_ext/glue/observation_evaluator.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "ceres_ext/glue/losses.h"
 #include "ceres_ext/glue/machines.h"

@@ -316,13 +316,12 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   if (pp.options.minimizer_type == ceres::LINE_SEARCH) {
     Decline("minimizer_type LINE_SEARCH has no linear solver");
   }
-  if (record_.path == PATH_FULL) {
+  if (record_.path == PATH_FULL &&
+      pp.options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
     // Ceres sees no block structure where it neither orders nor evaluates.
     summary->schur_structure_given = objects_.schur_structure;
     summary->schur_structure_used = summary->schur_structure_given;
-    if (pp.options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
-      summary->linear_solver_ordering_used = objects_.num_blocks;
-    }
+    summary->linear_solver_ordering_used = objects_.num_blocks;
   }
   if (setup_ != nullptr) {
     record_.transfer_bytes += setup_->copied_bytes();

@@ -14,7 +14,6 @@
 #define CERES_EXT_SOLVER_PCG_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "ceres_ext/solver/inexact_solver_options.h"

@@ -15,7 +15,6 @@
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CONTEXT_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CONTEXT_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <type_traits>

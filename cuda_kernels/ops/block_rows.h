@@ -26,7 +26,6 @@
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/vector_operation.h"
 #include "cuda_kernels/structure/block_families.h"
