@@ -2,7 +2,6 @@
 
 #include "ceres_ext/bal_cost_functions.h"
 
-
 #include "cuda_kernels/model/bal_model.h"
 
 namespace ceres_ext {
