@@ -1,4 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Long, since all passes over a Program fill one structure.
 
 #include "ceres_ext/glue/program_import.h"
 

@@ -168,7 +168,7 @@ class SchurComplement final : public LinearOperator<Machine> {
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_shared, vector));
     }
     breakdowns_.resize(blocks.e.size());
-    return machine->Allocate(blocks.e.size(), &breakdown_);
+    return machine->Upload(breakdowns_, &breakdown_);
   }
 
   int64_t size() const final { return blocks_.f.num_values(); }

@@ -2,7 +2,7 @@
 //
 // Operations on tiles (TileMode, cuda/camera_sums.cuh) with the Jacobian
 // recomputed from camera and point: nothing per observation is read but 4 B of
-// slot. Included by .cu.cc files only.
+// slot. Included by .cu.cc files only. Long, as all are steps of one kernel.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_CUH_
 

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The projection model of Bundle Adjustment in the Large (BAL) and its
-// analytic derivatives: the only copy, for host and device, double and float.
+// analytic derivatives; long, as the only copy for host, device and all types.
 //
 // Model. A camera is a rotation R, a translation t, a focal length f and two
 // distortion coefficients k1, k2; it looks along its negative z axis.
