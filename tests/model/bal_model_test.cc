@@ -8,46 +8,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/model/bal_evaluate.h"
 #include "tests/model/bal_reference.h"
 
 namespace ceres_ext::kernels {
 namespace {
-
-// Residual, camera Jacobian (2 x kDim) and point Jacobian of one observation,
-// for any camera map.
-template <int kDim, typename T>
-void Evaluate(const CameraState<T>& camera,
-              const T* camera_map,
-              const T* point,
-              const T* observation,
-              T* residual,
-              T* camera_jacobian,
-              T* point_jacobian) {
-  const Projection<T> p = Project(camera, point);
-  T local[2 * kBalLocalCameraDim];
-  Residual(camera, p, observation, residual);
-  CameraJacobian(camera, p, local);
-  MapCameraJacobian<kDim>(local, camera_map, camera_jacobian);
-  PointJacobian(camera, p, point_jacobian);
-}
-
-// The same for camera_map = blockdiag(rotation_map, I_6).
-template <int kRotationDim, typename T>
-void EvaluateByRotation(const CameraState<T>& camera,
-                        const T* rotation_map,
-                        const T* point,
-                        const T* observation,
-                        T* residual,
-                        T* camera_jacobian,
-                        T* point_jacobian) {
-  const Projection<T> p = Project(camera, point);
-  T local[2 * kBalLocalCameraDim];
-  Residual(camera, p, observation, residual);
-  CameraJacobian(camera, p, local);
-  MapCameraJacobianByBlocks<kRotationDim, kRotationDim + 6, kRotationDim>(
-      local, rotation_map, camera_jacobian);
-  PointJacobian(camera, p, point_jacobian);
-}
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kPi = 3.14159265358979323846;
