@@ -37,12 +37,14 @@ class ShapeBenchmark {
         report_(report) {}
 
   void MeasureAll() {
+    typename kernels::RowIndex<Machine>::Options options;
+    options.max_columns = kernels::kMaxStoredColumns;
     OK_OR_EXIT(index_.Setup({problem_.num_cameras,
                              problem_.num_points,
                              n_,
                              problem_.camera.data(),
                              problem_.point.data()},
-                            {},
+                            options,
                             nullptr,
                             machine_));
     for (const int num_priors : {0, 1, problem_.num_cameras}) {
@@ -51,6 +53,10 @@ class ShapeBenchmark {
     MeasureViews<double, 10>("6 + 4 shared", {{6, false}, {4, true}});
     MeasureViews<float, 10>("6 + 4 shared", {{6, false}, {4, true}});
     MeasureViews<double, 9>("6 + 3", {{6, false}, {3, false}});
+    MeasureViews<double, 6>("6", {{6, false}});
+    MeasureViews<double, 12>("6 + 6 shared", {{6, false}, {6, true}});
+    MeasureViews<double, 16>("6 + 8 shared", {{6, false}, {8, true}});
+    MeasureViews<float, 16>("6 + 8 shared", {{6, false}, {8, true}});
     MeasureGeneral("6 + 4 shared", {{6, false}, {4, true}});
     MeasureGeneral("6 + 8 shared", {{6, false}, {8, true}});
     MeasureGeneral("3 + 3 + 4 shared", {{3, false}, {3, false}, {4, true}});
@@ -164,13 +170,15 @@ class ShapeBenchmark {
             (8.0 * 24 + 8.0) * n_ + 8.0 * builder.num_values());
   }
 
-  // Rows of views of C columns, in T.
+  // Rows of views in T, C columns with those that are padded.
   template <typename T, int C>
   void MeasureViews(const std::string& name, const std::vector<Slot>& slots) {
     Arrays<Machine> arrays(machine_);
     solver::ProblemBlocks blocks = Points(0);
     std::vector<std::vector<kernels::ViewCell>> cells(problem_.num_cameras);
+    int columns = 0;
     for (const Slot& slot : slots) {
+      columns += slot.size;
       const int f =
           blocks.f.Add(slot.size, slot.is_shared ? 1 : problem_.num_cameras);
       blocks.f_owner.push_back(solver::ProblemBlocks::kShared);
@@ -197,7 +205,7 @@ class ShapeBenchmark {
     Measure("views of 3, " + name + (sizeof(T) == 4 ? ", float" : ""),
             blocks,
             {&batch},
-            static_cast<double>(sizeof(T)) * (2 * C + 6) * n_ + 8.0 * n_);
+            static_cast<double>(sizeof(T)) * (2 * columns + 6) * n_ + 8.0 * n_);
   }
 
   void MeasureGeneral(const std::string& name, const std::vector<Slot>& slots) {

@@ -14,17 +14,6 @@ using namespace kernels::host;  // NOLINT
 
 namespace {
 
-// q += D^2 p, D null: zero.
-template <int N>
-void AddDamping(const double* diagonal, int64_t i, const double* p, double* q) {
-  if (diagonal != nullptr) {
-    for (int j = 0; j < N; ++j) {
-      const double d = diagonal[N * i + j];
-      q[j] += d * d * p[j];
-    }
-  }
-}
-
 // e += W' p.
 template <typename Shape>
 void TransposeMultiplyW(const double* w, const double* p, double* e) {

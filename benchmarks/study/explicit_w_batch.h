@@ -107,7 +107,6 @@ class ExplicitWBatch final : public solver::Batch {
     params.scalars = request.scalars;
     return Run(params, machine_);
   }
-  // q = [U W; W' V] p + D^2 p
   // y = (E'E + D_e^2)^-1 (E'b - W' z)
   kernels::Status BackSubstitute(const double* /*b*/,
                                  const double* v_inverse,
@@ -143,6 +142,7 @@ class ExplicitWBatch final : public solver::Batch {
   void AppendOperands(std::vector<const void*>* /*operands*/) const final {}
 
  private:
+  // q = [U W; W' V] p + D^2 p
   kernels::Status MultiplyNormal(const solver::ProductRequest& request) {
     NormalProductExplicitWParams<Value, Shape, kLayout> params;
     params.index = index_;

@@ -31,21 +31,23 @@ inline constexpr bool kHasCuda = false;
 template <typename Machine>
 inline constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
 
-// Returns fn(value, columns), value being of the type of stored blocks and
-// columns a std::integral_constant of those of a camera, 9 or 10. The host
-// stores double.
+// Returns fn(value), value being of the type of stored blocks. The host stores
+// double.
 template <typename Machine, typename Function>
-auto WithBlockType(bool mixed_precision, int columns, Function&& fn) {
-  const auto with = [&](auto value) {
-    return columns == 9 ? fn(value, std::integral_constant<int, 9>())
-                        : fn(value, std::integral_constant<int, 10>());
-  };
+auto WithBlockType(bool mixed_precision, Function&& fn) {
   if constexpr (!kIsHost<Machine>) {
     if (mixed_precision) {
-      return with(float());
+      return fn(float());
     }
   }
-  return with(double());
+  return fn(double());
+}
+
+// Returns fn(columns), a std::integral_constant of those of a camera, 9 or 10.
+template <typename Function>
+auto WithCameraColumns(int columns, Function&& fn) {
+  return columns == 9 ? fn(std::integral_constant<int, 9>())
+                      : fn(std::integral_constant<int, 10>());
 }
 
 }  // namespace ceres_ext

@@ -278,13 +278,16 @@ Status CreateObservationEvaluator(
     const ObservationBlocks<Machine>* observations,
     const solver::ProblemBlocks& blocks,
     std::unique_ptr<RowsEvaluator>* evaluator) {
+  const auto make = [&](auto value, auto columns) {
+    return MakeAndSetUp<
+        ObservationEvaluator<Machine, decltype(value), columns>>(
+        evaluator, options.jacobian, rows, observations, &blocks);
+  };
   return WithBlockType<Machine>(
-      options.precision == PRECISION_MIXED,
-      observations->cameras().padded_size,
-      [&](auto value, auto columns) {
-        return MakeAndSetUp<
-            ObservationEvaluator<Machine, decltype(value), columns>>(
-            evaluator, options.jacobian, rows, observations, &blocks);
+      options.precision == PRECISION_MIXED, [&](auto value) {
+        return WithCameraColumns(
+            observations->cameras().padded_size,
+            [&](auto columns) { return make(value, columns); });
       });
 }
 

@@ -160,16 +160,18 @@ Status ProgramBlocks<Machine>::SetupViews(
   views_ = std::make_unique<ObservationBlocks<Machine>>();
   const auto num_views = static_cast<int32_t>(rows.blocks.size());
   // The blocks are stored, whatever those of observations are.
-  CERES_EXT_RETURN_IF_ERROR(
-      SetupIndex({num_views,
-                  structure->e[0].size(),
-                  rows.size(),
-                  rows.view_id.data(),
-                  rows.point_id.data()},
-                 Index::Options::For(/*recomputed=*/false, /*in_float=*/false),
-                 host_context,
-                 structure,
-                 views_.get()));
+  auto index_options =
+      Index::Options::For(/*recomputed=*/false, /*in_float=*/false);
+  index_options.max_columns = rows.columns;
+  CERES_EXT_RETURN_IF_ERROR(SetupIndex({num_views,
+                                        structure->e[0].size(),
+                                        rows.size(),
+                                        rows.view_id.data(),
+                                        rows.point_id.data()},
+                                       index_options,
+                                       host_context,
+                                       structure,
+                                       views_.get()));
 
   std::vector<std::vector<kernels::ViewCell>> cells(num_views);
   std::vector<kernels::ViewColumn> columns(int64_t{rows.columns} * num_views,

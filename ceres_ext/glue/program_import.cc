@@ -17,6 +17,7 @@
 #include "ceres/parameter_block.h"
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
+#include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/block_rows.h"
 
 namespace ceres_ext {
@@ -27,7 +28,6 @@ using ceres::internal::Program;
 using ceres::internal::ResidualBlock;
 
 constexpr int kPointSize = 3;
-constexpr int kMaxCameraSize = 10;
 constexpr int kNumKinds = 2;  // of BatchModelKind
 // The id of a block that is constant, and the kind of a residual block that
 // Ceres evaluates.
@@ -253,7 +253,7 @@ class Importer {
     }
     for (int j = 0; j < row.NumParameterBlocks(); ++j) {
       const int size = row.parameter_blocks()[j]->Size();
-      if (size == 9 || size == kMaxCameraSize) {
+      if (size == 9 || size == kernels::kMaxCameraColumns) {
         return true;
       }
     }
@@ -347,7 +347,8 @@ class Importer {
       views.point_id.push_back(row.point);
       views.columns = std::max(views.columns, row.columns);
     }
-    views.columns = views.columns <= 9 ? 9 : ViewStructure::kMaxColumns;
+    views.columns = kernels::WithStoredColumns(
+        views.columns, [](auto columns) { return int{columns}; });
     std::unordered_set<uint64_t> pairs;
     for (const int32_t i : others) {
       AddPairs(*rows_[i], &pairs);
@@ -414,7 +415,7 @@ class Importer {
       }
     }
     if (fits && result.num_eliminated == 1 &&
-        result.columns <= ViewStructure::kMaxColumns) {
+        result.columns <= kernels::kMaxStoredColumns) {
       result.size = size;
     }
     return result;
@@ -529,7 +530,8 @@ class Importer {
                   /*is_eliminated=*/false,
                   ModelOf(*rows_[row_of(0)])->parameter_block_sizes[0]);
     // Columns that the kernels are compiled for.
-    table->padded_size = table->MaxTangentSize() <= 9 ? 9 : kMaxCameraSize;
+    table->padded_size =
+        table->MaxTangentSize() <= 9 ? 9 : kernels::kMaxCameraColumns;
     structure_->observations.push_back(std::move(batch));
     return true;
   }

@@ -50,7 +50,6 @@ struct ObservationRows {
 // other columns, by the blocks that they have beside the point (a view,
 // cuda_kernels/structure/views.h).
 struct ViewStructure {
-  static constexpr int kMaxColumns = 10;
   // Positions in the Program, and of each row its view and its point, as
   // ObservationRows has it.
   std::vector<int32_t> rows;
@@ -59,7 +58,7 @@ struct ViewStructure {
   // Of each view the Program's indices of its blocks, in the order in which its
   // rows have them.
   std::vector<std::vector<int32_t>> blocks;
-  int columns = 0;  // of a view, 9 or 10
+  int columns = 0;  // of a view, one of those of stored blocks (model/shape.h)
 
   int64_t size() const { return static_cast<int64_t>(rows.size()); }
 };

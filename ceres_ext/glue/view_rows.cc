@@ -94,13 +94,13 @@ class ViewRows final : public HostRows<Machine> {
 template <typename Machine>
 Status CreateViewRows(const HostRowsInput<Machine>& input,
                       std::unique_ptr<RowsEvaluator>* rows) {
-  return WithBlockType<Machine>(
-      input.mixed_precision,
-      input.structure->views.columns,
-      [&](auto value, auto columns) {
-        return MakeAndSetUp<ViewRows<Machine, decltype(value), columns>>(rows,
-                                                                         input);
-      });
+  return WithBlockType<Machine>(input.mixed_precision, [&](auto value) {
+    return kernels::WithStoredColumns(
+        input.structure->views.columns, [&](auto columns) {
+          return MakeAndSetUp<ViewRows<Machine, decltype(value), columns>>(
+              rows, input);
+        });
+  });
 }
 
 #define CERES_EXT_INSTANTIATE(Machine)     \

@@ -179,12 +179,12 @@ __global__ void __launch_bounds__(kChunkBlock)
     }
   }
   __syncthreads();  // Warps meet.
-  if (threadIdx.x < kRowSize) {
+  for (int i = static_cast<int>(threadIdx.x); i < kRowSize; i += kChunkBlock) {
     double sum = 0.0;
     for (int w = 0; w < kNumWarps; ++w) {
-      sum += rows[w][threadIdx.x];
+      sum += rows[w][i];
     }
-    partial[int64_t{kRowSize} * chunk + threadIdx.x] = sum;
+    partial[int64_t{kRowSize} * chunk + i] = sum;
   }
 }
 
@@ -403,24 +403,26 @@ __global__ void __launch_bounds__(64) FinishCameraBlocksKernel(
     vector[int64_t{C} * c + j] = sum;
   }
   if constexpr (kMatrix) {
-    if (matrix.data == nullptr || threadIdx.x >= PackedSize(C)) {
+    if (matrix.data == nullptr) {
       return;  // No barrier follows.
     }
     int row = 0;
-    while (PackedIndex(row + 1, 0) <= static_cast<int>(threadIdx.x)) {
-      ++row;
-    }
-    const int column = static_cast<int>(threadIdx.x) - PackedIndex(row, 0);
-    double value = 0.0;
-    for (int i = 0; i < kLocalDim; ++i) {
-      double a = 0.0;  // (A G)_{i, column}
-      for (int e = 0; e < kLocalDim; ++e) {
-        a += sums[e <= i ? PackedIndex(i, e) : PackedIndex(e, i)] *
-             CameraCoordinates<Source>::Map(source, c, e, column);
+    for (int at = static_cast<int>(threadIdx.x); at < PackedSize(C); at += 64) {
+      while (PackedIndex(row + 1, 0) <= at) {
+        ++row;
       }
-      value += CameraCoordinates<Source>::Map(source, c, i, row) * a;
+      const int column = at - PackedIndex(row, 0);
+      double value = 0.0;
+      for (int i = 0; i < kLocalDim; ++i) {
+        double a = 0.0;  // (A G)_{i, column}
+        for (int e = 0; e < kLocalDim; ++e) {
+          a += sums[e <= i ? PackedIndex(i, e) : PackedIndex(e, i)] *
+               CameraCoordinates<Source>::Map(source, c, e, column);
+        }
+        value += CameraCoordinates<Source>::Map(source, c, i, row) * a;
+      }
+      matrix(c, at) = value;
     }
-    matrix(c, static_cast<int>(threadIdx.x)) = value;
   }
 }
 

@@ -73,26 +73,34 @@ Status RecomputedRightMultiply(
 
 }  // namespace
 
-#define CERES_EXT_INSTANTIATE(T, C)                                        \
-  template <>                                                              \
-  Status Run(const RightMultiplyParams<RecomputedJacobian<T, C>>& params,  \
-             CudaMachine* machine) {                                       \
-    return RecomputedRightMultiply(params, machine);                       \
-  }                                                                        \
-  template Status Run(const RightMultiplyParams<                           \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
-                      CudaMachine*);                                       \
-  template Status Run(                                                     \
-      const SquaredColumnNormsParams<RecomputedJacobian<T, C>>&,           \
-      CudaMachine*);                                                       \
-  template Status Run(const SquaredColumnNormsParams<                      \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
-                      CudaMachine*);
+#define CERES_EXT_INSTANTIATE(T, C)                                       \
+  template <>                                                             \
+  Status Run(const RightMultiplyParams<RecomputedJacobian<T, C>>& params, \
+             CudaMachine* machine) {                                      \
+    return RecomputedRightMultiply(params, machine);                      \
+  }                                                                       \
+  template Status Run(                                                    \
+      const SquaredColumnNormsParams<RecomputedJacobian<T, C>>&,          \
+      CudaMachine*);
 
 CERES_EXT_INSTANTIATE(double, 9)
 CERES_EXT_INSTANTIATE(double, 10)
 CERES_EXT_INSTANTIATE(float, 9)
 CERES_EXT_INSTANTIATE(float, 10)
+#undef CERES_EXT_INSTANTIATE
+
+#define CERES_EXT_INSTANTIATE(T, C)                                        \
+  template Status Run(const RightMultiplyParams<                           \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+                      CudaMachine*);                                       \
+  template Status Run(const SquaredColumnNormsParams<                      \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+                      CudaMachine*);
+#define CERES_EXT_INSTANTIATE_STORED(C) \
+  CERES_EXT_INSTANTIATE(double, C)      \
+  CERES_EXT_INSTANTIATE(float, C)
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
+#undef CERES_EXT_INSTANTIATE_STORED
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext::kernels

@@ -7,10 +7,11 @@ namespace ceres_ext::kernels {
   template Status Run(const NormalBlocksParams<__VA_ARGS__, kDeviceLayout>&, \
                       CudaMachine*)
 
-CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<9>, kDeviceLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<10>, kDeviceLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<9>, kDeviceLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<10>, kDeviceLayout>);
+#define CERES_EXT_INSTANTIATE_STORED(C)                                      \
+  CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<C>, kDeviceLayout>); \
+  CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<C>, kDeviceLayout>);
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
+#undef CERES_EXT_INSTANTIATE_STORED
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 9>);

@@ -150,6 +150,10 @@ Status CameraBlocks(const NormalBlocksParams<Source, kLayout>& params,
   using Local = typename CameraCoordinates<Source>::Local;
   static_assert(PointRecord<Local::kE>::kSize <= CudaWorkspace::kPointRecord);
   const CudaWorkspaceView& workspace = *params.index.cuda_workspace;
+  if (Local::kF > workspace.max_columns) {
+    return Status(StatusCode::kInvalidArgument,
+                  "The workspace has scratch for fewer columns.");
+  }
   NormalTerm<typename Source::Value, Local, kMatrix, kEliminated> term;
   term.b = vector == nullptr ? nullptr : params.b;
   term.points =

@@ -22,10 +22,11 @@ namespace ceres_ext::kernels {
                           StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
                       CudaMachine*);
 
-CERES_EXT_INSTANTIATE(double, 9)
-CERES_EXT_INSTANTIATE(double, 10)
-CERES_EXT_INSTANTIATE(float, 9)
-CERES_EXT_INSTANTIATE(float, 10)
+#define CERES_EXT_INSTANTIATE_STORED(C) \
+  CERES_EXT_INSTANTIATE(double, C)      \
+  CERES_EXT_INSTANTIATE(float, C)
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
+#undef CERES_EXT_INSTANTIATE_STORED
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext::kernels

@@ -21,8 +21,11 @@ inline constexpr int kStoredBlock = 256;
 // Thread blocks per multiprocessor that registers are limited for. Three instead
 // of two in double: 5 to 20 % off all operations on tiles, although the products
 // with S and J'J spill 100 to 150 B (docs/measurements/house.md).
-template <typename T>
-inline constexpr int kStoredMinBlocks = sizeof(T) == sizeof(double) ? 3 : 4;
+// Above 10 columns, where the blocks of a row alone are 72 registers and more,
+// two and three.
+template <typename T, int F>
+inline constexpr int kStoredMinBlocks =
+    (sizeof(T) == sizeof(double) ? 3 : 4) - (F > 10 ? 1 : 0);
 
 // One observation in the registers of its thread. A type of these has
 //   Source                    what it is read from
@@ -239,7 +242,8 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
 // places; per point 48 B of Vi; per tile camera 8 C B in, C T out.
 template <typename Blocks, int kMode>
 __global__ void __launch_bounds__(kStoredBlock,
-                                  kStoredMinBlocks<typename Blocks::Value>)
+                                  kStoredMinBlocks<typename Blocks::Value,
+                                                   Blocks::Shape::kF>)
     StoredTileKernel(StoredTileParams<Blocks> p) {
   using T = typename Blocks::Value;
   using Shape = typename Blocks::Shape;
@@ -399,6 +403,10 @@ Status TileOperation(const ObservationIndexView& index,
   if (tiles.position == nullptr && index.num_observations > 0) {
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has no tiles for stored blocks.");
+  }
+  if (C > workspace.max_columns) {
+    return Status(StatusCode::kInvalidArgument,
+                  "The workspace has scratch for fewer columns.");
   }
   if (tiles.max_observations > kStoredBlock ||
       tiles.segment_length < tiles.max_observations) {

@@ -176,18 +176,24 @@ CERES_EXT_RUN(PcgResidualParams)
 // ops/evaluate.h
 CERES_EXT_RUN(EvaluateCostParams)
 // Stored blocks: ops/views.h, ops/robust_losses.h
-#define CERES_EXT_RUN_STORED(T, C)                                           \
+#define CERES_EXT_RUN_ROWS(T, C)                                             \
   CERES_EXT_RUN(                                                             \
       BlockSumParams<                                                        \
           SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>) \
   CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)               \
-  CERES_EXT_RUN(ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>)           \
-  CERES_EXT_RUN(CorrectForLossParams<T, BalShape<C>, kDeviceLayout>)
-CERES_EXT_RUN_STORED(double, 9)
-CERES_EXT_RUN_STORED(double, 10)
-CERES_EXT_RUN_STORED(float, 9)
-CERES_EXT_RUN_STORED(float, 10)
+  CERES_EXT_RUN(ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>)
+#define CERES_EXT_RUN_STORED(C) \
+  CERES_EXT_RUN_ROWS(double, C) \
+  CERES_EXT_RUN_ROWS(float, C)
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_RUN_STORED)
+#define CERES_EXT_RUN_CORRECT(C)                                          \
+  CERES_EXT_RUN(CorrectForLossParams<double, BalShape<C>, kDeviceLayout>) \
+  CERES_EXT_RUN(CorrectForLossParams<float, BalShape<C>, kDeviceLayout>)
+CERES_EXT_RUN_CORRECT(9)
+CERES_EXT_RUN_CORRECT(10)
+#undef CERES_EXT_RUN_CORRECT
 #undef CERES_EXT_RUN_STORED
+#undef CERES_EXT_RUN_ROWS
 #undef CERES_EXT_RUN
 
 }  // namespace ceres_ext::kernels

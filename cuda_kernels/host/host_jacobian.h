@@ -47,6 +47,20 @@ inline const double* AsDouble(const T* values, double* storage) {
   }
 }
 
+// q += D^2 p of one block, where D, of all blocks, may be null.
+template <int N>
+void AddDamping(const double* diagonal,
+                int64_t block,
+                const double* p,
+                double* q) {
+  if (diagonal != nullptr) {
+    const double* d = diagonal + N * block;
+    for (int i = 0; i < N; ++i) {
+      q[i] += d[i] * d[i] * p[i];
+    }
+  }
+}
+
 // Reads a source. HostJacobian<Source>::Blocks are the two blocks of one
 // observation in the Local shape, jc (R x F) and jp (R x E), row-major:
 //   Load(jacobian, k, camera, point)           valid until the next Load

@@ -314,10 +314,11 @@ Status Run(const NormalBlocksParams<Source, kHostLayout>& params,
   template Status Run(const NormalBlocksParams<__VA_ARGS__, kHostLayout>&, \
                       HostMachine*)
 
-CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<9>, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<10>, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<9>, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<10>, kHostLayout>);
+#define CERES_EXT_INSTANTIATE_STORED(C)                                    \
+  CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<C>, kHostLayout>); \
+  CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<C>, kHostLayout>);
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
+#undef CERES_EXT_INSTANTIATE_STORED
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 

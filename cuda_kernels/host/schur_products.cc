@@ -7,25 +7,7 @@
 #include "cuda_kernels/structure/host_workspace.h"
 
 namespace ceres_ext::kernels {
-namespace {
-
 using namespace host;  // NOLINT: the loops of all bodies.
-
-// q += D^2 p of one block, where D, of all blocks, may be null.
-template <int N>
-void AddDamping(const double* diagonal,
-                int64_t block,
-                const double* p,
-                double* q) {
-  if (diagonal != nullptr) {
-    const double* d = diagonal + N * block;
-    for (int i = 0; i < N; ++i) {
-      q[i] += d[i] * d[i] * p[i];
-    }
-  }
-}
-
-}  // namespace
 
 template <typename Source>
 Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
@@ -41,41 +23,41 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_p = jacobian.MapCameras(index.num_cameras, params.p);
 
-  ForEachPoint(index,
-               Local::kF,
-               machine,
-               [&](int32_t p, int64_t first, int64_t last, int thread) {
-                 typename Jacobian::Blocks blocks;
-                 // Per observation y_k, then room for its blocks.
-                 constexpr int R = Shape::kNumResiduals;
-                 constexpr int kStride = R + Jacobian::kBlocksSize;
-                 static_assert(kStride <= HostWorkspace::kPointScratch);
-                 double* scratch = index.host_workspace->point_scratch(thread);
-                 // y_k = Jc p_c, e = Vi sum_k Jp' y_k
-                 double sum[Shape::kE] = {};
-                 for (int64_t k = first; k < last; ++k) {
-                   const int32_t c = index.camera_id[k];
-                   double* y_k = scratch + kStride * (k - first);
-                   blocks.Keep(jacobian, k, c, p, y_k + R);
-                   MultiplyCamera<Local>(
-                       blocks.jc, local_p + int64_t{Local::kF} * c, y_k);
-                   TransposeMultiplyPoint<Local>(blocks.jp, y_k, sum);
-                 }
-                 double minus_e[Shape::kE];
-                 SymmetricMultiply<Shape::kE>(
-                     &params.v_inverse(p, 0), sum, minus_e);
-                 for (double& x : minus_e) {
-                   x = -x;
-                 }
-                 // q_c += Jc' (y_k - Jp e)
-                 for (int64_t k = first; k < last; ++k) {
-                   double* y_k = scratch + kStride * (k - first);
-                   blocks.Reload(jacobian, k, y_k + R);
-                   MultiplyPointAndAccumulate<Local>(blocks.jp, minus_e, y_k);
-                   TransposeMultiplyCamera<Local>(
-                       blocks.jc, y_k, CameraSum(index, Local::kF, k));
-                 }
-               });
+  ForEachPoint(
+      index,
+      Local::kF,
+      machine,
+      [&](int32_t p, int64_t first, int64_t last, int thread) {
+        typename Jacobian::Blocks blocks;
+        // Per observation y_k, then room for its blocks.
+        constexpr int R = Shape::kNumResiduals;
+        constexpr int kStride = R + Jacobian::kBlocksSize;
+        static_assert(kStride <= HostWorkspace::PointScratch(Local::kF));
+        double* scratch = index.host_workspace->point_scratch(thread);
+        // y_k = Jc p_c, e = Vi sum_k Jp' y_k
+        double sum[Shape::kE] = {};
+        for (int64_t k = first; k < last; ++k) {
+          const int32_t c = index.camera_id[k];
+          double* y_k = scratch + kStride * (k - first);
+          blocks.Keep(jacobian, k, c, p, y_k + R);
+          MultiplyCamera<Local>(
+              blocks.jc, local_p + int64_t{Local::kF} * c, y_k);
+          TransposeMultiplyPoint<Local>(blocks.jp, y_k, sum);
+        }
+        double minus_e[Shape::kE];
+        SymmetricMultiply<Shape::kE>(&params.v_inverse(p, 0), sum, minus_e);
+        for (double& x : minus_e) {
+          x = -x;
+        }
+        // q_c += Jc' (y_k - Jp e)
+        for (int64_t k = first; k < last; ++k) {
+          double* y_k = scratch + kStride * (k - first);
+          blocks.Reload(jacobian, k, y_k + R);
+          MultiplyPointAndAccumulate<Local>(blocks.jp, minus_e, y_k);
+          TransposeMultiplyCamera<Local>(
+              blocks.jc, y_k, CameraSum(index, Local::kF, k));
+        }
+      });
   ForEachCamera<Local::kF>(
       index, Local::kF, 0, machine, [&](int32_t c, const double* sum) {
         double* q = params.q + int64_t{C} * c;
@@ -175,10 +157,11 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
   template Status Run(const NormalProductImplicitWParams<__VA_ARGS__>&, \
                       HostMachine*)
 
-CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<9>, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<10>, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<9>, kHostLayout>);
-CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<10>, kHostLayout>);
+#define CERES_EXT_INSTANTIATE_STORED(C)                                    \
+  CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<C>, kHostLayout>); \
+  CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<C>, kHostLayout>);
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
+#undef CERES_EXT_INSTANTIATE_STORED
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
 

@@ -6,6 +6,8 @@
 #ifndef CERES_EXT_CUDA_KERNELS_MODEL_SHAPE_H_
 #define CERES_EXT_CUDA_KERNELS_MODEL_SHAPE_H_
 
+#include <type_traits>
+
 #include "cuda_kernels/base/small_matrix.h"
 
 namespace ceres_ext::kernels {
@@ -30,8 +32,24 @@ struct FixedShape {
 template <int C>
 using BalShape = FixedShape<2, 3, C>;
 
-// The largest that the library has instances of: scratch is made for it.
-using LargestShape = BalShape<10>;
+// The columns F of blocks kept in memory, of rows of two residuals and a point,
+// that operations are compiled for: X(F). A camera has 9 or 10.
+#define CERES_EXT_FOR_EACH_STORED_COLUMNS(X) X(6) X(9) X(10) X(12) X(16)
+inline constexpr int kMaxCameraColumns = 10;
+inline constexpr int kMaxStoredColumns = 16;
+
+// Returns fn(F), a std::integral_constant of the least of them that holds as
+// many columns, at most kMaxStoredColumns.
+template <typename Function>
+constexpr auto WithStoredColumns(int columns, Function&& fn) {
+#define CERES_EXT_RETURN_IF_HOLDS(F)             \
+  if (columns <= (F)) {                          \
+    return fn(std::integral_constant<int, F>()); \
+  }
+  CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_RETURN_IF_HOLDS)
+#undef CERES_EXT_RETURN_IF_HOLDS
+  return fn(std::integral_constant<int, kMaxStoredColumns>());
+}
 
 }  // namespace ceres_ext::kernels
 

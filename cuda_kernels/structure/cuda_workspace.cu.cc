@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_sort.h"
 
@@ -93,10 +94,12 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
       }));
   view_.long_point = long_point;
 
+  view_.max_columns = options.max_columns;
+  const int64_t row = PackedSize(options.max_columns) + options.max_columns;
   CERES_EXT_RETURN_IF_ERROR(
       partial_.Allocate(context,
-                        std::max(int64_t{view_.num_chunks} * kMaxRow,
-                                 num_tile_cameras * LargestShape::kF)));
+                        std::max(view_.num_chunks * row,
+                                 num_tile_cameras * options.max_columns)));
   CERES_EXT_RETURN_IF_ERROR(local_cameras_.Allocate(context, num_cameras * 24));
   CERES_EXT_RETURN_IF_ERROR(point_records_.Allocate(
       context, int64_t{CudaWorkspace::kPointRecord} * index.num_points));

@@ -53,8 +53,9 @@ struct CudaWorkspaceView {
   int32_t num_long_points = 0;
   const int32_t* long_point = nullptr;  // [num_long_points]
 
-  // Scratch: one row of up to kMaxRow doubles per chunk, one of a vector
-  // per tile camera, in the same memory.
+  // Scratch: one row of a block, packed, and a vector per chunk, one of a
+  // vector per tile camera, in the same memory, for up to max_columns columns.
+  int max_columns = 0;
   double* partial = nullptr;
   double* local_cameras = nullptr;  // CameraRecord, 24 per camera
   double* point_records = nullptr;  // PointRecord, kPointRecord per point
@@ -62,11 +63,9 @@ struct CudaWorkspaceView {
 
 class CudaWorkspace {
  public:
-  // Local camera blocks, packed, and a vector.
-  static constexpr int kMaxRow = LargestShape::kPackedF + LargestShape::kF;
   // Vi and a vector per point (camera_chunks.cuh), in whole 16 bytes.
   static constexpr int kPointRecord =
-      (LargestShape::kPackedE + LargestShape::kE + 1) / 2 * 2;
+      (BalShape<9>::kPackedE + BalShape<9>::kE + 1) / 2 * 2;
 
   struct Options {
     // Which tiles are made. Without them the bodies that need them return
@@ -78,6 +77,8 @@ class CudaWorkspace {
     TileOptions stored = kStoredTiles;
     // Whether points keep their numbers (row_index.h).
     bool keep_point_order = false;
+    // The most columns of a camera that scratch is made for.
+    int max_columns = kMaxCameraColumns;
 
     // What is best for a Jacobian that is recomputed or stored, in float or in
     // double.

@@ -17,7 +17,8 @@ constexpr int64_t kMaxNumChunks = 256;
 }  // namespace
 
 Status HostWorkspace::Setup(const ObservationIndexView& index,
-                            HostMachine* machine) {
+                            HostMachine* machine,
+                            int max_columns) {
   machine_ = machine;
   index_ = index;
   index_.host_workspace = this;
@@ -30,14 +31,15 @@ Status HostWorkspace::Setup(const ObservationIndexView& index,
                  index.point_begin[p + 1] - index.point_begin[p]);
   }
   // Whole cache lines per thread.
-  point_scratch_stride_ = (kPointScratch * max_point_observations + 15) / 8 * 8;
+  point_scratch_stride_ =
+      (PointScratch(max_columns) * max_point_observations + 15) / 8 * 8;
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
       point_scratch_stride_ * machine->context()->num_threads(),
       &point_scratch_));
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
       int64_t{kBalLocalCameraDim} * index.num_cameras, &local_cameras_));
   CERES_EXT_RETURN_IF_ERROR(
-      machine->Allocate(num_slots() * LargestShape::kF, &camera_sums_));
+      machine->Allocate(num_slots() * max_columns, &camera_sums_));
   return machine->Allocate(2 * num_chunks_, &chunk_sums_);
 }
 

@@ -30,13 +30,16 @@ namespace ceres_ext::kernels {
 class HostWorkspace {
  public:
   // Scratch values per observation of a point: a residual, and two blocks.
-  static constexpr int kPointScratch =
-      LargestShape::kNumResiduals + LargestShape::kFSize + LargestShape::kESize;
+  static constexpr int PointScratch(int columns) {
+    return BalShape<9>::kNumResiduals * (1 + BalShape<9>::kE + columns);
+  }
 
   // Cuts the points of the index into chunks and makes room for the sums of one
-  // vector per camera. What the index views must outlive the workspace, and the
-  // workspace its own index().
-  Status Setup(const ObservationIndexView& index, HostMachine* machine);
+  // vector per camera, of up to max_columns columns. What the index views must
+  // outlive the workspace, and the workspace its own index().
+  Status Setup(const ObservationIndexView& index,
+               HostMachine* machine,
+               int max_columns = kMaxCameraColumns);
 
   // Makes room for row_size sums per slot, where an operation asks for it.
   Status ReserveCameraSums(int row_size);
@@ -59,7 +62,7 @@ class HostWorkspace {
 
   // Scratch. num_slots rows of the reserved size.
   double* camera_sums() { return camera_sums_.data(); }
-  // kPointScratch values per observation of the longest point, per thread.
+  // PointScratch values per observation of the longest point, per thread.
   double* point_scratch(int thread) {
     return point_scratch_.data() + thread * point_scratch_stride_;
   }

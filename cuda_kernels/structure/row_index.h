@@ -35,18 +35,20 @@ class RowIndex<HostMachine> {
  public:
   struct Options {
     bool keep_point_order = false;  // As they always do on the host.
+    // The most columns of a camera that scratch is made for.
+    int max_columns = kMaxCameraColumns;
     static Options For(bool /*recomputed*/, bool /*in_float*/) { return {}; }
   };
 
   Status Setup(const ObservationPairs& pairs,
-               const Options& /*options*/,
+               const Options& options,
                std::vector<int32_t>* point_order,
                HostMachine* machine) {
     if (point_order != nullptr) {
       point_order->clear();
     }
     CERES_EXT_RETURN_IF_ERROR(index_.Build(pairs, machine->account()));
-    return workspace_.Setup(index_.view(), machine);
+    return workspace_.Setup(index_.view(), machine, options.max_columns);
   }
   const ObservationIndexView& view() const { return workspace_.index(); }
 

@@ -73,22 +73,22 @@ std::filesystem::path DumpFolder() {
          ("ceres_ext_left_out_" + std::to_string(getpid()));
 }
 
+// The same problem each time, with a frame and a scale.
+std::unique_ptr<ceres::Problem> Build(BalTestProblem* bal) {
+  auto problem = BuildProblem(bal, Derivatives::kAnalytic);
+  for (int i = 0; i < bal->num_cameras(); ++i) {
+    auto* prior = new Prior;
+    std::copy_n(bal->camera(i), 9, prior->value);
+    problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<Prior, 9, 9>(prior),
+        nullptr,
+        bal->camera(i));
+  }
+  return problem;
+}
+
 class LeftOut : public testing::TestWithParam<Row> {
  protected:
-  // The same problem each time, with a frame and a scale.
-  static std::unique_ptr<ceres::Problem> Build(BalTestProblem* bal) {
-    auto problem = BuildProblem(bal, Derivatives::kAnalytic);
-    for (int i = 0; i < bal->num_cameras(); ++i) {
-      auto* prior = new Prior;
-      std::copy_n(bal->camera(i), 9, prior->value);
-      problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<Prior, 9, 9>(prior),
-          nullptr,
-          bal->camera(i));
-    }
-    return problem;
-  }
-
   static ceres::Solver::Options TightOptions(BalTestProblem* bal) {
     ceres::Solver::Options options = TestOptions(bal);
     options.max_num_iterations = 100;
@@ -282,15 +282,7 @@ TEST(LeftOutParts, CovarianceAfterwards) {
   double variance[2][9 * 9];
   for (const bool stock : {true, false}) {
     BalTestProblem bal = MakeBalTestProblem(6, 40, 4, 9);
-    auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
-    for (int i = 0; i < bal.num_cameras(); ++i) {
-      auto* prior = new Prior;
-      std::copy_n(bal.camera(i), 9, prior->value);
-      problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<Prior, 9, 9>(prior),
-          nullptr,
-          bal.camera(i));
-    }
+    auto problem = Build(&bal);
     ceres::Solver::Options options = TestOptions(&bal);
     options.max_num_iterations = 100;
     options.eta = 1e-10;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/kernels/cuda_test_util.h"
+#include "tests/model/bal_evaluate.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -205,12 +206,13 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
     const Numbers map(&maps[9 * C * c], &maps[9 * C * c] + 9 * C);
     const Numbers measured(&observations_[2 * k], &observations_[2 * k] + 2);
     const CameraState<Number> camera = ToRunning<double>(states[c]);
-    const Projection<Number> projection = Project(camera, point.data());
-    Number local[2 * kBalLocalCameraDim];
-    Residual(camera, projection, measured.data(), &running_residuals[2 * k]);
-    CameraJacobian(camera, projection, local);
-    MapCameraJacobian<C>(local, map.data(), &running_jc[2 * C * k]);
-    PointJacobian(camera, projection, &running_jp[6 * k]);
+    Evaluate<C>(camera,
+                map.data(),
+                point.data(),
+                measured.data(),
+                &running_residuals[2 * k],
+                &running_jc[2 * C * k],
+                &running_jp[6 * k]);
     for (int r = 0; r < 2; ++r) {
       const Number residual = running_residuals[2 * k + r];
       running_cost.Add(Number(0.5) * residual * residual);

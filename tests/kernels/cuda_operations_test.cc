@@ -49,7 +49,8 @@ class CudaOperationsTest : public CudaProblemTest {
                          RecomputedJacobian<double, C>,
                          StoredJacobian<T, BalShape<C>, kHostLayout>>;
 
-  void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
+  void Prepare(const PairList& pairs, CudaWorkspace::Options options) {
+    options.max_columns = C;
     ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(pairs, options));
     // All that NormalBlocks gives per camera.
     ASSERT_OK(host_workspace_.ReserveCameraSums(2 * (kPacked + C)));
@@ -448,6 +449,12 @@ using Combinations = ::testing::Types<Combination<double, 9, true>,
                                       Combination<float, 10, true>,
                                       Combination<double, 9, false>,
                                       Combination<double, 10, false>,
+                                      Combination<double, 6, false>,
+                                      Combination<double, 12, false>,
+                                      Combination<double, 16, false>,
+                                      Combination<float, 6, false>,
+                                      Combination<float, 12, false>,
+                                      Combination<float, 16, false>,
                                       Combination<float, 9, false>,
                                       Combination<float, 10, false>>;
 TYPED_TEST_SUITE(CudaOperationsTest, Combinations);

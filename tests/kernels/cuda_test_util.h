@@ -299,7 +299,8 @@ class CudaProblemTest : public CudaTest {
     ASSERT_NO_FATAL_FAILURE(BuildIndex(pairs));
     ASSERT_OK(
         workspace_.Setup(index_.view(), options, &scratch_, context_.get()));
-    ASSERT_OK(host_workspace_.Setup(host_index_.view(), &host_machine_));
+    ASSERT_OK(host_workspace_.Setup(
+        host_index_.view(), &host_machine_, options.max_columns));
   }
 
   PairList pairs_;

@@ -151,7 +151,7 @@ class DenseProblem {
                             structure.camera.data(),
                             structure.point.data()})
                     .ok());
-    EXPECT_TRUE(workspace.Setup(index_.view(), &machine).ok());
+    EXPECT_TRUE(workspace.Setup(index_.view(), &machine, C).ok());
     // All that NormalBlocks gives per camera.
     EXPECT_TRUE(workspace.ReserveCameraSums(2 * (PackedSize(C) + C)).ok());
     jc.resize(2 * C * num_observations());

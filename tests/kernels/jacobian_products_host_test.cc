@@ -188,6 +188,15 @@ TEST_P(JacobianProductsTest, Double9) {
 TEST_P(JacobianProductsTest, Double10) {
   AgainstDense<double, 10>(GetParam()).Run();
 }
+TEST_P(JacobianProductsTest, Double6) {
+  AgainstDense<double, 6>(GetParam()).Run();
+}
+TEST_P(JacobianProductsTest, Double12) {
+  AgainstDense<double, 12>(GetParam()).Run();
+}
+TEST_P(JacobianProductsTest, Double16) {
+  AgainstDense<double, 16>(GetParam()).Run();
+}
 TEST_P(JacobianProductsTest, Float9) {
   AgainstDense<float, 9>(GetParam()).Run();
 }

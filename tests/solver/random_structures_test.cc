@@ -28,6 +28,7 @@
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/block_rows.h"
 #include "cuda_kernels/structure/row_index.h"
 #include "cuda_kernels/structure/views.h"
@@ -129,7 +130,7 @@ class Problem {
   std::unique_ptr<kernels::BlockRowsBuilder> builder;
   std::vector<double> general_values;
   // Blocks of J of observation k: 2 x F, then 2 x 3, row-major; those of rows
-  // of views, 2 x kViewColumns, are the last ones.
+  // of views, 2 x view_columns, are the last ones.
   std::vector<std::vector<double>> camera_blocks;
   std::vector<std::vector<double>> point_blocks;
   // Columns [E F]; rows of observations in the callers' order, then general
@@ -140,7 +141,8 @@ class Problem {
 
   int64_t num_e() const { return blocks.e.num_values(); }
   int64_t num_f() const { return blocks.f.num_values(); }
-  static constexpr int kViewColumns = 9;
+  // Those of a view, one of the numbers that the library is compiled for.
+  int view_columns = 9;
   int Uniform(int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random_);
   }
@@ -163,10 +165,12 @@ class Problem {
   }
 
   void AddViewRows() {
+    constexpr int kColumns[] = {6, 9, 10, 12, 16};
+    view_columns = kColumns[Uniform(0, 4)];
     const int first = blocks.f.size();
     const int num_families = Uniform(1, 3);
     for (int i = 0; i < num_families; ++i) {
-      AddFamily(false, Uniform(1, 5), Uniform(1, 4), true);
+      AddFamily(false, Uniform(1, view_columns / 2 + 1), Uniform(1, 4), true);
     }
     const int num_views = Uniform(1, 6);
     for (int v = 0; v < num_views; ++v) {
@@ -175,7 +179,7 @@ class Problem {
       for (int f = first; f < blocks.f.size(); ++f) {
         const int block = Below(blocks.f[f].num_blocks);
         const int size = f_columns_[f][block];
-        if (size > 0 && columns + size <= kViewColumns && Uniform(0, 5) > 0) {
+        if (size > 0 && columns + size <= view_columns && Uniform(0, 5) > 0) {
           views.cells.back().push_back({f, block, size});
           columns += size;
         }
@@ -304,11 +308,11 @@ class Problem {
       }
     }
     if (!views.cells.empty()) {
-      camera_blocks.emplace_back(2 * kViewColumns * views.view.size(), 0.0);
+      camera_blocks.emplace_back(2 * view_columns * views.view.size(), 0.0);
       point_blocks.emplace_back();
       for (size_t k = 0; k < views.view.size(); ++k) {
         for (int i = 0; i < 2; ++i, ++at) {
-          double* f = &camera_blocks.back()[kViewColumns * (2 * k + i)];
+          double* f = &camera_blocks.back()[view_columns * (2 * k + i)];
           for (const kernels::ViewCell& cell : views.cells[views.view[k]]) {
             const auto& family = blocks.f[cell.family];
             for (int j = 0; j < cell.size; ++j) {
@@ -400,7 +404,9 @@ class OnMachine {
       at += batches.back()->num_residuals();
     }
     if (!problem.views.cells.empty()) {
-      CERES_EXT_RETURN_IF_ERROR(AddViews(problem, at, &b));
+      CERES_EXT_RETURN_IF_ERROR(kernels::WithStoredColumns(
+          problem.view_columns,
+          [&](auto columns) { return AddViews<columns>(problem, at, &b); }));
     }
     if (!problem.rows.empty()) {
       CERES_EXT_RETURN_IF_ERROR(rows_.Setup(*problem.builder, machine_));
@@ -416,10 +422,10 @@ class OnMachine {
     return {};
   }
 
+  template <int C>
   kernels::Status AddViews(const Problem& problem,
                            int64_t first_row,
                            VectorXd* b) {
-    constexpr int C = Problem::kViewColumns;
     using Source =
         kernels::StoredJacobian<double, kernels::BalShape<C>, Machine::kLayout>;
     const ViewRows& rows = problem.views;
@@ -499,6 +505,7 @@ class OnMachine {
     indices_.push_back(std::make_unique<Index>());
     typename Index::Options options;
     options.keep_point_order = true;
+    options.max_columns = C;
     CERES_EXT_RETURN_IF_ERROR(
         indices_.back()->Setup({num_cameras,
                                 problem.blocks.e[0].num_blocks,
