@@ -55,8 +55,9 @@ class ShapeBenchmark {
     MeasureViews<double, 9>("6 + 3", {{6, false}, {3, false}});
     MeasureViews<double, 6>("6", {{6, false}});
     MeasureViews<double, 12>("6 + 6 shared", {{6, false}, {6, true}});
-    MeasureViews<double, 16>("6 + 8 shared", {{6, false}, {8, true}});
-    MeasureViews<float, 16>("6 + 8 shared", {{6, false}, {8, true}});
+    MeasureViews<double, 14>("6 + 8 shared", {{6, false}, {8, true}});
+    MeasureViews<float, 14>("6 + 8 shared", {{6, false}, {8, true}});
+    MeasureViews<double, 16>("6 + 10 shared", {{6, false}, {10, true}});
     MeasureGeneral("6 + 4 shared", {{6, false}, {4, true}});
     MeasureGeneral("6 + 8 shared", {{6, false}, {8, true}});
     MeasureGeneral("3 + 3 + 4 shared", {{3, false}, {3, false}, {4, true}});

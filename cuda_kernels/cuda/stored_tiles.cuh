@@ -27,6 +27,11 @@ template <typename T, int F>
 inline constexpr int kStoredMinBlocks =
     (sizeof(T) == sizeof(double) ? 3 : 4) - (F > 10 ? 1 : 0);
 
+// Values from one vector of F in shared memory to the next: odd, so that threads
+// of a warp find theirs in different banks.
+template <int F>
+inline constexpr int kSharedStride = F | 1;
+
 // One observation in the registers of its thread. A type of these has
 //   Source                    what it is read from
 //   Operands, Terms           TileOperands and CameraSumTerms, or one's own
@@ -250,6 +255,7 @@ __global__ void __launch_bounds__(kStoredBlock,
   constexpr int R = Shape::kNumResiduals;
   constexpr int E = Shape::kE;
   constexpr int C = Shape::kF;
+  constexpr int kStride = kSharedStride<C>;
   CERES_EXT_DYNAMIC_SHARED(shared);
   if (PcgHasEnded(p.operands.scalars)) {
     return;  // The whole block leaves.
@@ -283,11 +289,11 @@ __global__ void __launch_bounds__(kStoredBlock,
   T* const vectors = reinterpret_cast<T*>(
       v_inverse +
       ((kMode & kEliminate) != 0 ? Shape::kPackedE * tiles.max_points : 0));
-  T* const motions = vectors + C * kStoredBlock;             // E per point
+  T* const motions = vectors + kStride * kStoredBlock;       // E per point
   T* const camera_vectors = motions + E * tiles.max_points;  // F per camera
   int* const point_first = reinterpret_cast<int*>(
       camera_vectors +
-      ((kMode & kUseCamera) != 0 ? C * tiles.max_tile_cameras : 0));
+      ((kMode & kUseCamera) != 0 ? kStride * tiles.max_tile_cameras : 0));
   int* const camera_first = point_first + tiles.max_points + 1;
   if constexpr ((kMode & kEliminate) != 0) {
     for (int i = thread; i < Shape::kPackedE * num_points; i += kStoredBlock) {
@@ -310,7 +316,7 @@ __global__ void __launch_bounds__(kStoredBlock,
   const int num_camera_values = C * (camera_end - camera_begin);
   if constexpr ((kMode & kUseCamera) != 0) {
     for (int i = thread; i < num_camera_values; i += kStoredBlock) {
-      camera_vectors[i] = static_cast<T>(
+      camera_vectors[i + i / C * (kStride - C)] = static_cast<T>(
           p.camera_p[int64_t{C} * tiles.tile_camera_id[camera_begin + i / C] +
                      i % C]);
     }
@@ -326,7 +332,7 @@ __global__ void __launch_bounds__(kStoredBlock,
   }
   if (active) {
     blocks.template Forward<kMode>(
-        camera_vectors + C * static_cast<int>(position >> 16),
+        camera_vectors + kStride * static_cast<int>(position >> 16),
         motions + E * point,
         p.operands.b + R * k);
     T s[E] = {};
@@ -366,7 +372,7 @@ __global__ void __launch_bounds__(kStoredBlock,
     if (active) {
       T q[C] = {};
       blocks.template ToCamera<kMode>(motions + E * point, q);
-      T* const out = vectors + C * static_cast<int>(position & 0xffff);
+      T* const out = vectors + kStride * static_cast<int>(position & 0xffff);
 #pragma unroll
       for (int i = 0; i < C; ++i) {
         out[i] = q[i];
@@ -377,7 +383,7 @@ __global__ void __launch_bounds__(kStoredBlock,
       const int last = camera_first[i / C + 1];
       double sum = 0.0;
       for (int s = camera_first[i / C]; s < last; ++s) {
-        sum += static_cast<double>(vectors[C * s + i % C]);
+        sum += static_cast<double>(vectors[kStride * s + i % C]);
       }
       p.partial[int64_t{C} * camera_begin + i] = static_cast<T>(sum);
     }
@@ -398,6 +404,7 @@ Status TileOperation(const ObservationIndexView& index,
   using Shape = typename Blocks::Shape;
   constexpr int E = Shape::kE;
   constexpr int C = Shape::kF;
+  constexpr int kStride = kSharedStride<C>;
   const CudaWorkspaceView& workspace = *index.cuda_workspace;
   const TileIndexView& tiles = workspace.stored_tiles;
   if (tiles.position == nullptr && index.num_observations > 0) {
@@ -426,8 +433,8 @@ Status TileOperation(const ObservationIndexView& index,
   params.partial =
       camera_out ? reinterpret_cast<T*>(workspace.partial) : nullptr;
   const int64_t num_values =
-      C * kStoredBlock + E * tiles.max_points +
-      ((kMode & kUseCamera) != 0 ? C * tiles.max_tile_cameras : 0);
+      kStride * kStoredBlock + E * tiles.max_points +
+      ((kMode & kUseCamera) != 0 ? kStride * tiles.max_tile_cameras : 0);
   const int64_t num_bytes =
       num_values * static_cast<int64_t>(sizeof(T)) +
       ((kMode & kEliminate) != 0 ? 8 * Shape::kPackedE * tiles.max_points : 0) +

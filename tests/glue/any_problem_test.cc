@@ -423,6 +423,39 @@ TEST_P(AnyProblem, EveryConfigurationEndsThere) {
   }
 }
 
+// Wherever memory ends, the host solves the problem.
+TEST_P(AnyProblem, OutOfDeviceMemoryIsTheHosts) {
+  const Shape& shape = std::get<0>(GetParam());
+  if (std::get<1>(GetParam()) != DEVICE_CUDA) {
+    GTEST_SKIP() << "skipped: of devices alone";
+  }
+  constexpr int kNumLimits = 16;
+  Summary whole;
+  for (int i = kNumLimits; i > 0; --i) {
+    Case ours;
+    shape.make(&ours);
+    Options ext_options = ExtOptions();
+    ext_options.fallback = FALLBACK_TO_CERES;
+    ext_options.cuda_memory_limit_bytes =
+        i == kNumLimits ? 0 : whole.memory_bytes * i / kNumLimits;
+    Summary summary;
+    Solve(ours.options, ext_options, ours.problem.get(), &summary);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
+    if (i == kNumLimits) {
+      ASSERT_GT(summary.memory_bytes, kNumLimits);
+      whole = summary;
+      continue;
+    }
+    EXPECT_EQ(summary.device.rfind("host", 0), 0u) << summary.device;
+    EXPECT_NE(summary.device.find("memory"), std::string::npos)
+        << summary.device;
+    EXPECT_NEAR(summary.final_cost,
+                whole.final_cost,
+                1e-6 * whole.final_cost + 1e-20 * whole.initial_cost);
+  }
+}
+
 std::string CaseName(
     const ::testing::TestParamInfo<std::tuple<Shape, DeviceType>>& info) {
   return std::string(std::get<0>(info.param).name) +

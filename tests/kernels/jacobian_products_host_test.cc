@@ -194,6 +194,9 @@ TEST_P(JacobianProductsTest, Double6) {
 TEST_P(JacobianProductsTest, Double12) {
   AgainstDense<double, 12>(GetParam()).Run();
 }
+TEST_P(JacobianProductsTest, Double14) {
+  AgainstDense<double, 14>(GetParam()).Run();
+}
 TEST_P(JacobianProductsTest, Double16) {
   AgainstDense<double, 16>(GetParam()).Run();
 }

@@ -194,6 +194,7 @@ TEST_P(NormalBlocksTest, Double9) { Run<double, 9>(); }
 TEST_P(NormalBlocksTest, Double10) { Run<double, 10>(); }
 TEST_P(NormalBlocksTest, Double6) { Run<double, 6>(); }
 TEST_P(NormalBlocksTest, Double12) { Run<double, 12>(); }
+TEST_P(NormalBlocksTest, Double14) { Run<double, 14>(); }
 TEST_P(NormalBlocksTest, Double16) { Run<double, 16>(); }
 TEST_P(NormalBlocksTest, Float9) { Run<float, 9>(); }
 TEST_P(NormalBlocksTest, Float10) { Run<float, 10>(); }

@@ -177,6 +177,7 @@ TEST_P(SchurProductsTest, Double9) { Run<double, 9>(); }
 TEST_P(SchurProductsTest, Double10) { Run<double, 10>(); }
 TEST_P(SchurProductsTest, Double6) { Run<double, 6>(); }
 TEST_P(SchurProductsTest, Double12) { Run<double, 12>(); }
+TEST_P(SchurProductsTest, Double14) { Run<double, 14>(); }
 TEST_P(SchurProductsTest, Double16) { Run<double, 16>(); }
 TEST_P(SchurProductsTest, Float9) { Run<float, 9>(); }
 TEST_P(SchurProductsTest, Float10) { Run<float, 10>(); }

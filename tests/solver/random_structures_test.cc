@@ -165,8 +165,8 @@ class Problem {
   }
 
   void AddViewRows() {
-    constexpr int kColumns[] = {6, 9, 10, 12, 16};
-    view_columns = kColumns[Uniform(0, 4)];
+    constexpr int kColumns[] = {6, 9, 10, 12, 14, 16};
+    view_columns = kColumns[Uniform(0, 5)];
     const int first = blocks.f.size();
     const int num_families = Uniform(1, 3);
     for (int i = 0; i < num_families; ++i) {
