@@ -399,7 +399,6 @@ TEST_P(AnyProblem, EveryConfigurationEndsThere) {
   constexpr auto kMerged = PRECONDITIONER_BLOCKS_MERGED;
   for (const auto& [type, preconditioner, blocks, recomputed] :
        {std::tuple{ceres::ITERATIVE_SCHUR, ceres::JACOBI, kSingle, false},
-        std::tuple{ceres::ITERATIVE_SCHUR, ceres::JACOBI, kMerged, false},
         std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kSingle, false},
         std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kMerged, false},
         std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kSingle, true},

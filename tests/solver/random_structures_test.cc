@@ -929,10 +929,62 @@ TEST_F(RandomStructures, OneBlockForAllRows) {
   }
 }
 
+// Two blocks of 2 and two of 3, merged by number, in rows of their own
+// eliminated blocks. One of the squares overflows.
+TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
+  ProblemBlocks blocks;
+  blocks.e.Add(1, 2);
+  blocks.f.Add(2, 2);
+  blocks.f.Add(3, 2);
+  blocks.e_owner = {ProblemBlocks::kShared};
+  blocks.f_owner = {ProblemBlocks::kShared, ProblemBlocks::kShared};
+  kernels::MergedBlocksBuilder merger(blocks.f);
+  merger.AddRow({{0, 0}, {1, 0}});
+  merger.AddRow({{1, 1}, {0, 1}});
+  blocks.merged = merger.Build({true, true});
+  kernels::BlockRowsBuilder builder(blocks.e, blocks.f, &blocks.merged);
+  for (int i = 0; i < 2; ++i) {
+    builder.AddRow(1);
+    builder.AddCell({true, 0, i, 1});
+    builder.AddCell({false, 0, i, 2});
+    builder.AddCell({false, 1, i, 3});
+  }
+  ASSERT_TRUE(builder.Build().ok());
+  kernels::BlockRows<Machine> rows;
+  ASSERT_TRUE(rows.Setup(builder, machine_.get()).ok());
+  for (const int overflows : {-1, 1, 4, 7, 10}) {
+    std::vector<double> values(12, 1.0);
+    if (overflows >= 0) {
+      values[overflows] = 1e200;
+    }
+    Buffer<double> machine_values;
+    Buffer<double> ones;
+    Buffer<double> rhs;
+    ASSERT_TRUE(machine_->Upload(values, &machine_values).ok());
+    ASSERT_TRUE(machine_->Upload(std::vector<double>(10, 1.0), &ones).ok());
+    ASSERT_TRUE(machine_->Allocate(10, &rhs).ok());
+    GeneralBatch<Machine> batch;
+    ASSERT_TRUE(
+        batch.Setup(&rows, blocks, machine_values.data(), machine_.get()).ok());
+    SchurComplement<Machine> schur;
+    ASSERT_TRUE(schur.Setup({}, blocks, {&batch}, machine_.get()).ok());
+    auto preconditioner =
+        CreatePreconditioner<Machine>(PreconditionerType::kJacobi);
+    ASSERT_TRUE(preconditioner->Setup(blocks, true, machine_.get()).ok());
+    const LinearSystem system = {ones.data(), ones.data(), ones.data()};
+    ASSERT_TRUE(
+        schur.Update(system, preconditioner->WantedBlocks(), rhs.data()).ok());
+    EXPECT_EQ(preconditioner->Update(system).message,
+              overflows < 0 ? ""
+                            : "Preconditioner update failed at camera " +
+                                  std::to_string(overflows / 6) +
+                                  " of size 2, merged with others.");
+  }
+}
+
 // Against the definition, pair by pair. All of F is in one block or another.
 TEST(MergedBlocks, OccurOnlyTogether) {
   int num_merged = 0;
-  int num_too_wide = 0;
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Problem problem(seed, /*merge=*/true);
@@ -977,15 +1029,31 @@ TEST(MergedBlocks, OccurOnlyTogether) {
         together += is_together(g, c) ? blocks.f[g].size : 0;
       });
       const bool fits = together <= kernels::kMaxMergedColumns;
-      num_too_wide += fits ? 0 : 1;
       for_each([&](int g, int c, int64_t other) {
         EXPECT_EQ(block_of[column] == block_of[other],
                   (f == g && b == c) || (fits && is_together(g, c)));
       });
     });
   }
-  EXPECT_GT(num_merged, kNumProblems / 4);
-  EXPECT_GT(num_too_wide, 0);
+  EXPECT_GT(num_merged, 0);
+}
+
+// 32 columns are merged, 33 are not.
+TEST(MergedBlocks, HaveAMostWidth) {
+  kernels::BlockFamilies f;
+  f.Add(16, 4);
+  f.Add(1, 1);
+  kernels::MergedBlocksBuilder builder(f);
+  builder.AddRow({{0, 0}, {0, 1}});
+  builder.AddRow({{0, 2}, {0, 3}, {1, 0}});
+  const kernels::MergedBlocks merged = builder.Build({true, true});
+  EXPECT_EQ(merged.num_merged, 1);
+  ASSERT_EQ(merged.families.size(), 4);
+  EXPECT_EQ(merged.families[1].num_blocks, 1);  // as it is
+  EXPECT_EQ(merged.families[2].size, 16);
+  EXPECT_EQ(merged.families[2].num_blocks, 2);
+  EXPECT_EQ(merged.families[3].size, kernels::kMaxMergedColumns);
+  EXPECT_EQ(merged.families[3].num_blocks, 1);
 }
 
 // The same partition for any order of the rows, and no more classes than
