@@ -224,6 +224,8 @@ class Problem {
           columns += size;
         }
       }
+      std::shuffle(
+          views.cells.back().begin(), views.cells.back().end(), random_);
     }
     const int n = Uniform(0, 60);
     for (int k = 0; k < n; ++k) {
