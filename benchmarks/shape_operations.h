@@ -193,6 +193,7 @@ class ShapeBenchmark {
     OK_OR_EXIT(machine_->Download(n_, index_.view().point_id, point.data()));
     kernels::Views<Machine> views;
     OK_OR_EXIT(views.Setup(blocks.f,
+                           blocks.merged,
                            C,
                            cells,
                            view,

@@ -2,9 +2,9 @@
 //
 // A problem as programs for photogrammetry have it, solved by this library or
 // by stock Ceres: a pose of six parameters per image, one camera that all
-// images share (f, cx, cy and one or five coefficients of radial distortion), a
-// Cauchy loss, a prior on each position, the first pose constant. Cost
-// functions are ceres::AutoDiffCostFunction.
+// images share, or one for each image (f, cx, cy and one or five coefficients
+// of radial distortion), a Cauchy loss, a prior on each position, the first
+// pose constant. Cost functions are ceres::AutoDiffCostFunction.
 //
 //   shapes_solve --solver=ceres_ext|iterative_schur|cuda_cgnr [flags]
 //
@@ -31,10 +31,14 @@ DEFINE_int32(images, 1000, "Number of images.");
 DEFINE_int32(points, 714000, "Number of points.");
 DEFINE_int32(views, 7, "Images that see a point.");
 DEFINE_int32(coefficients, 1, "Coefficients of radial distortion, 1 or 5.");
+DEFINE_bool(own_cameras, false, "A camera for each image, not one for all.");
 DEFINE_int32(iterations, 8, "Iterations.");
 DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_int32(threads, 16, "Threads of the host.");
 DEFINE_string(precision, "double", "Of Ceres Ext: double or mixed.");
+DEFINE_string(preconditioner_blocks,
+              "single",
+              "Of Ceres Ext: single or merged.");
 DEFINE_string(report_json, "", "Where the report goes; empty: printed.");
 
 namespace ceres_ext {
@@ -91,9 +95,12 @@ int Run() {
   scene.points.resize(3 * FLAGS_points);
   std::vector<double>& poses = scene.cameras;
   std::vector<double>& points = scene.points;
-  std::vector<double> camera(kCameraSize, 0.0);
-  camera[0] = 1000.0;
-  camera[3] = -0.05;
+  std::vector<double> cameras(
+      kCameraSize * (FLAGS_own_cameras ? FLAGS_images : 1), 0.0);
+  for (size_t i = 0; i < cameras.size(); i += kCameraSize) {
+    cameras[i] = 1000.0;
+    cameras[i + 3] = -0.05;
+  }
   // Images along a road look across it; points are beside the road.
   const double spacing = 0.2;
   for (int i = 0; i < FLAGS_images; ++i) {
@@ -119,14 +126,16 @@ int Run() {
     point[2] = 3.0 + uniform(random);
     for (int v = 0; v < FLAGS_views; ++v) {
       double* pose = &poses[6 * (first + v)];
+      double* camera =
+          &cameras[FLAGS_own_cameras ? kCameraSize * (first + v) : 0];
       double z[2];
-      Functor{0.0, 0.0}(pose, camera.data(), point, z);
+      Functor{0.0, 0.0}(pose, camera, point, z);
       problem.AddResidualBlock(
           new ceres::AutoDiffCostFunction<Functor, 2, 6, kCameraSize, 3>(
               new Functor{z[0] + normal(random), z[1] + normal(random)}),
           loss,
           pose,
-          camera.data(),
+          camera,
           point);
       scene.camera_index.push_back(first + v);
       scene.point_index.push_back(p);
@@ -141,7 +150,9 @@ int Run() {
         pose);
   }
   // The start.
-  camera[0] *= 1.01;
+  for (size_t i = 0; i < cameras.size(); i += kCameraSize) {
+    cameras[i] *= 1.01;
+  }
   for (int i = 1; i < FLAGS_images; ++i) {
     for (int j = 0; j < 6; ++j) {
       poses[6 * i + j] += (j < 3 ? 1e-3 : 1e-2) * normal(random);
@@ -169,10 +180,21 @@ int Run() {
   ext_options.enabled = FLAGS_solver == "ceres_ext";
   ext_options.precision =
       FLAGS_precision == "mixed" ? PRECISION_MIXED : PRECISION_DOUBLE;
+  if (!StringToPreconditionerBlocksType(FLAGS_preconditioner_blocks,
+                                        &ext_options.preconditioner_blocks)) {
+    std::fprintf(stderr,
+                 "--preconditioner_blocks=%s: single or merged was expected.\n",
+                 FLAGS_preconditioner_blocks.c_str());
+    return 2;
+  }
   Summary summary;
   Solve(options, ext_options, &problem, &summary);
   if (FLAGS_report_json.empty()) {
-    std::printf("%s\n", summary.FullReport().c_str());
+    std::printf("%s\nPCG iterations:", summary.FullReport().c_str());
+    for (const ceres::IterationSummary& iteration : summary.iterations) {
+      std::printf(" %d", iteration.linear_solver_iterations);
+    }
+    std::printf("\n");
   } else {
     std::vector<std::pair<std::string, std::string>> flags;
     std::vector<gflags::CommandLineFlagInfo> all;

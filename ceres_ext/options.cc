@@ -25,6 +25,9 @@ constexpr EnumName<JacobianType> kJacobianTypes[] = {
     {JACOBIAN_STORED, "STORED"}, {JACOBIAN_RECOMPUTED, "RECOMPUTED"}};
 constexpr EnumName<PrecisionType> kPrecisionTypes[] = {
     {PRECISION_DOUBLE, "DOUBLE"}, {PRECISION_MIXED, "MIXED"}};
+constexpr EnumName<PreconditionerBlocksType> kPreconditionerBlocksTypes[] = {
+    {PRECONDITIONER_BLOCKS_SINGLE, "SINGLE"},
+    {PRECONDITIONER_BLOCKS_MERGED, "MERGED"}};
 constexpr EnumName<FallbackType> kFallbackTypes[] = {
     {FALLBACK_TO_CERES, "TO_CERES"}, {FALLBACK_REFUSE, "REFUSE"}};
 constexpr EnumName<bool> kBools[] = {{false, "FALSE"}, {true, "TRUE"}};
@@ -161,6 +164,12 @@ bool ParseOptions(const std::string& settings,
       valid = SetField(kJacobianTypes, key, value, &parsed.jacobian, message);
     } else if (key == "precision") {
       valid = SetField(kPrecisionTypes, key, value, &parsed.precision, message);
+    } else if (key == "preconditioner_blocks") {
+      valid = SetField(kPreconditionerBlocksTypes,
+                       key,
+                       value,
+                       &parsed.preconditioner_blocks,
+                       message);
     } else if (key == "cuda_device") {
       valid = SetNumber(key, value, &parsed.cuda_device, message);
     } else if (key == "cuda_memory_limit_bytes") {
@@ -175,8 +184,8 @@ bool ParseOptions(const std::string& settings,
     if (!known) {
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
-                 "jacobian, precision, fallback, cuda_device, "
-                 "cuda_memory_limit_bytes, cuda_graph";
+                 "jacobian, precision, preconditioner_blocks, fallback, "
+                 "cuda_device, cuda_memory_limit_bytes, cuda_graph";
       return false;
     }
     if (!valid) {
@@ -209,6 +218,14 @@ const char* PrecisionTypeToString(PrecisionType type) {
 }
 bool StringToPrecisionType(std::string value, PrecisionType* type) {
   return FromString(kPrecisionTypes, std::move(value), type);
+}
+
+const char* PreconditionerBlocksTypeToString(PreconditionerBlocksType type) {
+  return ToString(kPreconditionerBlocksTypes, type);
+}
+bool StringToPreconditionerBlocksType(std::string value,
+                                      PreconditionerBlocksType* type) {
+  return FromString(kPreconditionerBlocksTypes, std::move(value), type);
 }
 
 const char* FallbackTypeToString(FallbackType type) {

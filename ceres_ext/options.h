@@ -54,6 +54,21 @@ enum JacobianType {
   JACOBIAN_RECOMPUTED,
 };
 
+// The blocks of F, the parameters that are not eliminated, whose diagonal
+// blocks JACOBI and SCHUR_JACOBI are made of.
+enum PreconditionerBlocksType {
+  // Parameter blocks one by one, as Ceres defines these preconditioners.
+  PRECONDITIONER_BLOCKS_SINGLE,
+  // Parameter blocks that occur only together are one block: two are merged
+  // where every residual block that depends on an eliminated block and on one
+  // of them depends on the other too, as on an image's pose and its own
+  // intrinsics, or on rotation and translation of one pose. Residual blocks
+  // without an eliminated block (priors) count for nothing, and what would have
+  // more than 32 tangent columns stays single. With CGNR, which eliminates
+  // nothing, all stay single. Summary::method says how many are merged.
+  PRECONDITIONER_BLOCKS_MERGED,
+};
+
 // What happens to a problem or an option that this library does not support.
 enum FallbackType {
   // Ceres's own code solves it; Summary::path and Summary::path_reason say so.
@@ -74,6 +89,7 @@ struct Options {
 
   JacobianType jacobian = JACOBIAN_STORED;
   PrecisionType precision = PRECISION_DOUBLE;
+  PreconditionerBlocksType preconditioner_blocks = PRECONDITIONER_BLOCKS_SINGLE;
   FallbackType fallback = FALLBACK_TO_CERES;
 
   // DEVICE_AUTO and DEVICE_CUDA. The number of the device, from 0 on.
@@ -117,6 +133,9 @@ const char* JacobianTypeToString(JacobianType type);
 bool StringToJacobianType(std::string value, JacobianType* type);
 const char* PrecisionTypeToString(PrecisionType type);
 bool StringToPrecisionType(std::string value, PrecisionType* type);
+const char* PreconditionerBlocksTypeToString(PreconditionerBlocksType type);
+bool StringToPreconditionerBlocksType(std::string value,
+                                      PreconditionerBlocksType* type);
 const char* FallbackTypeToString(FallbackType type);
 bool StringToFallbackType(std::string value, FallbackType* type);
 

@@ -32,6 +32,7 @@ solver::InexactSolverOptions ToInexactSolverOptions(
 std::string MethodName(const Options& ext_options,
                        bool has_observations,
                        bool has_host_rows,
+                       int num_merged_blocks,
                        const LinearSolver::Options& options) {
   std::string name =
       options.type == ceres::ITERATIVE_SCHUR ? "Schur" : "without Schur";
@@ -46,8 +47,12 @@ std::string MethodName(const Options& ext_options,
       name += ", other rows stored (double)";
     }
   }
-  return name + ", " +
-         ceres::PreconditionerTypeToString(options.preconditioner_type);
+  name += ", ";
+  name += ceres::PreconditionerTypeToString(options.preconditioner_type);
+  if (num_merged_blocks > 0) {
+    name += " with " + std::to_string(num_merged_blocks) + " merged blocks";
+  }
+  return name;
 }
 
 // Adds the solve's times and iterations to *record.
@@ -114,9 +119,12 @@ Status ProgramLinearSolver<Machine>::Setup(
     const LinearSolver::Options& options) {
   const bool has_observations =
       blocks_->num_observation_batches() > 0 || blocks_->views() != nullptr;
-  record_->method = MethodName(
-      ext_options, has_observations, blocks_->host_rows() != nullptr, options);
   const solver::ProblemBlocks& blocks = blocks_->blocks();
+  record_->method = MethodName(ext_options,
+                               has_observations,
+                               blocks_->host_rows() != nullptr,
+                               blocks.merged.num_merged,
+                               options);
   Machine* machine = blocks_->machine();
   for (Buffer* vector : {&e_diagonal_, &e_step_}) {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(blocks.e.num_values(), vector));

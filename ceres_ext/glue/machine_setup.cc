@@ -46,8 +46,15 @@ class MachineSetupImpl final : public MachineSetup {
     summary->device = device_;
     ceres::internal::Program* program = pp->reduced_program.get();
     objects->schur_structure = SchurStructure(*program, *structure);
+    // Without elimination, or without blocks, there is nothing to merge.
+    const bool merge_blocks =
+        options_.preconditioner_blocks == PRECONDITIONER_BLOCKS_MERGED &&
+        pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
+        (pp->options.preconditioner_type == ceres::JACOBI ||
+         pp->options.preconditioner_type == ceres::SCHUR_JACOBI);
     CERES_EXT_RETURN_IF_ERROR(
         program_blocks_.Setup(*program,
+                              merge_blocks,
                               structure,
                               kernels::RowIndex<Machine>::Options::For(
                                   options_.jacobian == JACOBIAN_RECOMPUTED,

@@ -47,6 +47,7 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
 
 template <typename Machine>
 Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
+                                     bool merge_blocks,
                                      ProgramStructure* structure,
                                      typename Index::Options index_options,
                                      kernels::HostContext* host_context,
@@ -85,6 +86,9 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
                    structure,
                    batch.get()));
     observations_.push_back(std::move(batch));
+  }
+  if (merge_blocks) {
+    MergeBlocks(program, *structure);
   }
   CERES_EXT_RETURN_IF_ERROR(SetupViews(program, structure, host_context));
   e_.resize(structure->e.size());
@@ -149,6 +153,48 @@ Status ProgramBlocks<Machine>::SetupIndex(
 }
 
 template <typename Machine>
+void ProgramBlocks<Machine>::MergeBlocks(
+    const ceres::internal::Program& program,
+    const ProgramStructure& structure) {
+  kernels::MergedBlocksBuilder builder(blocks_.f);
+  std::vector<kernels::MergedBlocksBuilder::Block> blocks;
+  const auto add = [&](int32_t b) {
+    blocks.push_back({structure.family[b], structure.place[b]});
+  };
+  // All rows of a view hold the same.
+  for (const std::vector<int32_t>& view : structure.views.blocks) {
+    blocks.clear();
+    std::for_each(view.begin(), view.end(), add);
+    builder.AddRow(blocks);
+  }
+  for (const int32_t i : structure.host_rows) {
+    const auto& row = *program.residual_blocks()[i];
+    bool has_eliminated = false;
+    blocks.clear();
+    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+      const auto& block = *row.parameter_blocks()[j];
+      if (block.IsConstant()) {
+        continue;
+      }
+      if (structure.is_eliminated[block.index()] != 0) {
+        has_eliminated = true;
+      } else {
+        add(block.index());
+      }
+    }
+    if (has_eliminated) {
+      builder.AddRow(blocks);
+    }
+  }
+  // The cameras of observations are blocks of their own already.
+  std::vector<bool> may_merge;
+  for (const int owner : blocks_.f_owner) {
+    may_merge.push_back(owner == ProblemBlocks::kShared);
+  }
+  blocks_.merged = builder.Build(may_merge);
+}
+
+template <typename Machine>
 Status ProgramBlocks<Machine>::SetupViews(
     const ceres::internal::Program& program,
     ProgramStructure* structure,
@@ -201,6 +247,7 @@ Status ProgramBlocks<Machine>::SetupViews(
       machine_->Download(rows.size(), index.point_id, point_of_row.data()));
   return views_->views.Setup(
       blocks_.f,
+      blocks_.merged,
       rows.columns,
       cells,
       view_of_row,
@@ -212,7 +259,8 @@ template <typename Machine>
 Status ProgramBlocks<Machine>::SetupHostRows(
     const ceres::internal::Program& program,
     const ProgramStructure& structure) {
-  builder_ = std::make_unique<kernels::BlockRowsBuilder>(blocks_.e, blocks_.f);
+  builder_ = std::make_unique<kernels::BlockRowsBuilder>(
+      blocks_.e, blocks_.f, &blocks_.merged);
   builder_->Reserve(static_cast<int64_t>(structure.host_rows.size()),
                     2 * static_cast<int64_t>(structure.host_rows.size()));
   for (const int32_t i : structure.host_rows) {

@@ -99,9 +99,11 @@ class ProgramBlocks {
 
   // Takes the tables of *structure and brings the points of observations into
   // the order that the machine wants; observations keep theirs. program: what
-  // the structure was read from. host_context: threads for what is put in order
-  // on the host.
+  // the structure was read from. merge_blocks: F blocks that occur only
+  // together are merged. host_context: threads for what is put in order on the
+  // host.
   kernels::Status Setup(const ceres::internal::Program& program,
+                        bool merge_blocks,
                         ProgramStructure* structure,
                         typename Index::Options index_options,
                         kernels::HostContext* host_context,
@@ -157,6 +159,9 @@ class ProgramBlocks {
                              kernels::HostContext* host_context,
                              ProgramStructure* structure,
                              ObservationBlocks<Machine>* batch);
+  // Fills blocks_.merged.
+  void MergeBlocks(const ceres::internal::Program& program,
+                   const ProgramStructure& structure);
   kernels::Status SetupViews(const ceres::internal::Program& program,
                              ProgramStructure* structure,
                              kernels::HostContext* host_context);

@@ -28,6 +28,7 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/structure/block_families.h"
+#include "cuda_kernels/structure/merged_blocks.h"
 
 namespace ceres_ext::solver {
 
@@ -40,10 +41,18 @@ struct ProblemBlocks {
   kernels::BlockFamilies f;
   std::vector<int> e_owner;
   std::vector<int> f_owner;
+  // Families that a batch owns have none.
+  kernels::MergedBlocks merged;
+
+  // The families of u and schur_diagonal.
+  const kernels::BlockFamilies& f_matrices() const {
+    return merged.empty() ? f : merged.families;
+  }
 };
 
 // What a step asks of the blocks of the normal equations
-// (cuda_kernels/ops/normal_blocks.h). Arrays over families; null: not wanted.
+// (cuda_kernels/ops/normal_blocks.h). Arrays over families, those of u and
+// schur_diagonal over f_matrices(); null: not wanted.
 struct NormalBlocksRequest {
   // True: the E blocks are eliminated, else they are unknowns like others.
   bool eliminate = true;

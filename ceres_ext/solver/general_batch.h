@@ -81,18 +81,25 @@ class GeneralBatch final : public Batch {
       CERES_EXT_RETURN_IF_ERROR(
           Sum<kernels::CellProduct::kMatrix>(nullptr, packed));
     }
+    kernels::MergedRows merged;
+    merged.rows = rows_->view();
+    merged.values = values_;
+    merged.column = rows_->merged_column();
+    CERES_EXT_RETURN_IF_ERROR(AddToMerged(merged, request.u));
     if (request.schur_diagonal != nullptr && !rows_->e_lists().empty()) {
       kernels::EliminatedBlocks formula;
       formula.values = values_;
       formula.row_begin = rows_->view().row_begin;
-      formula.eliminated = rows_->eliminated();
+      formula.eliminated = merged.eliminated = rows_->eliminated();
       for (int i = 0; i < blocks_.e.size(); ++i) {
-        formula.v_inverse[i] = kernels::PackedBlocks<const double>(
-            blocks_.e[i], Machine::kLayout, request.v_inverse);
+        formula.v_inverse[i] = merged.v_inverse[i] =
+            kernels::PackedBlocks<const double>(
+                blocks_.e[i], Machine::kLayout, request.v_inverse);
       }
       CERES_EXT_RETURN_IF_ERROR(
           AddToF(formula, request.schur_diagonal, nullptr));
     }
+    CERES_EXT_RETURN_IF_ERROR(AddToMerged(merged, request.schur_diagonal));
     CERES_EXT_RETURN_IF_ERROR(
         TransposeProduct(request.b, nullptr, request.f_gradient, nullptr));
     if (request.schur_rhs == nullptr) {
@@ -129,7 +136,9 @@ class GeneralBatch final : public Batch {
  private:
   kernels::Status ReserveSums(bool packed) {
     return sums_.Reserve(
-        {&rows_->e_lists(), &rows_->f_lists()}, packed, machine_);
+        {&rows_->e_lists(), &rows_->f_lists(), &rows_->merged_lists()},
+        packed,
+        machine_);
   }
 
   // y = start + E e + F f
@@ -168,8 +177,22 @@ class GeneralBatch final : public Batch {
   kernels::Status AddToF(const Formula& formula,
                          double* f,
                          const kernels::PcgScalars* scalars) {
-    return sums_.Add(
-        rows_->f_lists(), blocks_.f, formula, f, scalars, machine_);
+    return sums_.Add(rows_->f_lists(),
+                     Formula::kPacked ? blocks_.f_matrices() : blocks_.f,
+                     formula,
+                     f,
+                     scalars,
+                     machine_);
+  }
+
+  kernels::Status AddToMerged(const kernels::MergedRows& formula,
+                              double* packed) {
+    return sums_.Add(rows_->merged_lists(),
+                     blocks_.f_matrices(),
+                     formula,
+                     packed,
+                     nullptr,
+                     machine_);
   }
 
   const kernels::BlockRows<Machine>* rows_ = nullptr;

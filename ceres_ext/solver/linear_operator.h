@@ -58,6 +58,9 @@ class LinearOperator {
     };
     list(blocks.e, blocks.e_owner, &shared_e_);
     list(blocks.f, blocks.f_owner, &shared_f_);
+    std::vector<int> owners = blocks.f_owner;
+    owners.resize(blocks.f_matrices().size(), ProblemBlocks::kShared);
+    list(blocks.f_matrices(), owners, &shared_f_matrices_);
     for (Batch* batch : batches) {
       CERES_EXT_RETURN_IF_ERROR(batch->SetupSolver(options, blocks));
     }
@@ -123,6 +126,8 @@ class LinearOperator {
         CERES_EXT_RETURN_IF_ERROR(
             set_zero(vector, family.value_begin, family.num_values()));
       }
+    }
+    for (const auto& [i, family] : shared_f_matrices_) {
       for (double* packed : {request.u, request.schur_diagonal}) {
         CERES_EXT_RETURN_IF_ERROR(
             set_zero(packed, family.packed_begin, family.num_packed()));
@@ -146,6 +151,7 @@ class LinearOperator {
   ProblemBlocks blocks_;
   Shared shared_e_;
   Shared shared_f_;
+  Shared shared_f_matrices_;
   std::vector<Batch*> batches_;
   Machine* machine_ = nullptr;
   LinearSystem system_;

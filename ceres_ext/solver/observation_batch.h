@@ -240,7 +240,7 @@ class ObservationBatch final : public Batch {
     e_begin_ = blocks.e[e_family_].value_begin;
     f_begin_ = blocks.f[f_family_].value_begin;
     e_packed_begin_ = blocks.e[e_family_].packed_begin;
-    f_packed_begin_ = blocks.f[f_family_].packed_begin;
+    f_packed_begin_ = blocks.f_matrices()[f_family_].packed_begin;
     return machine_->Allocate(owns_points_ ? 0 : int64_t{E} * index_.num_points,
                               &point_scratch_);
   }

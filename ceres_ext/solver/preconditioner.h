@@ -19,7 +19,9 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/vectors.h"
+#include "cuda_kernels/ops/views.h"
 #include "cuda_kernels/structure/block_families.h"
+#include "cuda_kernels/structure/merged_blocks.h"
 
 namespace ceres_ext::solver {
 
@@ -56,7 +58,8 @@ class Preconditioner {
 };
 
 // M is the block diagonal of F'F + D_f^2 and, without Schur complement, E'E +
-// D_e^2 (JACOBI), or of S (SCHUR_JACOBI).
+// D_e^2 (JACOBI), or of S (SCHUR_JACOBI). The blocks of F are its families', or
+// merged ones (ProblemBlocks::merged).
 template <typename Machine>
 class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
  public:
@@ -68,11 +71,11 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
                         Machine* machine) final {
     this->machine_ = machine;
     CERES_EXT_RETURN_IF_ERROR(
-        Allocate(blocks.f, of_schur_complement_, "camera", &f_));
+        Allocate(blocks.f, blocks.merged, of_schur_complement_, "camera", &f_));
     if (!use_schur) {
-      CERES_EXT_RETURN_IF_ERROR(Allocate(blocks.e, false, "point", &e_));
+      CERES_EXT_RETURN_IF_ERROR(Allocate(blocks.e, {}, false, "point", &e_));
     }
-    const int64_t n = std::max(f_.families.size(), e_.families.size());
+    const int64_t n = std::max(f_.matrices().size(), e_.matrices().size());
     breakdowns_.resize(n);
     return machine->Allocate(n, &breakdown_);
   }
@@ -106,10 +109,18 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   // The families of one role.
   struct Part {
     kernels::BlockFamilies families;
+    kernels::MergedBlocks merged;
+    // Of merged blocks, and D there.
+    Buffer<int32_t> column;
+    Buffer<double> diagonal;
     std::string name;
     // Empty where blocks are inverted in place.
     Buffer<double> blocks;
     Buffer<double> inverse;
+    // Families of the matrices; the first ones are `families`.
+    const kernels::BlockFamilies& matrices() const {
+      return merged.empty() ? families : merged.families;
+    }
     double* source() {
       return blocks.size() > 0 ? blocks.data() : inverse.data();
     }
@@ -132,29 +143,45 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   }
 
   kernels::Status Allocate(const kernels::BlockFamilies& families,
+                           const kernels::MergedBlocks& merged,
                            bool in_place,
                            const char* name,
                            Part* part) {
     part->families = families;
+    part->merged = merged;
     part->name = name;
+    CERES_EXT_RETURN_IF_ERROR(
+        this->machine_->Upload(merged.column, &part->column));
+    CERES_EXT_RETURN_IF_ERROR(
+        this->machine_->Allocate(part->column.size(), &part->diagonal));
     // A block that has no inverse is made anew from what it was, which sizes of
     // run time read from memory.
-    for (const kernels::BlockFamily& family : families) {
+    for (const kernels::BlockFamily& family : part->matrices()) {
       in_place &= family.size == 3 || family.size == 9 || family.size == 10;
     }
-    CERES_EXT_RETURN_IF_ERROR(this->machine_->Allocate(
-        in_place ? 0 : families.num_packed(), &part->blocks));
-    return this->machine_->Allocate(families.num_packed(), &part->inverse);
+    const int64_t num_packed = part->matrices().num_packed();
+    CERES_EXT_RETURN_IF_ERROR(
+        this->machine_->Allocate(in_place ? 0 : num_packed, &part->blocks));
+    return this->machine_->Allocate(num_packed, &part->inverse);
   }
 
   kernels::Status Invert(const double* diagonal, Part* part) {
-    const int num_families = part->families.size();
+    const int num_families = part->matrices().size();
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::SetConstantParams{
             num_families, kernels::Breakdown::kNone, breakdown_.data()},
         this->machine_));
+    if (diagonal != nullptr && !part->merged.empty()) {
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::GatherColumnsParams{part->column.size(),
+                                           part->column.data(),
+                                           diagonal,
+                                           part->diagonal.data(),
+                                           nullptr},
+              this->machine_));
+    }
     for (int i = 0; i < num_families; ++i) {
-      const kernels::BlockFamily& family = part->families[i];
+      const kernels::BlockFamily& family = part->matrices()[i];
       CERES_EXT_RETURN_IF_ERROR(WithSize(family.size, [&](auto size) {
         kernels::InvertBlocksParams<size> params;
         params.n = family.num_blocks;
@@ -162,7 +189,10 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
         params.a = kernels::PackedBlocks<const double>(
             family, Machine::kLayout, part->source());
         params.diagonal =
-            diagonal == nullptr ? nullptr : diagonal + family.value_begin;
+            diagonal == nullptr ? nullptr
+            : i < part->families.size()
+                ? diagonal + part->families[i].value_begin
+                : part->diagonal.data() + part->merged.ColumnBegin(i);
         params.inverse = kernels::PackedBlocks(
             family, Machine::kLayout, part->inverse.data());
         params.may_be_diagonal = true;
@@ -173,33 +203,72 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     CERES_EXT_RETURN_IF_ERROR(this->machine_->Download(
         num_families, breakdown_.data(), breakdowns_.data()));
     for (int i = 0; i < num_families; ++i) {
-      if (part->families[i].num_blocks > 0 &&
+      if (part->matrices()[i].num_blocks > 0 &&
           breakdowns_[i] != kernels::Breakdown::kNone) {
         return {kernels::StatusCode::kNumericalFailure,
-                "Preconditioner update failed at " + part->name + " " +
-                    std::to_string(breakdowns_[i]) +
-                    (num_families == 1
-                         ? std::string(".")
-                         : " of size " +
-                               std::to_string(part->families[i].size) + ".")};
+                "Preconditioner update failed at " +
+                    BlockName(*part, i, breakdowns_[i]) + "."};
       }
     }
     return {};
+  }
+
+  // Block of a family of matrices; a merged one goes by the name of its first.
+  static std::string BlockName(const Part& part, int family, int32_t block) {
+    if (part.matrices().size() == 1) {
+      return part.name + " " + std::to_string(block);
+    }
+    const int32_t size = part.matrices()[family].size;
+    std::string suffix;
+    if (family >= part.families.size()) {
+      const int64_t column =
+          part.merged
+              .column[part.merged.ColumnBegin(family) + int64_t{size} * block];
+      family = 0;
+      while (column >= part.families[family].value_begin +
+                           part.families[family].num_values()) {
+        ++family;
+      }
+      block =
+          static_cast<int32_t>((column - part.families[family].value_begin) /
+                               part.families[family].size);
+      if (size > part.families[family].size) {
+        suffix = ", merged with others";
+      }
+    }
+    return part.name + " " + std::to_string(block) + " of size " +
+           std::to_string(part.families[family].size) + suffix;
   }
 
   kernels::Status Multiply(const Part& part,
                            const double* r,
                            double* z,
                            const kernels::PcgScalars* scalars) {
-    for (const kernels::BlockFamily& family : part.families) {
+    for (int i = part.families.size(); i < part.matrices().size(); ++i) {
+      const kernels::BlockFamily& family = part.matrices()[i];
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::ApplyMergedBlocksParams{
+              family.num_blocks,
+              family.size,
+              kernels::PackedBlocks<const double>(
+                  family, Machine::kLayout, part.inverse.data()),
+              part.column.data() + part.merged.ColumnBegin(i),
+              r,
+              z,
+              scalars},
+          this->machine_));
+    }
+    for (int i = 0; i < part.families.size(); ++i) {
+      const kernels::BlockFamily& family = part.matrices()[i];
+      const int64_t at = part.families[i].value_begin;
       CERES_EXT_RETURN_IF_ERROR(WithSize(family.size, [&](auto size) {
         kernels::ApplyBlocksParams<size> params;
         params.n = family.num_blocks;
         params.columns = family.size;
         params.a = kernels::PackedBlocks<const double>(
             family, Machine::kLayout, part.inverse.data());
-        params.r = r + family.value_begin;
-        params.z = z + family.value_begin;
+        params.r = r + at;
+        params.z = z + at;
         params.scalars = scalars;
         return Run(params, this->machine_);
       }));

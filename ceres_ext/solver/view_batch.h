@@ -4,9 +4,9 @@
 // of views (cuda_kernels/structure/views.h): all algebra on rows is that of an
 // ObservationBatch, with G before it and G' after it. It owns no F family.
 //
-// Its diagonal blocks of S are those of the views where a block stands in one
-// view; a block that views share has rows of a point in several, and its own
-// sum.
+// Its diagonal blocks of S, single or merged, are those of the views where a
+// block stands in one view; a block that views share has rows of a point in
+// several, and its own sum.
 #ifndef CERES_EXT_SOLVER_VIEW_BATCH_H_
 #define CERES_EXT_SOLVER_VIEW_BATCH_H_
 
@@ -53,7 +53,7 @@ class ViewBatch final : public Batch {
     CERES_EXT_RETURN_IF_ERROR(batch_.SetBlocks(view_blocks_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(views->num_values(), &p_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(views->num_values(), &q_));
-    return sums_.Reserve({&views->lists()}, /*packed=*/false, machine);
+    return sums_.Reserve({&views->blocks().all}, /*packed=*/false, machine);
   }
 
   int64_t num_residuals() const final { return batch_.num_residuals(); }
@@ -66,7 +66,10 @@ class ViewBatch final : public Batch {
             ? 0
             : view_blocks_.f.num_packed(),
         &matrices_));
-    return sums_.Reserve({&views_->lists(), &views_->shared_lists()},
+    return sums_.Reserve({&views_->blocks().all,
+                          &views_->blocks().shared,
+                          &views_->merged().all,
+                          &views_->merged().shared},
                          /*packed=*/true,
                          machine_);
   }
@@ -170,7 +173,7 @@ class ViewBatch final : public Batch {
 
   // f += G'q; null: not wanted.
   kernels::Status Scatter(double* f, const kernels::PcgScalars* scalars) {
-    return sums_.Add(views_->lists(),
+    return sums_.Add(views_->blocks().all,
                      blocks_.f,
                      kernels::ViewVectors{q_.data()},
                      f,
@@ -182,24 +185,34 @@ class ViewBatch final : public Batch {
   kernels::Status AddToBlocks(const NormalBlocksRequest& request) {
     CERES_EXT_RETURN_IF_ERROR(Scatter(request.f_gradient, nullptr));
     CERES_EXT_RETURN_IF_ERROR(Scatter(request.schur_rhs, nullptr));
-    const kernels::ViewMatrices matrices{
+    CERES_EXT_RETURN_IF_ERROR(AddMatrices<false>(views_->blocks(), request));
+    return AddMatrices<true>(views_->merged(), request);
+  }
+
+  template <bool kMerged>
+  kernels::Status AddMatrices(
+      const typename kernels::Views<Machine>::Lists& lists,
+      const NormalBlocksRequest& request) {
+    const kernels::ViewMatrices<kMerged> matrices{
         kernels::PackedBlocks<const double>(
             view_blocks_.f[0], Machine::kLayout, matrices_.data()),
-        kColumns};
-    const auto add = [&](const auto& lists,
-                         const auto& formula,
-                         double* packed) {
-      return sums_.Add(lists, blocks_.f, formula, packed, nullptr, machine_);
-    };
-    CERES_EXT_RETURN_IF_ERROR(add(views_->lists(), matrices, request.u));
+        kColumns,
+        views_->merged_columns()};
+    const auto add =
+        [&](const auto& list, const auto& formula, double* packed) {
+          return sums_.Add(
+              list, blocks_.f_matrices(), formula, packed, nullptr, machine_);
+        };
+    CERES_EXT_RETURN_IF_ERROR(add(lists.all, matrices, request.u));
     CERES_EXT_RETURN_IF_ERROR(
-        add(views_->single_lists(), matrices, request.schur_diagonal));
-    kernels::SharedSchurBlocks<Source> shared;
+        add(lists.single, matrices, request.schur_diagonal));
+    kernels::SharedSchurBlocks<Source, kMerged> shared;
     shared.jacobian = jacobian_;
     shared.point_id = index_.point_id;
     shared.v_inverse = kernels::PackedBlocks<const double>(
         blocks_.e[e_family_], Machine::kLayout, request.v_inverse);
-    return add(views_->shared_lists(), shared, request.schur_diagonal);
+    shared.merged_columns = views_->merged_columns();
+    return add(lists.shared, shared, request.schur_diagonal);
   }
 
   kernels::ObservationIndexView index_;

@@ -151,6 +151,7 @@ CERES_EXT_RUN(BlockSumParams<TransposeProduct>)
 CERES_EXT_RUN(BlockSumParams<SquaredColumns>)
 CERES_EXT_RUN(BlockSumParams<SquaredBlocks>)
 CERES_EXT_RUN(BlockSumParams<EliminatedBlocks>)
+CERES_EXT_RUN(BlockSumParams<MergedRows>)
 CERES_EXT_RUN(BlockSumParams<PartialSums>)
 CERES_EXT_RUN(ScaleRowsParams)
 CERES_EXT_RUN(InvertBlocksParams<3>)
@@ -161,11 +162,13 @@ CERES_EXT_RUN(ApplyBlocksParams<3>)
 CERES_EXT_RUN(ApplyBlocksParams<9>)
 CERES_EXT_RUN(ApplyBlocksParams<10>)
 CERES_EXT_RUN(ApplyBlocksParams<kDynamic>)
+CERES_EXT_RUN(ApplyMergedBlocksParams)
 CERES_EXT_RUN(DampedProductParams)
 // ops/views.h
 CERES_EXT_RUN(GatherColumnsParams)
 CERES_EXT_RUN(BlockSumParams<ViewVectors>)
-CERES_EXT_RUN(BlockSumParams<ViewMatrices>)
+CERES_EXT_RUN(BlockSumParams<ViewMatrices<false>>)
+CERES_EXT_RUN(BlockSumParams<ViewMatrices<true>>)
 // ops/pcg.h
 CERES_EXT_RUN(PcgStartParams)
 CERES_EXT_RUN(PcgRhoParams)
@@ -180,6 +183,10 @@ CERES_EXT_RUN(EvaluateCostParams)
   CERES_EXT_RUN(                                                             \
       BlockSumParams<                                                        \
           SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>) \
+  CERES_EXT_RUN(                                                             \
+      BlockSumParams<                                                        \
+          SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>,   \
+                            true>>)                                          \
   CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)               \
   CERES_EXT_RUN(ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>)
 #define CERES_EXT_RUN_STORED(C) \

@@ -9,6 +9,7 @@
 //   InvertBlocks       symmetric blocks; with ApplyBlocks the block diagonal
 //                      preconditioners M = diag(A_b + D_b^2), z = M^-1 r
 //   ApplyBlocks        their products
+//   ApplyMergedBlocks  the same, columns anywhere in the vectors
 //   DampedProduct      q = D^2 p
 //
 // All are vector operations (ops/vector_operation.h): an element is a residual,
@@ -190,6 +191,80 @@ struct EliminatedBlocks {
   }
 };
 
+// F'F - W Vi W' of merged blocks (structure/merged_blocks.h), packed, W as
+// above; F'F where `eliminated` is null.
+struct MergedRows {
+  BlockRowsView rows;
+  const double* values = nullptr;
+  const int32_t* column = nullptr;  // of F, by column of the merged blocks
+  const EliminatedCell* eliminated = nullptr;
+  BlockArray<const double> v_inverse[kMaxEliminatedFamilies];
+
+  static constexpr bool kPacked = true;
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
+                                   int64_t begin,
+                                   int64_t end,
+                                   int element) const {
+    const int a = PackedRow(element);
+    const int b = element - PackedIndex(a, 0);
+    double sum = 0.0;
+    for (int64_t c = begin; c < end;) {
+      EliminatedCell first = {0, 0, 0, 0};
+      if (eliminated != nullptr) {
+        first = eliminated[cells[c].row];
+      }
+      double wa[kMaxEliminatedSize] = {};
+      double wb[kMaxEliminatedSize] = {};
+      do {
+        const int32_t row = cells[c].row;
+        const RowColumn fa = Find(row, column[cells[c].value + a]);
+        const RowColumn fb = Find(row, column[cells[c].value + b]);
+        const int32_t num_residuals =
+            rows.row_begin[row + 1] - rows.row_begin[row];
+        for (int32_t i = 0; i < num_residuals; ++i) {
+          sum += fa.At(i) * fb.At(i);
+          for (int m = 0; m < kMaxEliminatedSize; ++m) {
+            if (m < first.size) {
+              const double e =
+                  values[eliminated[row].value + int64_t{first.size} * i + m];
+              wa[m] += fa.At(i) * e;
+              wb[m] += fb.At(i) * e;
+            }
+          }
+        }
+        ++c;
+      } while (c < end && first.size > 0 && eliminated[cells[c].row].size > 0 &&
+               eliminated[cells[c].row].family == first.family &&
+               eliminated[cells[c].row].block == first.block);
+      if (first.size > 0) {
+        sum = SubtractProduct<kMaxEliminatedSize>(
+            sum, wa, wb, v_inverse[first.family], first.block, first.size);
+      }
+    }
+    return sum;
+  }
+
+ private:
+  // One column of the cell of a row; zero where the row has none.
+  struct RowColumn {
+    const double* values;
+    int32_t stride;
+    CERES_EXT_HOST_DEVICE double At(int32_t i) const {
+      return values == nullptr ? 0.0 : values[int64_t{stride} * i];
+    }
+  };
+  CERES_EXT_HOST_DEVICE RowColumn Find(int32_t row, int32_t f_column) const {
+    for (int32_t c = rows.cell_begin[row]; c < rows.cell_begin[row + 1]; ++c) {
+      const RowCell cell = rows.cells[c];
+      const int32_t at = f_column - cell.column;
+      if (cell.eliminated == 0 && at >= 0 && at < cell.size) {
+        return {values + cell.value + at, cell.size};
+      }
+    }
+    return {nullptr, 0};
+  }
+};
+
 // Of the sums of the step before, `width` values each.
 struct PartialSums {
   const double* in = nullptr;
@@ -262,7 +337,8 @@ class BlockSums {
   }
 
   // out_b += formula over the cells of block b, for the listed blocks. out: an
-  // array over `families`; null: not wanted.
+  // array over `families`, of which those without blocks are left out; null:
+  // not wanted.
   template <typename Formula>
   Status Add(const Lists& lists,
              const BlockFamilies& families,
@@ -275,6 +351,9 @@ class BlockSums {
     }
     for (const auto& list : lists) {
       const BlockFamily& family = families[list.family];
+      if (family.num_blocks == 0) {
+        continue;
+      }
       double* next = partial_.data();
       BlockSumParams<Formula> first;
       first.list = list.view;
@@ -468,6 +547,35 @@ template <int kN>
 int64_t GetBytes(const ApplyBlocksParams<kN>& p) {
   return 8 * p.n * (PackedSize(p.columns) + 2 * p.columns);
 }
+
+// z_b = A_b r_b, A_b packed, column i of block b being the elements
+// column[columns b + i] of r and z.
+// Mapping: one thread per block and row. Order: sums within a block from column
+// 0 on. Traffic: the matrices, r and z, 4 B per column.
+struct ApplyMergedBlocksParams {
+  int64_t n = 0;  // blocks
+  int32_t columns = 0;
+  BlockArray<const double> a;
+  const int32_t* column = nullptr;  // columns * n
+  const double* r = nullptr;
+  double* z = nullptr;
+  const PcgScalars* scalars = nullptr;  // ended: nothing is done
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return n * columns; }
+  CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
+    const int64_t block = at / columns;
+    const int i = static_cast<int>(at - block * columns);
+    const int32_t* columns_of_block = column + block * columns;
+    double sum = 0.0;
+    for (int j = 0; j < columns; ++j) {
+      sum += a(block, j <= i ? PackedIndex(i, j) : PackedIndex(j, i)) *
+             r[columns_of_block[j]];
+    }
+    z[column[at]] = sum;
+  }
+};
 
 // q = D^2 p, D null: zero.
 // Traffic: 24 B per element.

@@ -55,10 +55,12 @@ struct ViewVectors {
 };
 
 // Formula of BlockSum: the diagonal blocks of G'A G, where A is the block
-// diagonal of the views.
+// diagonal of the views, kMerged: by merged blocks (Views::merged).
+template <bool kMerged>
 struct ViewMatrices {
-  BlockArray<const double> a;  // packed
-  int columns = 0;             // of a view
+  BlockArray<const double> a;              // packed
+  int columns = 0;                         // of a view
+  const int8_t* merged_columns = nullptr;  // kMerged
 
   static constexpr bool kPacked = true;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
@@ -70,7 +72,15 @@ struct ViewMatrices {
     double sum = 0.0;
     for (int64_t c = begin; c < end; ++c) {
       const BlockCell cell = cells[c];
-      if (i < cell.size) {
+      if constexpr (kMerged) {
+        const int at_i = merged_columns[cell.value + i];
+        const int at_j = merged_columns[cell.value + j];
+        if (at_i >= 0 && at_j >= 0) {
+          sum += a(
+              cell.row,
+              at_j <= at_i ? PackedIndex(at_i, at_j) : PackedIndex(at_j, at_i));
+        }
+      } else if (i < cell.size) {
         const int at =
             static_cast<int>(cell.value - int64_t{columns} * cell.row);
         sum += a(cell.row, PackedIndex(at + i, at + j));
@@ -82,8 +92,8 @@ struct ViewMatrices {
 
 // Formula of BlockSum: F'F - W Vi W' of blocks that stand in several views, W
 // being the sum over the rows of one eliminated block, which stand next to each
-// other and in one segment.
-template <typename Source>
+// other and in one segment. kMerged: of merged blocks (Views::merged).
+template <typename Source, bool kMerged = false>
 struct SharedSchurBlocks {
   using Shape = typename Source::Shape;
   static constexpr int R = Shape::kNumResiduals;
@@ -93,6 +103,7 @@ struct SharedSchurBlocks {
   Source jacobian;
   const int32_t* point_id = nullptr;  // of each row
   BlockArray<const double> v_inverse;
+  const int8_t* merged_columns = nullptr;  // kMerged
 
   static constexpr bool kPacked = true;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
@@ -108,15 +119,27 @@ struct SharedSchurBlocks {
       double wj[E] = {};
       for (; c < end && point_id[cells[c].row] == point; ++c) {
         const BlockCell cell = cells[c];
-        if (i >= cell.size) {
-          continue;
+        int at_i = 0;
+        int at_j = 0;
+        if constexpr (kMerged) {
+          // A row of an eliminated block has all columns but zero ones.
+          at_i = merged_columns[cell.value + i];
+          at_j = merged_columns[cell.value + j];
+          if (at_i < 0 || at_j < 0) {
+            continue;
+          }
+        } else {
+          if (i >= cell.size) {
+            continue;
+          }
+          at_i = static_cast<int>(cell.value) + i;
+          at_j = static_cast<int>(cell.value) + j;
         }
-        const int at = static_cast<int>(cell.value);
         for (int r = 0; r < R; ++r) {
           const double fi = static_cast<double>(
-              jacobian.camera_blocks(cell.row, F * r + at + i));
+              jacobian.camera_blocks(cell.row, F * r + at_i));
           const double fj = static_cast<double>(
-              jacobian.camera_blocks(cell.row, F * r + at + j));
+              jacobian.camera_blocks(cell.row, F * r + at_j));
           sum += fi * fj;
           for (int m = 0; m < E; ++m) {
             const double e =

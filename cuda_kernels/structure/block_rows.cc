@@ -132,6 +132,24 @@ std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
   return lists;
 }
 
+// The cell of row i, once.
+void BlockRowsBuilder::AddMergedCell(const MergedBlocks::Place& place,
+                                     int32_t i,
+                                     std::vector<FamilyCell>* cells) const {
+  if (place.family < 0) {
+    return;
+  }
+  for (auto c = cells->rbegin(); c != cells->rend() && c->cell.row == i; ++c) {
+    if (c->family == place.family && c->block == place.block) {
+      return;
+    }
+  }
+  cells->push_back(
+      {place.family,
+       place.block,
+       {merged_->ColumnBegin(place), i, merged_->families[place.family].size}});
+}
+
 Status BlockRowsBuilder::Build() {
   CERES_EXT_RETURN_IF_ERROR(Check());
   // Eliminated cells first in each row, rows by their eliminated block: family
@@ -158,6 +176,7 @@ Status BlockRowsBuilder::Build() {
   given_cell_begin.swap(cell_begin_);
   std::vector<FamilyCell> e_cells;
   std::vector<FamilyCell> f_cells;
+  std::vector<FamilyCell> merged_cells;
   std::vector<int64_t> pair_of_row(n, -1);
   eliminated_.assign(n, {0, 0, 0, 0});
   cells_.reserve(given_cells_.size());
@@ -185,12 +204,22 @@ Status BlockRowsBuilder::Build() {
         (cell.eliminated ? e_cells : f_cells)
             .push_back({cell.family, cell.block, {num_values_, i, cell.size}});
       }
+      if (!cell.eliminated && cell.size > 0 && merged_ != nullptr &&
+          !merged_->empty()) {
+        AddMergedCell(
+            merged_->place[cell.family][cell.block], i, &merged_cells);
+      }
       num_values_ += int64_t{num_residuals} * cell.size;
     }
     cell_begin_.push_back(static_cast<int32_t>(cells_.size()));
   }
   e_lists_ = MakeBlockLists(e_, e_cells, pair_of_row);
   f_lists_ = MakeBlockLists(f_, f_cells, pair_of_row);
+  if (!merged_cells.empty()) {
+    merged_lists_ =
+        MakeBlockLists(merged_->families, merged_cells, pair_of_row);
+    merged_column_ = merged_->column;
+  }
   given_cells_.clear();
   given_cells_.shrink_to_fit();
   return {};

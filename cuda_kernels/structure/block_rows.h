@@ -28,7 +28,8 @@
 // are cut into segments of kSegmentCells, the sums of segments are summed
 // kSegmentSums at a time, and so on until there is one per block: every sum has
 // an order that depends on the rows alone, and a block that all rows share
-// costs no more than others.
+// costs no more than others. Merged blocks of F are listed likewise, for sums
+// of matrices.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 
@@ -37,6 +38,7 @@
 
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/block_families.h"
+#include "cuda_kernels/structure/merged_blocks.h"
 
 namespace ceres_ext::kernels {
 
@@ -128,9 +130,11 @@ class BlockRowsBuilder {
     int32_t block;  // within the family
     int32_t size;   // at most the family's
   };
-  // The families outlive the builder.
-  BlockRowsBuilder(const BlockFamilies& e, const BlockFamilies& f)
-      : e_(e), f_(f) {}
+  // The families, and *merged, outlive the builder. merged: null, none.
+  BlockRowsBuilder(const BlockFamilies& e,
+                   const BlockFamilies& f,
+                   const MergedBlocks* merged = nullptr)
+      : e_(e), f_(f), merged_(merged) {}
 
   void Reserve(int64_t num_rows, int64_t num_cells) {
     num_residuals_.reserve(num_rows);
@@ -165,12 +169,20 @@ class BlockRowsBuilder {
   const std::vector<BlockList>& e_lists() const { return e_lists_; }
   const std::vector<BlockList>& f_lists() const { return f_lists_; }
   const std::vector<EliminatedCell>& eliminated() const { return eliminated_; }
+  // Of merged blocks: a cell stands for all that the row has of the block, its
+  // value is where the block's columns begin in merged_column().
+  const std::vector<BlockList>& merged_lists() const { return merged_lists_; }
+  const std::vector<int32_t>& merged_column() const { return merged_column_; }
 
  private:
   Status Check() const;
+  void AddMergedCell(const MergedBlocks::Place& place,
+                     int32_t i,
+                     std::vector<FamilyCell>* cells) const;
 
   const BlockFamilies& e_;
   const BlockFamilies& f_;
+  const MergedBlocks* merged_;
   // As given, and after Build in the order of the rows.
   std::vector<int32_t> num_residuals_;
   std::vector<int32_t> cell_begin_{0};
@@ -183,6 +195,8 @@ class BlockRowsBuilder {
   std::vector<EliminatedCell> eliminated_;
   std::vector<BlockList> e_lists_;
   std::vector<BlockList> f_lists_;
+  std::vector<BlockList> merged_lists_;
+  std::vector<int32_t> merged_column_;
   int64_t num_values_ = 0;
 };
 
@@ -260,13 +274,19 @@ class BlockRows {
     num_values_ = builder.num_values();
     CERES_EXT_RETURN_IF_ERROR(
         SetupBlockLists(builder.e_lists(), machine, &e_lists_));
-    return SetupBlockLists(builder.f_lists(), machine, &f_lists_);
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupBlockLists(builder.f_lists(), machine, &f_lists_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(builder.merged_column(), &merged_column_));
+    return SetupBlockLists(builder.merged_lists(), machine, &merged_lists_);
   }
 
   const BlockRowsView& view() const { return view_; }
   const EliminatedCell* eliminated() const { return eliminated_.data(); }
   const std::vector<List>& e_lists() const { return e_lists_; }
   const std::vector<List>& f_lists() const { return f_lists_; }
+  const std::vector<List>& merged_lists() const { return merged_lists_; }
+  const int32_t* merged_column() const { return merged_column_.data(); }
   int64_t num_values() const { return num_values_; }
 
  private:
@@ -279,6 +299,8 @@ class BlockRows {
   Buffer<EliminatedCell> eliminated_;
   std::vector<List> e_lists_;
   std::vector<List> f_lists_;
+  std::vector<List> merged_lists_;
+  Buffer<int32_t> merged_column_;
 };
 
 }  // namespace ceres_ext::kernels

@@ -12,10 +12,12 @@
 // `columns` columns; those beyond its blocks' are zero.
 //
 //   Views<Machine> views;
-//   Status status = views.Setup(families, columns, cells_of_views, &machine);
+//   Status status = views.Setup(families, merged, columns, cells_of_views,
+//                               view_of_row, pair_of_row, &machine);
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/block_rows.h"
+#include "cuda_kernels/structure/merged_blocks.h"
 
 namespace ceres_ext::kernels {
 
@@ -38,10 +41,24 @@ class Views {
  public:
   using List = MachineBlockList<Machine>;
 
-  // families: of F. cells: of each view, in the order of their columns.
-  // view_of_row, pair_of_row: of each row of the batch, the latter as for
-  // MakeBlockLists.
+  // The places of blocks in views.
+  struct Lists {
+    // A cell's row is the view. Its value is, of F blocks, the first column
+    // among those of all views, of merged blocks where their columns begin in
+    // merged_columns().
+    std::vector<List> all;
+    // The same of blocks that stand in one view alone.
+    std::vector<List> single;
+    // The rows of the other blocks: a cell's row is the row, its value that of
+    // `all`, but of F blocks the first column within the view.
+    std::vector<List> shared;
+  };
+
+  // families: of F. merged: of F. cells: of each view, in the order of their
+  // columns. view_of_row, pair_of_row: of each row of the batch, the latter as
+  // for MakeBlockLists.
   Status Setup(const BlockFamilies& families,
+               const MergedBlocks& merged,
                int columns,
                const std::vector<std::vector<ViewCell>>& cells,
                const std::vector<int32_t>& view_of_row,
@@ -50,11 +67,9 @@ class Views {
     columns_ = columns;
     num_views_ = static_cast<int32_t>(cells.size());
     std::vector<int32_t> column(int64_t{columns} * num_views_, -1);
-    std::vector<std::vector<int32_t>> num_views_of;
-    for (const BlockFamily& family : families) {
-      num_views_of.emplace_back(family.num_blocks, 0);
-    }
-    std::vector<FamilyCell> all;
+    std::vector<FamilyCell> blocks;
+    std::vector<FamilyCell> merged_blocks;
+    std::vector<int8_t> merged_columns;
     for (int32_t v = 0; v < num_views_; ++v) {
       int64_t at = int64_t{columns} * v;
       for (const ViewCell& cell : cells[v]) {
@@ -63,37 +78,36 @@ class Views {
                   column.begin() + at + cell.size,
                   static_cast<int32_t>(family.value_begin +
                                        int64_t{family.size} * cell.block));
-        all.push_back({cell.family, cell.block, {at, v, cell.size}});
-        ++num_views_of[cell.family][cell.block];
+        blocks.push_back({cell.family, cell.block, {at, v, cell.size}});
         at += cell.size;
       }
-    }
-    // Blocks of one view, and rows of the others.
-    std::vector<FamilyCell> single;
-    for (const FamilyCell& cell : all) {
-      if (num_views_of[cell.family][cell.block] == 1) {
-        single.push_back(cell);
-      }
-    }
-    std::vector<FamilyCell> shared;
-    for (size_t k = 0; k < view_of_row.size(); ++k) {
-      int64_t at = 0;
-      for (const ViewCell& cell : cells[view_of_row[k]]) {
-        if (num_views_of[cell.family][cell.block] > 1) {
-          shared.push_back({cell.family,
-                            cell.block,
-                            {at, static_cast<int32_t>(k), cell.size}});
-        }
-        at += cell.size;
+      if (!merged.empty()) {
+        ListMergedBlocks(merged,
+                         cells[v],
+                         v,
+                         column.data() + int64_t{columns} * v,
+                         &merged_blocks,
+                         &merged_columns);
       }
     }
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(column, &column_));
     CERES_EXT_RETURN_IF_ERROR(
-        SetupBlockLists(MakeBlockLists(families, all, {}), machine, &lists_));
-    CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
-        MakeBlockLists(families, single, {}), machine, &single_lists_));
-    return SetupBlockLists(
-        MakeBlockLists(families, shared, pair_of_row), machine, &shared_lists_);
+        machine->Upload(merged_columns, &merged_columns_));
+    CERES_EXT_RETURN_IF_ERROR(SetupLists(families,
+                                         blocks,
+                                         columns,
+                                         view_of_row,
+                                         pair_of_row,
+                                         machine,
+                                         &blocks_));
+    return merged.empty() ? Status()
+                          : SetupLists(merged.families,
+                                       merged_blocks,
+                                       0,
+                                       view_of_row,
+                                       pair_of_row,
+                                       machine,
+                                       &merged_);
   }
 
   int columns() const { return columns_; }
@@ -101,22 +115,101 @@ class Views {
   int64_t num_values() const { return int64_t{columns_} * num_views_; }
   // Of each column of each view, the column of F; -1: none.
   const int32_t* column() const { return column_.data(); }
-  // The places of blocks in views: a cell's value is its first column among
-  // those of all views, its row the view.
-  const std::vector<List>& lists() const { return lists_; }
-  // The same of blocks that stand in one view alone.
-  const std::vector<List>& single_lists() const { return single_lists_; }
-  // The rows of the other blocks: a cell's value is its first column within the
-  // view, its row the row.
-  const std::vector<List>& shared_lists() const { return shared_lists_; }
+  // Of F blocks, and of merged blocks.
+  const Lists& blocks() const { return blocks_; }
+  const Lists& merged() const { return merged_; }
+  // Of each view and merged block of it, where the columns of the block stand
+  // in the view; -1: nowhere.
+  const int8_t* merged_columns() const { return merged_columns_.data(); }
 
  private:
+  // Appends the merged blocks of view v, each once, and their columns. column:
+  // those of F, of the view.
+  void ListMergedBlocks(const MergedBlocks& merged,
+                        const std::vector<ViewCell>& cells,
+                        int32_t v,
+                        const int32_t* column,
+                        std::vector<FamilyCell>* blocks,
+                        std::vector<int8_t>* merged_columns) const {
+    const size_t first = blocks->size();
+    for (const ViewCell& cell : cells) {
+      const MergedBlocks::Place place = merged.place[cell.family][cell.block];
+      if (place.family < 0 || std::any_of(blocks->begin() + first,
+                                          blocks->end(),
+                                          [&](const FamilyCell& block) {
+                                            return block.family ==
+                                                       place.family &&
+                                                   block.block == place.block;
+                                          })) {
+        continue;
+      }
+      const int32_t size = merged.families[place.family].size;
+      blocks->push_back(
+          {place.family,
+           place.block,
+           {static_cast<int64_t>(merged_columns->size()), v, size}});
+      for (int32_t j = 0; j < size; ++j) {
+        const int32_t f_column = merged.column[merged.ColumnBegin(place) + j];
+        const auto at = std::find(column, column + columns_, f_column) - column;
+        merged_columns->push_back(static_cast<int8_t>(at < columns_ ? at : -1));
+      }
+    }
+  }
+
+  // cells: those of Lists::all, view by view. What a cell's value has of its
+  // view, value_per_view a view, is not in Lists::shared.
+  Status SetupLists(const BlockFamilies& families,
+                    const std::vector<FamilyCell>& cells,
+                    int value_per_view,
+                    const std::vector<int32_t>& view_of_row,
+                    const std::vector<int64_t>& pair_of_row,
+                    Machine* machine,
+                    Lists* lists) const {
+    std::vector<std::vector<int32_t>> num_views_of;
+    for (const BlockFamily& family : families) {
+      num_views_of.emplace_back(family.num_blocks, 0);
+    }
+    std::vector<int64_t> begin(int64_t{num_views_} + 1, 0);
+    for (const FamilyCell& cell : cells) {
+      ++num_views_of[cell.family][cell.block];
+      ++begin[cell.cell.row + 1];
+    }
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    // Blocks of one view, and rows of the others.
+    std::vector<FamilyCell> single;
+    for (const FamilyCell& cell : cells) {
+      if (num_views_of[cell.family][cell.block] == 1) {
+        single.push_back(cell);
+      }
+    }
+    std::vector<FamilyCell> shared;
+    for (size_t k = 0; k < view_of_row.size(); ++k) {
+      const int32_t v = view_of_row[k];
+      for (int64_t c = begin[v]; c < begin[v + 1]; ++c) {
+        const FamilyCell& cell = cells[c];
+        if (num_views_of[cell.family][cell.block] > 1) {
+          shared.push_back({cell.family,
+                            cell.block,
+                            {cell.cell.value - int64_t{value_per_view} * v,
+                             static_cast<int32_t>(k),
+                             cell.cell.size}});
+        }
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
+        MakeBlockLists(families, cells, {}), machine, &lists->all));
+    CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
+        MakeBlockLists(families, single, {}), machine, &lists->single));
+    return SetupBlockLists(
+        MakeBlockLists(families, shared, pair_of_row), machine, &lists->shared);
+  }
+
   int columns_ = 0;
   int32_t num_views_ = 0;
   typename Machine::template Buffer<int32_t> column_;
-  std::vector<List> lists_;
-  std::vector<List> single_lists_;
-  std::vector<List> shared_lists_;
+  typename Machine::template Buffer<int8_t> merged_columns_;
+  Lists blocks_;
+  Lists merged_;
 };
 
 }  // namespace ceres_ext::kernels

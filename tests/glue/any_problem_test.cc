@@ -395,17 +395,21 @@ TEST_P(AnyProblem, EveryConfigurationEndsThere) {
   stock.options.linear_solver_type = ceres::SPARSE_SCHUR;
   ceres::Solver::Summary expected;
   ceres::Solve(stock.options, stock.problem.get(), &expected);
-  for (const auto& [type, preconditioner, recomputed] :
-       {std::tuple{ceres::ITERATIVE_SCHUR, ceres::JACOBI, false},
-        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, false},
-        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, true},
-        std::tuple{ceres::CGNR, ceres::JACOBI, false}}) {
+  constexpr auto kSingle = PRECONDITIONER_BLOCKS_SINGLE;
+  constexpr auto kMerged = PRECONDITIONER_BLOCKS_MERGED;
+  for (const auto& [type, preconditioner, blocks, recomputed] :
+       {std::tuple{ceres::ITERATIVE_SCHUR, ceres::JACOBI, kSingle, false},
+        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kSingle, false},
+        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kMerged, false},
+        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kSingle, true},
+        std::tuple{ceres::CGNR, ceres::JACOBI, kSingle, false}}) {
     Case ours;
     shape.make(&ours);
     ours.options.linear_solver_type = type;
     ours.options.preconditioner_type = preconditioner;
     ours.options.max_linear_solver_iterations = 2000;
     Options ext_options = ExtOptions();
+    ext_options.preconditioner_blocks = blocks;
     ext_options.jacobian = recomputed ? JACOBIAN_RECOMPUTED : JACOBIAN_STORED;
     Summary summary;
     Solve(ours.options, ext_options, ours.problem.get(), &summary);

@@ -80,8 +80,12 @@ class Fixture {
                               &structure_,
                               &error))
         << error;
-    kernels::Status status = blocks_.Setup(
-        *pp_.reduced_program, &structure_, {}, machine_.context(), &machine_);
+    kernels::Status status = blocks_.Setup(*pp_.reduced_program,
+                                           false,
+                                           &structure_,
+                                           {},
+                                           machine_.context(),
+                                           &machine_);
     EXPECT_TRUE(status.ok()) << status.message;
     Options ext_options;
     ext_options.jacobian = setting.jacobian;

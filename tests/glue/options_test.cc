@@ -54,6 +54,7 @@ TEST(ParseOptions, SetsEveryField) {
                    "jacobian=Recomputed,"
                    "fallback=REFUSE,precision=mixed,cuda_device=3,"
                    "cuda_memory_limit_bytes=1000000000000,"
+                   "preconditioner_blocks=Merged,"
                    "cuda_graph=true",
                    &options,
                    &error))
@@ -64,6 +65,7 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.jacobian, JACOBIAN_RECOMPUTED);
   EXPECT_EQ(options.fallback, FALLBACK_REFUSE);
   EXPECT_EQ(options.precision, PRECISION_MIXED);
+  EXPECT_EQ(options.preconditioner_blocks, PRECONDITIONER_BLOCKS_MERGED);
   EXPECT_EQ(options.cuda_device, 3);
   EXPECT_EQ(options.cuda_memory_limit_bytes, 1000000000000);
   EXPECT_TRUE(options.cuda_graph);
@@ -100,6 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"jacobian=", "''"},
         BadSettings{"jacobian =recomputed", "'jacobian '"},
         BadSettings{"speed=fast", "'speed'"},
+        BadSettings{"preconditioner_blocks=all", "single, merged"},
         BadSettings{"enabled=1", "true"},
         BadSettings{"cuda_device=-1", "'-1'"},
         BadSettings{"cuda_device=one", "'one'"},
@@ -129,6 +132,12 @@ TEST(Enums, RoundTripThroughStrings) {
   }
   for (PrecisionType type : {PRECISION_DOUBLE, PRECISION_MIXED}) {
     ExpectRoundTrip(PrecisionTypeToString, StringToPrecisionType, type);
+  }
+  for (PreconditionerBlocksType type :
+       {PRECONDITIONER_BLOCKS_SINGLE, PRECONDITIONER_BLOCKS_MERGED}) {
+    ExpectRoundTrip(PreconditionerBlocksTypeToString,
+                    StringToPreconditionerBlocksType,
+                    type);
   }
   for (FallbackType type : {FALLBACK_TO_CERES, FALLBACK_REFUSE}) {
     ExpectRoundTrip(FallbackTypeToString, StringToFallbackType, type);

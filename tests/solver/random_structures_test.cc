@@ -30,6 +30,7 @@
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/block_rows.h"
+#include "cuda_kernels/structure/merged_blocks.h"
 #include "cuda_kernels/structure/row_index.h"
 #include "cuda_kernels/structure/views.h"
 #include "gtest/gtest.h"
@@ -95,7 +96,8 @@ struct ViewRows {
 
 class Problem {
  public:
-  explicit Problem(unsigned seed) : random_(seed) {
+  // merge: F blocks that occur only together.
+  explicit Problem(unsigned seed, bool merge = false) : random_(seed) {
     const int num_observation_batches = Uniform(0, 3) == 0 ? 2 : Uniform(0, 1);
     const bool has_views = Uniform(0, 2) == 0;
     const bool has_points = num_observation_batches > 0 || has_views;
@@ -120,6 +122,9 @@ class Problem {
       AddGeneralRows(has_points);
     }
     SetOwners();
+    if (merge) {
+      Merge();
+    }
     FillValues();
   }
 
@@ -138,6 +143,31 @@ class Problem {
   MatrixXd J;
   VectorXd b;
   VectorXd D;
+
+  // The F blocks of the rows that have an eliminated block, but for
+  // observations.
+  using FBlock = kernels::MergedBlocksBuilder::Block;
+  std::vector<std::vector<FBlock>> RowsOfEliminatedBlocks() const {
+    std::vector<std::vector<FBlock>> all;
+    for (const int32_t view : views.view) {
+      all.emplace_back();
+      for (const kernels::ViewCell& cell : views.cells[view]) {
+        all.back().push_back({cell.family, cell.block});
+      }
+    }
+    for (const Row& row : rows) {
+      std::vector<FBlock> f;
+      for (const auto& cell : row.cells) {
+        if (!cell.eliminated) {
+          f.push_back({cell.family, cell.block});
+        }
+      }
+      if (f.size() < row.cells.size()) {
+        all.push_back(f);
+      }
+    }
+    return all;
+  }
 
   int64_t num_e() const { return blocks.e.num_values(); }
   int64_t num_f() const { return blocks.f.num_values(); }
@@ -169,21 +199,37 @@ class Problem {
     view_columns = kColumns[Uniform(0, 5)];
     const int first = blocks.f.size();
     const int num_families = Uniform(1, 3);
-    for (int i = 0; i < num_families; ++i) {
-      AddFamily(false, Uniform(1, view_columns / 2 + 1), Uniform(1, 4), true);
-    }
     const int num_views = Uniform(1, 6);
+    // A view's block of a family is any, the view's own, or that of the same
+    // number as in other families, so that some occur only together.
+    enum { kAny, kOwn, kNumbered };
+    std::vector<int> choice;
+    for (int i = 0; i < num_families; ++i) {
+      choice.push_back(Uniform(kAny, kNumbered));
+      AddFamily(false,
+                Uniform(1, view_columns / 2 + 1),
+                choice[i] == kAny   ? Uniform(1, 4)
+                : choice[i] == kOwn ? num_views
+                                    : 3,
+                true);
+    }
     for (int v = 0; v < num_views; ++v) {
       views.cells.emplace_back();
       int columns = 0;
+      const int number = Below(3);
       for (int f = first; f < blocks.f.size(); ++f) {
-        const int block = Below(blocks.f[f].num_blocks);
+        const int kind = choice[f - first];
+        const int block = kind == kAny   ? Below(blocks.f[f].num_blocks)
+                          : kind == kOwn ? v
+                                         : number;
         const int size = f_columns_[f][block];
         if (size > 0 && columns + size <= view_columns && Uniform(0, 5) > 0) {
           views.cells.back().push_back({f, block, size});
           columns += size;
         }
       }
+      std::shuffle(
+          views.cells.back().begin(), views.cells.back().end(), random_);
     }
     const int n = Uniform(0, 60);
     for (int k = 0; k < n; ++k) {
@@ -204,6 +250,12 @@ class Problem {
     for (int i = 0; i < num_f_families; ++i) {
       AddFamily(false, Uniform(1, 16), Uniform(1, 5), true);
     }
+    // Two families whose blocks of one number occur only together in rows of
+    // eliminated blocks.
+    const int num_new = blocks.f.size() - num_others;
+    const bool has_pairs = num_new > 1 && Uniform(0, 1) == 0;
+    const int first_of_pair =
+        has_pairs ? num_others + Below(num_new - 1) : blocks.f.size();
     const int n = Uniform(0, 80);
     for (int k = 0; k < n; ++k) {
       Row row;
@@ -218,6 +270,16 @@ class Problem {
       const int first_f = has_point ? num_others : 0;
       for (int c = 0; c < num_cells && first_f < blocks.f.size(); ++c) {
         AddCell(false, Uniform(first_f, blocks.f.size() - 1), &row);
+      }
+      if (has_pairs && !row.cells.empty() && row.cells[0].eliminated) {
+        const auto cells = row.cells;
+        for (const auto& cell : cells) {
+          const int other = 2 * first_of_pair + 1 - cell.family;
+          if (!cell.eliminated &&
+              (other == first_of_pair || other == first_of_pair + 1)) {
+            AddCell(false, other, cell.block, &row);
+          }
+        }
       }
       // In any order.
       std::shuffle(row.cells.begin(), row.cells.end(), random_);
@@ -241,7 +303,12 @@ class Problem {
     if (families[family].num_blocks == 0) {
       return;
     }
-    const int block = Below(families[family].num_blocks);
+    AddCell(eliminated, family, Below(families[family].num_blocks), row);
+  }
+  void AddCell(bool eliminated, int family, int block, Row* row) {
+    if (block >= (eliminated ? blocks.e : blocks.f)[family].num_blocks) {
+      return;
+    }
     const int size = (eliminated ? e_columns_ : f_columns_)[family][block];
     for (const auto& cell : row->cells) {
       if (cell.eliminated == eliminated && cell.family == family &&
@@ -271,8 +338,21 @@ class Problem {
     }
   }
 
+  void Merge() {
+    kernels::MergedBlocksBuilder merger(blocks.f);
+    for (const auto& row : RowsOfEliminatedBlocks()) {
+      merger.AddRow(row);
+    }
+    std::vector<bool> may_merge;
+    for (const int owner : blocks.f_owner) {
+      may_merge.push_back(owner == ProblemBlocks::kShared);
+    }
+    blocks.merged = merger.Build(may_merge);
+  }
+
   void FillValues() {
-    builder = std::make_unique<kernels::BlockRowsBuilder>(blocks.e, blocks.f);
+    builder = std::make_unique<kernels::BlockRowsBuilder>(
+        blocks.e, blocks.f, &blocks.merged);
     for (const Row& row : rows) {
       builder->AddRow(row.num_residuals);
       for (const auto& cell : row.cells) {
@@ -449,6 +529,7 @@ class OnMachine {
         machine_->Download(n, index.point_id, point.data()));
     CERES_EXT_RETURN_IF_ERROR(
         views_.Setup(problem.blocks.f,
+                     problem.blocks.merged,
                      C,
                      rows.cells,
                      view,
@@ -568,6 +649,32 @@ std::vector<MatrixXd> Blocks(const kernels::BlockFamilies& families,
   return all;
 }
 
+// The columns of F of each block of f_matrices().
+std::vector<std::vector<int64_t>> MatrixColumns(const ProblemBlocks& blocks) {
+  std::vector<std::vector<int64_t>> all;
+  for (int i = 0; i < blocks.f_matrices().size(); ++i) {
+    const kernels::BlockFamily& family = blocks.f_matrices()[i];
+    for (int64_t b = 0; b < family.num_blocks; ++b) {
+      all.emplace_back();
+      for (int64_t j = family.size * b; j < family.size * (b + 1); ++j) {
+        all.back().push_back(
+            i < blocks.f.size()
+                ? blocks.f[i].value_begin + j
+                : blocks.merged.column[blocks.merged.ColumnBegin(i) + j]);
+      }
+    }
+  }
+  return all;
+}
+
+// The rows and columns of these numbers.
+MatrixXd Part(const MatrixXd& matrix, const std::vector<int64_t>& columns) {
+  const auto n = static_cast<int64_t>(columns.size());
+  return MatrixXd::NullaryExpr(n, n, [&](int64_t i, int64_t j) {
+    return matrix(columns[i], columns[j]);
+  });
+}
+
 class RandomStructures : public testing::Test {
  protected:
   void SetUp() override {
@@ -593,11 +700,12 @@ testing::AssertionResult Near(const MatrixXd& a,
                                   << "error " << error << " > " << tolerance;
 }
 
-// S, its right-hand side, its diagonal blocks, U and products with it.
+// S, its right-hand side, its diagonal blocks, single or merged, and those of U
+// by themselves and in a preconditioner, and products with it.
 TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Problem problem(seed);
+    Problem problem(seed, /*merge=*/seed % 2 == 1);
     OnMachine data(problem, machine_.get());
     const int64_t num_e = problem.num_e();
     const int64_t num_f = problem.num_f();
@@ -620,7 +728,7 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
     const double tolerance =
         4.0 * (problem.J.rows() + 50) * kEpsilon * scale * scale;
 
-    const int64_t num_packed = problem.blocks.f.num_packed();
+    const int64_t num_packed = problem.blocks.f_matrices().num_packed();
     // Nothing may be left from before.
     const VectorXd poison =
         VectorXd::Constant(num_packed + num_f + 1, std::nan(""));
@@ -630,6 +738,7 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
     const VectorXd p =
         VectorXd::NullaryExpr(num_f, [&] { return problem.Normal(); });
     const double* const machine_p = data.Upload(p);
+    const auto columns = MatrixColumns(problem.blocks);
     for (const bool jacobi : {true, false, true}) {
       InexactSolverOptions options;
       options.preconditioner = jacobi ? PreconditionerType::kJacobi
@@ -648,14 +757,41 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       MatrixXd damped = S;
       damped.diagonal() += D_f.cwiseAbs2();
       EXPECT_TRUE(Near(data.Download(num_f, q), damped * p, 4 * tolerance));
-      const auto blocks =
-          Blocks(problem.blocks.f, data.Download(num_packed, diagonal));
+      const auto blocks = Blocks(problem.blocks.f_matrices(),
+                                 data.Download(num_packed, diagonal));
       const MatrixXd& expected = jacobi ? U : S;
-      int64_t at = 0;
-      for (const MatrixXd& block : blocks) {
-        const int64_t n = block.rows();
-        EXPECT_TRUE(Near(block, expected.block(at, at, n, n), tolerance));
-        at += n;
+      ASSERT_EQ(blocks.size(), columns.size());
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        EXPECT_TRUE(Near(blocks[i], Part(expected, columns[i]), tolerance));
+      }
+      // z = M^-1 p. M >= 0.25 I, as A is, so the error of M's blocks of at most
+      // 32 columns counts 16 fold, and each of the N^2 roundings of an inverse
+      // by the condition, at most 4 `scale`, of a z of at most 4 |p|.
+      auto preconditioner =
+          CreatePreconditioner<Machine>(options.preconditioner);
+      ASSERT_TRUE(
+          preconditioner->Setup(problem.blocks, true, machine_.get()).ok());
+      ASSERT_TRUE(
+          schur.Update(data.system, preconditioner->WantedBlocks(), machine_rhs)
+              .ok());
+      const kernels::Status inverted = preconditioner->Update(data.system);
+      ASSERT_TRUE(inverted.ok()) << inverted.message;
+      double* const z = data.Upload(poison);
+      ASSERT_TRUE(preconditioner->Apply(machine_p, z, nullptr).ok());
+      const VectorXd machine_z = data.Download(num_f, z);
+      const double z_tolerance =
+          p.norm() *
+          (16.0 * 32 * tolerance + 32.0 * 32 * kEpsilon * 4 * scale * 4);
+      for (const std::vector<int64_t>& block : columns) {
+        MatrixXd m = Part(expected, block);
+        VectorXd r(m.rows());
+        VectorXd ours(m.rows());
+        for (int64_t i = 0; i < m.rows(); ++i) {
+          m(i, i) += D_f[block[i]] * D_f[block[i]];
+          r[i] = p[block[i]];
+          ours[i] = machine_z[block[i]];
+        }
+        EXPECT_TRUE(Near(ours, m.llt().solve(r), z_tolerance));
       }
     }
   }
@@ -667,7 +803,7 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
 TEST_F(RandomStructures, StepIsTheDenseOne) {
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Problem problem(seed);
+    Problem problem(seed, /*merge=*/seed % 2 == 1);
     OnMachine data(problem, machine_.get());
     const int64_t num_e = problem.num_e();
     const int64_t num_f = problem.num_f();
@@ -799,6 +935,167 @@ TEST_F(RandomStructures, OneBlockForAllRows) {
   ASSERT_TRUE(machine_->Download(8, x.data(), sum.data()).ok());
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(sum[i], i < 4 ? 0.0 : kNumRows);
+  }
+}
+
+// Two blocks of 2 and two of 3, merged by number, in rows of their own
+// eliminated blocks. One of the squares overflows.
+TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
+  ProblemBlocks blocks;
+  blocks.e.Add(1, 2);
+  blocks.f.Add(2, 2);
+  blocks.f.Add(3, 2);
+  blocks.e_owner = {ProblemBlocks::kShared};
+  blocks.f_owner = {ProblemBlocks::kShared, ProblemBlocks::kShared};
+  kernels::MergedBlocksBuilder merger(blocks.f);
+  merger.AddRow({{0, 0}, {1, 0}});
+  merger.AddRow({{1, 1}, {0, 1}});
+  blocks.merged = merger.Build({true, true});
+  kernels::BlockRowsBuilder builder(blocks.e, blocks.f, &blocks.merged);
+  for (int i = 0; i < 2; ++i) {
+    builder.AddRow(1);
+    builder.AddCell({true, 0, i, 1});
+    builder.AddCell({false, 0, i, 2});
+    builder.AddCell({false, 1, i, 3});
+  }
+  ASSERT_TRUE(builder.Build().ok());
+  kernels::BlockRows<Machine> rows;
+  ASSERT_TRUE(rows.Setup(builder, machine_.get()).ok());
+  for (const int overflows : {-1, 1, 4, 7, 10}) {
+    std::vector<double> values(12, 1.0);
+    if (overflows >= 0) {
+      values[overflows] = 1e200;
+    }
+    Buffer<double> machine_values;
+    Buffer<double> ones;
+    Buffer<double> rhs;
+    ASSERT_TRUE(machine_->Upload(values, &machine_values).ok());
+    ASSERT_TRUE(machine_->Upload(std::vector<double>(10, 1.0), &ones).ok());
+    ASSERT_TRUE(machine_->Allocate(10, &rhs).ok());
+    GeneralBatch<Machine> batch;
+    ASSERT_TRUE(
+        batch.Setup(&rows, blocks, machine_values.data(), machine_.get()).ok());
+    SchurComplement<Machine> schur;
+    ASSERT_TRUE(schur.Setup({}, blocks, {&batch}, machine_.get()).ok());
+    auto preconditioner =
+        CreatePreconditioner<Machine>(PreconditionerType::kJacobi);
+    ASSERT_TRUE(preconditioner->Setup(blocks, true, machine_.get()).ok());
+    const LinearSystem system = {ones.data(), ones.data(), ones.data()};
+    ASSERT_TRUE(
+        schur.Update(system, preconditioner->WantedBlocks(), rhs.data()).ok());
+    EXPECT_EQ(preconditioner->Update(system).message,
+              overflows < 0 ? ""
+                            : "Preconditioner update failed at camera " +
+                                  std::to_string(overflows / 6) +
+                                  " of size 2, merged with others.");
+  }
+}
+
+// Against the definition, pair by pair. All of F is in one block or another.
+TEST(MergedBlocks, OccurOnlyTogether) {
+  int num_merged = 0;
+  for (int seed = 0; seed < kNumProblems; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Problem problem(seed, /*merge=*/true);
+    const ProblemBlocks& blocks = problem.blocks;
+    num_merged += blocks.merged.num_merged;
+    // The rows of each block, and the block's number by its columns.
+    std::vector<std::vector<std::vector<int>>> rows;
+    for (const kernels::BlockFamily& family : blocks.f) {
+      rows.emplace_back(family.num_blocks);
+    }
+    const auto all = problem.RowsOfEliminatedBlocks();
+    for (size_t k = 0; k < all.size(); ++k) {
+      for (const Problem::FBlock& block : all[k]) {
+        rows[block.family][block.block].push_back(static_cast<int>(k));
+      }
+    }
+    std::vector<int> block_of(problem.num_f(), -1);
+    const auto columns = MatrixColumns(blocks);
+    for (size_t i = 0; i < columns.size(); ++i) {
+      for (const int64_t column : columns[i]) {
+        ASSERT_EQ(block_of[column], -1);
+        block_of[column] = static_cast<int>(i);
+      }
+    }
+    const auto for_each = [&](auto&& fn) {
+      for (int f = 0; f < blocks.f.size(); ++f) {
+        for (int b = 0; b < blocks.f[f].num_blocks; ++b) {
+          fn(f, b, blocks.f[f].value_begin + blocks.f[f].size * b);
+        }
+      }
+    };
+    for_each([&](int f, int b, int64_t column) {
+      ASSERT_GE(block_of[column], 0);
+      int together = 0;  // columns
+      const auto is_together = [&](int g, int c) {
+        return (f == g && b == c) ||
+               (blocks.f_owner[f] == ProblemBlocks::kShared &&
+                blocks.f_owner[g] == ProblemBlocks::kShared &&
+                !rows[f][b].empty() && rows[f][b] == rows[g][c]);
+      };
+      for_each([&](int g, int c, int64_t) {
+        together += is_together(g, c) ? blocks.f[g].size : 0;
+      });
+      const bool fits = together <= kernels::kMaxMergedColumns;
+      for_each([&](int g, int c, int64_t other) {
+        EXPECT_EQ(block_of[column] == block_of[other],
+                  (f == g && b == c) || (fits && is_together(g, c)));
+      });
+    });
+  }
+  EXPECT_GT(num_merged, 0);
+}
+
+// 32 columns are merged, 33 are not.
+TEST(MergedBlocks, HaveAMostWidth) {
+  kernels::BlockFamilies f;
+  f.Add(16, 4);
+  f.Add(1, 1);
+  kernels::MergedBlocksBuilder builder(f);
+  builder.AddRow({{0, 0}, {0, 1}});
+  builder.AddRow({{0, 2}, {0, 3}, {1, 0}});
+  const kernels::MergedBlocks merged = builder.Build({true, true});
+  EXPECT_EQ(merged.num_merged, 1);
+  ASSERT_EQ(merged.families.size(), 4);
+  EXPECT_EQ(merged.families[1].num_blocks, 1);  // as it is
+  EXPECT_EQ(merged.families[2].size, 16);
+  EXPECT_EQ(merged.families[2].num_blocks, 2);
+  EXPECT_EQ(merged.families[3].size, kernels::kMaxMergedColumns);
+  EXPECT_EQ(merged.families[3].num_blocks, 1);
+}
+
+// The same partition for any order of the rows, and no more classes than
+// blocks.
+TEST(MergedBlocks, OfImages) {
+  kernels::BlockFamilies f;
+  f.Add(6, 4);  // poses
+  f.Add(3, 5);  // intrinsics, the last one of two images
+  f.Add(2, 1);  // in no row
+  const std::vector<std::vector<kernels::MergedBlocksBuilder::Block>> rows = {
+      {{0, 0}, {1, 0}}, {{0, 1}, {1, 1}}, {{0, 2}, {1, 4}}, {{1, 4}, {0, 3}}};
+  for (const bool reversed : {false, true}) {
+    kernels::MergedBlocksBuilder builder(f);
+    for (int i = 0; i < 1000; ++i) {
+      builder.AddRow(rows[reversed ? 3 - i % 4 : i % 4]);
+    }
+    const kernels::MergedBlocks merged = builder.Build({true, true, true});
+    EXPECT_EQ(merged.num_merged, 2);
+    ASSERT_EQ(merged.families.size(), 6);
+    EXPECT_EQ(merged.families[0].num_blocks, 0);
+    EXPECT_EQ(merged.families[1].num_blocks, 0);
+    EXPECT_EQ(merged.families[2].num_blocks, 1);
+    EXPECT_EQ(merged.families[3].size, 3);  // intrinsics that no pose has
+    EXPECT_EQ(merged.families[3].num_blocks, 3);
+    EXPECT_EQ(merged.families[4].size, 6);  // poses of one camera
+    EXPECT_EQ(merged.families[4].num_blocks, 2);
+    EXPECT_EQ(merged.families[5].size, 9);
+    EXPECT_EQ(merged.families[5].num_blocks, 2);
+    EXPECT_EQ(merged.ColumnBegin({5, 1}), 3 * 3 + 2 * 6 + 9);
+    EXPECT_EQ(merged.column[merged.ColumnBegin({5, 1})], 6);
+    EXPECT_EQ(merged.column[merged.ColumnBegin({5, 1}) + 6], 4 * 6 + 3);
+    // Poses stay out, and nobody else has a partner.
+    EXPECT_TRUE(builder.Build({false, true, true}).empty());
   }
 }
 

@@ -1,0 +1,89 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// F blocks that occur only together, as an image's pose and its own intrinsics
+// do, as one block each of a block diagonal preconditioner.
+//
+// Two F blocks are merged where every row that holds an eliminated block and
+// one of them holds the other too. Rows of F alone count for nothing. A set of
+// more than kMaxMergedColumns columns stays single blocks, as a matrix is
+// inverted by one thread.
+//
+//   MergedBlocksBuilder builder(f);
+//   builder.AddRow({{family, block}, ...});  // each row of an eliminated block
+//   MergedBlocks merged = builder.Build(may_merge);
+#ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_MERGED_BLOCKS_H_
+#define CERES_EXT_CUDA_KERNELS_STRUCTURE_MERGED_BLOCKS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda_kernels/structure/block_families.h"
+
+namespace ceres_ext::kernels {
+
+inline constexpr int kMaxMergedColumns = 32;
+
+// Empty where nothing is merged.
+struct MergedBlocks {
+  // A block among those of `families`; family -1: none.
+  struct Place {
+    int32_t family = -1;
+    int32_t block = 0;
+  };
+
+  // Of matrices of blocks. First F's families, without blocks where one of
+  // theirs is merged; then the blocks of such families, by size, in the order
+  // of the first block of each.
+  BlockFamilies families;
+  // The columns of F of the latter: those of a block one after the other.
+  std::vector<int32_t> column;
+  // Of each block of each family of F, where it is among the latter.
+  std::vector<std::vector<Place>> place;
+  // Blocks that are made of several.
+  int32_t num_merged = 0;
+
+  bool empty() const { return column.empty(); }
+  // Where the columns of a family of the latter begin in `column`.
+  int64_t ColumnBegin(int family) const {
+    return families[family].value_begin -
+           (families.num_values() - static_cast<int64_t>(column.size()));
+  }
+  int64_t ColumnBegin(const Place& place_of_block) const {
+    return ColumnBegin(place_of_block.family) +
+           int64_t{families[place_of_block.family].size} * place_of_block.block;
+  }
+};
+
+// A partition of the F blocks, refined row by row: blocks that one row tells
+// apart are in different classes from then on. Time and memory are linear in
+// the cells.
+class MergedBlocksBuilder {
+ public:
+  struct Block {
+    int32_t family;
+    int32_t block;
+  };
+
+  explicit MergedBlocksBuilder(const BlockFamilies& f);
+
+  // The F blocks, each once, of a row that holds an eliminated block.
+  void AddRow(const std::vector<Block>& blocks);
+  // may_merge: of each family. The same result for any order of the rows.
+  MergedBlocks Build(const std::vector<bool>& may_merge) const;
+
+ private:
+  // Of blocks that no row has named.
+  static constexpr int32_t kUnseen = 0;
+
+  BlockFamilies f_;
+  std::vector<int32_t> first_block_;  // of each family, among all blocks
+  std::vector<int32_t> class_of_;     // each block
+  // Of each class, its blocks, and the class that those of the row go to.
+  std::vector<int32_t> size_;
+  std::vector<int32_t> split_;
+  std::vector<int32_t> unused_;  // classes
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_STRUCTURE_MERGED_BLOCKS_H_
