@@ -14,15 +14,27 @@
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
 #include "examples/bal/safe_file.h"
+#include "examples/colmap/colmap_model.h"
+#include "examples/colmap/colmap_synthetic.h"
+#include "examples/colmap/colmap_writer.h"
 #include "gflags/gflags.h"
 
 // clang-format off
 DEFINE_string(output, "",
               "Write the problem, with its drifted start, to this BAL file; "
-              "compressed if the name ends in .gz or .bz2.");
+              "compressed if the name ends in .gz or .bz2. With "
+              "--camera_model a folder.");
 DEFINE_string(truth, "",
               "Write the same observations with the true cameras and points to "
-              "this BAL file.");
+              "this BAL file, or folder.");
+DEFINE_string(camera_model, "",
+              "Write models of COLMAP, with cameras of this model, in place of "
+              "BAL files: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL, "
+              "OPENCV, OPENCV_FISHEYE, FULL_OPENCV, SIMPLE_RADIAL_FISHEYE, "
+              "RADIAL_FISHEYE.");
+DEFINE_int32(shared_cameras, 0,
+             "Cameras that the images share, with --camera_model; 0: each image "
+             "has its own.");
 DEFINE_string(like, "",
               "Take the sizes of this problem of the BAL data set, such as "
               "final-13682 (--list shows all), for the three counts below.");
@@ -74,6 +86,7 @@ has drifted.
   bal_generate --like=final-13682 --output=final-like.txt
   bal_generate --num_cameras=20 --num_points=500 --num_observations=2000 \
       --output=start.txt --truth=truth.txt
+  bal_generate --camera_model=OPENCV --shared_cameras=3 --output=FOLDER
 
 Exit codes:
   0  the problem is written
@@ -83,7 +96,13 @@ Exit codes:
 
 const std::vector<FlagGroup>& FlagGroups() {
   static const auto* const kGroups = new std::vector<FlagGroup>{
-      {"Output", {"output", "truth", "order", "shuffle_points"}},
+      {"Output",
+       {"output",
+        "truth",
+        "camera_model",
+        "shared_cameras",
+        "order",
+        "shuffle_points"}},
       {"Size",
        {"like", "list", "num_cameras", "num_points", "num_observations"}},
       {"Observations", {"pixel_noise", "outlier_fraction", "outlier_size"}},
@@ -102,6 +121,35 @@ const std::vector<FlagGroup>& FlagGroups() {
 
 int Fail(int code, const std::string& error) {
   std::cerr << "bal_generate: " << error << std::endl;
+  return code;
+}
+
+std::string WithoutSlashes(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') {
+    folder.pop_back();
+  }
+  return folder;
+}
+
+int WriteModels(const colmap::SyntheticModelOptions& options,
+                const SyntheticProblem& synthetic) {
+  int code = 0;
+  for (const auto& [folder, values] :
+       {std::pair(FLAGS_output, colmap::VALUES_AT_START),
+        std::pair(FLAGS_truth, colmap::VALUES_OF_TRUTH)}) {
+    colmap::Model model;
+    std::string error;
+    if (folder.empty()) {
+      continue;
+    }
+    if (!colmap::MakeModel(
+            synthetic, FLAGS_seed, options, values, &model, &error)) {
+      return Fail(1, "--" + error);
+    }
+    if (!colmap::WriteModel(WithoutSlashes(folder), model, &error)) {
+      code = Fail(4, error);
+    }
+  }
   return code;
 }
 
@@ -165,15 +213,44 @@ int Run() {
                 "--output: expected the name of a file, found none; see "
                 "--help");
   }
+  colmap::SyntheticModelOptions model_options;
+  model_options.camera_model = colmap::FindCameraModel(FLAGS_camera_model);
+  model_options.num_shared_cameras = FLAGS_shared_cameras;
+  const bool is_colmap = !FLAGS_camera_model.empty();
+  if (is_colmap && model_options.camera_model == nullptr) {
+    return Fail(1,
+                "--camera_model: expected one of " +
+                    colmap::CameraModelNames() + ", found '" +
+                    FLAGS_camera_model + "'");
+  }
+  const int32_t max_shared = is_colmap ? options.num_cameras : 0;
+  if (FLAGS_shared_cameras < 0 || FLAGS_shared_cameras > max_shared) {
+    return Fail(1,
+                "--shared_cameras: expected a number from 0 to " +
+                    std::to_string(max_shared) +
+                    (is_colmap ? "" : " without --camera_model") + ", found " +
+                    std::to_string(FLAGS_shared_cameras));
+  }
 
   std::string error;
-  if (!CheckDistinct({{"output", FLAGS_output}, {"truth", FLAGS_truth}},
-                     /*inputs=*/{},
-                     &error)) {
+  std::vector<OutputFile> outputs;
+  for (const auto& [flag, path] :
+       {std::pair("output", FLAGS_output), std::pair("truth", FLAGS_truth)}) {
+    if (is_colmap && !path.empty()) {
+      // The same folder, there already or not.
+      outputs.push_back({flag, path + "/cameras.txt"});
+      outputs.push_back({flag, WithoutSlashes(path)});
+    } else {
+      outputs.push_back({flag, path});
+    }
+  }
+  if (!CheckDistinct(outputs, /*inputs=*/{}, &error)) {
     return Fail(1, error);
   }
   for (const std::string& path : {FLAGS_output, FLAGS_truth}) {
-    if (!CanWrite(path, &error)) {
+    if (!path.empty() &&
+        !(is_colmap ? colmap::CanWriteModel(WithoutSlashes(path), &error)
+                    : CanWrite(path, &error))) {
       return Fail(4, error);
     }
   }
@@ -182,6 +259,9 @@ int Run() {
   SyntheticProblem synthetic;
   if (!GenerateSynthetic(options, &synthetic, &error)) {
     return Fail(1, "--" + error);
+  }
+  if (is_colmap) {
+    return WriteModels(model_options, synthetic);
   }
   int code = 0;
   if (!FLAGS_output.empty() &&

@@ -2,11 +2,7 @@
 
 #include "examples/bal/bal_reader.h"
 
-#include <locale.h>
-#include <stdlib.h>
-
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,12 +10,11 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <system_error>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "examples/bal/byte_stream.h"
+#include "examples/bal/number_text.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -28,17 +23,6 @@ constexpr size_t kBufferSize = 1 << 18;
 // No number is longer: 17 digits behind the 323 zeros of the smallest double
 // take a third of it.
 constexpr ptrdiff_t kMaxTokenSize = 1024;
-constexpr size_t kMaxQuotedSize = 40;
-
-// Numbers too small for a double, which from_chars refuses as it does those
-// that are too large, in any locale.
-bool ReadTiny(const std::string& number, double* value) {
-  static const locale_t kLocale = newlocale(LC_ALL_MASK, "C", nullptr);
-  *value = strtod_l(number.c_str(), nullptr, kLocale);
-  return std::isfinite(*value);
-}
-
-bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // Splits a stream into numbers. A failure is sticky and is kept as what was
 // found and in which line; the caller knows what it expected.
@@ -55,20 +39,21 @@ class NumberReader {
       return false;
     }
     if (wide < min || wide > max) {
-      return Fail(Quoted(token_));
+      return Fail(Quoted(token_, end_));
     }
     *value = static_cast<int32_t>(wide);
     return true;
   }
 
   bool ReadFinite(double* value) {
-    return ReadNumber(value) && (std::isfinite(*value) || Fail(Quoted(token_)));
+    return ReadNumber(value) &&
+           (std::isfinite(*value) || Fail(Quoted(token_, end_)));
   }
 
   // True where nothing but white space is left.
   bool ReadEnd() {
     if (SkipSpace()) {
-      return Fail(Quoted(position_));
+      return Fail(Quoted(position_, end_));
     }
     return stream_->error().empty() || Fail(stream_->error());
   }
@@ -87,19 +72,9 @@ class NumberReader {
       Refill();
     }
     token_ = position_;
-    // from_chars knows no plus sign.
-    if (*position_ == '+' && position_ + 1 < end_ && position_[1] != '-') {
-      ++position_;
-    }
-    auto [stop, status] = std::from_chars(position_, end_, *value);
-    if constexpr (std::is_floating_point_v<T>) {
-      if (status == std::errc::result_out_of_range &&
-          ReadTiny(std::string(position_, stop - position_), value)) {
-        status = std::errc();
-      }
-    }
-    if (status != std::errc() || stop - token_ >= kMaxTokenSize ||
-        (stop < end_ ? !IsSpace(*stop) : !stream_->error().empty())) {
+    const char* stop = ParseNumber(token_, end_, value);
+    if (stop == nullptr || stop - token_ >= kMaxTokenSize ||
+        (stop == end_ && !stream_->error().empty())) {
       return FailAtToken();
     }
     position_ = const_cast<char*>(stop);
@@ -141,32 +116,12 @@ class NumberReader {
   bool FailAtToken() {
     const bool cut = !stream_->error().empty() &&
                      std::find_if<const char*>(token_, end_, IsSpace) == end_;
-    return Fail(cut ? stream_->error() : Quoted(token_));
+    return Fail(cut ? stream_->error() : Quoted(token_, end_));
   }
 
   bool Fail(std::string found) {
     found_ = std::move(found);
     return false;
-  }
-
-  // The token that starts at begin, safe to print on one line.
-  std::string Quoted(const char* begin) const {
-    static constexpr char kHex[] = "0123456789abcdef";
-    std::string quoted = "'";
-    const char* c = begin;
-    for (; c < end_ && !IsSpace(*c); ++c) {
-      if (quoted.size() > kMaxQuotedSize) {
-        quoted += "...";
-        break;
-      }
-      if (*c >= ' ' && *c <= '~') {
-        quoted += *c;
-      } else {
-        const auto byte = static_cast<unsigned char>(*c);
-        quoted += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-      }
-    }
-    return quoted + "'";
   }
 
   ByteStream* stream_;

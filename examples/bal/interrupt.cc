@@ -35,7 +35,7 @@ void OnSignal(int number) {
   const int saved_errno = errno;
   const SignalPhase phase = current_phase;
   if (phase == SIGNAL_KILLS || is_interrupted.exchange(true)) {
-    RemoveTemporaryFile();
+    RemoveTemporaryFiles();
     signal(number, SIG_DFL);
     raise(number);  // when this returns
     return;

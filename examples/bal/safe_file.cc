@@ -29,9 +29,11 @@ constexpr int kMaxLinks = 40;
 // Of a name in a folder, which has 255 bytes at most on all file systems.
 constexpr size_t kMaxNameInTemporary = 200;
 
-// What RemoveTemporaryFile removes while the flag is up.
-char temporary_to_remove[PATH_MAX];
-std::atomic<bool> is_temporary_to_remove{false};
+constexpr int kMaxFiles = 4;
+
+// What RemoveTemporaryFiles removes while the flag is up.
+char temporary_to_remove[kMaxFiles][PATH_MAX];
+std::atomic<bool> is_temporary_to_remove[kMaxFiles] = {};
 
 bool IsSame(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
@@ -119,7 +121,7 @@ SafeFile::~SafeFile() {
   }
   if (!temporary_.empty()) {
     unlink(temporary_.c_str());
-    is_temporary_to_remove = false;
+    is_temporary_to_remove[slot_] = false;
   }
 }
 
@@ -162,17 +164,24 @@ bool SafeFile::OpenTemporary(const std::string& target, int permissions) {
     errno = ENOENT;
     return false;
   }
+  while (slot_ < kMaxFiles && is_temporary_to_remove[slot_]) {
+    ++slot_;
+  }
+  if (slot_ == kMaxFiles) {
+    errno = EMFILE;
+    return false;
+  }
   const fs::path folder = fs::path(target).parent_path();
   for (int i = 0;; ++i) {
     const fs::path temporary =
         folder / ("." + name.substr(0, kMaxNameInTemporary) + "." +
                   std::to_string(getpid()) + "." + std::to_string(i) + ".tmp");
-    if (temporary.native().size() >= sizeof(temporary_to_remove)) {
+    if (temporary.native().size() >= PATH_MAX) {
       errno = ENAMETOOLONG;
       return false;
     }
-    std::strcpy(temporary_to_remove, temporary.c_str());
-    is_temporary_to_remove = true;
+    std::strcpy(temporary_to_remove[slot_], temporary.c_str());
+    is_temporary_to_remove[slot_] = true;
     fd_ = open(temporary.c_str(),
                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                permissions);
@@ -181,7 +190,7 @@ bool SafeFile::OpenTemporary(const std::string& target, int permissions) {
       temporary_ = temporary.string();
       return true;
     }
-    is_temporary_to_remove = false;
+    is_temporary_to_remove[slot_] = false;
     // The rest of a program that was killed.
     if (errno != EEXIST) {
       return false;
@@ -189,24 +198,30 @@ bool SafeFile::OpenTemporary(const std::string& target, int permissions) {
   }
 }
 
-bool SafeFile::Commit(std::string* error) {
+bool SafeFile::Finish(std::string* error) {
   bool good = temporary_.empty() || Sync(fd_);
   good = close(fd_) == 0 && good;
   fd_ = -1;
   if (!good) {
     *error = std::strerror(errno);
+  }
+  return good;
+}
+
+bool SafeFile::Commit(std::string* error) {
+  if (fd_ >= 0 && !Finish(error)) {
     return false;
   }
   if (temporary_.empty()) {
     return true;
   }
-  good = rename(temporary_.c_str(), target_.c_str()) == 0;
+  const bool good = rename(temporary_.c_str(), target_.c_str()) == 0;
   if (!good) {
     // All is written and on the disk; that much is not lost.
     *error = std::string(std::strerror(errno)) + ", and left it all in " +
              temporary_;
   }
-  is_temporary_to_remove = false;
+  is_temporary_to_remove[slot_] = false;
   temporary_.clear();
   // The new name too is to survive a loss of power.
   const int folder =
@@ -255,9 +270,11 @@ bool WriteFully(int fd, const char* data, size_t size) {
   return true;
 }
 
-void RemoveTemporaryFile() {
-  if (is_temporary_to_remove) {
-    unlink(temporary_to_remove);
+void RemoveTemporaryFiles() {
+  for (int i = 0; i < kMaxFiles; ++i) {
+    if (is_temporary_to_remove[i]) {
+      unlink(temporary_to_remove[i]);
+    }
   }
 }
 

@@ -24,7 +24,7 @@ namespace ceres_ext::bal {
 // permissions; at the end of symbolic links, the file is replaced and the links
 // stay; other hard links keep the old contents. What is no regular file
 // (devices, pipes) and the program's own standard output and error are written
-// straight. One SafeFile at a time.
+// straight. Four SafeFiles at a time.
 //
 // Errors complete the sentence of CannotWrite.
 class SafeFile {
@@ -38,6 +38,9 @@ class SafeFile {
 
   int fd() const { return fd_; }
 
+  // The first half of Commit: all is on the disk, and fd() is closed.
+  bool Finish(std::string* error);
+
   bool Commit(std::string* error);
 
  private:
@@ -49,6 +52,8 @@ class SafeFile {
   // What is replaced and by what; empty for what is written straight.
   std::string target_;
   std::string temporary_;
+  // Where RemoveTemporaryFiles finds it.
+  int slot_ = 0;
 };
 
 // "PATH: expected a file that can be written, found FOUND".
@@ -63,9 +68,9 @@ bool WriteFile(const std::string& path,
 // Writes all bytes, however many calls that takes. False leaves errno.
 bool WriteFully(int fd, const char* data, size_t size);
 
-// Removes the temporary file of a SafeFile that is not committed yet. Signal
+// Removes the temporary files of SafeFiles that are not committed yet. Signal
 // handlers may call it.
-void RemoveTemporaryFile();
+void RemoveTemporaryFiles();
 
 // An early word on what would else fail after long work; a full disk still
 // shows only then. On failure returns false and sets *error to one line. An

@@ -1,0 +1,221 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Camera models with the names, numbers and orders of parameters of COLMAP
+// (colmap.github.io/cameras.html), for T = double, ceres::Jet and the like:
+//
+//   T pixel[2];
+//   if (!RadialCamera::ImgFromCam(params, point, pixel)) { ... }
+//
+// where the point is in the frame of the camera, which looks along its positive
+// z axis, x to the right and y down. Parameters are one focal length f or two,
+// fx and fy, then the principal point cx, cy, then the coefficients of the
+// distortion. With x = point[0] / point[2] and y = point[1] / point[2]
+// distorted to (x', y') as each model says,
+//
+//   pixel = (fx x' + cx, fy y' + cy)
+//
+// False, with nothing computed, where point[2] is below 2^-52 or NaN: at the
+// optical centre and behind it.
+
+#ifndef CERES_EXT_CAMERA_MODELS_H_
+#define CERES_EXT_CAMERA_MODELS_H_
+
+#include <cfloat>
+#include <cmath>
+
+namespace ceres_ext {
+
+namespace internal {
+
+// k[0] s + k[1] s^2 + ... + k[kNum - 1] s^kNum
+template <int kNum, typename T>
+T PowerSeries(const T* k, const T& s) {
+  T sum = k[kNum - 1];
+  for (int i = kNum - 2; i >= 0; --i) {
+    sum = sum * s + k[i];
+  }
+  return sum * s;
+}
+
+// (x, y) (1 + k1 r^2 + k2 r^4 + ...), r^2 = x^2 + y^2
+template <int kNum, typename T>
+void DistortRadially(const T* k, T* xy) {
+  const T scale = 1.0 + PowerSeries<kNum>(k, xy[0] * xy[0] + xy[1] * xy[1]);
+  xy[0] = xy[0] * scale;
+  xy[1] = xy[1] * scale;
+}
+
+// (x, y) scale
+//     + (2 p1 x y + p2 (r^2 + 2 x^2), 2 p2 x y + p1 (r^2 + 2 y^2))
+template <typename T>
+void DistortTangentially(const T* p, const T& scale, T* xy) {
+  const T x = xy[0];
+  const T y = xy[1];
+  const T r2 = x * x + y * y;
+  xy[0] = x * scale + 2.0 * p[0] * x * y + p[1] * (r2 + 2.0 * x * x);
+  xy[1] = y * scale + 2.0 * p[1] * x * y + p[0] * (r2 + 2.0 * y * y);
+}
+
+// (x, y) t / r, where t = atan r is the angle from the optical axis: a point at
+// that distance from the principal point. Below r = 0.01 the series of
+// atan(r) / r, whose first term left out, r^10 / 11, is below 1e-21; the
+// derivatives of sqrt are not finite at 0.
+template <typename T>
+void ToEquidistant(T* xy) {
+  using std::atan;
+  using std::sqrt;
+  const T r2 = xy[0] * xy[0] + xy[1] * xy[1];
+  T scale;
+  if (r2 < 1e-4) {
+    scale = 1.0 +
+            r2 * (-1.0 / 3.0 + r2 * (1.0 / 5.0 + r2 * (-1.0 / 7.0 + r2 / 9.0)));
+  } else {
+    const T r = sqrt(r2);
+    scale = atan(r) / r;
+  }
+  xy[0] = xy[0] * scale;
+  xy[1] = xy[1] * scale;
+}
+
+// What the models share. Model::Distort(k, xy) distorts xy in place by the
+// coefficients.
+template <typename Model, int kNumFocals, int kNumCoefficients>
+struct CameraModel {
+  static constexpr int kNumFocalLengths = kNumFocals;
+  static constexpr int kNumExtraParams = kNumCoefficients;
+  static constexpr int kNumParams = kNumFocals + 2 + kNumCoefficients;
+
+  template <typename T>
+  static bool ImgFromCam(const T* params, const T* point, T* pixel) {
+    if (!(point[2] >= DBL_EPSILON)) {
+      return false;
+    }
+    T xy[2] = {point[0] / point[2], point[1] / point[2]};
+    Model::Distort(params + kNumFocals + 2, xy);
+    pixel[0] = params[0] * xy[0] + params[kNumFocals];
+    pixel[1] = params[kNumFocals - 1] * xy[1] + params[kNumFocals + 1];
+    return true;
+  }
+};
+
+}  // namespace internal
+
+// f, cx, cy
+struct SimplePinholeCamera : internal::CameraModel<SimplePinholeCamera, 1, 0> {
+  static constexpr int kModelId = 0;
+  static constexpr char kName[] = "SIMPLE_PINHOLE";
+  template <typename T>
+  static void Distort(const T* /*k*/, T* /*xy*/) {}
+};
+
+// fx, fy, cx, cy
+struct PinholeCamera : internal::CameraModel<PinholeCamera, 2, 0> {
+  static constexpr int kModelId = 1;
+  static constexpr char kName[] = "PINHOLE";
+  template <typename T>
+  static void Distort(const T* /*k*/, T* /*xy*/) {}
+};
+
+// f, cx, cy, k: (x, y) (1 + k r^2)
+struct SimpleRadialCamera : internal::CameraModel<SimpleRadialCamera, 1, 1> {
+  static constexpr int kModelId = 2;
+  static constexpr char kName[] = "SIMPLE_RADIAL";
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    internal::DistortRadially<1>(k, xy);
+  }
+};
+
+// f, cx, cy, k1, k2: (x, y) (1 + k1 r^2 + k2 r^4)
+struct RadialCamera : internal::CameraModel<RadialCamera, 1, 2> {
+  static constexpr int kModelId = 3;
+  static constexpr char kName[] = "RADIAL";
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    internal::DistortRadially<2>(k, xy);
+  }
+};
+
+// fx, fy, cx, cy, k1, k2, p1, p2: radially as RADIAL, plus tangentially by p1
+// and p2 (internal::DistortTangentially)
+struct OpenCvCamera : internal::CameraModel<OpenCvCamera, 2, 4> {
+  static constexpr int kModelId = 4;
+  static constexpr char kName[] = "OPENCV";
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    const T r2 = xy[0] * xy[0] + xy[1] * xy[1];
+    const T scale = 1.0 + internal::PowerSeries<2>(k, r2);
+    internal::DistortTangentially(k + 2, scale, xy);
+  }
+};
+
+// fx, fy, cx, cy, k1, k2, k3, k4: t = atan r is the angle from the optical
+// axis, (x, y) / r (t + k1 t^3 + k2 t^5 + k3 t^7 + k4 t^9)
+struct OpenCvFisheyeCamera : internal::CameraModel<OpenCvFisheyeCamera, 2, 4> {
+  static constexpr int kModelId = 5;
+  static constexpr char kName[] = "OPENCV_FISHEYE";
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    internal::ToEquidistant(xy);
+    internal::DistortRadially<4>(k, xy);
+  }
+};
+
+// fx, fy, cx, cy, k1, k2, p1, p2, k3, k4, k5, k6: as OPENCV, but radially
+// (x, y) (1 + k1 r^2 + k2 r^4 + k3 r^6) / (1 + k4 r^2 + k5 r^4 + k6 r^6)
+struct FullOpenCvCamera : internal::CameraModel<FullOpenCvCamera, 2, 8> {
+  static constexpr int kModelId = 6;
+  static constexpr char kName[] = "FULL_OPENCV";
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    const T r2 = xy[0] * xy[0] + xy[1] * xy[1];
+    const T numerator[3] = {k[0], k[1], k[4]};
+    const T scale = (1.0 + internal::PowerSeries<3>(numerator, r2)) /
+                    (1.0 + internal::PowerSeries<3>(k + 5, r2));
+    internal::DistortTangentially(k + 2, scale, xy);
+  }
+};
+
+// f, cx, cy, k: (x, y) / r (t + k t^3)
+struct SimpleRadialFisheyeCamera
+    : internal::CameraModel<SimpleRadialFisheyeCamera, 1, 1> {
+  static constexpr int kModelId = 8;
+  static constexpr char kName[] = "SIMPLE_RADIAL_FISHEYE";
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    internal::ToEquidistant(xy);
+    internal::DistortRadially<1>(k, xy);
+  }
+};
+
+// f, cx, cy, k1, k2: (x, y) / r (t + k1 t^3 + k2 t^5)
+struct RadialFisheyeCamera : internal::CameraModel<RadialFisheyeCamera, 1, 2> {
+  static constexpr int kModelId = 9;
+  static constexpr char kName[] = "RADIAL_FISHEYE";
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    internal::ToEquidistant(xy);
+    internal::DistortRadially<2>(k, xy);
+  }
+};
+
+// The most parameters of a model.
+inline constexpr int kMaxCameraParams = FullOpenCvCamera::kNumParams;
+
+// Calls f(Model()) for each model, in the order of their numbers.
+template <typename Function>
+void ForEachCameraModel(Function&& f) {
+  f(SimplePinholeCamera());
+  f(PinholeCamera());
+  f(SimpleRadialCamera());
+  f(RadialCamera());
+  f(OpenCvCamera());
+  f(OpenCvFisheyeCamera());
+  f(FullOpenCvCamera());
+  f(SimpleRadialFisheyeCamera());
+  f(RadialFisheyeCamera());
+}
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_CAMERA_MODELS_H_

@@ -1,0 +1,282 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "examples/colmap/colmap_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "ceres/autodiff_cost_function.h"
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
+#include "ceres/product_manifold.h"
+#include "ceres/rotation.h"
+#include "ceres_ext/camera_models.h"
+
+namespace ceres_ext::colmap {
+namespace {
+
+// R X + t; rotation: x, y, z, w.
+template <typename T>
+void Transform(const T* rotation,
+               const T* translation,
+               const T* point,
+               T* in_camera) {
+  const T wxyz[4] = {rotation[3], rotation[0], rotation[1], rotation[2]};
+  ceres::UnitQuaternionRotatePoint(wxyz, point, in_camera);
+  for (int i = 0; i < 3; ++i) {
+    in_camera[i] += translation[i];
+  }
+}
+
+template <typename CameraModel>
+struct ReprojectionError {
+  // The blocks of COLMAP up to 3.13.
+  template <typename T>
+  bool operator()(const T* rotation,
+                  const T* translation,
+                  const T* point,
+                  const T* params,
+                  T* residuals) const {
+    T in_camera[3];
+    Transform(rotation, translation, point, in_camera);
+    if (CameraModel::ImgFromCam(params, in_camera, residuals)) {
+      residuals[0] -= x;
+      residuals[1] -= y;
+    } else {
+      residuals[0] = residuals[1] = T(0.0);
+    }
+    return true;
+  }
+
+  // Those of COLMAP since 4.0.
+  template <typename T>
+  bool operator()(const T* point,
+                  const T* pose,
+                  const T* params,
+                  T* residuals) const {
+    return (*this)(pose, pose + 4, point, params, residuals);
+  }
+
+  double x;
+  double y;
+};
+
+class ProblemBuilder {
+ public:
+  ProblemBuilder(const ProblemOptions& options,
+                 Model* model,
+                 ceres::Problem* problem)
+      : options_(options), model_(model), problem_(problem) {
+    if (options.loss == LOSS_CAUCHY) {
+      loss_ = new ceres::CauchyLoss(options.loss_scale);
+    }
+  }
+
+  void Run() {
+    for (Image& image : model_->images) {
+      Normalize(image.pose);
+      ForEachCameraModel([&](auto camera_model) {
+        if (camera_model.kModelId == model_->cameras[image.camera].model->id) {
+          AddImage(camera_model, &image);
+        }
+      });
+    }
+    SetPoseManifolds();
+    FixGauge();
+    ParameterizeCameras();
+  }
+
+ private:
+  static void Normalize(double* q) {
+    const double norm =
+        std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+    for (int i = 0; i < 4; ++i) {
+      q[i] /= norm;
+    }
+  }
+
+  template <typename CameraModel>
+  void AddImage(CameraModel /*tag*/, Image* image) {
+    using Error = ReprojectionError<CameraModel>;
+    constexpr int kNumParams = CameraModel::kNumParams;
+    double* params = model_->cameras[image->camera].params;
+    for (int64_t k = image->points2d_begin; k < image->points2d_end; ++k) {
+      if (model_->point_index[k] < 0) {
+        continue;
+      }
+      double* point = model_->points[model_->point_index[k]].xyz;
+      auto* error =
+          new Error{model_->points2d[2 * k], model_->points2d[2 * k + 1]};
+      if (options_.split_pose) {
+        problem_->AddResidualBlock(
+            new ceres::AutoDiffCostFunction<Error, 2, 4, 3, 3, kNumParams>(
+                error),
+            loss_,
+            image->pose,
+            image->pose + 4,
+            point,
+            params);
+      } else {
+        problem_->AddResidualBlock(
+            new ceres::AutoDiffCostFunction<Error, 2, 3, 7, kNumParams>(error),
+            loss_,
+            point,
+            image->pose,
+            params);
+      }
+    }
+  }
+
+  bool IsObserved(const Image& image) const {
+    return problem_->HasParameterBlock(image.pose);
+  }
+
+  void SetPoseManifolds() {
+    ceres::Manifold* manifold = nullptr;
+    for (Image& image : model_->images) {
+      if (!IsObserved(image)) {
+        continue;
+      }
+      if (manifold == nullptr) {
+        if (options_.split_pose) {
+          manifold = new ceres::EigenQuaternionManifold;
+        } else {
+          manifold = new ceres::ProductManifold<ceres::EigenQuaternionManifold,
+                                                ceres::EuclideanManifold<3>>;
+        }
+      }
+      problem_->SetManifold(image.pose, manifold);
+    }
+  }
+
+  void FixGauge() {
+    std::vector<Image*> images;
+    for (Image& image : model_->images) {
+      if (IsObserved(image)) {
+        images.push_back(&image);
+      }
+    }
+    std::sort(images.begin(), images.end(), [](Image* a, Image* b) {
+      return a->id < b->id;
+    });
+    if (images.empty()) {
+      return;
+    }
+    double* first = images[0]->pose;
+    problem_->SetParameterBlockConstant(first);
+    if (options_.split_pose) {
+      problem_->SetParameterBlockConstant(first + 4);
+    }
+    for (size_t i = 1; i < images.size(); ++i) {
+      // Where the image stands, -R't, as the first one sees it.
+      double* pose = images[i]->pose;
+      const double inverse[4] = {-pose[0], -pose[1], -pose[2], pose[3]};
+      const double zero[3] = {0.0, 0.0, 0.0};
+      double center[3];
+      double baseline[3];
+      Transform(inverse, zero, pose + 4, center);
+      for (double& coordinate : center) {
+        coordinate = -coordinate;
+      }
+      Transform(first, first + 4, center, baseline);
+      const auto* largest =
+          std::max_element(baseline, baseline + 3, [](double a, double b) {
+            return std::abs(a) < std::abs(b);
+          });
+      // COLMAP's threshold.
+      if (std::abs(*largest) <= 1e-9) {
+        continue;
+      }
+      const ceres::SubsetManifold fixed(3,
+                                        {static_cast<int>(largest - baseline)});
+      if (options_.split_pose) {
+        problem_->SetManifold(pose + 4, new ceres::SubsetManifold(fixed));
+      } else {
+        problem_->SetManifold(
+            pose,
+            new ceres::ProductManifold<ceres::EigenQuaternionManifold,
+                                       ceres::SubsetManifold>(
+                ceres::EigenQuaternionManifold(), fixed));
+      }
+      return;
+    }
+  }
+
+  void ParameterizeCameras() {
+    for (Camera& camera : model_->cameras) {
+      if (!problem_->HasParameterBlock(camera.params)) {
+        continue;
+      }
+      const int num_params = camera.model->num_params;
+      const int num_focals = camera.model->num_focal_lengths;
+      std::vector<int> constants;
+      for (int i = 0; i < num_params; ++i) {
+        if (!(i < num_focals       ? options_.refine_focal_length
+              : i < num_focals + 2 ? options_.refine_principal_point
+                                   : options_.refine_extra_params)) {
+          constants.push_back(i);
+        }
+      }
+      if (static_cast<int>(constants.size()) == num_params) {
+        problem_->SetParameterBlockConstant(camera.params);
+      } else if (!constants.empty()) {
+        problem_->SetManifold(camera.params,
+                              new ceres::SubsetManifold(num_params, constants));
+      }
+    }
+  }
+
+  const ProblemOptions& options_;
+  Model* model_;
+  ceres::Problem* problem_;
+  // Owned, and deleted once, by *problem_.
+  ceres::LossFunction* loss_ = nullptr;
+};
+
+}  // namespace
+
+void BuildProblem(const ProblemOptions& options,
+                  Model* model,
+                  ceres::Problem* problem) {
+  ProblemBuilder(options, model, problem).Run();
+}
+
+void UpdateErrors(Model* model) {
+  std::vector<int32_t> counts(model->points.size(), 0);
+  for (Point3D& point : model->points) {
+    point.error = 0.0;
+  }
+  for (const Image& image : model->images) {
+    const Camera& camera = model->cameras[image.camera];
+    ForEachCameraModel([&](auto camera_model) {
+      if (camera_model.kModelId != camera.model->id) {
+        return;
+      }
+      for (int64_t k = image.points2d_begin; k < image.points2d_end; ++k) {
+        const int32_t index = model->point_index[k];
+        if (index < 0) {
+          continue;
+        }
+        double in_camera[3];
+        double pixel[2];
+        Transform(
+            image.pose, image.pose + 4, model->points[index].xyz, in_camera);
+        if (decltype(camera_model)::ImgFromCam(
+                camera.params, in_camera, pixel)) {
+          model->points[index].error +=
+              std::hypot(pixel[0] - model->points2d[2 * k],
+                         pixel[1] - model->points2d[2 * k + 1]);
+          ++counts[index];
+        }
+      }
+    });
+  }
+  for (size_t i = 0; i < counts.size(); ++i) {
+    double& error = model->points[i].error;
+    error = counts[i] > 0 ? error / counts[i] : -1.0;
+  }
+}
+
+}  // namespace ceres_ext::colmap

@@ -1,0 +1,423 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "examples/colmap/colmap_model.h"
+#include "examples/colmap/colmap_reader.h"
+#include "examples/colmap/colmap_writer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/bal/bal_test_util.h"
+#include "tests/colmap/colmap_test_util.h"
+
+namespace ceres_ext::colmap {
+namespace {
+
+namespace fs = std::filesystem;
+using bal::ReadBytes;
+using bal::WriteBytes;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+// Two cameras, three images and two points, as other programs may write them:
+// ids of any order, comments, empty lines, line ends of Windows, names with
+// spaces, 2D points that see nothing, an image without 2D points.
+constexpr const char kCameras[] =
+    "# cameras\n"
+    "\n"
+    "7 SIMPLE_RADIAL 640 480 500.5 320 240 -0.125\r\n"
+    "  2\tPINHOLE 800 600 +700 701 4e2 300 \n";
+constexpr const char kImages[] =
+    "# images\n"
+    "30 1 0 0 0 0.5 -1 2e-3 7 first image.jpg\n"
+    "10 20 101 30.5 40 -1 50 60 100\n"
+    "4 0.5 0.5 -0.5 0.5 1 2 3 2 b.png\n"
+    "\n"
+    "9 0 2 0 0 1 2 3 2 c.png\r\n"
+    "1.5 2.5 100";
+constexpr const char kPoints[] =
+    "# points\n"
+    "101 1 2 3 255 0 17 0.25 30 0\n"
+    "100 -1 -2 -3 1 2 3 -1 9 0 30 2\n"
+    "5 0 0 0 0 0 0 -1\n";
+
+class ColmapIoTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = bal::TempPath("model");
+    fs::remove_all(folder_);
+    ASSERT_TRUE(fs::create_directory(folder_));
+    WriteModelFiles();
+  }
+  ~ColmapIoTest() override { fs::remove_all(folder_); }
+
+  void WriteModelFiles() {
+    WriteBytes(Path("cameras.txt"), kCameras);
+    WriteBytes(Path("images.txt"), kImages);
+    WriteBytes(Path("points3D.txt"), kPoints);
+  }
+
+  std::string Path(const std::string& name) const {
+    return folder_ + "/" + name;
+  }
+
+  Model Read(const std::string& folder) {
+    Model model;
+    std::string error;
+    EXPECT_TRUE(ReadModel(folder, &model, &error)) << error;
+    return model;
+  }
+
+  std::string ErrorOfReading() {
+    Model model;
+    std::string error;
+    EXPECT_FALSE(ReadModel(folder_, &model, &error));
+    EXPECT_TRUE(model.cameras.empty() && model.images.empty() &&
+                model.points.empty() && model.points2d.empty());
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+    return error;
+  }
+
+  std::string ErrorOfWriting(const std::string& folder, const Model& model) {
+    std::string error;
+    EXPECT_FALSE(WriteModel(folder, model, &error));
+    return error;
+  }
+
+  std::vector<std::string> Files(const std::string& folder) {
+    std::vector<std::string> names;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ColmapIoTest, ReadsWhatIsThere) {
+  const Model model = Read(folder_);
+  ASSERT_EQ(model.cameras.size(), 2u);
+  EXPECT_EQ(model.cameras[0].id, 7u);
+  EXPECT_STREQ(model.cameras[0].model->name, "SIMPLE_RADIAL");
+  EXPECT_EQ(model.cameras[0].width, 640);
+  EXPECT_EQ(model.cameras[0].height, 480);
+  EXPECT_EQ(model.cameras[0].params[3], -0.125);
+  EXPECT_EQ(model.cameras[1].id, 2u);
+  EXPECT_EQ(model.cameras[1].params[0], 700.0);
+  EXPECT_EQ(model.cameras[1].params[2], 400.0);
+  ASSERT_EQ(model.images.size(), 3u);
+  EXPECT_EQ(model.images[0].id, 30u);
+  EXPECT_EQ(model.images[0].camera, 0);
+  EXPECT_EQ(model.images[0].name, "first image.jpg");
+  EXPECT_THAT(model.images[0].pose, ElementsAre(0, 0, 0, 1, 0.5, -1, 2e-3));
+  EXPECT_EQ(model.images[1].points2d_begin, 3);
+  EXPECT_EQ(model.images[1].points2d_end, 3);
+  EXPECT_THAT(model.images[1].pose, ElementsAre(0.5, -0.5, 0.5, 0.5, 1, 2, 3));
+  EXPECT_EQ(model.images[2].name, "c.png");
+  EXPECT_EQ(model.images[2].camera, 1);
+  EXPECT_THAT(model.images[2].pose, ElementsAre(2, 0, 0, 0, 1, 2, 3));
+  EXPECT_THAT(model.points2d, ElementsAre(10, 20, 30.5, 40, 50, 60, 1.5, 2.5));
+  EXPECT_THAT(model.point_index, ElementsAre(0, -1, 1, 1));
+  ASSERT_EQ(model.points.size(), 3u);
+  EXPECT_EQ(model.points[0].id, 101);
+  EXPECT_THAT(model.points[0].xyz, ElementsAre(1, 2, 3));
+  EXPECT_THAT(model.points[0].color, ElementsAre(255, 0, 17));
+  EXPECT_EQ(model.points[0].error, 0.25);
+  EXPECT_EQ(model.points[2].id, 5);
+}
+
+TEST_F(ColmapIoTest, WritesWhatItReads) {
+  const Model model = Read(folder_);
+  const std::string copy = Path("copy");
+  std::string error;
+  ASSERT_TRUE(WriteModel(copy, model, &error)) << error;
+  EXPECT_THAT(
+      Files(copy),
+      UnorderedElementsAre("cameras.txt", "images.txt", "points3D.txt"));
+  ExpectSame(Read(copy), model);
+  // Single spaces, which COLMAP's own reader needs.
+  EXPECT_EQ(ReadBytes(copy + "/cameras.txt"),
+            "# CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]\n"
+            "7 SIMPLE_RADIAL 640 480 500.5 320 240 -0.125\n"
+            "2 PINHOLE 800 600 700 701 400 300\n");
+  EXPECT_EQ(ReadBytes(copy + "/images.txt"),
+            "# IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME\n"
+            "# POINTS2D[] as X Y POINT3D_ID\n"
+            "30 1 0 0 0 0.5 -1 0.002 7 first image.jpg\n"
+            "10 20 101 30.5 40 -1 50 60 100\n"
+            "4 0.5 0.5 -0.5 0.5 1 2 3 2 b.png\n"
+            "\n"
+            "9 0 2 0 0 1 2 3 2 c.png\n"
+            "1.5 2.5 100\n");
+  EXPECT_EQ(ReadBytes(copy + "/points3D.txt"),
+            "# POINT3D_ID X Y Z R G B ERROR TRACK[] as IMAGE_ID POINT2D_IDX\n"
+            "101 1 2 3 255 0 17 0.25 30 0\n"
+            "100 -1 -2 -3 1 2 3 -1 30 2 9 0\n"
+            "5 0 0 0 0 0 0 -1\n");
+  // And in the place of what is there.
+  ASSERT_TRUE(WriteModel(copy, model, &error)) << error;
+  ExpectSame(Read(copy), model);
+}
+
+TEST_F(ColmapIoTest, AllBitsAndLongLinesSurvive) {
+  bal::SyntheticOptions options;
+  options.num_cameras = 3;
+  options.num_points = 9000;
+  options.num_observations = 20000;
+  const bal::SyntheticProblem scene = MakeScene(options);
+  const Model model = MakeModel(scene, "FULL_OPENCV", 2, VALUES_OF_TRUTH);
+  std::string error;
+  ASSERT_TRUE(WriteModel(folder_, model, &error)) << error;
+  // Longer than what is read at a time.
+  EXPECT_GT(fs::file_size(Path("images.txt")), 3 * (1 << 18));
+  ExpectSame(Read(folder_), model);
+}
+
+TEST_F(ColmapIoTest, SaysWhatIsWrongAndWhere) {
+  const struct {
+    const char* file;
+    // The first occurrence of `from` becomes `to`.
+    const char* from;
+    const char* to;
+    const char* error;
+  } kCases[] = {
+      {"cameras.txt",
+       "7 SIMPLE",
+       "x SIMPLE",
+       "3: expected CAMERA_ID, an integer from 0 to 4294967294, found 'x'"},
+      {"cameras.txt",
+       "7 SIMPLE",
+       "4294967295 SIMPLE",
+       "3: expected CAMERA_ID, an integer from 0 to 4294967294, found "
+       "'4294967295'"},
+      {"cameras.txt",
+       "PINHOLE",
+       "FOV",
+       "4: expected MODEL, one of SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, "
+       "RADIAL, OPENCV, OPENCV_FISHEYE, FULL_OPENCV, SIMPLE_RADIAL_FISHEYE, "
+       "RADIAL_FISHEYE, found 'FOV'"},
+      {"cameras.txt",
+       "2\t",
+       "7 ",
+       "4: expected a CAMERA_ID of its own, found 7 again"},
+      {"cameras.txt",
+       "640",
+       "0",
+       "3: expected WIDTH, an integer from 1 on, found '0'"},
+      {"cameras.txt",
+       "480",
+       "4.5",
+       "3: expected HEIGHT, an integer from 1 on, found '4.5'"},
+      {"cameras.txt",
+       " -0.125",
+       "",
+       "3: expected 4 finite PARAMS for SIMPLE_RADIAL, found the end of the "
+       "line"},
+      {"cameras.txt",
+       "-0.125",
+       "nan",
+       "3: expected 4 finite PARAMS for SIMPLE_RADIAL, found 'nan'"},
+      {"cameras.txt",
+       "-0.125",
+       "-0.125 0",
+       "3: expected 4 finite PARAMS for SIMPLE_RADIAL, found '0'"},
+      {"images.txt",
+       "30 1",
+       "-30 1",
+       "2: expected IMAGE_ID, an integer from 0 to 4294967294, found '-30'"},
+      {"images.txt",
+       "4 0.5",
+       "30 0.5",
+       "4: expected an IMAGE_ID of its own, found 30 again"},
+      {"images.txt",
+       "2e-3",
+       "1e999",
+       "2: expected QW QX QY QZ TX TY TZ, seven finite numbers, found "
+       "'1e999'"},
+      {"images.txt",
+       "30 1 0",
+       "30 0 0",
+       "2: expected QW QX QY QZ with a norm, about 1, found one of 0 or "
+       "infinity"},
+      {"images.txt",
+       "7 first",
+       "8 first",
+       "2: expected a CAMERA_ID of cameras.txt, found 8"},
+      {"images.txt",
+       "7 first",
+       "seven first",
+       "2: expected CAMERA_ID, an integer, found 'seven'"},
+      {"images.txt",
+       "10 20",
+       "inf 20",
+       "3: expected X of a 2D point, a finite number, found 'inf'"},
+      {"images.txt",
+       "30.5 40",
+       "30.5 4O",
+       "3: expected Y of a 2D point, a finite number, found '4O'"},
+      {"images.txt",
+       "60 100",
+       "60",
+       "3: expected POINT3D_ID of a 2D point, an integer from -1 on, found "
+       "the end of the line"},
+      {"images.txt",
+       "40 -1",
+       "40 5",
+       ": points3D.txt: expected 2D point 1 of image 30 in the track of "
+       "point 5, found it in none"},
+      {"points3D.txt",
+       "101 1",
+       "-1 1",
+       "2: expected POINT3D_ID, an integer from 0 on, found '-1'"},
+      {"points3D.txt",
+       "100 -1",
+       "101 -1",
+       "3: expected a POINT3D_ID of its own, found 101 again"},
+      {"points3D.txt",
+       "-2 -3",
+       "-2 -x",
+       "3: expected X Y Z, three finite numbers, found '-x'"},
+      {"points3D.txt",
+       "255",
+       "256",
+       "2: expected R G B, three integers from 0 to 255, found '256'"},
+      {"points3D.txt",
+       "0.25",
+       "\x01",
+       "2: expected ERROR, a finite number, found '\\x01'"},
+      {"points3D.txt",
+       "30 0",
+       "31 0",
+       "2: expected an IMAGE_ID of images.txt, found 31"},
+      {"points3D.txt",
+       "30 0",
+       "30",
+       "2: expected POINT2D_IDX of a track, an integer from 0 on, found the "
+       "end of the line"},
+      {"points3D.txt",
+       "30 0",
+       "30 1",
+       "2: expected IMAGE_ID POINT2D_IDX of a 2D point that images.txt gives "
+       "to this point, found 30 1"},
+      {"points3D.txt",
+       "30 0",
+       "30 3",
+       "2: expected IMAGE_ID POINT2D_IDX of a 2D point that images.txt gives "
+       "to this point, found 30 3"},
+      {"points3D.txt",
+       "30 0",
+       "30 0 30 0",
+       "2: expected each 2D point once, found 30 0 again"},
+      {"points3D.txt",
+       "9 0 30 2",
+       "9 0",
+       ": expected 2D point 2 of image 30 in the track of point 100, found it "
+       "in none"},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(std::string(c.file) + " " + c.to);
+    WriteModelFiles();
+    std::string text = ReadBytes(Path(c.file));
+    const size_t at = text.find(c.from);
+    ASSERT_NE(at, std::string::npos);
+    WriteBytes(Path(c.file),
+               text.replace(at, std::string(c.from).size(), c.to));
+    const std::string error = c.error;
+    const std::string expected = error.rfind(": points3D.txt", 0) == 0
+                                     ? Path(error.substr(2))
+                                 : error[0] == ':' ? Path(c.file) + error
+                                                   : Path(c.file) + ":" + error;
+    EXPECT_EQ(ErrorOfReading(), expected);
+  }
+}
+
+TEST_F(ColmapIoTest, FilesThatAreNotThere) {
+  for (const char* name : {"cameras.txt", "images.txt", "points3D.txt"}) {
+    WriteModelFiles();
+    fs::remove(Path(name));
+    EXPECT_EQ(ErrorOfReading(),
+              Path(name) +
+                  ": expected a readable file, found No such file or "
+                  "directory");
+  }
+}
+
+TEST_F(ColmapIoTest, RigsOfOneSensorSayNothingNew) {
+  WriteBytes(Path("rigs.txt"), "# rigs\n1 1 CAMERA 7\n2 1 CAMERA 2\n");
+  EXPECT_EQ(Read(folder_).images.size(), 3u);
+  WriteBytes(Path("rigs.txt"), "1 2 CAMERA 7 CAMERA 2 0\n");
+  EXPECT_EQ(ErrorOfReading(),
+            Path("rigs.txt") +
+                ":1: expected NUM_SENSORS, 1 at most (rigs of more are not "
+                "supported), found '2'");
+}
+
+TEST_F(ColmapIoTest, FoldersThatCannotBeWritten) {
+  const Model model = Read(folder_);
+  EXPECT_EQ(ErrorOfWriting(Path("none/folder"), model),
+            Path("none/folder") +
+                ": expected a file that can be written, found no such folder");
+  EXPECT_EQ(ErrorOfWriting(Path("images.txt"), model),
+            Path("images.txt") + ": expected a folder, found a file");
+  for (const char* name : {"cameras.bin", "rigs.txt", "frames.txt"}) {
+    WriteBytes(Path(name), "");
+    EXPECT_EQ(ErrorOfWriting(folder_, model),
+              folder_ +
+                  ": expected a folder without other files of a model, "
+                  "found " +
+                  name);
+    fs::remove(Path(name));
+  }
+  fs::remove(Path("points3D.txt"));
+  fs::create_directory(Path("points3D.txt"));
+  EXPECT_EQ(ErrorOfWriting(folder_, model),
+            Path("points3D.txt") +
+                ": expected a file that can be written, found a directory");
+  EXPECT_EQ(ReadBytes(Path("images.txt")), kImages);
+}
+
+// The disk fills up with the last of the three files: none takes its place.
+TEST_F(ColmapIoTest, NoFileTakesItsPlaceBeforeAllAreThere) {
+  if (access("/dev/full", W_OK) != 0) {
+    GTEST_SKIP() << "skipped: no /dev/full";
+  }
+  const Model model = Read(folder_);
+  fs::remove(Path("points3D.txt"));
+  fs::create_symlink("/dev/full", Path("points3D.txt"));
+  EXPECT_THAT(ErrorOfWriting(folder_, model),
+              HasSubstr(Path("points3D.txt") +
+                        ": expected a file that can be written, found No "
+                        "space left"));
+  EXPECT_EQ(ReadBytes(Path("cameras.txt")), kCameras);
+  EXPECT_EQ(ReadBytes(Path("images.txt")), kImages);
+  EXPECT_THAT(
+      Files(folder_),
+      UnorderedElementsAre("cameras.txt", "images.txt", "points3D.txt"));
+}
+
+TEST_F(ColmapIoTest, AFolderThatCannotBeFilledGoesAway) {
+  const Model model = Read(folder_);
+  struct rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const struct rlimit small = {64, limit.rlim_max};
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string error = ErrorOfWriting(Path("new"), model);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(error,
+            Path("new/cameras.txt") +
+                ": expected a file that can be written, found File too large");
+  EXPECT_FALSE(fs::exists(Path("new")));
+}
+
+}  // namespace
+}  // namespace ceres_ext::colmap

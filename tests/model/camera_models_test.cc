@@ -1,0 +1,331 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Each camera model against values of COLMAP, against its formula written out
+// in long double, and its derivatives against differences of that formula.
+
+#include "ceres_ext/camera_models.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ceres/jet.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext {
+namespace {
+
+using Real = long double;
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+// The pixel as the documentation of each model gives it, u = X / Z, v = Y / Z.
+void Reference(const std::string& name,
+               const Real* k,
+               const Real* point,
+               Real* pixel) {
+  const Real u = point[0] / point[2];
+  const Real v = point[1] / point[2];
+  const Real r = std::sqrt(u * u + v * v);
+  const Real t = std::atan(r);
+  // atan(r) / r of the fisheyes.
+  const Real s = r == 0 ? 1 : t / r;
+  const Real r2 = r * r, r4 = r2 * r2, r6 = r4 * r2;
+  const Real t2 = t * t, t4 = t2 * t2, t6 = t4 * t2, t8 = t4 * t4;
+  if (name == "SIMPLE_PINHOLE") {
+    pixel[0] = k[0] * u + k[1];
+    pixel[1] = k[0] * v + k[2];
+  } else if (name == "PINHOLE") {
+    pixel[0] = k[0] * u + k[2];
+    pixel[1] = k[1] * v + k[3];
+  } else if (name == "SIMPLE_RADIAL") {
+    pixel[0] = k[0] * u * (1 + k[3] * r2) + k[1];
+    pixel[1] = k[0] * v * (1 + k[3] * r2) + k[2];
+  } else if (name == "RADIAL") {
+    pixel[0] = k[0] * u * (1 + k[3] * r2 + k[4] * r4) + k[1];
+    pixel[1] = k[0] * v * (1 + k[3] * r2 + k[4] * r4) + k[2];
+  } else if (name == "OPENCV") {
+    const Real a = 1 + k[4] * r2 + k[5] * r4;
+    pixel[0] =
+        k[0] * (u * a + 2 * k[6] * u * v + k[7] * (r2 + 2 * u * u)) + k[2];
+    pixel[1] =
+        k[1] * (v * a + k[6] * (r2 + 2 * v * v) + 2 * k[7] * u * v) + k[3];
+  } else if (name == "OPENCV_FISHEYE") {
+    const Real a = 1 + k[4] * t2 + k[5] * t4 + k[6] * t6 + k[7] * t8;
+    pixel[0] = k[0] * u * s * a + k[2];
+    pixel[1] = k[1] * v * s * a + k[3];
+  } else if (name == "FULL_OPENCV") {
+    const Real a = (1 + k[4] * r2 + k[5] * r4 + k[8] * r6) /
+                   (1 + k[9] * r2 + k[10] * r4 + k[11] * r6);
+    pixel[0] =
+        k[0] * (u * a + 2 * k[6] * u * v + k[7] * (r2 + 2 * u * u)) + k[2];
+    pixel[1] =
+        k[1] * (v * a + k[6] * (r2 + 2 * v * v) + 2 * k[7] * u * v) + k[3];
+  } else if (name == "SIMPLE_RADIAL_FISHEYE") {
+    pixel[0] = k[0] * u * s * (1 + k[3] * t2) + k[1];
+    pixel[1] = k[0] * v * s * (1 + k[3] * t2) + k[2];
+  } else if (name == "RADIAL_FISHEYE") {
+    pixel[0] = k[0] * u * s * (1 + k[3] * t2 + k[4] * t4) + k[1];
+    pixel[1] = k[0] * v * s * (1 + k[3] * t2 + k[4] * t4) + k[2];
+  } else {
+    FAIL() << name;
+  }
+}
+
+// What COLMAP 4.2.1 says (pycolmap.Camera.img_from_cam).
+struct Known {
+  const char* name;
+  int id;
+  std::vector<double> params;
+  double seen[2];       // of (0.75, -0.5, 1.25)
+  double near_axis[2];  // of (0.001, 0.002, 1)
+};
+
+const Known kKnown[] = {
+    {"SIMPLE_PINHOLE", 0, {900, 512, 384}, {1052.0, 24.0}, {512.9, 385.8}},
+    {"PINHOLE", 1, {900, 950, 512, 384}, {1052.0, 4.0}, {512.9, 385.9}},
+    {"SIMPLE_RADIAL",
+     2,
+     {900, 512, 384, -0.07},
+     {1032.344, 37.103999999999985},
+     {512.899999685, 385.79999937}},
+    {"RADIAL",
+     3,
+     {900, 512, 384, -0.07, 0.02},
+     {1035.26432, 35.15711999999996},
+     {512.8999996850005, 385.7999993700009}},
+    {"OPENCV",
+     4,
+     {900, 950, 512, 384, -0.07, 0.02, 0.003, -0.002},
+     {1031.73632, 19.082960000000014},
+     {512.8999978850004, 385.9000287850009}},
+    {"OPENCV_FISHEYE",
+     5,
+     {900, 950, 512, 384, -0.07, 0.02, -0.005, 0.001},
+     {968.3586994778518, 62.85869296003017},
+     {512.8999981850066, 385.8999961683471}},
+    {"FULL_OPENCV",
+     6,
+     {900,
+      950,
+      512,
+      384,
+      -0.07,
+      0.02,
+      0.003,
+      -0.002,
+      -0.005,
+      0.04,
+      -0.01,
+      0.003},
+     {1021.8500343150872, 26.039975852346004},
+     {512.8999977050008, 385.90002840500165}},
+    {"SIMPLE_RADIAL_FISHEYE",
+     8,
+     {900, 512, 384, -0.07},
+     {967.0614413566448, 80.6257057622368},
+     {512.8999981850061, 385.79999637001214}},
+    {"RADIAL_FISHEYE",
+     9,
+     {900, 512, 384, -0.07, 0.02},
+     {968.4869401514378, 79.67537323237474},
+     {512.8999981850066, 385.79999637001305}},
+};
+
+template <typename Model>
+class CameraModelsTest : public ::testing::Test {
+ protected:
+  static constexpr int kNumParams = Model::kNumParams;
+
+  // Focal lengths, principal point and small coefficients.
+  void RandomParams(std::mt19937* random, double* params) {
+    std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+    for (int i = 0; i < kNumParams; ++i) {
+      params[i] =
+          i < Model::kNumFocalLengths       ? 1000.0 + 200.0 * uniform(*random)
+          : i < Model::kNumFocalLengths + 2 ? 500.0 + 50.0 * uniform(*random)
+                                            : 0.05 * uniform(*random);
+    }
+  }
+
+  // A point whose distance from the axis, over its depth, is r.
+  void PointAt(double r, std::mt19937* random, double* point) {
+    std::uniform_real_distribution<double> angle(0.0, 6.2831853);
+    std::uniform_real_distribution<double> depth(0.1, 100.0);
+    const double a = angle(*random);
+    point[2] = depth(*random);
+    point[0] = r * std::cos(a) * point[2];
+    point[1] = r * std::sin(a) * point[2];
+  }
+};
+
+using Models = ::testing::Types<SimplePinholeCamera,
+                                PinholeCamera,
+                                SimpleRadialCamera,
+                                RadialCamera,
+                                OpenCvCamera,
+                                OpenCvFisheyeCamera,
+                                FullOpenCvCamera,
+                                SimpleRadialFisheyeCamera,
+                                RadialFisheyeCamera>;
+TYPED_TEST_SUITE(CameraModelsTest, Models);
+
+// On the axis, on both sides of r = 0.01 where the series ends, and up to 63
+// degrees from the axis.
+constexpr double kRadii[] = {
+    0.0, 1e-200, 1e-8, 1e-3, 0.0099999, 0.0100001, 0.1, 0.5, 1.0, 2.0};
+
+TYPED_TEST(CameraModelsTest, AgreesWithColmap) {
+  const Known* known =
+      std::find_if(std::begin(kKnown), std::end(kKnown), [](const Known& k) {
+        return std::string(k.name) == TypeParam::kName;
+      });
+  ASSERT_NE(known, std::end(kKnown));
+  EXPECT_EQ(known->id, TypeParam::kModelId);
+  ASSERT_EQ(known->params.size(), static_cast<size_t>(TypeParam::kNumParams));
+  const double points[2][3] = {{0.75, -0.5, 1.25}, {0.001, 0.002, 1.0}};
+  for (const auto& point : points) {
+    double pixel[2];
+    ASSERT_TRUE(TypeParam::ImgFromCam(known->params.data(), point, pixel));
+    const double* expected =
+        &point == &points[0] ? known->seen : known->near_axis;
+    for (int i = 0; i < 2; ++i) {
+      // Pixels of about 1000, each the result of less than 20 operations, here
+      // and there.
+      EXPECT_NEAR(pixel[i], expected[i], 40 * kEpsilon * 1000.0);
+    }
+  }
+}
+
+TYPED_TEST(CameraModelsTest, AgreesWithItsFormula) {
+  std::mt19937 random(1);
+  for (const double r : kRadii) {
+    for (int trial = 0; trial < 100; ++trial) {
+      double params[TypeParam::kNumParams];
+      double point[3];
+      this->RandomParams(&random, params);
+      this->PointAt(r, &random, point);
+      Real real_params[TypeParam::kNumParams];
+      std::copy_n(params, TypeParam::kNumParams, real_params);
+      const Real real_point[3] = {point[0], point[1], point[2]};
+      double pixel[2];
+      Real expected[2];
+      ASSERT_TRUE(TypeParam::ImgFromCam(params, point, pixel));
+      Reference(TypeParam::kName, real_params, real_point, expected);
+      // Terms of the distortion are at most 0.05 r^9 f r with r = 2 (fisheyes:
+      // t < 1.2), and the denominator of FULL_OPENCV is kept away from 0 below.
+      const Real r2 = r * r;
+      const Real denominator =
+          TypeParam::kNumParams < 12
+              ? 1.0
+              : std::abs(1 + params[9] * r2 + params[10] * r2 * r2 +
+                         params[11] * r2 * r2 * r2);
+      if (denominator < 0.5) {
+        continue;
+      }
+      const double scale =
+          1200.0 * std::max(1.0, r) * (1.0 + 0.2 * r2 * r2 * r2);
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_NEAR(pixel[i],
+                    static_cast<double>(expected[i]),
+                    40 * kEpsilon * (600.0 + scale))
+            << r;
+      }
+    }
+  }
+}
+
+TYPED_TEST(CameraModelsTest, DerivativesAreDifferencesOfTheFormula) {
+  constexpr int kNumParams = TypeParam::kNumParams;
+  using Jet = ceres::Jet<double, kNumParams + 3>;
+  std::mt19937 random(2);
+  for (const double r : kRadii) {
+    if (r > 1.0) {
+      continue;
+    }
+    for (int trial = 0; trial < 20; ++trial) {
+      double params[kNumParams];
+      double point[3];
+      this->RandomParams(&random, params);
+      this->PointAt(r, &random, point);
+      Jet jet_params[kNumParams];
+      Jet jet_point[3];
+      Real x[kNumParams + 3];
+      for (int i = 0; i < kNumParams; ++i) {
+        x[i] = params[i];
+        jet_params[i] = Jet(params[i], i);
+      }
+      for (int i = 0; i < 3; ++i) {
+        x[kNumParams + i] = point[i];
+        jet_point[i] = Jet(point[i], kNumParams + i);
+      }
+      Jet pixel[2];
+      ASSERT_TRUE(TypeParam::ImgFromCam(jet_params, jet_point, pixel));
+      for (int j = 0; j < kNumParams + 3; ++j) {
+        // A step h that is small beside what the pixel depends on, 1 for
+        // coefficients and the depth Z for the point: the difference is off by
+        // h^2 times the third derivative, here at most 1e4 f, and by the
+        // rounding of 1000 pixels over h.
+        const Real unit = j < kNumParams ? 1.0 : point[2];
+        const Real h = 1e-6L * unit;
+        Real ahead[2];
+        Real behind[2];
+        const Real value = x[j];
+        x[j] = value + h;
+        Reference(TypeParam::kName, x, x + kNumParams, ahead);
+        x[j] = value - h;
+        Reference(TypeParam::kName, x, x + kNumParams, behind);
+        x[j] = value;
+        for (int i = 0; i < 2; ++i) {
+          const double expected =
+              static_cast<double>((ahead[i] - behind[i]) / (2 * h));
+          EXPECT_NEAR(pixel[i].v[j] * static_cast<double>(unit),
+                      expected * static_cast<double>(unit),
+                      1e-12 * 1e4 * 1200.0 + 1e3 * 1e-19 / 1e-6)
+              << r << " " << j;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(CameraModelsTest, SeesNothingBehindIt) {
+  std::mt19937 random(3);
+  double params[TypeParam::kNumParams];
+  this->RandomParams(&random, params);
+  for (const double z : {-1.0,
+                         -1e-300,
+                         0.0,
+                         0.5 * kEpsilon,
+                         std::numeric_limits<double>::quiet_NaN()}) {
+    const double point[3] = {1.0, 1.0, z};
+    double pixel[2] = {7.0, 8.0};
+    EXPECT_FALSE(TypeParam::ImgFromCam(params, point, pixel)) << z;
+    EXPECT_EQ(pixel[0], 7.0);
+    EXPECT_EQ(pixel[1], 8.0);
+  }
+  const double point[3] = {0.0, 0.0, kEpsilon};
+  double pixel[2];
+  EXPECT_TRUE(TypeParam::ImgFromCam(params, point, pixel));
+  // On the axis, whatever the coefficients.
+  EXPECT_EQ(pixel[0], params[TypeParam::kNumFocalLengths]);
+  EXPECT_EQ(pixel[1], params[TypeParam::kNumFocalLengths + 1]);
+}
+
+TEST(CameraModels, TheListNamesAll) {
+  std::vector<std::string> names;
+  ForEachCameraModel([&names](auto model) {
+    names.push_back(decltype(model)::kName);
+    EXPECT_LE(decltype(model)::kNumParams, kMaxCameraParams);
+  });
+  ASSERT_EQ(names.size(), std::size(kKnown));
+  for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(names[i], kKnown[i].name);
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext
