@@ -72,11 +72,11 @@ class ObservationBatch final : public Batch {
       CERES_EXT_RETURN_IF_ERROR(
           machine_->SetZero(buffer->size(), buffer->data()));
     }
-    const bool has_matrix =
-        options.preconditioner != PreconditionerType::kIdentity;
+    const int num_matrices =
+        (options.needs_u() ? 1 : 0) + (options.needs_schur_diagonal() ? 1 : 0);
     if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
       return index_.host_workspace->ReserveCameraSums(
-          (has_matrix ? Shape::kPackedF : 0) + F);
+          num_matrices * Shape::kPackedF + F);
     }
     return {};
   }

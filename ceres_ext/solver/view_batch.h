@@ -61,11 +61,11 @@ class ViewBatch final : public Batch {
   kernels::Status SetupSolver(const InexactSolverOptions& options,
                               const ProblemBlocks& /*blocks*/) final {
     CERES_EXT_RETURN_IF_ERROR(batch_.SetupSolver(options, view_blocks_));
+    const int64_t num_packed = view_blocks_.f.num_packed();
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(options.needs_u() ? num_packed : 0, &u_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-        options.preconditioner == PreconditionerType::kIdentity
-            ? 0
-            : view_blocks_.f.num_packed(),
-        &matrices_));
+        options.needs_schur_diagonal() ? num_packed : 0, &schur_diagonal_));
     return sums_.Reserve({&views_->lists(), &views_->shared_lists()},
                          /*packed=*/true,
                          machine_);
@@ -149,8 +149,8 @@ class ViewBatch final : public Batch {
     };
     replace(q_.data(), &request.f_gradient);
     replace(q_.data(), &request.schur_rhs);
-    replace(matrices_.data(), &request.u);
-    replace(matrices_.data(), &request.schur_diagonal);
+    replace(u_.data(), &request.u);
+    replace(schur_diagonal_.data(), &request.schur_diagonal);
     return request;
   }
   ProductRequest OfViews(ProductRequest request) {
@@ -182,18 +182,21 @@ class ViewBatch final : public Batch {
   kernels::Status AddToBlocks(const NormalBlocksRequest& request) {
     CERES_EXT_RETURN_IF_ERROR(Scatter(request.f_gradient, nullptr));
     CERES_EXT_RETURN_IF_ERROR(Scatter(request.schur_rhs, nullptr));
-    const kernels::ViewMatrices matrices{
-        kernels::PackedBlocks<const double>(
-            view_blocks_.f[0], Machine::kLayout, matrices_.data()),
-        kColumns};
+    const auto matrices = [&](const Buffer& packed) {
+      return kernels::ViewMatrices{
+          kernels::PackedBlocks<const double>(
+              view_blocks_.f[0], Machine::kLayout, packed.data()),
+          kColumns};
+    };
     const auto add = [&](const auto& lists,
                          const auto& formula,
                          double* packed) {
       return sums_.Add(lists, blocks_.f, formula, packed, nullptr, machine_);
     };
-    CERES_EXT_RETURN_IF_ERROR(add(views_->lists(), matrices, request.u));
-    CERES_EXT_RETURN_IF_ERROR(
-        add(views_->single_lists(), matrices, request.schur_diagonal));
+    CERES_EXT_RETURN_IF_ERROR(add(views_->lists(), matrices(u_), request.u));
+    CERES_EXT_RETURN_IF_ERROR(add(views_->single_lists(),
+                                  matrices(schur_diagonal_),
+                                  request.schur_diagonal));
     kernels::SharedSchurBlocks<Source> shared;
     shared.jacobian = jacobian_;
     shared.point_id = index_.point_id;
@@ -213,7 +216,8 @@ class ViewBatch final : public Batch {
   // Vectors and matrices of the views.
   Buffer p_;
   Buffer q_;
-  Buffer matrices_;
+  Buffer u_;
+  Buffer schur_diagonal_;
   kernels::BlockSums<Machine> sums_;
 };
 

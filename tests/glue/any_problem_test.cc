@@ -395,15 +395,18 @@ TEST_P(AnyProblem, EveryConfigurationEndsThere) {
   stock.options.linear_solver_type = ceres::SPARSE_SCHUR;
   ceres::Solver::Summary expected;
   ceres::Solve(stock.options, stock.problem.get(), &expected);
-  for (const auto& [type, preconditioner, recomputed] :
-       {std::tuple{ceres::ITERATIVE_SCHUR, ceres::JACOBI, false},
-        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, false},
-        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, true},
-        std::tuple{ceres::CGNR, ceres::JACOBI, false}}) {
+  constexpr auto kSeries = ceres::SCHUR_POWER_SERIES_EXPANSION;
+  for (const auto& [type, preconditioner, recomputed, use_spse_initialization] :
+       {std::tuple{ceres::ITERATIVE_SCHUR, ceres::JACOBI, false, false},
+        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, false, true},
+        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, true, false},
+        std::tuple{ceres::ITERATIVE_SCHUR, kSeries, true, true},
+        std::tuple{ceres::CGNR, ceres::JACOBI, false, true}}) {
     Case ours;
     shape.make(&ours);
     ours.options.linear_solver_type = type;
     ours.options.preconditioner_type = preconditioner;
+    ours.options.use_spse_initialization = use_spse_initialization;
     ours.options.max_linear_solver_iterations = 2000;
     Options ext_options = ExtOptions();
     ext_options.jacobian = recomputed ? JACOBIAN_RECOMPUTED : JACOBIAN_STORED;
@@ -420,6 +423,39 @@ TEST_P(AnyProblem, EveryConfigurationEndsThere) {
                 expected.final_cost,
                 1e-6 * expected.final_cost + 1e-20 * expected.initial_cost)
         << summary.message;
+  }
+}
+
+// F'F has blocks beside its diagonal where rows have several blocks of F: the
+// power series is then not that of S, but stock's.
+TEST_P(AnyProblem, PowerSeriesTakesStocksSteps) {
+  for (const bool use_spse_initialization : {false, true}) {
+    SCOPED_TRACE(use_spse_initialization);
+    ceres::Solver::Summary stock;
+    Summary ours;
+    for (const bool is_stock : {true, false}) {
+      Case c;
+      std::get<0>(GetParam()).make(&c);
+      c.options.preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
+      c.options.use_spse_initialization = use_spse_initialization;
+      c.options.eta = 0.1;
+      c.options.max_num_iterations = 3;
+      if (is_stock) {
+        ceres::Solve(c.options, c.problem.get(), &stock);
+      } else {
+        Solve(c.options, ExtOptions(), c.problem.get(), &ours);
+      }
+    }
+    ASSERT_EQ(ours.path, PATH_FULL) << ours.path_reason;
+    ASSERT_EQ(ours.iterations.size(), stock.iterations.size());
+    for (size_t i = 0; i < stock.iterations.size(); ++i) {
+      EXPECT_EQ(ours.iterations[i].linear_solver_iterations,
+                stock.iterations[i].linear_solver_iterations);
+      EXPECT_NEAR(
+          ours.iterations[i].cost,
+          stock.iterations[i].cost,
+          1e-6 * stock.iterations[i].cost + 1e-20 * stock.iterations[0].cost);
+    }
   }
 }
 

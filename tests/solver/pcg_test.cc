@@ -513,6 +513,39 @@ TEST(InexactSolverOptions, Validate) {
   options.residual_reset_period = 0;
   EXPECT_FALSE(options.Validate(&error));
   EXPECT_THAT(error, HasSubstr("residual_reset_period = 0"));
+  options.residual_reset_period = 10;
+
+  // The settings of power series matter where there is one.
+  options.max_num_spse_iterations = 0;
+  options.spse_tolerance = kNaN;
+  EXPECT_TRUE(options.Validate(&error));
+  for (const bool initialization : {false, true}) {
+    options = {};
+    if (initialization) {
+      options.use_spse_initialization = true;
+    } else {
+      options.preconditioner = PreconditionerType::kSchurPowerSeriesExpansion;
+    }
+    options.spse_tolerance = 0.0;
+    options.max_num_spse_iterations = 1;
+    EXPECT_TRUE(options.Validate(&error));
+    options.max_num_spse_iterations = 0;
+    EXPECT_FALSE(options.Validate(&error));
+    EXPECT_THAT(error, HasSubstr("max_num_spse_iterations = 0"));
+    options.max_num_spse_iterations = 1;
+    for (const double tolerance : {-1e-3, kNaN}) {
+      options.spse_tolerance = tolerance;
+      EXPECT_FALSE(options.Validate(&error));
+      EXPECT_THAT(error, HasSubstr("spse_tolerance = "));
+    }
+    options.spse_tolerance = 0.1;
+    options.use_schur = false;
+    if (initialization) {
+      options.preconditioner = PreconditionerType::kJacobi;
+    }
+    EXPECT_FALSE(options.Validate(&error));
+    EXPECT_THAT(error, HasSubstr("SCHUR_POWER_SERIES_EXPANSION"));
+  }
 }
 
 }  // namespace
