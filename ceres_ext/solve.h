@@ -9,10 +9,11 @@
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
 //
 // and keeps its ceres::Problem, its options and Ceres's trust-region loop. The
-// linear solver (ITERATIVE_SCHUR and CGNR with IDENTITY, JACOBI or
-// SCHUR_JACOBI) and, for problems made of this library's cost functions, the
-// evaluation are this library's. What it does not support is solved by stock
-// Ceres, and the summary says so (or is refused, see Options::fallback).
+// linear solver (ITERATIVE_SCHUR and CGNR with IDENTITY, JACOBI, SCHUR_JACOBI
+// or SCHUR_POWER_SERIES_EXPANSION) and, for problems made of this library's
+// cost functions, the evaluation are this library's. What it does not support
+// is solved by stock Ceres, and the summary says so (or is refused, see
+// Options::fallback).
 //
 // Programs that can't be changed are served through an environment variable:
 //

@@ -36,6 +36,10 @@ class ExplicitWBatch final : public solver::Batch {
   }
   kernels::Status SetupSolver(const solver::InexactSolverOptions& options,
                               const solver::ProblemBlocks& /*blocks*/) final {
+    if (options.has_power_series()) {
+      return {kernels::StatusCode::kUnsupported,
+              "An explicit W has no product for power series."};
+    }
     const int64_t num_points = index_.num_points;
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(Shape::kPackedF * index_.num_cameras, &u_));

@@ -24,6 +24,11 @@ solver::InexactSolverOptions ToInexactSolverOptions(
   result.min_num_iterations = options.min_num_iterations;
   result.max_num_iterations = options.max_num_iterations;
   result.residual_reset_period = options.residual_reset_period;
+  // As in Ceres, without meaning for CGNR.
+  result.use_spse_initialization =
+      result.use_schur && options.use_spse_initialization;
+  result.max_num_spse_iterations = options.max_num_spse_iterations;
+  result.spse_tolerance = options.spse_tolerance;
   return result;
 }
 
@@ -107,6 +112,9 @@ bool ToPreconditionerType(ceres::PreconditionerType type,
       return true;
     case ceres::SCHUR_JACOBI:
       *result = solver::PreconditionerType::kSchurJacobi;
+      return true;
+    case ceres::SCHUR_POWER_SERIES_EXPANSION:
+      *result = solver::PreconditionerType::kSchurPowerSeriesExpansion;
       return true;
     default:
       return false;

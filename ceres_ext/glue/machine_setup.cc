@@ -98,6 +98,11 @@ class MachineSetupImpl final : public MachineSetup {
         pp->options.min_linear_solver_iterations;
     linear_solver_options.max_num_iterations =
         pp->options.max_linear_solver_iterations;
+    linear_solver_options.use_spse_initialization =
+        pp->options.use_spse_initialization;
+    linear_solver_options.max_num_spse_iterations =
+        pp->options.max_num_spse_iterations;
+    linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
     auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
         &program_blocks_, evaluator->jacobian(), summary);
     CERES_EXT_RETURN_IF_ERROR(

@@ -35,15 +35,12 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
   if (!ToPreconditionerType(options.preconditioner_type, &preconditioner)) {
     return std::string("preconditioner_type ") +
            ceres::PreconditionerTypeToString(options.preconditioner_type) +
-           " is Ceres's own; this library has IDENTITY, JACOBI and "
-           "SCHUR_JACOBI";
+           " is Ceres's own; this library has IDENTITY, JACOBI, SCHUR_JACOBI "
+           "and SCHUR_POWER_SERIES_EXPANSION";
   }
   const bool schur = options.linear_solver_type == ceres::ITERATIVE_SCHUR;
   if (schur && options.use_explicit_schur_complement) {
     return "use_explicit_schur_complement is Ceres's own";
-  }
-  if (schur && options.use_spse_initialization) {
-    return "use_spse_initialization is Ceres's own";
   }
   if (!schur &&
       options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE) {
@@ -257,6 +254,13 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
   if (!options_.enabled) {
     Decline("this library is switched off (enabled = false)");
     return false;
+  }
+  if (pp->options.linear_solver_type == ceres::CGNR &&
+      pp->options.preconditioner_type == ceres::SCHUR_POWER_SERIES_EXPANSION) {
+    // No eliminated block varies, so Ceres has put CGNR for ITERATIVE_SCHUR and
+    // JACOBI for the preconditioners that it thinks of. CGNR aborts on this
+    // one.
+    pp->options.preconditioner_type = ceres::JACOBI;
   }
   const std::string unsupported = UnsupportedOption(pp->options);
   if (!unsupported.empty()) {

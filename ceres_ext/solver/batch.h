@@ -71,11 +71,14 @@ struct NormalBlocksRequest {
   kernels::Breakdown* breakdown = nullptr;
 };
 
-// q = S p or q = (J'J + D^2) p.
+// q = S p, q = (J'J + D^2) p or q = -F'E (E'E + D_e^2)^-1 E'F p.
 struct ProductRequest {
   // True: S. e_p is then -(E'E + D_e^2)^-1 E'F p, of E families that are
   // shared, and e_q null.
   bool eliminate = true;
+  // With eliminate, true: that part of S p alone which the elimination
+  // subtracts; f_diagonal is then null.
+  bool eliminated_part = false;
   const double* e_diagonal = nullptr;  // D_e; null: zero
   const double* f_diagonal = nullptr;
   const double* v_inverse = nullptr;

@@ -124,7 +124,11 @@ class GeneralBatch final : public Batch {
   // q += J'J p
   kernels::Status Multiply(const ProductRequest& request) final {
     CERES_EXT_RETURN_IF_ERROR(
-        Product(request.e_p, request.f_p, nullptr, y_.data(), request.scalars));
+        Product(request.e_p,
+                request.eliminated_part ? nullptr : request.f_p,
+                nullptr,
+                y_.data(),
+                request.scalars));
     return TransposeProduct(
         y_.data(), request.e_q, request.f_q, request.scalars);
   }

@@ -15,6 +15,9 @@ enum class PreconditionerType {
   kJacobi,
   // Block diagonal of the Schur complement.
   kSchurJacobi,
+  // Power series of the inverse of the Schur complement, of
+  // 1 + max_num_spse_iterations terms.
+  kSchurPowerSeriesExpansion,
 };
 
 struct InexactSolverOptions {
@@ -30,11 +33,42 @@ struct InexactSolverOptions {
   // Every so many iterations r = b - A x is computed anew; at least 1.
   int residual_reset_period = 10;
 
+  // Whether PCG starts from the power series for the right-hand side, of at
+  // most 1 + max_num_spse_iterations terms, the last one being the first that
+  // is smaller than spse_tolerance times the first one; else it starts from
+  // zero.
+  bool use_spse_initialization = false;
+  int max_num_spse_iterations = 5;  // at least 1
+  double spse_tolerance = 0.1;      // at least 0
+
+  bool has_power_series() const {
+    return use_spse_initialization ||
+           preconditioner == PreconditionerType::kSchurPowerSeriesExpansion;
+  }
+  // Whether a solver asks for the blocks of F'F, and for those of S.
+  bool needs_u() const {
+    return has_power_series() || preconditioner == PreconditionerType::kJacobi;
+  }
+  bool needs_schur_diagonal() const {
+    return preconditioner == PreconditionerType::kSchurJacobi;
+  }
+
   // False and a sentence in *error where a field or combination has no meaning:
-  // kSchurJacobi needs use_schur.
+  // kSchurJacobi and power series need use_schur.
   bool Validate(std::string* error) const {
     if (preconditioner == PreconditionerType::kSchurJacobi && !use_schur) {
       *error = "The preconditioner SCHUR_JACOBI needs the Schur complement.";
+    } else if (has_power_series() && !use_schur) {
+      *error =
+          "SCHUR_POWER_SERIES_EXPANSION, as a preconditioner or an "
+          "initialization, needs the Schur complement.";
+    } else if (has_power_series() && max_num_spse_iterations < 1) {
+      *error = "max_num_spse_iterations = " +
+               std::to_string(max_num_spse_iterations) +
+               ", expected at least 1.";
+    } else if (has_power_series() && !(spse_tolerance >= 0.0)) {
+      *error = "spse_tolerance = " + std::to_string(spse_tolerance) +
+               ", expected at least 0.";
     } else if (min_num_iterations < 0) {
       *error = "min_num_iterations = " + std::to_string(min_num_iterations) +
                ", expected at least 0.";
@@ -55,7 +89,9 @@ struct InexactSolverOptions {
 
 // Values below zero never end a solve; an exact solution always does.
 struct InexactSolverPerSolveOptions {
-  // Ends when i (Q_i - Q_{i-1}) / Q_i < q_tolerance, Q = x'Ax - 2 b'x.
+  // Ends when i (Q_i - Q_{i-1}) / Q_i < q_tolerance, Q = x'Ax - 2 b'x. As in
+  // Ceres, the quotient is below zero where Q_i > 0, as it may be after a start
+  // by use_spse_initialization; minus infinity never ends a solve.
   double q_tolerance = 0.0;
   // Ends when |b - A x| <= r_tolerance |b|.
   double r_tolerance = -1.0;

@@ -222,24 +222,13 @@ class SchurComplement final : public LinearOperator<Machine> {
   kernels::Status Multiply(const double* p,
                            double* q,
                            const kernels::PcgScalars* scalars) final {
-    CERES_EXT_RETURN_IF_ERROR(EliminateFrom(p, scalars));
-    // motion = -(E'E + D_e^2)^-1 E'F p
-    CERES_EXT_RETURN_IF_ERROR(
-        ApplyInverse(sum_.data(), -1.0, motion_.data(), scalars));
-    CERES_EXT_RETURN_IF_ERROR(
-        this->SetShared(shared_f_, system_.f_diagonal, p, q, scalars));
-    // q = D_f^2 p + F'(F p + E motion)
-    ProductRequest request;
-    request.f_diagonal = system_.f_diagonal;
-    request.v_inverse = v_inverse_.data();
-    request.f_p = p;
-    request.f_q = q;
-    request.e_p = motion_.data();
-    request.scalars = scalars;
-    for (Batch* batch : batches_) {
-      CERES_EXT_RETURN_IF_ERROR(batch->Multiply(request));
-    }
-    return {};
+    return Multiply(p, false, q, scalars);
+  }
+  // q = -F'E (E'E + D_e^2)^-1 E'F p, what the elimination adds to S p.
+  kernels::Status MultiplyEliminatedPart(const double* p,
+                                         double* q,
+                                         const kernels::PcgScalars* scalars) {
+    return Multiply(p, true, q, scalars);
   }
 
   // f_step is x. e_step = (E'E + D_e^2)^-1 E'(b - F x)
@@ -275,6 +264,31 @@ class SchurComplement final : public LinearOperator<Machine> {
   using Base::system_;
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
+
+  kernels::Status Multiply(const double* p,
+                           bool eliminated_part,
+                           double* q,
+                           const kernels::PcgScalars* scalars) {
+    CERES_EXT_RETURN_IF_ERROR(EliminateFrom(p, scalars));
+    // motion = -(E'E + D_e^2)^-1 E'F p
+    CERES_EXT_RETURN_IF_ERROR(
+        ApplyInverse(sum_.data(), -1.0, motion_.data(), scalars));
+    // q = D_f^2 p + F'(F p + E motion), or F'E motion
+    ProductRequest request;
+    request.eliminated_part = eliminated_part;
+    request.f_diagonal = eliminated_part ? nullptr : system_.f_diagonal;
+    CERES_EXT_RETURN_IF_ERROR(
+        this->SetShared(shared_f_, request.f_diagonal, p, q, scalars));
+    request.v_inverse = v_inverse_.data();
+    request.f_p = p;
+    request.f_q = q;
+    request.e_p = motion_.data();
+    request.scalars = scalars;
+    for (Batch* batch : batches_) {
+      CERES_EXT_RETURN_IF_ERROR(batch->Multiply(request));
+    }
+    return {};
+  }
 
   // sum = E'F p, of shared families.
   kernels::Status EliminateFrom(const double* p,

@@ -72,11 +72,11 @@ class ObservationBatch final : public Batch {
       CERES_EXT_RETURN_IF_ERROR(
           machine_->SetZero(buffer->size(), buffer->data()));
     }
-    const bool has_matrix =
-        options.preconditioner != PreconditionerType::kIdentity;
+    const int num_matrices =
+        (options.needs_u() ? 1 : 0) + (options.needs_schur_diagonal() ? 1 : 0);
     if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
       return index_.host_workspace->ReserveCameraSums(
-          (has_matrix ? Shape::kPackedF : 0) + F);
+          num_matrices * Shape::kPackedF + F);
     }
     return {};
   }
@@ -187,12 +187,14 @@ class ObservationBatch final : public Batch {
       params.p = Cameras(request.f_p);
       params.q = Cameras(request.f_q);
       params.scalars = request.scalars;
+      params.eliminated_part = request.eliminated_part;
       return Run(params, machine_);
     }
     // q = D^2 p + J'J p
     auto params = OnJacobian<kernels::NormalProductImplicitWParams<Source>>();
     params.camera_diagonal = Cameras(request.f_diagonal);
-    params.camera_p = Cameras(request.f_p);
+    params.camera_p =
+        request.eliminated_part ? zero_cameras_.data() : Cameras(request.f_p);
     params.point_p = Points(request.e_p);
     params.camera_q = Cameras(request.f_q);
     params.scalars = request.scalars;

@@ -9,7 +9,8 @@
 //   q = A p           1x operator
 //   advance           5n    p, q, p, x -> x
 //   residual          5n    q, r, b, x -> r
-// Every residual_reset_period-th iteration has one operator more.
+// Every residual_reset_period-th iteration has one operator more, and so has
+// the start from an x that is given.
 #ifndef CERES_EXT_SOLVER_PCG_H_
 #define CERES_EXT_SOLVER_PCG_H_
 
@@ -27,14 +28,16 @@ namespace ceres_ext::solver {
 struct PcgVectors {
   int64_t n = 0;
   const double* rhs = nullptr;
-  double* x = nullptr;  // the solution; its value before does not matter
+  double* x = nullptr;  // the solution
   double* p = nullptr;
   double* r = nullptr;
   double* z = nullptr;  // also q
+  // Whether x holds what PCG starts from; else it starts from zero.
+  bool x_is_given = false;
   kernels::PcgScalars* scalars = nullptr;
 };
 
-// Solves A x = rhs from x = 0. multiply(p, q) is q = A p, precondition(r, z) is
+// Solves A x = rhs. multiply(p, q) is q = A p, precondition(r, z) is
 // z = M^-1 r; both return a Status and may be asked to work on scalars that
 // have ended, when their result is not used. Leaves the scalars of the end in
 // *scalars.
@@ -53,6 +56,7 @@ kernels::Status ConjugateGradients(
     kernels::PcgScalars* scalars) {
   // x = 0, r = b, Q_0 = 0
   kernels::PcgStartParams start;
+  start.x_is_given = v.x_is_given;
   start.n = v.n;
   start.q_tolerance = per_solve.q_tolerance;
   start.r_tolerance = per_solve.r_tolerance;
@@ -67,6 +71,12 @@ kernels::Status ConjugateGradients(
   double* q = v.z;
   kernels::PcgResidualParams residual{
       v.n, /*reset=*/false, v.rhs, q, v.x, v.r, v.scalars};
+  if (v.x_is_given) {
+    // r = b - A x, Q_0 = -x'(b + r)
+    CERES_EXT_RETURN_IF_ERROR(multiply(v.x, q));
+    residual.reset = true;
+    CERES_EXT_RETURN_IF_ERROR(Run(residual, machine));
+  }
 
   const int period = options.residual_reset_period;
   // What is queued depends on i modulo the period alone.

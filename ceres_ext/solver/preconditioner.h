@@ -11,13 +11,16 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
 #include "ceres_ext/solver/linear_operator.h"
+#include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/ops/power_series.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/ops/views.h"
 #include "cuda_kernels/structure/block_families.h"
@@ -48,6 +51,10 @@ class Preconditioner {
                                 double* z,
                                 const kernels::PcgScalars* /*scalars*/) {
     return Run(kernels::CopyParams{n_, r, z}, machine_);
+  }
+  // x = what PCG starts from, where options.use_spse_initialization.
+  virtual kernels::Status Initialize(const double* /*rhs*/, double* /*x*/) {
+    return {};
   }
 
  protected:
@@ -283,18 +290,143 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   std::vector<int32_t> breakdowns_;
 };
 
+// The power series of the inverse of S = B - A
+// (cuda_kernels/ops/power_series.h), as M^-1 (SCHUR_POWER_SERIES_EXPANSION), as
+// what PCG starts from, or as both. As a preconditioner it ignores the
+// tolerance, so that M stays the same.
+template <typename Machine>
+class PowerSeriesExpansion final : public Preconditioner<Machine> {
+ public:
+  // *schur outlives it. preconditioner: what is M instead where the series is
+  // but what PCG starts from; null: B (JACOBI), or the series, by the options.
+  PowerSeriesExpansion(const InexactSolverOptions& options,
+                       std::unique_ptr<Preconditioner<Machine>> preconditioner,
+                       SchurComplement<Machine>* schur)
+      : options_(options),
+        preconditioner_(std::move(preconditioner)),
+        schur_(schur) {}
+
+  kernels::Status Setup(const ProblemBlocks& blocks,
+                        bool use_schur,
+                        Machine* machine) final {
+    this->machine_ = machine;
+    n_ = blocks.f.num_values();
+    CERES_EXT_RETURN_IF_ERROR(b_.Setup(blocks, use_schur, machine));
+    if (preconditioner_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(
+          preconditioner_->Setup(blocks, use_schur, machine));
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n_, &t_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n_, &q_));
+    return machine->Allocate(1, &scalars_);
+  }
+
+  NormalBlocksRequest WantedBlocks() final {
+    NormalBlocksRequest wanted;
+    if (preconditioner_ != nullptr) {
+      wanted = preconditioner_->WantedBlocks();
+    }
+    wanted.u = b_.WantedBlocks().u;
+    return wanted;
+  }
+
+  kernels::Status Update(const LinearSystem& system) final {
+    CERES_EXT_RETURN_IF_ERROR(b_.Update(system));
+    return preconditioner_ == nullptr ? kernels::Status()
+                                      : preconditioner_->Update(system);
+  }
+
+  kernels::Status Apply(const double* r,
+                        double* z,
+                        const kernels::PcgScalars* scalars) final {
+    if (preconditioner_ != nullptr) {
+      return preconditioner_->Apply(r, z, scalars);
+    }
+    CERES_EXT_RETURN_IF_ERROR(b_.Apply(r, z, scalars));
+    if (options_.preconditioner == PreconditionerType::kJacobi) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::CopyParams{n_, z, t_.data()}, this->machine_));
+    for (int i = 1; i <= options_.max_num_spse_iterations; ++i) {
+      CERES_EXT_RETURN_IF_ERROR(AddTerm(z, scalars, nullptr));
+    }
+    return {};
+  }
+
+  kernels::Status Initialize(const double* rhs, double* x) final {
+    CERES_EXT_RETURN_IF_ERROR(b_.Apply(rhs, x, nullptr));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::PowerSeriesStartParams{
+            n_, options_.spse_tolerance, x, t_.data(), scalars_.data()},
+        this->machine_));
+    for (int i = 1; i <= options_.max_num_spse_iterations; ++i) {
+      CERES_EXT_RETURN_IF_ERROR(AddTerm(x, scalars_.data(), scalars_.data()));
+      // Terms after the end are none.
+      if (this->machine_->ShouldPoll(i - 1, scalars_.data())) {
+        kernels::PcgScalars scalars;
+        CERES_EXT_RETURN_IF_ERROR(
+            this->machine_->Read(scalars_.data(), &scalars));
+        if (kernels::PcgHasEnded(&scalars)) {
+          break;
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // t = B^-1 A t, z += t
+  kernels::Status AddTerm(double* z,
+                          const kernels::PcgScalars* scalars,
+                          kernels::PcgScalars* series) {
+    CERES_EXT_RETURN_IF_ERROR(
+        schur_->MultiplyEliminatedPart(t_.data(), q_.data(), scalars));
+    CERES_EXT_RETURN_IF_ERROR(b_.Apply(q_.data(), t_.data(), scalars));
+    return Run(
+        kernels::PowerSeriesTermParams{n_, t_.data(), z, scalars, series},
+        this->machine_);
+  }
+
+  const InexactSolverOptions options_;
+  std::unique_ptr<Preconditioner<Machine>> preconditioner_;
+  SchurComplement<Machine>* schur_;
+  BlockDiagonalPreconditioner<Machine> b_{/*of_schur_complement=*/false};
+  int64_t n_ = 0;
+  Buffer<double> t_;
+  Buffer<double> q_;
+  Buffer<kernels::PcgScalars> scalars_;  // of the initialization
+};
+
+// schur: the operator, which outlives the preconditioner; null where it is
+// another one.
 template <typename Machine>
 std::unique_ptr<Preconditioner<Machine>> CreatePreconditioner(
-    PreconditionerType type) {
-  switch (type) {
+    const InexactSolverOptions& options, SchurComplement<Machine>* schur) {
+  std::unique_ptr<Preconditioner<Machine>> result;
+  switch (options.preconditioner) {
     case PreconditionerType::kIdentity:
-      return std::make_unique<Preconditioner<Machine>>();
+      result = std::make_unique<Preconditioner<Machine>>();
+      break;
     case PreconditionerType::kJacobi:
-      return std::make_unique<BlockDiagonalPreconditioner<Machine>>(false);
+      if (!options.use_spse_initialization) {
+        result = std::make_unique<BlockDiagonalPreconditioner<Machine>>(false);
+      }
+      break;
     case PreconditionerType::kSchurJacobi:
+      result = std::make_unique<BlockDiagonalPreconditioner<Machine>>(true);
+      break;
+    case PreconditionerType::kSchurPowerSeriesExpansion:
       break;
   }
-  return std::make_unique<BlockDiagonalPreconditioner<Machine>>(true);
+  if (result == nullptr || options.use_spse_initialization) {
+    return std::make_unique<PowerSeriesExpansion<Machine>>(
+        options, std::move(result), schur);
+  }
+  return result;
 }
 
 }  // namespace ceres_ext::solver

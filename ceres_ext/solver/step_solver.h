@@ -11,7 +11,8 @@
 //   S z = F'b - F'E (E'E + D_e^2)^-1 E'b
 //   S   = F'F + D_f^2 - F'E (E'E + D_e^2)^-1 E'F
 //   y   = (E'E + D_e^2)^-1 (E'b - E'F z)
-// Without, PCG works on (J'J + D^2) x = J'b. Both start at zero.
+// Without, PCG works on (J'J + D^2) x = J'b. Both start at zero, or, with Schur
+// complement and use_spse_initialization, at the power series for s.
 //
 //   StepSolver<HostMachine> solver;
 //   Status status = solver.Setup(options, blocks, {&batch}, &machine);
@@ -33,6 +34,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
@@ -62,14 +64,17 @@ class StepSolver {
     options_ = options;
     batches_ = batches;
     machine_ = machine;
+    SchurComplement<Machine>* schur = nullptr;
     if (options.use_schur) {
-      operator_ = std::make_unique<SchurComplement<Machine>>();
+      auto owned = std::make_unique<SchurComplement<Machine>>();
+      schur = owned.get();
+      operator_ = std::move(owned);
     } else {
       operator_ = std::make_unique<NormalMatrix<Machine>>();
     }
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Setup(options, blocks, batches, machine));
-    preconditioner_ = CreatePreconditioner<Machine>(options.preconditioner);
+    preconditioner_ = CreatePreconditioner<Machine>(options, schur);
     CERES_EXT_RETURN_IF_ERROR(
         preconditioner_->Setup(blocks, options.use_schur, machine));
     const int64_t n = operator_->size();
@@ -138,6 +143,11 @@ class StepSolver {
     vectors.r = r_.data();
     vectors.z = z_.data();
     vectors.scalars = scalars_.data();
+    vectors.x_is_given = options_.use_spse_initialization;
+    if (vectors.x_is_given) {
+      CERES_EXT_RETURN_IF_ERROR(
+          preconditioner_->Initialize(rhs_.data(), vectors.x));
+    }
     ListOperands(system, vectors.x);
     kernels::PcgScalars scalars;
     CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(

@@ -61,11 +61,11 @@ class ViewBatch final : public Batch {
   kernels::Status SetupSolver(const InexactSolverOptions& options,
                               const ProblemBlocks& /*blocks*/) final {
     CERES_EXT_RETURN_IF_ERROR(batch_.SetupSolver(options, view_blocks_));
+    const int64_t num_packed = view_blocks_.f.num_packed();
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(options.needs_u() ? num_packed : 0, &u_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-        options.preconditioner == PreconditionerType::kIdentity
-            ? 0
-            : view_blocks_.f.num_packed(),
-        &matrices_));
+        options.needs_schur_diagonal() ? num_packed : 0, &schur_diagonal_));
     return sums_.Reserve({&views_->blocks().all,
                           &views_->blocks().shared,
                           &views_->merged().all,
@@ -152,8 +152,8 @@ class ViewBatch final : public Batch {
     };
     replace(q_.data(), &request.f_gradient);
     replace(q_.data(), &request.schur_rhs);
-    replace(matrices_.data(), &request.u);
-    replace(matrices_.data(), &request.schur_diagonal);
+    replace(u_.data(), &request.u);
+    replace(schur_diagonal_.data(), &request.schur_diagonal);
     return request;
   }
   ProductRequest OfViews(ProductRequest request) {
@@ -193,19 +193,21 @@ class ViewBatch final : public Batch {
   kernels::Status AddMatrices(
       const typename kernels::Views<Machine>::Lists& lists,
       const NormalBlocksRequest& request) {
-    const kernels::ViewMatrices<kMerged> matrices{
-        kernels::PackedBlocks<const double>(
-            view_blocks_.f[0], Machine::kLayout, matrices_.data()),
-        kColumns,
-        views_->merged_columns()};
+    const auto matrices = [&](const Buffer& packed) {
+      return kernels::ViewMatrices<kMerged>{
+          kernels::PackedBlocks<const double>(
+              view_blocks_.f[0], Machine::kLayout, packed.data()),
+          kColumns,
+          views_->merged_columns()};
+    };
     const auto add =
         [&](const auto& list, const auto& formula, double* packed) {
           return sums_.Add(
               list, blocks_.f_matrices(), formula, packed, nullptr, machine_);
         };
-    CERES_EXT_RETURN_IF_ERROR(add(lists.all, matrices, request.u));
+    CERES_EXT_RETURN_IF_ERROR(add(lists.all, matrices(u_), request.u));
     CERES_EXT_RETURN_IF_ERROR(
-        add(lists.single, matrices, request.schur_diagonal));
+        add(lists.single, matrices(schur_diagonal_), request.schur_diagonal));
     kernels::SharedSchurBlocks<Source, kMerged> shared;
     shared.jacobian = jacobian_;
     shared.point_id = index_.point_id;
@@ -226,7 +228,8 @@ class ViewBatch final : public Batch {
   // Vectors and matrices of the views.
   Buffer p_;
   Buffer q_;
-  Buffer matrices_;
+  Buffer u_;
+  Buffer schur_diagonal_;
   kernels::BlockSums<Machine> sums_;
 };
 

@@ -19,14 +19,15 @@ namespace ceres_ext::kernels {
 enum class PcgEnd : int32_t {
   kRunning = 0,
   kZeroRightHandSide,  // |b| = 0
-  kInitialResidual,    // |r| <= tol_r at once, where no iteration is required
-  kRhoBreakdown,       // rho = r'z is infinite, or zero at once
-  kBetaBreakdown,      // rho / last_rho is infinite
-  kUnderflow,          // rho or rho / last_rho is zero after some iterations
-  kIndefinite,         // p'q is not positive, or infinite
-  kAlphaBreakdown,     // rho / p'q is infinite
-  kQuadraticModel,     // zeta < q_tolerance
-  kResidual,           // |r| <= tol_r or |r| = 0
+  // |r| <= tol_r at once where no iteration is required, or |r| = 0 at once.
+  kInitialResidual,
+  kRhoBreakdown,    // rho = r'z is infinite, or zero at once
+  kBetaBreakdown,   // rho / last_rho is infinite
+  kUnderflow,       // rho or rho / last_rho is zero after some iterations
+  kIndefinite,      // p'q is not positive, or infinite
+  kAlphaBreakdown,  // rho / p'q is infinite
+  kQuadraticModel,  // zeta < q_tolerance
+  kResidual,        // |r| <= tol_r or |r| = 0
   kMaxNumIterations,
 };
 
@@ -64,14 +65,16 @@ CERES_EXT_HOST_DEVICE inline bool IsInfinite(double x) {
   return x == INFINITY || x == -INFINITY;
 }
 
-// The scalars of a solve from x = 0 with |b|^2 = squared_norm_rhs.
-// Ends: kZeroRightHandSide where |b| = 0; kInitialResidual where
+// The scalars of a solve with |b|^2 = squared_norm_rhs, from x = 0 or from an x
+// that is given, whose residual is SetPcgResidual's first one.
+// Ends: kZeroRightHandSide where |b| = 0; kInitialResidual where x = 0,
 // min_num_iterations = 0 and |b| <= tol_r.
 CERES_EXT_HOST_DEVICE inline PcgScalars StartPcg(double squared_norm_rhs,
                                                  double q_tolerance,
                                                  double r_tolerance,
                                                  int32_t min_num_iterations,
-                                                 int32_t max_num_iterations) {
+                                                 int32_t max_num_iterations,
+                                                 bool x_is_given) {
   PcgScalars s;
   s.norm_rhs = sqrt(squared_norm_rhs);
   s.norm_r = s.norm_rhs;
@@ -81,7 +84,7 @@ CERES_EXT_HOST_DEVICE inline PcgScalars StartPcg(double squared_norm_rhs,
   s.max_num_iterations = max_num_iterations;
   if (s.norm_rhs == 0.0) {
     s.end = PcgEnd::kZeroRightHandSide;
-  } else if (min_num_iterations == 0 && s.norm_r <= s.tol_r) {
+  } else if (!x_is_given && min_num_iterations == 0 && s.norm_r <= s.tol_r) {
     s.end = PcgEnd::kInitialResidual;
   }
   return s;
@@ -138,11 +141,22 @@ CERES_EXT_HOST_DEVICE inline void SetPcgAlpha(double pq, PcgScalars* s) {
 // kResidual where |r| <= tol_r and i >= min_num_iterations, and where |r| = 0,
 // from where there is no way on; kMaxNumIterations where
 // i >= max_num_iterations.
+// Before the first iteration it takes the x that is given: q0 = q1.
+// Ends: kInitialResidual where |r| <= tol_r and min_num_iterations = 0, and
+// where |r| = 0.
 CERES_EXT_HOST_DEVICE inline void SetPcgResidual(double x_b_plus_r,
                                                  double squared_norm_r,
                                                  PcgScalars* s) {
   s->q1 = -x_b_plus_r;
   s->norm_r = sqrt(squared_norm_r);
+  if (s->num_iterations == 0) {
+    s->q0 = s->q1;
+    if ((s->norm_r <= s->tol_r && s->min_num_iterations == 0) ||
+        s->norm_r == 0.0) {
+      s->end = PcgEnd::kInitialResidual;
+    }
+    return;
+  }
   s->zeta = s->num_iterations * (s->q1 - s->q0) / s->q1;
   const bool may_stop = s->num_iterations >= s->min_num_iterations;
   if (s->zeta < s->q_tolerance && may_stop) {

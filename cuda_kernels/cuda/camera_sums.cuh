@@ -153,7 +153,7 @@ Status SumTileCameras(const Source& source,
 //   y_k = [b_k] [+- Jc p_c] [+ Jp x_p]
 //   s_p = sum_k Jp' y_k
 //   x_p = -Vi_p s_p                            (eliminate)
-//   q_c = sum_k Jc' (y_k + Jp x_p)
+//   q_c = sum_k Jc' (y_k + Jp x_p), or sum_k Jc' Jp x_p  (eliminated part)
 enum TileMode : int {
   kUseB = 1,        // y starts as b_k
   kUseCamera = 2,   // y += Jc p_c; with kUseB: y -= Jc p_c
@@ -161,8 +161,10 @@ enum TileMode : int {
   kEliminate = 8,   // x_p = -Vi_p s_p enters q; with kPointOut: out = Vi_p s_p
   kCameraOut = 16,  // q is wanted
   kPointOut = 32,   // without kEliminate: out = s_p + D_p^2 x_p, or +=
+  kEliminatedPart = 64,  // with kEliminate: q goes without y_k
 };
 inline constexpr int kSchurProductMode = kUseCamera | kEliminate | kCameraOut;
+inline constexpr int kEliminatedPartMode = kSchurProductMode | kEliminatedPart;
 inline constexpr int kBackSubstituteMode =
     kUseB | kUseCamera | kEliminate | kPointOut;
 inline constexpr int kNormalProductMode =

@@ -218,6 +218,11 @@ __device__ __forceinline__ void LoadRecord(const CameraRecord<T>* from,
   to->state.k2 = values[14];
 }
 
+// The mode of y_k in the sums over cameras.
+CERES_EXT_HOST_DEVICE constexpr int CameraHalf(int mode) {
+  return (mode & kEliminatedPart) != 0 ? mode & ~kUseCamera : mode;
+}
+
 // y_k of TileMode, with the motion u of the point where with_point.
 template <int kMode, bool kWithPoint, typename T>
 __device__ __forceinline__ void Forward(const CameraRecord<T>& camera,
@@ -253,7 +258,7 @@ struct alignas(2 * sizeof(T)) Pair {
 // Whether the camera half finds y_k in shared memory, where it costs more to
 // compute than to keep.
 CERES_EXT_HOST_DEVICE constexpr bool KeepsProducts(int mode) {
-  return (mode & kUseCamera) != 0 && (mode & kCameraOut) != 0;
+  return (CameraHalf(mode) & kUseCamera) != 0 && (mode & kCameraOut) != 0;
 }
 
 // A long tile (tile_index.h): one point, as many observations as it has.
@@ -344,7 +349,7 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
       double local[9] = {};
       for (int32_t k = begin; k < end; ++k) {
         T y[2];
-        Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
+        Forward<CameraHalf(kMode), (kMode & (kUsePoint | kEliminate)) != 0>(
             camera, projection, p.operands.b + int64_t{2} * k, given, y);
         CameraTransposeMultiplyAndAccumulate(
             camera.state, projection, y, local);
@@ -629,7 +634,8 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
               y[1] += moved[1];
             }
           } else {
-            Forward<kMode, (kMode & (kUsePoint | kEliminate)) != 0>(
+            Forward<CameraHalf(kMode),
+                    (kMode & (kUsePoint | kEliminate)) != 0>(
                 camera,
                 projection,
                 p.operands.b + 2 * (begin + observation),

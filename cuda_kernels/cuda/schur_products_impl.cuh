@@ -35,6 +35,10 @@ Status Run(const SchurProductImplicitWParams<Source, kLayout>& params,
   terms.diagonal = params.camera_diagonal;
   terms.p = params.p;
   terms.out = params.q;
+  if (params.eliminated_part) {
+    return TileOperation<kEliminatedPartMode>(
+        params.index, params.jacobian, params.p, operands, terms, machine);
+  }
   return TileOperation<kSchurProductMode>(
       params.index, params.jacobian, params.p, operands, terms, machine);
 }

@@ -112,6 +112,12 @@ struct JacobianBlocks {
 
   template <int kMode, typename A>
   __device__ __forceinline__ void ToCamera(const T* u, A* q) {
+    if constexpr ((kMode & kEliminatedPart) != 0) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        y[r] = T(0);
+      }
+    }
     if constexpr ((kMode & kEliminate) != 0) {
       MatrixMultiplyAndAccumulate<R, E>(jp, u, y);
     }

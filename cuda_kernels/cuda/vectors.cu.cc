@@ -18,6 +18,7 @@
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/power_series.h"
 #include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/views.h"
 
@@ -176,6 +177,9 @@ CERES_EXT_RUN(PcgDirectionParams)
 CERES_EXT_RUN(PcgAlphaParams)
 CERES_EXT_RUN(PcgAdvanceParams)
 CERES_EXT_RUN(PcgResidualParams)
+// ops/power_series.h
+CERES_EXT_RUN(PowerSeriesStartParams)
+CERES_EXT_RUN(PowerSeriesTermParams)
 // ops/evaluate.h
 CERES_EXT_RUN(EvaluateCostParams)
 // Stored blocks: ops/views.h, ops/robust_losses.h

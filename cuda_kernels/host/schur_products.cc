@@ -9,12 +9,10 @@
 namespace ceres_ext::kernels {
 using namespace host;  // NOLINT: the loops of all bodies.
 
-template <typename Source>
-Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
-           HostMachine* machine) {
-  if (PcgHasEnded(params.scalars)) {
-    return {};
-  }
+template <bool kEliminatedPart, typename Source>
+void SchurProduct(
+    const SchurProductImplicitWParams<Source, kHostLayout>& params,
+    HostMachine* machine) {
   using Shape = typename Source::Shape;
   constexpr int C = Shape::kF;
   using Jacobian = HostJacobian<Source>;
@@ -53,6 +51,9 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
         for (int64_t k = first; k < last; ++k) {
           double* y_k = scratch + kStride * (k - first);
           blocks.Reload(jacobian, k, y_k + R);
+          if constexpr (kEliminatedPart) {
+            std::fill_n(y_k, R, 0.0);
+          }
           MultiplyPointAndAccumulate<Local>(blocks.jp, minus_e, y_k);
           TransposeMultiplyCamera<Local>(
               blocks.jc, y_k, CameraSum(index, Local::kF, k));
@@ -64,6 +65,21 @@ Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
         jacobian.UnmapVector(c, sum, q);
         AddDamping<C>(params.camera_diagonal, c, params.p + int64_t{C} * c, q);
       });
+}
+
+}  // namespace
+
+template <typename Source>
+Status Run(const SchurProductImplicitWParams<Source, kHostLayout>& params,
+           HostMachine* machine) {
+  if (PcgHasEnded(params.scalars)) {
+    return {};
+  }
+  if (params.eliminated_part) {
+    SchurProduct<true>(params, machine);
+  } else {
+    SchurProduct<false>(params, machine);
+  }
   return {};
 }
 

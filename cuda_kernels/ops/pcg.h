@@ -1,7 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The vector steps of preconditioned conjugate gradients on A x = b with
-// x = 0 at the start. When a solve ends: base/pcg_scalars.h. One iteration is
+// The vector steps of preconditioned conjugate gradients on A x = b. When a
+// solve ends: base/pcg_scalars.h. A solve starts with
+//
+//   PcgStart       x = 0, r = b
+//
+// or, from an x that is given, with PcgStart (r = b), q = A x and PcgResidual
+// (r = b - A x). One iteration is
 //
 //   z = M^-1 r                        (ops/block_rows.h)
 //   PcgRho         rho = r'z
@@ -26,7 +31,7 @@
 
 namespace ceres_ext::kernels {
 
-// x = 0, r = b, *scalars = StartPcg(|b|^2, ...).
+// x = 0 unless it is given, r = b, *scalars = StartPcg(|b|^2, ...).
 struct PcgStartParams {
   int64_t n = 0;
   double q_tolerance = 0.0;
@@ -37,10 +42,13 @@ struct PcgStartParams {
   double* x = nullptr;
   double* r = nullptr;
   PcgScalars* scalars = nullptr;
+  bool x_is_given = false;
 
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
     const double b = rhs[i];
-    x[i] = 0.0;
+    if (!x_is_given) {
+      x[i] = 0.0;
+    }
     r[i] = b;
     return {b * b, 0.0};
   }
@@ -49,7 +57,8 @@ struct PcgStartParams {
                         q_tolerance,
                         r_tolerance,
                         min_num_iterations,
-                        max_num_iterations);
+                        max_num_iterations,
+                        x_is_given);
   }
 };
 

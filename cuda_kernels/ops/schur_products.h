@@ -25,6 +25,8 @@ class HostMachine;
 // q = S p from the Jacobian, U and W never formed:
 //   y_k = Jc p_c,  e_p = Vi_p sum_k Jp' y_k,
 //   q_c = D_c^2 p_c + sum_k Jc' (y_k - Jp e_p)
+// or, where eliminated_part is true, what the elimination subtracts, alone:
+//   q_c = -sum_k Jc' Jp e_p
 template <typename Source, BlockLayout kLayout>
 struct SchurProductImplicitWParams {
   using Shape = typename Source::Shape;
@@ -36,6 +38,7 @@ struct SchurProductImplicitWParams {
   const double* p = nullptr;
   double* q = nullptr;
   const PcgScalars* scalars = nullptr;
+  bool eliminated_part = false;  // camera_diagonal is then null
 };
 
 template <typename Source, BlockLayout kLayout>

@@ -397,16 +397,25 @@ TEST_P(AnyProblem, EveryConfigurationEndsThere) {
   ceres::Solve(stock.options, stock.problem.get(), &expected);
   constexpr auto kSingle = PRECONDITIONER_BLOCKS_SINGLE;
   constexpr auto kMerged = PRECONDITIONER_BLOCKS_MERGED;
-  for (const auto& [type, preconditioner, blocks, recomputed] :
-       {std::tuple{ceres::ITERATIVE_SCHUR, ceres::JACOBI, kSingle, false},
-        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kSingle, false},
-        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kMerged, false},
-        std::tuple{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, kSingle, true},
-        std::tuple{ceres::CGNR, ceres::JACOBI, kSingle, false}}) {
+  constexpr auto kSchur = ceres::ITERATIVE_SCHUR;
+  constexpr auto kSeries = ceres::SCHUR_POWER_SERIES_EXPANSION;
+  for (const auto& [type,
+                    preconditioner,
+                    blocks,
+                    recomputed,
+                    use_spse_initialization] :
+       {std::tuple{kSchur, ceres::JACOBI, kSingle, false, false},
+        std::tuple{kSchur, ceres::SCHUR_JACOBI, kSingle, false, true},
+        std::tuple{kSchur, ceres::SCHUR_JACOBI, kMerged, false, false},
+        std::tuple{kSchur, ceres::SCHUR_JACOBI, kMerged, false, true},
+        std::tuple{kSchur, ceres::SCHUR_JACOBI, kSingle, true, false},
+        std::tuple{kSchur, kSeries, kSingle, true, true},
+        std::tuple{ceres::CGNR, ceres::JACOBI, kSingle, false, true}}) {
     Case ours;
     shape.make(&ours);
     ours.options.linear_solver_type = type;
     ours.options.preconditioner_type = preconditioner;
+    ours.options.use_spse_initialization = use_spse_initialization;
     ours.options.max_linear_solver_iterations = 2000;
     Options ext_options = ExtOptions();
     ext_options.preconditioner_blocks = blocks;
@@ -457,6 +466,39 @@ TEST_P(AnyProblem, OutOfDeviceMemoryIsTheHosts) {
     EXPECT_NEAR(summary.final_cost,
                 whole.final_cost,
                 1e-6 * whole.final_cost + 1e-20 * whole.initial_cost);
+  }
+}
+
+// F'F has blocks beside its diagonal where rows have several blocks of F: the
+// power series is then not that of S, but stock's.
+TEST_P(AnyProblem, PowerSeriesTakesStocksSteps) {
+  for (const bool use_spse_initialization : {false, true}) {
+    SCOPED_TRACE(use_spse_initialization);
+    ceres::Solver::Summary stock;
+    Summary ours;
+    for (const bool is_stock : {true, false}) {
+      Case c;
+      std::get<0>(GetParam()).make(&c);
+      c.options.preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
+      c.options.use_spse_initialization = use_spse_initialization;
+      c.options.eta = 0.1;
+      c.options.max_num_iterations = 3;
+      if (is_stock) {
+        ceres::Solve(c.options, c.problem.get(), &stock);
+      } else {
+        Solve(c.options, ExtOptions(), c.problem.get(), &ours);
+      }
+    }
+    ASSERT_EQ(ours.path, PATH_FULL) << ours.path_reason;
+    ASSERT_EQ(ours.iterations.size(), stock.iterations.size());
+    for (size_t i = 0; i < stock.iterations.size(); ++i) {
+      EXPECT_EQ(ours.iterations[i].linear_solver_iterations,
+                stock.iterations[i].linear_solver_iterations);
+      EXPECT_NEAR(
+          ours.iterations[i].cost,
+          stock.iterations[i].cost,
+          1e-6 * stock.iterations[i].cost + 1e-20 * stock.iterations[0].cost);
+    }
   }
 }
 

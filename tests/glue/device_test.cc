@@ -94,6 +94,7 @@ struct Case {
   ceres::LinearSolverType linear_solver;
   ceres::PreconditionerType preconditioner;
   JacobianType jacobian;
+  bool use_spse_initialization = false;
 };
 
 class DeviceAgainstHost : public ::testing::TestWithParam<Case> {};
@@ -106,6 +107,7 @@ TEST_P(DeviceAgainstHost, SameStepsAndSameBits) {
       [&c](BalTestProblem*, ceres::Problem*, ceres::Solver::Options* options) {
         options->linear_solver_type = c.linear_solver;
         options->preconditioner_type = c.preconditioner;
+        options->use_spse_initialization = c.use_spse_initialization;
       };
   Options ext_options;
   ext_options.jacobian = c.jacobian;
@@ -188,6 +190,26 @@ INSTANTIATE_TEST_SUITE_P(
              ceres::ITERATIVE_SCHUR,
              ceres::JACOBI,
              JACOBIAN_STORED},
+        Case{"PowerSeries",
+             9,
+             false,
+             ceres::ITERATIVE_SCHUR,
+             ceres::SCHUR_POWER_SERIES_EXPANSION,
+             JACOBIAN_STORED,
+             true},
+        Case{"PowerSeriesRecomputed",
+             10,
+             true,
+             ceres::ITERATIVE_SCHUR,
+             ceres::SCHUR_POWER_SERIES_EXPANSION,
+             JACOBIAN_RECOMPUTED},
+        Case{"SpseInitialization",
+             9,
+             false,
+             ceres::ITERATIVE_SCHUR,
+             ceres::SCHUR_JACOBI,
+             JACOBIAN_RECOMPUTED,
+             true},
         Case{"Normal", 9, false, ceres::CGNR, ceres::JACOBI, JACOBIAN_STORED}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -247,6 +247,21 @@ INSTANTIATE_TEST_SUITE_P(
             PATH_CERES,
             "SPARSE_SCHUR",
             nullptr},
+        Row{"PowerSeries",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->preconditioner_type =
+                  ceres::SCHUR_POWER_SERIES_EXPANSION;
+            },
+            PATH_FULL,
+            nullptr,
+            nullptr},
+        Row{"SpseInitialization",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->use_spse_initialization = true;
+            },
+            PATH_FULL,
+            nullptr,
+            nullptr},
         Row{"ClusterJacobi",
             [](BalTestProblem*, ceres::Problem*, auto* options) {
               options->preconditioner_type = ceres::CLUSTER_JACOBI;
@@ -329,6 +344,78 @@ TEST(LeftOutParts, AnOrderThatLacksBlocksIsRefused) {
   EXPECT_EQ(messages[1], messages[0]);
 }
 
+// A power series that stock refuses is refused, with its own words.
+TEST(LeftOutParts, WhatIsNoPowerSeriesIsRefused) {
+  const Modify modify[] = {
+      [](BalTestProblem*, ceres::Problem*, auto* options) {
+        options->linear_solver_type = ceres::CGNR;
+        options->preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
+      },
+      [](BalTestProblem*, ceres::Problem*, auto* options) {
+        options->preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
+        options->max_num_spse_iterations = 0;
+      },
+      [](BalTestProblem*, ceres::Problem*, auto* options) {
+        options->use_spse_initialization = true;
+        options->spse_tolerance = -0.5;
+      }};
+  for (const Modify& refused : modify) {
+    std::string messages[2];
+    for (const bool stock : {true, false}) {
+      BalTestProblem bal = MakeBalTestProblem(6, 40, 4, 9);
+      auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+      ceres::Solver::Options options = TestOptions(&bal);
+      refused(&bal, problem.get(), &options);
+      Options ext_options;
+      ext_options.enabled = !stock;
+      Summary summary;
+      Solve(options, ext_options, problem.get(), &summary);
+      EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+      messages[stock ? 0 : 1] = summary.message;
+    }
+    EXPECT_NE(messages[0], "");
+    EXPECT_EQ(messages[1], messages[0]);
+  }
+}
+
+// Where no eliminated block varies, Ceres solves by CGNR, with JACOBI for
+// SCHUR_JACOBI. It forgets the power series, and aborts.
+TEST(LeftOutParts, PowerSeriesWithoutEliminatedBlocksIsJacobi) {
+  Summary summaries[3];
+  for (int i = 0; i < 3; ++i) {
+    BalTestProblem bal = MakeBalTestProblem(6, 40, 4, 9);
+    auto problem = BuildProblem(
+        &bal, i < 2 ? Derivatives::kAnalytic : Derivatives::kAutodiff);
+    for (int j = 0; j < bal.num_points(); ++j) {
+      problem->SetParameterBlockConstant(bal.point(j));
+    }
+    ceres::Solver::Options options = TestOptions(&bal);
+    Options ext_options;
+    ext_options.enabled = i > 0;
+    if (i > 0) {
+      options.preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
+      options.use_spse_initialization = true;
+    }
+    if (i == 2) {
+      // Which these cost functions have none of: stock Ceres takes over.
+      ext_options.jacobian = JACOBIAN_RECOMPUTED;
+    }
+    Solve(options, ext_options, problem.get(), &summaries[i]);
+    EXPECT_EQ(summaries[i].path, i == 1 ? PATH_FULL : PATH_CERES)
+        << summaries[i].path_reason;
+    EXPECT_EQ(summaries[i].linear_solver_type_used, ceres::CGNR);
+    EXPECT_EQ(summaries[i].preconditioner_type_used, ceres::JACOBI);
+    ASSERT_EQ(summaries[i].iterations.size(), summaries[0].iterations.size());
+    for (size_t k = 0; k < summaries[0].iterations.size(); ++k) {
+      EXPECT_EQ(summaries[i].iterations[k].linear_solver_iterations,
+                summaries[0].iterations[k].linear_solver_iterations);
+      EXPECT_NEAR(summaries[i].iterations[k].cost,
+                  summaries[0].iterations[k].cost,
+                  1e-6 * summaries[0].iterations[k].cost);
+    }
+  }
+}
+
 // What the summary says of structure and order is what stock says.
 TEST(LeftOutParts, StructureInTheSummaryIsStocks) {
   struct Case {
@@ -348,6 +435,14 @@ TEST(LeftOutParts, StructureInTheSummaryIsStocks) {
          options->preconditioner_type = ceres::IDENTITY;
          for (int i = 0; i < bal->num_points(); i += 3) {
            problem->SetParameterBlockConstant(bal->point(i));
+         }
+       }},
+      {"SCHUR_POWER_SERIES_EXPANSION with all cameras constant",
+       [](BalTestProblem* bal, ceres::Problem* problem, auto* options) {
+         options->preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
+         options->use_spse_initialization = true;
+         for (int i = 0; i < bal->num_cameras(); ++i) {
+           problem->SetParameterBlockConstant(bal->camera(i));
          }
        }},
       {"constant cameras",

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "ceres/ceres.h"
@@ -123,6 +124,8 @@ std::vector<Case> AllCases() {
     for (const auto& [solver, preconditioner] :
          {std::pair{ceres::ITERATIVE_SCHUR, ceres::JACOBI},
           std::pair{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI},
+          std::pair{ceres::ITERATIVE_SCHUR,
+                    ceres::SCHUR_POWER_SERIES_EXPANSION},
           std::pair{ceres::CGNR, ceres::JACOBI}}) {
       for (const JacobianType jacobian :
            {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
@@ -165,6 +168,37 @@ void CompareModified(Modify&& modify,
   EXPECT_EQ(ours.IsSolutionUsable(), stock.IsSolutionUsable()) << ours.message;
   EXPECT_NEAR(ours.fixed_cost, stock.fixed_cost, 1e-12 * stock.fixed_cost);
   ExpectSameCosts(ours, stock);
+}
+
+// PCG from the power series, of all terms or of those that the tolerance asks
+// for, before each preconditioner; and a preconditioner of other lengths.
+TEST(Solve, PowerSeries) {
+  for (const ceres::PreconditionerType preconditioner :
+       {ceres::IDENTITY,
+        ceres::JACOBI,
+        ceres::SCHUR_JACOBI,
+        ceres::SCHUR_POWER_SERIES_EXPANSION}) {
+    for (const auto& [use_spse_initialization, num_iterations, tolerance] :
+         {std::tuple{true, 1, 0.1},
+          std::tuple{true, 30, 0.3},
+          std::tuple{true, 8, 0.0},
+          std::tuple{false, 2, 0.9}}) {
+      SCOPED_TRACE(
+          std::string(ceres::PreconditionerTypeToString(preconditioner)) +
+          ", " + std::to_string(num_iterations));
+      CompareModified(
+          [=,
+           initialization = use_spse_initialization,
+           n = num_iterations,
+           t = tolerance](BalTestProblem*, ceres::Problem*, auto* options) {
+            options->preconditioner_type = preconditioner;
+            options->use_spse_initialization = initialization;
+            options->max_num_spse_iterations = n;
+            options->spse_tolerance = t;
+          },
+          PATH_FULL);
+    }
+  }
 }
 
 TEST(Solve, ConstantCamerasAndPoints) {
@@ -532,22 +566,16 @@ INSTANTIATE_TEST_SUITE_P(
                    options->linear_solver_type = ceres::DENSE_SCHUR;
                  },
                  "DENSE_SCHUR"},
-        Declined{"PowerSeries",
+        Declined{"ClusterJacobi",
                  [](BalTestProblem*, ceres::Problem*, auto* options) {
-                   options->preconditioner_type =
-                       ceres::SCHUR_POWER_SERIES_EXPANSION;
+                   options->preconditioner_type = ceres::CLUSTER_JACOBI;
                  },
-                 "SCHUR_POWER_SERIES_EXPANSION"},
+                 "CLUSTER_JACOBI"},
         Declined{"ExplicitSchurComplement",
                  [](BalTestProblem*, ceres::Problem*, auto* options) {
                    options->use_explicit_schur_complement = true;
                  },
-                 "use_explicit_schur_complement"},
-        Declined{"SpseInitialization",
-                 [](BalTestProblem*, ceres::Problem*, auto* options) {
-                   options->use_spse_initialization = true;
-                 },
-                 "use_spse_initialization"}),
+                 "use_explicit_schur_complement"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Solve, LineSearchIsLeftToCeres) {

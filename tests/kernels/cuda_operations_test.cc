@@ -570,6 +570,15 @@ void CudaOperationsTest<Combination>::CompareProducts(bool with_diagonal) {
   Compare("S p", {s_p}, 4 * Tolerance(), {cameras}, [](auto& on, auto& out) {
     return on.SchurProductImplicitW(out[0]);
   });
+  const Numbers motion = ApplyInverse(
+      running_v_inverse, TransposeTimes(Times(camera_p, {})).second);
+  Compare("eliminated part of S p",
+          {TransposeTimes(Times({}, motion)).first},
+          4 * Tolerance(),
+          {cameras},
+          [](auto& on, auto& out) {
+            return on.SchurProductImplicitW(out[0], true);
+          });
   {
     // Ended: q stays as it is.
     PcgScalars scalars;

@@ -344,16 +344,17 @@ struct Operations {
     params.point_diagonal = point_diagonal;
     return Run(params, machine);
   }
-  // q = S p
-  Status SchurProductImplicitW(double* q) const {
+  // q = S p, or its eliminated part.
+  Status SchurProductImplicitW(double* q, bool eliminated_part = false) const {
     SchurProductImplicitWParams<Source, kLayout> params;
     params.index = index;
     params.jacobian = jacobian;
     params.v_inverse = {v_inverse, index.num_points};
-    params.camera_diagonal = camera_diagonal;
+    params.camera_diagonal = eliminated_part ? nullptr : camera_diagonal;
     params.p = camera_x;
     params.q = q;
     params.scalars = scalars;
+    params.eliminated_part = eliminated_part;
     return Run(params, machine);
   }
   Status BackSubstituteImplicitW(double* y) const {

@@ -5,6 +5,7 @@
 
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/power_series.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/run_ok.h"
@@ -69,6 +70,80 @@ TEST_F(PcgTest, StartByHand) {
   params.n = 0;
   RunOk(params, &machine_);
   EXPECT_EQ(scalars_.end, PcgEnd::kZeroRightHandSide);
+}
+
+// From an x that is given: r = b, then r = b - A x, A = 2 I.
+TEST_F(PcgTest, StartFromXByHand) {
+  const std::vector<double> rhs = {3, 0, 4};
+  const std::vector<double> q = {2, 2, 4};
+  std::vector<double> x = {1, 1, 2};
+  std::vector<double> r(3, kNaN);
+  PcgStartParams start{
+      3, -1, 2, 0, 7, rhs.data(), x.data(), r.data(), &scalars_, true};
+  PcgResidualParams residual{
+      3, true, rhs.data(), q.data(), x.data(), r.data(), &scalars_};
+  RunOk(start, &machine_);
+  EXPECT_THAT(x, ElementsAre(1, 1, 2));
+  EXPECT_EQ(r, rhs);
+  // |b| <= 2 |b| is not the residual of x.
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  // r = (1, -2, 0), x'(b + r) = 4 - 2 + 8, |r|^2 = 5
+  start.r_tolerance = 0.25;
+  RunOk(start, &machine_);
+  RunOk(residual, &machine_);
+  EXPECT_THAT(r, ElementsAre(1, -2, 0));
+  EXPECT_EQ(scalars_.q0, -10);
+  EXPECT_EQ(scalars_.norm_r, std::sqrt(5.0));
+  EXPECT_EQ(scalars_.num_iterations, 0);
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  // |r| <= |b| / 2, but only where no iteration is required.
+  start.r_tolerance = 0.5;
+  RunOk(start, &machine_);
+  RunOk(residual, &machine_);
+  EXPECT_EQ(scalars_.end, PcgEnd::kInitialResidual);
+  start.min_num_iterations = 1;
+  RunOk(start, &machine_);
+  RunOk(residual, &machine_);
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  // An exact solution needs no iteration, whatever is required.
+  start.r_tolerance = -1;
+  residual.q = rhs.data();
+  RunOk(start, &machine_);
+  RunOk(residual, &machine_);
+  EXPECT_EQ(scalars_.end, PcgEnd::kInitialResidual);
+  EXPECT_EQ(scalars_.norm_r, 0);
+}
+
+TEST_F(PcgTest, PowerSeriesByHand) {
+  std::vector<double> z = {3, 4};
+  std::vector<double> t = {kNaN, kNaN};
+  scalars_.end = PcgEnd::kResidual;
+  scalars_.num_iterations = 12;
+  RunOk(PowerSeriesStartParams{2, 0.2, z.data(), t.data(), &scalars_},
+        &machine_);
+  EXPECT_THAT(z, ElementsAre(3, 4));
+  EXPECT_EQ(t, z);
+  EXPECT_EQ(scalars_.tol_r, 1);
+  EXPECT_EQ(scalars_.num_iterations, 0);
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  const PowerSeriesTermParams add{2, t.data(), z.data(), &scalars_, &scalars_};
+  // |t| = tol_r is not yet below it.
+  t = {0, -1};
+  RunOk(add, &machine_);
+  EXPECT_THAT(t, ElementsAre(0, 1));
+  EXPECT_THAT(z, ElementsAre(3, 5));
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  t = {-0.5, 0};
+  RunOk(add, &machine_);
+  EXPECT_THAT(z, ElementsAre(3.5, 5));
+  EXPECT_EQ(scalars_.norm_r, 0.5);
+  EXPECT_EQ(scalars_.end, PcgEnd::kResidual);
+  RunOk(add, &machine_);
+  EXPECT_THAT(t, ElementsAre(0.5, 0));
+  EXPECT_THAT(z, ElementsAre(3.5, 5));
+  // A series without scalars of its own goes on.
+  RunOk(PowerSeriesTermParams{2, t.data(), z.data()}, &machine_);
+  EXPECT_THAT(z, ElementsAre(3, 5));
 }
 
 TEST_F(PcgTest, RhoAndDirectionByHand) {

@@ -49,6 +49,7 @@ class AgainstDense {
   void Run() {
     for (int i = 0; i < 2; ++i) {  // Twice on one object.
       Schur();
+      EliminatedPart();
       BackSubstitute();
       Normal();
     }
@@ -93,6 +94,20 @@ class AgainstDense {
     params.q = q.data();
     RunOk(params, &problem_.machine);
     ExpectWithin(q, expected, bound_ * scale);
+  }
+  void EliminatedPart() {
+    const VectorXd p = problem_.RandomVector(problem_.num_f());
+    VectorXd q = problem_.RandomVector(problem_.num_f());
+    auto params = SchurParams();
+    params.camera_diagonal = nullptr;
+    params.p = p.data();
+    params.q = q.data();
+    params.eliminated_part = true;
+    RunOk(params, &problem_.machine);
+    ExpectWithin(
+        q,
+        -(w_ * (vi_ * (w_.transpose() * p))),
+        bound_ * w_abs_ * (vi_bound_ * (w_abs_.transpose() * p.cwiseAbs())));
   }
 
   void BackSubstitute() {
@@ -220,6 +235,11 @@ TEST(SchurProducts, ByHand) {
   EXPECT_EQ(q[0], 30);
   EXPECT_EQ(q[1], 0);
   EXPECT_EQ(q[8], 49);
+  product.camera_diagonal = nullptr;
+  product.eliminated_part = true;
+  RunOk(product, &problem.machine);
+  EXPECT_EQ(q[0], -20);
+  EXPECT_EQ(q[8], 0);
 
   double y[3];
   BackSubstituteImplicitWParams<DenseProblem<double, 9>::Source, kHostLayout>

@@ -18,13 +18,17 @@ inline std::vector<InexactSolverOptions> SolverConfigurations() {
     for (const PreconditionerType preconditioner :
          {PreconditionerType::kIdentity,
           PreconditionerType::kJacobi,
-          PreconditionerType::kSchurJacobi}) {
-      InexactSolverOptions options;
-      options.use_schur = use_schur;
-      options.preconditioner = preconditioner;
-      std::string error;
-      if (options.Validate(&error)) {
-        all.push_back(options);
+          PreconditionerType::kSchurJacobi,
+          PreconditionerType::kSchurPowerSeriesExpansion}) {
+      for (const bool use_spse_initialization : {false, true}) {
+        InexactSolverOptions options;
+        options.use_schur = use_schur;
+        options.preconditioner = preconditioner;
+        options.use_spse_initialization = use_spse_initialization;
+        std::string error;
+        if (options.Validate(&error)) {
+          all.push_back(options);
+        }
       }
     }
   }
@@ -35,13 +39,19 @@ inline std::string ConfigurationName(const InexactSolverOptions& options) {
   std::string name = options.use_schur ? "schur" : "full";
   switch (options.preconditioner) {
     case PreconditionerType::kIdentity:
-      return name + "_identity";
+      name += "_identity";
+      break;
     case PreconditionerType::kJacobi:
-      return name + "_jacobi";
+      name += "_jacobi";
+      break;
     case PreconditionerType::kSchurJacobi:
-      return name + "_schur_jacobi";
+      name += "_schur_jacobi";
+      break;
+    case PreconditionerType::kSchurPowerSeriesExpansion:
+      name += "_power_series";
+      break;
   }
-  return name;
+  return name + (options.use_spse_initialization ? "_spse_initialization" : "");
 }
 
 }  // namespace ceres_ext::solver

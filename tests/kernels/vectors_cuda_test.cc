@@ -16,6 +16,7 @@
 
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/pcg.h"
+#include "cuda_kernels/ops/power_series.h"
 #include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "gtest/gtest.h"
@@ -459,6 +460,31 @@ TEST_F(VectorsCudaTest, SumsOfPcgInTheHostsOrder) {
                   return kernels::Run(
                       PcgStartParams{n, -1.0, -1.0, 1, 9, x, v, u, s}, machine);
                 });
+    expect_bits(
+        "start from x",
+        [&](auto* machine,
+            const double* x,
+            const double*,
+            double* u,
+            double* v,
+            PcgScalars* s) {
+          CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+              PcgStartParams{n, -1.0, -1.0, 1, 9, x, u, v, s, true}, machine));
+          return kernels::Run(PcgResidualParams{n, true, x, u, x, v, s},
+                              machine);
+        });
+    expect_bits(
+        "power series",
+        [&](auto* machine,
+            const double* x,
+            const double*,
+            double* u,
+            double* v,
+            PcgScalars* s) {
+          CERES_EXT_RETURN_IF_ERROR(
+              kernels::Run(PowerSeriesStartParams{n, 0.5, x, v, s}, machine));
+          return kernels::Run(PowerSeriesTermParams{n, v, u, s, s}, machine);
+        });
     expect_bits("rho",
                 [&](auto* machine,
                     const double* x,

@@ -40,23 +40,25 @@ Result DenseConjugateGradients(const MatrixXd& a,
                                const VectorXd& b,
                                const MatrixXd& preconditioner,
                                const InexactSolverOptions& options,
-                               const InexactSolverPerSolveOptions& per_solve) {
+                               const InexactSolverPerSolveOptions& per_solve,
+                               const VectorXd& x0 = {}) {
   Result result;
   VectorXd& x = result.x;
-  x = VectorXd::Zero(b.size());
+  x = x0.size() > 0 ? x0 : VectorXd::Zero(b.size());
   if (b.norm() == 0.0) {
     result.termination = Termination::kSuccess;
     return result;
   }
   const double tol_r = std::max(per_solve.r_tolerance, 0.0) * b.norm();
-  VectorXd r = b;
-  if (options.min_num_iterations == 0 && r.norm() <= tol_r) {
+  VectorXd r = x0.size() > 0 ? b - a * x : b;
+  if ((options.min_num_iterations == 0 && r.norm() <= tol_r) ||
+      r.norm() == 0.0) {
     result.termination = Termination::kSuccess;
     return result;
   }
   VectorXd p;
   double rho = 1.0;
-  double q0 = 0.0;
+  double q0 = -x.dot(b + r);
   for (int i = 1;; ++i) {
     result.num_iterations = i;
     const VectorXd z = preconditioner * r;
@@ -165,15 +167,19 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
              const std::function<VectorXd(const VectorXd&)>& preconditioner,
              const InexactSolverOptions& options,
              const InexactSolverPerSolveOptions& per_solve,
-             Machine* machine) {
+             Machine* machine,
+             const VectorXd& x0 = {}) {
   const int64_t n = b.size();
   Result result;
   // Whatever was in the vectors must not matter.
-  result.x = VectorXd::Constant(n, kNaN);
+  result.x = x0.size() > 0 ? x0 : VectorXd::Constant(n, kNaN);
   VectorXd p = VectorXd::Constant(n, kNaN);
   VectorXd r = p;
   VectorXd z = p;
+  // As a solve before has left them.
   kernels::PcgScalars device_scalars;
+  device_scalars.num_iterations = 7;
+  device_scalars.end = kernels::PcgEnd::kResidual;
   PcgVectors vectors;
   vectors.n = n;
   vectors.rhs = b.data();
@@ -182,6 +188,7 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
   vectors.r = r.data();
   vectors.z = z.data();
   vectors.scalars = &device_scalars;
+  vectors.x_is_given = x0.size() > 0;
   const auto apply = [n](const auto& f) {
     return [&f, n](const double* from, double* to) {
       VectorXd::Map(to, n) = f(VectorXd::Map(from, n));
@@ -210,9 +217,10 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
              const VectorXd& b,
              const std::function<VectorXd(const VectorXd&)>& preconditioner,
              const InexactSolverOptions& options,
-             const InexactSolverPerSolveOptions& per_solve) {
+             const InexactSolverPerSolveOptions& per_solve,
+             const VectorXd& x0 = {}) {
   Machine machine(2);
-  return Solve(a, b, preconditioner, options, per_solve, &machine);
+  return Solve(a, b, preconditioner, options, per_solve, &machine, x0);
 }
 
 class ConjugateGradientsTest : public testing::Test {
@@ -239,15 +247,15 @@ class ConjugateGradientsTest : public testing::Test {
   // ending, number of iterations and x.
   void ExpectSamePath(Termination termination, const std::string& message) {
     const Result expected =
-        DenseConjugateGradients(a_, b_, m_, options_, per_solve_);
+        DenseConjugateGradients(a_, b_, m_, options_, per_solve_, x0_);
     EXPECT_EQ(expected.termination, termination);
     const auto a = [this](const VectorXd& x) -> VectorXd { return a_ * x; };
     const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
     for (const Result& result :
-         {Solve<HostMachine>(a, b_, m, options_, per_solve_),
-          Solve<QueueingMachine>(a, b_, m, options_, per_solve_),
-          Solve<LoopingMachine<0>>(a, b_, m, options_, per_solve_),
-          Solve<LoopingMachine<1>>(a, b_, m, options_, per_solve_)}) {
+         {Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_),
+          Solve<QueueingMachine>(a, b_, m, options_, per_solve_, x0_),
+          Solve<LoopingMachine<0>>(a, b_, m, options_, per_solve_, x0_),
+          Solve<LoopingMachine<1>>(a, b_, m, options_, per_solve_, x0_)}) {
       EXPECT_EQ(result.termination, expected.termination) << result.message;
       EXPECT_EQ(result.num_iterations, expected.num_iterations);
       EXPECT_THAT(result.message, HasSubstr(message));
@@ -260,13 +268,15 @@ class ConjugateGradientsTest : public testing::Test {
       const double bound = result.num_iterations * b_.size() * kEpsilon *
                            values[values.size() - 1] / values[0];
       // In the norm of the preconditioner.
-      EXPECT_LE((result.x - expected.x).cwiseQuotient(d).norm(),
-                bound * expected.x.cwiseQuotient(d).norm());
+      const double size = expected.x.cwiseQuotient(d).norm() +
+                          (x0_.size() > 0 ? x0_.cwiseQuotient(d).norm() : 0.0);
+      EXPECT_LE((result.x - expected.x).cwiseQuotient(d).norm(), bound * size);
     }
   }
 
   MatrixXd a_;
   VectorXd b_;
+  VectorXd x0_;  // empty: zero
   MatrixXd m_;
   InexactSolverOptions options_;
   InexactSolverPerSolveOptions per_solve_;
@@ -312,7 +322,46 @@ TEST_F(ConjugateGradientsTest, ResidualResetPeriod) {
   }
 }
 
-// One product per iteration, and one per reset of the residual.
+// From a start that is nearly a solution, and from one that is worse than zero.
+TEST_F(ConjugateGradientsTest, StartsFromX) {
+  const VectorXd solution = a_.llt().solve(b_);
+  for (const double factor : {0.999, 5.0, -3.0}) {
+    x0_ = factor * solution;
+    per_solve_ = {-kInfinity, -1.0};
+    for (const int n : {1, 2, 9, 10, 11, 25}) {
+      options_.max_num_iterations = n;
+      ExpectSamePath(Termination::kNoConvergence, "Maximum number");
+    }
+    options_.max_num_iterations = 500;
+    for (const double q_tolerance : {0.1, 1e-4}) {
+      per_solve_ = {q_tolerance, -1.0};
+      ExpectSamePath(Termination::kSuccess, "zeta");
+    }
+    per_solve_ = {-kInfinity, 1e-6};
+    ExpectSamePath(Termination::kSuccess, "Iteration:");
+    options_.min_num_iterations = 60;
+    ExpectSamePath(Termination::kSuccess, "Iteration: 60 ");
+    options_.min_num_iterations = 0;
+  }
+  // The residual of x, not that of zero, may end a solve at once.
+  x0_ = 0.999 * solution;
+  per_solve_.r_tolerance = 0.01;
+  ExpectSamePath(Termination::kSuccess, "Convergence. |r|");
+  x0_ = -solution;
+  per_solve_.r_tolerance = 1.5;
+  ExpectSamePath(Termination::kSuccess, "Iteration:");
+  // An exact solution ends it whatever is required.
+  a_ = 2.0 * MatrixXd::Identity(4, 4);
+  m_ = a_.inverse();
+  b_ = VectorXd::Constant(4, 2.0);
+  x0_ = VectorXd::Ones(4);
+  options_.min_num_iterations = 5;
+  per_solve_.r_tolerance = -1.0;
+  ExpectSamePath(Termination::kSuccess, "Convergence. |r| = 0");
+}
+
+// One product per iteration, one per reset of the residual and one for a start
+// that is given.
 TEST_F(ConjugateGradientsTest, CountsProducts) {
   options_.max_num_iterations = 20;
   int num_products = 0;
@@ -324,6 +373,9 @@ TEST_F(ConjugateGradientsTest, CountsProducts) {
   const Result result = Solve<HostMachine>(a, b_, m, options_, per_solve_);
   EXPECT_EQ(result.num_iterations, 20);
   EXPECT_EQ(num_products, 20 + 2);
+  num_products = 0;
+  Solve<HostMachine>(a, b_, m, options_, per_solve_, VectorXd::Zero(b_.size()));
+  EXPECT_EQ(num_products, 20 + 2 + 1);
 }
 
 TEST_F(ConjugateGradientsTest, OperationsOfAMachineOfOnesOwn) {
@@ -461,6 +513,39 @@ TEST(InexactSolverOptions, Validate) {
   options.residual_reset_period = 0;
   EXPECT_FALSE(options.Validate(&error));
   EXPECT_THAT(error, HasSubstr("residual_reset_period = 0"));
+  options.residual_reset_period = 10;
+
+  // The settings of power series matter where there is one.
+  options.max_num_spse_iterations = 0;
+  options.spse_tolerance = kNaN;
+  EXPECT_TRUE(options.Validate(&error));
+  for (const bool initialization : {false, true}) {
+    options = {};
+    if (initialization) {
+      options.use_spse_initialization = true;
+    } else {
+      options.preconditioner = PreconditionerType::kSchurPowerSeriesExpansion;
+    }
+    options.spse_tolerance = 0.0;
+    options.max_num_spse_iterations = 1;
+    EXPECT_TRUE(options.Validate(&error));
+    options.max_num_spse_iterations = 0;
+    EXPECT_FALSE(options.Validate(&error));
+    EXPECT_THAT(error, HasSubstr("max_num_spse_iterations = 0"));
+    options.max_num_spse_iterations = 1;
+    for (const double tolerance : {-1e-3, kNaN}) {
+      options.spse_tolerance = tolerance;
+      EXPECT_FALSE(options.Validate(&error));
+      EXPECT_THAT(error, HasSubstr("spse_tolerance = "));
+    }
+    options.spse_tolerance = 0.1;
+    options.use_schur = false;
+    if (initialization) {
+      options.preconditioner = PreconditionerType::kJacobi;
+    }
+    EXPECT_FALSE(options.Validate(&error));
+    EXPECT_THAT(error, HasSubstr("SCHUR_POWER_SERIES_EXPANSION"));
+  }
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "ceres_ext/solver/general_batch.h"
 #include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/observation_batch.h"
+#include "ceres_ext/solver/preconditioner.h"
 #include "ceres_ext/solver/step_solver.h"
 #include "ceres_ext/solver/view_batch.h"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -732,23 +733,34 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
     // Nothing may be left from before.
     const VectorXd poison =
         VectorXd::Constant(num_packed + num_f + 1, std::nan(""));
-    double* const diagonal = data.Upload(poison);
+    double* const u = data.Upload(poison);
+    double* const schur_diagonal = data.Upload(poison);
     double* const machine_rhs = data.Upload(poison);
     double* const q = data.Upload(poison);
     const VectorXd p =
         VectorXd::NullaryExpr(num_f, [&] { return problem.Normal(); });
     const double* const machine_p = data.Upload(p);
     const auto columns = MatrixColumns(problem.blocks);
-    for (const bool jacobi : {true, false, true}) {
+    struct Wanted {
+      bool u;
+      bool schur_diagonal;
+    };
+    for (const Wanted& asked : {Wanted{true, false},
+                                Wanted{false, true},
+                                Wanted{true, true},
+                                Wanted{true, false}}) {
       InexactSolverOptions options;
-      options.preconditioner = jacobi ? PreconditionerType::kJacobi
-                                      : PreconditionerType::kSchurJacobi;
+      options.preconditioner = asked.schur_diagonal
+                                   ? PreconditionerType::kSchurJacobi
+                                   : PreconditionerType::kJacobi;
+      options.use_spse_initialization = asked.u && asked.schur_diagonal;
       SchurComplement<Machine> schur;
       const kernels::Status setup =
           schur.Setup(options, problem.blocks, data.batches, machine_.get());
       ASSERT_TRUE(setup.ok()) << setup.message;
       NormalBlocksRequest wanted;
-      (jacobi ? wanted.u : wanted.schur_diagonal) = diagonal;
+      wanted.u = asked.u ? u : nullptr;
+      wanted.schur_diagonal = asked.schur_diagonal ? schur_diagonal : nullptr;
       const kernels::Status update =
           schur.Update(data.system, wanted, machine_rhs);
       ASSERT_TRUE(update.ok()) << update.message;
@@ -757,18 +769,29 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       MatrixXd damped = S;
       damped.diagonal() += D_f.cwiseAbs2();
       EXPECT_TRUE(Near(data.Download(num_f, q), damped * p, 4 * tolerance));
-      const auto blocks = Blocks(problem.blocks.f_matrices(),
-                                 data.Download(num_packed, diagonal));
-      const MatrixXd& expected = jacobi ? U : S;
-      ASSERT_EQ(blocks.size(), columns.size());
-      for (size_t i = 0; i < blocks.size(); ++i) {
-        EXPECT_TRUE(Near(blocks[i], Part(expected, columns[i]), tolerance));
+      const auto expect_diagonal = [&](const double* packed,
+                                       const MatrixXd& expected) {
+        const auto blocks = Blocks(problem.blocks.f_matrices(),
+                                   data.Download(num_packed, packed));
+        ASSERT_EQ(blocks.size(), columns.size());
+        for (size_t i = 0; i < blocks.size(); ++i) {
+          EXPECT_TRUE(Near(blocks[i], Part(expected, columns[i]), tolerance));
+        }
+      };
+      if (asked.u) {
+        expect_diagonal(u, U);
       }
+      if (asked.schur_diagonal) {
+        expect_diagonal(schur_diagonal, S);
+      }
+      if (asked.u && asked.schur_diagonal) {
+        continue;  // The series has a test of its own.
+      }
+      const MatrixXd& expected = asked.u ? U : S;
       // z = M^-1 p. M >= 0.25 I, as A is, so the error of M's blocks of at most
       // 32 columns counts 16 fold, and each of the N^2 roundings of an inverse
       // by the condition, at most 4 `scale`, of a z of at most 4 |p|.
-      auto preconditioner =
-          CreatePreconditioner<Machine>(options.preconditioner);
+      auto preconditioner = CreatePreconditioner<Machine>(options, &schur);
       ASSERT_TRUE(
           preconditioner->Setup(problem.blocks, true, machine_.get()).ok());
       ASSERT_TRUE(
@@ -795,6 +818,107 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       }
     }
   }
+}
+
+// The eliminated part of S, and the power series of its inverse as a
+// preconditioner and as what PCG starts from, against the dense formula. The
+// two are of 1 + n terms, the second one fewer where a term is small enough.
+TEST_F(RandomStructures, PowerSeriesIsTheDenseOne) {
+  int num_ended_by_tolerance = 0;
+  for (int seed = 0; seed < kNumProblems; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Problem problem(seed);
+    OnMachine data(problem, machine_.get());
+    const int64_t num_e = problem.num_e();
+    const int64_t num_f = problem.num_f();
+    const MatrixXd E = problem.J.leftCols(num_e);
+    const MatrixXd F = problem.J.rightCols(num_f);
+    MatrixXd V = E.transpose() * E;
+    V.diagonal() += problem.D.head(num_e).cwiseAbs2();
+    const MatrixXd W = F.transpose() * E;
+    const MatrixXd A = W * V.llt().solve(W.transpose());
+    MatrixXd U = F.transpose() * F;
+    U.diagonal() += problem.D.tail(num_f).cwiseAbs2();
+    MatrixXd B = MatrixXd::Zero(num_f, num_f);
+    int64_t at = 0;
+    for (const kernels::BlockFamily& family : problem.blocks.f) {
+      for (int block = 0; block < family.num_blocks; ++block) {
+        B.block(at, at, family.size, family.size) =
+            U.block(at, at, family.size, family.size);
+        at += family.size;
+      }
+    }
+    const Eigen::LLT<MatrixXd> factor(B);
+    const VectorXd r =
+        VectorXd::NullaryExpr(num_f, [&] { return problem.Normal(); });
+
+    InexactSolverOptions options;
+    options.preconditioner = PreconditionerType::kSchurPowerSeriesExpansion;
+    options.use_spse_initialization = true;
+    options.max_num_spse_iterations = problem.Uniform(1, 6);
+    options.spse_tolerance = 0.1 * problem.Uniform(0, 9);
+    SchurComplement<Machine> schur;
+    ASSERT_TRUE(
+        schur.Setup(options, problem.blocks, data.batches, machine_.get())
+            .ok());
+    const auto series = CreatePreconditioner<Machine>(options, &schur);
+    ASSERT_TRUE(series->Setup(problem.blocks, true, machine_.get()).ok());
+    const VectorXd poison = VectorXd::Constant(num_f + 1, std::nan(""));
+    const double* const machine_r = data.Upload(r);
+    double* const z = data.Upload(poison);
+    ASSERT_TRUE(schur.Update(data.system, series->WantedBlocks(), z).ok());
+    ASSERT_TRUE(series->Update(data.system).ok());
+
+    // Every term rounds sums over all residuals, through V^-1 and B^-1, both at
+    // most 4, and passes on what the terms before it have lost; |B^-1 A| may be
+    // as large as the number of F blocks in a row, at most 5.
+    const double scale =
+        1.0 + (problem.J.transpose() * problem.J).cwiseAbs().maxCoeff();
+    const double once =
+        4.0 * (problem.J.rows() + 50) * kEpsilon * scale * scale;
+    ASSERT_TRUE(schur.MultiplyEliminatedPart(machine_r, z, nullptr).ok());
+    EXPECT_TRUE(Near(data.Download(num_f, z), -A * r, 4 * once));
+
+    const VectorXd first = factor.solve(r);
+    VectorXd term = first;
+    VectorXd sum = first;
+    VectorXd start;
+    bool near_tolerance = false;
+    double term_error = once * (1.0 + first.norm());
+    double tolerance = term_error;
+    for (int i = 1; i <= options.max_num_spse_iterations; ++i) {
+      term = factor.solve(A * term);
+      sum += term;
+      term_error = 5.0 * term_error + once * (1.0 + term.norm());
+      tolerance += term_error;
+      const double ratio = term.norm() / first.norm();
+      if (start.size() == 0) {
+        near_tolerance |= std::abs(ratio - options.spse_tolerance) < 1e-9;
+        if (ratio < options.spse_tolerance) {
+          start = sum;
+          num_ended_by_tolerance += i < options.max_num_spse_iterations;
+        }
+      }
+    }
+    if (start.size() == 0) {
+      start = sum;
+    }
+    for (int run = 0; run < 2; ++run) {
+      ASSERT_TRUE(series->Apply(machine_r, z, nullptr).ok());
+      EXPECT_TRUE(Near(data.Download(num_f, z), sum, tolerance));
+      ASSERT_TRUE(series->Initialize(machine_r, z).ok());
+      EXPECT_TRUE(near_tolerance ||
+                  Near(data.Download(num_f, z), start, tolerance));
+    }
+    // Nothing is done once the scalars have ended.
+    std::vector<kernels::PcgScalars> ended(1);
+    ended[0].end = kernels::PcgEnd::kResidual;
+    ASSERT_TRUE(
+        schur.MultiplyEliminatedPart(machine_r, z, data.Upload(ended)).ok());
+    EXPECT_TRUE(near_tolerance ||
+                Near(data.Download(num_f, z), start, tolerance));
+  }
+  EXPECT_GT(num_ended_by_tolerance, kNumProblems / 20);
 }
 
 // Steps of all configurations against the dense solution. With A = J'J + D^2 >=
@@ -824,7 +948,7 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
         solver.Setup(options, problem.blocks, data.batches, machine_.get());
     ASSERT_TRUE(setup.ok()) << setup.message;
     InexactSolverPerSolveOptions per_solve;
-    per_solve.q_tolerance = -1.0;
+    per_solve.q_tolerance = -std::numeric_limits<double>::infinity();
     per_solve.r_tolerance = 1e-13;
     VectorXd first;
     for (int run = 0; run < 2; ++run) {
@@ -976,9 +1100,10 @@ TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
     ASSERT_TRUE(
         batch.Setup(&rows, blocks, machine_values.data(), machine_.get()).ok());
     SchurComplement<Machine> schur;
-    ASSERT_TRUE(schur.Setup({}, blocks, {&batch}, machine_.get()).ok());
-    auto preconditioner =
-        CreatePreconditioner<Machine>(PreconditionerType::kJacobi);
+    InexactSolverOptions options;
+    options.preconditioner = PreconditionerType::kJacobi;
+    ASSERT_TRUE(schur.Setup(options, blocks, {&batch}, machine_.get()).ok());
+    const auto preconditioner = CreatePreconditioner<Machine>(options, &schur);
     ASSERT_TRUE(preconditioner->Setup(blocks, true, machine_.get()).ok());
     const LinearSystem system = {ones.data(), ones.data(), ones.data()};
     ASSERT_TRUE(

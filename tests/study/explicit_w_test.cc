@@ -230,6 +230,12 @@ TEST(ExplicitWBatch, FollowsImplicit) {
        solver::SolverConfigurations()) {
     SCOPED_TRACE(ConfigurationName(options));
     Problem problem(structure, 7);
+    if (options.has_power_series()) {
+      ExplicitWBatch<HostMachine, Source> batch;
+      EXPECT_EQ(batch.SetupSolver(options, {}).code,
+                kernels::StatusCode::kUnsupported);
+      continue;
+    }
     solver::ObservationSystem<Source> system;
     system.jacobian = problem.source();
     system.b = problem.b.data();
