@@ -17,12 +17,12 @@ MergedBlocksBuilder::MergedBlocksBuilder(const BlockFamilies& f) : f_(f) {
 }
 
 void MergedBlocksBuilder::AddRow(const std::vector<Block>& blocks) {
-  std::vector<int32_t> split;
+  row_classes_.clear();
   for (const Block& block : blocks) {
     int32_t& class_of = class_of_[first_block_[block.family] + block.block];
     const int32_t from = class_of;
     if (split_[from] < 0) {
-      split.push_back(from);
+      row_classes_.push_back(from);
       if (unused_.empty()) {
         unused_.push_back(static_cast<int32_t>(size_.size()));
         size_.push_back(0);
@@ -35,7 +35,7 @@ void MergedBlocksBuilder::AddRow(const std::vector<Block>& blocks) {
     --size_[from];
     ++size_[class_of];
   }
-  for (const int32_t from : split) {
+  for (const int32_t from : row_classes_) {
     split_[from] = -1;
     if (size_[from] == 0 && from != kUnseen) {
       unused_.push_back(from);

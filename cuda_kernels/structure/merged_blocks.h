@@ -81,7 +81,8 @@ class MergedBlocksBuilder {
   // Of each class, its blocks, and the class that those of the row go to.
   std::vector<int32_t> size_;
   std::vector<int32_t> split_;
-  std::vector<int32_t> unused_;  // classes
+  std::vector<int32_t> unused_;       // classes
+  std::vector<int32_t> row_classes_;  // those that the row splits
 };
 
 }  // namespace ceres_ext::kernels

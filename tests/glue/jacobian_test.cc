@@ -81,7 +81,7 @@ class Fixture {
                               &error))
         << error;
     kernels::Status status = blocks_.Setup(*pp_.reduced_program,
-                                           false,
+                                           /*merge_blocks=*/false,
                                            &structure_,
                                            {},
                                            machine_.context(),

@@ -70,8 +70,12 @@ class OnMachine : public testing::Test {
     ASSERT_TRUE(
         ImportProgram(*program_, {}, &host_context_, &structure_, &error))
         << error;
-    const kernels::Status status = blocks_.Setup(
-        *program_, &structure_, {}, &host_context_, machine_.get());
+    const kernels::Status status = blocks_.Setup(*program_,
+                                                 /*merge_blocks=*/false,
+                                                 &structure_,
+                                                 {},
+                                                 &host_context_,
+                                                 machine_.get());
     ASSERT_TRUE(status.ok()) << status.message;
   }
 
