@@ -161,6 +161,9 @@ bool ParseOptions(const std::string& settings,
       valid = SetField(kJacobianTypes, key, value, &parsed.jacobian, message);
     } else if (key == "precision") {
       valid = SetField(kPrecisionTypes, key, value, &parsed.precision, message);
+    } else if (key == "report") {
+      parsed.report = value;
+      valid = true;
     } else if (key == "cuda_device") {
       valid = SetNumber(key, value, &parsed.cuda_device, message);
     } else if (key == "cuda_memory_limit_bytes") {
@@ -175,7 +178,7 @@ bool ParseOptions(const std::string& settings,
     if (!known) {
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
-                 "jacobian, precision, fallback, cuda_device, "
+                 "jacobian, precision, fallback, report, cuda_device, "
                  "cuda_memory_limit_bytes, cuda_graph";
       return false;
     }

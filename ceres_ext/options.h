@@ -76,11 +76,17 @@ struct Options {
   PrecisionType precision = PRECISION_DOUBLE;
   FallbackType fallback = FALLBACK_TO_CERES;
 
+  // Where one line about each solve is appended, as a JSON object: the path of
+  // a file, which is made where there is none, or "stderr". Empty: nowhere.
+  // Lines of solves at once, in one process or several, do not mix. A file that
+  // can't be written is logged as an error, and the solve is not affected.
+  std::string report;
+
   // DEVICE_AUTO and DEVICE_CUDA. The number of the device, from 0 on.
   int cuda_device = 0;
 
-  // Most bytes that a solve may hold on the device; 0: what the device has. A
-  // problem that needs more is solved on the host.
+  // Most bytes that all solves of the process may hold on the device at once;
+  // 0: what the device has. A problem that needs more is solved on the host.
   int64_t cuda_memory_limit_bytes = 0;
 
   // A cudaStream_t of the caller's that all work is queued on, and which must
@@ -100,8 +106,9 @@ struct Options {
 };
 
 // Sets *options from "key=value[,key=value...]", where the keys are the names
-// of the fields above and the values true/false, a decimal number or the
-// lower-case enum name without its prefix: "jacobian=recomputed,cuda_device=1".
+// of the fields above and the values true/false, a decimal number, a path
+// without commas or the lower-case enum name without its prefix:
+// "jacobian=recomputed,cuda_device=1".
 // Fields that are not named keep their value. An unknown key, an unknown value,
 // a key given twice or a result that is not valid returns false, leaves
 // *options as it was and describes the first fault in *error.

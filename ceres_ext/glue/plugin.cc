@@ -13,8 +13,10 @@
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
 #include "ceres/types.h"
+#include "ceres/wall_time.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/report.h"
 #include "ceres_ext/glue/scoped_seconds.h"
 
 namespace ceres_ext {
@@ -131,7 +133,9 @@ class UserOrder {
 }  // namespace
 
 BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
-    : options_(options), append_to_message_(append_to_message) {
+    : options_(options),
+      append_to_message_(append_to_message),
+      start_in_seconds_(ceres::internal::WallTimeInSeconds()) {
   Decline("Ceres ended before it asked for a linear solver");
 }
 
@@ -313,6 +317,7 @@ BundlePlugin::CreateTrustRegionVectors(PreprocessedProblem* /*pp*/) {
 
 void BundlePlugin::Finish(const PreprocessedProblem& pp,
                           ceres::Solver::Summary* summary) {
+  is_finished_ = true;
   if (pp.options.minimizer_type == ceres::LINE_SEARCH) {
     Decline("minimizer_type LINE_SEARCH has no linear solver");
   }
@@ -326,6 +331,7 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   if (setup_ != nullptr) {
     record_.transfer_bytes += setup_->copied_bytes();
   }
+  Report(*summary);
   if (append_to_message_) {
     summary->message +=
         std::string(" [Ceres Ext: path ") + SolvePathToString(record_.path) +
@@ -334,13 +340,31 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   }
 }
 
+void BundlePlugin::FinishIfCeresDidNot(const ceres::Solver::Summary& summary) {
+  if (!is_finished_) {
+    Report(summary);
+  }
+}
+
+void BundlePlugin::Report(const ceres::Solver::Summary& summary) {
+  if (options_.report.empty()) {
+    return;
+  }
+  Summary reported;
+  static_cast<ceres::Solver::Summary&>(reported) = summary;
+  FillSummary(&reported);
+  // Ceres knows it only after the plugin's last call.
+  reported.total_time_in_seconds =
+      ceres::internal::WallTimeInSeconds() - start_in_seconds_;
+  AppendReport(options_.report, reported);
+}
+
 void BundlePlugin::FillSummary(Summary* summary) const {
   Summary filled;
-  if (record_.path == PATH_CERES) {
-    filled.path_reason = record_.path_reason;
-  } else {
+  if (record_.path != PATH_CERES) {
     filled = record_;
   }
+  filled.path_reason = record_.path_reason;
   static_cast<ceres::Solver::Summary&>(filled) = *summary;
   *summary = filled;
 }

@@ -51,12 +51,15 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
   // Copies what this solve added to Ceres's summary.
   void FillSummary(Summary* summary) const;
+  // Reports the solve if Ceres has not called Finish.
+  void FinishIfCeresDidNot(const ceres::Solver::Summary& summary);
 
  private:
   void Decline(const std::string& reason);
   // Whether this library takes the problem as it is ordered now.
   bool Take(const ImportOptions& import_options,
             ceres::internal::PreprocessedProblem* pp);
+  void Report(const ceres::Solver::Summary& summary);
   // Gives the solve to machine *setup. *structure is used up.
   kernels::Status Use(std::unique_ptr<MachineSetup> setup,
                       ProgramStructure* structure,
@@ -70,6 +73,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   const bool append_to_message_;
   // What this solve adds to Ceres's summary.
   Summary record_;
+  const double start_in_seconds_;
+  bool is_finished_ = false;
   int num_threads_ = 1;
   // Whether the options are ones that this library serves.
   bool wants_problem_ = false;
