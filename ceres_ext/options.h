@@ -22,8 +22,9 @@ namespace ceres_ext {
 // Where the linear solver, the vectors of the loop and the evaluation of this
 // library's cost functions run. Other cost functions are evaluated on the host.
 enum DeviceType {
-  // The best device that this build and this machine can use. Summary::device
-  // says which one it was and why.
+  // The device or the host, by an estimate of the work and of what a device
+  // takes to start (docs/options.md). Summary::device says which one it was
+  // and, of the host, why.
   DEVICE_AUTO,
   // The host's processors, with ceres::Solver::Options::num_threads threads.
   DEVICE_HOST,

@@ -14,6 +14,7 @@
 #include "ceres/residual_block.h"
 #include "ceres/types.h"
 #include "ceres/wall_time.h"
+#include "ceres_ext/glue/device_choice.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/report.h"
@@ -162,12 +163,17 @@ Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
 Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
                                      ProgramStructure* structure,
                                      PreprocessedProblem* pp) {
-  std::string why_no_device;
-  if (options_.device != DEVICE_HOST) {
+  std::string why_host;
+  if (options_.device == DEVICE_AUTO) {
+    why_host =
+        WhyHost(EstimateWork(*pp->reduced_program, pp->options, options_),
+                options_.cuda_device);
+  }
+  if (options_.device != DEVICE_HOST && why_host.empty()) {
     std::unique_ptr<MachineSetup> device;
     Status status;
-    if (ceres::internal::AreHostVectorsRequired(*pp, &why_no_device)) {
-      status = Status(kernels::StatusCode::kUnsupported, why_no_device);
+    if (ceres::internal::AreHostVectorsRequired(*pp, &why_host)) {
+      status = Status(kernels::StatusCode::kUnsupported, why_host);
     } else {
       status = CreateCudaSetup(options_, num_threads_, &device);
     }
@@ -187,20 +193,20 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
         return Status(kernels::StatusCode::kOutOfMemory, reason);
       }
     }
-    why_no_device = status.message;
     if (options_.device == DEVICE_CUDA &&
         options_.fallback == FALLBACK_REFUSE) {
-      return Status(status.code, "device = CUDA: " + why_no_device);
+      return Status(status.code, "device = CUDA: " + status.message);
     }
+    why_host = "no device: " + status.message;
     // A build without CUDA has nothing to say where nobody asks for it.
     if (!kHasCuda && options_.device == DEVICE_AUTO) {
-      why_no_device.clear();
+      why_host.clear();
     }
   }
   CERES_EXT_RETURN_IF_ERROR(
       Use(CreateHostSetup(options_, num_threads_), structure, pp));
-  if (!why_no_device.empty()) {
-    record_.device += " (no device: " + why_no_device + ")";
+  if (!why_host.empty()) {
+    record_.device += " (" + why_host + ")";
   }
   return {};
 }

@@ -10,8 +10,8 @@
 //
 // Where most rows are observations and just their points are eliminated, Ceres
 // need not order the problem (OwnsOrdering); else the blocks that Ceres would
-// eliminate are. The solve runs on a device where there is one that can, else
-// on the host.
+// eliminate are. The solve runs on a device where there is one that can and, if
+// none was asked for, gains by it; else on the host.
 //
 // An object serves one solve and outlives everything that it makes. Not thread
 // safe; solves that run at once have one each.
