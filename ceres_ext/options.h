@@ -8,8 +8,9 @@
 //   if (!ext_options.IsValid(&error)) { ... }
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
 //
-// Everything else (tolerances, iterations, preconditioner, threads, eta) is
-// taken from ceres::Solver::Options, which keeps its meaning.
+// Everything else (tolerances, iterations, threads, eta, and linear solver and
+// preconditioner where they are not chosen here) is taken from
+// ceres::Solver::Options, which keeps its meaning.
 
 #ifndef CERES_EXT_OPTIONS_H_
 #define CERES_EXT_OPTIONS_H_
@@ -22,8 +23,9 @@ namespace ceres_ext {
 // Where the linear solver, the vectors of the loop and the evaluation of this
 // library's cost functions run. Other cost functions are evaluated on the host.
 enum DeviceType {
-  // The best device that this build and this machine can use. Summary::device
-  // says which one it was and why.
+  // The device or the host, by an estimate of the work and of what a device
+  // takes to start (docs/options.md). Summary::device says which one it was
+  // and, of the host, why.
   DEVICE_AUTO,
   // The host's processors, with ceres::Solver::Options::num_threads threads.
   DEVICE_HOST,
@@ -69,6 +71,23 @@ enum PreconditionerBlocksType {
   PRECONDITIONER_BLOCKS_MERGED,
 };
 
+// The linear solver in place of ceres::Solver::Options::linear_solver_type, for
+// programs that can't be changed.
+enum LinearSolverChoice {
+  LINEAR_SOLVER_AS_GIVEN,
+  LINEAR_SOLVER_ITERATIVE_SCHUR,
+  LINEAR_SOLVER_CGNR,
+};
+
+// The preconditioner in place of ceres::Solver::Options::preconditioner_type.
+enum PreconditionerChoice {
+  PRECONDITIONER_AS_GIVEN,
+  PRECONDITIONER_IDENTITY,
+  PRECONDITIONER_JACOBI,
+  PRECONDITIONER_SCHUR_JACOBI,
+  PRECONDITIONER_SCHUR_POWER_SERIES_EXPANSION,
+};
+
 // What happens to a problem or an option that this library does not support.
 enum FallbackType {
   // Ceres's own code solves it; Summary::path and Summary::path_reason say so.
@@ -92,11 +111,25 @@ struct Options {
   PreconditionerBlocksType preconditioner_blocks = PRECONDITIONER_BLOCKS_SINGLE;
   FallbackType fallback = FALLBACK_TO_CERES;
 
+  // The solve runs as if the program had asked Ceres for this linear solver and
+  // preconditioner, each where it is chosen; options that only a factorisation
+  // has (dynamic_sparsity, use_mixed_precision_solves) are then ignored.
+  // Summary::path_reason names what was replaced. Where the choice can't be
+  // had, the program's own linear solver is used, and path_reason says why.
+  LinearSolverChoice linear_solver = LINEAR_SOLVER_AS_GIVEN;
+  PreconditionerChoice preconditioner = PRECONDITIONER_AS_GIVEN;
+
+  // Where one line about each solve is appended, as a JSON object: the path of
+  // a file, which is made where there is none, or "stderr". Empty: nowhere.
+  // Lines of solves at once, in one process or several, do not mix. A file that
+  // can't be written is logged as an error, and the solve is not affected.
+  std::string report;
+
   // DEVICE_AUTO and DEVICE_CUDA. The number of the device, from 0 on.
   int cuda_device = 0;
 
-  // Most bytes that a solve may hold on the device; 0: what the device has. A
-  // problem that needs more is solved on the host.
+  // Most bytes that all solves of the process may hold on the device at once;
+  // 0: what the device has. A problem that needs more is solved on the host.
   int64_t cuda_memory_limit_bytes = 0;
 
   // A cudaStream_t of the caller's that all work is queued on, and which must
@@ -116,8 +149,9 @@ struct Options {
 };
 
 // Sets *options from "key=value[,key=value...]", where the keys are the names
-// of the fields above and the values true/false, a decimal number or the
-// lower-case enum name without its prefix: "jacobian=recomputed,cuda_device=1".
+// of the fields above and the values true/false, a decimal number, a path
+// without commas or the lower-case enum name without its prefix:
+// "jacobian=recomputed,cuda_device=1".
 // Fields that are not named keep their value. An unknown key, an unknown value,
 // a key given twice or a result that is not valid returns false, leaves
 // *options as it was and describes the first fault in *error.
@@ -136,6 +170,11 @@ bool StringToPrecisionType(std::string value, PrecisionType* type);
 const char* PreconditionerBlocksTypeToString(PreconditionerBlocksType type);
 bool StringToPreconditionerBlocksType(std::string value,
                                       PreconditionerBlocksType* type);
+const char* LinearSolverChoiceToString(LinearSolverChoice choice);
+bool StringToLinearSolverChoice(std::string value, LinearSolverChoice* choice);
+const char* PreconditionerChoiceToString(PreconditionerChoice choice);
+bool StringToPreconditionerChoice(std::string value,
+                                  PreconditionerChoice* choice);
 const char* FallbackTypeToString(FallbackType type);
 bool StringToFallbackType(std::string value, FallbackType* type);
 

@@ -39,6 +39,7 @@ void Solve(const ceres::Solver::Options& options,
   BundlePlugin plugin(ext_options, /*append_to_message=*/false);
   ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
   ceres::Solve(options, problem, summary);
+  plugin.FinishIfCeresDidNot(*summary);
   plugin.FillSummary(summary);
 }
 
@@ -52,6 +53,7 @@ void Solve(const ceres::Solver::Options& options,
   BundlePlugin plugin(ext_options, /*append_to_message=*/true);
   ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
   ceres::Solve(options, problem, summary);
+  plugin.FinishIfCeresDidNot(*summary);
 }
 
 }  // namespace ceres_ext

@@ -36,7 +36,7 @@ struct Summary : public ceres::Solver::Summary {
   std::string path_reason;
 
   // Where the linear solver ran, e.g. "host, 16 threads" or "NVIDIA H200 (CUDA
-  // device 0)", and why not on a device where one was wanted; empty on
+  // device 0)", and why on the host where it was not asked for; empty on
   // PATH_CERES.
   std::string device;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/cuda_process.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -122,16 +123,23 @@ Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   if (num_bytes <= 0) {
     return Status();
   }
-  if (options_.memory_limit > 0 &&
-      num_bytes > options_.memory_limit - used_bytes_) {
-    return Status(StatusCode::kOutOfMemory,
-                  std::to_string(num_bytes) +
-                      " bytes of device memory would "
-                      "exceed the limit of " +
-                      std::to_string(options_.memory_limit) + " bytes, " +
-                      std::to_string(used_bytes_) + " of which are in use.");
-  }
+  std::atomic<int64_t>& account = ProcessBytes(options_.device);
+  int64_t held = account;
+  do {
+    if (options_.memory_limit > 0 && num_bytes > options_.memory_limit - held) {
+      return Status(StatusCode::kOutOfMemory,
+                    std::to_string(num_bytes) +
+                        " bytes of device memory would "
+                        "exceed the limit of " +
+                        std::to_string(options_.memory_limit) + " bytes, " +
+                        std::to_string(held) +
+                        " of which the process has in use.");
+    }
+  } while (!account.compare_exchange_weak(held, held + num_bytes));
   const cudaError_t error = cudaMalloc(data, static_cast<size_t>(num_bytes));
+  if (error != cudaSuccess) {
+    account -= num_bytes;
+  }
   if (error == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
     *data = nullptr;
@@ -153,6 +161,7 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
   // A failure here is the echo of an earlier one that has been reported.
   static_cast<void>(cudaFree(data));
   used_bytes_ -= num_bytes;
+  ProcessBytes(options_.device) -= num_bytes;
 }
 
 bool CudaContext::HasStages() const {

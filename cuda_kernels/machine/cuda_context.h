@@ -38,8 +38,8 @@ struct CudaContextOptions {
   // A stream of the caller's, which must outlive the context; null: the context
   // makes a non-blocking stream of its own.
   cudaStream_t stream = nullptr;
-  // Most bytes that buffers of this context may hold at once; 0: no limit but
-  // the device's memory. Beyond it: kOutOfMemory.
+  // Most bytes that those of all contexts of the process on the device may grow
+  // to by this one; 0: no limit but the device's memory. Beyond: kOutOfMemory.
   int64_t memory_limit = 0;
 };
 

@@ -70,8 +70,8 @@ DEFINE_string(solver, "ceres_ext",
               "loop, stock Ceres where it does not support the problem), ceres "
               "(stock Ceres alone).");
 DEFINE_string(device, "auto",
-              "Where ceres_ext runs: auto (the best device there is), host, "
-              "cuda.");
+              "Where ceres_ext runs: auto (a device where the problem seems "
+              "large enough for one), host, cuda.");
 DEFINE_int32(cuda_device, 0, "The number of the CUDA device of ceres_ext.");
 DEFINE_int64(cuda_memory_limit_bytes, 0,
              "Most bytes that ceres_ext may hold on the device; 0: no limit. A "

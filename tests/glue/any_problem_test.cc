@@ -542,8 +542,10 @@ TEST(ManyRows, TakeTheSameStepsAsStock) {
       ceres::Solve(c.options, c.problem.get(), &stock);
       continue;
     }
+    Options ext_options;
+    ext_options.device = DEVICE_CUDA;
     Summary summary;
-    Solve(c.options, Options(), c.problem.get(), &summary);
+    Solve(c.options, ext_options, c.problem.get(), &summary);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
     ASSERT_EQ(summary.iterations.size(), stock.iterations.size());
     for (size_t i = 0; i < stock.iterations.size(); ++i) {

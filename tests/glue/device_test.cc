@@ -22,6 +22,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_process.h"
 #endif
 
 namespace ceres_ext {
@@ -514,6 +515,81 @@ TEST(Device, SolvesAtOnceFromSeveralThreads) {
   for (const Result& result : results) {
     EXPECT_EQ(result.parameters, alone.parameters);
   }
+}
+
+// DEVICE_AUTO by the work that a solve seems to be. (Here the second ends after
+// its first evaluation.)
+TEST(Device, AutoTakesTheDeviceWhereItGains) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem small = MakeBalTestProblem(8, 60, 4, 9);
+  const Result on_host = SolveModified(small, Options(), false, kUnchanged);
+  EXPECT_EQ(on_host.summary.path, PATH_FULL);
+  EXPECT_EQ(on_host.summary.device.find("host, 2 threads (auto: about "), 0u)
+      << on_host.summary.device;
+
+  class End : public ceres::IterationCallback {
+   public:
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary&) override {
+      return ceres::SOLVER_TERMINATE_SUCCESSFULLY;
+    }
+  };
+  End end;
+  const BalTestProblem large = MakeBalTestProblem(10, 8000, 5, 9);
+  const Result on_device = SolveModified(
+      large, Options(), false, [&end](auto*, auto*, auto* options) {
+        options->num_threads = 1;
+        options->callbacks.push_back(&end);
+      });
+  EXPECT_EQ(on_device.summary.path, PATH_FULL);
+  EXPECT_NE(on_device.summary.device.find("CUDA device 0"), std::string::npos)
+      << on_device.summary.device;
+#if defined(CERES_EXT_WITH_CUDA) && !defined(CERES_EXT_EMULATED)
+  EXPECT_TRUE(kernels::HasRuntimeContext(0));
+  EXPECT_GE(kernels::FloatToDoubleRatio(0), 1);
+#endif
+}
+
+// The limit is one for all solves of the process.
+TEST(Device, SolvesAtOnceShareTheLimitOfMemory) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(10, 500, 5, 9);
+  Options options = DeviceOptions();
+  options.fallback = FALLBACK_TO_CERES;
+  const Result alone = SolveModified(start, options, false, kUnchanged);
+  // Room for one of the two.
+  options.cuda_memory_limit_bytes = alone.summary.memory_bytes * 3 / 2;
+  class SolveAnother : public ceres::IterationCallback {
+   public:
+    SolveAnother(const BalTestProblem& start, const Options& options)
+        : start_(start), options_(options) {}
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary& summary) override {
+      if (summary.iteration == 1) {
+        result = SolveModified(start_, options_, false, kUnchanged);
+      }
+      return ceres::SOLVER_CONTINUE;
+    }
+    Result result;
+
+   private:
+    const BalTestProblem& start_;
+    const Options options_;
+  };
+  SolveAnother another(start, options);
+  const Result first = SolveModified(
+      start, options, false, [&another](auto*, auto*, auto* solver_options) {
+        solver_options->callbacks.push_back(&another);
+      });
+  EXPECT_NE(first.summary.device.find("CUDA device 0"), std::string::npos)
+      << first.summary.device;
+  EXPECT_EQ(first.parameters, alone.parameters);
+  EXPECT_EQ(another.result.summary.path, PATH_FULL);
+  EXPECT_EQ(another.result.summary.device.find("host"), 0u)
+      << another.result.summary.device;
+  EXPECT_NE(another.result.summary.device.find("the process has in use"),
+            std::string::npos)
+      << another.result.summary.device;
 }
 
 TEST(Device, NoDeviceIsSaidAndTheHostUsed) {

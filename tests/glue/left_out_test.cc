@@ -43,6 +43,7 @@ struct Row {
   SolvePath path;
   const char* reason;         // part of path_reason; null: none expected
   const char* why_no_device;  // part of device; null: the device is used
+  const char* settings = "device=cuda";
 };
 
 // A residual for a prior on a camera, which holds the scale.
@@ -128,6 +129,7 @@ TEST_P(LeftOut, IsSaidAndEndsWhereStockEnds) {
       }
     }
     Options ext_options;
+    ASSERT_TRUE(ParseOptions(row.settings, &ext_options, nullptr));
     ext_options.enabled = !stock;
     Summary summary;
     Solve(options, ext_options, problem.get(), &summary);
@@ -262,6 +264,29 @@ INSTANTIATE_TEST_SUITE_P(
             PATH_FULL,
             nullptr,
             nullptr},
+        Row{"SparseSchurInPlaceOfWhichOneIsChosen",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->linear_solver_type = ceres::SPARSE_SCHUR;
+            },
+            PATH_FULL,
+            "ITERATIVE_SCHUR with SCHUR_JACOBI was chosen in place of SPARSE_",
+            nullptr,
+            "device=cuda,linear_solver=iterative_schur"},
+        Row{"DoglegInPlaceOfWhichOneIsChosen",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->trust_region_strategy_type = ceres::DOGLEG;
+              options->linear_solver_type = ceres::DENSE_SCHUR;
+            },
+            PATH_CERES,
+            "can't be had: DOGLEG",
+            nullptr,
+            "device=cuda,linear_solver=iterative_schur"},
+        Row{"WhatIsTooSmallForADevice",
+            [](BalTestProblem*, ceres::Problem*, auto*) {},
+            PATH_FULL,
+            nullptr,
+            "auto: about",
+            "device=auto"},
         Row{"ClusterJacobi",
             [](BalTestProblem*, ceres::Problem*, auto* options) {
               options->preconditioner_type = ceres::CLUSTER_JACOBI;
@@ -304,6 +329,7 @@ TEST(LeftOutParts, CovarianceAfterwards) {
     options.function_tolerance = 1e-16;
     options.gradient_tolerance = 1e-10;
     Options ext_options;
+    ext_options.device = DEVICE_CUDA;
     ext_options.enabled = !stock;
     Summary summary;
     Solve(options, ext_options, problem.get(), &summary);
@@ -335,6 +361,7 @@ TEST(LeftOutParts, AnOrderThatLacksBlocksIsRefused) {
     options.linear_solver_ordering->Remove(bal.camera(2));
     options.linear_solver_ordering->Remove(bal.point(5));
     Options ext_options;
+    ext_options.device = DEVICE_CUDA;
     ext_options.enabled = !stock;
     Summary summary;
     Solve(options, ext_options, problem.get(), &summary);
@@ -483,6 +510,7 @@ TEST(LeftOutParts, StructureInTheSummaryIsStocks) {
       options.max_num_iterations = 3;
       c.modify(&bal, problem.get(), &options);
       Options ext_options;
+      ext_options.device = DEVICE_CUDA;
       ext_options.enabled = !stock;
       Solve(options, ext_options, problem.get(), &summaries[stock ? 0 : 1]);
     }

@@ -61,6 +61,13 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
          JacobianTypeToString(c.jacobian);
 }
 
+// A device where there is one, however small the problem is.
+Options OnDevice() {
+  Options options;
+  options.device = DEVICE_CUDA;
+  return options;
+}
+
 class SolveAgainstStock : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SolveAgainstStock, SameCosts) {
@@ -78,7 +85,7 @@ TEST_P(SolveAgainstStock, SameCosts) {
   ASSERT_TRUE(stock.IsSolutionUsable()) << stock.message;
 
   options.linear_solver_ordering = TestOptions(&our_bal).linear_solver_ordering;
-  Options ext_options;
+  Options ext_options = OnDevice();
   ext_options.jacobian = c.jacobian;
   Summary ours;
 
@@ -159,7 +166,7 @@ void CompareModified(Modify&& modify,
     ceres::Solver::Options options = TestOptions(&bal);
     modify(&bal, problem.get(), &options);
     if (use_ours) {
-      Solve(options, Options(), problem.get(), &ours);
+      Solve(options, OnDevice(), problem.get(), &ours);
     } else {
       ceres::Solve(options, problem.get(), &stock);
     }
@@ -333,7 +340,7 @@ TEST(Solve, CamerasEliminatedFirstAreLeftToCeres) {
   }
   options.linear_solver_ordering = ordering;
   Summary summary;
-  Solve(options, Options(), problem.get(), &summary);
+  Solve(options, OnDevice(), problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_CERES);
   EXPECT_NE(summary.path_reason.find("tangent"), std::string::npos)
       << summary.path_reason;
@@ -371,7 +378,7 @@ TEST(Solve, EvaluationCallbackSeesTheState) {
           bal.camera(bal.camera_id[k]),
           bal.point(bal.point_id[k]));
     }
-    Options ext_options;
+    Options ext_options = OnDevice();
     ext_options.enabled = use_ours == 1;
     Summary summary;
     Solve(TestOptions(&bal), ext_options, &problem, &summary);
@@ -392,7 +399,7 @@ TEST(Solve, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   for (int num_threads : {1, 1, 2, 3, 7, 16}) {
     BalTestProblem bal = start;
     auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
-    Options ext_options;
+    Options ext_options = OnDevice();
     Summary summary;
     Solve(TestOptions(&bal, num_threads), ext_options, problem.get(), &summary);
     ASSERT_EQ(summary.path, PATH_FULL);
@@ -424,7 +431,7 @@ TEST(Solve, TwoThreadsWithDifferentSettingsAndAStockSolveBeside) {
               summary.message.find("Ceres Ext") == std::string::npos;
         continue;
       }
-      Options ext_options;
+      Options ext_options = OnDevice();
       ext_options.jacobian = jacobian;
       Summary summary;
       Solve(TestOptions(&bal, 2), ext_options, problem.get(), &summary);
@@ -465,7 +472,7 @@ TEST(Solve, NestedSolveInACallbackIsStock) {
   ceres::Solver::Options options = TestOptions(&bal);
   options.callbacks.push_back(&nested);
   Summary summary;
-  Solve(options, Options(), problem.get(), &summary);
+  Solve(options, OnDevice(), problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_FULL);
   EXPECT_TRUE(nested.summary.IsSolutionUsable());
   EXPECT_EQ(nested.summary.schur_structure_used, "2,3,9");
@@ -499,7 +506,7 @@ TEST(Solve, StateIsUpdatedEveryIterationWhenAsked) {
   options.callbacks.push_back(&watch);
   options.update_state_every_iteration = true;
   Summary summary;
-  Solve(options, Options(), problem.get(), &summary);
+  Solve(options, OnDevice(), problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_FULL);
   EXPECT_GT(watch.num_checked, 3);
 }
@@ -516,7 +523,7 @@ TEST(Solve, OpticalCentreAtTheStartIsAFailureNotACrash) {
   }
   auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
   Summary summary;
-  Solve(TestOptions(&bal), Options(), problem.get(), &summary);
+  Solve(TestOptions(&bal), OnDevice(), problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_FULL);
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
   EXPECT_FALSE(summary.message.empty());
@@ -584,7 +591,7 @@ TEST(Solve, LineSearchIsLeftToCeres) {
   ceres::Solver::Options options = TestOptions(&bal);
   options.minimizer_type = ceres::LINE_SEARCH;
   Summary summary;
-  Solve(options, Options(), problem.get(), &summary);
+  Solve(options, OnDevice(), problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_CERES);
   EXPECT_NE(summary.path_reason.find("LINE_SEARCH"), std::string::npos);
   EXPECT_TRUE(summary.IsSolutionUsable());
@@ -612,7 +619,7 @@ TEST(Solve, InvalidCeresOptionsAreCeressOwnError) {
   ceres::Solver::Options options = TestOptions(&bal);
   options.eta = -1.0;
   Summary summary;
-  Solve(options, Options(), problem.get(), &summary);
+  Solve(options, OnDevice(), problem.get(), &summary);
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
   EXPECT_NE(summary.message.find("eta"), std::string::npos);
   EXPECT_FALSE(summary.path_reason.empty());
@@ -621,7 +628,7 @@ TEST(Solve, InvalidCeresOptionsAreCeressOwnError) {
 TEST(Solve, EmptyAndConstantProblems) {
   ceres::Problem empty;
   Summary summary;
-  Solve(ceres::Solver::Options(), Options(), &empty, &summary);
+  Solve(ceres::Solver::Options(), OnDevice(), &empty, &summary);
   EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE);
 
   BalTestProblem bal = MakeBalTestProblem(5, 30, 3, 9);
@@ -632,7 +639,7 @@ TEST(Solve, EmptyAndConstantProblems) {
   for (int j = 0; j < bal.num_points(); ++j) {
     problem->SetParameterBlockConstant(bal.point(j));
   }
-  Solve(TestOptions(&bal), Options(), problem.get(), &summary);
+  Solve(TestOptions(&bal), OnDevice(), problem.get(), &summary);
   EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE);
   EXPECT_EQ(summary.final_cost, summary.fixed_cost);
 }
@@ -675,7 +682,7 @@ TEST(Solve, PlainSummaryNamesThePathInItsMessage) {
   BalTestProblem bal = MakeBalTestProblem(10, 200, 5, 9);
   auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
   ceres::Solver::Summary summary;
-  Solve(TestOptions(&bal), Options(), problem.get(), &summary);
+  Solve(TestOptions(&bal), OnDevice(), problem.get(), &summary);
   EXPECT_NE(summary.message.find("[Ceres Ext: path FULL"), std::string::npos)
       << summary.message;
 }

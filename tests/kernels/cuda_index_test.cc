@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sort.h"
 #include "cuda_kernels/structure/row_index.h"
 #include "cuda_kernels/structure/tile_index.h"
@@ -408,16 +409,31 @@ TEST_F(CudaIndexTest, TilesOfNoObservations) {
 }
 
 TEST_F(CudaIndexTest, MemoryLimitIsAStatus) {
+  // The limit is one for all contexts of the process.
+  const int64_t held = ProcessBytes(0);
   CudaContextOptions options;
-  options.memory_limit = 1000;
+  options.memory_limit = held + 1000;
   std::unique_ptr<CudaContext> context;
   ASSERT_OK(CudaContext::Create(options, &context));
   DeviceBuffer<double> buffer;
   const Status status = buffer.Allocate(context.get(), 126);
   EXPECT_EQ(status.code, StatusCode::kOutOfMemory);
   EXPECT_EQ(context->used_bytes(), 0);
+  EXPECT_EQ(ProcessBytes(0), held);
   ASSERT_OK(buffer.Allocate(context.get(), 125));
   EXPECT_EQ(context->used_bytes(), 1000);
+  EXPECT_EQ(ProcessBytes(0), held + 1000);
+
+  std::unique_ptr<CudaContext> other;
+  ASSERT_OK(CudaContext::Create(options, &other));
+  DeviceBuffer<double> other_buffer;
+  EXPECT_EQ(other_buffer.Allocate(other.get(), 1).code,
+            StatusCode::kOutOfMemory);
+  buffer.Release();
+  EXPECT_EQ(ProcessBytes(0), held);
+  ASSERT_OK(other_buffer.Allocate(other.get(), 125));
+  // Other devices have accounts of their own.
+  EXPECT_EQ(ProcessBytes(1), 0);
 }
 
 }  // namespace

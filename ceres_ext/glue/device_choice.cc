@@ -1,0 +1,178 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/glue/device_choice.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "ceres/parameter_block.h"
+#include "ceres/program.h"
+#include "ceres/residual_block.h"
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/glue/machines.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_process.h"
+
+namespace ceres_ext {
+namespace {
+
+// The unit of work is a pass: a product with S or J'J of an iteration of PCG,
+// which reads the Jacobian once.
+
+// The steps and PCG iterations that a solve is taken to need, where its options
+// do not allow fewer: between those of docs/measurements/comparison.md, 14
+// iterations a step (final-13682, eta 0.1) and 34 (ladybug-49, eta 0.01).
+constexpr int kSteps = 10;
+constexpr int kPcgIterations = 20;
+// What a step takes beside PCG (evaluation, normal blocks, back-substitution),
+// in passes: on the host, of the two preconditioners of dubrovnik-16 in
+// docs/measurements/comparison.md; on an H200 12 to 14 (gpu.md, final-13682).
+constexpr int kPassesBesidePcg = 10;
+
+// A pass on one host thread: dubrovnik-16 there (83,718 observations of 24
+// values, two threads): 0.548 s for 10 steps and 162 iterations, 0.647 for 203.
+// The others of the table are within 35 % of it.
+constexpr double kHostSecondsPerValue = 2.1e-9;
+
+// A pass on an H200, docs/measurements/gpu.md: the product of stored double
+// blocks is 2.73 ms an iteration with 696 M values, and an iteration with 36 k
+// observations 51 us, of which 3 are due to them.
+constexpr double kDeviceSecondsPerValue = 3.9e-12;
+constexpr double kDeviceSecondsPerPass = 48e-6;
+// Sending rows of Ceres: 108 MB took 10.7 ms (gpu.md).
+constexpr double kUploadSecondsPerValue = 8e-10;
+// Making a context, and the set-up of a solve with one. Estimates; to be
+// measured with device_choice_benchmark.
+constexpr double kContextSeconds = 0.2;
+constexpr double kDeviceSetupSeconds = 0.01;
+
+// The share of a pass that arithmetic in double takes on an H200, where a
+// double takes as long as two floats: 4 operations a stored value at 33.5e12 a
+// second; about 300 an observation of 24 values where they are recomputed,
+// which pass in 1.6e-12 s each (gpu.md). Where double is slower, this part
+// grows.
+constexpr double kStoredDoubleShare = 0.03;
+constexpr double kRecomputedDoubleShare = 0.27;
+constexpr double kMeasuredRatio = 2.0;
+
+// Columns up to which a factorisation is as fast on the host: DENSE_QR of 6 and
+// DENSE_SCHUR of 138 took 0.6 to 0.8 of the time of ITERATIVE_SCHUR,
+// DENSE_SCHUR of 345 and of 690 took 1.1 (docs/measurements/comparison.md).
+constexpr int kMaxFactorizedColumns = 250;
+
+double NumPasses(const SolveWork& work) {
+  return static_cast<double>(work.num_steps) *
+         (kPassesBesidePcg + work.num_pcg_iterations);
+}
+
+// "less than 0.001 s", "about 0.02 s", "about 30 s".
+std::string About(double seconds) {
+  if (seconds < 1e-3) {
+    return "less than 0.001 s";
+  }
+  char text[32];
+  std::snprintf(text,
+                sizeof(text),
+                seconds < 9.5 ? "about %.1g s" : "about %.0f s",
+                seconds);
+  return text;
+}
+
+}  // namespace
+
+SolveWork EstimateWork(const ceres::internal::Program& program,
+                       const ceres::Solver::Options& options,
+                       const Options& ext_options) {
+  constexpr size_t kSample = 4096;
+  const auto& rows = program.residual_blocks();
+  const size_t stride = rows.size() / kSample + 1;
+  SolveWork work;
+  for (size_t i = 0; i < rows.size(); i += stride) {
+    const ceres::internal::ResidualBlock& row = *rows[i];
+    int64_t num_columns = 0;
+    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+      const auto& block = *row.parameter_blocks()[j];
+      num_columns += block.IsConstant() ? 0 : block.TangentSize();
+    }
+    const int64_t num_values =
+        num_columns * row.NumResiduals() * static_cast<int64_t>(stride);
+    work.num_values += num_values;
+    if (!ext_options.batch_evaluation ||
+        dynamic_cast<const BatchableCostFunction*>(row.cost_function()) ==
+            nullptr) {
+      work.num_host_values += num_values;
+    }
+  }
+  work.num_steps = std::min(options.max_num_iterations, kSteps);
+  work.num_pcg_iterations =
+      std::min(options.max_linear_solver_iterations, kPcgIterations);
+  work.num_threads = options.num_threads;
+  work.recomputed = ext_options.jacobian == JACOBIAN_RECOMPUTED;
+  work.mixed = ext_options.precision == PRECISION_MIXED;
+  return work;
+}
+
+double EstimateHostSeconds(const SolveWork& work) {
+  return NumPasses(work) * kHostSecondsPerValue *
+         static_cast<double>(work.num_values) / work.num_threads;
+}
+
+double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
+  const double share =
+      work.recomputed ? kRecomputedDoubleShare : kStoredDoubleShare;
+  const double slower =
+      work.mixed
+          ? 1.0
+          : std::max(1.0, share * state.float_to_double_ratio / kMeasuredRatio);
+  const double pass =
+      kDeviceSecondsPerPass +
+      kDeviceSecondsPerValue * slower * static_cast<double>(work.num_values);
+  return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
+         NumPasses(work) * pass +
+         work.num_steps * kUploadSecondsPerValue *
+             static_cast<double>(work.num_host_values);
+}
+
+std::string WhyHost(const SolveWork& work, const DeviceState& state) {
+  const double host = EstimateHostSeconds(work);
+  const double device = EstimateDeviceSeconds(work, state);
+  if (device < host) {
+    return "";
+  }
+  std::string why = "auto: " + About(host) + " of work, ";
+  if (!state.has_context && host < kContextSeconds) {
+    char text[64];
+    std::snprintf(
+        text, sizeof(text), "a device takes %.1g s to start", kContextSeconds);
+    return why + text;
+  }
+  why += About(device) + " on a device";
+  if (state.float_to_double_ratio > kMeasuredRatio) {
+    why += " with double at 1/" + std::to_string(state.float_to_double_ratio) +
+           " of the rate of float";
+  }
+  return why;
+}
+
+std::string WhyHost(const SolveWork& work, int cuda_device) {
+  DeviceState state;
+  if constexpr (kHasCuda) {
+    state.has_context = kernels::HasRuntimeContext(cuda_device);
+    const std::string why = WhyHost(work, state);
+    if (!why.empty()) {
+      return why;
+    }
+    // Starts the driver, but makes no context.
+    if (kernels::NumCudaDevices(nullptr) > 0) {
+      state.float_to_double_ratio = kernels::FloatToDoubleRatio(cuda_device);
+      return WhyHost(work, state);
+    }
+  }
+  return "";
+}
+
+bool IsSmallFactorization(const ceres::internal::Program& program) {
+  return program.NumEffectiveParameters() <= kMaxFactorizedColumns;
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,65 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// DEVICE_AUTO: whether a solve goes to a device or stays on the host, by an
+// estimate of its time on both. Wrong by a factor of two or so, which matters
+// near the crossover alone, where both take about as long.
+
+#ifndef CERES_EXT_GLUE_DEVICE_CHOICE_H_
+#define CERES_EXT_GLUE_DEVICE_CHOICE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "ceres/solver.h"
+#include "ceres_ext/options.h"
+
+namespace ceres::internal {
+class Program;
+}  // namespace ceres::internal
+
+namespace ceres_ext {
+
+struct SolveWork {
+  // Of the Jacobian: residuals times columns, summed over the rows.
+  int64_t num_values = 0;
+  // Of these, those of rows that Ceres evaluates: they are sent to a device in
+  // each step.
+  int64_t num_host_values = 0;
+  int num_steps = 0;
+  int num_pcg_iterations = 0;  // of a step
+  int num_threads = 1;
+  bool recomputed = false;
+  bool mixed = false;
+};
+
+struct DeviceState {
+  // Of the process, on the device.
+  bool has_context = false;
+  // How many times the rate of float is that of double; 0: not known.
+  int float_to_double_ratio = 0;
+};
+
+// Of many rows of the program a part, evenly spaced, stands for all: reaching
+// each in memory would take longer than the estimate is worth.
+SolveWork EstimateWork(const ceres::internal::Program& program,
+                       const ceres::Solver::Options& options,
+                       const Options& ext_options);
+
+double EstimateHostSeconds(const SolveWork& work);
+double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);
+
+// "auto: about 0.01 s of work, a device takes 0.2 s to start"; empty where the
+// device is faster.
+std::string WhyHost(const SolveWork& work, const DeviceState& state);
+
+// The same with the state of a device. Does not start CUDA where the host is
+// faster in any case.
+std::string WhyHost(const SolveWork& work, int cuda_device);
+
+// Whether a factorisation of the whole problem takes no longer than PCG on the
+// host.
+bool IsSmallFactorization(const ceres::internal::Program& program);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_DEVICE_CHOICE_H_

@@ -1,0 +1,29 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What the process has on CUDA devices, whoever took it, and what a device is
+// like before there is work for it. Devices are named by the runtime's numbers.
+//
+// Thread safe. Host-includable: needs no CUDA toolkit.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_PROCESS_H_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_PROCESS_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace ceres_ext::kernels {
+
+// Bytes that all CudaContexts of the process hold on the device.
+std::atomic<int64_t>& ProcessBytes(int device);
+
+// Whether the process has the CUDA context that the runtime computes in, which
+// takes time to make. Makes none and does not start the driver.
+bool HasRuntimeContext(int device);
+
+// How many times the rate of float is that of double on the device: 2 on those
+// for computing, 32 or 64 on those for displays; 0 where the driver is not
+// started or does not say.
+int FloatToDoubleRatio(int device);
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_PROCESS_H_
