@@ -172,10 +172,12 @@ TEST(Enums, RoundTripThroughStrings) {
     ExpectRoundTrip(
         LinearSolverChoiceToString, StringToLinearSolverChoice, choice);
   }
-  for (PreconditionerChoice choice : {PRECONDITIONER_AS_GIVEN,
-                                      PRECONDITIONER_IDENTITY,
-                                      PRECONDITIONER_JACOBI,
-                                      PRECONDITIONER_SCHUR_JACOBI}) {
+  for (PreconditionerChoice choice :
+       {PRECONDITIONER_AS_GIVEN,
+        PRECONDITIONER_IDENTITY,
+        PRECONDITIONER_JACOBI,
+        PRECONDITIONER_SCHUR_JACOBI,
+        PRECONDITIONER_SCHUR_POWER_SERIES_EXPANSION}) {
     ExpectRoundTrip(
         PreconditionerChoiceToString, StringToPreconditionerChoice, choice);
   }
