@@ -114,8 +114,8 @@ struct Options {
   // The solve runs as if the program had asked Ceres for this linear solver and
   // preconditioner, each where it is chosen; options that only a factorisation
   // has (dynamic_sparsity, use_mixed_precision_solves) are then ignored.
-  // Summary::path_reason names what was replaced. Where the choice can't be
-  // had, the program's own linear solver is used, and path_reason says why.
+  // Summary::path_reason names what was replaced, or says why the program's own
+  // is used: the choice can't be had, or with DEVICE_AUTO gains nothing.
   LinearSolverChoice linear_solver = LINEAR_SOLVER_AS_GIVEN;
   PreconditionerChoice preconditioner = PRECONDITIONER_AS_GIVEN;
 

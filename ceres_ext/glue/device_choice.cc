@@ -158,7 +158,7 @@ std::string WhyHost(const SolveWork& work, int cuda_device) {
   DeviceState state;
   if constexpr (kHasCuda) {
     state.has_context = kernels::HasRuntimeContext(cuda_device);
-    const std::string why = WhyHost(work, state);
+    std::string why = WhyHost(work, state);
     if (!why.empty()) {
       return why;
     }
