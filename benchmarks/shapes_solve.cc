@@ -167,6 +167,7 @@ int Run() {
   options.logging_type = ceres::SILENT;
   Options ext_options;
   ext_options.enabled = FLAGS_solver == "ceres_ext";
+  ext_options.device = DEVICE_CUDA;
   ext_options.precision =
       FLAGS_precision == "mixed" ? PRECISION_MIXED : PRECISION_DOUBLE;
   Summary summary;

@@ -27,6 +27,16 @@ constexpr EnumName<PrecisionType> kPrecisionTypes[] = {
     {PRECISION_DOUBLE, "DOUBLE"}, {PRECISION_MIXED, "MIXED"}};
 constexpr EnumName<FallbackType> kFallbackTypes[] = {
     {FALLBACK_TO_CERES, "TO_CERES"}, {FALLBACK_REFUSE, "REFUSE"}};
+// The strings of what is chosen are Ceres's own.
+constexpr EnumName<LinearSolverChoice> kLinearSolverChoices[] = {
+    {LINEAR_SOLVER_AS_GIVEN, "AS_GIVEN"},
+    {LINEAR_SOLVER_ITERATIVE_SCHUR, "ITERATIVE_SCHUR"},
+    {LINEAR_SOLVER_CGNR, "CGNR"}};
+constexpr EnumName<PreconditionerChoice> kPreconditionerChoices[] = {
+    {PRECONDITIONER_AS_GIVEN, "AS_GIVEN"},
+    {PRECONDITIONER_IDENTITY, "IDENTITY"},
+    {PRECONDITIONER_JACOBI, "JACOBI"},
+    {PRECONDITIONER_SCHUR_JACOBI, "SCHUR_JACOBI"}};
 constexpr EnumName<bool> kBools[] = {{false, "FALSE"}, {true, "TRUE"}};
 
 template <typename Enum, size_t kSize>
@@ -106,6 +116,11 @@ bool Options::IsValid(std::string* error) const {
     message =
         "jacobian = RECOMPUTED needs this library's evaluation; it needs "
         "batch_evaluation = true";
+  } else if (linear_solver == LINEAR_SOLVER_CGNR &&
+             preconditioner == PRECONDITIONER_SCHUR_JACOBI) {
+    message =
+        "preconditioner = SCHUR_JACOBI needs a Schur complement; with "
+        "linear_solver = CGNR expected IDENTITY or JACOBI";
   } else if (cuda_device < 0) {
     message = "cuda_device = " + std::to_string(cuda_device) +
               "; expected a number from 0 on";
@@ -161,6 +176,12 @@ bool ParseOptions(const std::string& settings,
       valid = SetField(kJacobianTypes, key, value, &parsed.jacobian, message);
     } else if (key == "precision") {
       valid = SetField(kPrecisionTypes, key, value, &parsed.precision, message);
+    } else if (key == "linear_solver") {
+      valid = SetField(
+          kLinearSolverChoices, key, value, &parsed.linear_solver, message);
+    } else if (key == "preconditioner") {
+      valid = SetField(
+          kPreconditionerChoices, key, value, &parsed.preconditioner, message);
     } else if (key == "report") {
       parsed.report = value;
       valid = true;
@@ -178,7 +199,8 @@ bool ParseOptions(const std::string& settings,
     if (!known) {
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
-                 "jacobian, precision, fallback, report, cuda_device, "
+                 "jacobian, precision, fallback, linear_solver, "
+                 "preconditioner, report, cuda_device, "
                  "cuda_memory_limit_bytes, cuda_graph";
       return false;
     }
@@ -212,6 +234,21 @@ const char* PrecisionTypeToString(PrecisionType type) {
 }
 bool StringToPrecisionType(std::string value, PrecisionType* type) {
   return FromString(kPrecisionTypes, std::move(value), type);
+}
+
+const char* LinearSolverChoiceToString(LinearSolverChoice choice) {
+  return ToString(kLinearSolverChoices, choice);
+}
+bool StringToLinearSolverChoice(std::string value, LinearSolverChoice* choice) {
+  return FromString(kLinearSolverChoices, std::move(value), choice);
+}
+
+const char* PreconditionerChoiceToString(PreconditionerChoice choice) {
+  return ToString(kPreconditionerChoices, choice);
+}
+bool StringToPreconditionerChoice(std::string value,
+                                  PreconditionerChoice* choice) {
+  return FromString(kPreconditionerChoices, std::move(value), choice);
 }
 
 const char* FallbackTypeToString(FallbackType type) {

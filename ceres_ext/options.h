@@ -8,8 +8,9 @@
 //   if (!ext_options.IsValid(&error)) { ... }
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
 //
-// Everything else (tolerances, iterations, preconditioner, threads, eta) is
-// taken from ceres::Solver::Options, which keeps its meaning.
+// Everything else (tolerances, iterations, threads, eta, and linear solver and
+// preconditioner where they are not chosen here) is taken from
+// ceres::Solver::Options, which keeps its meaning.
 
 #ifndef CERES_EXT_OPTIONS_H_
 #define CERES_EXT_OPTIONS_H_
@@ -55,6 +56,22 @@ enum JacobianType {
   JACOBIAN_RECOMPUTED,
 };
 
+// The linear solver in place of ceres::Solver::Options::linear_solver_type, for
+// programs that can't be changed.
+enum LinearSolverChoice {
+  LINEAR_SOLVER_AS_GIVEN,
+  LINEAR_SOLVER_ITERATIVE_SCHUR,
+  LINEAR_SOLVER_CGNR,
+};
+
+// The preconditioner in place of ceres::Solver::Options::preconditioner_type.
+enum PreconditionerChoice {
+  PRECONDITIONER_AS_GIVEN,
+  PRECONDITIONER_IDENTITY,
+  PRECONDITIONER_JACOBI,
+  PRECONDITIONER_SCHUR_JACOBI,
+};
+
 // What happens to a problem or an option that this library does not support.
 enum FallbackType {
   // Ceres's own code solves it; Summary::path and Summary::path_reason say so.
@@ -76,6 +93,14 @@ struct Options {
   JacobianType jacobian = JACOBIAN_STORED;
   PrecisionType precision = PRECISION_DOUBLE;
   FallbackType fallback = FALLBACK_TO_CERES;
+
+  // The solve runs as if the program had asked Ceres for this linear solver and
+  // preconditioner, each where it is chosen; options that only a factorisation
+  // has (dynamic_sparsity, use_mixed_precision_solves) are then ignored.
+  // Summary::path_reason names what was replaced, or says why the program's own
+  // is used: the choice can't be had, or with DEVICE_AUTO gains nothing.
+  LinearSolverChoice linear_solver = LINEAR_SOLVER_AS_GIVEN;
+  PreconditionerChoice preconditioner = PRECONDITIONER_AS_GIVEN;
 
   // Where one line about each solve is appended, as a JSON object: the path of
   // a file, which is made where there is none, or "stderr". Empty: nowhere.
@@ -125,6 +150,11 @@ const char* JacobianTypeToString(JacobianType type);
 bool StringToJacobianType(std::string value, JacobianType* type);
 const char* PrecisionTypeToString(PrecisionType type);
 bool StringToPrecisionType(std::string value, PrecisionType* type);
+const char* LinearSolverChoiceToString(LinearSolverChoice choice);
+bool StringToLinearSolverChoice(std::string value, LinearSolverChoice* choice);
+const char* PreconditionerChoiceToString(PreconditionerChoice choice);
+bool StringToPreconditionerChoice(std::string value,
+                                  PreconditionerChoice* choice);
 const char* FallbackTypeToString(FallbackType type);
 bool StringToFallbackType(std::string value, FallbackType* type);
 

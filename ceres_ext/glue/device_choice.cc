@@ -55,6 +55,11 @@ constexpr double kStoredDoubleShare = 0.03;
 constexpr double kRecomputedDoubleShare = 0.27;
 constexpr double kMeasuredRatio = 2.0;
 
+// Columns up to which a factorisation is as fast on the host: DENSE_QR of 6 and
+// DENSE_SCHUR of 138 took 0.6 to 0.8 of the time of ITERATIVE_SCHUR,
+// DENSE_SCHUR of 345 and of 690 took 1.1 (docs/measurements/comparison.md).
+constexpr int kMaxFactorizedColumns = 250;
+
 double NumPasses(const SolveWork& work) {
   return static_cast<double>(work.num_steps) *
          (kPassesBesidePcg + work.num_pcg_iterations);
@@ -153,7 +158,7 @@ std::string WhyHost(const SolveWork& work, int cuda_device) {
   DeviceState state;
   if constexpr (kHasCuda) {
     state.has_context = kernels::HasRuntimeContext(cuda_device);
-    const std::string why = WhyHost(work, state);
+    std::string why = WhyHost(work, state);
     if (!why.empty()) {
       return why;
     }
@@ -164,6 +169,10 @@ std::string WhyHost(const SolveWork& work, int cuda_device) {
     }
   }
   return "";
+}
+
+bool IsSmallFactorization(const ceres::internal::Program& program) {
+  return program.NumEffectiveParameters() <= kMaxFactorizedColumns;
 }
 
 }  // namespace ceres_ext

@@ -56,6 +56,10 @@ std::string WhyHost(const SolveWork& work, const DeviceState& state);
 // faster in any case.
 std::string WhyHost(const SolveWork& work, int cuda_device);
 
+// Whether a factorisation of the whole problem takes no longer than PCG on the
+// host.
+bool IsSmallFactorization(const ceres::internal::Program& program);
+
 }  // namespace ceres_ext
 
 #endif  // CERES_EXT_GLUE_DEVICE_CHOICE_H_

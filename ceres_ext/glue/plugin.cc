@@ -15,6 +15,7 @@
 #include "ceres/types.h"
 #include "ceres/wall_time.h"
 #include "ceres_ext/glue/device_choice.h"
+#include "ceres_ext/glue/elimination.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/report.h"
@@ -26,10 +27,50 @@ namespace {
 using ceres::internal::PreprocessedProblem;
 using kernels::Status;
 
+bool IsIterative(ceres::LinearSolverType type) {
+  return type == ceres::ITERATIVE_SCHUR || type == ceres::CGNR;
+}
+
+// "SPARSE_SCHUR", "ITERATIVE_SCHUR with JACOBI"
+std::string LinearSolverName(const ceres::Solver::Options& options) {
+  const std::string name =
+      ceres::LinearSolverTypeToString(options.linear_solver_type);
+  return !IsIterative(options.linear_solver_type)
+             ? name
+             : name + " with " +
+                   ceres::PreconditionerTypeToString(
+                       options.preconditioner_type);
+}
+
+// Makes *solver_options ask for the linear solver that is chosen, without what
+// only a factorisation has. False where that is the program's already.
+bool Choose(const Options& options, ceres::Solver::Options* solver_options) {
+  ceres::LinearSolverType type = solver_options->linear_solver_type;
+  ceres::PreconditionerType preconditioner =
+      solver_options->preconditioner_type;
+  if (options.linear_solver != LINEAR_SOLVER_AS_GIVEN) {
+    ceres::StringToLinearSolverType(
+        LinearSolverChoiceToString(options.linear_solver), &type);
+  }
+  if (options.preconditioner != PRECONDITIONER_AS_GIVEN) {
+    ceres::StringToPreconditionerType(
+        PreconditionerChoiceToString(options.preconditioner), &preconditioner);
+  }
+  if (!IsIterative(type) ||
+      (type == solver_options->linear_solver_type &&
+       preconditioner == solver_options->preconditioner_type)) {
+    return false;
+  }
+  solver_options->linear_solver_type = type;
+  solver_options->preconditioner_type = preconditioner;
+  solver_options->dynamic_sparsity = false;
+  solver_options->use_mixed_precision_solves = false;
+  return true;
+}
+
 // Why this library leaves the linear solve to Ceres, or empty if it does not.
 std::string UnsupportedOption(const ceres::Solver::Options& options) {
-  if (options.linear_solver_type != ceres::ITERATIVE_SCHUR &&
-      options.linear_solver_type != ceres::CGNR) {
+  if (!IsIterative(options.linear_solver_type)) {
     return std::string("linear_solver_type ") +
            ceres::LinearSolverTypeToString(options.linear_solver_type) +
            " is Ceres's own; this library replaces ITERATIVE_SCHUR and CGNR";
@@ -263,18 +304,92 @@ bool BundlePlugin::Take(const ImportOptions& import_options,
   return true;
 }
 
+bool BundlePlugin::TakeEliminated(ImportOptions import_options,
+                                  PreprocessedProblem* pp) {
+  ceres::internal::Program* program = pp->reduced_program.get();
+  std::vector<uint8_t> is_eliminated;
+  if (!ChooseEliminatedBlocks(*program,
+                              *pp->options.linear_solver_ordering,
+                              &is_eliminated,
+                              &record_.path_reason)) {
+    return false;
+  }
+  auto* blocks = program->mutable_parameter_blocks();
+  const auto given = *blocks;
+  const auto others = std::stable_partition(
+      blocks->begin(), blocks->end(), [&](const auto* block) {
+        return is_eliminated[block->index()] != 0;
+      });
+  import_options.num_eliminate_blocks =
+      static_cast<int>(others - blocks->begin());
+  program->SetParameterOffsetsAndIndex();
+  if (Take(import_options, pp)) {
+    return true;
+  }
+  *blocks = given;
+  program->SetParameterOffsetsAndIndex();
+  return false;
+}
+
+bool BundlePlugin::GainsByChoice(const ceres::Solver::Options& given,
+                                 const PreprocessedProblem& pp) const {
+  if (options_.device != DEVICE_AUTO || options_.fallback == FALLBACK_REFUSE ||
+      IsIterative(given.linear_solver_type) ||
+      !IsSmallFactorization(*pp.reduced_program)) {
+    return true;
+  }
+  return kHasCuda &&
+         WhyHost(EstimateWork(*pp.reduced_program, pp.options, options_),
+                 options_.cuda_device)
+             .empty();
+}
+
+bool BundlePlugin::TakeChosen(PreprocessedProblem* pp) {
+  if (!pp->options.IsValid(&record_.path_reason)) {
+    return false;
+  }
+  record_.path_reason = UnsupportedOption(pp->options);
+  if (!record_.path_reason.empty()) {
+    return false;
+  }
+  ImportOptions import_options;
+  import_options.batch_evaluation = options_.batch_evaluation;
+  import_options.use_schur =
+      pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
+  return Take(import_options, pp) ||
+         (import_options.use_schur && TakeEliminated(import_options, pp));
+}
+
 bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
   if (!options_.enabled) {
     Decline("this library is switched off (enabled = false)");
     return false;
+  }
+  ScopedSeconds timer(&record_.setup_time_in_seconds);
+  num_threads_ = pp->options.num_threads;
+  const ceres::Solver::Options given = pp->options;
+  if (Choose(options_, &pp->options)) {
+    choice_ = LinearSolverName(pp->options) + " was chosen in place of " +
+              LinearSolverName(given);
+    const bool gains = GainsByChoice(given, *pp);
+    if (gains && TakeChosen(pp)) {
+      choice_ += "; ";
+      return true;
+    }
+    choice_ += gains ? " and can't be had: " + record_.path_reason
+                     : ", which is as fast (device = auto)";
+    pp->options = given;
+    if (options_.fallback == FALLBACK_REFUSE) {
+      Decline("");
+      return false;
+    }
+    choice_ += "; ";
   }
   const std::string unsupported = UnsupportedOption(pp->options);
   if (!unsupported.empty()) {
     Decline(unsupported);
     return false;
   }
-  ScopedSeconds timer(&record_.setup_time_in_seconds);
-  num_threads_ = pp->options.num_threads;
   wants_problem_ = true;
   ImportOptions import_options;
   import_options.batch_evaluation = options_.batch_evaluation;
@@ -301,7 +416,7 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
   }
   if (record_.path == PATH_CERES && options_.enabled &&
       options_.fallback == FALLBACK_REFUSE) {
-    pp->error = "Ceres Ext refuses the problem: " + record_.path_reason + ".";
+    pp->error = "Ceres Ext refuses the problem: " + Reason() + ".";
     return false;
   }
   pp->linear_solver = std::move(objects_.linear_solver);
@@ -342,7 +457,7 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
     summary->message +=
         std::string(" [Ceres Ext: path ") + SolvePathToString(record_.path) +
         (record_.path == PATH_CERES ? "" : " on " + record_.device) + ", " +
-        record_.path_reason + ".]";
+        Reason() + ".]";
   }
 }
 
@@ -370,7 +485,7 @@ void BundlePlugin::FillSummary(Summary* summary) const {
   if (record_.path != PATH_CERES) {
     filled = record_;
   }
-  filled.path_reason = record_.path_reason;
+  filled.path_reason = Reason();
   static_cast<ceres::Solver::Summary&>(filled) = *summary;
   *summary = filled;
 }

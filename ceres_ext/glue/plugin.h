@@ -13,6 +13,11 @@
 // eliminate are. The solve runs on a device where there is one that can and, if
 // none was asked for, gains by it; else on the host.
 //
+// Options::linear_solver and preconditioner take effect in OwnsOrdering: Ceres
+// reads its options again after it. Where they differ from the program's, the
+// plugin takes the solve there or leaves order and options as they were, so
+// that stock Ceres goes on as if it had never been asked.
+//
 // An object serves one solve and outlives everything that it makes. Not thread
 // safe; solves that run at once have one each.
 
@@ -59,6 +64,19 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   // Whether this library takes the problem as it is ordered now.
   bool Take(const ImportOptions& import_options,
             ceres::internal::PreprocessedProblem* pp);
+  // The same with the blocks first that ITERATIVE_SCHUR eliminates; the order
+  // is left as it was where it doesn't.
+  bool TakeEliminated(ImportOptions import_options,
+                      ceres::internal::PreprocessedProblem* pp);
+  // With DEVICE_AUTO: whether the linear solver that pp.options were changed to
+  // may be faster than the given one, or stock Ceres must not solve.
+  bool GainsByChoice(const ceres::Solver::Options& given,
+                     const ceres::internal::PreprocessedProblem& pp) const;
+  // Whether this library takes the problem with the linear solver that
+  // pp->options were changed to.
+  bool TakeChosen(ceres::internal::PreprocessedProblem* pp);
+  // The path and why, with what became of a chosen linear solver.
+  std::string Reason() const { return choice_ + record_.path_reason; }
   void Report(const ceres::Solver::Summary& summary);
   // Gives the solve to machine *setup. *structure is used up.
   kernels::Status Use(std::unique_ptr<MachineSetup> setup,
@@ -73,6 +91,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   const bool append_to_message_;
   // What this solve adds to Ceres's summary.
   Summary record_;
+  // What became of the linear solver that the options choose; else empty.
+  std::string choice_;
   const double start_in_seconds_;
   bool is_finished_ = false;
   int num_threads_ = 1;

@@ -119,6 +119,7 @@ TEST(DeviceChoice, WorkIsCounted) {
     EXPECT_EQ(work.num_threads, 3);
     EXPECT_EQ(work.num_steps, 10);
     EXPECT_EQ(work.num_pcg_iterations, 20);
+    EXPECT_FALSE(IsSmallFactorization(*program()) && num_points > 40);
 
     ext_options.batch_evaluation = false;
     options.max_num_iterations = 3;

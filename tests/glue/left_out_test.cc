@@ -249,6 +249,23 @@ INSTANTIATE_TEST_SUITE_P(
             PATH_CERES,
             "SPARSE_SCHUR",
             nullptr},
+        Row{"SparseSchurInPlaceOfWhichOneIsChosen",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->linear_solver_type = ceres::SPARSE_SCHUR;
+            },
+            PATH_FULL,
+            "ITERATIVE_SCHUR with SCHUR_JACOBI was chosen in place of SPARSE_",
+            nullptr,
+            "device=cuda,linear_solver=iterative_schur"},
+        Row{"DoglegInPlaceOfWhichOneIsChosen",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->trust_region_strategy_type = ceres::DOGLEG;
+              options->linear_solver_type = ceres::DENSE_SCHUR;
+            },
+            PATH_CERES,
+            "can't be had: DOGLEG",
+            nullptr,
+            "device=cuda,linear_solver=iterative_schur"},
         Row{"WhatIsTooSmallForADevice",
             [](BalTestProblem*, ceres::Problem*, auto*) {},
             PATH_FULL,

@@ -38,6 +38,22 @@ TEST(Options, NegativeNumbersAreRefused) {
   EXPECT_NE(error.find("cuda_memory_limit_bytes"), std::string::npos) << error;
 }
 
+TEST(Options, ChosenPreconditionerHasToFitTheLinearSolver) {
+  Options options;
+  options.preconditioner = PRECONDITIONER_SCHUR_JACOBI;
+  for (const LinearSolverChoice choice :
+       {LINEAR_SOLVER_AS_GIVEN, LINEAR_SOLVER_ITERATIVE_SCHUR}) {
+    options.linear_solver = choice;
+    EXPECT_TRUE(options.IsValid(nullptr));
+  }
+  options.linear_solver = LINEAR_SOLVER_CGNR;
+  std::string error;
+  EXPECT_FALSE(options.IsValid(&error));
+  EXPECT_NE(error.find("preconditioner"), std::string::npos) << error;
+  options.preconditioner = PRECONDITIONER_JACOBI;
+  EXPECT_TRUE(options.IsValid(nullptr));
+}
+
 TEST(ParseOptions, EmptyTextChangesNothing) {
   Options options;
   options.jacobian = JACOBIAN_RECOMPUTED;
@@ -54,6 +70,8 @@ TEST(ParseOptions, SetsEveryField) {
                    "jacobian=Recomputed,"
                    "fallback=REFUSE,precision=mixed,cuda_device=3,"
                    "cuda_memory_limit_bytes=1000000000000,"
+                   "linear_solver=iterative_schur,preconditioner=identity,"
+                   "report=/tmp/a:b=c,"
                    "cuda_graph=true",
                    &options,
                    &error))
@@ -67,6 +85,9 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.cuda_device, 3);
   EXPECT_EQ(options.cuda_memory_limit_bytes, 1000000000000);
   EXPECT_TRUE(options.cuda_graph);
+  EXPECT_EQ(options.linear_solver, LINEAR_SOLVER_ITERATIVE_SCHUR);
+  EXPECT_EQ(options.preconditioner, PRECONDITIONER_IDENTITY);
+  EXPECT_EQ(options.report, "/tmp/a:b=c");
 }
 
 struct BadSettings {
@@ -105,6 +126,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"cuda_device=one", "'one'"},
         BadSettings{"cuda_device=1x", "'1x'"},
         BadSettings{"cuda_device=99999999999", "2147483647"},
+        BadSettings{"linear_solver=sparse_schur", "as_given"},
+        BadSettings{"preconditioner=cluster_jacobi", "schur_jacobi"},
+        BadSettings{"linear_solver=cgnr,preconditioner=schur_jacobi", "CGNR"},
         BadSettings{"cuda_stream=0", "'cuda_stream'"},
         BadSettings{"jacobian=recomputed,jacobian=recomputed", "twice"},
         BadSettings{"w_product=implicit", "'w_product'"},
@@ -132,6 +156,19 @@ TEST(Enums, RoundTripThroughStrings) {
   }
   for (FallbackType type : {FALLBACK_TO_CERES, FALLBACK_REFUSE}) {
     ExpectRoundTrip(FallbackTypeToString, StringToFallbackType, type);
+  }
+  for (LinearSolverChoice choice : {LINEAR_SOLVER_AS_GIVEN,
+                                    LINEAR_SOLVER_ITERATIVE_SCHUR,
+                                    LINEAR_SOLVER_CGNR}) {
+    ExpectRoundTrip(
+        LinearSolverChoiceToString, StringToLinearSolverChoice, choice);
+  }
+  for (PreconditionerChoice choice : {PRECONDITIONER_AS_GIVEN,
+                                      PRECONDITIONER_IDENTITY,
+                                      PRECONDITIONER_JACOBI,
+                                      PRECONDITIONER_SCHUR_JACOBI}) {
+    ExpectRoundTrip(
+        PreconditionerChoiceToString, StringToPreconditionerChoice, choice);
   }
   DeviceType device;
   EXPECT_FALSE(StringToDeviceType("", &device));

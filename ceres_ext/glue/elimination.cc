@@ -1,0 +1,104 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/glue/elimination.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "ceres/parameter_block.h"
+#include "ceres/program.h"
+#include "ceres/residual_block.h"
+
+namespace ceres_ext {
+namespace {
+
+using ceres::internal::Program;
+
+// fn(index) of each varying block of the residual block.
+template <typename Function>
+void ForEachBlock(const ceres::internal::ResidualBlock& row, Function&& fn) {
+  for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+    const auto& block = *row.parameter_blocks()[j];
+    if (!block.IsConstant()) {
+      fn(block.index());
+    }
+  }
+}
+
+// Blocks are taken by their number of neighbours, in the program's order where
+// that is equal, unless a neighbour has been taken. Neighbours are those that
+// stand in a residual block together.
+std::vector<uint8_t> IndependentSet(const Program& program) {
+  const auto& rows = program.residual_blocks();
+  const int n = program.NumParameterBlocks();
+  // The residual blocks of each parameter block.
+  std::vector<int64_t> begin(n + 1, 0);
+  for (const auto* row : rows) {
+    ForEachBlock(*row, [&](int b) { ++begin[b + 1]; });
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<int32_t> rows_of(begin[n]);
+  std::vector<int64_t> end(begin.begin(), begin.end() - 1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ForEachBlock(*rows[i],
+                 [&](int b) { rows_of[end[b]++] = static_cast<int32_t>(i); });
+  }
+  // Some neighbours come several times, and so does the block itself.
+  const auto for_each_neighbor = [&](int b, auto&& fn) {
+    for (int64_t k = begin[b]; k < begin[b + 1]; ++k) {
+      ForEachBlock(*rows[rows_of[k]], fn);
+    }
+  };
+  std::vector<int32_t> num_neighbors(n, 0);
+  std::vector<int32_t> seen_by(n, -1);
+  for (int b = 0; b < n; ++b) {
+    for_each_neighbor(b, [&](int other) {
+      if (seen_by[other] != b) {
+        seen_by[other] = b;
+        ++num_neighbors[b];
+      }
+    });
+  }
+  std::vector<int32_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return num_neighbors[a] < num_neighbors[b];
+  });
+  std::vector<uint8_t> is_taken(n, 0);
+  std::vector<uint8_t> has_taken_neighbor(n, 0);
+  for (const int32_t b : order) {
+    if (has_taken_neighbor[b] == 0) {
+      is_taken[b] = 1;
+      for_each_neighbor(b, [&](int other) { has_taken_neighbor[other] = 1; });
+    }
+  }
+  return is_taken;
+}
+
+}  // namespace
+
+bool ChooseEliminatedBlocks(const Program& program,
+                            const ceres::ParameterBlockOrdering& ordering,
+                            std::vector<uint8_t>* is_eliminated,
+                            std::string* reason) {
+  if (ordering.NumGroups() < 2) {
+    *is_eliminated = IndependentSet(program);
+    return true;
+  }
+  const std::set<double*>& first_group =
+      ordering.group_to_elements().begin()->second;
+  if (!program.IsParameterBlockSetIndependent(first_group)) {
+    *reason =
+        "the first group of linear_solver_ordering is not an independent set";
+    return false;
+  }
+  is_eliminated->clear();
+  for (const auto* block : program.parameter_blocks()) {
+    auto* state = const_cast<double*>(block->user_state());
+    is_eliminated->push_back(first_group.count(state) > 0 ? 1 : 0);
+  }
+  return true;
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,33 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Which blocks ITERATIVE_SCHUR eliminates, in a program that Ceres does not
+// order for it.
+
+#ifndef CERES_EXT_GLUE_ELIMINATION_H_
+#define CERES_EXT_GLUE_ELIMINATION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ceres/ordered_groups.h"
+
+namespace ceres::internal {
+class Program;
+}  // namespace ceres::internal
+
+namespace ceres_ext {
+
+// Sets *is_eliminated, of each parameter block of the program, to what Ceres's
+// own ITERATIVE_SCHUR would eliminate: the first group of the ordering where it
+// has several, else the independent set of ComputeStableSchurOrdering, which
+// libceres keeps to itself. False with a sentence in *reason where the first
+// group is no independent set.
+bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
+                            const ceres::ParameterBlockOrdering& ordering,
+                            std::vector<uint8_t>* is_eliminated,
+                            std::string* reason);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_ELIMINATION_H_
