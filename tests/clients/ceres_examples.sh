@@ -3,22 +3,22 @@
 #
 # ceres_examples.sh PROGRAMS LIBRARIES DATA
 #
-# Runs Ceres's examples as they are, without and with the plugin on the host, and
-# expects that each solve takes the path that it should and ends at the cost of
-# stock. PROGRAMS is the folder of the examples, of write_example_problems and of
+# Runs Ceres's examples as they are, without and with the plugin on the host,
+# and expects that each solve takes the path that it should and ends at the cost
+# of stock. PROGRAMS is the folder of the examples, write_example_problems and
 # libsolve_observer.so, LIBRARIES that of libceres_ext.so, DATA Ceres's data.
 # Prints a table; ends with 1 where a row is not as expected.
 set -euo pipefail
 (($# == 3)) || { echo "expected PROGRAMS LIBRARIES DATA" >&2 && exit 1; }
-programs="$1"
-libraries="$2"
-data="$3"
+programs=$(readlink -f "$1")
+libraries=$(readlink -f "$2")
+data=$(readlink -f "$3")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$programs/write_example_problems" "$work"
 
-# observe NAME VARIABLE=VALUE... -- PROGRAM ARGUMENT...: a line for each solve in
-# $work/NAME (solve_observer.cc), and what the program says in $work/NAME.log.
+# observe NAME VARIABLE=VALUE... -- PROGRAM ARGUMENT...: a line for each solve
+# in $work/NAME (solve_observer.cc), what the program says in $work/NAME.log.
 observe() {
   local name="$1" environment=()
   shift
@@ -29,7 +29,8 @@ observe() {
   local program="$2"
   shift 2
   rm -f "$work/$name"
-  env -u CERES_SOLVER_PLUGIN OPENBLAS_NUM_THREADS=1 \
+  # Some write files where they are.
+  env -C "$work" -u CERES_SOLVER_PLUGIN OPENBLAS_NUM_THREADS=1 \
     "CERES_EXT_SOLVES=$work/$name" \
     "LD_PRELOAD=$programs/libsolve_observer.so" "${environment[@]}" \
     "$programs/$program" "$@" <"$work/circle.txt" >"$work/$name.log" 2>&1
@@ -98,7 +99,7 @@ cat <<'HEADER'
 HEADER
 full="FULL on host"
 bal=(bundle_adjuster "--input=$data/problem-16-22106-pre.txt" --num_threads=2
-  --num_iterations=30)
+  --num_iterations=20)
 schur=("${bal[@]}" --linear_solver=iterative_schur)
 for preconditioner in identity jacobi schur_jacobi; do
   row "$full" "" 1e-6 "${schur[@]}" "--preconditioner=$preconditioner"

@@ -104,7 +104,8 @@ if [[ ! -e "$debian/opt/complete" ]]; then
   rm -rf "$debian"
   say "installing Debian 13 in $debian"
   run_logged "$work/log/debootstrap.log" "debootstrap" \
-    debootstrap --variant=minbase trixie "$debian" "$mirror"
+    debootstrap --variant=minbase --include=ca-certificates trixie "$debian" \
+    "$mirror"
   mkdir -p "$debian/model"
   run_logged "$work/log/colmap.log" "installing COLMAP" \
     inside apt-get install -y --no-install-recommends colmap
@@ -124,9 +125,10 @@ build=/opt/ceres_ext/build/host-only
 run_logged "$work/log/install.log" "installing this library" \
   inside cmake --install "$build" --prefix /opt/installed
 run_logged "$work/log/observer.log" "compiling the observer" inside sh -c '
-  cd /opt/ceres_ext && c++ -std=c++17 -O1 -fPIC -shared -isystem /usr/include/eigen3 \
-    -isystem build/ceres/include -DGLOG_CUSTOM_PREFIX_SUPPORT \
-    tests/clients/solve_observer.cc -o /opt/solve_observer.so -Lbuild/ceres/lib -lceres'
+  cd /opt/ceres_ext && c++ -std=c++17 -O1 -fPIC -shared \
+    -isystem /usr/include/eigen3 -isystem build/ceres/include \
+    -DGLOG_CUSTOM_PREFIX_SUPPORT tests/clients/solve_observer.cc \
+    -o /opt/solve_observer.so -Lbuild/ceres/lib -lceres'
 
 # adjust NAME PROGRAM...: COLMAP's report of a run, and the observer's line.
 adjust() {
@@ -139,7 +141,7 @@ adjust() {
     --output_path /opt/output >"$log" 2>&1 || die_with_log "$log" "$*"
   [[ -s "$debian/opt/solves" ]] || die "$*: no solve, see $log"
   mv "$debian/opt/solves" "$work/$name"
-  sed -n -e "s/^ *\(Residuals\|Iterations\|Time\|Initial cost\|Final cost\|Termination\) : /$name: \1 /p" \
+  sed -nE "s/^ *(Residuals|Iterations|Time|(Initial|Final) cost) : /$name: \1 /p" \
     "$log"
 }
 
