@@ -37,7 +37,7 @@ DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_int32(threads, 16, "Threads of the host.");
 DEFINE_string(precision, "double", "Of Ceres Ext: double or mixed.");
 DEFINE_string(preconditioner_blocks,
-              "single",
+              "merged",
               "Of Ceres Ext: single or merged.");
 DEFINE_string(report_json, "", "Where the report goes; empty: printed.");
 
