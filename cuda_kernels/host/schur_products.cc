@@ -7,7 +7,10 @@
 #include "cuda_kernels/structure/host_workspace.h"
 
 namespace ceres_ext::kernels {
+
 using namespace host;  // NOLINT: the loops of all bodies.
+
+namespace {
 
 template <bool kEliminatedPart, typename Source>
 void SchurProduct(
