@@ -11,7 +11,7 @@ set_target_properties(
              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(_installed ceres_ext)
 if(CERES_EXT_BUILD_EXAMPLES)
-  list(APPEND _installed bundle_adjuster bal_generate)
+  list(APPEND _installed bundle_adjuster bal_generate colmap_adjuster)
 endif()
 # Programs find this library beside them or in ../lib, and Ceres where it was.
 # The build tree is laid out for the same RPATH: where an installation is to
@@ -53,7 +53,7 @@ install(
   PATTERN glue EXCLUDE
   PATTERN solver EXCLUDE)
 if(CERES_EXT_BUILD_EXAMPLES)
-  install(TARGETS bundle_adjuster bal_generate
+  install(TARGETS bundle_adjuster bal_generate colmap_adjuster
           DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 

@@ -124,13 +124,6 @@ int Fail(int code, const std::string& error) {
   return code;
 }
 
-std::string WithoutSlashes(std::string folder) {
-  while (folder.size() > 1 && folder.back() == '/') {
-    folder.pop_back();
-  }
-  return folder;
-}
-
 int WriteModels(const colmap::SyntheticModelOptions& options,
                 const SyntheticProblem& synthetic) {
   int code = 0;
@@ -146,7 +139,7 @@ int WriteModels(const colmap::SyntheticModelOptions& options,
             synthetic, FLAGS_seed, options, values, &model, &error)) {
       return Fail(1, "--" + error);
     }
-    if (!colmap::WriteModel(WithoutSlashes(folder), model, &error)) {
+    if (!colmap::WriteModel(folder, model, &error)) {
       code = Fail(4, error);
     }
   }
@@ -239,7 +232,7 @@ int Run() {
     if (is_colmap && !path.empty()) {
       // The same folder, there already or not.
       outputs.push_back({flag, path + "/cameras.txt"});
-      outputs.push_back({flag, WithoutSlashes(path)});
+      outputs.push_back({flag, colmap::WithoutSlashes(path)});
     } else {
       outputs.push_back({flag, path});
     }
@@ -248,9 +241,8 @@ int Run() {
     return Fail(1, error);
   }
   for (const std::string& path : {FLAGS_output, FLAGS_truth}) {
-    if (!path.empty() &&
-        !(is_colmap ? colmap::CanWriteModel(WithoutSlashes(path), &error)
-                    : CanWrite(path, &error))) {
+    if (!path.empty() && !(is_colmap ? colmap::CanWriteModel(path, &error)
+                                     : CanWrite(path, &error))) {
       return Fail(4, error);
     }
   }

@@ -21,7 +21,7 @@ namespace {
 // fused operations, apart from those of other files.
 struct Portable {
   Portable() = default;
-  Portable(double v) : value(v) {}
+  Portable(double v) : value(v) {}  // NOLINT(google-explicit-constructor)
   double value = 0.0;
 };
 Portable operator+(Portable a, Portable b) { return a.value + b.value; }

@@ -104,7 +104,15 @@ bool IsFolder(const std::string& path) {
 
 }  // namespace
 
-bool CanWriteModel(const std::string& folder, std::string* error) {
+std::string WithoutSlashes(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') {
+    folder.pop_back();
+  }
+  return folder;
+}
+
+bool CanWriteModel(const std::string& path, std::string* error) {
+  const std::string folder = WithoutSlashes(path);
   if (!IsFolder(folder)) {
     if (access(folder.c_str(), F_OK) == 0) {
       *error = folder + ": expected a folder, found a file";
@@ -134,9 +142,10 @@ bool CanWriteModel(const std::string& folder, std::string* error) {
   return true;
 }
 
-bool WriteModel(const std::string& folder,
+bool WriteModel(const std::string& path,
                 const Model& model,
                 std::string* error) {
+  const std::string folder = WithoutSlashes(path);
   if (!CanWriteModel(folder, error)) {
     return false;
   }

@@ -18,13 +18,16 @@ namespace ceres_ext::colmap {
 //
 // Other files of a model in the folder (rigs and frames, or the same in
 // binary), which COLMAP would read beside or in place of these, are a failure.
-bool WriteModel(const std::string& folder,
+bool WriteModel(const std::string& path,
                 const Model& model,
                 std::string* error);
 
 // An early word on what would else fail after long work. On failure returns
 // false and sets *error to one line.
-bool CanWriteModel(const std::string& folder, std::string* error);
+bool CanWriteModel(const std::string& path, std::string* error);
+
+// The path of a folder without the slashes that may end it.
+std::string WithoutSlashes(std::string folder);
 
 }  // namespace ceres_ext::colmap
 

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "examples/bal/safe_file.h"
 #include "examples/colmap/colmap_model.h"
 #include "examples/colmap/colmap_reader.h"
 #include "examples/colmap/colmap_writer.h"
@@ -401,6 +403,29 @@ TEST_F(ColmapIoTest, NoFileTakesItsPlaceBeforeAllAreThere) {
   EXPECT_THAT(
       Files(folder_),
       UnorderedElementsAre("cameras.txt", "images.txt", "points3D.txt"));
+}
+
+// What a signal handler does while several files are written.
+TEST_F(ColmapIoTest, TemporaryFilesOfSeveralFilesAreRemoved) {
+  std::vector<std::unique_ptr<bal::SafeFile>> files;
+  std::string error;
+  for (const char* name : {"a", "b", "c", "cameras.txt"}) {
+    files.push_back(bal::SafeFile::Create(Path(name), &error));
+    ASSERT_NE(files.back(), nullptr) << error;
+  }
+  EXPECT_EQ(Files(folder_).size(), 3u + 4u);
+  EXPECT_EQ(bal::SafeFile::Create(Path("d"), &error), nullptr);
+  EXPECT_EQ(error, "Too many open files");
+  // One that is in its place is none of them.
+  ASSERT_TRUE(files[1]->Finish(&error)) << error;
+  ASSERT_TRUE(files[1]->Commit(&error)) << error;
+  bal::RemoveTemporaryFiles();
+  EXPECT_THAT(
+      Files(folder_),
+      UnorderedElementsAre("b", "cameras.txt", "images.txt", "points3D.txt"));
+  files.clear();
+  EXPECT_NE(bal::SafeFile::Create(Path("d"), &error), nullptr);
+  EXPECT_EQ(ReadBytes(Path("cameras.txt")), kCameras);
 }
 
 TEST_F(ColmapIoTest, AFolderThatCannotBeFilledGoesAway) {

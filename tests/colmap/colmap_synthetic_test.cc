@@ -2,13 +2,9 @@
 
 #include "examples/colmap/colmap_synthetic.h"
 
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -20,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/program_test_util.h"
 #include "tests/colmap/colmap_test_util.h"
 
 namespace ceres_ext::colmap {
@@ -150,27 +147,18 @@ TEST(BalGenerate, WritesModelsAndRefuses) {
   const std::string folder = bal::TempPath("folder");
   fs::remove_all(folder);
   ASSERT_TRUE(fs::create_directory(folder));
-  const auto generate = [](const std::string& flags, std::string* error) {
-    const std::string err = bal::TempPath("stderr");
-    const std::string command = std::string("'") + BAL_GENERATE + "' " + flags +
-                                " 2>'" + err + "' </dev/null";
-    const int status = std::system(command.c_str());
-    *error = bal::ReadBytes(err);
-    std::remove(err.c_str());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  };
   const std::string sizes =
       "--num_cameras=20 --num_points=500 --num_observations=2500 ";
   std::string error;
   const std::string output = folder + "/start";
   const std::string truth = folder + "/truth/";
-  ASSERT_EQ(generate(sizes +
-                         "--camera_model=OPENCV_FISHEYE "
-                         "--shared_cameras=3 --output='" +
-                         output + "' --truth='" + truth + "'",
-                     &error),
-            0)
-      << error;
+  const bal::Outcome written =
+      bal::Execute(BAL_GENERATE,
+                   sizes +
+                       "--camera_model=OPENCV_FISHEYE --shared_cameras=3 "
+                       "--output='" +
+                       output + "' --truth='" + truth + "'");
+  ASSERT_EQ(written.code, 0) << written.err;
   bal::SyntheticOptions options = SceneOptions();
   options.num_weak_cameras = 0;
   options.order = bal::ORDER_BY_POINT;
@@ -223,8 +211,9 @@ TEST(BalGenerate, WritesModelsAndRefuses) {
                 "folder"},
   };
   for (const auto& c : kCases) {
-    EXPECT_EQ(generate(sizes + c.flags, &error), c.code) << c.flags;
-    EXPECT_EQ(error, "bal_generate: " + c.err + "\n");
+    const bal::Outcome outcome = bal::Execute(BAL_GENERATE, sizes + c.flags);
+    EXPECT_EQ(outcome.code, c.code) << c.flags;
+    EXPECT_EQ(outcome.err, "bal_generate: " + c.err + "\n");
   }
   fs::remove_all(folder);
 }
