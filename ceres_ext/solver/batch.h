@@ -41,7 +41,8 @@ struct ProblemBlocks {
   kernels::BlockFamilies f;
   std::vector<int> e_owner;
   std::vector<int> f_owner;
-  // Families that a batch owns have none.
+  // F blocks that are merged in matrices of blocks, none of a family that a
+  // batch owns.
   kernels::MergedBlocks merged;
 
   // The families of u and schur_diagonal.

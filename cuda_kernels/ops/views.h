@@ -58,9 +58,9 @@ struct ViewVectors {
 // diagonal of the views, kMerged: by merged blocks (Views::merged).
 template <bool kMerged>
 struct ViewMatrices {
-  BlockArray<const double> a;              // packed
-  int columns = 0;                         // of a view
-  const int8_t* merged_columns = nullptr;  // kMerged
+  BlockArray<const double> a;               // packed
+  int columns = 0;                          // of a view
+  const int16_t* merged_columns = nullptr;  // kMerged
 
   static constexpr bool kPacked = true;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
@@ -103,7 +103,7 @@ struct SharedSchurBlocks {
   Source jacobian;
   const int32_t* point_id = nullptr;  // of each row
   BlockArray<const double> v_inverse;
-  const int8_t* merged_columns = nullptr;  // kMerged
+  const int16_t* merged_columns = nullptr;  // kMerged
 
   static constexpr bool kPacked = true;
   CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,

@@ -69,7 +69,7 @@ class Views {
     std::vector<int32_t> column(int64_t{columns} * num_views_, -1);
     std::vector<FamilyCell> blocks;
     std::vector<FamilyCell> merged_blocks;
-    std::vector<int8_t> merged_columns;
+    std::vector<int16_t> merged_columns;
     for (int32_t v = 0; v < num_views_; ++v) {
       int64_t at = int64_t{columns} * v;
       for (const ViewCell& cell : cells[v]) {
@@ -120,7 +120,7 @@ class Views {
   const Lists& merged() const { return merged_; }
   // Of each view and merged block of it, where the columns of the block stand
   // in the view; -1: nowhere.
-  const int8_t* merged_columns() const { return merged_columns_.data(); }
+  const int16_t* merged_columns() const { return merged_columns_.data(); }
 
  private:
   // Appends the merged blocks of view v, each once, and their columns. column:
@@ -130,7 +130,7 @@ class Views {
                         int32_t v,
                         const int32_t* column,
                         std::vector<FamilyCell>* blocks,
-                        std::vector<int8_t>* merged_columns) const {
+                        std::vector<int16_t>* merged_columns) const {
     const size_t first = blocks->size();
     for (const ViewCell& cell : cells) {
       const MergedBlocks::Place place = merged.place[cell.family][cell.block];
@@ -151,7 +151,8 @@ class Views {
       for (int32_t j = 0; j < size; ++j) {
         const int32_t f_column = merged.column[merged.ColumnBegin(place) + j];
         const auto at = std::find(column, column + columns_, f_column) - column;
-        merged_columns->push_back(static_cast<int8_t>(at < columns_ ? at : -1));
+        merged_columns->push_back(
+            static_cast<int16_t>(at < columns_ ? at : -1));
       }
     }
   }
@@ -207,7 +208,7 @@ class Views {
   int columns_ = 0;
   int32_t num_views_ = 0;
   typename Machine::template Buffer<int32_t> column_;
-  typename Machine::template Buffer<int8_t> merged_columns_;
+  typename Machine::template Buffer<int16_t> merged_columns_;
   Lists blocks_;
   Lists merged_;
 };
