@@ -16,7 +16,8 @@ tests/clients/colmap.sh --model=FOLDER [--work=FOLDER] [--mirror=URL]
 Runs "colmap bundle_adjuster" of Debian 13, as it is and with its own options,
 on a model, with its own libceres and by ceres_ext_run, in turn, and compares
 times and costs. Expects that every solve with the plugin takes the full path
-and ends at the cost of stock, but for 1e-6 of it.
+and ends at the cost of stock, but for 1e-6 of it, or below: COLMAP ends after
+100 iterations, converged or not, and merged blocks get further in as many.
 
 COLMAP chooses its linear solver by the number of images: above 1,000 it is
 ITERATIVE_SCHUR with SCHUR_JACOBI.
@@ -154,7 +155,7 @@ for ((run = 1; run <= runs; ++run)); do
       difference = ($11 - $5) / $5
       printf "stock: %s, cost %.12g\nplugin: %s, cost %.12g\n", $2, $5, $8, $11
       printf "relative difference %.1e; %s\n", difference, $12
-      if (NF != 12 || difference < -1e-6 || difference > 1e-6 ||
+      if (NF != 12 || difference > 1e-6 ||
           index($12, "[Ceres Ext: path FULL") == 0) failed = 1
     }
     END { exit failed }' || failed=1
