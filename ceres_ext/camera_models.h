@@ -98,6 +98,23 @@ struct CameraModel {
   }
 };
 
+// All coefficients are of a radial distortion, of (x, y) or of (x, y) t / r.
+template <typename Model, int kNumFocals, int kNumCoefficients>
+struct RadialModel : CameraModel<Model, kNumFocals, kNumCoefficients> {
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    DistortRadially<kNumCoefficients>(k, xy);
+  }
+};
+template <typename Model, int kNumFocals, int kNumCoefficients>
+struct FisheyeModel : CameraModel<Model, kNumFocals, kNumCoefficients> {
+  template <typename T>
+  static void Distort(const T* k, T* xy) {
+    ToEquidistant(xy);
+    DistortRadially<kNumCoefficients>(k, xy);
+  }
+};
+
 }  // namespace internal
 
 // f, cx, cy
@@ -117,23 +134,15 @@ struct PinholeCamera : internal::CameraModel<PinholeCamera, 2, 0> {
 };
 
 // f, cx, cy, k: (x, y) (1 + k r^2)
-struct SimpleRadialCamera : internal::CameraModel<SimpleRadialCamera, 1, 1> {
+struct SimpleRadialCamera : internal::RadialModel<SimpleRadialCamera, 1, 1> {
   static constexpr int kModelId = 2;
   static constexpr char kName[] = "SIMPLE_RADIAL";
-  template <typename T>
-  static void Distort(const T* k, T* xy) {
-    internal::DistortRadially<1>(k, xy);
-  }
 };
 
 // f, cx, cy, k1, k2: (x, y) (1 + k1 r^2 + k2 r^4)
-struct RadialCamera : internal::CameraModel<RadialCamera, 1, 2> {
+struct RadialCamera : internal::RadialModel<RadialCamera, 1, 2> {
   static constexpr int kModelId = 3;
   static constexpr char kName[] = "RADIAL";
-  template <typename T>
-  static void Distort(const T* k, T* xy) {
-    internal::DistortRadially<2>(k, xy);
-  }
 };
 
 // fx, fy, cx, cy, k1, k2, p1, p2: radially as RADIAL, plus tangentially by p1
@@ -151,14 +160,9 @@ struct OpenCvCamera : internal::CameraModel<OpenCvCamera, 2, 4> {
 
 // fx, fy, cx, cy, k1, k2, k3, k4: t = atan r is the angle from the optical
 // axis, (x, y) / r (t + k1 t^3 + k2 t^5 + k3 t^7 + k4 t^9)
-struct OpenCvFisheyeCamera : internal::CameraModel<OpenCvFisheyeCamera, 2, 4> {
+struct OpenCvFisheyeCamera : internal::FisheyeModel<OpenCvFisheyeCamera, 2, 4> {
   static constexpr int kModelId = 5;
   static constexpr char kName[] = "OPENCV_FISHEYE";
-  template <typename T>
-  static void Distort(const T* k, T* xy) {
-    internal::ToEquidistant(xy);
-    internal::DistortRadially<4>(k, xy);
-  }
 };
 
 // fx, fy, cx, cy, k1, k2, p1, p2, k3, k4, k5, k6: as OPENCV, but radially
@@ -178,25 +182,15 @@ struct FullOpenCvCamera : internal::CameraModel<FullOpenCvCamera, 2, 8> {
 
 // f, cx, cy, k: (x, y) / r (t + k t^3)
 struct SimpleRadialFisheyeCamera
-    : internal::CameraModel<SimpleRadialFisheyeCamera, 1, 1> {
+    : internal::FisheyeModel<SimpleRadialFisheyeCamera, 1, 1> {
   static constexpr int kModelId = 8;
   static constexpr char kName[] = "SIMPLE_RADIAL_FISHEYE";
-  template <typename T>
-  static void Distort(const T* k, T* xy) {
-    internal::ToEquidistant(xy);
-    internal::DistortRadially<1>(k, xy);
-  }
 };
 
 // f, cx, cy, k1, k2: (x, y) / r (t + k1 t^3 + k2 t^5)
-struct RadialFisheyeCamera : internal::CameraModel<RadialFisheyeCamera, 1, 2> {
+struct RadialFisheyeCamera : internal::FisheyeModel<RadialFisheyeCamera, 1, 2> {
   static constexpr int kModelId = 9;
   static constexpr char kName[] = "RADIAL_FISHEYE";
-  template <typename T>
-  static void Distort(const T* k, T* xy) {
-    internal::ToEquidistant(xy);
-    internal::DistortRadially<2>(k, xy);
-  }
 };
 
 // The most parameters of a model.

@@ -41,8 +41,9 @@ constexpr double kDeviceSecondsPerValue = 3.9e-12;
 constexpr double kDeviceSecondsPerPass = 48e-6;
 // Sending rows of Ceres: 108 MB took 10.7 ms (gpu.md).
 constexpr double kUploadSecondsPerValue = 8e-10;
-// Making a context, and the set-up of a solve with one. Estimates; to be
-// measured with device_choice_benchmark.
+// Making a context, and the set-up of a solve with one: the first solve of a
+// process took 0.2 to 0.3 s more than the next, and the smallest solves 0.013
+// to 0.024 s in all (docs/measurements/comparison.md).
 constexpr double kContextSeconds = 0.2;
 constexpr double kDeviceSetupSeconds = 0.01;
 
