@@ -62,15 +62,14 @@ class LossModel {
     std::vector<kernels::RobustLoss> losses;
     std::vector<uint8_t> ids;
     host_loss_ = FindChains(loss, &losses, &ids);
+    if (!calls_user() && losses.empty()) {
+      return {};
+    }
+    n_ = static_cast<int64_t>(loss.size());
     if (!calls_user()) {
-      if (losses.empty()) {
-        return {};
-      }
-      n_ = static_cast<int64_t>(loss.size());
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(losses, &losses_));
       return machine->Upload(ids, &loss_id_);
     }
-    n_ = static_cast<int64_t>(loss.size());
     host_losses_ = std::move(loss);
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * n_, &rho_));
     if constexpr (!kIsHost<Machine>) {

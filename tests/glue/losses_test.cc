@@ -473,7 +473,7 @@ class SolvesWithLosses : public OnMachine {
     std::vector<double> parameters;
   };
   Result SolveWith(const std::vector<const ceres::LossFunction*>& losses,
-                   Options ext_options,
+                   const Options& ext_options,
                    ceres::IterationCallback* callback = nullptr) {
     BalTestProblem bal = MakeBalTestProblem(10, 120, 5, 9);
     ceres::Problem::Options problem_options;
