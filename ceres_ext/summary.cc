@@ -47,6 +47,11 @@ std::string Summary::FullReport() const {
   }
   report += Line("Device", device);
   report += Line("Method", method);
+  if (num_host_losses > 0) {
+    report += Line("Losses on the host",
+                   std::to_string(num_host_losses) + " residual blocks, " +
+                       host_loss_type);
+  }
   report += Line("PCG iterations", std::to_string(num_pcg_iterations));
   report += Line("Memory", Megabytes(memory_bytes));
   if (transfer_bytes > 0) {

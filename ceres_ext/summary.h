@@ -44,6 +44,14 @@ struct Summary : public ceres::Solver::Summary {
   // SCHUR_JACOBI"; empty on PATH_CERES.
   std::string method;
 
+  // Where a loss function of a user's own stands on a cost function of this
+  // library, the host calls the losses of all residual blocks of that cost
+  // function, in each evaluation and by Solver::Options::num_threads threads:
+  // of how many residual blocks, and the class of the first of a user's own (or
+  // the first of Ceres's beyond what a device keeps, some 100 different ones).
+  int64_t num_host_losses = 0;
+  std::string host_loss_type;
+
   // Number of PCG iterations, summed over all linear solves.
   int64_t num_pcg_iterations = 0;
 

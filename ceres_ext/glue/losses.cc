@@ -2,13 +2,16 @@
 
 #include "ceres_ext/glue/losses.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <exception>
 #include <map>
 #include <memory>
-#include <string>
+#include <mutex>
 #include <typeinfo>
-#include <utility>
 
 namespace ceres_ext {
 
@@ -53,19 +56,23 @@ const Loss* As(const ceres::LossFunction& loss) {
                                       : nullptr;
 }
 
-// Appends what `loss` does to a squared norm, stage by stage; false for a loss
-// that the device doesn't know.
-bool AppendStages(const ceres::LossFunction& loss,
-                  std::vector<RobustLoss>* stages) {
+// Appends what `loss` does to a squared norm, stage by stage. Returns null, or
+// the loss in it that is a user's own.
+const ceres::LossFunction* AppendStages(const ceres::LossFunction& loss,
+                                        std::vector<RobustLoss>* stages) {
   if (const auto* composed = As<ceres::ComposedLoss>(loss)) {
     // f(g(s))
-    return AppendStages(*(composed->*Get(ComposedLoss_g_())), stages) &&
-           AppendStages(*(composed->*Get(ComposedLoss_f_())), stages);
+    const auto* own =
+        AppendStages(*(composed->*Get(ComposedLoss_g_())), stages);
+    return own != nullptr
+               ? own
+               : AppendStages(*(composed->*Get(ComposedLoss_f_())), stages);
   }
   if (const auto* scaled = As<ceres::ScaledLoss>(loss)) {
     const auto& inner = scaled->*Get(ScaledLoss_rho_());
-    if (inner != nullptr && !AppendStages(*inner, stages)) {
-      return false;
+    const auto* own = inner == nullptr ? nullptr : AppendStages(*inner, stages);
+    if (own != nullptr) {
+      return own;
     }
     stages->push_back(
         RobustLoss(RobustLossKind::kScale, scaled->*Get(ScaledLoss_a_())));
@@ -92,9 +99,9 @@ bool AppendStages(const ceres::LossFunction& loss,
         RobustLoss(RobustLossKind::kTukey,
                    std::sqrt(tukey->*Get(TukeyLoss_a_squared_()))));
   } else {
-    return false;
+    return &loss;
   }
-  return true;
+  return nullptr;
 }
 
 bool IsSameStage(const RobustLoss& x, const RobustLoss& y) {
@@ -103,9 +110,10 @@ bool IsSameStage(const RobustLoss& x, const RobustLoss& y) {
 
 }  // namespace
 
-Status FindChains(const std::vector<const ceres::LossFunction*>& loss,
-                  std::vector<RobustLoss>* losses,
-                  std::vector<uint8_t>* ids) {
+const ceres::LossFunction* FindChains(
+    const std::vector<const ceres::LossFunction*>& loss,
+    std::vector<RobustLoss>* losses,
+    std::vector<uint8_t>* ids) {
   // Equal losses are usually one object, or one for each residual block.
   std::map<const ceres::LossFunction*, uint8_t> id_of_object;
   id_of_object[nullptr] = kernels::kNoLoss;
@@ -121,10 +129,8 @@ Status FindChains(const std::vector<const ceres::LossFunction*>& loss,
         id_of_object.try_emplace(loss[i], kernels::kNoLoss);
     if (is_new) {
       std::vector<RobustLoss> stages;
-      if (!AppendStages(*loss[i], &stages)) {
-        return {StatusCode::kUnsupported,
-                "residual block " + std::to_string(i) +
-                    " has a loss function that the device doesn't know"};
+      if (const auto* own = AppendStages(*loss[i], &stages)) {
+        return own;
       }
       const auto known =
           std::find_if(chains.begin(), chains.end(), [&](const auto& chain) {
@@ -136,8 +142,7 @@ Status FindChains(const std::vector<const ceres::LossFunction*>& loss,
           });
       const size_t id = known != chains.end() ? known->first : losses->size();
       if (id >= kernels::kNoLoss) {
-        return {StatusCode::kUnsupported,
-                "there are too many different loss functions for the device"};
+        return loss[i];
       }
       if (known == chains.end()) {
         chains.emplace_back(id, stages);
@@ -151,7 +156,56 @@ Status FindChains(const std::vector<const ceres::LossFunction*>& loss,
     }
     (*ids)[i] = entry->second;
   }
-  return {};
+  return nullptr;
+}
+
+Status CallLosses(const ceres::LossFunction* const* losses,
+                  int64_t n,
+                  const double* squared_norms,
+                  double* rho,
+                  kernels::HostContext* context) {
+  constexpr int64_t kRowsPerTask = 1 << 11;
+  std::mutex mutex;
+  // The first row whose loss threw, and what.
+  int64_t failed = n;
+  std::string thrown;
+  context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    int64_t k = begin;
+    std::string what;
+    try {
+      for (; k < end; ++k) {
+        double* const rho_k = rho + 3 * k;
+        rho_k[0] = squared_norms[k];
+        rho_k[1] = 1.0;
+        rho_k[2] = 0.0;
+        // Ceres asks for none at residuals that aren't numbers.
+        if (losses[k] != nullptr && !std::isnan(squared_norms[k])) {
+          losses[k]->Evaluate(squared_norms[k], rho_k);
+        }
+      }
+      return;
+    } catch (const std::exception& exception) {
+      what = exception.what();
+    } catch (...) {
+      what = "something that is no std::exception";
+    }
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (k < failed) {
+      failed = k;
+      thrown = what;
+    }
+  });
+  return failed == n ? Status()
+                     : Status(StatusCode::kNumericalFailure,
+                              "The loss function " + TypeName(*losses[failed]) +
+                                  " threw: " + thrown);
+}
+
+std::string TypeName(const ceres::LossFunction& loss) {
+  const char* const name = typeid(loss).name();
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(name, nullptr, nullptr, nullptr), &std::free);
+  return demangled != nullptr ? demangled.get() : name;
 }
 
 }  // namespace ceres_ext

@@ -4,138 +4,163 @@
 // SoftLOneLoss, CauchyLoss, ArctanLoss, TolerantLoss, TukeyLoss and what
 // ComposedLoss and ScaledLoss make of them) are computed by
 // model/robust_loss.h on every machine. Where there is one of a user's own, the
-// host calls all of them, and a device refuses.
+// host calls those of all rows of the batch: |r|^2 goes down to it and rho
+// comes up, 32 B a row.
 
 #ifndef CERES_EXT_GLUE_LOSSES_H_
 #define CERES_EXT_GLUE_LOSSES_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "ceres/loss_function.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_blocks.h"
+#include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/model/robust_loss.h"
-#include "cuda_kernels/ops/evaluate.h"
-#include "cuda_kernels/ops/robust_losses.h"
 
 namespace ceres_ext {
 
-// The losses of residual blocks (null: none) as chains, and for each block the
-// number of the first of its chain (kernels::kNoLoss for none). kUnsupported,
-// with the reason, where one is a user's own or there are too many.
-kernels::Status FindChains(const std::vector<const ceres::LossFunction*>& loss,
-                           std::vector<kernels::RobustLoss>* losses,
-                           std::vector<uint8_t>* ids);
+// The losses of rows (null: none) as chains, and for each row the number of the
+// first of its chain (kernels::kNoLoss for none). Returns null, or the first
+// loss that only the host can call: a user's own, or one too many.
+const ceres::LossFunction* FindChains(
+    const std::vector<const ceres::LossFunction*>& loss,
+    std::vector<kernels::RobustLoss>* losses,
+    std::vector<uint8_t>* ids);
 
-// As kernels::CorrectForLossParams, with losses that only Ceres can call; a
-// vector operation of the host.
-template <typename T, typename Shape>
-struct CorrectForUserLossParams
-    : public kernels::CorrectForLossParams<T, Shape, kernels::kHostLayout> {
-  const ceres::LossFunction* const* user_losses = nullptr;  // n; null: none
+// rho, rho' and rho'' of n rows at their squared norms, by the threads of
+// *context. kNumericalFailure names the first loss that throws.
+kernels::Status CallLosses(const ceres::LossFunction* const* losses,
+                           int64_t n,
+                           const double* squared_norms,
+                           double* rho,
+                           kernels::HostContext* context);
 
-  kernels::TwoSums Term(int64_t k) const {
-    const double* r = this->residuals + 2 * k;
-    double residual[2] = {r[0], r[1]};
-    const double s = r[0] * r[0] + r[1] * r[1];
-    double rho[3] = {s, 1.0, 0.0};
-    if (user_losses[k] != nullptr) {
-      user_losses[k]->Evaluate(s, rho);
-      this->correction.Correct(k, s, rho, residual);
-    }
-    if (this->corrected_residuals != nullptr) {
-      this->corrected_residuals[2 * k] = residual[0];
-      this->corrected_residuals[2 * k + 1] = residual[1];
-    }
-    return {rho[0], 0.0};
-  }
-};
+// The name of its class, as C++ spells it.
+std::string TypeName(const ceres::LossFunction& loss);
 
 template <typename Machine>
 class LossModel {
  public:
-  // loss: one per observation in the caller's order, or empty; kept by pointer
-  // where one is a user's own. kUnsupported, with the reason, for a loss that a
-  // device doesn't know, or too many of them.
-  kernels::Status Setup(const std::vector<const ceres::LossFunction*>& loss,
-                        const ObservationBlocks<Machine>* observations) {
-    machine_ = observations->machine;
-    if (loss.empty()) {
-      return {};
-    }
-    n_ = observations->index().num_observations;
-    std::vector<int32_t> input_id(n_);
-    CERES_EXT_RETURN_IF_ERROR(machine_->Download(
-        n_, observations->index().input_id(), input_id.data()));
-    const auto in_order = [&](const auto& from, auto* to) {
-      to->resize(n_);
-      for (int64_t k = 0; k < n_; ++k) {
-        (*to)[k] = from[input_id[k]];
-      }
-    };
+  // loss: one per row in the order of the rows, null for none; or empty. Those
+  // that the host calls are kept by pointer, and called by the threads of
+  // *host_context; this and *machine outlive the model. All memory is taken
+  // here.
+  kernels::Status Setup(std::vector<const ceres::LossFunction*> loss,
+                        kernels::HostContext* host_context,
+                        Machine* machine) {
+    host_context_ = host_context;
+    machine_ = machine;
     std::vector<kernels::RobustLoss> losses;
-    std::vector<uint8_t> input_ids;
-    const kernels::Status status = FindChains(loss, &losses, &input_ids);
-    if (!status.ok()) {
-      if (!kIsHost<Machine>) {
-        return status;
-      }
-      in_order(loss, &user_losses_);
+    std::vector<uint8_t> ids;
+    host_loss_ = FindChains(loss, &losses, &ids);
+    if (!calls_user() && losses.empty()) {
       return {};
     }
-    std::vector<uint8_t> ids;
-    in_order(input_ids, &ids);
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(losses, &losses_));
-    return machine_->Upload(ids, &loss_id_);
+    n_ = static_cast<int64_t>(loss.size());
+    if (!calls_user()) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Upload(losses, &losses_));
+      return machine->Upload(ids, &loss_id_);
+    }
+    host_losses_ = std::move(loss);
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * n_, &rho_));
+    if constexpr (!kIsHost<Machine>) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::AllocatePageLocked(
+          4 * std::min(n_, kChunk) * static_cast<int64_t>(sizeof(double)),
+          &crossing_));
+    }
+    return {};
+  }
+  // loss: one per observation in the caller's order; or empty.
+  kernels::Status Setup(const std::vector<const ceres::LossFunction*>& loss,
+                        kernels::HostContext* host_context,
+                        const ObservationBlocks<Machine>& observations) {
+    const int64_t n = static_cast<int64_t>(loss.size());
+    std::vector<int32_t> input_id(n);
+    CERES_EXT_RETURN_IF_ERROR(observations.machine->Download(
+        n, observations.index().input_id(), input_id.data()));
+    std::vector<const ceres::LossFunction*> in_order(n);
+    host_context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        in_order[k] = loss[input_id[k]];
+      }
+    });
+    return Setup(std::move(in_order), host_context, observations.machine);
   }
 
+  // No row has a loss.
   bool empty() const { return n_ == 0; }
+  // The host calls the losses of all rows.
+  bool calls_user() const { return host_loss_ != nullptr; }
+  // Holds what UpdateRho has filled last.
+  kernels::LossView view() const {
+    return {losses_.data(), loss_id_.data(), rho_.data()};
+  }
 
-  // Sets evaluation->cost, which is in the machine's memory, to 1/2 sum rho
-  // and corrects residuals and blocks (kernels::CorrectForLossParams) where
-  // their data is not null.
-  template <typename T, typename Shape>
-  kernels::Status Correct(
-      const kernels::LossCorrection<T, Shape, Machine::kLayout>& correction,
-      bool correct_residuals,
-      double* residuals,
-      kernels::Evaluation* evaluation) {
-    const auto run = [&](auto params) {
-      params.n = n_;
-      params.residuals = residuals;
-      params.corrected_residuals = correct_residuals ? residuals : nullptr;
-      params.correction = correction;
-      params.evaluation = evaluation;
-      return kernels::Run(params, machine_);
-    };
+  // With calls_user, before the view is read: calls all losses at these squared
+  // norms, one per row, which are in the machine's memory.
+  kernels::Status UpdateRho(const double* squared_norms) {
     if constexpr (kIsHost<Machine>) {
-      if (!user_losses_.empty()) {
-        CorrectForUserLossParams<T, Shape> params;
-        params.user_losses = user_losses_.data();
-        return run(params);
+      return CallLosses(
+          host_losses_.data(), n_, squared_norms, rho_.data(), host_context_);
+    } else {
+      double* const s = static_cast<double*>(crossing_.get());
+      double* const rho = s + std::min(n_, kChunk);
+      for (int64_t begin = 0; begin < n_; begin += kChunk) {
+        const int64_t n = std::min(kChunk, n_ - begin);
+        CERES_EXT_RETURN_IF_ERROR(
+            machine_->Download(n, squared_norms + begin, s));
+        CERES_EXT_RETURN_IF_ERROR(
+            CallLosses(host_losses_.data() + begin, n, s, rho, host_context_));
+        CERES_EXT_RETURN_IF_ERROR(
+            machine_->Upload(3 * n, rho, rho_.data() + 3 * begin));
+      }
+      return {};
+    }
+  }
+
+  // Adds what the host calls to the summary.
+  void Report(Summary* summary) const {
+    if (calls_user()) {
+      summary->num_host_losses +=
+          n_ - std::count(host_losses_.begin(), host_losses_.end(), nullptr);
+      if (summary->host_loss_type.empty()) {
+        summary->host_loss_type = TypeName(*host_loss_);
       }
     }
-    kernels::CorrectForLossParams<T, Shape, Machine::kLayout> params;
-    params.losses = losses_.data();
-    params.loss_id = loss_id_.data();
-    return run(params);
   }
 
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
+  // Rows that cross at a time: 8 MB of page-locked memory.
+  static constexpr int64_t kChunk = int64_t{1} << 18;
+  static constexpr int64_t kRowsPerTask = int64_t{1} << 14;
+
+  kernels::HostContext* host_context_ = nullptr;
   Machine* machine_ = nullptr;
-  int64_t n_ = 0;  // observations; 0: none has a loss
-  // Chains of losses, and the number of its first per observation of the index.
+  int64_t n_ = 0;  // rows; 0: none has a loss
+  // Chains of losses, and the number of its first per row.
   Buffer<kernels::RobustLoss> losses_;
   Buffer<uint8_t> loss_id_;
-  // On the host, where one is a user's own: per observation of the index, null
-  // for none.
-  std::vector<const ceres::LossFunction*> user_losses_;
+  // Where the host calls them: the first for which it has to, all, and what
+  // they have yielded.
+  const ceres::LossFunction* host_loss_ = nullptr;
+  std::vector<const ceres::LossFunction*> host_losses_;
+  Buffer<double> rho_;
+  // Of a device: |r|^2 and rho of a chunk.
+  std::
+      conditional_t<kIsHost<Machine>, std::monostate, kernels::PageLockedBuffer>
+          crossing_;
 };
 
 }  // namespace ceres_ext

@@ -44,6 +44,8 @@ class MachineSetupImpl final : public MachineSetup {
                       Summary* summary,
                       ProgramObjects* objects) final {
     summary->device = device_;
+    summary->num_host_losses = 0;
+    summary->host_loss_type.clear();
     ceres::internal::Program* program = pp->reduced_program.get();
     objects->schur_structure = SchurStructure(*program, *structure);
     // Without elimination, or without blocks, there is nothing to merge.
@@ -73,6 +75,8 @@ class MachineSetupImpl final : public MachineSetup {
           structure->observations[i],
           &program_blocks_.observations(static_cast<int>(i)),
           program_blocks_.blocks(),
+          host_context(),
+          summary,
           &rows.emplace_back()));
     }
     const HostRowsInput<Machine> input = {

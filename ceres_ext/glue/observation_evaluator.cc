@@ -11,6 +11,7 @@
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext {
@@ -27,7 +28,9 @@ class ObservationEvaluator final : public RowsEvaluator {
   Status Setup(JacobianType jacobian_type,
                const ObservationRows& rows,
                const ObservationBlocks<Machine>* observations,
-               const solver::ProblemBlocks* blocks) {
+               const solver::ProblemBlocks* blocks,
+               kernels::HostContext* host_context,
+               Summary* summary) {
     jacobian_type_ = jacobian_type;
     observations_ = observations;
     blocks_ = blocks;
@@ -38,7 +41,13 @@ class ObservationEvaluator final : public RowsEvaluator {
               "jacobian RECOMPUTED takes no loss and no manifold on points"};
     }
     CERES_EXT_RETURN_IF_ERROR(state_model_.Setup(rows.kind, observations_));
-    CERES_EXT_RETURN_IF_ERROR(loss_model_.Setup(rows.loss, observations_));
+    CERES_EXT_RETURN_IF_ERROR(
+        loss_model_.Setup(rows.loss, host_context, *observations_));
+    loss_model_.Report(summary);
+    if (loss_model_.calls_user()) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
+          observations_->index().num_observations, &squared_norms_));
+    }
     {
       const kernels::ObservationIndexView& index = observations_->index();
       const int64_t n = index.num_observations;
@@ -157,10 +166,31 @@ class ObservationEvaluator final : public RowsEvaluator {
     params.residuals = residuals;
     params.evaluation = evaluation_.data();
     CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
-    return apply_loss
-               ? loss_model_.template Correct<T, Shape>(
-                     {}, correct_residuals, residuals, evaluation_.data())
-               : Status();
+    return apply_loss ? CorrectForLoss({}, correct_residuals, residuals)
+                      : Status();
+  }
+
+  // Sets the cost to 1/2 sum rho, and corrects residuals and blocks where they
+  // are wanted.
+  Status CorrectForLoss(
+      const kernels::LossCorrection<T, Shape, Machine::kLayout>& correction,
+      bool correct_residuals,
+      double* residuals) {
+    kernels::CorrectForLossParams<T, Shape, Machine::kLayout> params;
+    params.n = observations_->index().num_observations;
+    if (loss_model_.calls_user()) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::SquaredNormsParams{
+              params.n, Shape::kNumResiduals, residuals, squared_norms_.data()},
+          machine_));
+      CERES_EXT_RETURN_IF_ERROR(loss_model_.UpdateRho(squared_norms_.data()));
+    }
+    params.loss = loss_model_.view();
+    params.residuals = residuals;
+    params.corrected_residuals = correct_residuals ? residuals : nullptr;
+    params.correction = correction;
+    params.evaluation = evaluation_.data();
+    return kernels::Run(params, machine_);
   }
 
   Status EvaluateJacobian(bool apply_loss,
@@ -210,11 +240,10 @@ class ObservationEvaluator final : public RowsEvaluator {
       }
     }
     if (apply_loss) {
-      CERES_EXT_RETURN_IF_ERROR((loss_model_.template Correct<T, Shape>(
-          {params.camera_blocks, params.point_blocks},
-          /*correct_residuals=*/true,
-          residuals,
-          evaluation_.data())));
+      CERES_EXT_RETURN_IF_ERROR(
+          CorrectForLoss({params.camera_blocks, params.point_blocks},
+                         /*correct_residuals=*/true,
+                         residuals));
     }
     return blocks_change
                ? MultiplyGradient(jacobian->source(), residuals, gradient)
@@ -263,6 +292,8 @@ class ObservationEvaluator final : public RowsEvaluator {
   StateModel<Machine> state_model_;
   LossModel<Machine> loss_model_;
 
+  // |r|^2 per observation, for losses that the host calls.
+  Buffer<double> squared_norms_;
   Buffer<double> measurements_;  // measured position, per observation
   Buffer<kernels::CameraState<double>> camera_states_;
   Buffer<double> camera_maps_;
@@ -277,11 +308,19 @@ Status CreateObservationEvaluator(
     const ObservationRows& rows,
     const ObservationBlocks<Machine>* observations,
     const solver::ProblemBlocks& blocks,
+    kernels::HostContext* host_context,
+    Summary* summary,
     std::unique_ptr<RowsEvaluator>* evaluator) {
   const auto make = [&](auto value, auto columns) {
     return MakeAndSetUp<
         ObservationEvaluator<Machine, decltype(value), columns>>(
-        evaluator, options.jacobian, rows, observations, &blocks);
+        evaluator,
+        options.jacobian,
+        rows,
+        observations,
+        &blocks,
+        host_context,
+        summary);
   };
   return WithBlockType<Machine>(
       options.precision == PRECISION_MIXED, [&](auto value) {
@@ -297,6 +336,8 @@ Status CreateObservationEvaluator(
       const ObservationRows& rows,                     \
       const ObservationBlocks<Machine>* observations,  \
       const solver::ProblemBlocks& blocks,             \
+      kernels::HostContext* host_context,              \
+      Summary* summary,                                \
       std::unique_ptr<RowsEvaluator>* evaluator);
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE

@@ -22,12 +22,15 @@
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/glue/rows.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
 // Takes the constants and losses of `rows`. All memory of evaluations is taken
-// here. *observations and what blocks refers to outlive the evaluator.
+// here. *observations, what blocks refers to and *host_context, whose threads
+// call users' losses, outlive the evaluator. *summary says how many those are.
 // kUnsupported, with the reason, for what the Machine or the kind of Jacobian
 // doesn't know: JACOBIAN_RECOMPUTED takes neither losses nor manifolds on
 // points.
@@ -37,6 +40,8 @@ kernels::Status CreateObservationEvaluator(
     const ObservationRows& rows,
     const ObservationBlocks<Machine>* observations,
     const solver::ProblemBlocks& blocks,
+    kernels::HostContext* host_context,
+    Summary* summary,
     std::unique_ptr<RowsEvaluator>* evaluator);
 
 }  // namespace ceres_ext

@@ -182,6 +182,8 @@ CERES_EXT_RUN(PowerSeriesStartParams)
 CERES_EXT_RUN(PowerSeriesTermParams)
 // ops/evaluate.h
 CERES_EXT_RUN(EvaluateCostParams)
+// ops/robust_losses.h
+CERES_EXT_RUN(SquaredNormsParams)
 // Stored blocks: ops/views.h, ops/robust_losses.h
 #define CERES_EXT_RUN_ROWS(T, C)                                             \
   CERES_EXT_RUN(                                                             \

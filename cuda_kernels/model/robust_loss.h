@@ -13,6 +13,8 @@
 // rho(s) / 2. Values agree with ceres::LossFunction's to rounding; where Ceres
 // subtracts nearly equal numbers (small s) these are the more exact ones. As
 // in Ceres, rho' never underflows to zero but for Tukey's loss.
+//
+// A LossView is the losses of the rows of a batch, a user's own among them.
 #ifndef CERES_EXT_CUDA_KERNELS_MODEL_ROBUST_LOSS_H_
 #define CERES_EXT_CUDA_KERNELS_MODEL_ROBUST_LOSS_H_
 
@@ -165,6 +167,39 @@ struct RobustLoss {
   }
 };
 
+// loss_id of a row without loss.
+inline constexpr uint8_t kNoLoss = 255;
+
+// The losses of the rows of a batch, by pointers that live where it is used.
+struct LossView {
+  // Chains of losses, and per row the number of the first of its chain, or
+  // kNoLoss; loss_id null: no row has one.
+  const RobustLoss* losses = nullptr;
+  const uint8_t* loss_id = nullptr;
+  // Where losses are a user's own: rho, rho' and rho'' of each row at its
+  // |r|^2, filled beforehand; else null.
+  const double* rho = nullptr;
+
+  // rho, rho' and rho'' of row k at s = |r_k|^2; {s, 1, 0} without a loss.
+  CERES_EXT_HOST_DEVICE void Evaluate(int64_t k,
+                                      double s,
+                                      double* rho_out) const {
+    if (rho != nullptr) {
+      for (int i = 0; i < 3; ++i) {
+        rho_out[i] = rho[3 * k + i];
+      }
+      return;
+    }
+    rho_out[0] = s;
+    rho_out[1] = 1.0;
+    rho_out[2] = 0.0;
+    const int id = loss_id == nullptr ? kNoLoss : loss_id[k];
+    if (id != kNoLoss) {
+      RobustLoss::EvaluateChain(losses, id, s, rho_out);
+    }
+  }
+};
+
 // Turns r and J into the residual and Jacobian of a plain least squares problem
 // with the gradient and, about, the Hessian of rho(|r|^2) / 2, as Ceres does
 // (Triggs et al., "Bundle Adjustment - A Modern Synthesis", eq. 11):
@@ -175,7 +210,8 @@ struct RobustLoss {
 //
 // so that J~'r~ = rho' J'r and J~'J~ = rho' J'J + 2 rho'' J'r r'J. Where
 // rho'' <= 0 the second term is left out (alpha = 0): J~'J~ stays positive
-// semidefinite. rho'' > 0 takes rho' > 0, as all losses here have.
+// semidefinite. rho'' > 0 takes rho' > 0, as all losses here have; with a
+// user's own that breaks this, or yields NaN, r~ or J~ isn't finite.
 class LossCorrector {
  public:
   CERES_EXT_HOST_DEVICE LossCorrector(double squared_norm, const double* rho) {
@@ -183,7 +219,7 @@ class LossCorrector {
     sqrt_slope_ = sqrt(rho[1]);
     residual_scale_ = sqrt_slope_;
     alpha_over_s_ = 0.0;
-    if (squared_norm > 0.0 && rho[2] > 0.0) {
+    if (squared_norm > 0.0 && !(rho[2] <= 0.0)) {
       // The smaller root, negative.
       const double root = sqrt(1.0 + 2.0 * squared_norm * rho[2] / rho[1]);
       residual_scale_ = sqrt_slope_ / root;

@@ -16,8 +16,22 @@
 
 namespace ceres_ext::kernels {
 
-// loss_id of an observation without loss.
-inline constexpr uint8_t kNoLoss = 255;
+// s_k = |r_k|^2, for losses that the host calls: the same bits on all machines.
+struct SquaredNormsParams {
+  int64_t n = 0;  // rows
+  int num_residuals = 2;
+  const double* residuals = nullptr;  // num_residuals per row
+  double* squared_norms = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t k) const {
+    double s = 0.0;
+    for (int i = 0; i < num_residuals; ++i) {
+      const double r = residuals[num_residuals * k + i];
+      s += UnfusedProduct(r, r);
+    }
+    squared_norms[k] = s;
+  }
+};
 
 // With rho = rho_k(s), rho_k'(s), rho_k''(s) at s = |r_k|^2, replaces residual
 // and blocks of observation k by those of a plain problem (LossCorrector).
@@ -32,7 +46,7 @@ struct LossCorrection {
                                      const double* rho,
                                      double* residual) const {
     // Elsewhere the correction is the identity.
-    if (rho[1] != 1.0 || rho[2] > 0.0) {
+    if (rho[1] != 1.0 || !(rho[2] <= 0.0)) {
       const LossCorrector corrector(s, rho);
       CorrectBlock(corrector, residual, k, camera_blocks);
       CorrectBlock(corrector, residual, k, point_blocks);
@@ -69,15 +83,13 @@ struct LossCorrection {
 // Leaves evaluation->num_not_finite alone. Residuals that aren't finite give
 // values without meaning, but no error.
 // A vector operation (ops/vector_operation.h). T is double or float, Shape
-// BalShape<9 or 10>. Traffic per observation: 8 R + 1 B; where rho' isn't 1, 8
-// R B of corrected residual and 2 R (F + E) sizeof(T) B of blocks.
+// BalShape<9 or 10>. Traffic per observation: 8 R + 1 B, or 8 R + 24 B where
+// rho has been filled; where rho' isn't 1, 8 R B of corrected residual and 2 R
+// (F + E) sizeof(T) B of blocks.
 template <typename T, typename Shape, BlockLayout kLayout>
 struct CorrectForLossParams {
   int64_t n = 0;  // observations
-  const RobustLoss* losses = nullptr;
-  // Per observation, the number in `losses` of the loss that its chain begins
-  // with, or kNoLoss; null: all begin with losses[0].
-  const uint8_t* loss_id = nullptr;
+  LossView loss;
   const double* residuals = nullptr;  // R per observation
   // R per observation; null: not wanted. May be `residuals`, nothing else.
   double* corrected_residuals = nullptr;
@@ -96,11 +108,8 @@ struct CorrectForLossParams {
       residual[i] = residuals[R * k + i];
       s += residual[i] * residual[i];
     }
-    double rho[3] = {s, 1.0, 0.0};
-    const int id = loss_id == nullptr ? 0 : loss_id[k];
-    if (id != kNoLoss) {
-      RobustLoss::EvaluateChain(losses, id, s, rho);
-    }
+    double rho[3];
+    loss.Evaluate(k, s, rho);
     correction.Correct(k, s, rho, residual);
     if (corrected_residuals != nullptr) {
       for (int i = 0; i < R; ++i) {

@@ -305,6 +305,93 @@ TEST(Device, LossFunctions) {
   });
 }
 
+// rho = 4 s / (4 + s): a loss that only the host can call.
+class UsersOwnLoss final : public ceres::LossFunction {
+ public:
+  void Evaluate(double s, double rho[3]) const final {
+    const double slope = 4.0 / (4.0 + s);
+    rho[0] = s * slope;
+    rho[1] = slope * slope;
+    rho[2] = -0.5 * slope * slope * slope;
+  }
+};
+
+// The residual blocks that are there keep no loss; every third is added again,
+// every other of those with the user's own loss.
+const auto kAddLosses =
+    [](BalTestProblem*, ceres::Problem* problem, ceres::Solver::Options*) {
+      auto* own = new UsersOwnLoss;
+      auto* cauchy = new ceres::CauchyLoss(2.0);
+      std::vector<ceres::ResidualBlockId> ids;
+      problem->GetResidualBlocks(&ids);
+      for (size_t i = 0; i < ids.size(); i += 3) {
+        std::vector<double*> blocks;
+        problem->GetParameterBlocksForResidualBlock(ids[i], &blocks);
+        ceres::LossFunction* loss = cauchy;
+        if (i % 2 == 0) {
+          loss = own;
+        }
+        problem->AddResidualBlock(
+            CreateBalReprojectionError(1.0 + i % 50, 2.0), loss, blocks);
+      }
+    };
+
+TEST(Device, LossFunctionsOfAUser) {
+  SKIP_WITHOUT_DEVICE();
+  CompareModified(kAddLosses);
+  const BalTestProblem start = MakeBalTestProblem(10, 300, 5, 9);
+  Options options = DeviceOptions();
+  const Result device = SolveModified(start, options, false, kAddLosses);
+  EXPECT_EQ(device.summary.num_host_losses, 500);
+  EXPECT_NE(device.summary.host_loss_type.find("UsersOwnLoss"),
+            std::string::npos);
+  EXPECT_EQ(SolveModified(start, options, false, kAddLosses).parameters,
+            device.parameters);
+  options.precision = PRECISION_MIXED;
+  const Result mixed = SolveModified(start, options, false, kAddLosses);
+  ASSERT_EQ(mixed.summary.path, PATH_FULL) << mixed.summary.message;
+  EXPECT_LE(mixed.summary.final_cost, device.summary.final_cost * (1.0 + 1e-4));
+}
+
+// |r|^2 goes down and rho comes up in each evaluation: 32 bytes a row.
+TEST(Device, OfAUsersLossOnlyRhoCrosses) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(20, 3000, 5, 9);
+  int64_t bytes[2];
+  int64_t num_evaluations[2];
+  int64_t num_iterations[2];
+  int64_t num_pcg_iterations[2];
+  int64_t num_rows = 0;
+  for (int i = 0; i < 2; ++i) {
+    const Result result = SolveModified(
+        start,
+        DeviceOptions(),
+        false,
+        [&](BalTestProblem* bal, ceres::Problem* problem, auto* options) {
+          kAddLosses(bal, problem, options);
+          options->max_num_iterations = i == 0 ? 2 : 6;
+          options->function_tolerance = 0.0;
+          num_rows = problem->NumResidualBlocks();
+        });
+    const Summary& summary = result.summary;
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.message;
+    bytes[i] = summary.transfer_bytes;
+    num_evaluations[i] =
+        summary.num_residual_evaluations + summary.num_jacobian_evaluations;
+    num_iterations[i] = static_cast<int64_t>(summary.iterations.size());
+    num_pcg_iterations[i] = summary.num_pcg_iterations;
+  }
+  const int64_t iterations = num_iterations[1] - num_iterations[0];
+  ASSERT_GT(iterations, 2);
+  const int64_t rho = 32 * num_rows * (num_evaluations[1] - num_evaluations[0]);
+  EXPECT_GE(bytes[1] - bytes[0], rho);
+  // As in OnlyScalarsCrossInAnIteration.
+  EXPECT_LE(bytes[1] - bytes[0],
+            rho + 1024 * iterations +
+                256 * (num_pcg_iterations[1] - num_pcg_iterations[0] +
+                       8 * iterations));
+}
+
 TEST(Device, WhatItCannotDoIsDoneOnTheHostOrRefused) {
   SKIP_WITHOUT_DEVICE();
   const auto use_inner_iterations =

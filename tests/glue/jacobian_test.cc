@@ -96,6 +96,8 @@ class Fixture {
                                      structure_.observations[i],
                                      &blocks_.observations(static_cast<int>(i)),
                                      blocks_.blocks(),
+                                     machine_.context(),
+                                     &summary_,
                                      &rows.emplace_back());
       EXPECT_TRUE(status.ok()) << status.message;
     }

@@ -16,6 +16,7 @@
 
 #include "ceres/autodiff_cost_function.h"
 #include "ceres/covariance.h"
+#include "ceres/loss_function.h"
 #include "ceres/ordered_groups.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
@@ -66,6 +67,17 @@ struct OfSeven {
       residuals[i] = 0.1 * (camera[i] - seven[i]);
     }
     return true;
+  }
+};
+
+// rho = s / (1 + s / 100).
+class UsersOwnLoss final : public ceres::LossFunction {
+ public:
+  void Evaluate(double s, double rho[3]) const final {
+    const double slope = 1.0 / (1.0 + s / 100.0);
+    rho[0] = s * slope;
+    rho[1] = slope * slope;
+    rho[2] = -0.02 * slope * slope * slope;
   }
 };
 
@@ -225,6 +237,21 @@ INSTANTIATE_TEST_SUITE_P(
             },
             PATH_FULL,
             "all residual blocks are evaluated by Ceres",
+            nullptr},
+        Row{"LossOfAUser",
+            [](BalTestProblem* bal, ceres::Problem* problem, auto*) {
+              auto* loss = new UsersOwnLoss;
+              for (size_t k = 0; k < bal->camera_id.size(); k += 3) {
+                problem->AddResidualBlock(
+                    CreateBalReprojectionError(bal->observations[2 * k] + 3.0,
+                                               bal->observations[2 * k + 1]),
+                    loss,
+                    bal->camera(bal->camera_id[k]),
+                    bal->point(bal->point_id[k]));
+              }
+            },
+            PATH_FULL,
+            "214 residual blocks are evaluated by this library",
             nullptr},
         Row{"StateInEveryIteration",
             [](BalTestProblem*, ceres::Problem*, auto* options) {

@@ -345,6 +345,20 @@ TEST_F(VectorsCudaTest, Elements) {
   }
 }
 
+TEST_F(VectorsCudaTest, SquaredNorms) {
+  for (const int64_t n : {0, 1, 31, 32, 33, 1000, 30000}) {
+    for (const int num_residuals : {1, 2, 6}) {
+      ExpectBits(NormalVector(num_residuals * n, 1),
+                 std::vector<double>(n, kNaN),
+                 {},
+                 [&](auto* machine, double* x, double* y, double*) {
+                   return kernels::Run(
+                       SquaredNormsParams{n, num_residuals, x, y}, machine);
+                 });
+    }
+  }
+}
+
 TEST_F(VectorsCudaTest, NegateIfValid) {
   auto scalars = Poisoned<LoopScalars>(1);
   for (const int64_t n : kVectorSizes) {
@@ -606,17 +620,16 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
       128 * kEps +
       (sizeof(T) == 4 ? double{std::numeric_limits<T>::epsilon()} : 0.0);
   for (const int64_t n : {0, 1, 31, 32, 33, 1000, 10000}) {
-    // Which of residuals, camera and point blocks are wanted; one loss for all.
-    for (const int mask : {7, 0, 1, 2 | 4, 8 | 7}) {
+    // Which of residuals, camera and point blocks are wanted; rho of the device
+    // filled beforehand.
+    for (const int mask : {7, 0, 1, 2 | 4, 8, 8 | 7}) {
       SCOPED_TRACE(testing::Message() << n << " observations, mask " << mask);
-      const bool one_loss = (mask & 8) != 0;
       const LossProblem<T, C> before(n);
       LossProblem<T, C> host = before;
       Evaluation host_evaluation{-1.0, 17};
       CorrectForLossParams<T, BalShape<C>, kHostLayout> host_params;
       host_params.n = n;
-      host_params.losses = host.losses.data() + (one_loss ? 3 : 0);
-      host_params.loss_id = one_loss ? nullptr : host.loss_id.data();
+      host_params.loss = {host.losses.data(), host.loss_id.data()};
       host_params.residuals = host.residuals.data();
       if (mask & 1) {
         host_params.corrected_residuals = host.residuals.data();
@@ -630,6 +643,13 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
       host_params.evaluation = &host_evaluation;
       RunOk(host_params, &this->host_);
 
+      std::vector<double> all_rho;
+      for (int64_t k = 0; k < n; ++k) {
+        const double* residual = &before.residuals[2 * k];
+        const double s = residual[0] * residual[0] + residual[1] * residual[1];
+        all_rho.insert(all_rho.end(), 3, kNaN);
+        host_params.loss.Evaluate(k, s, &all_rho[3 * k]);
+      }
       // r sqrt(rho') / (1 - alpha) and sqrt(rho') (J - alpha r r'J / |r|^2),
       // with sqrt(rho') of about one at most: an element is of terms of the
       // size of its column times 1 + |alpha|.
@@ -639,12 +659,7 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
           const double* residual = &before.residuals[2 * k];
           const double s =
               residual[0] * residual[0] + residual[1] * residual[1];
-          double rho[3] = {s, 1.0, 0.0};
-          const int id = one_loss ? 0 : before.loss_id[k];
-          if (id != kNoLoss) {
-            RobustLoss::EvaluateChain(
-                before.losses.data() + (one_loss ? 3 : 0), id, s, rho);
-          }
+          const double* rho = &all_rho[3 * k];
           const double alpha =
               rho[2] > 0.0 ? 1.0 - std::sqrt(1.0 + 2.0 * s * rho[2] / rho[1])
                            : 0.0;
@@ -664,6 +679,7 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
 
       const auto losses = this->Upload(before.losses);
       const auto loss_id = this->Upload(before.loss_id);
+      const auto filled = this->Upload(all_rho);
       std::vector<double> first;
       for (int run = 0; run < 2; ++run) {
         auto residuals = this->Upload(before.residuals);
@@ -674,8 +690,10 @@ TYPED_TEST(CorrectForLossCudaTest, AgreesWithHost) {
         auto evaluation = this->Upload(std::vector<Evaluation>{{-1.0, 17}});
         CorrectForLossParams<T, BalShape<C>, kDeviceLayout> params;
         params.n = n;
-        params.losses = losses.data() + (one_loss ? 3 : 0);
-        params.loss_id = one_loss ? nullptr : loss_id.data();
+        params.loss = {losses.data(), loss_id.data()};
+        if (mask & 8) {
+          params.loss = {nullptr, nullptr, filled.data()};
+        }
         params.residuals = residuals.data();
         if (mask & 1) {
           params.corrected_residuals = residuals.data();

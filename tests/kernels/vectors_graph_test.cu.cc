@@ -217,8 +217,7 @@ TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
         kernels::Run(ModelCostChangeParams{kVector, a, c, s}, machine));
     CorrectForLossParams<float, BalShape<9>, kDeviceLayout> params;
     params.n = kVector;
-    params.losses = loss_table.data();
-    params.loss_id = loss_id.data();
+    params.loss = {loss_table.data(), loss_id.data()};
     params.residuals = residuals.data();
     params.corrected_residuals = out.residuals.data();
     params.correction.camera_blocks = {out.camera_blocks.data(), kVector};

@@ -521,8 +521,7 @@ class CorrectForLossTest : public VectorsTest {
       const Problem& problem) {
     CorrectForLossParams<T, BalShape<C>, kHostLayout> params;
     params.n = problem.num_observations;
-    params.losses = problem.losses.data();
-    params.loss_id = problem.loss_id.data();
+    params.loss = {problem.losses.data(), problem.loss_id.data()};
     params.residuals = problem.residuals.data();
     params.evaluation = &evaluation_;
     evaluation_ = {-1.0, 17};
@@ -638,21 +637,103 @@ TYPED_TEST(CorrectForLossTest, WhatIsNotWantedStays) {
   EXPECT_EQ(problem.camera_blocks, before.camera_blocks);
 }
 
-TEST_F(VectorsTest, OneLossForAll) {
+// What the host filled is read in place of chains, and its last values where
+// they are not those of a loss here.
+TYPED_TEST(CorrectForLossTest, RhoFilledBeforehand) {
+  using T = typename TypeParam::T;
+  constexpr int C = TypeParam::C;
+  const LossProblem<T, C> before(100);
+  auto chains = before;
+  this->CorrectAll(&chains);
+  const Evaluation evaluation = this->evaluation_;
+
+  std::vector<double> squared_norms(100, kNaN);
+  RunOk(
+      SquaredNormsParams{100, 2, before.residuals.data(), squared_norms.data()},
+      &this->machine_);
+  std::vector<double> rho(300);
+  const LossView view = {before.losses.data(), before.loss_id.data()};
+  for (int64_t k = 0; k < 100; ++k) {
+    EXPECT_EQ(squared_norms[k],
+              before.residuals[2 * k] * before.residuals[2 * k] +
+                  before.residuals[2 * k + 1] * before.residuals[2 * k + 1]);
+    view.Evaluate(k, squared_norms[k], &rho[3 * k]);
+  }
+  auto filled = before;
+  auto params = this->CostOf(filled);
+  params.loss = {nullptr, nullptr, rho.data()};
+  params.corrected_residuals = filled.residuals.data();
+  params.correction.camera_blocks = {filled.camera_blocks.data(), 100};
+  params.correction.point_blocks = {filled.point_blocks.data(), 100};
+  RunOk(params, &this->machine_);
+  EXPECT_EQ(this->evaluation_.cost, evaluation.cost);
+  EXPECT_EQ(filled.residuals, chains.residuals);
+  EXPECT_EQ(filled.camera_blocks, chains.camera_blocks);
+  EXPECT_EQ(filled.point_blocks, chains.point_blocks);
+}
+
+TEST_F(VectorsTest, LossesByHand) {
   // Huber of 1: rho = 2 |r| - 1, r~ = r / sqrt(|r|).
   const RobustLoss huber = RobustLoss(RobustLossKind::kHuber, 1.0);
+  const std::vector<uint8_t> loss_id = {0, 0, 0};
   const std::vector<double> residuals = {0, 0.5, 4, 0, 0, -9};
   std::vector<double> corrected(6, kNaN);
   Evaluation evaluation;
   CorrectForLossParams<double, BalShape<9>, kHostLayout> params;
   params.n = 3;
-  params.losses = &huber;
+  params.loss = {&huber, loss_id.data()};
   params.residuals = residuals.data();
   params.corrected_residuals = corrected.data();
   params.evaluation = &evaluation;
   RunOk(params, &machine_);
   EXPECT_EQ(evaluation.cost, 0.5 * (0.25 + 7 + 17));
   EXPECT_THAT(corrected, ElementsAre(0, 0.5, 2, 0, 0, -9 * std::sqrt(1 / 9.0)));
+
+  params.loss = {};  // no row has one
+  RunOk(params, &machine_);
+  EXPECT_EQ(evaluation.cost, 0.5 * (0.25 + 16 + 81));
+  EXPECT_EQ(corrected, residuals);
+
+  const std::vector<double> rho = {7, 4, 0, 8, 0.25, -1, 9, 1, 0};
+  params.loss.rho = rho.data();
+  RunOk(params, &machine_);
+  EXPECT_EQ(evaluation.cost, 0.5 * (7 + 8 + 9));
+  EXPECT_THAT(corrected, ElementsAre(0, 1, 2, 0, 0, -9));
+
+  std::vector<double> norms(2, kNaN);
+  RunOk(SquaredNormsParams{2, 3, residuals.data(), norms.data()}, &machine_);
+  EXPECT_THAT(norms, ElementsAre(16.25, 81));
+}
+
+// NaN in rho' or rho'' of a user's own loss reaches residual and Jacobian, as
+// ceres::Corrector has it.
+TEST_F(VectorsTest, RhoThatIsNoNumber) {
+  for (const auto& [first, second] :
+       {std::pair{kNaN, 0.0}, std::pair{1.0, kNaN}, std::pair{0.5, kNaN}}) {
+    for (const double r : {2.0, 0.0}) {
+      const std::vector<double> rho = {1, first, second};
+      const std::vector<double> residuals = {r, 0};
+      std::vector<double> corrected(2, 0);
+      std::vector<double> points = {1, 2, 3, 4, 5, 6};
+      Evaluation evaluation;
+      CorrectForLossParams<double, BalShape<9>, kHostLayout> params;
+      params.n = 1;
+      params.loss.rho = rho.data();
+      params.residuals = residuals.data();
+      params.corrected_residuals = corrected.data();
+      params.correction.point_blocks = {points.data(), 1};
+      params.evaluation = &evaluation;
+      RunOk(params, &machine_);
+      EXPECT_EQ(evaluation.cost, 0.5);
+      // Without a residual rho'' does not matter.
+      const bool is_nan = std::isnan(first) || r > 0.0;
+      EXPECT_EQ(std::isnan(corrected[0]), is_nan);
+      EXPECT_EQ(std::isnan(points[0]), is_nan);
+      if (!is_nan) {
+        EXPECT_EQ(points[0], std::sqrt(first));
+      }
+    }
+  }
 }
 
 }  // namespace
