@@ -194,6 +194,16 @@ struct AutoDiffSum {
   }
 };
 
+// Of which Ceres itself could not hold the derivative.
+TEST(ReadManifold, KnowsLongLinearOnes) {
+  constexpr int kSize = 1000000;
+  std::vector<ManifoldFactor> factors;
+  ASSERT_TRUE(ReadManifold(SubsetManifold(kSize, {17}), &factors));
+  ASSERT_EQ(factors.size(), 3u);
+  EXPECT_EQ(factors[0].size, 17);
+  EXPECT_EQ(factors[2].size, kSize - 18);
+}
+
 TEST(ReadManifold, LeavesWhatItDoesNotKnow) {
   using ceres::Manifold;
   std::vector<ManifoldFactor> factors;

@@ -267,6 +267,52 @@ TEST(Device, ConstantBlocksAndSubsetManifolds) {
   });
 }
 
+// Of cameras and points, in double and mixed precision.
+TEST(Device, Manifolds) {
+  SKIP_WITHOUT_DEVICE();
+  bool of_points = true;
+  const auto set_manifolds = [&of_points](BalTestProblem* bal,
+                                          ceres::Problem* problem,
+                                          ceres::Solver::Options*) {
+    for (int i = 1; i < bal->num_cameras(); ++i) {
+      problem->SetManifold(
+          bal->camera(i),
+          i == 3 ? static_cast<ceres::Manifold*>(new OwnManifold(9))
+                 : new ceres::ProductManifold<ceres::EuclideanManifold<3>,
+                                              ceres::SphereManifold<3>,
+                                              ceres::EuclideanManifold<3>>());
+    }
+    for (int j = 0; of_points && j < bal->num_points(); j += 2) {
+      problem->SetManifold(bal->point(j), new ceres::SphereManifold<3>());
+    }
+    if (of_points) {
+      problem->SetManifold(bal->point(5), new OwnManifold(3));
+    }
+  };
+  CompareModified(set_manifolds);
+  const BalTestProblem start = MakeBalTestProblem(10, 300, 5, 9, 9);
+  Options ext_options = DeviceOptions();
+  const Result exact = SolveModified(start, ext_options, false, set_manifolds);
+  ext_options.precision = PRECISION_MIXED;
+  const Result mixed = SolveModified(start, ext_options, false, set_manifolds);
+  ASSERT_EQ(mixed.summary.path, PATH_FULL) << mixed.summary.message;
+  EXPECT_LE(mixed.summary.final_cost, exact.summary.final_cost * (1.0 + 1e-4));
+  const Result again = SolveModified(start, ext_options, false, set_manifolds);
+  EXPECT_EQ(again.parameters, mixed.parameters);
+
+  // Cameras alone, with recomputed Jacobians.
+  of_points = false;
+  Options host_options;
+  host_options.device = DEVICE_HOST;
+  const Result host = SolveModified(start, host_options, false, set_manifolds);
+  ext_options.precision = PRECISION_DOUBLE;
+  ext_options.jacobian = JACOBIAN_RECOMPUTED;
+  const Result recomputed =
+      SolveModified(start, ext_options, false, set_manifolds);
+  ASSERT_EQ(recomputed.summary.path, PATH_FULL) << recomputed.summary.message;
+  ExpectSameSteps(recomputed.summary, host.summary, 1e-9);
+}
+
 TEST(Device, LossFunctions) {
   SKIP_WITHOUT_DEVICE();
   std::vector<ceres::LossFunction* (*)()> losses = {
