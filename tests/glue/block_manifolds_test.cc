@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -31,6 +32,20 @@ class SubsetManifold final : public ::ceres_ext::OwnManifold {
   SubsetManifold() : OwnManifold(4) {}
 };
 }  // namespace other::ceres
+
+// A user may even give a class of Ceres's another meaning.
+namespace ceres {
+template <>
+bool SphereManifold<77>::Plus(const double* x,
+                              const double* delta,
+                              double* y) const {
+  const double sum = std::accumulate(x, x + 77, 0.0);
+  for (int i = 0; i < 77; ++i) {
+    y[i] = sum + delta[i / 2];
+  }
+  return true;
+}
+}  // namespace ceres
 
 namespace ceres_ext {
 namespace {
@@ -224,6 +239,13 @@ TEST(ReadManifold, LeavesWhatItDoesNotKnow) {
   QuaternionManifold quaternion;
   EXPECT_FALSE(is_known(
       ProductManifold<Manifold*, QuaternionManifold>(&quaternion, quaternion)));
+  const auto free_one = [](QuaternionManifold* manifold) { delete manifold; };
+  using Owner = std::unique_ptr<QuaternionManifold, decltype(free_one)>;
+  EXPECT_FALSE(is_known(ProductManifold<Owner, QuaternionManifold>(
+      Owner(new QuaternionManifold, free_one), quaternion)));
+  // Its type alone is Ceres's.
+  EXPECT_FALSE(is_known(SphereManifold<77>()));
+  EXPECT_TRUE(is_known(SphereManifold<76>()));
   // Larger than what is asked for its factors.
   EXPECT_FALSE(is_known(SphereManifold<DYNAMIC>(257)));
 }
