@@ -57,6 +57,11 @@ std::string Summary::FullReport() const {
   if (transfer_bytes > 0) {
     report += Line("Host <-> device", Megabytes(transfer_bytes));
   }
+  if (num_host_manifolds > 0) {
+    report += Line("Manifolds on host",
+                   std::to_string(num_host_manifolds) + " blocks, the first " +
+                       host_manifold_type);
+  }
   report += "\nTime (in seconds):\n";
   report += Line("Set-up", Seconds(setup_time_in_seconds));
   if (import_time_in_seconds > 0.0) {

@@ -71,6 +71,11 @@ struct Summary : public ceres::Solver::Summary {
   // Bytes that crossed between host and device after the set-up; 0 on the host.
   int64_t transfer_bytes = 0;
 
+  // Parameter blocks whose manifold a device leaves to the host, since it is a
+  // user's own, and the type of the first; 0 and empty on the host.
+  int num_host_manifolds = 0;
+  std::string host_manifold_type;
+
   // ceres::Solver::Summary::FullReport and a section on the fields above.
   std::string FullReport() const;
 };

@@ -23,6 +23,8 @@
 #include "ceres/preprocessor.h"
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
+#include "ceres_ext/glue/block_manifolds.h"
+#include "ceres_ext/glue/block_table.h"
 #include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_blocks.h"
@@ -53,7 +55,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   // taken here.
   kernels::Status Setup(std::vector<std::unique_ptr<RowsEvaluator>> rows) {
     rows_ = std::move(rows);
-    ChoosePlus();
+    CERES_EXT_RETURN_IF_ERROR(ChoosePlus());
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(NumResiduals(), &residuals_));
     CERES_EXT_RETURN_IF_ERROR(blocks_->Allocate(&e_gradient_, &f_gradient_));
     needs_host_state_ = evaluation_callback_ != nullptr;
@@ -76,6 +78,10 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   std::unique_ptr<ceres::internal::SparseMatrix> CreateJacobian() const final {
     return std::move(jacobian_);
   }
+  // Blocks that vary and whose manifold a device leaves to the host, and the
+  // type of the first.
+  int num_host_manifolds() const { return manifolds_.num_called(); }
+  std::string host_manifold_type() const { return manifolds_.called_type(); }
   // Until CreateJacobian gives it away.
   ProgramJacobian<Machine>* jacobian() { return jacobian_.get(); }
 
@@ -148,34 +154,42 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   // Who computes x (+) delta.
   enum class PlusBy { kSum, kMachine, kHost };
 
-  // Manifolds and bounds are Ceres's; a machine that isn't the host does what
-  // it can itself.
-  void ChoosePlus() {
-    if (kIsHost<Machine> || program_->IsBoundsConstrained()) {
-      return;
+  // On the host all is Ceres's, elsewhere bounds are.
+  kernels::Status ChoosePlus() {
+    if (kIsHost<Machine>) {
+      return {};
     }
-    bool has_manifold = false;
-    for (size_t i = 0; i < blocks_->f().size(); ++i) {
-      if (blocks_->f()[i].table().HasManifold()) {
-        if (IsShared(i)) {
-          return;
+    std::vector<BlockManifold> blocks;
+    for (const auto* families : {&blocks_->e(), &blocks_->f()}) {
+      for (const auto& family : *families) {
+        if (family.table().HasManifold()) {
+          AppendBlocks(family.table(), &blocks);
+        } else {
+          plain_families_.push_back(&family.view());
         }
-        has_manifold = true;
       }
     }
-    for (const auto& family : blocks_->e()) {
-      if (family.table().HasManifold()) {
-        return;
-      }
+    if (!program_->IsBoundsConstrained()) {
+      plus_by_ = blocks.empty() && NumParameters() == NumEffectiveParameters()
+                     ? PlusBy::kSum
+                     : PlusBy::kMachine;
     }
-    plus_by_ = !has_manifold && NumParameters() == NumEffectiveParameters()
-                   ? PlusBy::kSum
-                   : PlusBy::kMachine;
+    return manifolds_.Setup(blocks, /*wants_tangents=*/false, machine_);
   }
 
-  // Whether no batch owns the F family.
-  bool IsShared(size_t family) const {
-    return blocks_->blocks().f_owner[family] == solver::ProblemBlocks::kShared;
+  static void AppendBlocks(const BlockTable& table,
+                           std::vector<BlockManifold>* blocks) {
+    for (int32_t i = 0; i < table.size(); ++i) {
+      if (table.state_offset[i] >= 0) {
+        const ceres::Manifold* manifold = table.manifold[i];
+        blocks->push_back({manifold,
+                           table.state_offset[i],
+                           table.tangent_offset[i],
+                           manifold != nullptr ? manifold->AmbientSize()
+                                               : table.tangent_size[i],
+                           table.tangent_size[i]});
+      }
+    }
   }
 
   kernels::Status MakeJacobian(std::unique_ptr<Jacobian>* jacobian) const {
@@ -279,32 +293,12 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   kernels::Status PlusOnMachine(const double* state,
                                 const double* delta,
                                 double* state_plus_delta) const {
-    const auto plus = [&](kernels::PlusParams params) {
-      params.state = state;
-      params.delta = delta;
-      params.state_plus_delta = state_plus_delta;
-      return kernels::Run(params, machine_);
-    };
-    const auto plus_family = [&](const FamilyTable<Machine>& family) {
-      kernels::PlusParams params;
-      params.table = family.view();
-      return plus(params);
-    };
-    for (const auto& rows : rows_) {
-      kernels::PlusParams params;
-      if (rows->GetPlus(&params)) {
-        CERES_EXT_RETURN_IF_ERROR(plus(params));
-      }
+    for (const kernels::BlockTableView* family : plain_families_) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::PlusParams{*family, state, delta, state_plus_delta},
+          machine_));
     }
-    for (const auto& family : blocks_->e()) {
-      CERES_EXT_RETURN_IF_ERROR(plus_family(family));
-    }
-    for (size_t i = 0; i < blocks_->f().size(); ++i) {
-      if (IsShared(i)) {
-        CERES_EXT_RETURN_IF_ERROR(plus_family(blocks_->f()[i]));
-      }
-    }
-    return {};
+    return manifolds_.Plus(state, delta, state_plus_delta);
   }
 
   kernels::Status PlusOnHost(const double* state,
@@ -340,6 +334,9 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   // By rows or by the callback.
   bool needs_host_state_ = false;
   PlusBy plus_by_ = PlusBy::kHost;
+  // Not on the host: families without manifolds, and the blocks of others.
+  std::vector<const kernels::BlockTableView*> plain_families_;
+  mutable BlockManifolds<Machine> manifolds_;
 
   Buffer residuals_;
   Buffer e_gradient_;

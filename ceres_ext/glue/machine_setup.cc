@@ -117,6 +117,8 @@ class MachineSetupImpl final : public MachineSetup {
                        evaluator->NumEffectiveParameters(),
                        evaluator->NumResiduals()));
     summary->memory_bytes = machine_->bytes();
+    summary->num_host_manifolds = evaluator->num_host_manifolds();
+    summary->host_manifold_type = evaluator->host_manifold_type();
     objects->evaluator = std::move(evaluator);
     objects->linear_solver = std::move(linear_solver);
     objects->vectors = std::move(vectors);

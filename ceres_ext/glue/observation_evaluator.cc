@@ -11,16 +11,13 @@
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
-#include "cuda_kernels/ops/robust_losses.h"
+#include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext {
 namespace {
 
 using kernels::Status;
-
-// Observations that a thread works on at a time.
-constexpr int64_t kGrain = 2048;
 
 template <typename Machine, typename T, int C>
 class ObservationEvaluator final : public RowsEvaluator {
@@ -122,10 +119,6 @@ class ObservationEvaluator final : public RowsEvaluator {
   Status Read(kernels::Evaluation* evaluation) final {
     return machine_->Read(evaluation_.data(), evaluation);
   }
-  bool GetPlus(kernels::PlusParams* params) const final {
-    *params = state_model_.PlusCameras();
-    return true;
-  }
 
  private:
   template <typename Value>
@@ -208,7 +201,8 @@ class ObservationEvaluator final : public RowsEvaluator {
     params.residuals = residuals;
     params.camera_blocks = jacobian->camera_blocks();
     params.point_blocks = jacobian->point_blocks();
-    const bool blocks_change = apply_loss || state_model_.has_point_tangents();
+    const double* const point_tangents = state_model_.point_tangents();
+    const bool blocks_change = apply_loss || point_tangents != nullptr;
     if (!blocks_change) {
       params.camera_gradient = gradient.cameras;
       params.point_gradient = gradient.points;
@@ -216,28 +210,14 @@ class ObservationEvaluator final : public RowsEvaluator {
     params.evaluation = evaluation_.data();
     CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
 
-    if constexpr (kIsHost<Machine>) {
-      if (state_model_.has_point_tangents()) {
-        // Jp = Jp T_p
-        machine_->context()->ParallelFor(
-            params.index.num_observations,
-            kGrain,
-            [&](int64_t begin, int64_t end) {
-              for (int64_t k = begin; k < end; ++k) {
-                const double* tangent = state_model_.point_tangents() +
-                                        9 * int64_t{params.index.point_id[k]};
-                T* jp = &params.point_blocks(k, 0);
-                for (int row = 0; row < 2; ++row, jp += 3) {
-                  const T old[3] = {jp[0], jp[1], jp[2]};
-                  for (int j = 0; j < 3; ++j) {
-                    jp[j] = static_cast<T>(old[0] * tangent[j] +
-                                           old[1] * tangent[3 + j] +
-                                           old[2] * tangent[6 + j]);
-                  }
-                }
-              }
-            });
-      }
+    if (point_tangents != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::ApplyPointTangentsParams<T, Machine::kLayout>{
+              params.index.num_observations,
+              params.index.point_id,
+              point_tangents,
+              params.point_blocks},
+          machine_));
     }
     if (apply_loss) {
       CERES_EXT_RETURN_IF_ERROR(

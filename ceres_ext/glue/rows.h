@@ -14,7 +14,6 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
 
 namespace ceres_ext {
@@ -64,9 +63,6 @@ class RowsEvaluator {
   virtual kernels::Status Evaluate(const RowsRequest& request) = 0;
   // Cost and what isn't finite, after Evaluate.
   virtual kernels::Status Read(kernels::Evaluation* evaluation) = 0;
-  // How a device moves the F family that the rows own; state, delta and result
-  // are the caller's. False: they own none.
-  virtual bool GetPlus(kernels::PlusParams* /*params*/) const { return false; }
 };
 
 // *object = a T that has been set up.

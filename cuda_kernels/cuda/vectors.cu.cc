@@ -17,6 +17,7 @@
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
+#include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/power_series.h"
 #include "cuda_kernels/ops/robust_losses.h"
@@ -144,8 +145,14 @@ CERES_EXT_RUN(GatherTangentParams)
 CERES_EXT_RUN(ScatterTangentParams)
 CERES_EXT_RUN(GatherStateParams)
 CERES_EXT_RUN(GatherPairsParams)
-CERES_EXT_RUN(CameraTangentsParams)
 CERES_EXT_RUN(PlusParams)
+
+CERES_EXT_RUN(PlusManifoldsParams)
+CERES_EXT_RUN(ManifoldTangentsParams)
+CERES_EXT_RUN(GatherValuesParams)
+CERES_EXT_RUN(ScatterValuesParams)
+CERES_EXT_RUN(ApplyPointTangentsParams<double, kDeviceLayout>)
+CERES_EXT_RUN(ApplyPointTangentsParams<float, kDeviceLayout>)
 // ops/block_rows.h
 CERES_EXT_RUN(RowProductParams)
 CERES_EXT_RUN(BlockSumParams<TransposeProduct>)

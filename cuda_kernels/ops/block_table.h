@@ -5,14 +5,13 @@
 //   GatherTangent, ScatterTangent   Ceres's tangent vector <-> padded blocks
 //   GatherState                     state -> blocks
 //   GatherPairs                     measurements -> order of an index
-//   CameraTangents, Plus            manifolds
+//   Plus                            state + delta
 //
 // Vector operations (ops/vector_operation.h) without sums: the same bits on
-// every machine, the sines and cosines of quaternions excepted.
+// every machine.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_BLOCK_TABLE_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_BLOCK_TABLE_H_
 
-#include <cmath>
 #include <cstdint>
 
 #include "cuda_kernels/base/host_device.h"
@@ -113,112 +112,12 @@ struct GatherPairsParams {
   }
 };
 
-// ---------------------------------------------------------------------------
-// Manifolds.
-
-// How a block moves, with P its ambient_size x padded_size matrix, row-major.
-enum class ManifoldKind : uint8_t {
-  // x + P d: Euclidean, ceres::SubsetManifold, constant blocks.
-  kLinear = 0,
-  // Parameters 0 to 3 are a unit quaternion w x y z, moved by d_0 to d_2 as by
-  // ceres::QuaternionManifold; parameter i > 3 moves by sum_j P_ij d_j, j > 2.
-  // With P the identity there, P_i,i-1 = 1, that is QuaternionManifold x
-  // EuclideanManifold<6>; fewer columns fix parameters.
-  kQuaternion = 1,
-};
-
-// Rows 0 to 3, columns 0 to 2 of the matrices of cameras of kind kQuaternion:
-// the derivative of Plus at the camera. Everything else in `tangents` is
-// constant, set once by its owner: all of P for kLinear, rows 4 on for
-// kQuaternion, zeros in the padding and in columns 3 on of rows 0 to 3.
-// `tangents` is then what PrepareCameras calls tangent.
-// Traffic: 128 B per quaternion, 1 B else.
-struct CameraTangentsParams {
-  int32_t num_cameras = 0;
-  int32_t ambient_size = 0;  // A >= 4
-  int32_t padded_size = 0;   // C >= 3
-  const ManifoldKind* kind = nullptr;
-  const double* cameras = nullptr;  // A per camera
-  double* tangents = nullptr;       // A x C per camera, row-major
-
-  int64_t size() const { return num_cameras; }
-  CERES_EXT_HOST_DEVICE void Apply(int64_t c) const {
-    if (kind[c] != ManifoldKind::kQuaternion) {
-      return;
-    }
-    const double* q = cameras + ambient_size * c;
-    double* row = tangents + int64_t{ambient_size} * padded_size * c;
-    row[0] = -q[1];
-    row[1] = -q[2];
-    row[2] = -q[3];
-    row += padded_size;
-    row[0] = q[0];
-    row[1] = q[3];
-    row[2] = -q[2];
-    row += padded_size;
-    row[0] = -q[3];
-    row[1] = q[0];
-    row[2] = q[1];
-    row += padded_size;
-    row[0] = q[2];
-    row[1] = -q[1];
-    row[2] = q[0];
-  }
-};
-
-// y = q_delta x, q_delta = (cos |d|, sin |d| d / |d|), w first. y may be x.
-CERES_EXT_HOST_DEVICE inline void PlusQuaternion(const double* x,
-                                                 const double* delta,
-                                                 double* y) {
-  // |d|, scaled by the largest element so that nothing overflows; NaN where an
-  // element is.
-  const double d[3] = {fabs(delta[0]), fabs(delta[1]), fabs(delta[2])};
-  const double largest = fmax(d[0], fmax(d[1], d[2]));
-  double norm = d[0] + d[1] + d[2];  // Zero, or NaN, where `largest` is zero.
-  if (largest != 0.0) {
-    const double a = d[0] / largest;
-    const double b = d[1] / largest;
-    const double c = d[2] / largest;
-    norm = UnfusedProduct(largest,
-                          sqrt(UnfusedProduct(a, a) + UnfusedProduct(b, b) +
-                               UnfusedProduct(c, c)));
-  }
-  const double x0 = x[0];
-  const double x1 = x[1];
-  const double x2 = x[2];
-  const double x3 = x[3];
-  if (norm == 0.0) {
-    y[0] = x0;
-    y[1] = x1;
-    y[2] = x2;
-    y[3] = x3;
-    return;
-  }
-  const double scale = sin(norm) / norm;
-  const double q0 = cos(norm);
-  const double q1 = UnfusedProduct(scale, delta[0]);
-  const double q2 = UnfusedProduct(scale, delta[1]);
-  const double q3 = UnfusedProduct(scale, delta[2]);
-  y[0] = UnfusedProduct(q0, x0) - UnfusedProduct(q1, x1) -
-         UnfusedProduct(q2, x2) - UnfusedProduct(q3, x3);
-  y[1] = UnfusedProduct(q0, x1) + UnfusedProduct(q1, x0) +
-         UnfusedProduct(q2, x3) - UnfusedProduct(q3, x2);
-  y[2] = UnfusedProduct(q0, x2) - UnfusedProduct(q1, x3) +
-         UnfusedProduct(q2, x0) + UnfusedProduct(q3, x1);
-  y[3] = UnfusedProduct(q0, x3) + UnfusedProduct(q1, x2) -
-         UnfusedProduct(q2, x1) + UnfusedProduct(q3, x0);
-}
-
-// state_plus_delta = Plus(state, delta) for the blocks that have a place in the
-// state; nothing else in state_plus_delta changes. It may be `state`.
-// x_i + sum_j P_ij d_j is added from the left and leaves out P_ij = 0, so that
-// it is what ceres::SubsetManifold computes, bit by bit.
+// state_plus_delta = state + delta for the blocks that have a place in the
+// state, in their first tangent_size values; their others stay as in `state`,
+// and nothing else in state_plus_delta changes. It may be `state`.
+// Traffic: 24 B per value.
 struct PlusParams {
   BlockTableView table;
-  const ManifoldKind* kind = nullptr;  // null: all kLinear
-  // P of each block, ambient_size x padded_size; columns below tangent_size are
-  // read. Null: P_ii = 1 for kLinear, P_i,i-1 = 1 for kQuaternion.
-  const double* linear = nullptr;
   const double* state = nullptr;
   const double* delta = nullptr;  // a tangent vector
   double* state_plus_delta = nullptr;
@@ -234,30 +133,8 @@ struct PlusParams {
     const double* d =
         columns > 0 ? delta + table.tangent_offset[block] : nullptr;
     double* y = state_plus_delta + state_offset;
-    int row = 0;
-    int column = 0;
-    if (kind != nullptr && kind[block] == ManifoldKind::kQuaternion) {
-      PlusQuaternion(x, d, y);
-      row = 4;
-      column = 3;
-    }
-    const int shift = row - column;
-    for (; row < table.ambient_size; ++row) {
-      double sum = x[row];
-      if (linear == nullptr) {
-        if (row - shift < columns) {
-          sum += d[row - shift];
-        }
-      } else {
-        const double* P =
-            linear + (block * table.ambient_size + row) * table.padded_size;
-        for (int j = column; j < columns; ++j) {
-          if (P[j] != 0.0) {
-            sum += UnfusedProduct(P[j], d[j]);
-          }
-        }
-      }
-      y[row] = sum;
+    for (int i = 0; i < table.ambient_size; ++i) {
+      y[i] = i < columns ? x[i] + d[i] : x[i];
     }
   }
 };

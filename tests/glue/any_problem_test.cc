@@ -17,6 +17,7 @@
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/own_manifold.h"
 
 #ifdef CERES_EXT_WITH_CUDA
 #include "cuda_kernels/machine/cuda_context.h"
@@ -85,6 +86,29 @@ struct Depth {
     return true;
   }
   double depth;
+};
+
+// The BAL model with rotation and translation in one block, x y z w first.
+struct PoseReprojection {
+  template <typename T>
+  bool operator()(const T* pose,
+                  const T* intrinsics,
+                  const T* point,
+                  T* residuals) const {
+    const T camera[10] = {pose[3],
+                          pose[0],
+                          pose[1],
+                          pose[2],
+                          pose[4],
+                          pose[5],
+                          pose[6],
+                          intrinsics[0],
+                          intrinsics[1],
+                          intrinsics[2]};
+    return AutodiffReprojection<4>{u, v}(camera, point, residuals);
+  }
+  double u;
+  double v;
 };
 
 // The difference of two blocks of six.
@@ -236,6 +260,99 @@ void SplitPoses(Case* c) {
                           new ceres::SubsetManifold(3, {2}));
 }
 
+// Points on spheres and planes, and one that a user's own manifold moves.
+void SetPointManifolds(Case* c) {
+  for (int j = 0; j < c->bal.num_points(); ++j) {
+    if (j % 3 == 0) {
+      c->problem->SetManifold(c->bal.point(j), new ceres::SphereManifold<3>());
+    } else if (j % 3 == 1) {
+      c->problem->SetManifold(c->bal.point(j),
+                              new ceres::SubsetManifold(3, {j % 2}));
+    }
+  }
+  c->problem->SetManifold(c->bal.point(8), new OwnManifold(3));
+  c->problem->SetParameterBlockConstant(c->bal.point(9));
+}
+
+// Observations that this library evaluates.
+void ManifoldsOfObservations(Case* c) {
+  MakeObservations(c);
+  SetPointManifolds(c);
+  const auto set = [c](int camera, ceres::Manifold* manifold) {
+    c->problem->SetManifold(c->bal.camera(camera), manifold);
+  };
+  using ceres::EuclideanManifold;
+  using ceres::LineManifold;
+  using ceres::ProductManifold;
+  using ceres::SphereManifold;
+  using ceres::SubsetManifold;
+  const SubsetManifold focal_length(3, {1, 2});
+  set(0,
+      new ProductManifold<EuclideanManifold<6>, SubsetManifold>(
+          EuclideanManifold<6>(), focal_length));
+  set(1, new OwnManifold(9));
+  set(2,
+      new ProductManifold<LineManifold<3>, SubsetManifold>(LineManifold<3>(),
+                                                           focal_length));
+  set(3,
+      new ProductManifold<EuclideanManifold<3>,
+                          ProductManifold<SphereManifold<ceres::DYNAMIC>,
+                                          EuclideanManifold<ceres::DYNAMIC>>>(
+          EuclideanManifold<3>(),
+          ProductManifold<SphereManifold<ceres::DYNAMIC>,
+                          EuclideanManifold<ceres::DYNAMIC>>(
+              SphereManifold<ceres::DYNAMIC>(3),
+              EuclideanManifold<ceres::DYNAMIC>(3))));
+  set(5, new SubsetManifold(9, {0, 4}));
+  set(6,
+      new ProductManifold<OwnManifold, SphereManifold<3>>(OwnManifold(6),
+                                                          SphereManifold<3>()));
+  c->problem->SetParameterBlockConstant(c->bal.camera(7));
+}
+
+// Rows that Ceres evaluates, as COLMAP from 4 on has it.
+void ManifoldsOfPoses(Case* c) {
+  c->bal = MakeBalTestProblem(8, 80, 5, 10);
+  c->intrinsics.assign(c->bal.camera(0) + 7, c->bal.camera(0) + 10);
+  c->problem = std::make_unique<ceres::Problem>();
+  SetOptions(c);
+  for (int i = 0; i < c->bal.num_cameras(); ++i) {
+    const double* camera = c->bal.camera(i);
+    for (const int j : {1, 2, 3, 0, 4, 5, 6}) {
+      c->others.push_back(camera[j]);
+    }
+  }
+  for (size_t k = 0; k < c->bal.camera_id.size(); ++k) {
+    c->problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<PoseReprojection, 2, 7, 3, 3>(
+            new PoseReprojection{c->bal.observations[2 * k],
+                                 c->bal.observations[2 * k + 1]}),
+        nullptr,
+        &c->others[7 * c->bal.camera_id[k]],
+        c->intrinsics.data(),
+        c->bal.point(c->bal.point_id[k]));
+  }
+  SetPointManifolds(c);
+  using ceres::EigenQuaternionManifold;
+  using Pose = ceres::ProductManifold<EigenQuaternionManifold,
+                                      ceres::EuclideanManifold<3>>;
+  using Half =
+      ceres::ProductManifold<EigenQuaternionManifold, ceres::SubsetManifold>;
+  using Own = ceres::ProductManifold<EigenQuaternionManifold, OwnManifold>;
+  auto* pose = new Pose;
+  for (int i = 1; i < c->bal.num_cameras(); ++i) {
+    ceres::Manifold* manifold = pose;
+    if (i == 2) {
+      manifold =
+          new Half(EigenQuaternionManifold(), ceres::SubsetManifold(3, {0}));
+    } else if (i == 3) {
+      manifold = new Own(EigenQuaternionManifold(), OwnManifold(3));
+    }
+    c->problem->SetManifold(&c->others[7 * i], manifold);
+  }
+  c->problem->SetParameterBlockConstant(c->others.data());
+}
+
 // Few points, many frames: the frames' six columns are eliminated.
 void FramesEliminated(Case* c) {
   c->bal = MakeBalTestProblem(40, 12, 40, 9);
@@ -317,6 +434,8 @@ const Shape kShapes[] = {
      "all residual blocks are evaluated "
      "by Ceres"},
     {"SplitPoses", SplitPoses, "by Ceres"},
+    {"ManifoldsOfObservations", ManifoldsOfObservations, "by this library"},
+    {"ManifoldsOfPoses", ManifoldsOfPoses, "by Ceres"},
     {"FramesEliminated", FramesEliminated, "by Ceres"},
     {"PoseGraph", PoseGraph, "by Ceres"},
     {"OneBlock", OneBlock, "by Ceres"},
@@ -605,6 +724,56 @@ TEST(FragileCostFunctions, FailASmallerStepIsTaken) {
       EXPECT_GT(summary.num_unsuccessful_steps, 0);
       EXPECT_GT(x[0], 0.0);
       EXPECT_LE(x[0], 1.0);
+    }
+  }
+}
+
+// A manifold that can't make the first three steps. Before them Ceres asks for
+// one along the gradient, which it can't do without.
+class FragileManifold final : public OwnManifold {
+ public:
+  explicit FragileManifold(bool throws)
+      : OwnManifold(9, &fault_),
+        step_fault_(throws ? Fault::kThrows : Fault::kFails) {}
+  bool Plus(const double* x, const double* delta, double* y) const override {
+    ++num_calls_;
+    fault_ = num_calls_ > 1 && num_calls_ < 5 ? step_fault_ : Fault::kNone;
+    struct Reset {
+      Fault* fault;
+      ~Reset() { *fault = Fault::kNone; }
+    } reset{&fault_};
+    return OwnManifold::Plus(x, delta, y);
+  }
+
+ private:
+  const Fault step_fault_;
+  mutable Fault fault_ = Fault::kNone;
+  mutable int num_calls_ = 0;
+};
+
+TEST(FragileManifolds, ASmallerStepIsTaken) {
+  for (const bool throws : {false, true}) {
+    for (const auto derivatives :
+         {Derivatives::kAnalytic, Derivatives::kAutodiff}) {
+      for (const DeviceType device : {DEVICE_HOST, DEVICE_CUDA}) {
+        // On the host Ceres calls Plus, on threads of its own.
+        if (device == DEVICE_CUDA ? !HasDevice() : throws) {
+          continue;
+        }
+        BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
+        auto problem = BuildProblem(&bal, derivatives);
+        problem->SetManifold(bal.camera(1), new FragileManifold(throws));
+        ceres::Solver::Options options = TestOptions(&bal, 2);
+        options.max_num_iterations = 50;
+        Options ext_options;
+        ext_options.device = device;
+        Summary summary;
+        Solve(options, ext_options, problem.get(), &summary);
+        EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+        EXPECT_EQ(summary.device.find("host") == 0, device == DEVICE_HOST);
+        EXPECT_GE(summary.num_unsuccessful_steps, 3);
+        EXPECT_LT(summary.final_cost, 0.5 * summary.initial_cost);
+      }
     }
   }
 }

@@ -17,6 +17,7 @@
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/own_manifold.h"
 
 #ifdef CERES_EXT_WITH_CUDA
 #include <cuda_runtime.h>
@@ -264,6 +265,52 @@ TEST(Device, ConstantBlocksAndSubsetManifolds) {
                                       : new ceres::SubsetManifold(9, {0, 8}));
     }
   });
+}
+
+// Of cameras and points, in double and mixed precision.
+TEST(Device, Manifolds) {
+  SKIP_WITHOUT_DEVICE();
+  bool of_points = true;
+  const auto set_manifolds = [&of_points](BalTestProblem* bal,
+                                          ceres::Problem* problem,
+                                          ceres::Solver::Options*) {
+    for (int i = 1; i < bal->num_cameras(); ++i) {
+      problem->SetManifold(
+          bal->camera(i),
+          i == 3 ? static_cast<ceres::Manifold*>(new OwnManifold(9))
+                 : new ceres::ProductManifold<ceres::EuclideanManifold<3>,
+                                              ceres::SphereManifold<3>,
+                                              ceres::EuclideanManifold<3>>());
+    }
+    for (int j = 0; of_points && j < bal->num_points(); j += 2) {
+      problem->SetManifold(bal->point(j), new ceres::SphereManifold<3>());
+    }
+    if (of_points) {
+      problem->SetManifold(bal->point(5), new OwnManifold(3));
+    }
+  };
+  CompareModified(set_manifolds);
+  const BalTestProblem start = MakeBalTestProblem(10, 300, 5, 9, 9);
+  Options ext_options = DeviceOptions();
+  const Result exact = SolveModified(start, ext_options, false, set_manifolds);
+  ext_options.precision = PRECISION_MIXED;
+  const Result mixed = SolveModified(start, ext_options, false, set_manifolds);
+  ASSERT_EQ(mixed.summary.path, PATH_FULL) << mixed.summary.message;
+  EXPECT_LE(mixed.summary.final_cost, exact.summary.final_cost * (1.0 + 1e-4));
+  const Result again = SolveModified(start, ext_options, false, set_manifolds);
+  EXPECT_EQ(again.parameters, mixed.parameters);
+
+  // Cameras alone, with recomputed Jacobians.
+  of_points = false;
+  Options host_options;
+  host_options.device = DEVICE_HOST;
+  const Result host = SolveModified(start, host_options, false, set_manifolds);
+  ext_options.precision = PRECISION_DOUBLE;
+  ext_options.jacobian = JACOBIAN_RECOMPUTED;
+  const Result recomputed =
+      SolveModified(start, ext_options, false, set_manifolds);
+  ASSERT_EQ(recomputed.summary.path, PATH_FULL) << recomputed.summary.message;
+  ExpectSameSteps(recomputed.summary, host.summary, 1e-9);
 }
 
 TEST(Device, LossFunctions) {
@@ -548,6 +595,56 @@ TEST(Device, OnlyScalarsCrossInAnIteration) {
   EXPECT_LE(
       long_solve.summary.transfer_bytes - short_solve.summary.transfer_bytes,
       1024 * iterations + 256 * (pcg_iterations + 8 * iterations));
+}
+
+// Ceres's manifolds are the device's; of a user's own its blocks alone cross.
+TEST(Device, OnlyBlocksOfAUsersManifoldCrossInAnIteration) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(20, 1000, 5, 9);
+  constexpr int kNumOwn = 3;
+  for (const bool own : {false, true}) {
+    const auto solve = [&](int num_iterations) {
+      return SolveModified(
+          start,
+          DeviceOptions(),
+          false,
+          [&](BalTestProblem* bal, ceres::Problem* problem, auto* options) {
+            options->max_num_iterations = num_iterations;
+            options->function_tolerance = 0.0;
+            for (int j = 0; j < bal->num_points(); j += 2) {
+              problem->SetManifold(bal->point(j),
+                                   new ceres::SphereManifold<3>());
+            }
+            for (int i = kNumOwn; i < bal->num_cameras(); ++i) {
+              problem->SetManifold(
+                  bal->camera(i),
+                  new ceres::ProductManifold<ceres::EuclideanManifold<3>,
+                                             ceres::SphereManifold<6>>());
+            }
+            for (int i = 0; own && i < kNumOwn; ++i) {
+              problem->SetManifold(bal->camera(i), new OwnManifold(9));
+            }
+          });
+    };
+    const Result short_solve = solve(2);
+    const Result long_solve = solve(8);
+    ASSERT_EQ(long_solve.summary.path, PATH_FULL) << long_solve.summary.message;
+    EXPECT_EQ(long_solve.summary.num_host_manifolds, own ? kNumOwn : 0);
+    const int iterations =
+        static_cast<int>(long_solve.summary.iterations.size()) -
+        static_cast<int>(short_solve.summary.iterations.size());
+    ASSERT_GT(iterations, 2);
+    const int64_t pcg_iterations = long_solve.summary.num_pcg_iterations -
+                                   short_solve.summary.num_pcg_iterations;
+    // As above; and x, delta and x (+) delta once, or twice for the norm of the
+    // projected gradient, x and a derivative.
+    const int64_t of_manifolds =
+        own ? 8 * kNumOwn * (2 * (9 + 9 + 9) + 9 + 81) : 0;
+    EXPECT_LE(
+        long_solve.summary.transfer_bytes - short_solve.summary.transfer_bytes,
+        (1024 + of_manifolds) * iterations +
+            256 * (pcg_iterations + 8 * iterations));
+  }
 }
 
 TEST(Device, StateComesBackWhenTheUserAsks) {

@@ -18,10 +18,12 @@
 #include "ceres/covariance.h"
 #include "ceres/loss_function.h"
 #include "ceres/ordered_groups.h"
+#include "ceres/sphere_manifold.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/own_manifold.h"
 
 namespace ceres_ext {
 namespace {
@@ -343,6 +345,45 @@ INSTANTIATE_TEST_SUITE_P(
             "7",
             nullptr}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// A user's own manifolds stay on the host, and nothing else.
+TEST(LeftOutParts, AUsersManifoldIsTheHosts) {
+  double costs[2];
+  for (const bool stock : {true, false}) {
+    BalTestProblem bal = MakeBalTestProblem(6, 40, 4, 9);
+    auto problem = Build(&bal);
+    problem->SetManifold(bal.camera(1), new OwnManifold(9));
+    problem->SetManifold(bal.camera(2), new ceres::SphereManifold<9>());
+    problem->SetManifold(bal.point(3), new ceres::SphereManifold<3>());
+    problem->SetManifold(bal.point(4), new OwnManifold(3));
+    ceres::Solver::Options options = TestOptions(&bal);
+    options.max_num_iterations = 100;
+    options.eta = 1e-8;
+    options.max_linear_solver_iterations = 500;
+    Options ext_options;
+    ext_options.device = DEVICE_CUDA;
+    ext_options.enabled = !stock;
+    Summary summary;
+    Solve(options, ext_options, problem.get(), &summary);
+    ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
+    costs[stock ? 0 : 1] = summary.final_cost;
+    const bool on_device = !stock && kHasDevice;
+    if (!stock) {
+      EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    }
+    if (on_device) {
+      EXPECT_NE(summary.device.find("host"), 0u) << summary.device;
+    }
+    EXPECT_EQ(summary.num_host_manifolds, on_device ? 2 : 0);
+    EXPECT_EQ(summary.host_manifold_type,
+              on_device ? "ceres_ext::OwnManifold" : "");
+    EXPECT_EQ(summary.FullReport().find(
+                  "Manifolds on host    2 blocks, the first "
+                  "ceres_ext::OwnManifold\n") != std::string::npos,
+              on_device);
+  }
+  EXPECT_NEAR(costs[1], costs[0], 1e-6 * costs[0]);
+}
 
 // Covariance is Ceres's own, of the state that a solve has left.
 TEST(LeftOutParts, CovarianceAfterwards) {

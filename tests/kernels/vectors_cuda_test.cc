@@ -2,8 +2,8 @@
 //
 // Vector operations on the device against the host's, at sizes around warps and
 // blocks, each twice on one machine. The context's stream is one of its own.
-// Where ops/vectors.h and ops/block_table.h promise the host's bits, bits are
-// compared.
+// Where ops/vectors.h, ops/block_table.h and ops/manifolds.h promise the host's
+// bits, bits are compared.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/power_series.h"
 #include "cuda_kernels/ops/robust_losses.h"
@@ -157,130 +158,228 @@ TEST_F(VectorsCudaTest, GatherPairs) {
   }
 }
 
-TEST_F(BlocksCudaTest, PlusLinear) {
+TEST_F(BlocksCudaTest, Plus) {
   ForEachTable([&](const TestTable& table, const BlockTableView& device) {
     std::vector<double> state = NormalVector(table.state_values, 3);
-    const std::vector<double> delta = NormalVector(table.tangent_values, 4);
-    std::vector<double> linear = NormalVector(
-        int64_t{table.num_blocks} * table.padded_size * table.ambient_size, 5);
-    for (size_t i = 0; i < linear.size(); i += 3) {
-      linear[i] = 0.0;
-    }
-    // A row without columns keeps the sign of a zero.
-    const size_t block_size =
-        static_cast<size_t>(table.padded_size) * table.ambient_size;
+    // What does not move keeps the sign of a zero.
     for (int32_t i = 0; i < table.num_blocks; ++i) {
-      std::fill_n(linear.begin() + i * block_size, table.padded_size, 0.0);
       if (table.state_offset[i] >= 0) {
-        state[table.state_offset[i]] = -0.0;
+        state[table.state_offset[i] + table.ambient_size - 1] = -0.0;
       }
     }
-    const DeviceBuffer<double> device_linear = Upload(linear);
-    for (const bool identity : {true, false}) {
-      for (const bool in_place : {false, true}) {
-        ExpectBits(state,
-                   delta,
-                   std::vector<double>(state.size(), kNaN),
-                   [&](auto* machine, double* x, double* y, double* z) {
-                     PlusParams params;
-                     params.table = On(machine, table.view(), device);
-                     params.linear =
-                         identity ? nullptr
-                                  : On<const double*>(machine,
-                                                      linear.data(),
-                                                      device_linear.data());
-                     params.state = x;
-                     params.delta = y;
-                     params.state_plus_delta = in_place ? x : z;
-                     return kernels::Run(params, machine);
-                   });
-      }
+    const std::vector<double> delta = NormalVector(table.tangent_values, 4);
+    for (const bool in_place : {false, true}) {
+      ExpectBits(
+          state,
+          delta,
+          std::vector<double>(state.size(), kNaN),
+          [&](auto* machine, double* x, double* y, double* z) {
+            return kernels::Run(
+                PlusParams{
+                    On(machine, table.view(), device), x, y, in_place ? x : z},
+                machine);
+          });
     }
   });
 }
 
-TEST_F(BlocksCudaTest, Quaternions) {
-  for (const int32_t n : {0, 1, 31, 32, 33, 1000}) {
-    const TestTable table(n, 9, 10);
-    const BlockTableView device = ToDevice(table);
-    std::vector<ManifoldKind> kind;
-    std::vector<double> cameras = NormalVector(10 * n, 6);
-    std::vector<double> state = NormalVector(table.state_values, 7);
-    std::vector<double> delta = NormalVector(table.tangent_values, 8);
-    const double tiny[] = {0.0, 1e-8, 1e-170, 1e-320};
+// Blocks of every kind of factor, alone and in products, with gaps between
+// them; every seventh is constant.
+struct ManifoldTable {
+  explicit ManifoldTable(int32_t n) {
+    struct Product {
+      int32_t first;
+      int32_t size;
+    };
+    const Product products[] = {
+        {0, 3}, {1, 1}, {2, 3}, {4, 1}, {5, 2}, {0, 1}, {3, 4}};
     for (int32_t i = 0; i < n; ++i) {
-      const bool quaternion = i % 2 == 0 && table.tangent_size[i] >= 3;
-      kind.push_back(quaternion ? ManifoldKind::kQuaternion
-                                : ManifoldKind::kLinear);
-      for (int j = 0; quaternion && i % 8 == 0 && j < 3; ++j) {
-        delta[table.tangent_offset[i] + j] *= tiny[i / 8 % 4];
+      const Product product = products[i % 7];
+      int32_t rows = 0;
+      int32_t columns = 0;
+      for (int32_t f = 0; f < product.size; ++f) {
+        rows += factors[product.first + f].size;
+        columns += factors[product.first + f].tangent_size();
+      }
+      ManifoldBlock block = {state_values + 1,
+                             tangent_values + 2,
+                             product.first,
+                             product.size,
+                             columns + i % 2,
+                             matrix_values};
+      state_values += rows + 1;
+      tangent_values += columns + 2;
+      matrix_values += int64_t{rows} * block.matrix_stride;
+      if (i % 7 == 5) {
+        block.state_offset = -1;
+      }
+      blocks.push_back(block);
+    }
+  }
+
+  const std::vector<ManifoldFactor> factors = {
+      {ManifoldKind::kConstant, 2},
+      {ManifoldKind::kQuaternion, 4},
+      {ManifoldKind::kEuclidean, 6},
+      {ManifoldKind::kSphere, 3},
+      {ManifoldKind::kLine, 8},
+      {ManifoldKind::kEigenQuaternion, 4},
+      {ManifoldKind::kSphere, 2}};
+  std::vector<ManifoldBlock> blocks;
+  int32_t state_values = 1;
+  int32_t tangent_values = 2;
+  int64_t matrix_values = 0;
+};
+
+TEST_F(BlocksCudaTest, Manifolds) {
+  for (const int32_t n : {0, 1, 31, 32, 33, 1000}) {
+    const ManifoldTable table(n);
+    const auto device_blocks = Upload(table.blocks);
+    const auto device_factors = Upload(table.factors);
+    const std::vector<double> state = NormalVector(table.state_values, 7);
+    std::vector<double> delta = NormalVector(table.tangent_values, 8);
+    const double sizes[] = {1.0, 0.0, 1e-8, 1e-170, 1e-320, 100.0};
+    for (int32_t i = 0; i < n; ++i) {
+      const int32_t end =
+          i + 1 < n ? table.blocks[i + 1].tangent_offset : table.tangent_values;
+      for (int32_t j = table.blocks[i].tangent_offset; j < end; ++j) {
+        delta[j] *= sizes[i % 6];
       }
     }
-    std::vector<double> tangents(static_cast<size_t>(90 * n), 0.5);
-    const auto device_kind = Upload(kind);
-    const auto device_cameras = Upload(cameras);
-    auto device_tangents = Upload(tangents);
-    RunOk(
-        CameraTangentsParams{
-            n, 10, 9, kind.data(), cameras.data(), tangents.data()},
-        &host_);
-    for (int run = 0; run < 2; ++run) {
-      ASSERT_OK(kernels::Run(CameraTangentsParams{n,
-                                                  10,
-                                                  9,
-                                                  device_kind.data(),
-                                                  device_cameras.data(),
-                                                  device_tangents.data()},
-                             machine_.get()));
-      EXPECT_TRUE(SameBits(Download(device_tangents), tangents));
+    // Derivatives have neither sines nor cosines.
+    const std::vector<double> tangents(static_cast<size_t>(table.matrix_values),
+                                       0.5);
+    for (const bool linear : {true, false}) {
+      ExpectBits(
+          state,
+          tangents,
+          {},
+          [&](auto* machine, double* x, double* y, double*) {
+            return kernels::Run(
+                ManifoldTangentsParams{
+                    n,
+                    On<const ManifoldBlock*>(
+                        machine, table.blocks.data(), device_blocks.data()),
+                    On<const ManifoldFactor*>(
+                        machine, table.factors.data(), device_factors.data()),
+                    linear,
+                    x,
+                    y},
+                machine);
+          });
     }
 
     const auto device_state = Upload(state);
     const auto device_delta = Upload(delta);
-    for (const bool identity : {true, false}) {
-      std::vector<double> expected(state.size(), -1.0);
-      RunOk(PlusParams{table.view(),
-                       kind.data(),
-                       identity ? nullptr : tangents.data(),
-                       state.data(),
-                       delta.data(),
-                       expected.data()},
-            &host_);
-      std::vector<double> first;
-      for (int run = 0; run < 2; ++run) {
-        auto result = Upload(std::vector<double>(state.size(), -1.0));
-        ASSERT_OK(
-            kernels::Run(PlusParams{device,
-                                    device_kind.data(),
-                                    identity ? nullptr : device_tangents.data(),
-                                    device_state.data(),
-                                    device_delta.data(),
-                                    result.data()},
-                         machine_.get()));
-        const std::vector<double> actual = Download(result);
-        if (run == 0) {
-          first = actual;
+    std::vector<double> expected(state.size(), -1.0);
+    RunOk(PlusManifoldsParams{n,
+                              table.blocks.data(),
+                              table.factors.data(),
+                              state.data(),
+                              delta.data(),
+                              expected.data()},
+          &host_);
+    std::vector<double> first;
+    for (const bool in_place : {false, true, false}) {
+      auto result =
+          Upload(in_place ? state : std::vector<double>(state.size(), -1.0));
+      ASSERT_OK(kernels::Run(
+          PlusManifoldsParams{n,
+                              device_blocks.data(),
+                              device_factors.data(),
+                              in_place ? result.data() : device_state.data(),
+                              device_delta.data(),
+                              result.data()},
+          machine_.get()));
+      std::vector<double> actual = Download(result);
+      for (size_t i = 0; in_place && i < actual.size(); ++i) {
+        if (expected[i] == -1.0) {
+          EXPECT_EQ(actual[i], state[i]);
+          actual[i] = -1.0;
         }
-        EXPECT_TRUE(SameBits(actual, first));
-        // Sine and cosine of the machines differ by at most 2 units in the last
-        // place each and all else is equal: 4 terms of at most |q|.
-        std::vector<double> rounded = expected;
-        for (int32_t i = 0; i < n; ++i) {
-          if (kind[i] != ManifoldKind::kQuaternion) {
-            continue;
-          }
-          const double* q = &state[table.state_offset[i]];
-          const double norm =
-              std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
-          for (int j = 0; j < 4; ++j) {
-            double& value = rounded[table.state_offset[i] + j];
-            const double other = actual[table.state_offset[i] + j];
-            EXPECT_NEAR(value, other, 4 * (2 * 4 + 4) * kEps * norm);
-            value = other;
-          }
-        }
-        EXPECT_TRUE(SameBits(actual, rounded));
       }
+      if (first.empty()) {
+        first = actual;
+      }
+      EXPECT_TRUE(SameBits(actual, first));
+    }
+    for (const ManifoldBlock& block : table.blocks) {
+      int64_t at = block.state_offset;
+      for (int32_t f = 0; at >= 0 && f < block.num_factors; ++f) {
+        const ManifoldFactor factor = table.factors[block.first_factor + f];
+        // Sine and cosine of the machines differ by at most 2 units in the last
+        // place each and all else is equal: 4 or 5 terms of at most 2 |x|.
+        double norm = 0.0;
+        for (int32_t i = 0; !factor.is_linear() && i < factor.size; ++i) {
+          norm += state[at + i] * state[at + i];
+        }
+        const double tolerance = 2 * 5 * (2 * 4 + 5) * kEps * std::sqrt(norm);
+        for (int32_t i = 0; i < factor.size; ++i) {
+          EXPECT_NEAR(first[at + i], expected[at + i], tolerance);
+          first[at + i] = expected[at + i];
+        }
+        at += factor.size;
+      }
+    }
+    EXPECT_TRUE(SameBits(first, expected));
+  }
+}
+
+TEST_F(BlocksCudaTest, ValuesOfBlocks) {
+  for (const int64_t n : {0, 1, 31, 32, 33, 1000}) {
+    std::vector<int64_t> index(static_cast<size_t>(n));
+    std::iota(index.begin(), index.end(), 5);
+    std::shuffle(index.begin(), index.end(), std::mt19937(3));
+    const auto device_index = Upload(index);
+    for (const bool gather : {true, false}) {
+      ExpectBits(
+          NormalVector(n + 9, 4),
+          NormalVector(n + 9, 5),
+          {},
+          [&](auto* machine, double* x, double* y, double*) {
+            const int64_t* at =
+                On<const int64_t*>(machine, index.data(), device_index.data());
+            return gather
+                       ? kernels::Run(GatherValuesParams{n, at, x, y}, machine)
+                       : kernels::Run(ScatterValuesParams{n, at, x, y},
+                                      machine);
+          });
+    }
+  }
+}
+
+template <typename T>
+class PointTangentsCudaTest : public VectorsCudaTest {};
+using BlockTypes = testing::Types<double, float>;
+TYPED_TEST_SUITE(PointTangentsCudaTest, BlockTypes);
+
+TYPED_TEST(PointTangentsCudaTest, AreThoseOfTheHost) {
+  using T = TypeParam;
+  constexpr int32_t kPoints = 50;
+  const std::vector<double> tangents = NormalVector(9 * kPoints, 5);
+  const auto device_tangents = this->Upload(tangents);
+  for (const int64_t n : {0, 1, 31, 32, 33, 1000}) {
+    std::vector<int32_t> point_id;
+    for (int64_t k = 0; k < n; ++k) {
+      point_id.push_back(static_cast<int32_t>(k * 7 % kPoints));
+    }
+    const std::vector<double> values = NormalVector(6 * n, 6);
+    std::vector<T> blocks(values.begin(), values.end());
+    const auto before = ToDeviceLayout<T>(blocks, 6);
+    RunOk(
+        ApplyPointTangentsParams<T, kHostLayout>{
+            n, point_id.data(), tangents.data(), {blocks.data(), n}},
+        &this->host_);
+    const auto device_point_id = this->Upload(point_id);
+    for (int run = 0; run < 2; ++run) {
+      auto device_blocks = this->Upload(before);
+      ASSERT_OK(kernels::Run(
+          ApplyPointTangentsParams<T, kDeviceLayout>{n,
+                                                     device_point_id.data(),
+                                                     device_tangents.data(),
+                                                     {device_blocks.data(), n}},
+          this->machine_.get()));
+      EXPECT_EQ(this->Download(device_blocks), ToDeviceLayout<T>(blocks, 6));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "tests/kernels/cuda_test_util.h"
@@ -116,12 +117,24 @@ TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
   view.tangent_size = tangent_size.data();
   view.state_offset = state_offset.data();
   view.constant_values = constant_values.data();
-  std::vector<ManifoldKind> host_kind;
-  for (const int32_t size : table.tangent_size) {
-    host_kind.push_back(size >= 3 ? ManifoldKind::kQuaternion
-                                  : ManifoldKind::kLinear);
+  // Quaternions and what else there is, where a block has enough columns.
+  const auto factors = Upload(
+      std::vector<ManifoldFactor>{{ManifoldKind::kQuaternion, 4},
+                                  {ManifoldKind::kConstant, kAmbient - 4},
+                                  {ManifoldKind::kSphere, 3},
+                                  {ManifoldKind::kConstant, kAmbient - 3}});
+  std::vector<ManifoldBlock> host_blocks;
+  for (int32_t i = 0; i < kBlocks; ++i) {
+    if (table.tangent_size[i] >= 3) {
+      host_blocks.push_back({table.state_offset[i],
+                             table.tangent_offset[i],
+                             i % 2 * 2,
+                             2,
+                             kPadded,
+                             int64_t{kAmbient} * kPadded * i});
+    }
   }
-  const auto kind = Upload(host_kind);
+  const auto blocks = Upload(host_blocks);
   const auto delta = Upload(NormalVector(table.tangent_values, 1));
   const auto state = Upload(NormalVector(table.state_values, 2));
   const auto x = Upload(NormalVector(kVector, 3));
@@ -171,20 +184,24 @@ TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
         SetConstantParams{out.tangents.size(), 0.5, out.tangents.data()},
         machine));
     CERES_EXT_RETURN_IF_ERROR(
-        kernels::Run(CameraTangentsParams{kBlocks,
-                                          kAmbient,
-                                          kPadded,
-                                          kind.data(),
-                                          out.ambient.data(),
-                                          out.tangents.data()},
+        kernels::Run(ManifoldTangentsParams{blocks.size(),
+                                            blocks.data(),
+                                            factors.data(),
+                                            /*linear=*/false,
+                                            state.data(),
+                                            out.tangents.data()},
                      machine));
-    CERES_EXT_RETURN_IF_ERROR(kernels::Run(PlusParams{view,
-                                                      kind.data(),
-                                                      out.tangents.data(),
-                                                      state.data(),
-                                                      delta.data(),
-                                                      out.state.data()},
-                                           machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        PlusParams{view, state.data(), delta.data(), out.state.data()},
+        machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(PlusManifoldsParams{blocks.size(),
+                                         blocks.data(),
+                                         factors.data(),
+                                         state.data(),
+                                         delta.data(),
+                                         out.state.data()},
+                     machine));
     double* a = out.vectors[0].data();
     double* b = out.vectors[1].data();
     double* c = out.vectors[2].data();

@@ -10,6 +10,7 @@
 #include "Eigen/Dense"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "gmock/gmock.h"
@@ -114,95 +115,65 @@ TEST_F(VectorsTest, GatherAndScatterAreInverse) {
 
 // ---------------------------------------------------------------------------
 
-TEST_F(VectorsTest, PlusLinearByHand) {
+TEST_F(VectorsTest, PlusByHand) {
   const HandTable table;
   const std::vector<double> state = {1, 2, 3, 4};
-  const std::vector<double> delta = {0.5, 10, 20};
+  const std::vector<double> delta = {0.5, 10, kInfinity};
   std::vector<double> result(4, -1);
-  PlusParams params;
-  params.table = table.view();
-  params.state = state.data();
-  params.delta = delta.data();
-  params.state_plus_delta = result.data();
-  RunOk(params, &machine_);
-  EXPECT_THAT(result, ElementsAre(1.5, 2, 13, 24));
-
-  // Block 0 by a matrix, block 2 fixes its first parameter. Where P is zero,
-  // not even infinity moves; columns in the padding are not read.
-  const std::vector<double> infinite_delta = {0.5, 10, kInfinity};
-  const std::vector<double> P = {2,
-                                 0,
-                                 kNaN,  //
-                                 0,
-                                 1,
-                                 kNaN,  //
-                                 kNaN,
-                                 kNaN,
-                                 kNaN,  //
-                                 kNaN,
-                                 kNaN,
-                                 kNaN,  //
-                                 0,
-                                 kNaN,
-                                 kNaN,  //
-                                 1,
-                                 kNaN,
-                                 kNaN};
-  params.linear = P.data();
-  params.delta = infinite_delta.data();
-  RunOk(params, &machine_);
-  EXPECT_THAT(result, ElementsAre(1, 2.5, 23, kInfinity));
+  RunOk(PlusParams{table.view(), state.data(), delta.data(), result.data()},
+        &machine_);
+  EXPECT_THAT(result, ElementsAre(1.5, 2, 13, kInfinity));
 
   // In place.
   std::vector<double> in_place = state;
-  params.state = in_place.data();
-  params.state_plus_delta = in_place.data();
-  RunOk(params, &machine_);
+  RunOk(
+      PlusParams{table.view(), in_place.data(), delta.data(), in_place.data()},
+      &machine_);
   EXPECT_EQ(in_place, result);
 }
 
-// A table of one camera of 10 parameters at 0 and `columns` columns at 0.
-struct OneCamera {
-  explicit OneCamera(int32_t columns) : tangent_size(columns) {}
-  BlockTableView view() const {
-    return {1, 9, 10, &zero, &tangent_size, &zero, nullptr};
-  }
-  int32_t zero = 0;
-  int32_t tangent_size;
-};
+// ---------------------------------------------------------------------------
 
+// A camera of 10 parameters whose last `num_fixed` are constant, moved in place
+// or not.
 std::vector<double> PlusOneCamera(const std::vector<double>& state,
                                   const std::vector<double>& delta,
-                                  const double* P) {
-  const OneCamera camera(static_cast<int32_t>(delta.size()));
-  const ManifoldKind kind = ManifoldKind::kQuaternion;
-  std::vector<double> result(10, kNaN);
+                                  int num_fixed = 0,
+                                  bool in_place = false) {
+  const ManifoldFactor factors[] = {{ManifoldKind::kQuaternion, 4},
+                                    {ManifoldKind::kEuclidean, 6 - num_fixed},
+                                    {ManifoldKind::kConstant, num_fixed}};
+  const ManifoldBlock block = {0, 0, 0, 3, 9, 0};
+  std::vector<double> result = in_place ? state : std::vector<double>(10, kNaN);
   HostMachine machine(1);
-  RunOk(
-      PlusParams{
-          camera.view(), &kind, P, state.data(), delta.data(), result.data()},
-      &machine);
+  RunOk(PlusManifoldsParams{1,
+                            &block,
+                            factors,
+                            in_place ? result.data() : state.data(),
+                            delta.data(),
+                            result.data()},
+        &machine);
   return result;
 }
 
 TEST_F(VectorsTest, PlusQuaternionByHand) {
   const std::vector<double> x = {1, 0, 0, 0, 1, 2, 3, 4, 5, 6};
-  EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30, 40, 50, 60}, nullptr),
+  EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30, 40, 50, 60}),
             (std::vector<double>{1, 0, 0, 0, 11, 22, 33, 44, 55, 66}));
   // A zero change keeps the quaternion even where its norm isn't one.
   const std::vector<double> odd = {3, -4, 0.1, 7, 1, 2, 3, 4, 5, 6};
-  EXPECT_EQ(PlusOneCamera(odd, {0, -0.0, 0, 0, 0, 0, 0, 0, 0}, nullptr), odd);
+  EXPECT_EQ(PlusOneCamera(odd, {0, -0.0, 0, 0, 0, 0, 0, 0, 0}), odd);
   // Half a turn about z: the angle is twice |delta|.
   const double kHalfPi = std::acos(0.0);
   const std::vector<double> turned =
-      PlusOneCamera(x, {0, 0, kHalfPi, 0, 0, 0, 0, 0, 0}, nullptr);
+      PlusOneCamera(x, {0, 0, kHalfPi, 0, 0, 0, 0, 0, 0});
   EXPECT_NEAR(turned[0], 0, kEpsilon);
   EXPECT_THAT(std::vector<double>(turned.begin() + 1, turned.begin() + 4),
               ElementsAre(0, 0, 1));
   // Changes whose square underflows, and denormal ones, still move.
   for (const double tiny : {1e-8, 1e-170, 1e-300, 1e-320}) {
     const std::vector<double> moved =
-        PlusOneCamera(x, {tiny, -tiny, 2 * tiny, 0, 0, 0, 0, 0, 0}, nullptr);
+        PlusOneCamera(x, {tiny, -tiny, 2 * tiny, 0, 0, 0, 0, 0, 0});
     // cos and sin to second order; a denormal has an absolute error.
     const double bound = 4 * kEpsilon * tiny + 5e-324;
     EXPECT_NEAR(moved[0], 1, 4 * tiny * tiny + kEpsilon);
@@ -210,25 +181,20 @@ TEST_F(VectorsTest, PlusQuaternionByHand) {
     EXPECT_NEAR(moved[2], -tiny, bound);
     EXPECT_NEAR(moved[3], 2 * tiny, bound);
   }
-  // Fixed intrinsics: rows 7 to 9 have no column.
-  std::vector<double> P(90, 0.0);
-  for (int i = 4; i < 7; ++i) {
-    P[9 * i + i - 1] = 1.0;
-  }
-  EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30}, P.data()),
-            (std::vector<double>{1, 0, 0, 0, 11, 22, 33, 4, 5, 6}));
-  EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30}, nullptr),
+  // Fixed intrinsics.
+  EXPECT_EQ(PlusOneCamera(x, {0, 0, 0, 10, 20, 30}, 3),
             (std::vector<double>{1, 0, 0, 0, 11, 22, 33, 4, 5, 6}));
 }
 
 // Plus turns by the rotation of angle 2 |delta| about delta, from the left, and
-// CameraTangents is its derivative.
+// ManifoldTangents is its derivative.
 TEST_F(VectorsTest, QuaternionsMoveAsRotations) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::vector<double> x = NormalVector(10, 100 + seed);
     Eigen::Map<Eigen::Vector4d>(x.data()).normalize();
     const std::vector<double> delta = NormalVector(9, 200 + seed);
-    const std::vector<double> y = PlusOneCamera(x, delta, nullptr);
+    const std::vector<double> y = PlusOneCamera(x, delta);
+    EXPECT_EQ(PlusOneCamera(x, delta, 0, /*in_place=*/true), y);
     const Eigen::Vector3d d(delta[0], delta[1], delta[2]);
     const Eigen::Quaterniond expected =
         Eigen::Quaterniond(Eigen::AngleAxisd(2 * d.norm(), d.normalized())) *
@@ -244,14 +210,17 @@ TEST_F(VectorsTest, QuaternionsMoveAsRotations) {
       EXPECT_EQ(y[i], x[i] + delta[i - 1]);
     }
 
-    // Two cameras, the first linear: its matrix stays.
-    std::vector<double> cameras(20, 0.0);
-    std::copy_n(x.begin(), 10, cameras.begin() + 10);
-    const ManifoldKind kind[] = {ManifoldKind::kLinear,
-                                 ManifoldKind::kQuaternion};
+    // A constant camera, then this one; matrices have a column to spare. What
+    // is zero everywhere, or linear, keeps its value.
+    const ManifoldFactor factors[] = {{ManifoldKind::kConstant, 10},
+                                      {ManifoldKind::kQuaternion, 4},
+                                      {ManifoldKind::kEuclidean, 6}};
+    const ManifoldBlock blocks[] = {{-1, -1, 0, 1, 10, 0},
+                                    {0, 0, 1, 2, 10, 100}};
     std::vector<double> tangents(200, 7.0);
     RunOk(
-        CameraTangentsParams{2, 10, 10, kind, cameras.data(), tangents.data()},
+        ManifoldTangentsParams{
+            2, blocks, factors, false, x.data(), tangents.data()},
         &machine_);
     constexpr double kStep = 1e-5;
     for (int i = 0; i < 20; ++i) {
@@ -263,16 +232,54 @@ TEST_F(VectorsTest, QuaternionsMoveAsRotations) {
         }
         std::vector<double> step(9, 0.0);
         step[j] = kStep;
-        const double up = PlusOneCamera(x, step, nullptr)[i - 10];
+        const double up = PlusOneCamera(x, step)[i - 10];
         step[j] = -kStep;
-        const double down = PlusOneCamera(x, step, nullptr)[i - 10];
+        const double down = PlusOneCamera(x, step)[i - 10];
         // Third order term, and 8 roundings of each value.
         EXPECT_NEAR(value,
                     (up - down) / (2 * kStep),
                     kStep * kStep + 8 * kEpsilon / kStep);
       }
     }
+    const std::vector<double> curved = tangents;
+    RunOk(
+        ManifoldTangentsParams{
+            2, blocks, factors, true, nullptr, tangents.data()},
+        &machine_);
+    for (int i = 0; i < 20; ++i) {
+      for (int j = 0; j < 10; ++j) {
+        EXPECT_EQ(tangents[10 * i + j],
+                  i >= 14 && j == i - 11 ? 1.0 : curved[10 * i + j]);
+      }
+    }
   }
+}
+
+TEST_F(VectorsTest, ValuesOfBlocksByHand) {
+  const std::vector<int64_t> index = {3, 0, 2};
+  const std::vector<double> x = {1, 2, 3, 4};
+  std::vector<double> values(3, kNaN);
+  RunOk(GatherValuesParams{3, index.data(), x.data(), values.data()},
+        &machine_);
+  EXPECT_THAT(values, ElementsAre(4, 1, 3));
+  std::vector<double> y = {-1, -2, -3, -4};
+  RunOk(ScatterValuesParams{3, index.data(), values.data(), y.data()},
+        &machine_);
+  EXPECT_THAT(y, ElementsAre(1, -2, 3, 4));
+}
+
+TEST_F(VectorsTest, PointTangentsByHand) {
+  const std::vector<int32_t> point_id = {1, 0};
+  // A permutation, and a matrix of two columns.
+  const std::vector<double> tangents = {
+      0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 2, 0, 3, 4, 0, 5, 6, 0};
+  std::vector<float> blocks = {1, 10, 100, 2, 20, 200, 1, 2, 3, 4, 5, 6};
+  RunOk(
+      ApplyPointTangentsParams<float, kHostLayout>{
+          2, point_id.data(), tangents.data(), {blocks.data(), 2}},
+      &machine_);
+  EXPECT_THAT(blocks,
+              ElementsAre(531, 642, 0, 1062, 1284, 0, 3, 1, 2, 6, 4, 5));
 }
 
 // ---------------------------------------------------------------------------
