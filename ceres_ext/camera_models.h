@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Camera models with the names, numbers and orders of parameters of COLMAP
-// (colmap.github.io/cameras.html), for T = double, ceres::Jet and the like:
+// (colmap.github.io/cameras.html), for T = double, ceres::Jet and the like, on
+// the host and in CUDA's device code (there without kName):
 //
 //   T pixel[2];
 //   if (!RadialCamera::ImgFromCam(params, point, pixel)) { ... }
@@ -23,13 +24,15 @@
 #include <cfloat>
 #include <cmath>
 
+#include "ceres/internal/port.h"
+
 namespace ceres_ext {
 
 namespace internal {
 
 // k[0] s + k[1] s^2 + ... + k[kNum - 1] s^kNum
 template <int kNum, typename T>
-T PowerSeries(const T* k, const T& s) {
+CERES_HOST_DEVICE T PowerSeries(const T* k, const T& s) {
   T sum = k[kNum - 1];
   for (int i = kNum - 2; i >= 0; --i) {
     sum = sum * s + k[i];
@@ -39,7 +42,7 @@ T PowerSeries(const T* k, const T& s) {
 
 // (x, y) (1 + k1 r^2 + k2 r^4 + ...), r^2 = x^2 + y^2
 template <int kNum, typename T>
-void DistortRadially(const T* k, T* xy) {
+CERES_HOST_DEVICE void DistortRadially(const T* k, T* xy) {
   const T scale = 1.0 + PowerSeries<kNum>(k, xy[0] * xy[0] + xy[1] * xy[1]);
   xy[0] = xy[0] * scale;
   xy[1] = xy[1] * scale;
@@ -48,7 +51,7 @@ void DistortRadially(const T* k, T* xy) {
 // (x, y) scale
 //     + (2 p1 x y + p2 (r^2 + 2 x^2), 2 p2 x y + p1 (r^2 + 2 y^2))
 template <typename T>
-void DistortTangentially(const T* p, const T& scale, T* xy) {
+CERES_HOST_DEVICE void DistortTangentially(const T* p, const T& scale, T* xy) {
   const T x = xy[0];
   const T y = xy[1];
   const T r2 = x * x + y * y;
@@ -56,23 +59,25 @@ void DistortTangentially(const T* p, const T& scale, T* xy) {
   xy[1] = y * scale + 2.0 * p[1] * x * y + p[0] * (r2 + 2.0 * y * y);
 }
 
-// (x, y) t / r, where t = atan r is the angle from the optical axis: a point at
-// that distance from the principal point. Below r = 0.01 the series of
-// atan(r) / r, whose first term left out, r^10 / 11, is below 1e-21; the
-// derivatives of sqrt are not finite at 0.
+// atan(r) / r by r^2. Below r = 0.01 the series, whose first term left out,
+// r^10 / 11, is below 1e-21; the derivatives of sqrt are not finite at 0.
 template <typename T>
-void ToEquidistant(T* xy) {
+CERES_HOST_DEVICE T AtanOverR(const T& r2) {
   using std::atan;
   using std::sqrt;
-  const T r2 = xy[0] * xy[0] + xy[1] * xy[1];
-  T scale;
   if (r2 < 1e-4) {
-    scale = 1.0 +
-            r2 * (-1.0 / 3.0 + r2 * (1.0 / 5.0 + r2 * (-1.0 / 7.0 + r2 / 9.0)));
-  } else {
-    const T r = sqrt(r2);
-    scale = atan(r) / r;
+    return 1.0 +
+           r2 * (-1.0 / 3.0 + r2 * (1.0 / 5.0 + r2 * (-1.0 / 7.0 + r2 / 9.0)));
   }
+  const T r = sqrt(r2);
+  return atan(r) / r;
+}
+
+// (x, y) t / r, where t = atan r is the angle from the optical axis: a point at
+// that distance from the principal point.
+template <typename T>
+CERES_HOST_DEVICE void ToEquidistant(T* xy) {
+  const T scale = AtanOverR(xy[0] * xy[0] + xy[1] * xy[1]);
   xy[0] = xy[0] * scale;
   xy[1] = xy[1] * scale;
 }
@@ -86,7 +91,9 @@ struct CameraModel {
   static constexpr int kNumParams = kNumFocals + 2 + kNumCoefficients;
 
   template <typename T>
-  static bool ImgFromCam(const T* params, const T* point, T* pixel) {
+  CERES_HOST_DEVICE static bool ImgFromCam(const T* params,
+                                           const T* point,
+                                           T* pixel) {
     if (!(point[2] >= DBL_EPSILON)) {
       return false;
     }
@@ -102,14 +109,14 @@ struct CameraModel {
 template <typename Model, int kNumFocals, int kNumCoefficients>
 struct RadialModel : CameraModel<Model, kNumFocals, kNumCoefficients> {
   template <typename T>
-  static void Distort(const T* k, T* xy) {
+  CERES_HOST_DEVICE static void Distort(const T* k, T* xy) {
     DistortRadially<kNumCoefficients>(k, xy);
   }
 };
 template <typename Model, int kNumFocals, int kNumCoefficients>
 struct FisheyeModel : CameraModel<Model, kNumFocals, kNumCoefficients> {
   template <typename T>
-  static void Distort(const T* k, T* xy) {
+  CERES_HOST_DEVICE static void Distort(const T* k, T* xy) {
     ToEquidistant(xy);
     DistortRadially<kNumCoefficients>(k, xy);
   }
@@ -122,7 +129,7 @@ struct SimplePinholeCamera : internal::CameraModel<SimplePinholeCamera, 1, 0> {
   static constexpr int kModelId = 0;
   static constexpr char kName[] = "SIMPLE_PINHOLE";
   template <typename T>
-  static void Distort(const T* /*k*/, T* /*xy*/) {}
+  CERES_HOST_DEVICE static void Distort(const T* /*k*/, T* /*xy*/) {}
 };
 
 // fx, fy, cx, cy
@@ -130,7 +137,7 @@ struct PinholeCamera : internal::CameraModel<PinholeCamera, 2, 0> {
   static constexpr int kModelId = 1;
   static constexpr char kName[] = "PINHOLE";
   template <typename T>
-  static void Distort(const T* /*k*/, T* /*xy*/) {}
+  CERES_HOST_DEVICE static void Distort(const T* /*k*/, T* /*xy*/) {}
 };
 
 // f, cx, cy, k: (x, y) (1 + k r^2)
@@ -151,7 +158,7 @@ struct OpenCvCamera : internal::CameraModel<OpenCvCamera, 2, 4> {
   static constexpr int kModelId = 4;
   static constexpr char kName[] = "OPENCV";
   template <typename T>
-  static void Distort(const T* k, T* xy) {
+  CERES_HOST_DEVICE static void Distort(const T* k, T* xy) {
     const T r2 = xy[0] * xy[0] + xy[1] * xy[1];
     const T scale = 1.0 + internal::PowerSeries<2>(k, r2);
     internal::DistortTangentially(k + 2, scale, xy);
@@ -171,7 +178,7 @@ struct FullOpenCvCamera : internal::CameraModel<FullOpenCvCamera, 2, 8> {
   static constexpr int kModelId = 6;
   static constexpr char kName[] = "FULL_OPENCV";
   template <typename T>
-  static void Distort(const T* k, T* xy) {
+  CERES_HOST_DEVICE static void Distort(const T* k, T* xy) {
     const T r2 = xy[0] * xy[0] + xy[1] * xy[1];
     const T numerator[3] = {k[0], k[1], k[4]};
     const T scale = (1.0 + internal::PowerSeries<3>(numerator, r2)) /

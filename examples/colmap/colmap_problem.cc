@@ -11,57 +11,11 @@
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres/product_manifold.h"
-#include "ceres/rotation.h"
 #include "ceres_ext/camera_models.h"
+#include "ceres_ext/photogrammetry.h"
 
 namespace ceres_ext::colmap {
 namespace {
-
-// R X + t; rotation: x, y, z, w.
-template <typename T>
-void Transform(const T* rotation,
-               const T* translation,
-               const T* point,
-               T* in_camera) {
-  const T wxyz[4] = {rotation[3], rotation[0], rotation[1], rotation[2]};
-  ceres::UnitQuaternionRotatePoint(wxyz, point, in_camera);
-  for (int i = 0; i < 3; ++i) {
-    in_camera[i] += translation[i];
-  }
-}
-
-template <typename CameraModel>
-struct ReprojectionError {
-  // The blocks of COLMAP up to 3.13.
-  template <typename T>
-  bool operator()(const T* rotation,
-                  const T* translation,
-                  const T* point,
-                  const T* params,
-                  T* residuals) const {
-    T in_camera[3];
-    Transform(rotation, translation, point, in_camera);
-    if (CameraModel::ImgFromCam(params, in_camera, residuals)) {
-      residuals[0] -= x;
-      residuals[1] -= y;
-    } else {
-      residuals[0] = residuals[1] = T(0.0);
-    }
-    return true;
-  }
-
-  // Those of COLMAP since 4.0.
-  template <typename T>
-  bool operator()(const T* point,
-                  const T* pose,
-                  const T* params,
-                  T* residuals) const {
-    return (*this)(pose, pose + 4, point, params, residuals);
-  }
-
-  double x;
-  double y;
-};
 
 class ProblemBuilder {
  public:
@@ -99,8 +53,12 @@ class ProblemBuilder {
 
   template <typename CameraModel>
   void AddImage(CameraModel /*tag*/, Image* image) {
-    using Error = ReprojectionError<CameraModel>;
-    constexpr int kNumParams = CameraModel::kNumParams;
+    // The blocks of COLMAP up to 3.13, or those since 4.0.
+    using Error = ReprojectionError<CameraModel, EigenQuaternion>;
+    using SplitCost = CostFunctionFor<ceres::AutoDiffCostFunction,
+                                      Error,
+                                      typename Error::SplitBlockSizes>;
+    using Cost = CostFunctionFor<ceres::AutoDiffCostFunction, Error>;
     double* params = model_->cameras[image->camera].params;
     for (int64_t k = image->points2d_begin; k < image->points2d_end; ++k) {
       if (model_->point_index[k] < 0) {
@@ -110,21 +68,15 @@ class ProblemBuilder {
       auto* error =
           new Error{model_->points2d[2 * k], model_->points2d[2 * k + 1]};
       if (options_.split_pose) {
-        problem_->AddResidualBlock(
-            new ceres::AutoDiffCostFunction<Error, 2, 4, 3, 3, kNumParams>(
-                error),
-            loss_,
-            image->pose,
-            image->pose + 4,
-            point,
-            params);
+        problem_->AddResidualBlock(new SplitCost(error),
+                                   loss_,
+                                   image->pose,
+                                   image->pose + 4,
+                                   point,
+                                   params);
       } else {
         problem_->AddResidualBlock(
-            new ceres::AutoDiffCostFunction<Error, 2, 3, 7, kNumParams>(error),
-            loss_,
-            point,
-            image->pose,
-            params);
+            new Cost(error), loss_, point, image->pose, params);
       }
     }
   }
@@ -170,17 +122,12 @@ class ProblemBuilder {
       problem_->SetParameterBlockConstant(first + 4);
     }
     for (size_t i = 1; i < images.size(); ++i) {
-      // Where the image stands, -R't, as the first one sees it.
+      // Where the image stands, as the first one sees it.
       double* pose = images[i]->pose;
-      const double inverse[4] = {-pose[0], -pose[1], -pose[2], pose[3]};
-      const double zero[3] = {0.0, 0.0, 0.0};
       double center[3];
       double baseline[3];
-      Transform(inverse, zero, pose + 4, center);
-      for (double& coordinate : center) {
-        coordinate = -coordinate;
-      }
-      Transform(first, first + 4, center, baseline);
+      ProjectionCenter<EigenQuaternion>(pose, pose + 4, center);
+      TransformPoint<EigenQuaternion>(first, first + 4, center, baseline);
       const auto* largest =
           std::max_element(baseline, baseline + 3, [](double a, double b) {
             return std::abs(a) < std::abs(b);
@@ -261,7 +208,7 @@ void UpdateErrors(Model* model) {
         }
         double in_camera[3];
         double pixel[2];
-        Transform(
+        TransformPoint<EigenQuaternion>(
             image.pose, image.pose + 4, model->points[index].xyz, in_camera);
         if (decltype(camera_model)::ImgFromCam(
                 camera.params, in_camera, pixel)) {

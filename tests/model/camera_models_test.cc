@@ -14,66 +14,12 @@
 
 #include "ceres/jet.h"
 #include "gtest/gtest.h"
+#include "tests/model/camera_models_reference.h"
 
 namespace ceres_ext {
 namespace {
 
-using Real = long double;
-
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-
-// The pixel as the documentation of each model gives it, u = X / Z, v = Y / Z.
-void Reference(const std::string& name,
-               const Real* k,
-               const Real* point,
-               Real* pixel) {
-  const Real u = point[0] / point[2];
-  const Real v = point[1] / point[2];
-  const Real r = std::sqrt(u * u + v * v);
-  const Real t = std::atan(r);
-  // atan(r) / r of the fisheyes.
-  const Real s = r == 0 ? 1 : t / r;
-  const Real r2 = r * r, r4 = r2 * r2, r6 = r4 * r2;
-  const Real t2 = t * t, t4 = t2 * t2, t6 = t4 * t2, t8 = t4 * t4;
-  if (name == "SIMPLE_PINHOLE") {
-    pixel[0] = k[0] * u + k[1];
-    pixel[1] = k[0] * v + k[2];
-  } else if (name == "PINHOLE") {
-    pixel[0] = k[0] * u + k[2];
-    pixel[1] = k[1] * v + k[3];
-  } else if (name == "SIMPLE_RADIAL") {
-    pixel[0] = k[0] * u * (1 + k[3] * r2) + k[1];
-    pixel[1] = k[0] * v * (1 + k[3] * r2) + k[2];
-  } else if (name == "RADIAL") {
-    pixel[0] = k[0] * u * (1 + k[3] * r2 + k[4] * r4) + k[1];
-    pixel[1] = k[0] * v * (1 + k[3] * r2 + k[4] * r4) + k[2];
-  } else if (name == "OPENCV") {
-    const Real a = 1 + k[4] * r2 + k[5] * r4;
-    pixel[0] =
-        k[0] * (u * a + 2 * k[6] * u * v + k[7] * (r2 + 2 * u * u)) + k[2];
-    pixel[1] =
-        k[1] * (v * a + k[6] * (r2 + 2 * v * v) + 2 * k[7] * u * v) + k[3];
-  } else if (name == "OPENCV_FISHEYE") {
-    const Real a = 1 + k[4] * t2 + k[5] * t4 + k[6] * t6 + k[7] * t8;
-    pixel[0] = k[0] * u * s * a + k[2];
-    pixel[1] = k[1] * v * s * a + k[3];
-  } else if (name == "FULL_OPENCV") {
-    const Real a = (1 + k[4] * r2 + k[5] * r4 + k[8] * r6) /
-                   (1 + k[9] * r2 + k[10] * r4 + k[11] * r6);
-    pixel[0] =
-        k[0] * (u * a + 2 * k[6] * u * v + k[7] * (r2 + 2 * u * u)) + k[2];
-    pixel[1] =
-        k[1] * (v * a + k[6] * (r2 + 2 * v * v) + 2 * k[7] * u * v) + k[3];
-  } else if (name == "SIMPLE_RADIAL_FISHEYE") {
-    pixel[0] = k[0] * u * s * (1 + k[3] * t2) + k[1];
-    pixel[1] = k[0] * v * s * (1 + k[3] * t2) + k[2];
-  } else if (name == "RADIAL_FISHEYE") {
-    pixel[0] = k[0] * u * s * (1 + k[3] * t2 + k[4] * t4) + k[1];
-    pixel[1] = k[0] * v * s * (1 + k[3] * t2 + k[4] * t4) + k[2];
-  } else {
-    FAIL() << name;
-  }
-}
 
 // What COLMAP 4.2.1 says (pycolmap.Camera.img_from_cam).
 struct Known {
@@ -214,7 +160,7 @@ TYPED_TEST(CameraModelsTest, AgreesWithItsFormula) {
       double pixel[2];
       Real expected[2];
       ASSERT_TRUE(TypeParam::ImgFromCam(params, point, pixel));
-      Reference(TypeParam::kName, real_params, real_point, expected);
+      CameraReference(TypeParam::kName, real_params, real_point, expected);
       // Terms of the distortion are at most 0.05 r^9 f r with r = 2 (fisheyes:
       // t < 1.2), and the denominator of FULL_OPENCV is kept away from 0 below.
       const Real r2 = r * r;
@@ -275,9 +221,9 @@ TYPED_TEST(CameraModelsTest, DerivativesAreDifferencesOfTheFormula) {
         Real behind[2];
         const Real value = x[j];
         x[j] = value + h;
-        Reference(TypeParam::kName, x, x + kNumParams, ahead);
+        CameraReference(TypeParam::kName, x, x + kNumParams, ahead);
         x[j] = value - h;
-        Reference(TypeParam::kName, x, x + kNumParams, behind);
+        CameraReference(TypeParam::kName, x, x + kNumParams, behind);
         x[j] = value;
         for (int i = 0; i < 2; ++i) {
           const double expected =

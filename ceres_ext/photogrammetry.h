@@ -1,0 +1,618 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Residuals of photogrammetry, as functors for automatic differentiation on the
+// host and in CUDA's device code. Each is trivially copyable and holds the
+// constants of one residual block.
+//
+//   using Error = ReprojectionError<OpenCvCamera, EigenQuaternion>;
+//   using Cost = CostFunctionFor<ceres::AutoDiffCostFunction, Error>;
+//   problem.AddResidualBlock(
+//       new Cost(new Error{x, y}), loss, point, cam_from_world, params);
+//
+// Frames. A pose b_from_a takes coordinates in frame a to frame b:
+//
+//   X_b = R X_a + t
+//
+// Of a camera it is cam_from_world, of a camera in a rig
+// cam_from_rig * rig_from_world. Cameras are those of camera_models.h. Lengths
+// are in the unit of the points, angles in radians, pixels as camera_models.h
+// has them.
+//
+// Poses. R is an AngleAxis (3 values), a Quaternion (w, x, y, z, as
+// ceres::QuaternionManifold has it) or an EigenQuaternion (x, y, z, w, as
+// ceres::EigenQuaternionManifold and COLMAP have it). A pose is one block,
+// rotation before translation, or two; each functor takes both forms:
+//
+//   Error::BlockSizes       a block for a pose: blocks and order of COLMAP 4
+//   Error::SplitBlockSizes  a rotation and a translation: COLMAP up to 3.13
+//
+// Quaternions in blocks have norm 1, as under either manifold: at any other
+// norm R is I + 2 w [v]x + 2 [v]x^2, v = (x, y, z), which is no rotation then,
+// as in ceres::UnitQuaternionRotatePoint and in Eigen. Poses that are constants
+// of a functor may have quaternions of any norm but 0.
+//
+// Derivatives are exact to rounding at all rotations, the identity included,
+// but for rotation vectors of norm above 0 and below 1e-307 (there they need
+// not be finite). Logarithms of rotations, log R the rotation vector of at most
+// pi, are smooth but for angles of exactly pi, where they jump from one sign to
+// the other.
+//
+// At the optical centre of a camera and behind it (ImgFromCam in
+// camera_models.h) a reprojection error is 0, with derivatives 0, as in COLMAP.
+// Where the depth is NaN the evaluation fails, and Ceres refuses the step.
+//
+// Thread safety: all functions depend on their arguments alone.
+
+#ifndef CERES_EXT_PHOTOGRAMMETRY_H_
+#define CERES_EXT_PHOTOGRAMMETRY_H_
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "Eigen/Cholesky"
+#include "Eigen/Core"
+#include "ceres/internal/port.h"
+#include "ceres/rotation.h"
+#include "ceres_ext/camera_models.h"
+
+namespace ceres_ext {
+
+// Axis times angle.
+struct AngleAxis {
+  static constexpr int kSize = 3;
+  static constexpr char kName[] = "ANGLE_AXIS";
+  template <typename T>
+  CERES_HOST_DEVICE static void ToQuaternion(const T* rotation, T* wxyz) {
+    ceres::AngleAxisToQuaternion(rotation, wxyz);
+  }
+};
+
+// w, x, y, z
+struct Quaternion {
+  static constexpr int kSize = 4;
+  static constexpr char kName[] = "QUATERNION";
+  template <typename T>
+  CERES_HOST_DEVICE static void ToQuaternion(const T* rotation, T* wxyz) {
+    for (int i = 0; i < 4; ++i) {
+      wxyz[i] = rotation[i];
+    }
+  }
+};
+
+// x, y, z, w
+struct EigenQuaternion {
+  static constexpr int kSize = 4;
+  static constexpr char kName[] = "EIGEN_QUATERNION";
+  template <typename T>
+  CERES_HOST_DEVICE static void ToQuaternion(const T* rotation, T* wxyz) {
+    for (int i = 0; i < 4; ++i) {
+      wxyz[i] = rotation[(i + 3) % 4];
+    }
+  }
+};
+
+// R X + t, another array than the point.
+template <typename Rotation, typename T>
+CERES_HOST_DEVICE void TransformPoint(const T* rotation,
+                                      const T* translation,
+                                      const T* point,
+                                      T* transformed) {
+  T wxyz[4];
+  Rotation::ToQuaternion(rotation, wxyz);
+  ceres::UnitQuaternionRotatePoint(wxyz, point, transformed);
+  for (int i = 0; i < 3; ++i) {
+    transformed[i] += translation[i];
+  }
+}
+
+// Where a camera stands in the world, -R't of its cam_from_world.
+template <typename Rotation, typename T>
+CERES_HOST_DEVICE void ProjectionCenter(const T* rotation,
+                                        const T* translation,
+                                        T* center) {
+  T wxyz[4];
+  Rotation::ToQuaternion(rotation, wxyz);
+  const T inverse[4] = {wxyz[0], -wxyz[1], -wxyz[2], -wxyz[3]};
+  ceres::UnitQuaternionRotatePoint(inverse, translation, center);
+  for (int i = 0; i < 3; ++i) {
+    center[i] = -center[i];
+  }
+}
+
+namespace internal {
+
+// The error of an observation (x, y), as said above. False: NaN.
+template <typename Camera, typename T>
+CERES_HOST_DEVICE bool ProjectionError(
+    double x, double y, const T* in_camera, const T* params, T* residuals) {
+  using std::isnan;
+  if (Camera::ImgFromCam(params, in_camera, residuals)) {
+    residuals[0] -= x;
+    residuals[1] -= y;
+    return true;
+  }
+  residuals[0] = residuals[1] = T(0.0);
+  return !isnan(in_camera[2]);
+}
+
+// log R(q), for q of any norm but 0; q and -q have the same. With a = |v| / |w|
+// it is 2 v / w atan(a) / a, regular at v = 0; past a right angle, where w may
+// vanish, 2 v / |v| atan2(|v|, w).
+template <typename T>
+CERES_HOST_DEVICE void QuaternionToLogarithm(const T* wxyz, T* logarithm) {
+  using std::atan2;
+  using std::sqrt;
+  const T& w = wxyz[0];
+  const T w2 = w * w;
+  const T v2 = ceres::DotProduct(wxyz + 1, wxyz + 1);
+  T scale;
+  if (v2 <= w2) {
+    scale = 2.0 / w * AtanOverR(v2 / w2);
+  } else {
+    const T v = sqrt(v2);
+    scale = 2.0 / v * (w < 0.0 ? atan2(-v, -w) : atan2(v, w));
+  }
+  for (int i = 0; i < 3; ++i) {
+    logarithm[i] = scale * wxyz[i + 1];
+  }
+}
+
+// A measured pose: quaternion w, x, y, z of norm 1, translation.
+struct MeasuredPose {
+  template <typename Rotation>
+  static MeasuredPose From(const double* pose) {
+    MeasuredPose measured;
+    double* q = measured.wxyz;
+    Rotation::ToQuaternion(pose, q);
+    const double norm =
+        std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+    for (int i = 0; i < 4; ++i) {
+      q[i] /= norm;
+    }
+    for (int i = 0; i < 3; ++i) {
+      measured.translation[i] = pose[Rotation::kSize + i];
+    }
+    return measured;
+  }
+
+  double wxyz[4];
+  double translation[3];
+};
+
+// pose * measured^-1 = (D, d), D = R R_m' and d = t - D t_m: log D, then d.
+template <typename T>
+CERES_HOST_DEVICE void PoseError(const T* wxyz,
+                                 const T* translation,
+                                 const MeasuredPose& measured,
+                                 T* residuals) {
+  const double* q = measured.wxyz;
+  const T inverse[4] = {T(q[0]), T(-q[1]), T(-q[2]), T(-q[3])};
+  T difference[4];
+  ceres::QuaternionProduct(wxyz, inverse, difference);
+  QuaternionToLogarithm(difference, residuals);
+  const double* t = measured.translation;
+  const T measured_translation[3] = {T(t[0]), T(t[1]), T(t[2])};
+  T rotated[3];
+  ceres::UnitQuaternionRotatePoint(difference, measured_translation, rotated);
+  for (int i = 0; i < 3; ++i) {
+    residuals[i + 3] = translation[i] - rotated[i];
+  }
+}
+
+template <typename First, typename... Rest>
+CERES_HOST_DEVICE auto Last(First first, Rest... rest) {
+  if constexpr (sizeof...(Rest) == 0) {
+    return first;
+  } else {
+    return Last(rest...);
+  }
+}
+
+template <template <typename, int, int...> class CostFunction,
+          typename Error,
+          typename BlockSizes>
+struct MakeCostFunction;
+template <template <typename, int, int...> class CostFunction,
+          typename Error,
+          int... kSizes>
+struct MakeCostFunction<CostFunction,
+                        Error,
+                        std::integer_sequence<int, kSizes...>> {
+  using type = CostFunction<Error, Error::kNumResiduals, kSizes...>;
+};
+
+}  // namespace internal
+
+// The cost function of a functor: CostFunction is ceres::AutoDiffCostFunction
+// or another template of its parameters, BlockSizes one of the two of the
+// functor.
+template <template <typename, int, int...> class CostFunction,
+          typename Error,
+          typename BlockSizes = typename Error::BlockSizes>
+using CostFunctionFor =
+    typename internal::MakeCostFunction<CostFunction, Error, BlockSizes>::type;
+
+// Where the camera sees the point, minus (x, y) where the image has it, in
+// pixels.
+template <typename Camera, typename Rotation>
+struct ReprojectionError {
+  static constexpr int kNumResiduals = 2;
+  using BlockSizes =
+      std::integer_sequence<int, 3, Rotation::kSize + 3, Camera::kNumParams>;
+  using SplitBlockSizes =
+      std::integer_sequence<int, Rotation::kSize, 3, 3, Camera::kNumParams>;
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* rotation,
+                                    const T* translation,
+                                    const T* point,
+                                    const T* params,
+                                    T* residuals) const {
+    T in_camera[3];
+    TransformPoint<Rotation>(rotation, translation, point, in_camera);
+    return internal::ProjectionError<Camera>(
+        x, y, in_camera, params, residuals);
+  }
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* point,
+                                    const T* cam_from_world,
+                                    const T* params,
+                                    T* residuals) const {
+    return (*this)(cam_from_world,
+                   cam_from_world + Rotation::kSize,
+                   point,
+                   params,
+                   residuals);
+  }
+
+  double x;
+  double y;
+};
+
+// The same of a camera in a rig, both poses in blocks.
+template <typename Camera, typename Rotation>
+struct RigReprojectionError {
+  static constexpr int kNumResiduals = 2;
+  using BlockSizes = std::integer_sequence<int,
+                                           3,
+                                           Rotation::kSize + 3,
+                                           Rotation::kSize + 3,
+                                           Camera::kNumParams>;
+  using SplitBlockSizes = std::integer_sequence<int,
+                                                Rotation::kSize,
+                                                3,
+                                                Rotation::kSize,
+                                                3,
+                                                3,
+                                                Camera::kNumParams>;
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* cam_from_rig_rotation,
+                                    const T* cam_from_rig_translation,
+                                    const T* rig_from_world_rotation,
+                                    const T* rig_from_world_translation,
+                                    const T* point,
+                                    const T* params,
+                                    T* residuals) const {
+    T in_rig[3];
+    TransformPoint<Rotation>(
+        rig_from_world_rotation, rig_from_world_translation, point, in_rig);
+    T in_camera[3];
+    TransformPoint<Rotation>(
+        cam_from_rig_rotation, cam_from_rig_translation, in_rig, in_camera);
+    return internal::ProjectionError<Camera>(
+        x, y, in_camera, params, residuals);
+  }
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* point,
+                                    const T* cam_from_rig,
+                                    const T* rig_from_world,
+                                    const T* params,
+                                    T* residuals) const {
+    return (*this)(cam_from_rig,
+                   cam_from_rig + Rotation::kSize,
+                   rig_from_world,
+                   rig_from_world + Rotation::kSize,
+                   point,
+                   params,
+                   residuals);
+  }
+
+  double x;
+  double y;
+};
+
+// The same with cam_from_rig a constant, given as a pose's block is: rotation,
+// then translation.
+template <typename Camera, typename Rotation>
+class ConstantRigReprojectionError {
+ public:
+  static constexpr int kNumResiduals = 2;
+  using BlockSizes = typename ReprojectionError<Camera, Rotation>::BlockSizes;
+  using SplitBlockSizes =
+      typename ReprojectionError<Camera, Rotation>::SplitBlockSizes;
+
+  ConstantRigReprojectionError(double x, double y, const double* cam_from_rig)
+      : x_(x), y_(y) {
+    double wxyz[4];
+    Rotation::ToQuaternion(cam_from_rig, wxyz);
+    double matrix[9];
+    ceres::QuaternionToRotation(wxyz, matrix);
+    for (int i = 0; i < 3; ++i) {
+      for (int j = 0; j < 3; ++j) {
+        cam_from_rig_[i][j] = matrix[3 * i + j];
+      }
+      cam_from_rig_[i][3] = cam_from_rig[Rotation::kSize + i];
+    }
+  }
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* rig_from_world_rotation,
+                                    const T* rig_from_world_translation,
+                                    const T* point,
+                                    const T* params,
+                                    T* residuals) const {
+    T in_rig[3];
+    TransformPoint<Rotation>(
+        rig_from_world_rotation, rig_from_world_translation, point, in_rig);
+    T in_camera[3];
+    for (int i = 0; i < 3; ++i) {
+      const double* row = cam_from_rig_[i];
+      in_camera[i] =
+          row[0] * in_rig[0] + row[1] * in_rig[1] + row[2] * in_rig[2] + row[3];
+    }
+    return internal::ProjectionError<Camera>(
+        x_, y_, in_camera, params, residuals);
+  }
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* point,
+                                    const T* rig_from_world,
+                                    const T* params,
+                                    T* residuals) const {
+    return (*this)(rig_from_world,
+                   rig_from_world + Rotation::kSize,
+                   point,
+                   params,
+                   residuals);
+  }
+
+ private:
+  double x_;
+  double y_;
+  // (R, t)
+  double cam_from_rig_[3][4];
+};
+
+// A camera's measured position minus its projection centre -R't, in the world.
+// The covariance of the measurement is in the world (WhitenedError).
+template <typename Rotation>
+struct PositionPrior {
+  static constexpr int kNumResiduals = 3;
+  using BlockSizes = std::integer_sequence<int, Rotation::kSize + 3>;
+  using SplitBlockSizes = std::integer_sequence<int, Rotation::kSize, 3>;
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* rotation,
+                                    const T* translation,
+                                    T* residuals) const {
+    T center[3];
+    ProjectionCenter<Rotation>(rotation, translation, center);
+    for (int i = 0; i < 3; ++i) {
+      residuals[i] = position[i] - center[i];
+    }
+    return true;
+  }
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* cam_from_world,
+                                    T* residuals) const {
+    return (*this)(cam_from_world, cam_from_world + Rotation::kSize, residuals);
+  }
+
+  double position[3];
+};
+
+// What takes the measured pose (R_m, t_m) to the pose, cam_from_world =
+// (D, d) cam_from_world_m: log D, D = R R_m', then d = t - D t_m. The error
+// stands on the left, so that it and its covariance, rotation first, are in the
+// frame of the camera: COLMAP's AbsolutePosePrior. The measurement is given as
+// a pose's block is.
+template <typename Rotation>
+class PosePrior {
+ public:
+  static constexpr int kNumResiduals = 6;
+  using BlockSizes = std::integer_sequence<int, Rotation::kSize + 3>;
+  using SplitBlockSizes = std::integer_sequence<int, Rotation::kSize, 3>;
+
+  explicit PosePrior(const double* cam_from_world)
+      : measured_(internal::MeasuredPose::From<Rotation>(cam_from_world)) {}
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* rotation,
+                                    const T* translation,
+                                    T* residuals) const {
+    T wxyz[4];
+    Rotation::ToQuaternion(rotation, wxyz);
+    internal::PoseError(wxyz, translation, measured_, residuals);
+    return true;
+  }
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* cam_from_world,
+                                    T* residuals) const {
+    return (*this)(cam_from_world, cam_from_world + Rotation::kSize, residuals);
+  }
+
+ private:
+  internal::MeasuredPose measured_;
+};
+
+// The same of the pose i_from_j = i_from_world * j_from_world^-1 of two frames,
+// whose error and covariance are in frame i: COLMAP's RelativePosePrior. The
+// translation has the scale of the world. Blocks: i_from_world, j_from_world.
+template <typename Rotation>
+class RelativePosePrior {
+ public:
+  static constexpr int kNumResiduals = 6;
+  using BlockSizes =
+      std::integer_sequence<int, Rotation::kSize + 3, Rotation::kSize + 3>;
+  using SplitBlockSizes =
+      std::integer_sequence<int, Rotation::kSize, 3, Rotation::kSize, 3>;
+
+  explicit RelativePosePrior(const double* i_from_j)
+      : measured_(internal::MeasuredPose::From<Rotation>(i_from_j)) {}
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* i_from_world_rotation,
+                                    const T* i_from_world_translation,
+                                    const T* j_from_world_rotation,
+                                    const T* j_from_world_translation,
+                                    T* residuals) const {
+    T i_wxyz[4];
+    Rotation::ToQuaternion(i_from_world_rotation, i_wxyz);
+    T j_wxyz[4];
+    Rotation::ToQuaternion(j_from_world_rotation, j_wxyz);
+    for (int i = 1; i < 4; ++i) {
+      j_wxyz[i] = -j_wxyz[i];
+    }
+    T wxyz[4];
+    ceres::QuaternionProduct(i_wxyz, j_wxyz, wxyz);
+    T translation[3];
+    ceres::UnitQuaternionRotatePoint(
+        wxyz, j_from_world_translation, translation);
+    for (int i = 0; i < 3; ++i) {
+      translation[i] = i_from_world_translation[i] - translation[i];
+    }
+    internal::PoseError(wxyz, translation, measured_, residuals);
+    return true;
+  }
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* i_from_world,
+                                    const T* j_from_world,
+                                    T* residuals) const {
+    return (*this)(i_from_world,
+                   i_from_world + Rotation::kSize,
+                   j_from_world,
+                   j_from_world + Rotation::kSize,
+                   residuals);
+  }
+
+ private:
+  internal::MeasuredPose measured_;
+};
+
+// A point minus its measured position, in the world: a ground control point.
+struct PointPrior {
+  static constexpr int kNumResiduals = 3;
+  using BlockSizes = std::integer_sequence<int, 3>;
+
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* point, T* residuals) const {
+    for (int i = 0; i < 3; ++i) {
+      residuals[i] = point[i] - position[i];
+    }
+    return true;
+  }
+
+  double position[3];
+};
+
+// The residuals of any functor of this file times a weight, as 1 over their
+// standard deviation: WeightedError<ReprojectionError<...>>{{x, y}, weight}.
+template <typename Error>
+struct WeightedError : Error {
+  template <typename... Args>
+  CERES_HOST_DEVICE bool operator()(Args... args) const {
+    auto* residuals = internal::Last(args...);
+    const bool success = Error::operator()(args...);
+    for (int i = 0; i < Error::kNumResiduals; ++i) {
+      residuals[i] *= weight;
+    }
+    return success;
+  }
+
+  double weight;
+};
+
+// The residuals r of any functor of this file whitened: A r, with A'A the
+// inverse of their covariance (SquareRootInformation), row-major.
+template <typename Error>
+struct WhitenedError : Error {
+  template <typename... Args>
+  CERES_HOST_DEVICE bool operator()(Args... args) const {
+    constexpr int kNum = Error::kNumResiduals;
+    auto* residuals = internal::Last(args...);
+    using T = std::remove_pointer_t<decltype(residuals)>;
+    const bool success = Error::operator()(args...);
+    T whitened[kNum];
+    for (int i = 0; i < kNum; ++i) {
+      whitened[i] = sqrt_information[i * kNum] * residuals[0];
+      for (int j = 1; j < kNum; ++j) {
+        whitened[i] += sqrt_information[i * kNum + j] * residuals[j];
+      }
+    }
+    for (int i = 0; i < kNum; ++i) {
+      residuals[i] = whitened[i];
+    }
+    return success;
+  }
+
+  double sqrt_information[Error::kNumResiduals * Error::kNumResiduals];
+};
+
+// A with A'A = C^-1 for a covariance C, both N x N and row-major: the inverse
+// of C's lower Cholesky factor. Returns false, changes nothing and says why in
+// *error (may be nullptr) where C is not symmetric (to 1e-12 of the standard
+// deviations) and positive definite (a pivot of the factorisation has to be
+// above its rounding).
+template <int N>
+bool SquareRootInformation(const double* covariance,
+                           double* sqrt_information,
+                           std::string* error) {
+  using Matrix = Eigen::Matrix<double, N, N, Eigen::RowMajor>;
+  const Eigen::Map<const Matrix> c(covariance);
+  const Eigen::Array<double, N, 1> variances = c.diagonal().array();
+  const auto refuse = [error](const std::string& what) {
+    if (error != nullptr) {
+      *error = "the covariance " + what +
+               "; expected a symmetric positive definite matrix of " +
+               std::to_string(N) + " x " + std::to_string(N) + " values";
+    }
+    return false;
+  };
+  for (int i = 0; i < N; ++i) {
+    for (int j = 0; j <= i; ++j) {
+      const std::string place =
+          "(" + std::to_string(i) + ", " + std::to_string(j) + ")";
+      if (!std::isfinite(c(i, j)) || !std::isfinite(c(j, i))) {
+        return refuse("is not finite at " + place);
+      }
+      if (std::abs(c(i, j) - c(j, i)) >
+          1e-12 * std::sqrt(std::abs(c(i, i))) * std::sqrt(std::abs(c(j, j)))) {
+        return refuse("is not symmetric at " + place);
+      }
+    }
+  }
+  const Eigen::LLT<Matrix> cholesky(c);
+  const Matrix factor = cholesky.matrixL();
+  if (cholesky.info() != Eigen::Success ||
+      (factor.diagonal().array().square() <=
+       N * std::numeric_limits<double>::epsilon() * variances)
+          .any()) {
+    return refuse("is not positive definite");
+  }
+  Eigen::Map<Matrix> a(sqrt_information);
+  a = factor.template triangularView<Eigen::Lower>().solve(Matrix::Identity());
+  return true;
+}
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_PHOTOGRAMMETRY_H_
