@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "ceres/autodiff_cost_function.h"
@@ -27,6 +28,15 @@ void Transform(const T* rotation,
   ceres::UnitQuaternionRotatePoint(wxyz, point, in_camera);
   for (int i = 0; i < 3; ++i) {
     in_camera[i] += translation[i];
+  }
+}
+
+// -R't, whatever the length of the quaternion.
+void Center(const double* pose, double* center) {
+  const double inverse[4] = {pose[3], -pose[0], -pose[1], -pose[2]};
+  ceres::QuaternionRotatePoint(inverse, pose + 4, center);
+  for (int i = 0; i < 3; ++i) {
+    center[i] = -center[i];
   }
 }
 
@@ -76,22 +86,27 @@ class ProblemBuilder {
 
   void Run() {
     for (Image& image : model_->images) {
-      Normalize(image.pose);
       ForEachCameraModel([&](auto camera_model) {
         if (camera_model.kModelId == model_->cameras[image.camera].model->id) {
           AddImage(camera_model, &image);
         }
       });
     }
-    SetPoseManifolds();
+    ParameterizePoses();
     FixGauge();
     ParameterizeCameras();
   }
 
  private:
+  // A quaternion that has been normalised keeps its bits. With u = epsilon / 2:
+  // norm and quotient leave 3 u + u in each component and twice that in the
+  // square of the length, and summing that square adds up to 4 u.
   static void Normalize(double* q) {
-    const double norm =
-        std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+    const double norm2 = q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3];
+    if (std::abs(norm2 - 1.0) <= 6 * std::numeric_limits<double>::epsilon()) {
+      return;
+    }
+    const double norm = std::sqrt(norm2);
     for (int i = 0; i < 4; ++i) {
       q[i] /= norm;
     }
@@ -133,12 +148,13 @@ class ProblemBuilder {
     return problem_->HasParameterBlock(image.pose);
   }
 
-  void SetPoseManifolds() {
+  void ParameterizePoses() {
     ceres::Manifold* manifold = nullptr;
     for (Image& image : model_->images) {
       if (!IsObserved(image)) {
         continue;
       }
+      Normalize(image.pose);
       if (manifold == nullptr) {
         if (options_.split_pose) {
           manifold = new ceres::EigenQuaternionManifold;
@@ -170,16 +186,11 @@ class ProblemBuilder {
       problem_->SetParameterBlockConstant(first + 4);
     }
     for (size_t i = 1; i < images.size(); ++i) {
-      // Where the image stands, -R't, as the first one sees it.
+      // Where the image stands, as the first one sees it.
       double* pose = images[i]->pose;
-      const double inverse[4] = {-pose[0], -pose[1], -pose[2], pose[3]};
-      const double zero[3] = {0.0, 0.0, 0.0};
       double center[3];
       double baseline[3];
-      Transform(inverse, zero, pose + 4, center);
-      for (double& coordinate : center) {
-        coordinate = -coordinate;
-      }
+      Center(pose, center);
       Transform(first, first + 4, center, baseline);
       const auto* largest =
           std::max_element(baseline, baseline + 3, [](double a, double b) {
@@ -241,6 +252,14 @@ void BuildProblem(const ProblemOptions& options,
                   Model* model,
                   ceres::Problem* problem) {
   ProblemBuilder(options, model, problem).Run();
+}
+
+std::vector<double> CameraCenters(const Model& model) {
+  std::vector<double> centers(3 * model.images.size());
+  for (size_t i = 0; i < model.images.size(); ++i) {
+    Center(model.images[i].pose, &centers[3 * i]);
+  }
+  return centers;
 }
 
 void UpdateErrors(Model* model) {
