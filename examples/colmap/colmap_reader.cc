@@ -99,7 +99,7 @@ template <typename FieldReader>
 bool ReadSensor(const IdToIndex<uint32_t>& camera_of_id,
                 FieldReader* reader,
                 int32_t* camera) {
-  uint32_t id;
+  uint32_t id = 0;
   return reader->ReadSensorType() && ReadReference("SENSOR_ID, an integer",
                                                    "cameras",
                                                    camera_of_id,
@@ -164,7 +164,7 @@ class ModelReader {
     FieldReader reader(Path("rigs"), error_);
     while (reader.NextRecord("rigs")) {
       Rig rig = {};
-      uint32_t num_sensors;
+      uint32_t num_sensors = 0;
       rig.camera = -1;
       if (!reader.Read(
               "RIG_ID, an integer from 0 to 4294967294", &rig.id, 0u, kMaxId) ||
@@ -188,7 +188,7 @@ class ModelReader {
     FieldReader reader(Path("images"), error_);
     while (reader.NextRecord("images")) {
       Image image = {};
-      uint32_t camera_id;
+      uint32_t camera_id = 0;
       if (!reader.Read("IMAGE_ID, an integer from 0 to 4294967294",
                        &image.id,
                        0u,
@@ -206,9 +206,9 @@ class ModelReader {
       }
       image.points2d_begin = point_ids_.size();
       while (reader.NextElement()) {
-        double x;
-        double y;
-        int64_t point_id;
+        double x = 0.0;
+        double y = 0.0;
+        int64_t point_id = 0;
         if (static_cast<int64_t>(point_ids_.size()) - image.points2d_begin ==
             kMaxCount) {
           return reader.Fail("at most 2147483647 2D points", "more");
@@ -241,10 +241,10 @@ class ModelReader {
     while (reader.NextRecord("frames")) {
       Frame frame = {};
       double pose[7];
-      uint32_t rig_id;
-      uint32_t num_data;
-      int32_t camera;
-      int64_t image_id;
+      uint32_t rig_id = 0;
+      uint32_t num_data = 0;
+      int32_t camera = 0;
+      int64_t image_id = 0;
       if (!reader.Read("FRAME_ID, an integer from 0 to 4294967294",
                        &frame.id,
                        0u,
@@ -349,9 +349,9 @@ class ModelReader {
 
   // Of the point that comes next.
   bool ReadTrackElement(int64_t point_id, FieldReader* reader) {
-    uint32_t image_id;
-    uint32_t number;
-    TrackElement element;
+    uint32_t image_id = 0;
+    uint32_t number = 0;
+    TrackElement element = {};
     if (!ReadReference("IMAGE_ID, an integer",
                        "images",
                        image_of_id_,
