@@ -189,6 +189,7 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
   }
   outputs.insert(outputs.end(), files.begin(), files.end());
   std::vector<bal::InputFile> input_files;
+  input_files.reserve(inputs.size());
   for (const std::string& path : inputs) {
     input_files.push_back({"input_path", path});
   }

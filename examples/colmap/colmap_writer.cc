@@ -89,7 +89,8 @@ class BinaryFieldWriter {
   void CameraSensor() { Number(int32_t{0}); }
 
   void Name(std::string_view name) {
-    writer_ << name << std::string_view("", 1);
+    writer_ << name;
+    Number(uint8_t{0});
   }
 
   void BeginPoints2d(int64_t size) { Number(size); }
@@ -210,10 +211,6 @@ constexpr const char* kFiles[] = {
     "cameras", "images", "points3D", "rigs", "frames"};
 constexpr int kNumFilesWithoutRigs = 3;
 
-const char* Suffix(ModelFormat format) {
-  return format == MODEL_BINARY ? ".bin" : ".txt";
-}
-
 template <typename FieldWriter>
 bool WriteFiles(const std::vector<std::string>& paths,
                 const Model& model,
@@ -244,30 +241,56 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-// Whether the names read back as they are.
+// What a name lacks in order to be read back as it is; nullptr: nothing.
+const char* FaultOfName(const std::string& name, ModelFormat format) {
+  if (format == MODEL_BINARY) {
+    return name.find('\0') != std::string::npos ? "no zero byte" : nullptr;
+  }
+  if (name.find('\n') != std::string::npos) {
+    return "no line end";
+  }
+  return !name.empty() &&
+                 (bal::IsSpace(name.front()) || bal::IsSpace(name.back()))
+             ? "no white space at its ends"
+             : nullptr;
+}
+
 bool CheckNames(const std::string& path,
                 const Model& model,
                 std::string* error) {
-  for (const Image& image : model.images) {
-    const std::string& name = image.name;
-    std::string expected;
-    if (model.format == MODEL_BINARY) {
-      if (name.find('\0') != std::string::npos) {
-        expected = "no zero byte";
+  const char* expected = nullptr;
+  const auto image = std::find_if(
+      model.images.begin(), model.images.end(), [&](const Image& image) {
+        expected = FaultOfName(image.name, model.format);
+        return expected != nullptr;
+      });
+  if (image == model.images.end()) {
+    return true;
+  }
+  *error = path + ": expected " + expected + " in the NAME of image " +
+           std::to_string(image->id) + ", found one";
+  return false;
+}
+
+std::string FilePath(const std::string& folder,
+                     const char* file,
+                     ModelFormat format) {
+  return folder + "/" + file + (format == MODEL_BINARY ? ".bin" : ".txt");
+}
+
+// A file of a model that is there and is none of these; "" if there is none.
+std::string OtherFile(const std::string& folder,
+                      const std::vector<std::string>& files) {
+  for (const ModelFormat format : {MODEL_BINARY, MODEL_TEXT}) {
+    for (const char* file : kFiles) {
+      std::string path = FilePath(folder, file, format);
+      if (access(path.c_str(), F_OK) == 0 &&
+          std::find(files.begin(), files.end(), path) == files.end()) {
+        return path;
       }
-    } else if (name.find('\n') != std::string::npos) {
-      expected = "no line end";
-    } else if (!name.empty() &&
-               (bal::IsSpace(name.front()) || bal::IsSpace(name.back()))) {
-      expected = "no white space at its ends";
-    }
-    if (!expected.empty()) {
-      *error = path + ": expected " + expected + " in the NAME of image " +
-               std::to_string(image.id) + ", found one";
-      return false;
     }
   }
-  return true;
+  return "";
 }
 
 }  // namespace
@@ -284,7 +307,7 @@ std::vector<std::string> ModelFiles(const std::string& path,
   std::vector<std::string> files;
   for (const char* file : kFiles) {
     if (files.size() < kNumFilesWithoutRigs || !model.rigs.empty()) {
-      files.push_back(WithoutSlashes(path) + "/" + file + Suffix(model.format));
+      files.push_back(FilePath(WithoutSlashes(path), file, model.format));
     }
   }
   return files;
@@ -305,18 +328,12 @@ bool CanWriteModel(const std::string& path,
     }
     return bal::CanWrite(folder, error);
   }
-  for (const ModelFormat format : {MODEL_BINARY, MODEL_TEXT}) {
-    for (const char* file : kFiles) {
-      const std::string name = std::string(file) + Suffix(format);
-      const std::string other = folder + "/" + name;
-      if (access(other.c_str(), F_OK) == 0 &&
-          std::find(files.begin(), files.end(), other) == files.end()) {
-        *error = folder +
-                 ": expected a folder without other files of a model, found " +
-                 name;
-        return false;
-      }
-    }
+  const std::string other = OtherFile(folder, files);
+  if (!other.empty()) {
+    *error = folder +
+             ": expected a folder without other files of a model, found " +
+             other.substr(folder.size() + 1);
+    return false;
   }
   for (const std::string& file : files) {
     if (!bal::CanWrite(file, error)) {

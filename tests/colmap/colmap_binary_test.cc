@@ -1,13 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <limits>
+#include <iterator>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "examples/colmap/colmap_model.h"
@@ -573,6 +573,29 @@ TEST_F(ColmapBinaryTest, NamesThatAFormatCannotHold) {
     EXPECT_EQ(Read(copy).images[1].name, c.name);
     fs::remove_all(copy);
   }
+}
+
+// The disk fills up with the last of the five files: none takes its place.
+TEST_F(ColmapBinaryTest, NoFileTakesItsPlaceBeforeAllAreThere) {
+  if (access("/dev/full", W_OK) != 0) {
+    GTEST_SKIP() << "skipped: no /dev/full";
+  }
+  Model model = Read(folder_);
+  model.cameras[0].params[0] = 1.0;
+  model.images[0].pose[4] = 1.0;
+  fs::remove(Path("frames"));
+  fs::create_symlink("/dev/full", Path("frames"));
+  std::string error;
+  EXPECT_FALSE(WriteModel(folder_, model, &error));
+  EXPECT_THAT(error,
+              StartsWith(Path("frames") +
+                         ": expected a file that can be written, found No "
+                         "space left"));
+  fs::remove(Path("frames"));
+  for (const char* name : {"cameras", "images", "points3D", "rigs"}) {
+    EXPECT_EQ(ReadBytes(Path(name)), BytesOf(name));
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 4);
 }
 
 TEST_F(ColmapBinaryTest, FilesOfTheOtherFormAreInTheWay) {
