@@ -311,11 +311,12 @@ TEST_F(ColmapAdjusterTest, HelpHasAllFlagsInGroups) {
 }
 
 TEST_F(ColmapAdjusterTest, ASignalEndsTheSolveAndTheModelIsWritten) {
-  // Thousands of steps along a valley.
+  // Thousands of steps along a valley. In the foreground, timeout sends one
+  // signal, else another one to its group.
   Generate("FULL_OPENCV", "valley");
   const Outcome outcome =
       bal::Execute("timeout",
-                   std::string("--preserve-status -s TERM 5 '") +
+                   std::string("--foreground --preserve-status -s TERM 5 '") +
                        BUNDLE_ADJUSTER + "' " + Paths("valley", "output") +
                        "--max_num_iterations=1000000 --gradient_tolerance=0");
   EXPECT_EQ(outcome.code, 5) << outcome.err;
