@@ -1,23 +1,20 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The flags of bundle_adjuster, and the options that follow from them.
+// The flags of bundle_adjuster beside those of solver_flags.h, and the options
+// that follow from all of them.
 
 #ifndef EXAMPLES_BAL_ADJUSTER_FLAGS_H_
 #define EXAMPLES_BAL_ADJUSTER_FLAGS_H_
 
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "examples/bal/adjuster_program.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
 
 // What is read and written, and the start; the rest is in SolveBalOptions.
 DECLARE_string(input);
 DECLARE_string(output);
-DECLARE_string(final_ply);
-DECLARE_string(initial_ply);
-DECLARE_string(report_json);
 DECLARE_string(checkpoint);
 DECLARE_double(checkpoint_seconds);
 DECLARE_string(resume);
@@ -29,11 +26,8 @@ DECLARE_int32(random_seed);
 
 namespace ceres_ext::bal {
 
-// ParseFlagsOrExit with the help of bundle_adjuster.
-void ParseAdjusterFlags(int* argc, char*** argv);
-
-// Name and value of each of its flags.
-std::vector<std::pair<std::string, std::string>> AdjusterFlagValues();
+// With the help of bundle_adjuster.
+AdjusterProgram BundleAdjusterProgram();
 
 // Checks all flags but paths. On failure returns false and sets *error to one
 // line that names the flag.

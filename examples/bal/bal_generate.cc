@@ -241,8 +241,9 @@ int Run() {
     return Fail(1, error);
   }
   for (const std::string& path : {FLAGS_output, FLAGS_truth}) {
-    if (!path.empty() && !(is_colmap ? colmap::CanWriteModel(path, &error)
-                                     : CanWrite(path, &error))) {
+    if (!path.empty() &&
+        !(is_colmap ? colmap::CanWriteModel(path, colmap::Model(), &error)
+                    : CanWrite(path, &error))) {
       return Fail(4, error);
     }
   }

@@ -7,43 +7,28 @@
 #include <chrono>
 #include <cstdint>
 #include <iostream>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/summary.h"
 #include "examples/bal/adjuster_flags.h"
+#include "examples/bal/adjuster_program.h"
 #include "examples/bal/bal_geometry.h"
 #include "examples/bal/bal_problem.h"
 #include "examples/bal/bal_reader.h"
 #include "examples/bal/bal_writer.h"
 #include "examples/bal/checkpoint.h"
+#include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
 #include "examples/bal/safe_file.h"
 #include "examples/bal/segmented_solve.h"
 #include "examples/bal/solve_bal.h"
 #include "examples/bal/solve_report.h"
-#include "gflags/gflags.h"
-#include "glog/logging.h"
+#include "examples/bal/solver_flags.h"
 
 namespace ceres_ext::bal {
 namespace {
-
-enum ExitCode {
-  EXIT_USABLE_SOLUTION = 0,
-  EXIT_USAGE = 1,
-  EXIT_INPUT = 2,
-  EXIT_SOLVE_FAILED = 3,
-  EXIT_OUTPUT = 4,
-  EXIT_INTERRUPTED = 5,
-};
-
-ExitCode Fail(ExitCode code, const std::string& error) {
-  std::cout.flush();
-  std::cerr << "bundle_adjuster: " << error << std::endl;
-  return code;
-}
 
 bool SaveCheckpoint(const BalProblem& problem,
                     const Checkpoint& checkpoint,
@@ -168,8 +153,12 @@ ExitCode Run() {
   SetSignalPhase(SIGNAL_WAITS);
   std::cout << summary.FullReport() << std::endl;
 
-  const std::string report = SolveReportJson(
-      FLAGS_input, AdjusterFlagValues(), problem, times, summary);
+  const std::string report =
+      SolveReportJson(FLAGS_input,
+                      FlagValues(BundleAdjusterProgram().flag_groups),
+                      problem,
+                      times,
+                      summary);
   if (summary.IsSolutionUsable()) {
     if (!FLAGS_checkpoint.empty()) {
       fill_state(control.progress);
@@ -199,22 +188,12 @@ ExitCode Run() {
              : code;
 }
 
-int Main(int argc, char** argv) {
-  // Ceres's warnings go to the terminal, not to files in /tmp.
-  FLAGS_logtostderr = true;
-  gflags::SetVersionString(CERES_EXT_VERSION);
-  ParseAdjusterFlags(&argc, &argv);
-  google::InitGoogleLogging(argv[0]);
-  HandleSignals("bundle_adjuster");
-  try {
-    return Run();
-  } catch (const std::bad_alloc&) {
-    return Fail(EXIT_SOLVE_FAILED,
-                "expected a problem that fits in memory, found no more memory");
-  }
-}
-
 }  // namespace
 }  // namespace ceres_ext::bal
 
-int main(int argc, char** argv) { return ceres_ext::bal::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return ceres_ext::bal::RunAdjuster(ceres_ext::bal::BundleAdjusterProgram(),
+                                     &ceres_ext::bal::Run,
+                                     argc,
+                                     argv);
+}

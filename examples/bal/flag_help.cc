@@ -2,6 +2,7 @@
 
 #include "examples/bal/flag_help.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -93,11 +94,16 @@ std::string FlagHelp(const std::string& introduction,
 }
 
 std::vector<std::pair<std::string, std::string>> FlagValues(
-    const std::string& source_file) {
+    const std::vector<FlagGroup>& groups) {
   std::vector<std::pair<std::string, std::string>> values;
-  for (auto& flag : FlagsOf(source_file)) {
-    values.emplace_back(std::move(flag.name), std::move(flag.current_value));
+  for (const FlagGroup& group : groups) {
+    for (const std::string& name : group.flags) {
+      values.emplace_back(
+          name,
+          gflags::GetCommandLineFlagInfoOrDie(name.c_str()).current_value);
+    }
   }
+  std::sort(values.begin(), values.end());
   return values;
 }
 

@@ -24,9 +24,9 @@ std::string FlagHelp(const std::string& introduction,
                      const std::string& source_file,
                      const std::vector<FlagGroup>& groups);
 
-// Value of each flag that source_file defines, in the order of names.
+// Value of each flag of the groups, in the order of names.
 std::vector<std::pair<std::string, std::string>> FlagValues(
-    const std::string& source_file);
+    const std::vector<FlagGroup>& groups);
 
 // Parses the command line, and ends the process where there is nothing to do:
 // with 0 after --help (of FlagHelp; 4 if it can't be written) or --version,

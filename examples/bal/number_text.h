@@ -37,6 +37,14 @@ const char* ParseNumber(const char* begin, const char* end, T* value) {
                                                                   : nullptr;
 }
 
+// Integers; floating point numbers in the shortest form that reads back as the
+// same bits.
+template <typename T>
+std::string NumberText(T value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof(text), value).ptr);
+}
+
 // The token that starts at begin, in quotes and safe to print on one line.
 std::string Quoted(const char* begin, const char* end);
 

@@ -29,7 +29,8 @@ constexpr int kMaxLinks = 40;
 // Of a name in a folder, which has 255 bytes at most on all file systems.
 constexpr size_t kMaxNameInTemporary = 200;
 
-constexpr int kMaxFiles = 4;
+// Those of a model of COLMAP.
+constexpr int kMaxFiles = 5;
 
 // What RemoveTemporaryFiles removes while the flag is up.
 char temporary_to_remove[kMaxFiles][PATH_MAX];

@@ -24,7 +24,7 @@ namespace ceres_ext::bal {
 // permissions; at the end of symbolic links, the file is replaced and the links
 // stay; other hard links keep the old contents. What is no regular file
 // (devices, pipes) and the program's own standard output and error are written
-// straight. Four SafeFiles at a time.
+// straight. Five SafeFiles at a time.
 //
 // Errors complete the sentence of CannotWrite.
 class SafeFile {

@@ -89,13 +89,28 @@ std::string SolveReportJson(
     const BalProblem& problem,
     const SolveTimes& times,
     const ceres_ext::Summary& summary) {
+  return SolveReportJson({"ceres_ext.bundle_adjuster.1",
+                          input,
+                          {{"num_cameras", problem.num_cameras()},
+                           {"num_points", problem.num_points()},
+                           {"num_observations", problem.num_observations()},
+                           {"camera_size", problem.camera_size}}},
+                         flags,
+                         times,
+                         summary);
+}
+
+std::string SolveReportJson(
+    const ReportedProblem& problem,
+    const std::vector<std::pair<std::string, std::string>>& flags,
+    const SolveTimes& times,
+    const ceres_ext::Summary& summary) {
   Json json;
-  json["format"] = "ceres_ext.bundle_adjuster.1";
-  json["problem"]["input"] = input;
-  json["problem"]["num_cameras"] = problem.num_cameras();
-  json["problem"]["num_points"] = problem.num_points();
-  json["problem"]["num_observations"] = problem.num_observations();
-  json["problem"]["camera_size"] = problem.camera_size;
+  json["format"] = problem.format;
+  json["problem"]["input"] = problem.input;
+  for (const auto& [name, size] : problem.sizes) {
+    json["problem"][name] = size;
+  }
   json["problem"]["read_time_in_seconds"] = times.read_in_seconds;
   json["problem"]["build_time_in_seconds"] = times.build_in_seconds;
   json["flags"] = Json::object();

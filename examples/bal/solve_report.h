@@ -3,6 +3,7 @@
 #ifndef EXAMPLES_BAL_SOLVE_REPORT_H_
 #define EXAMPLES_BAL_SOLVE_REPORT_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,13 @@
 
 namespace ceres_ext::bal {
 
+// What a solve was of.
+struct ReportedProblem {
+  std::string format;  // of the report
+  std::string input;
+  std::vector<std::pair<std::string, int64_t>> sizes;
+};
+
 struct SolveTimes {
   double read_in_seconds = 0.0;
   double build_in_seconds = 0.0;
@@ -19,6 +27,12 @@ struct SolveTimes {
 
 // One solve as JSON, for scripts and tables. docs/bundle_adjuster.md lists the
 // fields. Numbers that are not finite are null.
+std::string SolveReportJson(
+    const ReportedProblem& problem,
+    const std::vector<std::pair<std::string, std::string>>& flags,
+    const SolveTimes& times,
+    const ceres_ext::Summary& summary);
+
 std::string SolveReportJson(
     const std::string& input,
     const std::vector<std::pair<std::string, std::string>>& flags,

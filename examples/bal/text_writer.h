@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Text on its way into a file:
+// Text, or any bytes, on its way into a file:
 //
 //   TextWriter writer(path);
 //   writer.Number(7) << " cameras\n";

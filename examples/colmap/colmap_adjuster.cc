@@ -3,34 +3,41 @@
 // COLMAP's bundle_adjuster with this library's solver: reads a model, refines
 // it, writes it.
 
-#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <iostream>
-#include <new>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
+#include "examples/bal/adjuster_program.h"
+#include "examples/bal/bal_writer.h"
+#include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
 #include "examples/bal/safe_file.h"
 #include "examples/bal/segmented_solve.h"
+#include "examples/bal/solve_report.h"
+#include "examples/bal/solver_flags.h"
 #include "examples/colmap/colmap_model.h"
 #include "examples/colmap/colmap_problem.h"
 #include "examples/colmap/colmap_reader.h"
 #include "examples/colmap/colmap_writer.h"
 #include "gflags/gflags.h"
-#include "glog/logging.h"
 
 // clang-format off
-DEFINE_string(input_path, "", "Folder of the model to refine, in text form.");
+DEFINE_string(input_path, "", "Folder of the model to refine, as text or binary; where both are "
+              "there, the binary files are read.");
 DEFINE_string(output_path, "",
               "Folder to write the refined model to; may be that of the "
               "input.");
+DEFINE_string(output_type, "auto",
+              "Form of that model: auto (that of the input), TXT, BIN.");
 
 DEFINE_bool(refine_focal_length, true, "Refine focal lengths.");
 DEFINE_bool(refine_principal_point, false, "Refine principal points.");
@@ -43,38 +50,22 @@ DEFINE_bool(split_pose, false,
             "Poses in two parameter blocks, as up to COLMAP 3.13, in place of "
             "one.");
 
-DEFINE_string(solver, "ceres_ext",
-              "Who solves: ceres_ext (this library under Ceres's trust-region "
-              "loop), ceres (stock Ceres, with the same kind of linear "
-              "solver).");
-DEFINE_string(settings, "",
-              "Fields of ceres_ext::Options as key=value,...: "
-              "device=cuda,precision=mixed.");
-DEFINE_double(eta, 1e-1,
-              "Accuracy of the iterative solve of each step (the q-tolerance "
-              "of Nash and Sofer).");
 DEFINE_int32(max_num_iterations, 100, "Iterations of the minimizer, at most.");
-DEFINE_int32(max_linear_solver_iterations, 200,
-             "Iterations of the linear solver per step, at most.");
-DEFINE_double(function_tolerance, 0.0,
-              "Stop when the cost changes by less, relative to the cost.");
-DEFINE_double(gradient_tolerance, 1e-4,
-              "Stop when no component of the gradient is larger.");
-DEFINE_double(parameter_tolerance, 0.0,
-              "Stop when the step is shorter, relative to the parameters.");
-DEFINE_int32(num_threads, -1, "Threads; -1 for one per processor.");
 // clang-format on
 
 namespace ceres_ext::colmap {
 namespace {
 
+using bal::ExitCode;
+using bal::Fail;
+
 constexpr const char kIntroduction[] =
     R"(colmap_adjuster --input_path=FOLDER --output_path=FOLDER [flags]
 
-Refines a model of COLMAP in text form as COLMAP's bundle_adjuster does, whose
-flags of the same names, behind "BundleAdjustment.", mean the same. Steps are
-solved iteratively, whatever the number of images. Shows progress, then the full
-report.
+Refines a model of COLMAP, as text or binary, as COLMAP's bundle_adjuster does,
+whose flags of the same names, behind "BundleAdjustment.", mean the same; the
+others are those of this library's bundle_adjuster. Steps are solved iteratively,
+whatever the number of images. Shows progress, then the full report.
 
   colmap_adjuster --input_path=sparse/0 --output_path=refined
 
@@ -83,173 +74,227 @@ Exit codes:
   1  a flag is unknown or has a value that is not accepted
   2  the model could not be read
   3  the solve failed (the report or a message says why)
-  4  the output could not be written
+  4  an output could not be written; the others are
   5  SIGINT, SIGTERM or SIGHUP ended the solve early; the solution so far is
-     usable and is written (a second signal kills)
+     usable and all outputs hold it (a second signal kills)
 )";
 
-enum ExitCode {
-  EXIT_USABLE_SOLUTION = 0,
-  EXIT_USAGE = 1,
-  EXIT_INPUT = 2,
-  EXIT_SOLVE_FAILED = 3,
-  EXIT_OUTPUT = 4,
-  EXIT_INTERRUPTED = 5,
-};
-
-const std::vector<bal::FlagGroup>& FlagGroups() {
-  static const auto* const kGroups = new std::vector<bal::FlagGroup>{
-      {"Model", {"input_path", "output_path"}},
+bal::AdjusterProgram Program() {
+  std::vector<bal::FlagGroup> groups = {
       {"Problem",
-       {"refine_focal_length",
+       {"input_path",
+        "refine_focal_length",
         "refine_principal_point",
         "refine_extra_params",
         "loss_function_type",
         "loss_function_scale",
         "split_pose"}},
-      {"Solver",
-       {"solver",
-        "settings",
-        "eta",
-        "max_num_iterations",
-        "max_linear_solver_iterations",
-        "function_tolerance",
-        "gradient_tolerance",
-        "parameter_tolerance",
-        "num_threads"}},
+      {"Output", {"output_path", "output_type"}},
+      {"Solver", {}},
+      {"Linear solver", {}},
+      {"Minimizer", {"max_num_iterations"}},
   };
-  return *kGroups;
+  bal::AddSolverFlags(&groups);
+  return {"colmap_adjuster", "a model", kIntroduction, __FILE__, groups};
 }
 
-ExitCode Fail(ExitCode code, const std::string& error) {
-  std::cout.flush();
-  std::cerr << "colmap_adjuster: " << error << std::endl;
-  return code;
+// COLMAP's, where they are not those of bundle_adjuster.
+void SetDefaults() {
+  for (const auto& [flag, value] :
+       {std::pair("eta", "0.1"),
+        std::pair("max_linear_solver_iterations", "200"),
+        std::pair("function_tolerance", "0"),
+        std::pair("gradient_tolerance", "1e-4"),
+        std::pair("parameter_tolerance", "0")}) {
+    gflags::SetCommandLineOptionWithMode(
+        flag, value, gflags::SET_FLAGS_DEFAULT);
+  }
 }
 
-bool SetOptions(ProblemOptions* problem_options,
-                ceres::Solver::Options* options,
-                ceres_ext::Options* ext_options,
-                std::string* error) {
-  const auto fail = [error](const char* flag,
-                            const char* expected,
-                            const std::string& found) {
-    *error = std::string("--") + flag + ": expected " + expected + ", found " +
-             found;
-    return false;
-  };
-  if (FLAGS_input_path.empty()) {
-    return fail("input_path", "the name of a folder", "none; see --help");
-  }
-  if (FLAGS_output_path.empty()) {
-    return fail("output_path", "the name of a folder", "none; see --help");
-  }
-  problem_options->split_pose = FLAGS_split_pose;
-  problem_options->refine_focal_length = FLAGS_refine_focal_length;
-  problem_options->refine_principal_point = FLAGS_refine_principal_point;
-  problem_options->refine_extra_params = FLAGS_refine_extra_params;
-  problem_options->loss_scale = FLAGS_loss_function_scale;
-  if (FLAGS_loss_function_type == "CAUCHY") {
-    problem_options->loss = LOSS_CAUCHY;
-  } else if (FLAGS_loss_function_type != "TRIVIAL") {
-    return fail("loss_function_type",
-                "one of TRIVIAL, CAUCHY",
-                "'" + FLAGS_loss_function_type + "'");
+enum OutputType { OUTPUT_AS_INPUT, OUTPUT_TEXT, OUTPUT_BINARY };
+
+struct AdjusterOptions {
+  ProblemOptions problem;
+  ceres::Solver::Options solver;
+  ceres_ext::Options ext;
+  OutputType output_type = OUTPUT_AS_INPUT;
+};
+
+// Checks all flags but paths.
+bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
+  for (const auto& [flag, path] :
+       {std::pair("input_path", FLAGS_input_path),
+        std::pair("output_path", FLAGS_output_path)}) {
+    if (path.empty()) {
+      *error = std::string("--") + flag +
+               ": expected the name of a folder, found none; see --help";
+      return false;
+    }
   }
   if (!(FLAGS_loss_function_scale > 0.0 &&
         std::isfinite(FLAGS_loss_function_scale))) {
-    return fail("loss_function_scale",
-                "a number above 0",
-                std::to_string(FLAGS_loss_function_scale));
-  }
-  if (FLAGS_num_threads != -1 && FLAGS_num_threads < 1) {
-    return fail("num_threads",
-                "-1 or a number >= 1",
-                std::to_string(FLAGS_num_threads));
-  }
-  if (FLAGS_solver != "ceres_ext" && FLAGS_solver != "ceres") {
-    return fail("solver", "one of ceres_ext, ceres", "'" + FLAGS_solver + "'");
-  }
-  if (!FLAGS_settings.empty() &&
-      !ParseOptions(FLAGS_settings, ext_options, error)) {
-    *error = "--settings: " + *error;
+    *error = "--loss_function_scale: expected a number above 0, found " +
+             std::to_string(FLAGS_loss_function_scale);
     return false;
   }
-  if (FLAGS_solver == "ceres") {
-    ext_options->enabled = false;
+  ProblemOptions& problem = options->problem;
+  problem.split_pose = FLAGS_split_pose;
+  problem.refine_focal_length = FLAGS_refine_focal_length;
+  problem.refine_principal_point = FLAGS_refine_principal_point;
+  problem.refine_extra_params = FLAGS_refine_extra_params;
+  problem.loss_scale = FLAGS_loss_function_scale;
+  options->solver.max_num_iterations = FLAGS_max_num_iterations;
+  return bal::ParseEnum<LossType>(
+             "loss_function_type",
+             FLAGS_loss_function_type,
+             {{"TRIVIAL", LOSS_TRIVIAL}, {"CAUCHY", LOSS_CAUCHY}},
+             &problem.loss,
+             error) &&
+         bal::ParseEnum<OutputType>("output_type",
+                                    FLAGS_output_type,
+                                    {{"auto", OUTPUT_AS_INPUT},
+                                     {"TXT", OUTPUT_TEXT},
+                                     {"BIN", OUTPUT_BINARY}},
+                                    &options->output_type,
+                                    error) &&
+         bal::SolverOptionsFromFlags(&options->solver, &options->ext, error) &&
+         options->solver.IsValid(error);
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+bool WritePly(const std::string& path, const Model& model, std::string* error) {
+  std::vector<double> points;
+  for (const Point3D& point : model.points) {
+    points.insert(points.end(), point.xyz, point.xyz + 3);
   }
-  options->linear_solver_type = ceres::ITERATIVE_SCHUR;
-  options->preconditioner_type = ceres::SCHUR_JACOBI;
-  options->eta = FLAGS_eta;
-  options->max_num_iterations = FLAGS_max_num_iterations;
-  options->max_linear_solver_iterations = FLAGS_max_linear_solver_iterations;
-  options->function_tolerance = FLAGS_function_tolerance;
-  options->gradient_tolerance = FLAGS_gradient_tolerance;
-  options->parameter_tolerance = FLAGS_parameter_tolerance;
-  options->num_threads =
-      FLAGS_num_threads != -1
-          ? FLAGS_num_threads
-          : std::max<int>(1, std::thread::hardware_concurrency());
-  options->minimizer_progress_to_stdout = true;
-  return options->IsValid(error);
+  return bal::WritePlyFile(path, CameraCenters(model), points, error);
+}
+
+// EXIT_USABLE_SOLUTION if all outputs can be written. Only the model may take
+// the place of that which is read, whose files are `inputs`.
+ExitCode CheckOutputs(const std::vector<std::string>& inputs,
+                      const Model& model,
+                      std::string* error) {
+  const std::vector<bal::OutputFile> files = {
+      {"final_ply", FLAGS_final_ply},
+      {"report_json", FLAGS_report_json},
+      {"initial_ply", FLAGS_initial_ply}};
+  std::vector<bal::OutputFile> outputs;
+  for (const std::string& path : ModelFiles(FLAGS_output_path, model)) {
+    outputs.push_back({"output_path", path, "input_path"});
+  }
+  outputs.insert(outputs.end(), files.begin(), files.end());
+  std::vector<bal::InputFile> input_files;
+  input_files.reserve(inputs.size());
+  for (const std::string& path : inputs) {
+    input_files.push_back({"input_path", path});
+  }
+  if (!bal::CheckDistinct(outputs, input_files, error)) {
+    return bal::EXIT_USAGE;
+  }
+  if (!CanWriteModel(FLAGS_output_path, model, error)) {
+    return bal::EXIT_OUTPUT;
+  }
+  for (const bal::OutputFile& file : files) {
+    if (!bal::CanWrite(file.path, error)) {
+      return bal::EXIT_OUTPUT;
+    }
+  }
+  return bal::EXIT_USABLE_SOLUTION;
 }
 
 ExitCode Run() {
   std::string error;
-  ProblemOptions problem_options;
-  ceres::Solver::Options options;
-  ceres_ext::Options ext_options;
-  if (!SetOptions(&problem_options, &options, &ext_options, &error)) {
-    return Fail(EXIT_USAGE, error);
+  AdjusterOptions options;
+  if (!OptionsFromFlags(&options, &error)) {
+    return Fail(bal::EXIT_USAGE, error);
   }
-  if (!CanWriteModel(FLAGS_output_path, &error)) {
-    return Fail(EXIT_OUTPUT, error);
-  }
+  auto start = std::chrono::steady_clock::now();
   Model model;
   if (!ReadModel(WithoutSlashes(FLAGS_input_path), &model, &error)) {
-    return Fail(EXIT_INPUT, error);
+    return Fail(bal::EXIT_INPUT, error);
   }
+  bal::SolveTimes times;
+  times.read_in_seconds = SecondsSince(start);
   std::cout << FLAGS_input_path << ": " << model.cameras.size() << " cameras, "
             << model.images.size() << " images, " << model.points.size()
-            << " points, " << model.point_index.size() << " 2D points"
-            << std::endl;
+            << " points, " << model.point_index.size() << " 2D points, as "
+            << (model.format == MODEL_BINARY ? "binary" : "text")
+            << ", read in " << times.read_in_seconds << " s" << std::endl;
+  const std::vector<std::string> inputs = ModelFiles(FLAGS_input_path, model);
+  if (options.output_type != OUTPUT_AS_INPUT) {
+    model.format =
+        options.output_type == OUTPUT_BINARY ? MODEL_BINARY : MODEL_TEXT;
+  }
+  ExitCode code = CheckOutputs(inputs, model, &error);
+  if (code != bal::EXIT_USABLE_SOLUTION) {
+    return Fail(code, error);
+  }
 
+  // From here on an output that fails is told, and the others are written.
+  const auto check_written = [&code, &error](bool is_written) {
+    if (!is_written) {
+      code = Fail(bal::EXIT_OUTPUT, error);
+    }
+  };
+  if (!FLAGS_initial_ply.empty()) {
+    check_written(WritePly(FLAGS_initial_ply, model, &error));
+  }
+  start = std::chrono::steady_clock::now();
   ceres::Problem problem;
-  BuildProblem(problem_options, &model, &problem);
+  BuildProblem(options.problem, &model, &problem);
+  times.build_in_seconds = SecondsSince(start);
   bal::SolveControl control;
   control.is_interrupted = bal::IsInterrupted;
   ceres_ext::Summary summary;
   bal::SetSignalPhase(bal::SIGNAL_ENDS_SOLVE);
-  bal::SolveInSegments(options, ext_options, &problem, &control, &summary);
+  bal::SolveInSegments(
+      options.solver, options.ext, &problem, &control, &summary);
   bal::SetSignalPhase(bal::SIGNAL_WAITS);
   std::cout << summary.FullReport() << std::endl;
-  if (!summary.IsSolutionUsable()) {
-    return Fail(EXIT_SOLVE_FAILED, "the solve failed: " + summary.message);
-  }
-  UpdateErrors(&model);
-  if (!WriteModel(FLAGS_output_path, model, &error) ||
-      !bal::FlushStandardOutput(&error)) {
-    return Fail(EXIT_OUTPUT, error);
-  }
-  return control.was_interrupted ? EXIT_INTERRUPTED : EXIT_USABLE_SOLUTION;
-}
 
-int Main(int argc, char** argv) {
-  // Ceres's warnings go to the terminal, not to files in /tmp.
-  FLAGS_logtostderr = true;
-  gflags::SetVersionString(CERES_EXT_VERSION);
-  bal::ParseFlagsOrExit(kIntroduction, __FILE__, FlagGroups(), &argc, &argv);
-  google::InitGoogleLogging(argv[0]);
-  bal::HandleSignals("colmap_adjuster");
-  try {
-    return Run();
-  } catch (const std::bad_alloc&) {
-    return Fail(EXIT_SOLVE_FAILED,
-                "expected a model that fits in memory, found no more memory");
+  if (summary.IsSolutionUsable()) {
+    UpdateErrors(&model);
+    check_written(WriteModel(FLAGS_output_path, model, &error));
+    if (!FLAGS_final_ply.empty()) {
+      check_written(WritePly(FLAGS_final_ply, model, &error));
+    }
   }
+  if (!FLAGS_report_json.empty()) {
+    const auto size = [](const auto& items) {
+      return static_cast<int64_t>(items.size());
+    };
+    const bal::ReportedProblem reported = {
+        "ceres_ext.colmap_adjuster.1",
+        FLAGS_input_path,
+        {{"num_cameras", size(model.cameras)},
+         {"num_images", size(model.images)},
+         {"num_points", size(model.points)},
+         {"num_observations", size(model.track_elements)}}};
+    check_written(bal::WriteTextFile(
+        FLAGS_report_json,
+        bal::SolveReportJson(
+            reported, bal::FlagValues(Program().flag_groups), times, summary),
+        &error));
+  }
+  check_written(bal::FlushStandardOutput(&error));
+  if (!summary.IsSolutionUsable()) {
+    return Fail(bal::EXIT_SOLVE_FAILED, "the solve failed: " + summary.message);
+  }
+  return code == bal::EXIT_USABLE_SOLUTION && control.was_interrupted
+             ? bal::EXIT_INTERRUPTED
+             : code;
 }
 
 }  // namespace
 }  // namespace ceres_ext::colmap
 
-int main(int argc, char** argv) { return ceres_ext::colmap::Main(argc, argv); }
+int main(int argc, char** argv) {
+  ceres_ext::colmap::SetDefaults();
+  return ceres_ext::bal::RunAdjuster(
+      ceres_ext::colmap::Program(), &ceres_ext::colmap::Run, argc, argv);
+}

@@ -2,6 +2,7 @@
 
 #include "examples/colmap/colmap_model.h"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,12 +37,62 @@ const CameraModelInfo* FindCameraModel(std::string_view name) {
   return nullptr;
 }
 
+const CameraModelInfo* FindCameraModel(int id) {
+  for (const CameraModelInfo& model : CameraModels()) {
+    if (id == model.id) {
+      return &model;
+    }
+  }
+  return nullptr;
+}
+
 std::string CameraModelNames() {
   std::string names;
   for (const CameraModelInfo& model : CameraModels()) {
     names += (names.empty() ? "" : ", ") + std::string(model.name);
   }
   return names;
+}
+
+std::string CameraModelIds() {
+  std::string ids;
+  for (const CameraModelInfo& model : CameraModels()) {
+    ids += (ids.empty() ? "" : ", ") + std::to_string(model.id) + " (" +
+           model.name + ")";
+  }
+  return ids;
+}
+
+void SetTracks(Model* model) {
+  // A counting sort by points of where they are seen.
+  for (Point3D& point : model->points) {
+    point.track_begin = 0;
+    point.track_end = 0;
+  }
+  for (const int32_t point : model->point_index) {
+    if (point >= 0) {
+      ++model->points[point].track_end;
+    }
+  }
+  int64_t num_elements = 0;
+  for (Point3D& point : model->points) {
+    const int64_t length = point.track_end;
+    point.track_begin = num_elements;
+    point.track_end = num_elements;
+    num_elements += length;
+  }
+  model->track_elements.resize(num_elements);
+  for (size_t i = 0; i < model->images.size(); ++i) {
+    const Image& image = model->images[i];
+    for (int64_t k = image.points2d_begin; k < image.points2d_end; ++k) {
+      if (model->point_index[k] >= 0) {
+        Point3D& point = model->points[model->point_index[k]];
+        model->track_elements[point.track_end++] = {
+            static_cast<int32_t>(i),
+            static_cast<int32_t>(k - image.points2d_begin)};
+      }
+    }
+  }
 }
 
 }  // namespace ceres_ext::colmap

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "ceres/autodiff_cost_function.h"
@@ -16,6 +17,61 @@
 
 namespace ceres_ext::colmap {
 namespace {
+
+// R X + t; rotation: x, y, z, w.
+template <typename T>
+void Transform(const T* rotation,
+               const T* translation,
+               const T* point,
+               T* in_camera) {
+  const T wxyz[4] = {rotation[3], rotation[0], rotation[1], rotation[2]};
+  ceres::UnitQuaternionRotatePoint(wxyz, point, in_camera);
+  for (int i = 0; i < 3; ++i) {
+    in_camera[i] += translation[i];
+  }
+}
+
+// -R't, whatever the length of the quaternion.
+void Center(const double* pose, double* center) {
+  const double inverse[4] = {pose[3], -pose[0], -pose[1], -pose[2]};
+  ceres::QuaternionRotatePoint(inverse, pose + 4, center);
+  for (int i = 0; i < 3; ++i) {
+    center[i] = -center[i];
+  }
+}
+
+template <typename CameraModel>
+struct ReprojectionError {
+  // The blocks of COLMAP up to 3.13.
+  template <typename T>
+  bool operator()(const T* rotation,
+                  const T* translation,
+                  const T* point,
+                  const T* params,
+                  T* residuals) const {
+    T in_camera[3];
+    Transform(rotation, translation, point, in_camera);
+    if (CameraModel::ImgFromCam(params, in_camera, residuals)) {
+      residuals[0] -= x;
+      residuals[1] -= y;
+    } else {
+      residuals[0] = residuals[1] = T(0.0);
+    }
+    return true;
+  }
+
+  // Those of COLMAP since 4.0.
+  template <typename T>
+  bool operator()(const T* point,
+                  const T* pose,
+                  const T* params,
+                  T* residuals) const {
+    return (*this)(pose, pose + 4, point, params, residuals);
+  }
+
+  double x;
+  double y;
+};
 
 class ProblemBuilder {
  public:
@@ -30,22 +86,27 @@ class ProblemBuilder {
 
   void Run() {
     for (Image& image : model_->images) {
-      Normalize(image.pose);
       ForEachCameraModel([&](auto camera_model) {
         if (camera_model.kModelId == model_->cameras[image.camera].model->id) {
           AddImage(camera_model, &image);
         }
       });
     }
-    SetPoseManifolds();
+    ParameterizePoses();
     FixGauge();
     ParameterizeCameras();
   }
 
  private:
+  // A quaternion that has been normalised keeps its bits. With u = epsilon / 2:
+  // norm and quotient leave 3 u + u in each component and twice that in the
+  // square of the length, and summing that square adds up to 4 u.
   static void Normalize(double* q) {
-    const double norm =
-        std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+    const double norm2 = q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3];
+    if (std::abs(norm2 - 1.0) <= 6 * std::numeric_limits<double>::epsilon()) {
+      return;
+    }
+    const double norm = std::sqrt(norm2);
     for (int i = 0; i < 4; ++i) {
       q[i] /= norm;
     }
@@ -85,12 +146,13 @@ class ProblemBuilder {
     return problem_->HasParameterBlock(image.pose);
   }
 
-  void SetPoseManifolds() {
+  void ParameterizePoses() {
     ceres::Manifold* manifold = nullptr;
     for (Image& image : model_->images) {
       if (!IsObserved(image)) {
         continue;
       }
+      Normalize(image.pose);
       if (manifold == nullptr) {
         if (options_.split_pose) {
           manifold = new ceres::EigenQuaternionManifold;
@@ -126,8 +188,8 @@ class ProblemBuilder {
       double* pose = images[i]->pose;
       double center[3];
       double baseline[3];
-      ProjectionCenter<EigenQuaternion>(pose, pose + 4, center);
-      TransformPoint<EigenQuaternion>(first, first + 4, center, baseline);
+      Center(pose, center);
+      Transform(first, first + 4, center, baseline);
       const auto* largest =
           std::max_element(baseline, baseline + 3, [](double a, double b) {
             return std::abs(a) < std::abs(b);
@@ -188,6 +250,14 @@ void BuildProblem(const ProblemOptions& options,
                   Model* model,
                   ceres::Problem* problem) {
   ProblemBuilder(options, model, problem).Run();
+}
+
+std::vector<double> CameraCenters(const Model& model) {
+  std::vector<double> centers(3 * model.images.size());
+  for (size_t i = 0; i < model.images.size(); ++i) {
+    Center(model.images[i].pose, &centers[3 * i]);
+  }
+  return centers;
 }
 
 void UpdateErrors(Model* model) {

@@ -6,6 +6,8 @@
 #ifndef EXAMPLES_COLMAP_COLMAP_PROBLEM_H_
 #define EXAMPLES_COLMAP_COLMAP_PROBLEM_H_
 
+#include <vector>
+
 #include "ceres/problem.h"
 #include "examples/colmap/colmap_model.h"
 
@@ -30,9 +32,10 @@ struct ProblemOptions {
 
 // Adds a residual block per 2D point that sees a point: 2 residuals in pixels,
 // differentiated by ceres::Jet, or 0 where the point lies behind the camera.
-// Blocks are the quaternions, which are normalised first, and translations of
-// *model's images, the parameters of its cameras and its points; *model has to
-// outlive *problem and to stay where it is. What nobody observes has no block.
+// Blocks are the quaternions, normalised where they are not, and translations
+// of *model's images, the parameters of its cameras and its points; *model has
+// to outlive *problem and to stay where it is. What nobody observes has no
+// block and stays as it is.
 //
 // The gauge: of the images that have observations, the pose of the one with the
 // smallest id is constant, and of the next one that stands elsewhere the
@@ -40,6 +43,9 @@ struct ProblemOptions {
 void BuildProblem(const ProblemOptions& options,
                   Model* model,
                   ceres::Problem* problem);
+
+// Where the cameras of all images stand, -R't.
+std::vector<double> CameraCenters(const Model& model);
 
 // Sets the mean reprojection error of each point, -1 where none is seen by a
 // camera in front of it.

@@ -126,7 +126,9 @@ class ModelMaker {
       model->points[i] = {i + 1,
                           {points[3 * i], points[3 * i + 1], points[3 * i + 2]},
                           /*error=*/-1.0,
-                          {128, 128, 128}};
+                          {128, 128, 128},
+                          /*track_begin=*/0,
+                          /*track_end=*/0};
     }
     model->points2d.resize(2 * start.num_observations());
     model->point_index.resize(start.num_observations());
@@ -135,6 +137,7 @@ class ModelMaker {
         Observe(camera_model, true_cameras, true_poses, &next, model);
       }
     });
+    SetTracks(model);
     if (truth) {
       model->cameras = std::move(true_cameras);
     } else {

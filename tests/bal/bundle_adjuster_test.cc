@@ -445,6 +445,7 @@ TEST_F(BundleAdjusterTest, EveryChoiceSolves) {
         "--linear_solver=cgnr --preconditioner=identity",
         "--preconditioner=jacobi",
         "--preconditioner=identity",
+        "--preconditioner_blocks=single",
         "--preconditioner=schur_power_series_expansion",
         "--linear_solver=dense_schur",
         "--linear_solver=dense_qr",

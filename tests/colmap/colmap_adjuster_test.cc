@@ -2,16 +2,21 @@
 //
 // The program colmap_adjuster as a user runs it.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "examples/colmap/colmap_model.h"
 #include "examples/colmap/colmap_reader.h"
+#include "examples/colmap/colmap_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tests/bal/bal_test_util.h"
 #include "tests/bal/program_test_util.h"
 #include "tests/colmap/colmap_test_util.h"
@@ -86,7 +91,8 @@ TEST_F(ColmapAdjusterTest, RefinesAModel) {
   EXPECT_THAT(
       ours.out,
       StartsWith(Path("input") +
-                 ": 8 cameras, 8 images, 200 points, 1200 2D points\n"));
+                 ": 8 cameras, 8 images, 200 points, 1200 2D points, as text, "
+                 "read in "));
   EXPECT_THAT(ours.out, HasSubstr("Path                 FULL"));
   const Model start = Read("input");
   const Model refined = Read("output");
@@ -102,8 +108,7 @@ TEST_F(ColmapAdjusterTest, RefinesAModel) {
     }
   }
   for (int j = 0; j < 7; ++j) {
-    // But for the rounding of the quaternion's norm.
-    EXPECT_NEAR(start.images[0].pose[j], refined.images[0].pose[j], 1e-15);
+    EXPECT_EQ(start.images[0].pose[j], refined.images[0].pose[j]);
   }
   EXPECT_NE(start.points[0].xyz[0], refined.points[0].xyz[0]);
   EXPECT_EQ(start.points2d, refined.points2d);
@@ -140,7 +145,7 @@ TEST_F(ColmapAdjusterTest, FlagsSayWhatIsRefined) {
     SCOPED_TRACE(c.flags);
     const Outcome outcome = Adjust(Paths("input", "output") +
                                    "--max_num_iterations=3 "
-                                   "--settings=device=host,fallback=refuse " +
+                                   "--device=host --fallback=refuse " +
                                    c.flags);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_LT(Reported(outcome, "Final"), 0.5 * Reported(outcome, "Initial"));
@@ -159,12 +164,159 @@ TEST_F(ColmapAdjusterTest, FlagsSayWhatIsRefined) {
   ASSERT_EQ(Adjust(Paths("output", "output")).code, 0);
 }
 
+// The same bits from and to either form; binary files stay binary.
+TEST_F(ColmapAdjusterTest, TakesAndWritesBothForms) {
+  const std::string flags = "--max_num_iterations=3";
+  ASSERT_EQ(Adjust(Paths("input", "text") + flags).code, 0);
+  ASSERT_EQ(Adjust(Paths("input", "mixed") + "--output_type=bin " + flags).code,
+            0);
+  Model input = Read("input");
+  input.format = MODEL_BINARY;
+  for (int i = 0; i < 8; ++i) {
+    input.rigs.push_back({10u + i, i});
+    input.frames.push_back({20u + i, i, i});
+  }
+  std::string error;
+  ASSERT_TRUE(WriteModel(Path("binary"), input, &error)) << error;
+  const Outcome outcome = Adjust(Paths("binary", "binary") + flags);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(", as binary, read in "));
+  Model refined = Read("binary");
+  EXPECT_EQ(refined.format, MODEL_BINARY);
+  EXPECT_EQ(refined.rigs.size(), 8u);
+  EXPECT_EQ(refined.frames[7].id, 27u);
+  refined.rigs.clear();
+  refined.frames.clear();
+  ExpectSame(refined, Read("text"));
+  ExpectSame(refined, Read("mixed"));
+  EXPECT_EQ(Read("mixed").format, MODEL_BINARY);
+}
+
+// What is not refined keeps its bits: an image and a point that nobody sees,
+// quaternions of a length other than 1 included.
+TEST_F(ColmapAdjusterTest, WhatIsNotSeenStays) {
+  Model model = Read("input");
+  Image& unseen = model.images[3];
+  for (double& value : unseen.pose) {
+    value *= 3.0;
+  }
+  std::fill(model.point_index.begin() + unseen.points2d_begin,
+            model.point_index.begin() + unseen.points2d_end,
+            -1);
+  SetTracks(&model);
+  model.points.push_back({12345, {1, 2, 3}, 0.5, {4, 5, 6}, 0, 0});
+  std::string error;
+  ASSERT_TRUE(WriteModel(Path("unseen"), model, &error)) << error;
+  ASSERT_EQ(Adjust(Paths("unseen", "output") + "--max_num_iterations=3").code,
+            0);
+  const Model refined = Read("output");
+  for (int j = 0; j < 7; ++j) {
+    EXPECT_EQ(refined.images[3].pose[j], unseen.pose[j]);
+  }
+  for (int j = 0; j < 8; ++j) {
+    EXPECT_EQ(refined.cameras[3].params[j], model.cameras[3].params[j]);
+  }
+  const Point3D& point = refined.points.back();
+  EXPECT_EQ(point.id, 12345);
+  EXPECT_THAT(point.xyz, ::testing::ElementsAre(1, 2, 3));
+  EXPECT_THAT(point.color, ::testing::ElementsAre(4, 5, 6));
+  EXPECT_EQ(refined.points2d, model.points2d);
+  EXPECT_EQ(refined.point_index, model.point_index);
+}
+
+TEST_F(ColmapAdjusterTest, WritesReportAndPly) {
+  const Outcome outcome =
+      Adjust(Paths("input", "output") +
+             "--max_num_iterations=3 --linear_solver=dense_schur "
+             "--solver=ceres --report_json='" +
+             Path("report.json") + "' --initial_ply='" + Path("initial.ply") +
+             "' --final_ply='" + Path("final.ply") + "'");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto json =
+      nlohmann::ordered_json::parse(bal::ReadBytes(Path("report.json")));
+  EXPECT_EQ(json["format"], "ceres_ext.colmap_adjuster.1");
+  std::vector<std::string> keys;
+  for (const auto& item : json["problem"].items()) {
+    keys.push_back(item.key());
+  }
+  EXPECT_THAT(keys,
+              ::testing::ElementsAre("input",
+                                     "num_cameras",
+                                     "num_images",
+                                     "num_points",
+                                     "num_observations",
+                                     "read_time_in_seconds",
+                                     "build_time_in_seconds"));
+  EXPECT_EQ(json["problem"]["input"], Path("input"));
+  EXPECT_EQ(json["problem"]["num_images"], 8);
+  EXPECT_EQ(json["problem"]["num_observations"], 1200);
+  EXPECT_EQ(json["flags"]["max_num_iterations"], "3");
+  EXPECT_EQ(json["flags"]["linear_solver"], "dense_schur");
+  // COLMAP's default, not that of bundle_adjuster.
+  EXPECT_EQ(json["flags"]["max_linear_solver_iterations"], "200");
+  EXPECT_EQ(json["summary"]["linear_solver_type_used"], "DENSE_SCHUR");
+  EXPECT_EQ(json["iterations"].size(), 4u);
+
+  // The first vertex is the centre of the first camera, -R't, which stays.
+  const Model input = Read("input");
+  const double* pose = input.images[0].pose;
+  double q[4];
+  double t[3];
+  std::copy_n(pose, 4, q);
+  std::copy_n(pose + 4, 3, t);
+  const double rotation[9] = {1 - 2 * (q[1] * q[1] + q[2] * q[2]),
+                              2 * (q[0] * q[1] - q[2] * q[3]),
+                              2 * (q[0] * q[2] + q[1] * q[3]),
+                              2 * (q[0] * q[1] + q[2] * q[3]),
+                              1 - 2 * (q[0] * q[0] + q[2] * q[2]),
+                              2 * (q[1] * q[2] - q[0] * q[3]),
+                              2 * (q[0] * q[2] - q[1] * q[3]),
+                              2 * (q[1] * q[2] + q[0] * q[3]),
+                              1 - 2 * (q[0] * q[0] + q[1] * q[1])};
+  std::string plys[2];
+  for (int i = 0; i < 2; ++i) {
+    plys[i] = bal::ReadBytes(Path(i == 0 ? "initial.ply" : "final.ply"));
+    EXPECT_THAT(plys[i], HasSubstr("element vertex 208\n"));
+    std::istringstream vertices(
+        plys[i].substr(plys[i].find("end_header\n") + 11));
+    for (int j = 0; j < 3; ++j) {
+      double coordinate;
+      ASSERT_TRUE(vertices >> coordinate);
+      const double expected = -(rotation[j] * t[0] + rotation[3 + j] * t[1] +
+                                rotation[6 + j] * t[2]);
+      // Eight digits are written.
+      const double size = std::abs(t[0]) + std::abs(t[1]) + std::abs(t[2]);
+      EXPECT_NEAR(coordinate, expected, 1e-7 * size);
+    }
+  }
+  EXPECT_NE(plys[0], plys[1]);
+}
+
+// All flags of the solver are those of bundle_adjuster.
+TEST_F(ColmapAdjusterTest, HelpHasAllFlagsInGroups) {
+  const Outcome outcome = Adjust("--help");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("Other:")));
+  for (const char* flag : {"device",
+                           "precision",
+                           "preconditioner_blocks",
+                           "linear_solver",
+                           "num_threads",
+                           "report_json"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(std::string("\n  --") + flag + " ("));
+  }
+  EXPECT_THAT(outcome.out,
+              HasSubstr("--gradient_tolerance (double, default "
+                        "0.0001)"));
+}
+
 TEST_F(ColmapAdjusterTest, ASignalEndsTheSolveAndTheModelIsWritten) {
-  // Thousands of steps along a valley.
+  // Thousands of steps along a valley. In the foreground, timeout sends one
+  // signal, else another one to its group.
   Generate("FULL_OPENCV", "valley");
   const Outcome outcome =
       bal::Execute("timeout",
-                   std::string("--preserve-status -s TERM 5 '") +
+                   std::string("--foreground --preserve-status -s TERM 5 '") +
                        BUNDLE_ADJUSTER + "' " + Paths("valley", "output") +
                        "--max_num_iterations=1000000 --gradient_tolerance=0");
   EXPECT_EQ(outcome.code, 5) << outcome.err;
@@ -194,6 +346,35 @@ TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
       {paths + "--num_threads=0",
        1,
        "--num_threads: expected -1 or a number >= 1, found 0"},
+      {paths + "--output_type=PLY",
+       1,
+       "--output_type: expected one of auto, TXT, BIN, found 'PLY'"},
+      {paths + "--report_json='" + Path("input/images.txt") + "'",
+       1,
+       "--report_json: expected another file than that of --input_path, found "
+       "the same, " +
+           Path("input/images.txt")},
+      {Paths("input", "input") + "--final_ply='" + Path("input/cameras.txt") +
+           "'",
+       1,
+       "--final_ply: expected another file than that of --input_path, found "
+       "the same, " +
+           Path("input/cameras.txt")},
+      {paths + "--final_ply='" + Path("a") + "' --report_json='" + Path("a") +
+           "'",
+       1,
+       "--report_json: expected another file than that of --final_ply, found "
+       "the same, " +
+           Path("a")},
+      {Paths("input", "input") + "--output_type=BIN",
+       4,
+       Path("input") +
+           ": expected a folder without other files of a model, found "
+           "cameras.txt"},
+      {paths + "--report_json='" + Path("none/a") + "'",
+       4,
+       Path("none/a") +
+           ": expected a file that can be written, found no such folder"},
       {paths + "--solver=colmap",
        1,
        "--solver: expected one of ceres_ext, ceres, found 'colmap'"},
@@ -209,8 +390,9 @@ TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
   for (const auto& c : kCases) {
     ExpectFailure(c.flags, c.code, "colmap_adjuster: " + c.line);
   }
-  EXPECT_THAT(Adjust(paths + "--settings=device=tpu").err,
-              StartsWith("colmap_adjuster: --settings: "));
+  EXPECT_THAT(Adjust(paths + "--device=tpu").err,
+              StartsWith("colmap_adjuster: "));
+  EXPECT_EQ(Adjust(paths + "--device=tpu").code, 1);
   EXPECT_EQ(Adjust(paths + "--max_num_iterations=-1").code, 1);
   EXPECT_FALSE(fs::exists(Path("output")));
 }

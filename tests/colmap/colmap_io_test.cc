@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "examples/bal/safe_file.h"
@@ -133,7 +134,14 @@ TEST_F(ColmapIoTest, ReadsWhatIsThere) {
   EXPECT_THAT(model.points[0].xyz, ElementsAre(1, 2, 3));
   EXPECT_THAT(model.points[0].color, ElementsAre(255, 0, 17));
   EXPECT_EQ(model.points[0].error, 0.25);
+  EXPECT_EQ(model.points[1].track_begin, 1);
+  EXPECT_EQ(model.points[1].track_end, 3);
+  EXPECT_EQ(model.track_elements[1].image, 2);
+  EXPECT_EQ(model.track_elements[1].point2d, 0);
+  EXPECT_EQ(model.track_elements[2].image, 0);
+  EXPECT_EQ(model.track_elements[2].point2d, 2);
   EXPECT_EQ(model.points[2].id, 5);
+  EXPECT_EQ(model.points[2].track_begin, model.points[2].track_end);
 }
 
 TEST_F(ColmapIoTest, WritesWhatItReads) {
@@ -162,7 +170,7 @@ TEST_F(ColmapIoTest, WritesWhatItReads) {
   EXPECT_EQ(ReadBytes(copy + "/points3D.txt"),
             "# POINT3D_ID X Y Z R G B ERROR TRACK[] as IMAGE_ID POINT2D_IDX\n"
             "101 1 2 3 255 0 17 0.25 30 0\n"
-            "100 -1 -2 -3 1 2 3 -1 30 2 9 0\n"
+            "100 -1 -2 -3 1 2 3 -1 9 0 30 2\n"
             "5 0 0 0 0 0 0 -1\n");
   // And in the place of what is there.
   ASSERT_TRUE(WriteModel(copy, model, &error)) << error;
@@ -352,14 +360,161 @@ TEST_F(ColmapIoTest, FilesThatAreNotThere) {
   }
 }
 
-TEST_F(ColmapIoTest, RigsOfOneSensorSayNothingNew) {
-  WriteBytes(Path("rigs.txt"), "# rigs\n1 1 CAMERA 7\n2 1 CAMERA 2\n");
-  EXPECT_EQ(Read(folder_).images.size(), 3u);
-  WriteBytes(Path("rigs.txt"), "1 2 CAMERA 7 CAMERA 2 0\n");
-  EXPECT_EQ(ErrorOfReading(),
-            Path("rigs.txt") +
-                ":1: expected NUM_SENSORS, 1 at most (rigs of more are not "
-                "supported), found '2'");
+// Rigs and frames of kCameras and kImages.
+constexpr const char kRigs[] =
+    "# rigs\n"
+    "3 1 CAMERA 7\n"
+    "4 0\n"
+    "1 1 CAMERA 2\n";
+constexpr const char kFrames[] =
+    "# frames\n"
+    "90 1 2 0 0 0 -1 -2 -3 1 CAMERA 2 9\n"
+    "20 3 0.5 0.5 0.5 0.5 4 5 6 1 CAMERA 7 30\n"
+    "40 1 0.5 0.5 -0.5 0.5 1 2 3 1 CAMERA 2 4\n";
+
+TEST_F(ColmapIoTest, RigsOfOneSensorAreKept) {
+  WriteBytes(Path("rigs.txt"), kRigs);
+  WriteBytes(Path("frames.txt"), kFrames);
+  Model model = Read(folder_);
+  ASSERT_EQ(model.rigs.size(), 3u);
+  EXPECT_EQ(model.rigs[0].id, 3u);
+  EXPECT_EQ(model.rigs[0].camera, 0);
+  EXPECT_EQ(model.rigs[1].camera, -1);
+  ASSERT_EQ(model.frames.size(), 3u);
+  EXPECT_EQ(model.frames[0].id, 90u);
+  EXPECT_EQ(model.frames[0].rig, 2);
+  EXPECT_EQ(model.frames[0].image, 2);
+  // The poses of frames are those that count.
+  EXPECT_THAT(model.images[0].pose, ElementsAre(0.5, 0.5, 0.5, 0.5, 4, 5, 6));
+  EXPECT_THAT(model.images[2].pose, ElementsAre(0, 0, 0, 2, -1, -2, -3));
+  model.images[2].pose[6] = 7.0;
+  for (const ModelFormat format : {MODEL_TEXT, MODEL_BINARY}) {
+    model.format = format;
+    const std::string copy = Path(std::string("copy") + Suffix(format));
+    std::string error;
+    for (int i = 0; i < 2; ++i) {  // into its own place too
+      ASSERT_TRUE(WriteModel(copy, model, &error)) << error;
+      EXPECT_EQ(Files(copy).size(), 5u);
+      ExpectSame(Read(copy), model);
+    }
+  }
+  EXPECT_EQ(ReadBytes(Path("copy.txt/rigs.txt")),
+            "# RIG_ID NUM_SENSORS SENSOR_TYPE SENSOR_ID\n"
+            "3 1 CAMERA 7\n"
+            "4 0\n"
+            "1 1 CAMERA 2\n");
+  EXPECT_EQ(ReadBytes(Path("copy.txt/frames.txt")),
+            "# FRAME_ID RIG_ID QW QX QY QZ TX TY TZ NUM_DATA_IDS "
+            "DATA_IDS[] as SENSOR_TYPE SENSOR_ID DATA_ID\n"
+            "90 1 2 0 0 0 -1 -2 7 1 CAMERA 2 9\n"
+            "20 3 0.5 0.5 0.5 0.5 4 5 6 1 CAMERA 7 30\n"
+            "40 1 0.5 0.5 -0.5 0.5 1 2 3 1 CAMERA 2 4\n");
+  // None is as good as no file.
+  WriteBytes(Path("rigs.txt"), "# none\n");
+  WriteBytes(Path("frames.txt"), "");
+  EXPECT_THAT(Read(folder_).images[0].pose,
+              ElementsAre(0, 0, 0, 1, 0.5, -1, 2e-3));
+}
+
+TEST_F(ColmapIoTest, SaysWhatIsWrongWithRigs) {
+  const struct {
+    const char* file;
+    const char* from;
+    const char* to;
+    const char* error;
+  } kCases[] = {
+      {"rigs",
+       "1 CAMERA 7",
+       "2 CAMERA 7 CAMERA 2 0",
+       ":2: expected NUM_SENSORS, 1 at most (rigs of more are not supported), "
+       "found '2'"},
+      {"rigs",
+       "CAMERA 7",
+       "IMU 7",
+       ":2: expected SENSOR_TYPE, CAMERA (others are not supported), found "
+       "'IMU'"},
+      {"rigs",
+       "CAMERA 7",
+       "CAMERA 8",
+       ":2: expected a SENSOR_ID of cameras.txt, found 8"},
+      {"rigs", "4 0", "3 0", ":3: expected a RIG_ID of its own, found 3 again"},
+      {"rigs",
+       "4 0",
+       "4 0 1",
+       ":3: expected no more fields of this rig, found '1'"},
+      {"frames",
+       "90 1",
+       "20 1",
+       ":3: expected a FRAME_ID of its own, found 20 again"},
+      {"frames", "90 1", "90 9", ":2: expected a RIG_ID of rigs.txt, found 9"},
+      {"frames",
+       "90 1 2",
+       "90 1 0",
+       ":2: expected QW QX QY QZ with a norm, about 1, found one of 0 or "
+       "infinity"},
+      {"frames",
+       "1 CAMERA 2 9",
+       "2 CAMERA 2 9 CAMERA 2 4",
+       ":2: expected NUM_DATA_IDS, 1 in a frame of a rig of one sensor, found "
+       "'2'"},
+      {"frames",
+       "CAMERA 2 9",
+       "CAMERA 7 9",
+       ":2: expected a SENSOR_ID of rig 1, found 7"},
+      {"frames", "90 1", "90 4", ":2: expected a SENSOR_ID of rig 4, found 2"},
+      {"frames",
+       "CAMERA 2 9",
+       "CAMERA 2 8",
+       ":2: expected a DATA_ID of images.txt, found 8"},
+      {"frames",
+       "CAMERA 2 9",
+       "CAMERA 2 -9",
+       ":2: expected a DATA_ID of images.txt, found -9"},
+      {"frames",
+       "CAMERA 2 9",
+       "CAMERA 2 4294967305",
+       ":2: expected a DATA_ID of images.txt, found 4294967305"},
+      {"frames",
+       "CAMERA 2 9",
+       "CAMERA 2 30",
+       ":2: expected a DATA_ID of an image of camera 2, found 30"},
+      {"frames",
+       "CAMERA 2 9",
+       "CAMERA 2 9 0",
+       ":2: expected no more fields of this frame, found '0'"},
+      {"frames",
+       "CAMERA 2 4",
+       "CAMERA 2 9",
+       ":4: expected each image in one frame, found 9 again"},
+      {"frames",
+       "40 1 0.5 0.5 -0.5 0.5 1 2 3 1 CAMERA 2 4\n",
+       "",
+       ": expected a frame of image 4, found none"},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(std::string(c.file) + " " + c.to);
+    for (const auto& [file, contents] :
+         {std::pair("rigs", std::string(kRigs)),
+          std::pair("frames", std::string(kFrames))}) {
+      std::string text = contents;
+      if (std::string(file) == c.file) {
+        const size_t at = text.find(c.from);
+        ASSERT_NE(at, std::string::npos);
+        text.replace(at, std::string(c.from).size(), c.to);
+      }
+      WriteBytes(Path(file + std::string(".txt")), text);
+    }
+    EXPECT_EQ(ErrorOfReading(), Path(c.file) + ".txt" + c.error);
+  }
+  for (const char* file : {"rigs.txt", "frames.txt"}) {
+    WriteBytes(Path("rigs.txt"), kRigs);
+    WriteBytes(Path("frames.txt"), kFrames);
+    fs::remove(Path(file));
+    EXPECT_EQ(ErrorOfReading(),
+              Path(file) +
+                  ": expected a readable file, found No such file or "
+                  "directory");
+  }
 }
 
 TEST_F(ColmapIoTest, FoldersThatCannotBeWritten) {
@@ -409,11 +564,11 @@ TEST_F(ColmapIoTest, NoFileTakesItsPlaceBeforeAllAreThere) {
 TEST_F(ColmapIoTest, TemporaryFilesOfSeveralFilesAreRemoved) {
   std::vector<std::unique_ptr<bal::SafeFile>> files;
   std::string error;
-  for (const char* name : {"a", "b", "c", "cameras.txt"}) {
+  for (const char* name : {"a", "b", "c", "e", "cameras.txt"}) {
     files.push_back(bal::SafeFile::Create(Path(name), &error));
     ASSERT_NE(files.back(), nullptr) << error;
   }
-  EXPECT_EQ(Files(folder_).size(), 3u + 4u);
+  EXPECT_EQ(Files(folder_).size(), 3u + 5u);
   EXPECT_EQ(bal::SafeFile::Create(Path("d"), &error), nullptr);
   EXPECT_EQ(error, "Too many open files");
   // One that is in its place is none of them.

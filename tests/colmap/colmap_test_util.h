@@ -26,6 +26,10 @@ inline const char* const kCameraModels[] = {"SIMPLE_PINHOLE",
                                             "SIMPLE_RADIAL_FISHEYE",
                                             "RADIAL_FISHEYE"};
 
+inline const char* Suffix(ModelFormat format) {
+  return format == MODEL_BINARY ? ".bin" : ".txt";
+}
+
 inline bal::SyntheticProblem MakeScene(const bal::SyntheticOptions& options) {
   bal::SyntheticProblem scene;
   std::string error;
@@ -47,7 +51,7 @@ inline Model MakeModel(const bal::SyntheticProblem& scene,
   return model;
 }
 
-// All numbers and names are the same.
+// All numbers and names are the same, whatever the format.
 inline void ExpectSame(const Model& a, const Model& b) {
   ASSERT_EQ(a.cameras.size(), b.cameras.size());
   for (size_t i = 0; i < a.cameras.size(); ++i) {
@@ -78,6 +82,24 @@ inline void ExpectSame(const Model& a, const Model& b) {
     EXPECT_TRUE(std::equal(x.xyz, x.xyz + 3, y.xyz));
     EXPECT_TRUE(std::equal(x.color, x.color + 3, y.color));
     EXPECT_EQ(x.error, y.error);
+    EXPECT_EQ(x.track_begin, y.track_begin);
+    EXPECT_EQ(x.track_end, y.track_end);
+  }
+  ASSERT_EQ(a.track_elements.size(), b.track_elements.size());
+  for (size_t i = 0; i < a.track_elements.size(); ++i) {
+    EXPECT_EQ(a.track_elements[i].image, b.track_elements[i].image);
+    EXPECT_EQ(a.track_elements[i].point2d, b.track_elements[i].point2d);
+  }
+  ASSERT_EQ(a.rigs.size(), b.rigs.size());
+  for (size_t i = 0; i < a.rigs.size(); ++i) {
+    EXPECT_EQ(a.rigs[i].id, b.rigs[i].id);
+    EXPECT_EQ(a.rigs[i].camera, b.rigs[i].camera);
+  }
+  ASSERT_EQ(a.frames.size(), b.frames.size());
+  for (size_t i = 0; i < a.frames.size(); ++i) {
+    EXPECT_EQ(a.frames[i].id, b.frames[i].id);
+    EXPECT_EQ(a.frames[i].rig, b.frames[i].rig);
+    EXPECT_EQ(a.frames[i].image, b.frames[i].image);
   }
   EXPECT_EQ(a.points2d, b.points2d);
   EXPECT_EQ(a.point_index, b.point_index);
