@@ -34,9 +34,10 @@ using BalShape = FixedShape<2, 3, C>;
 
 // The columns F of blocks kept in memory, of rows of two residuals and a point,
 // that operations are compiled for: X(F). A camera has 9 or 10.
-#define CERES_EXT_FOR_EACH_STORED_COLUMNS(X) X(6) X(9) X(10) X(12) X(14) X(16)
+#define CERES_EXT_FOR_EACH_STORED_COLUMNS(X) \
+  X(6) X(9) X(10) X(12) X(14) X(16) X(18)
 inline constexpr int kMaxCameraColumns = 10;
-inline constexpr int kMaxStoredColumns = 16;
+inline constexpr int kMaxStoredColumns = 18;
 
 // Returns fn(F), a std::integral_constant of the least of them that holds as
 // many columns, at most kMaxStoredColumns.

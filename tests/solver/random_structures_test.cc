@@ -196,7 +196,7 @@ class Problem {
   }
 
   void AddViewRows() {
-    constexpr int kColumns[] = {6, 9, 10, 12, 14, 16};
+    constexpr int kColumns[] = {6, 9, 10, 12, 14, 16, 18};
     view_columns = kColumns[Uniform(0, 5)];
     const int first = blocks.f.size();
     const int num_families = Uniform(1, 3);
