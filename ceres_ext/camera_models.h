@@ -30,14 +30,21 @@ namespace ceres_ext {
 
 namespace internal {
 
+// k[0] + k[1] s + ... + k[kNum - 1] s^(kNum - 1), by Horner's rule. No loop,
+// since a device would keep what a loop indexes out of its registers.
+template <int kNum, typename T>
+CERES_HOST_DEVICE T Polynomial(const T* k, const T& s) {
+  if constexpr (kNum == 1) {
+    return k[0];
+  } else {
+    return Polynomial<kNum - 1>(k + 1, s) * s + k[0];
+  }
+}
+
 // k[0] s + k[1] s^2 + ... + k[kNum - 1] s^kNum
 template <int kNum, typename T>
 CERES_HOST_DEVICE T PowerSeries(const T* k, const T& s) {
-  T sum = k[kNum - 1];
-  for (int i = kNum - 2; i >= 0; --i) {
-    sum = sum * s + k[i];
-  }
-  return sum * s;
+  return Polynomial<kNum>(k, s) * s;
 }
 
 // (x, y) (1 + k1 r^2 + k2 r^4 + ...), r^2 = x^2 + y^2
