@@ -41,35 +41,73 @@
 #define CERES_EXT_BAL_COST_FUNCTIONS_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
 #include "ceres/product_manifold.h"
 #include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/device_cost_function.h"
+#include "cuda_kernels/model/bal_model.h"
 
 namespace ceres_ext {
 
 namespace internal {
 
-// What the two cost functions below have in common. kRotationDim: parameters of
-// the rotation, 3 or 4.
+// kRotationDim: parameters of the rotation, 3 or 4. Evaluate returns false
+// where a residual or derivative isn't finite.
 template <int kRotationDim>
-class BalCostFunction : public BatchableCostFunction {
+struct BalModel {
+  static constexpr int kCameraDim = kRotationDim + 6;
+  static constexpr int kNumResiduals = kernels::kBalResidualDim;
+  static constexpr BatchModelKind kKind = kRotationDim == 3
+                                              ? BatchModelKind::kBalAngleAxis
+                                              : BatchModelKind::kBalQuaternion;
+  using BlockSizes =
+      std::integer_sequence<int, kCameraDim, kernels::kBalPointDim>;
+  struct Constants {
+    double x;
+    double y;
+  };
+
+  CERES_HOST_DEVICE static bool Evaluate(const Constants& observed,
+                                         const double* const* parameters,
+                                         double* residuals,
+                                         double* const* jacobians) {
+    double rotation_map[3 * kRotationDim];
+    const auto camera = kernels::PrepareBalCamera<kRotationDim>(
+        parameters[0], jacobians != nullptr ? rotation_map : nullptr);
+    const kernels::Projection<double> projection =
+        kernels::Project(camera, parameters[1]);
+    const double observation[2] = {observed.x, observed.y};
+    kernels::Residual(camera, projection, observation, residuals);
+    bool finite = kernels::AllFinite(residuals, kNumResiduals);
+    if (jacobians != nullptr) {
+      double local[kNumResiduals * kernels::kBalLocalCameraDim];
+      kernels::CameraJacobian(camera, projection, local);
+      kernels::
+          MapCameraJacobianByBlocks<kRotationDim, kCameraDim, kRotationDim>(
+              local, rotation_map, jacobians[0]);
+      kernels::PointJacobian(camera, projection, jacobians[1]);
+      finite = finite &&
+               kernels::AllFinite(jacobians[0], kNumResiduals * kCameraDim) &&
+               kernels::AllFinite(jacobians[1],
+                                  kNumResiduals * kernels::kBalPointDim);
+    }
+    return finite;
+  }
+};
+
+// What the two cost functions below have in common.
+template <int kRotationDim>
+class BalCostFunction : public DeviceCostFunction<BalModel<kRotationDim>> {
  public:
-  BalCostFunction(double observed_x, double observed_y);
+  BalCostFunction(double observed_x, double observed_y)
+      : DeviceCostFunction<BalModel<kRotationDim>>({observed_x, observed_y}) {}
 
-  bool Evaluate(double const* const* parameters,
-                double* residuals,
-                double** jacobians) const override;
-
+  // That of this library, which has the device form.
   const BatchModel& batch_model() const override;
-
-  // observed_x, observed_y.
-  void CopyConstants(double* constants) const override;
-
- private:
-  double observation_[2];
 };
 
 }  // namespace internal

@@ -1,38 +1,146 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The contract between a cost function and the solver that evaluates all its
-// residual blocks as one array, a *residual batch*.
+// residual blocks (*rows*) at once, on a device or on threads of the host.
 //
-// A cost function derives from BatchableCostFunction when the solver has a
-// batched form of its model. It stays a complete ceres::CostFunction: Evaluate
-// works as ever, in stock Ceres too.
+// A cost function derives from BatchableCostFunction when there is a batched
+// form of its model. It stays a complete ceres::CostFunction: Evaluate works as
+// ever, in stock Ceres too. Users get one from
+// ceres_ext/device_cost_function.h, which fills all of this in; what follows
+// matters to those who write another kind of model.
 //
-// Reading a problem in bulk costs one typeid comparison and one virtual call
-// per residual block, no dynamic_cast:
-//
-//   const std::type_info* type = nullptr;
-//   for (each residual block, its cost function c) {
-//     if (type == nullptr || *type != typeid(*c)) {  // once per run of a type
-//       type = &typeid(*c);
-//       batchable = dynamic_cast<const BatchableCostFunction*>(c) != nullptr;
-//     }
-//     if (batchable) {
-//       static_cast<const BatchableCostFunction*>(c)->CopyConstants(next);
-//     }
-//   }
-//
-// The static_cast is valid for every object of a type once the dynamic_cast
-// succeeded for one: that is a property of the type.
+// A model's functions get rows as a RowBatch: where parameters are, where
+// residuals and derivatives go, which loss a row has. A row's derivative by a
+// parameter block is J P, where J is that of the cost function and P, ambient
+// by tangent size, the derivative of the block's manifold.
 
 #ifndef CERES_EXT_BATCHABLE_COST_FUNCTION_H_
 #define CERES_EXT_BATCHABLE_COST_FUNCTION_H_
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
 #include "ceres/cost_function.h"
+#include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
 
-// The models the solver has a batched form of.
+// Changes whenever anything in this file does.
+inline constexpr int32_t kBatchModelVersion = 1;
+
+// A parameter block of a row.
+struct alignas(16) RowBlock {
+  // column of the block that the row's entry of RowBatch::points describes.
+  static constexpr int32_t kPoint = -1;
+  // tangent where P is the identity.
+  static constexpr int32_t kIdentity = -1;
+
+  // Its first value in RowBatch::state; value i of RowBatch::constant_state is
+  // -1 - i.
+  int32_t state = 0;
+  // The first value of P, row-major, in RowBatch::tangents.
+  int32_t tangent = kIdentity;
+  // Where its derivative begins in the row (RowCells).
+  int32_t column = 0;
+  // Columns of its derivative; 0: not wanted.
+  int32_t size = 0;
+};
+
+// Where derivatives go: element (i, j) of the block whose derivative begins at
+// `column` in the row at `place` is
+//   data[place * row + column * element + i * residual + j * element]
+struct RowCells {
+  void* data = nullptr;  // float where RowBatch::stores_float, else double
+  int64_t row = 0;
+  int64_t residual = 0;
+  int64_t element = 0;
+};
+
+// Rows of one model, by value to a kernel. Everything is in the memory of the
+// machine that evaluates. A row's number is i; its place in the arrays that
+// rows of other models share is place[i].
+struct RowBatch {
+  int64_t num_rows = 0;
+  const int32_t* place = nullptr;  // num_rows; null: i
+
+  // Parameter blocks, those of one combination after the other, and which
+  // combination a row has, by number; null: row i has combination i.
+  const RowBlock* blocks = nullptr;
+  const int32_t* combination = nullptr;
+  // For the block of column kPoint: points[point_id[place]].
+  const RowBlock* points = nullptr;
+  const int32_t* point_id = nullptr;
+  const double* state = nullptr;
+  const double* constant_state = nullptr;
+  const double* tangents = nullptr;
+
+  // Word w, of eight bytes, of row i's constants is
+  // constants[i * constant_row + w * constant_word].
+  const uint64_t* constants = nullptr;
+  int64_t constant_row = 0;
+  int64_t constant_word = 0;
+
+  // Of rows by number; not applied where apply_loss is false.
+  kernels::LossView loss;
+  bool apply_loss = false;
+
+  // |r|^2 before the loss, by number; null: not wanted.
+  double* squared_norms = nullptr;
+  // Corrected for the loss, from residual_begin[i] on, or place[i] times the
+  // number of residuals where that is null; null: not wanted.
+  double* residuals = nullptr;
+  const int32_t* residual_begin = nullptr;
+  // Corrected for the loss. Blocks of column kPoint go to e, others to f.
+  // value_begin: by number, added to where a row begins in f, whose `residual`
+  // then is the block's size; null: nothing.
+  RowCells e;
+  RowCells f;
+  const int64_t* value_begin = nullptr;
+  bool stores_float = false;
+};
+
+// What a row adds: rho(|r|^2), and 1 where a residual or derivative isn't
+// finite or the cost function refuses.
+using RowTerm = kernels::TwoSums;
+
+// 1/2 of the sum of the first, and the sum of the second.
+struct RowSums {
+  double cost = 0.0;
+  int64_t num_not_finite = 0;
+};
+
+// The device form of a model, in the module that its kernels were compiled in.
+// Functions return 0 or an error of CUDA, which error_string puts into words.
+struct DeviceForm {
+  int32_t version;     // kBatchModelVersion
+  int32_t batch_size;  // sizeof(RowBatch)
+
+  struct Facts {
+    int num_registers = 0;
+    int64_t local_bytes = 0;  // of a thread, spilled registers included
+    int max_threads = 0;      // of a block
+  };
+  // What the kernels need on the current device, 0: cost alone, 1: Jacobian.
+  int (*get_facts)(int kernel, Facts* facts);
+  // Queues an evaluation on a stream of `device`. Sums go to *sums, on the
+  // device; num_blocks, partial and ticket: those of kernels::SumOverBlocks.
+  int (*launch)(int device,
+                void* stream,
+                bool jacobian,
+                const RowBatch& rows,
+                int num_blocks,
+                double* partial,
+                int32_t* ticket,
+                RowSums* sums);
+  const char* (*error_string)(int error);
+};
+
+// The models that the solver knows more of than this: their Jacobian may be
+// recomputed (ceres_ext::Options::jacobian).
 enum class BatchModelKind {
+  kOther = -1,
   // Camera (rotation vector, t, f, k1, k2), point; constants: the observation.
   kBalAngleAxis,
   // Camera (quaternion w x y z, t, f, k1, k2), point; constants: the same.
@@ -42,16 +150,17 @@ enum class BatchModelKind {
 // What all residual blocks of one cost function type have in common. Objects
 // of this type have static storage.
 struct BatchModel {
-  static constexpr int kMaxParameterBlocks = 2;
-
-  // For reports and error messages.
-  const char* name;
+  int32_t version;  // kBatchModelVersion
   BatchModelKind kind;
   int num_residuals;
   int num_parameter_blocks;
-  int parameter_block_sizes[kMaxParameterBlocks];
-  // Doubles per residual block that CopyConstants writes.
-  int num_constants;
+  const int* parameter_block_sizes;
+  int constants_bytes;  // per residual block
+  // Evaluates row i on the host; any number of threads at once. jacobian: e and
+  // f are wanted.
+  RowTerm (*evaluate_row)(const RowBatch& rows, bool jacobian, int64_t i);
+  // Null, or holding null: there is no device form.
+  const std::atomic<const DeviceForm*>* device_form;
 };
 
 // Thread safety: all members are const and may be called from any thread.
@@ -62,9 +171,9 @@ class BatchableCostFunction : public ceres::CostFunction {
   // parameter_block_sizes().
   virtual const BatchModel& batch_model() const = 0;
 
-  // Writes the num_constants values that set this residual block apart from
-  // others of its type, in the order the model's kind defines.
-  virtual void CopyConstants(double* constants) const = 0;
+  // Writes the constants_bytes bytes that set this residual block apart from
+  // others of its type.
+  virtual void CopyConstants(void* constants) const = 0;
 };
 
 }  // namespace ceres_ext

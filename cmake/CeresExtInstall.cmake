@@ -50,8 +50,22 @@ install(
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/ceres_ext"
   FILES_MATCHING
   PATTERN "*.h"
+  PATTERN "*.cuh"
   PATTERN glue EXCLUDE
   PATTERN solver EXCLUDE)
+# What those include of the kernels; all else of them is the library's own.
+foreach(
+  _header
+  cuda_kernels/base/host_device.h
+  cuda_kernels/base/vector_sums.h
+  cuda_kernels/cuda/vector_sums.cuh
+  cuda_kernels/machine/cuda_warp.cuh
+  cuda_kernels/model/bal_model.h
+  cuda_kernels/model/robust_loss.h)
+  get_filename_component(_folder "${_header}" DIRECTORY)
+  install(FILES "${PROJECT_SOURCE_DIR}/${_header}"
+          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${_folder}")
+endforeach()
 if(CERES_EXT_BUILD_EXAMPLES)
   install(TARGETS bundle_adjuster bal_generate colmap_adjuster
           DESTINATION "${CMAKE_INSTALL_BINDIR}")

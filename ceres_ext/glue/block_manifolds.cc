@@ -2,8 +2,6 @@
 
 #include "ceres_ext/glue/block_manifolds.h"
 
-#include <cxxabi.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <exception>
@@ -273,14 +271,6 @@ Status Checked(const BlockManifold& block, const char* name, Call&& call) {
 }
 
 }  // namespace
-
-std::string TypeName(const ceres::Manifold& manifold) {
-  const char* const name = typeid(manifold).name();
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
-  return text != nullptr ? text.get() : name;
-}
 
 bool ReadManifold(const ceres::Manifold& manifold,
                   std::vector<ManifoldFactor>* factors) {

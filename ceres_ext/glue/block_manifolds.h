@@ -24,6 +24,7 @@
 
 #include "ceres/manifold.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/type_name.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/manifold.h"
@@ -42,9 +43,6 @@ struct BlockManifold {
   // Values in a row of its matrix, zero beyond tangent_size.
   int32_t matrix_stride = 0;
 };
-
-// The type of the manifold as C++ writes it.
-std::string TypeName(const ceres::Manifold& manifold);
 
 // The factors of a manifold; false where it is not known for sure to be a
 // product of such. Ceres's own manifolds are told by their types, which are

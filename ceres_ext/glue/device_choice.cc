@@ -61,6 +61,12 @@ constexpr double kMeasuredRatio = 2.0;
 // DENSE_SCHUR of 345 and of 690 took 1.1 (docs/measurements/comparison.md).
 constexpr int kMaxFactorizedColumns = 250;
 
+// Observations of this library need none.
+bool HasDeviceForm(const BatchModel& model) {
+  return model.kind != BatchModelKind::kOther ||
+         (model.device_form != nullptr && model.device_form->load() != nullptr);
+}
+
 double NumPasses(const SolveWork& work) {
   return static_cast<double>(work.num_steps) *
          (kPassesBesidePcg + work.num_pcg_iterations);
@@ -98,9 +104,10 @@ SolveWork EstimateWork(const ceres::internal::Program& program,
     const int64_t num_values =
         num_columns * row.NumResiduals() * static_cast<int64_t>(stride);
     work.num_values += num_values;
-    if (!ext_options.batch_evaluation ||
-        dynamic_cast<const BatchableCostFunction*>(row.cost_function()) ==
-            nullptr) {
+    const auto* batchable =
+        dynamic_cast<const BatchableCostFunction*>(row.cost_function());
+    if (!ext_options.batch_evaluation || batchable == nullptr ||
+        !HasDeviceForm(batchable->batch_model())) {
       work.num_host_values += num_values;
     }
   }

@@ -60,7 +60,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     CERES_EXT_RETURN_IF_ERROR(blocks_->Allocate(&e_gradient_, &f_gradient_));
     needs_host_state_ = evaluation_callback_ != nullptr;
     for (const auto& part : rows_) {
-      needs_host_state_ |= part->needs_host_state();
+      needs_host_state_ |= part->num_host_rows() > 0;
     }
     if (!kIsHost<Machine>) {
       if (needs_host_state_) {
@@ -264,7 +264,12 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     kernels::Evaluation sum;
     for (const auto& rows : rows_) {
       kernels::Evaluation evaluation;
-      if (!Ok(rows->Read(&evaluation))) {
+      const kernels::Status status = rows->Read(&evaluation);
+      if (status.code == kernels::StatusCode::kNumericalFailure) {
+        LOG(WARNING) << status.message;
+        return false;
+      }
+      if (!Ok(status)) {
         return false;
       }
       sum.cost += evaluation.cost;

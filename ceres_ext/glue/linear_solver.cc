@@ -130,7 +130,7 @@ Status ProgramLinearSolver<Machine>::Setup(
   const solver::ProblemBlocks& blocks = blocks_->blocks();
   record_->method = MethodName(ext_options,
                                has_observations,
-                               blocks_->host_rows() != nullptr,
+                               blocks_->general_rows() != nullptr,
                                blocks.merged.num_merged,
                                options);
   Machine* machine = blocks_->machine();

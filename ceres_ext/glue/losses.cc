@@ -2,8 +2,6 @@
 
 #include "ceres_ext/glue/losses.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -199,13 +197,6 @@ Status CallLosses(const ceres::LossFunction* const* losses,
                      : Status(StatusCode::kNumericalFailure,
                               "The loss function " + TypeName(*losses[failed]) +
                                   " threw: " + thrown);
-}
-
-std::string TypeName(const ceres::LossFunction& loss) {
-  const char* const name = typeid(loss).name();
-  const std::unique_ptr<char, decltype(&std::free)> demangled(
-      abi::__cxa_demangle(name, nullptr, nullptr, nullptr), &std::free);
-  return demangled != nullptr ? demangled.get() : name;
 }
 
 }  // namespace ceres_ext

@@ -21,6 +21,7 @@
 #include "ceres/loss_function.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_blocks.h"
+#include "ceres_ext/glue/type_name.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -43,9 +44,6 @@ kernels::Status CallLosses(const ceres::LossFunction* const* losses,
                            const double* squared_norms,
                            double* rho,
                            kernels::HostContext* context);
-
-// The name of its class, as C++ spells it.
-std::string TypeName(const ceres::LossFunction& loss);
 
 template <typename Machine>
 class LossModel {

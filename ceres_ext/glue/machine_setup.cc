@@ -8,8 +8,8 @@
 
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
+#include "ceres_ext/glue/batch_rows.h"
 #include "ceres_ext/glue/evaluator.h"
-#include "ceres_ext/glue/host_rows.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/observation_evaluator.h"
@@ -79,18 +79,22 @@ class MachineSetupImpl final : public MachineSetup {
           summary,
           &rows.emplace_back()));
     }
-    const HostRowsInput<Machine> input = {
+    const BatchRowsInput<Machine> input = {
         program,
         structure,
         &program_blocks_,
         host_context(),
         summary,
+        &objects->notes,
         options_.precision == PRECISION_MIXED};
     if (program_blocks_.views() != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(CreateViewRows(input, &rows.emplace_back()));
     }
-    if (program_blocks_.host_rows() != nullptr) {
+    if (program_blocks_.general_rows() != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(CreateGeneralRows(input, &rows.emplace_back()));
+    }
+    for (const auto& part : rows) {
+      objects->num_host_rows += part->num_host_rows();
     }
     auto evaluator =
         std::make_unique<ProgramEvaluator<Machine>>(&program_blocks_, pp);
@@ -164,7 +168,7 @@ class MachineSetupImpl final : public MachineSetup {
         f.insert(program.parameter_blocks()[b]->TangentSize());
       }
     }
-    for (const int32_t i : structure.host_rows) {
+    for (const int32_t i : structure.general_rows) {
       const auto& row = *program.residual_blocks()[i];
       std::set<int> eliminated;
       std::set<int> others;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct ProgramObjects {
   std::string schur_structure;
   // Blocks that vary, eliminated and others.
   std::vector<int> num_blocks;
+  // Residual blocks that Ceres evaluates, and why this library doesn't some of
+  // them that have a batched form.
+  int64_t num_host_rows = 0;
+  std::set<std::string> notes;
 };
 
 // Outlives everything that it makes.

@@ -12,6 +12,7 @@
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/manifolds.h"
+#include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext {

@@ -93,6 +93,17 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
   return "";
 }
 
+std::string WhoEvaluates(int64_t num_rows, int64_t num_host_rows) {
+  if (num_host_rows == 0) {
+    return "all residual blocks are evaluated by this library";
+  }
+  return num_host_rows == num_rows
+             ? "all residual blocks are evaluated by Ceres"
+             : std::to_string(num_rows - num_host_rows) +
+                   " residual blocks are evaluated by this library, " +
+                   std::to_string(num_host_rows) + " by Ceres";
+}
+
 // True if the caller's elimination order, where there is one, eliminates just
 // the points of observations.
 bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
@@ -249,9 +260,10 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
   return {};
 }
 
-bool BundlePlugin::Take(const ImportOptions& import_options,
-                        PreprocessedProblem* pp) {
+bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
   const ceres::internal::Program& program = *pp->reduced_program;
+  import_options.batch_users_functions =
+      pp->reduced_program->mutable_evaluation_callback() == nullptr;
   ProgramStructure structure;
   {
     kernels::HostContext context(num_threads_);
@@ -266,10 +278,9 @@ bool BundlePlugin::Take(const ImportOptions& import_options,
   const bool ordered_by_ceres =
       import_options.num_eliminate_blocks != ImportOptions::kPoints;
   const int64_t num_observations = structure.num_observations();
-  const int64_t num_host_rows =
-      structure.views.size() + static_cast<int64_t>(structure.host_rows.size());
+  const int64_t num_rows = num_observations + structure.num_other_rows();
   if (!ordered_by_ceres && import_options.use_schur) {
-    if (num_observations < num_host_rows) {
+    if (num_observations < structure.num_other_rows()) {
       record_.path_reason = "most residual blocks are not observations";
       return false;
     }
@@ -291,13 +302,15 @@ bool BundlePlugin::Take(const ImportOptions& import_options,
     return false;
   }
   record_.path = PATH_FULL;
-  record_.path_reason =
-      num_host_rows == 0 ? "all residual blocks are evaluated by this library"
-      : num_observations == 0
-          ? "all residual blocks are evaluated by Ceres"
-          : std::to_string(num_observations) +
-                " residual blocks are evaluated by this library, " +
-                std::to_string(num_host_rows) + " by Ceres";
+  record_.path_reason = WhoEvaluates(num_rows, objects_.num_host_rows);
+  if (!import_options.batch_users_functions && objects_.num_host_rows > 0) {
+    objects_.notes.insert(
+        "with an EvaluationCallback it evaluates those of cost functions that "
+        "are not this library's");
+  }
+  for (const std::string& note : objects_.notes) {
+    record_.path_reason += "; " + note;
+  }
   return true;
 }
 

@@ -62,7 +62,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
  private:
   void Decline(const std::string& reason);
   // Whether this library takes the problem as it is ordered now.
-  bool Take(const ImportOptions& import_options,
+  bool Take(ImportOptions import_options,
             ceres::internal::PreprocessedProblem* pp);
   // The same with the blocks first that ITERATIVE_SCHUR eliminates; the order
   // is left as it was where it doesn't.

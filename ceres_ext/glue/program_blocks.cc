@@ -65,7 +65,7 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
   blocks_.e_owner.assign(structure->e.size(), ProblemBlocks::kShared);
   blocks_.f_owner.assign(structure->f.size(), ProblemBlocks::kShared);
 
-  // Rows of the points of one batch alone; SetupHostRows knows the others.
+  // Rows of the points of one batch alone; SetupGeneralRows knows the others.
   if (structure->observations.size() + (structure->views.size() > 0 ? 1 : 0) ==
       1) {
     blocks_.e_owner[0] = 0;
@@ -106,8 +106,9 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
   if (views_ != nullptr) {
     views_->point_family_table = &e_[0];
   }
-  return structure->host_rows.empty() ? Status()
-                                      : SetupHostRows(program, *structure);
+  return structure->general_rows.empty()
+             ? Status()
+             : SetupGeneralRows(program, *structure);
 }
 
 template <typename Machine>
@@ -127,7 +128,7 @@ Status ProgramBlocks<Machine>::SetupIndex(
   }
   structure->e[0].Permute(point_order, host_context);
   if (structure->observations.size() == 1 && structure->views.size() == 0 &&
-      structure->host_rows.empty()) {
+      structure->general_rows.empty()) {
     return {};  // Nobody else asks for a point by its number.
   }
   std::vector<int32_t> place_of(point_order.size());
@@ -167,7 +168,7 @@ void ProgramBlocks<Machine>::MergeBlocks(
     std::for_each(view.begin(), view.end(), add);
     builder.AddRow(blocks);
   }
-  for (const int32_t i : structure.host_rows) {
+  for (const int32_t i : structure.general_rows) {
     const auto& row = *program.residual_blocks()[i];
     bool has_eliminated = false;
     blocks.clear();
@@ -256,14 +257,14 @@ Status ProgramBlocks<Machine>::SetupViews(
 }
 
 template <typename Machine>
-Status ProgramBlocks<Machine>::SetupHostRows(
+Status ProgramBlocks<Machine>::SetupGeneralRows(
     const ceres::internal::Program& program,
     const ProgramStructure& structure) {
   builder_ = std::make_unique<kernels::BlockRowsBuilder>(
       blocks_.e, blocks_.f, &blocks_.merged);
-  builder_->Reserve(static_cast<int64_t>(structure.host_rows.size()),
-                    2 * static_cast<int64_t>(structure.host_rows.size()));
-  for (const int32_t i : structure.host_rows) {
+  builder_->Reserve(static_cast<int64_t>(structure.general_rows.size()),
+                    2 * static_cast<int64_t>(structure.general_rows.size()));
+  for (const int32_t i : structure.general_rows) {
     const auto& row = *program.residual_blocks()[i];
     builder_->AddRow(row.NumResiduals());
     for (int j = 0; j < row.NumParameterBlocks(); ++j) {

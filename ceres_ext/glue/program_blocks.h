@@ -122,8 +122,10 @@ class ProgramBlocks {
   // Null: no row has a view.
   const ObservationBlocks<Machine>* views() const { return views_.get(); }
 
-  // Rows that Ceres evaluates, in the order of their index; null: none.
-  const kernels::BlockRowsBuilder* host_rows() const { return builder_.get(); }
+  // Rows of any shape, in the order of their index; null: none.
+  const kernels::BlockRowsBuilder* general_rows() const {
+    return builder_.get();
+  }
   const kernels::BlockRows<Machine>* rows() const { return &rows_; }
 
   // Sizes of Ceres's tangent, state and residual vectors.
@@ -165,8 +167,8 @@ class ProgramBlocks {
   kernels::Status SetupViews(const ceres::internal::Program& program,
                              ProgramStructure* structure,
                              kernels::HostContext* host_context);
-  kernels::Status SetupHostRows(const ceres::internal::Program& program,
-                                const ProgramStructure& structure);
+  kernels::Status SetupGeneralRows(const ceres::internal::Program& program,
+                                   const ProgramStructure& structure);
 
   // Calls fn(table, address of the family's part of a vector) for all families.
   template <typename E, typename F, typename Function>

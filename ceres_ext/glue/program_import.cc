@@ -8,6 +8,8 @@
 #include <atomic>
 #include <limits>
 #include <map>
+#include <mutex>
+#include <numeric>
 #include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,6 +21,7 @@
 #include "ceres/residual_block.h"
 #include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/block_rows.h"
+#include "glog/logging.h"
 
 namespace ceres_ext {
 namespace {
@@ -29,10 +32,10 @@ using ceres::internal::ResidualBlock;
 
 constexpr int kPointSize = 3;
 constexpr int kNumKinds = 2;  // of BatchModelKind
-// The id of a block that is constant, and the kind of a residual block that
-// Ceres evaluates.
+// The id of a block that is constant, and the kind of a residual block that is
+// no observation.
 constexpr int32_t kNone = -1;
-constexpr int8_t kHostRow = -1;
+constexpr int8_t kOtherRow = -1;
 // Residual blocks that a thread reads in one go.
 constexpr int64_t kRowsPerTask = 1 << 14;
 constexpr int64_t kBlocksPerTask = 1 << 12;
@@ -77,17 +80,67 @@ class BlockIds {
   std::vector<const ParameterBlock*> blocks_;  // by id
 };
 
-// Null where the cost function is no BatchableCostFunction.
-const BatchModel* ModelOf(const ResidualBlock& row) {
+// Null where the cost function is no BatchableCostFunction, or one of another
+// version of this library.
+const BatchModel* ModelOf(const ceres::CostFunction& cost_function) {
   const auto* batchable =
-      dynamic_cast<const BatchableCostFunction*>(row.cost_function());
-  return batchable == nullptr ? nullptr : &batchable->batch_model();
+      dynamic_cast<const BatchableCostFunction*>(&cost_function);
+  if (batchable == nullptr) {
+    return nullptr;
+  }
+  const BatchModel* const model = &batchable->batch_model();
+  if (model->version != kBatchModelVersion) {
+    LOG(WARNING) << "The cost function " << typeid(cost_function).name()
+                 << " was compiled for version " << model->version
+                 << " of batch models, and this library has version "
+                 << kBatchModelVersion << ": Ceres evaluates it.";
+    return nullptr;
+  }
+  return model;
 }
 
-int8_t KindOf(const ResidualBlock& row) {
-  const BatchModel* const model = ModelOf(row);
-  return model == nullptr ? kHostRow : static_cast<int8_t>(model->kind);
-}
+// The models of rows, numbered as they are met; any number of threads at once.
+class ModelNumbers {
+ public:
+  // Of the row's model.
+  int16_t Add(const BatchModel* model, int64_t row) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known =
+        std::find_if(models_.begin(), models_.end(), [&](const Model& m) {
+          return m.model == model;
+        });
+    if (known != models_.end()) {
+      known->first_row = std::min(known->first_row, row);
+      return static_cast<int16_t>(known - models_.begin());
+    }
+    models_.push_back({model, row});
+    return static_cast<int16_t>(models_.size() - 1);
+  }
+  // The models in the order of their first rows, and of each number its place
+  // among them.
+  std::vector<const BatchModel*> Sort(std::vector<int16_t>* place) const {
+    std::vector<int16_t> order(models_.size());
+    std::iota(order.begin(), order.end(), int16_t{0});
+    std::sort(order.begin(), order.end(), [&](int16_t a, int16_t b) {
+      return models_[a].first_row < models_[b].first_row;
+    });
+    std::vector<const BatchModel*> sorted;
+    place->resize(models_.size());
+    for (const int16_t i : order) {
+      (*place)[i] = static_cast<int16_t>(sorted.size());
+      sorted.push_back(models_[i].model);
+    }
+    return sorted;
+  }
+
+ private:
+  struct Model {
+    const BatchModel* model;
+    int64_t first_row;
+  };
+  std::mutex mutex_;
+  std::vector<Model> models_;
+};
 
 // The Program's index of the block, kNone where it is constant.
 int32_t IndexIfVarying(const ParameterBlock& block) {
@@ -123,8 +176,8 @@ class Importer {
     structure_->family.assign(program_.NumParameterBlocks(), kNone);
     if (!is_one_kind_) {
       ChooseEliminated();
-      ChooseHostRows();
-      if (!ReadHostRows()) {
+      ChooseOtherRows();
+      if (!ReadOtherRows()) {
         return false;
       }
       ChooseViews();
@@ -146,35 +199,46 @@ class Importer {
   // into reaching the blocks in memory, so that is what all threads do.
   bool ReadRows() {
     const int64_t n = static_cast<int64_t>(rows_.size());
-    if (!Ok(kind_.Allocate(n, kHostRow))) {
+    if (!Ok(kind_.Allocate(n, kOtherRow))) {
       return false;
     }
     if (!options_.batch_evaluation) {
       return true;
     }
     if (!Ok(camera_.Allocate(n)) || !Ok(point_.Allocate(n)) ||
-        !Ok(constants_.Allocate(2 * n))) {
+        !Ok(constants_.Allocate(2 * n)) ||
+        !Ok(structure_->model_of_row.Allocate(n))) {
       return false;
     }
-    const int8_t first_kind = n > 0 ? KindOf(*rows_[0]) : kHostRow;
+    int16_t* const model_of_row = structure_->model_of_row.data();
+    ModelNumbers numbers;
+    const Type first = n > 0 ? TypeOf(0, &numbers) : Type();
+    const int8_t first_kind = first.kind;
     std::atomic<bool> has_other_kind{false};
     std::atomic<bool> has_loss{false};
     context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
-      // One dynamic_cast per run of residual blocks of one type.
-      const std::type_info* type = nullptr;
-      int8_t kind = kHostRow;
+      // One dynamic_cast per type.
+      std::vector<Type> types;
+      const Type* type = nullptr;
       bool one_has_loss = false;
       for (int64_t i = begin; i < end; ++i) {
         const ceres::CostFunction& cost_function = *rows_[i]->cost_function();
-        if (type == nullptr || *type != typeid(cost_function)) {
-          type = &typeid(cost_function);
-          kind = KindOf(*rows_[i]);
-          if (kind != first_kind) {
+        if (type == nullptr || *type->type != typeid(cost_function)) {
+          const auto known =
+              std::find_if(types.begin(), types.end(), [&](const Type& t) {
+                return *t.type == typeid(cost_function);
+              });
+          type = known != types.end()
+                     ? &*known
+                     : &types.emplace_back(TypeOf(i, &numbers));
+          if (type->kind != first_kind) {
             has_other_kind = true;
           }
         }
+        const int8_t kind = type->kind;
         kind_.data()[i] = kind;
-        if (kind != kHostRow) {
+        model_of_row[i] = type->model;
+        if (kind != kOtherRow) {
           static_cast<const BatchableCostFunction&>(cost_function)
               .CopyConstants(constants_.data() + 2 * i);
           camera_.data()[i] = IndexIfVarying(*rows_[i]->parameter_blocks()[0]);
@@ -187,15 +251,44 @@ class Importer {
       }
     });
     has_loss_ = has_loss;
-    has_observations_ = first_kind != kHostRow || has_other_kind;
+    has_observations_ = first_kind != kOtherRow || has_other_kind;
+    std::vector<int16_t> place;
+    structure_->models = numbers.Sort(&place);
+    if (structure_->models.size() > 1) {
+      context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          int16_t& model = model_of_row[i];
+          model = model == ProgramStructure::kNoModel ? model : place[model];
+        }
+      });
+    }
     if (options_.use_schur && !has_observations_ &&
         options_.num_eliminate_blocks == ImportOptions::kPoints) {
       *reason_ = "no residual block is an observation";
       return false;
     }
-    is_one_kind_ = first_kind != kHostRow && !has_other_kind &&
+    is_one_kind_ = first_kind != kOtherRow && !has_other_kind &&
                    options_.num_eliminate_blocks == ImportOptions::kPoints;
     return true;
+  }
+
+  // What the type of a cost function says.
+  struct Type {
+    const std::type_info* type = nullptr;
+    int8_t kind = kOtherRow;
+    int16_t model = ProgramStructure::kNoModel;
+  };
+  Type TypeOf(int64_t row, ModelNumbers* numbers) const {
+    const ceres::CostFunction& cost_function = *rows_[row]->cost_function();
+    Type result;
+    result.type = &typeid(cost_function);
+    const BatchModel* const model = ModelOf(cost_function);
+    if (model != nullptr && (model->kind != BatchModelKind::kOther ||
+                             options_.batch_users_functions)) {
+      result.kind = static_cast<int8_t>(model->kind);
+      result.model = numbers->Add(model, row);
+    }
+    return result;
   }
 
   void ChooseEliminated() {
@@ -205,25 +298,25 @@ class Importer {
       return;
     }
     for (size_t i = 0; i < rows_.size(); ++i) {
-      if (kind_.data()[i] != kHostRow && point_.data()[i] != kNone) {
+      if (kind_.data()[i] != kOtherRow && point_.data()[i] != kNone) {
         structure_->is_eliminated[point_.data()[i]] = 1;
       }
     }
   }
 
-  // Observations that no batch can take are evaluated by Ceres: those whose
-  // point is not eliminated or whose camera is, and those whose camera and
-  // point stand in a row that Ceres evaluates (ceres_ext/solver/batch.h).
-  void ChooseHostRows() {
+  // Observations that no batch of observations can take are rows like others:
+  // those whose point is not eliminated or whose camera is, and those whose
+  // camera and point stand in another row (ceres_ext/solver/batch.h).
+  void ChooseOtherRows() {
     const std::vector<uint8_t>& is_eliminated = structure_->is_eliminated;
     std::unordered_set<uint64_t> pairs;
     for (size_t i = 0; i < rows_.size(); ++i) {
-      if (kind_.data()[i] == kHostRow && MayShareAPair(*rows_[i])) {
+      if (kind_.data()[i] == kOtherRow && MayShareAPair(*rows_[i])) {
         AddPairs(*rows_[i], &pairs);
       }
     }
     for (size_t i = 0; i < rows_.size(); ++i) {
-      if (kind_.data()[i] == kHostRow) {
+      if (kind_.data()[i] == kOtherRow) {
         continue;
       }
       const int32_t camera = camera_.data()[i];
@@ -231,12 +324,12 @@ class Importer {
       if ((point != kNone && is_eliminated[point] == 0) ||
           (camera != kNone && is_eliminated[camera] != 0) ||
           (!pairs.empty() && pairs.count(PairOf(camera, point)) > 0)) {
-        kind_.data()[i] = kHostRow;
+        kind_.data()[i] = kOtherRow;
       }
     }
     for (size_t i = 0; i < rows_.size(); ++i) {
-      if (kind_.data()[i] == kHostRow) {
-        structure_->host_rows.push_back(static_cast<int32_t>(i));
+      if (kind_.data()[i] == kOtherRow) {
+        structure_->general_rows.push_back(static_cast<int32_t>(i));
       }
     }
   }
@@ -287,20 +380,20 @@ class Importer {
     });
   }
 
-  // Reads the rows that Ceres evaluates; false where this library can't take
-  // one of them or an eliminated block.
-  bool ReadHostRows() {
-    const std::vector<int32_t>& rows = structure_->host_rows;
-    host_rows_.resize(rows.size());
+  // Reads the rows that are no observations; false where this library can't
+  // take one of them or an eliminated block.
+  bool ReadOtherRows() {
+    const std::vector<int32_t>& rows = structure_->general_rows;
+    other_rows_.resize(rows.size());
     context_->ParallelFor(static_cast<int64_t>(rows.size()),
                           kRowsPerTask,
                           [&](int64_t begin, int64_t end) {
                             for (int64_t k = begin; k < end; ++k) {
-                              host_rows_[k] = ReadHostRow(*rows_[rows[k]]);
+                              other_rows_[k] = ReadOtherRow(*rows_[rows[k]]);
                             }
                           });
     for (size_t k = 0; k < rows.size(); ++k) {
-      if (host_rows_[k].num_eliminated > 1) {
+      if (other_rows_[k].num_eliminated > 1) {
         *reason_ = "residual block " + std::to_string(rows[k]) +
                    " depends on two eliminated blocks";
         return false;
@@ -321,17 +414,17 @@ class Importer {
     return true;
   }
 
-  // Rows that Ceres evaluates and that are worth a view: those of two
+  // Rows that are no observations and are worth a view: those of two
   // residuals, a point and few columns beside it, if views have several rows
   // and no pair of their blocks stands in a row of any shape (ceres_ext/solver/
   // batch.h). Else none has a view.
   void ChooseViews() {
     ViewStructure views;
-    const std::vector<int32_t>& rows = structure_->host_rows;
-    std::unordered_map<HostRow, int32_t, HostRow::Hash> id_of;
+    const std::vector<int32_t>& rows = structure_->general_rows;
+    std::unordered_map<OtherRow, int32_t, OtherRow::Hash> id_of;
     std::vector<int32_t> others;
     for (size_t k = 0; k < rows.size(); ++k) {
-      const HostRow& row = host_rows_[k];
+      const OtherRow& row = other_rows_[k];
       if (row.size < 0) {
         others.push_back(rows[k]);
         continue;
@@ -364,13 +457,13 @@ class Importer {
         views.size() >=
             kLeastRowsOfAView * static_cast<int64_t>(views.blocks.size())) {
       structure_->views = std::move(views);
-      structure_->host_rows = std::move(others);
+      structure_->general_rows = std::move(others);
     }
   }
 
-  // A row that Ceres evaluates: its eliminated block, the last of them, and the
-  // blocks beside it, by which views are told apart.
-  struct HostRow {
+  // A row that is no observation: its eliminated block, the last of them, and
+  // the blocks beside it, by which views are told apart.
+  struct OtherRow {
     static constexpr int kMaxBlocks = 6;
     int32_t blocks[kMaxBlocks] = {};
     int32_t size = -1;  // -1: the row has no view
@@ -378,12 +471,12 @@ class Importer {
     int32_t point = 0;
     int32_t num_eliminated = 0;
 
-    bool operator==(const HostRow& other) const {
+    bool operator==(const OtherRow& other) const {
       return size == other.size &&
              std::equal(blocks, blocks + size, other.blocks);
     }
     struct Hash {
-      size_t operator()(const HostRow& row) const {
+      size_t operator()(const OtherRow& row) const {
         uint64_t hash = 0xcbf29ce484222325ull;
         for (int i = 0; i < row.size; ++i) {
           hash =
@@ -394,8 +487,8 @@ class Importer {
     };
   };
 
-  HostRow ReadHostRow(const ResidualBlock& row) const {
-    HostRow result;
+  OtherRow ReadOtherRow(const ResidualBlock& row) const {
+    OtherRow result;
     bool fits = options_.use_schur && row.NumResiduals() == 2;
     int size = 0;
     for (int j = 0; j < row.NumParameterBlocks(); ++j) {
@@ -407,7 +500,7 @@ class Importer {
         result.point = block.index();
         ++result.num_eliminated;
         fits &= block.TangentSize() <= kPointSize;
-      } else if (size < HostRow::kMaxBlocks) {
+      } else if (size < OtherRow::kMaxBlocks) {
         result.blocks[size++] = block.index();
         result.columns += block.TangentSize();
       } else {
@@ -528,7 +621,7 @@ class Importer {
     BlockTable* table =
         AddFamily(cameras,
                   /*is_eliminated=*/false,
-                  ModelOf(*rows_[row_of(0)])->parameter_block_sizes[0]);
+                  rows_[row_of(0)]->parameter_blocks()[0]->Size());
     // Columns that the kernels are compiled for.
     table->padded_size =
         table->MaxTangentSize() <= 9 ? 9 : kernels::kMaxCameraColumns;
@@ -566,8 +659,8 @@ class Importer {
   kernels::HostBuffer<int32_t> camera_;
   kernels::HostBuffer<int32_t> point_;
   kernels::HostBuffer<double> constants_;
-  // Of structure_->host_rows, until views are chosen.
-  std::vector<HostRow> host_rows_;
+  // Of structure_->general_rows, until views are chosen.
+  std::vector<OtherRow> other_rows_;
   bool has_loss_ = false;  // of observations
   bool has_observations_ = false;
   // All rows are observations of one kind, and points are what is eliminated.

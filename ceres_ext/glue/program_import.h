@@ -46,8 +46,8 @@ struct ObservationRows {
   int64_t size() const { return camera_id.size(); }
 };
 
-// Residual blocks that Ceres evaluates, of two residuals, one point and few
-// other columns, by the blocks that they have beside the point (a view,
+// Residual blocks of two residuals, one point and few other columns, by the
+// blocks that they have beside the point (a view,
 // cuda_kernels/structure/views.h).
 struct ViewStructure {
   // Positions in the Program, and of each row its view and its point, as
@@ -70,8 +70,14 @@ struct ProgramStructure {
   std::vector<BlockTable> f;
   std::vector<ObservationRows> observations;
   ViewStructure views;
-  // Other residual blocks that Ceres evaluates: positions in the Program.
-  std::vector<int32_t> host_rows;
+  // Other residual blocks: positions in the Program.
+  std::vector<int32_t> general_rows;
+  // Who evaluates those of views and general rows: models of batchable cost
+  // functions, and of each residual block of the Program which of them does;
+  // kNoModel: Ceres. Empty: Ceres evaluates all.
+  static constexpr int16_t kNoModel = -1;
+  std::vector<const BatchModel*> models;
+  kernels::HostBuffer<int16_t> model_of_row;
 
   // Of each parameter block of the Program: whether it is eliminated, its
   // family and its place there.
@@ -80,11 +86,21 @@ struct ProgramStructure {
   std::vector<int32_t> place;
 
   int64_t num_observations() const;
+  // Rows of views and general rows.
+  int64_t num_other_rows() const {
+    return views.size() + static_cast<int64_t>(general_rows.size());
+  }
+  int16_t model(int32_t row) const {
+    return models.empty() ? kNoModel : model_of_row.data()[row];
+  }
 };
 
 struct ImportOptions {
   // False: Ceres evaluates all residual blocks.
   bool batch_evaluation = true;
+  // False: it evaluates those with cost functions of users, which may read what
+  // an EvaluationCallback prepares.
+  bool batch_users_functions = true;
   // Whether E is eliminated, or only the part of the unknowns that the points
   // of observations are.
   bool use_schur = true;

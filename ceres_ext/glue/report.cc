@@ -95,6 +95,8 @@ std::string ReportLine(const Summary& summary) {
       {"reason", Quoted(summary.path_reason)},
       {"device", Quoted(summary.device)},
       {"method", Quoted(summary.method)},
+      {"host_losses", std::to_string(summary.num_host_losses)},
+      {"host_loss_type", Quoted(summary.host_loss_type)},
       {"host_manifolds", std::to_string(summary.num_host_manifolds)},
       {"host_manifold_type", Quoted(summary.host_manifold_type)},
       {"linear_solver_given",

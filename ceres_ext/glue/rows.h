@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The rows of one batch as evaluator and Jacobian see them: who evaluates them,
-// and the values of their part of J. Kinds: observations that this library
-// evaluates (observation_evaluator.h) and rows that Ceres does (host_rows.h).
+// and the values of their part of J. Kinds: observations of this library's cost
+// functions (observation_evaluator.h) and any other rows (batch_rows.h).
 
 #ifndef CERES_EXT_GLUE_ROWS_H_
 #define CERES_EXT_GLUE_ROWS_H_
@@ -55,8 +55,8 @@ class RowsEvaluator {
   virtual ~RowsEvaluator() = default;
 
   virtual int64_t num_residuals() const = 0;
-  // Whether Evaluate reads host_state.
-  virtual bool needs_host_state() const { return false; }
+  // Rows that Ceres evaluates, for which Evaluate reads host_state.
+  virtual int64_t num_host_rows() const { return 0; }
   virtual kernels::Status CreateJacobian(
       std::unique_ptr<RowsJacobian>* jacobian) const = 0;
   // Evaluates, or queues that.

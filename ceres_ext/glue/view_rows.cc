@@ -1,8 +1,11 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
 #include <algorithm>
+#include <type_traits>
 
-#include "ceres_ext/glue/host_rows.h"
+#include "ceres/parameter_block.h"
+#include "ceres/residual_block.h"
+#include "ceres_ext/glue/batch_rows.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/observation_jacobian.h"
 #include "cuda_kernels/ops/views.h"
@@ -14,9 +17,12 @@ using kernels::Status;
 namespace {
 
 template <typename Machine, typename T, int C>
-class ViewRows final : public HostRows<Machine> {
+class ViewRows final : public BatchRows<Machine> {
+  using Base = BatchRows<Machine>;
+  using typename Base::ModelInput;
+
  public:
-  Status Setup(const HostRowsInput<Machine>& input) {
+  Status Setup(const BatchRowsInput<Machine>& input) {
     rows_ = input.blocks->views();
     const solver::ProblemBlocks& blocks = input.blocks->blocks();
     this->owns_points_ = blocks.e_owner[0] != solver::ProblemBlocks::kShared;
@@ -24,21 +30,43 @@ class ViewRows final : public HostRows<Machine> {
     std::vector<int32_t> order(n);
     CERES_EXT_RETURN_IF_ERROR(
         rows_->machine->Download(n, rows_->index().input_id(), order.data()));
-    for (int32_t& i : order) {
-      i = input.structure->views.rows[i];
+    const ViewStructure& views = input.structure->views;
+    std::vector<int32_t> rows(n);
+    for (int64_t k = 0; k < n; ++k) {
+      rows[k] = views.rows[order[k]];
     }
-    CERES_EXT_RETURN_IF_ERROR(this->SetupRows(
-        input, order, Shape::kNumResiduals * n, kChunk, Shape::kESize));
+    const auto describe = [&](RowBlocks* row_blocks,
+                              std::vector<RowBlock>* points,
+                              ModelInput* model) {
+      if (points->empty()) {
+        DescribePoints(input, row_blocks, points);
+      }
+      DescribeModel(input, order, row_blocks, model);
+      return Status();
+    };
+    CERES_EXT_RETURN_IF_ERROR(this->SetupRows(input,
+                                              rows,
+                                              Shape::kNumResiduals * n,
+                                              kChunk,
+                                              Shape::kESize,
+                                              rows_->index().point_id,
+                                              describe));
+    const int64_t num_host_rows = this->num_host_rows();
     CERES_EXT_RETURN_IF_ERROR(this->values_.Allocate(
-        Pack::kStride * (n > kChunk ? kNumBuffers * kChunk : n)));
+        Pack::kStride *
+        (num_host_rows > kChunk ? kNumBuffers * kChunk : num_host_rows)));
     return kIsHost<Machine>
                ? Status()
-               : rows_->machine->Allocate(Pack::kStride * std::min(kChunk, n),
-                                          &machine_values_);
+               : rows_->machine->Allocate(
+                     Pack::kStride * std::min(kChunk, num_host_rows),
+                     &machine_values_);
   }
 
   Status CreateJacobian(std::unique_ptr<RowsJacobian>* jacobian) const final {
-    return MakeAndSetUp<Jacobian>(jacobian, rows_, this->blocks().blocks());
+    CERES_EXT_RETURN_IF_ERROR(
+        MakeAndSetUp<Jacobian>(jacobian, rows_, this->blocks().blocks()));
+    // Models write no padding.
+    return this->has_models() ? (*jacobian)->SetZero() : Status();
   }
 
  private:
@@ -49,6 +77,123 @@ class ViewRows final : public HostRows<Machine> {
   // Rows of a chunk: 13 to 14 MB, which a device takes in half a millisecond.
   static constexpr int64_t kChunk = 1 << 16;
   static constexpr int kNumBuffers = 2;
+  static constexpr int64_t kRowsPerTask = 1 << 12;
+
+  static void DescribePoints(const BatchRowsInput<Machine>& input,
+                             RowBlocks* row_blocks,
+                             std::vector<RowBlock>* points) {
+    const ProgramStructure& structure = *input.structure;
+    // Those that only observations have are nobody's here.
+    points->resize(input.blocks->views()->points().size());
+    for (size_t b = 0; b < structure.place.size(); ++b) {
+      if (structure.is_eliminated[b] != 0 && structure.family[b] == 0) {
+        (*points)[structure.place[b]] = row_blocks->Make(
+            *input.program->parameter_blocks()[b], /*column=*/0);
+      }
+    }
+  }
+
+  // The blocks of a row, its eliminated one excepted.
+  static bool HasBlocks(const ceres::internal::ResidualBlock& row,
+                        const ProgramStructure& structure,
+                        const ceres::internal::ParameterBlock* const* blocks) {
+    for (int b = 0; b < row.NumParameterBlocks(); ++b) {
+      if (BlockOrPoint(*row.parameter_blocks()[b], structure) != blocks[b]) {
+        return false;
+      }
+    }
+    return true;
+  }
+  // Null: the block is eliminated.
+  static const ceres::internal::ParameterBlock* BlockOrPoint(
+      const ceres::internal::ParameterBlock& block,
+      const ProgramStructure& structure) {
+    return !block.IsConstant() && structure.is_eliminated[block.index()] != 0
+               ? nullptr
+               : &block;
+  }
+
+  // Rows of a view usually have the same blocks in the same slots, a
+  // combination; constant blocks, which are in no view, and the point's slot
+  // may tell them apart.
+  static void DescribeModel(const BatchRowsInput<Machine>& input,
+                            const std::vector<int32_t>& order,
+                            RowBlocks* row_blocks,
+                            ModelInput* model) {
+    using ceres::internal::ParameterBlock;
+    const ProgramStructure& structure = *input.structure;
+    const ViewStructure& views = structure.views;
+    const auto& residual_blocks = input.program->residual_blocks();
+    const int num_blocks = model->model->num_parameter_blocks;
+    std::vector<const ParameterBlock*> blocks;  // by combination
+    const auto blocks_of = [&](int32_t combination) {
+      return blocks.data() + int64_t{num_blocks} * combination;
+    };
+    const auto add = [&](int64_t i, int32_t view) {
+      const auto& row = *residual_blocks[model->rows[i]];
+      for (int b = 0; b < num_blocks; ++b) {
+        const ParameterBlock& block = *row.parameter_blocks()[b];
+        blocks.push_back(BlockOrPoint(block, structure));
+        RowBlock described;
+        described.column = RowBlock::kPoint;
+        if (blocks.back() != nullptr) {
+          int32_t column = 0;
+          for (const int32_t index : views.blocks[view]) {
+            if (!block.IsConstant() && index == block.index()) {
+              break;
+            }
+            column += input.program->parameter_blocks()[index]->TangentSize();
+          }
+          described = row_blocks->Make(block, block.IsConstant() ? 0 : column);
+        }
+        model->blocks.push_back(described);
+      }
+      return static_cast<int32_t>(blocks.size() / num_blocks) - 1;
+    };
+    // Combinations of each view; the first serves most rows.
+    std::vector<std::vector<int32_t>> of_view(views.blocks.size());
+    const int64_t n = static_cast<int64_t>(model->rows.size());
+    model->combination.resize(n);
+    const auto view_of = [&](int64_t i) {
+      return views.view_id[order[model->place[i]]];
+    };
+    for (int64_t i = 0; i < n; ++i) {
+      auto& combinations = of_view[view_of(i)];
+      if (combinations.empty()) {
+        combinations.push_back(add(i, view_of(i)));
+      }
+      model->combination[i] = combinations[0];
+    }
+    // Most of the time goes into reaching the blocks in memory, so that is what
+    // all threads do.
+    std::vector<uint8_t> differs(n, 0);
+    input.host_context->ParallelFor(
+        n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            differs[i] = HasBlocks(*residual_blocks[model->rows[i]],
+                                   structure,
+                                   blocks_of(model->combination[i]))
+                             ? 0
+                             : 1;
+          }
+        });
+    for (int64_t i = 0; i < n; ++i) {
+      if (differs[i] == 0) {
+        continue;
+      }
+      auto& combinations = of_view[view_of(i)];
+      const auto known = std::find_if(
+          combinations.begin(), combinations.end(), [&](int32_t combination) {
+            return HasBlocks(*residual_blocks[model->rows[i]],
+                             structure,
+                             blocks_of(combination));
+          });
+      model->combination[i] =
+          known != combinations.end()
+              ? *known
+              : combinations.emplace_back(add(i, view_of(i)));
+    }
+  }
 
   double* ChunkValues(int64_t begin) {
     return this->values_.data() +
@@ -69,6 +214,9 @@ class ViewRows final : public HostRows<Machine> {
     Pack pack;
     pack.n = end - begin;
     pack.begin = begin;
+    pack.place = kIsHost<Machine> && !this->host_place().empty()
+                     ? this->host_place().data()
+                     : this->machine_host_place();
     pack.index = rows_->index();
     pack.e_size = rows_->point_table().tangent_size;
     pack.columns = rows_->columns.data();
@@ -83,6 +231,22 @@ class ViewRows final : public HostRows<Machine> {
     pack.point_blocks = static_cast<Jacobian*>(jacobian)->point_blocks();
     return kernels::Run(pack, machine);
   }
+  void SetCells(RowsJacobian* jacobian, RowBatch* rows) final {
+    auto* const stored = static_cast<Jacobian*>(jacobian);
+    // The strides of BlockView's layout.
+    const auto cells = [](auto blocks, int columns) {
+      constexpr bool kContinuous =
+          Machine::kLayout == kernels::BlockLayout::kContinuousElement;
+      const int64_t element = kContinuous ? blocks.num_blocks : 1;
+      return RowCells{blocks.data,
+                      kContinuous ? 1 : decltype(blocks)::kBlockSize,
+                      columns * element,
+                      element};
+    };
+    rows->e = cells(stored->point_blocks(), Shape::kE);
+    rows->f = cells(stored->camera_blocks(), Shape::kF);
+    rows->stores_float = std::is_same_v<T, float>;
+  }
 
   const ObservationBlocks<Machine>* rows_ = nullptr;
   // A chunk, where the machine isn't the host.
@@ -92,7 +256,7 @@ class ViewRows final : public HostRows<Machine> {
 }  // namespace
 
 template <typename Machine>
-Status CreateViewRows(const HostRowsInput<Machine>& input,
+Status CreateViewRows(const BatchRowsInput<Machine>& input,
                       std::unique_ptr<RowsEvaluator>* rows) {
   return WithBlockType<Machine>(input.mixed_precision, [&](auto value) {
     return kernels::WithStoredColumns(
@@ -103,9 +267,9 @@ Status CreateViewRows(const HostRowsInput<Machine>& input,
   });
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)     \
-  template Status CreateViewRows<Machine>( \
-      const HostRowsInput<Machine>& input, \
+#define CERES_EXT_INSTANTIATE(Machine)      \
+  template Status CreateViewRows<Machine>(  \
+      const BatchRowsInput<Machine>& input, \
       std::unique_ptr<RowsEvaluator>* rows);
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/vector_sums.h"
-#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/cuda_warp.cuh"
 
 namespace ceres_ext::kernels {
 

@@ -13,6 +13,7 @@
 
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_warp.cuh"
 
 #define CERES_EXT_RETURN_IF_CUDA_ERROR(call)                               \
   do {                                                                     \
@@ -34,9 +35,6 @@
 #endif
 
 namespace ceres_ext::kernels {
-
-constexpr int kWarpSize = 32;
-constexpr unsigned kFullWarp = 0xffffffffu;
 
 #ifdef __CUDACC__
 // The graph that launches of this thread become nodes of, one after the other,

@@ -214,6 +214,7 @@ struct LossView {
 // user's own that breaks this, or yields NaN, r~ or J~ isn't finite.
 class LossCorrector {
  public:
+  LossCorrector() = default;  // Corrects nothing.
   CERES_EXT_HOST_DEVICE LossCorrector(double squared_norm, const double* rho) {
     using std::sqrt;
     sqrt_slope_ = sqrt(rho[1]);
@@ -252,9 +253,9 @@ class LossCorrector {
   }
 
  private:
-  double sqrt_slope_;
-  double residual_scale_;
-  double alpha_over_s_;
+  double sqrt_slope_ = 1.0;
+  double residual_scale_ = 1.0;
+  double alpha_over_s_ = 0.0;
 };
 
 }  // namespace ceres_ext::kernels

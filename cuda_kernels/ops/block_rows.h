@@ -592,6 +592,22 @@ struct DampedProductParams {
   }
 };
 
+// Range i of `from`, from_begin[i] .. from_begin[i + 1] - 1, goes to `to` from
+// to_begin[i] on. Traffic: 16 B per value, 20 B per range.
+struct CopyRangesParams {
+  int64_t n = 0;
+  const int64_t* from_begin = nullptr;  // n + 1
+  const int64_t* to_begin = nullptr;    // n
+  const double* from = nullptr;
+  double* to = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    for (int64_t v = from_begin[i]; v < from_begin[i + 1]; ++v) {
+      to[to_begin[i] + v - from_begin[i]] = from[v];
+    }
+  }
+};
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_OPS_BLOCK_ROWS_H_

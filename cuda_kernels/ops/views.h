@@ -161,9 +161,9 @@ struct ViewColumn {
   int16_t size;  // columns of its block
 };
 
-// Rows begin .. begin + n - 1 as Ceres writes them, each the cell of E and,
-// from value R E on, those of F, each row-major, into stored blocks. Mapping: a
-// thread takes a row. Traffic: the values in and out.
+// Rows place[begin] .. place[begin + n - 1] as Ceres writes them, each the cell
+// of E and, from value R E on, those of F, each row-major, into stored blocks.
+// Mapping: a thread takes a row. Traffic: the values in and out.
 template <typename T, typename ShapeIn, BlockLayout kLayout>
 struct PackRowsParams {
   using Shape = ShapeIn;
@@ -173,6 +173,7 @@ struct PackRowsParams {
 
   int64_t n = 0;
   int64_t begin = 0;
+  const int32_t* place = nullptr;  // null: place[i] is i
   ObservationIndexView index;
   const int32_t* e_size = nullptr;      // columns of each eliminated block
   const ViewColumn* columns = nullptr;  // F per view
@@ -181,7 +182,7 @@ struct PackRowsParams {
   BlockView<T, Shape::kESize, kLayout> point_blocks;
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
-    const int64_t k = begin + i;
+    const int64_t k = place == nullptr ? begin + i : place[begin + i];
     const double* e = rows + i * kStride;
     const double* f = e + Shape::kESize;
     const int size = e_size[index.point_id[k]];

@@ -16,118 +16,39 @@
 #include "ceres/ceres.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
+#include "tests/glue/any_problem_functors.h"
 #include "tests/glue/bal_test_problem.h"
 #include "tests/glue/own_manifold.h"
 
 #ifdef CERES_EXT_WITH_CUDA
 #include "cuda_kernels/machine/cuda_context.h"
 #endif
+#ifdef CERES_EXT_EMULATED
+#include "tests/glue/any_problem_functors.cuh"
+#endif
 
 namespace ceres_ext {
 namespace {
 
-// x - x0, weighted.
-template <int N>
-struct Prior {
-  template <typename T>
-  bool operator()(const T* x, T* residuals) const {
-    for (int i = 0; i < N; ++i) {
-      residuals[i] = weight * (x[i] - mean[i]);
-    }
-    return true;
-  }
-  double weight;
-  std::vector<double> mean;
-
-  static ceres::CostFunction* Create(double weight, const double* mean) {
-    return new ceres::AutoDiffCostFunction<Prior, N, N>(
-        new Prior{weight, std::vector<double>(mean, mean + N)});
-  }
-};
-
-// The BAL model with its parameters in several blocks.
-struct SplitReprojection {
-  // Rotation vector and translation; f, k1, k2; point.
-  template <typename T>
-  bool operator()(const T* pose,
-                  const T* intrinsics,
-                  const T* point,
-                  T* residuals) const {
-    T camera[9];
-    std::copy_n(pose, 6, camera);
-    std::copy_n(intrinsics, 3, camera + 6);
-    return AutodiffReprojection<3>{u, v}(camera, point, residuals);
-  }
-  // Quaternion; translation; f, k1, k2; point.
-  template <typename T>
-  bool operator()(const T* rotation,
-                  const T* translation,
-                  const T* intrinsics,
-                  const T* point,
-                  T* residuals) const {
-    T camera[10];
-    std::copy_n(rotation, 4, camera);
-    std::copy_n(translation, 3, camera + 4);
-    std::copy_n(intrinsics, 3, camera + 7);
-    return AutodiffReprojection<4>{u, v}(camera, point, residuals);
-  }
-  double u;
-  double v;
-};
-
-// The distance of a point along the camera's axis, which links the same blocks
-// as an observation.
-struct Depth {
-  template <typename T>
-  bool operator()(const T* camera, const T* point, T* residuals) const {
-    T p[3];
-    ceres::AngleAxisRotatePoint(camera, point, p);
-    residuals[0] = 10.0 * (p[2] + camera[5] - depth);
-    return true;
-  }
-  double depth;
-};
-
-// The BAL model with rotation and translation in one block, x y z w first.
-struct PoseReprojection {
-  template <typename T>
-  bool operator()(const T* pose,
-                  const T* intrinsics,
-                  const T* point,
-                  T* residuals) const {
-    const T camera[10] = {pose[3],
-                          pose[0],
-                          pose[1],
-                          pose[2],
-                          pose[4],
-                          pose[5],
-                          pose[6],
-                          intrinsics[0],
-                          intrinsics[1],
-                          intrinsics[2]};
-    return AutodiffReprojection<4>{u, v}(camera, point, residuals);
-  }
-  double u;
-  double v;
-};
-
-// The difference of two blocks of six.
-struct Between {
-  template <typename T>
-  bool operator()(const T* a, const T* b, T* residuals) const {
-    for (int i = 0; i < 6; ++i) {
-      residuals[i] = b[i] - a[i] - difference[i];
-    }
-    // Not linear.
-    residuals[0] += 0.1 * a[1] * b[2];
-    residuals[3] += 0.1 * a[4] * a[4];
-    return true;
-  }
-  double difference[6];
-};
+// Who evaluates functors.
+enum class Evaluator { kCeres, kCeresExt };
 
 // The data of one problem: where its blocks live as long as it.
 struct Case {
+  explicit Case(Evaluator evaluator_in = Evaluator::kCeres)
+      : evaluator(evaluator_in) {}
+
+  template <int kNumResiduals, int... Ns, typename Functor>
+  ceres::CostFunction* Cost(const Functor& functor) const {
+    if (evaluator == Evaluator::kCeresExt) {
+      return new DeviceAutoDiffCostFunction<Functor, kNumResiduals, Ns...>(
+          functor);
+    }
+    return new ceres::AutoDiffCostFunction<Functor, kNumResiduals, Ns...>(
+        new Functor(functor));
+  }
+
+  Evaluator evaluator;
   BalTestProblem bal;
   std::vector<double> intrinsics;
   std::vector<double> others;
@@ -162,7 +83,9 @@ void MakeObservations(Case* c, int camera_size = 9) {
 void PriorOnACamera(Case* c) {
   MakeObservations(c);
   c->problem->AddResidualBlock(
-      Prior<9>::Create(3.0, c->bal.camera(2)), nullptr, c->bal.camera(2));
+      c->Cost<9, 9>(Prior<9>::Of(3.0, c->bal.camera(2))),
+      nullptr,
+      c->bal.camera(2));
 }
 
 // Points that rows of two batches see are eliminated in two steps.
@@ -170,18 +93,19 @@ void PriorsOnPoints(Case* c) {
   MakeObservations(c);
   for (int i = 0; i < c->bal.num_points(); i += 3) {
     c->problem->AddResidualBlock(
-        Prior<3>::Create(0.5 + i, c->bal.point(i)), nullptr, c->bal.point(i));
+        c->Cost<3, 3>(Prior<3>::Of(0.5 + i, c->bal.point(i))),
+        nullptr,
+        c->bal.point(i));
   }
 }
 
 void DepthsOfObservations(Case* c) {
   MakeObservations(c);
   for (size_t k = 0; k < c->bal.camera_id.size(); k += 4) {
-    c->problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<Depth, 1, 9, 3>(new Depth{-4.0}),
-        new ceres::CauchyLoss(1.0),
-        c->bal.camera(c->bal.camera_id[k]),
-        c->bal.point(c->bal.point_id[k]));
+    c->problem->AddResidualBlock(c->Cost<1, 9, 3>(Depth{-4.0}),
+                                 new ceres::CauchyLoss(1.0),
+                                 c->bal.camera(c->bal.camera_id[k]),
+                                 c->bal.point(c->bal.point_id[k]));
   }
 }
 
@@ -217,9 +141,8 @@ void SharedIntrinsics(Case* c) {
   for (size_t k = 0; k < c->bal.camera_id.size(); ++k) {
     // The measurements are those of cameras that differ a little.
     c->problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
-            new SplitReprojection{c->bal.observations[2 * k],
-                                  c->bal.observations[2 * k + 1]}),
+        c->Cost<2, 6, 3, 3>(SplitReprojection{c->bal.observations[2 * k],
+                                              c->bal.observations[2 * k + 1]}),
         nullptr,
         c->bal.camera(c->bal.camera_id[k]),
         c->intrinsics.data(),
@@ -239,9 +162,8 @@ void SplitPoses(Case* c) {
   for (size_t k = 0; k < c->bal.camera_id.size(); ++k) {
     double* camera = c->bal.camera(c->bal.camera_id[k]);
     c->problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<SplitReprojection, 2, 4, 3, 3, 3>(
-            new SplitReprojection{c->bal.observations[2 * k],
-                                  c->bal.observations[2 * k + 1]}),
+        c->Cost<2, 4, 3, 3, 3>(SplitReprojection{
+            c->bal.observations[2 * k], c->bal.observations[2 * k + 1]}),
         loss,
         camera,
         camera + 4,
@@ -252,7 +174,7 @@ void SplitPoses(Case* c) {
     double* camera = c->bal.camera(i);
     c->problem->SetManifold(camera, new ceres::QuaternionManifold());
     c->problem->AddResidualBlock(
-        Prior<3>::Create(10.0, camera + 4), nullptr, camera + 4);
+        c->Cost<3, 3>(Prior<3>::Of(10.0, camera + 4)), nullptr, camera + 4);
   }
   c->problem->SetParameterBlockConstant(c->bal.camera(0));
   c->problem->SetParameterBlockConstant(c->bal.camera(0) + 4);
@@ -324,9 +246,8 @@ void ManifoldsOfPoses(Case* c) {
   }
   for (size_t k = 0; k < c->bal.camera_id.size(); ++k) {
     c->problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<PoseReprojection, 2, 7, 3, 3>(
-            new PoseReprojection{c->bal.observations[2 * k],
-                                 c->bal.observations[2 * k + 1]}),
+        c->Cost<2, 7, 3, 3>(PoseReprojection{c->bal.observations[2 * k],
+                                             c->bal.observations[2 * k + 1]}),
         nullptr,
         &c->others[7 * c->bal.camera_id[k]],
         c->intrinsics.data(),
@@ -364,9 +285,8 @@ void FramesEliminated(Case* c) {
     double* camera = c->bal.camera(c->bal.camera_id[k]);
     double* point = c->bal.point(c->bal.point_id[k]);
     c->problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
-            new SplitReprojection{c->bal.observations[2 * k],
-                                  c->bal.observations[2 * k + 1]}),
+        c->Cost<2, 6, 3, 3>(SplitReprojection{c->bal.observations[2 * k],
+                                              c->bal.observations[2 * k + 1]}),
         nullptr,
         camera,
         c->intrinsics.data(),
@@ -378,7 +298,9 @@ void FramesEliminated(Case* c) {
   c->options.linear_solver_ordering = ordering;
   for (int i = 0; i < 2; ++i) {
     c->problem->AddResidualBlock(
-        Prior<3>::Create(100.0, c->bal.point(i)), nullptr, c->bal.point(i));
+        c->Cost<3, 3>(Prior<3>::Of(100.0, c->bal.point(i))),
+        nullptr,
+        c->bal.point(i));
   }
 }
 
@@ -395,15 +317,14 @@ void PoseGraph(Case* c) {
   }
   c->problem = std::make_unique<ceres::Problem>();
   const auto add = [&](int a, int b) {
-    auto* between = new Between;
-    for (double& value : between->difference) {
+    Between between;
+    for (double& value : between.difference) {
       value = normal(random);
     }
-    c->problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<Between, 6, 6, 6>(between),
-        nullptr,
-        &c->others[6 * a],
-        &c->others[6 * b]);
+    c->problem->AddResidualBlock(c->Cost<6, 6, 6>(between),
+                                 nullptr,
+                                 &c->others[6 * a],
+                                 &c->others[6 * b]);
   };
   for (int i = 0; i + 1 < kNumPoses; ++i) {
     add(i, i + 1);
@@ -420,14 +341,15 @@ void OneBlock(Case* c) {
   c->others = {1.0, -2.0, 3.0, 0.5, 0.25, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
   c->problem = std::make_unique<ceres::Problem>();
   c->problem->AddResidualBlock(
-      Prior<6>::Create(2.0, c->others.data()), nullptr, &c->others[6]);
+      c->Cost<6, 6>(Prior<6>::Of(2.0, c->others.data())),
+      nullptr,
+      &c->others[6]);
 }
 
 const Shape kShapes[] = {
     {"PriorOnACamera", PriorOnACamera, "1 by Ceres"},
     {"PriorsOnPoints", PriorsOnPoints, "27 by Ceres"},
-    // Each with the observation of its camera and point.
-    {"DepthsOfObservations", DepthsOfObservations, "200 by Ceres"},
+    {"DepthsOfObservations", DepthsOfObservations, "100 by Ceres"},
     {"TwoKindsOfCameras", TwoKindsOfCameras, "by this library"},
     {"SharedIntrinsics",
      SharedIntrinsics,
@@ -449,9 +371,14 @@ bool HasDevice() {
 #endif
 }
 
-class AnyProblem
-    : public ::testing::TestWithParam<std::tuple<Shape, DeviceType>> {
+class AnyProblem : public ::testing::TestWithParam<
+                       std::tuple<Shape, DeviceType, Evaluator>> {
  protected:
+  Case MakeOurs() const {
+    Case ours(std::get<2>(GetParam()));
+    std::get<0>(GetParam()).make(&ours);
+    return ours;
+  }
   void SetUp() override {
     if (std::get<1>(GetParam()) == DEVICE_CUDA && !HasDevice()) {
       GTEST_SKIP() << "skipped: no CUDA device";
@@ -476,12 +403,15 @@ TEST_P(AnyProblem, EndsWhereStockEnds) {
 
   std::vector<double> first;
   for (int run = 0; run < 2; ++run) {
-    Case ours;
-    shape.make(&ours);
+    Case ours = MakeOurs();
     Summary summary;
     Solve(ours.options, ExtOptions(), ours.problem.get(), &summary);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    EXPECT_NE(summary.path_reason.find(shape.reason), std::string::npos)
+    EXPECT_NE(summary.path_reason.find(
+                  ours.evaluator == Evaluator::kCeresExt
+                      ? "all residual blocks are evaluated by this library"
+                      : shape.reason),
+              std::string::npos)
         << summary.path_reason;
     if (summary.linear_solver_type_used == ceres::ITERATIVE_SCHUR) {
       EXPECT_EQ(summary.schur_structure_given, expected.schur_structure_given);
@@ -530,8 +460,7 @@ TEST_P(AnyProblem, EveryConfigurationEndsThere) {
         std::tuple{kSchur, ceres::SCHUR_JACOBI, kSingle, true, false},
         std::tuple{kSchur, kSeries, kSingle, true, true},
         std::tuple{ceres::CGNR, ceres::JACOBI, kSingle, false, true}}) {
-    Case ours;
-    shape.make(&ours);
+    Case ours = MakeOurs();
     ours.options.linear_solver_type = type;
     ours.options.preconditioner_type = preconditioner;
     ours.options.use_spse_initialization = use_spse_initialization;
@@ -564,8 +493,7 @@ TEST_P(AnyProblem, OutOfDeviceMemoryIsTheHosts) {
   constexpr int kNumLimits = 16;
   Summary whole;
   for (int i = kNumLimits; i > 0; --i) {
-    Case ours;
-    shape.make(&ours);
+    Case ours = MakeOurs();
     Options ext_options = ExtOptions();
     ext_options.fallback = FALLBACK_TO_CERES;
     ext_options.cuda_memory_limit_bytes =
@@ -596,7 +524,7 @@ TEST_P(AnyProblem, PowerSeriesTakesStocksSteps) {
     ceres::Solver::Summary stock;
     Summary ours;
     for (const bool is_stock : {true, false}) {
-      Case c;
+      Case c(is_stock ? Evaluator::kCeres : std::get<2>(GetParam()));
       std::get<0>(GetParam()).make(&c);
       c.options.preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
       c.options.use_spse_initialization = use_spse_initialization;
@@ -622,17 +550,22 @@ TEST_P(AnyProblem, PowerSeriesTakesStocksSteps) {
 }
 
 std::string CaseName(
-    const ::testing::TestParamInfo<std::tuple<Shape, DeviceType>>& info) {
+    const ::testing::TestParamInfo<std::tuple<Shape, DeviceType, Evaluator>>&
+        info) {
   return std::string(std::get<0>(info.param).name) +
+         (std::get<2>(info.param) == Evaluator::kCeres ? "_Ceres"
+                                                       : "_CeresExt") +
          (std::get<1>(info.param) == DEVICE_CUDA ? "_Device" : "_Host");
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes,
-                         AnyProblem,
-                         ::testing::Combine(::testing::ValuesIn(kShapes),
-                                            ::testing::Values(DEVICE_HOST,
-                                                              DEVICE_CUDA)),
-                         CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes,
+    AnyProblem,
+    ::testing::Combine(::testing::ValuesIn(kShapes),
+                       ::testing::Values(DEVICE_HOST, DEVICE_CUDA),
+                       ::testing::Values(Evaluator::kCeres,
+                                         Evaluator::kCeresExt)),
+    CaseName);
 
 // More rows than go to a device at a time.
 TEST(ManyRows, TakeTheSameStepsAsStock) {
@@ -649,9 +582,8 @@ TEST(ManyRows, TakeTheSameStepsAsStock) {
     c.options.max_num_iterations = 3;
     for (size_t k = 0; k < c.bal.camera_id.size(); ++k) {
       c.problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
-              new SplitReprojection{c.bal.observations[2 * k],
-                                    c.bal.observations[2 * k + 1]}),
+          c.Cost<2, 6, 3, 3>(SplitReprojection{c.bal.observations[2 * k],
+                                               c.bal.observations[2 * k + 1]}),
           nullptr,
           c.bal.camera(c.bal.camera_id[k]),
           c.intrinsics.data(),

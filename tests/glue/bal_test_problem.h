@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ceres/autodiff_cost_function.h"
+#include "ceres/internal/port.h"
 #include "ceres/manifold.h"
 #include "ceres/ordered_groups.h"
 #include "ceres/problem.h"
@@ -29,7 +30,9 @@ namespace ceres_ext {
 template <int kRotationSize>
 struct AutodiffReprojection {
   template <typename T>
-  bool operator()(const T* camera, const T* point, T* residuals) const {
+  CERES_HOST_DEVICE bool operator()(const T* camera,
+                                    const T* point,
+                                    T* residuals) const {
     T p[3];
     if constexpr (kRotationSize == 3) {
       ceres::AngleAxisRotatePoint(camera, point, p);

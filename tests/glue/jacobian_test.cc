@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +24,8 @@
 #include "ceres/program.h"
 #include "ceres/sparse_matrix.h"
 #include "ceres/sphere_manifold.h"
+#include "ceres_ext/glue/batch_rows.h"
 #include "ceres_ext/glue/evaluator.h"
-#include "ceres_ext/glue/host_rows.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/observation_evaluator.h"
 #include "ceres_ext/glue/program_blocks.h"
@@ -102,17 +103,18 @@ class Fixture {
       EXPECT_TRUE(status.ok()) << status.message;
     }
     const size_t num_observation_batches = rows.size();
-    const HostRowsInput<kernels::HostMachine> input = {
+    const BatchRowsInput<kernels::HostMachine> input = {
         pp_.reduced_program.get(),
         &structure_,
         &blocks_,
         machine_.context(),
-        &summary_};
+        &summary_,
+        &notes_};
     if (blocks_.views() != nullptr) {
       status = CreateViewRows(input, &rows.emplace_back());
       EXPECT_TRUE(status.ok()) << status.message;
     }
-    if (!structure_.host_rows.empty()) {
+    if (!structure_.general_rows.empty()) {
       status = CreateGeneralRows(input, &rows.emplace_back());
       EXPECT_TRUE(status.ok()) << status.message;
     }
@@ -134,7 +136,7 @@ class Fixture {
   Eigen::MatrixXd InCeresOrder(const Eigen::MatrixXd& rows) const {
     Eigen::MatrixXd ordered(rows.rows(), rows.cols());
     std::vector<bool> is_host(pp_.reduced_program->NumResidualBlocks(), false);
-    for (const int32_t i : structure_.host_rows) {
+    for (const int32_t i : structure_.general_rows) {
       is_host[i] = true;
     }
     for (const int32_t i : structure_.views.rows) {
@@ -163,9 +165,9 @@ class Fixture {
         copy(structure_.views.rows[index.input_id()[k]]);
       }
     }
-    if (blocks_.host_rows() != nullptr) {
-      for (const int32_t i : blocks_.host_rows()->row_order()) {
-        copy(structure_.host_rows[i]);
+    if (blocks_.general_rows() != nullptr) {
+      for (const int32_t i : blocks_.general_rows()->row_order()) {
+        copy(structure_.general_rows[i]);
       }
     }
     return ordered;
@@ -238,6 +240,7 @@ class Fixture {
   ProgramStructure structure_;
   ProgramBlocks<kernels::HostMachine> blocks_;
   Summary summary_;
+  std::set<std::string> notes_;
   ceres::internal::PreprocessedProblem pp_;
   std::unique_ptr<Evaluator> stock_;
   std::unique_ptr<Evaluator> ours_;

@@ -131,7 +131,7 @@ TEST_P(BundleStructureTest, RowsAsInTheProgram) {
   ASSERT_TRUE(ImportProgram(*program, {}, &context_, &structure, &reason))
       << reason;
 
-  EXPECT_TRUE(structure.host_rows.empty());
+  EXPECT_TRUE(structure.general_rows.empty());
   ASSERT_EQ(structure.observations.size(), 1u);
   ASSERT_EQ(structure.e.size(), 1u);
   ASSERT_EQ(structure.f.size(), 1u);
@@ -179,7 +179,7 @@ TEST_P(BundleStructureTest, RowsOfSeveralKinds) {
   std::string reason;
   ASSERT_TRUE(ImportProgram(*program, {}, &context_, &structure, &reason))
       << reason;
-  EXPECT_EQ(structure.host_rows, (std::vector<int32_t>{51111, kRows}));
+  EXPECT_EQ(structure.general_rows, (std::vector<int32_t>{51111, kRows}));
   ASSERT_EQ(structure.observations.size(), 2u);
   EXPECT_EQ(structure.observations[0].kind, BatchModelKind::kBalAngleAxis);
   EXPECT_EQ(structure.observations[0].size(), kRows - 2);
@@ -209,7 +209,7 @@ TEST_P(BundleStructureTest, BatchEvaluationSwitchedOff) {
   std::string reason;
   ASSERT_TRUE(ImportProgram(*Reduce(), options, &context_, &structure, &reason))
       << reason;
-  EXPECT_EQ(structure.host_rows.size(), static_cast<size_t>(kRows));
+  EXPECT_EQ(structure.general_rows.size(), static_cast<size_t>(kRows));
   EXPECT_TRUE(structure.observations.empty());
   EXPECT_TRUE(structure.e.empty());
   EXPECT_EQ(structure.f.size(), 2u);
@@ -275,7 +275,7 @@ TEST_P(BundleStructureTest, ViewsAndRowsOfAnyShape) {
   // One view per camera, and one for those of the constant camera.
   EXPECT_EQ(structure.views.blocks.size(),
             static_cast<size_t>(bal_.num_cameras()));
-  EXPECT_EQ(structure.host_rows, (std::vector<int32_t>{kRows, kRows + 1}));
+  EXPECT_EQ(structure.general_rows, (std::vector<int32_t>{kRows, kRows + 1}));
   ASSERT_EQ(structure.e.size(), 1u);
   EXPECT_EQ(structure.e[0].size(), bal_.num_points());
   ASSERT_EQ(structure.f.size(), 1u);

@@ -83,6 +83,8 @@ TEST_F(Report, LineHasAllFields) {
   summary.path_reason = "a \"reason\"\\";
   summary.device = "host, 2 threads";
   summary.method = "Schur";
+  summary.num_host_losses = 3;
+  summary.host_loss_type = "MyLoss<1>";
   summary.num_host_manifolds = 2;
   summary.host_manifold_type = "Mine";
   summary.linear_solver_type_given = ceres::SPARSE_SCHUR;
@@ -112,6 +114,7 @@ TEST_F(Report, LineHasAllFields) {
             ",\"process\":" + std::to_string(getpid()) +
                 ",\"path\":\"FULL\",\"reason\":\"a \\\"reason\\\"\\\\\","
                 "\"device\":\"host, 2 threads\",\"method\":\"Schur\","
+                "\"host_losses\":3,\"host_loss_type\":\"MyLoss<1>\","
                 "\"host_manifolds\":2,\"host_manifold_type\":\"Mine\","
                 "\"linear_solver_given\":\"SPARSE_SCHUR\","
                 "\"linear_solver\":\"ITERATIVE_SCHUR\","

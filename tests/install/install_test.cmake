@@ -14,7 +14,9 @@ file(RENAME "${WORK_DIR}/installed" "${WORK_DIR}/moved")
 file(GLOB_RECURSE headers RELATIVE "${WORK_DIR}/moved/include"
      "${WORK_DIR}/moved/include/*")
 foreach(header IN LISTS headers)
-  if(NOT header MATCHES "^ceres_ext/[a-z_]+\\.h$")
+  # Those of cuda_kernels: a list in cmake/CeresExtInstall.cmake, which
+  # tests/layers holds against what public headers include.
+  if(NOT header MATCHES "^(ceres_ext/[a-z_]+|cuda_kernels/[a-z_/]+)\\.(h|cuh)$")
     message(FATAL_ERROR "${header} is installed but not public.")
   endif()
 endforeach()
@@ -33,6 +35,43 @@ run(${CMAKE_COMMAND} --build "${WORK_DIR}/build")
 run("${WORK_DIR}/build/consumer")
 if(EXISTS "${WORK_DIR}/moved/bin/bundle_adjuster")
   run("${WORK_DIR}/moved/bin/bundle_adjuster" --version)
+endif()
+
+# A user's functor on the device, from the install tree: on_the_gpu ends where
+# plain_ceres does, and says who evaluated.
+if(CUDA_COMPILER)
+  run(${CMAKE_COMMAND}
+      -G Ninja
+      -S "${CUSTOM_FUNCTOR_DIR}"
+      -B "${WORK_DIR}/custom_functor"
+      "-DCMAKE_PREFIX_PATH=${WORK_DIR}/moved"
+      -DCeres_ROOT=${CERES_PREFIX}
+      -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
+      -DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}
+      -DCMAKE_CUDA_COMPILER=${CUDA_COMPILER}
+      "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES}"
+      -DCMAKE_BUILD_TYPE=Release)
+  string(TIMESTAMP begin "%s")
+  run(${CMAKE_COMMAND} --build "${WORK_DIR}/custom_functor" --target on_the_gpu)
+  string(TIMESTAMP end "%s")
+  math(EXPR seconds "${end} - ${begin}")
+  message(STATUS "on_the_gpu.cu: compiled in ${seconds} s")
+  run(${CMAKE_COMMAND} --build "${WORK_DIR}/custom_functor")
+  foreach(program plain_ceres on_the_gpu)
+    execute_process(
+      COMMAND "${WORK_DIR}/custom_functor/${program}" "${BAL_PROBLEM}"
+      OUTPUT_VARIABLE report COMMAND_ERROR_IS_FATAL ANY)
+    if(NOT report MATCHES "Final +([0-9.]+e[+-][0-9]+)")
+      message(FATAL_ERROR "${program} reports no final cost:\n${report}")
+    endif()
+    set(cost_of_${program} "${CMAKE_MATCH_1}")
+  endforeach()
+  # The first four digits, as the two stop at a relative change of 1e-6.
+  string(SUBSTRING "${cost_of_plain_ceres}" 0 5 expected)
+  if(NOT cost_of_on_the_gpu MATCHES "^${expected}"
+     OR NOT report MATCHES "all residual blocks are evaluated by this library")
+    message(FATAL_ERROR "expected ${cost_of_plain_ceres}, found:\n${report}")
+  endif()
 endif()
 
 # Built against Ceres alone.

@@ -1,0 +1,144 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The device form of a user's cost function: once per type, at namespace scope
+// of a .cu file,
+//
+//   CERES_EXT_DEVICE_COST_FUNCTION(MyCostFunction)
+//
+// for a DeviceAutoDiffCostFunction or a DeviceCostFunction. nvcc needs
+// --expt-relaxed-constexpr; CMake's target ceres_ext::ceres_ext brings it. The
+// file must be part of a program or shared library, or an object that is
+// linked whole: a linker leaves out what nothing names in an archive.
+
+#ifndef CERES_EXT_DEVICE_COST_FUNCTION_CUH_
+#define CERES_EXT_DEVICE_COST_FUNCTION_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/row_evaluation.h"
+#include "cuda_kernels/cuda/vector_sums.cuh"
+
+namespace ceres_ext::internal {
+
+// Kernels of two modules are never one and the same.
+namespace {
+
+// Mapping: threads stride over the rows. Order: base/vector_sums.h. Traffic per
+// row: what RowBatch asks for, constants, a number of its combination and of
+// its point, the rows of the tables that these name.
+template <typename Model, bool kJacobian>
+__global__ void __launch_bounds__(kernels::kVectorBlock, 2)
+    EvaluateRowsKernel(const RowBatch rows,
+                       double* partial,
+                       int32_t* ticket,
+                       RowSums* sums) {
+  kernels::TwoSums value;
+#pragma unroll 1
+  for (int64_t i = int64_t{blockIdx.x} * kernels::kVectorBlock + threadIdx.x;
+       i < rows.num_rows;
+       i += int64_t{gridDim.x} * kernels::kVectorBlock) {
+    const RowTerm term =
+        RowEvaluator<Model>::template Evaluate<kJacobian>(rows, i);
+    value.first += term.first;
+    value.second += term.second;
+  }
+  kernels::TwoSums sum;
+  if (kernels::SumOverBlocks<kernels::AddFirst>(value, partial, ticket, &sum)) {
+    sums->cost = 0.5 * sum.first;
+    sums->num_not_finite = static_cast<int64_t>(sum.second);
+  }
+}
+
+template <typename Model>
+struct DeviceForms {
+  using Kernel = void (*)(RowBatch, double*, int32_t*, RowSums*);
+
+  static Kernel GetKernel(bool jacobian) {
+    return jacobian ? &EvaluateRowsKernel<Model, true>
+                    : &EvaluateRowsKernel<Model, false>;
+  }
+
+  static int GetFacts(int kernel, DeviceForm::Facts* facts) {
+#ifdef __CUDACC__
+    cudaFuncAttributes attributes;
+    const cudaError_t error = cudaFuncGetAttributes(
+        &attributes, reinterpret_cast<const void*>(GetKernel(kernel != 0)));
+    if (error != cudaSuccess) {
+      cudaGetLastError();  // Clears it.
+      return error;
+    }
+    facts->num_registers = attributes.numRegs;
+    facts->local_bytes = static_cast<int64_t>(attributes.localSizeBytes);
+    facts->max_threads = attributes.maxThreadsPerBlock;
+#else
+    static_cast<void>(kernel);
+    facts->max_threads = kernels::kVectorBlock;
+#endif
+    return 0;
+  }
+
+  static int Launch(int device,
+                    void* stream,
+                    bool jacobian,
+                    const RowBatch& rows,
+                    int num_blocks,
+                    double* partial,
+                    int32_t* ticket,
+                    RowSums* sums) {
+    const Kernel kernel = GetKernel(jacobian);
+#ifdef __CUDACC__
+    // This module may have a CUDA runtime of its own.
+    const cudaError_t error = cudaSetDevice(device);
+    if (error != cudaSuccess) {
+      return error;
+    }
+    kernel<<<num_blocks,
+             kernels::kVectorBlock,
+             0,
+             static_cast<cudaStream_t>(stream)>>>(rows, partial, ticket, sums);
+    return cudaGetLastError();
+#else
+    static_cast<void>(device);
+    static_cast<void>(stream);
+    ::emulation::Run(num_blocks, kernels::kVectorBlock, 0, [&] {
+      kernel(rows, partial, ticket, sums);
+    });
+    return 0;
+#endif
+  }
+
+  static const char* ErrorString(int error) {
+    return cudaGetErrorString(static_cast<cudaError_t>(error));
+  }
+
+  static bool Register() {
+    static const DeviceForm kForm = {kBatchModelVersion,
+                                     sizeof(RowBatch),
+                                     &GetFacts,
+                                     &Launch,
+                                     &ErrorString};
+    BatchForms<Model>::device_form = &kForm;
+    return true;
+  }
+};
+
+}  // namespace
+
+}  // namespace ceres_ext::internal
+
+#define CERES_EXT_DEVICE_COST_FUNCTION_NAME2(line) \
+  ceres_ext_device_cost_function_##line
+#define CERES_EXT_DEVICE_COST_FUNCTION_NAME(line) \
+  CERES_EXT_DEVICE_COST_FUNCTION_NAME2(line)
+// The type may have commas.
+#define CERES_EXT_DEVICE_COST_FUNCTION(...)                         \
+  [[maybe_unused]] static const bool                                \
+      CERES_EXT_DEVICE_COST_FUNCTION_NAME(__COUNTER__) =            \
+          ::ceres_ext::internal::DeviceForms<__VA_ARGS__::Model>::Register();
+
+#endif  // CERES_EXT_DEVICE_COST_FUNCTION_CUH_

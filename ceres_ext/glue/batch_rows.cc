@@ -1,0 +1,300 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/glue/batch_rows.h"
+
+#include <algorithm>
+#include <future>
+#include <string>
+#include <system_error>
+
+#include "ceres/residual_block.h"
+#include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/scoped_seconds.h"
+#include "ceres_ext/glue/type_name.h"
+#include "cuda_kernels/ops/block_rows.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+
+template <typename Machine>
+Status BatchRows<Machine>::SetupRows(const BatchRowsInput<Machine>& input,
+                                     const std::vector<int32_t>& rows,
+                                     int64_t num_residuals,
+                                     int64_t chunk,
+                                     int e_values,
+                                     const int32_t* point_id,
+                                     const DescribeModel& describe) {
+  blocks_ = input.blocks;
+  summary_ = input.summary;
+  num_residuals_ = num_residuals;
+  chunk_ = chunk;
+  e_values_ = e_values;
+  const ProgramStructure& structure = *input.structure;
+  // Models without a form on this machine leave their rows to Ceres.
+  std::vector<std::string> why_not;
+  for (const BatchModel* model : structure.models) {
+    why_not.push_back(WhyNoForm(*model, machine()));
+  }
+  std::vector<uint8_t> has_note(structure.models.size(), 0);
+  std::vector<int16_t> model_of_place(rows.size());
+  std::vector<int32_t> host_rows;
+  for (size_t k = 0; k < rows.size(); ++k) {
+    const int16_t model = structure.model(rows[k]);
+    const bool is_host_row =
+        model == ProgramStructure::kNoModel || !why_not[model].empty();
+    if (is_host_row && model != ProgramStructure::kNoModel &&
+        has_note[model] == 0) {
+      has_note[model] = 1;
+      input.notes->insert(
+          TypeName(
+              *input.program->residual_blocks()[rows[k]]->cost_function()) +
+          " " + why_not[model]);
+    }
+    model_of_place[k] = is_host_row ? ProgramStructure::kNoModel : model;
+    if (is_host_row) {
+      host_rows.push_back(rows[k]);
+      host_place_.push_back(static_cast<int32_t>(k));
+    }
+  }
+  num_host_rows_ = static_cast<int64_t>(host_rows.size());
+  if (host_rows.size() == rows.size()) {
+    host_place_.clear();
+  } else {
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupModels(input, rows, model_of_place, point_id, describe));
+  }
+  if (host_rows.empty()) {
+    return {};
+  }
+  CERES_EXT_RETURN_IF_ERROR(evaluation_.Setup(
+      *input.program, host_rows, structure.is_eliminated, input.host_context));
+  return kIsHost<Machine> ? Status() : SetupResiduals();
+}
+
+template <typename Machine>
+Status BatchRows<Machine>::SetupResiduals() {
+  if (host_place_.empty()) {
+    return residuals_.Allocate(num_residuals_);
+  }
+  std::vector<int64_t> first;
+  residual_begin_.assign(1, 0);
+  for (const int32_t place : host_place_) {
+    first.push_back(FirstResidual(place));
+    residual_begin_.push_back(residual_begin_.back() +
+                              FirstResidual(place + 1) - FirstResidual(place));
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      machine()->Upload(host_place_, &machine_host_place_));
+  CERES_EXT_RETURN_IF_ERROR(machine()->Upload(first, &first_residual_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine()->Upload(residual_begin_, &machine_residual_begin_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine()->Allocate(residual_begin_.back(), &machine_residuals_));
+  return residuals_.Allocate(residual_begin_.back());
+}
+
+template <typename Machine>
+Status BatchRows<Machine>::SetupModels(
+    const BatchRowsInput<Machine>& input,
+    const std::vector<int32_t>& rows,
+    const std::vector<int16_t>& model_of_place,
+    const int32_t* point_id,
+    const DescribeModel& describe) {
+  const std::vector<const BatchModel*>& models = input.structure->models;
+  std::vector<ModelInput> of_model(models.size());
+  for (size_t k = 0; k < rows.size(); ++k) {
+    if (model_of_place[k] != ProgramStructure::kNoModel) {
+      ModelInput& model = of_model[model_of_place[k]];
+      model.rows.push_back(rows[k]);
+      model.place.push_back(static_cast<int32_t>(k));
+    }
+  }
+  RowBlocks row_blocks;
+  std::vector<RowBlock> points;
+  for (size_t m = 0; m < models.size(); ++m) {
+    of_model[m].model = models[m];
+    if (!of_model[m].rows.empty()) {
+      CERES_EXT_RETURN_IF_ERROR(describe(&row_blocks, &points, &of_model[m]));
+    }
+    if (of_model[m].rows.size() == rows.size()) {
+      of_model[m].place.clear();
+    }
+  }
+
+  CERES_EXT_RETURN_IF_ERROR(manifolds_.Setup(
+      row_blocks.manifolds(), /*wants_tangents=*/true, machine()));
+  const auto set_tangents = [this](std::vector<RowBlock>* of_rows) -> Status {
+    for (RowBlock& block : *of_rows) {
+      if (block.tangent != RowBlock::kIdentity) {
+        const int64_t begin = manifolds_.tangent_begin(block.tangent);
+        if (begin > std::numeric_limits<int32_t>::max()) {
+          return {kernels::StatusCode::kUnsupported,
+                  "the derivatives of manifolds have more than 2^31 values"};
+        }
+        block.tangent = static_cast<int32_t>(begin);
+      }
+    }
+    return {};
+  };
+  CERES_EXT_RETURN_IF_ERROR(
+      machine()->Upload(row_blocks.constant_state(), &constant_state_));
+  CERES_EXT_RETURN_IF_ERROR(set_tangents(&points));
+  CERES_EXT_RETURN_IF_ERROR(machine()->Upload(points, &points_));
+  RowBatch common;
+  common.points = points_.data();
+  common.point_id = point_id;
+  common.constant_state = constant_state_.data();
+  common.tangents = manifolds_.tangents();
+  for (ModelInput& model : of_model) {
+    if (!model.rows.empty()) {
+      CERES_EXT_RETURN_IF_ERROR(set_tangents(&model.blocks));
+      models_.push_back(std::make_unique<ModelRows<Machine>>());
+      CERES_EXT_RETURN_IF_ERROR(models_.back()->Setup(
+          model, common, *input.program, input.host_context, machine()));
+      models_.back()->loss().Report(summary_);
+    }
+  }
+  return {};
+}
+
+template <typename Machine>
+Status BatchRows<Machine>::EvaluateChunks(
+    const RowsRequest& request, const HostEvaluation::PlaceOf& residuals_of) {
+  RowsJacobian* const jacobian = request.jacobian;
+  // The chunk before is on its way to a device while this one is evaluated.
+  std::future<Status> on_its_way;
+  Status status;
+  for (int64_t begin = 0; begin < num_host_rows_ && status.ok();
+       begin += chunk_) {
+    const int64_t end = std::min(begin + chunk_, num_host_rows_);
+    status = evaluation_.Evaluate(begin,
+                                  end,
+                                  request.apply_loss,
+                                  residuals_of,
+                                  ValuesOf(begin, jacobian),
+                                  e_values_);
+    if (kIsHost<Machine>) {
+      status = status.ok() ? Store(begin, end, jacobian) : status;
+      continue;
+    }
+    ScopedSeconds timer(&summary_->import_time_in_seconds);
+    if (on_its_way.valid()) {
+      const Status before = on_its_way.get();
+      status = status.ok() ? before : status;
+    }
+    if (!status.ok()) {
+      break;
+    }
+    const auto store = [=] { return Store(begin, end, jacobian); };
+    if (end < num_host_rows_) {
+      try {
+        on_its_way = std::async(std::launch::async, store);
+        continue;
+      } catch (const std::system_error&) {  // No thread is to be had.
+      }
+    }
+    status = store();
+  }
+  return status;
+}
+
+template <typename Machine>
+Status BatchRows<Machine>::EvaluateHostRows(const RowsRequest& request,
+                                            double* machine_residuals) {
+  CERES_EXT_RETURN_IF_ERROR(evaluation_.Publish(request.host_state));
+  double* const residuals =
+      kIsHost<Machine> ? machine_residuals : residuals_.data();
+  HostEvaluation::PlaceOf residuals_of;
+  if (machine_residuals != nullptr) {
+    residuals_of = [=](int64_t k) {
+      return residuals + (residual_begin_.empty() ? FirstResidual(PlaceOf(k))
+                                                  : residual_begin_[k]);
+    };
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      request.jacobian != nullptr
+          ? EvaluateChunks(request, residuals_of)
+          : evaluation_.Evaluate(
+                0, num_host_rows_, request.apply_loss, residuals_of, {}, 0));
+  if constexpr (!kIsHost<Machine>) {
+    if (residuals_of) {
+      ScopedSeconds timer(&summary_->import_time_in_seconds);
+      double* const to =
+          host_place_.empty() ? machine_residuals : machine_residuals_.data();
+      CERES_EXT_RETURN_IF_ERROR(
+          machine()->Upload(residuals_.size(), residuals, to));
+      if (!host_place_.empty()) {
+        return kernels::Run(
+            kernels::CopyRangesParams{num_host_rows_,
+                                      machine_residual_begin_.data(),
+                                      first_residual_.data(),
+                                      to,
+                                      machine_residuals},
+            machine());
+      }
+    }
+  }
+  return {};
+}
+
+template <typename Machine>
+Status BatchRows<Machine>::EvaluateModels(const RowsRequest& request,
+                                          double* machine_residuals) {
+  RowBatch wanted;
+  wanted.state = request.state;
+  wanted.apply_loss = request.apply_loss;
+  wanted.residuals = machine_residuals;
+  const bool jacobian = request.jacobian != nullptr;
+  if (jacobian) {
+    CERES_EXT_RETURN_IF_ERROR(manifolds_.UpdateTangents(request.state));
+    SetCells(request.jacobian, &wanted);
+  }
+  for (const auto& model : models_) {
+    CERES_EXT_RETURN_IF_ERROR(model->Evaluate(wanted, jacobian));
+  }
+  return {};
+}
+
+template <typename Machine>
+Status BatchRows<Machine>::Evaluate(const RowsRequest& request) {
+  // Null: not wanted.
+  double* const machine_residuals =
+      request.residuals != nullptr ? request.residuals
+      : request.want_gradient      ? request.scratch_residuals
+                                   : nullptr;
+  // A device works while the host does.
+  if (has_models()) {
+    CERES_EXT_RETURN_IF_ERROR(EvaluateModels(request, machine_residuals));
+  }
+  if (num_host_rows_ > 0) {
+    CERES_EXT_RETURN_IF_ERROR(EvaluateHostRows(request, machine_residuals));
+  }
+  if (!request.want_gradient) {
+    return {};
+  }
+  if (owns_points_) {
+    CERES_EXT_RETURN_IF_ERROR(machine()->SetZero(
+        blocks_->blocks().e[0].num_values(), request.e_gradient));
+  }
+  return request.jacobian->batch()->LeftMultiplyAndAccumulate(
+      machine_residuals, request.e_gradient, request.f_gradient);
+}
+
+template <typename Machine>
+Status BatchRows<Machine>::Read(kernels::Evaluation* evaluation) {
+  *evaluation = kernels::Evaluation();
+  evaluation->cost = num_host_rows_ > 0 ? evaluation_.cost() : 0.0;
+  for (const auto& model : models_) {
+    double cost = 0.0;
+    CERES_EXT_RETURN_IF_ERROR(model->Read(&cost));
+    evaluation->cost += cost;
+  }
+  return {};
+}
+
+#define CERES_EXT_INSTANTIATE(Machine) template class BatchRows<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext

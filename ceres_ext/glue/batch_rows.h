@@ -1,0 +1,164 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The rows of a batch with a stored Jacobian, in the order of their index. Two
+// kinds:
+//
+//   general rows   of any shape; their Jacobian is a general batch
+//                  (ceres_ext/solver/general_batch.h);
+//   view rows      of two residuals, one point and any other blocks, as
+//                  observations of views: their Jacobian has the layout and the
+//                  operations of observations (ceres_ext/solver/view_batch.h).
+//
+// Rows whose cost function has a batched form on the machine are evaluated by
+// it into the Jacobian (model_rows.h), others by Ceres on threads of the host
+// (host_evaluation.h), *host rows*, whose values then go to the machine.
+
+#ifndef CERES_EXT_GLUE_BATCH_ROWS_H_
+#define CERES_EXT_GLUE_BATCH_ROWS_H_
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ceres/program.h"
+#include "ceres_ext/glue/block_manifolds.h"
+#include "ceres_ext/glue/host_evaluation.h"
+#include "ceres_ext/glue/model_rows.h"
+#include "ceres_ext/glue/program_blocks.h"
+#include "ceres_ext/glue/rows.h"
+#include "ceres_ext/summary.h"
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// What an evaluator of such rows is made of; everything but the structure
+// outlives it.
+template <typename Machine>
+struct BatchRowsInput {
+  const ceres::internal::Program* program = nullptr;
+  const ProgramStructure* structure = nullptr;  // what blocks was set up from
+  const ProgramBlocks<Machine>* blocks = nullptr;
+  kernels::HostContext* host_context = nullptr;
+  Summary* summary = nullptr;
+  std::set<std::string>* notes = nullptr;  // ProgramObjects::notes
+  bool mixed_precision = false;
+};
+
+template <typename Machine>
+kernels::Status CreateGeneralRows(const BatchRowsInput<Machine>& input,
+                                  std::unique_ptr<RowsEvaluator>* rows);
+template <typename Machine>
+kernels::Status CreateViewRows(const BatchRowsInput<Machine>& input,
+                               std::unique_ptr<RowsEvaluator>* rows);
+
+// What both kinds have in common. Host rows are evaluated in chunks, of which
+// one goes to a device while the next is evaluated.
+template <typename Machine>
+class BatchRows : public RowsEvaluator {
+ public:
+  int64_t num_residuals() const final { return num_residuals_; }
+  // Host rows are numbered by themselves in the order of the index.
+  int64_t num_host_rows() const final { return num_host_rows_; }
+  kernels::Status Evaluate(const RowsRequest& request) final;
+  kernels::Status Read(kernels::Evaluation* evaluation) final;
+
+ protected:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+  static constexpr int64_t kOneChunk = std::numeric_limits<int64_t>::max() / 2;
+
+  // What a kind says of the rows of one model.
+  using ModelInput = typename ModelRows<Machine>::Input;
+  using DescribeModel = std::function<kernels::Status(
+      RowBlocks* blocks, std::vector<RowBlock>* points, ModelInput* input)>;
+
+  // rows: positions in the Program, in the order of the index. chunk: host rows
+  // in one. e_values: see HostEvaluation::Evaluate. point_id: RowBatch's.
+  // describe fills what a ModelInput says of blocks, rows and place being set,
+  // and points, once.
+  kernels::Status SetupRows(const BatchRowsInput<Machine>& input,
+                            const std::vector<int32_t>& rows,
+                            int64_t num_residuals,
+                            int64_t chunk,
+                            int e_values,
+                            const int32_t* point_id,
+                            const DescribeModel& describe);
+
+  const ProgramBlocks<Machine>& blocks() const { return *blocks_; }
+  Machine* machine() const { return blocks_->machine(); }
+  bool has_models() const { return !models_.empty(); }
+
+  // The places of host rows in the index, on the host and on the machine; empty
+  // and null where all rows are host rows.
+  const std::vector<int32_t>& host_place() const { return host_place_; }
+  const int32_t* machine_host_place() const {
+    return machine_host_place_.data();
+  }
+  int64_t PlaceOf(int64_t host_row) const {
+    return host_place_.empty() ? host_row : host_place_[host_row];
+  }
+
+  // Chunks on the host.
+  kernels::HostBuffer<double> values_;
+  // The rows own the points.
+  bool owns_points_ = false;
+
+ private:
+  // Of the row at a place of the index.
+  virtual int64_t FirstResidual(int64_t place) const = 0;
+  // Where Ceres writes the values of the chunk from host row `begin` on.
+  virtual HostEvaluation::PlaceOf ValuesOf(int64_t begin,
+                                           RowsJacobian* jacobian) = 0;
+  // Brings the chunk begin .. end - 1 from there into the Jacobian.
+  virtual kernels::Status Store(int64_t begin,
+                                int64_t end,
+                                RowsJacobian* jacobian) = 0;
+  // Fills e, f and stores_float.
+  virtual void SetCells(RowsJacobian* jacobian, RowBatch* rows) = 0;
+
+  kernels::Status SetupModels(const BatchRowsInput<Machine>& input,
+                              const std::vector<int32_t>& rows,
+                              const std::vector<int16_t>& model_of_place,
+                              const int32_t* point_id,
+                              const DescribeModel& describe);
+  kernels::Status SetupResiduals();
+  kernels::Status EvaluateHostRows(const RowsRequest& request,
+                                   double* machine_residuals);
+  kernels::Status EvaluateModels(const RowsRequest& request,
+                                 double* machine_residuals);
+  kernels::Status EvaluateChunks(const RowsRequest& request,
+                                 const HostEvaluation::PlaceOf& residuals_of);
+
+  const ProgramBlocks<Machine>* blocks_ = nullptr;
+  Summary* summary_ = nullptr;
+  HostEvaluation evaluation_;
+  int64_t num_host_rows_ = 0;
+  int64_t num_residuals_ = 0;
+  int64_t chunk_ = 0;
+  int e_values_ = 0;
+  std::vector<int32_t> host_place_;
+  Buffer<int32_t> machine_host_place_;
+  // Residuals of host rows, where they cross to a device: one after the other,
+  // and where each row's then go; empty where all rows are host rows.
+  std::vector<int64_t> residual_begin_;
+  kernels::HostBuffer<double> residuals_;
+  Buffer<double> machine_residuals_;
+  Buffer<int64_t> machine_residual_begin_;
+  Buffer<int64_t> first_residual_;
+
+  std::vector<std::unique_ptr<ModelRows<Machine>>> models_;
+  // What their rows share.
+  BlockManifolds<Machine> manifolds_;
+  Buffer<double> constant_state_;
+  Buffer<RowBlock> points_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_BATCH_ROWS_H_

@@ -1,0 +1,258 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include <algorithm>
+
+#include "ceres/parameter_block.h"
+#include "ceres/residual_block.h"
+#include "ceres_ext/glue/batch_rows.h"
+#include "ceres_ext/glue/machines.h"
+#include "ceres_ext/solver/general_batch.h"
+#include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/structure/block_rows.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+
+namespace {
+
+template <typename Machine>
+class GeneralRowsJacobian final : public RowsJacobian {
+ public:
+  // *blocks outlives the Jacobian.
+  Status Setup(const ProgramBlocks<Machine>* blocks) {
+    blocks_ = blocks;
+    Machine* machine = blocks->machine();
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(blocks->rows()->num_values(), &values_));
+    return batch_.Setup(
+        blocks->rows(), blocks->blocks(), values_.data(), machine);
+  }
+
+  solver::Batch* batch() final { return &batch_; }
+  Status ScaleColumns(const double* e, const double* f) final {
+    return batch_.ScaleColumns(e, f);
+  }
+  Status SetZero() final {
+    return blocks_->machine()->SetZero(values_.size(), values_.data());
+  }
+  Status ForEachValue(const Visit& visit) const final {
+    std::vector<double> values(values_.size());
+    CERES_EXT_RETURN_IF_ERROR(blocks_->machine()->Download(
+        values_.size(), values_.data(), values.data()));
+    const kernels::BlockRowsBuilder& rows = *blocks_->general_rows();
+    const std::vector<int> e = Columns(blocks_->blocks().e, blocks_->e());
+    const std::vector<int> f = Columns(blocks_->blocks().f, blocks_->f());
+    for (int64_t k = 0; k < rows.num_rows(); ++k) {
+      for (int32_t row = rows.row_begin()[k]; row < rows.row_begin()[k + 1];
+           ++row) {
+        const int64_t i = row - rows.row_begin()[k];
+        for (int32_t c = rows.cell_begin()[k]; c < rows.cell_begin()[k + 1];
+             ++c) {
+          const kernels::RowCell& cell = rows.cells()[c];
+          for (int j = 0; j < cell.size; ++j) {
+            visit(row,
+                  (cell.eliminated != 0 ? e : f)[cell.column + j],
+                  values[cell.value + i * cell.size + j]);
+          }
+        }
+      }
+    }
+    return {};
+  }
+
+  double* values() { return values_.data(); }
+
+ private:
+  // Where a column of the family vectors stands in Ceres's.
+  static std::vector<int> Columns(
+      const kernels::BlockFamilies& families,
+      const std::vector<FamilyTable<Machine>>& tables) {
+    std::vector<int> column(families.num_values());
+    for (int i = 0; i < families.size(); ++i) {
+      for (int64_t b = 0; b < families[i].num_blocks; ++b) {
+        for (int j = 0; j < families[i].size; ++j) {
+          column[families[i].value_begin + families[i].size * b + j] =
+              tables[i].table().tangent_offset[b] + j;
+        }
+      }
+    }
+    return column;
+  }
+
+  const ProgramBlocks<Machine>* blocks_ = nullptr;
+  typename Machine::template Buffer<double> values_;
+  solver::GeneralBatch<Machine> batch_;
+};
+
+// Host rows come in one chunk, which on the host is the Jacobian.
+template <typename Machine>
+class GeneralRows final : public BatchRows<Machine> {
+  using Base = BatchRows<Machine>;
+  using typename Base::ModelInput;
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+ public:
+  using Jacobian = GeneralRowsJacobian<Machine>;
+
+  Status Setup(const BatchRowsInput<Machine>& input) {
+    index_ = input.blocks->general_rows();
+    std::vector<int32_t> rows;
+    for (const int32_t i : index_->row_order()) {
+      rows.push_back(input.structure->general_rows[i]);
+    }
+    const auto describe = [&](RowBlocks* blocks,
+                              std::vector<RowBlock>* /*points*/,
+                              ModelInput* model) {
+      return DescribeModel(input, blocks, model);
+    };
+    CERES_EXT_RETURN_IF_ERROR(this->SetupRows(input,
+                                              rows,
+                                              index_->num_residuals(),
+                                              this->kOneChunk,
+                                              /*e_values=*/0,
+                                              /*point_id=*/nullptr,
+                                              describe));
+    return kIsHost<Machine> || this->num_host_rows() == 0 ? Status()
+                                                          : SetupValues();
+  }
+
+  Status CreateJacobian(std::unique_ptr<RowsJacobian>* jacobian) const final {
+    return MakeAndSetUp<Jacobian>(jacobian, &this->blocks());
+  }
+
+ private:
+  // The first of the row's values; a row without cells has no place of its own.
+  int64_t FirstValue(int64_t place) const {
+    const int32_t cell = index_->cell_begin()[place];
+    return cell == index_->cell_begin()[place + 1]
+               ? 0
+               : index_->cells()[cell].value;
+  }
+  int64_t NumValues(int64_t place) const {
+    int64_t columns = 0;
+    for (int32_t c = index_->cell_begin()[place];
+         c < index_->cell_begin()[place + 1];
+         ++c) {
+      columns += index_->cells()[c].size;
+    }
+    return columns *
+           (index_->row_begin()[place + 1] - index_->row_begin()[place]);
+  }
+
+  static Status DescribeModel(const BatchRowsInput<Machine>& input,
+                              RowBlocks* blocks,
+                              ModelInput* model) {
+    const kernels::BlockRowsBuilder& index = *input.blocks->general_rows();
+    for (size_t i = 0; i < model->rows.size(); ++i) {
+      const int32_t place = model->place[i];
+      const auto& row = *input.program->residual_blocks()[model->rows[i]];
+      const int32_t first = index.cell_begin()[place];
+      const int32_t end = index.cell_begin()[place + 1];
+      const int64_t value_begin = first < end ? index.cells()[first].value : 0;
+      model->residual_begin.push_back(index.row_begin()[place]);
+      model->value_begin.push_back(value_begin);
+      // The cell of E stands first, the others as in the row.
+      int32_t next = first;
+      if (first < end && index.cells()[first].eliminated != 0) {
+        ++next;
+      }
+      for (int b = 0; b < row.NumParameterBlocks(); ++b) {
+        const auto& block = *row.parameter_blocks()[b];
+        int64_t value = value_begin;
+        if (!block.IsConstant()) {
+          const bool is_eliminated =
+              input.structure->is_eliminated[block.index()] != 0;
+          value = index.cells()[is_eliminated ? first : next++].value;
+        }
+        model->blocks.push_back(
+            blocks->Make(block, static_cast<int32_t>(value - value_begin)));
+      }
+    }
+    return {};
+  }
+
+  // Of host rows on their way to a device: one after the other, where others
+  // stand between them.
+  Status SetupValues() {
+    if (this->host_place().empty()) {
+      return this->values_.Allocate(index_->num_values());
+    }
+    std::vector<int64_t> first;
+    value_begin_.assign(1, 0);
+    for (const int32_t place : this->host_place()) {
+      first.push_back(FirstValue(place));
+      value_begin_.push_back(value_begin_.back() + NumValues(place));
+    }
+    CERES_EXT_RETURN_IF_ERROR(this->machine()->Upload(first, &first_value_));
+    CERES_EXT_RETURN_IF_ERROR(
+        this->machine()->Upload(value_begin_, &machine_value_begin_));
+    CERES_EXT_RETURN_IF_ERROR(
+        this->machine()->Allocate(value_begin_.back(), &machine_values_));
+    return this->values_.Allocate(value_begin_.back());
+  }
+
+  int64_t FirstResidual(int64_t place) const final {
+    return index_->row_begin()[place];
+  }
+  HostEvaluation::PlaceOf ValuesOf(int64_t /*begin*/,
+                                   RowsJacobian* jacobian) final {
+    double* const values = kIsHost<Machine>
+                               ? static_cast<Jacobian*>(jacobian)->values()
+                               : this->values_.data();
+    return [this, values](int64_t k) {
+      return values + (value_begin_.empty() ? FirstValue(this->PlaceOf(k))
+                                            : value_begin_[k]);
+    };
+  }
+  Status Store(int64_t /*begin*/,
+               int64_t /*end*/,
+               RowsJacobian* jacobian) final {
+    if constexpr (!kIsHost<Machine>) {
+      double* const values = static_cast<Jacobian*>(jacobian)->values();
+      double* const to = value_begin_.empty() ? values : machine_values_.data();
+      CERES_EXT_RETURN_IF_ERROR(this->machine()->Upload(
+          this->values_.size(), this->values_.data(), to));
+      if (!value_begin_.empty()) {
+        return kernels::Run(
+            kernels::CopyRangesParams{this->num_host_rows(),
+                                      machine_value_begin_.data(),
+                                      first_value_.data(),
+                                      to,
+                                      values},
+            this->machine());
+      }
+    }
+    return {};
+  }
+  void SetCells(RowsJacobian* jacobian, RowBatch* rows) final {
+    // Where a row begins is in value_begin.
+    rows->f = {static_cast<Jacobian*>(jacobian)->values(), 0, 0, 1};
+  }
+
+  const kernels::BlockRowsBuilder* index_ = nullptr;
+  // Where values_ of each host row begin, and where they go; empty where all
+  // rows are host rows.
+  std::vector<int64_t> value_begin_;
+  Buffer<int64_t> machine_value_begin_;
+  Buffer<int64_t> first_value_;
+  Buffer<double> machine_values_;
+};
+
+}  // namespace
+
+template <typename Machine>
+Status CreateGeneralRows(const BatchRowsInput<Machine>& input,
+                         std::unique_ptr<RowsEvaluator>* rows) {
+  return MakeAndSetUp<GeneralRows<Machine>>(rows, input);
+}
+
+#define CERES_EXT_INSTANTIATE(Machine)        \
+  template Status CreateGeneralRows<Machine>( \
+      const BatchRowsInput<Machine>& input,   \
+      std::unique_ptr<RowsEvaluator>* rows);
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext

@@ -1,0 +1,265 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/glue/model_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ceres/residual_block.h"
+#include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/type_name.h"
+#include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/ops/vector_operation.h"
+
+namespace ceres_ext {
+
+using ceres::internal::ParameterBlock;
+using kernels::Status;
+using kernels::StatusCode;
+
+namespace {
+
+// Rows that a thread of the host works on at a time.
+constexpr int64_t kRowsPerTask = 1 << 12;
+
+// A vector operation of the host (ops/vector_operation.h).
+struct EvaluateRowsParams {
+  const BatchModel* model = nullptr;
+  RowBatch rows;
+  bool jacobian = false;
+  RowSums* sums = nullptr;
+
+  int64_t size() const { return rows.num_rows; }
+  kernels::TwoSums Term(int64_t i) const {
+    try {
+      return model->evaluate_row(rows, jacobian, i);
+    } catch (...) {  // As a row that can't be evaluated.
+      return {0.0, 1.0};
+    }
+  }
+  void Set(const kernels::TwoSums& sum) const {
+    sums->cost = 0.5 * sum.first;
+    sums->num_not_finite = static_cast<int64_t>(sum.second);
+  }
+};
+
+const DeviceForm* FormOf(const BatchModel& model) {
+  return model.device_form == nullptr ? nullptr : model.device_form->load();
+}
+
+template <typename Machine>
+Status Launch(const DeviceForm& form,
+              const RowBatch& rows,
+              bool jacobian,
+              Machine* machine,
+              RowSums* sums) {
+  const int error =
+      form.launch(machine->context()->device(),
+                  machine->stream(),
+                  jacobian,
+                  rows,
+                  static_cast<int>(kernels::NumSumBlocks(rows.num_rows)),
+                  machine->sum_partial(),
+                  machine->sum_ticket(),
+                  sums);
+  return error == 0
+             ? Status()
+             : Status(StatusCode::kDeviceError, form.error_string(error));
+}
+
+}  // namespace
+
+template <typename Machine>
+std::string WhyNoForm(const BatchModel& model, Machine* machine) {
+  if constexpr (!kIsHost<Machine>) {
+    const DeviceForm* const form = FormOf(model);
+    if (form == nullptr) {
+      return "has no device form (CERES_EXT_DEVICE_COST_FUNCTION)";
+    }
+    if (form->version != kBatchModelVersion ||
+        form->batch_size != static_cast<int32_t>(sizeof(RowBatch))) {
+      return "has a device form of another version of this library";
+    }
+    Status status = machine->context()->Activate();
+    for (int kernel = 0; kernel < 2 && status.ok(); ++kernel) {
+      DeviceForm::Facts facts;
+      if (const int error = form->get_facts(kernel, &facts)) {
+        return std::string("has no code for this device: ") +
+               form->error_string(error);
+      }
+      if (facts.max_threads < kernels::kSumLanes) {
+        return "needs " + std::to_string(facts.num_registers) +
+               " registers, more than the device has for " +
+               std::to_string(kernels::kSumLanes) + " threads";
+      }
+    }
+    // The first launch takes what memory the kernels' stacks need.
+    typename Machine::template Buffer<RowSums> sums;
+    if (status.ok()) {
+      status = machine->Allocate(1, &sums);
+    }
+    for (const bool jacobian : {false, true}) {
+      if (status.ok()) {
+        status = Launch(*form, RowBatch(), jacobian, machine, sums.data());
+      }
+    }
+    if (status.ok()) {
+      status = machine->Synchronize();
+    }
+    if (!status.ok()) {
+      return "can't be launched: " + status.message;
+    }
+  }
+  return "";
+}
+
+RowBlock RowBlocks::Make(const ParameterBlock& block, int32_t column) {
+  RowBlock result;
+  result.column = column;
+  if (block.IsConstant()) {
+    const auto [entry, is_new] = constant_of_.try_emplace(
+        &block, static_cast<int32_t>(constant_state_.size()));
+    if (is_new) {
+      constant_state_.insert(
+          constant_state_.end(), block.state(), block.state() + block.Size());
+    }
+    result.state = -1 - entry->second;
+    return result;
+  }
+  result.state = block.state_offset();
+  result.size = block.TangentSize();
+  if (block.manifold() != nullptr) {
+    const auto [entry, is_new] =
+        number_of_.try_emplace(&block, static_cast<int32_t>(manifolds_.size()));
+    if (is_new) {
+      manifolds_.push_back({block.manifold(),
+                            block.state_offset(),
+                            block.delta_offset(),
+                            block.Size(),
+                            block.TangentSize(),
+                            block.TangentSize()});
+    }
+    result.tangent = entry->second;
+  }
+  return result;
+}
+
+template <typename Machine>
+Status ModelRows<Machine>::Setup(const Input& input,
+                                 const RowBatch& common,
+                                 const ceres::internal::Program& program,
+                                 kernels::HostContext* host_context,
+                                 Machine* machine) {
+  machine_ = machine;
+  model_ = input.model;
+  const int64_t n = static_cast<int64_t>(input.rows.size());
+  const auto& rows = program.residual_blocks();
+  type_ = TypeName(*rows[input.rows[0]]->cost_function());
+  batch_ = common;
+  batch_.num_rows = n;
+  // Null where there is none.
+  const auto upload = [&](const auto& from, auto* buffer, auto* to) -> Status {
+    if (!from.empty()) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Upload(from, buffer));
+      *to = buffer->data();
+    }
+    return {};
+  };
+  CERES_EXT_RETURN_IF_ERROR(upload(input.place, &place_, &batch_.place));
+  CERES_EXT_RETURN_IF_ERROR(upload(input.blocks, &blocks_, &batch_.blocks));
+  CERES_EXT_RETURN_IF_ERROR(
+      upload(input.combination, &combination_, &batch_.combination));
+  CERES_EXT_RETURN_IF_ERROR(
+      upload(input.residual_begin, &residual_begin_, &batch_.residual_begin));
+  CERES_EXT_RETURN_IF_ERROR(
+      upload(input.value_begin, &value_begin_, &batch_.value_begin));
+
+  // Words side by side on a device, rows on the host.
+  const int64_t num_words = (model_->constants_bytes + 7) / 8;
+  batch_.constant_row = kIsHost<Machine> ? num_words : 1;
+  batch_.constant_word = kIsHost<Machine> ? 1 : n;
+  kernels::HostBuffer<uint64_t> constants;
+  CERES_EXT_RETURN_IF_ERROR(constants.Allocate(num_words * n));
+  std::vector<const ceres::LossFunction*> losses(n);
+  host_context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    std::vector<uint64_t> words(num_words);
+    for (int64_t i = begin; i < end; ++i) {
+      const auto& row = *rows[input.rows[i]];
+      losses[i] = row.loss_function();
+      static_cast<const BatchableCostFunction*>(row.cost_function())
+          ->CopyConstants(words.data());
+      for (int64_t w = 0; w < num_words; ++w) {
+        constants.data()[i * batch_.constant_row + w * batch_.constant_word] =
+            words[w];
+      }
+    }
+  });
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Upload(constants.size(), constants.data(), &constants_));
+  batch_.constants = constants_.data();
+  CERES_EXT_RETURN_IF_ERROR(
+      loss_.Setup(std::move(losses), host_context, machine));
+  if (loss_.calls_user()) {
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &squared_norms_));
+  }
+  return machine->Allocate(1, &sums_);
+}
+
+template <typename Machine>
+Status ModelRows<Machine>::Evaluate(const RowBatch& wanted, bool jacobian) {
+  RowBatch rows = batch_;
+  rows.state = wanted.state;
+  rows.apply_loss = wanted.apply_loss && !loss_.empty();
+  if (rows.apply_loss && loss_.calls_user()) {
+    RowBatch norms = rows;
+    norms.apply_loss = false;
+    norms.squared_norms = squared_norms_.data();
+    CERES_EXT_RETURN_IF_ERROR(Run(norms, /*jacobian=*/false));
+    CERES_EXT_RETURN_IF_ERROR(loss_.UpdateRho(squared_norms_.data()));
+  }
+  rows.loss = loss_.view();
+  rows.residuals = wanted.residuals;
+  rows.e = wanted.e;
+  rows.f = wanted.f;
+  rows.stores_float = wanted.stores_float;
+  return Run(rows, jacobian);
+}
+
+template <typename Machine>
+Status ModelRows<Machine>::Run(const RowBatch& rows, bool jacobian) {
+  if constexpr (kIsHost<Machine>) {
+    return kernels::Run(
+        EvaluateRowsParams{model_, rows, jacobian, sums_.data()}, machine_);
+  } else {
+    CERES_EXT_RETURN_IF_ERROR(machine_->context()->Activate());
+    const Status status =
+        Launch(*FormOf(*model_), rows, jacobian, machine_, sums_.data());
+    return status.ok() ? status
+                       : Status(status.code,
+                                "Launch of " + type_ + ": " + status.message);
+  }
+}
+
+template <typename Machine>
+Status ModelRows<Machine>::Read(double* cost) {
+  RowSums sums;
+  CERES_EXT_RETURN_IF_ERROR(machine_->Read(sums_.data(), &sums));
+  *cost = sums.cost;
+  return sums.num_not_finite == 0
+             ? Status()
+             : Status(StatusCode::kNumericalFailure,
+                      "The cost function " + type_ +
+                          " can't be evaluated, or is not finite, for " +
+                          std::to_string(sums.num_not_finite) + " of its " +
+                          std::to_string(batch_.num_rows) +
+                          " residual blocks.");
+}
+
+#define CERES_EXT_INSTANTIATE(Machine)                                       \
+  template std::string WhyNoForm(const BatchModel& model, Machine* machine); \
+  template class ModelRows<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext

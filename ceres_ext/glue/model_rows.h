@@ -1,0 +1,108 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The rows of one model (ceres_ext/batchable_cost_function.h) among those of a
+// batch with a stored Jacobian: evaluated on the machine, by the model's device
+// form on a device and row by row on the threads of the host.
+
+#ifndef CERES_EXT_GLUE_MODEL_ROWS_H_
+#define CERES_EXT_GLUE_MODEL_ROWS_H_
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ceres/parameter_block.h"
+#include "ceres/program.h"
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/glue/block_manifolds.h"
+#include "ceres_ext/glue/losses.h"
+#include "ceres_ext/glue/rows.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// Why rows of the model can't be evaluated on the machine, a part of a
+// sentence; empty: they can.
+template <typename Machine>
+std::string WhyNoForm(const BatchModel& model, Machine* machine);
+
+// Parameter blocks as rows see them: what they say of their state and manifold,
+// each manifold that is asked for numbered in RowBlock::tangent until Finish.
+class RowBlocks {
+ public:
+  // column: RowBlock::column.
+  RowBlock Make(const ceres::internal::ParameterBlock& block, int32_t column);
+
+  // The varying blocks with a manifold, by number.
+  const std::vector<BlockManifold>& manifolds() const { return manifolds_; }
+  // The values of constant blocks.
+  const std::vector<double>& constant_state() const { return constant_state_; }
+
+ private:
+  std::unordered_map<const ceres::internal::ParameterBlock*, int32_t>
+      number_of_;
+  std::vector<BlockManifold> manifolds_;
+  std::unordered_map<const ceres::internal::ParameterBlock*, int32_t>
+      constant_of_;
+  std::vector<double> constant_state_;
+};
+
+template <typename Machine>
+class ModelRows {
+ public:
+  // The rows, by number. Of RowBatch, in host memory: blocks, combination and,
+  // of rows of any shape, residual_begin and value_begin.
+  struct Input {
+    const BatchModel* model = nullptr;
+    std::vector<int32_t> rows;   // positions in the Program
+    std::vector<int32_t> place;  // empty: their numbers
+    std::vector<RowBlock> blocks;
+    std::vector<int32_t> combination;
+    std::vector<int32_t> residual_begin;
+    std::vector<int64_t> value_begin;
+  };
+
+  // common: what rows of all models in the batch share, of points, constant
+  // state and tangents. *program: the rows' cost functions and losses.
+  kernels::Status Setup(const Input& input,
+                        const RowBatch& common,
+                        const ceres::internal::Program& program,
+                        kernels::HostContext* host_context,
+                        Machine* machine);
+
+  // Evaluates, or queues that. wanted: state, apply_loss, residuals, e, f and
+  // stores_float; others are not read. jacobian: e and f are wanted.
+  kernels::Status Evaluate(const RowBatch& wanted, bool jacobian);
+  // After Evaluate. kNumericalFailure names the type of the cost function where
+  // a row can't be evaluated or isn't finite.
+  kernels::Status Read(double* cost);
+
+  int64_t num_rows() const { return batch_.num_rows; }
+  const LossModel<Machine>& loss() const { return loss_; }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  kernels::Status Run(const RowBatch& rows, bool jacobian);
+
+  Machine* machine_ = nullptr;
+  const BatchModel* model_ = nullptr;
+  std::string type_;
+  RowBatch batch_;
+  LossModel<Machine> loss_;
+  Buffer<int32_t> place_;
+  Buffer<RowBlock> blocks_;
+  Buffer<int32_t> combination_;
+  Buffer<int32_t> residual_begin_;
+  Buffer<int64_t> value_begin_;
+  Buffer<uint64_t> constants_;
+  Buffer<double> squared_norms_;
+  Buffer<RowSums> sums_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_MODEL_ROWS_H_

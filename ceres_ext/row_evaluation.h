@@ -1,0 +1,588 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Evaluates a row of a RowBatch (batchable_cost_function.h), on the host and on
+// a device, for a model, a class with
+//
+//   static constexpr int kNumResiduals
+//   using BlockSizes = std::integer_sequence<int, ...>
+//       values of each parameter block
+//   struct (or using) Constants
+//       what sets one residual block apart from others; trivially copyable
+//   CERES_HOST_DEVICE static bool Evaluate(const Constants& constants,
+//                                          const double* const* parameters,
+//                                          double* residuals,
+//                                          double* const* jacobians)
+//       as ceres::CostFunction::Evaluate: jacobians may be null; where it is
+//       not, all derivatives are wanted
+//
+// or AutoDiffModel<Functor, kNumResiduals, Ns...>, which differentiates
+//
+//   template <typename T>
+//   CERES_HOST_DEVICE bool operator()(const T* block0, ..., T* residuals) const
+//
+// of a functor by ceres::Jet. A functor is its own constants where it is
+// trivially copyable; otherwise it has
+//
+//   struct Constants;                     trivially copyable
+//   Constants constants() const;
+//   CERES_HOST_DEVICE explicit Functor(const Constants& constants);
+//
+// Columns of all blocks are taken in passes of at most kMaxStride, so that a
+// Jet stays in registers however many there are; each pass calls the functor.
+
+#ifndef CERES_EXT_ROW_EVALUATION_H_
+#define CERES_EXT_ROW_EVALUATION_H_
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "ceres/internal/port.h"
+#include "ceres/jet.h"
+#include "ceres_ext/batchable_cost_function.h"
+#include "cuda_kernels/model/robust_loss.h"
+
+namespace ceres_ext {
+
+namespace internal {
+
+// A functor that is its own constants, or has some.
+template <typename Functor, typename = void>
+struct FunctorConstants {
+  using Type = Functor;
+  static Type Of(const Functor& functor) { return functor; }
+  CERES_HOST_DEVICE static const Functor& Make(const Type& constants) {
+    return constants;
+  }
+};
+template <typename Functor>
+struct FunctorConstants<Functor, std::void_t<typename Functor::Constants>> {
+  using Type = typename Functor::Constants;
+  static Type Of(const Functor& functor) { return functor.constants(); }
+  CERES_HOST_DEVICE static Functor Make(const Type& constants) {
+    return Functor(constants);
+  }
+};
+
+// The values of all blocks, one after the other.
+template <int... Ns>
+struct BlockValues {
+  static constexpr int kNumBlocks = sizeof...(Ns);
+  static constexpr int kNumValues = (Ns + ... + 0);
+  CERES_HOST_DEVICE static constexpr int Size(int block) {
+    constexpr int kSizes[] = {Ns...};
+    return kSizes[block];
+  }
+  CERES_HOST_DEVICE static constexpr int Begin(int block) {
+    int begin = 0;
+    for (int b = 0; b < block; ++b) {
+      begin += Size(b);
+    }
+    return begin;
+  }
+
+  // Calls f(std::integral_constant<int, b>()) for each block b, or value.
+  template <typename Function>
+  CERES_HOST_DEVICE static void ForEach(Function&& f) {
+    ForEach(f, std::make_integer_sequence<int, kNumBlocks>());
+  }
+  template <typename Function>
+  CERES_HOST_DEVICE static void ForEachValue(Function&& f) {
+    ForEach(f, std::make_integer_sequence<int, kNumValues>());
+  }
+
+ private:
+  template <typename Function, int... kBs>
+  CERES_HOST_DEVICE static void ForEach(Function& f,
+                                        std::integer_sequence<int, kBs...>) {
+    (f(std::integral_constant<int, kBs>()), ...);
+  }
+};
+
+}  // namespace internal
+
+template <typename FunctorIn, int kNumResidualsIn, int... Ns>
+struct AutoDiffModel {
+  using Functor = FunctorIn;
+  using Constants = typename internal::FunctorConstants<Functor>::Type;
+  using BlockSizes = std::integer_sequence<int, Ns...>;
+  static constexpr int kNumResiduals = kNumResidualsIn;
+  static constexpr int kMaxStride = 12;
+};
+
+namespace internal {
+
+// What rows of all models have in common: R residuals, the blocks' sizes.
+template <typename Model, int R, int... Ns>
+class RowEvaluatorBase {
+ public:
+  using Blocks = BlockValues<Ns...>;
+  using Constants = typename Model::Constants;
+  static_assert(R >= 1, "a model has residuals");
+  static_assert(sizeof...(Ns) >= 1, "a model has parameter blocks");
+  static_assert(((Ns >= 1) && ...), "a parameter block has values");
+  static_assert(std::is_trivially_copyable_v<Constants>,
+                "what a device is to evaluate must be trivially copyable, or "
+                "have constants that are");
+  static constexpr int kNumWords = (sizeof(Constants) + 7) / 8;
+
+ protected:
+  // The values of row i's blocks, and where they and their derivatives are.
+  struct Row {
+    int64_t place;
+    RowBlock blocks[Blocks::kNumBlocks];
+    bool is_point[Blocks::kNumBlocks];
+    double x[Blocks::kNumValues];
+  };
+
+  CERES_HOST_DEVICE static void Load(const RowBatch& rows,
+                                     int64_t i,
+                                     Row* row) {
+    row->place = rows.place == nullptr ? i : rows.place[i];
+    const RowBlock* const blocks =
+        rows.blocks +
+        Blocks::kNumBlocks *
+            (rows.combination == nullptr ? i : int64_t{rows.combination[i]});
+    Blocks::ForEach([&](auto b) {
+      RowBlock block = blocks[b];
+      row->is_point[b] = block.column == RowBlock::kPoint;
+      if (row->is_point[b]) {
+        block = rows.points[rows.point_id[row->place]];
+      }
+      row->blocks[b] = block;
+      const double* const x = block.state >= 0
+                                  ? rows.state + block.state
+                                  : rows.constant_state - 1 - block.state;
+      for (int j = 0; j < Blocks::Size(b); ++j) {
+        row->x[Blocks::Begin(b) + j] = x[j];
+      }
+    });
+  }
+
+  // Reads the constants of row i and calls f on them.
+  template <typename Function>
+  CERES_HOST_DEVICE static auto WithConstants(const RowBatch& rows,
+                                              int64_t i,
+                                              Function&& f) {
+    uint64_t words[kNumWords];
+    for (int w = 0; w < kNumWords; ++w) {
+      words[w] = rows.constants[i * rows.constant_row + w * rows.constant_word];
+    }
+    // Its lifetime begins by the copy.
+    struct alignas(alignof(Constants) > 8 ? alignof(Constants) : 8) Bytes {
+      unsigned char bytes[sizeof(Constants)];
+    } storage;
+    std::memcpy(&storage, words, sizeof(Constants));
+    return f(*reinterpret_cast<const Constants*>(&storage));
+  }
+
+  template <typename T>
+  CERES_HOST_DEVICE static bool IsFinite(T x) {
+    return x - x == T(0);
+  }
+
+  // What the loss of a row does to its residual and derivatives.
+  struct Loss {
+    bool is_trivial = true;
+    kernels::LossCorrector corrector;
+
+    // A column of the derivative.
+    CERES_HOST_DEVICE void Correct(const double* residual,
+                                   double* column) const {
+      if (!is_trivial) {
+        corrector.template CorrectJacobian<R, 1>(residual, column);
+      }
+    }
+  };
+
+  // Once per row, with the residual that the model gives: stores what is wanted
+  // of it and returns what the row adds.
+  CERES_HOST_DEVICE static RowTerm Finish(const RowBatch& rows,
+                                          int64_t i,
+                                          int64_t place,
+                                          const double* residual,
+                                          Loss* loss) {
+    double s = 0.0;
+    for (int r = 0; r < R; ++r) {
+      s += residual[r] * residual[r];
+    }
+    double rho[3] = {s, 1.0, 0.0};
+    if (rows.apply_loss) {
+      rows.loss.Evaluate(i, s, rho);
+    }
+    loss->is_trivial = rho[1] == 1.0 && rho[2] <= 0.0;
+    if (!loss->is_trivial) {
+      loss->corrector = kernels::LossCorrector(s, rho);
+    }
+    if (rows.squared_norms != nullptr) {
+      rows.squared_norms[i] = s;
+    }
+    if (rows.residuals != nullptr) {
+      double corrected[R];
+      for (int r = 0; r < R; ++r) {
+        corrected[r] = residual[r];
+      }
+      if (!loss->is_trivial) {
+        loss->corrector.template CorrectResidual<R>(corrected);
+      }
+      double* const to =
+          rows.residuals +
+          (rows.residual_begin == nullptr ? R * place : rows.residual_begin[i]);
+      for (int r = 0; r < R; ++r) {
+        to[r] = corrected[r];
+      }
+    }
+    return {rho[0], IsFinite(s) ? 0.0 : 1.0};
+  }
+
+  // Stores column j of block b's derivative; false where it isn't finite.
+  CERES_HOST_DEVICE static bool Store(const RowBatch& rows,
+                                      int64_t i,
+                                      const Row& row,
+                                      int b,
+                                      int j,
+                                      const double* column) {
+    const RowBlock& block = row.blocks[b];
+    const RowCells& cells = row.is_point[b] ? rows.e : rows.f;
+    int64_t at = row.place * cells.row + (block.column + j) * cells.element;
+    int64_t residual = cells.residual;
+    if (rows.value_begin != nullptr) {
+      at += rows.value_begin[i];
+      residual = block.size;
+    }
+    bool is_finite = true;
+    for (int r = 0; r < R; ++r, at += residual) {
+      if (rows.stores_float) {
+        const float value = static_cast<float>(column[r]);
+        static_cast<float*>(cells.data)[at] = value;
+        is_finite = is_finite && IsFinite(value);
+      } else {
+        static_cast<double*>(cells.data)[at] = column[r];
+        is_finite = is_finite && IsFinite(column[r]);
+      }
+    }
+    return is_finite;
+  }
+};
+
+// Of a model with a written Jacobian.
+template <typename Model, typename BlockSizes = typename Model::BlockSizes>
+class RowEvaluator;
+template <typename Model, int... Ns>
+class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
+    : public RowEvaluatorBase<Model, Model::kNumResiduals, Ns...> {
+  static constexpr int R = Model::kNumResiduals;
+  using Base = RowEvaluatorBase<Model, R, Ns...>;
+  using typename Base::Blocks;
+  using typename Base::Constants;
+  using typename Base::Row;
+
+ public:
+  // What row i adds. kJacobian: e and f are wanted.
+  template <bool kJacobian>
+  CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows, int64_t i) {
+    Row row;
+    Base::Load(rows, i, &row);
+    double residual[R];
+    double values[kJacobian ? R * Blocks::kNumValues : 1];
+    const double* x[Blocks::kNumBlocks];
+    double* jacobians[Blocks::kNumBlocks];
+    Blocks::ForEach([&](auto b) {
+      x[b] = row.x + Blocks::Begin(b);
+      jacobians[b] = values + (kJacobian ? R * Blocks::Begin(b) : 0);
+    });
+    if (!Base::WithConstants(rows, i, [&](const Constants& constants) {
+          return Model::Evaluate(
+              constants, x, residual, kJacobian ? jacobians : nullptr);
+        })) {
+      return {0.0, 1.0};
+    }
+    typename Base::Loss loss;
+    RowTerm term = Base::Finish(rows, i, row.place, residual, &loss);
+    if constexpr (kJacobian) {
+      Blocks::ForEach([&](auto b) {
+        const RowBlock& block = row.blocks[b];
+        const double* const J = jacobians[b];
+        for (int j = 0; j < Blocks::Size(b) && j < block.size; ++j) {
+          double column[R];
+          for (int r = 0; r < R; ++r) {
+            column[r] =
+                block.tangent < 0
+                    ? J[r * Blocks::Size(b) + j]
+                    : Dot<Blocks::Size(b)>(J + r * Blocks::Size(b),
+                                           rows.tangents + block.tangent + j,
+                                           block.size);
+          }
+          loss.Correct(residual, column);
+          if (!Base::Store(rows, i, row, b, j, column)) {
+            term.second = 1.0;
+          }
+        }
+      });
+    }
+    return term;
+  }
+
+ private:
+  // sum_k a[k] b[stride k]
+  template <int kSize>
+  CERES_HOST_DEVICE static double Dot(const double* a,
+                                      const double* b,
+                                      int stride) {
+    double sum = 0.0;
+    for (int k = 0; k < kSize; ++k) {
+      sum += a[k] * b[stride * k];
+    }
+    return sum;
+  }
+};
+
+// How the columns of all blocks, one per value, are shared out among passes: in
+// their order, as many to a pass as kMaxStride. A block is not cut where it
+// fits into one, else into even pieces.
+template <int kMaxStride, typename Blocks>
+class Passes {
+ public:
+  CERES_HOST_DEVICE static constexpr int Num() {
+    return At(Blocks::kNumValues - 1).pass + 1;
+  }
+  CERES_HOST_DEVICE static constexpr int Width(int pass) {
+    int width = 0;
+    for (int v = 0; v < Blocks::kNumValues; ++v) {
+      width += At(v).pass == pass ? 1 : 0;
+    }
+    return width;
+  }
+  // Of the column of value v.
+  CERES_HOST_DEVICE static constexpr int Pass(int v) { return At(v).pass; }
+  CERES_HOST_DEVICE static constexpr int Column(int v) { return At(v).column; }
+
+ private:
+  struct Place {
+    int pass;
+    int column;
+  };
+  CERES_HOST_DEVICE static constexpr Place At(int v) {
+    int pass = 0;
+    int used = 0;
+    for (int b = 0, first = 0;; first += Blocks::Size(b), ++b) {
+      const int num_pieces = (Blocks::Size(b) + kMaxStride - 1) / kMaxStride;
+      for (int piece = 0; piece < num_pieces; ++piece) {
+        const int begin = Blocks::Size(b) * piece / num_pieces;
+        const int end = Blocks::Size(b) * (piece + 1) / num_pieces;
+        if (used + end - begin > kMaxStride) {
+          ++pass;
+          used = 0;
+        }
+        if (v < first + end) {
+          return {pass, used + v - first - begin};
+        }
+        used += end - begin;
+      }
+    }
+  }
+};
+
+// Of a functor.
+template <typename Functor, int R, int... Ns>
+class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
+                   std::integer_sequence<int, Ns...>>
+    : public RowEvaluatorBase<AutoDiffModel<Functor, R, Ns...>, R, Ns...> {
+  using Model = AutoDiffModel<Functor, R, Ns...>;
+  using Base = RowEvaluatorBase<Model, R, Ns...>;
+  using typename Base::Blocks;
+  using typename Base::Constants;
+  using typename Base::Row;
+  using Passes = internal::Passes<Model::kMaxStride, Blocks>;
+
+ public:
+  // What row i adds. kJacobian: e and f are wanted.
+  template <bool kJacobian>
+  CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows, int64_t i) {
+    return Base::WithConstants(rows, i, [&](const Constants& constants) {
+      const auto& functor = FunctorConstants<Functor>::Make(constants);
+      if constexpr (kJacobian) {
+        return Differentiate(rows, i, functor);
+      } else {
+        Row row;
+        Base::Load(rows, i, &row);
+        double residual[R];
+        if (!Call(functor, row.x, residual)) {
+          return RowTerm{0.0, 1.0};
+        }
+        typename Base::Loss loss;
+        return Base::Finish(rows, i, row.place, residual, &loss);
+      }
+    });
+  }
+
+ private:
+  // What passes hand on.
+  struct Progress {
+    RowTerm term;
+    typename Base::Loss loss;
+    double residual[R];
+    // J P, of blocks whose columns come in several passes.
+    double sums[R * Blocks::kNumValues];
+  };
+
+  template <typename T>
+  CERES_HOST_DEVICE static bool Call(const Functor& functor,
+                                     const T* x,
+                                     T* residual) {
+    return Call(functor,
+                x,
+                residual,
+                std::make_integer_sequence<int, Blocks::kNumBlocks>());
+  }
+  template <typename T, int... kBs>
+  CERES_HOST_DEVICE static bool Call(const Functor& functor,
+                                     const T* x,
+                                     T* residual,
+                                     std::integer_sequence<int, kBs...>) {
+    return functor((x + Blocks::Begin(kBs))..., residual);
+  }
+
+  CERES_HOST_DEVICE static RowTerm Differentiate(const RowBatch& rows,
+                                                 int64_t i,
+                                                 const Functor& functor) {
+    Progress progress;
+    Differentiate(rows,
+                  i,
+                  functor,
+                  &progress,
+                  std::make_integer_sequence<int, Passes::Num()>());
+    return progress.term;
+  }
+  template <int... kPasses>
+  CERES_HOST_DEVICE static void Differentiate(
+      const RowBatch& rows,
+      int64_t i,
+      const Functor& functor,
+      Progress* progress,
+      std::integer_sequence<int, kPasses...>) {
+    (RunPass<kPasses>(rows, i, functor, progress) && ...);
+  }
+
+  // False where the functor refuses. Each pass reads the parameters again:
+  // values kept for the next would take the registers that passes are to save.
+  template <int kPass>
+  CERES_HOST_DEVICE static bool RunPass(const RowBatch& rows,
+                                        int64_t i,
+                                        const Functor& functor,
+                                        Progress* progress) {
+    using Jet = ceres::Jet<double, Passes::Width(kPass)>;
+    Row row;
+    Base::Load(rows, i, &row);
+    Jet x[Blocks::kNumValues];
+    Blocks::ForEachValue([&](auto v) {
+      x[v] = Jet(row.x[v]);
+      if constexpr (Passes::Pass(v) == kPass) {
+        x[v].v[Passes::Column(v)] = 1.0;
+      }
+    });
+    Jet y[R];
+    if (!Call(functor, x, y)) {
+      progress->term = {0.0, 1.0};
+      return false;
+    }
+    if constexpr (kPass == 0) {
+      for (int r = 0; r < R; ++r) {
+        progress->residual[r] = y[r].a;
+      }
+      progress->term =
+          Base::Finish(rows, i, row.place, progress->residual, &progress->loss);
+    }
+    Blocks::ForEach([&](auto b) {
+      if (row.blocks[b].tangent < 0) {
+        StoreColumns<b, kPass>(rows, i, row, y, progress);
+      } else {
+        StoreProducts<b, kPass>(rows, i, row, y, progress);
+      }
+    });
+    return true;
+  }
+
+  CERES_HOST_DEVICE static void StoreColumn(const RowBatch& rows,
+                                            int64_t i,
+                                            const Row& row,
+                                            int b,
+                                            int j,
+                                            double* column,
+                                            Progress* progress) {
+    progress->loss.Correct(progress->residual, column);
+    if (!Base::Store(rows, i, row, b, j, column)) {
+      progress->term.second = 1.0;
+    }
+  }
+
+  // Columns of block b that are those of J.
+  template <int b, int kPass, typename Jet>
+  CERES_HOST_DEVICE static void StoreColumns(const RowBatch& rows,
+                                             int64_t i,
+                                             const Row& row,
+                                             const Jet* y,
+                                             Progress* progress) {
+    Blocks::ForEachValue([&](auto v) {
+      constexpr int j = v - Blocks::Begin(b);
+      if constexpr (j >= 0 && j < Blocks::Size(b) && Passes::Pass(v) == kPass) {
+        if (j < row.blocks[b].size) {
+          double column[R];
+          for (int r = 0; r < R; ++r) {
+            column[r] = y[r].v[Passes::Column(v)];
+          }
+          StoreColumn(rows, i, row, b, j, column, progress);
+        }
+      }
+    });
+  }
+
+  // Columns of block b that are those of J P.
+  template <int b, int kPass, typename Jet>
+  CERES_HOST_DEVICE static void StoreProducts(const RowBatch& rows,
+                                              int64_t i,
+                                              const Row& row,
+                                              const Jet* y,
+                                              Progress* progress) {
+    constexpr int kFirst = Passes::Pass(Blocks::Begin(b));
+    constexpr int kLast = Passes::Pass(Blocks::Begin(b) + Blocks::Size(b) - 1);
+    if constexpr (kPass >= kFirst && kPass <= kLast) {
+      const int size = row.blocks[b].size;
+      const double* const P = rows.tangents + row.blocks[b].tangent;
+      double* const sums = progress->sums + R * Blocks::Begin(b);
+      for (int j = 0; j < Blocks::Size(b); ++j) {
+        if (j < size) {
+          double column[R] = {};
+          if (kPass > kFirst) {
+            for (int r = 0; r < R; ++r) {
+              column[r] = sums[R * j + r];
+            }
+          }
+          Blocks::ForEachValue([&](auto v) {
+            constexpr int k = v - Blocks::Begin(b);
+            if constexpr (k >= 0 && k < Blocks::Size(b) &&
+                          Passes::Pass(v) == kPass) {
+              for (int r = 0; r < R; ++r) {
+                column[r] += y[r].v[Passes::Column(v)] * P[k * size + j];
+              }
+            }
+          });
+          if (kPass < kLast) {
+            for (int r = 0; r < R; ++r) {
+              sums[R * j + r] = column[r];
+            }
+          } else {
+            StoreColumn(rows, i, row, b, j, column, progress);
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace internal
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_ROW_EVALUATION_H_
