@@ -1,11 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // What a table of the functors of photogrammetry.h has rows of: all cameras and
-// rotations; all functors, one camera for each; poses in one block and split.
+// rotations; all other functors, one camera and rotation for each; poses in one
+// block and split.
 #ifndef CERES_EXT_BENCHMARKS_PHOTOGRAMMETRY_ERRORS_H_
 #define CERES_EXT_BENCHMARKS_PHOTOGRAMMETRY_ERRORS_H_
 
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -74,6 +76,61 @@ std::vector<double> CaseParams() {
   return params;
 }
 
+// What has a point or a pose but is no plain reprojection error.
+template <typename Rotation, typename Function>
+void ForEachOtherCase(Function& f,
+                      const std::vector<double>& point,
+                      const std::vector<double>& pose,
+                      const std::string& in) {
+  using Camera = SimpleRadialCamera;
+  const std::vector<double> params = internal::CaseParams<Camera>();
+  using Error = ReprojectionError<Camera, Rotation>;
+  const Error error{500.0, 400.0};
+  using Sizes = typename Error::BlockSizes;
+  using SplitSizes = typename Error::SplitBlockSizes;
+  Visit<SplitSizes>(f, "reprojection split" + in, error, {pose, point, params});
+  Visit<Sizes>(f,
+               "weighted reprojection" + in,
+               WeightedError<Error>{error, 2.0},
+               {point, pose, params});
+  Visit<Sizes>(
+      f, "whitened reprojection" + in, Whitened(error), {point, pose, params});
+
+  using RigError = RigReprojectionError<Camera, Rotation>;
+  const RigError rig{500.0, 400.0};
+  Visit<typename RigError::BlockSizes>(
+      f, "rig reprojection" + in, rig, {point, pose, pose, params});
+  Visit<typename RigError::SplitBlockSizes>(
+      f, "rig reprojection split" + in, rig, {pose, pose, point, params});
+  const ConstantRigReprojectionError<Camera, Rotation> constant_rig(
+      500.0, 400.0, pose.data());
+  Visit<Sizes>(
+      f, "constant rig reprojection" + in, constant_rig, {point, pose, params});
+  Visit<SplitSizes>(f,
+                    "constant rig reprojection split" + in,
+                    constant_rig,
+                    {pose, point, params});
+
+  using Position = PositionPrior<Rotation>;
+  const Position position{{1.0, 2.0, 3.0}};
+  Visit<typename Position::BlockSizes>(
+      f, "whitened position prior" + in, Whitened(position), {pose});
+  Visit<typename Position::SplitBlockSizes>(
+      f, "position prior split" + in, position, {pose});
+  using Prior = PosePrior<Rotation>;
+  const Prior prior(pose.data());
+  Visit<typename Prior::BlockSizes>(
+      f, "whitened pose prior" + in, Whitened(prior), {pose});
+  Visit<typename Prior::SplitBlockSizes>(
+      f, "pose prior split" + in, prior, {pose});
+  using Relative = RelativePosePrior<Rotation>;
+  const Relative relative(pose.data());
+  Visit<typename Relative::BlockSizes>(
+      f, "whitened relative pose prior" + in, Whitened(relative), {pose, pose});
+  Visit<typename Relative::SplitBlockSizes>(
+      f, "relative pose prior split" + in, relative, {pose, pose});
+}
+
 }  // namespace internal
 
 // Calls f(PhotogrammetryCase) for each.
@@ -97,60 +154,10 @@ void ForEachPhotogrammetryCase(Function&& f) {
           {point, pose, internal::CaseParams<Camera>()});
     });
 
-    using Camera = SimpleRadialCamera;
-    const std::vector<double> params = internal::CaseParams<Camera>();
-    using Error = ReprojectionError<Camera, Rotation>;
-    const Error error{500.0, 400.0};
-    using Sizes = typename Error::BlockSizes;
-    using SplitSizes = typename Error::SplitBlockSizes;
-    Visit<SplitSizes>(
-        f, "reprojection split" + in, error, {pose, point, params});
-    Visit<Sizes>(f,
-                 "weighted reprojection" + in,
-                 WeightedError<Error>{error, 2.0},
-                 {point, pose, params});
-    Visit<Sizes>(f,
-                 "whitened reprojection" + in,
-                 Whitened(error),
-                 {point, pose, params});
-
-    using RigError = RigReprojectionError<Camera, Rotation>;
-    const RigError rig{500.0, 400.0};
-    Visit<typename RigError::BlockSizes>(
-        f, "rig reprojection" + in, rig, {point, pose, pose, params});
-    Visit<typename RigError::SplitBlockSizes>(
-        f, "rig reprojection split" + in, rig, {pose, pose, point, params});
-    const ConstantRigReprojectionError<Camera, Rotation> constant_rig(
-        500.0, 400.0, pose.data());
-    Visit<Sizes>(f,
-                 "constant rig reprojection" + in,
-                 constant_rig,
-                 {point, pose, params});
-    Visit<SplitSizes>(f,
-                      "constant rig reprojection split" + in,
-                      constant_rig,
-                      {pose, point, params});
-
-    using Position = PositionPrior<Rotation>;
-    const Position position{{1.0, 2.0, 3.0}};
-    Visit<typename Position::BlockSizes>(
-        f, "whitened position prior" + in, Whitened(position), {pose});
-    Visit<typename Position::SplitBlockSizes>(
-        f, "position prior split" + in, position, {pose});
-    using Prior = PosePrior<Rotation>;
-    const Prior prior(pose.data());
-    Visit<typename Prior::BlockSizes>(
-        f, "whitened pose prior" + in, Whitened(prior), {pose});
-    Visit<typename Prior::SplitBlockSizes>(
-        f, "pose prior split" + in, prior, {pose});
-    using Relative = RelativePosePrior<Rotation>;
-    const Relative relative(pose.data());
-    Visit<typename Relative::BlockSizes>(f,
-                                         "whitened relative pose prior" + in,
-                                         Whitened(relative),
-                                         {pose, pose});
-    Visit<typename Relative::SplitBlockSizes>(
-        f, "relative pose prior split" + in, relative, {pose, pose});
+    // Of other functors one rotation is enough.
+    if constexpr (std::is_same_v<Rotation, EigenQuaternion>) {
+      internal::ForEachOtherCase<Rotation>(f, point, pose, in);
+    }
   };
   for_rotation(AngleAxis());
   for_rotation(Quaternion());

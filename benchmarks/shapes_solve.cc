@@ -4,12 +4,17 @@
 // by stock Ceres: a pose of six parameters per image, one camera that all
 // images share, or one for each image (f, cx, cy and one or five coefficients
 // of radial distortion), a Cauchy loss, a prior on each position, the first
-// pose constant. Cost functions are ceres::AutoDiffCostFunction.
+// pose constant. With --mixed_models images have the nine cameras of
+// ceres_ext/camera_models.h in turn, and each model a camera. Cost functions
+// are ceres::AutoDiffCostFunction or, with --device_functions,
+// DeviceAutoDiffCostFunction.
 //
-//   shapes_solve --solver=ceres_ext|iterative_schur|cuda_cgnr [flags]
+//   shapes_solve --solver=ceres_ext|iterative_schur|sparse_schur|cuda_cgnr
+//                [flags]
 //
 // Prints the full report, or writes it as bundle_adjuster does
 // (docs/bundle_adjuster.md) for the part `shapes` of scripts/gpu_compare.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -18,15 +23,21 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/shapes_functors.h"
 #include "ceres/ceres.h"
 #include "ceres/rotation.h"
+#include "ceres_ext/camera_models.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/bal_problem.h"
 #include "examples/bal/bal_writer.h"
 #include "examples/bal/solve_report.h"
 #include "gflags/gflags.h"
 
-DEFINE_string(solver, "ceres_ext", "ceres_ext, iterative_schur or cuda_cgnr.");
+DEFINE_string(solver,
+              "ceres_ext",
+              "ceres_ext, iterative_schur, sparse_schur or cuda_cgnr.");
+DEFINE_bool(device_functions, false, "Functors with a device form.");
+DEFINE_bool(mixed_models, false, "All camera models, --coefficients aside.");
 DEFINE_int32(images, 1000, "Number of images.");
 DEFINE_int32(points, 714000, "Number of points.");
 DEFINE_int32(views, 7, "Images that see a point.");
@@ -44,47 +55,42 @@ DEFINE_string(report_json, "", "Where the report goes; empty: printed.");
 namespace ceres_ext {
 namespace {
 
-template <int kCoefficients>
-struct Reprojection {
-  static constexpr int kCameraSize = 3 + kCoefficients;
-  template <typename T>
-  bool operator()(const T* pose,
-                  const T* camera,
-                  const T* point,
-                  T* residuals) const {
-    T p[3];
-    ceres::AngleAxisRotatePoint(pose, point, p);
-    const T x = (p[0] + pose[3]) / (p[2] + pose[5]);
-    const T y = (p[1] + pose[4]) / (p[2] + pose[5]);
-    const T r2 = x * x + y * y;
-    T scale(0.0);
-    for (int i = kCoefficients; i > 0; --i) {
-      scale = (scale + camera[2 + i]) * r2;
-    }
-    scale = camera[0] * (1.0 + scale);
-    residuals[0] = scale * x + camera[1] - u;
-    residuals[1] = scale * y + camera[2] - v;
-    return true;
+template <int kNumResiduals, int... Ns, typename Functor>
+ceres::CostFunction* Cost(const Functor& functor) {
+  if (FLAGS_device_functions) {
+    return new DeviceAutoDiffCostFunction<Functor, kNumResiduals, Ns...>(
+        functor);
   }
-  double u;
-  double v;
-};
+  return new ceres::AutoDiffCostFunction<Functor, kNumResiduals, Ns...>(
+      new Functor(functor));
+}
 
-struct PositionPrior {
-  template <typename T>
-  bool operator()(const T* pose, T* residuals) const {
-    for (int i = 0; i < 3; ++i) {
-      residuals[i] = 10.0 * (pose[3 + i] - mean[i]);
-    }
-    return true;
-  }
-  double mean[3];
-};
+// Measures the point from a pose and adds the observation.
+template <typename Functor, typename Noise>
+void AddObservation(double* pose,
+                    double* camera,
+                    double* point,
+                    ceres::LossFunction* loss,
+                    Noise&& noise,
+                    ceres::Problem* problem) {
+  double z[2];
+  Functor{0.0, 0.0}(pose, camera, point, z);
+  const double u = z[0] + noise();
+  const double v = z[1] + noise();
+  problem->AddResidualBlock(Cost<2, 6, Functor::kCameraSize, 3>(Functor{u, v}),
+                            loss,
+                            pose,
+                            camera,
+                            point);
+}
 
 template <int kCoefficients>
 int Run() {
   using Functor = Reprojection<kCoefficients>;
-  constexpr int kCameraSize = Functor::kCameraSize;
+  // Room for each of them.
+  constexpr int kCameraSize =
+      kCoefficients == 0 ? kMaxCameraParams : Functor::kCameraSize;
+  constexpr int kNumModels = 9;
   std::mt19937 random(7);
   std::uniform_real_distribution<double> uniform(-1.0, 1.0);
   std::normal_distribution<double> normal;
@@ -95,11 +101,24 @@ int Run() {
   scene.points.resize(3 * FLAGS_points);
   std::vector<double>& poses = scene.cameras;
   std::vector<double>& points = scene.points;
-  std::vector<double> cameras(
-      kCameraSize * (FLAGS_own_cameras ? FLAGS_images : 1), 0.0);
-  for (size_t i = 0; i < cameras.size(); i += kCameraSize) {
-    cameras[i] = 1000.0;
-    cameras[i + 3] = -0.05;
+  const int num_cameras = FLAGS_mixed_models  ? kNumModels
+                          : FLAGS_own_cameras ? FLAGS_images
+                                              : 1;
+  std::vector<double> cameras(kCameraSize * num_cameras, 0.0);
+  if (kCoefficients == 0) {
+    int i = 0;
+    ForEachCameraModel([&](auto model) {
+      double* const camera = &cameras[kCameraSize * i++];
+      std::fill_n(camera, decltype(model)::kNumFocalLengths, 1000.0);
+      if (decltype(model)::kNumExtraParams > 0) {
+        camera[decltype(model)::kNumFocalLengths + 2] = -0.05;
+      }
+    });
+  } else {
+    for (size_t i = 0; i < cameras.size(); i += kCameraSize) {
+      cameras[i] = 1000.0;
+      cameras[i + 3] = -0.05;
+    }
   }
   // Images along a road look across it; points are beside the road.
   const double spacing = 0.2;
@@ -126,17 +145,29 @@ int Run() {
     point[2] = 3.0 + uniform(random);
     for (int v = 0; v < FLAGS_views; ++v) {
       double* pose = &poses[6 * (first + v)];
-      double* camera =
-          &cameras[FLAGS_own_cameras ? kCameraSize * (first + v) : 0];
-      double z[2];
-      Functor{0.0, 0.0}(pose, camera, point, z);
-      problem.AddResidualBlock(
-          new ceres::AutoDiffCostFunction<Functor, 2, 6, kCameraSize, 3>(
-              new Functor{z[0] + normal(random), z[1] + normal(random)}),
-          loss,
-          pose,
-          camera,
-          point);
+      const auto noise = [&] { return normal(random); };
+      if constexpr (kCoefficients == 0) {
+        int i = 0;
+        ForEachCameraModel([&](auto model) {
+          if (i++ == (first + v) % kNumModels) {
+            AddObservation<ModelReprojection<decltype(model)>>(
+                pose,
+                &cameras[kCameraSize * (i - 1)],
+                point,
+                loss,
+                noise,
+                &problem);
+          }
+        });
+      } else {
+        AddObservation<Functor>(
+            pose,
+            &cameras[FLAGS_own_cameras ? kCameraSize * (first + v) : 0],
+            point,
+            loss,
+            noise,
+            &problem);
+      }
       scene.camera_index.push_back(first + v);
       scene.point_index.push_back(p);
     }
@@ -144,10 +175,7 @@ int Run() {
   for (int i = 0; i < FLAGS_images; ++i) {
     double* pose = &poses[6 * i];
     problem.AddResidualBlock(
-        new ceres::AutoDiffCostFunction<PositionPrior, 3, 6>(
-            new PositionPrior{{pose[3], pose[4], pose[5]}}),
-        nullptr,
-        pose);
+        Cost<3, 6>(PositionPrior{{pose[3], pose[4], pose[5]}}), nullptr, pose);
   }
   // The start.
   for (size_t i = 0; i < cameras.size(); i += kCameraSize) {
@@ -170,6 +198,8 @@ int Run() {
     options.linear_solver_type = ceres::CGNR;
     options.preconditioner_type = ceres::JACOBI;
     options.sparse_linear_algebra_library_type = ceres::CUDA_SPARSE;
+  } else if (FLAGS_solver == "sparse_schur") {
+    options.linear_solver_type = ceres::SPARSE_SCHUR;
   }
   options.num_threads = FLAGS_threads;
   options.max_num_iterations = FLAGS_iterations;
@@ -229,5 +259,7 @@ int main(int argc, char** argv) {
                  "coefficients were expected.\n");
     return 2;
   }
-  return FLAGS_coefficients == 1 ? ceres_ext::Run<1>() : ceres_ext::Run<5>();
+  return FLAGS_mixed_models        ? ceres_ext::Run<0>()
+         : FLAGS_coefficients == 1 ? ceres_ext::Run<1>()
+                                   : ceres_ext::Run<5>();
 }

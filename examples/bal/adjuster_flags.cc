@@ -24,7 +24,8 @@ DEFINE_bool(robustify, false,
             "Huber's loss, one pixel wide, on every observation.");
 DEFINE_string(cost_function, "analytic",
               "Derivatives of the reprojection error: analytic (this "
-              "library's), autodiff (ceres::Jet).");
+              "library's), autodiff (ceres::Jet, by Ceres on the host), "
+              "device_autodiff (the same functor, by this library).");
 
 DEFINE_double(rotation_sigma, 0.0,
               "Standard deviation of the noise added to the angle-axis vector "
@@ -148,12 +149,14 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
   options->solver_options.max_num_iterations = FLAGS_num_iterations;
   options->robustify = FLAGS_robustify;
   options->use_manifolds = FLAGS_use_manifolds;
-  return ParseEnum<CostFunctionType>("cost_function",
-                                     FLAGS_cost_function,
-                                     {{"analytic", COST_FUNCTION_ANALYTIC},
-                                      {"autodiff", COST_FUNCTION_AUTODIFF}},
-                                     &options->cost_function,
-                                     error) &&
+  return ParseEnum<CostFunctionType>(
+             "cost_function",
+             FLAGS_cost_function,
+             {{"analytic", COST_FUNCTION_ANALYTIC},
+              {"autodiff", COST_FUNCTION_AUTODIFF},
+              {"device_autodiff", COST_FUNCTION_DEVICE_AUTODIFF}},
+             &options->cost_function,
+             error) &&
          ParseEnum<LinearSolverOrdering>(
              "linear_solver_ordering",
              FLAGS_linear_solver_ordering,

@@ -1,13 +1,16 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The reprojection error of bal_problem.h differentiated by ceres::Jet: what
-// --cost_function=autodiff solves with, to compare with the analytic one.
+// --cost_function=autodiff and device_autodiff solve with, to compare with the
+// analytic one.
 
 #ifndef EXAMPLES_BAL_AUTODIFF_COST_FUNCTIONS_H_
 #define EXAMPLES_BAL_AUTODIFF_COST_FUNCTIONS_H_
 
 #include "ceres/autodiff_cost_function.h"
+#include "ceres/internal/port.h"
 #include "ceres/rotation.h"
+#include "ceres_ext/device_cost_function.h"
 
 namespace ceres_ext::bal {
 
@@ -18,14 +21,18 @@ class AutodiffReprojectionError {
   AutodiffReprojectionError(double observed_x, double observed_y)
       : observed_x_(observed_x), observed_y_(observed_y) {}
 
+  // CostFunction: ceres::AutoDiffCostFunction or DeviceAutoDiffCostFunction.
+  template <template <typename, int, int...> class CostFunction>
   static ceres::CostFunction* Create(double observed_x, double observed_y) {
     using Error = AutodiffReprojectionError;
-    return new ceres::AutoDiffCostFunction<Error, 2, kCameraSize, 3>(
+    return new CostFunction<Error, 2, kCameraSize, 3>(
         new Error(observed_x, observed_y));
   }
 
   template <typename T>
-  bool operator()(const T* camera, const T* point, T* residuals) const {
+  CERES_HOST_DEVICE bool operator()(const T* camera,
+                                    const T* point,
+                                    T* residuals) const {
     static_assert(kCameraSize == 9 || kCameraSize == 10);
     // P = R X + t
     T P[3];

@@ -17,13 +17,22 @@
 namespace ceres_ext::bal {
 namespace {
 
+template <template <typename, int, int...> class CostFunction>
+ceres::CostFunction* CreateAutodiff(int camera_size, double x, double y) {
+  return camera_size == 10
+             ? AutodiffReprojectionError<10>::Create<CostFunction>(x, y)
+             : AutodiffReprojectionError<9>::Create<CostFunction>(x, y);
+}
+
 ceres::CostFunction* CreateCostFunction(CostFunctionType type,
                                         int camera_size,
                                         double x,
                                         double y) {
   if (type == COST_FUNCTION_AUTODIFF) {
-    return camera_size == 10 ? AutodiffReprojectionError<10>::Create(x, y)
-                             : AutodiffReprojectionError<9>::Create(x, y);
+    return CreateAutodiff<ceres::AutoDiffCostFunction>(camera_size, x, y);
+  }
+  if (type == COST_FUNCTION_DEVICE_AUTODIFF) {
+    return CreateAutodiff<DeviceAutoDiffCostFunction>(camera_size, x, y);
   }
   return camera_size == 10 ? CreateBalReprojectionErrorQuaternion(x, y)
                            : CreateBalReprojectionError(x, y);

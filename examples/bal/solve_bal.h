@@ -14,7 +14,11 @@
 
 namespace ceres_ext::bal {
 
-enum CostFunctionType { COST_FUNCTION_ANALYTIC, COST_FUNCTION_AUTODIFF };
+enum CostFunctionType {
+  COST_FUNCTION_ANALYTIC,
+  COST_FUNCTION_AUTODIFF,
+  COST_FUNCTION_DEVICE_AUTODIFF,
+};
 
 enum LinearSolverOrdering { ORDERING_USER, ORDERING_AUTOMATIC };
 

@@ -8,28 +8,16 @@
 #include <limits>
 #include <vector>
 
-#include "ceres/autodiff_cost_function.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres/product_manifold.h"
+#include "ceres/rotation.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/photogrammetry.h"
+#include "examples/colmap/reprojection_costs.h"
 
 namespace ceres_ext::colmap {
 namespace {
-
-// R X + t; rotation: x, y, z, w.
-template <typename T>
-void Transform(const T* rotation,
-               const T* translation,
-               const T* point,
-               T* in_camera) {
-  const T wxyz[4] = {rotation[3], rotation[0], rotation[1], rotation[2]};
-  ceres::UnitQuaternionRotatePoint(wxyz, point, in_camera);
-  for (int i = 0; i < 3; ++i) {
-    in_camera[i] += translation[i];
-  }
-}
 
 // -R't, whatever the length of the quaternion.
 void Center(const double* pose, double* center) {
@@ -39,39 +27,6 @@ void Center(const double* pose, double* center) {
     center[i] = -center[i];
   }
 }
-
-template <typename CameraModel>
-struct ReprojectionError {
-  // The blocks of COLMAP up to 3.13.
-  template <typename T>
-  bool operator()(const T* rotation,
-                  const T* translation,
-                  const T* point,
-                  const T* params,
-                  T* residuals) const {
-    T in_camera[3];
-    Transform(rotation, translation, point, in_camera);
-    if (CameraModel::ImgFromCam(params, in_camera, residuals)) {
-      residuals[0] -= x;
-      residuals[1] -= y;
-    } else {
-      residuals[0] = residuals[1] = T(0.0);
-    }
-    return true;
-  }
-
-  // Those of COLMAP since 4.0.
-  template <typename T>
-  bool operator()(const T* point,
-                  const T* pose,
-                  const T* params,
-                  T* residuals) const {
-    return (*this)(pose, pose + 4, point, params, residuals);
-  }
-
-  double x;
-  double y;
-};
 
 class ProblemBuilder {
  public:
@@ -114,30 +69,28 @@ class ProblemBuilder {
 
   template <typename CameraModel>
   void AddImage(CameraModel /*tag*/, Image* image) {
-    // The blocks of COLMAP up to 3.13, or those since 4.0.
-    using Error = ReprojectionError<CameraModel, EigenQuaternion>;
-    using SplitCost = CostFunctionFor<ceres::AutoDiffCostFunction,
-                                      Error,
-                                      typename Error::SplitBlockSizes>;
-    using Cost = CostFunctionFor<ceres::AutoDiffCostFunction, Error>;
+    using Costs = ReprojectionCosts<CameraModel>;
     double* params = model_->cameras[image->camera].params;
     for (int64_t k = image->points2d_begin; k < image->points2d_end; ++k) {
       if (model_->point_index[k] < 0) {
         continue;
       }
       double* point = model_->points[model_->point_index[k]].xyz;
-      auto* error =
-          new Error{model_->points2d[2 * k], model_->points2d[2 * k + 1]};
+      auto* error = new typename Costs::Error{model_->points2d[2 * k],
+                                              model_->points2d[2 * k + 1]};
       if (options_.split_pose) {
-        problem_->AddResidualBlock(new SplitCost(error),
+        problem_->AddResidualBlock(new typename Costs::Split(error),
                                    loss_,
                                    image->pose,
                                    image->pose + 4,
                                    point,
                                    params);
       } else {
-        problem_->AddResidualBlock(
-            new Cost(error), loss_, point, image->pose, params);
+        problem_->AddResidualBlock(new typename Costs::OneBlock(error),
+                                   loss_,
+                                   point,
+                                   image->pose,
+                                   params);
       }
     }
   }
@@ -189,7 +142,7 @@ class ProblemBuilder {
       double center[3];
       double baseline[3];
       Center(pose, center);
-      Transform(first, first + 4, center, baseline);
+      TransformPoint<EigenQuaternion>(first, first + 4, center, baseline);
       const auto* largest =
           std::max_element(baseline, baseline + 3, [](double a, double b) {
             return std::abs(a) < std::abs(b);

@@ -84,7 +84,9 @@ std::string Name(const ::testing::TestParamInfo<Parameters>& info) {
   const std::string file = real.file;
   return file.substr(0, file.find('-')) +
          (ceres_ext ? "_ceres_ext_" : "_ceres_") + std::to_string(camera_size) +
-         (cost_function == COST_FUNCTION_ANALYTIC ? "_analytic" : "_autodiff");
+         (cost_function == COST_FUNCTION_ANALYTIC   ? "_analytic"
+          : cost_function == COST_FUNCTION_AUTODIFF ? "_autodiff"
+                                                    : "_device_autodiff");
 }
 
 class FinalCostTest : public ::testing::TestWithParam<Parameters> {};

@@ -126,7 +126,7 @@ TEST_F(BundleAdjusterTest, UsageErrors) {
     const char* accepted;
   } kEnums[] = {
       {"solver", "ceres_ext, ceres"},
-      {"cost_function", "analytic, autodiff"},
+      {"cost_function", "analytic, autodiff, device_autodiff"},
       {"linear_solver",
        "iterative_schur, cgnr, sparse_schur, dense_schur, "
        "sparse_normal_cholesky, dense_normal_cholesky, dense_qr"},
@@ -435,6 +435,7 @@ TEST_F(BundleAdjusterTest, EveryChoiceSolves) {
        {"--solver=ceres",
         "--solver=CERES_EXT",
         "--cost_function=autodiff",
+        "--cost_function=device_autodiff",
         "--robustify",
         "--use_quaternions",
         "--use_quaternions --use_manifolds --cost_function=autodiff",
