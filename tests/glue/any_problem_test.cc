@@ -486,7 +486,6 @@ TEST_P(AnyProblem, EveryConfigurationEndsThere) {
 
 // Wherever memory ends, the host solves the problem.
 TEST_P(AnyProblem, OutOfDeviceMemoryIsTheHosts) {
-  const Shape& shape = std::get<0>(GetParam());
   if (std::get<1>(GetParam()) != DEVICE_CUDA) {
     GTEST_SKIP() << "skipped: of devices alone";
   }
