@@ -18,7 +18,6 @@
 #define CERES_EXT_BATCHABLE_COST_FUNCTION_H_
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 
 #include "ceres/cost_function.h"
@@ -161,6 +160,10 @@ struct BatchModel {
   RowTerm (*evaluate_row)(const RowBatch& rows, bool jacobian, int64_t i);
   // Null, or holding null: there is no device form.
   const std::atomic<const DeviceForm*>* device_form;
+
+  const DeviceForm* GetDeviceForm() const {
+    return device_form == nullptr ? nullptr : device_form->load();
+  }
 };
 
 // Thread safety: all members are const and may be called from any thread.

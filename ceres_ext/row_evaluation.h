@@ -212,7 +212,7 @@ class RowEvaluatorBase {
     if (rows.apply_loss) {
       rows.loss.Evaluate(i, s, rho);
     }
-    loss->is_trivial = rho[1] == 1.0 && rho[2] <= 0.0;
+    loss->is_trivial = kernels::LossCorrector::IsIdentity(rho);
     if (!loss->is_trivial) {
       loss->corrector = kernels::LossCorrector(s, rho);
     }

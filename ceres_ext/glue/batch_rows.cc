@@ -11,7 +11,6 @@
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/scoped_seconds.h"
 #include "ceres_ext/glue/type_name.h"
-#include "cuda_kernels/ops/block_rows.h"
 
 namespace ceres_ext {
 
@@ -32,10 +31,7 @@ Status BatchRows<Machine>::SetupRows(const BatchRowsInput<Machine>& input,
   e_values_ = e_values;
   const ProgramStructure& structure = *input.structure;
   // Models without a form on this machine leave their rows to Ceres.
-  std::vector<std::string> why_not;
-  for (const BatchModel* model : structure.models) {
-    why_not.push_back(WhyNoForm(*model, machine()));
-  }
+  const std::vector<std::string>& why_not = input.why_no_form;
   std::vector<uint8_t> has_note(structure.models.size(), 0);
   std::vector<int16_t> model_of_place(rows.size());
   std::vector<int32_t> host_rows;
@@ -69,29 +65,18 @@ Status BatchRows<Machine>::SetupRows(const BatchRowsInput<Machine>& input,
   }
   CERES_EXT_RETURN_IF_ERROR(evaluation_.Setup(
       *input.program, host_rows, structure.is_eliminated, input.host_context));
-  return kIsHost<Machine> ? Status() : SetupResiduals();
-}
-
-template <typename Machine>
-Status BatchRows<Machine>::SetupResiduals() {
-  if (host_place_.empty()) {
-    return residuals_.Allocate(num_residuals_);
+  if (kIsHost<Machine>) {
+    return {};
   }
-  std::vector<int64_t> first;
-  residual_begin_.assign(1, 0);
-  for (const int32_t place : host_place_) {
-    first.push_back(FirstResidual(place));
-    residual_begin_.push_back(residual_begin_.back() +
-                              FirstResidual(place + 1) - FirstResidual(place));
+  if (!host_place_.empty()) {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine()->Upload(host_place_, &machine_host_place_));
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      machine()->Upload(host_place_, &machine_host_place_));
-  CERES_EXT_RETURN_IF_ERROR(machine()->Upload(first, &first_residual_));
-  CERES_EXT_RETURN_IF_ERROR(
-      machine()->Upload(residual_begin_, &machine_residual_begin_));
-  CERES_EXT_RETURN_IF_ERROR(
-      machine()->Allocate(residual_begin_.back(), &machine_residuals_));
-  return residuals_.Allocate(residual_begin_.back());
+  const auto first = [this](int64_t place) { return FirstResidual(place); };
+  const auto size = [&](int64_t place) {
+    return first(place + 1) - first(place);
+  };
+  return SetupRanges(num_residuals_, first, size, &residuals_);
 }
 
 template <typename Machine>
@@ -115,7 +100,7 @@ Status BatchRows<Machine>::SetupModels(
   for (size_t m = 0; m < models.size(); ++m) {
     of_model[m].model = models[m];
     if (!of_model[m].rows.empty()) {
-      CERES_EXT_RETURN_IF_ERROR(describe(&row_blocks, &points, &of_model[m]));
+      describe(&row_blocks, &points, &of_model[m]);
     }
     if (of_model[m].rows.size() == rows.size()) {
       of_model[m].place.clear();
@@ -203,13 +188,12 @@ template <typename Machine>
 Status BatchRows<Machine>::EvaluateHostRows(const RowsRequest& request,
                                             double* machine_residuals) {
   CERES_EXT_RETURN_IF_ERROR(evaluation_.Publish(request.host_state));
-  double* const residuals =
-      kIsHost<Machine> ? machine_residuals : residuals_.data();
   HostEvaluation::PlaceOf residuals_of;
   if (machine_residuals != nullptr) {
     residuals_of = [=](int64_t k) {
-      return residuals + (residual_begin_.empty() ? FirstResidual(PlaceOf(k))
-                                                  : residual_begin_[k]);
+      const int64_t first = FirstResidual(PlaceOf(k));
+      return kIsHost<Machine> ? machine_residuals + first
+                              : residuals_.At(k, first);
     };
   }
   CERES_EXT_RETURN_IF_ERROR(
@@ -217,25 +201,11 @@ Status BatchRows<Machine>::EvaluateHostRows(const RowsRequest& request,
           ? EvaluateChunks(request, residuals_of)
           : evaluation_.Evaluate(
                 0, num_host_rows_, request.apply_loss, residuals_of, {}, 0));
-  if constexpr (!kIsHost<Machine>) {
-    if (residuals_of) {
-      ScopedSeconds timer(&summary_->import_time_in_seconds);
-      double* const to =
-          host_place_.empty() ? machine_residuals : machine_residuals_.data();
-      CERES_EXT_RETURN_IF_ERROR(
-          machine()->Upload(residuals_.size(), residuals, to));
-      if (!host_place_.empty()) {
-        return kernels::Run(
-            kernels::CopyRangesParams{num_host_rows_,
-                                      machine_residual_begin_.data(),
-                                      first_residual_.data(),
-                                      to,
-                                      machine_residuals},
-            machine());
-      }
-    }
+  if (kIsHost<Machine> || machine_residuals == nullptr) {
+    return {};
   }
-  return {};
+  ScopedSeconds timer(&summary_->import_time_in_seconds);
+  return residuals_.Send(machine_residuals, machine());
 }
 
 template <typename Machine>

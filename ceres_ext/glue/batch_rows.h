@@ -34,6 +34,7 @@
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/ops/block_rows.h"
 
 namespace ceres_ext {
 
@@ -46,6 +47,8 @@ struct BatchRowsInput {
   const ProgramBlocks<Machine>* blocks = nullptr;
   kernels::HostContext* host_context = nullptr;
   Summary* summary = nullptr;
+  // Of each model of the structure what WhyNoForm says.
+  std::vector<std::string> why_no_form;
   std::set<std::string>* notes = nullptr;  // ProgramObjects::notes
   bool mixed_precision = false;
 };
@@ -56,6 +59,61 @@ kernels::Status CreateGeneralRows(const BatchRowsInput<Machine>& input,
 template <typename Machine>
 kernels::Status CreateViewRows(const BatchRowsInput<Machine>& input,
                                std::unique_ptr<RowsEvaluator>* rows);
+
+// Values of host rows on their way into an array on a machine, where each row
+// has a range: one row after the other, here and across.
+template <typename Machine>
+class HostRanges {
+ public:
+  // The ranges are the whole array, in the order of the rows.
+  kernels::Status Setup(int64_t num_values) {
+    return values_.Allocate(num_values);
+  }
+  // Row i has size[i] values from first[i] on.
+  kernels::Status Setup(const std::vector<int64_t>& first,
+                        const std::vector<int64_t>& size,
+                        Machine* machine) {
+    begin_.assign(1, 0);
+    for (const int64_t n : size) {
+      begin_.push_back(begin_.back() + n);
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(first, &first_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(begin_, &machine_begin_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(begin_.back(), &machine_values_));
+    return values_.Allocate(begin_.back());
+  }
+
+  // Where row i is written, whose range begins at `first`.
+  double* At(int64_t i, int64_t first) {
+    return values_.data() + (begin_.empty() ? first : begin_[i]);
+  }
+  kernels::Status Send(double* array, Machine* machine) {
+    if (begin_.empty()) {
+      return machine->Upload(values_.size(), values_.data(), array);
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(
+        values_.size(), values_.data(), machine_values_.data()));
+    return kernels::Run(
+        kernels::CopyRangesParams{static_cast<int64_t>(begin_.size()) - 1,
+                                  machine_begin_.data(),
+                                  first_.data(),
+                                  machine_values_.data(),
+                                  array},
+        machine);
+  }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // Where each row begins in the values, and then the end; empty: in place.
+  std::vector<int64_t> begin_;
+  kernels::HostBuffer<double> values_;
+  Buffer<double> machine_values_;
+  Buffer<int64_t> machine_begin_;
+  Buffer<int64_t> first_;
+};
 
 // What both kinds have in common. Host rows are evaluated in chunks, of which
 // one goes to a device while the next is evaluated.
@@ -75,7 +133,7 @@ class BatchRows : public RowsEvaluator {
 
   // What a kind says of the rows of one model.
   using ModelInput = typename ModelRows<Machine>::Input;
-  using DescribeModel = std::function<kernels::Status(
+  using DescribeModel = std::function<void(
       RowBlocks* blocks, std::vector<RowBlock>* points, ModelInput* input)>;
 
   // rows: positions in the Program, in the order of the index. chunk: host rows
@@ -104,8 +162,25 @@ class BatchRows : public RowsEvaluator {
     return host_place_.empty() ? host_row : host_place_[host_row];
   }
 
-  // Chunks on the host.
-  kernels::HostBuffer<double> values_;
+  // Ranges of the host rows in an array of all rows' values: of the row at a
+  // place, where it begins and how long it is.
+  template <typename First, typename Size>
+  kernels::Status SetupRanges(int64_t num_values,
+                              const First& first_of,
+                              const Size& size_of,
+                              HostRanges<Machine>* ranges) const {
+    if (host_place_.empty()) {
+      return ranges->Setup(num_values);
+    }
+    std::vector<int64_t> first;
+    std::vector<int64_t> size;
+    for (const int32_t place : host_place_) {
+      first.push_back(first_of(place));
+      size.push_back(size_of(place));
+    }
+    return ranges->Setup(first, size, machine());
+  }
+
   // The rows own the points.
   bool owns_points_ = false;
 
@@ -127,7 +202,6 @@ class BatchRows : public RowsEvaluator {
                               const std::vector<int16_t>& model_of_place,
                               const int32_t* point_id,
                               const DescribeModel& describe);
-  kernels::Status SetupResiduals();
   kernels::Status EvaluateHostRows(const RowsRequest& request,
                                    double* machine_residuals);
   kernels::Status EvaluateModels(const RowsRequest& request,
@@ -144,13 +218,7 @@ class BatchRows : public RowsEvaluator {
   int e_values_ = 0;
   std::vector<int32_t> host_place_;
   Buffer<int32_t> machine_host_place_;
-  // Residuals of host rows, where they cross to a device: one after the other,
-  // and where each row's then go; empty where all rows are host rows.
-  std::vector<int64_t> residual_begin_;
-  kernels::HostBuffer<double> residuals_;
-  Buffer<double> machine_residuals_;
-  Buffer<int64_t> machine_residual_begin_;
-  Buffer<int64_t> first_residual_;
+  HostRanges<Machine> residuals_;  // Where they cross to a device.
 
   std::vector<std::unique_ptr<ModelRows<Machine>>> models_;
   // What their rows share.

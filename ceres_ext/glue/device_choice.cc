@@ -64,7 +64,7 @@ constexpr int kMaxFactorizedColumns = 250;
 // Observations of this library need none.
 bool HasDeviceForm(const BatchModel& model) {
   return model.kind != BatchModelKind::kOther ||
-         (model.device_form != nullptr && model.device_form->load() != nullptr);
+         model.GetDeviceForm() != nullptr;
 }
 
 double NumPasses(const SolveWork& work) {

@@ -115,12 +115,6 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
       status = EvaluateRows(
           evaluate_options, state, residuals, gradient, program_jacobian);
     }
-    // A cost function that can't be evaluated somewhere is no error of the
-    // program.
-    if (status.code == kernels::StatusCode::kNumericalFailure) {
-      LOG(WARNING) << status.message;
-      return false;
-    }
     return Ok(status) && Finish(cost);
   }
 
@@ -264,12 +258,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     kernels::Evaluation sum;
     for (const auto& rows : rows_) {
       kernels::Evaluation evaluation;
-      const kernels::Status status = rows->Read(&evaluation);
-      if (status.code == kernels::StatusCode::kNumericalFailure) {
-        LOG(WARNING) << status.message;
-        return false;
-      }
-      if (!Ok(status)) {
+      if (!Ok(rows->Read(&evaluation))) {
         return false;
       }
       sum.cost += evaluation.cost;
@@ -290,8 +279,14 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     return true;
   }
 
+  // A cost function that can't be evaluated somewhere is no error of the
+  // program.
   static bool Ok(const kernels::Status& status) {
-    LOG_IF(ERROR, !status.ok()) << "Evaluation failed: " << status.message;
+    if (status.code == kernels::StatusCode::kNumericalFailure) {
+      LOG(WARNING) << status.message;
+    } else {
+      LOG_IF(ERROR, !status.ok()) << "Evaluation failed: " << status.message;
+    }
     return status.ok();
   }
 

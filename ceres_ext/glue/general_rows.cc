@@ -1,13 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include <algorithm>
-
 #include "ceres/parameter_block.h"
 #include "ceres/residual_block.h"
 #include "ceres_ext/glue/batch_rows.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/solver/general_batch.h"
-#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/structure/block_rows.h"
 
 namespace ceres_ext {
@@ -90,8 +87,6 @@ template <typename Machine>
 class GeneralRows final : public BatchRows<Machine> {
   using Base = BatchRows<Machine>;
   using typename Base::ModelInput;
-  template <typename T>
-  using Buffer = typename Machine::template Buffer<T>;
 
  public:
   using Jacobian = GeneralRowsJacobian<Machine>;
@@ -105,7 +100,7 @@ class GeneralRows final : public BatchRows<Machine> {
     const auto describe = [&](RowBlocks* blocks,
                               std::vector<RowBlock>* /*points*/,
                               ModelInput* model) {
-      return DescribeModel(input, blocks, model);
+      DescribeModel(input, blocks, model);
     };
     CERES_EXT_RETURN_IF_ERROR(this->SetupRows(input,
                                               rows,
@@ -114,8 +109,13 @@ class GeneralRows final : public BatchRows<Machine> {
                                               /*e_values=*/0,
                                               /*point_id=*/nullptr,
                                               describe));
-    return kIsHost<Machine> || this->num_host_rows() == 0 ? Status()
-                                                          : SetupValues();
+    return kIsHost<Machine> || this->num_host_rows() == 0
+               ? Status()
+               : this->SetupRanges(
+                     index_->num_values(),
+                     [this](int64_t place) { return FirstValue(place); },
+                     [this](int64_t place) { return NumValues(place); },
+                     &values_);
   }
 
   Status CreateJacobian(std::unique_ptr<RowsJacobian>* jacobian) const final {
@@ -141,16 +141,16 @@ class GeneralRows final : public BatchRows<Machine> {
            (index_->row_begin()[place + 1] - index_->row_begin()[place]);
   }
 
-  static Status DescribeModel(const BatchRowsInput<Machine>& input,
-                              RowBlocks* blocks,
-                              ModelInput* model) {
-    const kernels::BlockRowsBuilder& index = *input.blocks->general_rows();
+  void DescribeModel(const BatchRowsInput<Machine>& input,
+                     RowBlocks* blocks,
+                     ModelInput* model) const {
+    const kernels::BlockRowsBuilder& index = *index_;
     for (size_t i = 0; i < model->rows.size(); ++i) {
       const int32_t place = model->place[i];
       const auto& row = *input.program->residual_blocks()[model->rows[i]];
       const int32_t first = index.cell_begin()[place];
       const int32_t end = index.cell_begin()[place + 1];
-      const int64_t value_begin = first < end ? index.cells()[first].value : 0;
+      const int64_t value_begin = FirstValue(place);
       model->residual_begin.push_back(index.row_begin()[place]);
       model->value_begin.push_back(value_begin);
       // The cell of E stands first, the others as in the row.
@@ -170,27 +170,6 @@ class GeneralRows final : public BatchRows<Machine> {
             blocks->Make(block, static_cast<int32_t>(value - value_begin)));
       }
     }
-    return {};
-  }
-
-  // Of host rows on their way to a device: one after the other, where others
-  // stand between them.
-  Status SetupValues() {
-    if (this->host_place().empty()) {
-      return this->values_.Allocate(index_->num_values());
-    }
-    std::vector<int64_t> first;
-    value_begin_.assign(1, 0);
-    for (const int32_t place : this->host_place()) {
-      first.push_back(FirstValue(place));
-      value_begin_.push_back(value_begin_.back() + NumValues(place));
-    }
-    CERES_EXT_RETURN_IF_ERROR(this->machine()->Upload(first, &first_value_));
-    CERES_EXT_RETURN_IF_ERROR(
-        this->machine()->Upload(value_begin_, &machine_value_begin_));
-    CERES_EXT_RETURN_IF_ERROR(
-        this->machine()->Allocate(value_begin_.back(), &machine_values_));
-    return this->values_.Allocate(value_begin_.back());
   }
 
   int64_t FirstResidual(int64_t place) const final {
@@ -198,33 +177,19 @@ class GeneralRows final : public BatchRows<Machine> {
   }
   HostEvaluation::PlaceOf ValuesOf(int64_t /*begin*/,
                                    RowsJacobian* jacobian) final {
-    double* const values = kIsHost<Machine>
-                               ? static_cast<Jacobian*>(jacobian)->values()
-                               : this->values_.data();
+    double* const values = static_cast<Jacobian*>(jacobian)->values();
     return [this, values](int64_t k) {
-      return values + (value_begin_.empty() ? FirstValue(this->PlaceOf(k))
-                                            : value_begin_[k]);
+      const int64_t first = FirstValue(this->PlaceOf(k));
+      return kIsHost<Machine> ? values + first : values_.At(k, first);
     };
   }
   Status Store(int64_t /*begin*/,
                int64_t /*end*/,
                RowsJacobian* jacobian) final {
-    if constexpr (!kIsHost<Machine>) {
-      double* const values = static_cast<Jacobian*>(jacobian)->values();
-      double* const to = value_begin_.empty() ? values : machine_values_.data();
-      CERES_EXT_RETURN_IF_ERROR(this->machine()->Upload(
-          this->values_.size(), this->values_.data(), to));
-      if (!value_begin_.empty()) {
-        return kernels::Run(
-            kernels::CopyRangesParams{this->num_host_rows(),
-                                      machine_value_begin_.data(),
-                                      first_value_.data(),
-                                      to,
-                                      values},
-            this->machine());
-      }
-    }
-    return {};
+    return kIsHost<Machine>
+               ? Status()
+               : values_.Send(static_cast<Jacobian*>(jacobian)->values(),
+                              this->machine());
   }
   void SetCells(RowsJacobian* jacobian, RowBatch* rows) final {
     // Where a row begins is in value_begin.
@@ -232,12 +197,7 @@ class GeneralRows final : public BatchRows<Machine> {
   }
 
   const kernels::BlockRowsBuilder* index_ = nullptr;
-  // Where values_ of each host row begin, and where they go; empty where all
-  // rows are host rows.
-  std::vector<int64_t> value_begin_;
-  Buffer<int64_t> machine_value_begin_;
-  Buffer<int64_t> first_value_;
-  Buffer<double> machine_values_;
+  HostRanges<Machine> values_;  // Where they cross to a device.
 };
 
 }  // namespace

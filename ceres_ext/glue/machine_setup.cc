@@ -79,12 +79,19 @@ class MachineSetupImpl final : public MachineSetup {
           summary,
           &rows.emplace_back()));
     }
+    std::vector<std::string> why_no_form;
+    if (structure->num_other_rows() > 0) {
+      for (const BatchModel* model : structure->models) {
+        why_no_form.push_back(WhyNoForm(*model, machine_.get()));
+      }
+    }
     const BatchRowsInput<Machine> input = {
         program,
         structure,
         &program_blocks_,
         host_context(),
         summary,
+        why_no_form,
         &objects->notes,
         options_.precision == PRECISION_MIXED};
     if (program_blocks_.views() != nullptr) {

@@ -44,10 +44,6 @@ struct EvaluateRowsParams {
   }
 };
 
-const DeviceForm* FormOf(const BatchModel& model) {
-  return model.device_form == nullptr ? nullptr : model.device_form->load();
-}
-
 template <typename Machine>
 Status Launch(const DeviceForm& form,
               const RowBatch& rows,
@@ -73,7 +69,7 @@ Status Launch(const DeviceForm& form,
 template <typename Machine>
 std::string WhyNoForm(const BatchModel& model, Machine* machine) {
   if constexpr (!kIsHost<Machine>) {
-    const DeviceForm* const form = FormOf(model);
+    const DeviceForm* const form = model.GetDeviceForm();
     if (form == nullptr) {
       return "has no device form (CERES_EXT_DEVICE_COST_FUNCTION)";
     }
@@ -233,8 +229,8 @@ Status ModelRows<Machine>::Run(const RowBatch& rows, bool jacobian) {
         EvaluateRowsParams{model_, rows, jacobian, sums_.data()}, machine_);
   } else {
     CERES_EXT_RETURN_IF_ERROR(machine_->context()->Activate());
-    const Status status =
-        Launch(*FormOf(*model_), rows, jacobian, machine_, sums_.data());
+    const Status status = Launch(
+        *model_->GetDeviceForm(), rows, jacobian, machine_, sums_.data());
     return status.ok() ? status
                        : Status(status.code,
                                 "Launch of " + type_ + ": " + status.message);

@@ -79,7 +79,6 @@ class ModelRows {
   // a row can't be evaluated or isn't finite.
   kernels::Status Read(double* cost);
 
-  int64_t num_rows() const { return batch_.num_rows; }
   const LossModel<Machine>& loss() const { return loss_; }
 
  private:

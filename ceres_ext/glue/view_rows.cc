@@ -42,7 +42,6 @@ class ViewRows final : public BatchRows<Machine> {
         DescribePoints(input, row_blocks, points);
       }
       DescribeModel(input, order, row_blocks, model);
-      return Status();
     };
     CERES_EXT_RETURN_IF_ERROR(this->SetupRows(input,
                                               rows,
@@ -52,7 +51,7 @@ class ViewRows final : public BatchRows<Machine> {
                                               rows_->index().point_id,
                                               describe));
     const int64_t num_host_rows = this->num_host_rows();
-    CERES_EXT_RETURN_IF_ERROR(this->values_.Allocate(
+    CERES_EXT_RETURN_IF_ERROR(values_.Allocate(
         Pack::kStride *
         (num_host_rows > kChunk ? kNumBuffers * kChunk : num_host_rows)));
     return kIsHost<Machine>
@@ -196,7 +195,7 @@ class ViewRows final : public BatchRows<Machine> {
   }
 
   double* ChunkValues(int64_t begin) {
-    return this->values_.data() +
+    return values_.data() +
            begin / kChunk % kNumBuffers * Pack::kStride * kChunk;
   }
 
@@ -249,6 +248,7 @@ class ViewRows final : public BatchRows<Machine> {
   }
 
   const ObservationBlocks<Machine>* rows_ = nullptr;
+  kernels::HostBuffer<double> values_;  // Chunks on the host.
   // A chunk, where the machine isn't the host.
   typename Machine::template Buffer<double> machine_values_;
 };

@@ -228,6 +228,11 @@ class LossCorrector {
     }
   }
 
+  // Whether one of these would correct nothing.
+  CERES_EXT_HOST_DEVICE static bool IsIdentity(const double* rho) {
+    return rho[1] == 1.0 && rho[2] <= 0.0;
+  }
+
   // jacobian, kRows x kCols, row-major; residual is the uncorrected one.
   template <int kRows, int kCols>
   CERES_EXT_HOST_DEVICE void CorrectJacobian(const double* residual,

@@ -45,8 +45,7 @@ struct LossCorrection {
                                      double s,
                                      const double* rho,
                                      double* residual) const {
-    // Elsewhere the correction is the identity.
-    if (rho[1] != 1.0 || !(rho[2] <= 0.0)) {
+    if (!LossCorrector::IsIdentity(rho)) {
       const LossCorrector corrector(s, rho);
       CorrectBlock(corrector, residual, k, camera_blocks);
       CorrectBlock(corrector, residual, k, point_blocks);

@@ -18,21 +18,10 @@
 #include "examples/colmap/colmap_problem.h"
 #include "gtest/gtest.h"
 #include "tests/colmap/colmap_test_util.h"
-
-#ifdef CERES_EXT_WITH_CUDA
-#include "cuda_kernels/machine/cuda_context.h"
-#endif
+#include "tests/glue/has_device.h"
 
 namespace ceres_ext::colmap {
 namespace {
-
-bool HasDevice() {
-#ifdef CERES_EXT_WITH_CUDA
-  return kernels::NumCudaDevices(nullptr) > 0;
-#else
-  return false;
-#endif
-}
 
 // A start in the basin of the minimum.
 const bal::SyntheticProblem& Scene() {

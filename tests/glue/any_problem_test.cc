@@ -18,11 +18,9 @@
 #include "gtest/gtest.h"
 #include "tests/glue/any_problem_functors.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 #include "tests/glue/own_manifold.h"
 
-#ifdef CERES_EXT_WITH_CUDA
-#include "cuda_kernels/machine/cuda_context.h"
-#endif
 #ifdef CERES_EXT_EMULATED
 #include "tests/glue/any_problem_functors.cuh"
 #endif
@@ -362,14 +360,6 @@ const Shape kShapes[] = {
     {"PoseGraph", PoseGraph, "by Ceres"},
     {"OneBlock", OneBlock, "by Ceres"},
 };
-
-bool HasDevice() {
-#ifdef CERES_EXT_WITH_CUDA
-  return kernels::NumCudaDevices(nullptr) > 0;
-#else
-  return false;
-#endif
-}
 
 class AnyProblem : public ::testing::TestWithParam<
                        std::tuple<Shape, DeviceType, Evaluator>> {

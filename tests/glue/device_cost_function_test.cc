@@ -19,10 +19,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/glue/device_cost_function_functors.h"
+#include "tests/glue/has_device.h"
 
-#ifdef CERES_EXT_WITH_CUDA
-#include "cuda_kernels/machine/cuda_context.h"
-#endif
 #ifdef CERES_EXT_EMULATED
 #include "tests/glue/device_cost_function_functors.cuh"
 #endif
@@ -31,14 +29,6 @@ namespace ceres_ext {
 namespace {
 
 using ::testing::HasSubstr;
-
-bool HasDevice() {
-#ifdef CERES_EXT_WITH_CUDA
-  return kernels::NumCudaDevices(nullptr) > 0;
-#else
-  return false;
-#endif
-}
 
 std::vector<DeviceType> Devices() {
   std::vector<DeviceType> devices{DEVICE_HOST};

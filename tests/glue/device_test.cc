@@ -17,6 +17,7 @@
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 #include "tests/glue/own_manifold.h"
 
 #ifdef CERES_EXT_WITH_CUDA
@@ -28,14 +29,6 @@
 
 namespace ceres_ext {
 namespace {
-
-bool HasDevice() {
-#ifdef CERES_EXT_WITH_CUDA
-  return kernels::NumCudaDevices(nullptr) > 0;
-#else
-  return false;
-#endif
-}
 
 #define SKIP_WITHOUT_DEVICE()                  \
   if (!HasDevice()) {                          \

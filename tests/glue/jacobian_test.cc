@@ -109,6 +109,7 @@ class Fixture {
         &blocks_,
         machine_.context(),
         &summary_,
+        std::vector<std::string>(structure_.models.size()),
         &notes_};
     if (blocks_.views() != nullptr) {
       status = CreateViewRows(input, &rows.emplace_back());

@@ -15,10 +15,7 @@
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
-
-#ifdef CERES_EXT_WITH_CUDA
-#include "cuda_kernels/machine/cuda_context.h"
-#endif
+#include "tests/glue/has_device.h"
 
 namespace ceres_ext {
 namespace {
@@ -148,14 +145,6 @@ Scene MakeScene(Split split) {
 
 Scene Make(Split split, bool any_shape) {
   return any_shape ? MakeScene<3>(split) : MakeScene<2>(split);
-}
-
-bool HasDevice() {
-#ifdef CERES_EXT_WITH_CUDA
-  return kernels::NumCudaDevices(nullptr) > 0;
-#else
-  return false;
-#endif
 }
 
 class PreconditionerBlocks : public ::testing::TestWithParam<DeviceType> {
