@@ -105,6 +105,9 @@ class BalCostFunction : public DeviceCostFunction<BalModel<kRotationDim>> {
  public:
   BalCostFunction(double observed_x, double observed_y)
       : DeviceCostFunction<BalModel<kRotationDim>>({observed_x, observed_y}) {}
+  explicit BalCostFunction(
+      const typename BalModel<kRotationDim>::Constants& observed)
+      : DeviceCostFunction<BalModel<kRotationDim>>(observed) {}
 
   // That of this library, which has the device form.
   const BatchModel& batch_model() const override;

@@ -2,11 +2,17 @@
 
 #include "ceres_ext/solve.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "ceres/sized_cost_function.h"
 #include "ceres/solver_plugin.h"
+#include "ceres_ext/glue/array_import.h"
 #include "ceres_ext/glue/plugin.h"
+#include "ceres_ext/glue/problem_of_arrays.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -23,6 +29,71 @@ bool CheckOptions(const Options& options, ceres::Solver::Summary* summary) {
   summary->message = "ceres_ext::Options is not valid: " + error;
   LOG(ERROR) << "Terminating: " << summary->message;
   return false;
+}
+
+// What Ceres is given in place of a problem of arrays: one parameter block that
+// varies, and a residual block on it, which nobody evaluates.
+class Shell {
+ public:
+  Shell() {
+    ceres::Problem::Options options;
+    options.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    problem_ = std::make_unique<ceres::Problem>(options);
+    problem_->AddResidualBlock(&cost_function_, nullptr, &value_);
+  }
+  ceres::Problem* problem() { return problem_.get(); }
+
+ private:
+  class NoCostFunction final : public ceres::SizedCostFunction<1, 1> {
+   public:
+    bool Evaluate(double const* const* /*parameters*/,
+                  double* /*residuals*/,
+                  double** /*jacobians*/) const final {
+      return false;
+    }
+  };
+  NoCostFunction cost_function_;
+  double value_ = 0.0;
+  std::unique_ptr<ceres::Problem> problem_;
+};
+
+// Solves without a ceres::Problem, or fails without memory, in which one would
+// not fit either. False, with a part of a sentence in *reason, where one is
+// needed; *summary is of no use then.
+bool SolveArrays(const ceres::Solver::Options& options,
+                 const Options& ext_options,
+                 const ArrayProblem& problem,
+                 Summary* summary,
+                 std::string* reason) {
+  if (!ext_options.enabled || !ext_options.batch_evaluation) {
+    *reason = "this library is not to evaluate residual blocks";
+    return false;
+  }
+  ArrayImport arrays(&problem, summary);
+  *reason = arrays.WhyProblemIsNeeded(options);
+  if (!reason->empty()) {
+    return false;
+  }
+  BundlePlugin plugin(ext_options, /*append_to_message=*/false, &arrays);
+  Shell shell;
+  // Callbacks see the state of each iteration, and a solve that fails leaves
+  // that of the start.
+  std::vector<std::vector<double>> start;
+  for (const ArrayProblem::Parameters& array : problem.parameters()) {
+    if (options.update_state_every_iteration) {
+      start.emplace_back(array.values,
+                         array.values + array.num_blocks * array.size);
+    }
+  }
+  ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
+  ceres::Solve(options, shell.problem(), summary);
+  for (size_t i = 0; !summary->IsSolutionUsable() && i < start.size(); ++i) {
+    std::copy(start[i].begin(), start[i].end(), problem.parameters()[i].values);
+  }
+  *reason = plugin.Reason();
+  plugin.FinishIfCeresDidNot(*summary);
+  plugin.FillSummary(summary);
+  return plugin.IsTaken() || plugin.IsOutOfMemory();
 }
 
 }  // namespace
@@ -54,6 +125,34 @@ void Solve(const ceres::Solver::Options& options,
   ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
   ceres::Solve(options, problem, summary);
   plugin.FinishIfCeresDidNot(*summary);
+}
+
+void Solve(const ceres::Solver::Options& options,
+           const Options& ext_options,
+           ArrayProblem* problem,
+           Summary* summary) {
+  *summary = Summary();
+  std::string error;
+  if (!CheckOptions(ext_options, summary)) {
+    summary->path_reason = summary->message;
+    return;
+  }
+  if (!options.IsValid(&error) ||
+      !problem->IsValid(options.num_threads, &error)) {
+    summary->termination_type = ceres::FAILURE;
+    summary->message = error;
+    summary->path_reason = error;
+    LOG(ERROR) << "Terminating: " << error;
+    return;
+  }
+  std::string reason;
+  if (SolveArrays(options, ext_options, *problem, summary, &reason)) {
+    return;
+  }
+  ProblemOfArrays of_arrays(*problem);
+  Solve(options, ext_options, of_arrays.problem(), summary);
+  summary->path_reason +=
+      "; a ceres::Problem was made of the arrays: " + reason;
 }
 
 }  // namespace ceres_ext

@@ -15,6 +15,11 @@
 // is solved by stock Ceres, and the summary says so (or is refused, see
 // Options::fallback).
 //
+// A problem of millions of residual blocks is better given as arrays
+// (ceres_ext/array_problem.h), which take no object for each:
+//
+//   ceres_ext::Solve(options, ext_options, &array_problem, &summary);
+//
 // Programs that can't be changed are served through an environment variable:
 //
 //   CERES_SOLVER_PLUGIN=ceres_ext:jacobian=recomputed ./program
@@ -26,6 +31,7 @@
 
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 
@@ -51,6 +57,24 @@ void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ceres::Problem* problem,
            ceres::Solver::Summary* summary);
+
+// Solves a problem of arrays, with the same options, callbacks and summary and
+// Ceres's own loop. There is no ceres::Problem behind it where all residual
+// blocks are observations of this library's cost functions for BAL, those of
+// one kind in one array with one array of points, without weights. For all else
+// one is made of the arrays, which takes its time and memory, and
+// summary->path_reason says so and why: options that work on one
+// (linear_solver_ordering, inner iterations, dogleg steps, a line search, the
+// check of gradients), a linear solver or preconditioner of Ceres's own,
+// residual blocks on constant blocks alone, and with ext_options.enabled or
+// batch_evaluation false.
+//
+// A problem that is not valid (ArrayProblem::IsValid) ends with FAILURE and the
+// reason in summary->message, before anything is allocated for it.
+void Solve(const ceres::Solver::Options& options,
+           const Options& ext_options,
+           ArrayProblem* problem,
+           Summary* summary);
 
 }  // namespace ceres_ext
 

@@ -93,7 +93,8 @@ SolveWork EstimateWork(const ceres::internal::Program& program,
   constexpr size_t kSample = 4096;
   const auto& rows = program.residual_blocks();
   const size_t stride = rows.size() / kSample + 1;
-  SolveWork work;
+  int64_t all_values = 0;
+  int64_t num_host_values = 0;
   for (size_t i = 0; i < rows.size(); i += stride) {
     const ceres::internal::ResidualBlock& row = *rows[i];
     int64_t num_columns = 0;
@@ -103,14 +104,24 @@ SolveWork EstimateWork(const ceres::internal::Program& program,
     }
     const int64_t num_values =
         num_columns * row.NumResiduals() * static_cast<int64_t>(stride);
-    work.num_values += num_values;
+    all_values += num_values;
     const auto* batchable =
         dynamic_cast<const BatchableCostFunction*>(row.cost_function());
     if (!ext_options.batch_evaluation || batchable == nullptr ||
         !HasDeviceForm(batchable->batch_model())) {
-      work.num_host_values += num_values;
+      num_host_values += num_values;
     }
   }
+  return EstimateWork(all_values, num_host_values, options, ext_options);
+}
+
+SolveWork EstimateWork(int64_t num_values,
+                       int64_t num_host_values,
+                       const ceres::Solver::Options& options,
+                       const Options& ext_options) {
+  SolveWork work;
+  work.num_values = num_values;
+  work.num_host_values = num_host_values;
   work.num_steps = std::min(options.max_num_iterations, kSteps);
   work.num_pcg_iterations =
       std::min(options.max_linear_solver_iterations, kPcgIterations);

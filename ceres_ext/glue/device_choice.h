@@ -45,6 +45,12 @@ SolveWork EstimateWork(const ceres::internal::Program& program,
                        const ceres::Solver::Options& options,
                        const Options& ext_options);
 
+// The same for a problem of so many values of the Jacobian.
+SolveWork EstimateWork(int64_t num_values,
+                       int64_t num_host_values,
+                       const ceres::Solver::Options& options,
+                       const Options& ext_options);
+
 double EstimateHostSeconds(const SolveWork& work);
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);
 

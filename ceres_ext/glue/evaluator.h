@@ -40,10 +40,13 @@ namespace ceres_ext {
 template <typename Machine>
 class ProgramEvaluator final : public ceres::internal::Evaluator {
  public:
-  // *blocks and *pp outlive the evaluator.
+  // *blocks and *pp outlive the evaluator. program_is_shell: the Program of *pp
+  // has none of the blocks (array_import.h).
   ProgramEvaluator(const ProgramBlocks<Machine>* blocks,
+                   bool program_is_shell,
                    ceres::internal::PreprocessedProblem* pp)
       : blocks_(blocks),
+        program_is_shell_(program_is_shell),
         machine_(blocks->machine()),
         program_(pp->reduced_program.get()),
         evaluation_callback_(program_->mutable_evaluation_callback()),
@@ -150,7 +153,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
 
   // On the host all is Ceres's, elsewhere bounds are.
   kernels::Status ChoosePlus() {
-    if (kIsHost<Machine>) {
+    if (kIsHost<Machine> && !program_is_shell_) {
       return {};
     }
     std::vector<BlockManifold> blocks;
@@ -325,6 +328,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   }
 
   const ProgramBlocks<Machine>* blocks_;
+  const bool program_is_shell_;
   Machine* machine_;
   ceres::internal::Program* program_;
   ceres::EvaluationCallback* evaluation_callback_;

@@ -77,6 +77,26 @@ class LossModel {
     }
     return {};
   }
+  // n rows of the same loss.
+  kernels::Status Setup(const ceres::LossFunction& loss,
+                        int64_t n,
+                        kernels::HostContext* host_context,
+                        Machine* machine) {
+    std::vector<kernels::RobustLoss> losses;
+    std::vector<uint8_t> ids;
+    if (FindChains({&loss}, &losses, &ids) != nullptr) {
+      return Setup(std::vector<const ceres::LossFunction*>(n, &loss),
+                   host_context,
+                   machine);
+    }
+    host_context_ = host_context;
+    machine_ = machine;
+    n_ = n;
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(losses, &losses_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &loss_id_));
+    // The first chain, by number 0.
+    return machine->SetZero(n, loss_id_.data());
+  }
   // loss: one per observation in the caller's order; or empty.
   kernels::Status Setup(const std::vector<const ceres::LossFunction*>& loss,
                         kernels::HostContext* host_context,

@@ -103,8 +103,8 @@ class MachineSetupImpl final : public MachineSetup {
     for (const auto& part : rows) {
       objects->num_host_rows += part->num_host_rows();
     }
-    auto evaluator =
-        std::make_unique<ProgramEvaluator<Machine>>(&program_blocks_, pp);
+    auto evaluator = std::make_unique<ProgramEvaluator<Machine>>(
+        &program_blocks_, structure->caller_state != nullptr, pp);
     CERES_EXT_RETURN_IF_ERROR(evaluator->Setup(std::move(rows)));
     ceres::internal::LinearSolver::Options linear_solver_options;
     linear_solver_options.type = pp->options.linear_solver_type;
@@ -122,7 +122,8 @@ class MachineSetupImpl final : public MachineSetup {
         &program_blocks_, evaluator->jacobian(), summary);
     CERES_EXT_RETURN_IF_ERROR(
         linear_solver->Setup(options_, linear_solver_options));
-    auto vectors = std::make_shared<LoopVectors<Machine>>(machine_.get());
+    auto vectors = std::make_shared<LoopVectors<Machine>>(
+        machine_.get(), structure->caller_state);
     CERES_EXT_RETURN_IF_ERROR(
         vectors->Setup(evaluator->NumParameters(),
                        evaluator->NumEffectiveParameters(),

@@ -34,13 +34,16 @@ class ObservationEvaluator final : public RowsEvaluator {
     blocks_ = blocks;
     machine_ = observations->machine;
     if (jacobian_type_ == JACOBIAN_RECOMPUTED &&
-        (!rows.loss.empty() || observations_->points().HasManifold())) {
+        (rows.has_loss() || observations_->points().HasManifold())) {
       return {kernels::StatusCode::kUnsupported,
               "jacobian RECOMPUTED takes no loss and no manifold on points"};
     }
     CERES_EXT_RETURN_IF_ERROR(state_model_.Setup(rows.kind, observations_));
     CERES_EXT_RETURN_IF_ERROR(
-        loss_model_.Setup(rows.loss, host_context, *observations_));
+        rows.common_loss != nullptr
+            ? loss_model_.Setup(
+                  *rows.common_loss, rows.size(), host_context, machine_)
+            : loss_model_.Setup(rows.loss, host_context, *observations_));
     loss_model_.Report(summary);
     if (loss_model_.calls_user()) {
       CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(

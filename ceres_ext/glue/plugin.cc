@@ -182,9 +182,12 @@ class UserOrder {
 
 }  // namespace
 
-BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
+BundlePlugin::BundlePlugin(const Options& options,
+                           bool append_to_message,
+                           ArrayImport* arrays)
     : options_(options),
       append_to_message_(append_to_message),
+      arrays_(arrays),
       start_in_seconds_(ceres::internal::WallTimeInSeconds()) {
   Decline("Ceres ended before it asked for a linear solver");
 }
@@ -209,14 +212,34 @@ Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
   return status;
 }
 
+bool BundlePlugin::Import(const ImportOptions& import_options,
+                          const PreprocessedProblem& pp,
+                          ProgramStructure* structure) {
+  kernels::HostContext context(num_threads_);
+  return arrays_ != nullptr
+             ? arrays_->Import(&context, structure, &record_.path_reason)
+             : ImportProgram(*pp.reduced_program,
+                             import_options,
+                             &context,
+                             structure,
+                             &record_.path_reason);
+}
+
+SolveWork BundlePlugin::Work(const PreprocessedProblem& pp) const {
+  return arrays_ != nullptr
+             ? EstimateWork(arrays_->num_values(),
+                            /*num_host_values=*/0,
+                            pp.options,
+                            options_)
+             : EstimateWork(*pp.reduced_program, pp.options, options_);
+}
+
 Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
                                      ProgramStructure* structure,
                                      PreprocessedProblem* pp) {
   std::string why_host;
   if (options_.device == DEVICE_AUTO) {
-    why_host =
-        WhyHost(EstimateWork(*pp->reduced_program, pp->options, options_),
-                options_.cuda_device);
+    why_host = WhyHost(Work(*pp), options_.cuda_device);
   }
   if (options_.device != DEVICE_HOST && why_host.empty()) {
     std::unique_ptr<MachineSetup> device;
@@ -232,14 +255,8 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
         return status;
       }
       // It is used up.
-      kernels::HostContext context(num_threads_);
-      std::string reason;
-      if (!ImportProgram(*pp->reduced_program,
-                         import_options,
-                         &context,
-                         structure,
-                         &reason)) {
-        return Status(kernels::StatusCode::kOutOfMemory, reason);
+      if (!Import(import_options, *pp, structure)) {
+        return Status(kernels::StatusCode::kOutOfMemory, record_.path_reason);
       }
     }
     if (options_.device == DEVICE_CUDA &&
@@ -265,21 +282,14 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
   import_options.batch_users_functions =
       pp->reduced_program->mutable_evaluation_callback() == nullptr;
   ProgramStructure structure;
-  {
-    kernels::HostContext context(num_threads_);
-    if (!ImportProgram(program,
-                       import_options,
-                       &context,
-                       &structure,
-                       &record_.path_reason)) {
-      return false;
-    }
+  if (!Import(import_options, *pp, &structure)) {
+    return false;
   }
   const bool ordered_by_ceres =
       import_options.num_eliminate_blocks != ImportOptions::kPoints;
   const int64_t num_observations = structure.num_observations();
   const int64_t num_rows = num_observations + structure.num_other_rows();
-  if (!ordered_by_ceres && import_options.use_schur) {
+  if (!ordered_by_ceres && import_options.use_schur && arrays_ == nullptr) {
     if (num_observations < structure.num_other_rows()) {
       record_.path_reason = "most residual blocks are not observations";
       return false;
@@ -299,6 +309,7 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
   const Status status = UseDeviceOrHost(import_options, &structure, pp);
   if (!status.ok()) {
     record_.path_reason = status.message;
+    is_out_of_memory_ = status.code == kernels::StatusCode::kOutOfMemory;
     return false;
   }
   record_.path = PATH_FULL;
@@ -345,13 +356,10 @@ bool BundlePlugin::GainsByChoice(const ceres::Solver::Options& given,
                                  const PreprocessedProblem& pp) const {
   if (options_.device != DEVICE_AUTO || options_.fallback == FALLBACK_REFUSE ||
       IsIterative(given.linear_solver_type) ||
-      !IsSmallFactorization(*pp.reduced_program)) {
+      (arrays_ == nullptr && !IsSmallFactorization(*pp.reduced_program))) {
     return true;
   }
-  return kHasCuda &&
-         WhyHost(EstimateWork(*pp.reduced_program, pp.options, options_),
-                 options_.cuda_device)
-             .empty();
+  return kHasCuda && WhyHost(Work(pp), options_.cuda_device).empty();
 }
 
 bool BundlePlugin::TakeChosen(PreprocessedProblem* pp) {
@@ -367,7 +375,8 @@ bool BundlePlugin::TakeChosen(PreprocessedProblem* pp) {
   import_options.use_schur =
       pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
   return Take(import_options, pp) ||
-         (import_options.use_schur && TakeEliminated(import_options, pp));
+         (import_options.use_schur && arrays_ == nullptr &&
+          TakeEliminated(import_options, pp));
 }
 
 bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
@@ -416,6 +425,10 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
 }
 
 bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
+  if (arrays_ != nullptr && !IsTaken()) {
+    pp->error = Reason();
+    return false;
+  }
   if (wants_problem_ && record_.path != PATH_FULL &&
       pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
     // Ceres has put the blocks that are to be eliminated first.
@@ -459,6 +472,9 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   if (pp.options.minimizer_type == ceres::LINE_SEARCH) {
     Decline("minimizer_type LINE_SEARCH has no linear solver");
   }
+  if (arrays_ != nullptr && IsTaken()) {
+    arrays_->FillSummary(summary);
+  }
   if (record_.path == PATH_FULL &&
       pp.options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
     // Ceres sees no block structure where it neither orders nor evaluates.
@@ -485,7 +501,8 @@ void BundlePlugin::FinishIfCeresDidNot(const ceres::Solver::Summary& summary) {
 }
 
 void BundlePlugin::Report(const ceres::Solver::Summary& summary) {
-  if (options_.report.empty()) {
+  // Arrays that aren't taken are solved, and reported, as a ceres::Problem.
+  if (options_.report.empty() || (arrays_ != nullptr && !IsTaken())) {
     return;
   }
   Summary reported;

@@ -18,6 +18,10 @@
 // plugin takes the solve there or leaves order and options as they were, so
 // that stock Ceres goes on as if it had never been asked.
 //
+// A problem of arrays (array_import.h) comes with an empty shell of a Program,
+// which is never solved: where the first path isn't taken, Ceres's solve ends,
+// and IsTaken says so.
+//
 // An object serves one solve and outlives everything that it makes. Not thread
 // safe; solves that run at once have one each.
 
@@ -32,6 +36,8 @@
 #include "ceres/preprocessor.h"
 #include "ceres/solver_plugin.h"
 #include "ceres/trust_region_vectors.h"
+#include "ceres_ext/glue/array_import.h"
+#include "ceres_ext/glue/device_choice.h"
 #include "ceres_ext/glue/machine_setup.h"
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/options.h"
@@ -44,7 +50,11 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
  public:
   // append_to_message: the caller sees only a ceres::Solver::Summary, so Finish
   // adds path and reason to its message.
-  BundlePlugin(const Options& options, bool append_to_message);
+  // arrays: what is to be solved, where it is not what Ceres is given; it
+  // outlives the plugin.
+  BundlePlugin(const Options& options,
+               bool append_to_message,
+               ArrayImport* arrays = nullptr);
 
   bool OwnsOrdering(ceres::internal::PreprocessedProblem* pp) override;
   bool SetupLinearSolver(ceres::internal::PreprocessedProblem* pp) override;
@@ -54,6 +64,12 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Finish(const ceres::internal::PreprocessedProblem& pp,
               ceres::Solver::Summary* summary) override;
 
+  // Whether this library has taken the problem.
+  bool IsTaken() const { return record_.path == PATH_FULL; }
+  // Why it was taken, or wasn't.
+  std::string Reason() const { return choice_ + record_.path_reason; }
+  // Whether it wasn't since there was no memory for it.
+  bool IsOutOfMemory() const { return is_out_of_memory_; }
   // Copies what this solve added to Ceres's summary.
   void FillSummary(Summary* summary) const;
   // Reports the solve if Ceres has not called Finish.
@@ -64,6 +80,11 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   // Whether this library takes the problem as it is ordered now.
   bool Take(ImportOptions import_options,
             ceres::internal::PreprocessedProblem* pp);
+  // False, with why in record_.path_reason, where it can't be taken.
+  bool Import(const ImportOptions& import_options,
+              const ceres::internal::PreprocessedProblem& pp,
+              ProgramStructure* structure);
+  SolveWork Work(const ceres::internal::PreprocessedProblem& pp) const;
   // The same with the blocks first that ITERATIVE_SCHUR eliminates; the order
   // is left as it was where it doesn't.
   bool TakeEliminated(ImportOptions import_options,
@@ -75,8 +96,6 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   // Whether this library takes the problem with the linear solver that
   // pp->options were changed to.
   bool TakeChosen(ceres::internal::PreprocessedProblem* pp);
-  // The path and why, with what became of a chosen linear solver.
-  std::string Reason() const { return choice_ + record_.path_reason; }
   void Report(const ceres::Solver::Summary& summary);
   // Gives the solve to machine *setup. *structure is used up.
   kernels::Status Use(std::unique_ptr<MachineSetup> setup,
@@ -89,12 +108,14 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
   const Options options_;
   const bool append_to_message_;
+  ArrayImport* const arrays_;
   // What this solve adds to Ceres's summary.
   Summary record_;
   // What became of the linear solver that the options choose; else empty.
   std::string choice_;
   const double start_in_seconds_;
   bool is_finished_ = false;
+  bool is_out_of_memory_ = false;
   int num_threads_ = 1;
   // Whether the options are ones that this library serves.
   bool wants_problem_ = false;

@@ -53,9 +53,9 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
                                      kernels::HostContext* host_context,
                                      Machine* machine) {
   machine_ = machine;
-  num_columns_ = program.NumEffectiveParameters();
-  num_parameters_ = program.NumParameters();
-  num_residuals_ = program.NumResiduals();
+  num_columns_ = structure->num_columns;
+  num_parameters_ = structure->num_parameters;
+  num_residuals_ = structure->num_residuals;
   for (const BlockTable& table : structure->e) {
     blocks_.e.Add(table.padded_size, table.size());
   }
@@ -138,8 +138,10 @@ Status ProgramBlocks<Machine>::SetupIndex(
   // The first batch has been indexed.
   for (size_t j = 1; j < structure->observations.size(); ++j) {
     ObservationRows& others = structure->observations[j];
+    CERES_EXT_RETURN_IF_ERROR(others.point_id.Own());
+    int32_t* const point_id = others.point_id.own_data();
     for (int64_t k = 0; k < others.size(); ++k) {
-      others.point_id.data()[k] = place_of[others.point_id.data()[k]];
+      point_id[k] = place_of[point_id[k]];
     }
   }
   for (int32_t& point : structure->views.point_id) {

@@ -40,43 +40,61 @@ constexpr int8_t kOtherRow = -1;
 constexpr int64_t kRowsPerTask = 1 << 14;
 constexpr int64_t kBlocksPerTask = 1 << 12;
 
-// Blocks of a family, numbered in the order in which they are asked for: by
-// Program index where they vary, by address where they are constant (the
-// Program has dropped those).
+// Blocks of a family: those that vary in the order of the Program, then the
+// constant ones, which it has dropped, in the order in which they are asked
+// for.
 class BlockIds {
  public:
-  BlockIds(const Program& program, std::vector<int32_t>* id_of_index)
-      : program_(program), id_of_index_(id_of_index) {}
+  // place_of_index: of each block of the Program its id, kNone where it is in
+  // no family yet.
+  BlockIds(const Program& program, std::vector<int32_t>* place_of_index)
+      : program_(program), place_of_index_(place_of_index) {}
 
-  // Of the varying block with this index. Does not look at the block.
-  int32_t OfIndex(int32_t index) {
-    int32_t& id = (*id_of_index_)[index];
-    if (id == kNone) {
-      id = Append(program_.parameter_blocks()[index]);
-    }
-    return id;
+  // Asks for the varying block with this index. Any number of threads at once.
+  void Ask(int32_t index) {
+    __atomic_store_n(&(*place_of_index_)[index], kAsked, __ATOMIC_RELAXED);
   }
-
-  int32_t OfConstant(const ParameterBlock* block) {
-    const auto [entry, is_new] = id_of_constant_.try_emplace(
-        block, static_cast<int32_t>(blocks_.size()));
+  // Asks for a constant block; what it has in place of an index.
+  int32_t AskConstant(const ParameterBlock* block) {
+    const auto [entry, is_new] = constant_.try_emplace(
+        block, kNone - 1 - static_cast<int32_t>(constants_.size()));
     if (is_new) {
-      Append(block);
+      constants_.push_back(block);
     }
     return entry->second;
   }
 
+  // Numbers all that were asked for.
+  void Number() {
+    for (size_t i = 0; i < place_of_index_->size(); ++i) {
+      if ((*place_of_index_)[i] == kAsked) {
+        Append(static_cast<int32_t>(i));
+      }
+    }
+    num_varying_ = static_cast<int32_t>(blocks_.size());
+    blocks_.insert(blocks_.end(), constants_.begin(), constants_.end());
+  }
+  // Numbers the varying block with this index next.
+  void Append(int32_t index) {
+    (*place_of_index_)[index] = static_cast<int32_t>(blocks_.size());
+    blocks_.push_back(program_.parameter_blocks()[index]);
+  }
+
+  // After Number, of what was asked for.
+  int32_t Id(int32_t index) const {
+    return index >= 0 ? (*place_of_index_)[index]
+                      : num_varying_ + (kNone - 1 - index);
+  }
   const std::vector<const ParameterBlock*>& blocks() const { return blocks_; }
 
  private:
-  int32_t Append(const ParameterBlock* block) {
-    blocks_.push_back(block);
-    return static_cast<int32_t>(blocks_.size()) - 1;
-  }
+  static constexpr int32_t kAsked = kNone - 1;
 
   const Program& program_;
-  std::vector<int32_t>* id_of_index_;
-  std::unordered_map<const ParameterBlock*, int32_t> id_of_constant_;
+  std::vector<int32_t>* place_of_index_;
+  std::unordered_map<const ParameterBlock*, int32_t> constant_;
+  std::vector<const ParameterBlock*> constants_;
+  int32_t num_varying_ = 0;
   std::vector<const ParameterBlock*> blocks_;  // by id
 };
 
@@ -171,6 +189,9 @@ class Importer {
     if (!ReadRows()) {
       return false;
     }
+    structure_->num_columns = program_.NumEffectiveParameters();
+    structure_->num_parameters = program_.NumParameters();
+    structure_->num_residuals = program_.NumResiduals();
     structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
     structure_->place.assign(program_.NumParameterBlocks(), kNone);
     structure_->family.assign(program_.NumParameterBlocks(), kNone);
@@ -555,14 +576,44 @@ class Importer {
         }
       }
     }
+    for (const ObservationRows& batch : structure_->observations) {
+      Ask(batch.size(), batch.point_id.data(), &points);
+    }
     // The points of views are numbered with those of observations.
+    for (const int32_t point : structure_->views.point_id) {
+      points.Ask(point);
+    }
+    points.Number();
+    for (ObservationRows& batch : structure_->observations) {
+      Name(points, batch.size(), batch.point_id.own_data());
+    }
     for (int32_t& point : structure_->views.point_id) {
-      point = points.OfIndex(point);
+      point = points.Id(point);
     }
     if (!structure_->observations.empty() || structure_->views.size() > 0) {
       AddFamily(points, /*is_eliminated=*/true, kPointSize);
     }
     return true;
+  }
+
+  // Asks for the blocks that vary.
+  void Ask(int64_t n, const int32_t* index, BlockIds* ids) {
+    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        if (index[k] >= 0) {
+          ids->Ask(index[k]);
+        }
+      }
+    });
+  }
+
+  // Puts ids in place of what was asked for.
+  void Name(const BlockIds& ids, int64_t n, int32_t* index) {
+    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        index[k] = ids.Id(index[k]);
+      }
+    });
   }
 
   // rows: the residual blocks of the kind; empty: all.
@@ -574,35 +625,38 @@ class Importer {
     batch.kind = static_cast<BatchModelKind>(kind);
     batch.camera_family = static_cast<int>(structure_->f.size());
     if (all) {
-      batch.camera_id = std::move(camera_);
-      batch.point_id = std::move(point_);
-      batch.observations = std::move(constants_);
+      batch.camera_id.Take(std::move(camera_));
+      batch.point_id.Take(std::move(point_));
+      batch.observations.Take(std::move(constants_));
     } else {
       if (!Ok(batch.camera_id.Allocate(n)) || !Ok(batch.point_id.Allocate(n)) ||
           !Ok(batch.observations.Allocate(2 * n))) {
         return false;
       }
       for (int64_t k = 0; k < n; ++k) {
-        batch.camera_id.data()[k] = camera_.data()[rows[k]];
-        batch.point_id.data()[k] = point_.data()[rows[k]];
+        batch.camera_id.own_data()[k] = camera_.data()[rows[k]];
+        batch.point_id.own_data()[k] = point_.data()[rows[k]];
         std::copy_n(constants_.data() + 2 * int64_t{rows[k]},
                     2,
-                    batch.observations.data() + 2 * k);
+                    batch.observations.own_data() + 2 * k);
       }
     }
-    // Ids in the order in which rows name the blocks.
     BlockIds cameras(program_, &structure_->place);
+    int32_t* const camera_id = batch.camera_id.own_data();
+    int32_t* const point_id = batch.point_id.own_data();
     for (int64_t k = 0; k < n; ++k) {
-      const auto id_of = [&](int slot, int32_t index, BlockIds* ids) {
-        return index != kNone ? ids->OfIndex(index)
-                              : ids->OfConstant(
-                                    rows_[row_of(k)]->parameter_blocks()[slot]);
-      };
-      int32_t& camera = batch.camera_id.data()[k];
-      int32_t& point = batch.point_id.data()[k];
-      camera = id_of(0, camera, &cameras);
-      point = id_of(1, point, points);
+      if (camera_id[k] == kNone) {
+        camera_id[k] =
+            cameras.AskConstant(rows_[row_of(k)]->parameter_blocks()[0]);
+      }
+      if (point_id[k] == kNone) {
+        point_id[k] =
+            points->AskConstant(rows_[row_of(k)]->parameter_blocks()[1]);
+      }
     }
+    Ask(n, camera_id, &cameras);
+    cameras.Number();
+    Name(cameras, n, camera_id);
     if (has_loss_) {
       batch.loss.resize(n);
       std::atomic<bool> has_loss{false};
@@ -639,7 +693,7 @@ class Importer {
             .try_emplace({structure_->is_eliminated[i] != 0, size},
                          program_,
                          &structure_->place)
-            .first->second.OfIndex(i);
+            .first->second.Append(i);
       }
     }
     for (const auto& [key, ids] : others) {

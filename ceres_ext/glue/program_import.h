@@ -14,14 +14,17 @@
 #ifndef CERES_EXT_GLUE_PROGRAM_IMPORT_H_
 #define CERES_EXT_GLUE_PROGRAM_IMPORT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceres/loss_function.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/glue/block_table.h"
 #include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres::internal {
@@ -30,6 +33,46 @@ class Program;
 
 namespace ceres_ext {
 
+class CallerState;
+
+// Values in host memory, of its own or of somebody who outlives it.
+template <typename T>
+class HostArray {
+ public:
+  kernels::Status Allocate(int64_t size) {
+    CERES_EXT_RETURN_IF_ERROR(own_.Allocate(size));
+    Refer(size, own_.data());
+    return {};
+  }
+  void Take(kernels::HostBuffer<T> values) {
+    own_ = std::move(values);
+    Refer(own_.size(), own_.data());
+  }
+  void Refer(int64_t size, const T* data) {
+    size_ = size;
+    data_ = data;
+  }
+  // Its own from then on.
+  kernels::Status Own() {
+    if (own_.data() == data_) {
+      return {};
+    }
+    const T* const from = data_;
+    CERES_EXT_RETURN_IF_ERROR(Allocate(size_));
+    std::copy_n(from, size_, own_.data());
+    return {};
+  }
+
+  int64_t size() const { return size_; }
+  const T* data() const { return data_; }
+  T* own_data() { return own_.data(); }
+
+ private:
+  kernels::HostBuffer<T> own_;
+  int64_t size_ = 0;
+  const T* data_ = nullptr;
+};
+
 // Residual blocks of one batchable cost type.
 struct ObservationRows {
   BatchModelKind kind = BatchModelKind::kBalAngleAxis;
@@ -37,11 +80,15 @@ struct ObservationRows {
 
   // Per observation, in the Program's order: places of its blocks in their
   // families, measured image position (2 values) and loss. Points are family 0
-  // of e. `loss` is empty when no observation has one.
-  kernels::HostBuffer<int32_t> camera_id;
-  kernels::HostBuffer<int32_t> point_id;
-  kernels::HostBuffer<double> observations;
+  // of e. `loss` is empty when no observation has one, and where all have the
+  // same, common_loss.
+  HostArray<int32_t> camera_id;
+  HostArray<int32_t> point_id;
+  HostArray<double> observations;
   std::vector<const ceres::LossFunction*> loss;
+  const ceres::LossFunction* common_loss = nullptr;
+
+  bool has_loss() const { return common_loss != nullptr || !loss.empty(); }
 
   int64_t size() const { return camera_id.size(); }
 };
@@ -78,6 +125,13 @@ struct ProgramStructure {
   static constexpr int16_t kNoModel = -1;
   std::vector<const BatchModel*> models;
   kernels::HostBuffer<int16_t> model_of_row;
+
+  // Sizes of Ceres's tangent, state and residual vectors.
+  int num_columns = 0;
+  int num_parameters = 0;
+  int num_residuals = 0;
+  // Where the state is read and written instead of Ceres's; null: Ceres's.
+  const CallerState* caller_state = nullptr;
 
   // Of each parameter block of the Program: whether it is eliminated, its
   // family and its place there.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ceres/trust_region_vectors.h"
+#include "ceres_ext/glue/caller_state.h"
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/vectors.h"
@@ -22,8 +23,10 @@ namespace ceres_ext {
 template <typename Machine>
 class LoopVectors final : public ceres::internal::TrustRegionVectors {
  public:
-  // *machine outlives the vectors.
-  explicit LoopVectors(Machine* machine) : machine_(machine) {}
+  // *machine outlives the vectors. caller_state: where the state comes from and
+  // goes to in place of Ceres's memory, and then outlives them too; or null.
+  LoopVectors(Machine* machine, const CallerState* caller_state)
+      : machine_(machine), caller_state_(caller_state) {}
 
   // Once, before anything else. Takes the memory of all vectors that the loop
   // will ask for, so that a lack of it shows while there is another way.
@@ -32,6 +35,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                         int num_effective_parameters,
                         int num_residuals) {
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &scalars_));
+    // An operation sets some of them, and all are read.
+    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(1, scalars_.data()));
     // TrustRegionMinimizer: x, the best x, the candidate and the projected
     // gradient step; gradient and its negative, step, scaled step and scaling;
     // residuals and model residuals. LevenbergMarquardtStrategy: two diagonals.
@@ -47,7 +52,10 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     return {};
   }
 
-  bool IsHost() const final { return kIsHost<Machine>; }
+  // What is the caller's is no memory of Ceres.
+  bool IsHost() const final {
+    return kIsHost<Machine> && caller_state_ == nullptr;
+  }
 
   // The smallest free vector that is large enough; new memory where there is
   // none.
@@ -80,10 +88,14 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   }
 
   bool CopyFromHost(int n, const double* host_x, double* y) final {
-    return Ok(machine_->Upload(n, host_x, y));
+    return Ok(caller_state_ != nullptr
+                  ? caller_state_->CopyToMachine(y, machine_)
+                  : machine_->Upload(n, host_x, y));
   }
   bool CopyToHost(int n, const double* x, double* host_y) final {
-    return Ok(machine_->Download(n, x, host_y));
+    return Ok(caller_state_ != nullptr
+                  ? caller_state_->CopyFromMachine(x, machine_)
+                  : machine_->Download(n, x, host_y));
   }
   void Copy(int n, const double* x, double* y) final {
     Run(kernels::CopyParams{n, x, y});
@@ -191,6 +203,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   }
 
   Machine* machine_;
+  const CallerState* caller_state_;
   bool failed_ = false;
   Buffer<kernels::LoopScalars> scalars_;
   std::multimap<int64_t, Buffer<double>> free_;  // by size

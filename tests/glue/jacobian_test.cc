@@ -122,7 +122,7 @@ class Fixture {
     EXPECT_EQ(rows.size() > num_observation_batches,
               setting.host_rows != Setting::kNone);
     auto ours = std::make_unique<ProgramEvaluator<kernels::HostMachine>>(
-        &blocks_, &pp_);
+        &blocks_, /*program_is_shell=*/false, &pp_);
     status = ours->Setup(std::move(rows));
     EXPECT_TRUE(status.ok()) << status.message;
     ours_ = std::move(ours);

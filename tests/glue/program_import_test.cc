@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ceres/loss_function.h"
@@ -80,37 +80,49 @@ class BundleStructureTest : public testing::TestWithParam<int> {
     return program;
   }
 
-  // Ids by first appearance, offsets and constants, from the Program alone.
+  // Ids in the order of the Program, then constants by first appearance;
+  // offsets and constants, from the Program alone.
   static void ExpectTable(const Program& program,
                           int slot,
                           const BlockTable& table,
-                          const kernels::HostBuffer<int32_t>& ids) {
-    std::unordered_map<const ParameterBlock*, int32_t> id_of;
-    const auto num_rows =
-        static_cast<int64_t>(program.residual_blocks().size());
-    ASSERT_EQ(ids.size(), num_rows);
-    for (int64_t i = 0; i < num_rows; ++i) {
-      const ParameterBlock* block =
-          program.residual_blocks()[i]->parameter_blocks()[slot];
-      const auto [entry, is_new] =
-          id_of.try_emplace(block, static_cast<int32_t>(id_of.size()));
-      ASSERT_EQ(ids.data()[i], entry->second) << "row " << i;
-      if (!is_new) {
-        continue;
-      }
-      const int32_t id = entry->second;
-      if (block->IsConstant()) {
-        EXPECT_EQ(table.constant_value[id], block->state());
-        EXPECT_EQ(table.state_offset[id], -1);
-        EXPECT_EQ(table.tangent_size[id], 0);
-      } else {
-        EXPECT_EQ(table.constant_value[id], nullptr);
-        EXPECT_EQ(table.state_offset[id], block->state_offset());
-        EXPECT_EQ(table.tangent_offset[id], block->delta_offset());
-        EXPECT_EQ(table.tangent_size[id], block->TangentSize());
+                          const HostArray<int32_t>& ids) {
+    const auto& rows = program.residual_blocks();
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    std::unordered_set<const ParameterBlock*> named;
+    for (const auto* row : rows) {
+      named.insert(row->parameter_blocks()[slot]);
+    }
+    std::vector<const ParameterBlock*> expected;
+    for (const ParameterBlock* block : program.parameter_blocks()) {
+      if (named.count(block) > 0) {
+        expected.push_back(block);
       }
     }
-    EXPECT_EQ(table.size(), static_cast<int32_t>(id_of.size()));
+    const size_t num_varying = expected.size();
+    for (const auto* row : rows) {
+      const ParameterBlock* block = row->parameter_blocks()[slot];
+      if (block->IsConstant() &&
+          std::find(expected.begin() + num_varying, expected.end(), block) ==
+              expected.end()) {
+        expected.push_back(block);
+      }
+    }
+    ASSERT_EQ(table.size(), static_cast<int32_t>(expected.size()));
+    ASSERT_EQ(ids.size(), num_rows);
+    for (int64_t i = 0; i < num_rows; ++i) {
+      ASSERT_EQ(expected[ids.data()[i]], rows[i]->parameter_blocks()[slot])
+          << "row " << i;
+    }
+    for (int32_t id = 0; id < table.size(); ++id) {
+      const ParameterBlock& block = *expected[id];
+      const bool varies = !block.IsConstant();
+      EXPECT_EQ(table.constant_value[id], varies ? nullptr : block.state());
+      EXPECT_EQ(table.state_offset[id], varies ? block.state_offset() : -1);
+      EXPECT_EQ(table.tangent_size[id], varies ? block.TangentSize() : 0);
+      if (varies) {
+        EXPECT_EQ(table.tangent_offset[id], block.delta_offset());
+      }
+    }
   }
 
   BalTestProblem bal_;

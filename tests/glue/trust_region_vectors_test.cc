@@ -24,7 +24,8 @@ class TrustRegionVectors : public OnMachine {
   void SetUp() override {
     OnMachine::SetUp();
     if (machine_ != nullptr) {
-      vectors_ = std::make_unique<LoopVectors<TestMachine>>(machine_.get());
+      vectors_ = std::make_unique<LoopVectors<TestMachine>>(
+          machine_.get(), /*caller_state=*/nullptr);
     }
   }
 

@@ -1,0 +1,94 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Reads out of a problem of arrays (ceres_ext/array_problem.h) what
+// program_import.h reads out of a Program of Ceres, with the same result. Index
+// arrays and observations are referred to where they are, not copied, unless a
+// block is constant or in no residual block.
+//
+// Ceres's loop runs over an empty shell of a problem: evaluator, linear solver
+// and vectors are all this library's, and the state goes to and from the arrays
+// (caller_state.h).
+
+#ifndef CERES_EXT_GLUE_ARRAY_IMPORT_H_
+#define CERES_EXT_GLUE_ARRAY_IMPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/glue/caller_state.h"
+#include "ceres_ext/glue/program_import.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+class ArrayImport {
+ public:
+  // *problem is valid; it and *summary, that of the solve, outlive this object.
+  ArrayImport(const ArrayProblem* problem,
+              const ceres::Solver::Summary* summary)
+      : problem_(problem), caller_state_(summary) {}
+
+  // Why the problem, or a solve with these options, needs a ceres::Problem, a
+  // part of a sentence; empty: it doesn't.
+  std::string WhyProblemIsNeeded(const ceres::Solver::Options& options) const;
+
+  // As ImportProgram. May be called again where *structure is used up; it
+  // refers to the arrays and to this object.
+  bool Import(kernels::HostContext* context,
+              ProgramStructure* structure,
+              std::string* reason);
+
+  // After Import, for Ceres's summary: of the problem, and of what varies.
+  void FillSummary(ceres::Solver::Summary* summary) const;
+
+  // Residuals times columns, if all blocks vary.
+  int64_t num_values() const;
+  // Columns of blocks that vary, after Import.
+  int64_t num_columns() const { return num_columns_; }
+
+ private:
+  // A parameter array as residual blocks see it.
+  struct Blocks {
+    // Of each block its place in its family; empty: its number.
+    std::vector<int32_t> place;
+    // The block at each place: those that vary first; empty: its number.
+    std::vector<int32_t> order;
+    int32_t num_varying = 0;
+    int num_columns = 0;
+    // Of the first that varies, in Ceres's vectors.
+    int state_begin = 0;
+    int column_begin = 0;
+  };
+
+  const ArrayProblem::Parameters& parameters(int i) const {
+    return problem_->parameters()[i];
+  }
+  static const ceres::Manifold* ManifoldOf(
+      const ArrayProblem::Parameters& parameters, int64_t block) {
+    return parameters.manifolds != nullptr ? parameters.manifolds[block]
+                                           : parameters.manifold;
+  }
+  static int TangentSize(const ArrayProblem::Parameters& parameters,
+                         int64_t block);
+  static bool IsConstant(const ArrayProblem::Parameters& parameters,
+                         int64_t block);
+
+  // Numbers the blocks of a parameter array that residual blocks name.
+  void NumberBlocks(int array, kernels::HostContext* context, Blocks* blocks);
+  void FillTable(int array,
+                 const Blocks& blocks,
+                 kernels::HostContext* context,
+                 BlockTable* table) const;
+
+  const ArrayProblem* problem_;
+  CallerState caller_state_;
+  std::vector<Blocks> blocks_;
+  int64_t num_columns_ = 0;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_ARRAY_IMPORT_H_

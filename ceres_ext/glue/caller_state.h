@@ -1,0 +1,99 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The state of a problem of arrays (ceres_ext/array_problem.h) in the arrays of
+// its caller: the blocks that vary of each array, one after the other. Ceres's
+// loop reads it from there where it starts, and writes it there where it ends.
+
+#ifndef CERES_EXT_GLUE_CALLER_STATE_H_
+#define CERES_EXT_GLUE_CALLER_STATE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "ceres/solver.h"
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext {
+
+class CallerState {
+ public:
+  // *summary: that of the solve, which says whether its state is of use. It
+  // outlives this object.
+  explicit CallerState(const ceres::Solver::Summary* summary)
+      : summary_(summary) {}
+
+  void Clear() { arrays_.clear(); }
+  // varying: of the blocks which ones vary, ascending; empty: all of them.
+  void Add(double* values,
+           int size,
+           int64_t num_blocks,
+           std::vector<int32_t> varying) {
+    const int64_t n =
+        varying.empty() ? num_blocks : static_cast<int64_t>(varying.size());
+    arrays_.push_back({values, size, n * size, std::move(varying)});
+  }
+
+  template <typename Machine>
+  kernels::Status CopyToMachine(double* state, Machine* machine) const {
+    for (const Array& array : arrays_) {
+      const double* from = array.values;
+      kernels::HostBuffer<double> packed;
+      if (!array.varying.empty()) {
+        CERES_EXT_RETURN_IF_ERROR(packed.Allocate(array.num_values));
+        double* to = packed.data();
+        for (const int32_t block : array.varying) {
+          to = std::copy_n(array.Block(block), array.size, to);
+        }
+        from = packed.data();
+      }
+      CERES_EXT_RETURN_IF_ERROR(machine->Upload(array.num_values, from, state));
+      state += array.num_values;
+    }
+    return {};
+  }
+
+  // Nothing is written where the solve has failed.
+  template <typename Machine>
+  kernels::Status CopyFromMachine(const double* state, Machine* machine) const {
+    if (!summary_->IsSolutionUsable()) {
+      return {};
+    }
+    for (const Array& array : arrays_) {
+      kernels::HostBuffer<double> packed;
+      double* to = array.values;
+      if (!array.varying.empty()) {
+        CERES_EXT_RETURN_IF_ERROR(packed.Allocate(array.num_values));
+        to = packed.data();
+      }
+      CERES_EXT_RETURN_IF_ERROR(machine->Download(array.num_values, state, to));
+      for (const int32_t block : array.varying) {
+        std::copy_n(to, array.size, array.Block(block));
+        to += array.size;
+      }
+      state += array.num_values;
+    }
+    return {};
+  }
+
+ private:
+  struct Array {
+    double* values;
+    int size;
+    int64_t num_values;  // of those that vary
+    std::vector<int32_t> varying;
+
+    double* Block(int32_t block) const {
+      return values + int64_t{size} * block;
+    }
+  };
+
+  const ceres::Solver::Summary* summary_;
+  std::vector<Array> arrays_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_GLUE_CALLER_STATE_H_
