@@ -10,6 +10,7 @@
 
 #include "ceres/sized_cost_function.h"
 #include "ceres/solver_plugin.h"
+#include "ceres/wall_time.h"
 #include "ceres_ext/glue/array_import.h"
 #include "ceres_ext/glue/plugin.h"
 #include "ceres_ext/glue/problem_of_arrays.h"
@@ -132,6 +133,7 @@ void Solve(const ceres::Solver::Options& options,
            ArrayProblem* problem,
            Summary* summary) {
   *summary = Summary();
+  const double start = ceres::internal::WallTimeInSeconds();
   std::string error;
   if (!CheckOptions(ext_options, summary)) {
     summary->path_reason = summary->message;
@@ -145,12 +147,22 @@ void Solve(const ceres::Solver::Options& options,
     LOG(ERROR) << "Terminating: " << error;
     return;
   }
+  // Checking the arrays, and making a ceres::Problem of them, is part of the
+  // solve.
+  const auto count_all = [start, summary] {
+    const double rest = ceres::internal::WallTimeInSeconds() - start -
+                        summary->total_time_in_seconds;
+    summary->preprocessor_time_in_seconds += rest;
+    summary->total_time_in_seconds += rest;
+  };
   std::string reason;
   if (SolveArrays(options, ext_options, *problem, summary, &reason)) {
+    count_all();
     return;
   }
   ProblemOfArrays of_arrays(*problem);
   Solve(options, ext_options, of_arrays.problem(), summary);
+  count_all();
   summary->path_reason +=
       "; a ceres::Problem was made of the arrays: " + reason;
 }

@@ -26,6 +26,11 @@ DEFINE_string(cost_function, "analytic",
               "Derivatives of the reprojection error: analytic (this "
               "library's), autodiff (ceres::Jet, by Ceres on the host), "
               "device_autodiff (the same functor, by this library).");
+DEFINE_string(problem, "arrays",
+              "What the solver is given: arrays (where --cost_function is "
+              "analytic, --solver ceres_ext, and without --inner_iterations; "
+              "else as ceres) or ceres (a ceres::Problem, an object for each "
+              "residual block).");
 
 DEFINE_double(rotation_sigma, 0.0,
               "Standard deviation of the noise added to the angle-axis vector "
@@ -92,6 +97,7 @@ const std::vector<FlagGroup>& FlagGroups() {
           "use_quaternions",
           "use_manifolds",
           "cost_function",
+          "problem",
           "robustify"}},
         {"Output", {"output"}},
         {"Long runs", {"checkpoint", "checkpoint_seconds", "resume"}},
@@ -156,6 +162,12 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
               {"autodiff", COST_FUNCTION_AUTODIFF},
               {"device_autodiff", COST_FUNCTION_DEVICE_AUTODIFF}},
              &options->cost_function,
+             error) &&
+         ParseEnum<ProblemType>(
+             "problem",
+             FLAGS_problem,
+             {{"arrays", PROBLEM_ARRAYS}, {"ceres", PROBLEM_CERES}},
+             &options->problem,
              error) &&
          ParseEnum<LinearSolverOrdering>(
              "linear_solver_ordering",

@@ -116,13 +116,12 @@ void Prepend(const Summary& before, Summary* summary) {
   summary->iterations = std::move(iterations);
 }
 
-}  // namespace
-
-void SolveInSegments(const ceres::Solver::Options& options,
-                     const ceres_ext::Options& ext_options,
-                     ceres::Problem* problem,
-                     SolveControl* control,
-                     ceres_ext::Summary* summary) {
+template <typename Problem>
+void SolveSegments(const ceres::Solver::Options& options,
+                   const ceres_ext::Options& ext_options,
+                   Problem* problem,
+                   SolveControl* control,
+                   ceres_ext::Summary* summary) {
   SolveProgress& progress = control->progress;
   control->was_interrupted = false;
   for (bool is_first = true;; is_first = false) {
@@ -168,6 +167,24 @@ void SolveInSegments(const ceres::Solver::Options& options,
     }
     control->save(progress);
   }
+}
+
+}  // namespace
+
+void SolveInSegments(const ceres::Solver::Options& options,
+                     const ceres_ext::Options& ext_options,
+                     ceres::Problem* problem,
+                     SolveControl* control,
+                     ceres_ext::Summary* summary) {
+  SolveSegments(options, ext_options, problem, control, summary);
+}
+
+void SolveInSegments(const ceres::Solver::Options& options,
+                     const ceres_ext::Options& ext_options,
+                     ArrayProblem* problem,
+                     SolveControl* control,
+                     ceres_ext::Summary* summary) {
+  SolveSegments(options, ext_options, problem, control, summary);
 }
 
 }  // namespace ceres_ext::bal

@@ -10,6 +10,7 @@
 
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 
@@ -52,6 +53,11 @@ struct SolveControl {
 void SolveInSegments(const ceres::Solver::Options& options,
                      const ceres_ext::Options& ext_options,
                      ceres::Problem* problem,
+                     SolveControl* control,
+                     ceres_ext::Summary* summary);
+void SolveInSegments(const ceres::Solver::Options& options,
+                     const ceres_ext::Options& ext_options,
+                     ArrayProblem* problem,
                      SolveControl* control,
                      ceres_ext::Summary* summary);
 

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "ceres/loss_function.h"
 #include "ceres/ordered_groups.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/autodiff_cost_functions.h"
@@ -73,6 +75,50 @@ std::shared_ptr<ceres::ParameterBlockOrdering> CreateInnerOrdering(
   return nullptr;
 }
 
+template <typename Problem>
+void SolveWithControl(const SolveBalOptions& options,
+                      const ceres::Solver::Options& solver_options,
+                      Problem* problem,
+                      SolveControl* control,
+                      Summary* summary) {
+  if (control != nullptr) {
+    SolveInSegments(
+        solver_options, options.ext_options, problem, control, summary);
+  } else {
+    Solve(solver_options, options.ext_options, problem, summary);
+  }
+}
+
+bool TakesArrays(const SolveBalOptions& options) {
+  return options.problem == PROBLEM_ARRAYS && options.ext_options.enabled &&
+         options.cost_function == COST_FUNCTION_ANALYTIC &&
+         !options.solver_options.use_inner_iterations;
+}
+
+// *loss and *manifold outlive the result.
+ArrayProblem MakeArrays(ceres::LossFunction* loss,
+                        ceres::Manifold* manifold,
+                        BalProblem* problem) {
+  ArrayProblem arrays;
+  const std::vector<ArrayProblem::Index> blocks = {
+      {arrays.AddParameters({problem->cameras.data(),
+                             problem->num_cameras(),
+                             problem->camera_size,
+                             manifold}),
+       problem->camera_index.data()},
+      {arrays.AddParameters({problem->points.data(), problem->num_points(), 3}),
+       problem->point_index.data()}};
+  const int64_t n = problem->num_observations();
+  const double* const observations = problem->observations.data();
+  if (problem->camera_size == 10) {
+    arrays.AddResiduals<BalQuaternionReprojectionError>(
+        n, observations, blocks, loss);
+  } else {
+    arrays.AddResiduals<BalReprojectionError>(n, observations, blocks, loss);
+  }
+  return arrays;
+}
+
 }  // namespace
 
 void BuildCeresProblem(const SolveBalOptions& options,
@@ -112,6 +158,19 @@ void SolveBal(const SolveBalOptions& options,
               BalProblem* problem,
               ceres_ext::Summary* summary,
               double* build_time_in_seconds) {
+  if (TakesArrays(options)) {
+    ceres::HuberLoss huber(1.0);
+    BalCameraManifold manifold;
+    ArrayProblem arrays = MakeArrays(
+        options.robustify ? &huber : nullptr,
+        options.use_manifolds && problem->camera_size == 10 ? &manifold
+                                                            : nullptr,
+        problem);
+    *build_time_in_seconds = 0.0;
+    SolveWithControl(
+        options, options.solver_options, &arrays, control, summary);
+    return;
+  }
   const auto start = std::chrono::steady_clock::now();
   ceres::Problem ceres_problem;
   BuildCeresProblem(options, problem, &ceres_problem);
@@ -126,12 +185,7 @@ void SolveBal(const SolveBalOptions& options,
   *build_time_in_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
-  if (control != nullptr) {
-    SolveInSegments(
-        solver_options, options.ext_options, &ceres_problem, control, summary);
-  } else {
-    Solve(solver_options, options.ext_options, &ceres_problem, summary);
-  }
+  SolveWithControl(options, solver_options, &ceres_problem, control, summary);
 }
 
 }  // namespace ceres_ext::bal

@@ -20,6 +20,14 @@ enum CostFunctionType {
   COST_FUNCTION_DEVICE_AUTODIFF,
 };
 
+// What the solver is given.
+enum ProblemType {
+  // A ceres_ext::ArrayProblem, where it can be: analytic derivatives, this
+  // library and no inner iterations; else a ceres::Problem.
+  PROBLEM_ARRAYS,
+  PROBLEM_CERES,
+};
+
 enum LinearSolverOrdering { ORDERING_USER, ORDERING_AUTOMATIC };
 
 // Which blocks inner iterations refine, and in which order.
@@ -33,6 +41,7 @@ enum InnerIterationBlocks {
 
 struct SolveBalOptions {
   CostFunctionType cost_function = COST_FUNCTION_ANALYTIC;
+  ProblemType problem = PROBLEM_ARRAYS;
 
   // Huber's loss with a width of one pixel on every observation.
   bool robustify = false;
@@ -40,7 +49,8 @@ struct SolveBalOptions {
   // Keep the quaternions of 10-parameter cameras at unit length.
   bool use_manifolds = false;
 
-  // ORDERING_USER: points are eliminated first, then cameras.
+  // ORDERING_USER: points are eliminated first, then cameras, as they are with
+  // arrays in any case.
   LinearSolverOrdering ordering = ORDERING_USER;
   InnerIterationBlocks inner_iteration_blocks = INNER_AUTOMATIC;
 
@@ -57,7 +67,8 @@ void BuildCeresProblem(const SolveBalOptions& options,
 
 // Refines cameras and points of *problem, with this library or, if
 // options.ext_options.enabled is false, with Ceres alone.
-// *build_time_in_seconds is the time of BuildCeresProblem and of the orderings.
+// *build_time_in_seconds is the time of BuildCeresProblem and of the orderings,
+// 0 where there is no ceres::Problem.
 // With a control, SolveInSegments solves.
 void SolveBal(const SolveBalOptions& options,
               SolveControl* control,
