@@ -63,6 +63,9 @@ std::string Summary::FullReport() const {
                        host_manifold_type);
   }
   report += "\nTime (in seconds):\n";
+  if (context_time_in_seconds > 0.0) {
+    report += Line("Start of CUDA", Seconds(context_time_in_seconds));
+  }
   report += Line("Set-up", Seconds(setup_time_in_seconds));
   if (import_time_in_seconds > 0.0) {
     report += Line("Upload of rows", Seconds(import_time_in_seconds));

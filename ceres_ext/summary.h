@@ -55,6 +55,11 @@ struct Summary : public ceres::Solver::Summary {
   // Number of PCG iterations, summed over all linear solves.
   int64_t num_pcg_iterations = 0;
 
+  // Seconds that it took to start CUDA in this process; 0 where that was done
+  // before, or there is no device. Not in the other fields of this struct, but
+  // in the preprocessor's time.
+  double context_time_in_seconds = 0.0;
+
   // Seconds, summed over the solve. Setup: structure, index and allocation.
   // Import: waiting for what Ceres evaluates to be on the device. Evaluation
   // times are in ceres::Solver::Summary.

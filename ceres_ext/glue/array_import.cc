@@ -188,34 +188,41 @@ void ArrayImport::FillTable(int array,
                             BlockTable* table) const {
   const Parameters& p = parameters(array);
   const bool all = blocks.place.empty();
-  table->Resize(static_cast<int32_t>(
-      all ? p.num_blocks : static_cast<int64_t>(blocks.order.size())));
   table->ambient_size = p.size;
   table->padded_size = p.size;
+  if (all) {
+    table->SetUniform(static_cast<int32_t>(p.num_blocks),
+                      blocks.state_begin,
+                      blocks.column_begin);
+    return;
+  }
+  table->Resize(static_cast<int32_t>(blocks.order.size()));
   // Columns are counted up where manifolds make them differ.
   std::vector<int32_t> column_begin;
   if (p.manifold != nullptr || p.manifolds != nullptr) {
     int32_t column = blocks.column_begin;
     for (int32_t i = 0; i < blocks.num_varying; ++i) {
       column_begin.push_back(column);
-      column += TangentSize(p, all ? i : blocks.order[i]);
+      column += TangentSize(p, blocks.order[i]);
     }
   }
   context->ParallelFor(
       table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t block = all ? i : blocks.order[i];
-          const bool varies = i < blocks.num_varying;
-          const auto at = static_cast<int32_t>(i * p.size);
-          table->state_offset[i] = varies ? blocks.state_begin + at : -1;
-          table->tangent_offset[i] = !varies ? -1
-                                     : column_begin.empty()
-                                         ? blocks.column_begin + at
-                                         : column_begin[i];
-          table->tangent_size[i] = varies ? TangentSize(p, block) : 0;
-          table->constant_value[i] =
-              varies ? nullptr : p.values + block * p.size;
-          table->manifold[i] = varies ? ManifoldOf(p, block) : nullptr;
+          const int64_t block = blocks.order[i];
+          BlockTable::Entry entry;
+          if (i < blocks.num_varying) {
+            const auto at = static_cast<int32_t>(i * p.size);
+            entry.state_offset = blocks.state_begin + at;
+            entry.tangent_offset = column_begin.empty()
+                                       ? blocks.column_begin + at
+                                       : column_begin[i];
+            entry.tangent_size = TangentSize(p, block);
+            entry.manifold = ManifoldOf(p, block);
+          } else {
+            entry.constant_value = p.values + block * p.size;
+          }
+          table->Set(i, entry);
         }
       });
 }

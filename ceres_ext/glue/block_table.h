@@ -13,7 +13,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ceres/manifold.h"
@@ -22,66 +24,145 @@
 
 namespace ceres_ext {
 
-struct BlockTable {
-  // One entry per block. A constant block has offsets -1 and tangent size 0.
-  std::vector<int32_t> state_offset;
-  std::vector<int32_t> tangent_offset;
-  std::vector<int32_t> tangent_size;
-  // The value of a constant block, null for others. Not owned.
-  std::vector<const double*> constant_value;
-  // Null where the block has none. Not owned.
-  std::vector<const ceres::Manifold*> manifold;
-
+// A table is *uniform* where all blocks vary, without manifolds, and stand one
+// after the other in Ceres's vectors: it then has no entry per block but, after
+// Permute, its place there.
+class BlockTable {
+ public:
   // Values in a block of the state and padded values in a block of a tangent
   // vector.
   int ambient_size = 0;
   int padded_size = 0;
 
-  int32_t size() const { return static_cast<int32_t>(tangent_size.size()); }
+  int32_t size() const { return size_; }
 
-  // Blocks beyond the old size have no values yet.
+  // One entry per block, to be Set.
   void Resize(int32_t size) {
-    state_offset.resize(size);
-    tangent_offset.resize(size);
-    tangent_size.resize(size);
-    constant_value.resize(size);
-    manifold.resize(size);
+    size_ = size;
+    is_uniform_ = false;
+    state_offset_.resize(size);
+    tangent_offset_.resize(size);
+    tangent_size_.resize(size);
+    constant_value_.resize(size);
+    manifold_.resize(size);
+  }
+  struct Entry {
+    // A constant block has offsets -1 and tangent size 0.
+    int32_t state_offset = -1;
+    int32_t tangent_offset = -1;
+    int32_t tangent_size = 0;
+    // The value of a constant block, null for others. Not owned.
+    const double* constant_value = nullptr;
+    // Null where the block has none. Not owned.
+    const ceres::Manifold* manifold = nullptr;
+  };
+  void Set(int64_t i, const Entry& entry) {
+    state_offset_[i] = entry.state_offset;
+    tangent_offset_[i] = entry.tangent_offset;
+    tangent_size_[i] = entry.tangent_size;
+    constant_value_[i] = entry.constant_value;
+    manifold_[i] = entry.manifold;
+  }
+  void Set(int64_t i, const ceres::internal::ParameterBlock& block) {
+    Set(i,
+        block.IsConstant() ? Entry{-1, -1, 0, block.state(), nullptr}
+                           : Entry{block.state_offset(),
+                                   block.delta_offset(),
+                                   block.TangentSize(),
+                                   nullptr,
+                                   block.manifold()});
+  }
+  // A uniform table from ambient_size on.
+  void SetUniform(int32_t size, int32_t state_begin, int32_t tangent_begin) {
+    *this = BlockTable(ambient_size, padded_size);
+    size_ = size;
+    is_uniform_ = true;
+    state_begin_ = state_begin;
+    tangent_begin_ = tangent_begin;
+  }
+  // Makes the table uniform if its entries are such.
+  void SetUniformIfItIs() {
+    for (int64_t i = 0; i < size_; ++i) {
+      if (tangent_size_[i] != ambient_size || manifold_[i] != nullptr ||
+          state_offset_[i] != state_offset_[0] + i * ambient_size ||
+          tangent_offset_[i] != tangent_offset_[0] + i * ambient_size) {
+        return;
+      }
+    }
+    if (size_ > 0) {
+      SetUniform(size_, state_offset_[0], tangent_offset_[0]);
+    }
   }
 
-  void Set(int64_t i, const ceres::internal::ParameterBlock& block) {
-    const bool is_constant = block.IsConstant();
-    state_offset[i] = is_constant ? -1 : block.state_offset();
-    tangent_offset[i] = is_constant ? -1 : block.delta_offset();
-    tangent_size[i] = is_constant ? 0 : block.TangentSize();
-    constant_value[i] = is_constant ? block.state() : nullptr;
-    manifold[i] = is_constant ? nullptr : block.manifold();
+  bool is_uniform() const { return is_uniform_; }
+  // Of a uniform table: of block i the number of blocks before it in Ceres's
+  // vectors; empty: i.
+  const std::vector<int32_t>& order() const { return order_; }
+  int32_t state_begin() const { return state_begin_; }
+  int32_t tangent_begin() const { return tangent_begin_; }
+
+  int32_t state_offset(int64_t i) const {
+    return is_uniform_ ? state_begin_ + Place(i) * ambient_size
+                       : state_offset_[i];
   }
+  int32_t tangent_offset(int64_t i) const {
+    return is_uniform_ ? tangent_begin_ + Place(i) * ambient_size
+                       : tangent_offset_[i];
+  }
+  int32_t tangent_size(int64_t i) const {
+    return is_uniform_ ? ambient_size : tangent_size_[i];
+  }
+  const double* constant_value(int64_t i) const {
+    return is_uniform_ ? nullptr : constant_value_[i];
+  }
+  const ceres::Manifold* manifold(int64_t i) const {
+    return is_uniform_ ? nullptr : manifold_[i];
+  }
+  // Of a table that isn't uniform.
+  const std::vector<int32_t>& state_offsets() const { return state_offset_; }
+  const std::vector<int32_t>& tangent_offsets() const {
+    return tangent_offset_;
+  }
+  const std::vector<int32_t>& tangent_sizes() const { return tangent_size_; }
 
   // Blocks with columns.
   int NumVarying() const {
-    return static_cast<int>(std::count_if(
-        tangent_size.begin(), tangent_size.end(), [](int n) { return n > 0; }));
+    return is_uniform_
+               ? size_
+               : static_cast<int>(std::count_if(tangent_size_.begin(),
+                                                tangent_size_.end(),
+                                                [](int n) { return n > 0; }));
+  }
+  // All tangent sizes.
+  void InsertTangentSizes(std::set<int>* sizes) const {
+    if (is_uniform_) {
+      sizes->insert(ambient_size);
+    } else {
+      sizes->insert(tangent_size_.begin(), tangent_size_.end());
+    }
   }
   // The largest tangent size.
   int MaxTangentSize() const {
-    return tangent_size.empty()
-               ? 0
-               : *std::max_element(tangent_size.begin(), tangent_size.end());
+    if (is_uniform_ || size_ == 0) {
+      return is_uniform_ ? ambient_size : 0;
+    }
+    return *std::max_element(tangent_size_.begin(), tangent_size_.end());
   }
   bool HasManifold() const {
-    return std::any_of(manifold.begin(),
-                       manifold.end(),
+    return std::any_of(manifold_.begin(),
+                       manifold_.end(),
                        [](const ceres::Manifold* m) { return m != nullptr; });
   }
   bool HasPadding() const {
-    return std::any_of(tangent_size.begin(), tangent_size.end(), [this](int n) {
-      return n != padded_size;
-    });
+    return is_uniform_
+               ? ambient_size != padded_size
+               : std::any_of(tangent_size_.begin(),
+                             tangent_size_.end(),
+                             [this](int n) { return n != padded_size; });
   }
 
   // Block i becomes what block order[i] was; order is a permutation.
-  void Permute(const std::vector<int32_t>& order,
-               kernels::HostContext* context) {
+  void Permute(std::vector<int32_t> order, kernels::HostContext* context) {
     constexpr int64_t kGrain = 1 << 14;
     const auto permute = [&order, context](auto* values) {
       std::decay_t<decltype(*values)> permuted(order.size());
@@ -94,12 +175,42 @@ struct BlockTable {
                            });
       values->swap(permuted);
     };
-    permute(&state_offset);
-    permute(&tangent_offset);
-    permute(&tangent_size);
-    permute(&constant_value);
-    permute(&manifold);
+    if (is_uniform_) {
+      if (!order_.empty()) {
+        permute(&order_);
+      } else {
+        order_ = std::move(order);
+      }
+      return;
+    }
+    permute(&state_offset_);
+    permute(&tangent_offset_);
+    permute(&tangent_size_);
+    permute(&constant_value_);
+    permute(&manifold_);
   }
+
+  BlockTable() = default;
+
+ private:
+  BlockTable(int ambient, int padded)
+      : ambient_size(ambient), padded_size(padded) {}
+
+  int32_t Place(int64_t i) const {
+    return order_.empty() ? static_cast<int32_t>(i) : order_[i];
+  }
+
+  int32_t size_ = 0;
+  bool is_uniform_ = false;
+  int32_t state_begin_ = 0;
+  int32_t tangent_begin_ = 0;
+  std::vector<int32_t> order_;
+  // The members of Entry; empty where the table is uniform.
+  std::vector<int32_t> state_offset_;
+  std::vector<int32_t> tangent_offset_;
+  std::vector<int32_t> tangent_size_;
+  std::vector<const double*> constant_value_;
+  std::vector<const ceres::Manifold*> manifold_;
 };
 
 }  // namespace ceres_ext

@@ -177,14 +177,14 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   static void AppendBlocks(const BlockTable& table,
                            std::vector<BlockManifold>* blocks) {
     for (int32_t i = 0; i < table.size(); ++i) {
-      if (table.state_offset[i] >= 0) {
-        const ceres::Manifold* manifold = table.manifold[i];
+      if (table.state_offset(i) >= 0) {
+        const ceres::Manifold* manifold = table.manifold(i);
         blocks->push_back({manifold,
-                           table.state_offset[i],
-                           table.tangent_offset[i],
+                           table.state_offset(i),
+                           table.tangent_offset(i),
                            manifold != nullptr ? manifold->AmbientSize()
-                                               : table.tangent_size[i],
-                           table.tangent_size[i]});
+                                               : table.tangent_size(i),
+                           table.tangent_size(i)});
       }
     }
   }

@@ -70,7 +70,7 @@ class GeneralRowsJacobian final : public RowsJacobian {
       for (int64_t b = 0; b < families[i].num_blocks; ++b) {
         for (int j = 0; j < families[i].size; ++j) {
           column[families[i].value_begin + families[i].size * b + j] =
-              tables[i].table().tangent_offset[b] + j;
+              tables[i].table().tangent_offset(b) + j;
         }
       }
     }

@@ -161,15 +161,12 @@ class MachineSetupImpl final : public MachineSetup {
     std::set<int> residuals;
     std::set<int> e;
     std::set<int> f;
-    const auto insert = [](const BlockTable& table, std::set<int>* sizes) {
-      sizes->insert(table.tangent_size.begin(), table.tangent_size.end());
-    };
     if (structure.num_observations() + structure.views.size() > 0) {
       residuals.insert(2);
-      insert(structure.e[0], &e);
+      structure.e[0].InsertTangentSizes(&e);
     }
     for (const ObservationRows& rows : structure.observations) {
-      insert(structure.f[rows.camera_family], &f);
+      structure.f[rows.camera_family].InsertTangentSizes(&f);
     }
     for (const std::vector<int32_t>& view : structure.views.blocks) {
       for (const int32_t b : view) {

@@ -40,7 +40,7 @@ class StateModel {
     if (points.HasPadding()) {
       std::vector<double> scale(3 * num_points, 1.0);
       for (int64_t p = 0; p < num_points; ++p) {
-        if (points.constant_value[p] != nullptr) {
+        if (points.constant_value(p) != nullptr) {
           std::fill_n(&scale[3 * p], 3, 0.0);
         }
       }
@@ -99,11 +99,11 @@ class StateModel {
   static void AppendBlocks(const BlockTable& table,
                            std::vector<BlockManifold>* blocks) {
     for (int32_t i = 0; i < table.size(); ++i) {
-      blocks->push_back({table.manifold[i],
-                         table.state_offset[i],
-                         table.tangent_offset[i],
+      blocks->push_back({table.manifold(i),
+                         table.state_offset(i),
+                         table.tangent_offset(i),
                          table.ambient_size,
-                         table.tangent_size[i],
+                         table.tangent_size(i),
                          table.padded_size});
     }
   }

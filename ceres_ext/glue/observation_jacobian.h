@@ -107,8 +107,8 @@ class IndexedJacobian : public RowsJacobian {
       const std::vector<int> columns = rows_->Columns(camera_id[k]);
       for (int r = 0; r < Shape::kNumResiduals; ++r) {
         const int64_t row = Shape::kNumResiduals * k + r;
-        for (int j = 0; j < points.tangent_size[point]; ++j) {
-          visit(row, points.tangent_offset[point] + j, jp[Shape::kE * r + j]);
+        for (int j = 0; j < points.tangent_size(point); ++j) {
+          visit(row, points.tangent_offset(point) + j, jp[Shape::kE * r + j]);
         }
         for (size_t j = 0; j < columns.size(); ++j) {
           visit(row, columns[j], jc[Shape::kF * r + j]);

@@ -19,17 +19,38 @@ template <typename Machine>
 Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
   table_ = std::move(table);
   const int64_t n = table_.size();
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(table_.tangent_offset, &tangent_offset_));
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(table_.tangent_size, &tangent_size_));
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(table_.state_offset, &state_offset_));
+  if (table_.is_uniform()) {
+    for (Buffer<int32_t>* buffer :
+         {&tangent_offset_, &tangent_size_, &state_offset_}) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, buffer));
+    }
+    Buffer<int32_t> order;
+    if (!table_.order().empty()) {
+      CERES_EXT_RETURN_IF_ERROR(machine->Upload(table_.order(), &order));
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(kernels::UniformBlockTableParams{n,
+                                                      order.data(),
+                                                      table_.ambient_size,
+                                                      table_.state_begin(),
+                                                      table_.tangent_begin(),
+                                                      state_offset_.data(),
+                                                      tangent_offset_.data(),
+                                                      tangent_size_.data()},
+                     machine));
+  } else {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(table_.tangent_offsets(), &tangent_offset_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(table_.tangent_sizes(), &tangent_size_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(table_.state_offsets(), &state_offset_));
+  }
   std::vector<double> constants;  // empty: there are none
-  for (int64_t i = 0; i < n; ++i) {
-    if (table_.constant_value[i] != nullptr) {
+  for (int64_t i = 0; !table_.is_uniform() && i < n; ++i) {
+    if (table_.constant_value(i) != nullptr) {
       constants.resize(n * table_.ambient_size);
-      std::copy_n(table_.constant_value[i],
+      std::copy_n(table_.constant_value(i),
                   table_.ambient_size,
                   constants.data() + i * table_.ambient_size);
     }
@@ -126,11 +147,13 @@ Status ProgramBlocks<Machine>::SetupIndex(
   if (point_order.empty()) {
     return {};
   }
-  structure->e[0].Permute(point_order, host_context);
   if (structure->observations.size() == 1 && structure->views.size() == 0 &&
       structure->general_rows.empty()) {
-    return {};  // Nobody else asks for a point by its number.
+    // Nobody else asks for a point by its number.
+    structure->e[0].Permute(std::move(point_order), host_context);
+    return {};
   }
+  structure->e[0].Permute(point_order, host_context);
   std::vector<int32_t> place_of(point_order.size());
   for (size_t p = 0; p < point_order.size(); ++p) {
     place_of[point_order[p]] = static_cast<int32_t>(p);

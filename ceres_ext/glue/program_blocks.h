@@ -85,9 +85,9 @@ struct ObservationBlocks {
     if (camera_family_table == nullptr) {
       return view_columns[camera];
     }
-    std::vector<int> of_camera(cameras().tangent_size[camera]);
+    std::vector<int> of_camera(cameras().tangent_size(camera));
     std::iota(
-        of_camera.begin(), of_camera.end(), cameras().tangent_offset[camera]);
+        of_camera.begin(), of_camera.end(), cameras().tangent_offset(camera));
     return of_camera;
   }
 };

@@ -554,6 +554,7 @@ class Importer {
             }
           }
         });
+    table->SetUniformIfItIs();
     return table;
   }
 

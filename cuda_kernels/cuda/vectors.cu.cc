@@ -144,6 +144,7 @@ CERES_EXT_RUN(ModelCostChangeParams)
 CERES_EXT_RUN(GatherTangentParams)
 CERES_EXT_RUN(ScatterTangentParams)
 CERES_EXT_RUN(GatherStateParams)
+CERES_EXT_RUN(UniformBlockTableParams)
 CERES_EXT_RUN(GatherPairsParams)
 CERES_EXT_RUN(PlusParams)
 

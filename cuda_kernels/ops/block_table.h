@@ -40,6 +40,28 @@ struct BlockTableView {
   }
 };
 
+// The arrays of a table whose blocks all vary, with as many columns as values,
+// and stand one after the other: block i has order[i] before it (null: i).
+// Traffic: 16 B per block.
+struct UniformBlockTableParams {
+  int64_t n = 0;
+  const int32_t* order = nullptr;  // n
+  int32_t block_size = 0;
+  int32_t state_begin = 0;
+  int32_t tangent_begin = 0;
+  int32_t* state_offset = nullptr;    // n
+  int32_t* tangent_offset = nullptr;  // n
+  int32_t* tangent_size = nullptr;    // n
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    const int32_t at =
+        (order == nullptr ? static_cast<int32_t>(i) : order[i]) * block_size;
+    state_offset[i] = state_begin + at;
+    tangent_offset[i] = tangent_begin + at;
+    tangent_size[i] = block_size;
+  }
+};
+
 // padded = vector, and `padding` where the vector has no value.
 // Traffic: 16 B per value, 8 B where the vector is null.
 struct GatherTangentParams {

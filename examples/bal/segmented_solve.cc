@@ -93,7 +93,8 @@ void Prepend(const Summary& before, Summary* summary) {
                           &Stock::num_jacobian_evaluations},
                          before,
                          summary);
-  AddMembers<double, Summary>({&Summary::setup_time_in_seconds,
+  AddMembers<double, Summary>({&Summary::context_time_in_seconds,
+                               &Summary::setup_time_in_seconds,
                                &Summary::import_time_in_seconds,
                                &Summary::normal_blocks_time_in_seconds,
                                &Summary::pcg_time_in_seconds,

@@ -52,6 +52,7 @@ Json ExtJson(const ceres_ext::Summary& summary) {
   json["device"] = summary.device;
   json["method"] = summary.method;
   json["num_pcg_iterations"] = summary.num_pcg_iterations;
+  json["context_time_in_seconds"] = summary.context_time_in_seconds;
   json["setup_time_in_seconds"] = summary.setup_time_in_seconds;
   json["import_time_in_seconds"] = summary.import_time_in_seconds;
   json["normal_blocks_time_in_seconds"] = summary.normal_blocks_time_in_seconds;

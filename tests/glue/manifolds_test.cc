@@ -95,23 +95,23 @@ class Manifolds : public OnMachine {
     }
     for (int32_t c = 0; c < cameras.size(); ++c) {
       SCOPED_TRACE("camera " + std::to_string(c));
-      const double* expected = cameras.constant_value[c] != nullptr
-                                   ? cameras.constant_value[c]
-                                   : &state[cameras.state_offset[c]];
+      const double* expected = cameras.constant_value(c) != nullptr
+                                   ? cameras.constant_value(c)
+                                   : &state[cameras.state_offset(c)];
       const double* camera = &values[int64_t{rows} * c];
       for (int i = 0; i < rows; ++i) {
         ASSERT_EQ(camera[i], expected[i]);
       }
       if (tangents.empty()) {
-        EXPECT_EQ(cameras.manifold[c], nullptr);
-        EXPECT_EQ(cameras.tangent_size[c], columns);
+        EXPECT_EQ(cameras.manifold(c), nullptr);
+        EXPECT_EQ(cameras.tangent_size(c), columns);
         continue;
       }
-      const int size = cameras.tangent_size[c];
+      const int size = cameras.tangent_size(c);
       std::vector<double> plus_jacobian(rows * rows, 0.0);
-      if (cameras.manifold[c] != nullptr) {
+      if (cameras.manifold(c) != nullptr) {
         ASSERT_TRUE(
-            cameras.manifold[c]->PlusJacobian(camera, plus_jacobian.data()));
+            cameras.manifold(c)->PlusJacobian(camera, plus_jacobian.data()));
       } else {
         for (int i = 0; i < size; ++i) {
           plus_jacobian[size * i + i] = 1.0;
@@ -122,7 +122,7 @@ class Manifolds : public OnMachine {
           EXPECT_NEAR(
               tangents[(int64_t{rows} * c + i) * columns + j],
               j < size ? plus_jacobian[size * i + j] : 0.0,
-              IsExact(cameras.manifold[c]) ? 0.0 : kTolerance * Size(state))
+              IsExact(cameras.manifold(c)) ? 0.0 : kTolerance * Size(state))
               << i << " " << j;
         }
       }
@@ -135,9 +135,9 @@ class Manifolds : public OnMachine {
       scale = Download(int64_t{3} * points.size(), batch.point_scale);
     }
     for (int32_t p = 0; p < points.size(); ++p) {
-      const bool constant = points.constant_value[p] != nullptr;
+      const bool constant = points.constant_value(p) != nullptr;
       const double* expected =
-          constant ? points.constant_value[p] : &state[points.state_offset[p]];
+          constant ? points.constant_value(p) : &state[points.state_offset(p)];
       for (int i = 0; i < 3; ++i) {
         ASSERT_EQ(positions[3 * p + i], expected[i]);
         ASSERT_EQ(scale[3 * p + i], constant ? 0.0 : 1.0);
@@ -212,12 +212,12 @@ TEST_F(Manifolds, OfPoints) {
       Download(int64_t{9} * points.size(), model_.point_tangents());
   const std::vector<double> state = State();
   for (int32_t p = 0; p < points.size(); ++p) {
-    const int size = points.tangent_size[p];
+    const int size = points.tangent_size(p);
     std::vector<double> expected(9, 0.0);
-    if (points.manifold[p] != nullptr) {
+    if (points.manifold(p) != nullptr) {
       double plus_jacobian[9];
-      ASSERT_TRUE(points.manifold[p]->PlusJacobian(
-          &state[points.state_offset[p]], plus_jacobian));
+      ASSERT_TRUE(points.manifold(p)->PlusJacobian(
+          &state[points.state_offset(p)], plus_jacobian));
       for (int i = 0; i < 3; ++i) {
         std::copy_n(plus_jacobian + size * i, size, &expected[3 * i]);
       }
@@ -242,7 +242,7 @@ TEST_F(Manifolds, OfCamerasAndPoints) {
   const std::vector<double> tangents =
       Download(int64_t{9} * points.size(), model_.point_tangents());
   for (int32_t p = 0; p < points.size(); ++p) {
-    const bool is_subset = points.manifold[p] != nullptr;
+    const bool is_subset = points.manifold(p) != nullptr;
     const std::vector<double> expected =
         is_subset ? std::vector<double>{0, 0, 0, 1, 0, 0, 0, 1, 0}
                   : std::vector<double>{1, 0, 0, 0, 1, 0, 0, 0, 1};
@@ -270,7 +270,7 @@ TEST_F(Manifolds, AFailureNamesTheBlock) {
                       cameras.manifold.begin();
   EXPECT_EQ(status.message,
             "Manifold::PlusJacobian of the parameter block at " +
-                std::to_string(cameras.state_offset[camera]) +
+                std::to_string(cameras.state_offset(camera)) +
                 " of the state (ceres_ext::OwnManifold) failed");
 }
 

@@ -130,8 +130,8 @@ TEST_F(ProgramBlocksTest, EveryValueHasOnePlace) {
         for (int32_t b = 0; b < table.size(); ++b) {
           for (int j = 0; j < family.size; ++j) {
             const double value = values[family.size * b + j];
-            if (j < table.tangent_size[b]) {
-              const int at = table.tangent_offset[b] + j;
+            if (j < table.tangent_size(b)) {
+              const int at = table.tangent_offset(b) + j;
               ASSERT_EQ(value, vector[at]);
               ++uses[at];
             } else {
@@ -149,9 +149,9 @@ TEST_F(ProgramBlocksTest, EveryValueHasOnePlace) {
         structure_.is_eliminated[i] != 0 ? blocks_.e() : blocks_.f();
     const BlockTable& table = tables[structure_.family[i]].table();
     const int32_t place = structure_.place[i];
-    ASSERT_EQ(table.tangent_offset[place], block->delta_offset());
-    ASSERT_EQ(table.tangent_size[place], block->TangentSize());
-    ASSERT_EQ(table.state_offset[place], block->state_offset());
+    ASSERT_EQ(table.tangent_offset(place), block->delta_offset());
+    ASSERT_EQ(table.tangent_size(place), block->TangentSize());
+    ASSERT_EQ(table.state_offset(place), block->state_offset());
   }
 
   // And back: bit by bit.
@@ -173,7 +173,7 @@ TEST_F(ProgramBlocksTest, NoVectorIsZero) {
                   for (int32_t b = 0; b < table.size(); ++b) {
                     for (int j = 0; j < family.size; ++j) {
                       ASSERT_EQ(values[family.size * b + j],
-                                j < table.tangent_size[b] ? 0.0 : 1.0);
+                                j < table.tangent_size(b) ? 0.0 : 1.0);
                     }
                   }
                 });

@@ -116,11 +116,11 @@ class BundleStructureTest : public testing::TestWithParam<int> {
     for (int32_t id = 0; id < table.size(); ++id) {
       const ParameterBlock& block = *expected[id];
       const bool varies = !block.IsConstant();
-      EXPECT_EQ(table.constant_value[id], varies ? nullptr : block.state());
-      EXPECT_EQ(table.state_offset[id], varies ? block.state_offset() : -1);
-      EXPECT_EQ(table.tangent_size[id], varies ? block.TangentSize() : 0);
+      EXPECT_EQ(table.constant_value(id), varies ? nullptr : block.state());
+      EXPECT_EQ(table.state_offset(id), varies ? block.state_offset() : -1);
+      EXPECT_EQ(table.tangent_size(id), varies ? block.TangentSize() : 0);
       if (varies) {
-        EXPECT_EQ(table.tangent_offset[id], block.delta_offset());
+        EXPECT_EQ(table.tangent_offset(id), block.delta_offset());
       }
     }
   }
@@ -208,7 +208,7 @@ TEST_P(BundleStructureTest, RowsOfSeveralKinds) {
                                : structure.f;
     const BlockTable& table = families[structure.family[block->index()]];
     const int32_t place = structure.place[block->index()];
-    ASSERT_EQ(table.tangent_offset[place], block->delta_offset());
+    ASSERT_EQ(table.tangent_offset(place), block->delta_offset());
     ASSERT_EQ(structure.is_eliminated[block->index()] != 0, block->Size() == 3);
   }
 }
@@ -303,10 +303,9 @@ TEST_P(BundleStructureTest, ViewsAndRowsOfAnyShape) {
     if (!view.empty()) {
       ASSERT_EQ(view[0], camera->index());
     }
-    ASSERT_EQ(
-        structure.e[0]
-            .tangent_offset[structure.views.point_id[static_cast<size_t>(k)]],
-        row->parameter_blocks()[1]->delta_offset());
+    ASSERT_EQ(structure.e[0].tangent_offset(
+                  structure.views.point_id[static_cast<size_t>(k)]),
+              row->parameter_blocks()[1]->delta_offset());
   }
 }
 

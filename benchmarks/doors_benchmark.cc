@@ -1,0 +1,205 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What a user waits for beside the iterations: a problem in memory, solved
+// through each door (ceres_ext/array_problem.h, ceres::Problem).
+//
+//   doors_benchmark --like=final-13682 --door=arrays,ceres [--seeds=3]
+//
+// For each seed a process of its own makes the problem, touches its memory and
+// solves it --solves times through each door, from the same start. A line of
+// JSON a solve: seconds of building, of all the solve and its parts, until the
+// cost is within 1 % and 0.1 % of the best one known (that of a longer solve,
+// --best_iterations, or of any here), and the most host memory that the solve
+// took at a time, a problem that is built for it included.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "examples/bal/bal_geometry.h"
+#include "examples/bal/bal_synthetic.h"
+#include "examples/bal/solve_bal.h"
+#include "gflags/gflags.h"
+
+DEFINE_string(like, "venice-1778", "Sizes of this problem of BAL.");
+DEFINE_string(door, "arrays,ceres", "Which doors, in this order.");
+DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
+DEFINE_int32(solves, 2, "Through each door.");
+DEFINE_int32(threads, 16, "Threads of the host.");
+DEFINE_int32(iterations, 12, "Iterations.");
+DEFINE_int32(best_iterations,
+             0,
+             "Iterations of the longer solve for the best cost; 0: none.");
+DEFINE_double(eta, 0.1, "Ceres's eta.");
+DEFINE_string(device, "cuda", "cuda or host.");
+DEFINE_string(jacobian, "recomputed", "stored or recomputed.");
+DEFINE_string(precision, "double", "double or mixed.");
+
+namespace ceres_ext::bal {
+namespace {
+
+// Of /proc/self/status, in bytes.
+int64_t StatusBytes(const char* name) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == name) {
+      int64_t kilobytes = 0;
+      status >> kilobytes;
+      return 1024 * kilobytes;
+    }
+  }
+  return 0;
+}
+
+struct Solved {
+  std::string door;
+  double build_seconds = 0.0;
+  Summary summary;
+  int64_t host_bytes = 0;
+};
+
+Solved SolveOnce(const std::string& door,
+                 const SolveBalOptions& options,
+                 const BalProblem& start,
+                 BalProblem* problem) {
+  // In place: memory that was touched before.
+  std::copy(
+      start.cameras.begin(), start.cameras.end(), problem->cameras.begin());
+  std::copy(start.points.begin(), start.points.end(), problem->points.begin());
+  SolveBalOptions of_door = options;
+  of_door.problem = door == "ceres" ? PROBLEM_CERES : PROBLEM_ARRAYS;
+  Solved solved;
+  solved.door = door;
+  // The most so far is what there is now.
+  std::ofstream("/proc/self/clear_refs") << 5;
+  const int64_t before = StatusBytes("VmRSS:");
+  SolveBal(of_door, nullptr, problem, &solved.summary, &solved.build_seconds);
+  solved.host_bytes = StatusBytes("VmHWM:") - before;
+  return solved;
+}
+
+double SecondsTo(const Solved& solved, double cost) {
+  for (const ceres::IterationSummary& iteration : solved.summary.iterations) {
+    if (iteration.cost <= cost) {
+      return solved.build_seconds + iteration.cumulative_time_in_seconds;
+    }
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+void Print(uint64_t seed, double best, const Solved& s) {
+  const Summary& summary = s.summary;
+  std::printf(
+      "{\"like\":\"%s\",\"seed\":%d,\"door\":\"%s\",\"path\":\"%s\","
+      "\"device\":\"%s\",\"build\":%.4f,\"context\":%.4f,"
+      "\"preprocessor\":%.4f,\"setup\":%.4f,\"minimizer\":%.4f,"
+      "\"postprocessor\":%.4f,\"total\":%.4f,\"to_1_percent\":%.4f,"
+      "\"to_0.1_percent\":%.4f,\"iterations\":%d,\"pcg_iterations\":%d,"
+      "\"final_cost\":%.17g,\"best_cost\":%.17g,\"host_bytes\":%lld,"
+      "\"device_bytes\":%lld}\n",
+      FLAGS_like.c_str(),
+      static_cast<int>(seed),
+      s.door.c_str(),
+      SolvePathToString(summary.path),
+      summary.device.c_str(),
+      s.build_seconds,
+      summary.context_time_in_seconds,
+      summary.preprocessor_time_in_seconds,
+      summary.setup_time_in_seconds,
+      summary.minimizer_time_in_seconds,
+      summary.postprocessor_time_in_seconds,
+      s.build_seconds + summary.total_time_in_seconds,
+      SecondsTo(s, 1.01 * best),
+      SecondsTo(s, 1.001 * best),
+      static_cast<int>(summary.iterations.size()) - 1,
+      static_cast<int>(summary.num_pcg_iterations),
+      summary.final_cost,
+      best,
+      static_cast<long long>(s.host_bytes),
+      static_cast<long long>(summary.memory_bytes));
+  std::fflush(stdout);
+}
+
+bool RunSeed(uint64_t seed) {
+  SyntheticOptions synthetic;
+  std::string error;
+  SyntheticProblem generated;
+  synthetic.seed = seed;
+  synthetic.num_threads = FLAGS_threads;
+  if (!FindBalSize(FLAGS_like, &synthetic) ||
+      !GenerateSynthetic(synthetic, &generated, &error)) {
+    std::fprintf(stderr, "--like=%s: %s\n", FLAGS_like.c_str(), error.c_str());
+    return false;
+  }
+  generated.true_points = {};
+  Normalize(&generated.start);
+  const BalProblem start = generated.start;
+  BalProblem problem = std::move(generated.start);
+
+  SolveBalOptions options;
+  options.solver_options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  options.solver_options.preconditioner_type = ceres::SCHUR_JACOBI;
+  options.solver_options.num_threads = FLAGS_threads;
+  options.solver_options.max_num_iterations = FLAGS_iterations;
+  options.solver_options.max_linear_solver_iterations = 100;
+  options.solver_options.eta = FLAGS_eta;
+  options.solver_options.function_tolerance = 0.0;
+  options.solver_options.logging_type = ceres::SILENT;
+  if (!StringToDeviceType(FLAGS_device, &options.ext_options.device) ||
+      !StringToJacobianType(FLAGS_jacobian, &options.ext_options.jacobian) ||
+      !StringToPrecisionType(FLAGS_precision, &options.ext_options.precision)) {
+    std::fprintf(stderr, "--device, --jacobian or --precision is unknown\n");
+    return false;
+  }
+
+  std::vector<Solved> all;
+  std::stringstream doors(FLAGS_door);
+  std::string door;
+  while (std::getline(doors, door, ',')) {
+    for (int i = 0; i < FLAGS_solves; ++i) {
+      all.push_back(SolveOnce(door, options, start, &problem));
+    }
+  }
+  double best = std::numeric_limits<double>::infinity();
+  for (const Solved& solved : all) {
+    best = std::min(best, solved.summary.final_cost);
+  }
+  if (FLAGS_best_iterations > 0) {
+    options.solver_options.max_num_iterations = FLAGS_best_iterations;
+    options.solver_options.eta = 0.01;
+    options.solver_options.max_linear_solver_iterations = 500;
+    best = std::min(
+        best, SolveOnce("arrays", options, start, &problem).summary.final_cost);
+  }
+  for (const Solved& solved : all) {
+    Print(seed, best, solved);
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace ceres_ext::bal
+
+int main(int argc, char** argv) {
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  int code = 0;
+  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(ceres_ext::bal::RunSeed(static_cast<uint64_t>(seed)) ? 0 : 1);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+      code = 1;
+    }
+  }
+  return code;
+}
