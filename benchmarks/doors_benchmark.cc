@@ -23,13 +23,23 @@
 #include <string>
 #include <vector>
 
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/solve.h"
 #include "examples/bal/bal_geometry.h"
 #include "examples/bal/bal_synthetic.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
 
 DEFINE_string(like, "venice-1778", "Sizes of this problem of BAL.");
-DEFINE_string(door, "arrays,ceres", "Which doors, in this order.");
+DEFINE_double(start,
+              1.0,
+              "How far from the truth a solve starts, times bal_generate's "
+              "drift and noise of focal lengths and points.");
+DEFINE_string(door,
+              "arrays,ceres",
+              "Which doors, in this order: arrays, kept (arrays by one "
+              "ArraySolver), ceres.");
 DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
 DEFINE_int32(solves, 2, "Through each door.");
 DEFINE_int32(threads, 16, "Threads of the host.");
@@ -40,6 +50,7 @@ DEFINE_int32(best_iterations,
 DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_string(device, "cuda", "cuda or host.");
 DEFINE_string(jacobian, "recomputed", "stored or recomputed.");
+DEFINE_bool(cuda_graph, false, "Options::cuda_graph.");
 DEFINE_string(precision, "double", "double or mixed.");
 
 namespace ceres_ext::bal {
@@ -69,6 +80,7 @@ struct Solved {
 Solved SolveOnce(const std::string& door,
                  const SolveBalOptions& options,
                  const BalProblem& start,
+                 ArraySolver* solver,
                  BalProblem* problem) {
   // In place: memory that was touched before.
   std::copy(
@@ -133,6 +145,10 @@ bool RunSeed(uint64_t seed) {
   std::string error;
   SyntheticProblem generated;
   synthetic.seed = seed;
+  synthetic.drift_rotation *= FLAGS_start;
+  synthetic.drift_translation *= FLAGS_start;
+  synthetic.focal_noise *= FLAGS_start;
+  synthetic.point_noise *= FLAGS_start;
   synthetic.num_threads = FLAGS_threads;
   if (!FindBalSize(FLAGS_like, &synthetic) ||
       !GenerateSynthetic(synthetic, &generated, &error)) {
@@ -153,6 +169,7 @@ bool RunSeed(uint64_t seed) {
   options.solver_options.eta = FLAGS_eta;
   options.solver_options.function_tolerance = 0.0;
   options.solver_options.logging_type = ceres::SILENT;
+  options.ext_options.cuda_graph = FLAGS_cuda_graph;
   if (!StringToDeviceType(FLAGS_device, &options.ext_options.device) ||
       !StringToJacobianType(FLAGS_jacobian, &options.ext_options.jacobian) ||
       !StringToPrecisionType(FLAGS_precision, &options.ext_options.precision)) {
@@ -160,12 +177,13 @@ bool RunSeed(uint64_t seed) {
     return false;
   }
 
+  ArraySolver solver;
   std::vector<Solved> all;
   std::stringstream doors(FLAGS_door);
   std::string door;
   while (std::getline(doors, door, ',')) {
     for (int i = 0; i < FLAGS_solves; ++i) {
-      all.push_back(SolveOnce(door, options, start, &problem));
+      all.push_back(SolveOnce(door, options, start, &solver, &problem));
     }
   }
   double best = std::numeric_limits<double>::infinity();
@@ -176,8 +194,9 @@ bool RunSeed(uint64_t seed) {
     options.solver_options.max_num_iterations = FLAGS_best_iterations;
     options.solver_options.eta = 0.01;
     options.solver_options.max_linear_solver_iterations = 500;
-    best = std::min(
-        best, SolveOnce("arrays", options, start, &problem).summary.final_cost);
+    best = std::min(best,
+                    SolveOnce("arrays", options, start, &solver, &problem)
+                        .summary.final_cost);
   }
   for (const Solved& solved : all) {
     Print(seed, best, solved);

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/glue/array_import.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
@@ -39,8 +40,10 @@ struct Extent {
 
 class Validator {
  public:
-  Validator(const ArrayProblem& problem, int num_threads, std::string* error)
-      : problem_(problem), context_(num_threads), error_(error) {}
+  Validator(const ArrayProblem& problem,
+            kernels::HostContext* context,
+            std::string* error)
+      : problem_(problem), context_(context), error_(error) {}
 
   // Sizes and addresses first, then what the arrays hold.
   bool Run() {
@@ -339,7 +342,7 @@ class Validator {
   int64_t First(int64_t n, const Function& is_bad) {
     std::mutex mutex;
     int64_t first = n;
-    context_.ParallelFor(n, kPerTask, [&](int64_t begin, int64_t end) {
+    context_->ParallelFor(n, kPerTask, [&](int64_t begin, int64_t end) {
       // Without a branch, so that the compiler can take several at once.
       bool any = false;
       for (int64_t i = begin; i < end; ++i) {
@@ -363,7 +366,7 @@ class Validator {
   }
 
   const ArrayProblem& problem_;
-  kernels::HostContext context_;
+  kernels::HostContext* context_;
   std::string* error_;
   int64_t num_values_ = 0;
   int64_t num_residuals_ = 0;
@@ -386,9 +389,15 @@ void ArrayProblem::AddResiduals(const Residuals& residuals) {
 }
 
 bool ArrayProblem::IsValid(int num_threads, std::string* error) const {
+  kernels::HostContext context(num_threads);
+  return IsValidProblem(*this, &context, error);
+}
+
+bool IsValidProblem(const ArrayProblem& problem,
+                    kernels::HostContext* context,
+                    std::string* error) {
   std::string unused;
-  return Validator(*this, num_threads, error != nullptr ? error : &unused)
-      .Run();
+  return Validator(problem, context, error != nullptr ? error : &unused).Run();
 }
 
 }  // namespace ceres_ext

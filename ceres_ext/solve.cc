@@ -64,6 +64,7 @@ class Shell {
 bool SolveArrays(const ceres::Solver::Options& options,
                  const Options& ext_options,
                  const ArrayProblem& problem,
+                 KeptMachines* kept,
                  Summary* summary,
                  std::string* reason) {
   if (!ext_options.enabled || !ext_options.batch_evaluation) {
@@ -75,7 +76,10 @@ bool SolveArrays(const ceres::Solver::Options& options,
   if (!reason->empty()) {
     return false;
   }
-  BundlePlugin plugin(ext_options, /*append_to_message=*/false, &arrays);
+  BundlePlugin plugin(ext_options, options.num_threads, &arrays, kept);
+  // Ceres itself needs no thread.
+  ceres::Solver::Options shell_options = options;
+  shell_options.num_threads = 1;
   Shell shell;
   // Callbacks see the state of each iteration, and a solve that fails leaves
   // that of the start.
@@ -87,7 +91,7 @@ bool SolveArrays(const ceres::Solver::Options& options,
     }
   }
   ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
-  ceres::Solve(options, shell.problem(), summary);
+  ceres::Solve(shell_options, shell.problem(), summary);
   for (size_t i = 0; !summary->IsSolutionUsable() && i < start.size(); ++i) {
     std::copy(start[i].begin(), start[i].end(), problem.parameters()[i].values);
   }
@@ -95,6 +99,52 @@ bool SolveArrays(const ceres::Solver::Options& options,
   plugin.FinishIfCeresDidNot(*summary);
   plugin.FillSummary(summary);
   return plugin.IsTaken() || plugin.IsOutOfMemory();
+}
+
+void SolveArraysOrProblem(const ceres::Solver::Options& options,
+                          const Options& ext_options,
+                          const ArrayProblem& problem,
+                          KeptMachines* kept,
+                          Summary* summary) {
+  *summary = Summary();
+  const double start = ceres::internal::WallTimeInSeconds();
+  std::string error;
+  if (!CheckOptions(ext_options, summary)) {
+    summary->path_reason = summary->message;
+    return;
+  }
+  if (!options.IsValid(&error) ||
+      !IsValidProblem(
+          problem, kept->host_context(options.num_threads), &error)) {
+    summary->termination_type = ceres::FAILURE;
+    summary->message = error;
+    summary->path_reason = error;
+    LOG(ERROR) << "Terminating: " << error;
+    return;
+  }
+  // Checking the arrays, and making a ceres::Problem of them, is part of the
+  // solve.
+  const auto count_all = [start, summary] {
+    const double rest = ceres::internal::WallTimeInSeconds() - start -
+                        summary->total_time_in_seconds;
+    summary->preprocessor_time_in_seconds += rest;
+    summary->total_time_in_seconds += rest;
+  };
+  std::string reason;
+  if (SolveArrays(options, ext_options, problem, kept, summary, &reason)) {
+    if (!summary->IsSolutionUsable()) {
+      kept->Clear();
+    }
+    count_all();
+    return;
+  }
+  // It has memory of its own.
+  kept->Clear();
+  ProblemOfArrays of_arrays(problem);
+  ceres_ext::Solve(options, ext_options, of_arrays.problem(), summary);
+  count_all();
+  summary->path_reason +=
+      "; a ceres::Problem was made of the arrays: " + reason;
 }
 
 }  // namespace
@@ -128,43 +178,30 @@ void Solve(const ceres::Solver::Options& options,
   plugin.FinishIfCeresDidNot(*summary);
 }
 
+struct ArraySolver::Impl {
+  KeptMachines kept;
+};
+
+ArraySolver::ArraySolver() : impl_(std::make_unique<Impl>()) {
+  impl_->kept.is_for_several = true;
+}
+ArraySolver::~ArraySolver() = default;
+ArraySolver::ArraySolver(ArraySolver&&) noexcept = default;
+ArraySolver& ArraySolver::operator=(ArraySolver&&) noexcept = default;
+
+void ArraySolver::Solve(const ceres::Solver::Options& options,
+                        const Options& ext_options,
+                        ArrayProblem* problem,
+                        Summary* summary) {
+  SolveArraysOrProblem(options, ext_options, *problem, &impl_->kept, summary);
+}
+
 void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ArrayProblem* problem,
            Summary* summary) {
-  *summary = Summary();
-  const double start = ceres::internal::WallTimeInSeconds();
-  std::string error;
-  if (!CheckOptions(ext_options, summary)) {
-    summary->path_reason = summary->message;
-    return;
-  }
-  if (!options.IsValid(&error) ||
-      !problem->IsValid(options.num_threads, &error)) {
-    summary->termination_type = ceres::FAILURE;
-    summary->message = error;
-    summary->path_reason = error;
-    LOG(ERROR) << "Terminating: " << error;
-    return;
-  }
-  // Checking the arrays, and making a ceres::Problem of them, is part of the
-  // solve.
-  const auto count_all = [start, summary] {
-    const double rest = ceres::internal::WallTimeInSeconds() - start -
-                        summary->total_time_in_seconds;
-    summary->preprocessor_time_in_seconds += rest;
-    summary->total_time_in_seconds += rest;
-  };
-  std::string reason;
-  if (SolveArrays(options, ext_options, *problem, summary, &reason)) {
-    count_all();
-    return;
-  }
-  ProblemOfArrays of_arrays(*problem);
-  Solve(options, ext_options, of_arrays.problem(), summary);
-  count_all();
-  summary->path_reason +=
-      "; a ceres::Problem was made of the arrays: " + reason;
+  KeptMachines kept;
+  SolveArraysOrProblem(options, ext_options, *problem, &kept, summary);
 }
 
 }  // namespace ceres_ext

@@ -29,6 +29,8 @@
 #ifndef CERES_EXT_SOLVE_H_
 #define CERES_EXT_SOLVE_H_
 
+#include <memory>
+
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/array_problem.h"
@@ -75,6 +77,37 @@ void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ArrayProblem* problem,
            Summary* summary);
+
+// Solves problems of arrays one after the other, as Solve does and with the
+// same bits, and keeps in between what the next may use: threads, the device
+// with the memory that the last solve had, and, where all index arrays hold
+// what they held (a hash of 64 bits says so), the index that was made of them.
+// Values, observations, constant flags, losses and options may change.
+//
+//   ceres_ext::ArraySolver solver;
+//   for (...) {
+//     solver.Solve(options, ext_options, &problem, &summary);
+//   }
+//
+// What is kept counts for Options::cuda_memory_limit_bytes; it goes with the
+// object, and after a solve that failed. Not thread safe; solves at once have
+// an object each.
+class ArraySolver {
+ public:
+  ArraySolver();
+  ~ArraySolver();
+  ArraySolver(ArraySolver&&) noexcept;
+  ArraySolver& operator=(ArraySolver&&) noexcept;
+
+  void Solve(const ceres::Solver::Options& options,
+             const Options& ext_options,
+             ArrayProblem* problem,
+             Summary* summary);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace ceres_ext
 

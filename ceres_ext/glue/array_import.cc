@@ -35,6 +35,33 @@ BatchModelKind KindOf(const Residuals& residuals) {
                               : batchable->batch_model().kind;
 }
 
+// The finaliser of MurmurHash3, a bijection.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ x >> 33) * 0xff51afd7ed558ccdull;
+  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ull;
+  return x ^ x >> 33;
+}
+
+// Of both ids of all rows, each at its place: a sum, so that threads may add in
+// any order. Not 0.
+uint64_t HashOf(const ObservationRows& rows, kernels::HostContext* context) {
+  std::atomic<uint64_t> sum{0};
+  const int32_t* const camera = rows.camera_id.data();
+  const int32_t* const point = rows.point_id.data();
+  context->ParallelFor(
+      rows.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+        uint64_t part = 0;
+        for (int64_t k = begin; k < end; ++k) {
+          const uint64_t ids = uint64_t{static_cast<uint32_t>(camera[k])}
+                                   << 32 |
+                               static_cast<uint32_t>(point[k]);
+          part += Mix(ids + Mix(static_cast<uint64_t>(k)));
+        }
+        sum += part;
+      });
+  return sum == 0 ? 1 : sum.load();
+}
+
 }  // namespace
 
 int ArrayImport::TangentSize(const Parameters& parameters, int64_t block) {
@@ -227,7 +254,8 @@ void ArrayImport::FillTable(int array,
       });
 }
 
-bool ArrayImport::Import(kernels::HostContext* context,
+bool ArrayImport::Import(bool wants_hash,
+                         kernels::HostContext* context,
                          ProgramStructure* structure,
                          std::string* reason) {
   *structure = ProgramStructure();
@@ -307,6 +335,9 @@ bool ArrayImport::Import(kernels::HostContext* context,
       rows.observations.Refer(2 * n,
                               static_cast<const double*>(residuals.constants));
       rows.common_loss = residuals.loss;
+      if (wants_hash) {
+        rows.index_hash = HashOf(rows, context);
+      }
       BlockTable* const table = &structure->f.emplace_back();
       const int array = residuals.blocks[0].parameters;
       FillTable(array, blocks_[array], context, table);

@@ -24,6 +24,11 @@
 
 namespace ceres_ext {
 
+// ArrayProblem::IsValid by threads that are there already.
+bool IsValidProblem(const ArrayProblem& problem,
+                    kernels::HostContext* context,
+                    std::string* error);
+
 class ArrayImport {
  public:
   // *problem is valid; it and *summary, that of the solve, outlive this object.
@@ -36,8 +41,10 @@ class ArrayImport {
   std::string WhyProblemIsNeeded(const ceres::Solver::Options& options) const;
 
   // As ImportProgram. May be called again where *structure is used up; it
-  // refers to the arrays and to this object.
-  bool Import(kernels::HostContext* context,
+  // refers to the arrays and to this object. wants_hash: of what
+  // ObservationRows::index_hash says.
+  bool Import(bool wants_hash,
+              kernels::HostContext* context,
               ProgramStructure* structure,
               std::string* reason);
 

@@ -23,19 +23,31 @@ namespace {
 using ceres::internal::PreprocessedProblem;
 using kernels::Status;
 
+// A machine, and the index that it has made of observations. The machine goes
+// last.
+template <typename Machine>
+struct KeptMachine {
+  // What it was made for.
+  Options options;
+  int num_threads = 0;
+  std::unique_ptr<Machine> machine;
+  KeptIndex<Machine> index;
+};
+
 template <typename Machine>
 class MachineSetupImpl final : public MachineSetup {
  public:
-  // host_context: threads for what is put in order on the host; *machine or
-  // this object owns it.
+  // host_context: threads for what is put in order on the host, of the machine
+  // or of somebody who outlives this object.
   MachineSetupImpl(const Options& options,
                    std::string device,
-                   std::unique_ptr<Machine> machine,
-                   std::unique_ptr<kernels::HostContext> host_context)
+                   std::shared_ptr<KeptMachine<Machine>> kept,
+                   kernels::HostContext* host_context)
       : options_(options),
         device_(std::move(device)),
-        machine_(std::move(machine)),
-        host_context_(std::move(host_context)) {}
+        kept_(std::move(kept)),
+        machine_(kept_->machine.get()),
+        host_context_(host_context) {}
 
   int64_t copied_bytes() const final { return machine_->copied_bytes(); }
 
@@ -43,6 +55,10 @@ class MachineSetupImpl final : public MachineSetup {
                       PreprocessedProblem* pp,
                       Summary* summary,
                       ProgramObjects* objects) final {
+    if constexpr (!kIsHost<Machine>) {
+      // What the set-up frees goes back to the device.
+      machine_->context()->KeepMemory(false);
+    }
     summary->device = device_;
     summary->num_host_losses = 0;
     summary->host_loss_type.clear();
@@ -58,11 +74,12 @@ class MachineSetupImpl final : public MachineSetup {
         program_blocks_.Setup(*program,
                               merge_blocks,
                               structure,
-                              kernels::RowIndex<Machine>::Options::For(
-                                  options_.jacobian == JACOBIAN_RECOMPUTED,
-                                  options_.precision == PRECISION_MIXED),
-                              host_context(),
-                              machine_.get()));
+                              options_.jacobian == JACOBIAN_RECOMPUTED,
+                              options_.precision == PRECISION_MIXED,
+                              &kept_->index,
+                              host_context_,
+                              machine_));
+
     objects->num_blocks = {NumVarying(program_blocks_.e()),
                            NumVarying(program_blocks_.f())};
     if (objects->num_blocks.back() == 0) {
@@ -75,21 +92,21 @@ class MachineSetupImpl final : public MachineSetup {
           structure->observations[i],
           &program_blocks_.observations(static_cast<int>(i)),
           program_blocks_.blocks(),
-          host_context(),
+          host_context_,
           summary,
           &rows.emplace_back()));
     }
     std::vector<std::string> why_no_form;
     if (structure->num_other_rows() > 0) {
       for (const BatchModel* model : structure->models) {
-        why_no_form.push_back(WhyNoForm(*model, machine_.get()));
+        why_no_form.push_back(WhyNoForm(*model, machine_));
       }
     }
     const BatchRowsInput<Machine> input = {
         program,
         structure,
         &program_blocks_,
-        host_context(),
+        host_context_,
         summary,
         why_no_form,
         &objects->notes,
@@ -123,11 +140,17 @@ class MachineSetupImpl final : public MachineSetup {
     CERES_EXT_RETURN_IF_ERROR(
         linear_solver->Setup(options_, linear_solver_options));
     auto vectors = std::make_shared<LoopVectors<Machine>>(
-        machine_.get(), structure->caller_state);
+        machine_, structure->caller_state);
     CERES_EXT_RETURN_IF_ERROR(
         vectors->Setup(evaluator->NumParameters(),
                        evaluator->NumEffectiveParameters(),
                        evaluator->NumResiduals()));
+    if constexpr (!kIsHost<Machine>) {
+      // So does what the solve before had and this one has not asked for; what
+      // it has taken serves the next one.
+      machine_->context()->ReleaseKeptMemory();
+      machine_->context()->KeepMemory(true);
+    }
     summary->memory_bytes = machine_->bytes();
     summary->num_host_manifolds = evaluator->num_host_manifolds();
     summary->host_manifold_type = evaluator->host_manifold_type();
@@ -138,14 +161,6 @@ class MachineSetupImpl final : public MachineSetup {
   }
 
  private:
-  kernels::HostContext* host_context() {
-    if constexpr (kIsHost<Machine>) {
-      return machine_->context();
-    } else {
-      return host_context_.get();
-    }
-  }
-
   static int NumVarying(const std::vector<FamilyTable<Machine>>& families) {
     int sum = 0;
     for (const auto& family : families) {
@@ -204,58 +219,110 @@ class MachineSetupImpl final : public MachineSetup {
   const Options options_;
   const std::string device_;
   // Before the blocks, whose buffers are freed through it.
-  const std::unique_ptr<Machine> machine_;
-  const std::unique_ptr<kernels::HostContext> host_context_;
+  const std::shared_ptr<KeptMachine<Machine>> kept_;
+  Machine* const machine_;
+  kernels::HostContext* const host_context_;
   ProgramBlocks<Machine> program_blocks_;
 };
+
+// The machine that was kept, if `make` would make the same.
+template <typename Machine>
+std::shared_ptr<KeptMachine<Machine>> Find(const std::shared_ptr<void>& kept,
+                                           const Options& options,
+                                           int num_threads) {
+  auto found = std::static_pointer_cast<KeptMachine<Machine>>(kept);
+  return found != nullptr && found->num_threads == num_threads &&
+                 found->options.cuda_device == options.cuda_device &&
+                 found->options.cuda_stream == options.cuda_stream &&
+                 found->options.cuda_memory_limit_bytes ==
+                     options.cuda_memory_limit_bytes &&
+                 found->options.cuda_graph == options.cuda_graph
+             ? found
+             : nullptr;
+}
 
 // A template, so that a build without CUDA leaves it out.
 template <typename Machine>
 Status CreateDeviceSetup(const Options& options,
                          int num_threads,
+                         kernels::HostContext* host_context,
+                         std::shared_ptr<void>* kept,
                          std::unique_ptr<MachineSetup>* setup) {
   if constexpr (!kHasCuda) {
     return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
   } else {
-    kernels::CudaContextOptions context_options;
-    context_options.device = options.cuda_device;
-    context_options.stream = static_cast<cudaStream_t>(options.cuda_stream);
-    context_options.memory_limit = options.cuda_memory_limit_bytes;
-    std::unique_ptr<Machine> machine;
-    CERES_EXT_RETURN_IF_ERROR(Machine::Create(context_options, &machine));
-    if (options.cuda_graph) {
-      machine->EnableLoops();
+    auto machine = Find<Machine>(*kept, options, num_threads);
+    if (machine != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(machine->machine->context()->Activate());
+    } else {
+      kept->reset();  // Its memory first.
+      kernels::CudaContextOptions context_options;
+      context_options.device = options.cuda_device;
+      context_options.stream = static_cast<cudaStream_t>(options.cuda_stream);
+      context_options.memory_limit = options.cuda_memory_limit_bytes;
+      machine = std::make_shared<KeptMachine<Machine>>();
+      machine->options = options;
+      machine->num_threads = num_threads;
+      CERES_EXT_RETURN_IF_ERROR(
+          Machine::Create(context_options, &machine->machine));
+      if (options.cuda_graph) {
+        machine->machine->EnableLoops();
+      }
+      *kept = machine;
     }
-    const std::string device =
-        machine->context()->device_name() + " (CUDA device " +
-        std::to_string(machine->context()->device()) + ")";
+    const kernels::CudaContext& context = *machine->machine->context();
     *setup = std::make_unique<MachineSetupImpl<Machine>>(
         options,
-        device,
+        context.device_name() + " (CUDA device " +
+            std::to_string(context.device()) + ")",
         std::move(machine),
-        std::make_unique<kernels::HostContext>(num_threads));
+        host_context);
     return {};
   }
 }
 
 }  // namespace
 
+kernels::HostContext* KeptMachines::host_context(int num_threads) {
+  if (host_context_ == nullptr || num_threads_ != num_threads) {
+    host_context_ = std::make_shared<kernels::HostContext>(num_threads);
+    num_threads_ = num_threads;
+  }
+  return host_context_.get();
+}
+
 std::unique_ptr<MachineSetup> CreateHostSetup(const Options& options,
-                                              int num_threads) {
+                                              int num_threads,
+                                              KeptMachines* kept) {
+  using Machine = kernels::HostMachine;
   Options host_options = options;
   // The host computes in double; MethodName says so.
   host_options.precision = PRECISION_DOUBLE;
-  auto machine = std::make_unique<kernels::HostMachine>(num_threads);
+  auto machine = Find<Machine>(kept->host_, options, num_threads);
+  if (machine == nullptr) {
+    machine = std::make_shared<KeptMachine<Machine>>();
+    machine->options = options;
+    machine->num_threads = num_threads;
+    machine->machine = std::make_unique<Machine>(num_threads);
+    kept->host_ = machine;
+  }
+  kernels::HostContext* const context = machine->machine->context();
   const std::string device =
-      "host, " + std::to_string(machine->context()->num_threads()) + " threads";
-  return std::make_unique<MachineSetupImpl<kernels::HostMachine>>(
-      host_options, device, std::move(machine), nullptr);
+      "host, " + std::to_string(context->num_threads()) + " threads";
+  return std::make_unique<MachineSetupImpl<Machine>>(
+      host_options, device, std::move(machine), context);
 }
 
 Status CreateCudaSetup(const Options& options,
                        int num_threads,
+                       KeptMachines* kept,
                        std::unique_ptr<MachineSetup>* setup) {
-  return CreateDeviceSetup<kernels::CudaMachine>(options, num_threads, setup);
+  return CreateDeviceSetup<kernels::CudaMachine>(
+      options,
+      num_threads,
+      kept->host_context(num_threads),
+      &kept->device_,
+      setup);
 }
 
 }  // namespace ceres_ext

@@ -19,6 +19,7 @@
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
@@ -54,12 +55,47 @@ class MachineSetup {
                                        ProgramObjects* objects) = 0;
 };
 
+// What solves one after the other share: threads, machines with the device
+// memory that the last solve had, and the index of its observations. Not thread
+// safe. To be cleared after a solve that failed, which may have left a device
+// in any state.
+class KeptMachines {
+ public:
+  // Threads of the host.
+  kernels::HostContext* host_context(int num_threads);
+  void Clear() {
+    host_context_.reset();
+    host_.reset();
+    device_.reset();
+  }
+  // Whether there may be a next solve.
+  bool is_for_several = false;
+
+ private:
+  friend std::unique_ptr<MachineSetup> CreateHostSetup(const Options&,
+                                                       int,
+                                                       KeptMachines*);
+  friend kernels::Status CreateCudaSetup(const Options&,
+                                         int,
+                                         KeptMachines*,
+                                         std::unique_ptr<MachineSetup>*);
+
+  int num_threads_ = 0;
+  std::shared_ptr<kernels::HostContext> host_context_;
+  // Of machine_setup.cc's own types.
+  std::shared_ptr<void> host_;
+  std::shared_ptr<void> device_;
+};
+
+// kept: what this solve may use and leaves for the next one, and outlives it.
 std::unique_ptr<MachineSetup> CreateHostSetup(const Options& options,
-                                              int num_threads);
+                                              int num_threads,
+                                              KeptMachines* kept);
 // kUnsupported where the build or the computer has no CUDA; num_threads: of the
 // host, for what is put in order there.
 kernels::Status CreateCudaSetup(const Options& options,
                                 int num_threads,
+                                KeptMachines* kept,
                                 std::unique_ptr<MachineSetup>* setup);
 
 }  // namespace ceres_ext

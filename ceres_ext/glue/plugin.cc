@@ -191,13 +191,25 @@ class UserOrder {
 
 }  // namespace
 
-BundlePlugin::BundlePlugin(const Options& options,
-                           bool append_to_message,
-                           ArrayImport* arrays)
+BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
     : options_(options),
       append_to_message_(append_to_message),
+      arrays_(nullptr),
+      start_in_seconds_(ceres::internal::WallTimeInSeconds()),
+      kept_(&own_machines_) {
+  Decline("Ceres ended before it asked for a linear solver");
+}
+
+BundlePlugin::BundlePlugin(const Options& options,
+                           int num_threads,
+                           ArrayImport* arrays,
+                           KeptMachines* kept)
+    : options_(options),
+      append_to_message_(false),
       arrays_(arrays),
-      start_in_seconds_(ceres::internal::WallTimeInSeconds()) {
+      start_in_seconds_(ceres::internal::WallTimeInSeconds()),
+      num_threads_(num_threads),
+      kept_(kept) {
   Decline("Ceres ended before it asked for a linear solver");
 }
 
@@ -224,23 +236,29 @@ Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
 bool BundlePlugin::Import(const ImportOptions& import_options,
                           const PreprocessedProblem& pp,
                           ProgramStructure* structure) {
-  kernels::HostContext context(num_threads_);
+  kernels::HostContext* const context = kept_->host_context(num_threads_);
   return arrays_ != nullptr
-             ? arrays_->Import(&context, structure, &record_.path_reason)
+             ? arrays_->Import(/*wants_hash=*/kept_->is_for_several,
+                               context,
+                               structure,
+                               &record_.path_reason)
              : ImportProgram(*pp.reduced_program,
                              import_options,
-                             &context,
+                             context,
                              structure,
                              &record_.path_reason);
 }
 
 SolveWork BundlePlugin::Work(const PreprocessedProblem& pp) const {
-  return arrays_ != nullptr
-             ? EstimateWork(arrays_->num_values(),
-                            /*num_host_values=*/0,
-                            pp.options,
-                            options_)
-             : EstimateWork(*pp.reduced_program, pp.options, options_);
+  SolveWork work =
+      arrays_ != nullptr
+          ? EstimateWork(arrays_->num_values(),
+                         /*num_host_values=*/0,
+                         pp.options,
+                         options_)
+          : EstimateWork(*pp.reduced_program, pp.options, options_);
+  work.num_threads = num_threads_;
+  return work;
 }
 
 Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
@@ -260,7 +278,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
       double seconds = 0.0;
       {
         ScopedSeconds timer(&seconds);
-        status = CreateCudaSetup(options_, num_threads_, &device);
+        status = CreateCudaSetup(options_, num_threads_, kept_, &device);
       }
       if (!has_context) {
         record_.context_time_in_seconds += seconds;
@@ -288,7 +306,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
     }
   }
   CERES_EXT_RETURN_IF_ERROR(
-      Use(CreateHostSetup(options_, num_threads_), structure, pp));
+      Use(CreateHostSetup(options_, num_threads_, kept_), structure, pp));
   if (!why_host.empty()) {
     record_.device += " (" + why_host + ")";
   }
@@ -403,7 +421,9 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
     return false;
   }
   ScopedSeconds timer(&record_.setup_time_in_seconds);
-  num_threads_ = pp->options.num_threads;
+  if (num_threads_ == 0) {
+    num_threads_ = pp->options.num_threads;
+  }
   const ceres::Solver::Options given = pp->options;
   if (Choose(options_, &pp->options)) {
     choice_ = LinearSolverName(pp->options) + " was chosen in place of " +
@@ -492,6 +512,9 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   }
   if (arrays_ != nullptr && IsTaken()) {
     arrays_->FillSummary(summary);
+    // Ceres itself has nothing to do.
+    summary->num_threads_given = num_threads_;
+    summary->num_threads_used = num_threads_;
   }
   if (record_.path == PATH_FULL &&
       pp.options.linear_solver_type == ceres::ITERATIVE_SCHUR) {

@@ -50,11 +50,14 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
  public:
   // append_to_message: the caller sees only a ceres::Solver::Summary, so Finish
   // adds path and reason to its message.
-  // arrays: what is to be solved, where it is not what Ceres is given; it
-  // outlives the plugin.
+  BundlePlugin(const Options& options, bool append_to_message);
+  // arrays: what is to be solved in place of what Ceres is given, by
+  // num_threads threads; kept: what this solve may use and leaves for the next
+  // one. Both outlive the plugin.
   BundlePlugin(const Options& options,
-               bool append_to_message,
-               ArrayImport* arrays = nullptr);
+               int num_threads,
+               ArrayImport* arrays,
+               KeptMachines* kept);
 
   bool OwnsOrdering(ceres::internal::PreprocessedProblem* pp) override;
   bool SetupLinearSolver(ceres::internal::PreprocessedProblem* pp) override;
@@ -116,10 +119,12 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   const double start_in_seconds_;
   bool is_finished_ = false;
   bool is_out_of_memory_ = false;
-  int num_threads_ = 1;
+  int num_threads_ = 0;  // 0: not known yet
   // Whether the options are ones that this library serves.
   bool wants_problem_ = false;
 
+  KeptMachines own_machines_;
+  KeptMachines* const kept_;
   std::unique_ptr<MachineSetup> setup_;
   // Until Ceres takes them.
   ProgramObjects objects_;

@@ -70,7 +70,9 @@ template <typename Machine>
 Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
                                      bool merge_blocks,
                                      ProgramStructure* structure,
-                                     typename Index::Options index_options,
+                                     bool recomputed,
+                                     bool mixed,
+                                     KeptIndex<Machine>* kept_index,
                                      kernels::HostContext* host_context,
                                      Machine* machine) {
   machine_ = machine;
@@ -91,21 +93,37 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
       1) {
     blocks_.e_owner[0] = 0;
   }
+  const bool is_only_batch = structure->observations.size() == 1 &&
+                             structure->views.size() == 0 &&
+                             structure->general_rows.empty();
   for (const ObservationRows& rows : structure->observations) {
     blocks_.f_owner[rows.camera_family] =
         static_cast<int>(observations_.size());
     auto batch = std::make_unique<ObservationBlocks<Machine>>();
     batch->camera_family = rows.camera_family;
-    CERES_EXT_RETURN_IF_ERROR(
-        SetupIndex({structure->f[rows.camera_family].size(),
-                    structure->e[0].size(),
-                    rows.size(),
-                    rows.camera_id.data(),
-                    rows.point_id.data()},
-                   index_options,
-                   host_context,
-                   structure,
-                   batch.get()));
+    const kernels::ObservationPairs pairs = {
+        structure->f[rows.camera_family].size(),
+        structure->e[0].size(),
+        rows.size(),
+        rows.camera_id.data(),
+        rows.point_id.data()};
+    KeptIndex<Machine>* kept = nullptr;
+    if (is_only_batch && rows.index_hash != 0 && kept_index != nullptr) {
+      kept = kept_index;
+      if (kept->hash != rows.index_hash || kept->recomputed != recomputed ||
+          kept->mixed != mixed ||
+          kept->sizes.num_cameras != pairs.num_cameras ||
+          kept->sizes.num_points != pairs.num_points ||
+          kept->sizes.num_observations != pairs.num_observations) {
+        *kept = {rows.index_hash, pairs, recomputed, mixed, nullptr, {}};
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(SetupIndex(pairs,
+                                         Index::Options::For(recomputed, mixed),
+                                         kept,
+                                         host_context,
+                                         structure,
+                                         batch.get()));
     observations_.push_back(std::move(batch));
   }
   if (merge_blocks) {
@@ -136,14 +154,25 @@ template <typename Machine>
 Status ProgramBlocks<Machine>::SetupIndex(
     const kernels::ObservationPairs& pairs,
     typename Index::Options index_options,
+    KeptIndex<Machine>* kept_index,
     kernels::HostContext* host_context,
     ProgramStructure* structure,
     ObservationBlocks<Machine>* batch) {
   batch->machine = machine_;
-  index_options.keep_point_order = !observations_.empty();
   std::vector<int32_t> point_order;
-  CERES_EXT_RETURN_IF_ERROR(
-      batch->row_index.Setup(pairs, index_options, &point_order, machine_));
+  if (kept_index != nullptr && kept_index->row_index != nullptr) {
+    batch->row_index = kept_index->row_index;
+    point_order = kept_index->point_order;
+  } else {
+    index_options.keep_point_order = !observations_.empty();
+    batch->row_index = std::make_shared<Index>();
+    CERES_EXT_RETURN_IF_ERROR(
+        batch->row_index->Setup(pairs, index_options, &point_order, machine_));
+    if (kept_index != nullptr) {
+      kept_index->row_index = batch->row_index;
+      kept_index->point_order = point_order;
+    }
+  }
   if (point_order.empty()) {
     return {};
   }
@@ -241,6 +270,7 @@ Status ProgramBlocks<Machine>::SetupViews(
                                         rows.view_id.data(),
                                         rows.point_id.data()},
                                        index_options,
+                                       /*kept_index=*/nullptr,
                                        host_context,
                                        structure,
                                        views_.get()));

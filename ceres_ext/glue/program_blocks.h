@@ -53,12 +53,26 @@ class FamilyTable {
   Buffer<double> constant_values_;
 };
 
+// The index of a batch of observations, for solves one after the other whose
+// rows name the same blocks.
+template <typename Machine>
+struct KeptIndex {
+  // Of what it was made: ObservationRows::index_hash, sizes, and what decides
+  // about its tiles. 0: of nothing.
+  uint64_t hash = 0;
+  kernels::ObservationPairs sizes;
+  bool recomputed = false;
+  bool mixed = false;
+  std::shared_ptr<kernels::RowIndex<Machine>> row_index;
+  std::vector<int32_t> point_order;
+};
+
 // The index of one batch of observations, or of the rows of views, with its
 // families. Views stand in the index in place of cameras.
 template <typename Machine>
 struct ObservationBlocks {
   Machine* machine = nullptr;
-  kernels::RowIndex<Machine> row_index;
+  std::shared_ptr<kernels::RowIndex<Machine>> row_index;
   const FamilyTable<Machine>* point_family_table = nullptr;
   // Of observations.
   int camera_family = 0;
@@ -70,7 +84,7 @@ struct ObservationBlocks {
   std::vector<std::vector<int>> view_columns;
 
   const kernels::ObservationIndexView& index() const {
-    return row_index.view();
+    return row_index->view();
   }
   const BlockTable& cameras() const { return camera_family_table->table(); }
   const BlockTable& points() const { return point_family_table->table(); }
@@ -100,12 +114,16 @@ class ProgramBlocks {
   // Takes the tables of *structure and brings the points of observations into
   // the order that the machine wants; observations keep theirs. program: what
   // the structure was read from. merge_blocks: F blocks that occur only
-  // together are merged. host_context: threads for what is put in order on the
-  // host.
+  // together are merged. recomputed, mixed: of observations, what RowIndex's
+  // Options::For asks. kept_index: where a batch of observations finds and
+  // leaves its index if it is the only batch; or null. host_context: threads
+  // for what is put in order on the host.
   kernels::Status Setup(const ceres::internal::Program& program,
                         bool merge_blocks,
                         ProgramStructure* structure,
-                        typename Index::Options index_options,
+                        bool recomputed,
+                        bool mixed,
+                        KeptIndex<Machine>* kept_index,
                         kernels::HostContext* host_context,
                         Machine* machine);
 
@@ -154,10 +172,11 @@ class ProgramBlocks {
   kernels::Status SetSharedToZero(double* e, double* f) const;
 
  private:
-  // Makes the index of the rows of a batch, and brings the points into its
-  // order. The first batch decides that.
+  // Makes the index of the rows of a batch, or takes the one that was kept, and
+  // brings the points into its order. The first batch decides that.
   kernels::Status SetupIndex(const kernels::ObservationPairs& pairs,
                              typename Index::Options index_options,
+                             KeptIndex<Machine>* kept_index,
                              kernels::HostContext* host_context,
                              ProgramStructure* structure,
                              ObservationBlocks<Machine>* batch);

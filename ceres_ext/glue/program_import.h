@@ -87,6 +87,8 @@ struct ObservationRows {
   HostArray<double> observations;
   std::vector<const ceres::LossFunction*> loss;
   const ceres::LossFunction* common_loss = nullptr;
+  // Of camera_id and point_id, where somebody has asked for it; 0: unknown.
+  uint64_t index_hash = 0;
 
   bool has_loss() const { return common_loss != nullptr || !loss.empty(); }
 

@@ -103,6 +103,7 @@ Status CudaContext::Create(const CudaContextOptions& options,
 }
 
 CudaContext::~CudaContext() {
+  ReleaseKeptMemory();
   if (owns_stream_) {
     static_cast<void>(cudaStreamDestroy(stream_));
   }
@@ -123,6 +124,24 @@ Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   if (num_bytes <= 0) {
     return Status();
   }
+  const auto kept = kept_memory_.find(num_bytes);
+  if (kept != kept_memory_.end()) {
+    *data = kept->second;
+    kept_memory_.erase(kept);
+  } else {
+    Status status = AllocateNew(num_bytes, data);
+    if (status.code == StatusCode::kOutOfMemory && !kept_memory_.empty()) {
+      ReleaseKeptMemory();
+      status = AllocateNew(num_bytes, data);
+    }
+    CERES_EXT_RETURN_IF_ERROR(status);
+  }
+  used_bytes_ += num_bytes;
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+  return Status();
+}
+
+Status CudaContext::AllocateNew(int64_t num_bytes, void** data) {
   std::atomic<int64_t>& account = ProcessBytes(options_.device);
   int64_t held = account;
   do {
@@ -149,8 +168,6 @@ Status CudaContext::Allocate(int64_t num_bytes, void** data) {
                       " bytes in use by this context.");
   }
   CERES_EXT_RETURN_IF_CUDA_ERROR(error);
-  used_bytes_ += num_bytes;
-  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
   return Status();
 }
 
@@ -158,10 +175,22 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
   if (data == nullptr) {
     return;
   }
+  used_bytes_ -= num_bytes;
+  if (keeps_memory_) {
+    kept_memory_.emplace(num_bytes, data);
+    return;
+  }
   // A failure here is the echo of an earlier one that has been reported.
   static_cast<void>(cudaFree(data));
-  used_bytes_ -= num_bytes;
   ProcessBytes(options_.device) -= num_bytes;
+}
+
+void CudaContext::ReleaseKeptMemory() {
+  for (const auto& [num_bytes, data] : kept_memory_) {
+    static_cast<void>(cudaFree(data));
+    ProcessBytes(options_.device) -= num_bytes;
+  }
+  kept_memory_.clear();
 }
 
 bool CudaContext::HasStages() const {

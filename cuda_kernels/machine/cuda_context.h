@@ -18,6 +18,7 @@
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,6 +86,12 @@ class CudaContext {
 
   Status Allocate(int64_t num_bytes, void** data);
   void Free(void* data, int64_t num_bytes);
+  // True: what is freed from now on stays with the context and serves the next
+  // request for as many bytes, or goes where another one finds no memory; it
+  // counts for memory_limit. False: what is freed goes back to the device.
+  void KeepMemory(bool keep) { keeps_memory_ = keep; }
+  // Gives back what was kept and has not been asked for.
+  void ReleaseKeptMemory();
 
   // Large arrays pass through page-locked memory on several threads. One thread
   // at a time may copy.
@@ -112,6 +119,8 @@ class CudaContext {
  private:
   CudaContext() = default;
 
+  // kOutOfMemory where the limit or the device has no more.
+  Status AllocateNew(int64_t num_bytes, void** data);
   // The memory and events of a staged copy, taken at the first one. False where
   // they are not to be had.
   bool HasStages() const;
@@ -123,6 +132,8 @@ class CudaContext {
   int num_multiprocessors_ = 0;
   int64_t shared_memory_per_block_ = 0;
   std::string device_name_;
+  bool keeps_memory_ = false;
+  std::multimap<int64_t, void*> kept_memory_;  // by bytes
   int64_t used_bytes_ = 0;
   int64_t peak_bytes_ = 0;
   mutable int64_t copied_bytes_ = 0;

@@ -11,10 +11,12 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/rotation.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
@@ -370,6 +372,78 @@ TEST(ArrayProblem, SameBitsWithTwoKindsOfCameras) {
     }
     EXPECT_EQ(costs[0], costs[1]);
     EXPECT_EQ(results[0], results[1]);
+  }
+}
+
+// Solved again and again with other values, flags, losses and options, as by a
+// solver that has never seen anything.
+TEST(ArrayProblem, ASolverThatKeepsWhatItHasSolvesAsANewOne) {
+  ceres::HuberLoss huber(1.0);
+  for (const DeviceType device : Devices()) {
+    ArraySolver solver;
+    std::mt19937 generator(3);
+    for (int round = 0; round < 12; ++round) {
+      SCOPED_TRACE(round);
+      Arrays arrays(round % 6 == 5 ? 10 : 9);
+      // Other points in other rows, in some rounds.
+      if (round % 4 == 3) {
+        std::shuffle(arrays.bal.camera_id.begin(),
+                     arrays.bal.camera_id.begin() + 6,
+                     generator);
+      }
+      for (double& value : arrays.bal.points) {
+        value += 0.001 * static_cast<double>(generator() % 7);
+      }
+      std::vector<uint8_t> is_constant(arrays.bal.num_cameras(), 0);
+      is_constant[round % 12] = 1;
+      if (round % 3 == 1) {
+        arrays.of_cameras.is_constant = is_constant.data();
+      }
+      arrays.loss = round % 5 == 2 ? &huber : nullptr;
+      Options ext_options = On(device);
+      ext_options.jacobian = round % 7 == 1 && arrays.loss == nullptr
+                                 ? JACOBIAN_RECOMPUTED
+                                 : JACOBIAN_STORED;
+      ceres::Solver::Options options = SolverOptions();
+      options.num_threads = round < 8 ? 2 : 3;
+      Arrays again = arrays;
+      Summary summary;
+      ArrayProblem problem = arrays.Make();
+      solver.Solve(options, ext_options, &problem, &summary);
+      Summary expected;
+      ArrayProblem other = again.Make();
+      Solve(options, ext_options, &other, &expected);
+      ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+      ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
+      EXPECT_EQ(summary.final_cost, expected.final_cost);
+      EXPECT_EQ(arrays.bal.cameras, again.bal.cameras);
+      EXPECT_EQ(arrays.bal.points, again.bal.points);
+      EXPECT_EQ(summary.device, expected.device);
+      EXPECT_EQ(summary.num_threads_used, options.num_threads);
+    }
+  }
+}
+
+// A solve that fails, and one by a ceres::Problem, leave a solver that works.
+TEST(ArrayProblem, ASolverGoesOnAfterAFailure) {
+  for (const DeviceType device : Devices()) {
+    ArraySolver solver;
+    for (const int fault : {0, 1, 0, 2, 0}) {
+      Arrays arrays(9);
+      arrays.use_functor = fault == 2;
+      if (fault == 1) {
+        // The optical centre.
+        const double* const camera = arrays.bal.camera(arrays.bal.camera_id[0]);
+        double* const point = arrays.bal.point(arrays.bal.point_id[0]);
+        const double back[3] = {-camera[0], -camera[1], -camera[2]};
+        const double t[3] = {-camera[3], -camera[4], -camera[5]};
+        ceres::AngleAxisRotatePoint(back, t, point);
+      }
+      ArrayProblem problem = arrays.Make();
+      Summary summary;
+      solver.Solve(SolverOptions(), On(device), &problem, &summary);
+      EXPECT_EQ(summary.IsSolutionUsable(), fault != 1) << summary.message;
+    }
   }
 }
 

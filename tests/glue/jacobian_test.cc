@@ -84,7 +84,9 @@ class Fixture {
     kernels::Status status = blocks_.Setup(*pp_.reduced_program,
                                            /*merge_blocks=*/false,
                                            &structure_,
-                                           {},
+                                           /*recomputed=*/false,
+                                           /*mixed=*/false,
+                                           /*kept_index=*/nullptr,
                                            machine_.context(),
                                            &machine_);
     EXPECT_TRUE(status.ok()) << status.message;

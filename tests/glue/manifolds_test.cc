@@ -264,10 +264,10 @@ TEST_F(Manifolds, AFailureNamesTheBlock) {
   const kernels::Status status = model_.Update(x.data(), true);
   EXPECT_EQ(status.code, kernels::StatusCode::kNumericalFailure);
   const BlockTable& cameras = blocks_.observations(0).cameras();
-  const auto camera = std::find_if(cameras.manifold.begin(),
-                                   cameras.manifold.end(),
-                                   [](const auto* m) { return m != nullptr; }) -
-                      cameras.manifold.begin();
+  int32_t camera = 0;
+  while (cameras.manifold(camera) == nullptr) {
+    ++camera;
+  }
   EXPECT_EQ(status.message,
             "Manifold::PlusJacobian of the parameter block at " +
                 std::to_string(cameras.state_offset(camera)) +

@@ -73,7 +73,9 @@ class OnMachine : public testing::Test {
     const kernels::Status status = blocks_.Setup(*program_,
                                                  /*merge_blocks=*/false,
                                                  &structure_,
-                                                 {},
+                                                 /*recomputed=*/false,
+                                                 /*mixed=*/false,
+                                                 /*kept_index=*/nullptr,
                                                  &host_context_,
                                                  machine_.get());
     ASSERT_TRUE(status.ok()) << status.message;

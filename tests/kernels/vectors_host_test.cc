@@ -76,6 +76,30 @@ TEST_F(VectorsTest, BlocksByHand) {
   EXPECT_THAT(padded, ElementsAre(0, 0, 1, 1, 1, 1, 0, 1, 1));
 }
 
+TEST_F(VectorsTest, UniformTableByHand) {
+  const std::vector<int32_t> order = {2, 0, 1};
+  for (const bool ordered : {true, false}) {
+    std::vector<int32_t> state(3, -1);
+    std::vector<int32_t> tangent(3, -1);
+    std::vector<int32_t> size(3, -1);
+    RunOk(UniformBlockTableParams{3,
+                                  ordered ? order.data() : nullptr,
+                                  4,
+                                  100,
+                                  50,
+                                  state.data(),
+                                  tangent.data(),
+                                  size.data()},
+          &machine_);
+    EXPECT_THAT(
+        state,
+        ordered ? ElementsAre(108, 100, 104) : ElementsAre(100, 104, 108));
+    EXPECT_THAT(tangent,
+                ordered ? ElementsAre(58, 50, 54) : ElementsAre(50, 54, 58));
+    EXPECT_THAT(size, ElementsAre(4, 4, 4));
+  }
+}
+
 TEST_F(VectorsTest, PairsByHand) {
   const std::vector<int32_t> source = {2, 0, 0};
   const std::vector<double> in = {1, 2, 3, 4, 5, 6};
