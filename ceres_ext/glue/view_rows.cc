@@ -297,7 +297,7 @@ std::string WhyStored(const ceres::internal::Program& program,
     losses.push_back(program.residual_blocks()[row]->loss_function());
   }
   if (std::any_of(views.blocks.begin(), views.blocks.end(), [](const auto& b) {
-        return b.size() != 1;
+        return b.size() > 1;
       })) {
     return "some have several blocks beside the point that vary";
   }
