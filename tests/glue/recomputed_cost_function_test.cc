@@ -437,10 +437,6 @@ TEST_P(RecomputedOperations, GiveWhatStoredOnesGive) {
     EXPECT_LE((a - b).lpNorm<Eigen::Infinity>(),
               stored[i].terms * (kOfEntries + of_sums) * largest);
   }
-  const auto again = Objects(c, JACOBIAN_RECOMPUTED, type).Everything();
-  for (size_t i = 0; i < stored.size(); ++i) {
-    EXPECT_EQ(again[i].values, recomputed[i].values) << "other bits";
-  }
 }
 
 const Case kCases[] = {
