@@ -74,14 +74,13 @@ struct StoreInBlocks {
   double* jp;
 };
 
-// The blocks of row i. A function of its own, that all kernels call: the model is
-// compiled once, and its registers are free again when products begin. The 24
-// values that cross in a thread's own memory are few beside what it computes.
+// The blocks of row i. A function of its own, that all kernels call: the model
+// is compiled once, and its registers are free again when products begin. The
+// 24 values that cross in a thread's own memory are few beside what it
+// computes.
 template <typename Model>
-__device__ __noinline__ RowTerm ComputeBlocks(const RowBatch& rows,
-                                              int64_t i,
-                                              double* jc,
-                                              double* jp) {
+__device__ __noinline__ RowTerm
+ComputeBlocks(const RowBatch& rows, int64_t i, double* jc, double* jp) {
   constexpr int F = kRecomputedColumns<Model>;
 #pragma unroll
   for (int e = 0; e < 2 * F; ++e) {
@@ -151,7 +150,7 @@ struct ModelBlocks : kernels::JacobianBlocks<ModelSource<Model>> {
 // registers: residuals, their sums, and what of derivatives isn't finite.
 template <typename Model>
 __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
-    EvaluateRecomputedKernel(const RowBatch rows,
+    EvaluateRecomputedKernel(const __grid_constant__ RowBatch rows,
                              double* partial,
                              int32_t* ticket,
                              RowSums* sums) {
@@ -216,10 +215,10 @@ struct RecomputedForms {
   static_assert(LargestOf(typename Model::BlockSizes()) <=
                     kernels::kMaxStoredColumns,
                 "a recomputed cost function has blocks of up to 18 values");
-  static_assert(kernels::SizeOfModelParams<Source, Blocks>() ==
-                    kernels::SizeOfModelParams<Base,
-                                               kernels::JacobianBlocks<Base>>(),
-                "the library's parameters and the module's are the same bytes");
+  static_assert(
+      kernels::SizeOfModelParams<Source, Blocks>() ==
+          kernels::SizeOfModelParams<Base, kernels::JacobianBlocks<Base>>(),
+      "the library's parameters and the module's are the same bytes");
 
   // Returns f(the kernel).
   template <typename Function>
@@ -249,23 +248,22 @@ struct RecomputedForms {
             &kernels::CameraChunkKernel<Source,
                                         kernels::ModelSchurDiagonal<Source>>);
       case ModelKernel::kSchurProduct:
-        return f(&kernels::StoredTileKernel<Blocks,
-                                            kernels::kSchurProductMode>);
+        return f(
+            &kernels::StoredTileKernel<Blocks, kernels::kSchurProductMode>);
       case ModelKernel::kEliminatedPart:
-        return f(&kernels::StoredTileKernel<Blocks,
-                                            kernels::kEliminatedPartMode>);
+        return f(
+            &kernels::StoredTileKernel<Blocks, kernels::kEliminatedPartMode>);
       case ModelKernel::kBackSubstitute:
-        return f(&kernels::StoredTileKernel<Blocks,
-                                            kernels::kBackSubstituteMode>);
+        return f(
+            &kernels::StoredTileKernel<Blocks, kernels::kBackSubstituteMode>);
       case ModelKernel::kNormalProduct:
-        return f(&kernels::StoredTileKernel<Blocks,
-                                            kernels::kNormalProductMode>);
+        return f(
+            &kernels::StoredTileKernel<Blocks, kernels::kNormalProductMode>);
       case ModelKernel::kLeftMultiply:
-        return f(&kernels::StoredTileKernel<Blocks,
-                                            kernels::kLeftMultiplyMode>);
+        return f(
+            &kernels::StoredTileKernel<Blocks, kernels::kLeftMultiplyMode>);
       case ModelKernel::kSchurRhs:
-        return f(&kernels::StoredTileKernel<Blocks,
-                                            kernels::kSchurRhsMode>);
+        return f(&kernels::StoredTileKernel<Blocks, kernels::kSchurRhsMode>);
     }
     return 1;  // cudaErrorInvalidValue
   }
@@ -328,9 +326,8 @@ struct RecomputedForms {
     const auto copy = [&](auto& value) {
       static_assert(std::is_trivially_copyable_v<
                     std::remove_reference_t<decltype(value)>>);
-      std::memcpy(static_cast<void*>(&value),
-                  launch.arguments[at++],
-                  sizeof(value));
+      std::memcpy(
+          static_cast<void*>(&value), launch.arguments[at++], sizeof(value));
     };
     std::apply([&](auto&... value) { (copy(value), ...); }, values);
     ::emulation::Run(
@@ -391,10 +388,9 @@ class CameraJacobianReader<::ceres_ext::internal::ModelSource<Model>> {
 }  // namespace ceres_ext::kernels
 
 // The type may have commas.
-#define CERES_EXT_RECOMPUTED_COST_FUNCTION(...)                       \
-  [[maybe_unused]] static const bool                                  \
-      CERES_EXT_DEVICE_COST_FUNCTION_NAME(__COUNTER__) =              \
-          ::ceres_ext::internal::RecomputedForms<__VA_ARGS__::Model>:: \
-              Register();
+#define CERES_EXT_RECOMPUTED_COST_FUNCTION(...)                           \
+  [[maybe_unused]] static const bool CERES_EXT_DEVICE_COST_FUNCTION_NAME( \
+      __COUNTER__) =                                                      \
+      ::ceres_ext::internal::RecomputedForms<__VA_ARGS__::Model>::Register();
 
 #endif  // CERES_EXT_RECOMPUTED_COST_FUNCTION_CUH_

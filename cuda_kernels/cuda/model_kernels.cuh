@@ -35,7 +35,8 @@ constexpr ModelKernel TileKernelOfModel(int mode) {
 template <typename Source>
 using ModelU = NormalTerm<double, typename Source::Shape, true, false>;
 template <typename Source>
-using ModelSchurDiagonal = NormalTerm<double, typename Source::Shape, true, true>;
+using ModelSchurDiagonal =
+    NormalTerm<double, typename Source::Shape, true, true>;
 
 // Source: ModelJacobian, or what a module derives from it without adding a
 // value. Blocks: those of its tiles.

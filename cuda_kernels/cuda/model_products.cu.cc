@@ -49,9 +49,12 @@ Status LaunchInModule(ModelKernel kernel,
   launch.device = machine->context()->device();
   launch.stream = machine->stream();
 #ifdef __CUDACC__
-  if (GraphRecording* const recording = CurrentGraphRecording()) {
+  GraphRecording* const recording = CurrentGraphRecording();
+  void* last = nullptr;
+  if (recording != nullptr) {
+    last = recording->last;
     launch.graph = recording->graph;
-    launch.last = reinterpret_cast<void**>(&recording->last);
+    launch.last = &last;
   }
 #endif
   launch.num_blocks = num_blocks;
@@ -59,6 +62,11 @@ Status LaunchInModule(ModelKernel kernel,
   launch.shared_bytes = shared_bytes;
   launch.arguments = addresses;
   const int error = module.launch(launch);
+#ifdef __CUDACC__
+  if (recording != nullptr) {
+    recording->last = static_cast<cudaGraphNode_t>(last);
+  }
+#endif
   return error == 0 ? Status()
                     : Status(StatusCode::kDeviceError,
                              "Launch of kernel " +

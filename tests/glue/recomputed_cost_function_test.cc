@@ -562,6 +562,20 @@ TEST(RecomputedSolves, RejectSteps) {
       << "what the tests above are to see";
 }
 
+#ifndef CERES_EXT_EMULATED
+TEST(RecomputedSolves, TakeTheSameStepsAsAGraph) {
+  if (!HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+  Options options = ExtOptions(JACOBIAN_RECOMPUTED);
+  const Solved one_by_one = SolveCase(kCases[1], options);
+  options.cuda_graph = true;
+  const Solved graph = SolveCase(kCases[1], options);
+  EXPECT_EQ(graph.summary.path, PATH_FULL) << graph.summary.path_reason;
+  EXPECT_EQ(graph.state, one_by_one.state);
+}
+#endif
+
 // Blocks are double whatever the precision.
 TEST(RecomputedSolves, AreInDoubleWithMixedPrecision) {
   if (!HasDevice()) {
