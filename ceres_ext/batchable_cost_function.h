@@ -22,12 +22,13 @@
 
 #include "ceres/cost_function.h"
 #include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/model/model_jacobian.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
 
 // Changes whenever anything in this file does.
-inline constexpr int32_t kBatchModelVersion = 1;
+inline constexpr int32_t kBatchModelVersion = 2;
 
 // A parameter block of a row.
 struct alignas(16) RowBlock {
@@ -136,6 +137,19 @@ struct DeviceForm {
   const char* (*error_string)(int error);
 };
 
+// Kernels that recompute a model's Jacobian in each operation, in the module
+// that they were compiled in, for rows of two residuals, a point and one other
+// block (kernels::ModelJacobian).
+struct RecomputedForm {
+  int32_t version;      // kBatchModelVersion
+  int32_t batch_size;   // sizeof(RowBatch)
+  int32_t params_size;  // kernels::ModelParamsSize(columns)
+  int32_t columns;      // of the other block, padded
+  // What kernels::ModelKernel `kernel` needs on the current device.
+  int (*get_facts)(int kernel, DeviceForm::Facts* facts);
+  kernels::ModelKernels kernels;
+};
+
 // The models that the solver knows more of than this: their Jacobian may be
 // recomputed (ceres_ext::Options::jacobian).
 enum class BatchModelKind {
@@ -160,9 +174,14 @@ struct BatchModel {
   RowTerm (*evaluate_row)(const RowBatch& rows, bool jacobian, int64_t i);
   // Null, or holding null: there is no device form.
   const std::atomic<const DeviceForm*>* device_form;
+  // Null, or holding null: the Jacobian is not recomputed.
+  const std::atomic<const RecomputedForm*>* recomputed_form;
 
   const DeviceForm* GetDeviceForm() const {
     return device_form == nullptr ? nullptr : device_form->load();
+  }
+  const RecomputedForm* GetRecomputedForm() const {
+    return recomputed_form == nullptr ? nullptr : recomputed_form->load();
   }
 };
 

@@ -54,6 +54,25 @@ __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
   }
 }
 
+[[maybe_unused]] inline int GetKernelFacts(const void* kernel,
+                                           DeviceForm::Facts* facts) {
+#ifdef __CUDACC__
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // Clears it.
+    return error;
+  }
+  facts->num_registers = attributes.numRegs;
+  facts->local_bytes = static_cast<int64_t>(attributes.localSizeBytes);
+  facts->max_threads = attributes.maxThreadsPerBlock;
+#else
+  static_cast<void>(kernel);
+  facts->max_threads = kernels::kVectorBlock;
+#endif
+  return 0;
+}
+
 template <typename Model>
 struct DeviceForms {
   using Kernel = void (*)(RowBatch, double*, int32_t*, RowSums*);
@@ -64,22 +83,8 @@ struct DeviceForms {
   }
 
   static int GetFacts(int kernel, DeviceForm::Facts* facts) {
-#ifdef __CUDACC__
-    cudaFuncAttributes attributes;
-    const cudaError_t error = cudaFuncGetAttributes(
-        &attributes, reinterpret_cast<const void*>(GetKernel(kernel != 0)));
-    if (error != cudaSuccess) {
-      cudaGetLastError();  // Clears it.
-      return error;
-    }
-    facts->num_registers = attributes.numRegs;
-    facts->local_bytes = static_cast<int64_t>(attributes.localSizeBytes);
-    facts->max_threads = attributes.maxThreadsPerBlock;
-#else
-    static_cast<void>(kernel);
-    facts->max_threads = kernels::kVectorBlock;
-#endif
-    return 0;
+    return GetKernelFacts(
+        reinterpret_cast<const void*>(GetKernel(kernel != 0)), facts);
   }
 
   static int Launch(int device,

@@ -24,6 +24,8 @@
 //
 // Without that line, or without a device, rows are evaluated on the host, and
 // Summary says so. ceres::Solve takes these cost functions one by one.
+// ceres_ext/recomputed_cost_function.cuh has a line that adds kernels for
+// Options::jacobian = JACOBIAN_RECOMPUTED.
 //
 // Functors. Everything that operator() calls must be there on the device:
 // ceres/jet.h and ceres/rotation.h are, and <cmath> by names that
@@ -73,6 +75,8 @@ template <typename Model, int... Ns>
 struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
   // Set by ceres_ext/device_cost_function.cuh.
   static inline std::atomic<const DeviceForm*> device_form{nullptr};
+  // Set by ceres_ext/recomputed_cost_function.cuh.
+  static inline std::atomic<const RecomputedForm*> recomputed_form{nullptr};
   static constexpr int kBlockSizes[] = {Ns...};
 
   static RowTerm EvaluateRow(const RowBatch& rows, bool jacobian, int64_t i) {
@@ -88,7 +92,8 @@ struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
       kBlockSizes,
       static_cast<int>(sizeof(typename Model::Constants)),
       &EvaluateRow,
-      &device_form};
+      &device_form,
+      &recomputed_form};
 };
 
 }  // namespace internal

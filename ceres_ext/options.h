@@ -45,14 +45,17 @@ enum PrecisionType {
 };
 
 // Where the linear solver takes the Jacobian of this library's cost functions
-// from; that of rows that Ceres evaluates is stored.
+// from, and of users' own that bring kernels for it
+// (ceres_ext/recomputed_cost_function.cuh); that of all others is stored.
 enum JacobianType {
   // Blocks are computed once per successful step and kept (24 doubles per
   // observation with 9 camera columns, 26 with 10).
   JACOBIAN_STORED,
   // Blocks are computed again from camera and point in every product; nothing
-  // is kept per observation. Needs residual blocks of this library's cost
-  // functions and no loss function.
+  // is kept per observation. This library's cost functions may have no loss
+  // function then. Users' own are recomputed in double, on a device, where all
+  // that have an eliminated point are of one type; else their Jacobian is
+  // stored, and Summary::path_reason says why.
   JACOBIAN_RECOMPUTED,
 };
 

@@ -237,34 +237,37 @@ class RowEvaluatorBase {
     return {rho[0], IsFinite(s) ? 0.0 : 1.0};
   }
 
-  // Stores column j of block b's derivative; false where it isn't finite.
-  CERES_HOST_DEVICE static bool Store(const RowBatch& rows,
+  // Stores column j of block b's derivative where rows says; false where it
+  // isn't finite.
+  struct StoreInCells {
+    CERES_HOST_DEVICE bool operator()(const RowBatch& rows,
                                       int64_t i,
                                       const Row& row,
                                       int b,
                                       int j,
-                                      const double* column) {
-    const RowBlock& block = row.blocks[b];
-    const RowCells& cells = row.is_point[b] ? rows.e : rows.f;
-    int64_t at = row.place * cells.row + (block.column + j) * cells.element;
-    int64_t residual = cells.residual;
-    if (rows.value_begin != nullptr) {
-      at += rows.value_begin[i];
-      residual = block.size;
-    }
-    bool is_finite = true;
-    for (int r = 0; r < R; ++r, at += residual) {
-      if (rows.stores_float) {
-        const float value = static_cast<float>(column[r]);
-        static_cast<float*>(cells.data)[at] = value;
-        is_finite = is_finite && IsFinite(value);
-      } else {
-        static_cast<double*>(cells.data)[at] = column[r];
-        is_finite = is_finite && IsFinite(column[r]);
+                                      const double* column) const {
+      const RowBlock& block = row.blocks[b];
+      const RowCells& cells = row.is_point[b] ? rows.e : rows.f;
+      int64_t at = row.place * cells.row + (block.column + j) * cells.element;
+      int64_t residual = cells.residual;
+      if (rows.value_begin != nullptr) {
+        at += rows.value_begin[i];
+        residual = block.size;
       }
+      bool is_finite = true;
+      for (int r = 0; r < R; ++r, at += residual) {
+        if (rows.stores_float) {
+          const float value = static_cast<float>(column[r]);
+          static_cast<float*>(cells.data)[at] = value;
+          is_finite = is_finite && IsFinite(value);
+        } else {
+          static_cast<double*>(cells.data)[at] = column[r];
+          is_finite = is_finite && IsFinite(column[r]);
+        }
+      }
+      return is_finite;
     }
-    return is_finite;
-  }
+  };
 };
 
 // Of a model with a written Jacobian.
@@ -280,9 +283,12 @@ class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
   using typename Base::Row;
 
  public:
-  // What row i adds. kJacobian: e and f are wanted.
-  template <bool kJacobian>
-  CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows, int64_t i) {
+  // What row i adds. kJacobian: e and f are wanted, or what store makes of
+  // them (StoreInCells).
+  template <bool kJacobian, typename Store = typename Base::StoreInCells>
+  CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows,
+                                            int64_t i,
+                                            const Store& store = Store()) {
     Row row;
     Base::Load(rows, i, &row);
     double residual[R];
@@ -316,7 +322,7 @@ class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
                                            block.size);
           }
           loss.Correct(residual, column);
-          if (!Base::Store(rows, i, row, b, j, column)) {
+          if (!store(rows, i, row, b, j, column)) {
             term.second = 1.0;
           }
         }
@@ -398,13 +404,15 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
   using Passes = internal::Passes<Model::kMaxStride, Blocks>;
 
  public:
-  // What row i adds. kJacobian: e and f are wanted.
-  template <bool kJacobian>
-  CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows, int64_t i) {
+  // As that of a written Jacobian.
+  template <bool kJacobian, typename Store = typename Base::StoreInCells>
+  CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows,
+                                            int64_t i,
+                                            const Store& store = Store()) {
     return Base::WithConstants(rows, i, [&](const Constants& constants) {
       const auto& functor = FunctorConstants<Functor>::Make(constants);
       if constexpr (kJacobian) {
-        return Differentiate(rows, i, functor);
+        return Differentiate(rows, i, functor, store);
       } else {
         Row row;
         Base::Load(rows, i, &row);
@@ -420,7 +428,12 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
 
  private:
   // What passes hand on.
+  template <typename Store>
   struct Progress {
+    CERES_HOST_DEVICE explicit Progress(const Store& store_in)
+        : store(store_in) {}
+
+    const Store& store;
     RowTerm term;
     typename Base::Loss loss;
     double residual[R];
@@ -445,10 +458,12 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
     return functor((x + Blocks::Begin(kBs))..., residual);
   }
 
+  template <typename Store>
   CERES_HOST_DEVICE static RowTerm Differentiate(const RowBatch& rows,
                                                  int64_t i,
-                                                 const Functor& functor) {
-    Progress progress;
+                                                 const Functor& functor,
+                                                 const Store& store) {
+    Progress<Store> progress(store);
     Differentiate(rows,
                   i,
                   functor,
@@ -456,23 +471,23 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
                   std::make_integer_sequence<int, Passes::Num()>());
     return progress.term;
   }
-  template <int... kPasses>
+  template <typename Store, int... kPasses>
   CERES_HOST_DEVICE static void Differentiate(
       const RowBatch& rows,
       int64_t i,
       const Functor& functor,
-      Progress* progress,
+      Progress<Store>* progress,
       std::integer_sequence<int, kPasses...>) {
     (RunPass<kPasses>(rows, i, functor, progress) && ...);
   }
 
   // False where the functor refuses. Each pass reads the parameters again:
   // values kept for the next would take the registers that passes are to save.
-  template <int kPass>
+  template <int kPass, typename Store>
   CERES_HOST_DEVICE static bool RunPass(const RowBatch& rows,
                                         int64_t i,
                                         const Functor& functor,
-                                        Progress* progress) {
+                                        Progress<Store>* progress) {
     using Jet = ceres::Jet<double, Passes::Width(kPass)>;
     Row row;
     Base::Load(rows, i, &row);
@@ -505,26 +520,27 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
     return true;
   }
 
+  template <typename Store>
   CERES_HOST_DEVICE static void StoreColumn(const RowBatch& rows,
                                             int64_t i,
                                             const Row& row,
                                             int b,
                                             int j,
                                             double* column,
-                                            Progress* progress) {
+                                            Progress<Store>* progress) {
     progress->loss.Correct(progress->residual, column);
-    if (!Base::Store(rows, i, row, b, j, column)) {
+    if (!progress->store(rows, i, row, b, j, column)) {
       progress->term.second = 1.0;
     }
   }
 
   // Columns of block b that are those of J.
-  template <int b, int kPass, typename Jet>
+  template <int b, int kPass, typename Jet, typename Store>
   CERES_HOST_DEVICE static void StoreColumns(const RowBatch& rows,
                                              int64_t i,
                                              const Row& row,
                                              const Jet* y,
-                                             Progress* progress) {
+                                             Progress<Store>* progress) {
     Blocks::ForEachValue([&](auto v) {
       constexpr int j = v - Blocks::Begin(b);
       if constexpr (j >= 0 && j < Blocks::Size(b) && Passes::Pass(v) == kPass) {
@@ -540,12 +556,12 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
   }
 
   // Columns of block b that are those of J P.
-  template <int b, int kPass, typename Jet>
+  template <int b, int kPass, typename Jet, typename Store>
   CERES_HOST_DEVICE static void StoreProducts(const RowBatch& rows,
                                               int64_t i,
                                               const Row& row,
                                               const Jet* y,
-                                              Progress* progress) {
+                                              Progress<Store>* progress) {
     constexpr int kFirst = Passes::Pass(Blocks::Begin(b));
     constexpr int kLast = Passes::Pass(Blocks::Begin(b) + Blocks::Size(b) - 1);
     if constexpr (kPass >= kFirst && kPass <= kLast) {

@@ -56,12 +56,42 @@ install(
 # What those include of the kernels; all else of them is the library's own.
 foreach(
   _header
+  cuda_kernels/base/block_view.h
+  cuda_kernels/base/buffer.h
   cuda_kernels/base/host_device.h
+  cuda_kernels/base/pcg_scalars.h
+  cuda_kernels/base/small_matrix.h
+  cuda_kernels/base/status.h
   cuda_kernels/base/vector_sums.h
+  cuda_kernels/cuda/camera_chunks.cuh
+  cuda_kernels/cuda/camera_sums.cuh
+  cuda_kernels/cuda/jacobian_products_impl.cuh
+  cuda_kernels/cuda/model_kernels.cuh
+  cuda_kernels/cuda/normal_blocks_impl.cuh
+  cuda_kernels/cuda/point_tasks.cuh
+  cuda_kernels/cuda/stored_tiles.cuh
   cuda_kernels/cuda/vector_sums.cuh
+  cuda_kernels/machine/cuda_context.h
+  cuda_kernels/machine/cuda_graph.h
+  cuda_kernels/machine/cuda_launch.cuh
+  cuda_kernels/machine/cuda_machine.h
+  cuda_kernels/machine/cuda_sort.h
   cuda_kernels/machine/cuda_warp.cuh
+  cuda_kernels/machine/device_buffer.h
+  cuda_kernels/machine/host_context.h
+  cuda_kernels/machine/host_machine.h
   cuda_kernels/model/bal_model.h
-  cuda_kernels/model/robust_loss.h)
+  cuda_kernels/model/jacobian_source.h
+  cuda_kernels/model/model_jacobian.h
+  cuda_kernels/model/robust_loss.h
+  cuda_kernels/model/shape.h
+  cuda_kernels/ops/jacobian_products.h
+  cuda_kernels/ops/normal_blocks.h
+  cuda_kernels/ops/vector_operation.h
+  cuda_kernels/structure/cuda_workspace.h
+  cuda_kernels/structure/observation_index.h
+  cuda_kernels/structure/tile_index.h
+  cuda_kernels/structure/traffic.h)
   get_filename_component(_folder "${_header}" DIRECTORY)
   install(FILES "${PROJECT_SOURCE_DIR}/${_header}"
           DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${_folder}")

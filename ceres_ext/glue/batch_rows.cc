@@ -223,7 +223,7 @@ Status BatchRows<Machine>::EvaluateModels(const RowsRequest& request,
   for (const auto& model : models_) {
     CERES_EXT_RETURN_IF_ERROR(model->Evaluate(wanted, jacobian));
   }
-  return {};
+  return jacobian ? KeepState(request.jacobian) : Status();
 }
 
 template <typename Machine>

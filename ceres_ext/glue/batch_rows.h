@@ -51,7 +51,18 @@ struct BatchRowsInput {
   std::vector<std::string> why_no_form;
   std::set<std::string>* notes = nullptr;  // ProgramObjects::notes
   bool mixed_precision = false;
+  // The Jacobian of the rows of views is recomputed (WhyStored).
+  bool recomputed_views = false;
 };
+
+// Why the Jacobian of the rows of views is not recomputed on the machine, a
+// part of a sentence; empty: it can be, by kernels of *columns columns a view.
+template <typename Machine>
+std::string WhyStored(const ceres::internal::Program& program,
+                      const ProgramStructure& structure,
+                      const std::vector<std::string>& why_no_form,
+                      Machine* machine,
+                      int* columns);
 
 template <typename Machine>
 kernels::Status CreateGeneralRows(const BatchRowsInput<Machine>& input,
@@ -151,6 +162,8 @@ class BatchRows : public RowsEvaluator {
   const ProgramBlocks<Machine>& blocks() const { return *blocks_; }
   Machine* machine() const { return blocks_->machine(); }
   bool has_models() const { return !models_.empty(); }
+  const ModelRows<Machine>& model_rows(int i) const { return *models_[i]; }
+  int64_t num_tangents() const { return manifolds_.num_tangents(); }
 
   // The places of host rows in the index, on the host and on the machine; empty
   // and null where all rows are host rows.
@@ -196,6 +209,8 @@ class BatchRows : public RowsEvaluator {
                                 RowsJacobian* jacobian) = 0;
   // Fills e, f and stores_float.
   virtual void SetCells(RowsJacobian* jacobian, RowBatch* rows) = 0;
+  // After the models have evaluated what the Jacobian belongs to.
+  virtual kernels::Status KeepState(RowsJacobian* /*jacobian*/) { return {}; }
 
   kernels::Status SetupModels(const BatchRowsInput<Machine>& input,
                               const std::vector<int32_t>& rows,

@@ -159,6 +159,7 @@ class BlockManifolds {
   // In the machine's memory: of block i an ambient_size x matrix_stride matrix,
   // row-major, at tangent_begin(i), in the order of the blocks.
   const double* tangents() const { return tangents_.data(); }
+  int64_t num_tangents() const { return tangents_.size(); }
   int64_t tangent_begin(int64_t i) const { return tangent_begin_[i]; }
 
   // state_plus_delta = state (+) delta in the blocks; nothing else in

@@ -32,23 +32,39 @@ solver::InexactSolverOptions ToInexactSolverOptions(
   return result;
 }
 
-// "Schur, implicit W, stored Jacobian (double), SCHUR_JACOBI". Rows that Ceres
-// evaluates are stored in double.
+// Which rows there are, and of which of them the Jacobian is recomputed.
+struct RowKinds {
+  bool observations = false;
+  bool views = false;
+  bool recomputed_views = false;
+  bool general = false;
+};
+
+// "Schur, implicit W, stored Jacobian (double), SCHUR_JACOBI". Rows of any
+// shape are stored in double, and those of views recomputed in double.
 std::string MethodName(const Options& ext_options,
-                       bool has_observations,
-                       bool has_host_rows,
+                       const RowKinds& rows,
                        int num_merged_blocks,
                        const LinearSolver::Options& options) {
+  const bool recomputed_observations =
+      rows.observations && ext_options.jacobian == JACOBIAN_RECOMPUTED;
+  const bool stored_views = rows.views && !rows.recomputed_views;
+  const bool mixed = ext_options.precision == PRECISION_MIXED;
+  const auto in = [](bool is_mixed) { return is_mixed ? "mixed)" : "double)"; };
   std::string name =
       options.type == ceres::ITERATIVE_SCHUR ? "Schur" : "without Schur";
   name += ", implicit W";
-  if (!has_observations) {
-    name += ", stored Jacobian (double)";
+  if (recomputed_observations || rows.recomputed_views) {
+    name += ", recomputed Jacobian (";
+    name += in(mixed && recomputed_observations);
+    if (stored_views || rows.general) {
+      name += ", other rows stored (";
+      name += in(mixed && stored_views);
+    }
   } else {
-    name += ext_options.jacobian == JACOBIAN_STORED ? ", stored Jacobian ("
-                                                    : ", recomputed Jacobian (";
-    name += ext_options.precision == PRECISION_DOUBLE ? "double)" : "mixed)";
-    if (has_host_rows) {
+    name += ", stored Jacobian (";
+    name += in(mixed && (rows.observations || rows.views));
+    if ((rows.observations || rows.views) && rows.general) {
       name += ", other rows stored (double)";
     }
   }
@@ -124,13 +140,14 @@ bool ToPreconditionerType(ceres::PreconditionerType type,
 template <typename Machine>
 Status ProgramLinearSolver<Machine>::Setup(
     const ceres_ext::Options& ext_options,
+    bool recomputed_views,
     const LinearSolver::Options& options) {
-  const bool has_observations =
-      blocks_->num_observation_batches() > 0 || blocks_->views() != nullptr;
   const solver::ProblemBlocks& blocks = blocks_->blocks();
   record_->method = MethodName(ext_options,
-                               has_observations,
-                               blocks_->general_rows() != nullptr,
+                               {blocks_->num_observation_batches() > 0,
+                                blocks_->views() != nullptr,
+                                recomputed_views,
+                                blocks_->general_rows() != nullptr},
                                blocks.merged.num_merged,
                                options);
   Machine* machine = blocks_->machine();

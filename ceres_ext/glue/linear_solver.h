@@ -36,8 +36,10 @@ class ProgramLinearSolver final
       : blocks_(blocks), jacobian_(jacobian), record_(record) {}
 
   // Once, before anything else. All memory of the solve is taken here.
-  // options: those of Ceres that this library supports (BundlePlugin).
+  // recomputed_views: the Jacobian of the rows of views is. options: those of
+  // Ceres that this library supports (BundlePlugin).
   kernels::Status Setup(const ceres_ext::Options& ext_options,
+                        bool recomputed_views,
                         const LinearSolver::Options& options);
 
  private:

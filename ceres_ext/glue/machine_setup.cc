@@ -70,6 +70,26 @@ class MachineSetupImpl final : public MachineSetup {
         pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
         (pp->options.preconditioner_type == ceres::JACOBI ||
          pp->options.preconditioner_type == ceres::SCHUR_JACOBI);
+    std::vector<std::string> why_no_form;
+    if (structure->num_other_rows() > 0) {
+      for (const BatchModel* model : structure->models) {
+        why_no_form.push_back(WhyNoForm(*model, machine_));
+      }
+    }
+    bool recomputed_views = false;
+    if (options_.jacobian == JACOBIAN_RECOMPUTED && !why_no_form.empty()) {
+      const std::string why_stored = WhyStored(*program,
+                                               *structure,
+                                               why_no_form,
+                                               machine_,
+                                               &structure->views.columns);
+      recomputed_views = why_stored.empty();
+      if (!recomputed_views) {
+        objects->notes.insert(
+            "the Jacobian of users' cost functions is stored, since " +
+            why_stored);
+      }
+    }
     CERES_EXT_RETURN_IF_ERROR(
         program_blocks_.Setup(*program,
                               merge_blocks,
@@ -96,12 +116,6 @@ class MachineSetupImpl final : public MachineSetup {
           summary,
           &rows.emplace_back()));
     }
-    std::vector<std::string> why_no_form;
-    if (structure->num_other_rows() > 0) {
-      for (const BatchModel* model : structure->models) {
-        why_no_form.push_back(WhyNoForm(*model, machine_));
-      }
-    }
     const BatchRowsInput<Machine> input = {
         program,
         structure,
@@ -110,7 +124,8 @@ class MachineSetupImpl final : public MachineSetup {
         summary,
         why_no_form,
         &objects->notes,
-        options_.precision == PRECISION_MIXED};
+        options_.precision == PRECISION_MIXED,
+        recomputed_views};
     if (program_blocks_.views() != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(CreateViewRows(input, &rows.emplace_back()));
     }
@@ -137,8 +152,8 @@ class MachineSetupImpl final : public MachineSetup {
     linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
     auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
         &program_blocks_, evaluator->jacobian(), summary);
-    CERES_EXT_RETURN_IF_ERROR(
-        linear_solver->Setup(options_, linear_solver_options));
+    CERES_EXT_RETURN_IF_ERROR(linear_solver->Setup(
+        options_, recomputed_views, linear_solver_options));
     auto vectors = std::make_shared<LoopVectors<Machine>>(
         machine_, structure->caller_state);
     CERES_EXT_RETURN_IF_ERROR(

@@ -64,7 +64,44 @@ Status Launch(const DeviceForm& form,
              : Status(StatusCode::kDeviceError, form.error_string(error));
 }
 
+// The same of a Jacobian that is recomputed.
+template <typename Machine>
+Status Launch(const RecomputedForm& form,
+              RowBatch rows,
+              Machine* machine,
+              RowSums* sums) {
+  double* partial = machine->sum_partial();
+  int32_t* ticket = machine->sum_ticket();
+  void* arguments[] = {&rows, &partial, &ticket, &sums};
+  kernels::ModelLaunch launch;
+  launch.kernel = kernels::ModelKernel::kEvaluate;
+  launch.device = machine->context()->device();
+  launch.stream = machine->stream();
+  launch.num_blocks = kernels::NumSumBlocks(rows.num_rows);
+  launch.block_size = kernels::kSumLanes;
+  launch.arguments = arguments;
+  const int error = form.kernels.launch(launch);
+  return error == 0 ? Status()
+                    : Status(StatusCode::kDeviceError,
+                             form.kernels.error_string(error));
+}
+
 }  // namespace
+
+template <typename Machine>
+Status EvaluateRows(const BatchModel& model,
+                    const RowBatch& rows,
+                    bool jacobian,
+                    Machine* machine,
+                    RowSums* sums) {
+  if constexpr (kIsHost<Machine>) {
+    return kernels::Run(EvaluateRowsParams{&model, rows, jacobian, sums},
+                        machine);
+  } else {
+    CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
+    return Launch(*model.GetDeviceForm(), rows, jacobian, machine, sums);
+  }
+}
 
 template <typename Machine>
 std::string WhyNoForm(const BatchModel& model, Machine* machine) {
@@ -110,6 +147,43 @@ std::string WhyNoForm(const BatchModel& model, Machine* machine) {
   return "";
 }
 
+template <typename Machine>
+std::string WhyNoRecomputedForm(const BatchModel& model, Machine* machine) {
+  if constexpr (kIsHost<Machine>) {
+    return "has no kernels for that on the host";
+  } else {
+    const RecomputedForm* const form = model.GetRecomputedForm();
+    if (form == nullptr) {
+      return "has no kernels for that (CERES_EXT_RECOMPUTED_COST_FUNCTION)";
+    }
+    if (form->version != kBatchModelVersion ||
+        form->batch_size != static_cast<int32_t>(sizeof(RowBatch)) ||
+        form->params_size != kernels::ModelParamsSize(form->columns)) {
+      return "has kernels for that of another version of this library";
+    }
+    Status status = machine->context()->Activate();
+    for (int k = 0; k < kernels::kNumModelKernels && status.ok(); ++k) {
+      DeviceForm::Facts facts;
+      if (const int error = form->get_facts(k, &facts)) {
+        return std::string("has no code for this device: ") +
+               form->kernels.error_string(error);
+      }
+    }
+    // As in WhyNoForm.
+    typename Machine::template Buffer<RowSums> sums;
+    if (status.ok()) {
+      status = machine->Allocate(1, &sums);
+    }
+    if (status.ok()) {
+      status = Launch(*form, RowBatch(), machine, sums.data());
+    }
+    if (status.ok()) {
+      status = machine->Synchronize();
+    }
+    return status.ok() ? "" : "can't be launched: " + status.message;
+  }
+}
+
 RowBlock RowBlocks::Make(const ParameterBlock& block, int32_t column) {
   RowBlock result;
   result.column = column;
@@ -149,6 +223,7 @@ Status ModelRows<Machine>::Setup(const Input& input,
                                  Machine* machine) {
   machine_ = machine;
   model_ = input.model;
+  is_recomputed_ = input.is_recomputed;
   const int64_t n = static_cast<int64_t>(input.rows.size());
   const auto& rows = program.residual_blocks();
   type_ = TypeName(*rows[input.rows[0]]->cost_function());
@@ -204,37 +279,40 @@ Status ModelRows<Machine>::Setup(const Input& input,
 
 template <typename Machine>
 Status ModelRows<Machine>::Evaluate(const RowBatch& wanted, bool jacobian) {
-  RowBatch rows = batch_;
-  rows.state = wanted.state;
-  rows.apply_loss = wanted.apply_loss && !loss_.empty();
-  if (rows.apply_loss && loss_.calls_user()) {
-    RowBatch norms = rows;
+  batch_.state = wanted.state;
+  batch_.apply_loss = wanted.apply_loss && !loss_.empty();
+  if (batch_.apply_loss && loss_.calls_user()) {
+    RowBatch norms = batch_;
     norms.apply_loss = false;
     norms.squared_norms = squared_norms_.data();
+    norms.residuals = nullptr;
     CERES_EXT_RETURN_IF_ERROR(Run(norms, /*jacobian=*/false));
     CERES_EXT_RETURN_IF_ERROR(loss_.UpdateRho(squared_norms_.data()));
   }
-  rows.loss = loss_.view();
-  rows.residuals = wanted.residuals;
-  rows.e = wanted.e;
-  rows.f = wanted.f;
-  rows.stores_float = wanted.stores_float;
-  return Run(rows, jacobian);
+  batch_.loss = loss_.view();
+  batch_.residuals = wanted.residuals;
+  batch_.e = wanted.e;
+  batch_.f = wanted.f;
+  batch_.stores_float = wanted.stores_float;
+  return Run(batch_, jacobian);
 }
 
 template <typename Machine>
 Status ModelRows<Machine>::Run(const RowBatch& rows, bool jacobian) {
-  if constexpr (kIsHost<Machine>) {
-    return kernels::Run(
-        EvaluateRowsParams{model_, rows, jacobian, sums_.data()}, machine_);
-  } else {
-    CERES_EXT_RETURN_IF_ERROR(machine_->context()->Activate());
-    const Status status = Launch(
-        *model_->GetDeviceForm(), rows, jacobian, machine_, sums_.data());
-    return status.ok() ? status
-                       : Status(status.code,
-                                "Launch of " + type_ + ": " + status.message);
-  }
+  const auto run = [&]() -> Status {
+    if constexpr (!kIsHost<Machine>) {
+      if (jacobian && is_recomputed_) {
+        CERES_EXT_RETURN_IF_ERROR(machine_->context()->Activate());
+        return Launch(
+            *model_->GetRecomputedForm(), rows, machine_, sums_.data());
+      }
+    }
+    return EvaluateRows(*model_, rows, jacobian, machine_, sums_.data());
+  };
+  const Status status = run();
+  return status.ok() ? status
+                     : Status(status.code,
+                              "Launch of " + type_ + ": " + status.message);
 }
 
 template <typename Machine>
@@ -254,6 +332,13 @@ Status ModelRows<Machine>::Read(double* cost) {
 
 #define CERES_EXT_INSTANTIATE(Machine)                                       \
   template std::string WhyNoForm(const BatchModel& model, Machine* machine); \
+  template std::string WhyNoRecomputedForm(const BatchModel& model,          \
+                                           Machine* machine);                \
+  template Status EvaluateRows(const BatchModel& model,                      \
+                               const RowBatch& rows,                         \
+                               bool jacobian,                                \
+                               Machine* machine,                             \
+                               RowSums* sums);                               \
   template class ModelRows<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE

@@ -27,6 +27,17 @@ namespace ceres_ext {
 // sentence; empty: they can.
 template <typename Machine>
 std::string WhyNoForm(const BatchModel& model, Machine* machine);
+// The same of kernels that recompute its Jacobian, where WhyNoForm is empty.
+template <typename Machine>
+std::string WhyNoRecomputedForm(const BatchModel& model, Machine* machine);
+
+// Evaluates rows, or queues that. jacobian: e and f are wanted.
+template <typename Machine>
+kernels::Status EvaluateRows(const BatchModel& model,
+                             const RowBatch& rows,
+                             bool jacobian,
+                             Machine* machine,
+                             RowSums* sums);
 
 // Parameter blocks as rows see them: what they say of their state and manifold,
 // each manifold that is asked for numbered in RowBlock::tangent until Finish.
@@ -56,6 +67,7 @@ class ModelRows {
   // of rows of any shape, residual_begin and value_begin.
   struct Input {
     const BatchModel* model = nullptr;
+    bool is_recomputed = false;  // The Jacobian is, by GetRecomputedForm().
     std::vector<int32_t> rows;   // positions in the Program
     std::vector<int32_t> place;  // empty: their numbers
     std::vector<RowBlock> blocks;
@@ -73,13 +85,17 @@ class ModelRows {
                         Machine* machine);
 
   // Evaluates, or queues that. wanted: state, apply_loss, residuals, e, f and
-  // stores_float; others are not read. jacobian: e and f are wanted.
+  // stores_float; others are not read. jacobian: e and f are wanted, or of a
+  // recomputed one whether it is finite.
   kernels::Status Evaluate(const RowBatch& wanted, bool jacobian);
   // After Evaluate. kNumericalFailure names the type of the cost function where
   // a row can't be evaluated or isn't finite.
   kernels::Status Read(double* cost);
 
   const LossModel<Machine>& loss() const { return loss_; }
+  const BatchModel& model() const { return *model_; }
+  // What Evaluate has evaluated last.
+  const RowBatch& batch() const { return batch_; }
 
  private:
   template <typename T>
@@ -89,6 +105,7 @@ class ModelRows {
 
   Machine* machine_ = nullptr;
   const BatchModel* model_ = nullptr;
+  bool is_recomputed_ = false;
   std::string type_;
   RowBatch batch_;
   LossModel<Machine> loss_;

@@ -4,8 +4,9 @@
 // is, in the order of their index; blocks are padded (block_table.h), and
 // padded columns are zero.
 //
-// The blocks are stored as T, or, of observations, recomputed in T from a copy
-// of the cameras and points that they belong to (Options::jacobian).
+// The blocks are stored as T, or recomputed from a copy of the state that they
+// belong to (Options::jacobian): of observations in T, of the rows of views,
+// where all are of one model, in double by the kernels of its module.
 
 #ifndef CERES_EXT_GLUE_OBSERVATION_JACOBIAN_H_
 #define CERES_EXT_GLUE_OBSERVATION_JACOBIAN_H_
@@ -14,6 +15,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/glue/model_rows.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
 #include "ceres_ext/solver/observation_batch.h"
@@ -22,6 +25,7 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/model/model_jacobian.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/vectors.h"
@@ -90,8 +94,9 @@ class IndexedJacobian : public RowsJacobian {
     return machine_->Download(n, from, to->data());
   }
 
-  // As ForEachValue. source: in host memory.
-  kernels::Status VisitBlocks(const Source& source, const Visit& visit) const {
+  // As ForEachValue. blocks: a source in host memory.
+  template <typename Blocks>
+  kernels::Status VisitBlocks(const Blocks& blocks, const Visit& visit) const {
     const kernels::ObservationIndexView& index = rows_->index();
     const int64_t n = index.num_observations;
     const BlockTable& points = rows_->points();
@@ -103,7 +108,7 @@ class IndexedJacobian : public RowsJacobian {
       const int32_t point = point_id[k];
       T jc[Shape::kFSize];
       T jp[Shape::kESize];
-      source.Load(k, camera_id[k], point, jc, jp);
+      blocks.Load(k, camera_id[k], point, jc, jp);
       const std::vector<int> columns = rows_->Columns(camera_id[k]);
       for (int r = 0; r < Shape::kNumResiduals; ++r) {
         const int64_t row = Shape::kNumResiduals * k + r;
@@ -156,6 +161,21 @@ class StoredRows final : public IndexedJacobian<Machine, BatchType> {
   Source source() const {
     return {{camera_blocks_.data(), n_}, {point_blocks_.data(), n_}};
   }
+  // Where models write, by the strides of BlockView's layout.
+  void SetCells(RowBatch* rows) {
+    const auto cells = [](auto blocks, int columns) {
+      constexpr bool kContinuous =
+          Machine::kLayout == kernels::BlockLayout::kContinuousElement;
+      const int64_t element = kContinuous ? blocks.num_blocks : 1;
+      return RowCells{blocks.data,
+                      kContinuous ? 1 : decltype(blocks)::kBlockSize,
+                      columns * element,
+                      element};
+    };
+    rows->e = cells(point_blocks(), Shape::kE);
+    rows->f = cells(camera_blocks(), Shape::kF);
+    rows->stores_float = std::is_same_v<T, float>;
+  }
 
   kernels::Status ScaleColumns(const double* e, const double* f) final {
     kernels::ScaleColumnsParams<T, Shape, Machine::kLayout> params;
@@ -178,7 +198,7 @@ class StoredRows final : public IndexedJacobian<Machine, BatchType> {
         this->Download(camera_blocks_.size(), camera_blocks_.data(), &f));
     CERES_EXT_RETURN_IF_ERROR(
         this->Download(point_blocks_.size(), point_blocks_.data(), &e));
-    return this->VisitBlocks({{f.data(), n_}, {e.data(), n_}}, visit);
+    return this->VisitBlocks(Source{{f.data(), n_}, {e.data(), n_}}, visit);
   }
 
  private:
@@ -284,7 +304,9 @@ class RecomputedRows final
     CERES_EXT_RETURN_IF_ERROR(download(points_, &points));
     CERES_EXT_RETURN_IF_ERROR(download(point_scale_in_t_, &scale));
     return this->VisitBlocks(
-        {states.data(), maps.data(), points.data(), scale.data()}, visit);
+        kernels::RecomputedJacobian<T, C>{
+            states.data(), maps.data(), points.data(), scale.data()},
+        visit);
   }
 
  private:
@@ -321,6 +343,127 @@ class RecomputedRows final
   Buffer<T> camera_maps_;
   Buffer<T> points_;
   Buffer<T> point_scale_in_t_;
+};
+
+template <typename Machine, int F>
+class RecomputedModelRows final
+    : public IndexedJacobian<
+          Machine,
+          solver::ViewBatch<Machine, kernels::ModelJacobian<F>>> {
+  using typename RowsJacobian::Visit;
+
+ public:
+  // *blocks outlives the Jacobian. state, tangents: how many values SetState
+  // copies.
+  kernels::Status Setup(const ObservationBlocks<Machine>* rows,
+                        const solver::ProblemBlocks& blocks,
+                        const BatchModel& model,
+                        int64_t state,
+                        int64_t tangents) {
+    Machine* machine = rows->machine;
+    blocks_ = &blocks;
+    model_ = &model;
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(state, &state_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(tangents, &tangents_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &machine_batch_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(rows->views.num_values(), &view_scale_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(int64_t{3} * rows->points().size(), &point_scale_));
+    return this->SetupBatch(rows,
+                            blocks,
+                            {&model.GetRecomputedForm()->kernels,
+                             machine_batch_.data(),
+                             rows->index().camera_id,
+                             view_scale_.data(),
+                             point_scale_.data()});
+  }
+
+  // Takes a copy of the state that the Jacobian belongs to. batch: what has
+  // been evaluated there.
+  kernels::Status SetState(const RowBatch& batch) {
+    const auto copy = [this](const double* from, Buffer<double>* to) {
+      return kernels::Run(kernels::CopyParams{to->size(), from, to->data()},
+                          this->machine_);
+    };
+    const auto set_one = [this](Buffer<double>* to) {
+      return kernels::Run(
+          kernels::SetConstantParams{to->size(), 1.0, to->data()},
+          this->machine_);
+    };
+    CERES_EXT_RETURN_IF_ERROR(copy(batch.state, &state_));
+    CERES_EXT_RETURN_IF_ERROR(copy(batch.tangents, &tangents_));
+    CERES_EXT_RETURN_IF_ERROR(set_one(&view_scale_));
+    CERES_EXT_RETURN_IF_ERROR(set_one(&point_scale_));
+    // All else of a batch stays for as long as a solve.
+    if (batch_.num_rows > 0 && batch_.apply_loss == batch.apply_loss) {
+      return {};
+    }
+    batch_ = batch;
+    batch_.state = state_.data();
+    batch_.tangents = tangents_.data();
+    batch_.residuals = nullptr;
+    return this->machine_->Upload(1, &batch_, machine_batch_.data());
+  }
+
+  kernels::Status ScaleColumns(const double* e, const double* f) final {
+    const auto scale = [this](const double* by, Buffer<double>* x) {
+      return kernels::Run(
+          kernels::MultiplyParams{x->size(), x->data(), by, x->data()},
+          this->machine_);
+    };
+    const double* views = nullptr;
+    CERES_EXT_RETURN_IF_ERROR(this->CameraColumns(f, &views));
+    CERES_EXT_RETURN_IF_ERROR(scale(views, &view_scale_));
+    return scale(e, &point_scale_);
+  }
+  kernels::Status SetZero() final {
+    CERES_EXT_RETURN_IF_ERROR(
+        this->machine_->SetZero(view_scale_.size(), view_scale_.data()));
+    return this->machine_->SetZero(point_scale_.size(), point_scale_.data());
+  }
+  // Stores them, in memory that is taken for it.
+  kernels::Status ForEachValue(const Visit& visit) const final {
+    using Shape = kernels::BalShape<F>;
+    StoredRows<Machine,
+               solver::ViewBatch<
+                   Machine,
+                   kernels::StoredJacobian<double, Shape, Machine::kLayout>>>
+        stored;
+    CERES_EXT_RETURN_IF_ERROR(stored.Setup(this->rows_, *blocks_));
+    CERES_EXT_RETURN_IF_ERROR(stored.SetZero());
+    if (batch_.num_rows > 0) {
+      Buffer<RowSums> sums;
+      CERES_EXT_RETURN_IF_ERROR(this->machine_->Allocate(1, &sums));
+      RowBatch batch = batch_;
+      stored.SetCells(&batch);
+      CERES_EXT_RETURN_IF_ERROR(EvaluateRows(
+          *model_, batch, /*jacobian=*/true, this->machine_, sums.data()));
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::ScaleColumnsParams<double, Shape, Machine::kLayout>{
+              this->rows_->index(),
+              stored.camera_blocks(),
+              stored.point_blocks(),
+              view_scale_.data(),
+              point_scale_.data()},
+          this->machine_));
+    }
+    return stored.ForEachValue(visit);
+  }
+
+ private:
+  template <typename Value>
+  using Buffer = typename Machine::template Buffer<Value>;
+
+  const solver::ProblemBlocks* blocks_ = nullptr;
+  const BatchModel* model_ = nullptr;
+  // The rows at the state, and where kernels read them.
+  RowBatch batch_;
+  Buffer<RowBatch> machine_batch_;
+  Buffer<double> state_;
+  Buffer<double> tangents_;
+  Buffer<double> view_scale_;
+  Buffer<double> point_scale_;
 };
 
 }  // namespace ceres_ext

@@ -336,7 +336,8 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
       return false;
     }
   }
-  if (options_.jacobian == JACOBIAN_RECOMPUTED && num_observations == 0) {
+  if (options_.jacobian == JACOBIAN_RECOMPUTED && num_observations == 0 &&
+      structure.models.empty()) {
     record_.path_reason =
         "jacobian RECOMPUTED needs residual blocks of this library's cost "
         "functions";

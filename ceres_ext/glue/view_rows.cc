@@ -1,13 +1,17 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
 #include <algorithm>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "ceres/parameter_block.h"
 #include "ceres/residual_block.h"
 #include "ceres_ext/glue/batch_rows.h"
+#include "ceres_ext/glue/losses.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/observation_jacobian.h"
+#include "ceres_ext/glue/type_name.h"
 #include "cuda_kernels/ops/views.h"
 
 namespace ceres_ext {
@@ -17,7 +21,7 @@ using kernels::Status;
 namespace {
 
 template <typename Machine, typename T, int C>
-class ViewRows final : public BatchRows<Machine> {
+class ViewRows : public BatchRows<Machine> {
   using Base = BatchRows<Machine>;
   using typename Base::ModelInput;
 
@@ -38,6 +42,7 @@ class ViewRows final : public BatchRows<Machine> {
     const auto describe = [&](RowBlocks* row_blocks,
                               std::vector<RowBlock>* points,
                               ModelInput* model) {
+      model->is_recomputed = input.recomputed_views;
       if (points->empty()) {
         DescribePoints(input, row_blocks, points);
       }
@@ -61,12 +66,16 @@ class ViewRows final : public BatchRows<Machine> {
                      &machine_values_);
   }
 
-  Status CreateJacobian(std::unique_ptr<RowsJacobian>* jacobian) const final {
+  Status CreateJacobian(
+      std::unique_ptr<RowsJacobian>* jacobian) const override {
     CERES_EXT_RETURN_IF_ERROR(
         MakeAndSetUp<Jacobian>(jacobian, rows_, this->blocks().blocks()));
     // Models write no padding.
     return this->has_models() ? (*jacobian)->SetZero() : Status();
   }
+
+ protected:
+  const ObservationBlocks<Machine>* rows_ = nullptr;
 
  private:
   using Shape = kernels::BalShape<C>;
@@ -230,34 +239,96 @@ class ViewRows final : public BatchRows<Machine> {
     pack.point_blocks = static_cast<Jacobian*>(jacobian)->point_blocks();
     return kernels::Run(pack, machine);
   }
-  void SetCells(RowsJacobian* jacobian, RowBatch* rows) final {
-    auto* const stored = static_cast<Jacobian*>(jacobian);
-    // The strides of BlockView's layout.
-    const auto cells = [](auto blocks, int columns) {
-      constexpr bool kContinuous =
-          Machine::kLayout == kernels::BlockLayout::kContinuousElement;
-      const int64_t element = kContinuous ? blocks.num_blocks : 1;
-      return RowCells{blocks.data,
-                      kContinuous ? 1 : decltype(blocks)::kBlockSize,
-                      columns * element,
-                      element};
-    };
-    rows->e = cells(stored->point_blocks(), Shape::kE);
-    rows->f = cells(stored->camera_blocks(), Shape::kF);
-    rows->stores_float = std::is_same_v<T, float>;
+  void SetCells(RowsJacobian* jacobian, RowBatch* rows) override {
+    static_cast<Jacobian*>(jacobian)->SetCells(rows);
   }
 
-  const ObservationBlocks<Machine>* rows_ = nullptr;
   kernels::HostBuffer<double> values_;  // Chunks on the host.
   // A chunk, where the machine isn't the host.
   typename Machine::template Buffer<double> machine_values_;
 };
 
+// Rows of one model, whose Jacobian is recomputed.
+template <typename Machine, int C>
+class RecomputedViewRows final : public ViewRows<Machine, double, C> {
+ public:
+  Status CreateJacobian(std::unique_ptr<RowsJacobian>* jacobian) const final {
+    return MakeAndSetUp<Jacobian>(jacobian,
+                                  this->rows_,
+                                  this->blocks().blocks(),
+                                  this->model_rows(0).model(),
+                                  this->blocks().num_parameters(),
+                                  this->num_tangents());
+  }
+
+ private:
+  using Jacobian = RecomputedModelRows<Machine, C>;
+
+  void SetCells(RowsJacobian* /*jacobian*/, RowBatch* /*rows*/) final {}
+  Status KeepState(RowsJacobian* jacobian) final {
+    return static_cast<Jacobian*>(jacobian)->SetState(
+        this->model_rows(0).batch());
+  }
+};
+
 }  // namespace
+
+template <typename Machine>
+std::string WhyStored(const ceres::internal::Program& program,
+                      const ProgramStructure& structure,
+                      const std::vector<std::string>& why_no_form,
+                      Machine* machine,
+                      int* columns) {
+  if (kIsHost<Machine>) {
+    return "the host stores it";
+  }
+  const ViewStructure& views = structure.views;
+  if (views.size() == 0) {
+    return "no residual blocks have two residuals, an eliminated point and one "
+           "other block";
+  }
+  const int16_t model = structure.model(views.rows[0]);
+  std::vector<const ceres::LossFunction*> losses;
+  for (const int32_t row : views.rows) {
+    if (structure.model(row) != model || model == ProgramStructure::kNoModel ||
+        !why_no_form[model].empty()) {
+      return "not all are of one type that the device evaluates";
+    }
+    losses.push_back(program.residual_blocks()[row]->loss_function());
+  }
+  if (std::any_of(views.blocks.begin(), views.blocks.end(), [](const auto& b) {
+        return b.size() > 1;
+      })) {
+    return "some have several blocks beside the point that vary";
+  }
+  std::vector<kernels::RobustLoss> known;
+  std::vector<uint8_t> ids;
+  if (FindChains(losses, &known, &ids) != nullptr) {
+    return "some have a loss of a user's own";
+  }
+  const BatchModel& its_model = *structure.models[model];
+  const std::string why = WhyNoRecomputedForm(its_model, machine);
+  if (!why.empty()) {
+    return TypeName(
+               *program.residual_blocks()[views.rows[0]]->cost_function()) +
+           " " + why;
+  }
+  *columns = its_model.GetRecomputedForm()->columns;
+  return "";
+}
 
 template <typename Machine>
 Status CreateViewRows(const BatchRowsInput<Machine>& input,
                       std::unique_ptr<RowsEvaluator>* rows) {
+  if constexpr (!kIsHost<Machine>) {
+    if (input.recomputed_views) {
+      return kernels::WithStoredColumns(
+          input.structure->views.columns, [&](auto columns) {
+            return MakeAndSetUp<RecomputedViewRows<Machine, columns>>(rows,
+                                                                      input);
+          });
+    }
+  }
   return WithBlockType<Machine>(input.mixed_precision, [&](auto value) {
     return kernels::WithStoredColumns(
         input.structure->views.columns, [&](auto columns) {
@@ -267,9 +338,14 @@ Status CreateViewRows(const BatchRowsInput<Machine>& input,
   });
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)      \
-  template Status CreateViewRows<Machine>(  \
-      const BatchRowsInput<Machine>& input, \
+#define CERES_EXT_INSTANTIATE(Machine)                                        \
+  template std::string WhyStored(const ceres::internal::Program& program,     \
+                                 const ProgramStructure& structure,           \
+                                 const std::vector<std::string>& why_no_form, \
+                                 Machine* machine,                            \
+                                 int* columns);                               \
+  template Status CreateViewRows<Machine>(                                    \
+      const BatchRowsInput<Machine>& input,                                   \
       std::unique_ptr<RowsEvaluator>* rows);
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE

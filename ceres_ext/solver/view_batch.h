@@ -16,6 +16,7 @@
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/observation_batch.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/model/model_jacobian.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/views.h"
 #include "cuda_kernels/structure/views.h"
@@ -208,13 +209,17 @@ class ViewBatch final : public Batch {
     CERES_EXT_RETURN_IF_ERROR(add(lists.all, matrices(u_), request.u));
     CERES_EXT_RETURN_IF_ERROR(
         add(lists.single, matrices(schur_diagonal_), request.schur_diagonal));
-    kernels::SharedSchurBlocks<Source, kMerged> shared;
-    shared.jacobian = jacobian_;
-    shared.point_id = index_.point_id;
-    shared.v_inverse = kernels::PackedBlocks<const double>(
-        blocks_.e[e_family_], Machine::kLayout, request.v_inverse);
-    shared.merged_columns = views_->merged_columns();
-    return add(lists.shared, shared, request.schur_diagonal);
+    if constexpr (kernels::IsModel<Source>::value) {
+      return {};  // Views of one block each share none.
+    } else {
+      kernels::SharedSchurBlocks<Source, kMerged> shared;
+      shared.jacobian = jacobian_;
+      shared.point_id = index_.point_id;
+      shared.v_inverse = kernels::PackedBlocks<const double>(
+          blocks_.e[e_family_], Machine::kLayout, request.v_inverse);
+      shared.merged_columns = views_->merged_columns();
+      return add(lists.shared, shared, request.schur_diagonal);
+    }
   }
 
   kernels::ObservationIndexView index_;

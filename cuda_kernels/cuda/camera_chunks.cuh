@@ -426,6 +426,7 @@ __global__ void __launch_bounds__(64) FinishCameraBlocksKernel(
   }
 }
 
+// A source of a module is an overload.
 template <typename Source, typename Term>
 Status SumCameraChunks(const ObservationIndexView& index,
                        const Source& source,

@@ -151,6 +151,18 @@ __global__ void __launch_bounds__(kPointTaskBlock)
   }
 }
 
+// Queues it. A source of a module is an overload.
+template <typename Source>
+Status PointNorms(const SquaredColumnNormsParams<Source>& params,
+                  CudaMachine* machine) {
+  return LaunchPointTasks("PointNorms",
+                          PointNormsKernel<false, Source>,
+                          PointNormsKernel<true, Source>,
+                          params.index,
+                          machine,
+                          params);
+}
+
 // Stored sources; recomputed ones are specialisations.
 template <typename Source>
 Status Run(const RightMultiplyParams<Source>& params, CudaMachine* machine) {
@@ -169,12 +181,7 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
   constexpr int C = Source::Shape::kF;
   const ObservationIndexView& index = params.index;
   if (params.point_x != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(LaunchPointTasks("PointNorms",
-                                               PointNormsKernel<false, Source>,
-                                               PointNormsKernel<true, Source>,
-                                               index,
-                                               machine,
-                                               params));
+    CERES_EXT_RETURN_IF_ERROR(PointNorms(params, machine));
   }
   if (params.camera_x == nullptr) {
     return Status();

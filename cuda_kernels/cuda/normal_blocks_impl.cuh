@@ -124,6 +124,20 @@ __global__ void __launch_bounds__(kPointBlock)
   records[point] = record;
 }
 
+// Queues it. A source of a module is an overload.
+template <typename Source, BlockLayout kLayout>
+Status PointBlocks(const NormalBlocksParams<Source, kLayout>& params,
+                   PointRecord<Source::Shape::kE>* records,
+                   CudaMachine* machine) {
+  return LaunchPointTasks("PointBlocks",
+                          PointBlocksKernel<false, Source, kLayout>,
+                          PointBlocksKernel<true, Source, kLayout>,
+                          params.index,
+                          machine,
+                          params,
+                          records);
+}
+
 // The records of points whose Vi is given.
 // Mapping: one thread per point.
 template <int E, BlockLayout kLayout>
@@ -201,14 +215,10 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
   } else if (params.v.data != nullptr || params.v_inverse.data != nullptr ||
              params.point_gradient != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(
-        LaunchPointTasks("PointBlocks",
-                         PointBlocksKernel<false, Source, kLayout>,
-                         PointBlocksKernel<true, Source, kLayout>,
-                         index,
-                         machine,
-                         params,
-                         reinterpret_cast<PointRecord<Source::Shape::kE>*>(
-                             workspace.point_records)));
+        PointBlocks(params,
+                    reinterpret_cast<PointRecord<Source::Shape::kE>*>(
+                        workspace.point_records),
+                    machine));
   }
   if (params.u.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR((CameraBlocks<true, false>(

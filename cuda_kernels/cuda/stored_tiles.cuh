@@ -34,6 +34,8 @@ inline constexpr int kSharedStride = F | 1;
 
 // One observation in the registers of its thread. A type of these has
 //   Source                    what it is read from
+//   kMinBlocks                thread blocks per multiprocessor that registers
+//                             are limited for
 //   Operands, Terms           TileOperands and CameraSumTerms, or one's own
 //   Load(source, k)           reads it, once
 //   Forward<mode>(p, u, b)    takes y_k's parts, p = p_c and u = x_p given
@@ -49,6 +51,7 @@ struct JacobianBlocks {
   static constexpr int R = Shape::kNumResiduals;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
+  static constexpr int kMinBlocks = kStoredMinBlocks<T, F>;
   using Operands = TileOperands<E, kLayout>;
   using Terms = CameraSumTerms;
 
@@ -252,9 +255,7 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
 // Traffic: per observation its blocks, once and coalesced, 8 B of ids and
 // places; per point 48 B of Vi; per tile camera 8 C B in, C T out.
 template <typename Blocks, int kMode>
-__global__ void __launch_bounds__(kStoredBlock,
-                                  kStoredMinBlocks<typename Blocks::Value,
-                                                   Blocks::Shape::kF>)
+__global__ void __launch_bounds__(kStoredBlock, Blocks::kMinBlocks)
     StoredTileKernel(StoredTileParams<Blocks> p) {
   using T = typename Blocks::Value;
   using Shape = typename Blocks::Shape;
@@ -396,6 +397,20 @@ __global__ void __launch_bounds__(kStoredBlock,
   }
 }
 
+// Queues the tiles. Blocks of a module are an overload.
+template <int kMode, typename Blocks>
+Status LaunchTiles(const StoredTileParams<Blocks>& params,
+                   int64_t num_bytes,
+                   CudaMachine* machine) {
+  return Launch("StoredTile",
+                StoredTileKernel<Blocks, kMode>,
+                params.tiles.num_tiles,
+                kStoredBlock,
+                num_bytes,
+                machine->stream(),
+                params);
+}
+
 // Queues tiles and, with kCameraOut, the sums over cameras.
 template <int kMode,
           typename Source,
@@ -445,13 +460,7 @@ Status TileOperation(const ObservationIndexView& index,
       num_values * static_cast<int64_t>(sizeof(T)) +
       ((kMode & kEliminate) != 0 ? 8 * Shape::kPackedE * tiles.max_points : 0) +
       4 * (tiles.max_points + 1 + tiles.max_tile_cameras + 1);
-  CERES_EXT_RETURN_IF_ERROR(Launch("StoredTile",
-                                   StoredTileKernel<Blocks, kMode>,
-                                   tiles.num_tiles,
-                                   kStoredBlock,
-                                   num_bytes,
-                                   machine->stream(),
-                                   params));
+  CERES_EXT_RETURN_IF_ERROR(LaunchTiles<kMode>(params, num_bytes, machine));
   if (!camera_out) {
     return Status();
   }

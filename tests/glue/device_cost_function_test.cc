@@ -685,6 +685,7 @@ class OtherVersion : public BatchableCostFunction {
                                      nullptr,
                                      8,
                                      nullptr,
+                                     nullptr,
                                      nullptr};
     return model;
   }

@@ -72,6 +72,44 @@ if(CUDA_COMPILER)
      OR NOT report MATCHES "all residual blocks are evaluated by this library")
     message(FATAL_ERROR "expected ${cost_of_plain_ceres}, found:\n${report}")
   endif()
+
+  # The same with a Jacobian that is recomputed: nvcc finds every header, and
+  # without a device the host says that it stores.
+  set(recomputed "${WORK_DIR}/recomputed_functor")
+  file(COPY "${CUSTOM_FUNCTOR_DIR}/CMakeLists.txt"
+            "${CUSTOM_FUNCTOR_DIR}/plain_ceres.cc" DESTINATION "${recomputed}")
+  file(READ "${CUSTOM_FUNCTOR_DIR}/on_the_gpu.cu" source)
+  string(REPLACE "ceres_ext/device_cost" "ceres_ext/recomputed_cost" source
+                 "${source}")
+  string(REPLACE "EXT_DEVICE_COST" "EXT_RECOMPUTED_COST" source "${source}")
+  string(
+    REPLACE
+      "ceres_ext::Options()"
+      "[] { ceres_ext::Options recomputed; recomputed.jacobian = ceres_ext::JACOBIAN_RECOMPUTED; return recomputed; }()"
+      source "${source}")
+  file(WRITE "${recomputed}/on_the_gpu.cu" "${source}")
+  run(${CMAKE_COMMAND}
+      -G Ninja
+      -S "${recomputed}"
+      -B "${recomputed}/build"
+      "-DCMAKE_PREFIX_PATH=${WORK_DIR}/moved"
+      -DCeres_ROOT=${CERES_PREFIX}
+      -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
+      -DCMAKE_CUDA_COMPILER=${CUDA_COMPILER}
+      "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES}"
+      -DCMAKE_BUILD_TYPE=Release)
+  string(TIMESTAMP begin "%s")
+  run(${CMAKE_COMMAND} --build "${recomputed}/build" --target on_the_gpu)
+  string(TIMESTAMP end "%s")
+  math(EXPR seconds "${end} - ${begin}")
+  message(STATUS "on_the_gpu.cu, recomputed: compiled in ${seconds} s")
+  execute_process(
+    COMMAND "${recomputed}/build/on_the_gpu" "${BAL_PROBLEM}"
+    OUTPUT_VARIABLE report COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT report MATCHES "Final +${expected}"
+     OR NOT report MATCHES "recomputed Jacobian|since the host stores it")
+    message(FATAL_ERROR "expected ${cost_of_plain_ceres}, found:\n${report}")
+  endif()
 endif()
 
 # Built against Ceres alone.

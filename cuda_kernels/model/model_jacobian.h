@@ -1,0 +1,88 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The Jacobian of a model that this library does not know, recomputed in each
+// product by kernels of the model's own module
+// (ceres_ext/recomputed_cost_function.cuh). The library has all that is around
+// a kernel and launches it by its number.
+#ifndef CERES_EXT_CUDA_KERNELS_MODEL_MODEL_JACOBIAN_H_
+#define CERES_EXT_CUDA_KERNELS_MODEL_MODEL_JACOBIAN_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/model/shape.h"
+
+namespace ceres_ext::kernels {
+
+// The kernels of a model. Those on tiles are named by what they are part of
+// (cuda/camera_sums.cuh).
+enum class ModelKernel : int {
+  kEvaluate,
+  kRightMultiply,
+  kPointNorms,
+  kLongPointNorms,
+  kCameraNorms,
+  kPointBlocks,
+  kLongPointBlocks,
+  kU,
+  kSchurDiagonal,
+  kSchurProduct,
+  kEliminatedPart,
+  kBackSubstitute,
+  kNormalProduct,
+  kLeftMultiply,
+  kSchurRhs,
+};
+inline constexpr int kNumModelKernels = 15;
+
+// A launch of one of them.
+struct ModelLaunch {
+  ModelKernel kernel = ModelKernel::kEvaluate;
+  int device = 0;
+  void* stream = nullptr;
+  // Not null: the launch becomes a node of this graph that follows *last, and
+  // *last, in place of work on the stream. Handles of CUDA.
+  void* graph = nullptr;
+  void** last = nullptr;
+  int64_t num_blocks = 0;
+  int block_size = 0;
+  int64_t shared_bytes = 0;
+  // The address of each of the kernel's parameters.
+  void** arguments = nullptr;
+};
+
+// Functions of the module; they return 0 or an error of CUDA.
+struct ModelKernels {
+  int (*launch)(const ModelLaunch& launch) = nullptr;
+  const char* (*error_string)(int error) = nullptr;
+};
+
+// A source (model/jacobian_source.h) of rows of two residuals, a point and one
+// other block, whose Load functions the module has. It is compared as bytes, so
+// that all of it are pointers, and what they point to changes with the state.
+template <int F>
+struct ModelJacobian {
+  using Value = double;
+  using Shape = BalShape<F>;
+  static constexpr BlockLayout kLayout = kDeviceLayout;
+
+  const ModelKernels* kernels = nullptr;  // on the host
+  const void* rows = nullptr;  // a ceres_ext::RowBatch, in device memory
+  const int32_t* camera_id = nullptr;    // of each row
+  const double* camera_scale = nullptr;  // F per camera
+  const double* point_scale = nullptr;   // 3 per point
+};
+
+template <typename Source>
+struct IsModel : std::false_type {};
+template <int F>
+struct IsModel<ModelJacobian<F>> : std::true_type {};
+
+// Bytes of what kernels of F columns are given: a module whose number differs
+// was compiled with other headers.
+int32_t ModelParamsSize(int columns);
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MODEL_MODEL_JACOBIAN_H_
