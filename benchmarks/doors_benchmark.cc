@@ -98,13 +98,15 @@ Solved SolveOnce(const std::string& door,
   return solved;
 }
 
-double SecondsTo(const Solved& solved, double cost) {
+// As JSON; null: never.
+std::string SecondsTo(const Solved& solved, double cost) {
   for (const ceres::IterationSummary& iteration : solved.summary.iterations) {
     if (iteration.cost <= cost) {
-      return solved.build_seconds + iteration.cumulative_time_in_seconds;
+      return std::to_string(solved.build_seconds +
+                            iteration.cumulative_time_in_seconds);
     }
   }
-  return std::numeric_limits<double>::infinity();
+  return "null";
 }
 
 void Print(uint64_t seed, double best, const Solved& s) {
@@ -113,8 +115,8 @@ void Print(uint64_t seed, double best, const Solved& s) {
       "{\"like\":\"%s\",\"seed\":%d,\"door\":\"%s\",\"path\":\"%s\","
       "\"device\":\"%s\",\"build\":%.4f,\"context\":%.4f,"
       "\"preprocessor\":%.4f,\"setup\":%.4f,\"minimizer\":%.4f,"
-      "\"postprocessor\":%.4f,\"total\":%.4f,\"to_1_percent\":%.4f,"
-      "\"to_0.1_percent\":%.4f,\"iterations\":%d,\"pcg_iterations\":%d,"
+      "\"postprocessor\":%.4f,\"total\":%.4f,\"to_1_percent\":%s,"
+      "\"to_0.1_percent\":%s,\"iterations\":%d,\"pcg_iterations\":%d,"
       "\"final_cost\":%.17g,\"best_cost\":%.17g,\"host_bytes\":%lld,"
       "\"device_bytes\":%lld}\n",
       FLAGS_like.c_str(),
@@ -129,8 +131,8 @@ void Print(uint64_t seed, double best, const Solved& s) {
       summary.minimizer_time_in_seconds,
       summary.postprocessor_time_in_seconds,
       s.build_seconds + summary.total_time_in_seconds,
-      SecondsTo(s, 1.01 * best),
-      SecondsTo(s, 1.001 * best),
+      SecondsTo(s, 1.01 * best).c_str(),
+      SecondsTo(s, 1.001 * best).c_str(),
       static_cast<int>(summary.iterations.size()) - 1,
       static_cast<int>(summary.num_pcg_iterations),
       summary.final_cost,
