@@ -15,6 +15,7 @@
 #include "gflags/gflags.h"
 
 DECLARE_string(report_json);
+DECLARE_string(report_html);
 DECLARE_string(initial_ply);
 DECLARE_string(final_ply);
 DECLARE_bool(line_search);

@@ -193,8 +193,12 @@ class OutputsTest : public ::testing::Test {
   std::string folder_;
 };
 
-const char* const kOutputFlags[] = {
-    "output", "final_ply", "checkpoint", "report_json", "initial_ply"};
+const char* const kOutputFlags[] = {"output",
+                                    "final_ply",
+                                    "checkpoint",
+                                    "report_json",
+                                    "report_html",
+                                    "initial_ply"};
 
 TEST_F(OutputsTest, OneThatFailsTakesNoOtherWithIt) {
   if (access("/dev/full", W_OK) != 0) {

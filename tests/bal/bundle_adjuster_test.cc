@@ -253,7 +253,7 @@ TEST_F(BundleAdjusterTest, SolveFailures) {
 TEST_F(BundleAdjusterTest, OutputErrors) {
   const std::string nowhere = TempPath("no_such_folder") + "/file";
   for (const char* flag :
-       {"output", "report_json", "initial_ply", "final_ply"}) {
+       {"output", "report_json", "report_html", "initial_ply", "final_ply"}) {
     const Outcome outcome =
         Adjust("--input='" + input_ + "' --" + flag + "='" + nowhere + "'");
     EXPECT_EQ(outcome.code, 4);
