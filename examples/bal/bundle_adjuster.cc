@@ -19,6 +19,7 @@
 #include "examples/bal/bal_reader.h"
 #include "examples/bal/bal_writer.h"
 #include "examples/bal/checkpoint.h"
+#include "examples/bal/compare_solvers.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
 #include "examples/bal/reprojection_errors.h"
@@ -78,6 +79,9 @@ bool PrepareStart(SolveBalOptions* options,
 }
 
 ExitCode Run() {
+  if (FLAGS_compare) {
+    return CompareSolvers();
+  }
   std::string error;
   SolveBalOptions options;
   // Only the solution may take the place of the problem, and a checkpoint that

@@ -27,9 +27,11 @@ h1{font-size:21px;overflow-wrap:anywhere}
 h2{font-size:17px;margin:28px 0 8px}
 h3{font-size:14px;margin:0 0 4px}
 p{max-width:75ch}
-table{border-collapse:collapse;margin:6px 0;font-variant-numeric:tabular-nums}
-th,td{padding:2px 14px 2px 0;text-align:left;vertical-align:top;
-border-bottom:1px solid var(--line);overflow-wrap:anywhere}
+table{border-collapse:collapse;margin:6px 0;font-size:13px;font-variant-numeric:tabular-nums}
+th,td{padding:2px 12px 2px 0;text-align:left;vertical-align:top;
+border-bottom:1px solid var(--line)}
+td:not(:last-child){white-space:nowrap}
+td:last-child{min-width:5em;overflow-wrap:anywhere}
 th{color:var(--soft);font-weight:600}
 .wide{overflow-x:auto}
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(440px,1fr));
@@ -121,16 +123,18 @@ std::string EscapeText(std::string_view text) {
   return escaped;
 }
 
-std::string ShortNumber(double value) {
+std::string ShortNumber(double value, int num_digits) {
   if (!std::isfinite(value)) {
     return "–";
   }
   char text[32];
-  std::string number(
-      text,
-      std::to_chars(
-          text, text + sizeof(text), value, std::chars_format::general, 6)
-          .ptr);
+  std::string number(text,
+                     std::to_chars(text,
+                                   text + sizeof(text),
+                                   value,
+                                   std::chars_format::general,
+                                   num_digits)
+                         .ptr);
   // "e+06" to "e6", "e-07" to "e-7".
   const size_t exponent = number.find('e');
   if (exponent != std::string::npos) {

@@ -16,9 +16,9 @@ namespace ceres_ext::bal {
 // U+FFFD.
 std::string EscapeText(std::string_view text);
 
-// For readers: at most six significant digits ("1.25e6"), a dash where the
-// value is not finite.
-std::string ShortNumber(double value);
+// For readers, with at most so many significant digits ("1.25e6"); a dash where
+// the value is not finite.
+std::string ShortNumber(double value, int num_digits = 6);
 
 // A number in its short form; the attribute value has all of its bits, and id
 // is there where it is not empty.

@@ -18,7 +18,7 @@ namespace {
 // In units of the drawing, of which text is 12 high and at most 7.5 wide.
 constexpr double kWidth = 480.0;
 constexpr double kHeight = 300.0;
-constexpr double kLeft = 64.0;
+constexpr double kLeft = 72.0;
 constexpr double kRight = 18.0;
 constexpr double kTop = 10.0;
 constexpr double kBottom = 50.0;

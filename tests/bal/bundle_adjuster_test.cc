@@ -339,11 +339,20 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                                  report + "'");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto json = nlohmann::ordered_json::parse(ReadBytes(report));
-  EXPECT_THAT(
-      Keys(json),
-      ElementsAre(
-          "format", "problem", "flags", "summary", "ceres_ext", "iterations"));
+  EXPECT_THAT(Keys(json),
+              ElementsAre("format",
+                          "problem",
+                          "flags",
+                          "summary",
+                          "ceres_ext",
+                          "recomputed_costs",
+                          "iterations"));
   EXPECT_EQ(json["format"], "ceres_ext.bundle_adjuster.1");
+  EXPECT_THAT(Keys(json["recomputed_costs"]),
+              ElementsAre("initial_cost",
+                          "initial_cost_tolerance",
+                          "final_cost",
+                          "final_cost_tolerance"));
   EXPECT_THAT(Keys(json["problem"]),
               ElementsAre("input",
                           "num_cameras",
