@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -134,6 +135,10 @@ SolverResult EvaluateSolver(const std::string& solver,
     if (!fault.empty()) {
       result.faults.push_back(name + fault);
     }
+    const std::string message = String(*run, "summary", "message");
+    if (message.rfind("Maximum solver time reached", 0) == 0) {
+      result.notes.push_back(name + message);
+    }
     for (int k = 0; k < kNumExcesses; ++k) {
       seconds_to[k].push_back(
           SecondsTo(*run, (1.0 + kExcesses[k]) * best_cost));
@@ -206,19 +211,18 @@ bool ReadComparison(const std::string& path,
                     Comparison* comparison,
                     std::string* error) {
   comparison->runs.clear();
-  struct stat status;
-  if (stat(path.c_str(), &status) != 0 && errno == ENOENT) {
-    return true;
-  }
-  // What is no file has nothing to be gone on with.
-  if (!S_ISREG(status.st_mode)) {
-    return true;
-  }
   const auto fail = [&path, error](const std::string& expected,
                                    const std::string& found) {
     *error = path + ": expected " + expected + ", found " + found;
     return false;
   };
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) {
+    return errno == ENOENT || fail("a readable file", std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return fail("a regular file", "another kind");
+  }
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
@@ -358,8 +362,10 @@ std::string ComparisonTable(const ComparisonResult& result) {
                                             : std::string("not known")) +
            ".\n";
   for (const SolverResult& solver : result.solvers) {
-    for (const std::string& fault : solver.faults) {
-      table += fault + "\n";
+    for (const auto* lines : {&solver.faults, &solver.notes}) {
+      for (const std::string& line : *lines) {
+        table += line + "\n";
+      }
     }
   }
   return table;

@@ -50,8 +50,8 @@ bool WriteComparison(const std::string& path,
                      const Comparison& comparison,
                      std::string* error);
 
-// The runs of the file at path, which has to be of comparison->identity. A file
-// that is not there has none.
+// The runs of the regular file at path, which has to be of
+// comparison->identity. A file that is not there has none.
 bool ReadComparison(const std::string& path,
                     Comparison* comparison,
                     std::string* error);
@@ -93,6 +93,8 @@ struct SolverResult {
   std::string method;
   // One line each on runs that were not solved, or costs that are not right.
   std::vector<std::string> faults;
+  // On runs whose time was over.
+  std::vector<std::string> notes;
 };
 
 struct ComparisonResult {

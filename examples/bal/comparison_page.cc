@@ -68,6 +68,11 @@ std::string Notes(
       rows.push_back({"<span class=\"bad\">fault</span>", EscapeText(fault)});
     }
   }
+  for (const SolverResult& solver : result.solvers) {
+    for (const std::string& note : solver.notes) {
+      rows.push_back({"ended", EscapeText(note)});
+    }
+  }
   for (const auto& [solver, reason] : left_out) {
     rows.push_back({"left out", EscapeText(solver + ": " + reason)});
   }

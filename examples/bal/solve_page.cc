@@ -373,7 +373,7 @@ std::string CountPlot(const std::string& title,
 }
 
 // At most max_size of the positions (3 each), evenly spread over their order,
-// those that are not finite left out.
+// those that no axis can show left out.
 std::vector<double> Sample(const std::vector<double>& positions,
                            int64_t max_size) {
   const int64_t n = static_cast<int64_t>(positions.size()) / 3;
@@ -381,7 +381,9 @@ std::vector<double> Sample(const std::vector<double>& positions,
   std::vector<double> sample;
   for (int64_t k = 0; k < size; ++k) {
     const double* position = positions.data() + 3 * (k * n / size);
-    if (std::isfinite(position[0] + position[1] + position[2])) {
+    const Axis axis;
+    if (axis.Shows(position[0]) && axis.Shows(position[1]) &&
+        axis.Shows(position[2])) {
       sample.insert(sample.end(), position, position + 3);
     }
   }

@@ -254,8 +254,7 @@ std::string LinePlot(const std::string& title,
   for (const Series& line : series) {
     PlotPoints& points = shown.emplace_back();
     for (const auto& [a, b] : line.points) {
-      if (std::isfinite(a) && std::isfinite(b) && (!x.is_log || a > 0.0) &&
-          (!y.is_log || b > 0.0)) {
+      if (x.Shows(a) && y.Shows(b)) {
         points.emplace_back(a, b);
         x_range.Add(a);
         y_range.Add(b);

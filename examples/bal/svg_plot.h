@@ -6,7 +6,7 @@
 #ifndef EXAMPLES_BAL_SVG_PLOT_H_
 #define EXAMPLES_BAL_SVG_PLOT_H_
 
-#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +16,12 @@ namespace ceres_ext::bal {
 struct Axis {
   std::string label;
   bool is_log = false;
+
+  // Far enough from the largest double to subtract.
+  bool Shows(double value) const {
+    return value >= (is_log ? std::numeric_limits<double>::min() : -1e300) &&
+           value <= 1e300;
+  }
 };
 
 using PlotPoints = std::vector<std::pair<double, double>>;
@@ -23,7 +29,7 @@ using PlotPoints = std::vector<std::pair<double, double>>;
 struct Series {
   std::string name;
   // In the order of x. Points that an axis can't show (not finite, or not
-  // positive on a logarithmic one) are left out, and of many only some shown.
+  // positive on a logarithmic one) are left out; of many, some are shown.
   PlotPoints points;
   int color = 0;
   // The value stays until the next point.

@@ -254,14 +254,14 @@ TEST_F(CompareTest, CrashesAndDelaysAreResults) {
                     "ceres:iterative_schur,ceres:cgnr,ceres_ext:host",
                     "--num_iterations=2",
                     "--compare_max_seconds=1"});
-  EXPECT_EQ(kill(WaitForProcess(&child, "ceres:dense_schur"), SIGSEGV), 0);
+  EXPECT_EQ(kill(WaitForProcess(&child, "ceres:dense_schur"), SIGABRT), 0);
   EXPECT_EQ(kill(WaitForProcess(&child, "ceres:iterative_schur"), SIGKILL), 0);
   EXPECT_EQ(kill(WaitForProcess(&child, "ceres:cgnr"), SIGSTOP), 0);
   EXPECT_TRUE(IsExit(0, child.Wait())) << child.err();
   const Json runs = Runs();
   ASSERT_EQ(runs.size(), 4u);
   EXPECT_EQ(runs[0]["ending"], "crashed");
-  EXPECT_EQ(runs[0]["message"], "ended by a signal: Segmentation fault");
+  EXPECT_EQ(runs[0]["message"], "ended by a signal: Aborted");
   EXPECT_TRUE(runs[0]["report"].is_null());
   EXPECT_EQ(runs[1]["ending"], "crashed");
   EXPECT_EQ(runs[1]["message"],
@@ -283,6 +283,9 @@ TEST_F(CompareTest, TimeLimitsEndSolves) {
   ASSERT_THAT(Runs(), SizeIs(1));
   EXPECT_THAT(Runs()[0]["report"]["summary"]["message"].get<std::string>(),
               StartsWith("Maximum solver time reached."));
+  EXPECT_THAT(
+      outcome.out,
+      HasSubstr("\nceres_ext:host, run 1: Maximum solver time reached."));
 }
 
 TEST_F(CompareTest, FailuresHaveReasons) {
@@ -422,6 +425,10 @@ TEST_F(CompareTest, RefusesFilesOfOthers) {
   json["runs"][0]["report"]["iterations"][2].erase("cost");
   WriteBytes(json_, json.dump());
   expect_refused("", kind);
+  fs::remove(json_);
+  fs::create_symlink("/dev/null", json_);
+  expect_refused("", "a regular file, found another kind\n");
+  fs::remove(json_);
   // Of another problem: points moved, and observations.
   WriteBytes(json_, good);
   std::string moved = ReadBytes(input_);

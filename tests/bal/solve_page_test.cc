@@ -154,16 +154,18 @@ TEST(HtmlPage, Numbers) {
 
 // Ranges of all kinds: the ticks are round, few and inside.
 TEST_F(SolvePageTest, PlotsOfAnyRange) {
-  const std::vector<PlotPoints> lines = {{},
-                                         {{0.0, 0.0}},
-                                         {{1.0, 5.0}},
-                                         {{1.0, kNan}, {kNan, 1.0}},
-                                         {{0.0, 1e300}, {1.0, 1e-300}},
-                                         {{0.0, 1.0}, {1.0, 1.0 + 1e-12}},
-                                         {{0.0, 41000.0}, {1.0, 41000.5}},
-                                         {{1e-9, -3.0}, {2e5, 7.0}},
-                                         {{1.0, 0.0}, {2.0, -1.0}, {3.0, 99.0}},
-                                         PlotPoints(100000, {1.0, 2.0})};
+  const std::vector<PlotPoints> lines = {
+      {},
+      {{0.0, 0.0}},
+      {{1.0, 5.0}},
+      {{1.0, kNan}, {kNan, 1.0}},
+      {{0.0, 1e300}, {1.0, 1e-300}},
+      {{-1e300, -1e300}, {1e300, 1e300}, {1e301, 1.0}, {1.0, -1e308}},
+      {{0.0, 1.0}, {1.0, 1.0 + 1e-12}},
+      {{0.0, 41000.0}, {1.0, 41000.5}},
+      {{1e-9, -3.0}, {2e5, 7.0}},
+      {{1.0, 0.0}, {2.0, -1.0}, {3.0, 99.0}},
+      PlotPoints(100000, {1.0, 2.0})};
   std::string body;
   for (const PlotPoints& points : lines) {
     for (const bool is_log : {false, true}) {
@@ -194,7 +196,7 @@ TEST_F(SolvePageTest, ProblemsOfAnyShape) {
   problem.observations = {1.0, 2.0};
   problem.cameras.assign(18, 0.0);
   problem.cameras[5] = problem.cameras[6] = 1.0;
-  problem.points = {kNan, 0.0, 0.0, 3.0, 2.0, 1.0, 1e300, 0.0, 0.0};
+  problem.points = {kNan, 0.0, 0.0, 3.0, 2.0, 1.0, 1e308, 0.0, 0.0};
   const ReprojectionErrors errors =
       ComputeReprojectionErrors(problem, false, 2);
   // P = (3, 2, 2), p = -(1.5, 1), r = -(2.5, 3).
