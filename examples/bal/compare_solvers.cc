@@ -111,6 +111,10 @@ bool CheckFlags(std::string* error) {
   return true;
 }
 
+std::string FlagText(const std::string& flag, const std::string& value) {
+  return "--" + flag + "=" + value;
+}
+
 // "" where the system does not say.
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -170,14 +174,14 @@ class Runner {
     for (const auto& [flag, value] :
          FlagValues(BundleAdjusterProgram().flag_groups)) {
       if (IsGiven(flag) && !IsFlagOfComparison(flag)) {
-        flags_.push_back("--" + flag + "=" + value);
+        flags_.push_back(FlagText(flag, value));
       }
     }
-    flags_.push_back("--input=" + FLAGS_input);
-    flags_.push_back(
-        "--max_solver_time=" +
-        NumberText(std::min(FLAGS_max_solver_time, FLAGS_compare_max_seconds)));
-    flags_.push_back(std::string("--report_json=") + kChildOutput);
+    flags_.push_back(FlagText("input", FLAGS_input));
+    flags_.push_back(FlagText("max_solver_time",
+                              NumberText(std::min(FLAGS_max_solver_time,
+                                                  FLAGS_compare_max_seconds))));
+    flags_.push_back(FlagText("report_json", kChildOutput));
   }
 
   double max_process_seconds() const { return max_process_seconds_; }
@@ -192,10 +196,10 @@ class Runner {
            std::string* error) const {
     std::vector<std::string> arguments = flags_;
     for (const auto& [flag, value] : solver.flags) {
-      arguments.push_back("--" + flag + "=" + value);
+      arguments.push_back(FlagText(flag, value));
     }
-    arguments.push_back("--num_iterations=" +
-                        std::to_string(max_num_iterations));
+    arguments.push_back(
+        FlagText("num_iterations", std::to_string(max_num_iterations)));
     ChildOutcome outcome;
     if (!RunChild(
             arguments,

@@ -216,6 +216,12 @@ bool ReadComparison(const std::string& path,
     *error = path + ": expected " + expected + ", found " + found;
     return false;
   };
+  const auto fail_field = [&fail](const std::string& name,
+                                  const Json& expected,
+                                  const Json& found) {
+    return fail("a comparison with " + name + " " + Dump(expected, -1),
+                Dump(found, -1));
+  };
   struct stat status;
   if (stat(path.c_str(), &status) != 0) {
     return errno == ENOENT || fail("a readable file", std::strerror(errno));
@@ -243,9 +249,8 @@ bool ReadComparison(const std::string& path,
       for (const auto& [name, value] : fields.items()) {
         const Json other = others.value(name, Json());
         if (other != value) {
-          return fail("a comparison with " + section + "." + name + " " +
-                          Dump(value, -1),
-                      Dump(other, -1));
+          return fail_field(
+              std::string(section).append(".").append(name), value, other);
         }
       }
     }

@@ -26,6 +26,7 @@ enum RunEnding {
   RUN_OUT_OF_TIME,
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): of assertions in Json's moves.
 struct ComparedRun {
   std::string solver;
   int repetition = 0;
@@ -36,6 +37,7 @@ struct ComparedRun {
   nlohmann::ordered_json report;
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): the same.
 struct Comparison {
   std::string input;
   // What runs have in common: sizes and checksums of the problem, flags,

@@ -74,7 +74,9 @@ std::string Notes(
     }
   }
   for (const auto& [solver, reason] : left_out) {
-    rows.push_back({"left out", EscapeText(solver + ": " + reason)});
+    rows.push_back(
+        {"left out",
+         EscapeText(std::string(solver).append(": ").append(reason))});
   }
   for (const SolverResult& solver : result.solvers) {
     if (!solver.method.empty()) {

@@ -93,7 +93,8 @@ std::string Cells(const std::string& tag,
                   const std::vector<std::string>& cells) {
   std::string row = "<tr>";
   for (const std::string& cell : cells) {
-    row += "<" + tag + ">" + cell + "</" + tag + ">";
+    row.append("<").append(tag).append(">").append(cell);
+    row.append("</").append(tag).append(">");
   }
   return row + "</tr>\n";
 }

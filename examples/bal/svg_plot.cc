@@ -281,14 +281,10 @@ std::string LinePlot(const std::string& title,
                                     : std::min(k + stride, points.size() - 1)) {
       const std::string px = Place(x_scale(points[k].first));
       const std::string py = Place(y_scale(points[k].second));
-      if (line.empty()) {
-        line = "M" + px + " " + py;
-      } else if (series[i].is_stepped) {
-        line += "H" + px + "V" + py;
-      } else {
-        line += "L" + px + " " + py;
-      }
-      marks += "M" + px + " " + py + "h0";
+      const bool is_stepped = series[i].is_stepped && !line.empty();
+      line.append(is_stepped ? "H" : line.empty() ? "M" : "L");
+      line.append(px).append(is_stepped ? "V" : " ").append(py);
+      marks.append("M").append(px).append(" ").append(py).append("h0");
     }
     svg += "<path class=\"series" + std::string(Dashed(series[i].color)) +
            "\"" + Stroke(series[i].color) + " d=\"" + line + "\"/>\n";

@@ -123,6 +123,8 @@ TEST_F(CompareTest, RunsAreThoseOfSingleSolves) {
   const Json runs = Runs();
   ASSERT_EQ(runs.size(), 2 * kHostSolvers.size());
   const std::string report_path = File("report.json");
+  const std::string common = "--input='" + input_ + "' --report_json='" +
+                             report_path + "' " + flags + " ";
   for (size_t i = 0; i < runs.size(); ++i) {
     // All of one repetition, then all of the next.
     const auto& [name, solver_flags] = kHostSolvers[i % kHostSolvers.size()];
@@ -139,10 +141,7 @@ TEST_F(CompareTest, RunsAreThoseOfSingleSolves) {
           runs[i - kHostSolvers.size()]["report"]["summary"]["final_cost"]);
       continue;
     }
-    ASSERT_EQ(Adjust("--input='" + input_ + "' --report_json='" + report_path +
-                     "' " + flags + " " + solver_flags)
-                  .code,
-              0);
+    ASSERT_EQ(Adjust(common + solver_flags).code, 0);
     const Json single = Json::parse(ReadBytes(report_path));
     const Json& report = run["report"];
     EXPECT_EQ(report["recomputed_costs"], single["recomputed_costs"]);
@@ -304,7 +303,7 @@ TEST_F(CompareTest, FailuresHaveReasons) {
   }
   // Where there is a solution for one, the others do not matter.
   fs::remove(json_);
-  BundleAdjusterTest::SetUp();
+  SetUp();
   const Outcome mixed = Compare(
       "--line_search --compare_solvers=ceres_ext:host,ceres:dense_schur");
   EXPECT_EQ(mixed.code, 0) << mixed.err;
@@ -631,6 +630,7 @@ TEST_F(CompareTest, PagesStaySmall) {
   comparison.identity["problem"]["text"] = "<&>";
   std::vector<std::string> solvers;
   std::vector<std::pair<double, double>> progress;
+  progress.reserve(10000);
   for (int i = 0; i < 10000; ++i) {
     progress.emplace_back(1 + 0.01 * i, 1e6 / (1 + i));
   }

@@ -59,14 +59,15 @@ void ExpectSameNumbers(const Json& page, const Json& report) {
 }
 
 TEST_F(SolvePageTest, HoldsTheNumbersOfTheReport) {
+  const std::string html = File("a <b> & \"c\".html");
+  const std::string json = File("report.json");
+  const std::string common = "--num_iterations=10 --input='" + input_ +
+                             "' --report_html='" + html + "' --report_json='" +
+                             json + "' ";
   for (const std::string flags :
        {"", "--solver=ceres", "--use_quaternions --robustify"}) {
     SCOPED_TRACE(flags);
-    const std::string html = File("a <b> & \"c\".html");
-    const std::string json = File("report.json");
-    const Outcome outcome =
-        Adjust("--num_iterations=10 --input='" + input_ + "' --report_html='" +
-               html + "' --report_json='" + json + "' " + flags);
+    const Outcome outcome = Adjust(common + flags);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const Json page = ReadPage(html);
     const Json report = Json::parse(ReadBytes(json));
