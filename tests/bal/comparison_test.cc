@@ -96,6 +96,16 @@ class CompareTest : public BundleAdjusterTest {
     return Child(folder, BUNDLE_ADJUSTER, arguments);
   }
 
+  // Whether it ends while somebody waits for it.
+  static bool Ends(int process) {
+    return Child::WaitUntil([process] {
+      return kill(process, 0) != 0 ||
+             // Not yet waited for by whoever inherits it.
+             ReadBytes("/proc/" + std::to_string(process) + "/stat")
+                     .find(") Z") != std::string::npos;
+    });
+  }
+
   // The process that solves for `solver`, once it runs.
   static int WaitForProcess(Child* child, const std::string& solver) {
     const std::string begin = solver + ", run 1 of 1 (process ";
@@ -208,8 +218,23 @@ TEST_F(CompareTest, GoesOnWhereItStopped) {
   EXPECT_EQ(Runs(), second);
 }
 
+// A solve of minutes ends with the program, whoever kills it.
+TEST_F(CompareTest, NothingRunsOn) {
+  GenerateSlow();
+  for (const int number : {SIGINT, SIGKILL}) {
+    Child child = StartCompare({"--compare_solvers=ceres_ext:host",
+                                "--num_iterations=1000000",
+                                "--eta=1e-10"});
+    const int process = WaitForProcess(&child, "ceres_ext:host");
+    ASSERT_GT(process, 1);
+    child.Send(number);
+    child.Wait();
+    EXPECT_TRUE(Ends(process));
+  }
+}
+
 // SIGINT ends the run that is under way, SIGKILL the program without a word:
-// what had ended is there, nothing of it runs on, and the next call goes on.
+// what had ended is there, and the next call goes on.
 TEST_F(CompareTest, InterruptedAndKilled) {
   GenerateSlow();
   const std::vector<std::string> flags = {
@@ -217,8 +242,7 @@ TEST_F(CompareTest, InterruptedAndKilled) {
       "--num_iterations=3"};
   for (const int number : {SIGINT, SIGKILL}) {
     Child child = StartCompare(flags);
-    const int process = WaitForProcess(&child, "ceres_ext:host");
-    ASSERT_GT(process, 1);
+    WaitForProcess(&child, "ceres_ext:host");
     child.Send(number);
     const int status = child.Wait();
     if (number == SIGINT) {
@@ -229,12 +253,6 @@ TEST_F(CompareTest, InterruptedAndKilled) {
     } else {
       EXPECT_TRUE(IsKilledBy(SIGKILL, status));
     }
-    EXPECT_TRUE(Child::WaitUntil([process] {
-      return kill(process, 0) != 0 ||
-             // Not yet waited for by whoever inherits it.
-             ReadBytes("/proc/" + std::to_string(process) + "/stat")
-                     .find(") Z") != std::string::npos;
-    }));
     ASSERT_EQ(Runs().size(), 1u);
     EXPECT_EQ(Runs()[0]["solver"], "ceres:dense_schur");
   }

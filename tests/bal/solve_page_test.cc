@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "examples/bal/bal_geometry.h"
 #include "examples/bal/bal_problem.h"
+#include "examples/bal/bal_reader.h"
 #include "examples/bal/html_page.h"
 #include "examples/bal/reprojection_errors.h"
 #include "examples/bal/svg_plot.h"
@@ -186,6 +188,36 @@ TEST_F(SolvePageTest, PlotsOfAnyRange) {
   EXPECT_EQ(page["figures"].size(), 2 * lines.size() + 4);
   for (const std::string text : page["texts"]) {
     EXPECT_LE(text.size(), 10u) << text;
+  }
+}
+
+// Against long double, in a frame near the points and in one a million units
+// away, where rounding counts: within the tolerance, which follows, and the
+// same bits for any number of threads.
+TEST_F(SolvePageTest, RecomputedCosts) {
+  BalProblem problem;
+  std::string error;
+  ASSERT_TRUE(ReadBalFile(input_, &problem, &error)) << error;
+  for (const bool is_quaternion : {false, true}) {
+    if (is_quaternion) {
+      ToQuaternions(&problem);
+    }
+    for (const double distance : {0.0, 1e6}) {
+      BalProblem moved = problem;
+      Similarity frame;
+      frame.origin[0] = distance;
+      Undo(frame, &moved);
+      const ReprojectionErrors errors =
+          ComputeReprojectionErrors(moved, false, 1);
+      EXPECT_NEAR(errors.cost, PlainCost(moved), errors.tolerance);
+      EXPECT_LT(errors.tolerance, (1.0 + distance) * 1e-10 * errors.cost);
+      EXPECT_GT(errors.tolerance, (1.0 + distance) * 1e-16 * errors.cost);
+      const ReprojectionErrors again =
+          ComputeReprojectionErrors(moved, false, 3);
+      EXPECT_EQ(errors.squared_norms, again.squared_norms);
+      EXPECT_EQ(errors.cost, again.cost);
+      EXPECT_EQ(errors.tolerance, again.tolerance);
+    }
   }
 }
 
