@@ -40,7 +40,7 @@ std::string ResultTable(const ComparisonResult& result) {
          SpreadCell(solver.seconds_to[0], id("1")),
          SpreadCell(solver.seconds_to[1], id("0.1")),
          SpreadCell(solver.seconds_to[2], id("0.01")),
-         Data(solver.final_cost, id("final_cost")),
+         Data(solver.final_cost, id("final_cost"), 9),
          Data(solver.iterations, id("iterations")),
          Data(solver.linear_iterations, id("linear_iterations")),
          SpreadCell(solver.total_seconds, id("total")),
@@ -132,7 +132,7 @@ std::string ComparisonPage(
     const Comparison& comparison,
     const ComparisonResult& result,
     const std::vector<std::pair<std::string, std::string>>& left_out) {
-  Rows about = {{"Best cost", Data(result.best_cost, "best_cost")}};
+  Rows about = {{"Best cost", Data(result.best_cost, "best_cost", 9)}};
   for (const auto& [section, fields] : comparison.identity.items()) {
     std::string values;
     for (const auto& [name, value] : fields.items()) {

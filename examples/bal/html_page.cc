@@ -152,10 +152,10 @@ std::string ShortNumber(double value, int num_digits) {
   return number;
 }
 
-std::string Data(double value, const std::string& id) {
+std::string Data(double value, const std::string& id, int num_digits) {
   return "<data" + (id.empty() ? id : " id=\"" + id + "\"") + " value=\"" +
          (std::isfinite(value) ? NumberText(value) : std::string()) + "\">" +
-         ShortNumber(value) + "</data>";
+         ShortNumber(value, num_digits) + "</data>";
 }
 
 std::string HtmlTable(const std::vector<std::string>& header,

@@ -22,7 +22,7 @@ std::string ShortNumber(double value, int num_digits = 6);
 
 // A number in its short form; the attribute value has all of its bits, and id
 // is there where it is not empty.
-std::string Data(double value, const std::string& id = "");
+std::string Data(double value, const std::string& id = "", int num_digits = 6);
 
 // Cells and captions below are HTML already, all other strings plain text.
 std::string HtmlTable(const std::vector<std::string>& header,

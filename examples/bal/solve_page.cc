@@ -51,7 +51,7 @@ std::string SummaryTable(const ReportedProblem& problem,
                               const std::string& id,
                               double value,
                               const std::string& unit = "") {
-    rows.push_back({name, Data(value, id) + unit});
+    rows.push_back({name, Data(value, id, 9) + unit});
   };
   text("Input", problem.input);
   for (const auto& [name, size] : problem.sizes) {
