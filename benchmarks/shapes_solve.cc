@@ -238,7 +238,10 @@ int Run() {
     std::string error;
     if (!bal::WriteTextFile(
             FLAGS_report_json,
-            bal::SolveReportJson("shapes_solve", flags, scene, {}, summary),
+            bal::SolveReportJson(bal::ReportedBalProblem("shapes_solve", scene),
+                                 flags,
+                                 {},
+                                 summary),
             &error)) {
       std::fprintf(stderr, "%s\n", error.c_str());
       return 4;

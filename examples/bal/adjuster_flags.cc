@@ -58,6 +58,28 @@ DEFINE_string(resume, "",
               "cameras and points are then not used; --num_iterations counts "
               "those before it too. May be the file of --checkpoint.");
 
+DEFINE_bool(compare, false,
+            "Solve by several solvers, each from the same start in a process "
+            "of its own, and show how fast each gets to the best cost; "
+            "--report_html is then a page on all. Other flags hold for each.");
+DEFINE_string(compare_solvers, "automatic",
+              "Names, separated by commas: automatic (all that can run here), "
+              "ceres:sparse_schur, ceres:dense_schur, ceres:iterative_schur "
+              "(with schur_jacobi), ceres:iterative_schur+jacobi, ceres:cgnr, "
+              "ceres:dense_schur+cuda, ceres:cgnr+cuda, ceres_ext:host, "
+              "ceres_ext:cuda, ceres_ext:cuda+recomputed, "
+              "ceres_ext:cuda+mixed.");
+DEFINE_int32(compare_repetitions, 1, "Runs of each solver.");
+DEFINE_double(compare_max_seconds, 600.0,
+              "Seconds after which a solve ends behind its iteration. One that "
+              "does not end then is killed.");
+DEFINE_bool(compare_dry_run, false,
+            "Say which solvers would run and, by one iteration of each, for "
+            "how long.");
+DEFINE_string(compare_json, "",
+              "Write all runs to this JSON file, after each of them, and skip "
+              "those that are there already.");
+
 DEFINE_string(linear_solver_ordering, "user",
               "user (points are eliminated first), automatic.");
 
@@ -78,6 +100,7 @@ of Ceres Ext (--solver=ceres_ext) or with Ceres alone (--solver=ceres). Shows
 progress, then the full report.
 
   bundle_adjuster --input=problem-16-22106-pre.txt --num_iterations=50
+  bundle_adjuster --input=problem-16-22106-pre.txt --num_iterations=50 --compare
 
 Exit codes:
   0  the solution is usable
@@ -101,6 +124,13 @@ const std::vector<FlagGroup>& FlagGroups() {
           "robustify"}},
         {"Output", {"output"}},
         {"Long runs", {"checkpoint", "checkpoint_seconds", "resume"}},
+        {"Comparison",
+         {"compare",
+          "compare_solvers",
+          "compare_repetitions",
+          "compare_max_seconds",
+          "compare_dry_run",
+          "compare_json"}},
         {"Solver", {}},
         {"Linear solver", {"linear_solver_ordering"}},
         {"Minimizer", {"num_iterations", "blocks_for_inner_iterations"}},
@@ -151,6 +181,18 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
       !gflags::GetCommandLineFlagInfoOrDie("checkpoint_seconds").is_default) {
     *error = "--checkpoint_seconds: expected --checkpoint too, found none";
     return false;
+  }
+  for (const char* flag : {"compare_solvers",
+                           "compare_repetitions",
+                           "compare_max_seconds",
+                           "compare_dry_run",
+                           "compare_json"}) {
+    if (!FLAGS_compare &&
+        !gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {
+      *error =
+          std::string("--") + flag + ": expected --compare too, found none";
+      return false;
+    }
   }
   options->solver_options.max_num_iterations = FLAGS_num_iterations;
   options->robustify = FLAGS_robustify;

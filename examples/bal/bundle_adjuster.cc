@@ -19,11 +19,14 @@
 #include "examples/bal/bal_reader.h"
 #include "examples/bal/bal_writer.h"
 #include "examples/bal/checkpoint.h"
+#include "examples/bal/compare_solvers.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
+#include "examples/bal/reprojection_errors.h"
 #include "examples/bal/safe_file.h"
 #include "examples/bal/segmented_solve.h"
 #include "examples/bal/solve_bal.h"
+#include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
 
@@ -76,6 +79,9 @@ bool PrepareStart(SolveBalOptions* options,
 }
 
 ExitCode Run() {
+  if (FLAGS_compare) {
+    return CompareSolvers();
+  }
   std::string error;
   SolveBalOptions options;
   // Only the solution may take the place of the problem, and a checkpoint that
@@ -85,6 +91,7 @@ ExitCode Run() {
       {"final_ply", FLAGS_final_ply},
       {"checkpoint", FLAGS_checkpoint, "resume"},
       {"report_json", FLAGS_report_json},
+      {"report_html", FLAGS_report_html},
       {"initial_ply", FLAGS_initial_ply}};
   if (!SolveOptionsFromFlags(&options, &error) ||
       !CheckDistinct(outputs,
@@ -128,6 +135,16 @@ ExitCode Run() {
     return Fail(EXIT_INPUT, error);
   }
 
+  const bool is_reported = !(FLAGS_report_json + FLAGS_report_html).empty();
+  const auto compute_errors = [&options, &problem] {
+    return ComputeReprojectionErrors(
+        problem, options.robustify, options.solver_options.num_threads);
+  };
+  ReprojectionErrors before;
+  if (is_reported) {
+    before = compute_errors();
+  }
+
   SolveControl control;
   control.progress = state.progress;
   control.is_interrupted = IsInterrupted;
@@ -153,18 +170,25 @@ ExitCode Run() {
   SetSignalPhase(SIGNAL_WAITS);
   std::cout << summary.FullReport() << std::endl;
 
-  const std::string report =
-      SolveReportJson(FLAGS_input,
-                      FlagValues(BundleAdjusterProgram().flag_groups),
-                      problem,
-                      times,
-                      summary);
-  if (summary.IsSolutionUsable()) {
-    if (!FLAGS_checkpoint.empty()) {
-      fill_state(control.progress);
+  ReportedProblem reported = ReportedBalProblem(FLAGS_input, problem);
+  ReprojectionErrors after;
+  if (is_reported) {
+    reported.recomputed_costs = {{"initial_cost", before.cost},
+                                 {"initial_cost_tolerance", before.tolerance}};
+    if (summary.IsSolutionUsable()) {
+      after = compute_errors();
+      reported.recomputed_costs.insert(
+          reported.recomputed_costs.end(),
+          {{"final_cost", after.cost},
+           {"final_cost_tolerance", after.tolerance}});
     }
-    Undo(state.frame, &problem);
-    ToAngleAxes(&problem);
+  }
+  if (!FLAGS_checkpoint.empty()) {
+    fill_state(control.progress);
+  }
+  Undo(state.frame, &problem);
+  ToAngleAxes(&problem);
+  if (summary.IsSolutionUsable()) {
     if (!FLAGS_output.empty()) {
       check_written(WriteBalFile(FLAGS_output, problem, &error));
     }
@@ -177,7 +201,24 @@ ExitCode Run() {
     }
   }
   if (!FLAGS_report_json.empty()) {
-    check_written(WriteTextFile(FLAGS_report_json, report, &error));
+    check_written(WriteTextFile(
+        FLAGS_report_json,
+        SolveReportJson(reported,
+                        FlagValues(BundleAdjusterProgram().flag_groups),
+                        times,
+                        summary),
+        &error));
+  }
+  if (!FLAGS_report_html.empty()) {
+    check_written(WriteTextFile(
+        FLAGS_report_html,
+        SolvePage(reported,
+                  times,
+                  summary,
+                  BalSections(problem,
+                              before,
+                              summary.IsSolutionUsable() ? &after : nullptr)),
+        &error));
   }
   check_written(FlushStandardOutput(&error));
   if (!summary.IsSolutionUsable()) {

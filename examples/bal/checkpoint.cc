@@ -54,9 +54,7 @@ Json Identity(const BalProblem& problem, int camera_size) {
   identity["num_points"] = problem.num_points();
   identity["num_observations"] = problem.num_observations();
   identity["camera_size"] = camera_size;
-  identity["observations_crc32"] = Checksum({Bytes(problem.camera_index),
-                                             Bytes(problem.point_index),
-                                             Bytes(problem.observations)});
+  identity["observations_crc32"] = ObservationsChecksum(problem);
   return identity;
 }
 
@@ -65,6 +63,16 @@ std::string Dump(const Json& json) {
 }
 
 }  // namespace
+
+uint32_t ObservationsChecksum(const BalProblem& problem) {
+  return Checksum({Bytes(problem.camera_index),
+                   Bytes(problem.point_index),
+                   Bytes(problem.observations)});
+}
+
+uint32_t ParametersChecksum(const BalProblem& problem) {
+  return Checksum({Bytes(problem.cameras), Bytes(problem.points)});
+}
 
 bool WriteCheckpoint(const std::string& path,
                      const BalProblem& problem,

@@ -5,6 +5,7 @@
 #ifndef EXAMPLES_BAL_CHECKPOINT_H_
 #define EXAMPLES_BAL_CHECKPOINT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ struct Checkpoint {
   std::vector<double> cameras;  // num_cameras x camera_size
   std::vector<double> points;   // num_points x 3
 };
+
+// CRC-32 of camera and point indices and observations, and of cameras and
+// points.
+uint32_t ObservationsChecksum(const BalProblem& problem);
+uint32_t ParametersChecksum(const BalProblem& problem);
 
 // Of `problem`, sizes and observations are noted, by which ReadCheckpoint knows
 // it again. See safe_file.h. On failure returns false and sets *error to one

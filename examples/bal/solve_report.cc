@@ -84,21 +84,14 @@ Json IterationJson(const ceres::IterationSummary& iteration) {
 
 }  // namespace
 
-std::string SolveReportJson(
-    const std::string& input,
-    const std::vector<std::pair<std::string, std::string>>& flags,
-    const BalProblem& problem,
-    const SolveTimes& times,
-    const ceres_ext::Summary& summary) {
-  return SolveReportJson({"ceres_ext.bundle_adjuster.1",
-                          input,
-                          {{"num_cameras", problem.num_cameras()},
-                           {"num_points", problem.num_points()},
-                           {"num_observations", problem.num_observations()},
-                           {"camera_size", problem.camera_size}}},
-                         flags,
-                         times,
-                         summary);
+ReportedProblem ReportedBalProblem(const std::string& input,
+                                   const BalProblem& problem) {
+  return {"ceres_ext.bundle_adjuster.1",
+          input,
+          {{"num_cameras", problem.num_cameras()},
+           {"num_points", problem.num_points()},
+           {"num_observations", problem.num_observations()},
+           {"camera_size", problem.camera_size}}};
 }
 
 std::string SolveReportJson(
@@ -120,6 +113,9 @@ std::string SolveReportJson(
   }
   json["summary"] = SummaryJson(summary);
   json["ceres_ext"] = ExtJson(summary);
+  for (const auto& [name, cost] : problem.recomputed_costs) {
+    json["recomputed_costs"][name] = cost;
+  }
   json["iterations"] = Json::array();
   for (const ceres::IterationSummary& iteration : summary.iterations) {
     json["iterations"].push_back(IterationJson(iteration));

@@ -18,7 +18,12 @@ struct ReportedProblem {
   std::string format;  // of the report
   std::string input;
   std::vector<std::pair<std::string, int64_t>> sizes;
+  // Costs and their tolerances by reprojection_errors.h, where known.
+  std::vector<std::pair<std::string, double>> recomputed_costs = {};
 };
+
+ReportedProblem ReportedBalProblem(const std::string& input,
+                                   const BalProblem& problem);
 
 struct SolveTimes {
   double read_in_seconds = 0.0;
@@ -30,13 +35,6 @@ struct SolveTimes {
 std::string SolveReportJson(
     const ReportedProblem& problem,
     const std::vector<std::pair<std::string, std::string>>& flags,
-    const SolveTimes& times,
-    const ceres_ext::Summary& summary);
-
-std::string SolveReportJson(
-    const std::string& input,
-    const std::vector<std::pair<std::string, std::string>>& flags,
-    const BalProblem& problem,
     const SolveTimes& times,
     const ceres_ext::Summary& summary);
 

@@ -17,6 +17,9 @@
 DEFINE_string(report_json, "",
               "Write problem, flags, summary and iterations to this JSON "
               "file.");
+DEFINE_string(report_html, "",
+              "Write a page with summary and plots to this HTML file, which "
+              "needs no other.");
 DEFINE_string(initial_ply, "",
               "Write cameras and points as read to this PLY file.");
 DEFINE_string(final_ply, "",
@@ -244,7 +247,7 @@ bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
 
 void AddSolverFlags(std::vector<FlagGroup>* groups) {
   const std::vector<FlagGroup> kGroups = {
-      {"Output", {"report_json", "initial_ply", "final_ply"}},
+      {"Output", {"report_json", "report_html", "initial_ply", "final_ply"}},
       {"Solver",
        {"solver",
         "device",

@@ -15,9 +15,11 @@
 #include "gflags/gflags.h"
 
 DECLARE_string(report_json);
+DECLARE_string(report_html);
 DECLARE_string(initial_ply);
 DECLARE_string(final_ply);
 DECLARE_bool(line_search);
+DECLARE_double(max_solver_time);
 
 namespace ceres_ext::bal {
 

@@ -22,6 +22,7 @@
 #include "examples/bal/interrupt.h"
 #include "examples/bal/safe_file.h"
 #include "examples/bal/segmented_solve.h"
+#include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
 #include "examples/colmap/colmap_model.h"
@@ -182,6 +183,7 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
   const std::vector<bal::OutputFile> files = {
       {"final_ply", FLAGS_final_ply},
       {"report_json", FLAGS_report_json},
+      {"report_html", FLAGS_report_html},
       {"initial_ply", FLAGS_initial_ply}};
   std::vector<bal::OutputFile> outputs;
   for (const std::string& path : ModelFiles(FLAGS_output_path, model)) {
@@ -264,21 +266,27 @@ ExitCode Run() {
       check_written(WritePly(FLAGS_final_ply, model, &error));
     }
   }
+  const auto size = [](const auto& items) {
+    return static_cast<int64_t>(items.size());
+  };
+  const bal::ReportedProblem reported = {
+      "ceres_ext.colmap_adjuster.1",
+      FLAGS_input_path,
+      {{"num_cameras", size(model.cameras)},
+       {"num_images", size(model.images)},
+       {"num_points", size(model.points)},
+       {"num_observations", size(model.track_elements)}}};
   if (!FLAGS_report_json.empty()) {
-    const auto size = [](const auto& items) {
-      return static_cast<int64_t>(items.size());
-    };
-    const bal::ReportedProblem reported = {
-        "ceres_ext.colmap_adjuster.1",
-        FLAGS_input_path,
-        {{"num_cameras", size(model.cameras)},
-         {"num_images", size(model.images)},
-         {"num_points", size(model.points)},
-         {"num_observations", size(model.track_elements)}}};
     check_written(bal::WriteTextFile(
         FLAGS_report_json,
         bal::SolveReportJson(
             reported, bal::FlagValues(Program().flag_groups), times, summary),
+        &error));
+  }
+  if (!FLAGS_report_html.empty()) {
+    check_written(bal::WriteTextFile(
+        FLAGS_report_html,
+        bal::SolvePage(reported, times, summary, /*sections=*/""),
         &error));
   }
   check_written(bal::FlushStandardOutput(&error));

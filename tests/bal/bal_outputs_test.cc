@@ -6,18 +6,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +24,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/child_test_util.h"
 #include "tests/bal/program_test_util.h"
 
 namespace ceres_ext::bal {
@@ -39,92 +36,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
-
-// A program that runs beside the test.
-class Child {
- public:
-  Child(const std::string& folder,
-        const std::string& program,
-        const std::vector<std::string>& arguments)
-      : out_(folder + "/stdout"), err_(folder + "/stderr") {
-    // Of a child before.
-    std::remove(out_.c_str());
-    std::remove(err_.c_str());
-    pid_ = fork();
-    if (pid_ == 0) {
-      // A test in the background may have been started with these ignored.
-      for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-        signal(number, SIG_DFL);
-      }
-      std::vector<char*> argv = {const_cast<char*>(program.c_str())};
-      for (const std::string& argument : arguments) {
-        argv.push_back(const_cast<char*>(argument.c_str()));
-      }
-      argv.push_back(nullptr);
-      constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
-      dup2(open(out_.c_str(), kFlags, 0600), STDOUT_FILENO);
-      dup2(open(err_.c_str(), kFlags, 0600), STDERR_FILENO);
-      execv(program.c_str(), argv.data());
-      _exit(127);
-    }
-  }
-
-  ~Child() {
-    if (pid_ > 0) {
-      kill(pid_, SIGKILL);
-      Wait();
-    }
-  }
-
-  void Send(int number) { EXPECT_EQ(kill(pid_, number), 0); }
-
-  // The status of waitpid.
-  int Wait() {
-    int status = -1;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return status;
-  }
-
-  template <typename Predicate>
-  static bool WaitUntil(Predicate&& predicate) {
-    const auto start = std::chrono::steady_clock::now();
-    while (!predicate()) {
-      if (std::chrono::steady_clock::now() - start > std::chrono::minutes(2)) {
-        return false;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
-  }
-
-  void WaitForOutput(const std::string& text) {
-    EXPECT_TRUE(WaitUntil([&] {
-      return ReadBytes(out_).find(text) != std::string::npos;
-    })) << text;
-  }
-
-  void WaitForError(const std::string& text) {
-    EXPECT_TRUE(WaitUntil([&] {
-      return ReadBytes(err_).find(text) != std::string::npos;
-    })) << text;
-  }
-
-  std::string err() const { return ReadBytes(err_); }
-
- private:
-  const std::string out_;
-  const std::string err_;
-  pid_t pid_;
-};
-
-bool IsKilledBy(int number, int status) {
-  return WIFSIGNALED(status) && WTERMSIG(status) == number;
-}
-
-bool IsExit(int code, int status) {
-  return WIFEXITED(status) && WEXITSTATUS(status) == code;
-}
 
 // Programs run in a folder of their own, with a problem in it.
 class OutputsTest : public ::testing::Test {
@@ -193,8 +104,12 @@ class OutputsTest : public ::testing::Test {
   std::string folder_;
 };
 
-const char* const kOutputFlags[] = {
-    "output", "final_ply", "checkpoint", "report_json", "initial_ply"};
+const char* const kOutputFlags[] = {"output",
+                                    "final_ply",
+                                    "checkpoint",
+                                    "report_json",
+                                    "report_html",
+                                    "initial_ply"};
 
 TEST_F(OutputsTest, OneThatFailsTakesNoOtherWithIt) {
   if (access("/dev/full", W_OK) != 0) {

@@ -253,7 +253,7 @@ TEST_F(BundleAdjusterTest, SolveFailures) {
 TEST_F(BundleAdjusterTest, OutputErrors) {
   const std::string nowhere = TempPath("no_such_folder") + "/file";
   for (const char* flag :
-       {"output", "report_json", "initial_ply", "final_ply"}) {
+       {"output", "report_json", "report_html", "initial_ply", "final_ply"}) {
     const Outcome outcome =
         Adjust("--input='" + input_ + "' --" + flag + "='" + nowhere + "'");
     EXPECT_EQ(outcome.code, 4);
@@ -339,11 +339,20 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                                  report + "'");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto json = nlohmann::ordered_json::parse(ReadBytes(report));
-  EXPECT_THAT(
-      Keys(json),
-      ElementsAre(
-          "format", "problem", "flags", "summary", "ceres_ext", "iterations"));
+  EXPECT_THAT(Keys(json),
+              ElementsAre("format",
+                          "problem",
+                          "flags",
+                          "summary",
+                          "ceres_ext",
+                          "recomputed_costs",
+                          "iterations"));
   EXPECT_EQ(json["format"], "ceres_ext.bundle_adjuster.1");
+  EXPECT_THAT(Keys(json["recomputed_costs"]),
+              ElementsAre("initial_cost",
+                          "initial_cost_tolerance",
+                          "final_cost",
+                          "final_cost_tolerance"));
   EXPECT_THAT(Keys(json["problem"]),
               ElementsAre("input",
                           "num_cameras",

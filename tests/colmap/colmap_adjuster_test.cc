@@ -229,9 +229,12 @@ TEST_F(ColmapAdjusterTest, WritesReportAndPly) {
       Adjust(Paths("input", "output") +
              "--max_num_iterations=3 --linear_solver=dense_schur "
              "--solver=ceres --report_json='" +
-             Path("report.json") + "' --initial_ply='" + Path("initial.ply") +
-             "' --final_ply='" + Path("final.ply") + "'");
+             Path("report.json") + "' --report_html='" + Path("page.html") +
+             "' --initial_ply='" + Path("initial.ply") + "' --final_ply='" +
+             Path("final.ply") + "'");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(bal::ReadBytes(Path("page.html")),
+              HasSubstr("<h3>Trust-region radius</h3>"));
   const auto json =
       nlohmann::ordered_json::parse(bal::ReadBytes(Path("report.json")));
   EXPECT_EQ(json["format"], "ceres_ext.colmap_adjuster.1");
@@ -302,7 +305,8 @@ TEST_F(ColmapAdjusterTest, HelpHasAllFlagsInGroups) {
                            "preconditioner_blocks",
                            "linear_solver",
                            "num_threads",
-                           "report_json"}) {
+                           "report_json",
+                           "report_html"}) {
     EXPECT_THAT(outcome.out, HasSubstr(std::string("\n  --") + flag + " ("));
   }
   EXPECT_THAT(outcome.out,
