@@ -132,6 +132,7 @@ struct CouplingBlocks {
   static constexpr kernels::BlockLayout kLayout = Source::kLayout;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
+  static constexpr int kMinBlocks = kernels::kStoredMinBlocks<T, F>;
   using Operands = ExplicitTileOperands<E, kLayout>;
   using Terms = ExplicitCameraTerms<Shape::kPackedF, kLayout>;
 
