@@ -20,6 +20,14 @@
 
 namespace ceres_ext::bal {
 
+// Neither changes what is read or which fault is told.
+struct BalReadOptions {
+  // 0: one per processor.
+  int num_threads = 0;
+  // Bytes that a thread takes at a time.
+  size_t block_size = 1 << 18;
+};
+
 // On failure returns false, leaves *problem empty and sets *error to one line
 //   path:line: expected <what>, found <what>
 // whose line counts in the decompressed text (no line where the file could not
@@ -27,14 +35,16 @@ namespace ceres_ext::bal {
 // that the header promises. Every number is finite, every index in range.
 bool ReadBalFile(const std::string& path,
                  BalProblem* problem,
-                 std::string* error);
+                 std::string* error,
+                 const BalReadOptions& options = BalReadOptions());
 
 // The same for a file that is in memory; name stands for its path in errors.
 bool ReadBalMemory(const std::string& name,
                    const char* data,
                    size_t size,
                    BalProblem* problem,
-                   std::string* error);
+                   std::string* error,
+                   const BalReadOptions& options = BalReadOptions());
 
 }  // namespace ceres_ext::bal
 

@@ -6,12 +6,14 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <new>
 #include <random>
 #include <sstream>
@@ -20,7 +22,9 @@
 
 #include "examples/bal/bal_problem.h"
 #include "examples/bal/bal_reader.h"
+#include "examples/bal/bal_text.h"
 #include "examples/bal/bal_writer.h"
+#include "examples/bal/byte_stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -122,11 +126,30 @@ std::string WithLine(int line, const std::string& replacement) {
   return out;
 }
 
+// Blocks that end behind each character, and those of programs.
+std::vector<BalReadOptions> AllOptions() {
+  std::vector<BalReadOptions> all;
+  for (const int num_threads : {1, 2, 7, 16}) {
+    for (const size_t block_size : {1, 3, 17, 1 << 18}) {
+      all.push_back({num_threads, block_size});
+    }
+  }
+  return all;
+}
+
+// Expects the same error however the text is read.
 std::string ErrorOf(const std::string& bytes) {
   BalProblem problem;
   std::string error;
   EXPECT_FALSE(
       ReadBalMemory("f", bytes.data(), bytes.size(), &problem, &error));
+  for (const BalReadOptions& options : AllOptions()) {
+    std::string other;
+    EXPECT_FALSE(ReadBalMemory(
+        "f", bytes.data(), bytes.size(), &problem, &other, options));
+    EXPECT_EQ(other, error)
+        << options.num_threads << " threads, blocks of " << options.block_size;
+  }
   EXPECT_EQ(problem.num_observations(), 0);
   EXPECT_EQ(problem.cameras.size(), 0u);
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;
@@ -141,10 +164,9 @@ void ExpectSmall(const BalProblem& problem) {
   EXPECT_EQ(problem.num_cameras(), 2);
   EXPECT_EQ(problem.num_points(), 1);
   EXPECT_EQ(problem.num_observations(), 2);
-  EXPECT_EQ(problem.camera_index, (std::vector<int32_t>{0, 1}));
-  EXPECT_EQ(problem.point_index, (std::vector<int32_t>{0, 0}));
-  EXPECT_EQ(problem.observations,
-            (std::vector<double>{1.5, -2.5, 300.0, -0.425}));
+  EXPECT_EQ(problem.camera_index, (BalArray<int32_t>{0, 1}));
+  EXPECT_EQ(problem.point_index, (BalArray<int32_t>{0, 0}));
+  EXPECT_EQ(problem.observations, (BalArray<double>{1.5, -2.5, 300.0, -0.425}));
   ASSERT_EQ(problem.cameras.size(), 18u);
   for (int i = 0; i < 18; ++i) {
     EXPECT_EQ(problem.cameras[i], i + 0.125);
@@ -153,11 +175,15 @@ void ExpectSmall(const BalProblem& problem) {
 }
 
 void ExpectReadsAsSmall(const std::string& bytes) {
-  BalProblem problem;
-  std::string error;
-  ASSERT_TRUE(ReadBalMemory("f", bytes.data(), bytes.size(), &problem, &error))
-      << error;
-  ExpectSmall(problem);
+  for (const BalReadOptions& options : AllOptions()) {
+    BalProblem problem;
+    std::string error;
+    ASSERT_TRUE(ReadBalMemory(
+        "f", bytes.data(), bytes.size(), &problem, &error, options))
+        << error << "; " << options.num_threads << " threads, blocks of "
+        << options.block_size;
+    ExpectSmall(problem);
+  }
 }
 
 TEST(BalReader, Text) { ExpectReadsAsSmall(SmallText()); }
@@ -204,13 +230,104 @@ TEST(BalReader, ContentNotNameDecides) {
   std::remove(path.c_str());
 }
 
+TEST(BalReader, BlocksThatEndAnywhere) {
+  const std::string text = SmallText();
+  for (const std::string& bytes : {text, Gzip(text), Bzip2(text)}) {
+    for (size_t block_size = 1; block_size <= text.size() + 2; ++block_size) {
+      for (const int num_threads : {1, 3}) {
+        BalProblem problem;
+        std::string error;
+        ASSERT_TRUE(ReadBalMemory("f",
+                                  bytes.data(),
+                                  bytes.size(),
+                                  &problem,
+                                  &error,
+                                  {num_threads, block_size}))
+            << error << "; blocks of " << block_size;
+        ExpectSmall(problem);
+      }
+    }
+  }
+}
+
+// A fault in each line, at each of its tokens, in a text of several blocks.
+TEST(BalReader, FirstFaultInItsLineForAnyNumberOfThreads) {
+  const std::string text = SmallText();
+  std::vector<size_t> tokens;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!std::isspace(text[i]) && (i == 0 || std::isspace(text[i - 1]))) {
+      tokens.push_back(i);
+    }
+  }
+  ASSERT_EQ(tokens.size(), 32u);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::string bad = text;
+    // Later faults don't matter.
+    for (size_t j = i; j < tokens.size(); j += 3) {
+      bad[tokens[j]] = 'x';
+    }
+    const int64_t line =
+        1 + std::count(text.begin(), text.begin() + tokens[i], '\n');
+    const std::string error = ErrorOf(bad);
+    EXPECT_THAT(error, HasSubstr("f:" + std::to_string(line) + ": expected "));
+    EXPECT_THAT(error, HasSubstr("found 'x"));
+  }
+}
+
+TEST(BalReader, Pipes) {
+  const std::string text = SmallText();
+  for (const std::string& bytes : {text, Gzip(text), Bzip2(text)}) {
+    for (const BalReadOptions& options : AllOptions()) {
+      int ends[2];
+      ASSERT_EQ(pipe(ends), 0);
+      ASSERT_EQ(write(ends[1], bytes.data(), bytes.size()),
+                static_cast<ssize_t>(bytes.size()));
+      close(ends[1]);
+      BalProblem problem;
+      std::string error;
+      EXPECT_TRUE(ReadBalFile(
+          "/dev/fd/" + std::to_string(ends[0]), &problem, &error, options))
+          << error;
+      ExpectSmall(problem);
+      close(ends[0]);
+    }
+  }
+}
+
+// The file is as long as when it was opened, or else a fault.
+TEST(BalReader, FilesThatShrinkOrGrow) {
+  const std::string path = TempPath("changing.txt");
+  const std::string text = SmallText();
+  for (const BalReadOptions& options : AllOptions()) {
+    for (const bool shrinks : {true, false}) {
+      WriteBytes(path, text);
+      std::string error;
+      const std::unique_ptr<ByteStream> stream = OpenFile(path, &error);
+      ASSERT_NE(stream, nullptr) << error;
+      WriteBytes(path, shrinks ? text.substr(0, 60) : text + "10\n");
+      BalProblem problem;
+      EXPECT_EQ(ReadBalText(options, stream.get(), &problem, &error), !shrinks);
+      if (shrinks) {
+        EXPECT_THAT(error, HasSubstr("found the end of the file"));
+      } else {
+        ExpectSmall(problem);
+      }
+    }
+  }
+  std::remove(path.c_str());
+}
+
 TEST(BalReader, NumbersAcrossBufferBoundaries) {
-  // The reader's buffer has 2^18 bytes; blanks move a number across its end.
+  // A block has 2^18 bytes; blanks move a number across its end.
   for (int offset = -8; offset <= 8; ++offset) {
     std::string text = "2 1 2\n0 0 1.5 -2.5\n1 0 3e2";
     text += std::string((1 << 18) - text.size() + offset, ' ');
     text += "-4.25e-1\n" + SmallText().substr(SmallText().find("0.125"));
-    ExpectReadsAsSmall(text);
+    BalProblem problem;
+    std::string error;
+    ASSERT_TRUE(ReadBalMemory("f", text.data(), text.size(), &problem, &error))
+        << error;
+    ExpectSmall(problem);
   }
 }
 
@@ -461,8 +578,8 @@ BalProblem RandomProblem(int num_cameras,
   return problem;
 }
 
-void ExpectSameBits(const std::vector<double>& a,
-                    const std::vector<double>& b) {
+template <typename Array>
+void ExpectSameBits(const Array& a, const Array& b) {
   ASSERT_EQ(a.size(), b.size());
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0);
 }
@@ -473,13 +590,16 @@ TEST(BalWriter, ReadsBackAsTheSameBits) {
     const std::string path = TempPath(name);
     std::string error;
     ASSERT_TRUE(WriteBalFile(path, written, &error)) << error;
-    BalProblem read;
-    ASSERT_TRUE(ReadBalFile(path, &read, &error)) << error;
-    EXPECT_EQ(read.camera_index, written.camera_index);
-    EXPECT_EQ(read.point_index, written.point_index);
-    ExpectSameBits(read.observations, written.observations);
-    ExpectSameBits(read.cameras, written.cameras);
-    ExpectSameBits(read.points, written.points);
+    for (const int num_threads : {1, 2, 7, 16}) {
+      BalProblem read;
+      ASSERT_TRUE(ReadBalFile(path, &read, &error, {num_threads, 1 << 14}))
+          << error;
+      EXPECT_EQ(read.camera_index, written.camera_index);
+      EXPECT_EQ(read.point_index, written.point_index);
+      ExpectSameBits(read.observations, written.observations);
+      ExpectSameBits(read.cameras, written.cameras);
+      ExpectSameBits(read.points, written.points);
+    }
     std::remove(path.c_str());
   }
 }

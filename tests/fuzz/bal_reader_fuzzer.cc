@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "examples/bal/bal_problem.h"
 #include "examples/bal/bal_reader.h"
@@ -21,13 +20,15 @@ void Require(bool condition) {
   }
 }
 
-void RequireFinite(const std::vector<double>& values) {
+template <typename Array>
+void RequireFinite(const Array& values) {
   for (const double value : values) {
     Require(std::isfinite(value));
   }
 }
 
-void RequireIndices(const std::vector<int32_t>& indices, int32_t count) {
+template <typename Array>
+void RequireIndices(const Array& indices, int32_t count) {
   for (const int32_t index : indices) {
     Require(index >= 0 && index < count);
   }
