@@ -6,12 +6,32 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "examples/bal/bal_npz.h"
 #include "examples/bal/bal_text.h"
 #include "examples/bal/byte_stream.h"
+#include "examples/bal/npz_file.h"
 
 namespace ceres_ext::bal {
 namespace {
+
+bool ReadNpz(const BalReadOptions& options,
+             ByteStream* stream,
+             BalProblem* problem,
+             std::string* error) {
+  if (stream->size() >= 0) {
+    return ReadBalNpz(options, *stream, problem, error);
+  }
+  // The directory comes last, in a pipe too.
+  std::vector<char> bytes;
+  if (!ReadAll(stream, &bytes)) {
+    *error = "expected a whole .npz file, found " + stream->error();
+    return false;
+  }
+  return ReadBalNpz(
+      options, *OpenMemory(bytes.data(), bytes.size()), problem, error);
+}
 
 bool ReadStream(const std::string& name,
                 std::unique_ptr<ByteStream> raw,
@@ -21,12 +41,14 @@ bool ReadStream(const std::string& name,
   *problem = BalProblem();
   error->clear();
   try {
-    const std::unique_ptr<ByteStream> stream = Decompress(std::move(raw));
+    std::unique_ptr<ByteStream> stream = Decompress(std::move(raw));
+    const bool is_npz = IsNpz(Peek(4, &stream));
     std::string found;
-    if (ReadBalText(options, stream.get(), problem, &found)) {
+    if (is_npz ? ReadNpz(options, stream.get(), problem, &found)
+               : ReadBalText(options, stream.get(), problem, &found)) {
       return true;
     }
-    *error = name + ":" + found;
+    *error = name + (is_npz ? ": " : ":") + found;
   } catch (const std::bad_alloc&) {
     *error = name + ": expected a problem that fits in memory, found " +
              std::to_string(problem->num_observations()) +

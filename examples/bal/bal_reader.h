@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Reads a problem in the text format of "Bundle Adjustment in the Large",
-// plain, gzip or bzip2:
+// Reads a problem, as text or as arrays (see bal_npz.h); the first bytes tell.
+// The text format is that of "Bundle Adjustment in the Large", plain, gzip or
+// bzip2:
 //
 //   num_cameras num_points num_observations
 //   camera_index point_index x y     (num_observations times)
@@ -31,7 +32,9 @@ struct BalReadOptions {
 // On failure returns false, leaves *problem empty and sets *error to one line
 //   path:line: expected <what>, found <what>
 // whose line counts in the decompressed text (no line where the file could not
-// be opened). Memory grows with the data that arrive, never with the counts
+// be opened), or
+//   path: array.npy: expected <what>, found <what>
+// Memory grows with the data that arrive, never with the counts
 // that the header promises. Every number is finite, every index in range.
 bool ReadBalFile(const std::string& path,
                  BalProblem* problem,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "examples/bal/bal_npz.h"
 #include "examples/bal/text_writer.h"
 
 namespace ceres_ext::bal {
@@ -17,6 +18,9 @@ bool WriteBalFile(const std::string& path,
     *error = path + ": expected cameras with 9 parameters, found " +
              std::to_string(problem.camera_size);
     return false;
+  }
+  if (EndsWith(path, ".npz")) {
+    return WriteBalNpz(path, problem, error);
   }
   TextWriter writer(path);
   writer.Number(problem.num_cameras()) << " ";

@@ -27,6 +27,7 @@
 #include "examples/bal/byte_stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/bal/bal_test_util.h"
 
 // The largest single allocation since the last reset, to show that the reader
 // takes no memory on the word of a header.
@@ -55,24 +56,6 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-
-std::string TempPath(const std::string& name) {
-  return ::testing::TempDir() + "bal_io_test_" + std::to_string(getpid()) +
-         "_" + name;
-}
-
-void WriteBytes(const std::string& path, const std::string& bytes) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(bytes.data(), bytes.size());
-  ASSERT_TRUE(file.good());
-}
-
-std::string ReadBytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
 
 std::string Bzip2(const std::string& text) {
   std::string out(text.size() + text.size() / 100 + 600, '\0');
@@ -539,51 +522,6 @@ TEST(BalReader, FilesThatAreNone) {
   EXPECT_EQ(error, "/: expected a readable file, found a directory");
 }
 
-// Doubles of all magnitudes, with all signs and special bit patterns.
-BalProblem RandomProblem(int num_cameras,
-                         int num_points,
-                         int num_observations) {
-  std::mt19937_64 random(7);
-  const auto any_finite = [&random] {
-    for (;;) {
-      const uint64_t bits = random();
-      double value;
-      std::memcpy(&value, &bits, sizeof(value));
-      if (std::isfinite(value)) {
-        return value;
-      }
-    }
-  };
-  BalProblem problem;
-  for (int i = 0; i < num_observations; ++i) {
-    problem.camera_index.push_back(random() % num_cameras);
-    problem.point_index.push_back(random() % num_points);
-    problem.observations.push_back(any_finite());
-    problem.observations.push_back(any_finite());
-  }
-  for (int i = 0; i < 9 * num_cameras; ++i) {
-    problem.cameras.push_back(any_finite());
-  }
-  for (int i = 0; i < 3 * num_points; ++i) {
-    problem.points.push_back(any_finite());
-  }
-  const double kSpecial[] = {0.0,
-                             -0.0,
-                             1.0 / 3.0,
-                             std::numeric_limits<double>::max(),
-                             std::numeric_limits<double>::min(),
-                             std::numeric_limits<double>::denorm_min(),
-                             -std::numeric_limits<double>::denorm_min()};
-  std::copy(std::begin(kSpecial), std::end(kSpecial), problem.cameras.begin());
-  return problem;
-}
-
-template <typename Array>
-void ExpectSameBits(const Array& a, const Array& b) {
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0);
-}
-
 TEST(BalWriter, ReadsBackAsTheSameBits) {
   const BalProblem written = RandomProblem(20, 300, 20000);
   for (const char* name : {"plain.txt", "compressed.gz", "compressed.bz2"}) {
@@ -594,11 +532,7 @@ TEST(BalWriter, ReadsBackAsTheSameBits) {
       BalProblem read;
       ASSERT_TRUE(ReadBalFile(path, &read, &error, {num_threads, 1 << 14}))
           << error;
-      EXPECT_EQ(read.camera_index, written.camera_index);
-      EXPECT_EQ(read.point_index, written.point_index);
-      ExpectSameBits(read.observations, written.observations);
-      ExpectSameBits(read.cameras, written.cameras);
-      ExpectSameBits(read.points, written.points);
+      ExpectSameProblem(read, written);
     }
     std::remove(path.c_str());
   }
@@ -623,7 +557,7 @@ TEST(BalWriter, SuffixChoosesCompression) {
 TEST(BalWriter, Failures) {
   const BalProblem problem = RandomProblem(2, 10, 100);
   std::string error;
-  const std::string nowhere = TempPath("no_such_folder/a.txt");
+  const std::string nowhere = TempPath("no_such_folder") + "/a.txt";
   EXPECT_FALSE(WriteBalFile(nowhere, problem, &error));
   EXPECT_EQ(error,
             nowhere +
