@@ -11,6 +11,7 @@
 #include "examples/bal/bal_npz.h"
 #include "examples/bal/bal_text.h"
 #include "examples/bal/byte_stream.h"
+#include "examples/bal/for_each_chunk.h"
 #include "examples/bal/npz_file.h"
 
 namespace ceres_ext::bal {
@@ -41,7 +42,8 @@ bool ReadStream(const std::string& name,
   *problem = BalProblem();
   error->clear();
   try {
-    std::unique_ptr<ByteStream> stream = Decompress(std::move(raw));
+    std::unique_ptr<ByteStream> stream =
+        Decompress(std::move(raw), NumThreads(options.num_threads));
     const bool is_npz = IsNpz(Peek(4, &stream));
     std::string found;
     if (is_npz ? ReadNpz(options, stream.get(), problem, &found)

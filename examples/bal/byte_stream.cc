@@ -16,10 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "examples/bal/parallel_bzip2.h"
+
 namespace ceres_ext::bal {
 namespace {
 
 constexpr size_t kCompressedChunk = 1 << 18;
+constexpr size_t kDecompressedChunk = 1 << 16;
 
 std::string ReadError() {
   return std::string("a read error (") + std::strerror(errno) + ")";
@@ -128,24 +131,21 @@ class DecompressingStream : public ByteStream {
  public:
   size_t Read(char* buffer, size_t size) override {
     size_t num_read = 0;
-    while (num_read < size && error_.empty() && !at_end_) {
-      if (input_size_ == 0 && !FillInput()) {
-        break;
-      }
-      if (!in_stream_) {
-        BeginStream();
-        in_stream_ = error_.empty();
-      }
-      if (in_stream_) {
-        num_read += Step(buffer + num_read, size - num_read);
-      }
+    while (num_read < size && (position_ < output_size_ || FillOutput())) {
+      const size_t part = std::min(size - num_read, output_size_ - position_);
+      std::memcpy(buffer + num_read, output_.data() + position_, part);
+      num_read += part;
+      position_ += part;
     }
     return num_read;
   }
 
  protected:
   DecompressingStream(const char* name, std::unique_ptr<ByteStream> raw)
-      : name_(name), raw_(std::move(raw)), chunk_(kCompressedChunk) {}
+      : name_(name),
+        raw_(std::move(raw)),
+        chunk_(kCompressedChunk),
+        output_(kDecompressedChunk) {}
 
   // Ready for a new compressed stream; sets error_ on failure.
   virtual void BeginStream() = 0;
@@ -162,6 +162,28 @@ class DecompressingStream : public ByteStream {
   bool in_stream_ = false;
 
  private:
+  // False at the end or on failure. How much of corrupt data comes before the
+  // failure depends on how much is asked for at a time, so that is the same
+  // however Read is called.
+  bool FillOutput() {
+    position_ = 0;
+    output_size_ = 0;
+    while (output_size_ < output_.size() && error_.empty() && !at_end_) {
+      if (input_size_ == 0 && !FillInput()) {
+        break;
+      }
+      if (!in_stream_) {
+        BeginStream();
+        in_stream_ = error_.empty();
+      }
+      if (in_stream_) {
+        output_size_ +=
+            Step(output_.data() + output_size_, output_.size() - output_size_);
+      }
+    }
+    return output_size_ > 0;
+  }
+
   // False at the end of the raw data or on failure.
   bool FillInput() {
     input_ = chunk_.data();
@@ -181,6 +203,9 @@ class DecompressingStream : public ByteStream {
   const char* name_;
   std::unique_ptr<ByteStream> raw_;
   std::vector<char> chunk_;
+  std::vector<char> output_;
+  size_t output_size_ = 0;
+  size_t position_ = 0;  // in output_
   bool at_end_ = false;
 };
 
@@ -205,7 +230,6 @@ class GzipStream final : public DecompressingStream {
   }
 
   size_t Step(char* buffer, size_t size) override {
-    size = std::min<size_t>(size, 1 << 30);  // zlib counts in 32 bits
     zlib_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(input_));
     zlib_.avail_in = static_cast<uInt>(input_size_);
     zlib_.next_out = reinterpret_cast<Bytef*>(buffer);
@@ -241,7 +265,6 @@ class Bzip2Stream final : public DecompressingStream {
   }
 
   size_t Step(char* buffer, size_t size) override {
-    size = std::min<size_t>(size, 1 << 30);  // bzip2 counts in 32 bits
     bzip2_.next_in = const_cast<char*>(input_);
     bzip2_.avail_in = static_cast<unsigned>(input_size_);
     bzip2_.next_out = buffer;
@@ -311,13 +334,19 @@ std::string Peek(size_t size, std::unique_ptr<ByteStream>* stream) {
   return bytes;
 }
 
-std::unique_ptr<ByteStream> Decompress(std::unique_ptr<ByteStream> raw) {
+std::unique_ptr<ByteStream> Decompress(std::unique_ptr<ByteStream> raw,
+                                       int num_threads) {
   const std::string magic = Peek(3, &raw);
   if (magic.compare(0, 2, "\x1f\x8b") == 0) {
     return std::make_unique<GzipStream>(std::move(raw));
   }
   if (magic == "BZh") {
-    return std::make_unique<Bzip2Stream>(std::move(raw));
+    const ByteStream* const file = raw->size() >= 0 ? raw.get() : nullptr;
+    auto serial = std::make_unique<Bzip2Stream>(std::move(raw));
+    if (file != nullptr) {
+      return ParallelBzip2(file, std::move(serial), num_threads);
+    }
+    return serial;
   }
   return raw;
 }

@@ -52,8 +52,10 @@ std::unique_ptr<ByteStream> OpenMemory(const char* data, size_t size);
 // The first bytes, as many as there are up to size. *stream still has them.
 std::string Peek(size_t size, std::unique_ptr<ByteStream>* stream);
 
-// The first bytes of raw choose between gzip, bzip2 and plain.
-std::unique_ptr<ByteStream> Decompress(std::unique_ptr<ByteStream> raw);
+// The first bytes of raw choose between gzip, bzip2 and plain. The blocks of
+// bzip2 are decompressed by num_threads threads where raw's size() is known.
+std::unique_ptr<ByteStream> Decompress(std::unique_ptr<ByteStream> raw,
+                                       int num_threads);
 
 // The rest of a stream. False leaves its error().
 bool ReadAll(ByteStream* stream, std::vector<char>* bytes);

@@ -200,6 +200,59 @@ TEST(BalReader, CompressedAlsoInSeveralStreams) {
   ExpectReadsAsSmall(Bzip2("") + Bzip2(text));
 }
 
+// Blocks of 100 kB of text, in one stream and in three, whole and damaged.
+TEST(BalReader, BlocksOfBzip2OnThreads) {
+  const BalProblem problem = RandomProblem(20, 300, 8000);
+  const std::string path = TempPath("a.txt");
+  std::string error;
+  ASSERT_TRUE(WriteBalFile(path, problem, &error)) << error;
+  const std::string text = ReadBytes(path);
+  std::remove(path.c_str());
+  ASSERT_GT(text.size(), 350000u);
+  const auto read_by = [&](const std::string& bytes,
+                           int num_threads,
+                           std::string* error) {
+    BalProblem read;
+    const bool is_read = ReadBalMemory(
+        "f", bytes.data(), bytes.size(), &read, error, {num_threads, 1 << 18});
+    if (is_read) {
+      ExpectSameProblem(read, problem);
+    }
+    return is_read;
+  };
+  const std::string one = Bzip2(text);
+  const std::string three =
+      Bzip2(text.substr(0, 150000)) + Bzip2("") + Bzip2(text.substr(150000));
+  for (const std::string& good : {one, three}) {
+    for (const int num_threads : {1, 2, 7, 16}) {
+      EXPECT_TRUE(read_by(good, num_threads, &error)) << error;
+    }
+    // A bit of a block, of a checksum and of the end, and what comes behind.
+    std::vector<std::string> bad_files = {
+        good + "x", good + good, good.substr(0, good.size() / 2)};
+    for (const size_t i : {size_t{4},
+                           size_t{11},
+                           size_t{40000},
+                           good.size() / 2,
+                           good.size() - 12,
+                           good.size() - 3}) {
+      bad_files.push_back(good);
+      bad_files.back()[i] ^= 16;
+    }
+    for (const std::string& bad : bad_files) {
+      std::string serial_error;
+      ASSERT_FALSE(read_by(bad, 1, &serial_error));
+      for (const int num_threads : {2, 7}) {
+        EXPECT_FALSE(read_by(bad, num_threads, &error));
+        EXPECT_EQ(error, serial_error);
+      }
+    }
+  }
+  // 255 times as much text as its blocks are long.
+  const std::string spaces = Bzip2(std::string(20000000, ' ') + text);
+  EXPECT_TRUE(read_by(spaces, 7, &error)) << error;
+}
+
 TEST(BalReader, ContentNotNameDecides) {
   const std::string path = TempPath("misnamed.txt");
   for (const std::string& bytes :
@@ -497,6 +550,29 @@ TEST(BalReader, CorruptCompression) {
   std::string bad_checksum = Gzip(text);
   bad_checksum[bad_checksum.size() - 5] ^= 1;
   EXPECT_THAT(ErrorOf(bad_checksum), HasSubstr("found corrupt gzip data"));
+}
+
+// How much libbz2 gives of this block before it finds it corrupt depends on how
+// much is asked for at a time.
+TEST(BalReader, CorruptCompressionInBlocksOfAnySize) {
+  const char kBytes[] =
+      "\102\132\150\071\061\101\131\046\123\131\007\276\005\147\000\000\046"
+      "\131\000\000\020\100\013\162\000\002\000\040\000\110\110\201\251\010"
+      "\060\223\114\115\113\000\000\304\377\377\377\377\377\377\377\377\377"
+      "\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377"
+      "\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377"
+      "\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377"
+      "\377\120\000\000\003\375\212\264\153\262\311\150\073\012\236\112\031"
+      "\030\064\150\013\102\101\101\000\240\056\212\176\344\020\000\022\112"
+      "\031\030\064\150\013\102\101\012\000\240\056\212\223\114\115\113\000"
+      "\000\304\120\000\000\003\375\212\264\153\262\311\150\073\012\236\112"
+      "\031\030\064\150\013\102\101\101\000\240\056\212\176\344\020\000\022"
+      "\112\031\030\064\150\013\102\101\012\000\240\056\212\176\176\344\020"
+      "\000\022\000\143\141\155\145\162\141\137\151\156\144\145\170\377\377"
+      "\377\011\027\160\171\065\331\016\000\100\000\000\000\000\000\000\000"
+      "\000";
+  EXPECT_THAT(ErrorOf(std::string(kBytes, sizeof(kBytes) - 1)),
+              HasSubstr("found corrupt bzip2 data"));
 }
 
 TEST(BalReader, NoAllocationOnTheWordOfTheHeader) {
