@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   BalProblem problem;
   std::string error;
-  const bool is_read = ReadInput(bytes, 1 << 18, &problem, &error);
+  const bool is_read = ReadInput(bytes, 1 << 12, &problem, &error);
   // A size of the input's own choice.
   const size_t block_size = size == 0 ? 1 : 1 + data[size / 2] % 64;
   BalProblem other;
