@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -32,11 +33,14 @@
 // The largest single allocation since the last reset, to show that the reader
 // takes no memory on the word of a header.
 namespace {
-size_t largest_allocation = 0;
+std::atomic<size_t> largest_allocation = 0;
 }  // namespace
 
 __attribute__((noinline)) void* operator new(size_t size) {
-  largest_allocation = std::max(largest_allocation, size);
+  size_t largest = largest_allocation;
+  while (largest < size &&
+         !largest_allocation.compare_exchange_weak(largest, size)) {
+  }
   void* memory = std::malloc(size);
   if (memory == nullptr) {
     throw std::bad_alloc();

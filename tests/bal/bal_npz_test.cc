@@ -568,7 +568,8 @@ TEST_F(BalNpz, FilesThatShrink) {
 
 TEST_F(BalNpz, NoAllocationOnTheWordOfTheFile) {
   // 2^31 - 1 observations would take 51 GB.
-  std::vector<NpyArray> arrays = Arrays(SmallProblem());
+  const BalProblem problem = SmallProblem();
+  std::vector<NpyArray> arrays = Arrays(problem);
   arrays[0].shape = arrays[1].shape = {2147483647};
   arrays[2].shape = {2147483647, 2};
   EXPECT_EQ(ErrorOf(FileOf(arrays)),
