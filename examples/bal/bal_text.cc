@@ -322,8 +322,8 @@ class TextReader {
   std::string Expected(int64_t token) const {
     constexpr const char* kCountNames[kNumCounts] = {
         "cameras", "points", "observations"};
-    if (num_counts_ < kNumCounts) {
-      return std::string("the number of ") + kCountNames[num_counts_] + ", " +
+    if (token < kNumCounts) {
+      return std::string("the number of ") + kCountNames[token] + ", " +
              Integer(1, kMaxCount);
     }
     if (token < cameras_begin_) {

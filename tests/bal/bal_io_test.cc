@@ -489,6 +489,9 @@ TEST(BalReader, MalformedText) {
       {std::string(3000, '1'),
        "f:1: expected the number of cameras, " + std::string(kCount) +
            ", found '" + std::string(40, '1') + "...'"},
+      {std::string(3000, '0') + "1 1 2",
+       "f:1: expected the number of cameras, " + std::string(kCount) +
+           ", found '" + std::string(40, '0') + "...'"},
       {WithLine(3, "1 0 0." + std::string(3000, '3') + " 1"),
        "f:3: expected x and y of observation 2 of 2, finite numbers, found "
        "'0." +
