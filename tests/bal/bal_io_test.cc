@@ -26,6 +26,7 @@
 #include "examples/bal/bal_text.h"
 #include "examples/bal/bal_writer.h"
 #include "examples/bal/byte_stream.h"
+#include "examples/bal/number_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/bal/bal_test_util.h"
@@ -619,6 +620,29 @@ TEST(BalWriter, ReadsBackAsTheSameBits) {
     }
     std::remove(path.c_str());
   }
+}
+
+// Of several parts, which threads make.
+TEST(BalWriter, TextIsThatOfItsNumbersInOrder) {
+  const BalProblem problem = RandomProblem(20, 9000, 20000);
+  std::string text = "20 9000 20000\n";
+  for (int i = 0; i < 20000; ++i) {
+    text += NumberText(problem.camera_index[i]) + " " +
+            NumberText(problem.point_index[i]) + " " +
+            NumberText(problem.observations[2 * i]) + " " +
+            NumberText(problem.observations[2 * i + 1]) + "\n";
+  }
+  for (const std::vector<double>* values :
+       {&problem.cameras, &problem.points}) {
+    for (const double value : *values) {
+      text += NumberText(value) + "\n";
+    }
+  }
+  const std::string path = TempPath("a.txt");
+  std::string error;
+  ASSERT_TRUE(WriteBalFile(path, problem, &error)) << error;
+  EXPECT_TRUE(ReadBytes(path) == text);
+  std::remove(path.c_str());
 }
 
 TEST(BalWriter, SuffixChoosesCompression) {
