@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <utility>
 
 #ifdef CERES_EXT_WITH_BAL_SYNTHETIC
 #include "examples/bal/bal_synthetic.h"
@@ -119,10 +118,11 @@ BenchmarkProblem MakeCity(const std::string& size,
   if (!bal::GenerateSynthetic(options, &city, error)) {
     return {};
   }
+  const bal::BalProblem& start = city.start;
   return {options.num_cameras,
           options.num_points,
-          std::move(city.start.camera_index),
-          std::move(city.start.point_index)};
+          {start.camera_index.begin(), start.camera_index.end()},
+          {start.point_index.begin(), start.point_index.end()}};
 #else
   static_cast<void>(fraction);
   *error = "The problem " + size + " needs the examples to be built.";

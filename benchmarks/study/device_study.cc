@@ -67,7 +67,8 @@ class DeviceProblem {
     const int64_t n = bal.num_observations();
     DeviceBuffer<int32_t> camera_ids;
     DeviceBuffer<int32_t> point_ids;
-    CERES_EXT_RETURN_IF_ERROR(camera_ids.Assign(context, bal.camera_index));
+    CERES_EXT_RETURN_IF_ERROR(
+        camera_ids.Assign(context, bal.camera_index.data(), n));
     CERES_EXT_RETURN_IF_ERROR(point_ids.Allocate(context, n));
     DeviceBuffer<int32_t> point_order;
     CERES_EXT_RETURN_IF_ERROR(point_order.Allocate(context, num_points));
@@ -105,7 +106,8 @@ class DeviceProblem {
     CERES_EXT_RETURN_IF_ERROR(points_.Assign(context, points));
     CERES_EXT_RETURN_IF_ERROR(cameras_.Assign(context, bal.cameras));
     DeviceBuffer<double> observations;
-    CERES_EXT_RETURN_IF_ERROR(observations.Assign(context, bal.observations));
+    CERES_EXT_RETURN_IF_ERROR(
+        observations.Assign(context, bal.observations.data(), 2 * n));
     CERES_EXT_RETURN_IF_ERROR(observations_.Allocate(context, 2 * n));
     CudaMachine machine;
     CERES_EXT_RETURN_IF_ERROR(machine.Setup(context));

@@ -12,8 +12,8 @@
 
 // clang-format off
 DEFINE_string(input, "",
-              "Problem to solve, in BAL format: plain text, gzip or bzip2, "
-              "which its first bytes tell. /dev/stdin works.");
+              "Problem to solve, in BAL format: plain text, gzip, bzip2 or "
+              ".npz, which its first bytes tell. /dev/stdin works.");
 DEFINE_bool(use_quaternions, false,
             "Represent rotations by quaternions (10 parameters per camera) in "
             "place of angle-axis vectors (9 parameters).");
@@ -45,7 +45,8 @@ DEFINE_int32(random_seed, 38401, "Seed of the noise.");
 
 DEFINE_string(output, "",
               "Write the refined problem to this BAL file, in the frame of the "
-              "input; compressed if the name ends in .gz or .bz2.");
+              "input; compressed if the name ends in .gz or .bz2, binary if it "
+              "ends in .npz.");
 
 DEFINE_string(checkpoint, "",
               "Write what --resume needs to this file: in the solve, at its end "

@@ -22,8 +22,8 @@
 // clang-format off
 DEFINE_string(output, "",
               "Write the problem, with its drifted start, to this BAL file; "
-              "compressed if the name ends in .gz or .bz2. With "
-              "--camera_model a folder.");
+              "compressed if the name ends in .gz or .bz2, binary if it ends "
+              "in .npz. With --camera_model a folder.");
 DEFINE_string(truth, "",
               "Write the same observations with the true cameras and points to "
               "this BAL file, or folder.");

@@ -6,9 +6,37 @@
 #define EXAMPLES_BAL_BAL_PROBLEM_H_
 
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace ceres_ext::bal {
+
+// Leaves values that nobody gives as memory comes, so that the threads that
+// fill a long array are the first to touch it.
+template <typename T>
+struct UninitializedAllocator : std::allocator<T> {
+  template <typename U>
+  struct rebind {
+    using other = UninitializedAllocator<U>;
+  };
+  UninitializedAllocator() = default;
+  template <typename U>
+  UninitializedAllocator(const UninitializedAllocator<U>&) {}
+
+  template <typename U>
+  void construct(U* value) {
+    ::new (static_cast<void*>(value)) U;
+  }
+  template <typename U, typename... Args>
+  void construct(U* value, Args&&... args) {
+    ::new (static_cast<void*>(value)) U(std::forward<Args>(args)...);
+  }
+};
+
+template <typename T>
+using BalArray = std::vector<T, UninitializedAllocator<T>>;
 
 // Observation i says that camera camera_index[i] sees point point_index[i] at
 // (observations[2 i], observations[2 i + 1]) pixels. A camera with
@@ -20,11 +48,11 @@ namespace ceres_ext::bal {
 struct BalProblem {
   // 9: angle-axis rotations, 10: quaternions.
   int camera_size = 9;
-  std::vector<int32_t> camera_index;  // num_observations
-  std::vector<int32_t> point_index;   // num_observations
-  std::vector<double> observations;   // num_observations x 2
-  std::vector<double> cameras;        // num_cameras x camera_size
-  std::vector<double> points;         // num_points x 3
+  BalArray<int32_t> camera_index;  // num_observations
+  BalArray<int32_t> point_index;   // num_observations
+  BalArray<double> observations;   // num_observations x 2
+  std::vector<double> cameras;     // num_cameras x camera_size
+  std::vector<double> points;      // num_points x 3
 
   int32_t num_cameras() const {
     return static_cast<int32_t>(cameras.size() / camera_size);

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <exception>
 #include <new>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "examples/bal/for_each_chunk.h"
 #include "examples/bal/portable_math.h"
 
 namespace ceres_ext::bal {
@@ -176,38 +174,6 @@ int64_t Permute(int64_t i, int64_t n, uint64_t key) {
   return static_cast<int64_t>(x);
 }
 
-// Calls f(chunk, begin, end) for num_threads consecutive parts of 0 ... n - 1,
-// each on a thread of its own. Throws what one of them threw.
-template <typename Function>
-void ForEachChunk(int num_threads, int64_t n, const Function& f) {
-  std::vector<std::exception_ptr> failures(num_threads);
-  const auto run = [&](int chunk) {
-    try {
-      f(chunk, n * chunk / num_threads, n * (chunk + 1) / num_threads);
-    } catch (...) {
-      failures[chunk] = std::current_exception();
-    }
-  };
-  std::vector<std::thread> threads;
-  threads.reserve(num_threads);
-  for (int chunk = 1; chunk < num_threads; ++chunk) {
-    try {
-      threads.emplace_back(run, chunk);
-    } catch (const std::system_error&) {
-      run(chunk);  // no more threads to be had
-    }
-  }
-  run(0);
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) {
-      std::rethrow_exception(failure);
-    }
-  }
-}
-
 // A closed way along the streets that passes each crossing of a grid once, with
 // rounded corners:
 //
@@ -290,11 +256,7 @@ class Circuit {
 class Generator {
  public:
   explicit Generator(const SyntheticOptions& options)
-      : options_(options), num_threads_(options.num_threads) {
-    if (num_threads_ == 0) {
-      num_threads_ = std::max<int>(1, std::thread::hardware_concurrency());
-    }
-  }
+      : options_(options), num_threads_(NumThreads(options.num_threads)) {}
 
   bool Run(SyntheticProblem* problem, std::string* error) {
     if (!Check(error)) {
@@ -812,9 +774,9 @@ void Generator::SortByCamera(BalProblem* problem) const {
       sum += std::exchange(next[chunk][camera], sum);
     }
   }
-  std::vector<int32_t> camera_index(n);
-  std::vector<int32_t> point_index(n);
-  std::vector<double> observations(2 * n);
+  BalArray<int32_t> camera_index(n);
+  BalArray<int32_t> point_index(n);
+  BalArray<double> observations(2 * n);
   ForEachChunk(num_threads_, n, [&](int chunk, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t to = next[chunk][problem->camera_index[i]]++;

@@ -10,11 +10,12 @@
 
 namespace ceres_ext::bal {
 
-// Writes a problem with 9-parameter cameras in the format that ReadBalFile
-// reads; a name that ends in .gz or .bz2 is compressed. Each number is the
-// shortest text (at most 17 significant digits) that reads back as the same
-// bits. On failure returns false and sets *error to one line; path then stays
-// what it was (see safe_file.h, also for the two below).
+// Writes a problem with 9-parameter cameras in a format that ReadBalFile reads:
+// as arrays if the name ends in .npz, else as text, compressed if it ends in
+// .gz or .bz2. A number in text is the shortest one (at most 17 significant
+// digits) that reads back as the same bits. On failure returns false and sets
+// *error to one line; path then stays what it was (see safe_file.h, also for
+// the two below).
 bool WriteBalFile(const std::string& path,
                   const BalProblem& problem,
                   std::string* error);

@@ -4,6 +4,7 @@
 
 #include <bzlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -15,45 +16,92 @@
 #include <utility>
 #include <vector>
 
+#include "examples/bal/parallel_bzip2.h"
+
 namespace ceres_ext::bal {
 namespace {
 
 constexpr size_t kCompressedChunk = 1 << 18;
+constexpr size_t kDecompressedChunk = 1 << 16;
+
+std::string ReadError() {
+  return std::string("a read error (") + std::strerror(errno) + ")";
+}
 
 class FileStream final : public ByteStream {
  public:
-  explicit FileStream(std::FILE* file) : file_(file) {}
+  // size: -1 for what is no regular file.
+  FileStream(std::FILE* file, int64_t size) : file_(file), size_(size) {}
   ~FileStream() override { std::fclose(file_); }
 
   size_t Read(char* buffer, size_t size) override {
     const size_t num_read = std::fread(buffer, 1, size, file_);
     if (num_read < size && std::ferror(file_)) {
-      error_ = std::string("a read error (") + std::strerror(errno) + ")";
+      error_ = ReadError();
+    }
+    return num_read;
+  }
+
+  int64_t size() const override { return size_; }
+
+  // No mapping: where a file shrinks that one would end the process.
+  size_t ReadAt(int64_t offset,
+                char* buffer,
+                size_t size,
+                std::string* error) const override {
+    size_t num_read = 0;
+    while (num_read < size) {
+      const ssize_t more = pread(fileno(file_),
+                                 buffer + num_read,
+                                 size - num_read,
+                                 static_cast<off_t>(offset + num_read));
+      if (more < 0 && errno == EINTR) {
+        continue;
+      }
+      if (more <= 0) {
+        if (more < 0) {
+          *error = ReadError();
+        }
+        break;
+      }
+      num_read += more;
     }
     return num_read;
   }
 
  private:
   std::FILE* file_;
+  const int64_t size_;
 };
 
 class MemoryStream final : public ByteStream {
  public:
-  MemoryStream(const char* data, size_t size) : data_(data), left_(size) {}
+  MemoryStream(const char* data, size_t size) : data_(data), size_(size) {}
 
   size_t Read(char* buffer, size_t size) override {
-    const size_t num_read = std::min(size, left_);
+    const size_t num_read = ReadAt(position_, buffer, size, nullptr);
+    position_ += num_read;
+    return num_read;
+  }
+
+  int64_t size() const override { return size_; }
+
+  size_t ReadAt(int64_t offset,
+                char* buffer,
+                size_t size,
+                std::string* /*error*/) const override {
+    const size_t num_read =
+        std::min<int64_t>(size, std::max<int64_t>(0, size_ - offset));
     if (num_read > 0) {
-      std::memcpy(buffer, data_, num_read);
+      std::memcpy(buffer, data_ + offset, num_read);
     }
-    data_ += num_read;
-    left_ -= num_read;
     return num_read;
   }
 
  private:
   const char* data_;
-  size_t left_;
+  const int64_t size_;
+  int64_t position_ = 0;
 };
 
 // The bytes of prefix, then those of rest.
@@ -83,24 +131,21 @@ class DecompressingStream : public ByteStream {
  public:
   size_t Read(char* buffer, size_t size) override {
     size_t num_read = 0;
-    while (num_read < size && error_.empty() && !at_end_) {
-      if (input_size_ == 0 && !FillInput()) {
-        break;
-      }
-      if (!in_stream_) {
-        BeginStream();
-        in_stream_ = error_.empty();
-      }
-      if (in_stream_) {
-        num_read += Step(buffer + num_read, size - num_read);
-      }
+    while (num_read < size && (position_ < output_size_ || FillOutput())) {
+      const size_t part = std::min(size - num_read, output_size_ - position_);
+      std::memcpy(buffer + num_read, output_.data() + position_, part);
+      num_read += part;
+      position_ += part;
     }
     return num_read;
   }
 
  protected:
   DecompressingStream(const char* name, std::unique_ptr<ByteStream> raw)
-      : name_(name), raw_(std::move(raw)), chunk_(kCompressedChunk) {}
+      : name_(name),
+        raw_(std::move(raw)),
+        chunk_(kCompressedChunk),
+        output_(kDecompressedChunk) {}
 
   // Ready for a new compressed stream; sets error_ on failure.
   virtual void BeginStream() = 0;
@@ -117,6 +162,28 @@ class DecompressingStream : public ByteStream {
   bool in_stream_ = false;
 
  private:
+  // False at the end or on failure. How much of corrupt data comes before the
+  // failure depends on how much is asked for at a time, so that is the same
+  // however Read is called.
+  bool FillOutput() {
+    position_ = 0;
+    output_size_ = 0;
+    while (output_size_ < output_.size() && error_.empty() && !at_end_) {
+      if (input_size_ == 0 && !FillInput()) {
+        break;
+      }
+      if (!in_stream_) {
+        BeginStream();
+        in_stream_ = error_.empty();
+      }
+      if (in_stream_) {
+        output_size_ +=
+            Step(output_.data() + output_size_, output_.size() - output_size_);
+      }
+    }
+    return output_size_ > 0;
+  }
+
   // False at the end of the raw data or on failure.
   bool FillInput() {
     input_ = chunk_.data();
@@ -136,6 +203,9 @@ class DecompressingStream : public ByteStream {
   const char* name_;
   std::unique_ptr<ByteStream> raw_;
   std::vector<char> chunk_;
+  std::vector<char> output_;
+  size_t output_size_ = 0;
+  size_t position_ = 0;  // in output_
   bool at_end_ = false;
 };
 
@@ -160,7 +230,6 @@ class GzipStream final : public DecompressingStream {
   }
 
   size_t Step(char* buffer, size_t size) override {
-    size = std::min<size_t>(size, 1 << 30);  // zlib counts in 32 bits
     zlib_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(input_));
     zlib_.avail_in = static_cast<uInt>(input_size_);
     zlib_.next_out = reinterpret_cast<Bytef*>(buffer);
@@ -196,7 +265,6 @@ class Bzip2Stream final : public DecompressingStream {
   }
 
   size_t Step(char* buffer, size_t size) override {
-    size = std::min<size_t>(size, 1 << 30);  // bzip2 counts in 32 bits
     bzip2_.next_in = const_cast<char*>(input_);
     bzip2_.avail_in = static_cast<unsigned>(input_size_);
     bzip2_.next_out = buffer;
@@ -221,6 +289,14 @@ class Bzip2Stream final : public DecompressingStream {
 
 }  // namespace
 
+size_t ByteStream::ReadAt(int64_t /*offset*/,
+                          char* /*buffer*/,
+                          size_t /*size*/,
+                          std::string* error) const {
+  *error = "no file to read at any place";
+  return 0;
+}
+
 std::unique_ptr<ByteStream> OpenFile(const std::string& path,
                                      std::string* error) {
   std::FILE* file = std::fopen(path.c_str(), "rb");
@@ -228,9 +304,14 @@ std::unique_ptr<ByteStream> OpenFile(const std::string& path,
     *error = std::strerror(errno);
     return nullptr;
   }
-  auto stream = std::make_unique<FileStream>(file);
-  struct stat status;
-  if (fstat(fileno(file), &status) == 0 && S_ISDIR(status.st_mode)) {
+  struct stat status = {};
+  const bool has_status = fstat(fileno(file), &status) == 0;
+  // Files of /proc have contents but no size.
+  const bool is_regular =
+      has_status && S_ISREG(status.st_mode) && status.st_size > 0;
+  auto stream =
+      std::make_unique<FileStream>(file, is_regular ? status.st_size : -1);
+  if (has_status && S_ISDIR(status.st_mode)) {
     *error = "a directory";
     return nullptr;
   }
@@ -241,18 +322,48 @@ std::unique_ptr<ByteStream> OpenMemory(const char* data, size_t size) {
   return std::make_unique<MemoryStream>(data, size);
 }
 
-std::unique_ptr<ByteStream> Decompress(std::unique_ptr<ByteStream> raw) {
-  char magic[3] = {};
-  const size_t num_read = raw->Read(magic, sizeof(magic));
-  auto whole = std::make_unique<PrefixedStream>(std::string(magic, num_read),
-                                                std::move(raw));
-  if (num_read >= 2 && std::memcmp(magic, "\x1f\x8b", 2) == 0) {
-    return std::make_unique<GzipStream>(std::move(whole));
+std::string Peek(size_t size, std::unique_ptr<ByteStream>* stream) {
+  std::string bytes(size, '\0');
+  if ((*stream)->size() >= 0) {
+    std::string error;
+    bytes.resize((*stream)->ReadAt(0, bytes.data(), size, &error));
+  } else {
+    bytes.resize((*stream)->Read(bytes.data(), size));
+    *stream = std::make_unique<PrefixedStream>(bytes, std::move(*stream));
   }
-  if (num_read == 3 && std::memcmp(magic, "BZh", 3) == 0) {
-    return std::make_unique<Bzip2Stream>(std::move(whole));
+  return bytes;
+}
+
+std::unique_ptr<ByteStream> Decompress(std::unique_ptr<ByteStream> raw,
+                                       int num_threads) {
+  const std::string magic = Peek(3, &raw);
+  if (magic.compare(0, 2, "\x1f\x8b") == 0) {
+    return std::make_unique<GzipStream>(std::move(raw));
   }
-  return whole;
+  if (magic == "BZh") {
+    const ByteStream* const file = raw->size() >= 0 ? raw.get() : nullptr;
+    auto serial = std::make_unique<Bzip2Stream>(std::move(raw));
+    if (file != nullptr) {
+      return ParallelBzip2(file, std::move(serial), num_threads);
+    }
+    return serial;
+  }
+  return raw;
+}
+
+bool ReadAll(ByteStream* stream, std::vector<char>* bytes) {
+  constexpr size_t kStep = 1 << 18;
+  size_t num_read;
+  do {
+    const size_t size = bytes->size();
+    if (bytes->capacity() < size + kStep) {
+      bytes->reserve(2 * size + kStep);
+    }
+    bytes->resize(size + kStep);
+    num_read = stream->Read(bytes->data() + size, kStep);
+    bytes->resize(size + num_read);
+  } while (num_read == kStep);
+  return stream->error().empty();
 }
 
 }  // namespace ceres_ext::bal

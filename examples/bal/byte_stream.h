@@ -7,8 +7,10 @@
 #define EXAMPLES_BAL_BYTE_STREAM_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ceres_ext::bal {
 
@@ -23,6 +25,18 @@ class ByteStream {
   // Empty while all is well, else what was found in place of data.
   const std::string& error() const { return error_; }
 
+  // How many bytes a regular file or memory has, else -1. Where it is not
+  // negative, ReadAt may be called, by several threads at a time. A file may
+  // shrink or grow all the same: what ReadAt returns counts.
+  virtual int64_t size() const { return -1; }
+
+  // As Read, from that offset, with an error of its own; *error is untouched
+  // while all is well. Does not move what Read reads next.
+  virtual size_t ReadAt(int64_t offset,
+                        char* buffer,
+                        size_t size,
+                        std::string* error) const;
+
  protected:
   std::string error_;
 };
@@ -35,8 +49,16 @@ std::unique_ptr<ByteStream> OpenFile(const std::string& path,
 // The caller keeps data alive.
 std::unique_ptr<ByteStream> OpenMemory(const char* data, size_t size);
 
-// Takes the first bytes of raw to choose between gzip, bzip2 and plain.
-std::unique_ptr<ByteStream> Decompress(std::unique_ptr<ByteStream> raw);
+// The first bytes, as many as there are up to size. *stream still has them.
+std::string Peek(size_t size, std::unique_ptr<ByteStream>* stream);
+
+// The first bytes of raw choose between gzip, bzip2 and plain. The blocks of
+// bzip2 are decompressed by num_threads threads where raw's size() is known.
+std::unique_ptr<ByteStream> Decompress(std::unique_ptr<ByteStream> raw,
+                                       int num_threads);
+
+// The rest of a stream. False leaves its error().
+bool ReadAll(ByteStream* stream, std::vector<char>* bytes);
 
 }  // namespace ceres_ext::bal
 

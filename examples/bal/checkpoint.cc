@@ -12,7 +12,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "examples/bal/byte_stream.h"
 #include "examples/bal/safe_file.h"
@@ -31,10 +30,10 @@ constexpr char kFormat[] = "ceres_ext.bal_checkpoint.1";
 constexpr size_t kMaxHeaderSize = 4096;
 constexpr size_t kChecksumSize = 4;
 
-template <typename T>
-std::string_view Bytes(const std::vector<T>& values) {
+template <typename Array>
+std::string_view Bytes(const Array& values) {
   return {reinterpret_cast<const char*>(values.data()),
-          values.size() * sizeof(T)};
+          values.size() * sizeof(values[0])};
 }
 
 uint32_t Checksum(std::initializer_list<std::string_view> pieces) {

@@ -89,12 +89,12 @@ class Bzip2Sink final : public TextWriter::Sink {
   int status_;
 };
 
+}  // namespace
+
 bool EndsWith(const std::string& text, std::string_view end) {
   return text.size() >= end.size() &&
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
-
-}  // namespace
 
 std::unique_ptr<TextWriter::Sink> TextWriter::Sink::Create(
     const std::string& path, int fd) {

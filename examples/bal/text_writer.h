@@ -18,6 +18,8 @@
 
 namespace ceres_ext::bal {
 
+bool EndsWith(const std::string& text, std::string_view end);
+
 // Collects text and hands it to a SafeFile in large pieces, compressed if the
 // name ends in .gz or .bz2. Failure is sticky and comes out of Finish() and
 // Close(), without which the file stays what it was.

@@ -6,12 +6,15 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <new>
 #include <random>
 #include <sstream>
@@ -20,18 +23,25 @@
 
 #include "examples/bal/bal_problem.h"
 #include "examples/bal/bal_reader.h"
+#include "examples/bal/bal_text.h"
 #include "examples/bal/bal_writer.h"
+#include "examples/bal/byte_stream.h"
+#include "examples/bal/number_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/bal/bal_test_util.h"
 
 // The largest single allocation since the last reset, to show that the reader
 // takes no memory on the word of a header.
 namespace {
-size_t largest_allocation = 0;
+std::atomic<size_t> largest_allocation = 0;
 }  // namespace
 
 __attribute__((noinline)) void* operator new(size_t size) {
-  largest_allocation = std::max(largest_allocation, size);
+  size_t largest = largest_allocation;
+  while (largest < size &&
+         !largest_allocation.compare_exchange_weak(largest, size)) {
+  }
   void* memory = std::malloc(size);
   if (memory == nullptr) {
     throw std::bad_alloc();
@@ -51,24 +61,6 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-
-std::string TempPath(const std::string& name) {
-  return ::testing::TempDir() + "bal_io_test_" + std::to_string(getpid()) +
-         "_" + name;
-}
-
-void WriteBytes(const std::string& path, const std::string& bytes) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(bytes.data(), bytes.size());
-  ASSERT_TRUE(file.good());
-}
-
-std::string ReadBytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
 
 std::string Bzip2(const std::string& text) {
   std::string out(text.size() + text.size() / 100 + 600, '\0');
@@ -122,11 +114,30 @@ std::string WithLine(int line, const std::string& replacement) {
   return out;
 }
 
+// Blocks that end behind each character, and those of programs.
+std::vector<BalReadOptions> AllOptions() {
+  std::vector<BalReadOptions> all;
+  for (const int num_threads : {1, 2, 7, 16}) {
+    for (const size_t block_size : {1, 3, 17, 1 << 18}) {
+      all.push_back({num_threads, block_size});
+    }
+  }
+  return all;
+}
+
+// Expects the same error however the text is read.
 std::string ErrorOf(const std::string& bytes) {
   BalProblem problem;
   std::string error;
   EXPECT_FALSE(
       ReadBalMemory("f", bytes.data(), bytes.size(), &problem, &error));
+  for (const BalReadOptions& options : AllOptions()) {
+    std::string other;
+    EXPECT_FALSE(ReadBalMemory(
+        "f", bytes.data(), bytes.size(), &problem, &other, options));
+    EXPECT_EQ(other, error)
+        << options.num_threads << " threads, blocks of " << options.block_size;
+  }
   EXPECT_EQ(problem.num_observations(), 0);
   EXPECT_EQ(problem.cameras.size(), 0u);
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;
@@ -141,10 +152,9 @@ void ExpectSmall(const BalProblem& problem) {
   EXPECT_EQ(problem.num_cameras(), 2);
   EXPECT_EQ(problem.num_points(), 1);
   EXPECT_EQ(problem.num_observations(), 2);
-  EXPECT_EQ(problem.camera_index, (std::vector<int32_t>{0, 1}));
-  EXPECT_EQ(problem.point_index, (std::vector<int32_t>{0, 0}));
-  EXPECT_EQ(problem.observations,
-            (std::vector<double>{1.5, -2.5, 300.0, -0.425}));
+  EXPECT_EQ(problem.camera_index, (BalArray<int32_t>{0, 1}));
+  EXPECT_EQ(problem.point_index, (BalArray<int32_t>{0, 0}));
+  EXPECT_EQ(problem.observations, (BalArray<double>{1.5, -2.5, 300.0, -0.425}));
   ASSERT_EQ(problem.cameras.size(), 18u);
   for (int i = 0; i < 18; ++i) {
     EXPECT_EQ(problem.cameras[i], i + 0.125);
@@ -153,11 +163,15 @@ void ExpectSmall(const BalProblem& problem) {
 }
 
 void ExpectReadsAsSmall(const std::string& bytes) {
-  BalProblem problem;
-  std::string error;
-  ASSERT_TRUE(ReadBalMemory("f", bytes.data(), bytes.size(), &problem, &error))
-      << error;
-  ExpectSmall(problem);
+  for (const BalReadOptions& options : AllOptions()) {
+    BalProblem problem;
+    std::string error;
+    ASSERT_TRUE(ReadBalMemory(
+        "f", bytes.data(), bytes.size(), &problem, &error, options))
+        << error << "; " << options.num_threads << " threads, blocks of "
+        << options.block_size;
+    ExpectSmall(problem);
+  }
 }
 
 TEST(BalReader, Text) { ExpectReadsAsSmall(SmallText()); }
@@ -191,6 +205,59 @@ TEST(BalReader, CompressedAlsoInSeveralStreams) {
   ExpectReadsAsSmall(Bzip2("") + Bzip2(text));
 }
 
+// Blocks of 100 kB of text, in one stream and in three, whole and damaged.
+TEST(BalReader, BlocksOfBzip2OnThreads) {
+  const BalProblem problem = RandomProblem(20, 300, 8000);
+  const std::string path = TempPath("a.txt");
+  std::string error;
+  ASSERT_TRUE(WriteBalFile(path, problem, &error)) << error;
+  const std::string text = ReadBytes(path);
+  std::remove(path.c_str());
+  ASSERT_GT(text.size(), 350000u);
+  const auto read_by = [&](const std::string& bytes,
+                           int num_threads,
+                           std::string* error) {
+    BalProblem read;
+    const bool is_read = ReadBalMemory(
+        "f", bytes.data(), bytes.size(), &read, error, {num_threads, 1 << 18});
+    if (is_read) {
+      ExpectSameProblem(read, problem);
+    }
+    return is_read;
+  };
+  const std::string one = Bzip2(text);
+  const std::string three =
+      Bzip2(text.substr(0, 150000)) + Bzip2("") + Bzip2(text.substr(150000));
+  for (const std::string& good : {one, three}) {
+    for (const int num_threads : {1, 2, 7, 16}) {
+      EXPECT_TRUE(read_by(good, num_threads, &error)) << error;
+    }
+    // A bit of a block, of a checksum and of the end, and what comes behind.
+    std::vector<std::string> bad_files = {
+        good + "x", good + good, good.substr(0, good.size() / 2)};
+    for (const size_t i : {size_t{4},
+                           size_t{11},
+                           size_t{40000},
+                           good.size() / 2,
+                           good.size() - 12,
+                           good.size() - 3}) {
+      bad_files.push_back(good);
+      bad_files.back()[i] ^= 16;
+    }
+    for (const std::string& bad : bad_files) {
+      std::string serial_error;
+      ASSERT_FALSE(read_by(bad, 1, &serial_error));
+      for (const int num_threads : {2, 7}) {
+        EXPECT_FALSE(read_by(bad, num_threads, &error));
+        EXPECT_EQ(error, serial_error);
+      }
+    }
+  }
+  // 255 times as much text as its blocks are long.
+  const std::string spaces = Bzip2(std::string(20000000, ' ') + text);
+  EXPECT_TRUE(read_by(spaces, 7, &error)) << error;
+}
+
 TEST(BalReader, ContentNotNameDecides) {
   const std::string path = TempPath("misnamed.txt");
   for (const std::string& bytes :
@@ -204,13 +271,104 @@ TEST(BalReader, ContentNotNameDecides) {
   std::remove(path.c_str());
 }
 
+TEST(BalReader, BlocksThatEndAnywhere) {
+  const std::string text = SmallText();
+  for (const std::string& bytes : {text, Gzip(text), Bzip2(text)}) {
+    for (size_t block_size = 1; block_size <= text.size() + 2; ++block_size) {
+      for (const int num_threads : {1, 3}) {
+        BalProblem problem;
+        std::string error;
+        ASSERT_TRUE(ReadBalMemory("f",
+                                  bytes.data(),
+                                  bytes.size(),
+                                  &problem,
+                                  &error,
+                                  {num_threads, block_size}))
+            << error << "; blocks of " << block_size;
+        ExpectSmall(problem);
+      }
+    }
+  }
+}
+
+// A fault in each line, at each of its tokens, in a text of several blocks.
+TEST(BalReader, FirstFaultInItsLineForAnyNumberOfThreads) {
+  const std::string text = SmallText();
+  std::vector<size_t> tokens;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!std::isspace(text[i]) && (i == 0 || std::isspace(text[i - 1]))) {
+      tokens.push_back(i);
+    }
+  }
+  ASSERT_EQ(tokens.size(), 32u);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::string bad = text;
+    // Later faults don't matter.
+    for (size_t j = i; j < tokens.size(); j += 3) {
+      bad[tokens[j]] = 'x';
+    }
+    const int64_t line =
+        1 + std::count(text.begin(), text.begin() + tokens[i], '\n');
+    const std::string error = ErrorOf(bad);
+    EXPECT_THAT(error, HasSubstr("f:" + std::to_string(line) + ": expected "));
+    EXPECT_THAT(error, HasSubstr("found 'x"));
+  }
+}
+
+TEST(BalReader, Pipes) {
+  const std::string text = SmallText();
+  for (const std::string& bytes : {text, Gzip(text), Bzip2(text)}) {
+    for (const BalReadOptions& options : AllOptions()) {
+      int ends[2];
+      ASSERT_EQ(pipe(ends), 0);
+      ASSERT_EQ(write(ends[1], bytes.data(), bytes.size()),
+                static_cast<ssize_t>(bytes.size()));
+      close(ends[1]);
+      BalProblem problem;
+      std::string error;
+      EXPECT_TRUE(ReadBalFile(
+          "/dev/fd/" + std::to_string(ends[0]), &problem, &error, options))
+          << error;
+      ExpectSmall(problem);
+      close(ends[0]);
+    }
+  }
+}
+
+// The file is as long as when it was opened, or else a fault.
+TEST(BalReader, FilesThatShrinkOrGrow) {
+  const std::string path = TempPath("changing.txt");
+  const std::string text = SmallText();
+  for (const BalReadOptions& options : AllOptions()) {
+    for (const bool shrinks : {true, false}) {
+      WriteBytes(path, text);
+      std::string error;
+      const std::unique_ptr<ByteStream> stream = OpenFile(path, &error);
+      ASSERT_NE(stream, nullptr) << error;
+      WriteBytes(path, shrinks ? text.substr(0, 60) : text + "10\n");
+      BalProblem problem;
+      EXPECT_EQ(ReadBalText(options, stream.get(), &problem, &error), !shrinks);
+      if (shrinks) {
+        EXPECT_THAT(error, HasSubstr("found the end of the file"));
+      } else {
+        ExpectSmall(problem);
+      }
+    }
+  }
+  std::remove(path.c_str());
+}
+
 TEST(BalReader, NumbersAcrossBufferBoundaries) {
-  // The reader's buffer has 2^18 bytes; blanks move a number across its end.
+  // A block has 2^18 bytes; blanks move a number across its end.
   for (int offset = -8; offset <= 8; ++offset) {
     std::string text = "2 1 2\n0 0 1.5 -2.5\n1 0 3e2";
     text += std::string((1 << 18) - text.size() + offset, ' ');
     text += "-4.25e-1\n" + SmallText().substr(SmallText().find("0.125"));
-    ExpectReadsAsSmall(text);
+    BalProblem problem;
+    std::string error;
+    ASSERT_TRUE(ReadBalMemory("f", text.data(), text.size(), &problem, &error))
+        << error;
+    ExpectSmall(problem);
   }
 }
 
@@ -332,6 +490,9 @@ TEST(BalReader, MalformedText) {
       {std::string(3000, '1'),
        "f:1: expected the number of cameras, " + std::string(kCount) +
            ", found '" + std::string(40, '1') + "...'"},
+      {std::string(3000, '0') + "1 1 2",
+       "f:1: expected the number of cameras, " + std::string(kCount) +
+           ", found '" + std::string(40, '0') + "...'"},
       {WithLine(3, "1 0 0." + std::string(3000, '3') + " 1"),
        "f:3: expected x and y of observation 2 of 2, finite numbers, found "
        "'0." +
@@ -399,6 +560,29 @@ TEST(BalReader, CorruptCompression) {
   EXPECT_THAT(ErrorOf(bad_checksum), HasSubstr("found corrupt gzip data"));
 }
 
+// How much libbz2 gives of this block before it finds it corrupt depends on how
+// much is asked for at a time.
+TEST(BalReader, CorruptCompressionInBlocksOfAnySize) {
+  const char kBytes[] =
+      "\102\132\150\071\061\101\131\046\123\131\007\276\005\147\000\000\046"
+      "\131\000\000\020\100\013\162\000\002\000\040\000\110\110\201\251\010"
+      "\060\223\114\115\113\000\000\304\377\377\377\377\377\377\377\377\377"
+      "\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377"
+      "\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377"
+      "\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377"
+      "\377\120\000\000\003\375\212\264\153\262\311\150\073\012\236\112\031"
+      "\030\064\150\013\102\101\101\000\240\056\212\176\344\020\000\022\112"
+      "\031\030\064\150\013\102\101\012\000\240\056\212\223\114\115\113\000"
+      "\000\304\120\000\000\003\375\212\264\153\262\311\150\073\012\236\112"
+      "\031\030\064\150\013\102\101\101\000\240\056\212\176\344\020\000\022"
+      "\112\031\030\064\150\013\102\101\012\000\240\056\212\176\176\344\020"
+      "\000\022\000\143\141\155\145\162\141\137\151\156\144\145\170\377\377"
+      "\377\011\027\160\171\065\331\016\000\100\000\000\000\000\000\000\000"
+      "\000";
+  EXPECT_THAT(ErrorOf(std::string(kBytes, sizeof(kBytes) - 1)),
+              HasSubstr("found corrupt bzip2 data"));
+}
+
 TEST(BalReader, NoAllocationOnTheWordOfTheHeader) {
   for (const char* text : {"2147483647 2147483647 2147483647\n0 0 1 1\n",
                            "1 1 2147483647\n0 0 1 1\n",
@@ -422,66 +606,43 @@ TEST(BalReader, FilesThatAreNone) {
   EXPECT_EQ(error, "/: expected a readable file, found a directory");
 }
 
-// Doubles of all magnitudes, with all signs and special bit patterns.
-BalProblem RandomProblem(int num_cameras,
-                         int num_points,
-                         int num_observations) {
-  std::mt19937_64 random(7);
-  const auto any_finite = [&random] {
-    for (;;) {
-      const uint64_t bits = random();
-      double value;
-      std::memcpy(&value, &bits, sizeof(value));
-      if (std::isfinite(value)) {
-        return value;
-      }
-    }
-  };
-  BalProblem problem;
-  for (int i = 0; i < num_observations; ++i) {
-    problem.camera_index.push_back(random() % num_cameras);
-    problem.point_index.push_back(random() % num_points);
-    problem.observations.push_back(any_finite());
-    problem.observations.push_back(any_finite());
-  }
-  for (int i = 0; i < 9 * num_cameras; ++i) {
-    problem.cameras.push_back(any_finite());
-  }
-  for (int i = 0; i < 3 * num_points; ++i) {
-    problem.points.push_back(any_finite());
-  }
-  const double kSpecial[] = {0.0,
-                             -0.0,
-                             1.0 / 3.0,
-                             std::numeric_limits<double>::max(),
-                             std::numeric_limits<double>::min(),
-                             std::numeric_limits<double>::denorm_min(),
-                             -std::numeric_limits<double>::denorm_min()};
-  std::copy(std::begin(kSpecial), std::end(kSpecial), problem.cameras.begin());
-  return problem;
-}
-
-void ExpectSameBits(const std::vector<double>& a,
-                    const std::vector<double>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0);
-}
-
 TEST(BalWriter, ReadsBackAsTheSameBits) {
   const BalProblem written = RandomProblem(20, 300, 20000);
   for (const char* name : {"plain.txt", "compressed.gz", "compressed.bz2"}) {
     const std::string path = TempPath(name);
     std::string error;
     ASSERT_TRUE(WriteBalFile(path, written, &error)) << error;
-    BalProblem read;
-    ASSERT_TRUE(ReadBalFile(path, &read, &error)) << error;
-    EXPECT_EQ(read.camera_index, written.camera_index);
-    EXPECT_EQ(read.point_index, written.point_index);
-    ExpectSameBits(read.observations, written.observations);
-    ExpectSameBits(read.cameras, written.cameras);
-    ExpectSameBits(read.points, written.points);
+    for (const int num_threads : {1, 2, 7, 16}) {
+      BalProblem read;
+      ASSERT_TRUE(ReadBalFile(path, &read, &error, {num_threads, 1 << 14}))
+          << error;
+      ExpectSameProblem(read, written);
+    }
     std::remove(path.c_str());
   }
+}
+
+// Of several parts, which threads make.
+TEST(BalWriter, TextIsThatOfItsNumbersInOrder) {
+  const BalProblem problem = RandomProblem(20, 9000, 20000);
+  std::string text = "20 9000 20000\n";
+  for (int i = 0; i < 20000; ++i) {
+    text += NumberText(problem.camera_index[i]) + " " +
+            NumberText(problem.point_index[i]) + " " +
+            NumberText(problem.observations[2 * i]) + " " +
+            NumberText(problem.observations[2 * i + 1]) + "\n";
+  }
+  for (const std::vector<double>* values :
+       {&problem.cameras, &problem.points}) {
+    for (const double value : *values) {
+      text += NumberText(value) + "\n";
+    }
+  }
+  const std::string path = TempPath("a.txt");
+  std::string error;
+  ASSERT_TRUE(WriteBalFile(path, problem, &error)) << error;
+  EXPECT_TRUE(ReadBytes(path) == text);
+  std::remove(path.c_str());
 }
 
 TEST(BalWriter, SuffixChoosesCompression) {
@@ -503,7 +664,7 @@ TEST(BalWriter, SuffixChoosesCompression) {
 TEST(BalWriter, Failures) {
   const BalProblem problem = RandomProblem(2, 10, 100);
   std::string error;
-  const std::string nowhere = TempPath("no_such_folder/a.txt");
+  const std::string nowhere = TempPath("no_such_folder") + "/a.txt";
   EXPECT_FALSE(WriteBalFile(nowhere, problem, &error));
   EXPECT_EQ(error,
             nowhere +

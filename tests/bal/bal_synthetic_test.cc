@@ -94,10 +94,10 @@ BalProblem Truth(const SyntheticProblem& synthetic) {
 }
 
 // FNV-1a of the bytes; the machines that this runs on are little-endian.
-template <typename T>
-void AddToHash(const std::vector<T>& values, uint64_t* hash) {
+template <typename Array>
+void AddToHash(const Array& values, uint64_t* hash) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-  for (size_t i = 0; i < values.size() * sizeof(T); ++i) {
+  for (size_t i = 0; i < values.size() * sizeof(values[0]); ++i) {
     *hash = (*hash ^ bytes[i]) * 0x100000001b3u;
   }
 }

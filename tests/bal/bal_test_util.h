@@ -1,18 +1,23 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the tests of examples/bal share: the real problems, and the cost of a
-// problem by code of its own.
+// What the tests of examples/bal share: the real problems, random ones, and the
+// cost of a problem by code of its own.
 
 #ifndef TESTS_BAL_BAL_TEST_UTIL_H_
 #define TESTS_BAL_BAL_TEST_UTIL_H_
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -70,6 +75,60 @@ inline void WriteBytes(const std::string& path, const std::string& bytes) {
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), bytes.size());
   ASSERT_TRUE(file.good()) << path;
+}
+
+// Doubles of all magnitudes, with all signs and special bit patterns.
+inline BalProblem RandomProblem(int num_cameras,
+                                int num_points,
+                                int num_observations) {
+  std::mt19937_64 random(7);
+  const auto any_finite = [&random] {
+    for (;;) {
+      const uint64_t bits = random();
+      double value;
+      std::memcpy(&value, &bits, sizeof(value));
+      if (std::isfinite(value)) {
+        return value;
+      }
+    }
+  };
+  BalProblem problem;
+  for (int i = 0; i < num_observations; ++i) {
+    problem.camera_index.push_back(random() % num_cameras);
+    problem.point_index.push_back(random() % num_points);
+    problem.observations.push_back(any_finite());
+    problem.observations.push_back(any_finite());
+  }
+  for (int i = 0; i < 9 * num_cameras; ++i) {
+    problem.cameras.push_back(any_finite());
+  }
+  for (int i = 0; i < 3 * num_points; ++i) {
+    problem.points.push_back(any_finite());
+  }
+  const double kSpecial[] = {0.0,
+                             -0.0,
+                             1.0 / 3.0,
+                             std::numeric_limits<double>::max(),
+                             std::numeric_limits<double>::min(),
+                             std::numeric_limits<double>::denorm_min(),
+                             -std::numeric_limits<double>::denorm_min()};
+  std::copy(std::begin(kSpecial), std::end(kSpecial), problem.cameras.begin());
+  return problem;
+}
+
+template <typename Array>
+void ExpectSameBits(const Array& a, const Array& b) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0);
+}
+
+inline void ExpectSameProblem(const BalProblem& a, const BalProblem& b) {
+  EXPECT_EQ(a.camera_size, b.camera_size);
+  EXPECT_EQ(a.camera_index, b.camera_index);
+  EXPECT_EQ(a.point_index, b.point_index);
+  ExpectSameBits(a.observations, b.observations);
+  ExpectSameBits(a.cameras, b.cameras);
+  ExpectSameBits(a.points, b.points);
 }
 
 // Half the sum of squared residuals, in long double and from the formulas of

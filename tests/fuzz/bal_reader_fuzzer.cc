@@ -1,64 +1,31 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Whatever the bytes, the reader returns a problem that keeps its promises or
-// one printable line.
+// one printable line, and the same in blocks of any size.
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-
-namespace {
-
-void Require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
-
-void RequireFinite(const std::vector<double>& values) {
-  for (const double value : values) {
-    Require(std::isfinite(value));
-  }
-}
-
-void RequireIndices(const std::vector<int32_t>& indices, int32_t count) {
-  for (const int32_t index : indices) {
-    Require(index >= 0 && index < count);
-  }
-}
-
-}  // namespace
+#include "tests/fuzz/bal_fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ceres_ext::bal::BalProblem problem;
+  using namespace ceres_ext::bal;
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  BalProblem problem;
   std::string error;
-  const bool read = ceres_ext::bal::ReadBalMemory(
-      "input", reinterpret_cast<const char*>(data), size, &problem, &error);
-  if (!read) {
-    Require(error.rfind("input:", 0) == 0);
-    Require(error.find(": expected ") != std::string::npos);
-    Require(error.find(", found ") != std::string::npos);
-    for (const char c : error) {
-      Require(c >= ' ' && c <= '~');
-    }
-    Require(problem.num_observations() == 0);
-    return 0;
-  }
-  Require(error.empty());
-  Require(problem.num_cameras() > 0 && problem.num_points() > 0);
-  Require(problem.num_observations() > 0);
-  Require(problem.point_index.size() == problem.camera_index.size());
-  Require(problem.observations.size() == 2 * problem.camera_index.size());
-  RequireIndices(problem.camera_index, problem.num_cameras());
-  RequireIndices(problem.point_index, problem.num_points());
-  RequireFinite(problem.observations);
-  RequireFinite(problem.cameras);
-  RequireFinite(problem.points);
+  const bool is_read = ReadInput(bytes, 1 << 12, &problem, &error);
+  // A size of the input's own choice.
+  const size_t block_size = size == 0 ? 1 : 1 + data[size / 2] % 64;
+  BalProblem other;
+  std::string other_error;
+  Require(ReadInput(bytes, block_size, &other, &other_error) == is_read);
+  Require(other_error == error);
+  Require(other.camera_index == problem.camera_index);
+  Require(other.point_index == problem.point_index);
+  Require(other.observations == problem.observations);
+  Require(other.cameras == problem.cameras);
+  Require(other.points == problem.points);
   return 0;
 }

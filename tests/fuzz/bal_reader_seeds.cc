@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Writes a seed corpus for bal_reader_fuzzer into a folder that exists: small
-// problems, plain, gzip and bzip2.
+// Writes a seed corpus for bal_reader_fuzzer and bal_npz_fuzzer into a folder
+// that exists: small problems, plain, gzip, bzip2 and as arrays.
 
 #include <cstdio>
 #include <string>
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
     }
     problem.cameras.assign(9 * num_cameras, 0.125);
     problem.points.assign(3 * num_points, -1e20);
-    for (const char* suffix : {"txt", "gz", "bz2"}) {
+    for (const char* suffix : {"txt", "gz", "bz2", "npz"}) {
       const std::string path = std::string(argv[1]) + "/" +
                                std::to_string(num_cameras) + "." + suffix;
       std::string error;

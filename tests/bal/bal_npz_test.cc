@@ -1,0 +1,645 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "examples/bal/bal_npz.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "examples/bal/bal_problem.h"
+#include "examples/bal/bal_reader.h"
+#include "examples/bal/bal_writer.h"
+#include "examples/bal/byte_stream.h"
+#include "examples/bal/npz_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/bal/bal_test_util.h"
+
+namespace ceres_ext::bal {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+// Three cameras, four points, five observations.
+BalProblem SmallProblem() { return RandomProblem(3, 4, 5); }
+
+template <typename Array>
+std::string_view Bytes(const Array& values) {
+  return {reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(values[0])};
+}
+
+std::vector<NpyArray> Arrays(const BalProblem& problem) {
+  const int64_t n = problem.num_observations();
+  return {
+      {"camera_index", "<i4", {n}, Bytes(problem.camera_index)},
+      {"point_index", "<i4", {n}, Bytes(problem.point_index)},
+      {"observations", "<f8", {n, 2}, Bytes(problem.observations)},
+      {"cameras", "<f8", {problem.num_cameras(), 9}, Bytes(problem.cameras)},
+      {"points", "<f8", {problem.num_points(), 3}, Bytes(problem.points)}};
+}
+
+class BalNpz : public ::testing::Test {
+ protected:
+  ~BalNpz() override { std::remove(path_.c_str()); }
+
+  std::string FileOf(const std::vector<NpyArray>& arrays,
+                     uint32_t zip64_from = 0xffffffff) {
+    std::string error;
+    EXPECT_TRUE(WriteNpz(path_, arrays, &error, zip64_from)) << error;
+    return ReadBytes(path_);
+  }
+
+  const std::string path_ = TempPath("a.npz");
+};
+
+// One line that names the file, without a problem, for any number of threads.
+std::string ErrorOf(const std::string& bytes) {
+  std::string error;
+  for (const int num_threads : {1, 2, 7, 16}) {
+    BalProblem problem;
+    std::string other;
+    EXPECT_FALSE(ReadBalMemory("f",
+                               bytes.data(),
+                               bytes.size(),
+                               &problem,
+                               &other,
+                               {num_threads, size_t{16}}));
+    EXPECT_EQ(problem.num_observations(), 0);
+    EXPECT_TRUE(problem.cameras.empty());
+    EXPECT_THAT(other, MatchesRegex("f: .*expected .*, found .*"));
+    EXPECT_TRUE(std::all_of(other.begin(), other.end(), [](char c) {
+      return c >= ' ' && c <= '~';
+    })) << other;
+    EXPECT_TRUE(num_threads == 1 || other == error) << error << "; " << other;
+    error = other;
+  }
+  return error;
+}
+
+void ExpectReadsAs(const BalProblem& problem, const std::string& bytes) {
+  for (const int num_threads : {1, 2, 7, 16}) {
+    for (const size_t block_size : {1, 24, 1 << 18}) {
+      BalProblem read;
+      std::string error;
+      ASSERT_TRUE(ReadBalMemory("f",
+                                bytes.data(),
+                                bytes.size(),
+                                &read,
+                                &error,
+                                {num_threads, block_size}))
+          << error;
+      ExpectSameProblem(read, problem);
+    }
+  }
+}
+
+TEST_F(BalNpz, ReadsBackAsTheSameBits) {
+  const BalProblem written = RandomProblem(20, 300, 20000);
+  std::string error;
+  ASSERT_TRUE(WriteBalFile(path_, written, &error)) << error;
+  for (const int num_threads : {0, 1, 2, 7, 16}) {
+    BalProblem read;
+    ASSERT_TRUE(ReadBalFile(path_, &read, &error, {num_threads, 1 << 12}))
+        << error;
+    ExpectSameProblem(read, written);
+  }
+  // The same bytes each time.
+  const std::string first = ReadBytes(path_);
+  ASSERT_TRUE(WriteBalFile(path_, written, &error)) << error;
+  EXPECT_EQ(ReadBytes(path_), first);
+  EXPECT_EQ(first, FileOf(Arrays(written)));
+  ExpectReadsAs(SmallProblem(), FileOf(Arrays(SmallProblem())));
+}
+
+TEST_F(BalNpz, ValuesStartAtMultiplesOf64Bytes) {
+  for (const uint32_t zip64_from : {0u, 300u, 0xffffffffu}) {
+    const std::string bytes = FileOf(Arrays(SmallProblem()), zip64_from);
+    std::vector<NpyMember> members;
+    std::string error;
+    ASSERT_TRUE(ReadNpzMembers(
+        *OpenMemory(bytes.data(), bytes.size()), &members, &error))
+        << error;
+    ASSERT_EQ(members.size(), 5u);
+    for (const NpyMember& member : members) {
+      EXPECT_EQ(member.begin % 64, 0) << member.name;
+    }
+    EXPECT_EQ(members[3].name, "cameras.npy");
+    EXPECT_EQ(members[3].dtype, "<f8");
+    EXPECT_EQ(members[3].shape, (std::vector<int64_t>{3, 9}));
+    EXPECT_EQ(members[3].size, 3 * 9 * 8);
+    EXPECT_EQ(std::memcmp(bytes.data() + members[3].begin,
+                          SmallProblem().cameras.data(),
+                          members[3].size),
+              0);
+  }
+}
+
+// Sizes, offsets and the end record of 64 bits: for all, from the third member
+// on, for the directory alone.
+TEST_F(BalNpz, Zip64) {
+  const BalProblem problem = SmallProblem();
+  const std::string plain = FileOf(Arrays(problem));
+  for (const uint32_t zip64_from : {0u, 1u, 200u, 500u, 1000u, 1400u}) {
+    const std::string bytes = FileOf(Arrays(problem), zip64_from);
+    EXPECT_GT(bytes.size(), plain.size());
+    ExpectReadsAs(problem, bytes);
+  }
+}
+
+TEST_F(BalNpz, IndicesOf64BitsAndAnyOrderOfMembers) {
+  const BalProblem problem = SmallProblem();
+  std::vector<NpyArray> arrays = Arrays(problem);
+  const std::vector<int64_t> cameras(problem.camera_index.begin(),
+                                     problem.camera_index.end());
+  arrays[0].dtype = "<i8";
+  arrays[0].values = Bytes(cameras);
+  std::reverse(arrays.begin(), arrays.end());
+  ExpectReadsAs(problem, FileOf(arrays));
+
+  const std::string kExpected =
+      "f: camera_index.npy: expected integers from 0 to 2, found ";
+  for (const int64_t bad : {int64_t{3},
+                            int64_t{-1},
+                            int64_t{1} << 32,
+                            std::numeric_limits<int64_t>::min(),
+                            std::numeric_limits<int64_t>::max()}) {
+    std::vector<int64_t> wrong = cameras;
+    wrong[3] = bad;
+    wrong[4] = -7;
+    arrays[4].values = Bytes(wrong);
+    EXPECT_EQ(ErrorOf(FileOf(arrays)),
+              kExpected + std::to_string(bad) + " at [3]");
+  }
+}
+
+TEST_F(BalNpz, Values) {
+  BalProblem problem = SmallProblem();
+  problem.point_index[2] = 4;
+  EXPECT_EQ(ErrorOf(FileOf(Arrays(problem))),
+            "f: point_index.npy: expected integers from 0 to 3, found 4 at "
+            "[2]");
+  problem.camera_index[4] = -1;
+  EXPECT_EQ(ErrorOf(FileOf(Arrays(problem))),
+            "f: camera_index.npy: expected integers from 0 to 2, found -1 at "
+            "[4]");
+  const double kNan = std::numeric_limits<double>::quiet_NaN();
+  const double kInfinity = std::numeric_limits<double>::infinity();
+  problem = SmallProblem();
+  problem.points[11] = kInfinity;
+  EXPECT_EQ(ErrorOf(FileOf(Arrays(problem))),
+            "f: points.npy: expected finite numbers, found inf at [3, 2]");
+  problem.cameras[10] = -kInfinity;
+  EXPECT_EQ(ErrorOf(FileOf(Arrays(problem))),
+            "f: cameras.npy: expected finite numbers, found -inf at [1, 1]");
+  problem.observations[4] = kNan;
+  EXPECT_EQ(ErrorOf(FileOf(Arrays(problem))),
+            "f: observations.npy: expected finite numbers, found nan at [2, "
+            "0]");
+}
+
+TEST_F(BalNpz, Arrays) {
+  const BalProblem problem = SmallProblem();
+  const std::vector<NpyArray> good = Arrays(problem);
+  const auto error_with = [&](size_t i, const NpyArray& array) {
+    std::vector<NpyArray> arrays = good;
+    arrays[i] = array;
+    return ErrorOf(FileOf(arrays));
+  };
+  const std::string_view cameras = good[3].values;
+  EXPECT_EQ(error_with(3, {"poses", "<f8", {3, 9}, cameras}),
+            "f: expected no arrays but camera_index, point_index, "
+            "observations, cameras and points, found the member 'poses.npy'");
+  EXPECT_THAT(error_with(3, {"../../cameras", "<f8", {3, 9}, cameras}),
+              HasSubstr("found the member '../../cameras.npy'"));
+  EXPECT_EQ(error_with(3, {"points", "<f8", {3, 9}, cameras}),
+            "f: expected members of different names, found two with the name "
+            "points.npy");
+  EXPECT_EQ(error_with(3, {"cameras", ">f8", {3, 9}, cameras}),
+            "f: cameras.npy: expected dtype <f8, found '>f8'");
+  EXPECT_EQ(error_with(3, {"cameras", "<f4", {6, 9}, cameras}),
+            "f: cameras.npy: expected dtype <f8, found '<f4'");
+  EXPECT_EQ(error_with(3, {"cameras", "|O", {3, 9}, cameras}),
+            "f: cameras.npy: expected a number type of NumPy, as <f8, found "
+            "'|O'");
+  EXPECT_EQ(error_with(0, {"camera_index", "<u4", {5}, good[0].values}),
+            "f: camera_index.npy: expected dtype <i4 or <i8, found '<u4'");
+  EXPECT_EQ(error_with(3, {"cameras", "<f8", {27}, cameras}),
+            "f: cameras.npy: expected a shape (n, 9) with n from 1 to "
+            "2147483647, found (27)");
+  EXPECT_EQ(error_with(3, {"cameras", "<f8", {9, 3}, cameras}),
+            "f: cameras.npy: expected a shape (n, 9) with n from 1 to "
+            "2147483647, found (9, 3)");
+  EXPECT_EQ(error_with(3, {"cameras", "<f8", {3, 9, 1}, cameras}),
+            "f: cameras.npy: expected a shape (n, 9) with n from 1 to "
+            "2147483647, found (3, 9, 1)");
+  EXPECT_EQ(error_with(3, {"cameras", "<f8", {0, 9}, ""}),
+            "f: cameras.npy: expected a shape (n, 9) with n from 1 to "
+            "2147483647, found (0, 9)");
+  EXPECT_EQ(error_with(0, {"camera_index", "<i4", {5, 1}, good[0].values}),
+            "f: camera_index.npy: expected a shape (n,) with n from 1 to "
+            "2147483647, found (5, 1)");
+  EXPECT_EQ(
+      error_with(1,
+                 {"point_index", "<i4", {4}, good[1].values.substr(0, 4 * 4)}),
+      "f: point_index.npy: expected as many rows as camera_index has, 5, found "
+      "4");
+  EXPECT_EQ(error_with(3, {"cameras", "<f8", {4, 9}, cameras}),
+            "f: cameras.npy: expected as many bytes as dtype and shape need, "
+            "found 216");
+  // 8 x 2^61 x 27 is 216 x 2^61, of which 64 bits hold 0.
+  EXPECT_THAT(
+      error_with(3, {"cameras", "<f8", {int64_t{1} << 61, 27}, cameras}),
+      HasSubstr("expected as many bytes as dtype and shape need"));
+  EXPECT_THAT(error_with(3, {"cameras", "<f8", {-3, 9}, cameras}),
+              HasSubstr("expected an .npy header with"));
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::vector<NpyArray> arrays = good;
+    arrays.erase(arrays.begin() + i);
+    EXPECT_EQ(ErrorOf(FileOf(arrays)),
+              "f: " + good[i].name +
+                  ".npy: expected this array, found none of this name");
+  }
+  EXPECT_EQ(ErrorOf(FileOf({})),
+            "f: camera_index.npy: expected this array, found none of this "
+            "name");
+}
+
+// Headers of other writers, with the same length in place of ours.
+TEST_F(BalNpz, NpyHeaders) {
+  const std::string good = FileOf(Arrays(SmallProblem()));
+  const std::string ours =
+      "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 9), }          ";
+  const size_t begin = good.find(ours);
+  ASSERT_NE(begin, std::string::npos);
+  const auto with = [&](std::string header) {
+    header.resize(ours.size(), ' ');
+    return good.substr(0, begin) + header + good.substr(begin + ours.size());
+  };
+  // Right but for the checksum.
+  for (const char* header :
+       {"{\"shape\":(3,9),\"descr\":\"<f8\",\"fortran_order\":False}",
+        "{ 'fortran_order' : False , 'shape' : ( 3 , 9 , ) , 'descr':'<f8'}"}) {
+    EXPECT_EQ(ErrorOf(with(header)),
+              "f: cameras.npy: expected an undamaged array, found a wrong "
+              "CRC-32");
+  }
+  EXPECT_EQ(ErrorOf(with(
+                "{'descr': '<f8', 'fortran_order': True, 'shape': (3, 9), }")),
+            "f: cameras.npy: expected C order (numpy.ascontiguousarray), found "
+            "Fortran's");
+  for (const char* header :
+       {"",
+        "{}",
+        "{'descr': '<f8', 'fortran_order': False}",
+        "{'descr': '<f8', 'descr': '<f8', 'shape': (3, 9), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 9",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (27)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': 27}",
+        "{'descr': '<f8', 'fortran_order': Maybe, 'shape': (3, 9)}",
+        "{'descr': '<f8', 'fortran_order': 0, 'shape': (3, 9), 'x': 1}",
+        "{'descr': [('x', '<f8')], 'shape': (3, 9)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (1e9,)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (,)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (9,)} x",
+        "{'descr: <f8"}) {
+    EXPECT_THAT(ErrorOf(with(header)),
+                HasSubstr("f: cameras.npy: expected an .npy header with "
+                          "'descr', 'fortran_order' and 'shape', found '"))
+        << header;
+  }
+  std::string bad = good;
+  bad[begin - 4] = 9;  // version
+  EXPECT_THAT(ErrorOf(bad),
+              HasSubstr("f: cameras.npy: expected an .npy file of version"));
+  bad = good;
+  bad[begin - 1] = '\xff';  // length
+  EXPECT_THAT(ErrorOf(bad),
+              HasSubstr("f: cameras.npy: expected an .npy header of at most"));
+}
+
+// Fields of the directory and of local headers, one at a time.
+TEST_F(BalNpz, ZipFields) {
+  const std::string good = FileOf(Arrays(SmallProblem()));
+  const size_t end = good.size() - 22;
+  const size_t entry = good.find("PK\1\2");  // that of camera_index
+  const size_t second = good.find("PK\1\2", entry + 1);
+  const size_t local = good.find("PK\3\4", 1);  // that of point_index
+  const auto with = [&](size_t offset, uint64_t value, int size) {
+    std::string bytes = good;
+    std::memcpy(bytes.data() + offset, &value, size);
+    return bytes;
+  };
+  const struct {
+    std::string bytes;
+    std::string error;
+  } kCases[] = {
+      {with(entry + 8, 1, 2),
+       "f: camera_index.npy: expected no encryption, found an encrypted "
+       "member"},
+      {with(entry + 8, 8, 2),
+       "f: camera_index.npy: expected no flags but that of UTF-8 names, found "
+       "8"},
+      {with(entry + 10, 8, 2),
+       "f: camera_index.npy: expected a member that is stored, as by "
+       "numpy.savez, found compression method 8, as of "
+       "numpy.savez_compressed"},
+      {with(entry + 20, 7, 4),
+       "f: camera_index.npy: expected one size of a stored member, found 7 and "
+       "148"},
+      {with(entry + 34, 1, 2),
+       "f: expected an archive of one file, found a part of one of several"},
+      {with(entry + 42, 0xfffffffe, 4),
+       "f: camera_index.npy: expected a member before the directory, found "
+       "offset 4294967294"},
+      {with(entry + 42, 0xffffffff, 4),
+       "f: expected whole extra fields, found others in the directory entry of "
+       "camera_index.npy"},
+      {with(entry + 42, 1, 4),
+       "f: camera_index.npy: expected a local header at offset 1, found "
+       "something else"},
+      {with(second + 42, 0, 4),
+       "f: point_index.npy: expected a local header that agrees with the "
+       "directory, found one that differs"},
+      {with(entry + 28, 0xffff, 2),
+       "f: expected directory entries that end in the directory, found one "
+       "that does not, entry 1"},
+      {with(entry + 32, 3, 2),
+       "f: expected a directory of 5 entries, found something else behind "
+       "entry 1"},
+      {with(local + 26, 200, 2),
+       "f: point_index.npy: expected a local header that agrees with the "
+       "directory, found one that differs"},
+      {with(local + 28, 0xffff, 2),
+       "f: point_index.npy: expected 65550 bytes at offset " +
+           std::to_string(local + 30) + ", found " +
+           std::to_string(good.size() - local - 30)},
+      {with(local + 6, 1, 2),
+       "f: point_index.npy: expected a local header that agrees with the "
+       "directory, found one that differs"},
+      {with(local + 8, 8, 2),
+       "f: point_index.npy: expected a local header that agrees with the "
+       "directory, found one that differs"},
+      {with(local + 14, 1, 4),
+       "f: point_index.npy: expected a local header that agrees with the "
+       "directory, found one that differs"},
+      {with(local + 22, 1, 4),
+       "f: point_index.npy: expected a local header that agrees with the "
+       "directory, found one that differs"},
+      {with(end + 4, 1, 2),
+       "f: expected an archive of one file, found a part of one of several"},
+      {with(end + 8, 4, 2),
+       "f: expected an archive of one file, found a part of one of several"},
+      {with(end + 8, 0x00040004, 4),
+       "f: expected a directory of 4 entries, found 5"},
+      {with(end + 12, 0xffffffff, 4),
+       "f: expected a directory that ends right before its end record, found "
+       "4294967295 bytes at offset " +
+           std::to_string(entry)},
+      {with(end + 16, 5, 4),
+       "f: expected a directory that ends right before its end record, found " +
+           std::to_string(end - entry) + " bytes at offset 5"},
+      {with(end + 20, 1, 2),
+       "f: expected an .npz file that ends in the end record of its "
+       "directory, found none there: a file cut off, or one with a comment"},
+      {good + "x",
+       "f: expected an .npz file that ends in the end record of its "
+       "directory, found none there: a file cut off, or one with a comment"},
+      {good.substr(0, 4),
+       "f: expected an .npz file that ends in the end record of its "
+       "directory, found none there: a file cut off, or one with a comment"},
+      {"PK\3\4" + std::string(100, '\0') + good.substr(end),
+       "f: expected a directory that ends right before its end record, found " +
+           std::to_string(end - entry) + " bytes at offset " +
+           std::to_string(entry)},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(ErrorOf(c.bytes), c.error);
+  }
+}
+
+// Two entries of one local header, and a member within another one.
+TEST_F(BalNpz, MembersThatShareBytes) {
+  BalProblem problem = SmallProblem();
+  std::vector<NpyArray> arrays = Arrays(problem);
+  std::string bytes = FileOf(arrays);
+  // The values of cameras hold a whole archive; its entry for points leads
+  // there.
+  const size_t inner = bytes.find("PK\3\4", bytes.find("points.npy") - 40);
+  const size_t inner_end = bytes.find("PK\1\2");
+  std::string hidden = bytes.substr(inner, inner_end - inner);
+  hidden.resize((hidden.size() + 71) / 72 * 72, '\0');
+  arrays[3] = {
+      "cameras", "<f8", {static_cast<int64_t>(hidden.size() / 72), 9}, hidden};
+  bytes = FileOf(arrays);
+  const size_t first = bytes.find("points.npy") - 30;
+  ASSERT_EQ(bytes.substr(first, 4), "PK\3\4");
+  const size_t entry = bytes.rfind("points.npy") - 46;
+  ASSERT_EQ(bytes.substr(entry, 4), "PK\1\2");
+  const auto offset = static_cast<uint32_t>(first);
+  std::memcpy(bytes.data() + entry + 42, &offset, 4);
+  EXPECT_EQ(ErrorOf(bytes),
+            "f: expected members that share no bytes, found cameras.npy and "
+            "points.npy that do");
+}
+
+TEST_F(BalNpz, Zip64Fields) {
+  const std::string good = FileOf(Arrays(SmallProblem()), 0);
+  const size_t end_64 = good.size() - 22 - 20 - 56;
+  ASSERT_EQ(good.substr(end_64, 4), "PK\6\6");
+  const uint64_t kHuge = 0xfffffffffffffff0u;
+  for (const size_t offset : {4u, 24u, 32u, 40u, 48u, 64u}) {
+    for (const uint64_t value : {uint64_t{1}, kHuge, uint64_t{0xffffffff}}) {
+      std::string bad = good;
+      std::memcpy(bad.data() + end_64 + offset, &value, 8);
+      EXPECT_NE(ErrorOf(bad), "") << offset;
+    }
+  }
+  // Sizes and offset of the directory's first entry and of its local header.
+  const size_t entry = good.find("PK\1\2");
+  const size_t entry_extra = entry + 46 + std::strlen("camera_index.npy");
+  const size_t local_extra = 30 + std::strlen("camera_index.npy");
+  for (const size_t extra : {entry_extra, local_extra}) {
+    ASSERT_EQ(good.substr(extra, 2), std::string("\1\0", 2));
+    for (const size_t offset : {4u, 12u, 20u}) {
+      for (const uint64_t value : {uint64_t{1} << 40, kHuge}) {
+        std::string bad = good;
+        std::memcpy(bad.data() + extra + offset, &value, 8);
+        if (extra == local_extra && offset == 20) {
+          continue;  // the padding
+        }
+        EXPECT_THAT(ErrorOf(bad), HasSubstr("camera_index.npy: expected "));
+      }
+    }
+    // A field that is too short or too long for the rest.
+    for (const uint16_t size : {0, 8, 0xffff}) {
+      std::string bad = good;
+      std::memcpy(bad.data() + extra + 2, &size, 2);
+      EXPECT_THAT(ErrorOf(bad), HasSubstr("camera_index.npy"));
+    }
+  }
+}
+
+TEST_F(BalNpz, EveryTruncation) {
+  for (const uint32_t zip64_from : {0u, 0xffffffffu}) {
+    const std::string good = FileOf(Arrays(SmallProblem()), zip64_from);
+    for (size_t size = 4; size < good.size(); ++size) {
+      BalProblem problem;
+      std::string error;
+      ASSERT_FALSE(
+          ReadBalMemory("f", good.data(), size, &problem, &error, {1, 64}));
+      EXPECT_THAT(error, MatchesRegex("f: .*expected .*, found .*"));
+    }
+  }
+}
+
+// A damaged file says so or reads as the same problem (a date, a version).
+TEST_F(BalNpz, EveryByteDamaged) {
+  const BalProblem problem = SmallProblem();
+  for (const uint32_t zip64_from : {0u, 0xffffffffu}) {
+    const std::string good = FileOf(Arrays(problem), zip64_from);
+    int num_harmless = 0;
+    for (size_t i = 4; i < good.size(); ++i) {
+      for (const unsigned char flip : {0x01, 0x80, 0xff}) {
+        std::string bad = good;
+        bad[i] ^= flip;
+        BalProblem read;
+        std::string error;
+        if (ReadBalMemory(
+                "f", bad.data(), bad.size(), &read, &error, {1, 64})) {
+          ExpectSameProblem(read, problem);
+          ++num_harmless;
+        } else {
+          EXPECT_THAT(error, MatchesRegex("f: .*expected .*, found .*"));
+        }
+      }
+    }
+    // Versions, dates, attributes and padding: 3 x 10 members and entries of at
+    // most 20 such bytes and 63 of padding.
+    EXPECT_LT(num_harmless, 3 * 10 * (20 + 63));
+  }
+}
+
+TEST_F(BalNpz, Pipes) {
+  const BalProblem problem = SmallProblem();
+  const std::string good = FileOf(Arrays(problem));
+  for (const std::string& bytes : {good, good.substr(0, 1000)}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    ASSERT_EQ(write(ends[1], bytes.data(), bytes.size()),
+              static_cast<ssize_t>(bytes.size()));
+    close(ends[1]);
+    BalProblem read;
+    std::string error;
+    const bool is_read =
+        ReadBalFile("/dev/fd/" + std::to_string(ends[0]), &read, &error);
+    close(ends[0]);
+    EXPECT_EQ(is_read, bytes == good) << error;
+    if (is_read) {
+      ExpectSameProblem(read, problem);
+    }
+  }
+}
+
+TEST_F(BalNpz, FilesThatShrink) {
+  const std::string good = FileOf(Arrays(SmallProblem()));
+  for (const size_t size : {size_t{0}, size_t{40}, good.size() - 30}) {
+    WriteBytes(path_, good);
+    std::string error;
+    const std::unique_ptr<ByteStream> stream = OpenFile(path_, &error);
+    ASSERT_NE(stream, nullptr) << error;
+    WriteBytes(path_, good.substr(0, size));
+    BalProblem problem;
+    EXPECT_FALSE(ReadBalNpz(BalReadOptions(), *stream, &problem, &error));
+    EXPECT_THAT(error, MatchesRegex(".*expected .*, found .*"));
+  }
+}
+
+TEST_F(BalNpz, NoAllocationOnTheWordOfTheFile) {
+  // 2^31 - 1 observations would take 51 GB.
+  const BalProblem problem = SmallProblem();
+  std::vector<NpyArray> arrays = Arrays(problem);
+  arrays[0].shape = arrays[1].shape = {2147483647};
+  arrays[2].shape = {2147483647, 2};
+  EXPECT_EQ(ErrorOf(FileOf(arrays)),
+            "f: camera_index.npy: expected as many bytes as dtype and shape "
+            "need, found 20");
+}
+
+// Reads what this library writes and writes it again as others would.
+constexpr const char kPythonScript[] = R"(
+import sys
+import numpy as np
+path, out = sys.argv[1:]
+a = dict(np.load(path))
+assert list(a) == ['camera_index', 'point_index', 'observations', 'cameras',
+                   'points'], list(a)
+assert [v.dtype.str for v in a.values()] == ['<i4', '<i4', '<f8', '<f8', '<f8']
+assert a['observations'].shape == (len(a['camera_index']), 2)
+assert a['cameras'].shape[1:] == (9,) and a['points'].shape[1:] == (3,)
+np.savez(out + '.plain.npz', **a)
+a['camera_index'] = a['camera_index'].astype(np.int64)
+np.savez(out + '.wide.npz', **dict(reversed(a.items())))
+np.savez_compressed(out + '.compressed.npz', **a)
+a['cameras'] = np.asfortranarray(a['cameras'])
+np.savez(out + '.fortran.npz', **a)
+)";
+
+TEST_F(BalNpz, NumPyReadsAndWritesTheSameBits) {
+  if (std::system("python3 -c 'import numpy' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "skipped: no python3 with numpy";
+  }
+  const std::string script = TempPath("script.py");
+  WriteBytes(script, kPythonScript);
+  const BalProblem problem = RandomProblem(20, 300, 2000);
+  for (const uint32_t zip64_from : {0u, 0xffffffffu}) {
+    FileOf(Arrays(problem), zip64_from);
+    ASSERT_EQ(
+        std::system(("python3 '" + script + "' '" + path_ + "' '" + path_ + "'")
+                        .c_str()),
+        0);
+    std::string error;
+    for (const char* name : {"", ".plain.npz", ".wide.npz"}) {
+      BalProblem read;
+      ASSERT_TRUE(ReadBalFile(path_ + name, &read, &error)) << error;
+      ExpectSameProblem(read, problem);
+    }
+    BalProblem read;
+    EXPECT_FALSE(ReadBalFile(path_ + ".compressed.npz", &read, &error));
+    EXPECT_THAT(error, HasSubstr("numpy.savez_compressed"));
+    EXPECT_FALSE(ReadBalFile(path_ + ".fortran.npz", &read, &error));
+    EXPECT_THAT(error, HasSubstr("cameras.npy: expected C order"));
+    for (const char* name : {"plain", "wide", "compressed", "fortran"}) {
+      std::remove((path_ + "." + name + ".npz").c_str());
+    }
+  }
+  std::remove(script.c_str());
+}
+
+TEST_F(BalNpz, WriterFailures) {
+  std::string error;
+  const std::string nowhere = TempPath("no_such_folder") + "/a.npz";
+  EXPECT_FALSE(WriteBalFile(nowhere, SmallProblem(), &error));
+  EXPECT_EQ(error,
+            nowhere +
+                ": expected a file that can be written, found No such file or "
+                "directory");
+  BalProblem quaternions = SmallProblem();
+  quaternions.camera_size = 10;
+  EXPECT_FALSE(WriteBalFile(path_, quaternions, &error));
+  EXPECT_THAT(error, HasSubstr("expected cameras with 9 parameters"));
+}
+
+}  // namespace
+}  // namespace ceres_ext::bal
