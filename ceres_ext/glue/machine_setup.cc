@@ -41,6 +41,7 @@ class MachineSetupImpl final : public MachineSetup {
 
   Status SetupProgram(ProgramStructure* structure,
                       PreprocessedProblem* pp,
+                      Failure* failure,
                       Summary* summary,
                       ProgramObjects* objects) final {
     summary->device = device_;
@@ -103,8 +104,8 @@ class MachineSetupImpl final : public MachineSetup {
     for (const auto& part : rows) {
       objects->num_host_rows += part->num_host_rows();
     }
-    auto evaluator =
-        std::make_unique<ProgramEvaluator<Machine>>(&program_blocks_, pp);
+    auto evaluator = std::make_unique<ProgramEvaluator<Machine>>(
+        &program_blocks_, pp, host_context(), failure);
     CERES_EXT_RETURN_IF_ERROR(evaluator->Setup(std::move(rows)));
     ceres::internal::LinearSolver::Options linear_solver_options;
     linear_solver_options.type = pp->options.linear_solver_type;
@@ -119,10 +120,11 @@ class MachineSetupImpl final : public MachineSetup {
         pp->options.max_num_spse_iterations;
     linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
     auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
-        &program_blocks_, evaluator->jacobian(), summary);
+        &program_blocks_, evaluator->jacobian(), failure, summary);
     CERES_EXT_RETURN_IF_ERROR(
         linear_solver->Setup(options_, linear_solver_options));
-    auto vectors = std::make_shared<LoopVectors<Machine>>(machine_.get());
+    auto vectors =
+        std::make_shared<LoopVectors<Machine>>(machine_.get(), failure);
     CERES_EXT_RETURN_IF_ERROR(
         vectors->Setup(evaluator->NumParameters(),
                        evaluator->NumEffectiveParameters(),

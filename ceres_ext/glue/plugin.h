@@ -19,7 +19,10 @@
 // that stock Ceres goes on as if it had never been asked.
 //
 // An object serves one solve and outlives everything that it makes. Not thread
-// safe; solves that run at once have one each.
+// safe; solves that run at once have one each. No exception leaves it or what
+// it makes: it ends the solve with FAILURE and a sentence in the summary's
+// message. So does host memory that runs out: stock Ceres would need more of
+// it.
 
 #ifndef CERES_EXT_GLUE_PLUGIN_H_
 #define CERES_EXT_GLUE_PLUGIN_H_
@@ -32,6 +35,7 @@
 #include "ceres/preprocessor.h"
 #include "ceres/solver_plugin.h"
 #include "ceres/trust_region_vectors.h"
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/machine_setup.h"
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/options.h"
@@ -54,12 +58,18 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Finish(const ceres::internal::PreprocessedProblem& pp,
               ceres::Solver::Summary* summary) override;
 
-  // Copies what this solve added to Ceres's summary.
-  void FillSummary(Summary* summary) const;
-  // Reports the solve if Ceres has not called Finish.
-  void FinishIfCeresDidNot(const ceres::Solver::Summary& summary);
+  // Once, when the solve has ended: reports it if Ceres has not called Finish.
+  // failure: what ended the solve outside of this object, or nothing.
+  void FinishIfCeresDidNot(const Failure& failure,
+                           const ceres::Solver::Summary& summary);
+  // Then: moves what this solve adds to Ceres's summary.
+  void FillSummary(Summary* summary);
 
  private:
+  bool OwnsOrderingUnguarded(ceres::internal::PreprocessedProblem* pp);
+  bool SetupLinearSolverUnguarded(ceres::internal::PreprocessedProblem* pp);
+  void FinishUnguarded(const ceres::internal::PreprocessedProblem& pp,
+                       ceres::Solver::Summary* summary);
   void Decline(const std::string& reason);
   // Whether this library takes the problem as it is ordered now.
   bool Take(ImportOptions import_options,
@@ -75,8 +85,9 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   // Whether this library takes the problem with the linear solver that
   // pp->options were changed to.
   bool TakeChosen(ceres::internal::PreprocessedProblem* pp);
-  // The path and why, with what became of a chosen linear solver.
-  std::string Reason() const { return choice_ + record_.path_reason; }
+  // Why the path, with what became of a chosen linear solver and what ended the
+  // solve.
+  std::string Reason() const;
   void Report(const ceres::Solver::Summary& summary);
   // Gives the solve to machine *setup. *structure is used up.
   kernels::Status Use(std::unique_ptr<MachineSetup> setup,
@@ -89,8 +100,10 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
   const Options options_;
   const bool append_to_message_;
-  // What this solve adds to Ceres's summary.
+  // What this solve adds to Ceres's summary; what it adds on PATH_CERES.
   Summary record_;
+  Summary nothing_;
+  Failure failure_;
   // What became of the linear solver that the options choose; else empty.
   std::string choice_;
   const double start_in_seconds_;

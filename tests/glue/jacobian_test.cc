@@ -122,7 +122,7 @@ class Fixture {
     EXPECT_EQ(rows.size() > num_observation_batches,
               setting.host_rows != Setting::kNone);
     auto ours = std::make_unique<ProgramEvaluator<kernels::HostMachine>>(
-        &blocks_, &pp_);
+        &blocks_, &pp_, machine_.context(), &failure_);
     status = ours->Setup(std::move(rows));
     EXPECT_TRUE(status.ok()) << status.message;
     ours_ = std::move(ours);
@@ -241,6 +241,7 @@ class Fixture {
   ProgramStructure structure_;
   ProgramBlocks<kernels::HostMachine> blocks_;
   Summary summary_;
+  Failure failure_;
   std::set<std::string> notes_;
   ceres::internal::PreprocessedProblem pp_;
   std::unique_ptr<Evaluator> stock_;

@@ -24,7 +24,8 @@ class TrustRegionVectors : public OnMachine {
   void SetUp() override {
     OnMachine::SetUp();
     if (machine_ != nullptr) {
-      vectors_ = std::make_unique<LoopVectors<TestMachine>>(machine_.get());
+      vectors_ =
+          std::make_unique<LoopVectors<TestMachine>>(machine_.get(), &failure_);
     }
   }
 
@@ -49,6 +50,7 @@ class TrustRegionVectors : public OnMachine {
   }
 
   std::mt19937 generator_{7};
+  Failure failure_;
   std::unique_ptr<LoopVectors<TestMachine>> vectors_;
 };
 
