@@ -36,7 +36,9 @@ namespace ceres_ext {
 // different problems: settings hold for this call alone, and a ceres::Solve
 // called from a callback, or at the same time on another thread, stays stock.
 // On PATH_FULL the result is bit-identical from run to run and for any number
-// of threads; on the other paths Ceres's own sums depend on its threads.
+// of threads, but with use_inner_iterations and no inner_iteration_ordering,
+// for which Ceres orders by address; on PATH_CERES its sums depend on its
+// threads (docs/determinism.md).
 //
 // Throws nothing. Invalid options, host memory that runs out and what a
 // callback throws end with termination_type FAILURE, the reason in
