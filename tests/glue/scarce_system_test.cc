@@ -17,8 +17,10 @@
 #include <array>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -40,8 +42,19 @@ constexpr DeviceType kDevice = DEVICE_HOST;
 constexpr int64_t kMaxNumFailures = 10000;
 #endif
 
-Case MakeCase(Kind kind, int num_threads) {
-  Case small(kind, num_threads, MakeBalTestProblem(3, 8, 3, 9));
+struct Parameter {
+  Kind kind;
+  int num_threads;
+  // A plain ceres::Solve, with the plugin of the environment.
+  bool is_plugin = false;
+};
+
+Case MakeCase(const Parameter& parameter) {
+  if (parameter.is_plugin) {
+    setenv("CERES_SOLVER_PLUGIN", CERES_EXT_TEST_LIBRARY ":device=host", 1);
+  }
+  Case small(
+      parameter.kind, parameter.num_threads, MakeBalTestProblem(3, 8, 3, 9));
   small.options.max_num_iterations = 3;
   small.ext_options.device = kDevice;
   return small;
@@ -107,34 +120,56 @@ Outcome OutcomeOf(const Case& start,
              : kFailed;
 }
 
-Outcome SolveScarce(Kind kind,
-                    int num_threads,
+// False where a plain ceres::Solve throws, as it does without the plugin.
+bool SolveCase(const Parameter& parameter, Case* solved, Summary* summary) {
+  if (!parameter.is_plugin) {
+    Solve(solved->options, solved->ext_options, solved->problem.get(), summary);
+    return true;
+  }
+  try {
+    ceres::Solver::Summary& of_ceres = *summary;
+    ceres::Solve(solved->options, solved->problem.get(), &of_ceres);
+    summary->path =
+        of_ceres.message.find("Ceres Ext: path CERES") == std::string::npos
+            ? PATH_FULL
+            : PATH_CERES;
+    summary->path_reason = of_ceres.message;
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+Outcome SolveScarce(const Parameter& parameter,
                     const Scarcity& allocations,
                     const Scarcity& threads) {
-  const Case start = MakeCase(kind, num_threads);
+  const Kind kind = parameter.kind;
+  const Case start = MakeCase(parameter);
   BalTestProblem plenty;
   Outcome outcome;
   // What is kept for good, as by streams, is kept by a first solve.
   for (const bool is_scarce : {false, true}) {
     const int64_t num_live_blocks = NumLiveBlocks();
     {
-      Case solved = MakeCase(kind, num_threads);
+      Case solved = MakeCase(parameter);
       const double start_cost = solved.Cost();
       {
         Summary summary;
         if (is_scarce) {
           MakeScarce(allocations, threads);
         }
+        bool has_ended = false;
         try {
-          Solve(solved.options,
-                solved.ext_options,
-                solved.problem.get(),
-                &summary);
+          has_ended = SolveCase(parameter, &solved, &summary);
         } catch (...) {
           MakePlentiful();
           return kThrew;
         }
         MakePlentiful();
+        if (!has_ended) {
+          summary.termination_type = ceres::FAILURE;
+          summary.message = summary.path_reason = "Ceres has no memory.";
+        }
         outcome = OutcomeOf(start,
                             &solved,
                             summary,
@@ -204,11 +239,6 @@ std::vector<int64_t> InProcess(int64_t num_values, Function&& fn) {
   return values;
 }
 
-struct Parameter {
-  Kind kind;
-  int num_threads;
-};
-
 class ScarceSystem : public ::testing::TestWithParam<Parameter> {
  protected:
   void SetUp() override {
@@ -221,10 +251,10 @@ class ScarceSystem : public ::testing::TestWithParam<Parameter> {
   static std::pair<int64_t, int64_t> Count() {
     const std::vector<int64_t> counts = InProcess(2, [](int64_t i) {
       const Parameter parameter = GetParam();
-      Case solved = MakeCase(parameter.kind, parameter.num_threads);
+      Case solved = MakeCase(parameter);
       Summary summary;
       MakeScarce({}, {});
-      Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
+      SolveCase(parameter, &solved, &summary);
       MakePlentiful();
       return i == 0 ? NumAllocations() : NumThreads();
     });
@@ -239,8 +269,7 @@ class ScarceSystem : public ::testing::TestWithParam<Parameter> {
     const int64_t n = std::max(allocations.size(), threads.size());
     const std::vector<int64_t> outcomes = InProcess(n, [&](int64_t i) {
       const Parameter parameter = GetParam();
-      return SolveScarce(parameter.kind,
-                         parameter.num_threads,
+      return SolveScarce(parameter,
                          allocations.empty() ? Scarcity() : allocations[i],
                          threads.empty() ? Scarcity() : threads[i]);
     });
@@ -296,7 +325,8 @@ TEST_P(ScarceThreads, ThreadDoesNotStart) {
 }
 
 std::string NameOf(const ::testing::TestParamInfo<Parameter>& info) {
-  return std::string(Name(info.param.kind)) + "_" +
+  return std::string(Name(info.param.kind)) +
+         (info.param.is_plugin ? "_Plugin_" : "_") +
          std::to_string(info.param.num_threads) + "threads";
 }
 
@@ -308,7 +338,12 @@ INSTANTIATE_TEST_SUITE_P(All,
                                            Parameter{Kind::kViews, 1},
                                            Parameter{Kind::kGeneralRows, 1}),
                          NameOf);
-#ifndef CERES_EXT_EMULATED  // whose threads are one
+#ifndef CERES_EXT_EMULATED  // whose threads are one, and which is no library
+INSTANTIATE_TEST_SUITE_P(Environment,
+                         ScarceMemory,
+                         ::testing::Values(Parameter{
+                             Kind::kObservations, 1, /*is_plugin=*/true}),
+                         NameOf);
 INSTANTIATE_TEST_SUITE_P(All,
                          ScarceThreads,
                          ::testing::Values(Parameter{Kind::kObservations, 3},
