@@ -83,6 +83,22 @@ std::string Accepted(const EnumName<Enum> (&names)[kSize]) {
   return list;
 }
 
+// "device = 7; expected one of: auto, host, cuda" in *error, where it is so.
+template <typename Enum, size_t kSize>
+bool CheckEnum(const EnumName<Enum> (&names)[kSize],
+               const char* field,
+               Enum value,
+               std::string* error) {
+  for (const auto& entry : names) {
+    if (entry.value == value) {
+      return true;
+    }
+  }
+  *error = std::string(field) + " = " + std::to_string(value) +
+           "; expected one of: " + Accepted(names);
+  return false;
+}
+
 template <typename Enum, size_t kSize>
 bool SetField(const EnumName<Enum> (&names)[kSize],
               const std::string& key,
@@ -117,7 +133,20 @@ bool SetNumber(const std::string& key,
 
 bool Options::IsValid(std::string* error) const {
   std::string message;
-  if (jacobian == JACOBIAN_RECOMPUTED && !batch_evaluation) {
+  if (!CheckEnum(kDeviceTypes, "device", device, &message) ||
+      !CheckEnum(kJacobianTypes, "jacobian", jacobian, &message) ||
+      !CheckEnum(kPrecisionTypes, "precision", precision, &message) ||
+      !CheckEnum(kPreconditionerBlocksTypes,
+                 "preconditioner_blocks",
+                 preconditioner_blocks,
+                 &message) ||
+      !CheckEnum(kFallbackTypes, "fallback", fallback, &message) ||
+      !CheckEnum(
+          kLinearSolverChoices, "linear_solver", linear_solver, &message) ||
+      !CheckEnum(
+          kPreconditionerChoices, "preconditioner", preconditioner, &message)) {
+    // It says which.
+  } else if (jacobian == JACOBIAN_RECOMPUTED && !batch_evaluation) {
     message =
         "jacobian = RECOMPUTED needs this library's evaluation; it needs "
         "batch_evaluation = true";

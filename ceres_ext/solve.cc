@@ -5,13 +5,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "ceres/context_impl.h"
+#include "ceres/parameter_block.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
 #include "ceres/sized_cost_function.h"
 #include "ceres/solver_plugin.h"
 #include "ceres/wall_time.h"
 #include "ceres_ext/glue/array_import.h"
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/plugin.h"
 #include "ceres_ext/glue/problem_of_arrays.h"
 #include "glog/logging.h"
@@ -19,17 +26,114 @@
 namespace ceres_ext {
 namespace {
 
-// True if the options can be used; otherwise fills *summary.
-bool CheckOptions(const Options& options, ceres::Solver::Summary* summary) {
-  std::string error;
-  if (options.IsValid(&error)) {
+// The parameter blocks of a problem as they are before a solve, for one that an
+// exception takes out of Ceres.
+class Start {
+ public:
+  Start(const ceres::Solver::Options& options, ceres::Problem* problem)
+      : program_(problem->mutable_impl()->mutable_program()) {
+    // Else Ceres writes to the user's blocks when it ends.
+    if (options.update_state_every_iteration ||
+        program_->mutable_evaluation_callback() != nullptr) {
+      for (const auto* block : program_->parameter_blocks()) {
+        values_.insert(values_.end(),
+                       block->user_state(),
+                       block->user_state() + block->Size());
+      }
+    }
+  }
+
+  // As Ceres leaves a problem, with the values of the start.
+  void Restore() noexcept {
+    program_->SetParameterOffsetsAndIndex();
+    const double* values = values_.data();
+    if (!values_.empty()) {
+      for (auto* block : program_->parameter_blocks()) {
+        std::copy_n(values, block->Size(), block->mutable_user_state());
+        values += block->Size();
+      }
+    }
+    Failure ignored;  // of a manifold of the user's
+    ignored.Guard(false, [&] {
+      return program_->SetParameterBlockStatePtrsToUserStatePtrs();
+    });
+  }
+
+ private:
+  ceres::internal::Program* program_;
+  std::vector<double> values_;
+};
+
+// ceres::Solve with as many of the threads as the system has.
+void SolveWithThreads(ceres::Solver::Options options,
+                      ceres::Problem* problem,
+                      ceres::Solver::Summary* summary) {
+  ceres::internal::ContextImpl* context = problem->mutable_impl()->context();
+  try {
+    context->EnsureMinimumThreads(options.num_threads - 1);
+  } catch (const std::system_error&) {
+    options.num_threads =
+        std::min(options.num_threads, 1 + context->thread_pool.Size());
+    LOG(WARNING) << "The system refuses threads: " << options.num_threads
+                 << " solve.";
+  }
+  ceres::Solve(options, problem, summary);
+}
+
+// Whether the options can be used; else *error says why not.
+bool IsValid(const Options& ext_options, std::string* error) {
+  if (ext_options.IsValid(error)) {
     return true;
   }
-  *summary = ceres::Solver::Summary();
-  summary->termination_type = ceres::FAILURE;
-  summary->message = "ceres_ext::Options is not valid: " + error;
-  LOG(ERROR) << "Terminating: " << summary->message;
+  *error = "ceres_ext::Options is not valid: " + *error;
   return false;
+}
+
+// Both forms; ext_summary is summary or null.
+void Solve(const ceres::Solver::Options& options,
+           const Options& ext_options,
+           ceres::Problem* problem,
+           ceres::Solver::Summary* summary,
+           Summary* ext_summary) {
+  Failure failure;
+  std::optional<BundlePlugin> plugin;
+  std::optional<Start> start;
+  failure.Guard(false, [&] {
+    if (ext_summary != nullptr) {
+      *ext_summary = Summary();
+    } else {
+      *summary = ceres::Solver::Summary();
+    }
+    std::string error;
+    if (IsValid(ext_options, &error) && problem == nullptr) {
+      error = "problem is null; expected a ceres::Problem";
+    }
+    if (!error.empty()) {
+      LOG(ERROR) << "Terminating: " << error;
+      failure.Set(error);
+      return false;
+    }
+    plugin.emplace(ext_options, /*append_to_message=*/ext_summary == nullptr);
+    start.emplace(options, problem);
+    ceres::internal::ScopedSolverPlugin scoped_plugin(&*plugin);
+    SolveWithThreads(options, problem, summary);
+    return true;
+  });
+  if (failure.has_happened()) {
+    if (start.has_value()) {
+      start->Restore();
+    }
+    summary->termination_type = ceres::FAILURE;
+    AssignOrShorten(failure.sentence(), &summary->message);
+  }
+  if (plugin.has_value()) {
+    plugin->FinishIfCeresDidNot(failure, *summary);
+    if (ext_summary != nullptr) {
+      plugin->FillSummary(ext_summary);
+    }
+  } else if (ext_summary != nullptr) {
+    AssignOrShorten(failure.sentence(), &ext_summary->path_reason);
+  }
 }
 
 // What Ceres is given in place of a problem of arrays: one parameter block that
@@ -58,9 +162,36 @@ class Shell {
   std::unique_ptr<ceres::Problem> problem_;
 };
 
-// Solves without a ceres::Problem, or fails without memory, in which one would
-// not fit either. False, with a part of a sentence in *reason, where one is
-// needed; *summary is of no use then.
+// The parameters of arrays as they are before a solve that writes to them on
+// the way, or nothing.
+class ArraysStart {
+ public:
+  ArraysStart(const ceres::Solver::Options& options,
+              const ArrayProblem& problem)
+      : problem_(problem) {
+    for (const ArrayProblem::Parameters& array : problem.parameters()) {
+      if (options.update_state_every_iteration) {
+        values_.emplace_back(array.values,
+                             array.values + array.num_blocks * array.size);
+      }
+    }
+  }
+  void Restore() noexcept {
+    for (size_t i = 0; i < values_.size(); ++i) {
+      std::copy(values_[i].begin(),
+                values_[i].end(),
+                problem_.parameters()[i].values);
+    }
+  }
+
+ private:
+  const ArrayProblem& problem_;
+  std::vector<std::vector<double>> values_;
+};
+
+// Solves without a ceres::Problem, or fails where one would fail too. False,
+// with a part of a sentence in *reason, where one is needed; *summary is of no
+// use then.
 bool SolveArrays(const ceres::Solver::Options& options,
                  const Options& ext_options,
                  const ArrayProblem& problem,
@@ -81,70 +212,78 @@ bool SolveArrays(const ceres::Solver::Options& options,
   ceres::Solver::Options shell_options = options;
   shell_options.num_threads = 1;
   Shell shell;
-  // Callbacks see the state of each iteration, and a solve that fails leaves
-  // that of the start.
-  std::vector<std::vector<double>> start;
-  for (const ArrayProblem::Parameters& array : problem.parameters()) {
-    if (options.update_state_every_iteration) {
-      start.emplace_back(array.values,
-                         array.values + array.num_blocks * array.size);
-    }
+  ArraysStart start(options, problem);
+  Failure failure;
+  failure.Guard(false, [&] {
+    ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
+    ceres::Solve(shell_options, shell.problem(), summary);
+    return true;
+  });
+  if (failure.has_happened()) {
+    summary->termination_type = ceres::FAILURE;
+    AssignOrShorten(failure.sentence(), &summary->message);
   }
-  ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
-  ceres::Solve(shell_options, shell.problem(), summary);
-  for (size_t i = 0; !summary->IsSolutionUsable() && i < start.size(); ++i) {
-    std::copy(start[i].begin(), start[i].end(), problem.parameters()[i].values);
+  if (!summary->IsSolutionUsable()) {
+    start.Restore();
   }
+  plugin.FinishIfCeresDidNot(failure, *summary);
   *reason = plugin.Reason();
-  plugin.FinishIfCeresDidNot(*summary);
   plugin.FillSummary(summary);
-  return plugin.IsTaken() || plugin.IsOutOfMemory();
+  return plugin.IsTaken() || plugin.HasFailed();
 }
 
 void SolveArraysOrProblem(const ceres::Solver::Options& options,
                           const Options& ext_options,
-                          const ArrayProblem& problem,
+                          const ArrayProblem* problem,
                           KeptMachines* kept,
                           Summary* summary) {
-  *summary = Summary();
   const double start = ceres::internal::WallTimeInSeconds();
-  std::string error;
-  if (!CheckOptions(ext_options, summary)) {
-    summary->path_reason = summary->message;
-    return;
-  }
-  if (!options.IsValid(&error) ||
-      !IsValidProblem(
-          problem, kept->host_context(options.num_threads), &error)) {
-    summary->termination_type = ceres::FAILURE;
-    summary->message = error;
-    summary->path_reason = error;
-    LOG(ERROR) << "Terminating: " << error;
-    return;
-  }
-  // Checking the arrays, and making a ceres::Problem of them, is part of the
-  // solve.
-  const auto count_all = [start, summary] {
-    const double rest = ceres::internal::WallTimeInSeconds() - start -
-                        summary->total_time_in_seconds;
-    summary->preprocessor_time_in_seconds += rest;
-    summary->total_time_in_seconds += rest;
-  };
-  std::string reason;
-  if (SolveArrays(options, ext_options, problem, kept, summary, &reason)) {
-    if (!summary->IsSolutionUsable()) {
+  Failure failure;
+  failure.Guard(false, [&] {
+    *summary = Summary();
+    std::string error;
+    bool is_valid = IsValid(ext_options, &error);
+    if (is_valid && problem == nullptr) {
+      error = "problem is null; expected a ceres_ext::ArrayProblem";
+      is_valid = false;
+    }
+    if (!is_valid || !options.IsValid(&error) ||
+        !IsValidProblem(
+            *problem, kept->host_context(options.num_threads), &error)) {
+      LOG(ERROR) << "Terminating: " << error;
+      failure.Set(error);
+      return false;
+    }
+    std::string reason;
+    const bool is_done =
+        SolveArrays(options, ext_options, *problem, kept, summary, &reason);
+    if (!is_done || !summary->IsSolutionUsable()) {
+      // A ceres::Problem has memory of its own, and what failed may have left a
+      // device in any state.
       kept->Clear();
     }
-    count_all();
-    return;
+    if (!is_done) {
+      ProblemOfArrays of_arrays(*problem);
+      Solve(options, ext_options, of_arrays.problem(), summary, summary);
+      summary->path_reason +=
+          "; a ceres::Problem was made of the arrays: " + reason;
+    }
+    // Checking the arrays, and making a ceres::Problem of them, is part of the
+    // solve.
+    const double rest = ceres::internal::WallTimeInSeconds() - start -
+                        std::max(0.0, summary->total_time_in_seconds);
+    summary->preprocessor_time_in_seconds =
+        std::max(0.0, summary->preprocessor_time_in_seconds) + rest;
+    summary->total_time_in_seconds =
+        std::max(0.0, summary->total_time_in_seconds) + rest;
+    return true;
+  });
+  if (failure.has_happened()) {
+    kept->Clear();
+    summary->termination_type = ceres::FAILURE;
+    AssignOrShorten(failure.sentence(), &summary->message);
+    AssignOrShorten(failure.sentence(), &summary->path_reason);
   }
-  // It has memory of its own.
-  kept->Clear();
-  ProblemOfArrays of_arrays(problem);
-  ceres_ext::Solve(options, ext_options, of_arrays.problem(), summary);
-  count_all();
-  summary->path_reason +=
-      "; a ceres::Problem was made of the arrays: " + reason;
 }
 
 }  // namespace
@@ -153,29 +292,14 @@ void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ceres::Problem* problem,
            Summary* summary) {
-  *summary = Summary();
-  if (!CheckOptions(ext_options, summary)) {
-    summary->path_reason = summary->message;
-    return;
-  }
-  BundlePlugin plugin(ext_options, /*append_to_message=*/false);
-  ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
-  ceres::Solve(options, problem, summary);
-  plugin.FinishIfCeresDidNot(*summary);
-  plugin.FillSummary(summary);
+  Solve(options, ext_options, problem, summary, summary);
 }
 
 void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ceres::Problem* problem,
            ceres::Solver::Summary* summary) {
-  if (!CheckOptions(ext_options, summary)) {
-    return;
-  }
-  BundlePlugin plugin(ext_options, /*append_to_message=*/true);
-  ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
-  ceres::Solve(options, problem, summary);
-  plugin.FinishIfCeresDidNot(*summary);
+  Solve(options, ext_options, problem, summary, nullptr);
 }
 
 struct ArraySolver::Impl {
@@ -193,7 +317,7 @@ void ArraySolver::Solve(const ceres::Solver::Options& options,
                         const Options& ext_options,
                         ArrayProblem* problem,
                         Summary* summary) {
-  SolveArraysOrProblem(options, ext_options, *problem, &impl_->kept, summary);
+  SolveArraysOrProblem(options, ext_options, problem, &impl_->kept, summary);
 }
 
 void Solve(const ceres::Solver::Options& options,
@@ -201,7 +325,7 @@ void Solve(const ceres::Solver::Options& options,
            ArrayProblem* problem,
            Summary* summary) {
   KeptMachines kept;
-  SolveArraysOrProblem(options, ext_options, *problem, &kept, summary);
+  SolveArraysOrProblem(options, ext_options, problem, &kept, summary);
 }
 
 }  // namespace ceres_ext
@@ -214,16 +338,26 @@ CeresCreateSolverPlugin(int abi_version,
                         const char* settings,
                         char* error,
                         int error_size) {
-  std::string message;
-  ceres_ext::Options options;
-  if (abi_version != ceres::internal::kSolverPluginAbiVersion) {
-    message = "ceres_ext was built for version " +
-              std::to_string(ceres::internal::kSolverPluginAbiVersion) +
-              " of the plugin interface, this Ceres has version " +
-              std::to_string(abi_version) + ".";
-  } else if (ceres_ext::ParseOptions(settings, &options, &message)) {
-    return new ceres_ext::BundlePlugin(options, /*append_to_message=*/true);
+  using ceres::internal::SolverPlugin;
+  ceres_ext::Failure failure;
+  SolverPlugin* plugin = nullptr;
+  failure.Guard(false, [&] {
+    std::string message;
+    ceres_ext::Options options;
+    if (abi_version != ceres::internal::kSolverPluginAbiVersion) {
+      message = "ceres_ext was built for version " +
+                std::to_string(ceres::internal::kSolverPluginAbiVersion) +
+                " of the plugin interface, this Ceres has version " +
+                std::to_string(abi_version) + ".";
+    } else if (ceres_ext::ParseOptions(settings, &options, &message)) {
+      plugin = new ceres_ext::BundlePlugin(options, /*append_to_message=*/true);
+      return true;
+    }
+    failure.Set(message);
+    return false;
+  });
+  if (plugin == nullptr) {
+    std::snprintf(error, error_size, "%s", failure.sentence());
   }
-  std::snprintf(error, error_size, "%s", message.c_str());
-  return nullptr;
+  return plugin;
 }

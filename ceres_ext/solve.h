@@ -44,10 +44,19 @@ namespace ceres_ext {
 // different problems: settings hold for this call alone, and a ceres::Solve
 // called from a callback, or at the same time on another thread, stays stock.
 // On PATH_FULL the result is bit-identical from run to run and for any number
-// of threads; on the other paths Ceres's own sums depend on its threads.
+// of threads, but with use_inner_iterations and no inner_iteration_ordering,
+// for which Ceres orders by address; on PATH_CERES its sums depend on its
+// threads (docs/determinism.md).
 //
-// Invalid options end with termination_type FAILURE and the reason in
-// summary->message. Never aborts on running out of memory or on a device error.
+// Throws nothing. Invalid options, host memory that runs out and what a
+// callback throws end with termination_type FAILURE, the reason in
+// summary->message and the parameters as they were, or the result's where it
+// was there already. What a cost function, loss function or manifold throws
+// makes that evaluation fail, as if it had returned false; on threads of stock
+// Ceres (PATH_CERES and num_threads > 1) it ends the process, as in
+// ceres::Solve. A device error or too little memory on a device leaves the
+// host. Threads that the system refuses are done without. docs/reliability.md
+// has it all.
 void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ceres::Problem* problem,

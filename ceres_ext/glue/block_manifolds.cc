@@ -4,12 +4,14 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <string_view>
 #include <typeinfo>
+#include <utility>
+
+#include "ceres_ext/glue/failure.h"
 
 namespace ceres_ext {
 
@@ -254,15 +256,9 @@ bool AgreesWith(const ceres::Manifold& manifold,
 // Status of call(), a function of the manifold of this name.
 template <typename Call>
 Status Checked(const BlockManifold& block, const char* name, Call&& call) {
-  std::string what = "failed";
-  try {
-    if (call()) {
-      return {};
-    }
-  } catch (const std::exception& exception) {
-    what = std::string("threw: ") + exception.what();
-  } catch (...) {
-    what = "threw something that is no std::exception";
+  std::string what;
+  if (Succeeds(std::forward<Call>(call), &what)) {
+    return {};
   }
   return {StatusCode::kNumericalFailure,
           std::string("Manifold::") + name + " of the parameter block at " +

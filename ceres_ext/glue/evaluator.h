@@ -8,6 +8,7 @@
 #ifndef CERES_EXT_GLUE_EVALUATOR_H_
 #define CERES_EXT_GLUE_EVALUATOR_H_
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -20,17 +21,20 @@
 #include "ceres/evaluation_callback.h"
 #include "ceres/evaluator.h"
 #include "ceres/execution_summary.h"
+#include "ceres/parameter_block.h"
 #include "ceres/preprocessor.h"
-#include "ceres/problem_impl.h"
 #include "ceres/program.h"
 #include "ceres_ext/glue/block_manifolds.h"
 #include "ceres_ext/glue/block_table.h"
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
+#include "ceres_ext/glue/scoped_seconds.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "glog/logging.h"
@@ -40,18 +44,21 @@ namespace ceres_ext {
 template <typename Machine>
 class ProgramEvaluator final : public ceres::internal::Evaluator {
  public:
-  // *blocks and *pp outlive the evaluator. program_is_shell: the Program of *pp
-  // has none of the blocks (array_import.h).
+  // *blocks, *pp, *host_context and *failure outlive the evaluator.
+  // program_is_shell: the Program of *pp has none of the blocks
+  // (array_import.h).
   ProgramEvaluator(const ProgramBlocks<Machine>* blocks,
                    bool program_is_shell,
-                   ceres::internal::PreprocessedProblem* pp)
+                   ceres::internal::PreprocessedProblem* pp,
+                   kernels::HostContext* host_context,
+                   Failure* failure)
       : blocks_(blocks),
         program_is_shell_(program_is_shell),
+        host_context_(host_context),
+        failure_(failure),
         machine_(blocks->machine()),
         program_(pp->reduced_program.get()),
-        evaluation_callback_(program_->mutable_evaluation_callback()),
-        ceres_context_(pp->problem->context()),
-        num_threads_(pp->options.num_threads) {}
+        evaluation_callback_(program_->mutable_evaluation_callback()) {}
 
   // Once, before anything else. rows: the evaluators of the batches in their
   // order. All memory of the solve's evaluations, the Jacobian's included, is
@@ -94,12 +101,62 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
                 double* residuals,
                 double* gradient,
                 ceres::internal::SparseMatrix* jacobian) final {
-    using ceres::internal::ScopedExecutionTimer;
     const bool want_jacobian = gradient != nullptr || jacobian != nullptr;
-    ScopedExecutionTimer total_timer("Evaluator::Total", &execution_summary_);
-    ScopedExecutionTimer call_type_timer(
-        want_jacobian ? "Evaluator::Jacobian" : "Evaluator::Residual",
-        &execution_summary_);
+    auto& of_type = want_jacobian ? jacobian_calls_ : residual_calls_;
+    const ScopedSeconds total_timer(&total_calls_.time);
+    const ScopedSeconds timer(&of_type.time);
+    ++total_calls_.calls;
+    ++of_type.calls;
+    return !failure_->has_happened() && failure_->Guard(false, [&] {
+      failure_->Explain("");
+      return EvaluateUnguarded(
+          evaluate_options, state, cost, residuals, gradient, jacobian);
+    });
+  }
+
+  bool Plus(const double* state,
+            const double* delta,
+            double* state_plus_delta) const final {
+    return failure_->Guard(false, [&] {
+      const kernels::Status status =
+          plus_by_ == PlusBy::kHost ? PlusOnHost(state, delta, state_plus_delta)
+          : plus_by_ == PlusBy::kMachine
+              ? PlusOnMachine(state, delta, state_plus_delta)
+              : kernels::Run(
+                    kernels::AddVectorsParams{
+                        NumParameters(), state, delta, state_plus_delta},
+                    machine_);
+      return Ok(status);
+    });
+  }
+
+  int NumParameters() const final { return blocks_->num_parameters(); }
+  int NumEffectiveParameters() const final { return blocks_->num_columns(); }
+  int NumResiduals() const final { return blocks_->num_residuals(); }
+
+  std::map<std::string, ceres::internal::CallStatistics> Statistics()
+      const final {
+    using Calls = std::map<std::string, ceres::internal::CallStatistics>;
+    return failure_->Guard(Calls(), [&] {
+      return Calls{{"Evaluator::Total", total_calls_},
+                   {"Evaluator::Residual", residual_calls_},
+                   {"Evaluator::Jacobian", jacobian_calls_}};
+    });
+  }
+
+ private:
+  using Buffer = typename Machine::template Buffer<double>;
+  using Jacobian = ProgramJacobian<Machine>;
+  // Who computes x (+) delta.
+  enum class PlusBy { kSum, kMachine, kHost };
+
+  bool EvaluateUnguarded(const EvaluateOptions& evaluate_options,
+                         const double* state,
+                         double* cost,
+                         double* residuals,
+                         double* gradient,
+                         ceres::internal::SparseMatrix* jacobian) {
+    const bool want_jacobian = gradient != nullptr || jacobian != nullptr;
     if (!PrepareHostState(evaluate_options, state, want_jacobian)) {
       return false;
     }
@@ -120,36 +177,6 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     }
     return Ok(status) && Finish(cost);
   }
-
-  bool Plus(const double* state,
-            const double* delta,
-            double* state_plus_delta) const final {
-    const kernels::Status status =
-        plus_by_ == PlusBy::kHost ? PlusOnHost(state, delta, state_plus_delta)
-        : plus_by_ == PlusBy::kMachine
-            ? PlusOnMachine(state, delta, state_plus_delta)
-            : kernels::Run(
-                  kernels::AddVectorsParams{
-                      NumParameters(), state, delta, state_plus_delta},
-                  machine_);
-    LOG_IF(WARNING, !status.ok()) << status.message;
-    return status.ok();
-  }
-
-  int NumParameters() const final { return blocks_->num_parameters(); }
-  int NumEffectiveParameters() const final { return blocks_->num_columns(); }
-  int NumResiduals() const final { return blocks_->num_residuals(); }
-
-  std::map<std::string, ceres::internal::CallStatistics> Statistics()
-      const final {
-    return execution_summary_.statistics();
-  }
-
- private:
-  using Buffer = typename Machine::template Buffer<double>;
-  using Jacobian = ProgramJacobian<Machine>;
-  // Who computes x (+) delta.
-  enum class PlusBy { kSum, kMachine, kHost };
 
   // On the host all is Ceres's, elsewhere bounds are.
   kernels::Status ChoosePlus() {
@@ -194,7 +221,8 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     for (size_t i = 0; i < rows_.size(); ++i) {
       CERES_EXT_RETURN_IF_ERROR(rows_[i]->CreateJacobian(&parts[i]));
     }
-    return MakeAndSetUp<Jacobian>(jacobian, blocks_, std::move(parts));
+    return MakeAndSetUp<Jacobian>(
+        jacobian, blocks_, std::move(parts), failure_);
   }
 
   // Publishes the state where somebody on the host reads it.
@@ -269,26 +297,29 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     }
     *cost = sum.cost;
     if (sum.num_not_finite > 0) {
-      LOG(WARNING) << "Residual or Jacobian of " << sum.num_not_finite
-                   << " observations is not finite: a point is at the optical "
-                      "centre of a camera, or a parameter is out of range.";
-      return false;
+      return Ok({kernels::StatusCode::kNumericalFailure,
+                 "Residual or Jacobian of " +
+                     std::to_string(sum.num_not_finite) +
+                     " observations is not finite: a point is at the optical "
+                     "centre of a camera, or a parameter is out of range."});
     }
     if (!std::isfinite(sum.cost)) {
-      LOG(ERROR) << "Accumulated cost = " << sum.cost
-                 << " is not a finite number. Evaluation failed.";
-      return false;
+      return Ok({kernels::StatusCode::kNumericalFailure,
+                 "Accumulated cost = " + std::to_string(sum.cost) +
+                     " is not a finite number. Evaluation failed."});
     }
     return true;
   }
 
-  // A cost function that can't be evaluated somewhere is no error of the
-  // program.
-  static bool Ok(const kernels::Status& status) {
+  // A cost function or manifold that can't be evaluated somewhere is no error
+  // of the program, and Ceres may find a way on.
+  bool Ok(const kernels::Status& status) const {
     if (status.code == kernels::StatusCode::kNumericalFailure) {
       LOG(WARNING) << status.message;
-    } else {
-      LOG_IF(ERROR, !status.ok()) << "Evaluation failed: " << status.message;
+      failure_->Explain(status.message);
+    } else if (!status.ok()) {
+      LOG(ERROR) << "Evaluation failed: " << status.message;
+      failure_->Set(status.message);
     }
     return status.ok();
   }
@@ -308,10 +339,11 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
                              const double* delta,
                              double* state_plus_delta) const {
     const auto plus = [&](const double* x, const double* d, double* sum) {
-      return program_->Plus(x, d, sum, ceres_context_, num_threads_)
+      std::string what;
+      return Succeeds([&] { return PlusOfCeres(x, d, sum); }, &what)
                  ? kernels::Status()
                  : kernels::Status(kernels::StatusCode::kNumericalFailure,
-                                   "Manifold::Plus failed.");
+                                   "Manifold::Plus " + what);
     };
     if constexpr (kIsHost<Machine>) {
       return plus(state, delta, state_plus_delta);
@@ -327,13 +359,34 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     }
   }
 
+  // Program::Plus on threads from which what a user's manifold throws gets
+  // here.
+  bool PlusOfCeres(const double* x, const double* delta, double* sum) const {
+    constexpr int64_t kBlocksPerTask = 1 << 10;  // some 20 us
+    const auto& all = program_->parameter_blocks();
+    std::atomic<bool> ok{true};
+    host_context_->ParallelFor(
+        static_cast<int64_t>(all.size()),
+        kBlocksPerTask,
+        [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const int state = all[i]->state_offset();
+            if (!all[i]->Plus(
+                    x + state, delta + all[i]->delta_offset(), sum + state)) {
+              ok = false;
+            }
+          }
+        });
+    return ok;
+  }
+
   const ProgramBlocks<Machine>* blocks_;
   const bool program_is_shell_;
+  kernels::HostContext* host_context_;
+  Failure* failure_;
   Machine* machine_;
   ceres::internal::Program* program_;
   ceres::EvaluationCallback* evaluation_callback_;
-  ceres::internal::ContextImpl* ceres_context_;
-  const int num_threads_;
   std::vector<std::unique_ptr<RowsEvaluator>> rows_;
   // By rows or by the callback.
   bool needs_host_state_ = false;
@@ -351,7 +404,10 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   mutable std::unique_ptr<Jacobian> jacobian_;
   // For gradients without a Jacobian (line search); made when first asked for.
   std::unique_ptr<Jacobian> scratch_jacobian_;
-  ceres::internal::ExecutionSummary execution_summary_;
+  // Ceres's own timers take memory when they stop.
+  ceres::internal::CallStatistics total_calls_;
+  ceres::internal::CallStatistics residual_calls_;
+  ceres::internal::CallStatistics jacobian_calls_;
 };
 
 }  // namespace ceres_ext

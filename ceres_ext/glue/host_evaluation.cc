@@ -6,11 +6,13 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <string>
 
 #include "ceres/parameter_block.h"
 #include "ceres/residual_block.h"
+#include "ceres_ext/glue/failure.h"
 
 namespace ceres_ext {
 
@@ -103,9 +105,12 @@ Status HostEvaluation::Publish(const double* host_state) {
           }
         });
     // Serially: a user's PlusJacobian need not be thread safe.
-    if (is_elsewhere &&
-        !blocks->blocks.StateVectorToParameterBlocks(blocks->state.data())) {
-      return {StatusCode::kNumericalFailure, "Manifold::PlusJacobian failed."};
+    const auto publish = [&] {
+      return blocks->blocks.StateVectorToParameterBlocks(blocks->state.data());
+    };
+    std::string what;
+    if (is_elsewhere && !Succeeds(publish, &what)) {
+      return {StatusCode::kNumericalFailure, "Manifold::PlusJacobian " + what};
     }
   }
   return {};
@@ -164,6 +169,8 @@ Status HostEvaluation::Evaluate(int64_t begin,
                                    residuals_of ? residuals_of(k) : nullptr,
                                    values_of ? jacobians.data() : nullptr,
                                    scratch_.data() + scratch_size_ * thread);
+          } catch (const std::bad_alloc&) {
+            throw;  // It ends the solve.
           } catch (const std::exception& exception) {
             what = exception.what();
           } catch (...) {

@@ -22,6 +22,7 @@
 
 #include "ceres/internal/eigen.h"
 #include "ceres/sparse_matrix.h"
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
 #include "cuda_kernels/base/status.h"
@@ -32,10 +33,13 @@ namespace ceres_ext {
 template <typename Machine>
 class ProgramJacobian final : public ceres::internal::SparseMatrix {
  public:
-  // Once, before anything else. Takes the parts. *blocks outlives the Jacobian.
+  // Once, before anything else. Takes the parts. *blocks and *failure outlive
+  // the Jacobian.
   kernels::Status Setup(const ProgramBlocks<Machine>* blocks,
-                        std::vector<std::unique_ptr<RowsJacobian>> parts) {
+                        std::vector<std::unique_ptr<RowsJacobian>> parts,
+                        Failure* failure) {
     blocks_ = blocks;
+    failure_ = failure;
     parts_ = std::move(parts);
     return blocks->Allocate(&e_, &f_);
   }
@@ -50,15 +54,16 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   }
 
   // LinearOperator and SparseMatrix, whose forms with threads call these. y has
-  // num_rows(), x num_cols() values. A device that fails shows at the next
-  // operation that can report it; the reason is logged.
+  // num_rows(), x num_cols() values. Ceres's matrices can't report an error: it
+  // is the solve's Failure, with which the evaluator and the linear solver end
+  // it.
   using SparseMatrix::LeftMultiplyAndAccumulate;
   using SparseMatrix::RightMultiplyAndAccumulate;
   using SparseMatrix::ScaleColumns;
   using SparseMatrix::SquaredColumnNorm;
   // y += J x
   void RightMultiplyAndAccumulate(const double* x, double* y) const final {
-    LogIfError(blocks_->Gather(x, 0.0, e_.data(), f_.data()));
+    Run([&] { return blocks_->Gather(x, 0.0, e_.data(), f_.data()); });
     ForEachPart([&](RowsJacobian* part, int64_t begin) {
       return part->batch()->RightMultiply(
           e_.data(), f_.data(), /*accumulate=*/true, y + begin);
@@ -66,23 +71,23 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   }
   // x += J' y
   void LeftMultiplyAndAccumulate(const double* y, double* x) const final {
-    LogIfError(blocks_->Gather(x, 0.0, e_.data(), f_.data()));
+    Run([&] { return blocks_->Gather(x, 0.0, e_.data(), f_.data()); });
     ForEachPart([&](RowsJacobian* part, int64_t begin) {
       return part->batch()->LeftMultiplyAndAccumulate(
           y + begin, e_.data(), f_.data());
     });
-    LogIfError(blocks_->Scatter(e_.data(), f_.data(), x));
+    Run([&] { return blocks_->Scatter(e_.data(), f_.data(), x); });
   }
   void SquaredColumnNorm(double* x) const final {
-    LogIfError(blocks_->SetSharedToZero(e_.data(), f_.data()));
+    Run([&] { return blocks_->SetSharedToZero(e_.data(), f_.data()); });
     ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
       return part->batch()->SquaredColumnNorms(e_.data(), f_.data());
     });
-    LogIfError(blocks_->Scatter(e_.data(), f_.data(), x));
+    Run([&] { return blocks_->Scatter(e_.data(), f_.data(), x); });
   }
   // J = J diag(scale)
   void ScaleColumns(const double* scale) final {
-    LogIfError(blocks_->Gather(scale, 1.0, e_.data(), f_.data()));
+    Run([&] { return blocks_->Gather(scale, 1.0, e_.data(), f_.data()); });
     ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
       return part->ScaleColumns(e_.data(), f_.data());
     });
@@ -121,9 +126,16 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
  private:
   using Buffer = typename Machine::template Buffer<double>;
 
-  // Ceres's matrices can't report an error.
-  static void LogIfError(const kernels::Status& status) {
-    LOG_IF(ERROR, !status.ok()) << status.message;
+  template <typename Function>
+  void Run(Function&& fn) const {
+    failure_->Guard(false, [&] {
+      const kernels::Status status = fn();
+      if (!status.ok()) {
+        LOG(ERROR) << status.message;
+        failure_->Set(status.message);
+      }
+      return status.ok();
+    });
   }
 
   // Calls fn(part, first of its rows) in order.
@@ -131,7 +143,7 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   void ForEachPart(Function&& fn) const {
     int64_t begin = 0;
     for (const auto& part : parts_) {
-      LogIfError(fn(part.get(), begin));
+      Run([&] { return fn(part.get(), begin); });
       begin += part->batch()->num_residuals();
     }
   }
@@ -145,6 +157,7 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   }
 
   const ProgramBlocks<Machine>* blocks_ = nullptr;
+  Failure* failure_ = nullptr;
   std::vector<std::unique_ptr<RowsJacobian>> parts_;
   // A vector of columns over families.
   mutable Buffer e_;

@@ -6,6 +6,7 @@
 
 #include "ceres/types.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/scoped_seconds.h"
 
 namespace ceres_ext {
 
@@ -106,15 +107,6 @@ LinearSolver::Summary ToCeresSummary(
   return result;
 }
 
-// A linear solve that an error ended: FATAL_ERROR with the message.
-LinearSolver::Summary FatalError(const Status& status) {
-  LinearSolver::Summary summary;
-  summary.num_iterations = 0;
-  summary.termination_type = LinearSolverTerminationType::FATAL_ERROR;
-  summary.message = status.message;
-  return summary;
-}
-
 }  // namespace
 
 bool ToPreconditionerType(ceres::PreconditionerType type,
@@ -162,28 +154,61 @@ Status ProgramLinearSolver<Machine>::Setup(
 }
 
 template <typename Machine>
-LinearSolver::Summary ProgramLinearSolver<Machine>::SolveImpl(
-    Jacobian* A,
+LinearSolver::Summary ProgramLinearSolver<Machine>::Solve(
+    ceres::internal::LinearOperator* A,
     const double* b,
     const LinearSolver::PerSolveOptions& per_solve_options,
     double* x) {
-  if (A != jacobian_) {
-    return FatalError({StatusCode::kInvalidArgument,
-                       "The linear solver was set up for another Jacobian."});
+  const ScopedSeconds timer(&calls_.time);
+  ++calls_.calls;
+  LinearSolver::Summary summary;
+  failure_->Guard(false, [&] {
+    if (A != jacobian_) {
+      failure_->Set("The linear solver was set up for another Jacobian.");
+    } else if (!failure_->has_happened()) {
+      const Status status = SolveUnguarded(b, per_solve_options, x, &summary);
+      if (!status.ok()) {
+        failure_->Set(status.message);
+      } else if (summary.termination_type ==
+                 LinearSolverTerminationType::FATAL_ERROR) {
+        failure_->Set(summary.message);
+      }
+    }
+    return true;
+  });
+  if (failure_->has_happened()) {
+    summary.num_iterations = 0;
+    summary.termination_type = LinearSolverTerminationType::FATAL_ERROR;
+    AssignOrShorten(failure_->sentence(), &summary.message);
   }
-  Status status = blocks_->Gather(
-      per_solve_options.D, 1.0, e_diagonal_.data(), f_diagonal_.data());
-  if (!status.ok()) {
-    return FatalError(status);
-  }
-  const solver::InexactSolverSummary summary = solver_.Solve(
-      {b, e_diagonal_.data(), f_diagonal_.data()},
-      {per_solve_options.q_tolerance, per_solve_options.r_tolerance},
-      e_step_.data(),
-      f_step_.data());
-  const auto result = ToCeresSummary(summary, record_);
-  status = blocks_->Scatter(e_step_.data(), f_step_.data(), x);
-  return status.ok() ? result : FatalError(status);
+  return summary;
+}
+
+template <typename Machine>
+Status ProgramLinearSolver<Machine>::SolveUnguarded(
+    const double* b,
+    const LinearSolver::PerSolveOptions& per_solve_options,
+    double* x,
+    LinearSolver::Summary* summary) {
+  CERES_EXT_RETURN_IF_ERROR(blocks_->Gather(
+      per_solve_options.D, 1.0, e_diagonal_.data(), f_diagonal_.data()));
+  *summary = ToCeresSummary(
+      solver_.Solve(
+          {b, e_diagonal_.data(), f_diagonal_.data()},
+          {per_solve_options.q_tolerance, per_solve_options.r_tolerance},
+          e_step_.data(),
+          f_step_.data()),
+      record_);
+  return blocks_->Scatter(e_step_.data(), f_step_.data(), x);
+}
+
+template <typename Machine>
+std::map<std::string, ceres::internal::CallStatistics>
+ProgramLinearSolver<Machine>::Statistics() const {
+  using Calls = std::map<std::string, ceres::internal::CallStatistics>;
+  return failure_->Guard(Calls(), [&] {
+    return Calls{{"LinearSolver::Solve", calls_}};
+  });
 }
 
 #define CERES_EXT_INSTANTIATE(Machine) \

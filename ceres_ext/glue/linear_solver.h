@@ -6,8 +6,13 @@
 #ifndef CERES_EXT_GLUE_LINEAR_SOLVER_H_
 #define CERES_EXT_GLUE_LINEAR_SOLVER_H_
 
+#include <map>
+#include <string>
+
+#include "ceres/execution_summary.h"
 #include "ceres/linear_solver.h"
 #include "ceres/types.h"
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/options.h"
@@ -22,18 +27,21 @@ bool ToPreconditionerType(ceres::PreconditionerType type,
                           solver::PreconditionerType* result);
 
 template <typename Machine>
-class ProgramLinearSolver final
-    : public ceres::internal::TypedLinearSolver<ProgramJacobian<Machine>> {
+class ProgramLinearSolver final : public ceres::internal::LinearSolver {
  public:
   using LinearSolver = ceres::internal::LinearSolver;
   using Jacobian = ProgramJacobian<Machine>;
 
-  // *jacobian is the only one that the solver will be given. *blocks, *jacobian
-  // and *record outlive the solver.
+  // *jacobian is the only one that the solver will be given. *blocks,
+  // *jacobian, *failure and *record outlive the solver.
   ProgramLinearSolver(const ProgramBlocks<Machine>* blocks,
                       const Jacobian* jacobian,
-                      Summary* record)
-      : blocks_(blocks), jacobian_(jacobian), record_(record) {}
+                      Failure* failure,
+                      ceres_ext::Summary* record)
+      : blocks_(blocks),
+        jacobian_(jacobian),
+        failure_(failure),
+        record_(record) {}
 
   // Once, before anything else. All memory of the solve is taken here.
   // recomputed_views: the Jacobian of the rows of views is. options: those of
@@ -42,18 +50,29 @@ class ProgramLinearSolver final
                         bool recomputed_views,
                         const LinearSolver::Options& options);
 
- private:
-  using Buffer = typename Machine::template Buffer<double>;
-
-  LinearSolver::Summary SolveImpl(
-      Jacobian* A,
+  // FATAL_ERROR, which ends Ceres's loop, once *failure has happened.
+  LinearSolver::Summary Solve(
+      ceres::internal::LinearOperator* A,
       const double* b,
       const LinearSolver::PerSolveOptions& per_solve_options,
       double* x) final;
+  std::map<std::string, ceres::internal::CallStatistics> Statistics()
+      const final;
+
+ private:
+  using Buffer = typename Machine::template Buffer<double>;
+
+  kernels::Status SolveUnguarded(
+      const double* b,
+      const LinearSolver::PerSolveOptions& per_solve_options,
+      double* x,
+      LinearSolver::Summary* summary);
 
   const ProgramBlocks<Machine>* blocks_;
   const Jacobian* jacobian_;
-  Summary* record_;
+  Failure* failure_;
+  ceres_ext::Summary* record_;
+  ceres::internal::CallStatistics calls_;
   // Damping and step, over families. Padding is damped by one, so that its step
   // is zero.
   Buffer e_diagonal_;

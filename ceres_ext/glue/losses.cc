@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <typeinfo>
 
 namespace ceres_ext {
@@ -182,6 +183,8 @@ Status CallLosses(const ceres::LossFunction* const* losses,
         }
       }
       return;
+    } catch (const std::bad_alloc&) {
+      throw;  // It ends the solve.
     } catch (const std::exception& exception) {
       what = exception.what();
     } catch (...) {

@@ -53,6 +53,7 @@ class MachineSetupImpl final : public MachineSetup {
 
   Status SetupProgram(ProgramStructure* structure,
                       PreprocessedProblem* pp,
+                      Failure* failure,
                       Summary* summary,
                       ProgramObjects* objects) final {
     if constexpr (!kIsHost<Machine>) {
@@ -136,7 +137,11 @@ class MachineSetupImpl final : public MachineSetup {
       objects->num_host_rows += part->num_host_rows();
     }
     auto evaluator = std::make_unique<ProgramEvaluator<Machine>>(
-        &program_blocks_, structure->caller_state != nullptr, pp);
+        &program_blocks_,
+        structure->caller_state != nullptr,
+        pp,
+        host_context_,
+        failure);
     CERES_EXT_RETURN_IF_ERROR(evaluator->Setup(std::move(rows)));
     ceres::internal::LinearSolver::Options linear_solver_options;
     linear_solver_options.type = pp->options.linear_solver_type;
@@ -151,11 +156,11 @@ class MachineSetupImpl final : public MachineSetup {
         pp->options.max_num_spse_iterations;
     linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
     auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
-        &program_blocks_, evaluator->jacobian(), summary);
+        &program_blocks_, evaluator->jacobian(), failure, summary);
     CERES_EXT_RETURN_IF_ERROR(linear_solver->Setup(
         options_, recomputed_views, linear_solver_options));
     auto vectors = std::make_shared<LoopVectors<Machine>>(
-        machine_, structure->caller_state);
+        machine_, structure->caller_state, failure);
     CERES_EXT_RETURN_IF_ERROR(
         vectors->Setup(evaluator->NumParameters(),
                        evaluator->NumEffectiveParameters(),

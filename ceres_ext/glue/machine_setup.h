@@ -15,6 +15,7 @@
 #include "ceres/linear_solver.h"
 #include "ceres/preprocessor.h"
 #include "ceres/trust_region_vectors.h"
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
@@ -46,11 +47,12 @@ class MachineSetup {
   virtual int64_t copied_bytes() const = 0;
   // Makes evaluator, linear solver and vectors. All memory of the solve is
   // taken here. kUnsupported for what the machine doesn't know. *structure is
-  // used up. Of *summary, which outlives the objects, device ("host, 16
-  // threads", "NVIDIA H200 (CUDA device 0)"), method and memory are set, and
-  // the objects add to others.
+  // used up. Of *summary, which as *failure outlives the objects, device
+  // ("host, 16 threads", "NVIDIA H200 (CUDA device 0)"), method and memory are
+  // set, and the objects add to others.
   virtual kernels::Status SetupProgram(ProgramStructure* structure,
                                        ceres::internal::PreprocessedProblem* pp,
+                                       Failure* failure,
                                        Summary* summary,
                                        ProgramObjects* objects) = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "ceres/residual_block.h"
@@ -34,6 +35,8 @@ struct EvaluateRowsParams {
   kernels::TwoSums Term(int64_t i) const {
     try {
       return model->evaluate_row(rows, jacobian, i);
+    } catch (const std::bad_alloc&) {
+      throw;         // It ends the solve.
     } catch (...) {  // As a row that can't be evaluated.
       return {0.0, 1.0};
     }

@@ -225,7 +225,7 @@ Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
   objects_ = ProgramObjects();
   setup_ = std::move(setup);
   const Status status =
-      setup_->SetupProgram(structure, pp, &record_, &objects_);
+      setup_->SetupProgram(structure, pp, &failure_, &record_, &objects_);
   if (!status.ok()) {
     objects_ = ProgramObjects();
     setup_.reset();
@@ -305,8 +305,12 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
       why_host.clear();
     }
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      Use(CreateHostSetup(options_, num_threads_, kept_), structure, pp));
+  const Status status =
+      Use(CreateHostSetup(options_, num_threads_, kept_), structure, pp);
+  if (status.code == kernels::StatusCode::kOutOfMemory) {
+    failure_.Set(status.message);
+  }
+  CERES_EXT_RETURN_IF_ERROR(status);
   if (!why_host.empty()) {
     record_.device += " (" + why_host + ")";
   }
@@ -314,6 +318,9 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
 }
 
 bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
+  if (failure_.has_happened()) {
+    return false;
+  }
   const ceres::internal::Program& program = *pp->reduced_program;
   import_options.batch_users_functions =
       pp->reduced_program->mutable_evaluation_callback() == nullptr;
@@ -346,7 +353,6 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
   const Status status = UseDeviceOrHost(import_options, &structure, pp);
   if (!status.ok()) {
     record_.path_reason = status.message;
-    is_out_of_memory_ = status.code == kernels::StatusCode::kOutOfMemory;
     return false;
   }
   record_.path = PATH_FULL;
@@ -416,7 +422,14 @@ bool BundlePlugin::TakeChosen(PreprocessedProblem* pp) {
           TakeEliminated(import_options, pp));
 }
 
+// Owns it after a failure too: then Ceres goes on to SetupLinearSolver, which
+// ends the solve, and orders nothing on the way.
 bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
+  return failure_.Guard(true, [&] { return OwnsOrderingUnguarded(pp); }) ||
+         failure_.has_happened();
+}
+
+bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
   if (!options_.enabled) {
     Decline("this library is switched off (enabled = false)");
     return false;
@@ -464,6 +477,17 @@ bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
 }
 
 bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
+  const bool ok =
+      failure_.Guard(false, [&] { return SetupLinearSolverUnguarded(pp); });
+  if (failure_.has_happened()) {
+    record_.path_reason.clear();
+    AssignOrShorten(failure_.sentence(), &pp->error);
+    return false;
+  }
+  return ok;
+}
+
+bool BundlePlugin::SetupLinearSolverUnguarded(PreprocessedProblem* pp) {
   if (arrays_ != nullptr && !IsTaken()) {
     pp->error = Reason();
     return false;
@@ -484,7 +508,7 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
     }
   }
   if (record_.path == PATH_CERES && options_.enabled &&
-      options_.fallback == FALLBACK_REFUSE) {
+      options_.fallback == FALLBACK_REFUSE && !failure_.has_happened()) {
     pp->error = "Ceres Ext refuses the problem: " + Reason() + ".";
     return false;
   }
@@ -508,6 +532,16 @@ BundlePlugin::CreateTrustRegionVectors(PreprocessedProblem* /*pp*/) {
 void BundlePlugin::Finish(const PreprocessedProblem& pp,
                           ceres::Solver::Summary* summary) {
   is_finished_ = true;
+  // Which by now can't end the solve.
+  Failure late;
+  late.Guard(false, [&] {
+    FinishUnguarded(pp, summary);
+    return true;
+  });
+}
+
+void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
+                                   ceres::Solver::Summary* summary) {
   if (pp.options.minimizer_type == ceres::LINE_SEARCH) {
     Decline("minimizer_type LINE_SEARCH has no linear solver");
   }
@@ -527,6 +561,12 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   if (setup_ != nullptr) {
     record_.transfer_bytes += setup_->copied_bytes();
   }
+  const char* why =
+      failure_.has_happened() ? failure_.sentence() : failure_.explanation();
+  if (summary->termination_type == ceres::FAILURE && why[0] != '\0' &&
+      summary->message != why) {
+    summary->message += std::string(" ") + why;
+  }
   Report(*summary);
   if (append_to_message_) {
     summary->message +=
@@ -536,34 +576,58 @@ void BundlePlugin::Finish(const PreprocessedProblem& pp,
   }
 }
 
-void BundlePlugin::FinishIfCeresDidNot(const ceres::Solver::Summary& summary) {
+void BundlePlugin::FinishIfCeresDidNot(const Failure& failure,
+                                       const ceres::Solver::Summary& summary) {
+  failure_.Set(failure.sentence());
   if (!is_finished_) {
-    Report(summary);
+    Failure late;
+    late.Guard(false, [&] {
+      Report(summary);
+      return true;
+    });
   }
+}
+
+std::string BundlePlugin::Reason() const {
+  std::string reason = choice_ + record_.path_reason;
+  if (failure_.has_happened() && record_.path_reason != failure_.sentence()) {
+    reason += record_.path_reason.empty() ? "" : "; ";
+    reason += failure_.sentence();
+  }
+  return reason;
 }
 
 void BundlePlugin::Report(const ceres::Solver::Summary& summary) {
   // Arrays that aren't taken are solved, and reported, as a ceres::Problem.
-  if (options_.report.empty() || (arrays_ != nullptr && !IsTaken())) {
+  if (options_.report.empty() ||
+      (arrays_ != nullptr && !IsTaken() && !HasFailed())) {
     return;
   }
-  Summary reported;
+  Summary reported = record_.path == PATH_CERES ? nothing_ : record_;
+  reported.path_reason = Reason();
   static_cast<ceres::Solver::Summary&>(reported) = summary;
-  FillSummary(&reported);
   // Ceres knows it only after the plugin's last call.
   reported.total_time_in_seconds =
       ceres::internal::WallTimeInSeconds() - start_in_seconds_;
   AppendReport(options_.report, reported);
 }
 
-void BundlePlugin::FillSummary(Summary* summary) const {
-  Summary filled;
-  if (record_.path != PATH_CERES) {
-    filled = record_;
+void BundlePlugin::FillSummary(Summary* summary) {
+  Failure late;
+  late.Guard(false, [&] {
+    record_.path_reason = Reason();
+    return true;
+  });
+  if (late.has_happened() && failure_.has_happened()) {
+    AssignOrShorten(failure_.sentence(), &record_.path_reason);
   }
-  filled.path_reason = Reason();
-  static_cast<ceres::Solver::Summary&>(filled) = *summary;
-  *summary = filled;
+  if (record_.path == PATH_CERES) {
+    nothing_.path_reason = std::move(record_.path_reason);
+  }
+  Summary& filled = record_.path == PATH_CERES ? nothing_ : record_;
+  static_cast<ceres::Solver::Summary&>(filled) =
+      std::move(static_cast<ceres::Solver::Summary&>(*summary));
+  *summary = std::move(filled);
 }
 
 }  // namespace ceres_ext

@@ -23,7 +23,10 @@
 // and IsTaken says so.
 //
 // An object serves one solve and outlives everything that it makes. Not thread
-// safe; solves that run at once have one each.
+// safe; solves that run at once have one each. No exception leaves it or what
+// it makes: it ends the solve with FAILURE and a sentence in the summary's
+// message. So does host memory that runs out: stock Ceres would need more of
+// it.
 
 #ifndef CERES_EXT_GLUE_PLUGIN_H_
 #define CERES_EXT_GLUE_PLUGIN_H_
@@ -38,6 +41,7 @@
 #include "ceres/trust_region_vectors.h"
 #include "ceres_ext/glue/array_import.h"
 #include "ceres_ext/glue/device_choice.h"
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/machine_setup.h"
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/options.h"
@@ -69,16 +73,24 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
   // Whether this library has taken the problem.
   bool IsTaken() const { return record_.path == PATH_FULL; }
-  // Why it was taken, or wasn't.
-  std::string Reason() const { return choice_ + record_.path_reason; }
-  // Whether it wasn't since there was no memory for it.
-  bool IsOutOfMemory() const { return is_out_of_memory_; }
-  // Copies what this solve added to Ceres's summary.
-  void FillSummary(Summary* summary) const;
-  // Reports the solve if Ceres has not called Finish.
-  void FinishIfCeresDidNot(const ceres::Solver::Summary& summary);
+  // Whether the solve has ended for a reason that no other way of solving has
+  // an answer to.
+  bool HasFailed() const { return failure_.has_happened(); }
+  // Why the path, with what became of a chosen linear solver and what ended the
+  // solve.
+  std::string Reason() const;
+  // Once, when the solve has ended: reports it if Ceres has not called Finish.
+  // failure: what ended the solve outside of this object, or nothing.
+  void FinishIfCeresDidNot(const Failure& failure,
+                           const ceres::Solver::Summary& summary);
+  // Then: moves what this solve adds to Ceres's summary.
+  void FillSummary(Summary* summary);
 
  private:
+  bool OwnsOrderingUnguarded(ceres::internal::PreprocessedProblem* pp);
+  bool SetupLinearSolverUnguarded(ceres::internal::PreprocessedProblem* pp);
+  void FinishUnguarded(const ceres::internal::PreprocessedProblem& pp,
+                       ceres::Solver::Summary* summary);
   void Decline(const std::string& reason);
   // Whether this library takes the problem as it is ordered now.
   bool Take(ImportOptions import_options,
@@ -112,13 +124,14 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   const Options options_;
   const bool append_to_message_;
   ArrayImport* const arrays_;
-  // What this solve adds to Ceres's summary.
+  // What this solve adds to Ceres's summary; what it adds on PATH_CERES.
   Summary record_;
+  Summary nothing_;
+  Failure failure_;
   // What became of the linear solver that the options choose; else empty.
   std::string choice_;
   const double start_in_seconds_;
   bool is_finished_ = false;
-  bool is_out_of_memory_ = false;
   int num_threads_ = 0;  // 0: not known yet
   // Whether the options are ones that this library serves.
   bool wants_problem_ = false;

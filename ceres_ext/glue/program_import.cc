@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <typeinfo>
 #include <unordered_map>
@@ -211,7 +212,11 @@ class Importer {
   }
 
  private:
+  // Memory that runs out is no reason to go on elsewhere.
   bool Ok(const kernels::Status& status) {
+    if (status.code == kernels::StatusCode::kOutOfMemory) {
+      throw std::bad_alloc();
+    }
     *reason_ = status.message;
     return status.ok();
   }

@@ -168,8 +168,8 @@ struct ImportOptions {
 
 // Fills *structure from a Program whose parameter offsets and indices are set,
 // the same for any number of threads. Returns false with a sentence in *reason
-// where the Program is not one this library can solve, the ordering has to be
-// Ceres's, or memory ran out.
+// where the Program is not one this library can solve or the ordering has to be
+// Ceres's. Throws std::bad_alloc where memory runs out.
 bool ImportProgram(const ceres::internal::Program& program,
                    const ImportOptions& options,
                    kernels::HostContext* context,

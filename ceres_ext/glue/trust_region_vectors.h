@@ -8,11 +8,12 @@
 #define CERES_EXT_GLUE_TRUST_REGION_VECTORS_H_
 
 #include <cstdint>
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "ceres/trust_region_vectors.h"
 #include "ceres_ext/glue/caller_state.h"
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/vectors.h"
@@ -23,10 +24,13 @@ namespace ceres_ext {
 template <typename Machine>
 class LoopVectors final : public ceres::internal::TrustRegionVectors {
  public:
-  // *machine outlives the vectors. caller_state: where the state comes from and
-  // goes to in place of Ceres's memory, and then outlives them too; or null.
-  LoopVectors(Machine* machine, const CallerState* caller_state)
-      : machine_(machine), caller_state_(caller_state) {}
+  // *machine and *failure outlive the vectors. caller_state: where the state
+  // comes from and goes to in place of Ceres's memory, and then outlives them
+  // too; or null.
+  LoopVectors(Machine* machine,
+              const CallerState* caller_state,
+              Failure* failure)
+      : machine_(machine), caller_state_(caller_state), failure_(failure) {}
 
   // Once, before anything else. Takes the memory of all vectors that the loop
   // will ask for, so that a lack of it shows while there is another way.
@@ -44,9 +48,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                                    {7, num_effective_parameters},
                                    {2, num_residuals}}) {
       for (int i = 0; i < count; ++i) {
-        Buffer<double> buffer;
-        CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &buffer));
-        free_.emplace(n, std::move(buffer));
+        vectors_.emplace_back();
+        CERES_EXT_RETURN_IF_ERROR(
+            machine_->Allocate(n, &vectors_.back().buffer));
       }
     }
     return {};
@@ -60,42 +64,48 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   // The smallest free vector that is large enough; new memory where there is
   // none.
   double* Allocate(int n) final {
-    Buffer<double> buffer;
-    const auto found = free_.lower_bound(n);
-    if (found != free_.end()) {
-      buffer = std::move(found->second);
-      free_.erase(found);
-    } else {
-      const kernels::Status status = machine_->Allocate(n, &buffer);
-      if (!status.ok()) {
-        LOG(ERROR) << status.message;
-        return nullptr;
+    Vector* best = nullptr;
+    for (Vector& vector : vectors_) {
+      if (!vector.is_used && vector.buffer.size() >= n &&
+          (best == nullptr || vector.buffer.size() < best->buffer.size())) {
+        best = &vector;
       }
     }
-    double* data = buffer.data();
-    if (data != nullptr) {
-      used_.emplace(data, std::move(buffer));
+    if (best == nullptr) {
+      if (!Guarded([&] {
+            vectors_.emplace_back();
+            return machine_->Allocate(n, &vectors_.back().buffer);
+          })) {
+        return nullptr;
+      }
+      best = &vectors_.back();
     }
-    return data;
+    best->is_used = true;
+    return best->buffer.data();
   }
 
+  // Takes no memory: destructors call it.
   void Free(double* x) final {
-    const auto found = used_.find(x);
-    if (found != used_.end()) {
-      free_.emplace(found->second.size(), std::move(found->second));
-      used_.erase(found);
+    for (Vector& vector : vectors_) {
+      if (x != nullptr && vector.buffer.data() == x) {
+        vector.is_used = false;
+      }
     }
   }
 
   bool CopyFromHost(int n, const double* host_x, double* y) final {
-    return Ok(caller_state_ != nullptr
-                  ? caller_state_->CopyToMachine(y, machine_)
-                  : machine_->Upload(n, host_x, y));
+    return Guarded([&] {
+      return caller_state_ != nullptr
+                 ? caller_state_->CopyToMachine(y, machine_)
+                 : machine_->Upload(n, host_x, y);
+    });
   }
   bool CopyToHost(int n, const double* x, double* host_y) final {
-    return Ok(caller_state_ != nullptr
-                  ? caller_state_->CopyFromMachine(x, machine_)
-                  : machine_->Download(n, x, host_y));
+    return Guarded([&] {
+      return caller_state_ != nullptr
+                 ? caller_state_->CopyFromMachine(x, machine_)
+                 : machine_->Download(n, x, host_y);
+    });
   }
   void Copy(int n, const double* x, double* y) final {
     Run(kernels::CopyParams{n, x, y});
@@ -129,7 +139,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   }
 
   bool NegateIfValid(int n, double* x) final {
-    if (!failed_) {
+    if (!failure_->has_happened()) {
       Run(kernels::CountInvalidParams{n, x, scalars_.data()});
     }
     kernels::LoopScalars scalars;
@@ -179,35 +189,45 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  // Remembers the first error; methods that can't report it leave that to the
-  // next one that can. False: there has been one.
-  bool Ok(const kernels::Status& status) {
-    if (!status.ok() && !failed_) {
-      failed_ = true;
-      LOG(ERROR) << "A vector operation failed: " << status.message;
-    }
-    return !failed_;
+  struct Vector {
+    Buffer<double> buffer;
+    bool is_used = false;
+  };
+
+  // Methods that can't report an error leave that to the next one that can.
+  // False: there has been one.
+  template <typename Function>
+  bool Guarded(Function&& fn) {
+    return failure_->Guard(false, [&] {
+      const kernels::Status status = fn();
+      if (!status.ok() && !failure_->has_happened()) {
+        LOG(ERROR) << "A vector operation failed: " << status.message;
+        failure_->Set(status.message);
+      }
+      return !failure_->has_happened();
+    });
   }
 
   template <typename Params>
   void Run(const Params& params) {
-    Ok(kernels::Run(params, machine_));
+    Guarded([&] { return kernels::Run(params, machine_); });
   }
 
   // Runs an operation that sets some of the scalars and reads them.
   template <typename Params>
   bool RunAndRead(Params params, kernels::LoopScalars* scalars) {
     params.scalars = scalars_.data();
-    return !failed_ && Ok(kernels::Run(params, machine_)) &&
-           Ok(machine_->Read(scalars_.data(), scalars));
+    return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
+      return machine_->Read(scalars_.data(), scalars);
+    });
   }
 
   Machine* machine_;
   const CallerState* caller_state_;
-  bool failed_ = false;
+  Failure* failure_;
   Buffer<kernels::LoopScalars> scalars_;
-  std::multimap<int64_t, Buffer<double>> free_;  // by size
-  std::map<const double*, Buffer<double>> used_;
+  std::vector<Vector> vectors_;
 };
 
 }  // namespace ceres_ext

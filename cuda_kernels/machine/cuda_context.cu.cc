@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
+#include <exception>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -228,16 +229,22 @@ Status CudaContext::CopyStaged(char* device,
     }
     return Status();
   };
+  const auto run = [&](int stage) {
+    try {
+      statuses[stage] = copy_pieces(stage);
+    } catch (const std::bad_alloc&) {  // of an error's message
+      statuses[stage] = {StatusCode::kOutOfMemory, "Out of memory."};
+    }
+  };
   std::vector<std::thread> threads;
   for (int stage = 1; stage < kNumStages; ++stage) {
     try {
-      threads.emplace_back(
-          [&, stage] { statuses[stage] = copy_pieces(stage); });
-    } catch (const std::system_error&) {
-      statuses[stage] = copy_pieces(stage);  // No more threads to be had.
+      threads.emplace_back(run, stage);
+    } catch (const std::exception&) {
+      run(stage);  // No more threads, or memory for them, to be had.
     }
   }
-  statuses[0] = copy_pieces(0);
+  run(0);
   for (std::thread& thread : threads) {
     thread.join();
   }

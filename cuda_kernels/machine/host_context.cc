@@ -5,9 +5,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
+#include <limits>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ceres_ext::kernels {
@@ -38,6 +42,10 @@ struct HostContext::Pool {
   int64_t n = 0;
   int64_t grain = 1;
   std::atomic<int64_t> next_chunk{0};
+  // What a chunk of the region threw, the first one that did, and its begin.
+  // Guarded by mutex.
+  std::exception_ptr thrown;
+  int64_t thrown_at = std::numeric_limits<int64_t>::max();
 
   std::atomic<uint64_t> epoch{0};
   std::atomic<int> num_active{0};
@@ -57,7 +65,15 @@ struct HostContext::Pool {
       if (begin >= n) {
         return;
       }
-      callback(fn, begin, std::min(begin + grain, n), slot);
+      try {
+        callback(fn, begin, std::min(begin + grain, n), slot);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (begin < thrown_at) {
+          thrown_at = begin;
+          thrown = std::current_exception();
+        }
+      }
     }
   }
 
@@ -166,6 +182,10 @@ void HostContext::Run(int64_t n, int64_t grain, Callback callback, void* fn) {
     } else {
       std::this_thread::yield();
     }
+  }
+  if (pool_->thrown != nullptr) {
+    pool_->thrown_at = std::numeric_limits<int64_t>::max();
+    std::rethrow_exception(std::exchange(pool_->thrown, nullptr));
   }
 }
 

@@ -36,8 +36,9 @@ class HostContext {
   // Calls fn(begin, end) or fn(begin, end, slot) once for each chunk
   // [i * grain, min(n, (i + 1) * grain)), on any thread and in any order, and
   // returns when all are done. slot in [0, num_threads()) belongs to one thread
-  // for the length of the call: an index into per-thread scratch. fn must not
-  // throw.
+  // for the length of the call: an index into per-thread scratch. What fn
+  // throws leaves ParallelFor: of several chunks that throw the first one's,
+  // for any number of threads. Which chunks are done then is open.
   template <typename Function>
   void ParallelFor(int64_t n, int64_t grain, Function&& fn) {
     if (n <= 0) {

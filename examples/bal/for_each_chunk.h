@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -36,8 +35,8 @@ void ForEachChunk(int num_threads, int64_t n, const Function& f) {
   for (int chunk = 1; chunk < num_threads; ++chunk) {
     try {
       threads.emplace_back(run, chunk);
-    } catch (const std::system_error&) {
-      run(chunk);  // no more threads to be had
+    } catch (const std::exception&) {
+      run(chunk);  // no more threads, or memory for them, to be had
     }
   }
   run(0);

@@ -475,6 +475,24 @@ TEST_F(BundleAdjusterTest, EveryChoiceSolves) {
   }
 }
 
+TEST_F(BundleAdjusterTest, SolvesOnOneThreadWhereTheSystemRefusesOthers) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "skipped: the sanitizer has its own pthread_create";
+#endif
+  const std::string output = File("output.txt");
+  const std::string flags =
+      "--input='" + input_ + "' --output='" + output + "' --num_threads=";
+  const std::string without = std::string("LD_PRELOAD='") + NO_THREADS + "' '" +
+                              BUNDLE_ADJUSTER + "' " + flags;
+  ASSERT_EQ(Adjust(flags + "1").code, 0);
+  const std::string bytes = ReadBytes(output);
+  const Outcome outcome = Execute("env", without + "4");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(ReadBytes(output), bytes);
+  const Outcome stock = Execute("env", without + "4 --solver=ceres");
+  EXPECT_EQ(stock.code, 0) << stock.err;
+}
+
 TEST(BalGenerateTest, WritesTheSameBytesAndRefuses) {
   const std::string path = TempPath("a.txt");
   const std::string truth = TempPath("truth.txt");

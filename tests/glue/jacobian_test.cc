@@ -124,7 +124,11 @@ class Fixture {
     EXPECT_EQ(rows.size() > num_observation_batches,
               setting.host_rows != Setting::kNone);
     auto ours = std::make_unique<ProgramEvaluator<kernels::HostMachine>>(
-        &blocks_, /*program_is_shell=*/false, &pp_);
+        &blocks_,
+        /*program_is_shell=*/false,
+        &pp_,
+        machine_.context(),
+        &failure_);
     status = ours->Setup(std::move(rows));
     EXPECT_TRUE(status.ok()) << status.message;
     ours_ = std::move(ours);
@@ -243,6 +247,7 @@ class Fixture {
   ProgramStructure structure_;
   ProgramBlocks<kernels::HostMachine> blocks_;
   Summary summary_;
+  Failure failure_;
   std::set<std::string> notes_;
   ceres::internal::PreprocessedProblem pp_;
   std::unique_ptr<Evaluator> stock_;

@@ -26,6 +26,42 @@ TEST(Options, RecomputedJacobianRefusesWhatItCannotHave) {
   EXPECT_NE(error.find("batch_evaluation"), std::string::npos) << error;
 }
 
+TEST(Options, ValuesThatNoEnumHasAreRefused) {
+  const struct {
+    void (*set)(Options*);
+    const char* error;
+  } kCases[] = {
+      {[](Options* o) { o->device = static_cast<DeviceType>(3); },
+       "device = 3; expected one of: auto, host, cuda"},
+      {[](Options* o) { o->jacobian = static_cast<JacobianType>(2); },
+       "jacobian = 2; expected one of: stored, recomputed"},
+      {[](Options* o) { o->precision = static_cast<PrecisionType>(2); },
+       "precision = 2; expected one of: double, mixed"},
+      {[](Options* o) {
+         o->preconditioner_blocks = static_cast<PreconditionerBlocksType>(2);
+       },
+       "preconditioner_blocks = 2; expected one of: single, merged"},
+      {[](Options* o) { o->fallback = static_cast<FallbackType>(2); },
+       "fallback = 2; expected one of: to_ceres, refuse"},
+      {[](Options* o) {
+         o->linear_solver = static_cast<LinearSolverChoice>(3);
+       },
+       "linear_solver = 3; expected one of: as_given, iterative_schur, cgnr"},
+      {[](Options* o) {
+         o->preconditioner = static_cast<PreconditionerChoice>(7);
+       },
+       "preconditioner = 7; expected one of: as_given, identity, jacobi, "
+       "schur_jacobi, schur_power_series_expansion"},
+  };
+  for (const auto& c : kCases) {
+    Options options;
+    c.set(&options);
+    std::string error;
+    EXPECT_FALSE(options.IsValid(&error));
+    EXPECT_EQ(error, c.error);
+  }
+}
+
 TEST(Options, NegativeNumbersAreRefused) {
   std::string error;
   Options options;

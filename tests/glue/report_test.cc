@@ -15,6 +15,7 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -126,6 +127,24 @@ TEST_F(Report, LineHasAllFields) {
                 "\"initial_cost\":0.1,\"final_cost\":null,"
                 "\"termination\":\"NO_CONVERGENCE\","
                 "\"message\":\"two\\u000alines\\u0009\"}\n");
+}
+
+TEST_F(Report, OfASolveThatAnExceptionEnds) {
+  class Throws : public ceres::IterationCallback {
+   public:
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary& /*summary*/) override {
+      throw std::runtime_error("that's enough");
+    }
+  } callback;
+  SolveOnce(WithReport(), [&](auto*, ceres::Solver::Options* options) {
+    options->callbacks.push_back(&callback);
+  });
+  ASSERT_EQ(Lines().size(), 1u);
+  EXPECT_THAT(Lines()[0],
+              AllOf(HasSubstr("\"path\":\"FULL\""),
+                    HasSubstr("\"termination\":\"FAILURE\""),
+                    HasSubstr("ended the solve: that's enough")));
 }
 
 // Stock Ceres counts by itself.

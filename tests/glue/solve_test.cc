@@ -418,6 +418,30 @@ TEST(Solve, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   }
 }
 
+// With an order of the user's; Ceres's own depends on addresses.
+TEST(Solve, SameBitsWithInnerIterations) {
+  const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
+  std::vector<std::vector<double>> results;
+  // Each has its parameters somewhere else.
+  std::vector<BalTestProblem> problems(4, start);
+  for (size_t i = 0; i < problems.size(); ++i) {
+    BalTestProblem& bal = problems[i];
+    auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+    ceres::Solver::Options options = TestOptions(&bal, static_cast<int>(i) + 1);
+    options.use_inner_iterations = true;
+    options.inner_iteration_ordering = options.linear_solver_ordering;
+    options.max_num_iterations = 4;
+    Summary summary;
+    Solve(options, OnDevice(), problem.get(), &summary);
+    ASSERT_EQ(summary.path, PATH_FULL);
+    EXPECT_GT(summary.num_inner_iteration_steps, 0);
+    results.push_back(bal.cameras);
+    results.back().insert(
+        results.back().end(), bal.points.begin(), bal.points.end());
+    EXPECT_EQ(results.front(), results.back()) << i + 1 << " threads";
+  }
+}
+
 TEST(Solve, TwoThreadsWithDifferentSettingsAndAStockSolveBeside) {
   constexpr int kRounds = 3;
   const auto run = [](bool plain, JacobianType jacobian, bool* ok) {
@@ -525,8 +549,53 @@ TEST(Solve, OpticalCentreAtTheStartIsAFailureNotACrash) {
   Summary summary;
   Solve(TestOptions(&bal), OnDevice(), problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_FULL);
+  EXPECT_FALSE(summary.device.empty());
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
-  EXPECT_FALSE(summary.message.empty());
+  EXPECT_EQ(summary.message,
+            "Initial residual and Jacobian evaluation failed. Residual or "
+            "Jacobian of 1 observations is not finite: a point is at the "
+            "optical centre of a camera, or a parameter is out of range.");
+}
+
+// However early a solve ends, its summary says where it ran.
+TEST(Solve, PathAndDeviceOfASolveThatACallbackEnds) {
+  class End : public ceres::IterationCallback {
+   public:
+    End(int iteration, ceres::CallbackReturnType type)
+        : iteration_(iteration), type_(type) {}
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary& summary) override {
+      return summary.iteration == iteration_ ? type_ : ceres::SOLVER_CONTINUE;
+    }
+
+   private:
+    const int iteration_;
+    const ceres::CallbackReturnType type_;
+  };
+  for (const int iteration : {0, 1, 3}) {
+    for (const auto type :
+         {ceres::SOLVER_ABORT, ceres::SOLVER_TERMINATE_SUCCESSFULLY}) {
+      const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
+      BalTestProblem bal = start;
+      auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+      End end(iteration, type);
+      ceres::Solver::Options options = TestOptions(&bal, 2);
+      options.callbacks.push_back(&end);
+      Summary summary;
+      Solve(options, OnDevice(), problem.get(), &summary);
+      EXPECT_EQ(summary.path, PATH_FULL);
+      EXPECT_FALSE(summary.device.empty());
+      EXPECT_FALSE(summary.method.empty());
+      EXPECT_EQ(summary.path_reason,
+                "all residual blocks are evaluated by this library");
+      EXPECT_EQ(summary.iterations.size(), iteration + 1u);
+      EXPECT_EQ(summary.termination_type,
+                type == ceres::SOLVER_ABORT ? ceres::USER_FAILURE
+                                            : ceres::USER_SUCCESS);
+      EXPECT_EQ(bal.points == start.points,
+                type == ceres::SOLVER_ABORT || iteration == 0);
+    }
+  }
 }
 
 // A case that stock Ceres solves, with the reason that names it.

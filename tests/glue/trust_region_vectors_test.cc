@@ -25,7 +25,7 @@ class TrustRegionVectors : public OnMachine {
     OnMachine::SetUp();
     if (machine_ != nullptr) {
       vectors_ = std::make_unique<LoopVectors<TestMachine>>(
-          machine_.get(), /*caller_state=*/nullptr);
+          machine_.get(), /*caller_state=*/nullptr, &failure_);
     }
   }
 
@@ -50,6 +50,7 @@ class TrustRegionVectors : public OnMachine {
   }
 
   std::mt19937 generator_{7};
+  Failure failure_;
   std::unique_ptr<LoopVectors<TestMachine>> vectors_;
 };
 

@@ -87,6 +87,30 @@ TEST(HostContext, TwoContextsAtOnce) {
   EXPECT_THAT(sums, testing::Each(10000));
 }
 
+TEST(HostContext, ThrowsWhatTheFirstChunkThrows) {
+  for (const int num_threads : {1, 2, 5}) {
+    HostContext context(num_threads);
+    for (int i = 0; i < 100; ++i) {
+      int64_t thrown = -1;
+      try {
+        context.ParallelFor(1000, 10, [&](int64_t begin, int64_t /*end*/) {
+          if (begin >= 370) {
+            throw begin;
+          }
+        });
+      } catch (const int64_t begin) {
+        thrown = begin;
+      }
+      EXPECT_EQ(thrown, 370);
+      // The context is as good as before.
+      std::atomic<int64_t> sum{0};
+      context.ParallelFor(
+          100, 10, [&](int64_t begin, int64_t end) { sum += end - begin; });
+      EXPECT_EQ(sum, 100);
+    }
+  }
+}
+
 TEST(HostBuffer, RefusesInsteadOfThrowing) {
   HostBuffer<double> buffer;
   ASSERT_TRUE(buffer.Allocate(3, 1.5).ok());
