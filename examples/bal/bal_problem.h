@@ -23,7 +23,7 @@ struct UninitializedAllocator : std::allocator<T> {
   };
   UninitializedAllocator() = default;
   template <typename U>
-  UninitializedAllocator(const UninitializedAllocator<U>&) {}
+  explicit UninitializedAllocator(const UninitializedAllocator<U>&) {}
 
   template <typename U>
   void construct(U* value) {

@@ -254,7 +254,7 @@ TEST(BalReader, BlocksOfBzip2OnThreads) {
     }
   }
   // 255 times as much text as its blocks are long.
-  const std::string spaces = Bzip2(std::string(20000000, ' ') + text);
+  const std::string spaces = Bzip2(std::string(8000000, ' ') + text);
   EXPECT_TRUE(read_by(spaces, 7, &error)) << error;
 }
 
