@@ -595,7 +595,10 @@ TEST_F(SolvesWithLosses, FaultAtTheStartEndsTheSolve) {
     if (fault == Fragile::kNaNCost) {
       const Result stock = Stock({nullptr, &fragile});
       EXPECT_EQ(ours.summary.termination_type, stock.summary.termination_type);
-      EXPECT_EQ(ours.summary.message, stock.summary.message);
+      // And why.
+      EXPECT_EQ(ours.summary.message.find(stock.summary.message), 0u)
+          << ours.summary.message;
+      EXPECT_GT(ours.summary.message.size(), stock.summary.message.size());
     }
   }
 }
