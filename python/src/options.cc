@@ -54,9 +54,23 @@ void AddEnum(Class* options,
         throw ValueError(std::string(name) + ": expected one of " + choices +
                          ", found " + text);
       },
-      (doc + (doc.empty() ? "One of " : " One of ") + choices +
-       ", in upper or lower case.")
+      ("Default " + std::string(to_string(SolverOptions().*member)) +
+       ", one of " + choices + ", in upper or lower case." +
+       (doc.empty() ? "" : " ") + doc)
           .c_str());
+}
+
+// An option that is a number, a truth value or a string.
+template <typename Owner, typename T>
+void AddValue(Class* options,
+              const char* name,
+              T Owner::*member,
+              const std::string& doc = "") {
+  options->def_rw(name,
+                  member,
+                  ("Default " + Repr(nb::cast(SolverOptions().*member)) + "." +
+                   (doc.empty() ? "" : " ") + doc)
+                      .c_str());
 }
 
 void AddCeresOptions(Class* options) {
@@ -84,8 +98,8 @@ void AddCeresOptions(Class* options) {
            ceres::SPARSE_SCHUR,
            ceres::ITERATIVE_SCHUR,
            ceres::CGNR},
-          "Default ITERATIVE_SCHUR, not Ceres's. This library has "
-          "ITERATIVE_SCHUR and CGNR; with the others Ceres solves, which needs "
+          "Ceres's default is another one. This library has ITERATIVE_SCHUR "
+          "and CGNR; with the others Ceres solves, which needs "
           "an object for each block.");
   AddEnum(options,
           "preconditioner_type",
@@ -126,72 +140,90 @@ void AddCeresOptions(Class* options) {
           &ceres::LinearSolverOrderingTypeToString,
           {ceres::AMD, ceres::NESDIS},
           "");
-  const auto add = [options](const char* name, auto member, const char* doc) {
-    options->def_rw(name, member, doc);
-  };
-  add("max_num_iterations", &Stock::max_num_iterations, "");
-  add("max_solver_time_in_seconds", &Stock::max_solver_time_in_seconds, "");
-  add("num_threads",
+  AddValue(options, "max_num_iterations", &Stock::max_num_iterations);
+  AddValue(options,
+           "max_solver_time_in_seconds",
+           &Stock::max_solver_time_in_seconds);
+  options->def_rw(
+      "num_threads",
       &Stock::num_threads,
-      "Default: one for each processor, not Ceres's. Results do not depend on "
-      "it where this library solves (Summary.path FULL).");
-  add("function_tolerance",
+      "Default: one for each processor, not Ceres's. Results do not "
+      "depend on it where this library solves (Summary.path FULL).");
+  AddValue(
+      options,
+      "function_tolerance",
       &Stock::function_tolerance,
       "The solve ends where the cost changes by less, relative to the cost.");
-  add("gradient_tolerance",
-      &Stock::gradient_tolerance,
-      "The solve ends where no component of the gradient is larger.");
-  add("parameter_tolerance",
+  AddValue(options,
+           "gradient_tolerance",
+           &Stock::gradient_tolerance,
+           "The solve ends where no component of the gradient is larger.");
+  AddValue(
+      options,
+      "parameter_tolerance",
       &Stock::parameter_tolerance,
       "The solve ends where a step is shorter, relative to the parameters.");
-  add("initial_trust_region_radius", &Stock::initial_trust_region_radius, "");
-  add("max_trust_region_radius", &Stock::max_trust_region_radius, "");
-  add("min_trust_region_radius", &Stock::min_trust_region_radius, "");
-  add("min_relative_decrease", &Stock::min_relative_decrease, "");
-  add("min_lm_diagonal", &Stock::min_lm_diagonal, "");
-  add("max_lm_diagonal", &Stock::max_lm_diagonal, "");
-  add("max_num_consecutive_invalid_steps",
-      &Stock::max_num_consecutive_invalid_steps,
-      "");
-  add("use_nonmonotonic_steps", &Stock::use_nonmonotonic_steps, "");
-  add("max_consecutive_nonmonotonic_steps",
-      &Stock::max_consecutive_nonmonotonic_steps,
-      "");
-  add("eta",
-      &Stock::eta,
-      "How far PCG solves for a step: less is further, and longer.");
-  add("min_linear_solver_iterations", &Stock::min_linear_solver_iterations, "");
-  add("max_linear_solver_iterations", &Stock::max_linear_solver_iterations, "");
-  add("max_num_spse_iterations", &Stock::max_num_spse_iterations, "");
-  add("use_spse_initialization", &Stock::use_spse_initialization, "");
-  add("spse_tolerance", &Stock::spse_tolerance, "");
-  add("jacobi_scaling", &Stock::jacobi_scaling, "");
-  add("use_explicit_schur_complement",
-      &Stock::use_explicit_schur_complement,
-      "");
-  add("dynamic_sparsity", &Stock::dynamic_sparsity, "");
-  add("use_mixed_precision_solves", &Stock::use_mixed_precision_solves, "");
-  add("max_num_refinement_iterations",
-      &Stock::max_num_refinement_iterations,
-      "");
-  add("use_inner_iterations", &Stock::use_inner_iterations, "");
-  add("inner_iteration_tolerance", &Stock::inner_iteration_tolerance, "");
-  add("minimizer_progress_to_stdout",
+  AddValue(options,
+           "initial_trust_region_radius",
+           &Stock::initial_trust_region_radius);
+  AddValue(options, "max_trust_region_radius", &Stock::max_trust_region_radius);
+  AddValue(options, "min_trust_region_radius", &Stock::min_trust_region_radius);
+  AddValue(options, "min_relative_decrease", &Stock::min_relative_decrease);
+  AddValue(options, "min_lm_diagonal", &Stock::min_lm_diagonal);
+  AddValue(options, "max_lm_diagonal", &Stock::max_lm_diagonal);
+  AddValue(options,
+           "max_num_consecutive_invalid_steps",
+           &Stock::max_num_consecutive_invalid_steps);
+  AddValue(options, "use_nonmonotonic_steps", &Stock::use_nonmonotonic_steps);
+  AddValue(options,
+           "max_consecutive_nonmonotonic_steps",
+           &Stock::max_consecutive_nonmonotonic_steps);
+  AddValue(options,
+           "eta",
+           &Stock::eta,
+           "How far PCG solves for a step: less is further, and longer.");
+  AddValue(options,
+           "min_linear_solver_iterations",
+           &Stock::min_linear_solver_iterations);
+  AddValue(options,
+           "max_linear_solver_iterations",
+           &Stock::max_linear_solver_iterations);
+  AddValue(options, "max_num_spse_iterations", &Stock::max_num_spse_iterations);
+  AddValue(options, "use_spse_initialization", &Stock::use_spse_initialization);
+  AddValue(options, "spse_tolerance", &Stock::spse_tolerance);
+  AddValue(options, "jacobi_scaling", &Stock::jacobi_scaling);
+  AddValue(options,
+           "use_explicit_schur_complement",
+           &Stock::use_explicit_schur_complement);
+  AddValue(options, "dynamic_sparsity", &Stock::dynamic_sparsity);
+  AddValue(options,
+           "use_mixed_precision_solves",
+           &Stock::use_mixed_precision_solves);
+  AddValue(options,
+           "max_num_refinement_iterations",
+           &Stock::max_num_refinement_iterations);
+  AddValue(options, "use_inner_iterations", &Stock::use_inner_iterations);
+  AddValue(
+      options, "inner_iteration_tolerance", &Stock::inner_iteration_tolerance);
+  AddValue(
+      options,
+      "minimizer_progress_to_stdout",
       &Stock::minimizer_progress_to_stdout,
       "A line for each iteration, on the process's standard output, which a "
       "notebook does not show; a callback can print too.");
-  add("update_state_every_iteration",
-      &Stock::update_state_every_iteration,
-      "The arrays hold the state of the iteration in each call of the "
-      "callback; "
-      "else they hold that of the start until the solve ends.");
-  add("check_gradients", &Stock::check_gradients, "");
-  add("gradient_check_relative_precision",
-      &Stock::gradient_check_relative_precision,
-      "");
-  add("gradient_check_numeric_derivative_relative_step_size",
-      &Stock::gradient_check_numeric_derivative_relative_step_size,
-      "");
+  AddValue(options,
+           "update_state_every_iteration",
+           &Stock::update_state_every_iteration,
+           "The arrays hold the state of the iteration in each call of the "
+           "callback; "
+           "else they hold that of the start until the solve ends.");
+  AddValue(options, "check_gradients", &Stock::check_gradients);
+  AddValue(options,
+           "gradient_check_relative_precision",
+           &Stock::gradient_check_relative_precision);
+  AddValue(options,
+           "gradient_check_numeric_derivative_relative_step_size",
+           &Stock::gradient_check_numeric_derivative_relative_step_size);
 }
 
 void AddExtOptions(Class* options) {
@@ -249,23 +281,28 @@ void AddExtOptions(Class* options) {
            PRECONDITIONER_SCHUR_JACOBI,
            PRECONDITIONER_SCHUR_POWER_SERIES_EXPANSION},
           "In place of preconditioner_type.");
-  options->def_rw("enabled", &Ext::enabled, "False: Ceres alone solves.")
-      .def_rw("batch_evaluation",
-              &Ext::batch_evaluation,
-              "False: Ceres evaluates the residual blocks.")
-      .def_rw("report",
-              &Ext::report,
-              "A file to which one line of JSON is appended about each solve, "
-              "or 'stderr'; '': none.")
-      .def_rw("cuda_device", &Ext::cuda_device, "The number of the device.")
-      .def_rw(
-          "cuda_memory_limit_bytes",
-          &Ext::cuda_memory_limit_bytes,
-          "Most bytes that all solves of the process may hold on the device "
-          "at once; 0: what the device has.")
-      .def_rw("cuda_graph",
-              &Ext::cuda_graph,
-              "PCG as a CUDA graph, which pays for small problems.");
+  AddValue(options, "enabled", &Ext::enabled, "False: Ceres alone solves.");
+  AddValue(options,
+           "batch_evaluation",
+           &Ext::batch_evaluation,
+           "False: Ceres evaluates the residual blocks.");
+  AddValue(options,
+           "report",
+           &Ext::report,
+           "A file to which one line of JSON is appended about each solve, or "
+           "'stderr'; '': none.");
+  AddValue(
+      options, "cuda_device", &Ext::cuda_device, "The number of the device.");
+  AddValue(
+      options,
+      "cuda_memory_limit_bytes",
+      &Ext::cuda_memory_limit_bytes,
+      "Most bytes that all solves of the process may hold on the device at "
+      "once; 0: what the device has.");
+  AddValue(options,
+           "cuda_graph",
+           &Ext::cuda_graph,
+           "PCG as a CUDA graph, which pays for small problems.");
 }
 
 // What an attribute is set to, with errors that name it.

@@ -43,6 +43,8 @@ class PythonCallback final : public ceres::IterationCallback {
       if (!error.matches(PyExc_StopIteration)) {
         raised_ = std::current_exception();
       }
+    } catch (...) {
+      raised_ = std::current_exception();
     }
     return ceres::SOLVER_TERMINATE_SUCCESSFULLY;
   }

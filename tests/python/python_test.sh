@@ -44,3 +44,5 @@ install --config-settings="build-dir=$work/build" \
 cd "$work"
 CERES_EXT_BUILD="$build" venv/bin/python -m pytest -q -rs \
   -p no:cacheprovider "$root/python/tests"
+cd "$root"
+rm -rf "$work"
