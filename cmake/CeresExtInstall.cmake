@@ -105,6 +105,15 @@ install(
   EXPORT ceres_extTargets
   NAMESPACE ceres_ext::
   DESTINATION "${_package_dir}")
+# The same of the build tree, with what else python/ is made of.
+set(_exported ceres_ext)
+if(CERES_EXT_BUILD_EXAMPLES)
+  list(APPEND _exported bal_io)
+endif()
+export(
+  TARGETS ${_exported}
+  NAMESPACE ceres_ext::
+  FILE "${PROJECT_BINARY_DIR}/ceres_extTargets.cmake")
 configure_package_config_file(
   cmake/ceres_extConfig.cmake.in "${PROJECT_BINARY_DIR}/ceres_extConfig.cmake"
   INSTALL_DESTINATION "${_package_dir}")

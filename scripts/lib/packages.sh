@@ -12,6 +12,8 @@ LIBRARY_PACKAGES=(
   liblapack-dev
   libsuitesparse-dev
   nlohmann-json3-dev
+  python3-dev
+  python3-venv
   zlib1g-dev
 )
 # command:package

@@ -18,11 +18,11 @@ check() {
     installed=$(grep -oE 'cuda_kernels/[a-z_/]+\.cuh?|cuda_kernels/[a-z_/]+\.h' \
       cmake/CeresExtInstall.cmake | tr '\n' ' ')
   fi
-  find cuda_kernels ceres_ext examples benchmarks -type f \
+  find cuda_kernels ceres_ext examples benchmarks python -type f \
     \( -name '*.h' -o -name '*.cuh' -o -name '*.cc' \) -print0 |
     LC_ALL=C sort -z |
     xargs -0 grep -HnE \
-      '^#include "(cuda_kernels|ceres_ext|examples|benchmarks|tests)/' |
+      '^#include "(cuda_kernels|ceres_ext|examples|benchmarks|python|tests)/' |
     awk -F '[:"]' -v installed=" $installed" '
       # The layer of a file; -1: none.
       function layer(path) {
@@ -36,7 +36,7 @@ check() {
         if (path ~ /^ceres_ext\/[^\/]*\.(h|cuh)$/) return 7
         if (path ~ /^ceres_ext\/glue\//) return 8
         if (path ~ /^ceres_ext\/[^\/]*\.cc$/) return 9
-        if (path ~ /^(examples|benchmarks)\//) return 10
+        if (path ~ /^(examples|benchmarks|python)\//) return 10
         return -1
       }
       {
@@ -77,7 +77,7 @@ fi
 # What the test is to find.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{examples,benchmarks,ceres_ext/{solver,glue}}
+mkdir -p "$tree"/{examples,benchmarks,python,ceres_ext/{solver,glue}}
 mkdir -p "$tree"/cuda_kernels/{base,ops,host,cuda}
 echo '#include "cuda_kernels/ops/b.h"' >"$tree/cuda_kernels/base/a.h"
 echo '#include "cuda_kernels/cuda/b.cuh"' >"$tree/cuda_kernels/host/a.cc"

@@ -1,0 +1,127 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""Bundle adjustment under Ceres Solver's trust-region loop, on numpy arrays.
+
+    bal = ceres_ext.read_bal("problem-16-22106-pre.txt")
+    problem = ceres_ext.ArrayProblem()
+    cameras = problem.add_parameters(bal.cameras)
+    points = problem.add_parameters(bal.points)
+    problem.add_residuals(
+        "BalReprojectionError",
+        bal.observations,
+        [(cameras, bal.camera_index), (points, bal.point_index)],
+        loss=ceres_ext.HuberLoss(1.0),
+    )
+    summary = ceres_ext.solve(problem, preconditioner_type="SCHUR_JACOBI")
+
+refines bal.cameras and bal.points where they are.
+"""
+
+import os
+import typing
+
+import numpy
+import numpy.typing
+
+from ._ceres_ext import (
+    ArctanLoss,
+    ArrayProblem,
+    BalCameraManifold,
+    CauchyLoss,
+    ComposedLoss,
+    EigenQuaternionManifold,
+    EuclideanManifold,
+    HuberLoss,
+    IterationSummary,
+    LineManifold,
+    LossFunction,
+    Manifold,
+    ProductManifold,
+    QuaternionManifold,
+    ScaledLoss,
+    SoftLOneLoss,
+    SolverOptions,
+    SphereManifold,
+    SubsetManifold,
+    Summary,
+    TolerantLoss,
+    TrivialLoss,
+    TukeyLoss,
+    __version__,
+    _read_bal,
+    _write_bal,
+    solve,
+)
+
+__all__ = [
+    "ArctanLoss",
+    "ArrayProblem",
+    "BalCameraManifold",
+    "BalProblem",
+    "CauchyLoss",
+    "ComposedLoss",
+    "EigenQuaternionManifold",
+    "EuclideanManifold",
+    "HuberLoss",
+    "IterationSummary",
+    "LineManifold",
+    "LossFunction",
+    "Manifold",
+    "ProductManifold",
+    "QuaternionManifold",
+    "ScaledLoss",
+    "SoftLOneLoss",
+    "SolverOptions",
+    "SphereManifold",
+    "SubsetManifold",
+    "Summary",
+    "TolerantLoss",
+    "TrivialLoss",
+    "TukeyLoss",
+    "__version__",
+    "read_bal",
+    "solve",
+    "write_bal",
+]
+
+
+class BalProblem(typing.NamedTuple):
+    """A problem of Bundle Adjustment in the Large.
+
+    Observation i says that camera camera_index[i] sees point point_index[i] at
+    observations[i]. ArrayProblem.add_residuals has the model of a camera.
+    """
+
+    cameras: numpy.typing.NDArray[numpy.float64]
+    """(num_cameras, 9): rotation vector, translation, focal length, k1, k2."""
+    points: numpy.typing.NDArray[numpy.float64]
+    """(num_points, 3)"""
+    camera_index: numpy.typing.NDArray[numpy.int32]
+    """(num_observations,)"""
+    point_index: numpy.typing.NDArray[numpy.int32]
+    """(num_observations,)"""
+    observations: numpy.typing.NDArray[numpy.float64]
+    """(num_observations, 2): x and y in pixels."""
+
+
+def read_bal(path: str | os.PathLike[str]) -> BalProblem:
+    """Reads a file in the format of BAL, as text, gzip or bzip2.
+
+    OSError: the file can't be opened. ValueError: it holds something else; the
+    message names the line, what was expected there and what was found.
+    """
+    path = os.fspath(path)
+    with open(path, "rb"):
+        pass
+    return BalProblem(*_read_bal(path))
+
+
+def write_bal(path: str | os.PathLike[str], problem: BalProblem) -> None:
+    """Writes a file that read_bal reads back with the same bits.
+
+    A name that ends in .gz or .bz2 is compressed. The file is there as a whole
+    or not at all, and what it replaces stays until then.
+
+    TypeError, ValueError: the arrays are no such problem. OSError: the file
+    can't be written.
+    """
+    _write_bal(os.fspath(path), *problem)

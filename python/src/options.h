@@ -1,0 +1,31 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// ceres_ext.SolverOptions: the fields of ceres::Solver::Options and of
+// ceres_ext::Options side by side, which have no name in common.
+
+#ifndef PYTHON_SRC_OPTIONS_H_
+#define PYTHON_SRC_OPTIONS_H_
+
+#include "ceres/solver.h"
+#include "ceres_ext/options.h"
+#include "nanobind/nanobind.h"
+
+namespace ceres_ext::python {
+
+struct SolverOptions : public ceres::Solver::Options,
+                       public ceres_ext::Options {
+  // Ceres's defaults, but for a linear solver of this library's and a thread
+  // for each processor.
+  SolverOptions();
+
+  // Throws ValueError with the sentence that says what does not fit.
+  void Check() const;
+};
+
+// Sets the options that are named; throws TypeError for a name that is none and
+// for a value of another type, ValueError for a string that is no choice.
+void SetOptions(const nanobind::kwargs& values, SolverOptions* options);
+
+}  // namespace ceres_ext::python
+
+#endif  // PYTHON_SRC_OPTIONS_H_

@@ -1,0 +1,315 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// ceres_ext.solve, what it calls and what it returns.
+
+#include "ceres_ext/solve.h"
+
+#include <exception>
+#include <string>
+
+#include "ceres/iteration_callback.h"
+#include "nanobind/nanobind.h"
+#include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
+#include "python/src/module.h"
+#include "python/src/options.h"
+#include "python/src/problem.h"
+
+namespace nb = nanobind;
+using namespace nanobind::literals;
+
+namespace ceres_ext::python {
+namespace {
+
+// After each iteration: notes signals, as Ctrl-C, which Python else handles
+// when the solve has ended, and calls the user's callback. What either raises
+// ends the solve with its best state.
+class PythonCallback final : public ceres::IterationCallback {
+ public:
+  explicit PythonCallback(nb::handle callback) : callback_(callback) {}
+
+  ceres::CallbackReturnType operator()(
+      const ceres::IterationSummary& iteration) override {
+    const nb::gil_scoped_acquire gil;
+    try {
+      if (PyErr_CheckSignals() != 0) {
+        nb::raise_python_error();
+      }
+      if (callback_.is_none() ||
+          !callback_(iteration).is(nb::handle(Py_False))) {
+        return ceres::SOLVER_CONTINUE;
+      }
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_StopIteration)) {
+        raised_ = std::current_exception();
+      }
+    } catch (...) {
+      raised_ = std::current_exception();
+    }
+    return ceres::SOLVER_TERMINATE_SUCCESSFULLY;
+  }
+
+  void RethrowIfRaised() const {
+    if (raised_ != nullptr) {
+      std::rethrow_exception(raised_);
+    }
+  }
+
+ private:
+  nb::handle callback_;
+  std::exception_ptr raised_;
+};
+
+Summary SolveProblem(Problem* problem,
+                     const SolverOptions* given,
+                     nb::object callback,
+                     const nb::kwargs& values) {
+  SolverOptions options = given != nullptr ? *given : SolverOptions();
+  SetOptions(values, &options);
+  options.Check();
+  if (!callback.is_none() && PyCallable_Check(callback.ptr()) == 0) {
+    throw TypeError("callback: expected a function, found " + Repr(callback));
+  }
+  const Problem::Lock lock(problem);
+  PythonCallback python_callback(callback);
+  options.callbacks.push_back(&python_callback);
+  Summary summary;
+  std::string error;
+  bool is_valid = true;
+  {
+    const nb::gil_scoped_release no_gil;
+    Solve(options, options, problem->arrays(), &summary);
+    // Solve has read all arrays before; this says which of the failures it is.
+    is_valid = summary.termination_type != ceres::FAILURE ||
+               problem->arrays()->IsValid(options.num_threads, &error);
+  }
+  python_callback.RethrowIfRaised();
+  if (!is_valid) {
+    throw ValueError(error);
+  }
+  return summary;
+}
+
+void AddIterationSummary(nb::module_* module) {
+  using Iteration = ceres::IterationSummary;
+  nb::class_<Iteration>(
+      *module, "IterationSummary", "One iteration of a solve; 0 is its start.")
+      .def_ro("iteration", &Iteration::iteration)
+      .def_ro("step_is_valid", &Iteration::step_is_valid)
+      .def_ro("step_is_nonmonotonic", &Iteration::step_is_nonmonotonic)
+      .def_ro("step_is_successful", &Iteration::step_is_successful)
+      .def_ro("cost", &Iteration::cost, "1/2 sum rho(|r|^2)")
+      .def_ro("cost_change", &Iteration::cost_change)
+      .def_ro("gradient_max_norm", &Iteration::gradient_max_norm)
+      .def_ro("gradient_norm", &Iteration::gradient_norm)
+      .def_ro("step_norm", &Iteration::step_norm)
+      .def_ro("relative_decrease", &Iteration::relative_decrease)
+      .def_ro("trust_region_radius", &Iteration::trust_region_radius)
+      .def_ro("eta", &Iteration::eta)
+      .def_ro("linear_solver_iterations",
+              &Iteration::linear_solver_iterations,
+              "Those of PCG.")
+      .def_ro("iteration_time_in_seconds",
+              &Iteration::iteration_time_in_seconds)
+      .def_ro("step_solver_time_in_seconds",
+              &Iteration::step_solver_time_in_seconds)
+      .def_ro("cumulative_time_in_seconds",
+              &Iteration::cumulative_time_in_seconds,
+              "Since the solve began.")
+      .def("__repr__", [](const Iteration& self) {
+        return nb::str(
+                   "<ceres_ext.IterationSummary {}: cost {}, {} iterations "
+                   "of PCG, {:.3g} s>")
+            .format(self.iteration,
+                    self.cost,
+                    self.linear_solver_iterations,
+                    self.cumulative_time_in_seconds);
+      });
+}
+
+// The value of an enum by its name in Ceres or in this library.
+template <typename Class, typename Owner, typename Enum>
+void AddEnum(Class* summary,
+             const char* name,
+             Enum Owner::*member,
+             const char* (*to_string)(Enum),
+             const char* doc = "") {
+  summary->def_prop_ro(
+      name,
+      [=](const Summary& self) { return std::string(to_string(self.*member)); },
+      doc);
+}
+
+void AddSummary(nb::module_* module) {
+  using Stock = ceres::Solver::Summary;
+  nb::class_<Summary> summary(
+      *module,
+      "Summary",
+      "What a solve did: ceres::Solver::Summary and ceres_ext::Summary. Times "
+      "are in seconds; what the solve did not come to is -1.");
+  summary
+      .def("is_solution_usable",
+           &Stock::IsSolutionUsable,
+           "Whether the arrays hold a solution; else they are as they were.")
+      .def("brief_report", &Stock::BriefReport)
+      .def("full_report", &Summary::FullReport)
+      .def("__repr__",
+           [](const Summary& self) {
+             return "<ceres_ext.Summary: " + self.BriefReport() +
+                    ", path: " + SolvePathToString(self.path) + ">";
+           })
+      .def_prop_ro(
+          "iterations",
+          [](const Summary& self) { return self.iterations; },
+          "All iterations, with that of the start.");
+  AddEnum(&summary,
+          "termination_type",
+          &Stock::termination_type,
+          &ceres::TerminationTypeToString,
+          "CONVERGENCE, NO_CONVERGENCE, FAILURE, or USER_SUCCESS where the "
+          "callback ended the solve.");
+  AddEnum(&summary,
+          "path",
+          &Summary::path,
+          &SolvePathToString,
+          "FULL: this library solved; CERES: stock Ceres.");
+  AddEnum(&summary,
+          "linear_solver_type_given",
+          &Stock::linear_solver_type_given,
+          &ceres::LinearSolverTypeToString);
+  AddEnum(&summary,
+          "linear_solver_type_used",
+          &Stock::linear_solver_type_used,
+          &ceres::LinearSolverTypeToString);
+  AddEnum(&summary,
+          "preconditioner_type_given",
+          &Stock::preconditioner_type_given,
+          &ceres::PreconditionerTypeToString);
+  AddEnum(&summary,
+          "preconditioner_type_used",
+          &Stock::preconditioner_type_used,
+          &ceres::PreconditionerTypeToString);
+  AddEnum(&summary,
+          "trust_region_strategy_type",
+          &Stock::trust_region_strategy_type,
+          &ceres::TrustRegionStrategyTypeToString);
+  const auto add = [&summary](const char* name, auto member, const char* doc) {
+    summary.def_ro(name, member, doc);
+  };
+  add("message", &Stock::message, "Why the solve ended.");
+  add("initial_cost", &Stock::initial_cost, "1/2 sum rho(|r|^2)");
+  add("final_cost", &Stock::final_cost, "1/2 sum rho(|r|^2)");
+  add("fixed_cost",
+      &Stock::fixed_cost,
+      "Cost of the residual blocks on constant blocks alone.");
+  add("num_successful_steps", &Stock::num_successful_steps, "");
+  add("num_unsuccessful_steps", &Stock::num_unsuccessful_steps, "");
+  add("num_inner_iteration_steps", &Stock::num_inner_iteration_steps, "");
+  add("preprocessor_time_in_seconds", &Stock::preprocessor_time_in_seconds, "");
+  add("minimizer_time_in_seconds", &Stock::minimizer_time_in_seconds, "");
+  add("postprocessor_time_in_seconds",
+      &Stock::postprocessor_time_in_seconds,
+      "");
+  add("total_time_in_seconds", &Stock::total_time_in_seconds, "");
+  add("linear_solver_time_in_seconds",
+      &Stock::linear_solver_time_in_seconds,
+      "");
+  add("residual_evaluation_time_in_seconds",
+      &Stock::residual_evaluation_time_in_seconds,
+      "");
+  add("jacobian_evaluation_time_in_seconds",
+      &Stock::jacobian_evaluation_time_in_seconds,
+      "");
+  add("inner_iteration_time_in_seconds",
+      &Stock::inner_iteration_time_in_seconds,
+      "");
+  add("num_linear_solves", &Stock::num_linear_solves, "");
+  add("num_residual_evaluations", &Stock::num_residual_evaluations, "");
+  add("num_jacobian_evaluations", &Stock::num_jacobian_evaluations, "");
+  add("num_parameter_blocks", &Stock::num_parameter_blocks, "");
+  add("num_parameters", &Stock::num_parameters, "");
+  add("num_effective_parameters", &Stock::num_effective_parameters, "");
+  add("num_residual_blocks", &Stock::num_residual_blocks, "");
+  add("num_residuals", &Stock::num_residuals, "");
+  add("num_parameter_blocks_reduced", &Stock::num_parameter_blocks_reduced, "");
+  add("num_parameters_reduced", &Stock::num_parameters_reduced, "");
+  add("num_effective_parameters_reduced",
+      &Stock::num_effective_parameters_reduced,
+      "");
+  add("num_residual_blocks_reduced", &Stock::num_residual_blocks_reduced, "");
+  add("num_residuals_reduced", &Stock::num_residuals_reduced, "");
+  add("num_threads_given", &Stock::num_threads_given, "");
+  add("num_threads_used", &Stock::num_threads_used, "");
+  add("path_reason", &Summary::path_reason, "Why this path was taken.");
+  add("device",
+      &Summary::device,
+      "Where the linear solver ran, and why on the host where it was not asked "
+      "for.");
+  add("method", &Summary::method, "How it solved.");
+  add("num_pcg_iterations", &Summary::num_pcg_iterations, "");
+  add("num_host_losses",
+      &Summary::num_host_losses,
+      "Residual blocks whose loss a device leaves to the host.");
+  add("host_loss_type", &Summary::host_loss_type, "");
+  add("num_host_manifolds",
+      &Summary::num_host_manifolds,
+      "Parameter blocks whose manifold a device leaves to the host.");
+  add("host_manifold_type", &Summary::host_manifold_type, "");
+  add("context_time_in_seconds",
+      &Summary::context_time_in_seconds,
+      "What it took to start CUDA in this process.");
+  add("setup_time_in_seconds", &Summary::setup_time_in_seconds, "");
+  add("import_time_in_seconds", &Summary::import_time_in_seconds, "");
+  add("normal_blocks_time_in_seconds",
+      &Summary::normal_blocks_time_in_seconds,
+      "");
+  add("pcg_time_in_seconds", &Summary::pcg_time_in_seconds, "");
+  add("back_substitution_time_in_seconds",
+      &Summary::back_substitution_time_in_seconds,
+      "");
+  add("memory_bytes",
+      &Summary::memory_bytes,
+      "Bytes that this library held at its peak.");
+  add("transfer_bytes",
+      &Summary::transfer_bytes,
+      "Bytes that crossed between host and device after the set-up.");
+}
+
+}  // namespace
+
+void AddSolve(nb::module_* module) {
+  AddIterationSummary(module);
+  AddSummary(module);
+  module->def(
+      "solve",
+      &SolveProblem,
+      "problem"_a,
+      "options"_a = nb::none(),
+      nb::kw_only(),
+      "callback"_a = nb::none(),
+      "values"_a,
+      nb::sig(
+          "def solve(problem: ArrayProblem, options: SolverOptions | None = "
+          "None, *, callback: "
+          "collections.abc.Callable[[IterationSummary], object] | None = "
+          "None, **values: object) -> Summary"),
+      "Refines the parameters of the problem in the arrays that hold them.\n\n"
+      "options: a SolverOptions, which stays as it is; None: the defaults.\n"
+      "callback: called with an IterationSummary after the start and each "
+      "iteration. Where it returns False or raises StopIteration, the solve "
+      "ends "
+      "with USER_SUCCESS; what else it raises ends the solve too, and is "
+      "raised "
+      "when the best state is in the arrays.\n"
+      "values: options by name, on top of `options`: solve(problem, "
+      "max_num_iterations=20, device='cuda').\n\n"
+      "Other Python threads run meanwhile. Ctrl-C ends the solve after the "
+      "iteration, if it was called by the main thread; KeyboardInterrupt is "
+      "raised when the best state is in the arrays.\n\n"
+      "ValueError: options or arrays do not fit together, or the problem is "
+      "being solved. A solve that fails is no error: Summary.termination_type "
+      "is "
+      "FAILURE, Summary.message says why, and the arrays are as they were.");
+}
+
+}  // namespace ceres_ext::python

@@ -1,0 +1,303 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""What a solve computes, and in which arrays."""
+
+import gc
+import json
+import subprocess
+import threading
+import weakref
+
+import numpy
+import pytest
+from conftest import OPTIONS, PROGRAMS, make_problem
+
+import ceres_ext
+
+
+def adjusted(bal_path, folder, iterations, flags):
+    """Cameras and points of bundle_adjuster after so many iterations.
+
+    In its own frame, with all bits: of a checkpoint (docs/bundle_adjuster.md).
+    """
+    state = folder / f"{iterations}.state"
+    subprocess.run(
+        [
+            PROGRAMS / "bundle_adjuster",
+            f"--input={bal_path}",
+            f"--checkpoint={state}",
+            f"--num_iterations={iterations}",
+            "--problem=arrays",
+            "--preconditioner=schur_jacobi",
+            "--device=host",
+            *flags,
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    header, _, data = state.read_bytes().partition(b"\n")
+    sizes = json.loads(header)
+    values = numpy.frombuffer(data[:-4])
+    num_values = sizes["num_cameras"] * sizes["camera_size"]
+    cameras = values[:num_values].reshape(-1, sizes["camera_size"])
+    return cameras.copy(), values[num_values:].reshape(-1, 3).copy()
+
+
+@pytest.mark.parametrize(
+    ("flags", "cost_function", "loss", "manifold"),
+    [
+        ([], "BalReprojectionError", None, None),
+        (["--robustify"], "BalReprojectionError", ceres_ext.HuberLoss(1.0), None),
+        (
+            ["--use_quaternions", "--use_manifolds"],
+            "BalQuaternionReprojectionError",
+            None,
+            ceres_ext.BalCameraManifold(),
+        ),
+    ],
+)
+def test_has_the_bits_of_bundle_adjuster(
+    bal, bal_path, tmp_path, flags, cost_function, loss, manifold
+):
+    cameras, points = adjusted(bal_path, tmp_path, 0, flags)
+    bal = bal._replace(cameras=cameras, points=points)
+    before = points.copy()
+    problem = make_problem(bal, cost_function, loss, manifold=manifold)
+    summary = ceres_ext.solve(problem, max_num_iterations=7, **OPTIONS)
+    assert (summary.path, summary.termination_type) == ("FULL", "NO_CONVERGENCE")
+    expected_cameras, expected_points = adjusted(bal_path, tmp_path, 7, flags)
+    assert numpy.array_equal(cameras, expected_cameras)
+    assert numpy.array_equal(points, expected_points)
+    assert not numpy.array_equal(points, before)
+
+
+def costs(summary):
+    return [iteration.cost for iteration in summary.iterations]
+
+
+def test_summary(bal):
+    summary = ceres_ext.solve(make_problem(bal), max_num_iterations=4, **OPTIONS)
+    assert summary.is_solution_usable()
+    assert [i.iteration for i in summary.iterations] == list(range(5))
+    assert summary.initial_cost == summary.iterations[0].cost
+    assert summary.final_cost == min(costs(summary)) < summary.initial_cost
+    assert summary.num_pcg_iterations == sum(
+        i.linear_solver_iterations for i in summary.iterations
+    )
+    assert summary.num_residual_blocks == 2000
+    assert summary.num_parameters == bal.cameras.size + bal.points.size
+    assert summary.linear_solver_type_used == "ITERATIVE_SCHUR"
+    assert summary.device.startswith("host")
+    assert "SCHUR_JACOBI" in summary.method
+    assert "Ceres Ext" in summary.full_report()
+    assert "path: FULL" in repr(summary)
+    assert repr(summary.iterations[3]).startswith("<ceres_ext.IterationSummary 3: cost")
+
+
+def test_default_linear_solver_is_of_this_library(bal):
+    summary = ceres_ext.solve(make_problem(bal))
+    assert (summary.path, summary.linear_solver_type_given) == (
+        "FULL",
+        "ITERATIVE_SCHUR",
+    )
+
+
+def test_options_object_and_keywords_are_the_same(bal, bal_path):
+    options = ceres_ext.SolverOptions(max_num_iterations=9, **OPTIONS)
+    options.max_num_iterations = 3
+    options.device = "host"
+    summary = ceres_ext.solve(make_problem(bal), options, max_num_iterations=2)
+    assert len(summary.iterations) == 3
+    assert options.max_num_iterations == 3
+    again = ceres_ext.read_bal(bal_path)
+    ceres_ext.solve(make_problem(again), max_num_iterations=2, **OPTIONS)
+    assert numpy.array_equal(bal.points, again.points)
+
+
+def test_constant_blocks_keep_their_bits(bal):
+    before = bal.cameras.copy()
+    constant = numpy.zeros(len(before), bool)
+    constant[[0, 3]] = True
+    ceres_ext.solve(
+        make_problem(bal, constant=constant), max_num_iterations=3, **OPTIONS
+    )
+    assert numpy.array_equal((bal.cameras == before).all(axis=1), constant)
+
+
+def test_a_manifold_for_each_block(bal):
+    before = bal.cameras.copy()
+    intrinsics = ceres_ext.SubsetManifold(9, [6, 7, 8])
+    manifolds = [intrinsics if i % 2 else None for i in range(len(before))]
+    problem = make_problem(bal, manifold=manifolds)
+    del intrinsics, manifolds
+    gc.collect()
+    ceres_ext.solve(problem, max_num_iterations=3, **OPTIONS)
+    kept = (bal.cameras == before).all(axis=0)
+    assert not kept.any()
+    assert (bal.cameras[1::2, 6:] == before[1::2, 6:]).all()
+    assert (bal.cameras[0::2] != before[0::2]).any(axis=0).all()
+
+
+def with_quaternions(bal):
+    angles = numpy.linalg.norm(bal.cameras[:, :3], axis=1, keepdims=True)
+    axes = bal.cameras[:, :3] / numpy.where(angles > 0, angles, 1)
+    rotations = numpy.hstack([numpy.cos(angles / 2), numpy.sin(angles / 2) * axes])
+    return bal._replace(cameras=numpy.hstack([rotations, bal.cameras[:, 3:]]))
+
+
+def product(last):
+    return ceres_ext.ProductManifold(ceres_ext.QuaternionManifold(), last)
+
+
+@pytest.mark.parametrize(
+    ("manifold", "tangent_size"),
+    [
+        (ceres_ext.BalCameraManifold(), 9),
+        (product(ceres_ext.EuclideanManifold(6)), 9),
+        (product(ceres_ext.SubsetManifold(6, [3, 4, 5])), 6),
+    ],
+)
+def test_cameras_with_quaternions(bal, manifold, tangent_size):
+    quaternions = with_quaternions(bal)
+    before = quaternions.cameras.copy()
+    start = ceres_ext.solve(make_problem(bal), max_num_iterations=0, **OPTIONS)
+    problem = make_problem(
+        quaternions, "BalQuaternionReprojectionError", manifold=manifold
+    )
+    summary = ceres_ext.solve(problem, max_num_iterations=5, **OPTIONS)
+    assert (summary.path, manifold.ambient_size) == ("FULL", 10)
+    assert manifold.tangent_size == tangent_size
+    # The same residuals, but for the rounding of both models.
+    assert summary.initial_cost == pytest.approx(start.initial_cost, rel=1e-9)
+    assert summary.final_cost < 0.5 * summary.initial_cost
+    # Five products of unit quaternions: some ten roundings each.
+    norms = numpy.linalg.norm(quaternions.cameras[:, :4], axis=1)
+    assert numpy.abs(norms - 1).max() < 5 * 10 * 2**-53
+    assert ((quaternions.cameras == before).all(axis=0)).sum() == 9 - tangent_size
+
+
+def test_weights_scale_the_cost(bal):
+    summary = ceres_ext.solve(
+        make_problem(bal, weights=numpy.full(2000, 2.0)),
+        max_num_iterations=0,
+        **OPTIONS,
+    )
+    plain = ceres_ext.solve(make_problem(bal), max_num_iterations=0, **OPTIONS)
+    # Sums of 4000 squares, in two orders.
+    assert summary.initial_cost == pytest.approx(
+        2 * plain.initial_cost, rel=4000 * 2**-53
+    )
+    assert "weights" in summary.path_reason
+
+
+S = 5.0
+LOSSES = {
+    # rho(5) and rho'(5), by hand.
+    "trivial": (ceres_ext.TrivialLoss(), S, 1),
+    "huber": (ceres_ext.HuberLoss(2), 4 * S**0.5 - 4, 2 / S**0.5),
+    "soft_l_one": (ceres_ext.SoftLOneLoss(2), 8 * (2.25**0.5 - 1), 1 / 1.5),
+    "cauchy": (ceres_ext.CauchyLoss(2), 4 * numpy.log(2.25), 1 / 2.25),
+    "arctan": (ceres_ext.ArctanLoss(2), 2 * numpy.arctan(2.5), 1 / 7.25),
+    "tolerant": (
+        ceres_ext.TolerantLoss(3, 2),
+        2 * (numpy.log1p(numpy.e) - numpy.log1p(numpy.exp(-1.5))),
+        1 / (1 + numpy.exp(-1)),
+    ),
+    "tukey": (ceres_ext.TukeyLoss(3), 3 * (1 - (4 / 9) ** 3), (4 / 9) ** 2),
+    "tukey_beyond": (ceres_ext.TukeyLoss(2), 4 / 3, 0),
+    "composed": (
+        ceres_ext.ComposedLoss(ceres_ext.HuberLoss(1), ceres_ext.CauchyLoss(2)),
+        2 * (4 * numpy.log(2.25)) ** 0.5 - 1,
+        1 / (4 * numpy.log(2.25)) ** 0.5 / 2.25,
+    ),
+    "scaled": (
+        ceres_ext.ScaledLoss(ceres_ext.HuberLoss(2), 3),
+        12 * S**0.5 - 12,
+        6 / S**0.5,
+    ),
+    "scaled_none": (ceres_ext.ScaledLoss(None, 3), 3 * S, 3),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses(bal, name):
+    loss, rho, derivative = LOSSES[name]
+    gc.collect()  # the losses inside of others are theirs
+    # Some ten roundings each.
+    assert loss.evaluate(S)[:2] == pytest.approx((rho, derivative), rel=10 * 2**-52)
+    summary = ceres_ext.solve(
+        make_problem(bal, loss=loss), max_num_iterations=1, **OPTIONS
+    )
+    assert summary.path == "FULL"
+    # At the residuals of the start, the cost is the sum of rho.
+    options = {"max_num_iterations": 0, **OPTIONS}
+    one = bal._replace(
+        camera_index=bal.camera_index[:1].copy(),
+        point_index=bal.point_index[:1].copy(),
+        observations=bal.observations[:1].copy(),
+    )
+    squared = 2 * ceres_ext.solve(make_problem(one), **options).initial_cost
+    cost = ceres_ext.solve(make_problem(one, loss=loss), **options).initial_cost
+    assert cost == pytest.approx(0.5 * loss.evaluate(squared)[0], rel=100 * 2**-52)
+
+
+def test_arrays_live_as_long_as_the_problem(bal_path):
+    expected = ceres_ext.read_bal(bal_path)
+    ceres_ext.solve(make_problem(expected), max_num_iterations=3, **OPTIONS)
+    bal = ceres_ext.read_bal(bal_path)
+    arrays = [weakref.ref(array) for array in bal]
+    points = bal.points
+    loss = ceres_ext.TrivialLoss()
+    problem = make_problem(bal, loss=loss)
+    del bal, loss
+    gc.collect()
+    # What has been freed would be overwritten by these.
+    filled = [
+        numpy.full(array().shape, numpy.nan) for array in arrays for _ in range(3)
+    ]
+    ceres_ext.solve(problem, max_num_iterations=3, **OPTIONS)
+    assert numpy.array_equal(points, expected.points)
+    del problem, points, filled
+    gc.collect()
+    assert [array() for array in arrays] == [None] * 5
+
+
+def test_solves_at_once_have_the_same_bits(bal_path):
+    def solve(results, i):
+        bal = ceres_ext.read_bal(bal_path)
+        ceres_ext.solve(make_problem(bal), max_num_iterations=10, **OPTIONS)
+        results[i] = bal.points
+
+    results = [None] * 4
+    threads = [threading.Thread(target=solve, args=(results, i)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for points in results[1:]:
+        assert numpy.array_equal(points, results[0])
+
+
+def test_failure_is_no_exception(bal):
+    before = bal.points.copy()
+    options = {"linear_solver_type": "DENSE_SCHUR", "fallback": "REFUSE"}
+    summary = ceres_ext.solve(make_problem(bal), **options)
+    assert (summary.termination_type, summary.is_solution_usable()) == (
+        "FAILURE",
+        False,
+    )
+    assert "DENSE_SCHUR" in summary.message
+    # A point in the optical centre, where there is no residual.
+    bal.cameras[:] = 0
+    bal.points[:] = 0
+    summary = ceres_ext.solve(make_problem(bal), **OPTIONS)
+    assert summary.termination_type == "FAILURE"
+    assert not bal.points.any() and before.any()
+
+
+def test_bal_files(bal, tmp_path):
+    for name in ["problem.txt", "problem.txt.gz"]:
+        ceres_ext.write_bal(tmp_path / name, bal)
+        again = ceres_ext.read_bal(str(tmp_path / name))
+        for written, read in zip(bal, again, strict=True):
+            assert numpy.array_equal(written, read)
+            assert (written.dtype, written.shape) == (read.dtype, read.shape)

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#
+# python_test.sh BUILD WORK
+#
+# Installs the Python package, with the library of the build folder BUILD, into a
+# fresh virtual environment in the folder WORK, and runs python/tests there. Ends
+# with 77 where there is no Python to compile for or pip reaches no index.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build="$1"
+work="$2"
+
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+command -v python3 >/dev/null || skip "no python3"
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+  skip "expected Python 3.10 or newer, found $(python3 --version)"
+python3 -c '
+import os, sys, sysconfig
+path = os.path.join(sysconfig.get_path("include"), "Python.h")
+sys.exit(not os.path.exists(path))' || skip "no Python.h; install python3-dev"
+rm -rf "$work"
+mkdir -p "$work"
+python3 -m venv "$work/venv" ||
+  skip "no virtual environments; install python3-venv"
+
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
+install() { "$work/venv/bin/pip" install --quiet --retries 2 "$@"; }
+if ! install matplotlib pytest >"$work/pip.log" 2>&1; then
+  tail -n 3 "$work/pip.log"
+  skip "pip can't install matplotlib and pytest; $work/pip.log has more"
+fi
+# Packages with a Ceres of their own, which tests put beside this one.
+for package in pyceres pycolmap; do
+  install --only-binary :all: "$package" >"$work/$package.log" 2>&1 ||
+    echo "no $package: its tests are skipped; $work/$package.log says why"
+done
+
+install --config-settings="build-dir=$work/build" \
+  --config-settings="cmake.define.CERES_EXT_BUILD=$build" "$root"
+cd "$work"
+CERES_EXT_BUILD="$build" venv/bin/python -m pytest -q -rs \
+  -p no:cacheprovider "$root/python/tests"
+cd "$root"
+rm -rf "$work"
