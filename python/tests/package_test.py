@@ -5,6 +5,7 @@ import ast
 import importlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import pytest
 import ceres_ext
 
 FOLDER = pathlib.Path(ceres_ext.__file__).parent
-EXAMPLE = pathlib.Path(__file__).parents[1] / "examples" / "solve_bal.py"
+ROOT = pathlib.Path(__file__).parents[2]
+EXAMPLE = ROOT / "python" / "examples" / "solve_bal.py"
 
 
 def run(*arguments, **environment):
@@ -51,6 +53,22 @@ def test_docstrings_have_the_defaults():
         "Default AUTO, one of AUTO, HOST, CUDA, in"
     )
     assert options.report.__doc__.startswith("Default ''. ")
+
+
+@pytest.mark.parametrize(
+    ("header", "struct", "left_out"),
+    [
+        ("options.h", "Options", {"cuda_stream"}),
+        ("summary.h", "Summary", set()),
+    ],
+)
+def test_no_field_is_forgotten(header, struct, left_out):
+    text = (ROOT / "ceres_ext" / header).read_text()
+    body = re.search(rf"^struct {struct} .*?^}};", text, re.DOTALL | re.MULTILINE)[0]
+    fields = set(re.findall(r"^  [\w:]+\*? (\w+)(?: =[^;]+)?;", body, re.MULTILINE))
+    assert len(fields) > 10
+    bound = {"Options": ceres_ext.SolverOptions, "Summary": ceres_ext.Summary}[struct]
+    assert {name for name in fields if not hasattr(bound, name)} == left_out
 
 
 def test_libraries_are_those_of_the_package():
