@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -259,10 +260,6 @@ bool ArrayImport::Import(bool wants_hash,
                          ProgramStructure* structure,
                          std::string* reason) {
   *structure = ProgramStructure();
-  const auto ok = [reason](const kernels::Status& status) {
-    *reason = status.message;
-    return status.ok();
-  };
   const int num_arrays = static_cast<int>(problem_->parameters().size());
   blocks_.assign(num_arrays, Blocks());
   caller_state_.Clear();
@@ -314,10 +311,10 @@ bool ArrayImport::Import(bool wants_hash,
         const std::vector<int32_t>& place = blocks_[index.parameters].place;
         if (place.empty() && index.block != nullptr) {
           ids->Refer(n, index.block);
-          return true;
+          return;
         }
-        if (!ok(ids->Allocate(n))) {
-          return false;
+        if (!ids->Allocate(n).ok()) {
+          throw std::bad_alloc();  // Nothing else would fit either.
         }
         context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t k = begin; k < end; ++k) {
@@ -326,12 +323,9 @@ bool ArrayImport::Import(bool wants_hash,
                 place.empty() ? static_cast<int32_t>(block) : place[block];
           }
         });
-        return true;
       };
-      if (!read(residuals.blocks[0], &rows.camera_id) ||
-          !read(residuals.blocks[1], &rows.point_id)) {
-        return false;
-      }
+      read(residuals.blocks[0], &rows.camera_id);
+      read(residuals.blocks[1], &rows.point_id);
       rows.observations.Refer(2 * n,
                               static_cast<const double*>(residuals.constants));
       rows.common_loss = residuals.loss;

@@ -40,9 +40,9 @@ class ArrayImport {
   // part of a sentence; empty: it doesn't.
   std::string WhyProblemIsNeeded(const ceres::Solver::Options& options) const;
 
-  // As ImportProgram. May be called again where *structure is used up; it
-  // refers to the arrays and to this object. wants_hash: of what
-  // ObservationRows::index_hash says.
+  // As ImportProgram, and throws std::bad_alloc. May be called again where
+  // *structure is used up; it refers to the arrays and to this object.
+  // wants_hash: of what ObservationRows::index_hash says.
   bool Import(bool wants_hash,
               kernels::HostContext* context,
               ProgramStructure* structure,
