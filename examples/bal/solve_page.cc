@@ -285,7 +285,7 @@ std::string ResidualTable(const ReprojectionErrors& before,
 }
 
 // Of the blocks that `index` names, one an observation.
-std::vector<int64_t> CountObservations(const std::vector<int32_t>& index,
+std::vector<int64_t> CountObservations(const BalArray<int32_t>& index,
                                        int64_t num_blocks) {
   std::vector<int64_t> counts(num_blocks);
   for (const int32_t block : index) {
@@ -295,7 +295,7 @@ std::vector<int64_t> CountObservations(const std::vector<int32_t>& index,
 }
 
 std::string WorstTable(const std::string& kind,
-                       const std::vector<int32_t>& index,
+                       const BalArray<int32_t>& index,
                        const std::vector<int64_t>& counts,
                        const std::vector<double>& squared_norms) {
   std::vector<double> means(counts.size());
