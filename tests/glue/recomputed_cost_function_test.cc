@@ -292,9 +292,10 @@ class Objects {
     EXPECT_GT(structure.views.size(), 0);
     Options options;
     options.jacobian = jacobian;
-    kernels::Status status = CreateCudaSetup(options, 2, &setup_);
+    kernels::Status status = CreateCudaSetup(options, 2, &kept_, &setup_);
     EXPECT_TRUE(status.ok()) << status.message;
-    status = setup_->SetupProgram(&structure, &pp_, &summary_, &objects_);
+    status =
+        setup_->SetupProgram(&structure, &pp_, &failure_, &summary_, &objects_);
     EXPECT_TRUE(status.ok()) << status.message;
     EXPECT_THAT(objects_.notes, ::testing::IsEmpty());
     EXPECT_THAT(summary_.method,
@@ -406,6 +407,8 @@ class Objects {
   std::unique_ptr<RandomProblem> problem_;
   ceres::internal::PreprocessedProblem pp_;
   Summary summary_;
+  KeptMachines kept_;
+  Failure failure_;
   std::unique_ptr<MachineSetup> setup_;
   ProgramObjects objects_;
   std::unique_ptr<ceres::internal::SparseMatrix> jacobian_;

@@ -112,8 +112,11 @@ class StudyMachines : public testing::TestWithParam<int> {
     DeviceBuffer<double> cameras;
     DeviceBuffer<double> points;
     DeviceBuffer<double> observations;
-    ASSERT_TRUE(camera_ids.Assign(context.get(), bal_.camera_index).ok());
-    ASSERT_TRUE(point_ids.Assign(context.get(), bal_.point_index).ok());
+    const int64_t n = bal_.num_observations();
+    ASSERT_TRUE(
+        camera_ids.Assign(context.get(), bal_.camera_index.data(), n).ok());
+    ASSERT_TRUE(
+        point_ids.Assign(context.get(), bal_.point_index.data(), n).ok());
     ASSERT_TRUE(cameras.Assign(context.get(), bal_.cameras).ok());
     ASSERT_TRUE(points.Assign(context.get(), bal_.points).ok());
     ASSERT_TRUE(observations.Assign(context.get(), observations_).ok());
