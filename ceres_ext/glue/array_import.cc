@@ -169,7 +169,10 @@ void ArrayImport::NumberBlocks(int array,
           residuals.num_blocks, kRowsPerTask, [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end; ++k) {
               const int64_t block = index.block == nullptr ? k : index.block[k];
-              __atomic_store_n(&is_used[block], 1, __ATOMIC_RELAXED);
+              // Written once, so that threads share the line.
+              if (__atomic_load_n(&is_used[block], __ATOMIC_RELAXED) == 0) {
+                __atomic_store_n(&is_used[block], 1, __ATOMIC_RELAXED);
+              }
             }
           });
     }

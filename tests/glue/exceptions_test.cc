@@ -258,9 +258,17 @@ TEST_P(Exceptions, OfCeresWithThePluginOfTheEnvironment) {
 
 TEST(NoProblem, IsOneClearSentence) {
   Summary summary;
-  Solve(ceres::Solver::Options(), Options(), nullptr, &summary);
+  ceres::Problem* const problem = nullptr;
+  Solve(ceres::Solver::Options(), Options(), problem, &summary);
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
   EXPECT_EQ(summary.message, "problem is null; expected a ceres::Problem");
+  EXPECT_EQ(summary.path_reason, summary.message);
+
+  ArrayProblem* const arrays = nullptr;
+  Solve(ceres::Solver::Options(), Options(), arrays, &summary);
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_EQ(summary.message,
+            "problem is null; expected a ceres_ext::ArrayProblem");
   EXPECT_EQ(summary.path_reason, summary.message);
 }
 

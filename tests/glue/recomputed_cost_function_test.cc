@@ -530,8 +530,10 @@ TEST_P(RecomputedSolves, TakeTheStepsOfStoredOnes) {
   EXPECT_GT(a.num_successful_steps, 1);
   EXPECT_EQ(again.state, recomputed.state) << "other bits";
   // The same steps, as far as rounding goes where nvcc or the columns differ: a
-  // dozen of them, each of which may make the difference before ten times
-  // larger, end at the same cost to half the digits.
+  // product of PCG differs by eps times the condition of S, and a step that
+  // differs by 1e-7 changes the cost by as much of itself where it still falls.
+  // As long as PCG takes as many iterations, costs agree to 1e-6 (the bound of
+  // solve_test.cc, whose reasoning this is), and the ends as well.
   const bool same = kOfEntries == 0.0 && GetParam().kind != Kind::kHeldColumns;
   if (same) {
     EXPECT_EQ(recomputed.state, stored.state);
@@ -539,13 +541,16 @@ TEST_P(RecomputedSolves, TakeTheStepsOfStoredOnes) {
   }
   for (size_t i = 0; i < std::min(a.iterations.size(), b.iterations.size());
        ++i) {
-    const double tolerance =
-        same ? 0.0 : std::min(1e-8, 1e-12 * std::pow(10.0, i));
+    if (a.iterations[i].linear_solver_iterations !=
+        b.iterations[i].linear_solver_iterations) {
+      EXPECT_GE(i, 3u) << "PCG iteration counts part too early to compare.";
+      break;
+    }
     EXPECT_NEAR(a.iterations[i].cost,
                 b.iterations[i].cost,
-                tolerance * b.iterations[i].cost);
+                same ? 0.0 : 1e-6 * b.iterations[i].cost);
   }
-  EXPECT_NEAR(a.final_cost, b.final_cost, same ? 0.0 : 1e-8 * b.final_cost);
+  EXPECT_NEAR(a.final_cost, b.final_cost, same ? 0.0 : 1e-5 * b.final_cost);
   // 12 columns and more of two residuals, less the copy of a state.
   EXPECT_LT(a.memory_bytes, b.memory_bytes);
 }
