@@ -93,7 +93,22 @@ Solved SolveOnce(const std::string& door,
   // The most so far is what there is now.
   std::ofstream("/proc/self/clear_refs") << 5;
   const int64_t before = StatusBytes("VmRSS:");
-  SolveBal(of_door, nullptr, problem, &solved.summary, &solved.build_seconds);
+  if (door == "kept") {
+    ArrayProblem arrays;
+    const int cameras = arrays.AddParameters(
+        {problem->cameras.data(), problem->num_cameras(), 9});
+    const int points = arrays.AddParameters(
+        {problem->points.data(), problem->num_points(), 3});
+    arrays.AddResiduals<BalReprojectionError>(
+        problem->num_observations(),
+        problem->observations.data(),
+        {{cameras, problem->camera_index.data()},
+         {points, problem->point_index.data()}});
+    solver->Solve(
+        options.solver_options, options.ext_options, &arrays, &solved.summary);
+  } else {
+    SolveBal(of_door, nullptr, problem, &solved.summary, &solved.build_seconds);
+  }
   solved.host_bytes = StatusBytes("VmHWM:") - before;
   return solved;
 }
