@@ -178,8 +178,12 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
   }
   used_bytes_ -= num_bytes;
   if (keeps_memory_) {
-    kept_memory_.emplace(num_bytes, data);
-    return;
+    try {
+      kept_memory_.emplace(num_bytes, data);
+      return;
+    } catch (const std::bad_alloc&) {
+      // There is nowhere to write it down.
+    }
   }
   // A failure here is the echo of an earlier one that has been reported.
   static_cast<void>(cudaFree(data));

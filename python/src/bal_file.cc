@@ -27,11 +27,12 @@ namespace {
 
 // An array of `columns` columns, or of one dimension where that is 0, which
 // owns the values.
-template <typename T>
-nb::object MakeArray(std::vector<T> values, size_t columns) {
-  auto* const owned = new std::vector<T>(std::move(values));
+template <typename T, typename Allocator>
+nb::object MakeArray(std::vector<T, Allocator> values, size_t columns) {
+  using Values = std::vector<T, Allocator>;
+  auto* const owned = new Values(std::move(values));
   const nb::capsule owner(
-      owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+      owned, [](void* p) noexcept { delete static_cast<Values*>(p); });
   const size_t shape[] = {owned->size() / (columns == 0 ? 1 : columns),
                           columns};
   return nb::cast(nb::ndarray<nb::numpy, T>(

@@ -394,6 +394,7 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                           "device",
                           "method",
                           "num_pcg_iterations",
+                          "context_time_in_seconds",
                           "setup_time_in_seconds",
                           "import_time_in_seconds",
                           "normal_blocks_time_in_seconds",

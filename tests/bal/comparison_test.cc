@@ -327,9 +327,9 @@ TEST_F(CompareTest, FailuresHaveReasons) {
   EXPECT_EQ(mixed.code, 0) << mixed.err;
   EXPECT_EQ(Runs()[0]["ending"], "solved");
   EXPECT_EQ(Runs()[1]["ending"], "failed");
-  EXPECT_EQ(Runs()[1]["message"],
-            "Ceres alone solved it: minimizer_type LINE_SEARCH has no linear "
-            "solver");
+  EXPECT_THAT(Runs()[1]["message"].get<std::string>(),
+              StartsWith("Ceres alone solved it: minimizer_type LINE_SEARCH "
+                         "has no linear solver"));
 }
 
 TEST_F(CompareTest, UsageErrors) {
