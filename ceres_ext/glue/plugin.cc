@@ -280,7 +280,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
         ScopedSeconds timer(&seconds);
         status = CreateCudaSetup(options_, num_threads_, kept_, &device);
       }
-      if (!has_context) {
+      if (!has_context && status.ok()) {
         record_.context_time_in_seconds += seconds;
         record_.setup_time_in_seconds -= seconds;
       }
