@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "ceres_ext/array_problem.h"
-#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/bal_geometry.h"
 #include "examples/bal/bal_synthetic.h"
@@ -94,16 +93,8 @@ Solved SolveOnce(const std::string& door,
   std::ofstream("/proc/self/clear_refs") << 5;
   const int64_t before = StatusBytes("VmRSS:");
   if (door == "kept") {
-    ArrayProblem arrays;
-    const int cameras = arrays.AddParameters(
-        {problem->cameras.data(), problem->num_cameras(), 9});
-    const int points = arrays.AddParameters(
-        {problem->points.data(), problem->num_points(), 3});
-    arrays.AddResiduals<BalReprojectionError>(
-        problem->num_observations(),
-        problem->observations.data(),
-        {{cameras, problem->camera_index.data()},
-         {points, problem->point_index.data()}});
+    ArrayProblem arrays = BuildArrayProblem(
+        /*loss=*/nullptr, /*manifold=*/nullptr, problem);
     solver->Solve(
         options.solver_options, options.ext_options, &arrays, &solved.summary);
   } else {

@@ -51,6 +51,10 @@ class ArrayProblem {
     ceres::Manifold* const* manifolds = nullptr;
     // Block i is constant where is_constant[i] is not 0; null: all vary.
     const uint8_t* is_constant = nullptr;
+
+    ceres::Manifold* ManifoldOf(int64_t i) const {
+      return manifolds != nullptr ? manifolds[i] : manifold;
+    }
   };
 
   // One parameter block of each residual block: residual block i depends on
@@ -59,6 +63,9 @@ class ArrayProblem {
   struct Index {
     int parameters = 0;  // what AddParameters returned
     const int32_t* block = nullptr;
+
+    // The block of residual block i.
+    int64_t BlockOf(int64_t i) const { return block == nullptr ? i : block[i]; }
   };
 
   // Residual blocks of one type of cost function.

@@ -66,7 +66,7 @@ uint64_t HashOf(const ObservationRows& rows, kernels::HostContext* context) {
 }  // namespace
 
 int ArrayImport::TangentSize(const Parameters& parameters, int64_t block) {
-  const ceres::Manifold* const manifold = ManifoldOf(parameters, block);
+  const ceres::Manifold* const manifold = parameters.ManifoldOf(block);
   return manifold == nullptr ? parameters.size : manifold->TangentSize();
 }
 
@@ -129,11 +129,10 @@ std::string ArrayImport::WhyProblemIsNeeded(
     };
     if (has_constants(camera_array) && has_constants(point_array)) {
       for (int64_t k = 0; k < residuals.num_blocks; ++k) {
-        const auto block = [k](const ArrayProblem::Index& index) {
-          return index.block == nullptr ? k : int64_t{index.block[k]};
-        };
-        if (IsConstant(parameters(camera_array), block(residuals.blocks[0])) &&
-            IsConstant(parameters(point_array), block(residuals.blocks[1]))) {
+        if (IsConstant(parameters(camera_array),
+                       residuals.blocks[0].BlockOf(k)) &&
+            IsConstant(parameters(point_array),
+                       residuals.blocks[1].BlockOf(k))) {
           return "residual blocks depend on constant blocks alone";
         }
       }
@@ -168,7 +167,7 @@ void ArrayImport::NumberBlocks(int array,
       context->ParallelFor(
           residuals.num_blocks, kRowsPerTask, [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end; ++k) {
-              const int64_t block = index.block == nullptr ? k : index.block[k];
+              const int64_t block = index.BlockOf(k);
               // Written once, so that threads share the line.
               if (__atomic_load_n(&is_used[block], __ATOMIC_RELAXED) == 0) {
                 __atomic_store_n(&is_used[block], 1, __ATOMIC_RELAXED);
@@ -202,8 +201,7 @@ void ArrayImport::NumberBlocks(int array,
       for (int64_t k = 0; may_be_constant && index.parameters == array &&
                           k < residuals.num_blocks;
            ++k) {
-        const auto i = static_cast<int32_t>(
-            index.block == nullptr ? k : int64_t{index.block[k]});
+        const auto i = static_cast<int32_t>(index.BlockOf(k));
         if (blocks->place[i] == kNone) {
           blocks->place[i] = static_cast<int32_t>(blocks->order.size());
           blocks->order.push_back(i);
@@ -249,7 +247,7 @@ void ArrayImport::FillTable(int array,
                                        ? blocks.column_begin + at
                                        : column_begin[i];
             entry.tangent_size = TangentSize(p, block);
-            entry.manifold = ManifoldOf(p, block);
+            entry.manifold = p.ManifoldOf(block);
           } else {
             entry.constant_value = p.values + block * p.size;
           }
@@ -321,7 +319,7 @@ bool ArrayImport::Import(bool wants_hash,
         }
         context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t k = begin; k < end; ++k) {
-            const int64_t block = index.block == nullptr ? k : index.block[k];
+            const int64_t block = index.BlockOf(k);
             ids->own_data()[k] =
                 place.empty() ? static_cast<int32_t>(block) : place[block];
           }

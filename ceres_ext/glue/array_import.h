@@ -73,11 +73,6 @@ class ArrayImport {
   const ArrayProblem::Parameters& parameters(int i) const {
     return problem_->parameters()[i];
   }
-  static const ceres::Manifold* ManifoldOf(
-      const ArrayProblem::Parameters& parameters, int64_t block) {
-    return parameters.manifolds != nullptr ? parameters.manifolds[block]
-                                           : parameters.manifold;
-  }
   static int TangentSize(const ArrayProblem::Parameters& parameters,
                          int64_t block);
   static bool IsConstant(const ArrayProblem::Parameters& parameters,

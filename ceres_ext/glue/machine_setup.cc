@@ -100,7 +100,6 @@ class MachineSetupImpl final : public MachineSetup {
                               &kept_->index,
                               host_context_,
                               machine_));
-
     objects->num_blocks = {NumVarying(program_blocks_.e()),
                            NumVarying(program_blocks_.f())};
     if (objects->num_blocks.back() == 0) {
@@ -245,7 +244,7 @@ class MachineSetupImpl final : public MachineSetup {
   ProgramBlocks<Machine> program_blocks_;
 };
 
-// The machine that was kept, if `make` would make the same.
+// The machine that was kept, if it is such a one; else null.
 template <typename Machine>
 std::shared_ptr<KeptMachine<Machine>> Find(const std::shared_ptr<void>& kept,
                                            const Options& options,

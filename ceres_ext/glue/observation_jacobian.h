@@ -94,6 +94,24 @@ class IndexedJacobian : public RowsJacobian {
     return machine_->Download(n, from, to->data());
   }
 
+  // All values of a buffer: = from, = 1, *= by, = 0.
+  kernels::Status CopyTo(const double* from, Buffer<double>* to) {
+    return kernels::Run(kernels::CopyParams{to->size(), from, to->data()},
+                        machine_);
+  }
+  kernels::Status SetOne(Buffer<double>* to) {
+    return kernels::Run(kernels::SetConstantParams{to->size(), 1.0, to->data()},
+                        machine_);
+  }
+  kernels::Status MultiplyBy(const double* by, Buffer<double>* x) {
+    return kernels::Run(
+        kernels::MultiplyParams{x->size(), x->data(), by, x->data()}, machine_);
+  }
+  template <typename Value>
+  kernels::Status SetBufferToZero(Buffer<Value>* x) {
+    return machine_->SetZero(x->size(), x->data());
+  }
+
   // As ForEachValue. blocks: a source in host memory.
   template <typename Blocks>
   kernels::Status VisitBlocks(const Blocks& blocks, const Visit& visit) const {
@@ -187,9 +205,8 @@ class StoredRows final : public IndexedJacobian<Machine, BatchType> {
     return kernels::Run(params, this->machine_);
   }
   kernels::Status SetZero() final {
-    CERES_EXT_RETURN_IF_ERROR(
-        this->machine_->SetZero(camera_blocks_.size(), camera_blocks_.data()));
-    return this->machine_->SetZero(point_blocks_.size(), point_blocks_.data());
+    CERES_EXT_RETURN_IF_ERROR(this->SetBufferToZero(&camera_blocks_));
+    return this->SetBufferToZero(&point_blocks_);
   }
   kernels::Status ForEachValue(const Visit& visit) const final {
     std::vector<T> f;
@@ -246,50 +263,34 @@ class RecomputedRows final
 
   // Takes a copy of the state that the Jacobian belongs to.
   kernels::Status SetState(const BatchState& state) {
-    const auto copy = [this](const double* from, Buffer<double>* to) {
-      return kernels::Run(kernels::CopyParams{to->size(), from, to->data()},
-                          this->machine_);
-    };
-    const auto set_one = [this](Buffer<double>* to) {
-      return kernels::Run(
-          kernels::SetConstantParams{to->size(), 1.0, to->data()},
-          this->machine_);
-    };
     state_ = state;
-    CERES_EXT_RETURN_IF_ERROR(copy(state.cameras, &cameras_));
+    CERES_EXT_RETURN_IF_ERROR(this->CopyTo(state.cameras, &cameras_));
     state_.cameras = cameras_.data();
     if (state.tangents != nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(copy(state.tangents, &tangents_));
+      CERES_EXT_RETURN_IF_ERROR(this->CopyTo(state.tangents, &tangents_));
       state_.tangents = tangents_.data();
     }
-    CERES_EXT_RETURN_IF_ERROR(state.point_scale != nullptr
-                                  ? copy(state.point_scale, &point_scale_)
-                                  : set_one(&point_scale_));
-    CERES_EXT_RETURN_IF_ERROR(set_one(&camera_scale_));
+    CERES_EXT_RETURN_IF_ERROR(
+        state.point_scale != nullptr
+            ? this->CopyTo(state.point_scale, &point_scale_)
+            : this->SetOne(&point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(this->SetOne(&camera_scale_));
     CERES_EXT_RETURN_IF_ERROR(Cast(state.points, &points_));
     return PrepareCameras();
   }
 
   kernels::Status ScaleColumns(const double* e, const double* f) final {
-    const auto scale = [this](const double* by, Buffer<double>* x) {
-      return kernels::Run(
-          kernels::MultiplyParams{x->size(), x->data(), by, x->data()},
-          this->machine_);
-    };
     const double* cameras = nullptr;
     CERES_EXT_RETURN_IF_ERROR(this->CameraColumns(f, &cameras));
-    CERES_EXT_RETURN_IF_ERROR(scale(cameras, &camera_scale_));
-    CERES_EXT_RETURN_IF_ERROR(scale(e, &point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(this->MultiplyBy(cameras, &camera_scale_));
+    CERES_EXT_RETURN_IF_ERROR(this->MultiplyBy(e, &point_scale_));
     return PrepareCameras();
   }
   kernels::Status SetZero() final {
-    const auto set_zero = [this](auto* buffer) {
-      return this->machine_->SetZero(buffer->size(), buffer->data());
-    };
-    CERES_EXT_RETURN_IF_ERROR(set_zero(&camera_scale_));
-    CERES_EXT_RETURN_IF_ERROR(set_zero(&point_scale_));
-    CERES_EXT_RETURN_IF_ERROR(set_zero(&camera_maps_));
-    return set_zero(&point_scale_in_t_);
+    CERES_EXT_RETURN_IF_ERROR(this->SetBufferToZero(&camera_scale_));
+    CERES_EXT_RETURN_IF_ERROR(this->SetBufferToZero(&point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(this->SetBufferToZero(&camera_maps_));
+    return this->SetBufferToZero(&point_scale_in_t_);
   }
   kernels::Status ForEachValue(const Visit& visit) const final {
     std::vector<kernels::CameraState<T>> states;
@@ -382,19 +383,10 @@ class RecomputedModelRows final
   // Takes a copy of the state that the Jacobian belongs to. batch: what has
   // been evaluated there.
   kernels::Status SetState(const RowBatch& batch) {
-    const auto copy = [this](const double* from, Buffer<double>* to) {
-      return kernels::Run(kernels::CopyParams{to->size(), from, to->data()},
-                          this->machine_);
-    };
-    const auto set_one = [this](Buffer<double>* to) {
-      return kernels::Run(
-          kernels::SetConstantParams{to->size(), 1.0, to->data()},
-          this->machine_);
-    };
-    CERES_EXT_RETURN_IF_ERROR(copy(batch.state, &state_));
-    CERES_EXT_RETURN_IF_ERROR(copy(batch.tangents, &tangents_));
-    CERES_EXT_RETURN_IF_ERROR(set_one(&view_scale_));
-    CERES_EXT_RETURN_IF_ERROR(set_one(&point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(this->CopyTo(batch.state, &state_));
+    CERES_EXT_RETURN_IF_ERROR(this->CopyTo(batch.tangents, &tangents_));
+    CERES_EXT_RETURN_IF_ERROR(this->SetOne(&view_scale_));
+    CERES_EXT_RETURN_IF_ERROR(this->SetOne(&point_scale_));
     // All else of a batch stays for as long as a solve.
     if (batch_.num_rows > 0 && batch_.apply_loss == batch.apply_loss) {
       return {};
@@ -407,20 +399,14 @@ class RecomputedModelRows final
   }
 
   kernels::Status ScaleColumns(const double* e, const double* f) final {
-    const auto scale = [this](const double* by, Buffer<double>* x) {
-      return kernels::Run(
-          kernels::MultiplyParams{x->size(), x->data(), by, x->data()},
-          this->machine_);
-    };
     const double* views = nullptr;
     CERES_EXT_RETURN_IF_ERROR(this->CameraColumns(f, &views));
-    CERES_EXT_RETURN_IF_ERROR(scale(views, &view_scale_));
-    return scale(e, &point_scale_);
+    CERES_EXT_RETURN_IF_ERROR(this->MultiplyBy(views, &view_scale_));
+    return this->MultiplyBy(e, &point_scale_);
   }
   kernels::Status SetZero() final {
-    CERES_EXT_RETURN_IF_ERROR(
-        this->machine_->SetZero(view_scale_.size(), view_scale_.data()));
-    return this->machine_->SetZero(point_scale_.size(), point_scale_.data());
+    CERES_EXT_RETURN_IF_ERROR(this->SetBufferToZero(&view_scale_));
+    return this->SetBufferToZero(&point_scale_);
   }
   // Stores them, in memory that is taken for it.
   kernels::Status ForEachValue(const Visit& visit) const final {

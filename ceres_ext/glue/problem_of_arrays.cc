@@ -37,8 +37,7 @@ ProblemOfArrays::ProblemOfArrays(const ArrayProblem& arrays) {
         const ArrayProblem::Index& index = residuals.blocks[b];
         const ArrayProblem::Parameters& parameters =
             arrays.parameters()[index.parameters];
-        const int64_t block = index.block == nullptr ? k : index.block[k];
-        blocks[b] = parameters.values + block * parameters.size;
+        blocks[b] = parameters.values + index.BlockOf(k) * parameters.size;
       }
       ceres::CostFunction* cost_function = nullptr;
       if (residuals.cost_functions != nullptr) {

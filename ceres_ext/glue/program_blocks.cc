@@ -93,9 +93,6 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
       1) {
     blocks_.e_owner[0] = 0;
   }
-  const bool is_only_batch = structure->observations.size() == 1 &&
-                             structure->views.size() == 0 &&
-                             structure->general_rows.empty();
   for (const ObservationRows& rows : structure->observations) {
     blocks_.f_owner[rows.camera_family] =
         static_cast<int>(observations_.size());
@@ -108,7 +105,8 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
         rows.camera_id.data(),
         rows.point_id.data()};
     KeptIndex<Machine>* kept = nullptr;
-    if (is_only_batch && rows.index_hash != 0 && kept_index != nullptr) {
+    if (structure->IsOneBatchOfObservations() && rows.index_hash != 0 &&
+        kept_index != nullptr) {
       kept = kept_index;
       if (kept->hash != rows.index_hash || kept->recomputed != recomputed ||
           kept->mixed != mixed ||
@@ -176,8 +174,7 @@ Status ProgramBlocks<Machine>::SetupIndex(
   if (point_order.empty()) {
     return {};
   }
-  if (structure->observations.size() == 1 && structure->views.size() == 0 &&
-      structure->general_rows.empty()) {
+  if (structure->IsOneBatchOfObservations()) {
     // Nobody else asks for a point by its number.
     structure->e[0].Permute(std::move(point_order), host_context);
     return {};

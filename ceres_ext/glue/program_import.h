@@ -146,6 +146,10 @@ struct ProgramStructure {
   int64_t num_other_rows() const {
     return views.size() + static_cast<int64_t>(general_rows.size());
   }
+  // Whether all rows are observations of one batch.
+  bool IsOneBatchOfObservations() const {
+    return observations.size() == 1 && num_other_rows() == 0;
+  }
   int16_t model(int32_t row) const {
     return models.empty() ? kNoModel : model_of_row.data()[row];
   }

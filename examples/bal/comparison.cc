@@ -172,17 +172,7 @@ SolverResult EvaluateSolver(const std::string& solver,
 
 // A dash where there is none.
 std::string Digits(double value, int num_digits) {
-  if (!std::isfinite(value)) {
-    return "-";
-  }
-  char text[32];
-  return std::string(text,
-                     std::to_chars(text,
-                                   text + sizeof(text),
-                                   value,
-                                   std::chars_format::general,
-                                   num_digits)
-                         .ptr);
+  return std::isfinite(value) ? RoundedText(value, num_digits) : "-";
 }
 
 std::string Seconds(double seconds) { return Digits(seconds, 4); }

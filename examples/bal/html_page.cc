@@ -128,14 +128,7 @@ std::string ShortNumber(double value, int num_digits) {
   if (!std::isfinite(value)) {
     return "–";
   }
-  char text[32];
-  std::string number(text,
-                     std::to_chars(text,
-                                   text + sizeof(text),
-                                   value,
-                                   std::chars_format::general,
-                                   num_digits)
-                         .ptr);
+  std::string number = RoundedText(value, num_digits);
   // "e+06" to "e6", "e-07" to "e-7".
   const size_t exponent = number.find('e');
   if (exponent != std::string::npos) {

@@ -16,6 +16,17 @@ bool ParseTiny(const std::string& number, double* value) {
   return std::isfinite(*value);
 }
 
+std::string RoundedText(double value, int num_digits) {
+  char text[32];
+  return std::string(text,
+                     std::to_chars(text,
+                                   text + sizeof(text),
+                                   value,
+                                   std::chars_format::general,
+                                   num_digits)
+                         .ptr);
+}
+
 std::string Quoted(const char* begin, const char* end) {
   constexpr size_t kMaxQuotedSize = 40;
   static constexpr char kHex[] = "0123456789abcdef";

@@ -45,6 +45,9 @@ std::string NumberText(T value) {
   return std::string(text, std::to_chars(text, text + sizeof(text), value).ptr);
 }
 
+// A finite number with at most so many significant digits.
+std::string RoundedText(double value, int num_digits);
+
 // The token that starts at begin, in quotes and safe to print on one line.
 std::string Quoted(const char* begin, const char* end);
 

@@ -95,30 +95,6 @@ bool TakesArrays(const SolveBalOptions& options) {
          !options.solver_options.use_inner_iterations;
 }
 
-// *loss and *manifold outlive the result.
-ArrayProblem MakeArrays(ceres::LossFunction* loss,
-                        ceres::Manifold* manifold,
-                        BalProblem* problem) {
-  ArrayProblem arrays;
-  const std::vector<ArrayProblem::Index> blocks = {
-      {arrays.AddParameters({problem->cameras.data(),
-                             problem->num_cameras(),
-                             problem->camera_size,
-                             manifold}),
-       problem->camera_index.data()},
-      {arrays.AddParameters({problem->points.data(), problem->num_points(), 3}),
-       problem->point_index.data()}};
-  const int64_t n = problem->num_observations();
-  const double* const observations = problem->observations.data();
-  if (problem->camera_size == 10) {
-    arrays.AddResiduals<BalQuaternionReprojectionError>(
-        n, observations, blocks, loss);
-  } else {
-    arrays.AddResiduals<BalReprojectionError>(n, observations, blocks, loss);
-  }
-  return arrays;
-}
-
 }  // namespace
 
 void BuildCeresProblem(const SolveBalOptions& options,
@@ -153,6 +129,29 @@ void BuildCeresProblem(const SolveBalOptions& options,
   }
 }
 
+ArrayProblem BuildArrayProblem(ceres::LossFunction* loss,
+                               ceres::Manifold* manifold,
+                               BalProblem* problem) {
+  ArrayProblem arrays;
+  const std::vector<ArrayProblem::Index> blocks = {
+      {arrays.AddParameters({problem->cameras.data(),
+                             problem->num_cameras(),
+                             problem->camera_size,
+                             manifold}),
+       problem->camera_index.data()},
+      {arrays.AddParameters({problem->points.data(), problem->num_points(), 3}),
+       problem->point_index.data()}};
+  const int64_t n = problem->num_observations();
+  const double* const observations = problem->observations.data();
+  if (problem->camera_size == 10) {
+    arrays.AddResiduals<BalQuaternionReprojectionError>(
+        n, observations, blocks, loss);
+  } else {
+    arrays.AddResiduals<BalReprojectionError>(n, observations, blocks, loss);
+  }
+  return arrays;
+}
+
 void SolveBal(const SolveBalOptions& options,
               SolveControl* control,
               BalProblem* problem,
@@ -161,7 +160,7 @@ void SolveBal(const SolveBalOptions& options,
   if (TakesArrays(options)) {
     ceres::HuberLoss huber(1.0);
     BalCameraManifold manifold;
-    ArrayProblem arrays = MakeArrays(
+    ArrayProblem arrays = BuildArrayProblem(
         options.robustify ? &huber : nullptr,
         options.use_manifolds && problem->camera_size == 10 ? &manifold
                                                             : nullptr,

@@ -5,8 +5,11 @@
 #ifndef EXAMPLES_BAL_SOLVE_BAL_H_
 #define EXAMPLES_BAL_SOLVE_BAL_H_
 
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "examples/bal/bal_problem.h"
@@ -64,6 +67,12 @@ struct SolveBalOptions {
 void BuildCeresProblem(const SolveBalOptions& options,
                        BalProblem* problem,
                        ceres::Problem* ceres_problem);
+
+// The arrays of *problem, which stay where they are, with *loss and *manifold
+// of 10-parameter cameras, which outlive the result; each may be null.
+ArrayProblem BuildArrayProblem(ceres::LossFunction* loss,
+                               ceres::Manifold* manifold,
+                               BalProblem* problem);
 
 // Refines cameras and points of *problem, with this library or, if
 // options.ext_options.enabled is false, with Ceres alone.
