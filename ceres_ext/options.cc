@@ -22,7 +22,9 @@ struct EnumName {
 constexpr EnumName<DeviceType> kDeviceTypes[] = {
     {DEVICE_AUTO, "AUTO"}, {DEVICE_HOST, "HOST"}, {DEVICE_CUDA, "CUDA"}};
 constexpr EnumName<JacobianType> kJacobianTypes[] = {
-    {JACOBIAN_STORED, "STORED"}, {JACOBIAN_RECOMPUTED, "RECOMPUTED"}};
+    {JACOBIAN_AUTO, "AUTO"},
+    {JACOBIAN_STORED, "STORED"},
+    {JACOBIAN_RECOMPUTED, "RECOMPUTED"}};
 constexpr EnumName<PrecisionType> kPrecisionTypes[] = {
     {PRECISION_DOUBLE, "DOUBLE"}, {PRECISION_MIXED, "MIXED"}};
 constexpr EnumName<PreconditionerBlocksType> kPreconditionerBlocksTypes[] = {

@@ -55,6 +55,8 @@ constexpr double kDeviceSetupSeconds = 0.01;
 constexpr double kStoredDoubleShare = 0.03;
 constexpr double kRecomputedDoubleShare = 0.27;
 constexpr double kMeasuredRatio = 2.0;
+// A solve of recomputed blocks over one of stored ones there (docs/use.md).
+constexpr double kRecomputedPass = 0.43;
 
 // Columns up to which a factorisation is as fast on the host: DENSE_QR of 6 and
 // DENSE_SCHUR of 138 took 0.6 to 0.8 of the time of ITERATIVE_SCHUR,
@@ -70,6 +72,11 @@ bool HasDeviceForm(const BatchModel& model) {
 double NumPasses(const SolveWork& work) {
   return static_cast<double>(work.num_steps) *
          (kPassesBesidePcg + work.num_pcg_iterations);
+}
+
+// A pass over one at the measured ratio, by the share of arithmetic in double.
+double SlowerDouble(double share, int float_to_double_ratio) {
+  return std::max(1.0, share * float_to_double_ratio / kMeasuredRatio);
 }
 
 // "less than 0.001 s", "about 0.02 s", "about 30 s".
@@ -140,9 +147,7 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
   const double share =
       work.recomputed ? kRecomputedDoubleShare : kStoredDoubleShare;
   const double slower =
-      work.mixed
-          ? 1.0
-          : std::max(1.0, share * state.float_to_double_ratio / kMeasuredRatio);
+      work.mixed ? 1.0 : SlowerDouble(share, state.float_to_double_ratio);
   const double pass =
       kDeviceSecondsPerPass +
       kDeviceSecondsPerValue * slower * static_cast<double>(work.num_values);
@@ -188,6 +193,13 @@ std::string WhyHost(const SolveWork& work, int cuda_device) {
     }
   }
   return "";
+}
+
+bool RecomputedIsFaster(PrecisionType precision, int float_to_double_ratio) {
+  return precision == PRECISION_MIXED ||
+         kRecomputedPass *
+                 SlowerDouble(kRecomputedDoubleShare, float_to_double_ratio) <
+             SlowerDouble(kStoredDoubleShare, float_to_double_ratio);
 }
 
 bool IsSmallFactorization(const ceres::internal::Program& program) {

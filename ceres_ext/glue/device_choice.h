@@ -62,6 +62,10 @@ std::string WhyHost(const SolveWork& work, const DeviceState& state);
 // faster in any case.
 std::string WhyHost(const SolveWork& work, int cuda_device);
 
+// JACOBIAN_AUTO of this library's cost functions on a device with such a rate:
+// whether they are recomputed.
+bool RecomputedIsFaster(PrecisionType precision, int float_to_double_ratio);
+
 // Whether a factorisation of the whole problem takes no longer than PCG on the
 // host.
 bool IsSmallFactorization(const ceres::internal::Program& program);

@@ -66,7 +66,11 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   kernels::Status Setup(std::vector<std::unique_ptr<RowsEvaluator>> rows) {
     rows_ = std::move(rows);
     CERES_EXT_RETURN_IF_ERROR(ChoosePlus());
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(NumResiduals(), &residuals_));
+    for (const auto& part : rows_) {
+      if (part->CostTakesScratch()) {
+        CERES_EXT_RETURN_IF_ERROR(AllocateScratch());
+      }
+    }
     CERES_EXT_RETURN_IF_ERROR(blocks_->Allocate(&e_gradient_, &f_gradient_));
     needs_host_state_ = evaluation_callback_ != nullptr;
     for (const auto& part : rows_) {
@@ -253,6 +257,12 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     return kIsHost<Machine> ? state : host_state_.data();
   }
 
+  kernels::Status AllocateScratch() {
+    return scratch_residuals_.size() == 0
+               ? machine_->Allocate(NumResiduals(), &scratch_residuals_)
+               : kernels::Status();
+  }
+
   kernels::Status EvaluateRows(const EvaluateOptions& evaluate_options,
                                const double* state,
                                double* residuals,
@@ -269,10 +279,16 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
       CERES_EXT_RETURN_IF_ERROR(
           blocks_->SetSharedToZero(request.e_gradient, request.f_gradient));
     }
+    if (jacobian != nullptr && residuals == nullptr) {
+      // No step of the trust-region loop asks for this.
+      CERES_EXT_RETURN_IF_ERROR(AllocateScratch());
+    }
     int64_t begin = 0;
     for (size_t i = 0; i < rows_.size(); ++i) {
       request.residuals = residuals == nullptr ? nullptr : residuals + begin;
-      request.scratch_residuals = residuals_.data() + begin;
+      request.scratch_residuals = scratch_residuals_.size() == 0
+                                      ? nullptr
+                                      : scratch_residuals_.data() + begin;
       request.jacobian =
           jacobian == nullptr ? nullptr : jacobian->part(static_cast<int>(i));
       CERES_EXT_RETURN_IF_ERROR(rows_[i]->Evaluate(request));
@@ -395,7 +411,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   std::vector<const kernels::BlockTableView*> plain_families_;
   mutable BlockManifolds<Machine> manifolds_;
 
-  Buffer residuals_;
+  Buffer scratch_residuals_;
   Buffer e_gradient_;
   Buffer f_gradient_;
   // The state, where it isn't on the host; state, delta and their sum.

@@ -2,6 +2,7 @@
 
 #include "ceres_ext/glue/machine_setup.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>
@@ -9,12 +10,14 @@
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
 #include "ceres_ext/glue/batch_rows.h"
+#include "ceres_ext/glue/device_choice.h"
 #include "ceres_ext/glue/evaluator.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/observation_evaluator.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/trust_region_vectors.h"
+#include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/structure/row_index.h"
 
 namespace ceres_ext {
@@ -71,6 +74,12 @@ class MachineSetupImpl final : public MachineSetup {
         pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
         (pp->options.preconditioner_type == ceres::JACOBI ||
          pp->options.preconditioner_type == ceres::SCHUR_JACOBI);
+    Options options = options_;
+    if (options.jacobian == JACOBIAN_AUTO) {
+      options.jacobian = CanRecompute(*structure) && RecomputesFaster()
+                             ? JACOBIAN_RECOMPUTED
+                             : JACOBIAN_STORED;
+    }
     std::vector<std::string> why_no_form;
     if (structure->num_other_rows() > 0) {
       for (const BatchModel* model : structure->models) {
@@ -95,8 +104,8 @@ class MachineSetupImpl final : public MachineSetup {
         program_blocks_.Setup(*program,
                               merge_blocks,
                               structure,
-                              options_.jacobian == JACOBIAN_RECOMPUTED,
-                              options_.precision == PRECISION_MIXED,
+                              options.jacobian == JACOBIAN_RECOMPUTED,
+                              options.precision == PRECISION_MIXED,
                               &kept_->index,
                               host_context_,
                               machine_));
@@ -108,7 +117,7 @@ class MachineSetupImpl final : public MachineSetup {
     std::vector<std::unique_ptr<RowsEvaluator>> rows;
     for (size_t i = 0; i < structure->observations.size(); ++i) {
       CERES_EXT_RETURN_IF_ERROR(CreateObservationEvaluator(
-          options_,
+          options,
           structure->observations[i],
           &program_blocks_.observations(static_cast<int>(i)),
           program_blocks_.blocks(),
@@ -116,16 +125,15 @@ class MachineSetupImpl final : public MachineSetup {
           summary,
           &rows.emplace_back()));
     }
-    const BatchRowsInput<Machine> input = {
-        program,
-        structure,
-        &program_blocks_,
-        host_context_,
-        summary,
-        why_no_form,
-        &objects->notes,
-        options_.precision == PRECISION_MIXED,
-        recomputed_views};
+    const BatchRowsInput<Machine> input = {program,
+                                           structure,
+                                           &program_blocks_,
+                                           host_context_,
+                                           summary,
+                                           why_no_form,
+                                           &objects->notes,
+                                           options.precision == PRECISION_MIXED,
+                                           recomputed_views};
     if (program_blocks_.views() != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(CreateViewRows(input, &rows.emplace_back()));
     }
@@ -156,8 +164,8 @@ class MachineSetupImpl final : public MachineSetup {
     linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
     auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
         &program_blocks_, evaluator->jacobian(), failure, summary);
-    CERES_EXT_RETURN_IF_ERROR(linear_solver->Setup(
-        options_, recomputed_views, linear_solver_options));
+    CERES_EXT_RETURN_IF_ERROR(
+        linear_solver->Setup(options, recomputed_views, linear_solver_options));
     auto vectors = std::make_shared<LoopVectors<Machine>>(
         machine_, structure->caller_state, failure);
     CERES_EXT_RETURN_IF_ERROR(
@@ -180,6 +188,25 @@ class MachineSetupImpl final : public MachineSetup {
   }
 
  private:
+  // Whether the Jacobian of the observations can be recomputed
+  // (observation_evaluator.h).
+  static bool CanRecompute(const ProgramStructure& structure) {
+    return std::none_of(
+               structure.observations.begin(),
+               structure.observations.end(),
+               [](const ObservationRows& rows) { return rows.has_loss(); }) &&
+           (structure.observations.empty() || !structure.e[0].HasManifold());
+  }
+  bool RecomputesFaster() const {
+    if constexpr (kIsHost<Machine>) {
+      return false;  // On the host it takes twice the time.
+    } else {
+      return RecomputedIsFaster(
+          options_.precision,
+          kernels::FloatToDoubleRatio(machine_->context()->device()));
+    }
+  }
+
   static int NumVarying(const std::vector<FamilyTable<Machine>>& families) {
     int sum = 0;
     for (const auto& family : families) {

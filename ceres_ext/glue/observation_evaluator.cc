@@ -72,6 +72,9 @@ class ObservationEvaluator final : public RowsEvaluator {
     return 2 * observations_->index().num_observations;
   }
 
+  // Losses need the residuals; nothing else does.
+  bool CostTakesScratch() const final { return !loss_model_.empty(); }
+
   Status CreateJacobian(std::unique_ptr<RowsJacobian>* jacobian) const final {
     return jacobian_type_ == JACOBIAN_STORED
                ? MakeAndSetUp<Stored>(jacobian, observations_, *blocks_)
@@ -88,7 +91,6 @@ class ObservationEvaluator final : public RowsEvaluator {
                                       ? request.residuals
                                       : request.scratch_residuals;
     if (!want_jacobian) {
-      // Losses need the residuals; nothing else does.
       return EvaluateCost(apply_loss,
                           /*correct_residuals=*/request.residuals != nullptr,
                           apply_loss ? all_residuals : request.residuals);

@@ -40,8 +40,10 @@ struct RowsRequest {
   bool apply_loss = true;
   // Corrected for the loss; null: not wanted.
   double* residuals = nullptr;
-  // Null: the cost alone. Then scratch_residuals may be written.
+  // Null: the cost alone.
   RowsJacobian* jacobian = nullptr;
+  // Where residuals go that are needed and not wanted: with a Jacobian, or
+  // where CostTakesScratch; else null.
   double* scratch_residuals = nullptr;
   // J'r over families: what the batch owns is set, others are added to. Needs
   // jacobian.
@@ -57,6 +59,8 @@ class RowsEvaluator {
   virtual int64_t num_residuals() const = 0;
   // Rows that Ceres evaluates, for which Evaluate reads host_state.
   virtual int64_t num_host_rows() const { return 0; }
+  // Whether the cost alone takes scratch_residuals.
+  virtual bool CostTakesScratch() const { return false; }
   virtual kernels::Status CreateJacobian(
       std::unique_ptr<RowsJacobian>* jacobian) const = 0;
   // Evaluates, or queues that.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,6 +79,28 @@ bool PrepareStart(SolveBalOptions* options,
   return true;
 }
 
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// "Seconds: read 0.595, build 0, start of CUDA 0.327, set-up 0.071, ..."
+std::string WaitedFor(const SolveTimes& times,
+                      const ceres_ext::Summary& summary,
+                      double write_in_seconds,
+                      double total_in_seconds) {
+  std::ostringstream text;
+  text.precision(3);
+  text << "Seconds: read " << times.read_in_seconds << ", build "
+       << times.build_in_seconds << ", start of CUDA "
+       << summary.context_time_in_seconds << ", set-up "
+       << summary.preprocessor_time_in_seconds - summary.context_time_in_seconds
+       << ", solve " << summary.minimizer_time_in_seconds << ", return "
+       << summary.postprocessor_time_in_seconds << ", write "
+       << write_in_seconds << "; in all " << total_in_seconds;
+  return text.str();
+}
+
 ExitCode Run() {
   if (FLAGS_compare) {
     return CompareSolvers();
@@ -111,9 +134,7 @@ ExitCode Run() {
     return Fail(EXIT_INPUT, error);
   }
   SolveTimes times;
-  times.read_in_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
+  times.read_in_seconds = SecondsSince(start);
   std::cout << FLAGS_input << ": " << problem.num_cameras() << " cameras, "
             << problem.num_points() << " points, " << problem.num_observations()
             << " observations, read in " << times.read_in_seconds << " s"
@@ -183,6 +204,7 @@ ExitCode Run() {
            {"final_cost_tolerance", after.tolerance}});
     }
   }
+  const auto solved = std::chrono::steady_clock::now();
   if (!FLAGS_checkpoint.empty()) {
     fill_state(control.progress);
   }
@@ -220,6 +242,9 @@ ExitCode Run() {
                               summary.IsSolutionUsable() ? &after : nullptr)),
         &error));
   }
+  std::cout << WaitedFor(
+                   times, summary, SecondsSince(solved), SecondsSince(start))
+            << std::endl;
   check_written(FlushStandardOutput(&error));
   if (!summary.IsSolutionUsable()) {
     return Fail(EXIT_SOLVE_FAILED, "the solve failed: " + summary.message);

@@ -45,9 +45,10 @@ DEFINE_string(precision, "double",
 DEFINE_bool(batch_evaluation, true,
             "Let ceres_ext evaluate residuals and Jacobians of its cost "
             "functions. If not, Ceres does.");
-DEFINE_string(jacobian, "stored",
+DEFINE_string(jacobian, "auto",
               "Jacobian blocks of ceres_ext: stored (once per step), "
-              "recomputed (in every product).");
+              "recomputed (in every product), auto (recomputed on a device that "
+              "gains by it, of this library's cost functions without loss).");
 DEFINE_string(fallback, "to_ceres",
               "What ceres_ext does with a problem that it does not support: "
               "to_ceres (stock Ceres solves it, the report says so), refuse.");

@@ -241,9 +241,9 @@ void AddExtOptions(Class* options) {
       "jacobian",
       &Ext::jacobian,
       &JacobianTypeToString,
-      {JACOBIAN_STORED, JACOBIAN_RECOMPUTED},
+      {JACOBIAN_AUTO, JACOBIAN_STORED, JACOBIAN_RECOMPUTED},
       "RECOMPUTED is the fastest on a device and takes the least memory; it "
-      "needs residuals without a loss.");
+      "needs residuals without a loss. AUTO: there, where that holds.");
   AddEnum(options,
           "precision",
           &Ext::precision,

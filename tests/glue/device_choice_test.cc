@@ -137,6 +137,15 @@ TEST(DeviceChoice, WorkIsCounted) {
   }
 }
 
+// At the rates of an H200 and of devices for displays; 0: not known.
+TEST(DeviceChoice, RecomputedWhereArithmeticIsCheap) {
+  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, 0));
+  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, 2));
+  EXPECT_FALSE(RecomputedIsFaster(PRECISION_DOUBLE, 32));
+  EXPECT_FALSE(RecomputedIsFaster(PRECISION_DOUBLE, 64));
+  EXPECT_TRUE(RecomputedIsFaster(PRECISION_MIXED, 64));
+}
+
 // A process that has no driver has no context and knows no rates, and asking
 // changes nothing. (On a GPU the process may be linked to start one.)
 TEST(CudaProcess, WithoutADriver) {

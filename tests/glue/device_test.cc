@@ -14,7 +14,10 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres_ext/glue/device_choice.h"
 #include "ceres_ext/solve.h"
+#include "cuda_kernels/machine/cuda_process.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
 #include "tests/glue/has_device.h"
@@ -24,11 +27,12 @@
 #include <cuda_runtime.h>
 
 #include "cuda_kernels/machine/cuda_context.h"
-#include "cuda_kernels/machine/cuda_process.h"
 #endif
 
 namespace ceres_ext {
 namespace {
+
+using ::testing::HasSubstr;
 
 #define SKIP_WITHOUT_DEVICE()                  \
   if (!HasDevice()) {                          \
@@ -261,6 +265,46 @@ TEST(Device, ConstantBlocksAndSubsetManifolds) {
 }
 
 // Of cameras and points, in double and mixed precision.
+// What nobody has chosen: recomputed, where the device can.
+TEST(Device, JacobianOfDefaultOptions) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(8, 60, 5, 9);
+  const auto method = [&start](DeviceType device, auto&& modify) {
+    Options ext_options;
+    ext_options.device = device;
+    ext_options.fallback = FALLBACK_REFUSE;
+    const Result result = SolveModified(start, ext_options, false, modify);
+    EXPECT_EQ(result.summary.path, PATH_FULL) << result.summary.message;
+    return result.summary.method;
+  };
+  const char* const stored = "stored Jacobian (double)";
+  EXPECT_THAT(method(DEVICE_HOST, kUnchanged), HasSubstr(stored));
+  EXPECT_THAT(method(DEVICE_CUDA, kUnchanged),
+              HasSubstr(RecomputedIsFaster(PRECISION_DOUBLE,
+                                           kernels::FloatToDoubleRatio(0))
+                            ? "recomputed Jacobian (double)"
+                            : stored));
+  EXPECT_THAT(method(DEVICE_CUDA,
+                     [](BalTestProblem* bal,
+                        ceres::Problem* problem,
+                        ceres::Solver::Options*) {
+                       problem->AddResidualBlock(
+                           CreateBalReprojectionError(1.0, 2.0),
+                           new ceres::HuberLoss(1.0),
+                           bal->camera(0),
+                           bal->point(0));
+                     }),
+              HasSubstr(stored));
+  EXPECT_THAT(method(DEVICE_CUDA,
+                     [](BalTestProblem* bal,
+                        ceres::Problem* problem,
+                        ceres::Solver::Options*) {
+                       problem->SetManifold(bal->point(3),
+                                            new ceres::SubsetManifold(3, {1}));
+                     }),
+              HasSubstr(stored));
+}
+
 TEST(Device, Manifolds) {
   SKIP_WITHOUT_DEVICE();
   bool of_points = true;

@@ -33,8 +33,8 @@ TEST(Options, ValuesThatNoEnumHasAreRefused) {
   } kCases[] = {
       {[](Options* o) { o->device = static_cast<DeviceType>(3); },
        "device = 3; expected one of: auto, host, cuda"},
-      {[](Options* o) { o->jacobian = static_cast<JacobianType>(2); },
-       "jacobian = 2; expected one of: stored, recomputed"},
+      {[](Options* o) { o->jacobian = static_cast<JacobianType>(3); },
+       "jacobian = 3; expected one of: auto, stored, recomputed"},
       {[](Options* o) { o->precision = static_cast<PrecisionType>(2); },
        "precision = 2; expected one of: double, mixed"},
       {[](Options* o) {
@@ -143,7 +143,7 @@ TEST_P(ParseOptionsRefuses, NamesTheFaultAndKeepsTheOptions) {
   EXPECT_FALSE(ParseOptions(GetParam().text, &options, &error));
   EXPECT_NE(error.find(GetParam().named), std::string::npos) << error;
   EXPECT_EQ(options.device, DEVICE_HOST);
-  EXPECT_EQ(options.jacobian, JACOBIAN_STORED);
+  EXPECT_EQ(options.jacobian, JACOBIAN_AUTO);
   EXPECT_FALSE(ParseOptions(GetParam().text, &options, nullptr));
 }
 
@@ -187,7 +187,8 @@ TEST(Enums, RoundTripThroughStrings) {
   for (DeviceType type : {DEVICE_AUTO, DEVICE_HOST, DEVICE_CUDA}) {
     ExpectRoundTrip(DeviceTypeToString, StringToDeviceType, type);
   }
-  for (JacobianType type : {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
+  for (JacobianType type :
+       {JACOBIAN_AUTO, JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
     ExpectRoundTrip(JacobianTypeToString, StringToJacobianType, type);
   }
   for (PrecisionType type : {PRECISION_DOUBLE, PRECISION_MIXED}) {
