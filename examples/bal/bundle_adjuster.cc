@@ -4,6 +4,7 @@
 // library or with Ceres alone. The flags are a superset of those of Ceres's own
 // bundle_adjuster; docs/bundle_adjuster.md lists where defaults differ.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <iostream>
@@ -242,9 +243,13 @@ ExitCode Run() {
                               summary.IsSolutionUsable() ? &after : nullptr)),
         &error));
   }
-  std::cout << WaitedFor(
-                   times, summary, SecondsSince(solved), SecondsSince(start))
-            << std::endl;
+  if (std::none_of(outputs.begin(), outputs.end(), [](const OutputFile& file) {
+        return IsStandardOutput(file.path);
+      })) {
+    std::cout << WaitedFor(
+                     times, summary, SecondsSince(solved), SecondsSince(start))
+              << std::endl;
+  }
   check_written(FlushStandardOutput(&error));
   if (!summary.IsSolutionUsable()) {
     return Fail(EXIT_SOLVE_FAILED, "the solve failed: " + summary.message);

@@ -305,6 +305,12 @@ bool CanWrite(const std::string& path, std::string* error) {
   return false;
 }
 
+bool IsStandardOutput(const std::string& path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 &&
+         StandardStream(status) == STDOUT_FILENO;
+}
+
 bool FlushStandardOutput(std::string* error) {
   std::cout.flush();
   if (std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {

@@ -77,6 +77,9 @@ void RemoveTemporaryFiles();
 // empty path is never written.
 bool CanWrite(const std::string& path, std::string* error);
 
+// Whether an output of this path goes to standard output.
+bool IsStandardOutput(const std::string& path);
+
 // False, with one line in *error, if something that this program wrote to
 // standard output did not get there.
 bool FlushStandardOutput(std::string* error);

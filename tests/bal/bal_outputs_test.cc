@@ -31,6 +31,7 @@ namespace ceres_ext::bal {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -262,7 +263,13 @@ TEST_F(OutputsTest, PipesAndDevicesAreWrittenStraight) {
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, StartsWith(Path("input.txt: 8 cameras")));
   EXPECT_THAT(all.out, HasSubstr("\n8 200 900\n"));
+  // With no line about seconds behind.
   EXPECT_THAT(all.out, EndsWith("\n}\n"));
+  EXPECT_THAT(
+      Adjust(Input() + Flag("output", "seconds.txt")).out,
+      ContainsRegex("\nSeconds: read [^,]*, build 0, start of CUDA [^,]*, "
+                    "set-up [^,]*, solve [^,]*, return [^,]*, write [^;]*; in "
+                    "all [^\n]*\n$"));
 }
 
 // A reader that leaves ends one output and no other.

@@ -241,6 +241,18 @@ struct RandomProblem {
     }
     return ordering;
   }
+  // Every value that varies by as little as rounding does; 0: by nothing.
+  void Perturb(int seed) {
+    std::mt19937 generator(seed);
+    std::uniform_real_distribution<double> uniform(-kEps, kEps);
+    for (auto* blocks : {&points, &cameras}) {
+      for (auto& block : *blocks) {
+        for (double& value : block) {
+          value *= 1.0 + (seed == 0 ? 0.0 : uniform(generator));
+        }
+      }
+    }
+  }
   std::vector<double> State() const {
     std::vector<double> state;
     for (const auto* blocks : {&points, &cameras}) {
@@ -415,6 +427,12 @@ class Objects {
   Eigen::VectorXd state_;
 };
 
+// With other columns other rows of cameras are added first, and rows of more
+// than ten columns are added by other kernels.
+bool HasOtherSums(Kind kind) {
+  return kind == Kind::kHeldColumns || kind == Kind::kWidePoint;
+}
+
 using Operations =
     ::testing::TestWithParam<std::tuple<Case, ceres::PreconditionerType>>;
 class RecomputedOperations : public Operations {};
@@ -435,8 +453,7 @@ TEST_P(RecomputedOperations, GiveWhatStoredOnesGive) {
     const double largest = b.lpNorm<Eigen::Infinity>();
     EXPECT_TRUE(std::isfinite(largest));
     EXPECT_GT(largest, 0.0);
-    // With other columns other rows of cameras are added first.
-    const double of_sums = c.kind == Kind::kHeldColumns ? kEps : 0.0;
+    const double of_sums = HasOtherSums(c.kind) ? kEps : 0.0;
     EXPECT_LE((a - b).lpNorm<Eigen::Infinity>(),
               stored[i].terms * (kOfEntries + of_sums) * largest);
   }
@@ -477,9 +494,11 @@ struct Solved {
 
 Solved SolveCase(const Case& c,
                  const Options& ext_options,
-                 ceres::LossFunction* loss_of_first = nullptr) {
+                 ceres::LossFunction* loss_of_first = nullptr,
+                 int perturbation = 0) {
   ceres::Problem problem;
   RandomProblem random(c, 12, &problem);
+  random.Perturb(perturbation);
   if (loss_of_first != nullptr) {
     problem.AddResidualBlock(
         new DeviceAutoDiffCostFunction<CameraPoint, 2, 9, 3>(CameraPoint{1, 2}),
@@ -533,8 +552,23 @@ TEST_P(RecomputedSolves, TakeTheStepsOfStoredOnes) {
   // product of PCG differs by eps times the condition of S, and a step that
   // differs by 1e-7 changes the cost by as much of itself where it still falls.
   // As long as PCG takes as many iterations, costs agree to 1e-6 (the bound of
-  // solve_test.cc, whose reasoning this is), and the ends as well.
-  const bool same = kOfEntries == 0.0 && GetParam().kind != Kind::kHeldColumns;
+  // solve_test.cc, whose reasoning this is), and the ends as well; or, where
+  // the problem is worse conditioned, to ten times what stored solves differ by
+  // whose starts differ by as little as rounding.
+  const bool same = kOfEntries == 0.0 && !HasOtherSums(GetParam().kind);
+  std::vector<Summary> nearby;
+  for (int seed = 1; !same && seed <= 4; ++seed) {
+    nearby.push_back(
+        SolveCase(GetParam(), ExtOptions(JACOBIAN_STORED), nullptr, seed)
+            .summary);
+  }
+  const auto bound = [&](double relative, auto&& cost) {
+    double most = 0.0;
+    for (const Summary& summary : nearby) {
+      most = std::max(most, std::abs(cost(summary) - cost(b)));
+    }
+    return same ? 0.0 : std::max(relative * cost(b), 10.0 * most);
+  };
   if (same) {
     EXPECT_EQ(recomputed.state, stored.state);
     ASSERT_EQ(a.iterations.size(), b.iterations.size());
@@ -546,11 +580,16 @@ TEST_P(RecomputedSolves, TakeTheStepsOfStoredOnes) {
       EXPECT_GE(i, 3u) << "PCG iteration counts part too early to compare.";
       break;
     }
-    EXPECT_NEAR(a.iterations[i].cost,
-                b.iterations[i].cost,
-                same ? 0.0 : 1e-6 * b.iterations[i].cost);
+    EXPECT_NEAR(
+        a.iterations[i].cost,
+        b.iterations[i].cost,
+        bound(1e-6, [i](const Summary& s) {
+          return s.iterations[std::min(i, s.iterations.size() - 1)].cost;
+        }));
   }
-  EXPECT_NEAR(a.final_cost, b.final_cost, same ? 0.0 : 1e-5 * b.final_cost);
+  EXPECT_NEAR(a.final_cost, b.final_cost, bound(1e-5, [](const Summary& s) {
+                return s.final_cost;
+              }));
   // 12 columns and more of two residuals, less the copy of a state.
   EXPECT_LT(a.memory_bytes, b.memory_bytes);
 }
