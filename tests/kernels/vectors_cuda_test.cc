@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/power_series.h"
