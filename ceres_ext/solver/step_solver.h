@@ -116,7 +116,8 @@ class StepSolver {
   }
 
   // Of the Jacobian as it is: one pass over it, beside any Solve. e_padding,
-  // f_padding: one on columns that are no unknowns, else zero.
+  // f_padding: one on columns that are no unknowns, else zero; merged blocks
+  // have none of these.
   kernels::Status FindDegenerateBlocks(const double* e_padding,
                                        const double* f_padding,
                                        DegenerateBlocks* e,
