@@ -565,6 +565,17 @@ TEST_P(DegenerateSets, AreSolved) {
   std::printf("%s\n", line.c_str());
 }
 
+// With next to no damping, where rounding decides whether a degenerate block
+// has an inverse: a step that can't be had shrinks the radius.
+TEST_P(DegenerateSets, AreSolvedFromTheLargestRadius) {
+  BalProblem problem = MakeProblem(GetParam());
+  ceres::Solver::Options options = SolverOptions();
+  options.initial_trust_region_radius = options.max_trust_region_radius;
+  const Summary summary = SolveArrays(options, &problem);
+  EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+  EXPECT_LT(summary.final_cost, summary.initial_cost);
+}
+
 INSTANTIATE_TEST_SUITE_P(Table,
                          DegenerateSets,
                          ::testing::ValuesIn(kSets),
