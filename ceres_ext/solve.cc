@@ -265,6 +265,8 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
     if (!is_done) {
       ProblemOfArrays of_arrays(*problem);
       Solve(options, ext_options, of_arrays.problem(), summary, summary);
+      NameWorst(*problem, &summary->degenerate_eliminated_blocks);
+      NameWorst(*problem, &summary->degenerate_other_blocks);
       summary->path_reason +=
           "; a ceres::Problem was made of the arrays: " + reason;
     }

@@ -25,6 +25,15 @@ std::string Megabytes(int64_t bytes) {
   return Number("%.1f MB", static_cast<double>(bytes) * 1e-6);
 }
 
+std::string DegenerateText(const DegenerateBlocks& blocks, const char* role) {
+  std::string worst = "block " + std::to_string(blocks.worst_block);
+  if (blocks.worst_parameters >= 0) {
+    worst += " of array " + std::to_string(blocks.worst_parameters);
+  }
+  return std::to_string(blocks.count) + role + ", the worst " + worst +
+         ", relative pivot " + Number("%.1e", blocks.worst_relative_pivot);
+}
+
 }  // namespace
 
 const char* SolvePathToString(SolvePath path) {
@@ -61,6 +70,14 @@ std::string Summary::FullReport() const {
     report += Line("Manifolds on host",
                    std::to_string(num_host_manifolds) + " blocks, the first " +
                        host_manifold_type);
+  }
+  if (degenerate_eliminated_blocks.count > 0) {
+    report += Line("Degenerate blocks",
+                   DegenerateText(degenerate_eliminated_blocks, " eliminated"));
+  }
+  if (degenerate_other_blocks.count > 0) {
+    report += Line("Degenerate blocks",
+                   DegenerateText(degenerate_other_blocks, " not eliminated"));
   }
   report += "\nTime (in seconds):\n";
   if (context_time_in_seconds > 0.0) {

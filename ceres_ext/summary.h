@@ -29,6 +29,22 @@ enum SolvePath {
 
 const char* SolvePathToString(SolvePath path);
 
+// Parameter blocks whose columns of the Jacobian depend on each other, so that
+// nothing but the damping of the trust region holds a direction of theirs.
+struct DegenerateBlocks {
+  int64_t count = 0;
+
+  // Of the worst, that of the smallest relative pivot, the part of a column's
+  // square that lies outside of the span of the others, at most 1e-12; among
+  // equals the first. Its values, in a problem of arrays the array and the
+  // block, else the place among ceres::Problem::GetParameterBlocks. Where
+  // blocks are merged (Options::preconditioner_blocks) the first of them.
+  const double* worst = nullptr;
+  int worst_parameters = -1;
+  int64_t worst_block = -1;
+  double worst_relative_pivot = 1.0;
+};
+
 struct Summary : public ceres::Solver::Summary {
   SolvePath path = PATH_CERES;
 
@@ -80,6 +96,11 @@ struct Summary : public ceres::Solver::Summary {
   // user's own, and the type of the first; 0 and empty on the host.
   int num_host_manifolds = 0;
   std::string host_manifold_type;
+
+  // At the start of the solve, of the blocks that are eliminated (points) and
+  // of others (cameras): docs/reliability.md. None on PATH_CERES.
+  DegenerateBlocks degenerate_eliminated_blocks;
+  DegenerateBlocks degenerate_other_blocks;
 
   // ceres::Solver::Summary::FullReport and a section on the fields above.
   std::string FullReport() const;

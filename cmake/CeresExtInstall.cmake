@@ -11,7 +11,8 @@ set_target_properties(
              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(_installed ceres_ext)
 if(CERES_EXT_BUILD_EXAMPLES)
-  list(APPEND _installed bundle_adjuster bal_convert bal_generate colmap_adjuster)
+  list(APPEND _installed bundle_adjuster bal_convert bal_filter bal_generate
+       colmap_adjuster)
 endif()
 # Programs find this library beside them or in ../lib, and Ceres where it was.
 # The build tree is laid out for the same RPATH: where an installation is to
@@ -97,7 +98,8 @@ foreach(
           DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${_folder}")
 endforeach()
 if(CERES_EXT_BUILD_EXAMPLES)
-  install(TARGETS bundle_adjuster bal_convert bal_generate colmap_adjuster
+  install(TARGETS bundle_adjuster bal_convert bal_filter bal_generate
+                  colmap_adjuster
           DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -64,6 +65,18 @@ uint64_t HashOf(const ObservationRows& rows, kernels::HostContext* context) {
 }
 
 }  // namespace
+
+void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate) {
+  const std::less<const double*> less;
+  for (size_t i = 0; i < problem.parameters().size(); ++i) {
+    const Parameters& p = problem.parameters()[i];
+    if (degenerate->worst != nullptr && !less(degenerate->worst, p.values) &&
+        less(degenerate->worst, p.values + p.num_blocks * p.size)) {
+      degenerate->worst_parameters = static_cast<int>(i);
+      degenerate->worst_block = (degenerate->worst - p.values) / p.size;
+    }
+  }
+}
 
 int ArrayImport::TangentSize(const Parameters& parameters, int64_t block) {
   const ceres::Manifold* const manifold = parameters.ManifoldOf(block);

@@ -20,6 +20,7 @@
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/glue/caller_state.h"
 #include "ceres_ext/glue/program_import.h"
+#include "ceres_ext/summary.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
@@ -28,6 +29,9 @@ namespace ceres_ext {
 bool IsValidProblem(const ArrayProblem& problem,
                     kernels::HostContext* context,
                     std::string* error);
+
+// Names the worst of degenerate blocks by array and block.
+void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate);
 
 class ArrayImport {
  public:
@@ -47,6 +51,8 @@ class ArrayImport {
               kernels::HostContext* context,
               ProgramStructure* structure,
               std::string* reason);
+
+  const ArrayProblem& problem() const { return *problem_; }
 
   // After Import, for Ceres's summary: of the problem, and of what varies.
   void FillSummary(ceres::Solver::Summary* summary) const;

@@ -36,6 +36,18 @@ class CallerState {
     arrays_.push_back({values, size, n * size, std::move(varying)});
   }
 
+  // The values of the block that begins at this offset of the state.
+  const double* Find(int64_t state_offset) const {
+    for (const Array& array : arrays_) {
+      if (state_offset < array.num_values) {
+        const auto i = static_cast<int32_t>(state_offset / array.size);
+        return array.Block(array.varying.empty() ? i : array.varying[i]);
+      }
+      state_offset -= array.num_values;
+    }
+    return nullptr;
+  }
+
   template <typename Machine>
   kernels::Status CopyToMachine(double* state, Machine* machine) const {
     for (const Array& array : arrays_) {

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "ceres/parameter_block.h"
+#include "ceres/program.h"
 #include "ceres/types.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/scoped_seconds.h"
@@ -190,6 +192,9 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
     const LinearSolver::PerSolveOptions& per_solve_options,
     double* x,
     LinearSolver::Summary* summary) {
+  if (calls_.calls == 1) {
+    CERES_EXT_RETURN_IF_ERROR(FindDegenerateBlocks());
+  }
   CERES_EXT_RETURN_IF_ERROR(blocks_->Gather(
       per_solve_options.D, 1.0, e_diagonal_.data(), f_diagonal_.data()));
   *summary = ToCeresSummary(
@@ -200,6 +205,44 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
           f_step_.data()),
       record_);
   return blocks_->Scatter(e_step_.data(), f_step_.data(), x);
+}
+
+template <typename Machine>
+Status ProgramLinearSolver<Machine>::FindDegenerateBlocks() {
+  const ScopedSeconds timer(&record_->normal_blocks_time_in_seconds);
+  CERES_EXT_RETURN_IF_ERROR(
+      blocks_->Gather(nullptr, 1.0, e_diagonal_.data(), f_diagonal_.data()));
+  solver::DegenerateBlocks e;
+  solver::DegenerateBlocks f;
+  CERES_EXT_RETURN_IF_ERROR(solver_.FindDegenerateBlocks(
+      e_diagonal_.data(), f_diagonal_.data(), &e, &f));
+  record_->degenerate_eliminated_blocks = Named(e, blocks_->e());
+  record_->degenerate_other_blocks = Named(f, blocks_->f());
+  return {};
+}
+
+template <typename Machine>
+ceres_ext::DegenerateBlocks ProgramLinearSolver<Machine>::Named(
+    const solver::DegenerateBlocks& degenerate,
+    const std::vector<FamilyTable<Machine>>& families) const {
+  ceres_ext::DegenerateBlocks named;
+  if (degenerate.count == 0) {
+    return named;
+  }
+  named.count = degenerate.count;
+  named.worst_relative_pivot = degenerate.relative_pivot;
+  const int offset =
+      families[degenerate.family].table().state_offset(degenerate.block);
+  if (caller_state_ != nullptr) {
+    named.worst = caller_state_->Find(offset);
+    return named;
+  }
+  for (const auto* block : program_->parameter_blocks()) {
+    if (block->state_offset() == offset) {
+      named.worst = block->user_state();
+    }
+  }
+  return named;
 }
 
 template <typename Machine>

@@ -8,10 +8,12 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ceres/execution_summary.h"
 #include "ceres/linear_solver.h"
 #include "ceres/types.h"
+#include "ceres_ext/glue/caller_state.h"
 #include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/jacobian.h"
 #include "ceres_ext/glue/program_blocks.h"
@@ -32,14 +34,19 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
   using LinearSolver = ceres::internal::LinearSolver;
   using Jacobian = ProgramJacobian<Machine>;
 
-  // *jacobian is the only one that the solver will be given. *blocks,
-  // *jacobian, *failure and *record outlive the solver.
+  // *jacobian is the only one that the solver will be given. The state is that
+  // of *program, or *caller_state where that is not null. All outlive the
+  // solver.
   ProgramLinearSolver(const ProgramBlocks<Machine>* blocks,
                       const Jacobian* jacobian,
+                      const ceres::internal::Program* program,
+                      const CallerState* caller_state,
                       Failure* failure,
                       ceres_ext::Summary* record)
       : blocks_(blocks),
         jacobian_(jacobian),
+        program_(program),
+        caller_state_(caller_state),
         failure_(failure),
         record_(record) {}
 
@@ -68,8 +75,17 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
       double* x,
       LinearSolver::Summary* summary);
 
+  // Notes in the record which blocks are degenerate at the start.
+  kernels::Status FindDegenerateBlocks();
+  // What the record says of them.
+  ceres_ext::DegenerateBlocks Named(
+      const solver::DegenerateBlocks& degenerate,
+      const std::vector<FamilyTable<Machine>>& families) const;
+
   const ProgramBlocks<Machine>* blocks_;
   const Jacobian* jacobian_;
+  const ceres::internal::Program* program_;
+  const CallerState* caller_state_;
   Failure* failure_;
   ceres_ext::Summary* record_;
   ceres::internal::CallStatistics calls_;

@@ -162,8 +162,13 @@ class MachineSetupImpl final : public MachineSetup {
     linear_solver_options.max_num_spse_iterations =
         pp->options.max_num_spse_iterations;
     linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
-    auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
-        &program_blocks_, evaluator->jacobian(), failure, summary);
+    auto linear_solver =
+        std::make_unique<ProgramLinearSolver<Machine>>(&program_blocks_,
+                                                       evaluator->jacobian(),
+                                                       program,
+                                                       structure->caller_state,
+                                                       failure,
+                                                       summary);
     CERES_EXT_RETURN_IF_ERROR(
         linear_solver->Setup(options, recomputed_views, linear_solver_options));
     auto vectors = std::make_shared<LoopVectors<Machine>>(

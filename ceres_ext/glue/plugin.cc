@@ -558,6 +558,10 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
     summary->schur_structure_used = summary->schur_structure_given;
     summary->linear_solver_ordering_used = objects_.num_blocks;
   }
+  for (DegenerateBlocks* degenerate : {&record_.degenerate_eliminated_blocks,
+                                       &record_.degenerate_other_blocks}) {
+    NameWorst(pp, degenerate);
+  }
   if (setup_ != nullptr) {
     record_.transfer_bytes += setup_->copied_bytes();
   }
@@ -573,6 +577,20 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
         std::string(" [Ceres Ext: path ") + SolvePathToString(record_.path) +
         (record_.path == PATH_CERES ? "" : " on " + record_.device) + ", " +
         Reason() + ".]";
+  }
+}
+
+void BundlePlugin::NameWorst(const PreprocessedProblem& pp,
+                             DegenerateBlocks* degenerate) const {
+  if (arrays_ != nullptr) {
+    ceres_ext::NameWorst(arrays_->problem(), degenerate);
+    return;
+  }
+  const auto& blocks = pp.problem->program().parameter_blocks();
+  for (size_t i = 0; degenerate->count > 0 && i < blocks.size(); ++i) {
+    if (blocks[i]->user_state() == degenerate->worst) {
+      degenerate->worst_block = static_cast<int64_t>(i);
+    }
   }
 }
 

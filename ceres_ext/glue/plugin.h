@@ -111,6 +111,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   // Whether this library takes the problem with the linear solver that
   // pp->options were changed to.
   bool TakeChosen(ceres::internal::PreprocessedProblem* pp);
+  void NameWorst(const ceres::internal::PreprocessedProblem& pp,
+                 DegenerateBlocks* degenerate) const;
   void Report(const ceres::Solver::Summary& summary);
   // Gives the solve to machine *setup. *structure is used up.
   kernels::Status Use(std::unique_ptr<MachineSetup> setup,

@@ -99,6 +99,10 @@ std::string ReportLine(const Summary& summary) {
       {"host_loss_type", Quoted(summary.host_loss_type)},
       {"host_manifolds", std::to_string(summary.num_host_manifolds)},
       {"host_manifold_type", Quoted(summary.host_manifold_type)},
+      {"degenerate_eliminated_blocks",
+       std::to_string(summary.degenerate_eliminated_blocks.count)},
+      {"degenerate_other_blocks",
+       std::to_string(summary.degenerate_other_blocks.count)},
       {"linear_solver_given",
        Quoted(
            ceres::LinearSolverTypeToString(summary.linear_solver_type_given))},

@@ -67,6 +67,24 @@ class LinearOperator {
     return {};
   }
 
+  // v = E'E, u = F'F, packed, those of F over f_matrices(). Needs no Update.
+  kernels::Status UndampedBlocks(double* v, double* u) {
+    NormalBlocksRequest request;
+    request.eliminate = false;
+    request.v = v;
+    request.u = u;
+    CERES_EXT_RETURN_IF_ERROR(SetSharedToZero(request));
+    for (const auto blocks : {&Batch::EliminatedBlocks, &Batch::OtherBlocks}) {
+      for (Batch* batch : batches_) {
+        CERES_EXT_RETURN_IF_ERROR((batch->*blocks)(request));
+      }
+    }
+    return {};
+  }
+  const ProblemBlocks& blocks() const { return blocks_; }
+  // Room for the packed matrices of E, which Update writes; null: none.
+  virtual double* e_matrices() { return nullptr; }
+
   // Unknowns.
   virtual int64_t size() const = 0;
   // Takes the system, and computes the blocks that are wanted (u, v and
@@ -176,6 +194,8 @@ class SchurComplement final : public LinearOperator<Machine> {
     breakdowns_.resize(blocks.e.size());
     return machine->Upload(breakdowns_, &breakdown_);
   }
+
+  double* e_matrices() final { return v_inverse_.data(); }
 
   int64_t size() const final { return blocks_.f.num_values(); }
 

@@ -72,8 +72,9 @@ class ObservationBatch final : public Batch {
       CERES_EXT_RETURN_IF_ERROR(
           machine_->SetZero(buffer->size(), buffer->data()));
     }
+    // One in any case, for UndampedBlocks.
     const int num_matrices =
-        (options.needs_u() ? 1 : 0) + (options.needs_schur_diagonal() ? 1 : 0);
+        options.needs_u() && options.needs_schur_diagonal() ? 2 : 1;
     if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
       return index_.host_workspace->ReserveCameraSums(
           num_matrices * Shape::kPackedF + F);
@@ -113,13 +114,17 @@ class ObservationBatch final : public Batch {
       if (request.v != nullptr) {
         params.v = {packed_scratch_.data(), index_.num_points};
       }
-      params.point_gradient = point_scratch_.data();
+      if (request.e_gradient != nullptr) {
+        params.point_gradient = point_scratch_.data();
+      }
       CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
       if (request.v != nullptr) {
         CERES_EXT_RETURN_IF_ERROR(
             AddScratch(packed_scratch_, request.v + e_packed_begin_));
       }
-      return AddScratch(point_scratch_, Points(request.e_gradient));
+      return request.e_gradient == nullptr
+                 ? kernels::Status()
+                 : AddScratch(point_scratch_, Points(request.e_gradient));
     }
     params.point_diagonal = Points(request.e_diagonal);
     params.u = CameraView(request.u);

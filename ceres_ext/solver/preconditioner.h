@@ -226,25 +226,11 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
       return part.name + " " + std::to_string(block);
     }
     const int32_t size = part.matrices()[family].size;
-    std::string suffix;
-    if (family >= part.families.size()) {
-      const int64_t column =
-          part.merged
-              .column[part.merged.ColumnBegin(family) + int64_t{size} * block];
-      family = 0;
-      while (column >= part.families[family].value_begin +
-                           part.families[family].num_values()) {
-        ++family;
-      }
-      block =
-          static_cast<int32_t>((column - part.families[family].value_begin) /
-                               part.families[family].size);
-      if (size > part.families[family].size) {
-        suffix = ", merged with others";
-      }
-    }
-    return part.name + " " + std::to_string(block) + " of size " +
-           std::to_string(part.families[family].size) + suffix;
+    const auto first = part.merged.FirstBlock(part.families, {family, block});
+    const int32_t first_size = part.families[first.family].size;
+    return part.name + " " + std::to_string(first.block) + " of size " +
+           std::to_string(first_size) +
+           (size > first_size ? ", merged with others" : "");
   }
 
   kernels::Status Multiply(const Part& part,

@@ -44,8 +44,21 @@
 #include "ceres_ext/solver/preconditioner.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/degenerate_blocks.h"
+#include "cuda_kernels/structure/block_families.h"
 
 namespace ceres_ext::solver {
+
+// Blocks of E, or of F as a preconditioner has them (ProblemBlocks::merged),
+// that are rank-deficient but for damping (cuda_kernels/base/relative_pivot.h).
+struct DegenerateBlocks {
+  int64_t count = 0;
+  // That of the smallest relative pivot, among equals the first: of merged
+  // blocks of F the first.
+  int family = 0;
+  int32_t block = 0;
+  double relative_pivot = 1.0;
+};
 
 template <typename Machine>
 class StepSolver {
@@ -83,6 +96,15 @@ class StepSolver {
     for (Buffer<double>* vector : {&rhs_, &p_, &r_, &z_}) {
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, vector));
     }
+    records_.resize(blocks.e.size() + blocks.f_matrices().size());
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(records_.size(), &record_));
+    // Where nothing else has room for the matrices that are judged.
+    const NormalBlocksRequest wanted = preconditioner_->WantedBlocks();
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
+        EMatrices(wanted) == nullptr ? blocks.e.num_packed() : 0, &v_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
+        FMatrices(wanted) == nullptr ? blocks.f_matrices().num_packed() : 0,
+        &u_));
     // Solve is to take no memory.
     ListOperands({}, nullptr);
     for (PcgIterations& iterations : iterations_) {
@@ -91,6 +113,36 @@ class StepSolver {
       iterations.operands.reserve(operands_.size());
     }
     return machine->Allocate(1, &scalars_);
+  }
+
+  // Of the Jacobian as it is: one pass over it, beside any Solve. e_padding,
+  // f_padding: one on columns that are no unknowns, else zero; merged blocks
+  // have none of these.
+  kernels::Status FindDegenerateBlocks(const double* e_padding,
+                                       const double* f_padding,
+                                       DegenerateBlocks* e,
+                                       DegenerateBlocks* f) {
+    const NormalBlocksRequest wanted = preconditioner_->WantedBlocks();
+    double* const v = EMatrices(wanted);
+    double* const u = FMatrices(wanted);
+    CERES_EXT_RETURN_IF_ERROR(operator_->UndampedBlocks(v, u));
+    const ProblemBlocks& blocks = operator_->blocks();
+    const kernels::BlockFamilies& f_matrices = blocks.f_matrices();
+    kernels::DegenerateRecord* const record = record_.data();
+    CERES_EXT_RETURN_IF_ERROR(Judge(blocks.e, v, blocks.e, e_padding, record));
+    CERES_EXT_RETURN_IF_ERROR(
+        Judge(f_matrices, u, blocks.f, f_padding, record + blocks.e.size()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(record_.size(), record, records_.data()));
+    *e = Worst(records_.data(), blocks.e.size());
+    *f = Worst(records_.data() + blocks.e.size(), f_matrices.size());
+    if (f->count > 0) {
+      const auto first =
+          blocks.merged.FirstBlock(blocks.f, {f->family, f->block});
+      f->family = first.family;
+      f->block = first.block;
+    }
+    return {};
   }
 
   // e_step, f_step: values of E and of F. Both hold the step where the
@@ -185,6 +237,62 @@ class StepSolver {
     return {};
   }
 
+  // Room for packed matrices, which Update of operator or preconditioner fills
+  // later on.
+  double* EMatrices(const NormalBlocksRequest& wanted) {
+    double* const matrices =
+        wanted.v != nullptr ? wanted.v : operator_->e_matrices();
+    return matrices != nullptr ? matrices : v_.data();
+  }
+  double* FMatrices(const NormalBlocksRequest& wanted) {
+    double* const matrices =
+        wanted.u != nullptr ? wanted.u : wanted.schur_diagonal;
+    return matrices != nullptr ? matrices : u_.data();
+  }
+
+  // Queues one record per family of matrices. The first of these are `padded`,
+  // over which padding is; those behind have none.
+  kernels::Status Judge(const kernels::BlockFamilies& families,
+                        double* packed,
+                        const kernels::BlockFamilies& padded,
+                        const double* padding,
+                        kernels::DegenerateRecord* record) {
+    for (int i = 0; i < families.size(); ++i) {
+      const kernels::BlockFamily& family = families[i];
+      kernels::JudgeBlocksParams judge;
+      judge.n = family.num_blocks;
+      judge.columns = family.size;
+      judge.a = kernels::PackedBlocks(family, Machine::kLayout, packed);
+      judge.padding =
+          i < padded.size() ? padding + padded[i].value_begin : nullptr;
+      judge.record = record + i;
+      CERES_EXT_RETURN_IF_ERROR(Run(judge, machine_));
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::FindWorstBlockParams{family.num_blocks,
+                                        kernels::PackedBlocks<const double>(
+                                            family, Machine::kLayout, packed),
+                                        judge.record},
+          machine_));
+    }
+    return {};
+  }
+
+  static DegenerateBlocks Worst(const kernels::DegenerateRecord* records,
+                                int num_families) {
+    DegenerateBlocks result;
+    double severity = 0.0;
+    for (int i = 0; i < num_families; ++i) {
+      result.count += records[i].count;
+      if (records[i].severity > severity) {
+        severity = records[i].severity;
+        result.family = i;
+        result.block = records[i].block;
+        result.relative_pivot = records[i].relative_pivot();
+      }
+    }
+    return result;
+  }
+
   // Fills operands_.
   void ListOperands(const LinearSystem& system, const double* x) {
     operands_.clear();
@@ -221,6 +329,12 @@ class StepSolver {
   Buffer<double> r_;
   Buffer<double> z_;
   Buffer<kernels::PcgScalars> scalars_;
+
+  // Of FindDegenerateBlocks.
+  Buffer<kernels::DegenerateRecord> record_;  // one per family of matrices
+  std::vector<kernels::DegenerateRecord> records_;
+  Buffer<double> v_;
+  Buffer<double> u_;
 
   // Two, for callers that swap a state and a candidate.
   std::vector<const void*> operands_;

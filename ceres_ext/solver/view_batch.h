@@ -63,10 +63,12 @@ class ViewBatch final : public Batch {
                               const ProblemBlocks& /*blocks*/) final {
     CERES_EXT_RETURN_IF_ERROR(batch_.SetupSolver(options, view_blocks_));
     const int64_t num_packed = view_blocks_.f.num_packed();
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Allocate(options.needs_u() ? num_packed : 0, &u_));
+    // What UndampedBlocks asks for may take the place of S's.
+    const bool needs_s = options.needs_schur_diagonal();
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-        options.needs_schur_diagonal() ? num_packed : 0, &schur_diagonal_));
+        options.needs_u() || !needs_s ? num_packed : 0, &u_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(needs_s ? num_packed : 0, &schur_diagonal_));
     return sums_.Reserve({&views_->blocks().all,
                           &views_->blocks().shared,
                           &views_->merged().all,
@@ -146,6 +148,9 @@ class ViewBatch final : public Batch {
  private:
   using Buffer = typename Machine::template Buffer<double>;
 
+  // Where blocks of F'F are: nobody asks for those of S with them.
+  Buffer& U() { return u_.size() > 0 ? u_ : schur_diagonal_; }
+
   // With arrays of views in place of F's; D_f is the caller's.
   NormalBlocksRequest OfViews(NormalBlocksRequest request) {
     const auto replace = [](double* with, double** array) {
@@ -153,7 +158,7 @@ class ViewBatch final : public Batch {
     };
     replace(q_.data(), &request.f_gradient);
     replace(q_.data(), &request.schur_rhs);
-    replace(u_.data(), &request.u);
+    replace(U().data(), &request.u);
     replace(schur_diagonal_.data(), &request.schur_diagonal);
     return request;
   }
@@ -206,7 +211,7 @@ class ViewBatch final : public Batch {
           return sums_.Add(
               list, blocks_.f_matrices(), formula, packed, nullptr, machine_);
         };
-    CERES_EXT_RETURN_IF_ERROR(add(lists.all, matrices(u_), request.u));
+    CERES_EXT_RETURN_IF_ERROR(add(lists.all, matrices(U()), request.u));
     CERES_EXT_RETURN_IF_ERROR(
         add(lists.single, matrices(schur_diagonal_), request.schur_diagonal));
     if constexpr (kernels::IsModel<Source>::value) {

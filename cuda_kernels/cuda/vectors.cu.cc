@@ -15,6 +15,7 @@
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/manifolds.h"
@@ -174,6 +175,9 @@ CERES_EXT_RUN(ApplyBlocksParams<10>)
 CERES_EXT_RUN(ApplyBlocksParams<kDynamic>)
 CERES_EXT_RUN(ApplyMergedBlocksParams)
 CERES_EXT_RUN(DampedProductParams)
+// ops/degenerate_blocks.h
+CERES_EXT_RUN(JudgeBlocksParams)
+CERES_EXT_RUN(FindWorstBlockParams)
 // ops/views.h
 CERES_EXT_RUN(GatherColumnsParams)
 CERES_EXT_RUN(BlockSumParams<ViewVectors>)

@@ -52,6 +52,21 @@ struct MergedBlocks {
     return ColumnBegin(place_of_block.family) +
            int64_t{families[place_of_block.family].size} * place_of_block.block;
   }
+  // The first block of F in a block of `families`, or of F where nothing is
+  // merged.
+  Place FirstBlock(const BlockFamilies& f, const Place& matrix) const {
+    if (matrix.family < f.size()) {
+      return matrix;
+    }
+    const int64_t at = column[ColumnBegin(matrix)];
+    int32_t family = 0;
+    while (at >= f[family].value_begin + f[family].num_values()) {
+      ++family;
+    }
+    return {
+        family,
+        static_cast<int32_t>((at - f[family].value_begin) / f[family].size)};
+  }
 };
 
 // A partition of the F blocks, refined row by row: blocks that one row tells

@@ -105,6 +105,8 @@ void Prepend(const Summary& before, Summary* summary) {
   summary->transfer_bytes += before.transfer_bytes;
   summary->memory_bytes = std::max(summary->memory_bytes, before.memory_bytes);
   summary->initial_cost = before.initial_cost;
+  summary->degenerate_eliminated_blocks = before.degenerate_eliminated_blocks;
+  summary->degenerate_other_blocks = before.degenerate_other_blocks;
 
   // A segment starts with the last iteration of the one before.
   auto iterations = before.iterations;

@@ -45,6 +45,19 @@ Json SummaryJson(const ceres::Solver::Summary& summary) {
   return json;
 }
 
+Json DegenerateJson(const DegenerateBlocks& blocks) {
+  Json json;
+  json["count"] = blocks.count;
+  if (blocks.count > 0) {
+    if (blocks.worst_parameters >= 0) {
+      json["worst_parameters"] = blocks.worst_parameters;
+    }
+    json["worst_block"] = blocks.worst_block;
+    json["worst_relative_pivot"] = blocks.worst_relative_pivot;
+  }
+  return json;
+}
+
 Json ExtJson(const ceres_ext::Summary& summary) {
   Json json;
   json["path"] = SolvePathToString(summary.path);
@@ -61,6 +74,10 @@ Json ExtJson(const ceres_ext::Summary& summary) {
       summary.back_substitution_time_in_seconds;
   json["memory_bytes"] = summary.memory_bytes;
   json["transfer_bytes"] = summary.transfer_bytes;
+  json["degenerate_eliminated_blocks"] =
+      DegenerateJson(summary.degenerate_eliminated_blocks);
+  json["degenerate_other_blocks"] =
+      DegenerateJson(summary.degenerate_other_blocks);
   return json;
 }
 

@@ -142,6 +142,20 @@ void AddEnum(Class* summary,
 
 void AddSummary(nb::module_* module) {
   using Stock = ceres::Solver::Summary;
+  nb::class_<DegenerateBlocks>(
+      *module,
+      "DegenerateBlocks",
+      "Parameter blocks that nothing but damping holds in some direction.")
+      .def_ro("count", &DegenerateBlocks::count)
+      .def_ro("worst_parameters",
+              &DegenerateBlocks::worst_parameters,
+              "The parameter array of the worst; -1: there is none.")
+      .def_ro("worst_block",
+              &DegenerateBlocks::worst_block,
+              "Its block there; -1: there is none.")
+      .def_ro("worst_relative_pivot",
+              &DegenerateBlocks::worst_relative_pivot,
+              "From 0 to 1e-12, or 1 where there is none.");
   nb::class_<Summary> summary(
       *module,
       "Summary",
@@ -255,6 +269,12 @@ void AddSummary(nb::module_* module) {
       &Summary::num_host_manifolds,
       "Parameter blocks whose manifold a device leaves to the host.");
   add("host_manifold_type", &Summary::host_manifold_type, "");
+  add("degenerate_eliminated_blocks",
+      &Summary::degenerate_eliminated_blocks,
+      "At the start, of the blocks that are eliminated, as points.");
+  add("degenerate_other_blocks",
+      &Summary::degenerate_other_blocks,
+      "At the start, of other blocks, as cameras.");
   add("context_time_in_seconds",
       &Summary::context_time_in_seconds,
       "What it took to start CUDA in this process.");

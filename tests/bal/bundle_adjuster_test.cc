@@ -401,7 +401,11 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                           "pcg_time_in_seconds",
                           "back_substitution_time_in_seconds",
                           "memory_bytes",
-                          "transfer_bytes"));
+                          "transfer_bytes",
+                          "degenerate_eliminated_blocks",
+                          "degenerate_other_blocks"));
+  EXPECT_THAT(Keys(json["ceres_ext"]["degenerate_other_blocks"]),
+              ElementsAre("count"));
   EXPECT_NE(json["ceres_ext"]["path_reason"], "");
   ASSERT_EQ(json["iterations"].size(), 8u);
   EXPECT_THAT(Keys(json["iterations"][0]),

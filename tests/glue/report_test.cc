@@ -88,6 +88,8 @@ TEST_F(Report, LineHasAllFields) {
   summary.host_loss_type = "MyLoss<1>";
   summary.num_host_manifolds = 2;
   summary.host_manifold_type = "Mine";
+  summary.degenerate_eliminated_blocks.count = 7;
+  summary.degenerate_other_blocks.count = 1;
   summary.linear_solver_type_given = ceres::SPARSE_SCHUR;
   summary.linear_solver_type_used = ceres::ITERATIVE_SCHUR;
   summary.preconditioner_type_used = ceres::SCHUR_JACOBI;
@@ -117,6 +119,8 @@ TEST_F(Report, LineHasAllFields) {
                 "\"device\":\"host, 2 threads\",\"method\":\"Schur\","
                 "\"host_losses\":3,\"host_loss_type\":\"MyLoss<1>\","
                 "\"host_manifolds\":2,\"host_manifold_type\":\"Mine\","
+                "\"degenerate_eliminated_blocks\":7,"
+                "\"degenerate_other_blocks\":1,"
                 "\"linear_solver_given\":\"SPARSE_SCHUR\","
                 "\"linear_solver\":\"ITERATIVE_SCHUR\","
                 "\"preconditioner\":\"SCHUR_JACOBI\",\"residual_blocks\":3,"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/power_series.h"
@@ -454,6 +455,75 @@ TEST_F(VectorsCudaTest, SquaredNorms) {
                    return kernels::Run(
                        SquaredNormsParams{n, num_residuals, x, y}, machine);
                  });
+    }
+  }
+}
+
+TEST_F(VectorsCudaTest, DegenerateBlocks) {
+  const auto judge = [](auto* machine,
+                        int64_t n,
+                        double* a,
+                        const double* padding,
+                        DegenerateRecord* record) {
+    JudgeBlocksParams judge;
+    judge.n = n;
+    judge.columns = 3;
+    judge.a = {a, 1, n};
+    judge.padding = padding;
+    judge.record = record;
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(judge, machine));
+    return kernels::Run(FindWorstBlockParams{n, {a, 1, n}, record}, machine);
+  };
+  for (const int64_t n : kVectorSizes) {
+    SCOPED_TRACE(n);
+    // J'J of J with three rows; every third has two, and every fifth a third
+    // column of padding.
+    const std::vector<double> x = NormalVector(9 * n, 5);
+    std::vector<double> a(6 * n, 0.0);
+    std::vector<double> padding(3 * n, 0.0);
+    int64_t num_degenerate = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const int rows = i % 3 == 0 ? 2 : 3;
+      const int columns = i % 5 == 0 ? 2 : 3;
+      padding[3 * i + 2] = i % 5 == 0 ? 1.0 : 0.0;
+      num_degenerate += rows < columns ? 1 : 0;
+      for (int row = 0; row < rows; ++row) {
+        const double* j = x.data() + 9 * i + 3 * row;
+        for (int c = 0; c < columns; ++c) {
+          for (int d = 0; d <= c; ++d) {
+            a[n * (c * (c + 1) / 2 + d) + i] += j[c] * j[d];
+          }
+        }
+      }
+    }
+    // The worst but for rounding: two of no length.
+    for (const int64_t i : {n / 2, n - 1}) {
+      if (n > 2) {
+        num_degenerate += i % 3 == 0 && i % 5 != 0 ? 0 : 1;
+        padding[3 * i + 2] = 0.0;
+        for (int e = 0; e < 6; ++e) {
+          a[n * e + i] = 0.0;
+        }
+      }
+    }
+    std::vector<double> of_host = a;
+    DegenerateRecord expected;
+    ASSERT_OK(judge(&host_, n, of_host.data(), padding.data(), &expected));
+    EXPECT_EQ(expected.count, num_degenerate);
+    for (int run = 0; run < 2; ++run) {
+      auto device_a = Upload(a);
+      const auto device_padding = Upload(padding);
+      auto record = Poisoned<DegenerateRecord>(1);
+      ASSERT_OK(judge(machine_.get(),
+                      n,
+                      device_a.data(),
+                      device_padding.data(),
+                      record.data()));
+      const DegenerateRecord found = Download(record)[0];
+      EXPECT_EQ(found.count, num_degenerate);
+      EXPECT_EQ(found.severity, expected.severity);
+      // Rounding, fused or not, may make others as bad.
+      EXPECT_LE(found.block, n > 2 ? n / 2 : DegenerateRecord().block);
     }
   }
 }

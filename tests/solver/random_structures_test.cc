@@ -676,8 +676,62 @@ MatrixXd Part(const MatrixXd& matrix, const std::vector<int64_t>& columns) {
   });
 }
 
+// The columns of each block of E.
+std::vector<std::vector<int64_t>> EliminatedColumns(
+    const ProblemBlocks& blocks) {
+  std::vector<std::vector<int64_t>> all;
+  for (const kernels::BlockFamily& family : blocks.e) {
+    for (int64_t j = 0; j < family.num_values(); ++j) {
+      if (j % family.size == 0) {
+        all.emplace_back();
+      }
+      all.back().push_back(family.value_begin + j);
+    }
+  }
+  return all;
+}
+
 class RandomStructures : public testing::Test {
  protected:
+  // Compares with those blocks of these columns that have, of columns of unit
+  // length, a singular value of no more than rounding, or a column of zeros. A
+  // block between these and those of full rank may be found or not.
+  static void ExpectDegenerate(const std::vector<std::vector<int64_t>>& blocks,
+                               const MatrixXd& J,
+                               const kernels::BlockFamilies& families,
+                               const DegenerateBlocks& found) {
+    std::vector<int64_t> first_columns;
+    int64_t num_between = 0;
+    for (const std::vector<int64_t>& columns : blocks) {
+      MatrixXd part(J.rows(), columns.size());
+      double least = J.rows() < part.cols() ? 0.0 : 1.0;
+      for (size_t j = 0; j < columns.size(); ++j) {
+        const double norm = J.col(columns[j]).norm();
+        least = norm == 0.0 ? 0.0 : least;
+        part.col(j) = J.col(columns[j]) / (norm == 0.0 ? 1.0 : norm);
+      }
+      if (least > 0.0) {
+        least = part.jacobiSvd().singularValues().minCoeff();
+      }
+      if (least < 1e-5) {
+        first_columns.push_back(columns[0]);
+        num_between += least > 1e-10 ? 1 : 0;
+      }
+    }
+    const auto most = static_cast<int64_t>(first_columns.size());
+    EXPECT_LE(found.count, most);
+    EXPECT_GE(found.count, most - num_between);
+    if (found.count > 0) {
+      EXPECT_LE(found.relative_pivot, kernels::kDegeneratePivot);
+      const kernels::BlockFamily& family = families[found.family];
+      EXPECT_EQ(
+          std::count(first_columns.begin(),
+                     first_columns.end(),
+                     family.value_begin + int64_t{family.size} * found.block),
+          1);
+    }
+  }
+
   void SetUp() override {
     kernels::Status status;
     machine_ = CreateMachine(&status);
@@ -925,6 +979,7 @@ TEST_F(RandomStructures, PowerSeriesIsTheDenseOne) {
 // 0.25 I, S has the same bound, so a residual r of S z = s means an error of
 // 4 |r|, in y as well times |Vi W'| <= 2 |F|.
 TEST_F(RandomStructures, StepIsTheDenseOne) {
+  int64_t num_degenerate = 0;
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Problem problem(seed, /*merge=*/seed % 2 == 1);
@@ -952,6 +1007,35 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
     per_solve.r_tolerance = 1e-13;
     VectorXd first;
     for (int run = 0; run < 2; ++run) {
+      if (run == 1) {
+        // Which must not change the next step. Columns of zeros are padding in
+        // every third problem, but for merged blocks, which have none.
+        VectorXd padding = VectorXd::Zero(num_e + num_f);
+        for (int64_t j = 0; seed % 3 == 0 && problem.blocks.merged.empty() &&
+                            j < padding.size();
+             ++j) {
+          padding[j] = problem.J.col(j).isZero(0.0) ? 1.0 : 0.0;
+        }
+        DegenerateBlocks e;
+        DegenerateBlocks f;
+        const kernels::Status status = solver.FindDegenerateBlocks(
+            data.Upload(VectorXd(padding.head(num_e))),
+            data.Upload(VectorXd(padding.tail(num_f))),
+            &e,
+            &f);
+        ASSERT_TRUE(status.ok()) << status.message;
+        MatrixXd padded(problem.J.rows() + padding.size(), padding.size());
+        padded << problem.J, MatrixXd(padding.asDiagonal());
+        ExpectDegenerate(EliminatedColumns(problem.blocks),
+                         padded.leftCols(num_e),
+                         problem.blocks.e,
+                         e);
+        ExpectDegenerate(MatrixColumns(problem.blocks),
+                         padded.rightCols(num_f),
+                         problem.blocks.f,
+                         f);
+        num_degenerate += e.count + f.count;
+      }
       const VectorXd poison =
           VectorXd::Constant(num_e + num_f + 1, std::nan(""));
       double* const e_step = data.Upload(poison);
@@ -974,6 +1058,7 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
       }
     }
   }
+  EXPECT_GT(num_degenerate, kNumProblems);
 }
 
 // J x, J'y and column norms, which the trust-region loop asks of batches.
