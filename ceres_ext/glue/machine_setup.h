@@ -68,8 +68,9 @@ class KeptMachines {
   void Clear() {
     host_context_.reset();
     host_.reset();
-    device_.reset();
+    ClearDevice();
   }
+  void ClearDevice() { device_.reset(); }
   // Whether there may be a next solve.
   bool is_for_several = false;
 

@@ -199,10 +199,12 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   template <typename Function>
   bool Guarded(Function&& fn) {
     return failure_->Guard(false, [&] {
-      const kernels::Status status = fn();
+      const CurrentMachine<Machine> current(machine_);
+      const kernels::Status status =
+          current.status().ok() ? fn() : current.status();
       if (!status.ok() && !failure_->has_happened()) {
         LOG(ERROR) << "A vector operation failed: " << status.message;
-        failure_->Set(status.message);
+        failure_->Set(status);
       }
       return !failure_->has_happened();
     });
