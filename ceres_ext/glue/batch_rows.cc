@@ -192,7 +192,7 @@ template <typename Machine>
 Status BatchRows<Machine>::EvaluateHostRows(const RowsRequest& request,
                                             double* machine_residuals) {
   // Of what users' functions make current on this thread.
-  [[maybe_unused]] const KeepCurrentDevice keep;
+  [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
   CERES_EXT_RETURN_IF_ERROR(evaluation_.Publish(request.host_state));
   HostEvaluation::PlaceOf residuals_of;
   if (machine_residuals != nullptr) {

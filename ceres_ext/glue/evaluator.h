@@ -117,7 +117,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   bool Plus(const double* state,
             const double* delta,
             double* state_plus_delta) const final {
-    return failure_->Guard(false, [&] {
+    return !failure_->has_happened() && failure_->Guard(false, [&] {
       const CurrentMachine<Machine> current(machine_);
       const kernels::Status status =
           !current.status().ok() ? current.status()

@@ -129,6 +129,9 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
 
   template <typename Function>
   void Run(Function&& fn) const {
+    if (failure_->has_happened()) {
+      return;
+    }
     failure_->Guard(false, [&] {
       const CurrentMachine<Machine> current(blocks_->machine());
       const kernels::Status status =

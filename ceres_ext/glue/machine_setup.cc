@@ -32,7 +32,7 @@ struct KeptMachine {
   KeptMachine& operator=(const KeptMachine&) = delete;
   // A device may have been reset since.
   ~KeptMachine() {
-    [[maybe_unused]] const KeepCurrentDevice keep;
+    [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
     if constexpr (!kIsHost<Machine>) {
       if (machine != nullptr) {
         machine->ForgetIfLost();
@@ -65,6 +65,14 @@ class MachineSetupImpl final : public MachineSetup {
         host_context_(host_context) {}
 
   int64_t copied_bytes() const final { return machine_->copied_bytes(); }
+
+  bool IsAlive() const final {
+    [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
+    if constexpr (!kIsHost<Machine>) {
+      return machine_->context()->IsAlive();
+    }
+    return true;
+  }
 
   Status SetupProgram(ProgramStructure* structure,
                       PreprocessedProblem* pp,

@@ -33,10 +33,13 @@ inline constexpr bool kHasCuda = false;
 template <typename Machine>
 inline constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
 
-// What is current for the calling thread is so again when the object goes.
+// What is current for the calling thread is so again when the object goes. Of
+// the host nothing is.
 struct NoDevice {};
-using KeepCurrentDevice =
-    std::conditional_t<kHasCuda, kernels::KeepCurrentContext, NoDevice>;
+template <typename Machine>
+using KeepCurrentDevice = std::conditional_t<kHasCuda && !kIsHost<Machine>,
+                                             kernels::KeepCurrentContext,
+                                             NoDevice>;
 
 // Makes a machine's device current for the calling thread until the object
 // goes; then what the caller had is so again. Wherever Ceres calls has one, so
@@ -52,7 +55,7 @@ class CurrentMachine {
   const kernels::Status& status() const { return status_; }
 
  private:
-  KeepCurrentDevice keep_;
+  KeepCurrentDevice<Machine> keep_;
   kernels::Status status_;
 };
 

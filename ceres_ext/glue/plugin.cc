@@ -241,6 +241,16 @@ Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
   return status;
 }
 
+ceres::CallbackReturnType BundlePlugin::Watch::operator()(
+    const ceres::IterationSummary& /*summary*/) {
+  if (plugin_->setup_ != nullptr && !plugin_->setup_->IsAlive()) {
+    plugin_->failure_.Set(
+        Status(kernels::StatusCode::kDeviceError,
+               "The device was reset, or broken by a kernel, in a callback."));
+  }
+  return ceres::SOLVER_CONTINUE;
+}
+
 bool BundlePlugin::Import(const ImportOptions& import_options,
                           const PreprocessedProblem& pp,
                           ProgramStructure* structure) {
@@ -273,7 +283,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
                                      ProgramStructure* structure,
                                      PreprocessedProblem* pp) {
   // What an attempt leaves is freed here.
-  [[maybe_unused]] const KeepCurrentDevice keep;
+  [[maybe_unused]] const KeepCurrentDevice<kernels::CudaMachine> keep;
   std::string why_host = why_host_;
   if (options_.device == DEVICE_AUTO) {
     why_host = WhyHost(Work(*pp), options_.cuda_device);
@@ -299,6 +309,9 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
       status = Use(std::move(device), structure, pp);
       is_on_device_ = status.ok();
       if (is_on_device_) {
+        if (!pp->options.callbacks.empty()) {
+          pp->options.callbacks.push_back(&watch_);
+        }
         return status;
       }
       // Whatever state it is in, the host needs none of its memory.
@@ -575,12 +588,14 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
   if (setup_ != nullptr) {
     record_.transfer_bytes += setup_->copied_bytes();
   }
-  if (summary->termination_type == ceres::FAILURE) {
-    if (failure_.has_happened()) {
-      summary->message = failure_.sentence();
-    } else if (failure_.explanation()[0] != '\0') {
-      summary->message += std::string(" ") + failure_.explanation();
-    }
+  const bool has_failed = summary->termination_type == ceres::FAILURE;
+  if (failure_.has_happened()) {
+    // One that leaves time for no other step ends at the best state.
+    has_result_ = summary->IsSolutionUsable();
+    summary->message =
+        (has_failed ? "" : summary->message + " ") + failure_.sentence();
+  } else if (has_failed && failure_.explanation()[0] != '\0') {
+    summary->message += std::string(" ") + failure_.explanation();
   }
   Report(*summary);
   if (append_to_message_) {
@@ -604,7 +619,8 @@ void BundlePlugin::FinishIfCeresDidNot(const Failure& failure,
 }
 
 std::string BundlePlugin::WhySolveOnHost() const {
-  return may_solve_again_ && is_on_device_ && failure_.is_of_device() &&
+  return may_solve_again_ && is_on_device_ && !has_result_ &&
+                 failure_.is_of_device() &&
                  options_.fallback == FALLBACK_TO_CERES
              ? "the device failed: " + WithoutPeriod(failure_.sentence())
              : "";

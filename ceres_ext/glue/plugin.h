@@ -35,6 +35,7 @@
 #include <string>
 
 #include "ceres/evaluator.h"
+#include "ceres/iteration_callback.h"
 #include "ceres/linear_solver.h"
 #include "ceres/preprocessor.h"
 #include "ceres/solver_plugin.h"
@@ -95,6 +96,17 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void FillSummary(Summary* summary);
 
  private:
+  // Comes after the callbacks of the user and looks what they have left.
+  class Watch final : public ceres::IterationCallback {
+   public:
+    explicit Watch(BundlePlugin* plugin) : plugin_(plugin) {}
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary&) override;
+
+   private:
+    BundlePlugin* plugin_;
+  };
+
   bool OwnsOrderingUnguarded(ceres::internal::PreprocessedProblem* pp);
   bool SetupLinearSolverUnguarded(ceres::internal::PreprocessedProblem* pp);
   void FinishUnguarded(const ceres::internal::PreprocessedProblem& pp,
@@ -144,12 +156,14 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   bool may_solve_again_ = false;
   std::string why_host_;
   bool is_on_device_ = false;
+  bool has_result_ = false;
   // Whether the options are ones that this library serves.
   bool wants_problem_ = false;
 
   KeptMachines own_machines_;
   KeptMachines* const kept_;
   std::unique_ptr<MachineSetup> setup_;
+  Watch watch_{this};
   // Until Ceres takes them.
   ProgramObjects objects_;
 };

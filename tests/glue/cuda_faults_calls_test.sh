@@ -12,7 +12,7 @@ set -euo pipefail
 list="$1"
 shift
 left_out='^(cudaGetErrorString|__cuda(GetKernel|PopCallConfiguration|PushCallConfiguration|Register.*|UnregisterFatBinary))$'
-called="$(nm -u "$@" 2>/dev/null | awk '$1 == "U" {print $2}' |
+called="$(nm -u "$@" | awk '$1 == "U" {print $2}' |
   grep -E '^(__)?cu(da|[A-Z])[A-Za-z0-9_]*$|^(nvml|cublas|cusolver|cusparse)' |
   grep -vE "$left_out" | sort -u)"
 if [[ "$(wc -l <<<"$called")" -lt 20 ]]; then
