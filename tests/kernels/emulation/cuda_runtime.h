@@ -28,6 +28,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "tests/kernels/cuda_faults.h"
@@ -477,8 +478,13 @@ inline cudaError_t Allocate(const char* call, void** p, size_t n) {
   if (*p == nullptr) {
     return cudaErrorMemoryAllocation;
   }
+  try {
+    driver().allocations[*p] = ++driver().num_allocations;
+  } catch (const std::bad_alloc&) {
+    std::free(*p);
+    return cudaErrorMemoryAllocation;
+  }
   std::memset(*p, 0xff, n);
-  driver().allocations[*p] = ++driver().num_allocations;
   return Hold(1);
 }
 inline cudaError_t Free(const char* call, void* p) {
