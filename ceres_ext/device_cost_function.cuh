@@ -73,6 +73,30 @@ __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
   return 0;
 }
 
+#ifdef __CUDACC__
+// call() with the device current. This module may have a CUDA runtime of its
+// own, which is the user's, and whose device is left as it was; and so is its
+// last error, which may be one of the user's, but for that of the call.
+template <typename Call>
+cudaError_t OnDevice(int device, const Call& call) {
+  int users_device = device;
+  cudaError_t error = cudaGetDevice(&users_device);
+  if (error == cudaSuccess && users_device != device) {
+    error = cudaSetDevice(device);
+  }
+  if (error == cudaSuccess) {
+    error = call();
+  }
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // Clears it.
+  }
+  if (users_device != device) {
+    cudaSetDevice(users_device);
+  }
+  return error;
+}
+#endif
+
 template <typename Model>
 struct DeviceForms {
   using Kernel = void (*)(RowBatch, double*, int32_t*, RowSums*);
@@ -97,23 +121,22 @@ struct DeviceForms {
                     RowSums* sums) {
     const Kernel kernel = GetKernel(jacobian);
 #ifdef __CUDACC__
-    // This module may have a CUDA runtime of its own.
-    const cudaError_t error = cudaSetDevice(device);
-    if (error != cudaSuccess) {
-      return error;
-    }
-    kernel<<<num_blocks,
-             kernels::kVectorBlock,
-             0,
-             static_cast<cudaStream_t>(stream)>>>(rows, partial, ticket, sums);
-    return cudaGetLastError();
+    RowBatch batch = rows;
+    void* arguments[] = {&batch, &partial, &ticket, &sums};
+    return OnDevice(device, [&] {
+      return cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
+                              dim3(static_cast<unsigned>(num_blocks)),
+                              dim3(kernels::kVectorBlock),
+                              arguments,
+                              0,
+                              static_cast<cudaStream_t>(stream));
+    });
 #else
     static_cast<void>(device);
     static_cast<void>(stream);
-    ::emulation::Run(num_blocks, kernels::kVectorBlock, 0, [&] {
+    return ::emulation::Launch(num_blocks, kernels::kVectorBlock, 0, [&] {
       kernel(rows, partial, ticket, sums);
     });
-    return 0;
 #endif
   }
 

@@ -279,47 +279,46 @@ struct RecomputedForms {
   static int LaunchKernel(const kernels::ModelLaunch& launch,
                           void (*kernel)(Parameters...)) {
 #ifdef __CUDACC__
-    // This module may have a CUDA runtime of its own.
-    cudaError_t error = cudaSetDevice(launch.device);
-    const auto* const function = reinterpret_cast<const void*>(kernel);
-    const dim3 grid(static_cast<unsigned>(launch.num_blocks));
-    const dim3 block(static_cast<unsigned>(launch.block_size));
-    // What fits without asking, and what the kernels declare themselves.
-    constexpr int64_t kNotAsked = 40 * 1024;
-    if (error == cudaSuccess && launch.shared_bytes > kNotAsked) {
-      error = cudaFuncSetAttribute(function,
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(launch.shared_bytes));
-    }
-    if (error != cudaSuccess) {
-      cudaGetLastError();  // Clears it.
+    return OnDevice(launch.device, [&]() -> cudaError_t {
+      const auto* const function = reinterpret_cast<const void*>(kernel);
+      const dim3 grid(static_cast<unsigned>(launch.num_blocks));
+      const dim3 block(static_cast<unsigned>(launch.block_size));
+      // What fits without asking, and what the kernels declare themselves.
+      constexpr int64_t kNotAsked = 40 * 1024;
+      if (launch.shared_bytes > kNotAsked) {
+        const cudaError_t error =
+            cudaFuncSetAttribute(function,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(launch.shared_bytes));
+        if (error != cudaSuccess) {
+          return error;
+        }
+      }
+      if (launch.graph == nullptr) {
+        return cudaLaunchKernel(function,
+                                grid,
+                                block,
+                                launch.arguments,
+                                static_cast<size_t>(launch.shared_bytes),
+                                static_cast<cudaStream_t>(launch.stream));
+      }
+      cudaKernelNodeParams node = {};
+      node.func = const_cast<void*>(function);
+      node.gridDim = grid;
+      node.blockDim = block;
+      node.sharedMemBytes = static_cast<unsigned>(launch.shared_bytes);
+      node.kernelParams = launch.arguments;
+      const auto previous = static_cast<cudaGraphNode_t>(*launch.last);
+      cudaGraphNode_t added = nullptr;
+      const cudaError_t error =
+          cudaGraphAddKernelNode(&added,
+                                 static_cast<cudaGraph_t>(launch.graph),
+                                 &previous,
+                                 previous == nullptr ? 0 : 1,
+                                 &node);
+      *launch.last = added;
       return error;
-    }
-    if (launch.graph == nullptr) {
-      error = cudaLaunchKernel(function,
-                               grid,
-                               block,
-                               launch.arguments,
-                               static_cast<size_t>(launch.shared_bytes),
-                               static_cast<cudaStream_t>(launch.stream));
-      cudaGetLastError();  // Clears it.
-      return error;
-    }
-    cudaKernelNodeParams node = {};
-    node.func = const_cast<void*>(function);
-    node.gridDim = grid;
-    node.blockDim = block;
-    node.sharedMemBytes = static_cast<unsigned>(launch.shared_bytes);
-    node.kernelParams = launch.arguments;
-    const auto previous = static_cast<cudaGraphNode_t>(*launch.last);
-    cudaGraphNode_t added = nullptr;
-    error = cudaGraphAddKernelNode(&added,
-                                   static_cast<cudaGraph_t>(launch.graph),
-                                   &previous,
-                                   previous == nullptr ? 0 : 1,
-                                   &node);
-    *launch.last = added;
-    return error;
+    });
 #else
     std::tuple<Parameters...> values;
     int at = 0;
@@ -330,11 +329,10 @@ struct RecomputedForms {
           static_cast<void*>(&value), launch.arguments[at++], sizeof(value));
     };
     std::apply([&](auto&... value) { (copy(value), ...); }, values);
-    ::emulation::Run(
+    return ::emulation::Launch(
         launch.num_blocks, launch.block_size, launch.shared_bytes, [&] {
           std::apply(kernel, values);
         });
-    return 0;
 #endif
   }
 

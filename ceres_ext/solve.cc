@@ -89,12 +89,20 @@ bool IsValid(const Options& ext_options, std::string* error) {
   return false;
 }
 
-// Both forms; ext_summary is summary or null.
-void Solve(const ceres::Solver::Options& options,
-           const Options& ext_options,
-           ceres::Problem* problem,
-           ceres::Solver::Summary* summary,
-           Summary* ext_summary) {
+// Whether a solve that a device gives up leaves no trace, so that the host can
+// do it from the start.
+bool MaySolveAgain(const ceres::Solver::Options& options) {
+  return options.callbacks.empty() && !options.update_state_every_iteration;
+}
+
+// Both forms; ext_summary is summary or null. Returns why the host is to solve
+// the problem again, or nothing; why_host: that of the solve before.
+std::string SolveOnce(const ceres::Solver::Options& options,
+                      const Options& ext_options,
+                      const std::string& why_host,
+                      ceres::Problem* problem,
+                      ceres::Solver::Summary* summary,
+                      Summary* ext_summary) {
   Failure failure;
   std::optional<BundlePlugin> plugin;
   std::optional<Start> start;
@@ -114,6 +122,11 @@ void Solve(const ceres::Solver::Options& options,
       return false;
     }
     plugin.emplace(ext_options, /*append_to_message=*/ext_summary == nullptr);
+    plugin->SetAttempt(MaySolveAgain(options) &&
+                           problem->mutable_impl()
+                                   ->mutable_program()
+                                   ->mutable_evaluation_callback() == nullptr,
+                       why_host);
     start.emplace(options, problem);
     ceres::internal::ScopedSolverPlugin scoped_plugin(&*plugin);
     SolveWithThreads(options, problem, summary);
@@ -126,14 +139,57 @@ void Solve(const ceres::Solver::Options& options,
     summary->termination_type = ceres::FAILURE;
     AssignOrShorten(failure.sentence(), &summary->message);
   }
+  std::string why_again;
   if (plugin.has_value()) {
     plugin->FinishIfCeresDidNot(failure, *summary);
+    Failure ignored;  // Then the failure stands.
+    ignored.Guard(false, [&] {
+      why_again = plugin->WhySolveOnHost();
+      return true;
+    });
     if (ext_summary != nullptr) {
       plugin->FillSummary(ext_summary);
     }
   } else if (ext_summary != nullptr) {
     AssignOrShorten(failure.sentence(), &ext_summary->path_reason);
   }
+  return why_again;
+}
+
+Options OnHost(Options ext_options) {
+  ext_options.device = DEVICE_HOST;
+  return ext_options;
+}
+
+// The time of a solve beside what Ceres has counted is its preprocessor's.
+void CountTimeSince(double start, ceres::Solver::Summary* summary) {
+  const double rest = ceres::internal::WallTimeInSeconds() - start -
+                      std::max(0.0, summary->total_time_in_seconds);
+  summary->preprocessor_time_in_seconds =
+      std::max(0.0, summary->preprocessor_time_in_seconds) + rest;
+  summary->total_time_in_seconds =
+      std::max(0.0, summary->total_time_in_seconds) + rest;
+}
+
+void Solve(const ceres::Solver::Options& options,
+           const Options& ext_options,
+           ceres::Problem* problem,
+           ceres::Solver::Summary* summary,
+           Summary* ext_summary) {
+  const double start = ceres::internal::WallTimeInSeconds();
+  const std::string why_host =
+      SolveOnce(options, ext_options, "", problem, summary, ext_summary);
+  if (why_host.empty()) {
+    return;
+  }
+  Failure ignored;  // Then what there is stands.
+  ignored.Guard(false, [&] {
+    LOG(WARNING) << "The host solves the problem again: " << why_host;
+    SolveOnce(
+        options, OnHost(ext_options), why_host, problem, summary, ext_summary);
+    CountTimeSince(start, summary);
+    return true;
+  });
 }
 
 // What Ceres is given in place of a problem of arrays: one parameter block that
@@ -192,12 +248,14 @@ class ArraysStart {
 // Solves without a ceres::Problem, or fails where one would fail too. False,
 // with a part of a sentence in *reason, where one is needed; *summary is of no
 // use then.
+// *why_host: as in SolveOnce, and then why the host is to solve them again.
 bool SolveArrays(const ceres::Solver::Options& options,
                  const Options& ext_options,
                  const ArrayProblem& problem,
                  KeptMachines* kept,
                  Summary* summary,
-                 std::string* reason) {
+                 std::string* reason,
+                 std::string* why_host) {
   if (!ext_options.enabled || !ext_options.batch_evaluation) {
     *reason = "this library is not to evaluate residual blocks";
     return false;
@@ -208,6 +266,7 @@ bool SolveArrays(const ceres::Solver::Options& options,
     return false;
   }
   BundlePlugin plugin(ext_options, options.num_threads, &arrays, kept);
+  plugin.SetAttempt(MaySolveAgain(options), *why_host);
   // Ceres itself needs no thread.
   ceres::Solver::Options shell_options = options;
   shell_options.num_threads = 1;
@@ -228,6 +287,7 @@ bool SolveArrays(const ceres::Solver::Options& options,
   }
   plugin.FinishIfCeresDidNot(failure, *summary);
   *reason = plugin.Reason();
+  *why_host = plugin.WhySolveOnHost();
   plugin.FillSummary(summary);
   return plugin.IsTaken() || plugin.HasFailed();
 }
@@ -255,8 +315,21 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
       return false;
     }
     std::string reason;
-    const bool is_done =
-        SolveArrays(options, ext_options, *problem, kept, summary, &reason);
+    std::string why_host;
+    bool is_done = SolveArrays(
+        options, ext_options, *problem, kept, summary, &reason, &why_host);
+    if (!why_host.empty()) {
+      LOG(WARNING) << "The host solves the problem again: " << why_host;
+      kept->Clear();
+      *summary = Summary();
+      is_done = SolveArrays(options,
+                            OnHost(ext_options),
+                            *problem,
+                            kept,
+                            summary,
+                            &reason,
+                            &why_host);
+    }
     if (!is_done || !summary->IsSolutionUsable()) {
       // A ceres::Problem has memory of its own, and what failed may have left a
       // device in any state.
@@ -272,12 +345,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
     }
     // Checking the arrays, and making a ceres::Problem of them, is part of the
     // solve.
-    const double rest = ceres::internal::WallTimeInSeconds() - start -
-                        std::max(0.0, summary->total_time_in_seconds);
-    summary->preprocessor_time_in_seconds =
-        std::max(0.0, summary->preprocessor_time_in_seconds) + rest;
-    summary->total_time_in_seconds =
-        std::max(0.0, summary->total_time_in_seconds) + rest;
+    CountTimeSince(start, summary);
     return true;
   });
   if (failure.has_happened()) {

@@ -171,7 +171,11 @@ Status BatchRows<Machine>::EvaluateChunks(
     if (!status.ok()) {
       break;
     }
-    const auto store = [=] { return Store(begin, end, jacobian); };
+    const auto store = [=]() -> Status {
+      const CurrentMachine<Machine> current(machine());
+      CERES_EXT_RETURN_IF_ERROR(current.status());
+      return Store(begin, end, jacobian);
+    };
     if (end < num_host_rows_) {
       try {
         on_its_way = std::async(std::launch::async, store);
@@ -187,6 +191,8 @@ Status BatchRows<Machine>::EvaluateChunks(
 template <typename Machine>
 Status BatchRows<Machine>::EvaluateHostRows(const RowsRequest& request,
                                             double* machine_residuals) {
+  // Of what users' functions make current on this thread.
+  [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
   CERES_EXT_RETURN_IF_ERROR(evaluation_.Publish(request.host_state));
   HostEvaluation::PlaceOf residuals_of;
   if (machine_residuals != nullptr) {
@@ -205,6 +211,8 @@ Status BatchRows<Machine>::EvaluateHostRows(const RowsRequest& request,
     return {};
   }
   ScopedSeconds timer(&summary_->import_time_in_seconds);
+  const CurrentMachine<Machine> current(machine());
+  CERES_EXT_RETURN_IF_ERROR(current.status());
   return residuals_.Send(machine_residuals, machine());
 }
 

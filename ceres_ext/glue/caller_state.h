@@ -67,25 +67,30 @@ class CallerState {
     return {};
   }
 
-  // Nothing is written where the solve has failed.
+  // Nothing is written where the solve has failed, and either all arrays are
+  // or, where a device fails on the way, none.
   template <typename Machine>
   kernels::Status CopyFromMachine(const double* state, Machine* machine) const {
     if (!summary_->IsSolutionUsable()) {
       return {};
     }
-    for (const Array& array : arrays_) {
-      kernels::HostBuffer<double> packed;
-      double* to = array.values;
-      if (!array.varying.empty()) {
-        CERES_EXT_RETURN_IF_ERROR(packed.Allocate(array.num_values));
-        to = packed.data();
+    std::vector<kernels::HostBuffer<double>> packed(arrays_.size());
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      const int64_t n = arrays_[i].num_values;
+      CERES_EXT_RETURN_IF_ERROR(packed[i].Allocate(n));
+      CERES_EXT_RETURN_IF_ERROR(machine->Download(n, state, packed[i].data()));
+      state += n;
+    }
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      const Array& array = arrays_[i];
+      const double* from = packed[i].data();
+      if (array.varying.empty()) {
+        std::copy_n(from, array.num_values, array.values);
       }
-      CERES_EXT_RETURN_IF_ERROR(machine->Download(array.num_values, state, to));
       for (const int32_t block : array.varying) {
-        std::copy_n(to, array.size, array.Block(block));
-        to += array.size;
+        std::copy_n(from, array.size, array.Block(block));
+        from += array.size;
       }
-      state += array.num_values;
     }
     return {};
   }

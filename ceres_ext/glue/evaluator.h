@@ -121,9 +121,12 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   bool Plus(const double* state,
             const double* delta,
             double* state_plus_delta) const final {
-    return failure_->Guard(false, [&] {
+    return !failure_->has_happened() && failure_->Guard(false, [&] {
+      const CurrentMachine<Machine> current(machine_);
       const kernels::Status status =
-          plus_by_ == PlusBy::kHost ? PlusOnHost(state, delta, state_plus_delta)
+          !current.status().ok() ? current.status()
+          : plus_by_ == PlusBy::kHost
+              ? PlusOnHost(state, delta, state_plus_delta)
           : plus_by_ == PlusBy::kMachine
               ? PlusOnMachine(state, delta, state_plus_delta)
               : kernels::Run(
@@ -168,9 +171,10 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
         jacobian != nullptr
             ? ceres::down_cast<ProgramJacobian<Machine>*>(jacobian)
             : nullptr;
-    kernels::Status status;
+    const CurrentMachine<Machine> current(machine_);
+    kernels::Status status = current.status();
     if (want_jacobian && program_jacobian == nullptr) {
-      if (scratch_jacobian_ == nullptr) {
+      if (status.ok() && scratch_jacobian_ == nullptr) {
         status = MakeJacobian(&scratch_jacobian_);
       }
       program_jacobian = scratch_jacobian_.get();
@@ -237,7 +241,9 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
       return true;
     }
     if constexpr (!kIsHost<Machine>) {
-      if (!Ok(machine_->Download(NumParameters(), state, host_state_.data()))) {
+      const CurrentMachine<Machine> current(machine_);
+      if (!Ok(current.status()) ||
+          !Ok(machine_->Download(NumParameters(), state, host_state_.data()))) {
         return false;
       }
     }
@@ -335,7 +341,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
       failure_->Explain(status.message);
     } else if (!status.ok()) {
       LOG(ERROR) << "Evaluation failed: " << status.message;
-      failure_->Set(status.message);
+      failure_->Set(status);
     }
     return status.ok();
   }

@@ -18,6 +18,8 @@
 #include <string>
 #include <utility>
 
+#include "cuda_kernels/base/status.h"
+
 namespace ceres_ext {
 
 class Failure {
@@ -29,6 +31,16 @@ class Failure {
   // Of several, the first counts.
   void Set(const char* sentence) noexcept { SetTo("%s", sentence); }
   void Set(const std::string& sentence) noexcept { Set(sentence.c_str()); }
+
+  // The same of what a machine says.
+  void Set(const kernels::Status& status) noexcept {
+    if (!has_happened()) {
+      is_of_device_ = status.code == kernels::StatusCode::kDeviceError;
+      Set(status.message);
+    }
+  }
+  // Whether a device has failed, so that the host may do better.
+  bool is_of_device() const { return is_of_device_; }
 
   // Why the last evaluation was not possible, from which Ceres may find a way
   // on; empty where it was.
@@ -59,6 +71,7 @@ class Failure {
     }
   }
 
+  bool is_of_device_ = false;
   char sentence_[512] = "";
   char explanation_[512] = "";
 };

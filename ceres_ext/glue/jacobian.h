@@ -23,6 +23,7 @@
 #include "ceres/internal/eigen.h"
 #include "ceres/sparse_matrix.h"
 #include "ceres_ext/glue/failure.h"
+#include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/rows.h"
 #include "cuda_kernels/base/status.h"
@@ -128,11 +129,16 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
 
   template <typename Function>
   void Run(Function&& fn) const {
+    if (failure_->has_happened()) {
+      return;
+    }
     failure_->Guard(false, [&] {
-      const kernels::Status status = fn();
+      const CurrentMachine<Machine> current(blocks_->machine());
+      const kernels::Status status =
+          current.status().ok() ? fn() : current.status();
       if (!status.ok()) {
         LOG(ERROR) << status.message;
-        failure_->Set(status.message);
+        failure_->Set(status);
       }
       return status.ok();
     });

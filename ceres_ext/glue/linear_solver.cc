@@ -168,12 +168,16 @@ LinearSolver::Summary ProgramLinearSolver<Machine>::Solve(
     if (A != jacobian_) {
       failure_->Set("The linear solver was set up for another Jacobian.");
     } else if (!failure_->has_happened()) {
-      const Status status = SolveUnguarded(b, per_solve_options, x, &summary);
+      const CurrentMachine<Machine> current(blocks_->machine());
+      const Status status =
+          current.status().ok()
+              ? SolveUnguarded(b, per_solve_options, x, &summary)
+              : current.status();
       if (!status.ok()) {
-        failure_->Set(status.message);
+        failure_->Set(status);
       } else if (summary.termination_type ==
                  LinearSolverTerminationType::FATAL_ERROR) {
-        failure_->Set(summary.message);
+        failure_->Set(Status(StatusCode::kDeviceError, summary.message));
       }
     }
     return true;

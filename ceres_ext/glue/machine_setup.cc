@@ -30,6 +30,21 @@ using kernels::Status;
 // last.
 template <typename Machine>
 struct KeptMachine {
+  KeptMachine() = default;
+  KeptMachine(const KeptMachine&) = delete;
+  KeptMachine& operator=(const KeptMachine&) = delete;
+  // A device may have been reset since.
+  ~KeptMachine() {
+    [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
+    if constexpr (!kIsHost<Machine>) {
+      if (machine != nullptr) {
+        machine->ForgetIfLost();
+      }
+    }
+    index = {};
+    machine.reset();
+  }
+
   // What it was made for.
   Options options;
   int num_threads = 0;
@@ -54,11 +69,21 @@ class MachineSetupImpl final : public MachineSetup {
 
   int64_t copied_bytes() const final { return machine_->copied_bytes(); }
 
+  bool IsAlive() const final {
+    [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
+    if constexpr (!kIsHost<Machine>) {
+      return machine_->context()->IsAlive();
+    }
+    return true;
+  }
+
   Status SetupProgram(ProgramStructure* structure,
                       PreprocessedProblem* pp,
                       Failure* failure,
                       Summary* summary,
                       ProgramObjects* objects) final {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
     if constexpr (!kIsHost<Machine>) {
       // What the set-up frees goes back to the device.
       machine_->context()->KeepMemory(false);
@@ -302,10 +327,10 @@ Status CreateDeviceSetup(const Options& options,
   if constexpr (!kHasCuda) {
     return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
   } else {
+    const kernels::KeepCurrentContext keep;
     auto machine = Find<Machine>(*kept, options, num_threads);
-    if (machine != nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(machine->machine->context()->Activate());
-    } else {
+    if (machine == nullptr || !machine->machine->context()->IsAlive()) {
+      machine.reset();
       kept->reset();  // Its memory first.
       kernels::CudaContextOptions context_options;
       context_options.device = options.cuda_device;

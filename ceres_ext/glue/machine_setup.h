@@ -45,6 +45,9 @@ class MachineSetup {
 
   // Bytes copied between host and machine so far.
   virtual int64_t copied_bytes() const = 0;
+  // Whether what it has made can still be used: a user's own code may have
+  // reset a device, or broken it.
+  virtual bool IsAlive() const = 0;
   // Makes evaluator, linear solver and vectors. All memory of the solve is
   // taken here. kUnsupported for what the machine doesn't know. *structure is
   // used up. Of *summary, which as *failure outlives the objects, device
@@ -68,8 +71,9 @@ class KeptMachines {
   void Clear() {
     host_context_.reset();
     host_.reset();
-    device_.reset();
+    ClearDevice();
   }
+  void ClearDevice() { device_.reset(); }
   // Whether there may be a next solve.
   bool is_for_several = false;
 

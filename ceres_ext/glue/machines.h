@@ -8,6 +8,8 @@
 
 #include <type_traits>
 
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 
@@ -30,6 +32,32 @@ inline constexpr bool kHasCuda = false;
 
 template <typename Machine>
 inline constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
+
+// What is current for the calling thread is so again when the object goes. Of
+// the host nothing is.
+struct NoDevice {};
+template <typename Machine>
+using KeepCurrentDevice = std::conditional_t<kHasCuda && !kIsHost<Machine>,
+                                             kernels::KeepCurrentContext,
+                                             NoDevice>;
+
+// Makes a machine's device current for the calling thread until the object
+// goes; then what the caller had is so again. Wherever Ceres calls has one, so
+// that callbacks and cost functions find what their program left.
+template <typename Machine>
+class CurrentMachine {
+ public:
+  explicit CurrentMachine(Machine* machine) {
+    if constexpr (!kIsHost<Machine>) {
+      status_ = machine->context()->Activate();
+    }
+  }
+  const kernels::Status& status() const { return status_; }
+
+ private:
+  KeepCurrentDevice<Machine> keep_;
+  kernels::Status status_;
+};
 
 // Returns fn(value), value being of the type of stored blocks. The host stores
 // double.

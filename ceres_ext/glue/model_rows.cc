@@ -62,9 +62,10 @@ Status Launch(const DeviceForm& form,
                   machine->sum_partial(),
                   machine->sum_ticket(),
                   sums);
-  return error == 0
-             ? Status()
-             : Status(StatusCode::kDeviceError, form.error_string(error));
+  return error == 0 ? Status()
+                    : Status(StatusCode::kDeviceError,
+                             std::string("Launch of a cost function failed: ") +
+                                 form.error_string(error) + ".");
 }
 
 // The same of a Jacobian that is recomputed.

@@ -43,6 +43,14 @@ std::string LinearSolverName(const ceres::Solver::Options& options) {
                        options.preconditioner_type);
 }
 
+// Of a sentence that becomes a part of one.
+std::string WithoutPeriod(std::string text) {
+  if (!text.empty() && text.back() == '.') {
+    text.pop_back();
+  }
+  return text;
+}
+
 // Makes *solver_options ask for the linear solver that is chosen, without what
 // only a factorisation has. False where that is the program's already.
 bool Choose(const Options& options, ceres::Solver::Options* solver_options) {
@@ -233,6 +241,16 @@ Status BundlePlugin::Use(std::unique_ptr<MachineSetup> setup,
   return status;
 }
 
+ceres::CallbackReturnType BundlePlugin::Watch::operator()(
+    const ceres::IterationSummary& /*summary*/) {
+  if (plugin_->setup_ != nullptr && !plugin_->setup_->IsAlive()) {
+    plugin_->failure_.Set(
+        Status(kernels::StatusCode::kDeviceError,
+               "The device was reset, or broken by a kernel, in a callback."));
+  }
+  return ceres::SOLVER_CONTINUE;
+}
+
 bool BundlePlugin::Import(const ImportOptions& import_options,
                           const PreprocessedProblem& pp,
                           ProgramStructure* structure) {
@@ -264,7 +282,9 @@ SolveWork BundlePlugin::Work(const PreprocessedProblem& pp) const {
 Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
                                      ProgramStructure* structure,
                                      PreprocessedProblem* pp) {
-  std::string why_host;
+  // What an attempt leaves is freed here.
+  [[maybe_unused]] const KeepCurrentDevice<kernels::CudaMachine> keep;
+  std::string why_host = why_host_;
   if (options_.device == DEVICE_AUTO) {
     why_host = WhyHost(Work(*pp), options_.cuda_device);
   }
@@ -287,9 +307,15 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
     }
     if (status.ok()) {
       status = Use(std::move(device), structure, pp);
-      if (status.ok()) {
+      is_on_device_ = status.ok();
+      if (is_on_device_) {
+        if (!pp->options.callbacks.empty()) {
+          pp->options.callbacks.push_back(&watch_);
+        }
         return status;
       }
+      // Whatever state it is in, the host needs none of its memory.
+      kept_->ClearDevice();
       // It is used up.
       if (!Import(import_options, *pp, structure)) {
         return Status(kernels::StatusCode::kOutOfMemory, record_.path_reason);
@@ -299,7 +325,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
         options_.fallback == FALLBACK_REFUSE) {
       return Status(status.code, "device = CUDA: " + status.message);
     }
-    why_host = "no device: " + status.message;
+    why_host = "no device: " + WithoutPeriod(status.message);
     // A build without CUDA has nothing to say where nobody asks for it.
     if (!kHasCuda && options_.device == DEVICE_AUTO) {
       why_host.clear();
@@ -509,7 +535,8 @@ bool BundlePlugin::SetupLinearSolverUnguarded(PreprocessedProblem* pp) {
   }
   if (record_.path == PATH_CERES && options_.enabled &&
       options_.fallback == FALLBACK_REFUSE && !failure_.has_happened()) {
-    pp->error = "Ceres Ext refuses the problem: " + Reason() + ".";
+    pp->error =
+        "Ceres Ext refuses the problem: " + WithoutPeriod(Reason()) + ".";
     return false;
   }
   pp->linear_solver = std::move(objects_.linear_solver);
@@ -565,18 +592,21 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
   if (setup_ != nullptr) {
     record_.transfer_bytes += setup_->copied_bytes();
   }
-  const char* why =
-      failure_.has_happened() ? failure_.sentence() : failure_.explanation();
-  if (summary->termination_type == ceres::FAILURE && why[0] != '\0' &&
-      summary->message != why) {
-    summary->message += std::string(" ") + why;
+  const bool has_failed = summary->termination_type == ceres::FAILURE;
+  if (failure_.has_happened()) {
+    // One that leaves time for no other step ends at the best state.
+    has_result_ = summary->IsSolutionUsable();
+    summary->message =
+        (has_failed ? "" : summary->message + " ") + failure_.sentence();
+  } else if (has_failed && failure_.explanation()[0] != '\0') {
+    summary->message += std::string(" ") + failure_.explanation();
   }
   Report(*summary);
   if (append_to_message_) {
     summary->message +=
         std::string(" [Ceres Ext: path ") + SolvePathToString(record_.path) +
         (record_.path == PATH_CERES ? "" : " on " + record_.device) + ", " +
-        Reason() + ".]";
+        WithoutPeriod(Reason()) + ".]";
   }
 }
 
@@ -606,6 +636,14 @@ void BundlePlugin::FinishIfCeresDidNot(const Failure& failure,
   }
 }
 
+std::string BundlePlugin::WhySolveOnHost() const {
+  return may_solve_again_ && is_on_device_ && !has_result_ &&
+                 failure_.is_of_device() &&
+                 options_.fallback == FALLBACK_TO_CERES
+             ? "the device failed: " + WithoutPeriod(failure_.sentence())
+             : "";
+}
+
 std::string BundlePlugin::Reason() const {
   std::string reason = choice_ + record_.path_reason;
   if (failure_.has_happened() && record_.path_reason != failure_.sentence()) {
@@ -617,7 +655,7 @@ std::string BundlePlugin::Reason() const {
 
 void BundlePlugin::Report(const ceres::Solver::Summary& summary) {
   // Arrays that aren't taken are solved, and reported, as a ceres::Problem.
-  if (options_.report.empty() ||
+  if (options_.report.empty() || !WhySolveOnHost().empty() ||
       (arrays_ != nullptr && !IsTaken() && !HasFailed())) {
     return;
   }

@@ -35,6 +35,7 @@
 #include <string>
 
 #include "ceres/evaluator.h"
+#include "ceres/iteration_callback.h"
 #include "ceres/linear_solver.h"
 #include "ceres/preprocessor.h"
 #include "ceres/solver_plugin.h"
@@ -73,6 +74,14 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
   // Whether this library has taken the problem.
   bool IsTaken() const { return record_.path == PATH_FULL; }
+  // may_solve_again: the caller solves on the host what a device gives up in
+  // the middle, and then says why in why_host; else that is empty.
+  void SetAttempt(bool may_solve_again, const std::string& why_host) {
+    may_solve_again_ = may_solve_again;
+    why_host_ = why_host;
+  }
+  // Why this solve is to be done again, on the host; empty: it isn't.
+  std::string WhySolveOnHost() const;
   // Whether the solve has ended for a reason that no other way of solving has
   // an answer to.
   bool HasFailed() const { return failure_.has_happened(); }
@@ -87,6 +96,17 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void FillSummary(Summary* summary);
 
  private:
+  // Comes after the callbacks of the user and looks what they have left.
+  class Watch final : public ceres::IterationCallback {
+   public:
+    explicit Watch(BundlePlugin* plugin) : plugin_(plugin) {}
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary&) override;
+
+   private:
+    BundlePlugin* plugin_;
+  };
+
   bool OwnsOrderingUnguarded(ceres::internal::PreprocessedProblem* pp);
   bool SetupLinearSolverUnguarded(ceres::internal::PreprocessedProblem* pp);
   void FinishUnguarded(const ceres::internal::PreprocessedProblem& pp,
@@ -135,12 +155,17 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   const double start_in_seconds_;
   bool is_finished_ = false;
   int num_threads_ = 0;  // 0: not known yet
+  bool may_solve_again_ = false;
+  std::string why_host_;
+  bool is_on_device_ = false;
+  bool has_result_ = false;
   // Whether the options are ones that this library serves.
   bool wants_problem_ = false;
 
   KeptMachines own_machines_;
   KeptMachines* const kept_;
   std::unique_ptr<MachineSetup> setup_;
+  Watch watch_{this};
   // Until Ceres takes them.
   ProgramObjects objects_;
 };

@@ -195,16 +195,18 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   };
 
   // Methods that can't report an error leave that to the next one that can.
-  // False: there has been one.
+  // False: there has been one, after which nothing is done.
   template <typename Function>
   bool Guarded(Function&& fn) {
-    return failure_->Guard(false, [&] {
-      const kernels::Status status = fn();
-      if (!status.ok() && !failure_->has_happened()) {
+    return !failure_->has_happened() && failure_->Guard(false, [&] {
+      const CurrentMachine<Machine> current(machine_);
+      const kernels::Status status =
+          current.status().ok() ? fn() : current.status();
+      if (!status.ok()) {
         LOG(ERROR) << "A vector operation failed: " << status.message;
-        failure_->Set(status.message);
+        failure_->Set(status);
       }
-      return !failure_->has_happened();
+      return status.ok();
     });
   }
 

@@ -67,11 +67,13 @@ Status LaunchInModule(ModelKernel kernel,
     recording->last = static_cast<cudaGraphNode_t>(last);
   }
 #endif
-  return error == 0 ? Status()
-                    : Status(StatusCode::kDeviceError,
-                             "Launch of kernel " +
-                                 std::to_string(static_cast<int>(kernel)) +
-                                 " of a model: " + module.error_string(error));
+  return error == 0
+             ? Status()
+             : Status(StatusCode::kDeviceError,
+                      "Launch of kernel " +
+                          std::to_string(static_cast<int>(kernel)) +
+                          " of a model failed: " + module.error_string(error) +
+                          ".");
 }
 
 }  // namespace

@@ -38,6 +38,28 @@ std::string WhyNoDevice(cudaError_t error) {
   return cudaGetErrorString(error);
 }
 
+#ifdef __CUDACC__
+void* CurrentContext() { return CurrentDriverContext(); }
+void SetCurrentContext(void* context) { SetCurrentDriverContext(context); }
+uint64_t AllocationId(const void* data) { return DriverAllocationId(data); }
+#else
+void* CurrentContext() { return emulation::driver().current_context; }
+void SetCurrentContext(void* context) {
+  emulation::driver().current_context = context;
+}
+uint64_t AllocationId(const void* data) {
+  return emulation::AllocationId(data);
+}
+#endif
+
+// Of what frees: a failure is the echo of an earlier one that has been
+// reported.
+void Ignore(cudaError_t error) {
+  if (error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+  }
+}
+
 Status QueueCopy(void* to,
                  const void* from,
                  int64_t num_bytes,
@@ -59,7 +81,6 @@ int NumCudaDevices(std::string* why_none) {
     if (why_none != nullptr) {
       *why_none = WhyNoDevice(error);
     }
-    // The error stays recorded otherwise and would be blamed on a later launch.
     static_cast<void>(cudaGetLastError());
     return 0;
   }
@@ -99,20 +120,61 @@ Status CudaContext::Create(const CudaContextOptions& options,
         cudaStreamCreateWithFlags(&result->stream_, cudaStreamNonBlocking));
     result->owns_stream_ = true;
   }
+  const cudaError_t error = cudaMalloc(&result->beacon_, 1);
+  if (error != cudaSuccess) {
+    result->beacon_ = nullptr;
+    return CudaError("cudaMalloc", error);
+  }
+  result->beacon_id_ = AllocationId(result->beacon_);
+  result->driver_context_ = CurrentContext();
   *context = std::move(result);
   return Status();
 }
 
 CudaContext::~CudaContext() {
   ReleaseKeptMemory();
+  if (is_forgotten_) {
+    return;
+  }
+  if (beacon_ != nullptr) {
+    Ignore(cudaFree(beacon_));
+  }
   if (owns_stream_) {
-    static_cast<void>(cudaStreamDestroy(stream_));
+    Ignore(cudaStreamDestroy(stream_));
+  }
+}
+
+KeepCurrentContext::KeepCurrentContext() : saved_(CurrentContext()) {}
+
+KeepCurrentContext::~KeepCurrentContext() {
+  if (CurrentContext() != saved_) {
+    SetCurrentContext(saved_);
   }
 }
 
 Status CudaContext::Activate() const {
+  if (driver_context_ != nullptr) {
+    if (CurrentContext() == driver_context_) {
+      return Status();
+    }
+    SetCurrentContext(driver_context_);
+    if (CurrentContext() == driver_context_) {
+      return Status();
+    }
+  }
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   return Status();
+}
+
+bool CudaContext::IsAlive() const {
+  return !is_forgotten_ && Activate().ok() &&
+         AllocationId(beacon_) == beacon_id_;
+}
+
+void CudaContext::Forget() {
+  is_forgotten_ = true;
+  static_cast<void>(stages_.release());
+  stage_events_.Forget();
 }
 
 Status CudaContext::Synchronize() const {
@@ -157,19 +219,19 @@ Status CudaContext::AllocateNew(int64_t num_bytes, void** data) {
     }
   } while (!account.compare_exchange_weak(held, held + num_bytes));
   const cudaError_t error = cudaMalloc(data, static_cast<size_t>(num_bytes));
-  if (error != cudaSuccess) {
-    account -= num_bytes;
+  if (error == cudaSuccess) {
+    return Status();
   }
+  account -= num_bytes;
+  *data = nullptr;
+  Status status = CudaError("cudaMalloc", error);
   if (error == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());
-    *data = nullptr;
-    return Status(StatusCode::kOutOfMemory,
-                  "The device refused " + std::to_string(num_bytes) +
-                      " bytes, with " + std::to_string(used_bytes_) +
-                      " bytes in use by this context.");
+    status = {StatusCode::kOutOfMemory,
+              "The device refused " + std::to_string(num_bytes) +
+                  " bytes, with " + std::to_string(used_bytes_) +
+                  " bytes in use by this context."};
   }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(error);
-  return Status();
+  return status;
 }
 
 void CudaContext::Free(void* data, int64_t num_bytes) {
@@ -185,14 +247,17 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
       // There is nowhere to write it down.
     }
   }
-  // A failure here is the echo of an earlier one that has been reported.
-  static_cast<void>(cudaFree(data));
+  if (!is_forgotten_) {
+    Ignore(cudaFree(data));
+  }
   ProcessBytes(options_.device) -= num_bytes;
 }
 
 void CudaContext::ReleaseKeptMemory() {
   for (const auto& [num_bytes, data] : kept_memory_) {
-    static_cast<void>(cudaFree(data));
+    if (!is_forgotten_) {
+      Ignore(cudaFree(data));
+    }
     ProcessBytes(options_.device) -= num_bytes;
   }
   kept_memory_.clear();
@@ -206,8 +271,7 @@ bool CudaContext::HasStages() const {
       AllocatePageLocked(kNumStages * kStageBytes, &stages_).ok()) {
     return true;
   }
-  static_cast<void>(cudaGetLastError());  // There is another way.
-  return false;
+  return false;  // There is another way.
 }
 
 // Piece i goes through stage i % kNumStages, which one thread owns.
@@ -326,7 +390,7 @@ Status CudaContext::QueueCopyToHost(void* page_locked,
 }
 
 void FreePageLocked::operator()(void* data) const {
-  static_cast<void>(cudaFreeHost(data));
+  Ignore(cudaFreeHost(data));
 }
 
 Status AllocatePageLocked(int64_t num_bytes, PageLockedBuffer* buffer) {
@@ -339,7 +403,7 @@ Status AllocatePageLocked(int64_t num_bytes, PageLockedBuffer* buffer) {
 
 CudaEvents::~CudaEvents() {
   for (const cudaEvent_t event : events_) {
-    static_cast<void>(cudaEventDestroy(event));
+    Ignore(cudaEventDestroy(event));
   }
 }
 
@@ -367,8 +431,7 @@ double CudaEvents::SecondsBetween(int first, int last) {
   const cudaError_t error =
       cudaEventElapsedTime(&milliseconds, events_[first], events_[last]);
   if (error != cudaSuccess) {
-    // Not recorded, or not done: no time, and no error for a later launch.
-    static_cast<void>(cudaGetLastError());
+    Ignore(error);  // Not recorded, or not done: no time.
     return 0.0;
   }
   return 1e-3 * static_cast<double>(milliseconds);

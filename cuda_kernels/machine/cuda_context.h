@@ -12,7 +12,8 @@
 // memory return when the host memory may be reused.
 // Thread safety: a context serves one thread at a time; solves that run at once
 // own one each. Create makes its device current for the calling thread, and so
-// does Activate.
+// does Activate; KeepCurrentContext undoes that.
+// CUDA's errors become a Status and are not left for whoever asks next.
 // Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_
@@ -44,6 +45,19 @@ struct CudaContextOptions {
   int64_t memory_limit = 0;
 };
 
+// What is current for the calling thread, another device, a context of the
+// caller's own or nothing, is so again when the object goes.
+class KeepCurrentContext {
+ public:
+  KeepCurrentContext();
+  ~KeepCurrentContext();
+  KeepCurrentContext(const KeepCurrentContext&) = delete;
+  KeepCurrentContext& operator=(const KeepCurrentContext&) = delete;
+
+ private:
+  void* const saved_;
+};
+
 // Page-locked host memory, so that copies to it can be queued.
 struct FreePageLocked {
   void operator()(void* data) const;
@@ -65,6 +79,8 @@ class CudaEvents {
   Status Wait(int event);
   // Time between two events that are done; 0 where one was never recorded.
   double SecondsBetween(int first, int last);
+  // There are none any more: CUDA has destroyed them.
+  void Forget() { events_.clear(); }
 
  private:
   std::vector<cudaEvent_t> events_;
@@ -83,6 +99,14 @@ class CudaContext {
   Status Activate() const;
   // Waits for the stream and returns the first error of its work.
   Status Synchronize() const;
+
+  // Whether what the context has made is still there and can be used: not after
+  // a reset of the device, nor after an error of anybody's kernel, which ends
+  // all of the process's work on it. Makes the device current.
+  bool IsAlive() const;
+  // Of one that isn't alive: nothing is freed from now on, since its addresses
+  // may be somebody else's by now.
+  void Forget();
 
   Status Allocate(int64_t num_bytes, void** data);
   void Free(void* data, int64_t num_bytes);
@@ -127,6 +151,11 @@ class CudaContext {
   Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
 
   CudaContextOptions options_;
+  void* driver_context_ = nullptr;
+  // An allocation, and its number, by which a reset shows.
+  void* beacon_ = nullptr;
+  uint64_t beacon_id_ = 0;
+  bool is_forgotten_ = false;
   cudaStream_t stream_ = nullptr;
   bool owns_stream_ = false;
   int num_multiprocessors_ = 0;

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 
 namespace ceres_ext::kernels {
@@ -74,29 +75,31 @@ Status CudaGraph::RecordLoop(const Queue& queue, const PcgScalars* scalars) {
   const Status status = TryRecordLoop(queue, scalars);
   if (!status.ok()) {
     Clear();
-    // The error stays recorded otherwise and would be blamed on a later launch.
-    static_cast<void>(cudaGetLastError());
   }
   return status;
 }
 
 Status CudaGraph::Launch(cudaStream_t stream) const {
-  const cudaError_t error = cudaGraphLaunch(executable_, stream);
-  if (error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-  }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(error);
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(executable_, stream));
   return {};
 }
 
 void CudaGraph::Clear() {
+  if (executable_ == nullptr && graph_ == nullptr) {
+    return;
+  }
+  const KeepCurrentContext keep;
   // A failure here is the echo of an earlier one that has been reported.
   if (executable_ != nullptr) {
-    static_cast<void>(cudaGraphExecDestroy(executable_));
+    if (cudaGraphExecDestroy(executable_) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+    }
     executable_ = nullptr;
   }
   if (graph_ != nullptr) {
-    static_cast<void>(cudaGraphDestroy(graph_));
+    if (cudaGraphDestroy(graph_) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+    }
     graph_ = nullptr;
   }
 }

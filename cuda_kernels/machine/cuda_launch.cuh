@@ -15,14 +15,12 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_warp.cuh"
 
-#define CERES_EXT_RETURN_IF_CUDA_ERROR(call)                               \
-  do {                                                                     \
-    const cudaError_t ceres_ext_error_ = (call);                           \
-    if (ceres_ext_error_ != cudaSuccess) {                                 \
-      return ::ceres_ext::kernels::Status(                                 \
-          ::ceres_ext::kernels::StatusCode::kDeviceError,                  \
-          std::string(#call ": ") + cudaGetErrorString(ceres_ext_error_)); \
-    }                                                                      \
+#define CERES_EXT_RETURN_IF_CUDA_ERROR(call)                           \
+  do {                                                                 \
+    const cudaError_t ceres_ext_error_ = (call);                       \
+    if (ceres_ext_error_ != cudaSuccess) {                             \
+      return ::ceres_ext::kernels::CudaError(#call, ceres_ext_error_); \
+    }                                                                  \
   } while (false)
 
 // The dynamic shared memory of a block as bytes, aligned to 16.
@@ -35,6 +33,16 @@
 #endif
 
 namespace ceres_ext::kernels {
+
+// "cudaMalloc failed: out of memory." of a call, whose arguments are left out.
+// The error is not left behind: it would be taken for one of the next call that
+// asks.
+inline Status CudaError(const std::string& call, cudaError_t error) {
+  static_cast<void>(cudaGetLastError());
+  return {StatusCode::kDeviceError,
+          call.substr(0, call.find('(')) +
+              " failed: " + cudaGetErrorString(error) + "."};
+}
 
 #ifdef __CUDACC__
 // The graph that launches of this thread become nodes of, one after the other,
@@ -51,10 +59,11 @@ CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
 }
 
 // Queues, or records, kernel<<<num_blocks, block_size, shared_bytes,
-// stream>>>(args...) and checks the launch. An empty grid is no launch and no
-// error. Shared memory beyond 48 KB, what the kernel declares itself included,
-// is asked for here: setting the attribute is cheap and legal during stream
-// capture.
+// stream>>>(args...). What the launch itself returns is checked, and not CUDA's
+// last error, which may be one of the caller's. An empty grid is no launch and
+// no error. Shared memory beyond 48 KB, what the kernel declares itself
+// included, is asked for here: setting the attribute is cheap and legal during
+// stream capture.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* name,
               void (*kernel)(Parameters...),
@@ -78,17 +87,27 @@ Status Launch(const char* name,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
   }
-  GraphRecording* const recording = CurrentGraphRecording();
-  if (error == cudaSuccess && recording != nullptr) {
+  if (error == cudaSuccess) {
+    GraphRecording* const recording = CurrentGraphRecording();
+    const dim3 grid(static_cast<unsigned>(num_blocks));
+    const dim3 block(static_cast<unsigned>(block_size));
     // Values of the types that the kernel has; CUDA copies them.
     std::tuple<Parameters...> values(arguments...);
     error = std::apply(
         [&](auto&... value) {
           void* pointers[] = {&value...};
+          if (recording == nullptr) {
+            return cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
+                                    grid,
+                                    block,
+                                    pointers,
+                                    static_cast<size_t>(shared_bytes),
+                                    stream);
+          }
           cudaKernelNodeParams node = {};
           node.func = reinterpret_cast<void*>(kernel);
-          node.gridDim = dim3(static_cast<unsigned>(num_blocks));
-          node.blockDim = dim3(static_cast<unsigned>(block_size));
+          node.gridDim = grid;
+          node.blockDim = block;
           node.sharedMemBytes = static_cast<unsigned>(shared_bytes);
           node.kernelParams = pointers;
           const cudaGraphNode_t previous = recording->last;
@@ -99,25 +118,15 @@ Status Launch(const char* name,
                                         &node);
         },
         values);
-  } else if (error == cudaSuccess) {
-    kernel<<<static_cast<unsigned>(num_blocks),
-             static_cast<unsigned>(block_size),
-             static_cast<size_t>(shared_bytes),
-             stream>>>(arguments...);
-    error = cudaGetLastError();
-  }
-  if (error != cudaSuccess) {
-    return Status(
-        StatusCode::kDeviceError,
-        std::string("Launch of ") + name + ": " + cudaGetErrorString(error));
   }
 #else
   static_cast<void>(stream);
-  static_cast<void>(name);
-  ::emulation::Run(
+  const cudaError_t error = ::emulation::Launch(
       num_blocks, block_size, shared_bytes, [&] { kernel(arguments...); });
 #endif
-  return Status();
+  return error == cudaSuccess
+             ? Status()
+             : CudaError(std::string("Launch of ") + name, error);
 }
 
 // Threads per block of the two below.

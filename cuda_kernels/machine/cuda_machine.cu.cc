@@ -27,6 +27,14 @@ Status CudaMachine::Setup(CudaContext* context) {
   return integers_.SetZero();
 }
 
+void CudaMachine::ForgetIfLost() {
+  if (!context_->IsAlive()) {
+    context_->Forget();
+    events_.Forget();
+    static_cast<void>(seen_.release());
+  }
+}
+
 bool CudaMachine::ShouldPoll(int iteration, const PcgScalars* scalars) {
   auto* seen = static_cast<PcgScalars*>(seen_.get());
   const int slot = iteration % kNumSlots;

@@ -53,6 +53,10 @@ class CudaMachine {
   // With a context of the caller's, which outlives the machine.
   Status Setup(CudaContext* context);
 
+  // Frees nothing where the context is not alive any more, the buffers of
+  // others that go later included.
+  void ForgetIfLost();
+
   CudaContext* context() const { return context_; }
   cudaStream_t stream() const { return context_->stream(); }
 

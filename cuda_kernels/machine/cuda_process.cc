@@ -22,6 +22,25 @@ Function* DriverFunction(const char* name) {
   return reinterpret_cast<Function*>(function);
 }
 
+// One that is asked for often.
+template <typename Function>
+class CachedDriverFunction {
+ public:
+  explicit CachedDriverFunction(const char* name) : name_(name) {}
+  Function* get() {
+    Function* function = function_;
+    if (function == nullptr) {
+      function = DriverFunction<Function>(name_);
+      function_ = function;
+    }
+    return function;
+  }
+
+ private:
+  const char* name_;
+  std::atomic<Function*> function_{nullptr};
+};
+
 // The driver's handle of a device; false before the driver is started.
 bool DriverDevice(int device, int* handle) {
   const auto get = DriverFunction<int(int*, int)>("cuDeviceGet");
@@ -36,6 +55,32 @@ std::atomic<int64_t>& ProcessBytes(int device) {
   static auto* const bytes = new std::map<int, std::atomic<int64_t>>;
   const std::lock_guard<std::mutex> lock(*mutex);
   return (*bytes)[device];
+}
+
+void* CurrentDriverContext() {
+  static CachedDriverFunction<int(void**)> function("cuCtxGetCurrent");
+  const auto get = function.get();
+  void* context = nullptr;
+  return get != nullptr && get(&context) == 0 ? context : nullptr;
+}
+
+void SetCurrentDriverContext(void* context) {
+  static CachedDriverFunction<int(void*)> function("cuCtxSetCurrent");
+  if (const auto set = function.get()) {
+    static_cast<void>(set(context));
+  }
+}
+
+uint64_t DriverAllocationId(const void* data) {
+  // CU_POINTER_ATTRIBUTE_BUFFER_ID.
+  constexpr int kId = 7;
+  const auto get_attribute =
+      DriverFunction<int(void*, int, uint64_t)>("cuPointerGetAttribute");
+  uint64_t id = 0;
+  return get_attribute != nullptr &&
+                 get_attribute(&id, kId, reinterpret_cast<uint64_t>(data)) == 0
+             ? id
+             : 0;
 }
 
 bool HasRuntimeContext(int device) {

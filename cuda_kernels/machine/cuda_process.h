@@ -15,6 +15,16 @@ namespace ceres_ext::kernels {
 // Bytes that all CudaContexts of the process hold on the device.
 std::atomic<int64_t>& ProcessBytes(int device);
 
+// The driver's context that is current for the calling thread; null: none, or
+// the process has not loaded the driver.
+void* CurrentDriverContext();
+void SetCurrentDriverContext(void* context);
+
+// The driver's number of an allocation in the current context, which no other
+// of the process ever has. 0: there is none of that address (any more), or an
+// error has left the context without use.
+uint64_t DriverAllocationId(const void* data);
+
 // Whether the process has the CUDA context that the runtime computes in, which
 // takes time to make. Makes none and does not start the driver.
 bool HasRuntimeContext(int device);

@@ -16,12 +16,16 @@ template <typename Call>
 Status RunInScratch(const Call& call,
                     DeviceBuffer<unsigned char>* scratch,
                     CudaContext* context) {
+  // CUB takes CUDA's last error, which may be one of the caller's, for its own.
+  static_cast<void>(cudaGetLastError());
   size_t num_bytes = 0;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(call(nullptr, num_bytes));
-  CERES_EXT_RETURN_IF_ERROR(
-      scratch->Allocate(context, static_cast<int64_t>(num_bytes)));
-  CERES_EXT_RETURN_IF_CUDA_ERROR(call(scratch->data(), num_bytes));
-  return {};
+  cudaError_t error = call(nullptr, num_bytes);
+  if (error == cudaSuccess) {
+    CERES_EXT_RETURN_IF_ERROR(
+        scratch->Allocate(context, static_cast<int64_t>(num_bytes)));
+    error = call(scratch->data(), num_bytes);
+  }
+  return error == cudaSuccess ? Status() : CudaError("A sort or sum", error);
 }
 
 }  // namespace

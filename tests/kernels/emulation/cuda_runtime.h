@@ -8,6 +8,10 @@
 // message. Data races that need real concurrency are not seen here: that is
 // the sanitizers' work on a GPU.
 //
+// Each call, launch and sort fails where tests/kernels/cuda_faults.h says so.
+// There is one device; of contexts and resets there is what the library asks
+// about.
+//
 // This folder stands before the toolkit's in the include path of the emulated
 // tests and of nothing else.
 #ifndef CERES_EXT_TESTS_EMULATION_CUDA_RUNTIME_H_
@@ -22,8 +26,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <new>
 #include <vector>
+
+#include "tests/kernels/cuda_faults.h"
 
 #define __global__
 #define __device__
@@ -347,9 +355,12 @@ typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 enum cudaError_t {
   cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInsufficientDriver = 35,
-  cudaErrorNoDevice = 100
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorLaunchFailure = 719
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice,
@@ -362,78 +373,182 @@ struct cudaDeviceProp {
   int multiProcessorCount;
   size_t sharedMemPerBlockOptin;
 };
-inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "emulated";
+}
 namespace emulation {
 // What a test may change: the driver and what it says of devices.
 struct Driver {
   int version = 13000;
   cudaError_t device_count_error = cudaSuccess;
+  // Of the thread: the context of the device, another one, or null. Work of a
+  // thread without one makes the device's current.
+  void* current_context = nullptr;
+  // What the device has: the numbers of allocations, none of which is the same.
+  std::map<const void*, uint64_t> allocations;
+  uint64_t num_allocations = 0;
+  int64_t num_wrong_frees = 0;
 };
 inline Driver& driver() {
   static Driver d;
   return d;
 }
+// The context of the device.
+inline void* DeviceContext() { return &driver(); }
+// 0: there is no such allocation.
+inline uint64_t AllocationId(const void* data) {
+  const auto found = driver().allocations.find(data);
+  return found == driver().allocations.end() ? 0 : found->second;
+}
+inline cudaError_t Next(const char* call,
+                        cudaError_t error = cudaErrorLaunchFailure) {
+  return static_cast<cudaError_t>(::ceres_ext::cuda_faults().Next(call, error));
+}
+// A call that works on the device.
+inline cudaError_t NextOnDevice(const char* call,
+                                cudaError_t error = cudaErrorLaunchFailure) {
+  if (driver().current_context == nullptr) {
+    driver().current_context = DeviceContext();
+  }
+  return driver().current_context != DeviceContext()
+             ? cudaErrorInvalidResourceHandle
+             : Next(call, error);
+}
+inline cudaError_t Hold(int change) {
+  ::ceres_ext::cuda_faults().Hold(change);
+  return cudaSuccess;
+}
+inline cudaError_t Launch(int64_t num_blocks,
+                          int block_size,
+                          int64_t shared_bytes,
+                          const std::function<void()>& body) {
+  const cudaError_t error = NextOnDevice("cudaLaunchKernel");
+  if (error == cudaSuccess) {
+    Run(num_blocks, block_size, shared_bytes, body);
+  }
+  return error;
+}
 }  // namespace emulation
+inline cudaError_t cudaGetLastError() {
+  return static_cast<cudaError_t>(::ceres_ext::cuda_faults().LastError(true));
+}
 inline cudaError_t cudaDriverGetVersion(int* version) {
   *version = emulation::driver().version;
-  return cudaSuccess;
+  return emulation::Next("cudaDriverGetVersion");
 }
 inline cudaError_t cudaGetDeviceCount(int* n) {
   *n = 1;
-  return emulation::driver().device_count_error;
+  const cudaError_t error = emulation::Next("cudaGetDeviceCount");
+  return error != cudaSuccess ? error : emulation::driver().device_count_error;
 }
-inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaSetDevice(int) {
+  const cudaError_t error = emulation::Next("cudaSetDevice");
+  if (error == cudaSuccess) {
+    emulation::driver().current_context = emulation::DeviceContext();
+  }
+  return error;
+}
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   std::strcpy(p->name, "emulated");
   p->multiProcessorCount = 2;
   p->sharedMemPerBlockOptin = 64 * 1024;  // The least of those supported.
-  return cudaSuccess;
+  return emulation::Next("cudaGetDeviceProperties");
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   *s = nullptr;
-  return cudaSuccess;
+  const cudaError_t error =
+      emulation::NextOnDevice("cudaStreamCreateWithFlags");
+  return error != cudaSuccess ? error : emulation::Hold(1);
 }
-inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaMalloc(void** p, size_t n) {
+// What frees does so, whatever it returns.
+inline cudaError_t cudaStreamDestroy(cudaStream_t) {
+  emulation::Hold(-1);
+  return emulation::Next("cudaStreamDestroy");
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return emulation::NextOnDevice("cudaStreamSynchronize");
+}
+namespace emulation {
+inline cudaError_t Allocate(const char* call, void** p, size_t n) {
+  const cudaError_t error = NextOnDevice(call, cudaErrorMemoryAllocation);
+  if (error != cudaSuccess) {
+    return error;
+  }
   *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
   if (*p == nullptr) {
     return cudaErrorMemoryAllocation;
   }
+  try {
+    driver().allocations[*p] = ++driver().num_allocations;
+  } catch (const std::bad_alloc&) {
+    std::free(*p);
+    return cudaErrorMemoryAllocation;
+  }
   std::memset(*p, 0xff, n);
-  return cudaSuccess;
+  return Hold(1);
 }
-inline cudaError_t cudaFree(void* p) {
-  std::free(p);
-  return cudaSuccess;
+inline cudaError_t Free(const char* call, void* p) {
+  if (p != nullptr && driver().allocations.erase(p) == 0) {
+    ++driver().num_wrong_frees;
+    return cudaErrorInvalidValue;
+  }
+  if (p != nullptr) {
+    std::free(p);
+    Hold(-1);
+  }
+  return Next(call);
+}
+// Takes away all that the device has.
+inline void Reset() {
+  while (!driver().allocations.empty()) {
+    Free("", const_cast<void*>(driver().allocations.begin()->first));
+  }
+  Hold(static_cast<int>(-::ceres_ext::cuda_faults().num_held()));
+}
+}  // namespace emulation
+inline cudaError_t cudaMalloc(void** p, size_t n) {
+  return emulation::Allocate("cudaMalloc", p, n);
+}
+inline cudaError_t cudaFree(void* p) { return emulation::Free("cudaFree", p); }
+inline cudaError_t cudaMallocHost(void** p, size_t n) {
+  return emulation::Allocate("cudaMallocHost", p, n);
+}
+inline cudaError_t cudaFreeHost(void* p) {
+  return emulation::Free("cudaFreeHost", p);
 }
 inline cudaError_t cudaMemcpyAsync(
     void* to, const void* from, size_t n, cudaMemcpyKind, cudaStream_t) {
-  std::memcpy(to, from, n);
-  return cudaSuccess;
+  const cudaError_t error = emulation::NextOnDevice("cudaMemcpyAsync");
+  if (error == cudaSuccess) {
+    std::memcpy(to, from, n);
+  }
+  return error;
 }
 inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
-  std::memset(p, v, n);
-  return cudaSuccess;
+  const cudaError_t error = emulation::NextOnDevice("cudaMemsetAsync");
+  if (error == cudaSuccess) {
+    std::memset(p, v, n);
+  }
+  return error;
 }
-
-inline cudaError_t cudaMallocHost(void** p, size_t n) {
-  return cudaMalloc(p, n);
-}
-inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
 inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = nullptr;
-  return cudaSuccess;
+  const cudaError_t error = emulation::NextOnDevice("cudaEventCreate");
+  return error != cudaSuccess ? error : emulation::Hold(1);
 }
-inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t) {
+  emulation::Hold(-1);
+  return emulation::Next("cudaEventDestroy");
+}
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
-  return cudaSuccess;
+  return emulation::NextOnDevice("cudaEventRecord");
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return emulation::NextOnDevice("cudaEventSynchronize");
+}
 inline cudaError_t cudaEventElapsedTime(float* t, cudaEvent_t, cudaEvent_t) {
   *t = 0.0f;
-  return cudaSuccess;
+  return emulation::Next("cudaEventElapsedTime");
 }
 
 #endif  // CERES_EXT_TESTS_EMULATION_CUDA_RUNTIME_H_

@@ -29,6 +29,10 @@ struct DeviceRadixSort {
       scratch_bytes = 1;
       return cudaSuccess;
     }
+    const cudaError_t error = emulation::NextOnDevice("SortPairs");
+    if (error != cudaSuccess) {
+      return error;
+    }
     const auto digit = [&](Key key) {
       key >>= begin_bit;
       const int bits = end_bit - begin_bit;
@@ -60,6 +64,10 @@ struct DeviceScan {
     if (scratch == nullptr) {
       scratch_bytes = 1;
       return cudaSuccess;
+    }
+    const cudaError_t error = emulation::NextOnDevice("InclusiveSum");
+    if (error != cudaSuccess) {
+      return error;
     }
     std::partial_sum(in, in + n, out);
     return cudaSuccess;

@@ -1,0 +1,91 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// CUDA that fails when a test says so, and what a program holds of it. Whatever
+// stands in for CUDA's functions asks here: the emulated runtime
+// (emulation/cuda_runtime.h), and on a GPU the functions that the linker puts
+// between a test and the runtime (tests/glue/cuda_faults_calls.cc).
+#ifndef CERES_EXT_TESTS_KERNELS_CUDA_FAULTS_H_
+#define CERES_EXT_TESTS_KERNELS_CUDA_FAULTS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace ceres_ext {
+
+class CudaFaults {
+ public:
+  // From now on the n-th call fails, or it and all later ones, counted from 1
+  // over all threads; n = 0: none, they are counted alone.
+  void Start(int64_t n, bool and_all_later) {
+    n_ = n;
+    and_all_later_ = and_all_later;
+    count_ = 0;
+    failed_call_ = "";
+    is_on_ = true;
+  }
+  // From now on there is no memory, whoever has taken it.
+  void TakeMemory() { has_memory_ = false; }
+  // Everything works again.
+  void Stop() {
+    is_on_ = false;
+    has_memory_ = true;
+    last_error_ = 0;
+  }
+  // Since Start.
+  int64_t num_calls() const { return count_; }
+  // The first that failed, or empty.
+  std::string failed_call() const { return failed_call_.load(); }
+
+  // How many allocations, streams, events and graphs there are.
+  int64_t num_held() const { return num_held_; }
+
+  // For those who stand in.
+  // What this call of CUDA is to return: `error`, or 0 where it is to work.
+  int Next(const char* call, int error) {
+    constexpr int kMemoryAllocation = 2;
+    if (!has_memory_ && error == kMemoryAllocation) {
+      last_error_ = error;
+      return error;
+    }
+    if (!is_on_) {
+      return 0;
+    }
+    const int64_t i = ++count_;
+    if (n_ == 0 || i < n_ || (i > n_ && !and_all_later_)) {
+      return 0;
+    }
+    if (i == n_) {
+      failed_call_ = call;
+    }
+    last_error_ = error;
+    return error;
+  }
+  // What cudaGetLastError and, without clear, cudaPeekAtLastError say of the
+  // errors from here, 0 where there is none. Where all calls fail the error
+  // stays, as that of a kernel does.
+  int LastError(bool clear) {
+    return clear && !(is_on_ && and_all_later_) ? last_error_.exchange(0)
+                                                : last_error_.load();
+  }
+  void Hold(int change) { num_held_ += change; }
+
+ private:
+  std::atomic<bool> is_on_{false};
+  std::atomic<bool> has_memory_{true};
+  std::atomic<int64_t> count_{0};
+  std::atomic<int64_t> n_{0};
+  std::atomic<bool> and_all_later_{false};
+  std::atomic<const char*> failed_call_{""};
+  std::atomic<int> last_error_{0};
+  std::atomic<int64_t> num_held_{0};
+};
+
+inline CudaFaults& cuda_faults() {
+  static CudaFaults faults;
+  return faults;
+}
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_TESTS_KERNELS_CUDA_FAULTS_H_
