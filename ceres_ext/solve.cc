@@ -21,6 +21,8 @@
 #include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/plugin.h"
 #include "ceres_ext/glue/problem_of_arrays.h"
+#include "ceres_ext/glue/solver_options.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -69,6 +71,9 @@ void SolveWithThreads(ceres::Solver::Options options,
                       ceres::Problem* problem,
                       ceres::Solver::Summary* summary) {
   ceres::internal::ContextImpl* context = problem->mutable_impl()->context();
+  // Ceres has memory for each.
+  options.num_threads =
+      std::min(options.num_threads, kernels::HostContext::kMaxNumThreads);
   try {
     context->EnsureMinimumThreads(options.num_threads - 1);
   } catch (const std::system_error&) {
@@ -81,9 +86,15 @@ void SolveWithThreads(ceres::Solver::Options options,
 }
 
 // Whether the options can be used; else *error says why not.
-bool IsValid(const Options& ext_options, std::string* error) {
+bool IsValid(const ceres::Solver::Options& options,
+             const Options& ext_options,
+             ceres::Problem* problem,
+             std::string* error) {
   if (ext_options.IsValid(error)) {
-    return true;
+    return CanBeGivenToCeres(
+        options,
+        problem == nullptr ? nullptr : &problem->mutable_impl()->program(),
+        error);
   }
   *error = "ceres_ext::Options is not valid: " + *error;
   return false;
@@ -105,7 +116,7 @@ void Solve(const ceres::Solver::Options& options,
       *summary = ceres::Solver::Summary();
     }
     std::string error;
-    if (IsValid(ext_options, &error) && problem == nullptr) {
+    if (IsValid(options, ext_options, problem, &error) && problem == nullptr) {
       error = "problem is null; expected a ceres::Problem";
     }
     if (!error.empty()) {
@@ -242,7 +253,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
   failure.Guard(false, [&] {
     *summary = Summary();
     std::string error;
-    bool is_valid = IsValid(ext_options, &error);
+    bool is_valid = IsValid(options, ext_options, /*problem=*/nullptr, &error);
     if (is_valid && problem == nullptr) {
       error = "problem is null; expected a ceres_ext::ArrayProblem";
       is_valid = false;

@@ -130,6 +130,7 @@ HostContext::HostContext(int num_threads) {
   if (num_threads <= 1) {
     return;
   }
+  num_threads = std::min(num_threads, kMaxNumThreads);
   pool_ = std::make_unique<Pool>();
   const unsigned num_cores = std::thread::hardware_concurrency();
   pool_->spin =

@@ -23,9 +23,12 @@ namespace ceres_ext::kernels {
 
 class HostContext {
  public:
-  // The caller is one of the num_threads threads; values below 1 mean 1. Where
-  // the system refuses a thread, the pool is smaller: num_threads() says so and
-  // results are the same.
+  // More than the processors of any host.
+  static constexpr int kMaxNumThreads = 1024;
+
+  // The caller is one of the num_threads threads; values below 1 mean 1, and
+  // those above kMaxNumThreads that. Where the system refuses a thread, the
+  // pool is smaller: num_threads() says so and results are the same.
   explicit HostContext(int num_threads);
   ~HostContext();
   HostContext(const HostContext&) = delete;
