@@ -22,7 +22,6 @@
 #include "ceres_ext/glue/plugin.h"
 #include "ceres_ext/glue/problem_of_arrays.h"
 #include "ceres_ext/glue/solver_options.h"
-#include "cuda_kernels/machine/host_context.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -71,9 +70,6 @@ void SolveWithThreads(ceres::Solver::Options options,
                       ceres::Problem* problem,
                       ceres::Solver::Summary* summary) {
   ceres::internal::ContextImpl* context = problem->mutable_impl()->context();
-  // Ceres has memory for each.
-  options.num_threads =
-      std::min(options.num_threads, kernels::HostContext::kMaxNumThreads);
   try {
     context->EnsureMinimumThreads(options.num_threads - 1);
   } catch (const std::system_error&) {

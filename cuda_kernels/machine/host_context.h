@@ -23,12 +23,9 @@ namespace ceres_ext::kernels {
 
 class HostContext {
  public:
-  // More than the processors of any host.
-  static constexpr int kMaxNumThreads = 1024;
-
-  // The caller is one of the num_threads threads; values below 1 mean 1, and
-  // those above kMaxNumThreads that. Where the system refuses a thread, the
-  // pool is smaller: num_threads() says so and results are the same.
+  // The caller is one of the num_threads threads; values below 1 mean 1. Where
+  // the system refuses a thread, or more than 1024 are asked for, the pool is
+  // smaller: num_threads() says so and results are the same.
   explicit HostContext(int num_threads);
   ~HostContext();
   HostContext(const HostContext&) = delete;

@@ -706,6 +706,16 @@ ArrayProblem Add(const Arrays& arrays,
   return problem;
 }
 
+TEST(ArrayProblem, AnyNumberOfThreadsIsAnswered) {
+  Arrays arrays(9);
+  ArrayProblem problem = arrays.Make();
+  ceres::Solver::Options options = SolverOptions();
+  options.num_threads = std::numeric_limits<int>::max();
+  Summary summary;
+  Solve(options, On(DEVICE_HOST), &problem, &summary);
+  EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+}
+
 // A ceres::Problem of it would end the process.
 TEST(ArrayProblem, RefusesAResidualBlockThatDependsOnABlockTwice) {
   std::vector<double> values(3 * 4, 0.5);
