@@ -127,6 +127,18 @@ class Validator {
       return Fail(
           name, ": num_blocks is ", r.num_blocks, ", expected 0 to 2^31 - 1");
     }
+    for (size_t b = 0; b < r.blocks.size(); ++b) {
+      const int array = r.blocks[b].parameters;
+      if (array < 0 || array >= NumParameters()) {
+        return Fail(name,
+                    ", blocks[",
+                    b,
+                    "]: parameters is ",
+                    array,
+                    ", expected 0 <= parameters < ",
+                    NumParameters());
+      }
+    }
     if (r.num_blocks == 0) {
       return true;
     }
@@ -179,13 +191,6 @@ class Validator {
     for (size_t b = 0; b < sizes.size(); ++b) {
       const ArrayProblem::Index& index = r.blocks[b];
       const std::string slot = Sentence(name, ", blocks[", b, "]");
-      if (index.parameters < 0 || index.parameters >= NumParameters()) {
-        return Fail(slot,
-                    ": parameters is ",
-                    index.parameters,
-                    ", expected 0 <= parameters < ",
-                    NumParameters());
-      }
       const Parameters& p = parameters(index.parameters);
       if (p.size != sizes[b]) {
         return Fail(slot,

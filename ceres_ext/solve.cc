@@ -88,9 +88,7 @@ bool IsValid(const ceres::Solver::Options& options,
              std::string* error) {
   if (ext_options.IsValid(error)) {
     return CanBeGivenToCeres(
-        options,
-        problem == nullptr ? nullptr : &problem->mutable_impl()->program(),
-        error);
+        options, problem == nullptr ? nullptr : problem->mutable_impl(), error);
   }
   *error = "ceres_ext::Options is not valid: " + *error;
   return false;

@@ -7,6 +7,7 @@
 
 #include "ceres/ordered_groups.h"
 #include "ceres/parameter_block.h"
+#include "ceres/program.h"
 #include "ceres/residual_block.h"
 #include "ceres/types.h"
 #include "ceres_ext/glue/machines.h"
@@ -69,7 +70,7 @@ bool HasGroup(const ceres::ParameterBlockOrdering& ordering,
 }  // namespace
 
 bool CanBeGivenToCeres(const ceres::Solver::Options& options,
-                       const ceres::internal::Program* program,
+                       const ceres::internal::ProblemImpl* problem,
                        std::string* error) {
 #define CERES_EXT_CHECK_ENUM(field, to_string)                       \
   if (!CheckEnum(#field, options.field, &ceres::to_string, error)) { \
@@ -114,13 +115,27 @@ bool CanBeGivenToCeres(const ceres::Solver::Options& options,
       return false;
     }
   }
-  if (options.minimizer_type == ceres::TRUST_REGION && program != nullptr &&
+  if (options.minimizer_type == ceres::TRUST_REGION && problem != nullptr &&
       options.linear_solver_ordering != nullptr &&
-      !HasGroup(*options.linear_solver_ordering, *program)) {
+      !HasGroup(*options.linear_solver_ordering, problem->program())) {
     *error =
         "Solver::Options::linear_solver_ordering has no parameter block that "
         "varies; expected all of the problem's";
     return false;
+  }
+  if (options.use_inner_iterations && problem != nullptr &&
+      options.inner_iteration_ordering != nullptr) {
+    for (const auto& group :
+         options.inner_iteration_ordering->group_to_elements()) {
+      for (const double* block : group.second) {
+        if (!problem->HasParameterBlock(block)) {
+          *error =
+              "Solver::Options::inner_iteration_ordering has what is no "
+              "parameter block of the problem";
+          return false;
+        }
+      }
+    }
   }
   for (size_t i = 0; i < options.callbacks.size(); ++i) {
     if (options.callbacks[i] == nullptr) {

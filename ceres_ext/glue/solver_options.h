@@ -8,16 +8,16 @@
 
 #include <string>
 
-#include "ceres/program.h"
+#include "ceres/problem_impl.h"
 #include "ceres/solver.h"
 
 namespace ceres_ext {
 
-// Whether Ceres may be given the options, for a problem of this program where
-// there is one: then it solves, or says itself what is wrong with them. Else
+// Whether Ceres may be given the options, for this problem where it is not
+// null: then it solves, or says itself what is wrong with them. Else
 // *error names the field, its value and what was expected.
 bool CanBeGivenToCeres(const ceres::Solver::Options& options,
-                       const ceres::internal::Program* program,
+                       const ceres::internal::ProblemImpl* problem,
                        std::string* error);
 
 }  // namespace ceres_ext

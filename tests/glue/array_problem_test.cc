@@ -840,6 +840,14 @@ TEST(ArrayProblem, RefusesWhatDoesNotFit) {
       [](Parameters*, Parameters*, Residuals* r) {
         r->blocks[1].parameters = 2;
       });
+  // Where there are no residual blocks too.
+  expect(
+      "residuals 0, blocks[0]: parameters is -1, expected 0 <= parameters < "
+      "2",
+      [](Parameters*, Parameters*, Residuals* r) {
+        r->num_blocks = 0;
+        r->blocks[0].parameters = -1;
+      });
   expect(
       "residuals 0, blocks[1]: parameters 0 has blocks of 9 values, "
       "expected 3 as the cost function has",

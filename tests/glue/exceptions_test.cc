@@ -297,6 +297,14 @@ TEST(OptionsThatEndCeres, AreRefused) {
        },
        "Solver::Options::linear_solver_ordering has no parameter block that "
        "varies; expected all of the problem's"},
+      {[](ceres::Solver::Options* o) {
+         o->use_inner_iterations = true;
+         o->inner_iteration_ordering =
+             std::make_shared<ceres::ParameterBlockOrdering>();
+         o->inner_iteration_ordering->AddElementToGroup(&other, 0);
+       },
+       "Solver::Options::inner_iteration_ordering has what is no parameter "
+       "block of the problem"},
   };
   for (const auto& c : kCases) {
     BalTestProblem bal = MakeBalTestProblem(3, 8, 3, 9);
