@@ -67,6 +67,18 @@ bool HasGroup(const ceres::ParameterBlockOrdering& ordering,
   return !varies;
 }
 
+bool HasBlocksAlone(const ceres::ParameterBlockOrdering& ordering,
+                    const ceres::internal::ProblemImpl& problem) {
+  for (const auto& group : ordering.group_to_elements()) {
+    for (const double* block : group.second) {
+      if (!problem.HasParameterBlock(block)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 bool CanBeGivenToCeres(const ceres::Solver::Options& options,
@@ -123,19 +135,22 @@ bool CanBeGivenToCeres(const ceres::Solver::Options& options,
         "varies; expected all of the problem's";
     return false;
   }
-  if (options.use_inner_iterations && problem != nullptr &&
-      options.inner_iteration_ordering != nullptr) {
-    for (const auto& group :
-         options.inner_iteration_ordering->group_to_elements()) {
-      for (const double* block : group.second) {
-        if (!problem->HasParameterBlock(block)) {
-          *error =
-              "Solver::Options::inner_iteration_ordering has what is no "
-              "parameter block of the problem";
-          return false;
-        }
-      }
-    }
+  // Several groups Ceres compares with the problem itself.
+  const auto& ordering = options.linear_solver_ordering;
+  if (problem != nullptr && ordering != nullptr && ordering->NumGroups() == 1 &&
+      !HasBlocksAlone(*ordering, *problem)) {
+    *error =
+        "Solver::Options::linear_solver_ordering has what is no parameter "
+        "block of the problem";
+    return false;
+  }
+  if (problem != nullptr && options.use_inner_iterations &&
+      options.inner_iteration_ordering != nullptr &&
+      !HasBlocksAlone(*options.inner_iteration_ordering, *problem)) {
+    *error =
+        "Solver::Options::inner_iteration_ordering has what is no parameter "
+        "block of the problem";
+    return false;
   }
   for (size_t i = 0; i < options.callbacks.size(); ++i) {
     if (options.callbacks[i] == nullptr) {

@@ -298,6 +298,14 @@ TEST(OptionsThatEndCeres, AreRefused) {
        "Solver::Options::linear_solver_ordering has no parameter block that "
        "varies; expected all of the problem's"},
       {[](ceres::Solver::Options* o) {
+         // In the place of a block, so that the number is right.
+         auto& ordering = *o->linear_solver_ordering;
+         ordering.Remove(*ordering.group_to_elements().at(0).begin());
+         ordering.AddElementToGroup(&other, 0);
+       },
+       "Solver::Options::linear_solver_ordering has what is no parameter block "
+       "of the problem"},
+      {[](ceres::Solver::Options* o) {
          o->use_inner_iterations = true;
          o->inner_iteration_ordering =
              std::make_shared<ceres::ParameterBlockOrdering>();
@@ -312,6 +320,13 @@ TEST(OptionsThatEndCeres, AreRefused) {
     auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
     ceres::Solver::Options options;
     options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options.linear_solver_ordering =
+        std::make_shared<ceres::ParameterBlockOrdering>();
+    std::vector<double*> blocks;
+    problem->GetParameterBlocks(&blocks);
+    for (double* const block : blocks) {
+      options.linear_solver_ordering->AddElementToGroup(block, 0);
+    }
     c.set(&options);
     Summary summary;
     Solve(options, Options(), problem.get(), &summary);
