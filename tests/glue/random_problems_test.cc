@@ -295,11 +295,11 @@ class RandomProblem {
   // Whether stock ends so from a start that differs by rounding: where a
   // problem is ill-conditioned, rounding is all that steps are made of.
   bool MayEndSo(const Summary& ours, double rounding, Random* random) const {
-    for (int i = 0; i < 300; ++i) {
+    for (int i = 0; i < 3000; ++i) {
       BalTestProblem start = bal_;
       for (std::vector<double>* values : {&start.cameras, &start.points}) {
         for (double& value : *values) {
-          value *= 1.0 + random->Uniform(-1e-13, 1e-13);
+          value *= 1.0 + random->Uniform(-1e-12, 1e-12);
         }
       }
       if (WhyWorse(ours, Solve(true, {}, start).summary, rounding).empty()) {
