@@ -33,8 +33,9 @@ class Start {
  public:
   Start(const ceres::Solver::Options& options, ceres::Problem* problem)
       : program_(problem->mutable_impl()->mutable_program()) {
-    // Else Ceres writes to the user's blocks when it ends.
-    if (options.update_state_every_iteration ||
+    // Else Ceres writes to the user's blocks when it ends, and with success;
+    // but what it then finds of wrong gradients is a failure.
+    if (options.update_state_every_iteration || options.check_gradients ||
         program_->mutable_evaluation_callback() != nullptr) {
       for (const auto* block : program_->parameter_blocks()) {
         values_.insert(values_.end(),
@@ -124,10 +125,12 @@ void Solve(const ceres::Solver::Options& options,
     SolveWithThreads(options, problem, summary);
     return true;
   });
+  if (start.has_value() &&
+      (failure.has_happened() ||
+       (options.check_gradients && !summary->IsSolutionUsable()))) {
+    start->Restore();
+  }
   if (failure.has_happened()) {
-    if (start.has_value()) {
-      start->Restore();
-    }
     summary->termination_type = ceres::FAILURE;
     AssignOrShorten(failure.sentence(), &summary->message);
   }

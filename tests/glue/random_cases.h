@@ -72,9 +72,14 @@ void ForEachCase(int64_t num_cases, Function&& fn) {
   };
   const int64_t first = given("CERES_EXT_FIRST_CASE", 0);
   const int64_t end = first + given("CERES_EXT_NUM_CASES", num_cases);
-  for (const int signal : {SIGABRT, SIGALRM, SIGSEGV, SIGFPE}) {
+  for (const int signal : {SIGABRT, SIGALRM}) {
     ::signal(signal, &SayCaseAndEnd);
   }
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  for (const int signal : {SIGSEGV, SIGFPE}) {  // else the sanitizer's
+    ::signal(signal, &SayCaseAndEnd);
+  }
+#endif
   for (int64_t i = first; i < end && !::testing::Test::HasFailure(); ++i) {
     current_case = i;
     SCOPED_TRACE("CERES_EXT_FIRST_CASE=" + std::to_string(i));
