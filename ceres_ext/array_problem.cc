@@ -52,20 +52,10 @@ class Validator {
         return false;
       }
     }
-    if (num_values_ > kLargest) {
-      return Fail("the parameters have ",
-                  num_values_,
-                  " values together, expected at most 2^31 - 1");
-    }
     for (int i = 0; i < NumResiduals(); ++i) {
       if (!CheckResiduals(i)) {
         return false;
       }
-    }
-    if (num_residuals_ > kLargest) {
-      return Fail("there are ",
-                  num_residuals_,
-                  " residuals, expected at most 2^31 - 1");
     }
     return CheckOverlap() && CheckValues();
   }
@@ -98,6 +88,13 @@ class Validator {
     if (p.values == nullptr && p.num_blocks > 0) {
       return Fail(name, ": values is null");
     }
+    // Sum by sum, so that none overflows.
+    num_values_ += p.num_blocks * p.size;
+    if (num_values_ > kLargest) {
+      return Fail("the parameters have ",
+                  num_values_,
+                  " values together, expected at most 2^31 - 1");
+    }
     if (p.manifolds == nullptr && !CheckManifold(name, p, p.manifold)) {
       return false;
     }
@@ -106,7 +103,6 @@ class Validator {
         return false;
       }
     }
-    num_values_ += p.num_blocks * p.size;
     AddExtent(name + ": values", p.values, p.num_blocks * p.size);
     AddExtent(name + ": is_constant", p.is_constant, p.num_blocks);
     AddExtent(name + ": manifolds", p.manifolds, p.num_blocks);
@@ -131,6 +127,18 @@ class Validator {
       return Fail(
           name, ": num_blocks is ", r.num_blocks, ", expected 0 to 2^31 - 1");
     }
+    for (size_t b = 0; b < r.blocks.size(); ++b) {
+      const int array = r.blocks[b].parameters;
+      if (array < 0 || array >= NumParameters()) {
+        return Fail(name,
+                    ", blocks[",
+                    b,
+                    "]: parameters is ",
+                    array,
+                    ", expected 0 <= parameters < ",
+                    NumParameters());
+      }
+    }
     if (r.num_blocks == 0) {
       return true;
     }
@@ -139,12 +147,17 @@ class Validator {
                   ": expected either constants of a type of cost function or "
                   "cost_functions");
     }
-    if (r.make_cost_function != nullptr &&
-        (r.constants == nullptr || r.constants_bytes < 1)) {
-      return Fail(name, ": constants is null");
-    }
     std::unique_ptr<ceres::CostFunction> made;
     if (r.make_cost_function != nullptr) {
+      if (r.constants == nullptr) {
+        return Fail(name, ": constants is null");
+      }
+      if (r.constants_bytes < 1 || r.constants_bytes > kLargest) {
+        return Fail(name,
+                    ": constants_bytes is ",
+                    r.constants_bytes,
+                    ", expected 1 to 2^31 - 1");
+      }
       made.reset(r.make_cost_function(r.constants));
       if (made == nullptr) {
         return Fail(name, ": make_cost_function returned null");
@@ -178,13 +191,6 @@ class Validator {
     for (size_t b = 0; b < sizes.size(); ++b) {
       const ArrayProblem::Index& index = r.blocks[b];
       const std::string slot = Sentence(name, ", blocks[", b, "]");
-      if (index.parameters < 0 || index.parameters >= NumParameters()) {
-        return Fail(slot,
-                    ": parameters is ",
-                    index.parameters,
-                    ", expected 0 <= parameters < ",
-                    NumParameters());
-      }
       const Parameters& p = parameters(index.parameters);
       if (p.size != sizes[b]) {
         return Fail(slot,
@@ -209,10 +215,17 @@ class Validator {
       AddExtent(slot + ": block", index.block, r.num_blocks);
     }
     num_residuals_ += r.num_blocks * cost_function.num_residuals();
+    if (num_residuals_ > kLargest) {
+      return Fail("there are ",
+                  num_residuals_,
+                  " residuals, expected at most 2^31 - 1");
+    }
     AddExtent(name + ": weights", r.weights, r.num_blocks);
-    AddExtent(name + ": constants",
-              static_cast<const char*>(r.constants),
-              r.num_blocks * r.constants_bytes);
+    if (made != nullptr) {
+      AddExtent(name + ": constants",
+                static_cast<const char*>(r.constants),
+                r.num_blocks * r.constants_bytes);
+    }
     const auto* batchable =
         dynamic_cast<const BatchableCostFunction*>(&cost_function);
     has_observations_.push_back(made != nullptr && batchable != nullptr &&
@@ -305,6 +318,9 @@ class Validator {
                       num_blocks);
         }
       }
+      if (!CheckDistinct(name, r)) {
+        return false;
+      }
       if (has_observations_[c] != 0) {
         const auto* const observed = static_cast<const double*>(r.constants);
         const int64_t bad = FirstNotFinite(2 * r.num_blocks, observed);
@@ -331,6 +347,37 @@ class Validator {
                       "] is ",
                       weights[bad],
                       ", expected a finite number that is not negative");
+        }
+      }
+    }
+    return true;
+  }
+
+  // No residual block depends on one parameter block twice.
+  bool CheckDistinct(const std::string& name, const Residuals& r) {
+    for (size_t b = 0; b < r.blocks.size(); ++b) {
+      for (size_t a = 0; a < b; ++a) {
+        const ArrayProblem::Index& first = r.blocks[a];
+        const ArrayProblem::Index& second = r.blocks[b];
+        if (first.parameters != second.parameters) {
+          continue;
+        }
+        const int64_t bad = First(r.num_blocks, [&](int64_t k) {
+          return first.BlockOf(k) == second.BlockOf(k);
+        });
+        if (bad >= 0) {
+          return Fail(name,
+                      ", blocks[",
+                      a,
+                      "] and blocks[",
+                      b,
+                      "]: residual block ",
+                      bad,
+                      " has block ",
+                      first.BlockOf(bad),
+                      " of parameters ",
+                      first.parameters,
+                      " twice, expected different ones");
         }
       }
     }

@@ -21,6 +21,7 @@
 #include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/plugin.h"
 #include "ceres_ext/glue/problem_of_arrays.h"
+#include "ceres_ext/glue/solver_options.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -32,8 +33,9 @@ class Start {
  public:
   Start(const ceres::Solver::Options& options, ceres::Problem* problem)
       : program_(problem->mutable_impl()->mutable_program()) {
-    // Else Ceres writes to the user's blocks when it ends.
-    if (options.update_state_every_iteration ||
+    // Else Ceres writes to the user's blocks when it ends, and with success;
+    // but what it then finds of wrong gradients is a failure.
+    if (options.update_state_every_iteration || options.check_gradients ||
         program_->mutable_evaluation_callback() != nullptr) {
       for (const auto* block : program_->parameter_blocks()) {
         values_.insert(values_.end(),
@@ -81,9 +83,13 @@ void SolveWithThreads(ceres::Solver::Options options,
 }
 
 // Whether the options can be used; else *error says why not.
-bool IsValid(const Options& ext_options, std::string* error) {
+bool IsValid(const ceres::Solver::Options& options,
+             const Options& ext_options,
+             ceres::Problem* problem,
+             std::string* error) {
   if (ext_options.IsValid(error)) {
-    return true;
+    return CanBeGivenToCeres(
+        options, problem == nullptr ? nullptr : problem->mutable_impl(), error);
   }
   *error = "ceres_ext::Options is not valid: " + *error;
   return false;
@@ -113,7 +119,7 @@ std::string SolveOnce(const ceres::Solver::Options& options,
       *summary = ceres::Solver::Summary();
     }
     std::string error;
-    if (IsValid(ext_options, &error) && problem == nullptr) {
+    if (IsValid(options, ext_options, problem, &error) && problem == nullptr) {
       error = "problem is null; expected a ceres::Problem";
     }
     if (!error.empty()) {
@@ -132,10 +138,12 @@ std::string SolveOnce(const ceres::Solver::Options& options,
     SolveWithThreads(options, problem, summary);
     return true;
   });
+  if (start.has_value() &&
+      (failure.has_happened() ||
+       (options.check_gradients && !summary->IsSolutionUsable()))) {
+    start->Restore();
+  }
   if (failure.has_happened()) {
-    if (start.has_value()) {
-      start->Restore();
-    }
     summary->termination_type = ceres::FAILURE;
     AssignOrShorten(failure.sentence(), &summary->message);
   }
@@ -302,7 +310,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
   failure.Guard(false, [&] {
     *summary = Summary();
     std::string error;
-    bool is_valid = IsValid(ext_options, &error);
+    bool is_valid = IsValid(options, ext_options, /*problem=*/nullptr, &error);
     if (is_valid && problem == nullptr) {
       error = "problem is null; expected a ceres_ext::ArrayProblem";
       is_valid = false;

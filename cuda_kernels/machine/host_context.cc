@@ -130,6 +130,8 @@ HostContext::HostContext(int num_threads) {
   if (num_threads <= 1) {
     return;
   }
+  // More than the processors of any host.
+  num_threads = std::min(num_threads, 1024);
   pool_ = std::make_unique<Pool>();
   const unsigned num_cores = std::thread::hardware_concurrency();
   pool_->spin =

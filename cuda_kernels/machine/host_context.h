@@ -24,8 +24,8 @@ namespace ceres_ext::kernels {
 class HostContext {
  public:
   // The caller is one of the num_threads threads; values below 1 mean 1. Where
-  // the system refuses a thread, the pool is smaller: num_threads() says so and
-  // results are the same.
+  // the system refuses a thread, or more than 1024 are asked for, the pool is
+  // smaller: num_threads() says so and results are the same.
   explicit HostContext(int num_threads);
   ~HostContext();
   HostContext(const HostContext&) = delete;

@@ -677,6 +677,17 @@ TEST(ArrayProblem, NoMemoryIsAFailureWithTheStartKept) {
   EXPECT_EQ(arrays.bal.points, start.bal.points);
 }
 
+// Of two blocks of one array.
+struct Difference {
+  template <typename T>
+  bool operator()(const T* x, const T* y, T* residuals) const {
+    for (int i = 0; i < 4; ++i) {
+      residuals[i] = x[i] - y[i];
+    }
+    return true;
+  }
+};
+
 // Each fault is refused by a sentence that names it, and nothing is written.
 
 ArrayProblem Add(const Arrays& arrays,
@@ -693,6 +704,42 @@ ArrayProblem Add(const Arrays& arrays,
   problem.AddParameters(points);
   problem.AddResiduals(residuals);
   return problem;
+}
+
+TEST(ArrayProblem, AnyNumberOfThreadsIsAnswered) {
+  Arrays arrays(9);
+  ArrayProblem problem = arrays.Make();
+  ceres::Solver::Options options = SolverOptions();
+  options.num_threads = std::numeric_limits<int>::max();
+  Summary summary;
+  Solve(options, On(DEVICE_HOST), &problem, &summary);
+  EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+}
+
+// A ceres::Problem of it would end the process.
+TEST(ArrayProblem, RefusesAResidualBlockThatDependsOnABlockTwice) {
+  std::vector<double> values(3 * 4, 0.5);
+  const std::vector<int32_t> first = {0, 1, 2};
+  const std::vector<int32_t> second = {1, 1, 0};
+  ceres::AutoDiffCostFunction<Difference, 4, 4, 4> difference(new Difference);
+  const std::vector<ceres::CostFunction*> cost_functions(3, &difference);
+  ArrayProblem problem;
+  ArrayProblem::Parameters parameters;
+  parameters.values = values.data();
+  parameters.num_blocks = 3;
+  parameters.size = 4;
+  problem.AddParameters(parameters);
+  ArrayProblem::Residuals residuals;
+  residuals.num_blocks = 3;
+  residuals.blocks = {{0, first.data()}, {0, second.data()}};
+  residuals.cost_functions = cost_functions.data();
+  problem.AddResiduals(residuals);
+  Summary summary;
+  Solve(SolverOptions(), Options(), &problem, &summary);
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_EQ(summary.message,
+            "residuals 0, blocks[0] and blocks[1]: residual block 1 has block "
+            "1 of parameters 0 twice, expected different ones");
 }
 
 TEST(ArrayProblem, RefusesWhatDoesNotFit) {
@@ -740,6 +787,14 @@ TEST(ArrayProblem, RefusesWhatDoesNotFit) {
       [](Parameters*, Parameters* p, Residuals*) {
         p->num_blocks = 1000000000;
       });
+  // A sum of two such numbers would overflow.
+  expect(
+      "the parameters have 4611686011984936962 values together, expected at "
+      "most 2^31 - 1",
+      [](Parameters* c, Parameters* p, Residuals*) {
+        c->num_blocks = p->num_blocks = (int64_t{1} << 31) - 2;
+        c->size = p->size = (int64_t{1} << 31) - 1;
+      });
   expect("parameters 0: size is 0, expected at least 1",
          [](Parameters* c, Parameters*, Residuals*) { c->size = 0; });
   expect("parameters 1: values is null",
@@ -764,6 +819,12 @@ TEST(ArrayProblem, RefusesWhatDoesNotFit) {
       "residuals 0: constants is null",
       [](Parameters*, Parameters*, Residuals* r) { r->constants = nullptr; });
   expect(
+      "residuals 0: constants_bytes is 4611686018427387904, expected 1 to "
+      "2^31 - 1",
+      [](Parameters*, Parameters*, Residuals* r) {
+        r->constants_bytes = int64_t{1} << 62;
+      });
+  expect(
       "residuals 0: expected either constants of a type of cost function "
       "or cost_functions",
       [](Parameters*, Parameters*, Residuals* r) {
@@ -778,6 +839,14 @@ TEST(ArrayProblem, RefusesWhatDoesNotFit) {
       "2",
       [](Parameters*, Parameters*, Residuals* r) {
         r->blocks[1].parameters = 2;
+      });
+  // Where there are no residual blocks too.
+  expect(
+      "residuals 0, blocks[0]: parameters is -1, expected 0 <= parameters < "
+      "2",
+      [](Parameters*, Parameters*, Residuals* r) {
+        r->num_blocks = 0;
+        r->blocks[0].parameters = -1;
       });
   expect(
       "residuals 0, blocks[1]: parameters 0 has blocks of 9 values, "

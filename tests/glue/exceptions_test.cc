@@ -204,21 +204,33 @@ TEST_P(Exceptions, OfACostFunction) {
   }
 }
 
+// On whichever thread of Ceres's.
 TEST_P(Exceptions, OfACostFunctionOfStockCeres) {
-  if (GetParam() > 1) {
-    GTEST_SKIP() << "skipped: an exception on a thread of Ceres's ends the "
-                    "process";
+  for (int num_calls = 1; num_calls < 6; ++num_calls) {
+    bal_ = start_;
+    auto problem = BuildProblem(&bal_, Derivatives::kAnalytic);
+    Fuse fuse(num_calls);
+    problem->AddResidualBlock(new ThrowingCost(&fuse), nullptr, bal_.camera(0));
+    options_.linear_solver_type = ceres::DENSE_SCHUR;
+    Summary summary;
+    Solve(options_, ext_options_, problem.get(), &summary);
+    EXPECT_EQ(summary.path, PATH_CERES);
+    EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+    EXPECT_THAT(summary.message, HasSubstr("the fuse has blown"));
+    EXPECT_EQ(bal_.cameras, start_.cameras);
+    EXPECT_EQ(bal_.points, start_.points);
   }
+}
+
+// A plain solve of Ceres's throws to its caller, as with one thread.
+TEST_P(Exceptions, OfACostFunctionLeavesPlainCeres) {
   auto problem = BuildProblem(&bal_, Derivatives::kAnalytic);
   Fuse fuse(3);
   problem->AddResidualBlock(new ThrowingCost(&fuse), nullptr, bal_.camera(0));
   options_.linear_solver_type = ceres::DENSE_SCHUR;
-  Summary summary;
-  Solve(options_, ext_options_, problem.get(), &summary);
-  EXPECT_EQ(summary.path, PATH_CERES);
-  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
-  EXPECT_THAT(summary.message, HasSubstr("the fuse has blown"));
-  EXPECT_EQ(bal_.cameras, start_.cameras);
+  ceres::Solver::Summary summary;
+  EXPECT_THROW(ceres::Solve(options_, problem.get(), &summary),
+               std::runtime_error);
 }
 
 // Of Plus and of PlusJacobian, before the solve and within it.
@@ -254,6 +266,125 @@ TEST_P(Exceptions, OfCeresWithThePluginOfTheEnvironment) {
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
   EXPECT_THAT(summary.message, HasSubstr("the fuse has blown"));
   EXPECT_THAT(summary.message, HasSubstr("[Ceres Ext: path FULL on host"));
+}
+
+// What ends the process in Ceres, which does not ask for it or asks with an
+// abort.
+TEST(OptionsThatEndCeres, AreRefused) {
+  static double other = 0.0;
+  struct {
+    void (*set)(ceres::Solver::Options*);
+    const char* message;
+  } const kCases[] = {
+      {[](ceres::Solver::Options* o) {
+         o->linear_solver_type = static_cast<ceres::LinearSolverType>(77);
+       },
+       "Solver::Options::linear_solver_type = 77; expected a value that its "
+       "type names"},
+      {[](ceres::Solver::Options* o) {
+         o->minimizer_type = static_cast<ceres::MinimizerType>(-1);
+       },
+       "Solver::Options::minimizer_type = -1; expected a value that its type "
+       "names"},
+      {[](ceres::Solver::Options* o) { o->min_lm_diagonal = 0.0; },
+       "Solver::Options::min_lm_diagonal = 0; expected a positive number"},
+      {[](ceres::Solver::Options* o) { o->callbacks.push_back(nullptr); },
+       "Solver::Options::callbacks[0] is null; expected a callback"},
+      {[](ceres::Solver::Options* o) {
+         o->linear_solver_ordering =
+             std::make_shared<ceres::ParameterBlockOrdering>();
+         o->linear_solver_ordering->AddElementToGroup(&other, 0);
+       },
+       "Solver::Options::linear_solver_ordering has no parameter block that "
+       "varies; expected all of the problem's"},
+      {[](ceres::Solver::Options* o) {
+         // In the place of a block, so that the number is right.
+         auto& ordering = *o->linear_solver_ordering;
+         ordering.Remove(*ordering.group_to_elements().at(0).begin());
+         ordering.AddElementToGroup(&other, 0);
+       },
+       "Solver::Options::linear_solver_ordering has what is no parameter block "
+       "of the problem"},
+      {[](ceres::Solver::Options* o) {
+         o->use_inner_iterations = true;
+         o->inner_iteration_ordering =
+             std::make_shared<ceres::ParameterBlockOrdering>();
+         o->inner_iteration_ordering->AddElementToGroup(&other, 0);
+       },
+       "Solver::Options::inner_iteration_ordering has what is no parameter "
+       "block of the problem"},
+  };
+  for (const auto& c : kCases) {
+    BalTestProblem bal = MakeBalTestProblem(3, 8, 3, 9);
+    const BalTestProblem start = bal;
+    auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options.linear_solver_ordering =
+        std::make_shared<ceres::ParameterBlockOrdering>();
+    std::vector<double*> blocks;
+    problem->GetParameterBlocks(&blocks);
+    for (double* const block : blocks) {
+      options.linear_solver_ordering->AddElementToGroup(block, 0);
+    }
+    c.set(&options);
+    Summary summary;
+    Solve(options, Options(), problem.get(), &summary);
+    EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+    EXPECT_EQ(summary.message, c.message);
+    EXPECT_EQ(summary.path_reason, c.message);
+    EXPECT_EQ(bal.cameras, start.cameras);
+  }
+}
+
+// A derivative that is right at 0 alone.
+class WrongElsewhere : public ceres::SizedCostFunction<1, 1> {
+ public:
+  bool Evaluate(double const* const* x,
+                double* residuals,
+                double** jacobians) const override {
+    residuals[0] = x[0][0] - 5.0;
+    if (jacobians != nullptr && jacobians[0] != nullptr) {
+      jacobians[0][0] = x[0][0] == 0.0 ? 1.0 : 3.0;
+    }
+    return true;
+  }
+};
+
+// Ceres finds it in inner iterations and hands over their result all the same.
+TEST(WrongGradients, LeaveTheParametersAsTheyWere) {
+  double values[2] = {0.0, 0.0};
+  ceres::Problem problem;
+  for (double& value : values) {
+    problem.AddResidualBlock(new WrongElsewhere, nullptr, &value);
+  }
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::DENSE_QR;
+  options.use_inner_iterations = true;
+  options.check_gradients = true;
+  options.function_tolerance = 1e300;
+  Summary summary;
+  Solve(options, Options(), &problem, &summary);
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_THAT(summary.message, HasSubstr("Gradient Error detected"));
+  EXPECT_EQ(values[0], 0.0);
+  EXPECT_EQ(values[1], 0.0);
+  ceres::Solver::Summary stock;
+  ceres::Solve(options, &problem, &stock);
+  EXPECT_EQ(stock.termination_type, ceres::FAILURE);
+  EXPECT_NE(values[0], 0.0);
+}
+
+TEST(OptionsThatEndCeres, AnyNumberOfThreadsIsAnswered) {
+  BalTestProblem bal = MakeBalTestProblem(3, 8, 3, 9);
+  for (const auto derivatives :
+       {Derivatives::kAnalytic, Derivatives::kAutodiff}) {
+    auto problem = BuildProblem(&bal, derivatives);
+    ceres::Solver::Options options = TestOptions(&bal, 2147483647);
+    Summary summary;
+    Solve(options, Options(), problem.get(), &summary);
+    EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+  }
 }
 
 TEST(NoProblem, IsOneClearSentence) {

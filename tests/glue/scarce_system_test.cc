@@ -6,7 +6,7 @@
 // The solves are in another process, so that one which aborts is counted and
 // the next one goes on in a new one. None may abort, throw, leak or leave other
 // parameters than it started with where it fails; none may end worse than it
-// started.
+// started. (Stock Ceres, which PATH_CERES is, may leak.)
 
 #include "tests/glue/scarce_system.h"
 
@@ -277,6 +277,10 @@ class ScarceSystem : public ::testing::TestWithParam<Parameter> {
     std::array<int, kNumOutcomes> counts = {};
     for (int64_t i = 0; i < n; ++i) {
       ++counts[outcomes[i]];
+      if (outcomes[i] == kLeak && GetParam().kind == Kind::kStock) {
+        // Stock Ceres forgets some of what it has where it throws.
+        continue;
+      }
       EXPECT_LE(outcomes[i], worst)
           << what << " " << (threads.empty() ? allocations[i] : threads[i]).n
           << ": " << kOutcomeNames[outcomes[i]];
@@ -330,8 +334,6 @@ std::string NameOf(const ::testing::TestParamInfo<Parameter>& info) {
          std::to_string(info.param.num_threads) + "threads";
 }
 
-// Ceres's own threads, and its own solvers, end the process where memory runs
-// out (docs/reliability.md).
 INSTANTIATE_TEST_SUITE_P(All,
                          ScarceMemory,
                          ::testing::Values(Parameter{Kind::kObservations, 1},
@@ -339,6 +341,14 @@ INSTANTIATE_TEST_SUITE_P(All,
                                            Parameter{Kind::kGeneralRows, 1}),
                          NameOf);
 #ifndef CERES_EXT_EMULATED  // whose threads are one, and which is no library
+// Ceres's own solver, and its own threads.
+INSTANTIATE_TEST_SUITE_P(OfCeres,
+                         ScarceMemory,
+                         ::testing::Values(Parameter{Kind::kStock, 1},
+                                           Parameter{Kind::kStock, 3},
+                                           Parameter{Kind::kObservations, 3},
+                                           Parameter{Kind::kGeneralRows, 3}),
+                         NameOf);
 INSTANTIATE_TEST_SUITE_P(Environment,
                          ScarceMemory,
                          ::testing::Values(Parameter{
