@@ -36,9 +36,10 @@ struct DegenerateBlocks {
 
   // Of the worst, that of the smallest relative pivot, the part of a column's
   // square that lies outside of the span of the others, at most 1e-12; among
-  // equals the first. Its values, in a problem of arrays the array and the
-  // block, else the place among ceres::Problem::GetParameterBlocks. Where
-  // blocks are merged (Options::preconditioner_blocks) the first of them.
+  // equals one, the same in every run on the same machine. Its values, in a
+  // problem of arrays the array and the block, else the place among
+  // ceres::Problem::GetParameterBlocks. Where blocks are merged
+  // (Options::preconditioner_blocks) the first of them.
   const double* worst = nullptr;
   int worst_parameters = -1;
   int64_t worst_block = -1;

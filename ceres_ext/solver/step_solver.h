@@ -53,8 +53,8 @@ namespace ceres_ext::solver {
 // that are rank-deficient but for damping (cuda_kernels/base/relative_pivot.h).
 struct DegenerateBlocks {
   int64_t count = 0;
-  // That of the smallest relative pivot, among equals the first: of merged
-  // blocks of F the first.
+  // That of the smallest relative pivot, among equals the first in the order of
+  // the machine's blocks; of merged blocks of F the first.
   int family = 0;
   int32_t block = 0;
   double relative_pivot = 1.0;

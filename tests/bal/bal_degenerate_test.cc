@@ -306,7 +306,8 @@ ceres::Solver::Options SolverOptions() {
 }
 
 Summary SolveArrays(const ceres::Solver::Options& options,
-                    BalProblem* problem) {
+                    BalProblem* problem,
+                    Options ext_options = Options()) {
   ArrayProblem arrays;
   const int cameras = arrays.AddParameters(
       {problem->cameras.data(), problem->num_cameras(), 9});
@@ -317,7 +318,6 @@ Summary SolveArrays(const ceres::Solver::Options& options,
       problem->observations.data(),
       {{cameras, problem->camera_index.data()},
        {points, problem->point_index.data()}});
-  Options ext_options;
   ext_options.device = kDevice;
   Summary summary;
   Solve(options, ext_options, &arrays, &summary);
@@ -382,10 +382,23 @@ TEST_P(DegenerateSets, AreFound) {
   };
   ceres::Solver::Options options = SolverOptions();
   options.max_num_iterations = 1;
-  for (const auto preconditioner : {ceres::SCHUR_JACOBI, ceres::IDENTITY}) {
-    options.preconditioner_type = preconditioner;
+  struct Configuration {
+    ceres::PreconditionerType preconditioner;
+    JacobianType jacobian;
+    PrecisionType precision;
+  };
+  for (const Configuration& configuration :
+       {Configuration{ceres::SCHUR_JACOBI, JACOBIAN_STORED, PRECISION_DOUBLE},
+        {ceres::IDENTITY, JACOBIAN_STORED, PRECISION_DOUBLE},
+        {ceres::SCHUR_JACOBI, JACOBIAN_STORED, PRECISION_MIXED},
+        {ceres::JACOBI, JACOBIAN_RECOMPUTED, PRECISION_DOUBLE}}) {
+    options.preconditioner_type = configuration.preconditioner;
+    Options ext_options;
+    ext_options.jacobian = configuration.jacobian;
+    ext_options.precision = configuration.precision;
     BalProblem ours = start;
-    const Summary summary = SolveArrays(options, &ours);
+    const Summary summary = SolveArrays(options, &ours, ext_options);
+    SCOPED_TRACE(summary.method);
     const DegenerateBlocks& points = summary.degenerate_eliminated_blocks;
     const DegenerateBlocks& cameras = summary.degenerate_other_blocks;
     expect_found(points, reference.points, 0);
