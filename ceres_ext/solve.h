@@ -52,11 +52,10 @@ namespace ceres_ext {
 // callback throws end with termination_type FAILURE, the reason in
 // summary->message and the parameters as they were, or the result's where it
 // was there already. What a cost function, loss function or manifold throws
-// makes that evaluation fail, as if it had returned false; on threads of stock
-// Ceres (PATH_CERES and num_threads > 1) it ends the process, as in
-// ceres::Solve. A device error or too little memory on a device leaves the
-// host. Threads that the system refuses are done without. docs/reliability.md
-// has it all.
+// makes that evaluation fail, as if it had returned false; in stock Ceres
+// (PATH_CERES) it ends the solve with FAILURE, on whichever thread. A device
+// error or too little memory on a device leaves the host. Threads that the
+// system refuses are done without. docs/reliability.md has it all.
 void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ceres::Problem* problem,

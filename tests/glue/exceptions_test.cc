@@ -337,44 +337,6 @@ TEST(OptionsThatEndCeres, AreRefused) {
   }
 }
 
-// A derivative that is right at 0 alone.
-class WrongElsewhere : public ceres::SizedCostFunction<1, 1> {
- public:
-  bool Evaluate(double const* const* x,
-                double* residuals,
-                double** jacobians) const override {
-    residuals[0] = x[0][0] - 5.0;
-    if (jacobians != nullptr && jacobians[0] != nullptr) {
-      jacobians[0][0] = x[0][0] == 0.0 ? 1.0 : 3.0;
-    }
-    return true;
-  }
-};
-
-// Ceres finds it in inner iterations and hands over their result all the same.
-TEST(WrongGradients, LeaveTheParametersAsTheyWere) {
-  double values[2] = {0.0, 0.0};
-  ceres::Problem problem;
-  for (double& value : values) {
-    problem.AddResidualBlock(new WrongElsewhere, nullptr, &value);
-  }
-  ceres::Solver::Options options;
-  options.linear_solver_type = ceres::DENSE_QR;
-  options.use_inner_iterations = true;
-  options.check_gradients = true;
-  options.function_tolerance = 1e300;
-  Summary summary;
-  Solve(options, Options(), &problem, &summary);
-  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
-  EXPECT_THAT(summary.message, HasSubstr("Gradient Error detected"));
-  EXPECT_EQ(values[0], 0.0);
-  EXPECT_EQ(values[1], 0.0);
-  ceres::Solver::Summary stock;
-  ceres::Solve(options, &problem, &stock);
-  EXPECT_EQ(stock.termination_type, ceres::FAILURE);
-  EXPECT_NE(values[0], 0.0);
-}
-
 TEST(OptionsThatEndCeres, AnyNumberOfThreadsIsAnswered) {
   BalTestProblem bal = MakeBalTestProblem(3, 8, 3, 9);
   for (const auto derivatives :
