@@ -15,6 +15,7 @@
 #include "ceres/solver.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
@@ -68,9 +69,12 @@ class CallerState {
   }
 
   // Nothing is written where the solve has failed, and either all arrays are
-  // or, where a device fails on the way, none.
+  // or, where a device fails on the way, none: what it sends is kept aside till
+  // all is there. context: threads that copy it.
   template <typename Machine>
-  kernels::Status CopyFromMachine(const double* state, Machine* machine) const {
+  kernels::Status CopyFromMachine(const double* state,
+                                  Machine* machine,
+                                  kernels::HostContext* context) const {
     if (!summary_->IsSolutionUsable()) {
       return {};
     }
@@ -78,14 +82,22 @@ class CallerState {
     for (size_t i = 0; i < arrays_.size(); ++i) {
       const int64_t n = arrays_[i].num_values;
       CERES_EXT_RETURN_IF_ERROR(packed[i].Allocate(n));
-      CERES_EXT_RETURN_IF_ERROR(machine->Download(n, state, packed[i].data()));
+      // Fresh pages come faster to several threads than to a copy.
+      double* const to = packed[i].data();
+      context->ParallelFor(n, kGrain, [to](int64_t begin, int64_t end) {
+        std::fill(to + begin, to + end, 0.0);
+      });
+      CERES_EXT_RETURN_IF_ERROR(machine->Download(n, state, to));
       state += n;
     }
     for (size_t i = 0; i < arrays_.size(); ++i) {
       const Array& array = arrays_[i];
       const double* from = packed[i].data();
       if (array.varying.empty()) {
-        std::copy_n(from, array.num_values, array.values);
+        context->ParallelFor(
+            array.num_values, kGrain, [&](int64_t begin, int64_t end) {
+              std::copy(from + begin, from + end, array.values + begin);
+            });
       }
       for (const int32_t block : array.varying) {
         std::copy_n(from, array.size, array.Block(block));
@@ -96,6 +108,9 @@ class CallerState {
   }
 
  private:
+  // Values of a task of a thread.
+  static constexpr int64_t kGrain = 1 << 16;
+
   struct Array {
     double* values;
     int size;

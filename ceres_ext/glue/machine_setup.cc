@@ -197,7 +197,7 @@ class MachineSetupImpl final : public MachineSetup {
     CERES_EXT_RETURN_IF_ERROR(
         linear_solver->Setup(options, recomputed_views, linear_solver_options));
     auto vectors = std::make_shared<LoopVectors<Machine>>(
-        machine_, structure->caller_state, failure);
+        machine_, structure->caller_state, host_context_, failure);
     CERES_EXT_RETURN_IF_ERROR(
         vectors->Setup(evaluator->NumParameters(),
                        evaluator->NumEffectiveParameters(),

@@ -25,12 +25,16 @@ template <typename Machine>
 class LoopVectors final : public ceres::internal::TrustRegionVectors {
  public:
   // *machine and *failure outlive the vectors. caller_state: where the state
-  // comes from and goes to in place of Ceres's memory, and then outlives them
-  // too; or null.
+  // comes from and goes to in place of Ceres's memory, with the threads of
+  // *host_context; both then outlive them too, or are null.
   LoopVectors(Machine* machine,
               const CallerState* caller_state,
+              kernels::HostContext* host_context,
               Failure* failure)
-      : machine_(machine), caller_state_(caller_state), failure_(failure) {}
+      : machine_(machine),
+        caller_state_(caller_state),
+        host_context_(host_context),
+        failure_(failure) {}
 
   // Once, before anything else. Takes the memory of all vectors that the loop
   // will ask for, so that a lack of it shows while there is another way.
@@ -103,7 +107,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   bool CopyToHost(int n, const double* x, double* host_y) final {
     return Guarded([&] {
       return caller_state_ != nullptr
-                 ? caller_state_->CopyFromMachine(x, machine_)
+                 ? caller_state_->CopyFromMachine(x, machine_, host_context_)
                  : machine_->Download(n, x, host_y);
     });
   }
@@ -227,6 +231,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
 
   Machine* machine_;
   const CallerState* caller_state_;
+  kernels::HostContext* host_context_;
   Failure* failure_;
   Buffer<kernels::LoopScalars> scalars_;
   std::vector<Vector> vectors_;

@@ -68,9 +68,10 @@ struct JudgeBlocksParams {
     return term;
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    // All of it: the host reads it in one piece.
+    *record = DegenerateRecord();
     record->count = static_cast<int64_t>(sums.second);
     record->severity = sums.first;
-    record->block = Breakdown::kNone;
   }
 };
 

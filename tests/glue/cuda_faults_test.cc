@@ -68,7 +68,13 @@ class UsersContext {
 };
 #else
 void* CurrentContext() { return kernels::CurrentDriverContext(); }
-void MakeCurrent(void* context) { kernels::SetCurrentDriverContext(context); }
+// The driver keeps a stack of them, of which null takes off the top.
+void MakeCurrent(void* context) {
+  kernels::SetCurrentDriverContext(context);
+  while (context == nullptr && CurrentContext() != nullptr) {
+    kernels::SetCurrentDriverContext(nullptr);
+  }
+}
 class UsersContext {
  public:
   UsersContext() {
@@ -551,6 +557,8 @@ void ResetDevice() {
 #ifdef CERES_EXT_EMULATED
   emulation::Reset();
 #else
+  // Without a current context there would be nothing to reset.
+  EXPECT_EQ(cudaFree(nullptr), cudaSuccess);
   EXPECT_EQ(cudaDeviceReset(), cudaSuccess);
 #endif
 }

@@ -24,8 +24,11 @@ class TrustRegionVectors : public OnMachine {
   void SetUp() override {
     OnMachine::SetUp();
     if (machine_ != nullptr) {
-      vectors_ = std::make_unique<LoopVectors<TestMachine>>(
-          machine_.get(), /*caller_state=*/nullptr, &failure_);
+      vectors_ =
+          std::make_unique<LoopVectors<TestMachine>>(machine_.get(),
+                                                     /*caller_state=*/nullptr,
+                                                     /*host_context=*/nullptr,
+                                                     &failure_);
     }
   }
 
