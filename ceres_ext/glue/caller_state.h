@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ceres/solver.h"
+#include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -70,34 +71,37 @@ class CallerState {
 
   // Nothing is written where the solve has failed, and either all arrays are
   // or, where a device fails on the way, none: what it sends is kept aside till
-  // all is there. context: threads that copy it.
+  // all is there. context: threads that copy.
   template <typename Machine>
   kernels::Status CopyFromMachine(const double* state,
-                                  Machine* machine,
+                                  [[maybe_unused]] Machine* machine,
                                   kernels::HostContext* context) const {
     if (!summary_->IsSolutionUsable()) {
       return {};
     }
-    std::vector<kernels::HostBuffer<double>> packed(arrays_.size());
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      const int64_t n = arrays_[i].num_values;
-      CERES_EXT_RETURN_IF_ERROR(packed[i].Allocate(n));
+    const double* from = state;
+    kernels::HostBuffer<double> received;
+    if constexpr (!kIsHost<Machine>) {
+      int64_t n = 0;
+      for (const Array& array : arrays_) {
+        n += array.num_values;
+      }
+      CERES_EXT_RETURN_IF_ERROR(received.Allocate(n));
       // Fresh pages come faster to several threads than to a copy.
-      double* const to = packed[i].data();
+      double* const to = received.data();
       context->ParallelFor(n, kGrain, [to](int64_t begin, int64_t end) {
         std::fill(to + begin, to + end, 0.0);
       });
       CERES_EXT_RETURN_IF_ERROR(machine->Download(n, state, to));
-      state += n;
+      from = to;
     }
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      const Array& array = arrays_[i];
-      const double* from = packed[i].data();
+    for (const Array& array : arrays_) {
       if (array.varying.empty()) {
         context->ParallelFor(
             array.num_values, kGrain, [&](int64_t begin, int64_t end) {
               std::copy(from + begin, from + end, array.values + begin);
             });
+        from += array.num_values;
       }
       for (const int32_t block : array.varying) {
         std::copy_n(from, array.size, array.Block(block));
