@@ -26,6 +26,7 @@
 #include "examples/bal/interrupt.h"
 #include "examples/bal/reprojection_errors.h"
 #include "examples/bal/safe_file.h"
+#include "examples/bal/seconds_since.h"
 #include "examples/bal/segmented_solve.h"
 #include "examples/bal/solve_bal.h"
 #include "examples/bal/solve_page.h"
@@ -78,11 +79,6 @@ bool PrepareStart(SolveBalOptions* options,
   std::cout << FLAGS_resume << ": resumed after iteration "
             << start->progress.num_iterations << std::endl;
   return true;
-}
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
 }
 
 // "Seconds: read 0.595, build 0, start of CUDA 0.327, set-up 0.071, ..."

@@ -35,6 +35,7 @@
 #include "examples/bal/interrupt.h"
 #include "examples/bal/number_text.h"
 #include "examples/bal/safe_file.h"
+#include "examples/bal/seconds_since.h"
 #include "examples/bal/solve_bal.h"
 #include "examples/bal/solver_flags.h"
 #include "gflags/gflags.h"
@@ -379,9 +380,7 @@ ExitCode CompareSolvers() {
     if (!ReadBalFile(FLAGS_input, &problem, &error)) {
       return Fail(EXIT_INPUT, error);
     }
-    read_seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-            .count();
+    read_seconds = SecondsSince(start);
     num_camera_columns =
         int64_t{problem.num_cameras()} * (FLAGS_use_quaternions ? 10 : 9);
     comparison.identity = Identity(problem);

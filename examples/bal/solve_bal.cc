@@ -15,6 +15,7 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/autodiff_cost_functions.h"
+#include "examples/bal/seconds_since.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -181,9 +182,7 @@ void SolveBal(const SolveBalOptions& options,
     solver_options.inner_iteration_ordering =
         CreateInnerOrdering(options.inner_iteration_blocks, problem);
   }
-  *build_time_in_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
+  *build_time_in_seconds = SecondsSince(start);
   SolveWithControl(options, solver_options, &ceres_problem, control, summary);
 }
 

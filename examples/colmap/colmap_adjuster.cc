@@ -21,6 +21,7 @@
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
 #include "examples/bal/safe_file.h"
+#include "examples/bal/seconds_since.h"
 #include "examples/bal/segmented_solve.h"
 #include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
@@ -162,11 +163,6 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
          options->solver.IsValid(error);
 }
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
 bool WritePly(const std::string& path, const Model& model, std::string* error) {
   std::vector<double> points;
   for (const Point3D& point : model.points) {
@@ -221,7 +217,7 @@ ExitCode Run() {
     return Fail(bal::EXIT_INPUT, error);
   }
   bal::SolveTimes times;
-  times.read_in_seconds = SecondsSince(start);
+  times.read_in_seconds = bal::SecondsSince(start);
   std::cout << FLAGS_input_path << ": " << model.cameras.size() << " cameras, "
             << model.images.size() << " images, " << model.points.size()
             << " points, " << model.point_index.size() << " 2D points, as "
@@ -249,7 +245,7 @@ ExitCode Run() {
   start = std::chrono::steady_clock::now();
   ceres::Problem problem;
   BuildProblem(options.problem, &model, &problem);
-  times.build_in_seconds = SecondsSince(start);
+  times.build_in_seconds = bal::SecondsSince(start);
   bal::SolveControl control;
   control.is_interrupted = bal::IsInterrupted;
   ceres_ext::Summary summary;

@@ -33,14 +33,6 @@ class BalConvertTest : public BundleAdjusterTest {
     EXPECT_EQ(outcome.out, "");
     EXPECT_EQ(outcome.err, "");
   }
-
-  static void ExpectFails(const std::string& arguments,
-                          int code,
-                          const std::string& error) {
-    const Outcome outcome = Execute(BAL_CONVERT, arguments);
-    EXPECT_EQ(outcome.code, code) << arguments;
-    EXPECT_EQ(outcome.err, "bal_convert: " + error + "\n");
-  }
 };
 
 TEST_F(BalConvertTest, AllFormatsInAllDirections) {
@@ -65,9 +57,12 @@ TEST_F(BalConvertTest, AllFormatsInAllDirections) {
 }
 
 TEST_F(BalConvertTest, Failures) {
-  ExpectFails(
-      "", 1, "--input: expected the name of a file, found none; see --help");
-  ExpectFails("--input=x",
+  ExpectFails(BAL_CONVERT,
+              "",
+              1,
+              "--input: expected the name of a file, found none; see --help");
+  ExpectFails(BAL_CONVERT,
+              "--input=x",
               1,
               "--output: expected the name of a file, found none; see --help");
   EXPECT_EQ(Execute(BAL_CONVERT, "--no_such_flag").code, 1);
@@ -75,15 +70,18 @@ TEST_F(BalConvertTest, Failures) {
   const std::string missing = File("missing");
   const std::string output = File("out.npz");
   ExpectFails(
+      BAL_CONVERT,
       "--input='" + missing + "' --output='" + output + "'",
       2,
       missing + ": expected a readable file, found No such file or directory");
-  ExpectFails("--input='" + input_ + "' --output='" + missing + "/a.npz'",
+  ExpectFails(BAL_CONVERT,
+              "--input='" + input_ + "' --output='" + missing + "/a.npz'",
               4,
               missing +
                   "/a.npz: expected a file that can be written, found no such "
                   "folder");
-  ExpectFails("--input='" + input_ + "' --output=/dev/full",
+  ExpectFails(BAL_CONVERT,
+              "--input='" + input_ + "' --output=/dev/full",
               4,
               "/dev/full: expected a file that can be written, found No space "
               "left on device");
@@ -94,7 +92,8 @@ TEST_F(BalConvertTest, Failures) {
   bad[bad.size() / 2] ^= 1;
   const std::string damaged = File("damaged.npz");
   WriteBytes(damaged, bad);
-  ExpectFails("--input='" + damaged + "' --output='" + output + "'",
+  ExpectFails(BAL_CONVERT,
+              "--input='" + damaged + "' --output='" + output + "'",
               2,
               damaged +
                   ": observations.npy: expected an undamaged array, found a "

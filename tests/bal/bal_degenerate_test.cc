@@ -30,18 +30,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 
 namespace ceres_ext::bal {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-#ifdef CERES_EXT_EMULATED
-constexpr DeviceType kDevice = DEVICE_CUDA;
-#else
-constexpr DeviceType kDevice = DEVICE_HOST;
-#endif
 
 double* Camera(BalProblem* problem, int32_t c) {
   return &problem->cameras[9 * c];

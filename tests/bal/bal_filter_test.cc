@@ -39,13 +39,6 @@ class BalFilterTest : public BundleAdjusterTest {
                    "--input='" + input + "'" +
                        (output.empty() ? "" : " --output='" + output + "'"));
   }
-  static void ExpectFails(const std::string& arguments,
-                          int code,
-                          const std::string& error) {
-    const Outcome outcome = Execute(BAL_FILTER, arguments);
-    EXPECT_EQ(outcome.code, code) << arguments;
-    EXPECT_EQ(outcome.err, "bal_filter: " + error + "\n");
-  }
 };
 
 TEST_F(BalFilterTest, NothingToRemove) {
@@ -157,21 +150,26 @@ TEST_F(BalFilterTest, RealProblemsHaveNone) {
 }
 
 TEST_F(BalFilterTest, Failures) {
-  ExpectFails(
-      "", 1, "--input: expected the name of a file, found none; see --help");
+  ExpectFails(BAL_FILTER,
+              "",
+              1,
+              "--input: expected the name of a file, found none; see --help");
   EXPECT_EQ(Execute(BAL_FILTER, "--no_such_flag").code, 1);
   EXPECT_EQ(Execute(BAL_FILTER, "--help").code, 0);
   const std::string missing = File("missing");
   ExpectFails(
+      BAL_FILTER,
       "--input='" + missing + "'",
       2,
       missing + ": expected a readable file, found No such file or directory");
-  ExpectFails("--input='" + input_ + "' --output='" + missing + "/a.npz'",
+  ExpectFails(BAL_FILTER,
+              "--input='" + input_ + "' --output='" + missing + "/a.npz'",
               4,
               missing +
                   "/a.npz: expected a file that can be written, found no such "
                   "folder");
-  ExpectFails("--input='" + input_ + "' --output=/dev/full",
+  ExpectFails(BAL_FILTER,
+              "--input='" + input_ + "' --output=/dev/full",
               4,
               "/dev/full: expected a file that can be written, found No space "
               "left on device");
@@ -180,7 +178,8 @@ TEST_F(BalFilterTest, Failures) {
   const std::string output = File("output.txt");
   WriteBytes(one, "1 1 1\n0 0 1 2\n0 0 0 0 0 0 500 0 0\n0.1 0.2 -5\n");
   WriteBytes(output, "before");
-  ExpectFails("--input='" + one + "' --output='" + output + "'",
+  ExpectFails(BAL_FILTER,
+              "--input='" + one + "' --output='" + output + "'",
               3,
               "expected cameras and points that are not degenerate, found "
               "none; nothing is written");

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -45,13 +46,30 @@ inline Outcome Adjust(const std::string& arguments) {
 }
 
 // Expects failure with this code and one line on stderr.
-inline void ExpectFailure(const std::string& arguments,
+inline void ExpectFailure(const std::string& program,
+                          const std::string& arguments,
                           int code,
                           const std::string& line) {
   SCOPED_TRACE(arguments);
-  const Outcome outcome = Adjust(arguments);
+  const Outcome outcome = Execute(program, arguments);
   EXPECT_EQ(outcome.code, code);
   EXPECT_EQ(outcome.err, line + "\n");
+}
+inline void ExpectFailure(const std::string& arguments,
+                          int code,
+                          const std::string& line) {
+  ExpectFailure(BUNDLE_ADJUSTER, arguments, code, line);
+}
+// The line: the program's name and `error`.
+inline void ExpectFails(const std::string& program,
+                        const std::string& arguments,
+                        int code,
+                        const std::string& error) {
+  ExpectFailure(
+      program,
+      arguments,
+      code,
+      std::filesystem::path(program).filename().string() + ": " + error);
 }
 
 // A problem that solves in milliseconds. Removed at the end of the test.

@@ -22,18 +22,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 
 namespace ceres_ext {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-#ifdef CERES_EXT_EMULATED
-constexpr DeviceType kDevice = DEVICE_CUDA;
-#else
-constexpr DeviceType kDevice = DEVICE_HOST;
-#endif
 
 Options Chosen(LinearSolverChoice linear_solver,
                PreconditionerChoice preconditioner) {

@@ -14,15 +14,10 @@
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 
 namespace ceres_ext {
 namespace {
-
-#ifdef CERES_EXT_EMULATED
-constexpr DeviceType kDevice = DEVICE_CUDA;
-#else
-constexpr DeviceType kDevice = DEVICE_HOST;
-#endif
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

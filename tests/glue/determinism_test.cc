@@ -16,16 +16,15 @@
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 #include "tests/glue/row_kinds.h"
 
 namespace ceres_ext {
 namespace {
 
 #ifdef CERES_EXT_EMULATED
-constexpr DeviceType kDevice = DEVICE_CUDA;
 constexpr int kThreads[] = {1, 1};  // It serves one.
 #else
-constexpr DeviceType kDevice = DEVICE_HOST;
 constexpr int kThreads[] = {1, 1, 2, 3, 7};
 #endif
 

@@ -19,18 +19,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 #include "tests/glue/own_manifold.h"
 
 namespace ceres_ext {
 namespace {
 
 using ::testing::HasSubstr;
-
-#ifdef CERES_EXT_EMULATED
-constexpr DeviceType kDevice = DEVICE_CUDA;
-#else
-constexpr DeviceType kDevice = DEVICE_HOST;
-#endif
 
 // Throws in call num_calls, and from then on.
 class Fuse {

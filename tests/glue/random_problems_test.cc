@@ -17,6 +17,7 @@
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 #include "tests/glue/random_cases.h"
 #include "tests/glue/row_kinds.h"
 
@@ -24,10 +25,8 @@ namespace ceres_ext {
 namespace {
 
 #ifdef CERES_EXT_EMULATED
-constexpr DeviceType kDevice = DEVICE_CUDA;
 constexpr int kNumCases = 60;
 #else
-constexpr DeviceType kDevice = DEVICE_HOST;
 constexpr int kNumCases = 600;
 #endif
 

@@ -28,17 +28,16 @@
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
 #include "tests/glue/row_kinds.h"
 
 namespace ceres_ext {
 namespace {
 
 #ifdef CERES_EXT_EMULATED
-constexpr DeviceType kDevice = DEVICE_CUDA;
 // A solve takes a tenth of a second.
 constexpr int64_t kMaxNumFailures = 25;
 #else
-constexpr DeviceType kDevice = DEVICE_HOST;
 constexpr int64_t kMaxNumFailures = 10000;
 #endif
 
