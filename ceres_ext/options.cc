@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <string>
@@ -30,6 +31,9 @@ constexpr EnumName<PrecisionType> kPrecisionTypes[] = {
 constexpr EnumName<PreconditionerBlocksType> kPreconditionerBlocksTypes[] = {
     {PRECONDITIONER_BLOCKS_SINGLE, "SINGLE"},
     {PRECONDITIONER_BLOCKS_MERGED, "MERGED"}};
+constexpr EnumName<ForcingSequenceType> kForcingSequenceTypes[] = {
+    {FORCING_SEQUENCE_CONSTANT, "CONSTANT"},
+    {FORCING_SEQUENCE_EISENSTAT_WALKER, "EISENSTAT_WALKER"}};
 constexpr EnumName<FallbackType> kFallbackTypes[] = {
     {FALLBACK_TO_CERES, "TO_CERES"}, {FALLBACK_REFUSE, "REFUSE"}};
 // The strings of what is chosen are Ceres's own.
@@ -131,6 +135,20 @@ bool SetNumber(const std::string& key,
   return false;
 }
 
+// A finite decimal number, as in "-1" or "1e-7".
+bool SetDouble(const std::string& key,
+               const std::string& text,
+               double* field,
+               std::string* error) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, *field);
+  if (result.ec == std::errc() && result.ptr == end && std::isfinite(*field)) {
+    return true;
+  }
+  *error = "value '" + text + "' of '" + key + "' is not a finite number";
+  return false;
+}
+
 }  // namespace
 
 bool Options::IsValid(std::string* error) const {
@@ -141,6 +159,10 @@ bool Options::IsValid(std::string* error) const {
       !CheckEnum(kPreconditionerBlocksTypes,
                  "preconditioner_blocks",
                  preconditioner_blocks,
+                 &message) ||
+      !CheckEnum(kForcingSequenceTypes,
+                 "forcing_sequence",
+                 forcing_sequence,
                  &message) ||
       !CheckEnum(kFallbackTypes, "fallback", fallback, &message) ||
       !CheckEnum(
@@ -157,6 +179,9 @@ bool Options::IsValid(std::string* error) const {
     message =
         "preconditioner = SCHUR_JACOBI needs a Schur complement; with "
         "linear_solver = CGNR expected IDENTITY or JACOBI";
+  } else if (!std::isfinite(model_cost_tolerance)) {
+    message = "model_cost_tolerance = " + std::to_string(model_cost_tolerance) +
+              "; expected a finite number";
   } else if (cuda_device < 0) {
     message = "cuda_device = " + std::to_string(cuda_device) +
               "; expected a number from 0 on";
@@ -218,6 +243,11 @@ bool ParseOptions(const std::string& settings,
                        value,
                        &parsed.preconditioner_blocks,
                        message);
+    } else if (key == "forcing_sequence") {
+      valid = SetField(
+          kForcingSequenceTypes, key, value, &parsed.forcing_sequence, message);
+    } else if (key == "model_cost_tolerance") {
+      valid = SetDouble(key, value, &parsed.model_cost_tolerance, message);
     } else if (key == "linear_solver") {
       valid = SetField(
           kLinearSolverChoices, key, value, &parsed.linear_solver, message);
@@ -241,7 +271,8 @@ bool ParseOptions(const std::string& settings,
     if (!known) {
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
-                 "jacobian, precision, preconditioner_blocks, fallback, "
+                 "jacobian, precision, preconditioner_blocks, "
+                 "forcing_sequence, model_cost_tolerance, fallback, "
                  "linear_solver, preconditioner, report, cuda_device, "
                  "cuda_memory_limit_bytes, cuda_graph";
       return false;
@@ -299,6 +330,13 @@ const char* PreconditionerChoiceToString(PreconditionerChoice choice) {
 bool StringToPreconditionerChoice(std::string value,
                                   PreconditionerChoice* choice) {
   return FromString(kPreconditionerChoices, std::move(value), choice);
+}
+
+const char* ForcingSequenceTypeToString(ForcingSequenceType type) {
+  return ToString(kForcingSequenceTypes, type);
+}
+bool StringToForcingSequenceType(std::string value, ForcingSequenceType* type) {
+  return FromString(kForcingSequenceTypes, std::move(value), type);
 }
 
 const char* FallbackTypeToString(FallbackType type) {

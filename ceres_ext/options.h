@@ -98,6 +98,15 @@ enum PreconditionerChoice {
   PRECONDITIONER_SCHUR_POWER_SERIES_EXPANSION,
 };
 
+// How accurate PCG is to be.
+enum ForcingSequenceType {
+  // ceres::Solver::Options::eta in every step.
+  FORCING_SEQUENCE_CONSTANT,
+  // As fast as the gradient falls, from eta down to eta / 100: Eisenstat and
+  // Walker 1996 (cuda_kernels/base/pcg_scalars.h).
+  FORCING_SEQUENCE_EISENSTAT_WALKER,
+};
+
 // What happens to a problem or an option that this library does not support.
 enum FallbackType {
   // Ceres's own code solves it; Summary::path and Summary::path_reason say so.
@@ -121,6 +130,14 @@ struct Options {
   // Merged gets to the same cost in half the iterations of PCG where poses have
   // intrinsics of their own (docs/measurements/shapes.md).
   PreconditionerBlocksType preconditioner_blocks = PRECONDITIONER_BLOCKS_MERGED;
+  ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_CONSTANT;
+
+  // With eta below 0.1, its default, PCG ends with 0.1 where what it can still
+  // gain, by the estimate that eta is compared with, is less than this times
+  // the cost. Below 0: a tenth of ceres::Solver::Options::function_tolerance,
+  // so that what is left out is less than what the solve ends for; 0: never.
+  double model_cost_tolerance = -1.0;
+
   FallbackType fallback = FALLBACK_TO_CERES;
 
   // The solve runs as if the program had asked Ceres for this linear solver and
@@ -187,6 +204,8 @@ bool StringToLinearSolverChoice(std::string value, LinearSolverChoice* choice);
 const char* PreconditionerChoiceToString(PreconditionerChoice choice);
 bool StringToPreconditionerChoice(std::string value,
                                   PreconditionerChoice* choice);
+const char* ForcingSequenceTypeToString(ForcingSequenceType type);
+bool StringToForcingSequenceType(std::string value, ForcingSequenceType* type);
 const char* FallbackTypeToString(FallbackType type);
 bool StringToFallbackType(std::string value, FallbackType* type);
 

@@ -611,7 +611,8 @@ class KernelBench {
       CERES_EXT_RETURN_IF_ERROR(
           TimeBytes("PcgResidual" + suffix, 40 * n, residual));
       kernels::PcgScalars scalars;
-      CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Download(1, scalars_.data(), &scalars));
       if (scalars.end != kernels::PcgEnd::kRunning) {
         return {StatusCode::kNumericalFailure,
                 "The PCG steps ended while they were timed."};

@@ -122,7 +122,7 @@ class LevenbergMarquardt {
          {&point_norms_, &point_diagonal_, &point_step_}) {
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points_, buffer));
     }
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &evaluation_));
+    CERES_EXT_RETURN_IF_ERROR(machine->AllocateResult(&evaluation_));
     return options.explicit_w
                ? explicit_solver_.Setup(options.solver, problem.index, machine)
                : solver_.Setup(options.solver, problem.index, machine);
@@ -345,7 +345,7 @@ class LevenbergMarquardt {
     CERES_EXT_RETURN_IF_ERROR(Run(PrepareParams(state, nullptr), machine_));
     CERES_EXT_RETURN_IF_ERROR(Run(CostParams(state), machine_));
     kernels::Evaluation evaluation;
-    CERES_EXT_RETURN_IF_ERROR(machine_->Read(evaluation_.data(), &evaluation));
+    CERES_EXT_RETURN_IF_ERROR(machine_->ReadResult(evaluation_, &evaluation));
     *cost = evaluation.cost;
     return {};
   }
@@ -407,7 +407,7 @@ class LevenbergMarquardt {
   Buffer<double> point_diagonal_;
   Buffer<double> camera_step_;
   Buffer<double> point_step_;
-  Buffer<kernels::Evaluation> evaluation_;
+  typename Machine::template Result<kernels::Evaluation> evaluation_;
   // The one of them that the options ask for.
   solver::InexactSolver<Machine, Source> solver_;
   solver::InexactSolver<Machine, Source, ExplicitWBatch<Machine, Source>>

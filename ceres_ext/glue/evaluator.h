@@ -183,7 +183,13 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
       status = EvaluateRows(
           evaluate_options, state, residuals, gradient, program_jacobian);
     }
-    return Ok(status) && Finish(cost);
+    if (!Ok(status) || !Finish(cost)) {
+      return false;
+    }
+    if (program_jacobian != nullptr) {
+      program_jacobian->NoteEvaluation(*cost);
+    }
+    return true;
   }
 
   // On the host all is Ceres's, elsewhere bounds are.

@@ -45,6 +45,14 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
     return blocks->Allocate(&e_, &f_);
   }
 
+  // Where the Jacobian was evaluated last: the cost, and how often it was.
+  void NoteEvaluation(double cost) {
+    cost_ = cost;
+    ++num_evaluations_;
+  }
+  double cost() const { return cost_; }
+  int num_evaluations() const { return num_evaluations_; }
+
   RowsJacobian* part(int i) { return parts_[i].get(); }
   std::vector<solver::Batch*> batches() const {
     std::vector<solver::Batch*> batches;
@@ -165,6 +173,8 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   const ProgramBlocks<Machine>* blocks_ = nullptr;
   Failure* failure_ = nullptr;
   std::vector<std::unique_ptr<RowsJacobian>> parts_;
+  double cost_ = 0.0;
+  int num_evaluations_ = 0;
   // A vector of columns over families.
   mutable Buffer e_;
   mutable Buffer f_;

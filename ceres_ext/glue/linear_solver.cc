@@ -144,6 +144,9 @@ Status ProgramLinearSolver<Machine>::Setup(
                                 blocks_->general_rows() != nullptr},
                                blocks.merged.num_merged,
                                options);
+  model_cost_tolerance_ = ext_options.model_cost_tolerance;
+  use_forcing_sequence_ =
+      ext_options.forcing_sequence == FORCING_SEQUENCE_EISENSTAT_WALKER;
   Machine* machine = blocks_->machine();
   for (Buffer* vector : {&e_diagonal_, &e_step_}) {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(blocks.e.num_values(), vector));
@@ -201,13 +204,20 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
   }
   CERES_EXT_RETURN_IF_ERROR(blocks_->Gather(
       per_solve_options.D, 1.0, e_diagonal_.data(), f_diagonal_.data()));
-  *summary = ToCeresSummary(
-      solver_.Solve(
-          {b, e_diagonal_.data(), f_diagonal_.data()},
-          {per_solve_options.q_tolerance, per_solve_options.r_tolerance},
-          e_step_.data(),
-          f_step_.data()),
-      record_);
+  solver::InexactSolverPerSolveOptions per_solve;
+  per_solve.q_tolerance = per_solve_options.q_tolerance;
+  per_solve.r_tolerance = per_solve_options.r_tolerance;
+  per_solve.model_cost_tolerance = model_cost_tolerance_ * jacobian_->cost();
+  per_solve.use_forcing_sequence = use_forcing_sequence_;
+  per_solve.is_same_linearization =
+      jacobian_->num_evaluations() == last_evaluation_;
+  last_evaluation_ = jacobian_->num_evaluations();
+  *summary =
+      ToCeresSummary(solver_.Solve({b, e_diagonal_.data(), f_diagonal_.data()},
+                                   per_solve,
+                                   e_step_.data(),
+                                   f_step_.data()),
+                     record_);
   return blocks_->Scatter(e_step_.data(), f_step_.data(), x);
 }
 

@@ -96,6 +96,11 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
   Buffer e_step_;
   Buffer f_step_;
   solver::StepSolver<Machine> solver_;
+  // Of the cost.
+  double model_cost_tolerance_ = 0.0;
+  bool use_forcing_sequence_ = false;
+  // Of the Jacobian that was solved with last.
+  int last_evaluation_ = 0;
 };
 
 }  // namespace ceres_ext

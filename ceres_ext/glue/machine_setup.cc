@@ -105,6 +105,9 @@ class MachineSetupImpl final : public MachineSetup {
                              ? JACOBIAN_RECOMPUTED
                              : JACOBIAN_STORED;
     }
+    if (options.model_cost_tolerance < 0.0) {
+      options.model_cost_tolerance = 0.1 * pp->options.function_tolerance;
+    }
     std::vector<std::string> why_no_form;
     if (structure->num_other_rows() > 0) {
       for (const BatchModel* model : structure->models) {

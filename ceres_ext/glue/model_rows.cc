@@ -278,7 +278,7 @@ Status ModelRows<Machine>::Setup(const Input& input,
   if (loss_.calls_user()) {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &squared_norms_));
   }
-  return machine->Allocate(1, &sums_);
+  return machine->AllocateResult(&sums_);
 }
 
 template <typename Machine>
@@ -322,7 +322,7 @@ Status ModelRows<Machine>::Run(const RowBatch& rows, bool jacobian) {
 template <typename Machine>
 Status ModelRows<Machine>::Read(double* cost) {
   RowSums sums;
-  CERES_EXT_RETURN_IF_ERROR(machine_->Read(sums_.data(), &sums));
+  CERES_EXT_RETURN_IF_ERROR(machine_->ReadResult(sums_, &sums));
   *cost = sums.cost;
   return sums.num_not_finite == 0
              ? Status()

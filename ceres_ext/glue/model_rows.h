@@ -116,7 +116,7 @@ class ModelRows {
   Buffer<int64_t> value_begin_;
   Buffer<uint64_t> constants_;
   Buffer<double> squared_norms_;
-  Buffer<RowSums> sums_;
+  typename Machine::template Result<RowSums> sums_;
 };
 
 }  // namespace ceres_ext

@@ -65,7 +65,7 @@ class ObservationEvaluator final : public RowsEvaluator {
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_cameras, &camera_states_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
         kernels::kBalLocalCameraDim * C * num_cameras, &camera_maps_));
-    return machine_->Allocate(1, &evaluation_);
+    return machine_->AllocateResult(&evaluation_);
   }
 
   int64_t num_residuals() const final {
@@ -123,7 +123,7 @@ class ObservationEvaluator final : public RowsEvaluator {
   }
 
   Status Read(kernels::Evaluation* evaluation) final {
-    return machine_->Read(evaluation_.data(), evaluation);
+    return machine_->ReadResult(evaluation_, evaluation);
   }
 
  private:
@@ -283,7 +283,7 @@ class ObservationEvaluator final : public RowsEvaluator {
   Buffer<double> measurements_;  // measured position, per observation
   Buffer<kernels::CameraState<double>> camera_states_;
   Buffer<double> camera_maps_;
-  Buffer<kernels::Evaluation> evaluation_;
+  typename Machine::template Result<kernels::Evaluation> evaluation_;
 };
 
 }  // namespace

@@ -42,9 +42,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   kernels::Status Setup(int num_parameters,
                         int num_effective_parameters,
                         int num_residuals) {
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &scalars_));
-    // An operation sets some of them, and all are read.
-    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(1, scalars_.data()));
+    CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&scalars_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &num_invalid_));
     // TrustRegionMinimizer: x, the best x, the candidate and the projected
     // gradient step; gradient and its negative, step, scaled step and scaling;
     // residuals and model residuals. LevenbergMarquardtStrategy: two diagonals.
@@ -143,12 +142,16 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   }
 
   bool NegateIfValid(int n, double* x) final {
-    if (!failure_->has_happened()) {
-      Run(kernels::CountInvalidParams{n, x, scalars_.data()});
-    }
     kernels::LoopScalars scalars;
-    return RunAndRead(kernels::NegateIfValidParams{n, x}, &scalars) &&
-           scalars.num_invalid == 0;
+    return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::CountInvalidParams{
+              n, x, scalars_.data(), num_invalid_.data()},
+          machine_));
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::NegateIfValidParams{n, x, num_invalid_.data()}, machine_));
+      return machine_->ReadResult(scalars_, &scalars);
+    }) && scalars.num_invalid == 0;
   }
 
   bool ProjectedGradientNorms(int n,
@@ -225,7 +228,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     params.scalars = scalars_.data();
     return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
       CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
-      return machine_->Read(scalars_.data(), scalars);
+      return machine_->ReadResult(scalars_, scalars);
     });
   }
 
@@ -233,7 +236,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   const CallerState* caller_state_;
   kernels::HostContext* host_context_;
   Failure* failure_;
-  Buffer<kernels::LoopScalars> scalars_;
+  // An operation sets some of them, and all are read.
+  typename Machine::template Result<kernels::LoopScalars> scalars_;
+  Buffer<int64_t> num_invalid_;
   std::vector<Vector> vectors_;
 };
 

@@ -95,6 +95,14 @@ struct InexactSolverPerSolveOptions {
   double q_tolerance = 0.0;
   // Ends when |b - A x| <= r_tolerance |b|.
   double r_tolerance = -1.0;
+  // Where zeta < 0.1 and less than this is left of the model's cost to gain, an
+  // end too (cuda_kernels/base/pcg_scalars.h); 0: never.
+  double model_cost_tolerance = 0.0;
+  // q_tolerance is the largest value of a forcing sequence, with an element for
+  // each linearisation (PcgForcing).
+  bool use_forcing_sequence = false;
+  // Whether the Jacobian is that of the solve before, which was of no use.
+  bool is_same_linearization = false;
 };
 
 enum class Termination {

@@ -65,6 +65,14 @@ std::string PcgMessage(const kernels::PcgScalars& s) {
                     s.zeta,
                     s.q_tolerance,
                     s.norm_r);
+    case kernels::PcgEnd::kModelCost:
+      return Format(
+          "Iteration: %d Convergence: zeta = %e, and %e is left of the model's "
+          "cost to gain. |r| = %e",
+          s.num_iterations,
+          s.zeta,
+          0.5 * s.num_iterations * (s.q0 - s.q1),
+          s.norm_r);
     case kernels::PcgEnd::kResidual:
       return Format("Iteration: %d Convergence. |r| = %e <= %e.",
                     s.num_iterations,

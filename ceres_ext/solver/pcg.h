@@ -48,6 +48,7 @@ template <typename Machine, typename Multiply, typename Precondition>
 kernels::Status ConjugateGradients(
     const InexactSolverOptions& options,
     const InexactSolverPerSolveOptions& per_solve,
+    const kernels::PcgForcing& forcing,
     const PcgVectors& v,
     Multiply&& multiply,
     Precondition&& precondition,
@@ -60,12 +61,15 @@ kernels::Status ConjugateGradients(
   start.n = v.n;
   start.q_tolerance = per_solve.q_tolerance;
   start.r_tolerance = per_solve.r_tolerance;
+  start.model_cost_tolerance = per_solve.model_cost_tolerance;
+  start.forcing = forcing;
   start.min_num_iterations = options.min_num_iterations;
   start.max_num_iterations = options.max_num_iterations;
   start.rhs = v.rhs;
   start.x = v.x;
   start.r = v.r;
   start.scalars = v.scalars;
+  start.published = machine->published_scalars();
   CERES_EXT_RETURN_IF_ERROR(Run(start, machine));
 
   double* q = v.z;
@@ -111,11 +115,11 @@ kernels::Status ConjugateGradients(
                             std::cref(iterate),
                             v.scalars,
                             loop)) {
-      return machine->Read(v.scalars, scalars);
+      return machine->ReadScalars(v.scalars, scalars);
     }
     // Steps after the end do nothing, and max_num_iterations is an end.
-    if (i >= options.max_num_iterations || machine->ShouldPoll(i, v.scalars)) {
-      CERES_EXT_RETURN_IF_ERROR(machine->Read(v.scalars, scalars));
+    if (i >= options.max_num_iterations || machine->ShouldPoll(i)) {
+      CERES_EXT_RETURN_IF_ERROR(machine->ReadScalars(v.scalars, scalars));
       if (scalars->end != kernels::PcgEnd::kRunning) {
         return {};
       }
@@ -130,6 +134,7 @@ inline Termination PcgTermination(kernels::PcgEnd end) {
     case kernels::PcgEnd::kZeroRightHandSide:
     case kernels::PcgEnd::kInitialResidual:
     case kernels::PcgEnd::kQuadraticModel:
+    case kernels::PcgEnd::kModelCost:
     case kernels::PcgEnd::kResidual:
     case kernels::PcgEnd::kUnderflow:
       return Termination::kSuccess;

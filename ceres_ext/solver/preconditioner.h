@@ -343,16 +343,20 @@ class PowerSeriesExpansion final : public Preconditioner<Machine> {
   kernels::Status Initialize(const double* rhs, double* x) final {
     CERES_EXT_RETURN_IF_ERROR(b_.Apply(rhs, x, nullptr));
     CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::PowerSeriesStartParams{
-            n_, options_.spse_tolerance, x, t_.data(), scalars_.data()},
+        kernels::PowerSeriesStartParams{n_,
+                                        options_.spse_tolerance,
+                                        x,
+                                        t_.data(),
+                                        scalars_.data(),
+                                        this->machine_->published_scalars()},
         this->machine_));
     for (int i = 1; i <= options_.max_num_spse_iterations; ++i) {
       CERES_EXT_RETURN_IF_ERROR(AddTerm(x, scalars_.data(), scalars_.data()));
       // Terms after the end are none.
-      if (this->machine_->ShouldPoll(i - 1, scalars_.data())) {
+      if (this->machine_->ShouldPoll(i - 1)) {
         kernels::PcgScalars scalars;
         CERES_EXT_RETURN_IF_ERROR(
-            this->machine_->Read(scalars_.data(), &scalars));
+            this->machine_->ReadScalars(scalars_.data(), &scalars));
         if (kernels::PcgHasEnded(&scalars)) {
           break;
         }

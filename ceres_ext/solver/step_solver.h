@@ -202,9 +202,17 @@ class StepSolver {
     }
     ListOperands(system, vectors.x);
     kernels::PcgScalars scalars;
+    InexactSolverPerSolveOptions of_solve = per_solve;
+    kernels::PcgForcing forcing;
+    if (per_solve.use_forcing_sequence && per_solve.is_same_linearization) {
+      of_solve.q_tolerance = forcing_.last_q_tolerance;
+    } else if (per_solve.use_forcing_sequence) {
+      forcing = forcing_;
+    }
     CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
         options_,
-        per_solve,
+        of_solve,
+        forcing,
         vectors,
         [&](const double* p, double* q) {
           return operator_->Multiply(p, q, vectors.scalars);
@@ -217,6 +225,9 @@ class StepSolver {
         &scalars));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
 
+    if (!per_solve.is_same_linearization) {
+      forcing_ = {scalars.norm_rhs, scalars.q_tolerance};
+    }
     summary->residual_norm = scalars.norm_r;
     summary->num_iterations = scalars.num_iterations;
     summary->termination = PcgTermination(scalars.end);
@@ -227,8 +238,7 @@ class StepSolver {
     }
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
 
-    // A second look at the scalars waits for the work queued after them.
-    CERES_EXT_RETURN_IF_ERROR(machine_->Read(scalars_.data(), &scalars));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     summary->normal_blocks_seconds =
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
     summary->pcg_seconds = machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
@@ -340,6 +350,9 @@ class StepSolver {
   std::vector<const void*> operands_;
   PcgIterations iterations_[2];
   int last_iterations_ = 0;
+
+  // Of the last linearisation that was solved for.
+  kernels::PcgForcing forcing_;
 };
 
 }  // namespace ceres_ext::solver

@@ -3,8 +3,8 @@
 // The state of one PCG solve that is not a vector, and the rules by which it
 // goes on or ends: those of Ceres's ConjugateGradientsSolver, and one more,
 // that an exact solution is a solution. The state lives where the vectors live;
-// the host copies it out now and then. The operations of ops/pcg.h sum, these
-// functions decide.
+// operations publish it where the host sees it (PublishPcg). The operations of
+// ops/pcg.h sum, these functions decide.
 #ifndef CERES_EXT_CUDA_KERNELS_BASE_PCG_SCALARS_H_
 #define CERES_EXT_CUDA_KERNELS_BASE_PCG_SCALARS_H_
 
@@ -27,14 +27,24 @@ enum class PcgEnd : int32_t {
   kIndefinite,      // p'q is not positive, or infinite
   kAlphaBreakdown,  // rho / p'q is infinite
   kQuadraticModel,  // zeta < q_tolerance
+  kModelCost,       // there is next to nothing left to gain: SetPcgResidual
   kResidual,        // |r| <= tol_r or |r| = 0
   kMaxNumIterations,
 };
 
+// What the host sees: the scalars after iterations i, i - 1, ... at i modulo
+// this, and behind these the scalars of the end.
+constexpr int kNumPublishedPcg = 4;
+
 struct PcgScalars {
+  // kNumPublishedPcg + 1 in memory that the host reads; null: the host reads
+  // these scalars.
+  PcgScalars* published = nullptr;
+
   // Settings, written by PcgStart.
   double q_tolerance = 0.0;
-  double tol_r = 0.0;  // max(r_tolerance, 0) |b|
+  double model_cost_tolerance = 0.0;  // 0: never an end
+  double tol_r = 0.0;                 // max(r_tolerance, 0) |b|
   int32_t min_num_iterations = 0;
   int32_t max_num_iterations = 0;
 
@@ -56,6 +66,23 @@ struct PcgScalars {
   double zeta = 0.0;
 };
 
+// Called where an iteration, or a solve, has begun or ended.
+CERES_EXT_HOST_DEVICE inline void PublishPcg(const PcgScalars& s) {
+  if (s.published == nullptr) {
+    return;
+  }
+  if (s.num_iterations == 0) {
+    for (int i = 0; i <= kNumPublishedPcg; ++i) {
+      s.published[i] = s;
+    }
+    return;
+  }
+  s.published[(s.num_iterations - 1) % kNumPublishedPcg] = s;
+  if (s.end != PcgEnd::kRunning) {
+    s.published[kNumPublishedPcg] = s;
+  }
+}
+
 // Null scalars never end.
 CERES_EXT_HOST_DEVICE inline bool PcgHasEnded(const PcgScalars* scalars) {
   return scalars != nullptr && scalars->end != PcgEnd::kRunning;
@@ -65,20 +92,55 @@ CERES_EXT_HOST_DEVICE inline bool IsInfinite(double x) {
   return x == INFINITY || x == -INFINITY;
 }
 
+// A q_tolerance that asks for accuracy as fast as the gradient falls: the
+// second choice of S. C. Eisenstat, H. F. Walker, "Choosing the forcing terms
+// in an inexact Newton method", SIAM J. Sci. Comput. 17, 1996, with the
+// exponent 1,
+//   eta_k = 0.9 |b_k| / |b_{k-1}|, at least 0.9 eta_{k-1} where that is over
+//   0.1
+struct PcgForcing {
+  // |b| and q_tolerance of the linearisation before; 0: there is none, or the
+  // tolerance is constant.
+  double last_norm_rhs = 0.0;
+  double last_q_tolerance = 0.0;
+};
+
+// From q_tolerance / 100 to q_tolerance, which it is where there is no
+// linearisation before.
+CERES_EXT_HOST_DEVICE inline double ForcedQTolerance(const PcgForcing& forcing,
+                                                     double norm_rhs,
+                                                     double q_tolerance) {
+  if (!(forcing.last_norm_rhs > 0.0)) {
+    return q_tolerance;
+  }
+  double eta = 0.9 * norm_rhs / forcing.last_norm_rhs;
+  const double safeguard = 0.9 * forcing.last_q_tolerance;
+  if (safeguard > 0.1 && eta < safeguard) {
+    eta = safeguard;
+  }
+  if (eta < 0.01 * q_tolerance) {
+    eta = 0.01 * q_tolerance;
+  }
+  return eta < q_tolerance ? eta : q_tolerance;
+}
+
 // The scalars of a solve with |b|^2 = squared_norm_rhs, from x = 0 or from an x
 // that is given, whose residual is SetPcgResidual's first one.
 // Ends: kZeroRightHandSide where |b| = 0; kInitialResidual where x = 0,
 // min_num_iterations = 0 and |b| <= tol_r.
 CERES_EXT_HOST_DEVICE inline PcgScalars StartPcg(double squared_norm_rhs,
+                                                 const PcgForcing& forcing,
                                                  double q_tolerance,
                                                  double r_tolerance,
+                                                 double model_cost_tolerance,
                                                  int32_t min_num_iterations,
                                                  int32_t max_num_iterations,
                                                  bool x_is_given) {
   PcgScalars s;
   s.norm_rhs = sqrt(squared_norm_rhs);
   s.norm_r = s.norm_rhs;
-  s.q_tolerance = q_tolerance;
+  s.q_tolerance = ForcedQTolerance(forcing, s.norm_rhs, q_tolerance);
+  s.model_cost_tolerance = model_cost_tolerance;
   s.tol_r = r_tolerance > 0.0 ? r_tolerance * s.norm_rhs : 0.0;
   s.min_num_iterations = min_num_iterations;
   s.max_num_iterations = max_num_iterations;
@@ -138,12 +200,14 @@ CERES_EXT_HOST_DEVICE inline void SetPcgAlpha(double pq, PcgScalars* s) {
 // Ends an iteration with x'(b + r) and |r|^2: q1 = -x'(b + r),
 // zeta = i (q1 - q0) / q1, then q0 = q1.
 // Ends: kQuadraticModel where zeta < q_tolerance and i >= min_num_iterations;
-// kResidual where |r| <= tol_r and i >= min_num_iterations, and where |r| = 0,
-// from where there is no way on; kMaxNumIterations where
-// i >= max_num_iterations.
-// Before the first iteration it takes the x that is given: q0 = q1.
-// Ends: kInitialResidual where |r| <= tol_r and min_num_iterations = 0, and
-// where |r| = 0.
+// kModelCost where zeta < 0.1, Ceres's default, is enough, since the decrease
+// of the model's cost, (1/2) x'Ax - b'x, that is still to come is estimated, as
+// zeta does, at i (q0 - q1) / 2 < model_cost_tolerance, and
+// i >= min_num_iterations; kResidual where |r| <= tol_r and i >=
+// min_num_iterations, and where |r| = 0, from where there is no way on;
+// kMaxNumIterations where i >= max_num_iterations. Before the first iteration
+// it takes the x that is given: q0 = q1. Ends: kInitialResidual where |r| <=
+// tol_r and min_num_iterations = 0, and where |r| = 0.
 CERES_EXT_HOST_DEVICE inline void SetPcgResidual(double x_b_plus_r,
                                                  double squared_norm_r,
                                                  PcgScalars* s) {
@@ -161,6 +225,11 @@ CERES_EXT_HOST_DEVICE inline void SetPcgResidual(double x_b_plus_r,
   const bool may_stop = s->num_iterations >= s->min_num_iterations;
   if (s->zeta < s->q_tolerance && may_stop) {
     s->end = PcgEnd::kQuadraticModel;
+    return;
+  }
+  if (s->model_cost_tolerance > 0.0 && s->zeta < 0.1 && may_stop &&
+      0.5 * s->num_iterations * (s->q0 - s->q1) < s->model_cost_tolerance) {
+    s->end = PcgEnd::kModelCost;
     return;
   }
   s->q0 = s->q1;

@@ -8,6 +8,7 @@
 #include <exception>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
@@ -22,6 +23,9 @@ namespace {
 constexpr int64_t kStagedBytes = int64_t{16} << 20;
 constexpr int64_t kStageBytes = int64_t{2} << 20;
 constexpr int kNumStages = 4;
+
+// Results that are made at once.
+constexpr int kResultsPerPage = 64;
 
 // Why cudaGetDeviceCount failed. Where no driver is installed its error is the
 // one of a driver that is too old; the version tells them apart.
@@ -174,6 +178,9 @@ bool CudaContext::IsAlive() const {
 void CudaContext::Forget() {
   is_forgotten_ = true;
   static_cast<void>(stages_.release());
+  for (PageLockedBuffer& page : result_pages_) {
+    static_cast<void>(page.release());
+  }
   stage_events_.Forget();
 }
 
@@ -261,6 +268,35 @@ void CudaContext::ReleaseKeptMemory() {
     ProcessBytes(options_.device) -= num_bytes;
   }
   kept_memory_.clear();
+}
+
+Status CudaContext::AllocateResult(void** data) {
+  if (free_results_.empty()) {
+    PageLockedBuffer page;
+    CERES_EXT_RETURN_IF_ERROR(
+        AllocatePageLocked(kResultsPerPage * kResultBytes, &page));
+    result_pages_.reserve(result_pages_.size() + 1);
+    free_results_.reserve((result_pages_.size() + 1) * kResultsPerPage);
+    for (int i = 0; i < kResultsPerPage; ++i) {
+      free_results_.push_back(static_cast<char*>(page.get()) +
+                              i * kResultBytes);
+    }
+    result_pages_.push_back(std::move(page));
+  }
+  *data = free_results_.back();
+  free_results_.pop_back();
+  return Status();
+}
+
+void CudaContext::FreeResult(void* data) { free_results_.push_back(data); }
+
+Status CudaContext::ReadResult(const void* data,
+                               int64_t num_bytes,
+                               void* to) const {
+  CERES_EXT_RETURN_IF_ERROR(Synchronize());
+  std::memcpy(to, data, static_cast<size_t>(num_bytes));
+  copied_bytes_ += num_bytes;
+  return Status();
 }
 
 bool CudaContext::HasStages() const {

@@ -19,9 +19,9 @@ Status CudaMachine::Create(const CudaContextOptions& options,
 
 Status CudaMachine::Setup(CudaContext* context) {
   context_ = context;
-  CERES_EXT_RETURN_IF_ERROR(events_.Setup(kNumMarks + kNumSlots));
-  CERES_EXT_RETURN_IF_ERROR(
-      AllocatePageLocked(kNumSlots * sizeof(PcgScalars), &seen_));
+  CERES_EXT_RETURN_IF_ERROR(events_.Setup(kNumMarks + kNumPublishedPcg));
+  CERES_EXT_RETURN_IF_ERROR(AllocatePageLocked(
+      (kNumPublishedPcg + 1) * sizeof(PcgScalars), &published_));
   CERES_EXT_RETURN_IF_ERROR(sum_partial_.Allocate(context, 2 * kMaxSumBlocks));
   CERES_EXT_RETURN_IF_ERROR(integers_.Allocate(context, 2));
   return integers_.SetZero();
@@ -31,23 +31,26 @@ void CudaMachine::ForgetIfLost() {
   if (!context_->IsAlive()) {
     context_->Forget();
     events_.Forget();
-    static_cast<void>(seen_.release());
+    static_cast<void>(published_.release());
   }
 }
 
-bool CudaMachine::ShouldPoll(int iteration, const PcgScalars* scalars) {
-  auto* seen = static_cast<PcgScalars*>(seen_.get());
-  const int slot = iteration % kNumSlots;
-  if (!context_->QueueCopyToHost(seen + slot, scalars, sizeof(*seen)).ok() ||
-      !events_.Record(kNumMarks + slot, stream()).ok()) {
+bool CudaMachine::ShouldPoll(int iteration) {
+  const int slot = iteration % kNumPublishedPcg;
+  if (!events_.Record(kNumMarks + slot, stream()).ok()) {
     return true;
   }
   if (iteration < kLookBehind) {
     return false;
   }
-  const int past = (iteration - kLookBehind) % kNumSlots;
+  const int past = (iteration - kLookBehind) % kNumPublishedPcg;
   return !events_.Wait(kNumMarks + past).ok() ||
-         seen[past].end != PcgEnd::kRunning;
+         PcgHasEnded(published_scalars() + past);
+}
+
+Status CudaMachine::ReadScalars(const PcgScalars* /*scalars*/, PcgScalars* to) {
+  return context_->ReadResult(
+      published_scalars() + kNumPublishedPcg, sizeof(PcgScalars), to);
 }
 
 bool CudaMachine::QueueToEnd(int i,

@@ -5,10 +5,10 @@
 //   std::unique_ptr<CudaMachine> machine;
 //   Status status = CudaMachine::Create({}, &machine);
 //
-// Everything is queued on the context's stream. PCG is issued ahead: the
-// scalars of each iteration are copied to the host behind it, and the host
-// looks at those of kLookBehind iterations ago, so the device never waits for
-// the host, and at most kLookBehind iterations that do nothing follow the end.
+// Everything is queued on the context's stream. PCG is issued ahead: each
+// iteration writes its scalars to page-locked memory, and the host looks at
+// those of kLookBehind iterations ago, so the device never waits for the host,
+// and at most kLookBehind iterations that do nothing follow the end.
 //
 // With EnableLoops PCG is a graph that repeats as many iterations as there are
 // to a reset of the residual, until the scalars have ended; less than that many
@@ -36,12 +36,14 @@ class CudaMachine {
  public:
   static constexpr BlockLayout kLayout = kDeviceLayout;
   static constexpr int kNumMarks = 8;
-  static constexpr int kLookBehind = 3;
+  static constexpr int kLookBehind = kNumPublishedPcg - 1;
   // Most iterations in a graph. 10 are recorded in 0.3 ms; where residuals are
   // reset less often than this, a graph is not used.
   static constexpr int kMaxLoopPeriod = 20;
   template <typename T>
   using Buffer = DeviceBuffer<T>;
+  template <typename T>
+  using Result = DeviceResult<T>;
 
   CudaMachine() = default;
   CudaMachine(const CudaMachine&) = delete;
@@ -93,13 +95,23 @@ class CudaMachine {
     return context_->SetBytes(x, 0, n * static_cast<int64_t>(sizeof(T)));
   }
   template <typename T>
-  Status Read(const T* from, T* to) {
-    return context_->CopyToHost(to, from, sizeof(T));
+  Status AllocateResult(DeviceResult<T>* result) {
+    return result->Allocate(context_);
+  }
+  template <typename T>
+  Status ReadResult(const DeviceResult<T>& result, T* to) {
+    return context_->ReadResult(result.data(), sizeof(T), to);
   }
   Status Synchronize() { return context_->Synchronize(); }
 
-  // An error here shows again, as a Status, at the Read that true asks for.
-  bool ShouldPoll(int iteration, const PcgScalars* scalars);
+  PcgScalars* published_scalars() {
+    return static_cast<PcgScalars*>(published_.get());
+  }
+  // An error here shows again, as a Status, at the ReadScalars that true asks
+  // for.
+  bool ShouldPoll(int iteration);
+  // Of the last solve that has begun.
+  Status ReadScalars(const PcgScalars* scalars, PcgScalars* to);
 
   // The iterations of PCG on some operands as a graph. Reset where it is to
   // serve others.
@@ -152,13 +164,11 @@ class CudaMachine {
   int64_t copied_bytes() const { return context_->copied_bytes(); }
 
  private:
-  static constexpr int kNumSlots = kLookBehind + 1;
-
   // Destroyed after the buffers, which free their memory through it.
   std::unique_ptr<CudaContext> owned_context_;
   CudaContext* context_ = nullptr;
   CudaEvents events_;
-  PageLockedBuffer seen_;
+  PageLockedBuffer published_;
   DeviceBuffer<double> sum_partial_;
   DeviceBuffer<int32_t> integers_;
   LoopRecord loop_record_;

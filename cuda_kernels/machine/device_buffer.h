@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -88,6 +89,35 @@ class DeviceBuffer {
 
   std::unique_ptr<T, Free> data_;
   int64_t size_ = 0;  // where there is data
+};
+
+// One record that kernels write and the host reads
+// (CudaContext::AllocateResult).
+template <typename T>
+class DeviceResult {
+  static_assert(std::is_trivially_copyable_v<T>, "copied as bytes");
+  static_assert(sizeof(T) <= CudaContext::kResultBytes, "room for it");
+
+ public:
+  Status Allocate(CudaContext* context) {
+    data_.reset();
+    void* data = nullptr;
+    CERES_EXT_RETURN_IF_ERROR(context->AllocateResult(&data));
+    data_ = {new (data) T(), Free{context}};
+    return Status();
+  }
+
+  // For kernels.
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    CudaContext* context = nullptr;
+    void operator()(T* data) const { context->FreeResult(data); }
+  };
+
+  std::unique_ptr<T, Free> data_;
 };
 
 }  // namespace ceres_ext::kernels

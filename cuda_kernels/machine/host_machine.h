@@ -14,13 +14,17 @@
 //                            is allocated; or Upload(vector, &buffer)
 //   Download(n, from, host)  to host memory, after all queued work
 //   SetZero(n, x)            every byte
-//   Read(from, &to)          one record, as Download
+//   Result<T>, AllocateResult(&result)  one record that operations write and
+//                            the host reads:
+//   ReadResult(result, &to)  after all queued work
 //   Synchronize()            waits for queued work
 //   RecordMark(m), SecondsBetweenMarks(m, n), m < kNumMarks: the time of what
-//                            was queued between two marks, after a Read
+//                            was queued between two marks, after that work
 //   bytes(), copied_bytes()  held now; copied between host and machine so far
 // and, for PCG (ceres_ext/solver/pcg.h),
-//   ShouldPoll(i, scalars)   whether to look at the scalars after iteration i
+//   published_scalars()      PcgScalars::published
+//   ShouldPoll(i)            whether to look at the scalars after iteration i
+//   ReadScalars(scalars, &to)  after all queued work
 //   PcgLoop                  what it keeps of PCG's iterations between solves
 //   QueueToEnd(...)          queues all iterations that are left, or false
 // where whatever may fail returns a Status. Marks 0 to 3 are the solver's, the
@@ -51,6 +55,8 @@ class HostMachine {
   static constexpr int kNumMarks = 8;
   template <typename T>
   using Buffer = HostBuffer<T>;
+  template <typename T>
+  using Result = HostBuffer<T>;
 
   explicit HostMachine(int num_threads) : context_(num_threads) {}
 
@@ -87,14 +93,23 @@ class HostMachine {
     return {};
   }
   template <typename T>
-  Status Read(const T* from, T* to) {
-    *to = *from;
+  Status AllocateResult(HostBuffer<T>* result) {
+    CERES_EXT_RETURN_IF_ERROR(Allocate(1, result));
+    *result->data() = T();
+    return {};
+  }
+  template <typename T>
+  Status ReadResult(const HostBuffer<T>& result, T* to) {
+    *to = *result.data();
     return {};
   }
   Status Synchronize() { return {}; }
 
-  bool ShouldPoll(int /*iteration*/, const PcgScalars* /*scalars*/) const {
-    return true;
+  PcgScalars* published_scalars() { return nullptr; }
+  bool ShouldPoll(int /*iteration*/) const { return true; }
+  Status ReadScalars(const PcgScalars* scalars, PcgScalars* to) {
+    *to = *scalars;
+    return {};
   }
   struct PcgLoop {
     void Reset() {}

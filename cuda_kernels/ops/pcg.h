@@ -43,6 +43,9 @@ struct PcgStartParams {
   double* r = nullptr;
   PcgScalars* scalars = nullptr;
   bool x_is_given = false;
+  double model_cost_tolerance = 0.0;
+  PcgForcing forcing;
+  PcgScalars* published = nullptr;  // PcgScalars::published
 
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
     const double b = rhs[i];
@@ -54,11 +57,15 @@ struct PcgStartParams {
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     *scalars = StartPcg(sums.first,
+                        forcing,
                         q_tolerance,
                         r_tolerance,
+                        model_cost_tolerance,
                         min_num_iterations,
                         max_num_iterations,
                         x_is_given);
+    scalars->published = published;
+    PublishPcg(*scalars);
   }
 };
 
@@ -75,6 +82,9 @@ struct PcgRhoParams {
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     SetPcgRho(sums.first, scalars);
+    if (PcgHasEnded(scalars)) {
+      PublishPcg(*scalars);
+    }
   }
 };
 
@@ -112,6 +122,9 @@ struct PcgAlphaParams {
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     SetPcgAlpha(sums.first, scalars);
+    if (PcgHasEnded(scalars)) {
+      PublishPcg(*scalars);
+    }
   }
 };
 
@@ -156,6 +169,7 @@ struct PcgResidualParams {
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     SetPcgResidual(sums.first, sums.second, scalars);
+    PublishPcg(*scalars);
   }
 };
 

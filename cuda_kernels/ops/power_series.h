@@ -27,6 +27,7 @@ struct PowerSeriesStartParams {
   const double* z = nullptr;
   double* t = nullptr;
   PcgScalars* scalars = nullptr;
+  PcgScalars* published = nullptr;  // PcgScalars::published
 
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
     const double value = z[i];
@@ -37,7 +38,9 @@ struct PowerSeriesStartParams {
     PcgScalars s;
     s.norm_r = sqrt(sums.first);
     s.tol_r = tolerance * s.norm_r;
+    s.published = published;
     *scalars = s;
+    PublishPcg(s);
   }
 };
 
@@ -59,10 +62,12 @@ struct PowerSeriesTermParams {
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     if (series != nullptr) {
+      ++series->num_iterations;
       series->norm_r = sqrt(sums.first);
       if (series->norm_r < series->tol_r) {
         series->end = PcgEnd::kResidual;
       }
+      PublishPcg(*series);
     }
   }
 };

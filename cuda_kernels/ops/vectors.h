@@ -165,12 +165,16 @@ struct CountInvalidParams {
   int64_t n = 0;
   const double* x = nullptr;
   LoopScalars* scalars = nullptr;
+  int64_t* for_device = nullptr;  // num_invalid once more; null: not wanted
 
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
     return {fabs(x[i]) < INFINITY && x[i] != kImpossibleValue ? 0.0 : 1.0, 0.0};
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     scalars->num_invalid = static_cast<int64_t>(sums.first);
+    if (for_device != nullptr) {
+      *for_device = scalars->num_invalid;
+    }
   }
 };
 
@@ -178,9 +182,9 @@ struct CountInvalidParams {
 struct NegateIfValidParams {
   int64_t n = 0;
   double* x = nullptr;
-  const LoopScalars* scalars = nullptr;
+  const int64_t* num_invalid = nullptr;
 
-  CERES_EXT_HOST_DEVICE bool Begin() const { return scalars->num_invalid == 0; }
+  CERES_EXT_HOST_DEVICE bool Begin() const { return *num_invalid == 0; }
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { x[i] = -x[i]; }
 };
 

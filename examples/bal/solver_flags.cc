@@ -68,6 +68,14 @@ DEFINE_string(preconditioner_blocks, "merged",
 DEFINE_double(eta, 1e-2,
               "Accuracy of the iterative solve of each step (the q-tolerance "
               "of Nash and Sofer).");
+DEFINE_string(forcing_sequence, "constant",
+              "Accuracy of the solve of each step by ceres_ext: constant "
+              "(eta), eisenstat_walker (from eta down to eta / 100, as fast as "
+              "the gradient falls).");
+DEFINE_double(model_cost_tolerance, -1.0,
+              "With eta below 0.1 ceres_ext ends the solve of a step with 0.1 "
+              "where less than this times the cost is left to gain; -1: a tenth "
+              "of function_tolerance, 0: never.");
 DEFINE_int32(max_linear_solver_iterations, 500,
              "Iterations of the linear solver per step, at most.");
 DEFINE_bool(explicit_schur_complement, false,
@@ -234,8 +242,10 @@ bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
       ",cuda_graph=" + (FLAGS_cuda_graph ? "true" : "false") +
       ",precision=" + FLAGS_precision +
       ",preconditioner_blocks=" + FLAGS_preconditioner_blocks +
+      ",forcing_sequence=" + FLAGS_forcing_sequence +
       ",batch_evaluation=" + (FLAGS_batch_evaluation ? "true" : "false") +
       ",jacobian=" + FLAGS_jacobian + ",fallback=" + FLAGS_fallback;
+  options->model_cost_tolerance = FLAGS_model_cost_tolerance;
   return ParseEnum<bool>("solver",
                          FLAGS_solver,
                          {{"ceres_ext", true}, {"ceres", false}},
@@ -264,6 +274,8 @@ void AddSolverFlags(std::vector<FlagGroup>* groups) {
         "preconditioner",
         "preconditioner_blocks",
         "eta",
+        "forcing_sequence",
+        "model_cost_tolerance",
         "max_linear_solver_iterations",
         "explicit_schur_complement",
         "ordering_type",

@@ -272,6 +272,19 @@ void AddExtOptions(Class* options) {
            LINEAR_SOLVER_CGNR},
           "In place of linear_solver_type.");
   AddEnum(options,
+          "forcing_sequence",
+          &Ext::forcing_sequence,
+          &ForcingSequenceTypeToString,
+          {FORCING_SEQUENCE_CONSTANT, FORCING_SEQUENCE_EISENSTAT_WALKER},
+          "EISENSTAT_WALKER: the accuracy of a step's solve goes from eta down "
+          "to eta / 100, as fast as the gradient falls.");
+  AddValue(options,
+           "model_cost_tolerance",
+           &Ext::model_cost_tolerance,
+           "With eta below 0.1 a step's solve ends with 0.1 where less than "
+           "this times the cost is left to gain; below 0: a tenth of "
+           "function_tolerance; 0: never.");
+  AddEnum(options,
           "preconditioner",
           &Ext::preconditioner,
           &PreconditionerChoiceToString,

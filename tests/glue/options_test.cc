@@ -2,6 +2,7 @@
 
 #include "ceres_ext/options.h"
 
+#include <cmath>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -41,6 +42,12 @@ TEST(Options, ValuesThatNoEnumHasAreRefused) {
          o->preconditioner_blocks = static_cast<PreconditionerBlocksType>(2);
        },
        "preconditioner_blocks = 2; expected one of: single, merged"},
+      {[](Options* o) {
+         o->forcing_sequence = static_cast<ForcingSequenceType>(2);
+       },
+       "forcing_sequence = 2; expected one of: constant, eisenstat_walker"},
+      {[](Options* o) { o->model_cost_tolerance = NAN; },
+       "model_cost_tolerance = nan; expected a finite number"},
       {[](Options* o) { o->fallback = static_cast<FallbackType>(2); },
        "fallback = 2; expected one of: to_ceres, refuse"},
       {[](Options* o) {
@@ -107,6 +114,8 @@ TEST(ParseOptions, SetsEveryField) {
                    "fallback=REFUSE,precision=mixed,cuda_device=3,"
                    "cuda_memory_limit_bytes=1000000000000,"
                    "preconditioner_blocks=Merged,"
+                   "forcing_sequence=eisenstat_walker,"
+                   "model_cost_tolerance=1e-7,"
                    "linear_solver=iterative_schur,preconditioner=identity,"
                    "report=/tmp/a:b=c,"
                    "cuda_graph=true",
@@ -120,6 +129,8 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.fallback, FALLBACK_REFUSE);
   EXPECT_EQ(options.precision, PRECISION_MIXED);
   EXPECT_EQ(options.preconditioner_blocks, PRECONDITIONER_BLOCKS_MERGED);
+  EXPECT_EQ(options.forcing_sequence, FORCING_SEQUENCE_EISENSTAT_WALKER);
+  EXPECT_EQ(options.model_cost_tolerance, 1e-7);
   EXPECT_EQ(options.cuda_device, 3);
   EXPECT_EQ(options.cuda_memory_limit_bytes, 1000000000000);
   EXPECT_TRUE(options.cuda_graph);
@@ -160,6 +171,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"jacobian =recomputed", "'jacobian '"},
         BadSettings{"speed=fast", "'speed'"},
         BadSettings{"preconditioner_blocks=all", "single, merged"},
+        BadSettings{"forcing_sequence=walker", "constant, eisenstat_walker"},
+        BadSettings{"model_cost_tolerance=inf", "model_cost_tolerance"},
+        BadSettings{"model_cost_tolerance=1e-7x", "model_cost_tolerance"},
         BadSettings{"enabled=1", "true"},
         BadSettings{"cuda_device=-1", "'-1'"},
         BadSettings{"cuda_device=one", "'one'"},
@@ -199,6 +213,11 @@ TEST(Enums, RoundTripThroughStrings) {
     ExpectRoundTrip(PreconditionerBlocksTypeToString,
                     StringToPreconditionerBlocksType,
                     type);
+  }
+  for (ForcingSequenceType type :
+       {FORCING_SEQUENCE_CONSTANT, FORCING_SEQUENCE_EISENSTAT_WALKER}) {
+    ExpectRoundTrip(
+        ForcingSequenceTypeToString, StringToForcingSequenceType, type);
   }
   for (FallbackType type : {FALLBACK_TO_CERES, FALLBACK_REFUSE}) {
     ExpectRoundTrip(FallbackTypeToString, StringToFallbackType, type);

@@ -191,6 +191,8 @@ void Spoil(Spoiler spoil, Options* options) {
   spoil(&options->jacobian, 2);
   spoil(&options->precision, 2);
   spoil(&options->preconditioner_blocks, 2);
+  spoil(&options->forcing_sequence, 2);
+  spoil(&options->model_cost_tolerance);
   spoil(&options->fallback, 2);
   spoil(&options->linear_solver, 3);
   spoil(&options->preconditioner, 5);
@@ -303,6 +305,8 @@ std::string RandomSettings(Random* random) {
                                       "jacobian",
                                       "precision",
                                       "preconditioner_blocks",
+                                      "forcing_sequence",
+                                      "model_cost_tolerance",
                                       "fallback",
                                       "linear_solver",
                                       "preconditioner",

@@ -421,6 +421,7 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
       ASSERT_OK(solver::ConjugateGradients(
           options,
           kEndAtMaximum,
+          /*forcing=*/{},
           v,
           [&](const double* from, double* to) {
             ApplyBlocksParams<3> params;

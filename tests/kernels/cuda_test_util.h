@@ -189,7 +189,7 @@ class CudaTest : public ::testing::Test {
     if (machine_ != nullptr) {
       // Zero between kernels.
       int32_t ticket = -1;
-      EXPECT_TRUE(machine_->Read(machine_->sum_ticket(), &ticket).ok());
+      EXPECT_TRUE(machine_->Download(1, machine_->sum_ticket(), &ticket).ok());
       EXPECT_EQ(ticket, 0);
     }
   }

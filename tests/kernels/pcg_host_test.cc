@@ -72,6 +72,32 @@ TEST_F(PcgTest, StartByHand) {
   EXPECT_EQ(scalars_.end, PcgEnd::kZeroRightHandSide);
 }
 
+TEST_F(PcgTest, ForcingSequenceByHand) {
+  // The first linearisation, then a gradient that falls by 4, one that grows,
+  // and one that falls by 1e6.
+  EXPECT_EQ(ForcedQTolerance({}, 8.0, 0.1), 0.1);
+  EXPECT_EQ(ForcedQTolerance({80.0, 0.1}, 2.0, 0.1), 0.9 * 2.0 / 80.0);
+  EXPECT_EQ(ForcedQTolerance({2.0, 0.1}, 8.0, 0.1), 0.1);
+  EXPECT_EQ(ForcedQTolerance({2.0, 0.1}, 2e-6, 0.1), 0.01 * 0.1);
+  // Not below 0.9 of the last one, if that is over 0.1.
+  EXPECT_EQ(ForcedQTolerance({2.0, 0.5}, 2e-6, 0.5), 0.9 * 0.5);
+  EXPECT_EQ(ForcedQTolerance({2.0, 0.11}, 2e-6, 0.5), 0.01 * 0.5);
+  // What never ends a solve does not, and a norm that is no number is not used.
+  EXPECT_EQ(ForcedQTolerance({2.0, -1.0}, 1.0, -1.0), -1.0);
+  EXPECT_EQ(ForcedQTolerance({2.0, 0.1}, kNaN, 0.1), 0.1);
+
+  const std::vector<double> rhs = {3, 0, 4};
+  std::vector<double> x(3);
+  std::vector<double> r(3);
+  PcgStartParams params{
+      3, 0.25, -1, 0, 7, rhs.data(), x.data(), r.data(), &scalars_};
+  params.forcing = {50.0, 0.1};
+  params.model_cost_tolerance = 7.0;
+  RunOk(params, &machine_);
+  EXPECT_EQ(scalars_.q_tolerance, 0.9 * 5.0 / 50.0);
+  EXPECT_EQ(scalars_.model_cost_tolerance, 7.0);
+}
+
 // From an x that is given: r = b, then r = b - A x, A = 2 I.
 TEST_F(PcgTest, StartFromXByHand) {
   const std::vector<double> rhs = {3, 0, 4};

@@ -536,9 +536,10 @@ TEST_F(VectorsCudaTest, NegateIfValid) {
       LoopScalars host;
       ExpectBits(x, {}, {}, [&](auto* machine, double* x, double*, double*) {
         LoopScalars* s = On(machine, &host, scalars.data());
-        CERES_EXT_RETURN_IF_ERROR(
-            kernels::Run(CountInvalidParams{n, x, s}, machine));
-        return kernels::Run(NegateIfValidParams{n, x, s}, machine);
+        CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+            CountInvalidParams{n, x, s, &s->num_invalid}, machine));
+        return kernels::Run(NegateIfValidParams{n, x, &s->num_invalid},
+                            machine);
       });
       EXPECT_EQ(Download(scalars)[0].num_invalid, num_invalid);
       EXPECT_EQ(host.num_invalid, num_invalid);

@@ -222,8 +222,8 @@ TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
         SetConstantParams{kVector / 2, kImpossibleValue, b}, machine));
     CERES_EXT_RETURN_IF_ERROR(
         kernels::Run(CountInvalidParams{kVector, a, s}, machine));
-    CERES_EXT_RETURN_IF_ERROR(
-        kernels::Run(NegateIfValidParams{kVector, a, s}, machine));
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        NegateIfValidParams{kVector, a, &s->num_invalid}, machine));
     CERES_EXT_RETURN_IF_ERROR(
         kernels::Run(CountInvalidParams{kVector, b, s}, machine));
     CERES_EXT_RETURN_IF_ERROR(kernels::Run(

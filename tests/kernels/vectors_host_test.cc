@@ -351,7 +351,8 @@ TEST_F(VectorsTest, NegateIfValid) {
     std::vector<double> result = x;
     const auto negate_if_valid = [&] {
       RunOk(CountInvalidParams{n, result.data(), &scalars}, &machine_);
-      RunOk(NegateIfValidParams{n, result.data(), &scalars}, &machine_);
+      RunOk(NegateIfValidParams{n, result.data(), &scalars.num_invalid},
+            &machine_);
     };
     negate_if_valid();
     EXPECT_EQ(scalars.num_invalid, 0);

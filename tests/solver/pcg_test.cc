@@ -103,6 +103,12 @@ Result DenseConjugateGradients(const MatrixXd& a,
       result.termination = Termination::kSuccess;
       return result;
     }
+    if (per_solve.model_cost_tolerance > 0.0 && may_stop &&
+        i * (q1 - q0) / q1 < 0.1 &&
+        i * (q0 - q1) / 2.0 < per_solve.model_cost_tolerance) {
+      result.termination = Termination::kSuccess;
+      return result;
+    }
     q0 = q1;
     if ((r.norm() <= tol_r && may_stop) || r.norm() == 0.0) {
       result.termination = Termination::kSuccess;
@@ -120,7 +126,7 @@ Result DenseConjugateGradients(const MatrixXd& a,
 class QueueingMachine : public HostMachine {
  public:
   using HostMachine::HostMachine;
-  bool ShouldPoll(int, const kernels::PcgScalars*) const { return false; }
+  bool ShouldPoll(int) const { return false; }
 };
 
 // Repeats whole periods until the end, as a graph on a device does, after
@@ -199,6 +205,7 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
   typename Machine::PcgLoop loop;
   EXPECT_TRUE(ConjugateGradients(options,
                                  per_solve,
+                                 /*forcing=*/{},
                                  vectors,
                                  apply(a),
                                  apply(preconditioner),
@@ -287,6 +294,36 @@ TEST_F(ConjugateGradientsTest, QuadraticModel) {
     per_solve_.q_tolerance = q_tolerance;
     ExpectSamePath(Termination::kSuccess, "zeta");
   }
+}
+
+// A looser end than q_tolerance, where it costs less than is asked for: what is
+// left to gain is at most twice the estimate here.
+TEST_F(ConjugateGradientsTest, ModelCost) {
+  per_solve_.q_tolerance = 1e-8;
+  const VectorXd solution = a_.ldlt().solve(b_);
+  const auto a = [this](const VectorXd& x) -> VectorXd { return a_ * x; };
+  const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
+  int last_num_iterations = 500;
+  for (const double tolerance : {1e-6, 1e-4, 1e-2}) {
+    per_solve_.model_cost_tolerance = tolerance * b_.dot(solution) / 2.0;
+    ExpectSamePath(Termination::kSuccess, "is left of the model's cost");
+    const Result result =
+        Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_);
+    const VectorXd error = result.x - solution;
+    EXPECT_LE(error.dot(a_ * error) / 2.0,
+              2.0 * per_solve_.model_cost_tolerance);
+    EXPECT_LT(result.num_iterations, last_num_iterations);
+    last_num_iterations = result.num_iterations;
+  }
+  // Never before zeta < 0.1.
+  per_solve_.q_tolerance = 0.1;
+  const int at_most =
+      Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_).num_iterations;
+  per_solve_.q_tolerance = 1e-8;
+  per_solve_.model_cost_tolerance = b_.dot(solution);
+  EXPECT_EQ(
+      Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_).num_iterations,
+      at_most);
 }
 
 TEST_F(ConjugateGradientsTest, Residual) {

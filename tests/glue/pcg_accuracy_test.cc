@@ -1,0 +1,106 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Options::model_cost_tolerance and forcing_sequence, which say how accurate
+// PCG is. Also with an emulated device.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/solve.h"
+#include "gtest/gtest.h"
+#include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
+
+namespace ceres_ext {
+namespace {
+
+struct Result {
+  Summary summary;
+  std::vector<double> parameters;
+};
+
+Result SolveWith(const Options& ext_options,
+                 double eta,
+                 double function_tolerance,
+                 int num_iterations) {
+  // A chain that closes once: many iterations of PCG.
+  BalTestProblem bal = MakeBalTestProblem(40, 300, 3, 9);
+  auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+  ceres::Solver::Options options = TestOptions(&bal);
+  options.eta = eta;
+  options.function_tolerance = function_tolerance;
+  options.gradient_tolerance = 0.0;
+  options.parameter_tolerance = 0.0;
+  options.max_num_iterations = num_iterations;
+  Result result;
+  Options on_device = ext_options;
+  on_device.device = kDevice;
+  Solve(options, on_device, problem.get(), &result.summary);
+  EXPECT_EQ(result.summary.path, PATH_FULL) << result.summary.path_reason;
+  result.parameters = bal.cameras;
+  result.parameters.insert(
+      result.parameters.end(), bal.points.begin(), bal.points.end());
+  return result;
+}
+
+TEST(ModelCostTolerance, SparesWhatTheSolveWouldEndFor) {
+  Options never;
+  never.model_cost_tolerance = 0.0;
+  for (const double function_tolerance : {1e-3, 1e-6}) {
+    const Result all = SolveWith(never, 1e-8, function_tolerance, 50);
+    const Result spared = SolveWith({}, 1e-8, function_tolerance, 50);
+    ASSERT_EQ(all.summary.termination_type, ceres::CONVERGENCE);
+    ASSERT_EQ(spared.summary.termination_type, ceres::CONVERGENCE);
+    EXPECT_LT(spared.summary.num_pcg_iterations,
+              all.summary.num_pcg_iterations);
+    // Both end where a step gains less than the tolerance; a step leaves out
+    // a tenth of it at most, by an estimate.
+    EXPECT_NEAR(spared.summary.final_cost,
+                all.summary.final_cost,
+                2.0 * function_tolerance * all.summary.final_cost);
+  }
+}
+
+TEST(ModelCostTolerance, FollowsTheFunctionTolerance) {
+  Options of_function;
+  of_function.model_cost_tolerance = 0.1 * 1e-6;
+  const Result given = SolveWith(of_function, 1e-6, 1e-6, 50);
+  const Result by_default = SolveWith({}, 1e-6, 1e-6, 50);
+  EXPECT_EQ(given.parameters, by_default.parameters);
+
+  // A solve that is to gain all it can does.
+  Options never;
+  never.model_cost_tolerance = 0.0;
+  EXPECT_EQ(SolveWith({}, 1e-6, 0.0, 8).parameters,
+            SolveWith(never, 1e-6, 0.0, 8).parameters);
+}
+
+TEST(ModelCostTolerance, IsOfNoAccountWhereEtaIsCeressOwn) {
+  Options large;
+  large.model_cost_tolerance = 1.0;
+  EXPECT_EQ(SolveWith(large, 0.1, 1e-6, 20).parameters,
+            SolveWith({}, 0.1, 1e-6, 20).parameters);
+}
+
+TEST(ForcingSequence, FollowsTheGradientFromEtaOn) {
+  Options walker;
+  walker.forcing_sequence = FORCING_SEQUENCE_EISENSTAT_WALKER;
+  const Result constant = SolveWith({}, 0.1, 0.0, 8);
+  const Result forced = SolveWith(walker, 0.1, 0.0, 8);
+  const auto steps = [](const Result& result, size_t i) {
+    return result.summary.iterations.at(i).linear_solver_iterations;
+  };
+  // The first step has no gradient before it. Where that has led both, the
+  // gradient is less than a tenth, and so is the tolerance.
+  const auto& iterations = constant.summary.iterations;
+  ASSERT_GT(iterations[0].gradient_max_norm,
+            10.0 * iterations[1].gradient_max_norm);
+  EXPECT_EQ(steps(forced, 1), steps(constant, 1));
+  EXPECT_EQ(forced.summary.iterations[1].cost, iterations[1].cost);
+  EXPECT_GT(steps(forced, 2), steps(constant, 2));
+  EXPECT_EQ(forced.parameters, SolveWith(walker, 0.1, 0.0, 8).parameters);
+}
+
+}  // namespace
+}  // namespace ceres_ext
