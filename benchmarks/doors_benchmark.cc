@@ -49,7 +49,7 @@ DEFINE_int32(best_iterations,
 DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_string(device, "cuda", "cuda or host.");
 DEFINE_string(jacobian, "recomputed", "stored or recomputed.");
-DEFINE_bool(cuda_graph, false, "Options::cuda_graph.");
+DEFINE_string(cuda_graph, "auto", "auto, on or off.");
 DEFINE_string(precision, "double", "double or mixed.");
 
 namespace ceres_ext::bal {
@@ -177,11 +177,14 @@ bool RunSeed(uint64_t seed) {
   options.solver_options.eta = FLAGS_eta;
   options.solver_options.function_tolerance = 0.0;
   options.solver_options.logging_type = ceres::SILENT;
-  options.ext_options.cuda_graph = FLAGS_cuda_graph;
   if (!StringToDeviceType(FLAGS_device, &options.ext_options.device) ||
       !StringToJacobianType(FLAGS_jacobian, &options.ext_options.jacobian) ||
-      !StringToPrecisionType(FLAGS_precision, &options.ext_options.precision)) {
-    std::fprintf(stderr, "--device, --jacobian or --precision is unknown\n");
+      !StringToPrecisionType(FLAGS_precision, &options.ext_options.precision) ||
+      !StringToCudaGraphType(FLAGS_cuda_graph,
+                             &options.ext_options.cuda_graph)) {
+    std::fprintf(
+        stderr,
+        "--device, --jacobian, --precision or --cuda_graph is unknown\n");
     return false;
   }
 

@@ -34,6 +34,8 @@ constexpr EnumName<PreconditionerBlocksType> kPreconditionerBlocksTypes[] = {
 constexpr EnumName<ForcingSequenceType> kForcingSequenceTypes[] = {
     {FORCING_SEQUENCE_CONSTANT, "CONSTANT"},
     {FORCING_SEQUENCE_EISENSTAT_WALKER, "EISENSTAT_WALKER"}};
+constexpr EnumName<CudaGraphType> kCudaGraphTypes[] = {
+    {CUDA_GRAPH_AUTO, "AUTO"}, {CUDA_GRAPH_ON, "ON"}, {CUDA_GRAPH_OFF, "OFF"}};
 constexpr EnumName<FallbackType> kFallbackTypes[] = {
     {FALLBACK_TO_CERES, "TO_CERES"}, {FALLBACK_REFUSE, "REFUSE"}};
 // The strings of what is chosen are Ceres's own.
@@ -164,6 +166,7 @@ bool Options::IsValid(std::string* error) const {
                  "forcing_sequence",
                  forcing_sequence,
                  &message) ||
+      !CheckEnum(kCudaGraphTypes, "cuda_graph", cuda_graph, &message) ||
       !CheckEnum(kFallbackTypes, "fallback", fallback, &message) ||
       !CheckEnum(
           kLinearSolverChoices, "linear_solver", linear_solver, &message) ||
@@ -262,7 +265,8 @@ bool ParseOptions(const std::string& settings,
     } else if (key == "cuda_memory_limit_bytes") {
       valid = SetNumber(key, value, &parsed.cuda_memory_limit_bytes, message);
     } else if (key == "cuda_graph") {
-      valid = SetField(kBools, key, value, &parsed.cuda_graph, message);
+      valid =
+          SetField(kCudaGraphTypes, key, value, &parsed.cuda_graph, message);
     } else if (key == "fallback") {
       valid = SetField(kFallbackTypes, key, value, &parsed.fallback, message);
     } else {
@@ -337,6 +341,13 @@ const char* ForcingSequenceTypeToString(ForcingSequenceType type) {
 }
 bool StringToForcingSequenceType(std::string value, ForcingSequenceType* type) {
   return FromString(kForcingSequenceTypes, std::move(value), type);
+}
+
+const char* CudaGraphTypeToString(CudaGraphType type) {
+  return ToString(kCudaGraphTypes, type);
+}
+bool StringToCudaGraphType(std::string value, CudaGraphType* type) {
+  return FromString(kCudaGraphTypes, std::move(value), type);
 }
 
 const char* FallbackTypeToString(FallbackType type) {

@@ -98,6 +98,18 @@ enum PreconditionerChoice {
   PRECONDITIONER_SCHUR_POWER_SERIES_EXPANSION,
 };
 
+// PCG's iterations as a CUDA graph that repeats itself on the device, with the
+// same results. On an H200 a seventh less time for a solve with 380 k
+// observations, a twentieth with 5 M, nothing with 29 M
+// (docs/measurements/gpu.md). CUDA before 12.4 does without.
+enum CudaGraphType {
+  // On, unless a profiler, sanitizer or debugger is found at the process, which
+  // may not follow such a graph and stop the program (docs/options.md).
+  CUDA_GRAPH_AUTO,
+  CUDA_GRAPH_ON,
+  CUDA_GRAPH_OFF,
+};
+
 // How accurate PCG is to be.
 enum ForcingSequenceType {
   // ceres::Solver::Options::eta in every step.
@@ -165,12 +177,7 @@ struct Options {
   // outlive the solve; null: the solve makes one. Not a key of ParseOptions.
   void* cuda_stream = nullptr;
 
-  // PCG's iterations as a CUDA graph that repeats itself on the device, with
-  // the same results. On an H200 a third less time per iteration with 36 k
-  // observations, a fifth with 1 M, 1 % with 29 M (docs/measurements/gpu.md).
-  // Profilers and sanitizers may not follow such a graph and stop the program,
-  // hence not the default. CUDA before 12.4 does without.
-  bool cuda_graph = false;
+  CudaGraphType cuda_graph = CUDA_GRAPH_AUTO;
 
   // True if the fields can be used together. Otherwise false, and *error (if
   // not null) names the field, its value and what was expected.
@@ -206,6 +213,8 @@ bool StringToPreconditionerChoice(std::string value,
                                   PreconditionerChoice* choice);
 const char* ForcingSequenceTypeToString(ForcingSequenceType type);
 bool StringToForcingSequenceType(std::string value, ForcingSequenceType* type);
+const char* CudaGraphTypeToString(CudaGraphType type);
+bool StringToCudaGraphType(std::string value, CudaGraphType* type);
 const char* FallbackTypeToString(FallbackType type);
 bool StringToFallbackType(std::string value, FallbackType* type);
 

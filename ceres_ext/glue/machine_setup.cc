@@ -344,7 +344,8 @@ Status CreateDeviceSetup(const Options& options,
       machine->num_threads = num_threads;
       CERES_EXT_RETURN_IF_ERROR(
           Machine::Create(context_options, &machine->machine));
-      if (options.cuda_graph) {
+      if (options.cuda_graph == CUDA_GRAPH_ON ||
+          (options.cuda_graph == CUDA_GRAPH_AUTO && !kernels::IsUnderTool())) {
         machine->machine->EnableLoops();
       }
       *kept = machine;

@@ -34,7 +34,7 @@ enum class PcgEnd : int32_t {
 
 // What the host sees: the scalars after iterations i, i - 1, ... at i modulo
 // this, and behind these the scalars of the end.
-constexpr int kNumPublishedPcg = 4;
+constexpr int kNumPublishedPcg = 2;
 
 struct PcgScalars {
   // kNumPublishedPcg + 1 in memory that the host reads; null: the host reads

@@ -12,9 +12,8 @@
 //
 // With EnableLoops PCG is a graph that repeats as many iterations as there are
 // to a reset of the residual, until the scalars have ended; less than that many
-// that do nothing follow the end. Measurements, and why it is not the default:
-// docs/measurements/gpu.md.
-// Host-includable: needs no CUDA toolkit.
+// that do nothing follow the end. Measurements, and what doesn't follow a
+// graph: docs/measurements/gpu.md. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_MACHINE_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_MACHINE_H_
 

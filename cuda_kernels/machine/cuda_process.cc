@@ -3,8 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <string>
 
 namespace ceres_ext::kernels {
 namespace {
@@ -104,6 +107,27 @@ int FloatToDoubleRatio(int device) {
                  get_attribute(&ratio, kRatio, handle) == 0
              ? ratio
              : 0;
+}
+
+bool IsUnderTool() {
+  for (const char* name : {"CUDA_INJECTION64_PATH",
+                           "NVTX_INJECTION64_PATH",
+                           "NV_SANITIZER_INJECTION_TRANSPORT_TYPE",
+                           "NV_NSIGHT_INJECTION_TRANSPORT_TYPE",
+                           "NV_TPS_LAUNCH_TOKEN"}) {
+    if (std::getenv(name) != nullptr) {
+      return true;
+    }
+  }
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == "TracerPid:") {
+      int tracer = 0;
+      return status >> tracer && tracer != 0;
+    }
+  }
+  return false;
 }
 
 }  // namespace ceres_ext::kernels

@@ -34,6 +34,12 @@ bool HasRuntimeContext(int device);
 // started or does not say.
 int FloatToDoubleRatio(int device);
 
+// Whether a profiler, sanitizer or debugger is found at the process: by what
+// Nsight Systems, Nsight Compute and compute-sanitizer set in the environment
+// of a process that they start, or since somebody traces the process, as
+// cuda-gdb does.
+bool IsUnderTool();
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_PROCESS_H_

@@ -37,8 +37,9 @@ DEFINE_int32(cuda_device, 0, "The number of the CUDA device of ceres_ext.");
 DEFINE_int64(cuda_memory_limit_bytes, 0,
              "Most bytes that ceres_ext may hold on the device; 0: no limit. A "
              "problem that needs more is solved on the host.");
-DEFINE_bool(cuda_graph, false,
-            "Run PCG of ceres_ext as a CUDA graph that repeats itself.");
+DEFINE_string(cuda_graph, "auto",
+              "Run PCG of ceres_ext as a CUDA graph that repeats itself: auto "
+              "(unless a profiler, sanitizer or debugger is found), on, off.");
 DEFINE_string(precision, "double",
               "What ceres_ext keeps per observation on a device: double, mixed "
               "(float; state, cost, gradient and sums stay double).");
@@ -239,8 +240,7 @@ bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
       ",cuda_device=" + std::to_string(FLAGS_cuda_device) +
       ",cuda_memory_limit_bytes=" +
       std::to_string(FLAGS_cuda_memory_limit_bytes) +
-      ",cuda_graph=" + (FLAGS_cuda_graph ? "true" : "false") +
-      ",precision=" + FLAGS_precision +
+      ",cuda_graph=" + FLAGS_cuda_graph + ",precision=" + FLAGS_precision +
       ",preconditioner_blocks=" + FLAGS_preconditioner_blocks +
       ",forcing_sequence=" + FLAGS_forcing_sequence +
       ",batch_evaluation=" + (FLAGS_batch_evaluation ? "true" : "false") +

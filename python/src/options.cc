@@ -285,6 +285,13 @@ void AddExtOptions(Class* options) {
            "this times the cost is left to gain; below 0: a tenth of "
            "function_tolerance; 0: never.");
   AddEnum(options,
+          "cuda_graph",
+          &Ext::cuda_graph,
+          &CudaGraphTypeToString,
+          {CUDA_GRAPH_AUTO, CUDA_GRAPH_ON, CUDA_GRAPH_OFF},
+          "PCG as a CUDA graph, which pays for small problems. AUTO: unless a "
+          "profiler, sanitizer or debugger is found at the process.");
+  AddEnum(options,
           "preconditioner",
           &Ext::preconditioner,
           &PreconditionerChoiceToString,
@@ -312,10 +319,6 @@ void AddExtOptions(Class* options) {
       &Ext::cuda_memory_limit_bytes,
       "Most bytes that all solves of the process may hold on the device at "
       "once; 0: what the device has.");
-  AddValue(options,
-           "cuda_graph",
-           &Ext::cuda_graph,
-           "PCG as a CUDA graph, which pays for small problems.");
 }
 
 // What an attribute is set to, with errors that name it.

@@ -190,9 +190,9 @@ def test_residuals(arguments, error, words):
         ),
         ({"eta": None}, TypeError, "eta: expected a value of type float, found None"),
         (
-            {"cuda_graph": 1},
+            {"enabled": 1},
             TypeError,
-            "cuda_graph: expected a value of type bool, found 1",
+            "enabled: expected a value of type bool, found 1",
         ),
         (
             {"device": "GPU"},

@@ -146,7 +146,7 @@ void SetOptions(const Subject& subject,
   }
   ext_options->jacobian = subject.jacobian;
   ext_options->precision = subject.precision;
-  ext_options->cuda_graph = subject.graph;
+  ext_options->cuda_graph = subject.graph ? CUDA_GRAPH_ON : CUDA_GRAPH_OFF;
 }
 
 // solver: of arrays; null: one for this solve alone.

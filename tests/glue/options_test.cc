@@ -48,6 +48,8 @@ TEST(Options, ValuesThatNoEnumHasAreRefused) {
        "forcing_sequence = 2; expected one of: constant, eisenstat_walker"},
       {[](Options* o) { o->model_cost_tolerance = NAN; },
        "model_cost_tolerance = nan; expected a finite number"},
+      {[](Options* o) { o->cuda_graph = static_cast<CudaGraphType>(3); },
+       "cuda_graph = 3; expected one of: auto, on, off"},
       {[](Options* o) { o->fallback = static_cast<FallbackType>(2); },
        "fallback = 2; expected one of: to_ceres, refuse"},
       {[](Options* o) {
@@ -118,7 +120,7 @@ TEST(ParseOptions, SetsEveryField) {
                    "model_cost_tolerance=1e-7,"
                    "linear_solver=iterative_schur,preconditioner=identity,"
                    "report=/tmp/a:b=c,"
-                   "cuda_graph=true",
+                   "cuda_graph=on",
                    &options,
                    &error))
       << error;
@@ -133,7 +135,7 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.model_cost_tolerance, 1e-7);
   EXPECT_EQ(options.cuda_device, 3);
   EXPECT_EQ(options.cuda_memory_limit_bytes, 1000000000000);
-  EXPECT_TRUE(options.cuda_graph);
+  EXPECT_EQ(options.cuda_graph, CUDA_GRAPH_ON);
   EXPECT_EQ(options.linear_solver, LINEAR_SOLVER_ITERATIVE_SCHUR);
   EXPECT_EQ(options.preconditioner, PRECONDITIONER_IDENTITY);
   EXPECT_EQ(options.report, "/tmp/a:b=c");
@@ -171,6 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"jacobian =recomputed", "'jacobian '"},
         BadSettings{"speed=fast", "'speed'"},
         BadSettings{"preconditioner_blocks=all", "single, merged"},
+        BadSettings{"cuda_graph=true", "auto, on, off"},
         BadSettings{"forcing_sequence=walker", "constant, eisenstat_walker"},
         BadSettings{"model_cost_tolerance=inf", "model_cost_tolerance"},
         BadSettings{"model_cost_tolerance=1e-7x", "model_cost_tolerance"},
@@ -218,6 +221,9 @@ TEST(Enums, RoundTripThroughStrings) {
        {FORCING_SEQUENCE_CONSTANT, FORCING_SEQUENCE_EISENSTAT_WALKER}) {
     ExpectRoundTrip(
         ForcingSequenceTypeToString, StringToForcingSequenceType, type);
+  }
+  for (CudaGraphType type : {CUDA_GRAPH_AUTO, CUDA_GRAPH_ON, CUDA_GRAPH_OFF}) {
+    ExpectRoundTrip(CudaGraphTypeToString, StringToCudaGraphType, type);
   }
   for (FallbackType type : {FALLBACK_TO_CERES, FALLBACK_REFUSE}) {
     ExpectRoundTrip(FallbackTypeToString, StringToFallbackType, type);

@@ -198,7 +198,7 @@ void Spoil(Spoiler spoil, Options* options) {
   spoil(&options->preconditioner, 5);
   spoil(&options->cuda_device);
   spoil(&options->cuda_memory_limit_bytes);
-  spoil(&options->cuda_graph);
+  spoil(&options->cuda_graph, 2);
 }
 
 // A random ordering, often one that misses blocks or has others.
@@ -324,6 +324,7 @@ std::string RandomSettings(Random* random) {
       "0",        "1",      "-1",     "99999999999999999999",
       "0x10",     " 1",     "1e3",    "2147483648",
       "as_given", "refuse", "",       "/dev/null",
+      "on",       "off",    "1e-7",   "eisenstat_walker",
       "stderr ",  "a/b/c",  "\n",     "to_ceres"};
   std::string text;
   for (int i = random->Below(5); i > 0; --i) {

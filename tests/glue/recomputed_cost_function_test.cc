@@ -616,7 +616,7 @@ TEST(RecomputedSolves, TakeTheSameStepsAsAGraph) {
   }
   Options options = ExtOptions(JACOBIAN_RECOMPUTED);
   const Solved one_by_one = SolveCase(kCases[1], options);
-  options.cuda_graph = true;
+  options.cuda_graph = CUDA_GRAPH_ON;
   const Solved graph = SolveCase(kCases[1], options);
   EXPECT_EQ(graph.summary.path, PATH_FULL) << graph.summary.path_reason;
   EXPECT_EQ(graph.state, one_by_one.state);
