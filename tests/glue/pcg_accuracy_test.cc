@@ -91,14 +91,16 @@ TEST(ForcingSequence, FollowsTheGradientFromEtaOn) {
   const auto steps = [](const Result& result, size_t i) {
     return result.summary.iterations.at(i).linear_solver_iterations;
   };
-  // The first step has no gradient before it. Where that has led both, the
-  // gradient is less than a tenth, and so is the tolerance.
-  const auto& iterations = constant.summary.iterations;
-  ASSERT_GT(iterations[0].gradient_max_norm,
-            10.0 * iterations[1].gradient_max_norm);
-  EXPECT_EQ(steps(forced, 1), steps(constant, 1));
-  EXPECT_EQ(forced.summary.iterations[1].cost, iterations[1].cost);
-  EXPECT_GT(steps(forced, 2), steps(constant, 2));
+  // The same steps until a gradient is so much smaller that the tolerance is
+  // too, which takes more iterations of PCG.
+  size_t i = 1;
+  while (i < 8 && steps(forced, i) == steps(constant, i)) {
+    EXPECT_EQ(forced.summary.iterations[i].cost,
+              constant.summary.iterations[i].cost);
+    ++i;
+  }
+  EXPECT_GT(i, 1u);  // The first step has no gradient before it.
+  EXPECT_GT(steps(forced, i), steps(constant, i));
   EXPECT_EQ(forced.parameters, SolveWith(walker, 0.1, 0.0, 8).parameters);
 }
 
