@@ -344,9 +344,12 @@ Status CreateDeviceSetup(const Options& options,
       machine->num_threads = num_threads;
       CERES_EXT_RETURN_IF_ERROR(
           Machine::Create(context_options, &machine->machine));
-      if (options.cuda_graph == CUDA_GRAPH_ON ||
-          (options.cuda_graph == CUDA_GRAPH_AUTO && !kernels::IsUnderTool())) {
+      if (options.cuda_graph == CUDA_GRAPH_ON) {
         machine->machine->EnableLoops();
+      } else if (options.cuda_graph == CUDA_GRAPH_AUTO &&
+                 !kernels::IsUnderTool()) {
+        // A graph starts more slowly than a kernel.
+        machine->machine->EnableLoops(/*first_iteration=*/10);
       }
       *kept = machine;
     }

@@ -60,7 +60,8 @@ bool CudaMachine::QueueToEnd(int i,
                              const PcgScalars* scalars,
                              PcgLoop* loop) {
   Status& status = loop_record_.status;
-  if (!status.ok() || period > kMaxLoopPeriod || i % period != 0 ||
+  if (!status.ok() || i < first_loop_iteration_ || period > kMaxLoopPeriod ||
+      i % period != 0 ||
       i >= max_num_iterations || max_num_iterations < (period + 1) / 2) {
     return false;
   }
@@ -86,6 +87,9 @@ bool CudaMachine::QueueToEnd(int i,
   return status.ok();
 }
 
-void CudaMachine::EnableLoops() { loop_record_.status = {}; }
+void CudaMachine::EnableLoops(int first_iteration) {
+  loop_record_.status = {};
+  first_loop_iteration_ = first_iteration;
+}
 
 }  // namespace ceres_ext::kernels

@@ -127,7 +127,7 @@ class CudaMachine {
   // Queues iterations i, i + 1, ... until the scalars have ended, as a graph of
   // iterate(0) .. iterate(period - 1). False: nothing is queued, and iteration
   // i is to be queued by itself:
-  //   - loops are not enabled;
+  //   - loops are not enabled, or from a later iteration on;
   //   - the first time for a loop;
   //   - i is not a multiple of period, which is at most kMaxLoopPeriod;
   //   - less than half a period is allowed: 5 iterations in a graph of 10 took
@@ -150,9 +150,9 @@ class CudaMachine {
     int64_t num_launches = 0;
   };
   const LoopRecord& loop_record() const { return loop_record_; }
-  // Off until asked for. Everything that an operation does in PCG's iterations
+  // Off until asked for; from first_iteration on, of each solve. Everything that an operation does in PCG's iterations
   // must go through kernels::Launch or CudaContext::CopyOnDevice.
-  void EnableLoops();
+  void EnableLoops(int first_iteration = 0);
 
   Status RecordMark(int mark) { return events_.Record(mark, stream()); }
   double SecondsBetweenMarks(int first, int last) {
@@ -171,6 +171,7 @@ class CudaMachine {
   DeviceBuffer<double> sum_partial_;
   DeviceBuffer<int32_t> integers_;
   LoopRecord loop_record_;
+  int first_loop_iteration_ = 0;
 };
 
 }  // namespace ceres_ext::kernels
