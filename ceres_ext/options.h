@@ -99,9 +99,9 @@ enum PreconditionerChoice {
 };
 
 // PCG's iterations as a CUDA graph that repeats itself on the device, with the
-// same results. On an H200, with 18 iterations a step, 6 % less time for a solve
-// with 380 k observations and 2 % with 5 M; with 7 a step and 84 k, 8 % more
-// (docs/measurements/gpu.md). CUDA before 12.4 does without.
+// same results. On an H200, with 18 iterations a step, 6 % less time for a
+// solve with 380 k observations and 2 % with 5 M; with 7 a step and 84 k, 8 %
+// more (docs/measurements/gpu.md). CUDA before 12.4 does without.
 enum CudaGraphType {
   // From the tenth iteration of a step on, unless a profiler, sanitizer or
   // debugger is found at the process, which may not follow such a graph and

@@ -61,8 +61,8 @@ bool CudaMachine::QueueToEnd(int i,
                              PcgLoop* loop) {
   Status& status = loop_record_.status;
   if (!status.ok() || i < first_loop_iteration_ || period > kMaxLoopPeriod ||
-      i % period != 0 ||
-      i >= max_num_iterations || max_num_iterations < (period + 1) / 2) {
+      i % period != 0 || i >= max_num_iterations ||
+      max_num_iterations < (period + 1) / 2) {
     return false;
   }
   if (!loop->was_queued) {

@@ -150,8 +150,9 @@ class CudaMachine {
     int64_t num_launches = 0;
   };
   const LoopRecord& loop_record() const { return loop_record_; }
-  // Off until asked for; from first_iteration on, of each solve. Everything that an operation does in PCG's iterations
-  // must go through kernels::Launch or CudaContext::CopyOnDevice.
+  // Off until asked for; from first_iteration on, of each solve. Everything
+  // that an operation does in PCG's iterations must go through kernels::Launch
+  // or CudaContext::CopyOnDevice.
   void EnableLoops(int first_iteration = 0);
 
   Status RecordMark(int mark) { return events_.Record(mark, stream()); }
