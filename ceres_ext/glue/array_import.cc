@@ -121,9 +121,6 @@ std::string ArrayImport::WhyProblemIsNeeded(
       return "not all residual blocks are observations of a "
              "BalReprojectionError or BalQuaternionReprojectionError";
     }
-    if (residuals.weights != nullptr) {
-      return "residual blocks have weights";
-    }
     const int camera_array = residuals.blocks[0].parameters;
     const int point_array = residuals.blocks[1].parameters;
     if (points == kNone) {
@@ -343,6 +340,9 @@ bool ArrayImport::Import(bool wants_hash,
       rows.observations.Refer(2 * n,
                               static_cast<const double*>(residuals.constants));
       rows.common_loss = residuals.loss;
+      if (residuals.weights != nullptr) {
+        rows.weights.Refer(n, residuals.weights);
+      }
       if (wants_hash) {
         rows.index_hash = HashOf(rows, context);
       }

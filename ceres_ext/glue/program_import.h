@@ -87,10 +87,14 @@ struct ObservationRows {
   HostArray<double> observations;
   std::vector<const ceres::LossFunction*> loss;
   const ceres::LossFunction* common_loss = nullptr;
+  // Of each observation what its rho is multiplied by; empty: 1.
+  HostArray<double> weights;
   // Of camera_id and point_id, where somebody has asked for it; 0: unknown.
   uint64_t index_hash = 0;
 
-  bool has_loss() const { return common_loss != nullptr || !loss.empty(); }
+  bool has_loss() const {
+    return common_loss != nullptr || !loss.empty() || weights.size() > 0;
+  }
 
   int64_t size() const { return camera_id.size(); }
 };

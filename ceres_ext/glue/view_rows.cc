@@ -303,7 +303,8 @@ std::string WhyStored(const ceres::internal::Program& program,
   }
   std::vector<kernels::RobustLoss> known;
   std::vector<uint8_t> ids;
-  if (FindChains(losses, &known, &ids) != nullptr) {
+  std::vector<double> weights;
+  if (FindChains(losses, &known, &ids, &weights) != nullptr) {
     return "some have a loss of a user's own";
   }
   const BatchModel& its_model = *structure.models[model];
