@@ -41,11 +41,12 @@ struct VaryingBlock {
   const ceres::Manifold* manifold = nullptr;  // null: it has none
 };
 
-// What multiplies rho of a row besides its loss (null: none).
 struct LossOfRow {
-  const ceres::LossFunction* loss = nullptr;
-  // As ceres::ScaledLoss; 1 where has_weights() is false.
-  double weight = 1.0;
+  const ceres::LossFunction* loss = nullptr;  // null: none
+  // What rho is multiplied by, as by ceres::ScaledLoss; null: by 1.
+  const double* weight = nullptr;
+
+  double Weight() const { return weight == nullptr ? 1.0 : *weight; }
 };
 
 // Thread safety: all members are const and may be called from any thread.
@@ -69,6 +70,7 @@ class ProblemRows {
   // Values of the block.
   virtual int BlockSize(int64_t row, int j) const = 0;
   virtual LossOfRow Loss(int64_t row) const = 0;
+  // Whether some rows have a weight.
   virtual bool has_weights() const = 0;
   // The row's cost function, or another one of its type.
   virtual const ceres::CostFunction& TypicalCostFunction(int64_t row) const = 0;

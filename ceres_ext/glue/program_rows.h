@@ -50,7 +50,7 @@ class ProgramRows final : public ProblemRows {
     return At(row).parameter_blocks()[j]->Size();
   }
   LossOfRow Loss(int64_t row) const final {
-    return {At(row).loss_function(), 1.0};
+    return {At(row).loss_function(), nullptr};
   }
   bool has_weights() const final { return false; }
   const ceres::CostFunction& TypicalCostFunction(int64_t row) const final {
