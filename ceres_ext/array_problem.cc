@@ -228,7 +228,14 @@ class Validator {
     }
     const auto* batchable =
         dynamic_cast<const BatchableCostFunction*>(&cost_function);
-    has_observations_.push_back(made != nullptr && batchable != nullptr &&
+    if (r.constants_are_of_model &&
+        (made == nullptr || batchable == nullptr ||
+         batchable->batch_model().constants_bytes != r.constants_bytes)) {
+      return Fail(name,
+                  ": constants_are_of_model is true, expected constants of a "
+                  "BatchableCostFunction, as many bytes as its model has");
+    }
+    has_observations_.push_back(r.constants_are_of_model &&
                                 batchable->batch_model().kind !=
                                     BatchModelKind::kOther);
     checked_.push_back(i);

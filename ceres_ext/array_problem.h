@@ -85,6 +85,11 @@ class ArrayProblem {
     int64_t constants_bytes = 0;
     ceres::CostFunction* (*make_cost_function)(const void* constants) = nullptr;
     ceres::CostFunction* const* cost_functions = nullptr;
+    // Whether these bytes are what CopyConstants of a BatchableCostFunction
+    // writes (ceres_ext/batchable_cost_function.h): then they are read as they
+    // are, and cost functions made only where Ceres evaluates. Else each is
+    // made, and asked for them.
+    bool constants_are_of_model = false;
   };
 
   // Returns the number of the array, 0 for the first.
@@ -107,6 +112,7 @@ class ArrayProblem {
     residuals.constants = constants;
     residuals.constants_bytes = sizeof(*constants);
     residuals.make_cost_function = &Make<CostFunction>;
+    residuals.constants_are_of_model = true;
     AddResiduals(residuals);
   }
   // The same with constants that are doubles alone, side by side.
@@ -127,7 +133,8 @@ class ArrayProblem {
                                weights);
   }
 
-  // Any cost functions, one for each residual block; all have the same sizes.
+  // Any cost functions, made of constants or one for each residual block; all
+  // have the same sizes. Both are called by several threads at once.
   void AddResiduals(const Residuals& residuals);
 
   const std::vector<Parameters>& parameters() const { return parameters_; }

@@ -28,7 +28,7 @@
 namespace ceres_ext {
 
 // Changes whenever anything in this file does.
-inline constexpr int32_t kBatchModelVersion = 2;
+inline constexpr int32_t kBatchModelVersion = 3;
 
 // A parameter block of a row.
 struct alignas(16) RowBlock {

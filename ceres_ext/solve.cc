@@ -264,8 +264,8 @@ bool SolveArrays(const ceres::Solver::Options& options,
                  Summary* summary,
                  std::string* reason,
                  std::string* why_host) {
-  if (!ext_options.enabled || !ext_options.batch_evaluation) {
-    *reason = "this library is not to evaluate residual blocks";
+  if (!ext_options.enabled) {
+    *reason = "this library is switched off (enabled = false)";
     return false;
   }
   ArrayImport arrays(&problem, summary);

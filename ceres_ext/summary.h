@@ -65,7 +65,8 @@ struct Summary : public ceres::Solver::Summary {
   // library, the host calls the losses of all residual blocks of that cost
   // function, in each evaluation and by Solver::Options::num_threads threads:
   // of how many residual blocks, and the class of the first of a user's own (or
-  // the first of Ceres's beyond what a device keeps, some 100 different ones).
+  // the first of Ceres's beyond what a device keeps, some 100 different ones,
+  // whatever the scales of a ceres::ScaledLoss around them are).
   int64_t num_host_losses = 0;
   std::string host_loss_type;
 

@@ -112,10 +112,10 @@ class DeviceProblem {
     CudaMachine machine;
     CERES_EXT_RETURN_IF_ERROR(machine.Setup(context));
     CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::GatherPairsParams{n,
-                                       index_.view().input_id(),
-                                       observations.data(),
-                                       observations_.data()},
+        Run(kernels::GatherTuplesParams<2>{n,
+                                           index_.view().input_id(),
+                                           observations.data(),
+                                           observations_.data()},
             &machine));
     return context->Synchronize();
   }

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <memory>
 #include <new>
 #include <numeric>
 #include <utility>
 
 #include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/glue/device_choice.h"
+#include "ceres_ext/glue/elimination.h"
 #include "cuda_kernels/model/shape.h"
 
 namespace ceres_ext {
@@ -23,19 +24,6 @@ constexpr int32_t kNone = -1;
 constexpr int kPointSize = 3;
 constexpr int64_t kRowsPerTask = 1 << 16;
 constexpr int64_t kBlocksPerTask = 1 << 14;
-
-// kOther where this library doesn't evaluate observations of that kind.
-BatchModelKind KindOf(const Residuals& residuals) {
-  if (residuals.make_cost_function == nullptr || residuals.num_blocks == 0) {
-    return BatchModelKind::kOther;
-  }
-  const std::unique_ptr<ceres::CostFunction> cost_function(
-      residuals.make_cost_function(residuals.constants));
-  const auto* batchable =
-      dynamic_cast<const BatchableCostFunction*>(cost_function.get());
-  return batchable == nullptr ? BatchModelKind::kOther
-                              : batchable->batch_model().kind;
-}
 
 // The finaliser of MurmurHash3, a bijection.
 uint64_t Mix(uint64_t x) {
@@ -78,17 +66,6 @@ void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate) {
   }
 }
 
-int ArrayImport::TangentSize(const Parameters& parameters, int64_t block) {
-  const ceres::Manifold* const manifold = parameters.ManifoldOf(block);
-  return manifold == nullptr ? parameters.size : manifold->TangentSize();
-}
-
-bool ArrayImport::IsConstant(const Parameters& parameters, int64_t block) {
-  return (parameters.is_constant != nullptr &&
-          parameters.is_constant[block] != 0) ||
-         TangentSize(parameters, block) == 0;
-}
-
 std::string ArrayImport::WhyProblemIsNeeded(
     const ceres::Solver::Options& options) const {
   if (options.minimizer_type != ceres::TRUST_REGION) {
@@ -109,20 +86,36 @@ std::string ArrayImport::WhyProblemIsNeeded(
   if (!options.trust_region_minimizer_iterations_to_dump.empty()) {
     return "the dumping of problems works on a ceres::Problem";
   }
+  const auto& all = problem_->residuals();
+  return std::all_of(all.begin(),
+                     all.end(),
+                     [](const Residuals& residuals) {
+                       return residuals.num_blocks == 0;
+                     })
+             ? "there are no residual blocks"
+             : "";
+}
+
+BatchModelKind ArrayImport::KindOf(int residuals) const {
+  const auto* batchable = dynamic_cast<const BatchableCostFunction*>(
+      rows_->cost_function(residuals));
+  return batchable == nullptr ||
+                 !problem_->residuals()[residuals].constants_are_of_model
+             ? BatchModelKind::kOther
+             : batchable->batch_model().kind;
+}
+
+bool ArrayImport::AreObservations() const {
   int points = kNone;
-  std::vector<int> cameras;
   std::vector<BatchModelKind> kinds;
-  for (const Residuals& residuals : problem_->residuals()) {
+  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
+    const Residuals& residuals = problem_->residuals()[r];
     if (residuals.num_blocks == 0) {
       continue;
     }
-    const BatchModelKind kind = KindOf(residuals);
+    const BatchModelKind kind = KindOf(static_cast<int>(r));
     if (kind == BatchModelKind::kOther) {
-      return "not all residual blocks are observations of a "
-             "BalReprojectionError or BalQuaternionReprojectionError";
-    }
-    if (residuals.weights != nullptr) {
-      return "residual blocks have weights";
+      return false;
     }
     const int camera_array = residuals.blocks[0].parameters;
     const int point_array = residuals.blocks[1].parameters;
@@ -131,10 +124,9 @@ std::string ArrayImport::WhyProblemIsNeeded(
     }
     if (points != point_array ||
         std::count(kinds.begin(), kinds.end(), kind) > 0) {
-      return "observations of one kind, or points, are in several arrays";
+      return false;
     }
     kinds.push_back(kind);
-    cameras.push_back(camera_array);
     const auto has_constants = [this](int array) {
       const Parameters& p = parameters(array);
       return p.is_constant != nullptr || p.manifold != nullptr ||
@@ -146,24 +138,37 @@ std::string ArrayImport::WhyProblemIsNeeded(
                        residuals.blocks[0].BlockOf(k)) &&
             IsConstant(parameters(point_array),
                        residuals.blocks[1].BlockOf(k))) {
-          return "residual blocks depend on constant blocks alone";
+          return false;
         }
       }
     }
   }
-  return kinds.empty() ? "there are no residual blocks" : "";
+  return true;
 }
 
-int64_t ArrayImport::num_values() const {
-  int64_t sum = 0;
-  for (const Residuals& residuals : problem_->residuals()) {
+void ArrayImport::CountValues(bool batch_evaluation,
+                              int64_t* num_values,
+                              int64_t* num_host_values) const {
+  *num_values = 0;
+  *num_host_values = 0;
+  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
+    const Residuals& residuals = problem_->residuals()[r];
+    if (residuals.num_blocks == 0) {
+      continue;
+    }
+    const ceres::CostFunction& cost_function =
+        *rows_->cost_function(static_cast<int>(r));
     int64_t num_columns = 0;
     for (const ArrayProblem::Index& index : residuals.blocks) {
       num_columns += parameters(index.parameters).size;
     }
-    sum += 2 * residuals.num_blocks * num_columns;
+    const int64_t n =
+        residuals.num_blocks * cost_function.num_residuals() * num_columns;
+    *num_values += n;
+    if (!batch_evaluation || !HasDeviceForm(cost_function)) {
+      *num_host_values += n;
+    }
   }
-  return sum;
 }
 
 void ArrayImport::NumberBlocks(int array,
@@ -171,24 +176,7 @@ void ArrayImport::NumberBlocks(int array,
                                Blocks* blocks) {
   const Parameters& p = parameters(array);
   const auto n = static_cast<int32_t>(p.num_blocks);
-  std::vector<uint8_t> is_used(n, 0);
-  for (const Residuals& residuals : problem_->residuals()) {
-    for (const ArrayProblem::Index& index : residuals.blocks) {
-      if (index.parameters != array) {
-        continue;
-      }
-      context->ParallelFor(
-          residuals.num_blocks, kRowsPerTask, [&](int64_t begin, int64_t end) {
-            for (int64_t k = begin; k < end; ++k) {
-              const int64_t block = index.BlockOf(k);
-              // Written once, so that threads share the line.
-              if (__atomic_load_n(&is_used[block], __ATOMIC_RELAXED) == 0) {
-                __atomic_store_n(&is_used[block], 1, __ATOMIC_RELAXED);
-              }
-            }
-          });
-    }
-  }
+  const std::vector<uint8_t> is_used = FindUsed(*problem_, array, context);
   const bool may_be_constant = p.is_constant != nullptr ||
                                p.manifold != nullptr || p.manifolds != nullptr;
   const bool all_are_used =
@@ -269,26 +257,90 @@ void ArrayImport::FillTable(int array,
       });
 }
 
-bool ArrayImport::Import(bool wants_hash,
+bool ArrayImport::Import(const ImportOptions& options,
+                         bool wants_hash,
                          kernels::HostContext* context,
                          ProgramStructure* structure,
                          std::string* reason) {
+  const bool by_points = options.num_eliminate_blocks == ImportOptions::kPoints;
+  if (by_points && options.batch_evaluation && AreObservations()) {
+    return ImportObservations(wants_hash, context, structure, reason);
+  }
+  if (!SetupRows(context, reason)) {
+    return false;
+  }
+  if (by_points) {
+    rows_->Order({});
+  }
+  num_columns_ = rows_->num_columns();
+  num_parameters_ = rows_->num_parameters();
+  num_blocks_ = rows_->num_blocks();
+  num_rows_ = rows_->size();
+  num_residuals_ = rows_->num_residuals();
+  if (num_columns_ == 0) {
+    *reason = "no parameter block varies";
+    return false;
+  }
+  if (!ImportRows(rows_, options, context, structure, reason)) {
+    return false;
+  }
+  caller_state_.Clear();
+  rows_->AddTo(&caller_state_);
+  structure->caller_state = &caller_state_;
+  return true;
+}
+
+bool ArrayImport::SetupRows(kernels::HostContext* context,
+                            std::string* reason) {
+  if (has_rows_) {
+    return true;
+  }
+  rows_->Setup(context);
+  has_rows_ = rows_->FixedCost(&fixed_cost_);
+  if (!has_rows_) {
+    *reason =
+        "a residual block that depends on constants alone can't be "
+        "evaluated";
+  }
+  return has_rows_;
+}
+
+bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
+                                   int* num_eliminate_blocks,
+                                   std::string* reason) {
+  if (!SetupRows(context, reason)) {
+    return false;
+  }
+  rows_->Order({});
+  const std::vector<uint8_t> is_eliminated = IndependentSet(*rows_);
+  rows_->Order(is_eliminated);
+  *num_eliminate_blocks = static_cast<int>(
+      std::count(is_eliminated.begin(), is_eliminated.end(), 1));
+  return true;
+}
+
+bool ArrayImport::ImportObservations(bool wants_hash,
+                                     kernels::HostContext* context,
+                                     ProgramStructure* structure,
+                                     std::string* reason) {
   *structure = ProgramStructure();
   const int num_arrays = static_cast<int>(problem_->parameters().size());
   blocks_.assign(num_arrays, Blocks());
   caller_state_.Clear();
   num_columns_ = 0;
-  int num_parameters = 0;
+  num_parameters_ = 0;
+  num_blocks_ = 0;
   for (int i = 0; i < num_arrays; ++i) {
     Blocks& blocks = blocks_[i];
     NumberBlocks(i, context, &blocks);
     if (blocks.num_varying == 0) {
       continue;
     }
-    blocks.state_begin = num_parameters;
+    blocks.state_begin = num_parameters_;
     blocks.column_begin = static_cast<int>(num_columns_);
     const Parameters& p = parameters(i);
-    num_parameters += blocks.num_varying * p.size;
+    num_blocks_ += blocks.num_varying;
+    num_parameters_ += blocks.num_varying * p.size;
     num_columns_ += blocks.num_columns;
     caller_state_.Add(
         p.values,
@@ -305,13 +357,15 @@ bool ArrayImport::Import(bool wants_hash,
     return false;
   }
   structure->num_columns = static_cast<int>(num_columns_);
-  structure->num_parameters = num_parameters;
+  structure->num_parameters = num_parameters_;
   structure->caller_state = &caller_state_;
 
   const Residuals* any = nullptr;
   for (int kind = 0; kind < 2; ++kind) {
-    for (const Residuals& residuals : problem_->residuals()) {
-      if (KindOf(residuals) != static_cast<BatchModelKind>(kind)) {
+    for (size_t r = 0; r < problem_->residuals().size(); ++r) {
+      const Residuals& residuals = problem_->residuals()[r];
+      if (residuals.num_blocks == 0 ||
+          KindOf(static_cast<int>(r)) != static_cast<BatchModelKind>(kind)) {
         continue;
       }
       any = &residuals;
@@ -343,6 +397,9 @@ bool ArrayImport::Import(bool wants_hash,
       rows.observations.Refer(2 * n,
                               static_cast<const double*>(residuals.constants));
       rows.common_loss = residuals.loss;
+      if (residuals.weights != nullptr) {
+        rows.weights.Refer(n, residuals.weights);
+      }
       if (wants_hash) {
         rows.index_hash = HashOf(rows, context);
       }
@@ -358,6 +415,8 @@ bool ArrayImport::Import(bool wants_hash,
   const int points = any->blocks[1].parameters;
   FillTable(points, blocks_[points], context, &structure->e.emplace_back());
   structure->e[0].padded_size = kPointSize;
+  num_rows_ = structure->num_observations();
+  num_residuals_ = structure->num_residuals;
   return true;
 }
 
@@ -365,11 +424,10 @@ void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {
   summary->num_parameter_blocks = 0;
   summary->num_parameters = 0;
   summary->num_effective_parameters = 0;
-  summary->num_parameter_blocks_reduced = 0;
-  summary->num_parameters_reduced = 0;
+  summary->num_parameter_blocks_reduced = num_blocks_;
+  summary->num_parameters_reduced = num_parameters_;
   summary->num_effective_parameters_reduced = static_cast<int>(num_columns_);
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    const Parameters& p = parameters(static_cast<int>(i));
+  for (const Parameters& p : problem_->parameters()) {
     const auto n = static_cast<int>(p.num_blocks);
     summary->num_parameter_blocks += n;
     summary->num_parameters += n * p.size;
@@ -380,16 +438,19 @@ void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {
         summary->num_effective_parameters += TangentSize(p, b);
       }
     }
-    summary->num_parameter_blocks_reduced += blocks_[i].num_varying;
-    summary->num_parameters_reduced += blocks_[i].num_varying * p.size;
   }
   summary->num_residual_blocks = 0;
-  for (const Residuals& residuals : problem_->residuals()) {
-    summary->num_residual_blocks += static_cast<int>(residuals.num_blocks);
+  summary->num_residuals = 0;
+  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
+    const auto n = static_cast<int>(problem_->residuals()[r].num_blocks);
+    summary->num_residual_blocks += n;
+    if (n > 0) {
+      summary->num_residuals +=
+          n * rows_->cost_function(static_cast<int>(r))->num_residuals();
+    }
   }
-  summary->num_residuals = 2 * summary->num_residual_blocks;
-  summary->num_residual_blocks_reduced = summary->num_residual_blocks;
-  summary->num_residuals_reduced = summary->num_residuals;
+  summary->num_residual_blocks_reduced = static_cast<int>(num_rows_);
+  summary->num_residuals_reduced = num_residuals_;
   summary->linear_solver_ordering_used = {
       summary->num_parameter_blocks_reduced};
 }

@@ -1,9 +1,11 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Reads out of a problem of arrays (ceres_ext/array_problem.h) what
-// program_import.h reads out of a Program of Ceres, with the same result. Index
-// arrays and observations are referred to where they are, not copied, unless a
-// block is constant or in no residual block.
+// program_import.h reads out of a Program of Ceres, with the same result. Where
+// all rows are observations, one array of each kind, index arrays, observations
+// and weights are referred to where they are, not copied, unless a block is
+// constant or in no residual block. Other problems go the way of a Program's
+// rows (array_rows.h).
 //
 // Ceres's loop runs over an empty shell of a problem: evaluator, linear solver
 // and vectors are all this library's, and the state goes to and from the arrays
@@ -13,11 +15,13 @@
 #define CERES_EXT_GLUE_ARRAY_IMPORT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "ceres/solver.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/glue/array_rows.h"
 #include "ceres_ext/glue/caller_state.h"
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/summary.h"
@@ -38,7 +42,9 @@ class ArrayImport {
   // *problem is valid; it and *summary, that of the solve, outlive this object.
   ArrayImport(const ArrayProblem* problem,
               const ceres::Solver::Summary* summary)
-      : problem_(problem), caller_state_(summary) {}
+      : problem_(problem),
+        rows_(std::make_shared<ArrayRows>(problem)),
+        caller_state_(summary) {}
 
   // Why the problem, or a solve with these options, needs a ceres::Problem, a
   // part of a sentence; empty: it doesn't.
@@ -47,18 +53,31 @@ class ArrayImport {
   // As ImportProgram, and throws std::bad_alloc. May be called again where
   // *structure is used up; it refers to the arrays and to this object.
   // wants_hash: of what ObservationRows::index_hash says.
-  bool Import(bool wants_hash,
+  bool Import(const ImportOptions& options,
+              bool wants_hash,
               kernels::HostContext* context,
               ProgramStructure* structure,
               std::string* reason);
+  // Puts the blocks first that ITERATIVE_SCHUR eliminates, as Ceres would.
+  // *num_eliminate_blocks: how many, for the next Import. False, with a
+  // sentence in *reason, as Import.
+  bool ChooseEliminated(kernels::HostContext* context,
+                        int* num_eliminate_blocks,
+                        std::string* reason);
+
+  // Of residual blocks that depend on constants alone, after Import.
+  double fixed_cost() const { return fixed_cost_; }
 
   const ArrayProblem& problem() const { return *problem_; }
 
   // After Import, for Ceres's summary: of the problem, and of what varies.
   void FillSummary(ceres::Solver::Summary* summary) const;
 
-  // Residuals times columns, if all blocks vary.
-  int64_t num_values() const;
+  // Residuals times columns, if all blocks vary; of rows that the host
+  // evaluates where there is a device, too.
+  void CountValues(bool batch_evaluation,
+                   int64_t* num_values,
+                   int64_t* num_host_values) const;
   // Columns of blocks that vary, after Import.
   int64_t num_columns() const { return num_columns_; }
 
@@ -79,11 +98,17 @@ class ArrayImport {
   const ArrayProblem::Parameters& parameters(int i) const {
     return problem_->parameters()[i];
   }
-  static int TangentSize(const ArrayProblem::Parameters& parameters,
-                         int64_t block);
-  static bool IsConstant(const ArrayProblem::Parameters& parameters,
-                         int64_t block);
 
+  // kOther where this library doesn't evaluate observations of that kind from
+  // the array itself.
+  BatchModelKind KindOf(int residuals) const;
+  // Whether all rows are observations that can be referred to.
+  bool AreObservations() const;
+  bool ImportObservations(bool wants_hash,
+                          kernels::HostContext* context,
+                          ProgramStructure* structure,
+                          std::string* reason);
+  bool SetupRows(kernels::HostContext* context, std::string* reason);
   // Numbers the blocks of a parameter array that residual blocks name.
   void NumberBlocks(int array, kernels::HostContext* context, Blocks* blocks);
   void FillTable(int array,
@@ -92,9 +117,18 @@ class ArrayImport {
                  BlockTable* table) const;
 
   const ArrayProblem* problem_;
+  const std::shared_ptr<ArrayRows> rows_;
+  // Whether rows_ has been set up.
+  bool has_rows_ = false;
   CallerState caller_state_;
   std::vector<Blocks> blocks_;
   int64_t num_columns_ = 0;
+  int num_parameters_ = 0;
+  // For Ceres's summary.
+  int num_blocks_ = 0;
+  int64_t num_rows_ = 0;
+  int num_residuals_ = 0;
+  double fixed_cost_ = 0.0;
 };
 
 }  // namespace ceres_ext

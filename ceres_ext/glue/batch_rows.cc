@@ -7,7 +7,6 @@
 #include <string>
 #include <system_error>
 
-#include "ceres/residual_block.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/scoped_seconds.h"
 #include "ceres_ext/glue/type_name.h"
@@ -43,9 +42,8 @@ Status BatchRows<Machine>::SetupRows(const BatchRowsInput<Machine>& input,
         has_note[model] == 0) {
       has_note[model] = 1;
       input.notes->insert(
-          TypeName(
-              *input.program->residual_blocks()[rows[k]]->cost_function()) +
-          " " + why_not[model]);
+          TypeName(structure.rows->TypicalCostFunction(rows[k])) + " " +
+          why_not[model]);
     }
     model_of_place[k] = is_host_row ? ProgramStructure::kNoModel : model;
     if (is_host_row) {
@@ -64,7 +62,7 @@ Status BatchRows<Machine>::SetupRows(const BatchRowsInput<Machine>& input,
     return {};
   }
   CERES_EXT_RETURN_IF_ERROR(evaluation_.Setup(
-      *input.program, host_rows, structure.is_eliminated, input.host_context));
+      structure.rows, host_rows, structure.is_eliminated, input.host_context));
   if (kIsHost<Machine>) {
     return {};
   }
@@ -135,8 +133,11 @@ Status BatchRows<Machine>::SetupModels(
     if (!model.rows.empty()) {
       CERES_EXT_RETURN_IF_ERROR(set_tangents(&model.blocks));
       models_.push_back(std::make_unique<ModelRows<Machine>>());
-      CERES_EXT_RETURN_IF_ERROR(models_.back()->Setup(
-          model, common, *input.program, input.host_context, machine()));
+      CERES_EXT_RETURN_IF_ERROR(models_.back()->Setup(model,
+                                                      common,
+                                                      *input.structure->rows,
+                                                      input.host_context,
+                                                      machine()));
       models_.back()->loss().Report(summary_);
     }
   }

@@ -24,7 +24,6 @@
 #include <string>
 #include <vector>
 
-#include "ceres/program.h"
 #include "ceres_ext/glue/block_manifolds.h"
 #include "ceres_ext/glue/host_evaluation.h"
 #include "ceres_ext/glue/model_rows.h"
@@ -42,7 +41,6 @@ namespace ceres_ext {
 // outlives it.
 template <typename Machine>
 struct BatchRowsInput {
-  const ceres::internal::Program* program = nullptr;
   const ProgramStructure* structure = nullptr;  // what blocks was set up from
   const ProgramBlocks<Machine>* blocks = nullptr;
   kernels::HostContext* host_context = nullptr;
@@ -58,8 +56,7 @@ struct BatchRowsInput {
 // Why the Jacobian of the rows of views is not recomputed on the machine, a
 // part of a sentence; empty: it can be, by kernels of *columns columns a view.
 template <typename Machine>
-std::string WhyStored(const ceres::internal::Program& program,
-                      const ProgramStructure& structure,
+std::string WhyStored(const ProgramStructure& structure,
                       const std::vector<std::string>& why_no_form,
                       Machine* machine,
                       int* columns);
@@ -147,8 +144,8 @@ class BatchRows : public RowsEvaluator {
   using DescribeModel = std::function<void(
       RowBlocks* blocks, std::vector<RowBlock>* points, ModelInput* input)>;
 
-  // rows: positions in the Program, in the order of the index. chunk: host rows
-  // in one. e_values: see HostEvaluation::Evaluate. point_id: RowBatch's.
+  // rows: their numbers in the problem, in the order of the index. chunk: host
+  // rows in one. e_values: see HostEvaluation::Evaluate. point_id: RowBatch's.
   // describe fills what a ModelInput says of blocks, rows and place being set,
   // and points, once.
   kernels::Status SetupRows(const BatchRowsInput<Machine>& input,

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "ceres/manifold.h"
-#include "ceres/parameter_block.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
@@ -62,15 +61,6 @@ class BlockTable {
     tangent_size_[i] = entry.tangent_size;
     constant_value_[i] = entry.constant_value;
     manifold_[i] = entry.manifold;
-  }
-  void Set(int64_t i, const ceres::internal::ParameterBlock& block) {
-    Set(i,
-        block.IsConstant() ? Entry{-1, -1, 0, block.state(), nullptr}
-                           : Entry{block.state_offset(),
-                                   block.delta_offset(),
-                                   block.TangentSize(),
-                                   nullptr,
-                                   block.manifold()});
   }
   // A uniform table from ambient_size on.
   void SetUniform(int32_t size, int32_t state_begin, int32_t tangent_begin) {

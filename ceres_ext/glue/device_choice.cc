@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "ceres/parameter_block.h"
 #include "ceres/program.h"
-#include "ceres/residual_block.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/machine/cuda_context.h"
@@ -63,12 +61,6 @@ constexpr double kRecomputedPass = 0.43;
 // DENSE_SCHUR of 345 and of 690 took 1.1 (docs/measurements/comparison.md).
 constexpr int kMaxFactorizedColumns = 250;
 
-// Observations of this library need none.
-bool HasDeviceForm(const BatchModel& model) {
-  return model.kind != BatchModelKind::kOther ||
-         model.GetDeviceForm() != nullptr;
-}
-
 double NumPasses(const SolveWork& work) {
   return static_cast<double>(work.num_steps) *
          (kPassesBesidePcg + work.num_pcg_iterations);
@@ -94,28 +86,33 @@ std::string About(double seconds) {
 
 }  // namespace
 
-SolveWork EstimateWork(const ceres::internal::Program& program,
+// Observations of this library need none.
+bool HasDeviceForm(const ceres::CostFunction& cost_function) {
+  const auto* batchable =
+      dynamic_cast<const BatchableCostFunction*>(&cost_function);
+  return batchable != nullptr &&
+         (batchable->batch_model().kind != BatchModelKind::kOther ||
+          batchable->batch_model().GetDeviceForm() != nullptr);
+}
+
+SolveWork EstimateWork(const ProblemRows& rows,
                        const ceres::Solver::Options& options,
                        const Options& ext_options) {
-  constexpr size_t kSample = 4096;
-  const auto& rows = program.residual_blocks();
-  const size_t stride = rows.size() / kSample + 1;
+  constexpr int64_t kSample = 4096;
+  const int64_t stride = rows.size() / kSample + 1;
   int64_t all_values = 0;
   int64_t num_host_values = 0;
-  for (size_t i = 0; i < rows.size(); i += stride) {
-    const ceres::internal::ResidualBlock& row = *rows[i];
+  for (int64_t i = 0; i < rows.size(); i += stride) {
     int64_t num_columns = 0;
-    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-      const auto& block = *row.parameter_blocks()[j];
-      num_columns += block.IsConstant() ? 0 : block.TangentSize();
+    for (int j = 0; j < rows.NumBlocks(i); ++j) {
+      const int32_t block = rows.Block(i, j).index;
+      num_columns +=
+          block == BlockOfRow::kConstant ? 0 : rows.block(block).tangent_size;
     }
-    const int64_t num_values =
-        num_columns * row.NumResiduals() * static_cast<int64_t>(stride);
+    const int64_t num_values = num_columns * rows.NumResiduals(i) * stride;
     all_values += num_values;
-    const auto* batchable =
-        dynamic_cast<const BatchableCostFunction*>(row.cost_function());
-    if (!ext_options.batch_evaluation || batchable == nullptr ||
-        !HasDeviceForm(batchable->batch_model())) {
+    if (!ext_options.batch_evaluation ||
+        !HasDeviceForm(rows.TypicalCostFunction(i))) {
       num_host_values += num_values;
     }
   }

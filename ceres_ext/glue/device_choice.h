@@ -11,6 +11,7 @@
 #include <string>
 
 #include "ceres/solver.h"
+#include "ceres_ext/glue/problem_rows.h"
 #include "ceres_ext/options.h"
 
 namespace ceres::internal {
@@ -39,9 +40,9 @@ struct DeviceState {
   int float_to_double_ratio = 0;
 };
 
-// Of many rows of the program a part, evenly spaced, stands for all: reaching
-// each in memory would take longer than the estimate is worth.
-SolveWork EstimateWork(const ceres::internal::Program& program,
+// Of many rows a part, evenly spaced, stands for all: reaching each in memory
+// would take longer than the estimate is worth.
+SolveWork EstimateWork(const ProblemRows& rows,
                        const ceres::Solver::Options& options,
                        const Options& ext_options);
 
@@ -50,6 +51,10 @@ SolveWork EstimateWork(int64_t num_values,
                        int64_t num_host_values,
                        const ceres::Solver::Options& options,
                        const Options& ext_options);
+
+// Whether rows of this type need not be evaluated by the host where there is a
+// device.
+bool HasDeviceForm(const ceres::CostFunction& cost_function);
 
 double EstimateHostSeconds(const SolveWork& work);
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);

@@ -8,46 +8,42 @@
 
 #include "ceres/parameter_block.h"
 #include "ceres/program.h"
-#include "ceres/residual_block.h"
+#include "ceres_ext/glue/program_rows.h"
 
 namespace ceres_ext {
-namespace {
 
 using ceres::internal::Program;
 
-// fn(index) of each varying block of the residual block.
-template <typename Function>
-void ForEachBlock(const ceres::internal::ResidualBlock& row, Function&& fn) {
-  for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-    const auto& block = *row.parameter_blocks()[j];
-    if (!block.IsConstant()) {
-      fn(block.index());
+// Blocks are taken by their number of neighbours, in the order of the state
+// where that is equal, unless a neighbour has been taken. Neighbours are those
+// that stand in a row together.
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows) {
+  const int32_t n = rows.num_blocks();
+  // fn(index) of each varying block of the row.
+  const auto for_each_block = [&rows](int64_t row, auto&& fn) {
+    for (int j = 0; j < rows.NumBlocks(row); ++j) {
+      const int32_t block = rows.Block(row, j).index;
+      if (block != BlockOfRow::kConstant) {
+        fn(block);
+      }
     }
-  }
-}
-
-// Blocks are taken by their number of neighbours, in the program's order where
-// that is equal, unless a neighbour has been taken. Neighbours are those that
-// stand in a residual block together.
-std::vector<uint8_t> IndependentSet(const Program& program) {
-  const auto& rows = program.residual_blocks();
-  const int n = program.NumParameterBlocks();
-  // The residual blocks of each parameter block.
+  };
+  // The rows of each block.
   std::vector<int64_t> begin(n + 1, 0);
-  for (const auto* row : rows) {
-    ForEachBlock(*row, [&](int b) { ++begin[b + 1]; });
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    for_each_block(i, [&](int32_t b) { ++begin[b + 1]; });
   }
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
   std::vector<int32_t> rows_of(begin[n]);
   std::vector<int64_t> end(begin.begin(), begin.end() - 1);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    ForEachBlock(*rows[i],
-                 [&](int b) { rows_of[end[b]++] = static_cast<int32_t>(i); });
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    for_each_block(
+        i, [&](int32_t b) { rows_of[end[b]++] = static_cast<int32_t>(i); });
   }
   // Some neighbours come several times, and so does the block itself.
   const auto for_each_neighbor = [&](int b, auto&& fn) {
     for (int64_t k = begin[b]; k < begin[b + 1]; ++k) {
-      ForEachBlock(*rows[rows_of[k]], fn);
+      for_each_block(rows_of[k], fn);
     }
   };
   std::vector<int32_t> num_neighbors(n, 0);
@@ -76,14 +72,12 @@ std::vector<uint8_t> IndependentSet(const Program& program) {
   return is_taken;
 }
 
-}  // namespace
-
 bool ChooseEliminatedBlocks(const Program& program,
                             const ceres::ParameterBlockOrdering& ordering,
                             std::vector<uint8_t>* is_eliminated,
                             std::string* reason) {
   if (ordering.NumGroups() < 2) {
-    *is_eliminated = IndependentSet(program);
+    *is_eliminated = IndependentSet(ProgramRows(program));
     return true;
   }
   const std::set<double*>& first_group =

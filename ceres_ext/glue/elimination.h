@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres/ordered_groups.h"
+#include "ceres_ext/glue/problem_rows.h"
 
 namespace ceres::internal {
 class Program;
@@ -18,11 +19,14 @@ class Program;
 
 namespace ceres_ext {
 
+// Of each block that varies, whether it is in the independent set of Ceres's
+// ComputeStableSchurOrdering, which libceres keeps to itself.
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows);
+
 // Sets *is_eliminated, of each parameter block of the program, to what Ceres's
 // own ITERATIVE_SCHUR would eliminate: the first group of the ordering where it
-// has several, else the independent set of ComputeStableSchurOrdering, which
-// libceres keeps to itself. False with a sentence in *reason where the first
-// group is no independent set.
+// has several, else the independent set. False with a sentence in *reason where
+// the first group is no independent set.
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             const ceres::ParameterBlockOrdering& ordering,
                             std::vector<uint8_t>* is_eliminated,

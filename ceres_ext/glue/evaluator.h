@@ -94,8 +94,12 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   }
   // Blocks that vary and whose manifold a device leaves to the host, and the
   // type of the first.
-  int num_host_manifolds() const { return manifolds_.num_called(); }
-  std::string host_manifold_type() const { return manifolds_.called_type(); }
+  int num_host_manifolds() const {
+    return kIsHost<Machine> ? 0 : manifolds_.num_called();
+  }
+  std::string host_manifold_type() const {
+    return kIsHost<Machine> ? "" : manifolds_.called_type();
+  }
   // Until CreateJacobian gives it away.
   ProgramJacobian<Machine>* jacobian() { return jacobian_.get(); }
 

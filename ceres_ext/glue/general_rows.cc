@@ -1,7 +1,5 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "ceres/parameter_block.h"
-#include "ceres/residual_block.h"
 #include "ceres_ext/glue/batch_rows.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/solver/general_batch.h"
@@ -145,9 +143,10 @@ class GeneralRows final : public BatchRows<Machine> {
                      RowBlocks* blocks,
                      ModelInput* model) const {
     const kernels::BlockRowsBuilder& index = *index_;
+    const ProblemRows& problem = *input.structure->rows;
     for (size_t i = 0; i < model->rows.size(); ++i) {
       const int32_t place = model->place[i];
-      const auto& row = *input.program->residual_blocks()[model->rows[i]];
+      const int32_t row = model->rows[i];
       const int32_t first = index.cell_begin()[place];
       const int32_t end = index.cell_begin()[place + 1];
       const int64_t value_begin = FirstValue(place);
@@ -158,16 +157,19 @@ class GeneralRows final : public BatchRows<Machine> {
       if (first < end && index.cells()[first].eliminated != 0) {
         ++next;
       }
-      for (int b = 0; b < row.NumParameterBlocks(); ++b) {
-        const auto& block = *row.parameter_blocks()[b];
+      for (int b = 0; b < problem.NumBlocks(row); ++b) {
+        const BlockOfRow block = problem.Block(row, b);
         int64_t value = value_begin;
-        if (!block.IsConstant()) {
+        if (!block.is_constant()) {
           const bool is_eliminated =
-              input.structure->is_eliminated[block.index()] != 0;
+              input.structure->is_eliminated[block.index] != 0;
           value = index.cells()[is_eliminated ? first : next++].value;
         }
         model->blocks.push_back(
-            blocks->Make(block, static_cast<int32_t>(value - value_begin)));
+            blocks->Make(problem,
+                         block,
+                         problem.BlockSize(row, b),
+                         static_cast<int32_t>(value - value_begin)));
       }
     }
   }

@@ -4,20 +4,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 
-#include "ceres/parameter_block.h"
 #include "ceres/residual_block.h"
 #include "ceres_ext/glue/failure.h"
 
 namespace ceres_ext {
 
-using ceres::internal::ParameterBlock;
-using ceres::internal::ResidualBlock;
 using kernels::Status;
 using kernels::StatusCode;
 
@@ -27,106 +28,212 @@ constexpr int64_t kBlocksPerTask = 1 << 12;
 
 }  // namespace
 
-Status HostEvaluation::Setup(const ceres::internal::Program& program,
-                             const std::vector<int32_t>& rows,
+void RowEvaluation::TangentCostFunction::Set(const ceres::CostFunction* inner) {
+  inner_ = inner;
+  set_num_residuals(inner->num_residuals());
+  mutable_parameter_block_sizes()->clear();
+  for (const Block& block : row_->blocks_) {
+    mutable_parameter_block_sizes()->push_back(block.tangent_size);
+  }
+}
+
+bool RowEvaluation::TangentCostFunction::Evaluate(
+    double const* const* parameters,
+    double* residuals,
+    double** jacobians) const {
+  const std::vector<Block>& blocks = row_->blocks_;
+  const int m = num_residuals();
+  // What isn't written is found there.
+  values_.assign(int64_t{m} * row_->num_values_,
+                 std::numeric_limits<double>::quiet_NaN());
+  jacobians_.assign(jacobians, jacobians + blocks.size());
+  double* values = values_.data();
+  for (size_t j = 0; j < blocks.size(); ++j) {
+    if (jacobians[j] != nullptr && blocks[j].plus_jacobian != nullptr) {
+      jacobians_[j] = values;
+      values += m * blocks[j].size;
+    }
+  }
+  if (!inner_->Evaluate(parameters, residuals, jacobians_.data())) {
+    return false;
+  }
+  for (size_t j = 0; j < blocks.size(); ++j) {
+    const auto [value, size, tangent_size, plus_jacobian] = blocks[j];
+    double* const jacobian = jacobians_[j];
+    if (jacobian == jacobians[j]) {
+      continue;
+    }
+    if (!std::all_of(jacobian, jacobian + m * size, [](double x) {
+          return std::isfinite(x);
+        })) {
+      // Ceres says so.
+      std::fill_n(jacobians[j],
+                  m * tangent_size,
+                  std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
+    for (int i = 0; i < m; ++i) {
+      for (int c = 0; c < tangent_size; ++c) {
+        double sum = 0.0;
+        for (int k = 0; k < size; ++k) {
+          sum += jacobian[i * size + k] * plus_jacobian[k * tangent_size + c];
+        }
+        jacobians[j][i * tangent_size + c] = sum;
+      }
+    }
+  }
+  return true;
+}
+
+void RowEvaluation::Clear() {
+  blocks_.clear();
+  has_manifold_ = false;
+  num_values_ = 0;
+}
+
+void RowEvaluation::Add(const double* value,
+                        int size,
+                        int tangent_size,
+                        const double* plus_jacobian) {
+  blocks_.push_back({value, size, tangent_size, plus_jacobian});
+  has_manifold_ |= plus_jacobian != nullptr;
+  num_values_ += size;
+}
+
+bool RowEvaluation::Evaluate(const ceres::CostFunction& cost_function,
+                             const LossOfRow& loss,
+                             bool apply_loss,
+                             double* cost,
+                             double* residuals,
+                             double** jacobians) {
+  const bool by_tangents = has_manifold_ && jacobians != nullptr;
+  if (by_tangents) {
+    by_tangents_.Set(&cost_function);
+  }
+  parameter_blocks_.clear();
+  for (const Block& block : blocks_) {
+    // Ceres reads the value alone.
+    parameter_blocks_.emplace_back(
+        const_cast<double*>(block.value),
+        by_tangents ? block.tangent_size : block.size,
+        static_cast<int>(parameter_blocks_.size()));
+  }
+  pointers_.clear();
+  for (auto& block : parameter_blocks_) {
+    pointers_.push_back(&block);
+  }
+  std::optional<ceres::ScaledLoss> scaled;
+  if (loss.weight != nullptr) {
+    scaled.emplace(loss.loss, *loss.weight, ceres::DO_NOT_TAKE_OWNERSHIP);
+  }
+  const ceres::internal::ResidualBlock residual_block(
+      by_tangents ? &by_tangents_ : &cost_function,
+      scaled.has_value() ? &*scaled : loss.loss,
+      pointers_,
+      /*index=*/0);
+  scratch_.resize(residual_block.NumResiduals());
+  return residual_block.Evaluate(
+      apply_loss, cost, residuals, jacobians, scratch_.data());
+}
+
+Status HostEvaluation::Setup(std::shared_ptr<const ProblemRows> problem,
+                             std::vector<int32_t> rows,
                              const std::vector<uint8_t>& is_eliminated,
                              kernels::HostContext* context) {
   context_ = context;
-  const int64_t n = static_cast<int64_t>(rows.size());
+  problem_ = std::move(problem);
+  rows_ = std::move(rows);
+  const int64_t n = static_cast<int64_t>(rows_.size());
   // Most of the time goes into reaching the blocks in memory, so that is what
   // all threads do.
-  std::vector<std::atomic<bool>> is_used(program.NumParameterBlocks());
-  std::atomic<int64_t> scratch_size{0};
-  rows_.resize(n);
+  std::vector<std::atomic<bool>> is_used(problem_->num_blocks());
   eliminated_.assign(n, -1);
   context->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
-    int64_t most = 0;
     for (int64_t k = begin; k < end; ++k) {
-      const ResidualBlock* row = program.residual_blocks()[rows[k]];
-      rows_[k] = row;
-      most = std::max<int64_t>(most, row->NumScratchDoublesForEvaluate());
-      for (int j = 0; j < row->NumParameterBlocks(); ++j) {
-        const ParameterBlock* block = row->parameter_blocks()[j];
-        if (block->IsConstant()) {
+      for (int j = 0; j < problem_->NumBlocks(rows_[k]); ++j) {
+        const int32_t block = problem_->Block(rows_[k], j).index;
+        if (block == BlockOfRow::kConstant) {
           continue;
         }
-        if (is_eliminated[block->index()] != 0) {
+        if (is_eliminated[block] != 0) {
           eliminated_[k] = j;
         }
-        is_used[block->index()].store(true, std::memory_order_relaxed);
+        if (!is_used[block].load(std::memory_order_relaxed)) {
+          is_used[block].store(true, std::memory_order_relaxed);
+        }
       }
     }
-    int64_t known = scratch_size;
-    while (most > known && !scratch_size.compare_exchange_weak(known, most)) {
-    }
   });
-  scratch_size_ = scratch_size;
-  for (ParameterBlock* block : program.parameter_blocks()) {
-    if (is_used[block->index()]) {
-      (block->manifold() == nullptr ? plain_ : curved_)
-          .blocks.mutable_parameter_blocks()
-          ->push_back(block);
+  int64_t num_values = 0;
+  for (int32_t b = 0; b < problem_->num_blocks(); ++b) {
+    const VaryingBlock block = problem_->block(b);
+    if (block.manifold == nullptr || !is_used[b]) {
+      continue;
     }
-  }
-  for (Blocks* blocks : {&plain_, &curved_}) {
-    int64_t size = 0;
-    for (const ParameterBlock* block : blocks->blocks.parameter_blocks()) {
-      blocks->begin.push_back(size);
-      size += block->Size();
+    if (plus_jacobian_begin_.empty()) {
+      plus_jacobian_begin_.assign(problem_->num_blocks(), -1);
     }
-    CERES_EXT_RETURN_IF_ERROR(blocks->state.Allocate(size));
+    plus_jacobian_begin_[b] = num_values;
+    manifolds_.push_back({block.manifold,
+                          block.state_offset,
+                          block.tangent_offset,
+                          block.size,
+                          block.tangent_size,
+                          block.tangent_size});
+    num_values += int64_t{block.size} * block.tangent_size;
   }
-  // Whole cache lines per thread.
-  scratch_size_ = (scratch_size_ + 15) / 8 * 8;
-  CERES_EXT_RETURN_IF_ERROR(
-      scratch_.Allocate(scratch_size_ * context->num_threads()));
+  CERES_EXT_RETURN_IF_ERROR(plus_jacobians_.Allocate(num_values));
   return costs_.Allocate((n + kRowsPerTask - 1) / kRowsPerTask, 0.0);
 }
 
 Status HostEvaluation::Publish(const double* host_state) {
-  for (Blocks* blocks : {&plain_, &curved_}) {
-    const auto& all = blocks->blocks.parameter_blocks();
-    // Blocks without a manifold need not be told of new values at the address
-    // that they have.
-    std::atomic<bool> is_elsewhere{blocks == &curved_};
-    context_->ParallelFor(
-        static_cast<int64_t>(all.size()),
-        kBlocksPerTask,
-        [&](int64_t begin, int64_t end) {
-          bool one_is_elsewhere = false;
-          for (int64_t i = begin; i < end; ++i) {
-            double* const place = blocks->state.data() + blocks->begin[i];
-            std::copy_n(
-                host_state + all[i]->state_offset(), all[i]->Size(), place);
-            one_is_elsewhere |= all[i]->state() != place;
-          }
-          if (one_is_elsewhere) {
-            is_elsewhere = true;
-          }
-        });
-    // Serially: a user's PlusJacobian need not be thread safe.
-    const auto publish = [&] {
-      return blocks->blocks.StateVectorToParameterBlocks(blocks->state.data());
-    };
-    std::string what;
-    if (is_elsewhere && !Succeeds(publish, &what)) {
-      return {StatusCode::kNumericalFailure, "Manifold::PlusJacobian " + what};
-    }
+  state_ = host_state;
+  double* plus_jacobian = plus_jacobians_.data();
+  // Serially: a user's PlusJacobian need not be thread safe.
+  for (const BlockManifold& block : manifolds_) {
+    CERES_EXT_RETURN_IF_ERROR(CallPlusJacobian(
+        block, host_state + block.state_offset, plus_jacobian));
+    plus_jacobian += int64_t{block.ambient_size} * block.tangent_size;
   }
   return {};
+}
+
+void HostEvaluation::AddBlocks(int64_t k, RowEvaluation* evaluation) const {
+  const int32_t row = rows_[k];
+  evaluation->Clear();
+  for (int j = 0; j < problem_->NumBlocks(row); ++j) {
+    const BlockOfRow block = problem_->Block(row, j);
+    if (block.is_constant()) {
+      const int size = problem_->BlockSize(row, j);
+      evaluation->Add(block.constant_value, size, size, nullptr);
+      continue;
+    }
+    const VaryingBlock varying = problem_->block(block.index);
+    evaluation->Add(
+        state_ + varying.state_offset,
+        varying.size,
+        varying.tangent_size,
+        varying.manifold == nullptr
+            ? nullptr
+            : plus_jacobians_.data() + plus_jacobian_begin_[block.index]);
+  }
 }
 
 void HostEvaluation::PlaceCells(int64_t k,
                                 int e_values,
                                 double* values,
                                 std::vector<double*>* jacobians) const {
-  const ResidualBlock& row = *rows_[k];
+  const int32_t row = rows_[k];
   const int eliminated = eliminated_[k];
-  jacobians->assign(row.NumParameterBlocks(), nullptr);
+  const int num_blocks = problem_->NumBlocks(row);
+  jacobians->assign(num_blocks, nullptr);
   double* next = values;
   const auto take = [&](int j) {
-    (*jacobians)[j] = next;
-    next += row.NumResiduals() * row.parameter_blocks()[j]->TangentSize();
+    const int32_t block = problem_->Block(row, j).index;
+    if (block != BlockOfRow::kConstant) {
+      (*jacobians)[j] = next;
+      next += problem_->NumResiduals(row) * problem_->block(block).tangent_size;
+    }
   };
   if (eliminated >= 0) {
     take(eliminated);
@@ -134,8 +241,8 @@ void HostEvaluation::PlaceCells(int64_t k,
   if (e_values > 0) {
     next = values + e_values;
   }
-  for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-    if (j != eliminated && !row.parameter_blocks()[j]->IsConstant()) {
+  for (int j = 0; j < num_blocks; ++j) {
+    if (j != eliminated) {
       take(j);
     }
   }
@@ -152,8 +259,9 @@ Status HostEvaluation::Evaluate(int64_t begin,
   int64_t failed = end;
   std::string thrown;
   context_->ParallelFor(
-      end - begin, kRowsPerTask, [&](int64_t first, int64_t last, int thread) {
+      end - begin, kRowsPerTask, [&](int64_t first, int64_t last) {
         std::vector<double*> jacobians;
+        RowEvaluation evaluation;
         double sum = 0.0;
         for (int64_t k = begin + first; k < begin + last; ++k) {
           double cost = 0.0;
@@ -163,12 +271,15 @@ Status HostEvaluation::Evaluate(int64_t begin,
             if (values_of) {
               PlaceCells(k, e_values, values_of(k), &jacobians);
             }
+            AddBlocks(k, &evaluation);
+            std::unique_ptr<const ceres::CostFunction> owner;
             is_valid =
-                rows_[k]->Evaluate(apply_loss,
-                                   &cost,
-                                   residuals_of ? residuals_of(k) : nullptr,
-                                   values_of ? jacobians.data() : nullptr,
-                                   scratch_.data() + scratch_size_ * thread);
+                evaluation.Evaluate(*problem_->CostFunction(rows_[k], &owner),
+                                    problem_->Loss(rows_[k]),
+                                    apply_loss,
+                                    &cost,
+                                    residuals_of ? residuals_of(k) : nullptr,
+                                    values_of ? jacobians.data() : nullptr);
           } catch (const std::bad_alloc&) {
             throw;  // It ends the solve.
           } catch (const std::exception& exception) {
@@ -193,7 +304,7 @@ Status HostEvaluation::Evaluate(int64_t begin,
   }
   return {StatusCode::kNumericalFailure,
           "The cost function of residual block " +
-              std::to_string(rows_[failed]->index()) +
+              std::to_string(problem_->Number(rows_[failed])) +
               (thrown.empty() ? " can't be evaluated." : " threw: " + thrown)};
 }
 

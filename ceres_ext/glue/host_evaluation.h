@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Residual blocks that Ceres evaluates on threads of the host, in an order that
-// their owner chooses.
+// Rows that Ceres evaluates on threads of the host, in an order that their
+// owner chooses.
 //
 // A cost function that returns false, or whose numbers aren't finite, makes the
 // evaluation fail, as in Ceres; so does one that throws. Sums do not depend on
@@ -12,14 +12,76 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
-#include "ceres/program.h"
+#include "ceres/cost_function.h"
+#include "ceres/parameter_block.h"
+#include "ceres_ext/glue/block_manifolds.h"
+#include "ceres_ext/glue/problem_rows.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
+
+// One row after the other by ceres::internal::ResidualBlock::Evaluate, which is
+// given objects made for the call: the rows of a problem need have none. Not
+// thread safe.
+class RowEvaluation {
+ public:
+  RowEvaluation() = default;
+  RowEvaluation(const RowEvaluation&) = delete;
+  RowEvaluation& operator=(const RowEvaluation&) = delete;
+
+  // Evaluates what Add has been given since Clear, in this order.
+  void Clear();
+  // A parameter block at this value. plus_jacobian: the derivative of its
+  // manifold, ambient by tangent size, row-major; null: it has no manifold.
+  void Add(const double* value,
+           int size,
+           int tangent_size,
+           const double* plus_jacobian);
+  // As ResidualBlock::Evaluate; scratch is the object's own.
+  bool Evaluate(const ceres::CostFunction& cost_function,
+                const LossOfRow& loss,
+                bool apply_loss,
+                double* cost,
+                double* residuals,
+                double** jacobians);
+
+ private:
+  // A cost function differentiated by tangents: a block of it is as large as
+  // its tangent.
+  class TangentCostFunction final : public ceres::CostFunction {
+   public:
+    explicit TangentCostFunction(const RowEvaluation* row) : row_(row) {}
+    void Set(const ceres::CostFunction* inner);
+    bool Evaluate(double const* const* parameters,
+                  double* residuals,
+                  double** jacobians) const final;
+
+   private:
+    const RowEvaluation* row_;
+    const ceres::CostFunction* inner_ = nullptr;
+    mutable std::vector<double> values_;
+    mutable std::vector<double*> jacobians_;
+  };
+  struct Block {
+    const double* value;
+    int size;
+    int tangent_size;
+    const double* plus_jacobian;
+  };
+
+  std::vector<Block> blocks_;
+  bool has_manifold_ = false;
+  int num_values_ = 0;  // of the blocks
+  TangentCostFunction by_tangents_{this};
+  std::vector<ceres::internal::ParameterBlock> parameter_blocks_;
+  std::vector<ceres::internal::ParameterBlock*> pointers_;
+  std::vector<double> scratch_;
+};
 
 class HostEvaluation {
  public:
@@ -27,14 +89,14 @@ class HostEvaluation {
   // autodiff.
   static constexpr int64_t kRowsPerTask = 64;
 
-  // rows: positions in the Program. is_eliminated: of its parameter blocks.
-  // *program and *context outlive the object.
-  kernels::Status Setup(const ceres::internal::Program& program,
-                        const std::vector<int32_t>& rows,
+  // rows: their numbers in the problem. is_eliminated: of the blocks that vary.
+  // *context outlives the object.
+  kernels::Status Setup(std::shared_ptr<const ProblemRows> problem,
+                        std::vector<int32_t> rows,
                         const std::vector<uint8_t>& is_eliminated,
                         kernels::HostContext* context);
 
-  // Gives the parameter blocks of the rows their part of Ceres's state vector.
+  // What Evaluate reads from then on: the state, which must stay where it is.
   // kNumericalFailure where a manifold fails.
   kernels::Status Publish(const double* host_state);
 
@@ -60,22 +122,21 @@ class HostEvaluation {
                   int e_values,
                   double* values,
                   std::vector<double*>* jacobians) const;
+  // Gives the row's blocks at the state to *evaluation.
+  void AddBlocks(int64_t row, RowEvaluation* evaluation) const;
 
   kernels::HostContext* context_ = nullptr;
-  std::vector<const ceres::internal::ResidualBlock*> rows_;
+  std::shared_ptr<const ProblemRows> problem_;
+  std::vector<int32_t> rows_;
   std::vector<int> eliminated_;  // which of the row's blocks is; -1: none
-  // Varying parameter blocks of the rows and their state, one after the other:
-  // where each begins in it. Ceres's blocks keep its address.
-  struct Blocks {
-    ceres::internal::Program blocks;
-    std::vector<int64_t> begin;
-    kernels::HostBuffer<double> state;
-  };
-  Blocks plain_;   // without a manifold
-  Blocks curved_;  // with one
-  int64_t scratch_size_ = 0;
-  kernels::HostBuffer<double> costs_;    // per task
-  kernels::HostBuffer<double> scratch_;  // per thread
+  const double* state_ = nullptr;
+  // The blocks of the rows that have a manifold, and its derivatives at the
+  // state: of each block that varies where they begin, -1 without one. Empty:
+  // none has one.
+  std::vector<BlockManifold> manifolds_;
+  std::vector<int64_t> plus_jacobian_begin_;
+  kernels::HostBuffer<double> plus_jacobians_;
+  kernels::HostBuffer<double> costs_;  // per task
 };
 
 }  // namespace ceres_ext

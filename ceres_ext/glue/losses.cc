@@ -11,6 +11,7 @@
 #include <mutex>
 #include <new>
 #include <typeinfo>
+#include <utility>
 
 namespace ceres_ext {
 
@@ -103,16 +104,27 @@ const ceres::LossFunction* AppendStages(const ceres::LossFunction& loss,
   return nullptr;
 }
 
+// What ceres::ScaledLoss is made of; another loss and 1.
+std::pair<const ceres::LossFunction*, double> WithoutScale(
+    const ceres::LossFunction* loss) {
+  const auto* scaled = loss == nullptr ? nullptr : As<ceres::ScaledLoss>(*loss);
+  if (scaled == nullptr) {
+    return {loss, 1.0};
+  }
+  return {(scaled->*Get(ScaledLoss_rho_())).get(),
+          scaled->*Get(ScaledLoss_a_())};
+}
+
 bool IsSameStage(const RobustLoss& x, const RobustLoss& y) {
   return x.kind == y.kind && x.a == y.a && x.b == y.b;
 }
 
-}  // namespace
-
-const ceres::LossFunction* FindChains(
+// FindChains without weights.
+const ceres::LossFunction* FindPlainChains(
     const std::vector<const ceres::LossFunction*>& loss,
     std::vector<RobustLoss>* losses,
     std::vector<uint8_t>* ids) {
+  losses->clear();
   // Equal losses are usually one object, or one for each residual block.
   std::map<const ceres::LossFunction*, uint8_t> id_of_object;
   id_of_object[nullptr] = kernels::kNoLoss;
@@ -154,6 +166,32 @@ const ceres::LossFunction* FindChains(
       entry->second = static_cast<uint8_t>(id);
     }
     (*ids)[i] = entry->second;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const ceres::LossFunction* FindChains(
+    const std::vector<const ceres::LossFunction*>& loss,
+    std::vector<RobustLoss>* losses,
+    std::vector<uint8_t>* ids,
+    std::vector<double>* weights) {
+  weights->clear();
+  const ceres::LossFunction* const of_host = FindPlainChains(loss, losses, ids);
+  if (of_host == nullptr) {
+    return nullptr;
+  }
+  std::vector<const ceres::LossFunction*> unscaled;
+  unscaled.reserve(loss.size());
+  for (const ceres::LossFunction* of_row : loss) {
+    const auto [inner, weight] = WithoutScale(of_row);
+    unscaled.push_back(inner);
+    weights->push_back(weight);
+  }
+  if (FindPlainChains(unscaled, losses, ids) != nullptr) {
+    weights->clear();
+    return of_host;
   }
   return nullptr;
 }

@@ -30,12 +30,15 @@
 namespace ceres_ext {
 
 // The losses of rows (null: none) as chains, and for each row the number of the
-// first of its chain (kernels::kNoLoss for none). Returns null, or the first
-// loss that only the host can call: a user's own, or one too many.
+// first of its chain (kernels::kNoLoss for none). Where that makes too many,
+// the scale that a row's ceres::ScaledLoss ends with is its weight instead;
+// weights is empty where none is needed. Returns null, or the first loss that
+// only the host can call: a user's own, or one too many.
 const ceres::LossFunction* FindChains(
     const std::vector<const ceres::LossFunction*>& loss,
     std::vector<kernels::RobustLoss>* losses,
-    std::vector<uint8_t>* ids);
+    std::vector<uint8_t>* ids,
+    std::vector<double>* weights);
 
 // rho, rho' and rho'' of n rows at their squared norms, by the threads of
 // *context. kNumericalFailure names the first loss that throws.
@@ -48,6 +51,9 @@ kernels::Status CallLosses(const ceres::LossFunction* const* losses,
 template <typename Machine>
 class LossModel {
  public:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
   // loss: one per row in the order of the rows, null for none; or empty. Those
   // that the host calls are kept by pointer, and called by the threads of
   // *host_context; this and *machine outlive the model. All memory is taken
@@ -59,13 +65,15 @@ class LossModel {
     machine_ = machine;
     std::vector<kernels::RobustLoss> losses;
     std::vector<uint8_t> ids;
-    host_loss_ = FindChains(loss, &losses, &ids);
-    if (!calls_user() && losses.empty()) {
+    std::vector<double> weights;
+    host_loss_ = FindChains(loss, &losses, &ids, &weights);
+    if (!calls_user() && losses.empty() && weights.empty()) {
       return {};
     }
     n_ = static_cast<int64_t>(loss.size());
     if (!calls_user()) {
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(losses, &losses_));
+      CERES_EXT_RETURN_IF_ERROR(machine->Upload(weights, &weights_));
       return machine->Upload(ids, &loss_id_);
     }
     host_losses_ = std::move(loss);
@@ -84,7 +92,8 @@ class LossModel {
                         Machine* machine) {
     std::vector<kernels::RobustLoss> losses;
     std::vector<uint8_t> ids;
-    if (FindChains({&loss}, &losses, &ids) != nullptr) {
+    std::vector<double> weights;
+    if (FindChains({&loss}, &losses, &ids, &weights) != nullptr) {
       return Setup(std::vector<const ceres::LossFunction*>(n, &loss),
                    host_context,
                    machine);
@@ -114,13 +123,19 @@ class LossModel {
     return Setup(std::move(in_order), host_context, observations.machine);
   }
 
-  // No row has a loss.
+  // After Setup: rho of the n rows, row by row, is to be multiplied by them.
+  void TakeWeights(int64_t n, Buffer<double> weights) {
+    n_ = n;
+    weights_ = std::move(weights);
+  }
+
+  // No row has a loss or a weight.
   bool empty() const { return n_ == 0; }
   // The host calls the losses of all rows.
   bool calls_user() const { return host_loss_ != nullptr; }
   // Holds what UpdateRho has filled last.
   kernels::LossView view() const {
-    return {losses_.data(), loss_id_.data(), rho_.data()};
+    return {losses_.data(), loss_id_.data(), rho_.data(), weights_.data()};
   }
 
   // With calls_user, before the view is read: calls all losses at these squared
@@ -157,19 +172,17 @@ class LossModel {
   }
 
  private:
-  template <typename T>
-  using Buffer = typename Machine::template Buffer<T>;
-
   // Rows that cross at a time: 8 MB of page-locked memory.
   static constexpr int64_t kChunk = int64_t{1} << 18;
   static constexpr int64_t kRowsPerTask = int64_t{1} << 14;
 
   kernels::HostContext* host_context_ = nullptr;
   Machine* machine_ = nullptr;
-  int64_t n_ = 0;  // rows; 0: none has a loss
+  int64_t n_ = 0;  // rows; 0: none has a loss or a weight
   // Chains of losses, and the number of its first per row.
   Buffer<kernels::RobustLoss> losses_;
   Buffer<uint8_t> loss_id_;
+  Buffer<double> weights_;
   // Where the host calls them: the first for which it has to, all, and what
   // they have yielded.
   const ceres::LossFunction* host_loss_ = nullptr;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ceres/program.h"
-#include "ceres/residual_block.h"
 #include "ceres_ext/glue/batch_rows.h"
 #include "ceres_ext/glue/device_choice.h"
 #include "ceres_ext/glue/evaluator.h"
@@ -92,7 +91,7 @@ class MachineSetupImpl final : public MachineSetup {
     summary->num_host_losses = 0;
     summary->host_loss_type.clear();
     ceres::internal::Program* program = pp->reduced_program.get();
-    objects->schur_structure = SchurStructure(*program, *structure);
+    objects->schur_structure = SchurStructure(*structure);
     // Without elimination, or without blocks, there is nothing to merge.
     const bool merge_blocks =
         options_.preconditioner_blocks == PRECONDITIONER_BLOCKS_MERGED &&
@@ -116,11 +115,8 @@ class MachineSetupImpl final : public MachineSetup {
     }
     bool recomputed_views = false;
     if (options_.jacobian == JACOBIAN_RECOMPUTED && !why_no_form.empty()) {
-      const std::string why_stored = WhyStored(*program,
-                                               *structure,
-                                               why_no_form,
-                                               machine_,
-                                               &structure->views.columns);
+      const std::string why_stored = WhyStored(
+          *structure, why_no_form, machine_, &structure->views.columns);
       recomputed_views = why_stored.empty();
       if (!recomputed_views) {
         objects->notes.insert(
@@ -129,8 +125,7 @@ class MachineSetupImpl final : public MachineSetup {
       }
     }
     CERES_EXT_RETURN_IF_ERROR(
-        program_blocks_.Setup(*program,
-                              merge_blocks,
+        program_blocks_.Setup(merge_blocks,
                               structure,
                               options.jacobian == JACOBIAN_RECOMPUTED,
                               options.precision == PRECISION_MIXED,
@@ -153,8 +148,7 @@ class MachineSetupImpl final : public MachineSetup {
           summary,
           &rows.emplace_back()));
     }
-    const BatchRowsInput<Machine> input = {program,
-                                           structure,
+    const BatchRowsInput<Machine> input = {structure,
                                            &program_blocks_,
                                            host_context_,
                                            summary,
@@ -250,8 +244,7 @@ class MachineSetupImpl final : public MachineSetup {
 
   // Sizes of residuals, of eliminated and of other blocks in the rows that have
   // an eliminated block, as Ceres detects them; "d" where they differ.
-  static std::string SchurStructure(const ceres::internal::Program& program,
-                                    const ProgramStructure& structure) {
+  static std::string SchurStructure(const ProgramStructure& structure) {
     std::set<int> residuals;
     std::set<int> e;
     std::set<int> f;
@@ -264,22 +257,21 @@ class MachineSetupImpl final : public MachineSetup {
     }
     for (const std::vector<int32_t>& view : structure.views.blocks) {
       for (const int32_t b : view) {
-        f.insert(program.parameter_blocks()[b]->TangentSize());
+        f.insert(structure.rows->block(b).tangent_size);
       }
     }
     for (const int32_t i : structure.general_rows) {
-      const auto& row = *program.residual_blocks()[i];
       std::set<int> eliminated;
       std::set<int> others;
-      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-        const auto& block = *row.parameter_blocks()[j];
-        if (!block.IsConstant()) {
-          (structure.is_eliminated[block.index()] != 0 ? eliminated : others)
-              .insert(block.TangentSize());
+      for (int j = 0; j < structure.rows->NumBlocks(i); ++j) {
+        const int32_t block = structure.rows->Block(i, j).index;
+        if (block != BlockOfRow::kConstant) {
+          (structure.is_eliminated[block] != 0 ? eliminated : others)
+              .insert(structure.rows->block(block).tangent_size);
         }
       }
       if (!eliminated.empty()) {
-        residuals.insert(row.NumResiduals());
+        residuals.insert(structure.rows->NumResiduals(i));
         e.merge(eliminated);
         f.merge(others);
       }

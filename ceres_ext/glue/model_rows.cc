@@ -3,11 +3,11 @@
 #include "ceres_ext/glue/model_rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <utility>
 
-#include "ceres/residual_block.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/type_name.h"
 #include "cuda_kernels/base/vector_sums.h"
@@ -15,7 +15,6 @@
 
 namespace ceres_ext {
 
-using ceres::internal::ParameterBlock;
 using kernels::Status;
 using kernels::StatusCode;
 
@@ -23,6 +22,8 @@ namespace {
 
 // Rows that a thread of the host works on at a time.
 constexpr int64_t kRowsPerTask = 1 << 12;
+// Rows of which constants or weights cross to a device at a time.
+constexpr int64_t kRowsThatCross = 1 << 18;
 
 // A vector operation of the host (ops/vector_operation.h).
 struct EvaluateRowsParams {
@@ -188,31 +189,35 @@ std::string WhyNoRecomputedForm(const BatchModel& model, Machine* machine) {
   }
 }
 
-RowBlock RowBlocks::Make(const ParameterBlock& block, int32_t column) {
+RowBlock RowBlocks::Make(const ProblemRows& problem,
+                         const BlockOfRow& block,
+                         int size,
+                         int32_t column) {
   RowBlock result;
   result.column = column;
-  if (block.IsConstant()) {
+  if (block.is_constant()) {
+    const double* const value = block.constant_value;
     const auto [entry, is_new] = constant_of_.try_emplace(
-        &block, static_cast<int32_t>(constant_state_.size()));
+        value, static_cast<int32_t>(constant_state_.size()));
     if (is_new) {
-      constant_state_.insert(
-          constant_state_.end(), block.state(), block.state() + block.Size());
+      constant_state_.insert(constant_state_.end(), value, value + size);
     }
     result.state = -1 - entry->second;
     return result;
   }
-  result.state = block.state_offset();
-  result.size = block.TangentSize();
-  if (block.manifold() != nullptr) {
-    const auto [entry, is_new] =
-        number_of_.try_emplace(&block, static_cast<int32_t>(manifolds_.size()));
+  const VaryingBlock varying = problem.block(block.index);
+  result.state = varying.state_offset;
+  result.size = varying.tangent_size;
+  if (varying.manifold != nullptr) {
+    const auto [entry, is_new] = number_of_.try_emplace(
+        block.index, static_cast<int32_t>(manifolds_.size()));
     if (is_new) {
-      manifolds_.push_back({block.manifold(),
-                            block.state_offset(),
-                            block.delta_offset(),
-                            block.Size(),
-                            block.TangentSize(),
-                            block.TangentSize()});
+      manifolds_.push_back({varying.manifold,
+                            varying.state_offset,
+                            varying.tangent_offset,
+                            varying.size,
+                            varying.tangent_size,
+                            varying.tangent_size});
     }
     result.tangent = entry->second;
   }
@@ -222,15 +227,14 @@ RowBlock RowBlocks::Make(const ParameterBlock& block, int32_t column) {
 template <typename Machine>
 Status ModelRows<Machine>::Setup(const Input& input,
                                  const RowBatch& common,
-                                 const ceres::internal::Program& program,
+                                 const ProblemRows& problem,
                                  kernels::HostContext* host_context,
                                  Machine* machine) {
   machine_ = machine;
   model_ = input.model;
   is_recomputed_ = input.is_recomputed;
   const int64_t n = static_cast<int64_t>(input.rows.size());
-  const auto& rows = program.residual_blocks();
-  type_ = TypeName(*rows[input.rows[0]]->cost_function());
+  type_ = TypeName(problem.TypicalCostFunction(input.rows[0]));
   batch_ = common;
   batch_.num_rows = n;
   // Null where there is none.
@@ -250,35 +254,104 @@ Status ModelRows<Machine>::Setup(const Input& input,
   CERES_EXT_RETURN_IF_ERROR(
       upload(input.value_begin, &value_begin_, &batch_.value_begin));
 
-  // Words side by side on a device, rows on the host.
-  const int64_t num_words = (model_->constants_bytes + 7) / 8;
-  batch_.constant_row = kIsHost<Machine> ? num_words : 1;
-  batch_.constant_word = kIsHost<Machine> ? 1 : n;
-  kernels::HostBuffer<uint64_t> constants;
-  CERES_EXT_RETURN_IF_ERROR(constants.Allocate(num_words * n));
-  std::vector<const ceres::LossFunction*> losses(n);
-  host_context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    std::vector<uint64_t> words(num_words);
-    for (int64_t i = begin; i < end; ++i) {
-      const auto& row = *rows[input.rows[i]];
-      losses[i] = row.loss_function();
-      static_cast<const BatchableCostFunction*>(row.cost_function())
-          ->CopyConstants(words.data());
-      for (int64_t w = 0; w < num_words; ++w) {
-        constants.data()[i * batch_.constant_row + w * batch_.constant_word] =
-            words[w];
-      }
-    }
-  });
+  bool losses_differ = false;
   CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(constants.size(), constants.data(), &constants_));
-  batch_.constants = constants_.data();
+      SetupConstants(input.rows, problem, host_context, &losses_differ));
   CERES_EXT_RETURN_IF_ERROR(
-      loss_.Setup(std::move(losses), host_context, machine));
+      SetupLosses(input.rows, problem, losses_differ, host_context));
   if (loss_.calls_user()) {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &squared_norms_));
   }
   return machine->AllocateResult(&sums_);
+}
+
+// Rows on the host, and on a device, where some of them at a time cross, words
+// side by side.
+template <typename Machine>
+Status ModelRows<Machine>::SetupConstants(const std::vector<int32_t>& rows,
+                                          const ProblemRows& problem,
+                                          kernels::HostContext* host_context,
+                                          bool* losses_differ) {
+  const auto n = static_cast<int64_t>(rows.size());
+  const ceres::LossFunction* const loss = problem.Loss(rows[0]).loss;
+  std::atomic<bool> differ{false};
+  const int64_t num_words = (model_->constants_bytes + 7) / 8;
+  batch_.constant_row = kIsHost<Machine> ? num_words : 1;
+  batch_.constant_word = kIsHost<Machine> ? 1 : n;
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_words * n, &constants_));
+  batch_.constants = constants_.data();
+  const int64_t chunk = kIsHost<Machine> ? n : std::min(n, kRowsThatCross);
+  kernels::HostBuffer<uint64_t> crossing;
+  if (!kIsHost<Machine>) {
+    CERES_EXT_RETURN_IF_ERROR(crossing.Allocate(num_words * chunk));
+  }
+  for (int64_t first = 0; first < n; first += chunk) {
+    const int64_t size = std::min(chunk, n - first);
+    uint64_t* const to = kIsHost<Machine> ? constants_.data() : crossing.data();
+    const int64_t word = kIsHost<Machine> ? 1 : size;
+    host_context->ParallelFor(
+        size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          std::vector<uint64_t> words(num_words);
+          bool one_differs = false;
+          for (int64_t i = begin; i < end; ++i) {
+            one_differs |= problem.Loss(rows[first + i]).loss != loss;
+            problem.CopyConstants(rows[first + i], words.data());
+            for (int64_t w = 0; w < num_words; ++w) {
+              to[i * batch_.constant_row + w * word] = words[w];
+            }
+          }
+          if (one_differs) {
+            differ = true;
+          }
+        });
+    for (int64_t w = 0; !kIsHost<Machine> && w < num_words; ++w) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(
+          size, to + w * size, constants_.data() + w * n + first));
+    }
+  }
+  *losses_differ = differ;
+  return {};
+}
+
+template <typename Machine>
+Status ModelRows<Machine>::SetupLosses(const std::vector<int32_t>& rows,
+                                       const ProblemRows& problem,
+                                       bool losses_differ,
+                                       kernels::HostContext* host_context) {
+  const auto n = static_cast<int64_t>(rows.size());
+  const ceres::LossFunction* const first = problem.Loss(rows[0]).loss;
+  if (losses_differ) {
+    std::vector<const ceres::LossFunction*> losses(n);
+    host_context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        losses[i] = problem.Loss(rows[i]).loss;
+      }
+    });
+    CERES_EXT_RETURN_IF_ERROR(
+        loss_.Setup(std::move(losses), host_context, machine_));
+  } else if (first != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(loss_.Setup(*first, n, host_context, machine_));
+  }
+  if (!problem.has_weights() ||
+      std::none_of(rows.begin(), rows.end(), [&problem](int32_t row) {
+        return problem.Loss(row).weight != nullptr;
+      })) {
+    return {};
+  }
+  Buffer<double> weights;
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &weights));
+  kernels::HostBuffer<double> crossing;
+  CERES_EXT_RETURN_IF_ERROR(crossing.Allocate(std::min(n, kRowsThatCross)));
+  for (int64_t begin = 0; begin < n; begin += kRowsThatCross) {
+    const int64_t size = std::min(kRowsThatCross, n - begin);
+    for (int64_t i = 0; i < size; ++i) {
+      crossing.data()[i] = problem.Loss(rows[begin + i]).Weight();
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(size, crossing.data(), weights.data() + begin));
+  }
+  loss_.TakeWeights(n, std::move(weights));
+  return {};
 }
 
 template <typename Machine>

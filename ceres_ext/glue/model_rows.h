@@ -12,11 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ceres/parameter_block.h"
-#include "ceres/program.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/glue/block_manifolds.h"
 #include "ceres_ext/glue/losses.h"
+#include "ceres_ext/glue/problem_rows.h"
 #include "ceres_ext/glue/rows.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -43,8 +42,11 @@ kernels::Status EvaluateRows(const BatchModel& model,
 // each manifold that is asked for numbered in RowBlock::tangent until Finish.
 class RowBlocks {
  public:
-  // column: RowBlock::column.
-  RowBlock Make(const ceres::internal::ParameterBlock& block, int32_t column);
+  // The block of a problem; size: of its value. column: RowBlock::column.
+  RowBlock Make(const ProblemRows& problem,
+                const BlockOfRow& block,
+                int size,
+                int32_t column);
 
   // The varying blocks with a manifold, by number.
   const std::vector<BlockManifold>& manifolds() const { return manifolds_; }
@@ -52,11 +54,9 @@ class RowBlocks {
   const std::vector<double>& constant_state() const { return constant_state_; }
 
  private:
-  std::unordered_map<const ceres::internal::ParameterBlock*, int32_t>
-      number_of_;
+  std::unordered_map<int32_t, int32_t> number_of_;  // by index
   std::vector<BlockManifold> manifolds_;
-  std::unordered_map<const ceres::internal::ParameterBlock*, int32_t>
-      constant_of_;
+  std::unordered_map<const double*, int32_t> constant_of_;  // by value
   std::vector<double> constant_state_;
 };
 
@@ -68,7 +68,7 @@ class ModelRows {
   struct Input {
     const BatchModel* model = nullptr;
     bool is_recomputed = false;  // The Jacobian is, by GetRecomputedForm().
-    std::vector<int32_t> rows;   // positions in the Program
+    std::vector<int32_t> rows;   // their numbers in the problem
     std::vector<int32_t> place;  // empty: their numbers
     std::vector<RowBlock> blocks;
     std::vector<int32_t> combination;
@@ -77,10 +77,10 @@ class ModelRows {
   };
 
   // common: what rows of all models in the batch share, of points, constant
-  // state and tangents. *program: the rows' cost functions and losses.
+  // state and tangents. problem: of the rows.
   kernels::Status Setup(const Input& input,
                         const RowBatch& common,
-                        const ceres::internal::Program& program,
+                        const ProblemRows& problem,
                         kernels::HostContext* host_context,
                         Machine* machine);
 
@@ -101,6 +101,16 @@ class ModelRows {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
+  // losses_differ: whether the rows have different ones, of which a list takes
+  // memory.
+  kernels::Status SetupConstants(const std::vector<int32_t>& rows,
+                                 const ProblemRows& problem,
+                                 kernels::HostContext* host_context,
+                                 bool* losses_differ);
+  kernels::Status SetupLosses(const std::vector<int32_t>& rows,
+                              const ProblemRows& problem,
+                              bool losses_differ,
+                              kernels::HostContext* host_context);
   kernels::Status Run(const RowBatch& rows, bool jacobian);
 
   Machine* machine_ = nullptr;

@@ -44,23 +44,18 @@ class ObservationEvaluator final : public RowsEvaluator {
             ? loss_model_.Setup(
                   *rows.common_loss, rows.size(), host_context, machine_)
             : loss_model_.Setup(rows.loss, host_context, *observations_));
+    if (rows.weights.size() > 0) {
+      Buffer<double> weights;
+      CERES_EXT_RETURN_IF_ERROR(GatherInOrder<1>(rows.weights, &weights));
+      loss_model_.TakeWeights(rows.size(), std::move(weights));
+    }
     loss_model_.Report(summary);
     if (loss_model_.calls_user()) {
       CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
           observations_->index().num_observations, &squared_norms_));
     }
-    {
-      const kernels::ObservationIndexView& index = observations_->index();
-      const int64_t n = index.num_observations;
-      Buffer<double> measurements;
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Upload(2 * n, rows.observations.data(), &measurements));
-      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2 * n, &measurements_));
-      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
-          kernels::GatherPairsParams{
-              n, index.input_id(), measurements.data(), measurements_.data()},
-          machine_));
-    }
+    CERES_EXT_RETURN_IF_ERROR(
+        GatherInOrder<2>(rows.observations, &measurements_));
     const int64_t num_cameras = observations_->cameras().size();
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_cameras, &camera_states_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
@@ -129,6 +124,23 @@ class ObservationEvaluator final : public RowsEvaluator {
  private:
   template <typename Value>
   using Buffer = typename Machine::template Buffer<Value>;
+
+  // kSize values of each observation, in the order of the index.
+  template <int kSize>
+  Status GatherInOrder(const HostArray<double>& values,
+                       Buffer<double>* in_order) {
+    const kernels::ObservationIndexView& index = observations_->index();
+    Buffer<double> as_given;
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(values.size(), values.data(), &as_given));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(values.size(), in_order));
+    return kernels::Run(
+        kernels::GatherTuplesParams<kSize>{index.num_observations,
+                                           index.input_id(),
+                                           as_given.data(),
+                                           in_order->data()},
+        machine_);
+  }
   using Shape = kernels::BalShape<C>;
   using Stored =
       StoredRows<Machine,

@@ -18,6 +18,7 @@
 #include "ceres_ext/glue/elimination.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/program_rows.h"
 #include "ceres_ext/glue/report.h"
 #include "ceres_ext/glue/scoped_seconds.h"
 #include "cuda_kernels/machine/cuda_process.h"
@@ -256,7 +257,8 @@ bool BundlePlugin::Import(const ImportOptions& import_options,
                           ProgramStructure* structure) {
   kernels::HostContext* const context = kept_->host_context(num_threads_);
   return arrays_ != nullptr
-             ? arrays_->Import(/*wants_hash=*/kept_->is_for_several,
+             ? arrays_->Import(import_options,
+                               /*wants_hash=*/kept_->is_for_several,
                                context,
                                structure,
                                &record_.path_reason)
@@ -268,13 +270,16 @@ bool BundlePlugin::Import(const ImportOptions& import_options,
 }
 
 SolveWork BundlePlugin::Work(const PreprocessedProblem& pp) const {
-  SolveWork work =
-      arrays_ != nullptr
-          ? EstimateWork(arrays_->num_values(),
-                         /*num_host_values=*/0,
-                         pp.options,
-                         options_)
-          : EstimateWork(*pp.reduced_program, pp.options, options_);
+  SolveWork work;
+  if (arrays_ != nullptr) {
+    int64_t num_values = 0;
+    int64_t num_host_values = 0;
+    arrays_->CountValues(
+        options_.batch_evaluation, &num_values, &num_host_values);
+    work = EstimateWork(num_values, num_host_values, pp.options, options_);
+  } else {
+    work = EstimateWork(ProgramRows(*pp.reduced_program), pp.options, options_);
+  }
   work.num_threads = num_threads_;
   return work;
 }
@@ -358,12 +363,13 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
       import_options.num_eliminate_blocks != ImportOptions::kPoints;
   const int64_t num_observations = structure.num_observations();
   const int64_t num_rows = num_observations + structure.num_other_rows();
-  if (!ordered_by_ceres && import_options.use_schur && arrays_ == nullptr) {
+  if (!ordered_by_ceres && import_options.use_schur) {
     if (num_observations < structure.num_other_rows()) {
       record_.path_reason = "most residual blocks are not observations";
       return false;
     }
-    if (!OrderingEliminatesPoints(pp->options, structure, program)) {
+    if (arrays_ == nullptr &&
+        !OrderingEliminatesPoints(pp->options, structure, program)) {
       record_.path_reason =
           "linear_solver_ordering does not eliminate just the points";
       return false;
@@ -396,6 +402,15 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
 
 bool BundlePlugin::TakeEliminated(ImportOptions import_options,
                                   PreprocessedProblem* pp) {
+  if (failure_.has_happened()) {
+    return false;
+  }
+  if (arrays_ != nullptr) {
+    return arrays_->ChooseEliminated(kept_->host_context(num_threads_),
+                                     &import_options.num_eliminate_blocks,
+                                     &record_.path_reason) &&
+           Take(import_options, pp);
+  }
   ceres::internal::Program* program = pp->reduced_program.get();
   std::vector<uint8_t> is_eliminated;
   if (!ChooseEliminatedBlocks(*program,
@@ -444,8 +459,7 @@ bool BundlePlugin::TakeChosen(PreprocessedProblem* pp) {
   import_options.use_schur =
       pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
   return Take(import_options, pp) ||
-         (import_options.use_schur && arrays_ == nullptr &&
-          TakeEliminated(import_options, pp));
+         (import_options.use_schur && TakeEliminated(import_options, pp));
 }
 
 // Owns it after a failure too: then Ceres goes on to SetupLinearSolver, which
@@ -499,7 +513,10 @@ bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
   import_options.batch_evaluation = options_.batch_evaluation;
   import_options.use_schur =
       pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
-  return Take(import_options, pp);
+  // Ceres can't order arrays.
+  return Take(import_options, pp) ||
+         (import_options.use_schur && arrays_ != nullptr &&
+          TakeEliminated(import_options, pp));
 }
 
 bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
@@ -517,6 +534,9 @@ bool BundlePlugin::SetupLinearSolverUnguarded(PreprocessedProblem* pp) {
   if (arrays_ != nullptr && !IsTaken()) {
     pp->error = Reason();
     return false;
+  }
+  if (arrays_ != nullptr) {
+    pp->fixed_cost = arrays_->fixed_cost();
   }
   if (wants_problem_ && record_.path != PATH_FULL &&
       pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR) {

@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ceres/parameter_block.h"
-#include "ceres/program.h"
-#include "ceres/residual_block.h"
 #include "ceres_ext/glue/machines.h"
 
 namespace ceres_ext {
@@ -67,8 +64,7 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
 }
 
 template <typename Machine>
-Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
-                                     bool merge_blocks,
+Status ProgramBlocks<Machine>::Setup(bool merge_blocks,
                                      ProgramStructure* structure,
                                      bool recomputed,
                                      bool mixed,
@@ -125,9 +121,9 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
     observations_.push_back(std::move(batch));
   }
   if (merge_blocks) {
-    MergeBlocks(program, *structure);
+    MergeBlocks(*structure);
   }
-  CERES_EXT_RETURN_IF_ERROR(SetupViews(program, structure, host_context));
+  CERES_EXT_RETURN_IF_ERROR(SetupViews(structure, host_context));
   e_.resize(structure->e.size());
   f_.resize(structure->f.size());
   for (size_t i = 0; i < e_.size(); ++i) {
@@ -143,9 +139,8 @@ Status ProgramBlocks<Machine>::Setup(const ceres::internal::Program& program,
   if (views_ != nullptr) {
     views_->point_family_table = &e_[0];
   }
-  return structure->general_rows.empty()
-             ? Status()
-             : SetupGeneralRows(program, *structure);
+  return structure->general_rows.empty() ? Status()
+                                         : SetupGeneralRows(*structure);
 }
 
 template <typename Machine>
@@ -205,9 +200,7 @@ Status ProgramBlocks<Machine>::SetupIndex(
 }
 
 template <typename Machine>
-void ProgramBlocks<Machine>::MergeBlocks(
-    const ceres::internal::Program& program,
-    const ProgramStructure& structure) {
+void ProgramBlocks<Machine>::MergeBlocks(const ProgramStructure& structure) {
   kernels::MergedBlocksBuilder builder(blocks_.f);
   std::vector<kernels::MergedBlocksBuilder::Block> blocks;
   const auto add = [&](int32_t b) {
@@ -220,18 +213,17 @@ void ProgramBlocks<Machine>::MergeBlocks(
     builder.AddRow(blocks);
   }
   for (const int32_t i : structure.general_rows) {
-    const auto& row = *program.residual_blocks()[i];
     bool has_eliminated = false;
     blocks.clear();
-    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-      const auto& block = *row.parameter_blocks()[j];
-      if (block.IsConstant()) {
+    for (int j = 0; j < structure.rows->NumBlocks(i); ++j) {
+      const BlockOfRow block = structure.rows->Block(i, j);
+      if (block.is_constant()) {
         continue;
       }
-      if (structure.is_eliminated[block.index()] != 0) {
+      if (structure.is_eliminated[block.index] != 0) {
         has_eliminated = true;
       } else {
-        add(block.index());
+        add(block.index);
       }
     }
     if (has_eliminated) {
@@ -247,10 +239,8 @@ void ProgramBlocks<Machine>::MergeBlocks(
 }
 
 template <typename Machine>
-Status ProgramBlocks<Machine>::SetupViews(
-    const ceres::internal::Program& program,
-    ProgramStructure* structure,
-    kernels::HostContext* host_context) {
+Status ProgramBlocks<Machine>::SetupViews(ProgramStructure* structure,
+                                          kernels::HostContext* host_context) {
   const ViewStructure& rows = structure->views;
   if (rows.size() == 0) {
     return {};
@@ -280,12 +270,12 @@ Status ProgramBlocks<Machine>::SetupViews(
     int16_t at = 0;  // of the block's first value in a row
     kernels::ViewColumn* column = columns.data() + int64_t{rows.columns} * v;
     for (const int32_t b : rows.blocks[v]) {
-      const auto& block = *program.parameter_blocks()[b];
-      const auto size = static_cast<int16_t>(block.TangentSize());
+      const VaryingBlock block = structure->rows->block(b);
+      const auto size = static_cast<int16_t>(block.tangent_size);
       cells[v].push_back({structure->family[b], structure->place[b], size});
       for (int16_t j = 0; j < size; ++j) {
         *column++ = {static_cast<int16_t>(at + j), size};
-        views_->view_columns[v].push_back(block.delta_offset() + j);
+        views_->view_columns[v].push_back(block.tangent_offset + j);
       }
       at = static_cast<int16_t>(at + 2 * size);
     }
@@ -310,29 +300,27 @@ Status ProgramBlocks<Machine>::SetupViews(
 
 template <typename Machine>
 Status ProgramBlocks<Machine>::SetupGeneralRows(
-    const ceres::internal::Program& program,
     const ProgramStructure& structure) {
   builder_ = std::make_unique<kernels::BlockRowsBuilder>(
       blocks_.e, blocks_.f, &blocks_.merged);
   builder_->Reserve(static_cast<int64_t>(structure.general_rows.size()),
                     2 * static_cast<int64_t>(structure.general_rows.size()));
   for (const int32_t i : structure.general_rows) {
-    const auto& row = *program.residual_blocks()[i];
-    builder_->AddRow(row.NumResiduals());
-    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-      const auto& block = *row.parameter_blocks()[j];
-      if (block.IsConstant()) {
+    builder_->AddRow(structure.rows->NumResiduals(i));
+    for (int j = 0; j < structure.rows->NumBlocks(i); ++j) {
+      const int32_t block = structure.rows->Block(i, j).index;
+      if (block == BlockOfRow::kConstant) {
         continue;
       }
-      const bool eliminated = structure.is_eliminated[block.index()] != 0;
-      const int32_t family = structure.family[block.index()];
+      const bool eliminated = structure.is_eliminated[block] != 0;
+      const int32_t family = structure.family[block];
       if (eliminated && family == 0) {
         blocks_.e_owner[0] = ProblemBlocks::kShared;
       }
       builder_->AddCell({eliminated,
                          family,
-                         structure.place[block.index()],
-                         block.TangentSize()});
+                         structure.place[block],
+                         structure.rows->block(block).tangent_size});
     }
   }
   CERES_EXT_RETURN_IF_ERROR(builder_->Build());

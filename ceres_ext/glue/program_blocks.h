@@ -27,10 +27,6 @@
 #include "cuda_kernels/structure/row_index.h"
 #include "cuda_kernels/structure/views.h"
 
-namespace ceres::internal {
-class Program;
-}  // namespace ceres::internal
-
 namespace ceres_ext {
 
 // A family of blocks: where they stand, on the host and on a machine.
@@ -112,14 +108,12 @@ class ProgramBlocks {
   using Index = kernels::RowIndex<Machine>;
 
   // Takes the tables of *structure and brings the points of observations into
-  // the order that the machine wants; observations keep theirs. program: what
-  // the structure was read from. merge_blocks: F blocks that occur only
-  // together are merged. recomputed, mixed: of observations, what RowIndex's
-  // Options::For asks. kept_index: where a batch of observations finds and
-  // leaves its index if it is the only batch; or null. host_context: threads
-  // for what is put in order on the host.
-  kernels::Status Setup(const ceres::internal::Program& program,
-                        bool merge_blocks,
+  // the order that the machine wants; observations keep theirs. merge_blocks: F
+  // blocks that occur only together are merged. recomputed, mixed: of
+  // observations, what RowIndex's Options::For asks. kept_index: where a batch
+  // of observations finds and leaves its index if it is the only batch; or
+  // null. host_context: threads for what is put in order on the host.
+  kernels::Status Setup(bool merge_blocks,
                         ProgramStructure* structure,
                         bool recomputed,
                         bool mixed,
@@ -181,13 +175,10 @@ class ProgramBlocks {
                              ProgramStructure* structure,
                              ObservationBlocks<Machine>* batch);
   // Fills blocks_.merged.
-  void MergeBlocks(const ceres::internal::Program& program,
-                   const ProgramStructure& structure);
-  kernels::Status SetupViews(const ceres::internal::Program& program,
-                             ProgramStructure* structure,
+  void MergeBlocks(const ProgramStructure& structure);
+  kernels::Status SetupViews(ProgramStructure* structure,
                              kernels::HostContext* host_context);
-  kernels::Status SetupGeneralRows(const ceres::internal::Program& program,
-                                   const ProgramStructure& structure);
+  kernels::Status SetupGeneralRows(const ProgramStructure& structure);
 
   // Calls fn(table, address of the family's part of a vector) for all families.
   template <typename E, typename F, typename Function>

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Long, since all passes over a Program fill one structure.
+// Long, since all passes over the rows fill one structure.
 
 #include "ceres_ext/glue/program_import.h"
 
@@ -17,19 +17,13 @@
 #include <utility>
 
 #include "ceres/cost_function.h"
-#include "ceres/parameter_block.h"
-#include "ceres/program.h"
-#include "ceres/residual_block.h"
+#include "ceres_ext/glue/program_rows.h"
 #include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/block_rows.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
 namespace {
-
-using ceres::internal::ParameterBlock;
-using ceres::internal::Program;
-using ceres::internal::ResidualBlock;
 
 constexpr int kPointSize = 3;
 constexpr int kNumKinds = 2;  // of BatchModelKind
@@ -40,27 +34,29 @@ constexpr int8_t kOtherRow = -1;
 // Residual blocks that a thread reads in one go.
 constexpr int64_t kRowsPerTask = 1 << 14;
 constexpr int64_t kBlocksPerTask = 1 << 12;
+// Rows that all threads read before one puts them together.
+constexpr int64_t kRowsAtATime = 1 << 18;
 
-// Blocks of a family: those that vary in the order of the Program, then the
-// constant ones, which it has dropped, in the order in which they are asked
-// for.
+// Blocks of a family: those that vary in the order of the state, then the
+// constant ones in the order in which they are asked for.
 class BlockIds {
  public:
-  // place_of_index: of each block of the Program its id, kNone where it is in
-  // no family yet.
-  BlockIds(const Program& program, std::vector<int32_t>* place_of_index)
-      : program_(program), place_of_index_(place_of_index) {}
+  // place_of_index: of each block that varies its id, kNone where it is in no
+  // family yet.
+  explicit BlockIds(std::vector<int32_t>* place_of_index)
+      : place_of_index_(place_of_index) {}
 
   // Asks for the varying block with this index. Any number of threads at once.
   void Ask(int32_t index) {
     __atomic_store_n(&(*place_of_index_)[index], kAsked, __ATOMIC_RELAXED);
   }
-  // Asks for a constant block; what it has in place of an index.
-  int32_t AskConstant(const ParameterBlock* block) {
+  // Asks for a constant block, known by its value; what it has in place of an
+  // index.
+  int32_t AskConstant(const double* value) {
     const auto [entry, is_new] = constant_.try_emplace(
-        block, kNone - 1 - static_cast<int32_t>(constants_.size()));
+        value, kNone - 1 - static_cast<int32_t>(constants_.size()));
     if (is_new) {
-      constants_.push_back(block);
+      constants_.push_back({BlockOfRow::kConstant, value});
     }
     return entry->second;
   }
@@ -78,7 +74,7 @@ class BlockIds {
   // Numbers the varying block with this index next.
   void Append(int32_t index) {
     (*place_of_index_)[index] = static_cast<int32_t>(blocks_.size());
-    blocks_.push_back(program_.parameter_blocks()[index]);
+    blocks_.push_back({index, nullptr});
   }
 
   // After Number, of what was asked for.
@@ -86,17 +82,16 @@ class BlockIds {
     return index >= 0 ? (*place_of_index_)[index]
                       : num_varying_ + (kNone - 1 - index);
   }
-  const std::vector<const ParameterBlock*>& blocks() const { return blocks_; }
+  const std::vector<BlockOfRow>& blocks() const { return blocks_; }
 
  private:
   static constexpr int32_t kAsked = kNone - 1;
 
-  const Program& program_;
   std::vector<int32_t>* place_of_index_;
-  std::unordered_map<const ParameterBlock*, int32_t> constant_;
-  std::vector<const ParameterBlock*> constants_;
+  std::unordered_map<const double*, int32_t> constant_;
+  std::vector<BlockOfRow> constants_;
   int32_t num_varying_ = 0;
-  std::vector<const ParameterBlock*> blocks_;  // by id
+  std::vector<BlockOfRow> blocks_;  // by id
 };
 
 // Null where the cost function is no BatchableCostFunction, or one of another
@@ -161,20 +156,15 @@ class ModelNumbers {
   std::vector<Model> models_;
 };
 
-// The Program's index of the block, kNone where it is constant.
-int32_t IndexIfVarying(const ParameterBlock& block) {
-  return block.IsConstant() ? kNone : block.index();
-}
+static_assert(BlockOfRow::kConstant == kNone);
 
 class Importer {
  public:
-  Importer(const Program& program,
-           const ImportOptions& options,
+  Importer(const ImportOptions& options,
            kernels::HostContext* context,
            ProgramStructure* structure,
            std::string* reason)
-      : program_(program),
-        rows_(program.residual_blocks()),
+      : rows_(*structure->rows),
         options_(options),
         context_(context),
         structure_(structure),
@@ -190,19 +180,18 @@ class Importer {
     if (!ReadRows()) {
       return false;
     }
-    structure_->num_columns = program_.NumEffectiveParameters();
-    structure_->num_parameters = program_.NumParameters();
-    structure_->num_residuals = program_.NumResiduals();
-    structure_->is_eliminated.assign(program_.NumParameterBlocks(), 0);
-    structure_->place.assign(program_.NumParameterBlocks(), kNone);
-    structure_->family.assign(program_.NumParameterBlocks(), kNone);
+    structure_->num_columns = rows_.num_columns();
+    structure_->num_parameters = rows_.num_parameters();
+    structure_->num_residuals = rows_.num_residuals();
+    structure_->is_eliminated.assign(rows_.num_blocks(), 0);
+    structure_->place.assign(rows_.num_blocks(), kNone);
+    structure_->family.assign(rows_.num_blocks(), kNone);
     if (!is_one_kind_) {
       ChooseEliminated();
       ChooseOtherRows();
       if (!ReadOtherRows()) {
         return false;
       }
-      ChooseViews();
     }
     if (!FillObservations()) {
       return false;
@@ -224,7 +213,7 @@ class Importer {
   // The kind of each row and the blocks of observations. Most of the time goes
   // into reaching the blocks in memory, so that is what all threads do.
   bool ReadRows() {
-    const int64_t n = static_cast<int64_t>(rows_.size());
+    const int64_t n = rows_.size();
     if (!Ok(kind_.Allocate(n, kOtherRow))) {
       return false;
     }
@@ -248,7 +237,7 @@ class Importer {
       const Type* type = nullptr;
       bool one_has_loss = false;
       for (int64_t i = begin; i < end; ++i) {
-        const ceres::CostFunction& cost_function = *rows_[i]->cost_function();
+        const ceres::CostFunction& cost_function = rows_.TypicalCostFunction(i);
         if (type == nullptr || *type->type != typeid(cost_function)) {
           const auto known =
               std::find_if(types.begin(), types.end(), [&](const Type& t) {
@@ -265,11 +254,10 @@ class Importer {
         kind_.data()[i] = kind;
         model_of_row[i] = type->model;
         if (kind != kOtherRow) {
-          static_cast<const BatchableCostFunction&>(cost_function)
-              .CopyConstants(constants_.data() + 2 * i);
-          camera_.data()[i] = IndexIfVarying(*rows_[i]->parameter_blocks()[0]);
-          point_.data()[i] = IndexIfVarying(*rows_[i]->parameter_blocks()[1]);
-          one_has_loss |= rows_[i]->loss_function() != nullptr;
+          rows_.CopyConstants(i, constants_.data() + 2 * i);
+          camera_.data()[i] = rows_.Block(i, 0).index;
+          point_.data()[i] = rows_.Block(i, 1).index;
+          one_has_loss |= rows_.Loss(i).loss != nullptr;
         }
       }
       if (one_has_loss) {
@@ -305,7 +293,7 @@ class Importer {
     int16_t model = ProgramStructure::kNoModel;
   };
   Type TypeOf(int64_t row, ModelNumbers* numbers) const {
-    const ceres::CostFunction& cost_function = *rows_[row]->cost_function();
+    const ceres::CostFunction& cost_function = rows_.TypicalCostFunction(row);
     Type result;
     result.type = &typeid(cost_function);
     const BatchModel* const model = ModelOf(cost_function);
@@ -323,7 +311,7 @@ class Importer {
           structure_->is_eliminated.begin(), options_.num_eliminate_blocks, 1);
       return;
     }
-    for (size_t i = 0; i < rows_.size(); ++i) {
+    for (int64_t i = 0; i < rows_.size(); ++i) {
       if (kind_.data()[i] != kOtherRow && point_.data()[i] != kNone) {
         structure_->is_eliminated[point_.data()[i]] = 1;
       }
@@ -336,12 +324,12 @@ class Importer {
   void ChooseOtherRows() {
     const std::vector<uint8_t>& is_eliminated = structure_->is_eliminated;
     std::unordered_set<uint64_t> pairs;
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      if (kind_.data()[i] == kOtherRow && MayShareAPair(*rows_[i])) {
-        AddPairs(*rows_[i], &pairs);
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] == kOtherRow && MayShareAPair(i)) {
+        AddPairs(i, &pairs);
       }
     }
-    for (size_t i = 0; i < rows_.size(); ++i) {
+    for (int64_t i = 0; i < rows_.size(); ++i) {
       if (kind_.data()[i] == kOtherRow) {
         continue;
       }
@@ -353,7 +341,7 @@ class Importer {
         kind_.data()[i] = kOtherRow;
       }
     }
-    for (size_t i = 0; i < rows_.size(); ++i) {
+    for (int64_t i = 0; i < rows_.size(); ++i) {
       if (kind_.data()[i] == kOtherRow) {
         structure_->general_rows.push_back(static_cast<int32_t>(i));
       }
@@ -366,12 +354,12 @@ class Importer {
   }
 
   // Whether the row may have both blocks of an observation.
-  bool MayShareAPair(const ResidualBlock& row) const {
+  bool MayShareAPair(int64_t row) const {
     if (!has_observations_) {
       return false;
     }
-    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-      const int size = row.parameter_blocks()[j]->Size();
+    for (int j = 0; j < rows_.NumBlocks(row); ++j) {
+      const int size = rows_.BlockSize(row, j);
       if (size == 9 || size == kernels::kMaxCameraColumns) {
         return true;
       }
@@ -382,14 +370,15 @@ class Importer {
   // Whether fn(pair) is true for a pair of an eliminated block of the row and
   // another; it is asked until one is.
   template <typename Function>
-  bool AnyPair(const ResidualBlock& row, Function&& fn) const {
-    for (int a = 0; options_.use_schur && a < row.NumParameterBlocks(); ++a) {
-      const int32_t point = IndexIfVarying(*row.parameter_blocks()[a]);
+  bool AnyPair(int64_t row, Function&& fn) const {
+    const int num_blocks = rows_.NumBlocks(row);
+    for (int a = 0; options_.use_schur && a < num_blocks; ++a) {
+      const int32_t point = rows_.Block(row, a).index;
       if (point == kNone || structure_->is_eliminated[point] == 0) {
         continue;
       }
-      for (int b = 0; b < row.NumParameterBlocks(); ++b) {
-        const int32_t camera = IndexIfVarying(*row.parameter_blocks()[b]);
+      for (int b = 0; b < num_blocks; ++b) {
+        const int32_t camera = rows_.Block(row, b).index;
         if (camera != kNone && camera != point && fn(PairOf(camera, point))) {
           return true;
         }
@@ -398,93 +387,11 @@ class Importer {
     return false;
   }
 
-  void AddPairs(const ResidualBlock& row,
-                std::unordered_set<uint64_t>* pairs) const {
+  void AddPairs(int64_t row, std::unordered_set<uint64_t>* pairs) const {
     AnyPair(row, [pairs](uint64_t pair) {
       pairs->insert(pair);
       return false;
     });
-  }
-
-  // Reads the rows that are no observations; false where this library can't
-  // take one of them or an eliminated block.
-  bool ReadOtherRows() {
-    const std::vector<int32_t>& rows = structure_->general_rows;
-    other_rows_.resize(rows.size());
-    context_->ParallelFor(static_cast<int64_t>(rows.size()),
-                          kRowsPerTask,
-                          [&](int64_t begin, int64_t end) {
-                            for (int64_t k = begin; k < end; ++k) {
-                              other_rows_[k] = ReadOtherRow(*rows_[rows[k]]);
-                            }
-                          });
-    for (size_t k = 0; k < rows.size(); ++k) {
-      if (other_rows_[k].num_eliminated > 1) {
-        *reason_ = "residual block " + std::to_string(rows[k]) +
-                   " depends on two eliminated blocks";
-        return false;
-      }
-    }
-    for (int i = 0; i < program_.NumParameterBlocks(); ++i) {
-      const int size = program_.parameter_blocks()[i]->TangentSize();
-      if (structure_->is_eliminated[i] != 0 &&
-          size > kernels::kMaxEliminatedSize) {
-        *reason_ = "parameter block " + std::to_string(i) + " has " +
-                   std::to_string(size) +
-                   " tangent dimensions; this library takes at most " +
-                   std::to_string(kernels::kMaxEliminatedSize) +
-                   " for an eliminated block";
-        return false;
-      }
-    }
-    return true;
-  }
-
-  // Rows that are no observations and are worth a view: those of two
-  // residuals, a point and few columns beside it, if views have several rows
-  // and no pair of their blocks stands in a row of any shape (ceres_ext/solver/
-  // batch.h). Else none has a view.
-  void ChooseViews() {
-    ViewStructure views;
-    const std::vector<int32_t>& rows = structure_->general_rows;
-    std::unordered_map<OtherRow, int32_t, OtherRow::Hash> id_of;
-    std::vector<int32_t> others;
-    for (size_t k = 0; k < rows.size(); ++k) {
-      const OtherRow& row = other_rows_[k];
-      if (row.size < 0) {
-        others.push_back(rows[k]);
-        continue;
-      }
-      const auto [entry, is_new] =
-          id_of.try_emplace(row, static_cast<int32_t>(id_of.size()));
-      if (is_new) {
-        views.blocks.emplace_back(row.blocks, row.blocks + row.size);
-      }
-      views.rows.push_back(rows[k]);
-      views.view_id.push_back(entry->second);
-      // The Program's index until FillObservations.
-      views.point_id.push_back(row.point);
-      views.columns = std::max(views.columns, row.columns);
-    }
-    views.columns = kernels::WithStoredColumns(
-        views.columns, [](auto columns) { return int{columns}; });
-    std::unordered_set<uint64_t> pairs;
-    for (const int32_t i : others) {
-      AddPairs(*rows_[i], &pairs);
-    }
-    const auto is_shared = [&](uint64_t pair) { return pairs.count(pair) > 0; };
-    const bool has_pairs =
-        !pairs.empty() &&
-        std::any_of(views.rows.begin(), views.rows.end(), [&](int32_t i) {
-          return AnyPair(*rows_[i], is_shared);
-        });
-    constexpr int64_t kLeastRowsOfAView = 4;
-    if (!has_pairs &&
-        views.size() >=
-            kLeastRowsOfAView * static_cast<int64_t>(views.blocks.size())) {
-      structure_->views = std::move(views);
-      structure_->general_rows = std::move(others);
-    }
   }
 
   // A row that is no observation: its eliminated block, the last of them, and
@@ -497,6 +404,9 @@ class Importer {
     int32_t point = 0;
     int32_t num_eliminated = 0;
 
+    bool HasBlocks(const std::vector<int32_t>& others) const {
+      return std::equal(blocks, blocks + size, others.begin(), others.end());
+    }
     bool operator==(const OtherRow& other) const {
       return size == other.size &&
              std::equal(blocks, blocks + size, other.blocks);
@@ -513,22 +423,129 @@ class Importer {
     };
   };
 
-  OtherRow ReadOtherRow(const ResidualBlock& row) const {
+  // Reads the rows that are no observations, and puts those of two residuals, a
+  // point and few columns beside it into views, if these have several rows and
+  // no pair of their blocks stands in a row of any shape (ceres_ext/solver/
+  // batch.h). Else none has a view. False where this library can't take a row
+  // or an eliminated block.
+  bool ReadOtherRows() {
+    const std::vector<int32_t>& rows = structure_->general_rows;
+    const auto n = static_cast<int64_t>(rows.size());
+    ViewStructure views;
+    std::unordered_map<OtherRow, int32_t, OtherRow::Hash> id_of;
+    std::vector<int32_t> others;
+    // All threads read, and one puts together what they have read.
+    std::vector<OtherRow> read(std::min(n, kRowsAtATime));
+    for (int64_t first = 0; first < n; first += kRowsAtATime) {
+      const int64_t last = std::min(first + kRowsAtATime, n);
+      context_->ParallelFor(
+          last - first, kRowsPerTask, [&](int64_t begin, int64_t end) {
+            for (int64_t k = begin; k < end; ++k) {
+              read[k] = ReadOtherRow(rows[first + k]);
+            }
+          });
+      for (int64_t k = first; k < last; ++k) {
+        const OtherRow& row = read[k - first];
+        if (row.num_eliminated > 1) {
+          *reason_ = "residual block " + std::to_string(rows[k]) +
+                     " depends on two eliminated blocks";
+          return false;
+        }
+        if (row.size < 0) {
+          others.push_back(rows[k]);
+        } else {
+          if (views.size() == 0) {
+            Reserve(n - k, &views);
+          }
+          AddToViews(row, rows[k], &id_of, &views);
+        }
+      }
+    }
+    for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
+      const int size =
+          structure_->is_eliminated[i] != 0 ? rows_.block(i).tangent_size : 0;
+      if (size > kernels::kMaxEliminatedSize) {
+        *reason_ = "parameter block " + std::to_string(i) + " has " +
+                   std::to_string(size) +
+                   " tangent dimensions; this library takes at most " +
+                   std::to_string(kernels::kMaxEliminatedSize) +
+                   " for an eliminated block";
+        return false;
+      }
+    }
+    ChooseViews(std::move(views), std::move(others));
+    return true;
+  }
+
+  static void Reserve(int64_t n, ViewStructure* views) {
+    views->rows.reserve(n);
+    views->view_id.reserve(n);
+    views->point_id.reserve(n);
+  }
+
+  static void AddToViews(
+      const OtherRow& row,
+      int32_t position,
+      std::unordered_map<OtherRow, int32_t, OtherRow::Hash>* id_of,
+      ViewStructure* views) {
+    int32_t id = 0;
+    // Rows of a view often come one after the other.
+    if (views->size() > 0 && row.HasBlocks(views->blocks.back())) {
+      id = static_cast<int32_t>(views->blocks.size()) - 1;
+    } else {
+      const auto [entry, is_new] =
+          id_of->try_emplace(row, static_cast<int32_t>(id_of->size()));
+      if (is_new) {
+        views->blocks.emplace_back(row.blocks, row.blocks + row.size);
+      }
+      id = entry->second;
+    }
+    views->rows.push_back(position);
+    views->view_id.push_back(id);
+    // Its index until FillObservations.
+    views->point_id.push_back(row.point);
+    views->columns = std::max(views->columns, row.columns);
+  }
+
+  void ChooseViews(ViewStructure views, std::vector<int32_t> others) {
+    views.columns = kernels::WithStoredColumns(
+        views.columns, [](auto columns) { return int{columns}; });
+    std::unordered_set<uint64_t> pairs;
+    for (const int32_t i : others) {
+      AddPairs(i, &pairs);
+    }
+    const auto is_shared = [&](uint64_t pair) { return pairs.count(pair) > 0; };
+    const bool has_pairs =
+        !pairs.empty() &&
+        std::any_of(views.rows.begin(), views.rows.end(), [&](int32_t i) {
+          return AnyPair(i, is_shared);
+        });
+    constexpr int64_t kLeastRowsOfAView = 4;
+    if (!has_pairs &&
+        views.size() >=
+            kLeastRowsOfAView * static_cast<int64_t>(views.blocks.size())) {
+      structure_->views = std::move(views);
+      structure_->general_rows = std::move(others);
+    }
+  }
+
+  OtherRow ReadOtherRow(int64_t row) const {
     OtherRow result;
-    bool fits = options_.use_schur && row.NumResiduals() == 2;
+    bool fits = options_.use_schur && rows_.NumResiduals(row) == 2;
     int size = 0;
-    for (int j = 0; j < row.NumParameterBlocks(); ++j) {
-      const ParameterBlock& block = *row.parameter_blocks()[j];
-      if (block.IsConstant()) {
+    for (int j = 0; j < rows_.NumBlocks(row); ++j) {
+      const int32_t block = rows_.Block(row, j).index;
+      if (block == kNone) {
         continue;
       }
-      if (structure_->is_eliminated[block.index()] != 0) {
-        result.point = block.index();
+      const int columns = rows_.block(block).tangent_size;
+      if (structure_->is_eliminated[block] != 0) {
+        result.point = block;
         ++result.num_eliminated;
-        fits &= block.TangentSize() <= kPointSize;
+        fits &= columns <= kPointSize;
       } else if (size < OtherRow::kMaxBlocks) {
-        result.blocks[size++] = block.index();
-        result.columns += block.TangentSize();
+        result.blocks[size++] = block;
+        result.columns += columns;
       } else {
         fits = false;
       }
@@ -551,12 +568,20 @@ class Importer {
     context_->ParallelFor(
         table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
-            const ParameterBlock& block = *ids.blocks()[i];
-            table->Set(i, block);
-            if (!block.IsConstant()) {
-              structure_->family[block.index()] = family;
-              structure_->is_eliminated[block.index()] = is_eliminated ? 1 : 0;
+            const BlockOfRow& block = ids.blocks()[i];
+            if (block.is_constant()) {
+              table->Set(i, {-1, -1, 0, block.constant_value, nullptr});
+              continue;
             }
+            const VaryingBlock varying = rows_.block(block.index);
+            table->Set(i,
+                       {varying.state_offset,
+                        varying.tangent_offset,
+                        varying.tangent_size,
+                        nullptr,
+                        varying.manifold});
+            structure_->family[block.index] = family;
+            structure_->is_eliminated[block.index] = is_eliminated ? 1 : 0;
           }
         });
     table->SetUniformIfItIs();
@@ -564,7 +589,7 @@ class Importer {
   }
 
   bool FillObservations() {
-    BlockIds points(program_, &structure_->place);
+    BlockIds points(&structure_->place);
     if (is_one_kind_) {
       if (!FillKind(kind_.data()[0], {}, &points)) {
         return false;
@@ -572,7 +597,7 @@ class Importer {
     } else {
       for (int kind = 0; kind < kNumKinds; ++kind) {
         std::vector<int32_t> rows;
-        for (size_t i = 0; i < rows_.size(); ++i) {
+        for (int64_t i = 0; i < rows_.size(); ++i) {
           if (kind_.data()[i] == kind) {
             rows.push_back(static_cast<int32_t>(i));
           }
@@ -647,17 +672,17 @@ class Importer {
                     batch.observations.own_data() + 2 * k);
       }
     }
-    BlockIds cameras(program_, &structure_->place);
+    BlockIds cameras(&structure_->place);
     int32_t* const camera_id = batch.camera_id.own_data();
     int32_t* const point_id = batch.point_id.own_data();
     for (int64_t k = 0; k < n; ++k) {
       if (camera_id[k] == kNone) {
         camera_id[k] =
-            cameras.AskConstant(rows_[row_of(k)]->parameter_blocks()[0]);
+            cameras.AskConstant(rows_.Block(row_of(k), 0).constant_value);
       }
       if (point_id[k] == kNone) {
         point_id[k] =
-            points->AskConstant(rows_[row_of(k)]->parameter_blocks()[1]);
+            points->AskConstant(rows_.Block(row_of(k), 1).constant_value);
       }
     }
     Ask(n, camera_id, &cameras);
@@ -668,7 +693,7 @@ class Importer {
       std::atomic<bool> has_loss{false};
       context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k) {
-          batch.loss[k] = rows_[row_of(k)]->loss_function();
+          batch.loss[k] = rows_.Loss(row_of(k)).loss;
           if (batch.loss[k] != nullptr) {
             has_loss = true;
           }
@@ -678,10 +703,21 @@ class Importer {
         batch.loss.clear();
       }
     }
-    BlockTable* table =
-        AddFamily(cameras,
-                  /*is_eliminated=*/false,
-                  rows_[row_of(0)]->parameter_blocks()[0]->Size());
+    bool has_weight = false;
+    for (int64_t k = 0; rows_.has_weights() && k < n && !has_weight; ++k) {
+      has_weight = rows_.Loss(row_of(k)).weight != nullptr;
+    }
+    if (has_weight) {
+      if (!Ok(batch.weights.Allocate(n))) {
+        return false;
+      }
+      for (int64_t k = 0; k < n; ++k) {
+        batch.weights.own_data()[k] = rows_.Loss(row_of(k)).Weight();
+      }
+    }
+    BlockTable* table = AddFamily(cameras,
+                                  /*is_eliminated=*/false,
+                                  rows_.BlockSize(row_of(0), 0));
     // Columns that the kernels are compiled for.
     table->padded_size =
         table->MaxTangentSize() <= 9 ? 9 : kernels::kMaxCameraColumns;
@@ -692,12 +728,11 @@ class Importer {
   // Blocks that are in no family yet, by role and size.
   void FillOthers() {
     std::map<std::pair<bool, int>, BlockIds> others;
-    for (int i = 0; i < program_.NumParameterBlocks(); ++i) {
+    for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
       if (structure_->place[i] == kNone) {
-        const int size = program_.parameter_blocks()[i]->TangentSize();
         others
-            .try_emplace({structure_->is_eliminated[i] != 0, size},
-                         program_,
+            .try_emplace({structure_->is_eliminated[i] != 0,
+                          rows_.block(i).tangent_size},
                          &structure_->place)
             .first->second.Append(i);
       }
@@ -707,20 +742,17 @@ class Importer {
     }
   }
 
-  const Program& program_;
-  const std::vector<ResidualBlock*>& rows_;
+  const ProblemRows& rows_;
   const ImportOptions options_;
   kernels::HostContext* context_;
   ProgramStructure* structure_;
   std::string* reason_;
-  // Per residual block; camera and point are Program indices, kNone where
-  // constant, of observations alone.
+  // Per row; camera and point are indices of blocks, kNone where constant, of
+  // observations alone.
   kernels::HostBuffer<int8_t> kind_;
   kernels::HostBuffer<int32_t> camera_;
   kernels::HostBuffer<int32_t> point_;
   kernels::HostBuffer<double> constants_;
-  // Of structure_->general_rows, until views are chosen.
-  std::vector<OtherRow> other_rows_;
   bool has_loss_ = false;  // of observations
   bool has_observations_ = false;
   // All rows are observations of one kind, and points are what is eliminated.
@@ -737,13 +769,26 @@ int64_t ProgramStructure::num_observations() const {
   return sum;
 }
 
-bool ImportProgram(const Program& program,
+bool ImportRows(std::shared_ptr<const ProblemRows> rows,
+                const ImportOptions& options,
+                kernels::HostContext* context,
+                ProgramStructure* structure,
+                std::string* reason) {
+  *structure = ProgramStructure();
+  structure->rows = std::move(rows);
+  return Importer(options, context, structure, reason).Import();
+}
+
+bool ImportProgram(const ceres::internal::Program& program,
                    const ImportOptions& options,
                    kernels::HostContext* context,
                    ProgramStructure* structure,
                    std::string* reason) {
-  *structure = ProgramStructure();
-  return Importer(program, options, context, structure, reason).Import();
+  return ImportRows(std::make_shared<ProgramRows>(program),
+                    options,
+                    context,
+                    structure,
+                    reason);
 }
 
 }  // namespace ceres_ext

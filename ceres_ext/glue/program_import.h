@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Reads out of Ceres's reduced Program what this library needs to know once per
-// solve: which residual blocks are observations that it evaluates itself and
-// which are evaluated by Ceres, which parameter blocks are eliminated, and
+// Reads out of a problem (problem_rows.h) what this library needs to know once
+// per solve: which residual blocks are observations that it evaluates itself
+// and which are evaluated by Ceres, which parameter blocks are eliminated, and
 // where blocks stand in Ceres's vectors.
 //
 // Blocks are put into families (cuda_kernels/structure/block_families.h): the
@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "ceres/loss_function.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/glue/block_table.h"
+#include "ceres_ext/glue/problem_rows.h"
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -78,7 +80,7 @@ struct ObservationRows {
   BatchModelKind kind = BatchModelKind::kBalAngleAxis;
   int camera_family = 0;  // of f
 
-  // Per observation, in the Program's order: places of its blocks in their
+  // Per observation, in the order of the rows: places of its blocks in their
   // families, measured image position (2 values) and loss. Points are family 0
   // of e. `loss` is empty when no observation has one, and where all have the
   // same, common_loss.
@@ -87,10 +89,14 @@ struct ObservationRows {
   HostArray<double> observations;
   std::vector<const ceres::LossFunction*> loss;
   const ceres::LossFunction* common_loss = nullptr;
+  // Of each observation what its rho is multiplied by; empty: 1.
+  HostArray<double> weights;
   // Of camera_id and point_id, where somebody has asked for it; 0: unknown.
   uint64_t index_hash = 0;
 
-  bool has_loss() const { return common_loss != nullptr || !loss.empty(); }
+  bool has_loss() const {
+    return common_loss != nullptr || !loss.empty() || weights.size() > 0;
+  }
 
   int64_t size() const { return camera_id.size(); }
 };
@@ -99,13 +105,13 @@ struct ObservationRows {
 // blocks that they have beside the point (a view,
 // cuda_kernels/structure/views.h).
 struct ViewStructure {
-  // Positions in the Program, and of each row its view and its point, as
-  // ObservationRows has it.
+  // Numbers of the rows, and of each its view and its point, as ObservationRows
+  // has it.
   std::vector<int32_t> rows;
   std::vector<int32_t> view_id;
   std::vector<int32_t> point_id;
-  // Of each view the Program's indices of its blocks, in the order in which its
-  // rows have them.
+  // Of each view the indices of its blocks, in the order in which its rows have
+  // them.
   std::vector<std::vector<int32_t>> blocks;
   int columns = 0;  // of a view, one of those of stored blocks (model/shape.h)
 
@@ -113,17 +119,20 @@ struct ViewStructure {
 };
 
 struct ProgramStructure {
+  // What the structure is of; null where all rows are observations that need
+  // nothing of it.
+  std::shared_ptr<const ProblemRows> rows;
   // Families of eliminated blocks and of others; padded_size is the number of
   // columns that a family's blocks have in the solver.
   std::vector<BlockTable> e;
   std::vector<BlockTable> f;
   std::vector<ObservationRows> observations;
   ViewStructure views;
-  // Other residual blocks: positions in the Program.
+  // Other rows, by number.
   std::vector<int32_t> general_rows;
   // Who evaluates those of views and general rows: models of batchable cost
-  // functions, and of each residual block of the Program which of them does;
-  // kNoModel: Ceres. Empty: Ceres evaluates all.
+  // functions, and of each row which of them does; kNoModel: Ceres. Empty:
+  // Ceres evaluates all.
   static constexpr int16_t kNoModel = -1;
   std::vector<const BatchModel*> models;
   kernels::HostBuffer<int16_t> model_of_row;
@@ -135,8 +144,8 @@ struct ProgramStructure {
   // Where the state is read and written instead of Ceres's; null: Ceres's.
   const CallerState* caller_state = nullptr;
 
-  // Of each parameter block of the Program: whether it is eliminated, its
-  // family and its place there.
+  // Of each parameter block that varies: whether it is eliminated, its family
+  // and its place there.
   std::vector<uint8_t> is_eliminated;
   std::vector<int32_t> family;
   std::vector<int32_t> place;
@@ -170,10 +179,15 @@ struct ImportOptions {
   int num_eliminate_blocks = kPoints;
 };
 
-// Fills *structure from a Program whose parameter offsets and indices are set,
-// the same for any number of threads. Returns false with a sentence in *reason
-// where the Program is not one this library can solve or the ordering has to be
-// Ceres's. Throws std::bad_alloc where memory runs out.
+// Fills *structure, the same for any number of threads. Returns false with a
+// sentence in *reason where the problem is not one this library can solve or
+// the ordering has to be Ceres's. Throws std::bad_alloc where memory runs out.
+bool ImportRows(std::shared_ptr<const ProblemRows> rows,
+                const ImportOptions& options,
+                kernels::HostContext* context,
+                ProgramStructure* structure,
+                std::string* reason);
+// The same of a Program whose parameter offsets and indices are set.
 bool ImportProgram(const ceres::internal::Program& program,
                    const ImportOptions& options,
                    kernels::HostContext* context,

@@ -5,8 +5,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "ceres/parameter_block.h"
-#include "ceres/residual_block.h"
 #include "ceres_ext/glue/batch_rows.h"
 #include "ceres_ext/glue/losses.h"
 #include "ceres_ext/glue/machines.h"
@@ -95,30 +93,36 @@ class ViewRows : public BatchRows<Machine> {
     points->resize(input.blocks->views()->points().size());
     for (size_t b = 0; b < structure.place.size(); ++b) {
       if (structure.is_eliminated[b] != 0 && structure.family[b] == 0) {
-        (*points)[structure.place[b]] = row_blocks->Make(
-            *input.program->parameter_blocks()[b], /*column=*/0);
+        const auto index = static_cast<int32_t>(b);
+        (*points)[structure.place[b]] =
+            row_blocks->Make(*structure.rows,
+                             {index, nullptr},
+                             structure.rows->block(index).size,
+                             /*column=*/0);
       }
     }
   }
 
+  // What stands for an eliminated block.
+  static constexpr BlockOfRow kEliminated = {BlockOfRow::kConstant, nullptr};
+
   // The blocks of a row, its eliminated one excepted.
-  static bool HasBlocks(const ceres::internal::ResidualBlock& row,
+  static bool HasBlocks(int32_t row,
                         const ProgramStructure& structure,
-                        const ceres::internal::ParameterBlock* const* blocks) {
-    for (int b = 0; b < row.NumParameterBlocks(); ++b) {
-      if (BlockOrPoint(*row.parameter_blocks()[b], structure) != blocks[b]) {
+                        const BlockOfRow* blocks) {
+    for (int b = 0; b < structure.rows->NumBlocks(row); ++b) {
+      if (!(BlockOrPoint(structure.rows->Block(row, b), structure) ==
+            blocks[b])) {
         return false;
       }
     }
     return true;
   }
-  // Null: the block is eliminated.
-  static const ceres::internal::ParameterBlock* BlockOrPoint(
-      const ceres::internal::ParameterBlock& block,
-      const ProgramStructure& structure) {
-    return !block.IsConstant() && structure.is_eliminated[block.index()] != 0
-               ? nullptr
-               : &block;
+  static BlockOfRow BlockOrPoint(const BlockOfRow& block,
+                                 const ProgramStructure& structure) {
+    return !block.is_constant() && structure.is_eliminated[block.index] != 0
+               ? kEliminated
+               : block;
   }
 
   // Rows of a view usually have the same blocks in the same slots, a
@@ -128,31 +132,33 @@ class ViewRows : public BatchRows<Machine> {
                             const std::vector<int32_t>& order,
                             RowBlocks* row_blocks,
                             ModelInput* model) {
-    using ceres::internal::ParameterBlock;
     const ProgramStructure& structure = *input.structure;
     const ViewStructure& views = structure.views;
-    const auto& residual_blocks = input.program->residual_blocks();
+    const ProblemRows& problem = *structure.rows;
     const int num_blocks = model->model->num_parameter_blocks;
-    std::vector<const ParameterBlock*> blocks;  // by combination
+    std::vector<BlockOfRow> blocks;  // by combination
     const auto blocks_of = [&](int32_t combination) {
       return blocks.data() + int64_t{num_blocks} * combination;
     };
     const auto add = [&](int64_t i, int32_t view) {
-      const auto& row = *residual_blocks[model->rows[i]];
+      const int32_t row = model->rows[i];
       for (int b = 0; b < num_blocks; ++b) {
-        const ParameterBlock& block = *row.parameter_blocks()[b];
-        blocks.push_back(BlockOrPoint(block, structure));
+        const BlockOfRow block = BlockOrPoint(problem.Block(row, b), structure);
+        blocks.push_back(block);
         RowBlock described;
         described.column = RowBlock::kPoint;
-        if (blocks.back() != nullptr) {
+        if (!(block == kEliminated)) {
           int32_t column = 0;
           for (const int32_t index : views.blocks[view]) {
-            if (!block.IsConstant() && index == block.index()) {
+            if (index == block.index) {
               break;
             }
-            column += input.program->parameter_blocks()[index]->TangentSize();
+            column += problem.block(index).tangent_size;
           }
-          described = row_blocks->Make(block, block.IsConstant() ? 0 : column);
+          described = row_blocks->Make(problem,
+                                       block,
+                                       problem.BlockSize(row, b),
+                                       block.is_constant() ? 0 : column);
         }
         model->blocks.push_back(described);
       }
@@ -178,11 +184,11 @@ class ViewRows : public BatchRows<Machine> {
     input.host_context->ParallelFor(
         n, kRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
-            differs[i] = HasBlocks(*residual_blocks[model->rows[i]],
-                                   structure,
-                                   blocks_of(model->combination[i]))
-                             ? 0
-                             : 1;
+            differs[i] =
+                HasBlocks(
+                    model->rows[i], structure, blocks_of(model->combination[i]))
+                    ? 0
+                    : 1;
           }
         });
     for (int64_t i = 0; i < n; ++i) {
@@ -192,9 +198,7 @@ class ViewRows : public BatchRows<Machine> {
       auto& combinations = of_view[view_of(i)];
       const auto known = std::find_if(
           combinations.begin(), combinations.end(), [&](int32_t combination) {
-            return HasBlocks(*residual_blocks[model->rows[i]],
-                             structure,
-                             blocks_of(combination));
+            return HasBlocks(model->rows[i], structure, blocks_of(combination));
           });
       model->combination[i] =
           known != combinations.end()
@@ -274,8 +278,7 @@ class RecomputedViewRows final : public ViewRows<Machine, double, C> {
 }  // namespace
 
 template <typename Machine>
-std::string WhyStored(const ceres::internal::Program& program,
-                      const ProgramStructure& structure,
+std::string WhyStored(const ProgramStructure& structure,
                       const std::vector<std::string>& why_no_form,
                       Machine* machine,
                       int* columns) {
@@ -294,7 +297,7 @@ std::string WhyStored(const ceres::internal::Program& program,
         !why_no_form[model].empty()) {
       return "not all are of one type that the device evaluates";
     }
-    losses.push_back(program.residual_blocks()[row]->loss_function());
+    losses.push_back(structure.rows->Loss(row).loss);
   }
   if (std::any_of(views.blocks.begin(), views.blocks.end(), [](const auto& b) {
         return b.size() > 1;
@@ -303,15 +306,15 @@ std::string WhyStored(const ceres::internal::Program& program,
   }
   std::vector<kernels::RobustLoss> known;
   std::vector<uint8_t> ids;
-  if (FindChains(losses, &known, &ids) != nullptr) {
+  std::vector<double> weights;
+  if (FindChains(losses, &known, &ids, &weights) != nullptr) {
     return "some have a loss of a user's own";
   }
   const BatchModel& its_model = *structure.models[model];
   const std::string why = WhyNoRecomputedForm(its_model, machine);
   if (!why.empty()) {
-    return TypeName(
-               *program.residual_blocks()[views.rows[0]]->cost_function()) +
-           " " + why;
+    return TypeName(structure.rows->TypicalCostFunction(views.rows[0])) + " " +
+           why;
   }
   *columns = its_model.GetRecomputedForm()->columns;
   return "";
@@ -339,8 +342,7 @@ Status CreateViewRows(const BatchRowsInput<Machine>& input,
 }
 
 #define CERES_EXT_INSTANTIATE(Machine)                                        \
-  template std::string WhyStored(const ceres::internal::Program& program,     \
-                                 const ProgramStructure& structure,           \
+  template std::string WhyStored(const ProgramStructure& structure,           \
                                  const std::vector<std::string>& why_no_form, \
                                  Machine* machine,                            \
                                  int* columns);                               \

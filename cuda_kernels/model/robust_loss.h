@@ -179,11 +179,25 @@ struct LossView {
   // Where losses are a user's own: rho, rho' and rho'' of each row at its
   // |r|^2, filled beforehand; else null.
   const double* rho = nullptr;
+  // What all three are multiplied by, row by row: ceres::ScaledLoss; null: 1.
+  const double* weights = nullptr;
 
   // rho, rho' and rho'' of row k at s = |r_k|^2; {s, 1, 0} without a loss.
   CERES_EXT_HOST_DEVICE void Evaluate(int64_t k,
                                       double s,
                                       double* rho_out) const {
+    EvaluateUnweighted(k, s, rho_out);
+    if (weights != nullptr) {
+      for (int i = 0; i < 3; ++i) {
+        rho_out[i] *= weights[k];
+      }
+    }
+  }
+
+ private:
+  CERES_EXT_HOST_DEVICE void EvaluateUnweighted(int64_t k,
+                                                double s,
+                                                double* rho_out) const {
     if (rho != nullptr) {
       for (int i = 0; i < 3; ++i) {
         rho_out[i] = rho[3 * k + i];

@@ -4,7 +4,7 @@
 //
 //   GatherTangent, ScatterTangent   Ceres's tangent vector <-> padded blocks
 //   GatherState                     state -> blocks
-//   GatherPairs                     measurements -> order of an index
+//   GatherTuples                    measurements -> order of an index
 //   Plus                            state + delta
 //
 // Vector operations (ops/vector_operation.h) without sums: the same bits on
@@ -119,18 +119,20 @@ struct GatherStateParams {
   }
 };
 
-// Pair k of `out` = pair source[k] of `in`.
-// Traffic: 36 B per pair.
-struct GatherPairsParams {
+// Tuple k of `out`, of kSize values, = tuple source[k] of `in`.
+// Traffic: 4 + 16 kSize B per tuple.
+template <int kSize>
+struct GatherTuplesParams {
   int64_t n = 0;
   const int32_t* source = nullptr;  // n
-  const double* in = nullptr;       // 2 per pair
-  double* out = nullptr;            // 2 n
+  const double* in = nullptr;       // kSize per tuple
+  double* out = nullptr;            // kSize n
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t k) const {
     const int64_t i = source[k];
-    out[2 * k] = in[2 * i];
-    out[2 * k + 1] = in[2 * i + 1];
+    for (int j = 0; j < kSize; ++j) {
+      out[kSize * k + j] = in[kSize * i + j];
+    }
   }
 };
 

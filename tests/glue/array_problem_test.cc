@@ -199,6 +199,8 @@ void ExpectSameBits(const Arrays& arrays,
   EXPECT_EQ(summary.preconditioner_type_used,
             expected.preconditioner_type_used);
   EXPECT_EQ(summary.final_cost, expected.final_cost);
+  EXPECT_EQ(summary.initial_cost, expected.initial_cost);
+  EXPECT_EQ(summary.fixed_cost, expected.fixed_cost);
   EXPECT_EQ(summary.message, expected.message);
   EXPECT_EQ(summary.method, expected.method);
   EXPECT_EQ(summary.device, expected.device);
@@ -254,6 +256,73 @@ TEST(ArrayProblem, SameBitsWithALossOfAUsersOwn) {
   OwnLoss loss;
   arrays.loss = &loss;
   ExpectSameBitsOnAllDevices(arrays);
+}
+
+// Few weights, and more than there are numbers for losses.
+TEST(ArrayProblem, SameBitsWithWeights) {
+  Arrays arrays(9);
+  ceres::CauchyLoss cauchy(0.7);
+  OwnLoss own;
+  for (ceres::LossFunction* loss :
+       std::vector<ceres::LossFunction*>{nullptr, &cauchy, &own}) {
+    arrays.loss = loss;
+    for (const int kinds : {3, 1000}) {
+      arrays.weights.clear();
+      for (size_t k = 0; k < arrays.bal.camera_id.size(); ++k) {
+        arrays.weights.push_back(0.5 + 0.01 * static_cast<double>(k % kinds));
+      }
+      arrays.weights[17] = 0.0;
+      ExpectSameBitsOnAllDevices(arrays);
+    }
+  }
+}
+
+// Of a user: rows of views, whose points are found as Ceres finds them.
+TEST(ArrayProblem, SameBitsOfAFunctor) {
+  Arrays arrays(9);
+  arrays.use_functor = true;
+  ExpectSameBitsOnAllDevices(arrays);
+  ceres::Solver::Options cgnr = SolverOptions();
+  cgnr.linear_solver_type = ceres::CGNR;
+  cgnr.preconditioner_type = ceres::JACOBI;
+  ExpectSameBitsOnAllDevices(arrays, cgnr);
+  arrays.weights.assign(arrays.bal.camera_id.size(), 1.5);
+  arrays.weights[3] = 0.25;
+  ceres::HuberLoss huber(1.0);
+  arrays.loss = &huber;
+  ExpectSameBitsOnAllDevices(arrays);
+}
+
+TEST(ArrayProblem, SameBitsWhereCeresEvaluates) {
+  for (const bool use_functor : {false, true}) {
+    Arrays arrays(9);
+    arrays.use_functor = use_functor;
+    for (const DeviceType device : Devices()) {
+      SCOPED_TRACE(DeviceTypeToString(device));
+      Options ext_options = On(device);
+      ext_options.batch_evaluation = false;
+      ExpectSameBits(arrays, SolverOptions(), ext_options);
+    }
+  }
+}
+
+TEST(ArrayProblem, SameBitsWithResidualBlocksOfConstantsAlone) {
+  for (const bool use_functor : {false, true}) {
+    Arrays arrays(9);
+    arrays.use_functor = use_functor;
+    ceres::CauchyLoss cauchy(0.5);
+    arrays.loss = &cauchy;
+    arrays.weights.assign(arrays.bal.camera_id.size(), 0.5);
+    std::vector<uint8_t> of_cameras(arrays.bal.num_cameras(), 0);
+    std::vector<uint8_t> of_points(arrays.bal.num_points(), 0);
+    for (const int k : {20, 300, 301}) {
+      of_cameras[arrays.bal.camera_id[k]] = 1;
+      of_points[arrays.bal.point_id[k]] = 1;
+    }
+    arrays.of_cameras.is_constant = of_cameras.data();
+    arrays.of_points.is_constant = of_points.data();
+    ExpectSameBitsOnAllDevices(arrays);
+  }
 }
 
 TEST(ArrayProblem, SameBitsWithManifolds) {
@@ -485,8 +554,6 @@ struct Reason {
 class WithAProblem : public ::testing::TestWithParam<Reason> {};
 
 TEST_P(WithAProblem, SaysWhyAndEndsWhereItEnds) {
-  static std::vector<uint8_t> first(150, 0);
-  first[0] = 1;
   Arrays by_arrays(9);
   ceres::Solver::Options options = SolverOptions();
   options.num_threads = 1;
@@ -543,40 +610,9 @@ INSTANTIATE_TEST_SUITE_P(
                  options->linear_solver_type = ceres::DENSE_SCHUR;
                }},
         Reason{"SwitchedOff",
-               "this library is not to evaluate residual blocks",
+               "this library is switched off (enabled = false)",
                [](Arrays*, ceres::Solver::Options*, Options* ext_options) {
                  ext_options->enabled = false;
-               }},
-        Reason{"EvaluatedByCeres",
-               "this library is not to evaluate residual blocks",
-               [](Arrays*, ceres::Solver::Options*, Options* ext_options) {
-                 ext_options->batch_evaluation = false;
-               }},
-        Reason{"Functor",
-               "not all residual blocks are observations of a "
-               "BalReprojectionError or BalQuaternionReprojectionError",
-               [](Arrays* arrays, ceres::Solver::Options*, Options*) {
-                 arrays->use_functor = true;
-               }},
-        Reason{"Weights",
-               "residual blocks have weights",
-               [](Arrays* arrays, ceres::Solver::Options*, Options*) {
-                 arrays->weights.assign(arrays->bal.camera_id.size(), 1.0);
-                 for (size_t i = 0; i < arrays->weights.size(); i += 2) {
-                   arrays->weights[i] = 2.5;
-                 }
-               }},
-        Reason{"RowOfConstantsAlone",
-               "residual blocks depend on constant blocks alone",
-               [](Arrays* arrays, ceres::Solver::Options*, Options*) {
-                 static std::vector<uint8_t> of_cameras;
-                 static std::vector<uint8_t> of_points;
-                 of_cameras.assign(arrays->bal.num_cameras(), 0);
-                 of_points.assign(arrays->bal.num_points(), 0);
-                 of_cameras[arrays->bal.camera_id[20]] = 1;
-                 of_points[arrays->bal.point_id[20]] = 1;
-                 arrays->of_cameras.is_constant = of_cameras.data();
-                 arrays->of_points.is_constant = of_points.data();
                }}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -16,6 +16,7 @@
 
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
+#include "ceres_ext/glue/program_rows.h"
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -117,7 +118,11 @@ TEST(DeviceChoice, WorkIsCounted) {
     };
     ceres::Solver::Options options = TestOptions(&bal, 3);
     Options ext_options;
-    SolveWork work = EstimateWork(*program(), options, ext_options);
+    const auto estimate = [&] {
+      const auto reduced = program();
+      return EstimateWork(ProgramRows(*reduced), options, ext_options);
+    };
+    SolveWork work = estimate();
     // The last stride of rows may be short.
     EXPECT_NEAR(work.num_values, 24 * 4 * num_points, 24 * 5);
     EXPECT_EQ(work.num_host_values, 0);
@@ -129,7 +134,7 @@ TEST(DeviceChoice, WorkIsCounted) {
     ext_options.batch_evaluation = false;
     options.max_num_iterations = 3;
     options.max_linear_solver_iterations = 2;
-    work = EstimateWork(*program(), options, ext_options);
+    work = estimate();
     EXPECT_EQ(work.num_host_values, work.num_values);
     EXPECT_EQ(work.num_steps, 3);
     EXPECT_EQ(work.num_pcg_iterations, 2);
@@ -137,7 +142,7 @@ TEST(DeviceChoice, WorkIsCounted) {
     for (int i = 0; i < bal.num_cameras(); ++i) {
       problem->SetParameterBlockConstant(bal.camera(i));
     }
-    work = EstimateWork(*program(), options, ext_options);
+    work = estimate();
     EXPECT_NEAR(work.num_values, 6 * 4 * num_points, 6 * 5);
   }
 }

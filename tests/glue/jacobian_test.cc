@@ -81,8 +81,7 @@ class Fixture {
                               &structure_,
                               &error))
         << error;
-    kernels::Status status = blocks_.Setup(*pp_.reduced_program,
-                                           /*merge_blocks=*/false,
+    kernels::Status status = blocks_.Setup(/*merge_blocks=*/false,
                                            &structure_,
                                            /*recomputed=*/false,
                                            /*mixed=*/false,
@@ -106,7 +105,6 @@ class Fixture {
     }
     const size_t num_observation_batches = rows.size();
     const BatchRowsInput<kernels::HostMachine> input = {
-        pp_.reduced_program.get(),
         &structure_,
         &blocks_,
         machine_.context(),

@@ -109,7 +109,7 @@ class Losses : public OnMachine {
   static constexpr kernels::BlockLayout kLayout = TestMachine::kLayout;
 
   void MakeProblem(const std::vector<const ceres::LossFunction*>& kinds) {
-    bal_ = MakeBalTestProblem(6, 50, 3, 9);
+    bal_ = MakeBalTestProblem(6, 250, 3, 9);
     for (size_t k = 0; k < bal_.camera_id.size(); ++k) {
       problem_.AddResidualBlock(
           CreateBalReprojectionError(bal_.observations[2 * k],
@@ -283,13 +283,56 @@ TEST_F(AllLosses, OfAUserBesideThoseOfCeres) {
 TEST_F(AllLosses, TooManyOfCeres) {
   std::vector<std::unique_ptr<ceres::LossFunction>> losses;
   std::vector<const ceres::LossFunction*> kinds;
-  for (int i = 0; i < 150; ++i) {
-    losses.push_back(std::make_unique<ceres::ScaledLoss>(
-        new ceres::HuberLoss(1.0 + i), 2.0 + i, ceres::TAKE_OWNERSHIP));
+  for (int i = 0; i < 256; ++i) {
+    losses.push_back(std::make_unique<ceres::HuberLoss>(1.0 + i));
     kinds.push_back(losses.back().get());
   }
-  // 127 chains of two are the most.
   Check(kinds, /*calls_user=*/true);
+}
+
+// Scales of which there are too many to number are weights, with the same bits
+// as stages of a chain: those that come first alone are such.
+TEST_F(AllLosses, AnyNumberOfScales) {
+  const ceres::HuberLoss huber(1.0);
+  const ceres::CauchyLoss cauchy(2.0);
+  const ceres::LossFunction* const inner[] = {&huber, nullptr, &cauchy};
+  std::vector<std::unique_ptr<ceres::LossFunction>> losses;
+  std::vector<const ceres::LossFunction*> kinds;
+  for (int i = 0; i < 600; ++i) {
+    losses.push_back(
+        std::make_unique<ceres::ScaledLoss>(inner[i % 3],
+                                            i == 7 ? 0.0 : 0.3 + 0.01 * i,
+                                            ceres::DO_NOT_TAKE_OWNERSHIP));
+    kinds.push_back(losses.back().get());
+  }
+  kinds.push_back(&huber);
+  kinds.push_back(nullptr);
+  Check(kinds, /*calls_user=*/false);
+
+  std::vector<kernels::RobustLoss> chains[2];
+  std::vector<uint8_t> ids[2];
+  std::vector<double> weights[2];
+  const std::vector<const ceres::LossFunction*> few(kinds.begin(),
+                                                    kinds.begin() + 100);
+  ASSERT_EQ(FindChains(few, &chains[0], &ids[0], &weights[0]), nullptr);
+  ASSERT_EQ(FindChains(kinds, &chains[1], &ids[1], &weights[1]), nullptr);
+  EXPECT_TRUE(weights[0].empty());
+  ASSERT_EQ(weights[1].size(), kinds.size());
+  for (size_t i = 0; i < few.size(); ++i) {
+    for (const double s : {0.0, 1e-9, 0.5, 1.0, 37.0, 1e12}) {
+      double rho[2][3];
+      for (int j = 0; j < 2; ++j) {
+        const kernels::LossView view = {chains[j].data(),
+                                        ids[j].data(),
+                                        nullptr,
+                                        j == 0 ? nullptr : weights[j].data()};
+        view.Evaluate(static_cast<int64_t>(i), s, rho[j]);
+      }
+      for (int k = 0; k < 3; ++k) {
+        EXPECT_EQ(rho[0][k], rho[1][k]) << i << " " << s;
+      }
+    }
+  }
 }
 
 TEST_F(Losses, NoneIsEmpty) {

@@ -70,8 +70,7 @@ class OnMachine : public testing::Test {
     ASSERT_TRUE(
         ImportProgram(*program_, {}, &host_context_, &structure_, &error))
         << error;
-    const kernels::Status status = blocks_.Setup(*program_,
-                                                 /*merge_blocks=*/false,
+    const kernels::Status status = blocks_.Setup(/*merge_blocks=*/false,
                                                  &structure_,
                                                  /*recomputed=*/false,
                                                  /*mixed=*/false,

@@ -140,7 +140,7 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
   });
 }
 
-TEST_F(VectorsCudaTest, GatherPairs) {
+TEST_F(VectorsCudaTest, GatherTuples) {
   for (const int64_t n : {0, 1, 255, 256, 257, 30000}) {
     SCOPED_TRACE(n);
     std::vector<int32_t> order(static_cast<size_t>(n));
@@ -154,7 +154,7 @@ TEST_F(VectorsCudaTest, GatherPairs) {
         [&](auto* machine, double* x, double* y, double*) {
           const int32_t* source =
               On<const int32_t*>(machine, order.data(), device_order.data());
-          return kernels::Run(GatherPairsParams{n, source, x, y}, machine);
+          return kernels::Run(GatherTuplesParams<2>{n, source, x, y}, machine);
         });
   }
 }

@@ -104,7 +104,8 @@ TEST_F(VectorsTest, PairsByHand) {
   const std::vector<int32_t> source = {2, 0, 0};
   const std::vector<double> in = {1, 2, 3, 4, 5, 6};
   std::vector<double> out(6, kNaN);
-  RunOk(GatherPairsParams{3, source.data(), in.data(), out.data()}, &machine_);
+  RunOk(GatherTuplesParams<2>{3, source.data(), in.data(), out.data()},
+        &machine_);
   EXPECT_THAT(out, ElementsAre(5, 6, 1, 2, 1, 2));
 }
 
