@@ -48,21 +48,21 @@ enum PrecisionType {
 // from, and of users' own that bring kernels for it
 // (ceres_ext/recomputed_cost_function.cuh); that of all others is stored.
 enum JacobianType {
-  // RECOMPUTED for this library's cost functions on a device, where none has a
-  // loss function and no point a manifold, unless PRECISION_DOUBLE is used
-  // where
-  // double is slow (at less than 1/16 of the rate of float); else STORED, also
-  // of
-  // users' own. Summary::method says which.
+  // RECOMPUTED for this library's cost functions on a device, where it takes
+  // their loss functions and the manifolds of their points, unless
+  // PRECISION_DOUBLE is used where double is slow (at less than 1/16 of the
+  // rate of float).
+  // Else STORED, also of users' own.
+  // Summary::method says which.
   JACOBIAN_AUTO,
   // Blocks are computed once per successful step and kept (24 doubles per
   // observation with 9 camera columns, 26 with 10).
   JACOBIAN_STORED,
-  // Blocks are computed again from camera and point in every product; nothing
-  // is kept per observation. This library's cost functions may have no loss
-  // function then. Users' own are recomputed in double, on a device, where all
-  // that have an eliminated point are of one type; else their Jacobian is
-  // stored, and Summary::path_reason says why.
+  // Blocks are computed again from camera and point in every product. Losses on
+  // this library's cost functions are Ceres's with rho'' <= 0 (no TolerantLoss)
+  // and manifolds on points SubsetManifolds then (docs/options.md). Users' own
+  // are recomputed on a device where all with an eliminated point are of one
+  // type; else they are stored, and Summary::path_reason says why.
   JACOBIAN_RECOMPUTED,
 };
 

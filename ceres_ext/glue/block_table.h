@@ -6,7 +6,10 @@
 // values each; Ceres packs the tangent of the non-constant blocks of all kinds
 // in the order of its Program. Values that have no place in Ceres's vector are
 // *padding*: the columns beyond a block's tangent size, and all columns of a
-// constant block. cuda_kernels/ops/block_table.h goes between the two.
+// constant block. Of a block with *held* values, a SubsetManifold's, the
+// columns stand where its other values do, so that its Jacobian is that without
+// a manifold, but for zeros. cuda_kernels/ops/block_table.h goes between the
+// two.
 
 #ifndef CERES_EXT_GLUE_BLOCK_TABLE_H_
 #define CERES_EXT_GLUE_BLOCK_TABLE_H_
@@ -15,6 +18,7 @@
 #include <cstdint>
 #include <set>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -143,6 +147,34 @@ class BlockTable {
                        manifold_.end(),
                        [](const ceres::Manifold* m) { return m != nullptr; });
   }
+
+  // What a ceres::SubsetManifold on block i, of at most 8 values, keeps
+  // constant, bit j for value j, is *held* from now on; other manifolds stay.
+  void HoldSubsets() {
+    for (size_t i = 0; i < manifold_.size(); ++i) {
+      if (IsSubset(manifold_[i])) {
+        held_.resize(size_);
+        held_[i] = HeldBy(*manifold_[i]);
+      }
+    }
+  }
+  // Empty: nothing is held in any block.
+  const std::vector<uint8_t>& held() const { return held_; }
+  bool IsHeld(int64_t i, int value) const {
+    return !held_.empty() && (held_[i] >> value & 1) != 0;
+  }
+  // Whether the Jacobian needs the derivative of a manifold.
+  bool NeedsTangents() const {
+    return held_.empty() ? HasManifold() : FindNoSubset() != nullptr;
+  }
+  // The first manifold that HoldSubsets would leave; null: none.
+  const ceres::Manifold* FindNoSubset() const {
+    const auto found = std::find_if(
+        manifold_.begin(), manifold_.end(), [](const ceres::Manifold* m) {
+          return m != nullptr && !IsSubset(m);
+        });
+    return found == manifold_.end() ? nullptr : *found;
+  }
   bool HasPadding() const {
     return is_uniform_
                ? ambient_size != padded_size
@@ -178,6 +210,9 @@ class BlockTable {
     permute(&tangent_size_);
     permute(&constant_value_);
     permute(&manifold_);
+    if (!held_.empty()) {
+      permute(&held_);
+    }
   }
 
   BlockTable() = default;
@@ -185,6 +220,24 @@ class BlockTable {
  private:
   BlockTable(int ambient, int padded)
       : ambient_size(ambient), padded_size(padded) {}
+
+  static bool IsSubset(const ceres::Manifold* manifold) {
+    return manifold != nullptr &&
+           typeid(*manifold) == typeid(ceres::SubsetManifold);
+  }
+  static uint8_t HeldBy(const ceres::Manifold& subset) {
+    const int size = subset.AmbientSize();
+    const int columns = subset.TangentSize();
+    const std::vector<double> x(size, 0.0);
+    std::vector<double> derivative(size * columns);
+    subset.PlusJacobian(x.data(), derivative.data());
+    int bits = 0;
+    for (int j = 0; j < size; ++j) {
+      const double* row = derivative.data() + j * columns;
+      bits |= (std::count(row, row + columns, 0.0) == columns ? 1 : 0) << j;
+    }
+    return static_cast<uint8_t>(bits);
+  }
 
   int32_t Place(int64_t i) const {
     return order_.empty() ? static_cast<int32_t>(i) : order_[i];
@@ -201,6 +254,7 @@ class BlockTable {
   std::vector<int32_t> tangent_size_;
   std::vector<const double*> constant_value_;
   std::vector<const ceres::Manifold*> manifold_;
+  std::vector<uint8_t> held_;
 };
 
 }  // namespace ceres_ext

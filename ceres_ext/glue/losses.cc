@@ -196,6 +196,35 @@ const ceres::LossFunction* FindChains(
   return nullptr;
 }
 
+const ceres::LossFunction* FindNotConcave(
+    const std::vector<const ceres::LossFunction*>& losses,
+    kernels::HostContext* context) {
+  constexpr int64_t kRowsPerTask = 1 << 14;
+  const auto n = static_cast<int64_t>(losses.size());
+  std::mutex mutex;
+  int64_t first = n;
+  context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    std::vector<RobustLoss> stages;
+    const ceres::LossFunction* seen = nullptr;
+    for (int64_t k = begin; k < end; ++k) {
+      if (losses[k] == seen || losses[k] == nullptr) {
+        continue;
+      }
+      seen = losses[k];
+      stages.clear();
+      if (AppendStages(*seen, &stages) != nullptr ||
+          !std::all_of(stages.begin(), stages.end(), [](const RobustLoss& s) {
+            return s.IsConcave();
+          })) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        first = std::min(first, k);
+        return;
+      }
+    }
+  });
+  return first == n ? nullptr : losses[first];
+}
+
 Status CallLosses(const ceres::LossFunction* const* losses,
                   int64_t n,
                   const double* squared_norms,

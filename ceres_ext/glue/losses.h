@@ -40,6 +40,13 @@ const ceres::LossFunction* FindChains(
     std::vector<uint8_t>* ids,
     std::vector<double>* weights);
 
+// Null, or the first of these losses (null: none) that isn't known to be
+// concave (RobustLoss::IsConcave): a user's own, a TolerantLoss, or what has
+// one inside. On the threads of *context.
+const ceres::LossFunction* FindNotConcave(
+    const std::vector<const ceres::LossFunction*>& losses,
+    kernels::HostContext* context);
+
 // rho, rho' and rho'' of n rows at their squared norms, by the threads of
 // *context. kNumericalFailure names the first loss that throws.
 kernels::Status CallLosses(const ceres::LossFunction* const* losses,

@@ -100,9 +100,16 @@ class MachineSetupImpl final : public MachineSetup {
          pp->options.preconditioner_type == ceres::SCHUR_JACOBI);
     Options options = options_;
     if (options.jacobian == JACOBIAN_AUTO) {
-      options.jacobian = CanRecompute(*structure) && RecomputesFaster()
-                             ? JACOBIAN_RECOMPUTED
-                             : JACOBIAN_STORED;
+      options.jacobian =
+          RecomputesFaster() && WhyObservationsAreStored(*structure).empty()
+              ? JACOBIAN_RECOMPUTED
+              : JACOBIAN_STORED;
+    } else if (options.jacobian == JACOBIAN_RECOMPUTED) {
+      const std::string why_stored = WhyObservationsAreStored(*structure);
+      if (!why_stored.empty()) {
+        return {kernels::StatusCode::kUnsupported,
+                "jacobian RECOMPUTED takes " + why_stored};
+      }
     }
     if (options.model_cost_tolerance < 0.0) {
       options.model_cost_tolerance = 0.1 * pp->options.function_tolerance;
@@ -215,14 +222,17 @@ class MachineSetupImpl final : public MachineSetup {
   }
 
  private:
-  // Whether the Jacobian of the observations can be recomputed
-  // (observation_evaluator.h).
-  static bool CanRecompute(const ProgramStructure& structure) {
-    return std::none_of(
-               structure.observations.begin(),
-               structure.observations.end(),
-               [](const ObservationRows& rows) { return rows.has_loss(); }) &&
-           (structure.observations.empty() || !structure.e[0].HasManifold());
+  // WhyNotRecomputed of the first observations for which there is a reason.
+  std::string WhyObservationsAreStored(
+      const ProgramStructure& structure) const {
+    for (const ObservationRows& rows : structure.observations) {
+      const std::string why = WhyNotRecomputed(
+          rows, structure.e[0], structure.num_other_rows() > 0, host_context_);
+      if (!why.empty()) {
+        return why;
+      }
+    }
+    return "";
   }
   bool RecomputesFaster() const {
     if constexpr (kIsHost<Machine>) {

@@ -43,6 +43,11 @@ class StateModel {
         if (points.constant_value(p) != nullptr) {
           std::fill_n(&scale[3 * p], 3, 0.0);
         }
+        for (int j = 0; j < 3; ++j) {
+          if (points.IsHeld(p, j)) {
+            scale[3 * p + j] = 0.0;
+          }
+        }
       }
       CERES_EXT_RETURN_IF_ERROR(
           machine->Upload(3 * num_points, scale.data(), &point_scale_));
@@ -53,10 +58,10 @@ class StateModel {
       AppendBlocks(cameras, &blocks);
     }
     first_point_ = static_cast<int64_t>(blocks.size());
-    if (points.HasManifold()) {
+    has_point_tangents_ = points.NeedsTangents();
+    if (has_point_tangents_) {
       AppendBlocks(points, &blocks);
     }
-    has_point_tangents_ = points.HasManifold();
     return manifolds_.Setup(blocks, /*wants_tangents=*/true, machine);
   }
 
@@ -84,7 +89,8 @@ class StateModel {
             point_scale_.data()};
   }
 
-  // 3 x 3 per point, padded by zero columns; null: points have no manifolds.
+  // 3 x 3 per point, padded by zero columns; null: points have no manifolds but
+  // such as hold values.
   const double* point_tangents() const {
     return has_point_tangents_
                ? manifolds_.tangents() + manifolds_.tangent_begin(first_point_)
@@ -111,11 +117,12 @@ class StateModel {
   const ObservationBlocks<Machine>* observations_ = nullptr;
   kernels::CameraParameters parameters_ = kernels::CameraParameters::kAngleAxis;
 
-  Buffer<double> cameras_;      // ambient
-  Buffer<double> points_;       // 3 per point
-  Buffer<double> point_scale_;  // 0 for constant points; empty: all one
+  Buffer<double> cameras_;  // ambient
+  Buffer<double> points_;   // 3 per point
+  // 0 for values that are constant or held; empty: all one.
+  Buffer<double> point_scale_;
   // All cameras, or none where their derivatives are the identity, and all
-  // points, or none where they have no manifold.
+  // points, or none where they have no manifold that needs them.
   BlockManifolds<Machine> manifolds_;
   int64_t first_point_ = 0;
   bool has_point_tangents_ = false;

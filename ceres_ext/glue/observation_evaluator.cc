@@ -8,6 +8,7 @@
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/manifolds.h"
 #include "ceres_ext/glue/observation_jacobian.h"
+#include "ceres_ext/glue/type_name.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -33,11 +34,6 @@ class ObservationEvaluator final : public RowsEvaluator {
     observations_ = observations;
     blocks_ = blocks;
     machine_ = observations->machine;
-    if (jacobian_type_ == JACOBIAN_RECOMPUTED &&
-        (rows.has_loss() || observations_->points().HasManifold())) {
-      return {kernels::StatusCode::kUnsupported,
-              "jacobian RECOMPUTED takes no loss and no manifold on points"};
-    }
     CERES_EXT_RETURN_IF_ERROR(state_model_.Setup(rows.kind, observations_));
     CERES_EXT_RETURN_IF_ERROR(
         rows.common_loss != nullptr
@@ -71,9 +67,10 @@ class ObservationEvaluator final : public RowsEvaluator {
   bool CostTakesScratch() const final { return !loss_model_.empty(); }
 
   Status CreateJacobian(std::unique_ptr<RowsJacobian>* jacobian) const final {
-    return jacobian_type_ == JACOBIAN_STORED
-               ? MakeAndSetUp<Stored>(jacobian, observations_, *blocks_)
-               : MakeAndSetUp<Recomputed>(jacobian, observations_, *blocks_);
+    return WithJacobianType([&](auto type) {
+      return MakeAndSetUp<typename decltype(type)::Type>(
+          jacobian, observations_, *blocks_);
+    });
   }
 
   Status Evaluate(const RowsRequest& request) final {
@@ -112,9 +109,10 @@ class ObservationEvaluator final : public RowsEvaluator {
                                                  points},
                        machine_);
     };
-    return jacobian_type_ == JACOBIAN_STORED
-               ? evaluate(static_cast<Stored*>(request.jacobian))
-               : evaluate(static_cast<Recomputed*>(request.jacobian));
+    return WithJacobianType([&](auto type) {
+      return evaluate(
+          static_cast<typename decltype(type)::Type*>(request.jacobian));
+    });
   }
 
   Status Read(kernels::Evaluation* evaluation) final {
@@ -147,7 +145,23 @@ class ObservationEvaluator final : public RowsEvaluator {
                  solver::ObservationBatch<
                      Machine,
                      kernels::StoredJacobian<T, Shape, Machine::kLayout>>>;
-  using Recomputed = RecomputedRows<Machine, T, C>;
+  template <bool kScaledRows>
+  using Recomputed = RecomputedRows<Machine, T, C, kScaledRows>;
+
+  // fn of an object whose Type is that of the Jacobian.
+  template <typename TypeIn>
+  struct OfType {
+    using Type = TypeIn;
+  };
+  template <typename Function>
+  Status WithJacobianType(Function&& fn) const {
+    if (jacobian_type_ == JACOBIAN_STORED) {
+      return fn(OfType<Stored>());
+    }
+    return loss_model_.empty() ? fn(OfType<Recomputed<false>>())
+                               : fn(OfType<Recomputed<true>>());
+  }
+
   // Where J'r of cameras and points is set; null: not wanted.
   struct Gradient {
     double* points = nullptr;
@@ -181,21 +195,29 @@ class ObservationEvaluator final : public RowsEvaluator {
                       : Status();
   }
 
+  // Where the host calls losses, at these residuals.
+  Status CallLosses(const double* residuals) {
+    if (!loss_model_.calls_user()) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        kernels::SquaredNormsParams{observations_->index().num_observations,
+                                    Shape::kNumResiduals,
+                                    residuals,
+                                    squared_norms_.data()},
+        machine_));
+    return loss_model_.UpdateRho(squared_norms_.data());
+  }
+
   // Sets the cost to 1/2 sum rho, and corrects residuals and blocks where they
   // are wanted.
   Status CorrectForLoss(
       const kernels::LossCorrection<T, Shape, Machine::kLayout>& correction,
       bool correct_residuals,
       double* residuals) {
+    CERES_EXT_RETURN_IF_ERROR(CallLosses(residuals));
     kernels::CorrectForLossParams<T, Shape, Machine::kLayout> params;
     params.n = observations_->index().num_observations;
-    if (loss_model_.calls_user()) {
-      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
-          kernels::SquaredNormsParams{
-              params.n, Shape::kNumResiduals, residuals, squared_norms_.data()},
-          machine_));
-      CERES_EXT_RETURN_IF_ERROR(loss_model_.UpdateRho(squared_norms_.data()));
-    }
     params.loss = loss_model_.view();
     params.residuals = residuals;
     params.corrected_residuals = correct_residuals ? residuals : nullptr;
@@ -248,22 +270,43 @@ class ObservationEvaluator final : public RowsEvaluator {
                : Status();
   }
 
-  Status EvaluateJacobian(bool /*apply_loss*/,
+  template <bool kScaledRows>
+  Status EvaluateJacobian([[maybe_unused]] bool apply_loss,
                           double* residuals,
-                          Recomputed* jacobian,
+                          Recomputed<kScaledRows>* jacobian,
                           const Gradient& gradient) {
     CERES_EXT_RETURN_IF_ERROR(EvaluateCost(
         /*apply_loss=*/false, /*correct_residuals=*/false, residuals));
     const BatchState state = state_model_.state();
     CERES_EXT_RETURN_IF_ERROR(jacobian->SetState(state));
-    // J'r in double, whatever the Jacobian's type.
-    return MultiplyGradient(
+    [[maybe_unused]] const int64_t n = observations_->index().num_observations;
+    if constexpr (kScaledRows) {
+      kernels::ScaleRowsForLossParams<T> params;
+      params.n = n;
+      if (apply_loss) {
+        CERES_EXT_RETURN_IF_ERROR(CallLosses(residuals));
+        params.loss = loss_model_.view();
+      }
+      params.residuals = residuals;
+      params.row_scale = jacobian->row_scale();
+      params.evaluation = evaluation_.data();
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
+    }
+    // J'r in double, whatever the Jacobian's type; scaled rows have rho' r.
+    CERES_EXT_RETURN_IF_ERROR(MultiplyGradient(
         kernels::RecomputedJacobian<double, C>{camera_states_.data(),
                                                camera_maps_.data(),
                                                state.points,
                                                state.point_scale},
         residuals,
-        gradient);
+        gradient));
+    if constexpr (kScaledRows) {
+      return kernels::Run(
+          kernels::UnscaleResidualsParams<T>{
+              n, jacobian->row_scale(), residuals},
+          machine_);
+    }
+    return {};
   }
 
   // g = J'r
@@ -299,6 +342,30 @@ class ObservationEvaluator final : public RowsEvaluator {
 };
 
 }  // namespace
+
+std::string WhyNotRecomputed(const ObservationRows& rows,
+                             const BlockTable& points,
+                             bool points_have_other_rows,
+                             kernels::HostContext* host_context) {
+  const ceres::LossFunction* const loss =
+      rows.common_loss != nullptr
+          ? FindNotConcave({rows.common_loss}, host_context)
+          : FindNotConcave(rows.loss, host_context);
+  if (loss != nullptr) {
+    return "only losses of Ceres with rho' >= 0 and rho'' <= 0, and there is "
+           "a " +
+           TypeName(*loss);
+  }
+  const ceres::Manifold* const manifold = points.FindNoSubset();
+  if (manifold != nullptr) {
+    return "no manifolds on points but ceres::SubsetManifold, and there is a " +
+           TypeName(*manifold);
+  }
+  return points_have_other_rows && points.HasManifold()
+             ? "no manifolds on points beside residual blocks that are not of "
+               "this library's cost functions"
+             : "";
+}
 
 template <typename Machine>
 Status CreateObservationEvaluator(

@@ -11,13 +11,19 @@
 //   Jacobian  [Jp T_p, Jc map_c]          corrected for the loss as Ceres does
 //   gradient  J'r
 //
+// Ceres corrects for a concave loss (RobustLoss::IsConcave) by the factor
+// sqrt(rho'), which is what a recomputed Jacobian keeps of it per observation.
+// Its T_p is diagonal: one, and zero for what a SubsetManifold holds.
+//
 // The order of sums does not depend on threads or runs.
 
 #ifndef CERES_EXT_GLUE_OBSERVATION_EVALUATOR_H_
 #define CERES_EXT_GLUE_OBSERVATION_EVALUATOR_H_
 
 #include <memory>
+#include <string>
 
+#include "ceres_ext/glue/block_table.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/program_import.h"
 #include "ceres_ext/glue/rows.h"
@@ -28,12 +34,19 @@
 
 namespace ceres_ext {
 
+// Why the Jacobian of observations of these points can't be recomputed, as the
+// end of "jacobian RECOMPUTED takes"; "": it can. points_have_other_rows: rows
+// that aren't observations have the derivatives of manifolds in their blocks.
+// On the threads of *host_context.
+std::string WhyNotRecomputed(const ObservationRows& rows,
+                             const BlockTable& points,
+                             bool points_have_other_rows,
+                             kernels::HostContext* host_context);
+
 // Takes the constants and losses of `rows`. All memory of evaluations is taken
 // here. *observations, what blocks refers to and *host_context, whose threads
 // call users' losses, outlive the evaluator. *summary says how many those are.
-// kUnsupported, with the reason, for what the Machine or the kind of Jacobian
-// doesn't know: JACOBIAN_RECOMPUTED takes neither losses nor manifolds on
-// points.
+// JACOBIAN_RECOMPUTED: WhyNotRecomputed has nothing against these rows.
 template <typename Machine>
 kernels::Status CreateObservationEvaluator(
     const Options& options,

@@ -130,8 +130,12 @@ class IndexedJacobian : public RowsJacobian {
       const std::vector<int> columns = rows_->Columns(camera_id[k]);
       for (int r = 0; r < Shape::kNumResiduals; ++r) {
         const int64_t row = Shape::kNumResiduals * k + r;
-        for (int j = 0; j < points.tangent_size(point); ++j) {
-          visit(row, points.tangent_offset(point) + j, jp[Shape::kE * r + j]);
+        int column = points.tangent_offset(point);
+        const int end = column + points.tangent_size(point);
+        for (int j = 0; column < end; ++j) {
+          if (!points.IsHeld(point, j)) {
+            visit(row, column++, jp[Shape::kE * r + j]);
+          }
         }
         for (size_t j = 0; j < columns.size(); ++j) {
           visit(row, columns[j], jc[Shape::kF * r + j]);
@@ -224,12 +228,13 @@ class StoredRows final : public IndexedJacobian<Machine, BatchType> {
   typename Base::template Buffer<T> point_blocks_;
 };
 
-template <typename Machine, typename T, int C>
+template <typename Machine, typename T, int C, bool kScaledRows>
 class RecomputedRows final
     : public IndexedJacobian<
           Machine,
-          solver::ObservationBatch<Machine,
-                                   kernels::RecomputedJacobian<T, C>>> {
+          solver::ObservationBatch<
+              Machine,
+              kernels::RecomputedJacobian<T, C, kScaledRows>>> {
   using typename RowsJacobian::Visit;
 
  public:
@@ -253,13 +258,19 @@ class RecomputedRows final
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &points_));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(3 * num_points, &point_scale_in_t_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
+        kScaledRows ? rows->index().num_observations : 0, &row_scale_));
     return this->SetupBatch(rows,
                             blocks,
                             {camera_states_.data(),
                              camera_maps_.data(),
                              points_.data(),
-                             point_scale_in_t_.data()});
+                             point_scale_in_t_.data(),
+                             row_scale_.data()});
   }
+
+  // Of kScaledRows: one per observation, at the state that SetState takes.
+  T* row_scale() { return row_scale_.data(); }
 
   // Takes a copy of the state that the Jacobian belongs to.
   kernels::Status SetState(const BatchState& state) {
@@ -297,6 +308,7 @@ class RecomputedRows final
     std::vector<T> maps;
     std::vector<T> points;
     std::vector<T> scale;
+    std::vector<T> row_scale;
     const auto download = [this](const auto& buffer, auto* to) {
       return this->Download(buffer.size(), buffer.data(), to);
     };
@@ -304,9 +316,13 @@ class RecomputedRows final
     CERES_EXT_RETURN_IF_ERROR(download(camera_maps_, &maps));
     CERES_EXT_RETURN_IF_ERROR(download(points_, &points));
     CERES_EXT_RETURN_IF_ERROR(download(point_scale_in_t_, &scale));
+    CERES_EXT_RETURN_IF_ERROR(download(row_scale_, &row_scale));
     return this->VisitBlocks(
-        kernels::RecomputedJacobian<T, C>{
-            states.data(), maps.data(), points.data(), scale.data()},
+        kernels::RecomputedJacobian<T, C, kScaledRows>{states.data(),
+                                                       maps.data(),
+                                                       points.data(),
+                                                       scale.data(),
+                                                       row_scale.data()},
         visit);
   }
 
@@ -344,6 +360,7 @@ class RecomputedRows final
   Buffer<T> camera_maps_;
   Buffer<T> points_;
   Buffer<T> point_scale_in_t_;
+  Buffer<T> row_scale_;
 };
 
 template <typename Machine, int F>

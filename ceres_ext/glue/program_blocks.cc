@@ -53,6 +53,7 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
     }
   }
   CERES_EXT_RETURN_IF_ERROR(machine->Upload(constants, &constant_values_));
+  CERES_EXT_RETURN_IF_ERROR(machine->Upload(table_.held(), &held_));
   view_.num_blocks = table_.size();
   view_.padded_size = table_.padded_size;
   view_.ambient_size = table_.ambient_size;
@@ -60,6 +61,7 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
   view_.tangent_size = tangent_size_.data();
   view_.state_offset = state_offset_.data();
   view_.constant_values = constant_values_.data();
+  view_.held = held_.data();
   return {};
 }
 
@@ -124,6 +126,9 @@ Status ProgramBlocks<Machine>::Setup(bool merge_blocks,
     MergeBlocks(*structure);
   }
   CERES_EXT_RETURN_IF_ERROR(SetupViews(structure, host_context));
+  if (recomputed && !observations_.empty()) {
+    structure->e[0].HoldSubsets();
+  }
   e_.resize(structure->e.size());
   f_.resize(structure->f.size());
   for (size_t i = 0; i < e_.size(); ++i) {

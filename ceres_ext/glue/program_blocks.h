@@ -47,6 +47,7 @@ class FamilyTable {
   Buffer<int32_t> tangent_size_;
   Buffer<int32_t> state_offset_;
   Buffer<double> constant_values_;
+  Buffer<uint8_t> held_;
 };
 
 // The index of a batch of observations, for solves one after the other whose
@@ -110,9 +111,11 @@ class ProgramBlocks {
   // Takes the tables of *structure and brings the points of observations into
   // the order that the machine wants; observations keep theirs. merge_blocks: F
   // blocks that occur only together are merged. recomputed, mixed: of
-  // observations, what RowIndex's Options::For asks. kept_index: where a batch
-  // of observations finds and leaves its index if it is the only batch; or
-  // null. host_context: threads for what is put in order on the host.
+  // observations, what RowIndex's Options::For asks; with `recomputed`, what
+  // subset manifolds of points keep constant is held (block_table.h).
+  // kept_index: where a batch of observations finds and leaves its index if it
+  // is the only batch; or null. host_context: threads for what is put in order
+  // on the host.
   kernels::Status Setup(bool merge_blocks,
                         ProgramStructure* structure,
                         bool recomputed,

@@ -55,13 +55,13 @@ class CameraJacobianReader<StoredJacobian<T, Shape, kLayout>> {
   const StoredJacobian<T, Shape, kLayout>& source_;
 };
 
-template <typename T, int C>
-class CameraJacobianReader<RecomputedJacobian<T, C>> {
+template <typename T, int C, bool kScaledRows>
+class CameraJacobianReader<RecomputedJacobian<T, C, kScaledRows>> {
  public:
-  __device__ CameraJacobianReader(const RecomputedJacobian<T, C>& source,
-                                  int32_t camera)
+  __device__ CameraJacobianReader(
+      const RecomputedJacobian<T, C, kScaledRows>& source, int32_t camera)
       : source_(source), camera_(source.cameras[camera]) {}
-  __device__ __forceinline__ void Load(int64_t /*k*/,
+  __device__ __forceinline__ void Load(int64_t k,
                                        int32_t point,
                                        T* jc,
                                        T* jp) const {
@@ -70,14 +70,16 @@ class CameraJacobianReader<RecomputedJacobian<T, C>> {
     Projection<T> projection;
     ProjectForProducts(camera_, x, &projection);
     CameraJacobian(camera_, projection, jc);
+    source_.template ScaleRows<2 * kBalLocalCameraDim>(k, jc);
     if (jp != nullptr) {
       PointJacobian(camera_, projection, jp);
       source_.ScalePointBlock(point, jp);
+      source_.template ScaleRows<6>(k, jp);
     }
   }
 
  private:
-  const RecomputedJacobian<T, C>& source_;
+  const RecomputedJacobian<T, C, kScaledRows>& source_;
   const CameraState<T> camera_;
 };
 

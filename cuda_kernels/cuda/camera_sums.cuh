@@ -40,13 +40,14 @@ struct CameraCoordinates<StoredJacobian<T, Shape, kLayout>> {
   }
 };
 
-template <typename T, int C>
-struct CameraCoordinates<RecomputedJacobian<T, C>> {
+template <typename T, int C, bool kScaledRows>
+struct CameraCoordinates<RecomputedJacobian<T, C, kScaledRows>> {
   using Local = BalShape<kBalLocalCameraDim>;
-  __device__ static double Map(const RecomputedJacobian<T, C>& source,
-                               int32_t camera,
-                               int i,
-                               int j) {
+  __device__ static double Map(
+      const RecomputedJacobian<T, C, kScaledRows>& source,
+      int32_t camera,
+      int i,
+      int j) {
     return static_cast<double>(
         source
             .camera_maps[int64_t{kBalLocalCameraDim * C} * camera + i * C + j]);

@@ -11,10 +11,11 @@ namespace {
 
 // y_k = Jc x_c + Jp x_p with recomputed blocks.
 // Mapping: one thread per observation, in point order.
-// Traffic per observation: a camera record (L2), 8 B of ids, 16 B out.
-template <typename T, int C>
+// Traffic per observation: a camera record (L2), 8 B of ids, a row scale, 16 B
+// out.
+template <typename T, int C, bool kScaledRows>
 __global__ void __launch_bounds__(kProductBlock) RecomputedRightMultiplyKernel(
-    RightMultiplyParams<RecomputedJacobian<T, C>> p,
+    RightMultiplyParams<RecomputedJacobian<T, C, kScaledRows>> p,
     const CameraRecord<T>* records) {
   const int64_t k = int64_t{blockIdx.x} * kProductBlock + threadIdx.x;
   if (k >= p.index.num_observations) {
@@ -42,7 +43,8 @@ __global__ void __launch_bounds__(kProductBlock) RecomputedRightMultiplyKernel(
               p.jacobian.points + 3 * point,
               &projection);
   T y[2];
-  Forward<kUseCamera, true>(camera, projection, nullptr, u, y);
+  Forward<kUseCamera, true, false>(camera, projection, nullptr, u, T(1), y);
+  p.jacobian.template ScaleRows<2>(k, y);
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     const double value = static_cast<double>(y[row]);
@@ -50,9 +52,9 @@ __global__ void __launch_bounds__(kProductBlock) RecomputedRightMultiplyKernel(
   }
 }
 
-template <typename T, int C>
+template <typename T, int C, bool kScaledRows>
 Status RecomputedRightMultiply(
-    const RightMultiplyParams<RecomputedJacobian<T, C>>& params,
+    const RightMultiplyParams<RecomputedJacobian<T, C, kScaledRows>>& params,
     CudaMachine* machine) {
   const CameraRecord<T>* records;
   CERES_EXT_RETURN_IF_ERROR(RecordCameras(params.index,
@@ -62,7 +64,7 @@ Status RecomputedRightMultiply(
                                           machine,
                                           &records));
   return Launch("RecomputedRightMultiply",
-                RecomputedRightMultiplyKernel<T, C>,
+                RecomputedRightMultiplyKernel<T, C, kScaledRows>,
                 CeilDivide(params.index.num_observations, kProductBlock),
                 kProductBlock,
                 0,
@@ -73,20 +75,17 @@ Status RecomputedRightMultiply(
 
 }  // namespace
 
-#define CERES_EXT_INSTANTIATE(T, C)                                       \
+#define CERES_EXT_INSTANTIATE(...)                                        \
   template <>                                                             \
-  Status Run(const RightMultiplyParams<RecomputedJacobian<T, C>>& params, \
-             CudaMachine* machine) {                                      \
+  Status Run(                                                             \
+      const RightMultiplyParams<RecomputedJacobian<__VA_ARGS__>>& params, \
+      CudaMachine* machine) {                                             \
     return RecomputedRightMultiply(params, machine);                      \
   }                                                                       \
   template Status Run(                                                    \
-      const SquaredColumnNormsParams<RecomputedJacobian<T, C>>&,          \
+      const SquaredColumnNormsParams<RecomputedJacobian<__VA_ARGS__>>&,   \
       CudaMachine*);
-
-CERES_EXT_INSTANTIATE(double, 9)
-CERES_EXT_INSTANTIATE(double, 10)
-CERES_EXT_INSTANTIATE(float, 9)
-CERES_EXT_INSTANTIATE(float, 10)
+CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
 #define CERES_EXT_INSTANTIATE(T, C)                                        \

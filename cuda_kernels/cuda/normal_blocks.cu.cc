@@ -12,10 +12,10 @@ namespace ceres_ext::kernels {
   CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<C>, kDeviceLayout>);
 CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
 #undef CERES_EXT_INSTANTIATE_STORED
-CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
-CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
-CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 9>);
-CERES_EXT_INSTANTIATE(RecomputedJacobian<float, 10>);
+#define CERES_EXT_INSTANTIATE_RECOMPUTED(...) \
+  CERES_EXT_INSTANTIATE(RecomputedJacobian<__VA_ARGS__>);
+CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE_RECOMPUTED)
+#undef CERES_EXT_INSTANTIATE_RECOMPUTED
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext::kernels

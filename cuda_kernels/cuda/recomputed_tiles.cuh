@@ -2,7 +2,8 @@
 //
 // Operations on tiles (TileMode, cuda/camera_sums.cuh) with the Jacobian
 // recomputed from camera and point: nothing per observation is read but 4 B of
-// slot. Included by .cu.cc files only. Long, as all are steps of one kernel.
+// slot and, where there is one, its row scale. Included by .cu.cc files only.
+// Long, as all are steps of one kernel.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_CUH_
 
@@ -89,12 +90,13 @@ __device__ __forceinline__ void ProjectTame(const CameraState<T>& camera,
 
 // records_c = (state_c, G_c p_c); p null: zero.
 // Mapping: one thread per value of a record. Traffic: under 1 KB per camera.
-template <typename T, int C>
-__global__ void RecordCamerasKernel(RecomputedJacobian<T, C> source,
-                                    int32_t num_cameras,
-                                    const double* p,
-                                    const PcgScalars* scalars,
-                                    CameraRecord<T>* records) {
+template <typename T, int C, bool kScaledRows>
+__global__ void RecordCamerasKernel(
+    RecomputedJacobian<T, C, kScaledRows> source,
+    int32_t num_cameras,
+    const double* p,
+    const PcgScalars* scalars,
+    CameraRecord<T>* records) {
   constexpr int kValues = 24;
   constexpr int kState = kValues - kBalLocalCameraDim;
   constexpr int kDepthTranslation = 11;
@@ -129,9 +131,9 @@ __global__ void RecordCamerasKernel(RecomputedJacobian<T, C> source,
   reinterpret_cast<T*>(records)[i] = value;
 }
 
-template <typename T, int C>
+template <typename T, int C, bool kScaledRows>
 Status RecordCameras(const ObservationIndexView& index,
-                     const RecomputedJacobian<T, C>& source,
+                     const RecomputedJacobian<T, C, kScaledRows>& source,
                      const double* p,
                      const PcgScalars* scalars,
                      CudaMachine* machine,
@@ -140,7 +142,7 @@ Status RecordCameras(const ObservationIndexView& index,
       reinterpret_cast<CameraRecord<T>*>(index.cuda_workspace->local_cameras);
   *records = to;
   return Launch("RecordCameras",
-                RecordCamerasKernel<T, C>,
+                RecordCamerasKernel<T, C, kScaledRows>,
                 CeilDivide(int64_t{index.num_cameras} * 24, 256),
                 256,
                 0,
@@ -160,7 +162,8 @@ struct RecomputedTileParams {
   const CameraState<T>* cameras = nullptr;
   const T* points = nullptr;       // 3 per point
   const T* point_scale = nullptr;  // 3 per point; null: one
-  T* partial = nullptr;  // 9 per tile camera; null: cameras not wanted
+  T* partial = nullptr;          // 9 per tile camera; null: cameras not wanted
+  const T* row_scale = nullptr;  // one per observation
 };
 
 // The first camera of the tile whose segments and those of all cameras after
@@ -223,17 +226,25 @@ CERES_EXT_HOST_DEVICE constexpr int CameraHalf(int mode) {
   return (mode & kEliminatedPart) != 0 ? mode & ~kUseCamera : mode;
 }
 
-// y_k of TileMode, with the motion u of the point where with_point.
-template <int kMode, bool kWithPoint, typename T>
+// y_k of TileMode, with the motion u of the point where kWithPoint; with
+// kScaledRows s y_k of rows scaled by s, which J' takes that isn't scaled.
+template <int kMode, bool kWithPoint, bool kScaledRows, typename T>
 __device__ __forceinline__ void Forward(const CameraRecord<T>& camera,
                                         const Projection<T>& projection,
                                         const double* b,
                                         const T* u,
+                                        T s,
                                         T* y) {
+  static_assert(!kWithPoint || (kMode & kUseB) == 0,
+                "b is scaled once, what else y_k is of twice");
   y[0] = T(0);
   y[1] = T(0);
   if constexpr ((kMode & kUseCamera) != 0) {
     CameraMultiply(camera.state, projection, camera.local, y);
+    if constexpr (kScaledRows && (kMode & kUseB) != 0) {
+      y[0] *= s;
+      y[1] *= s;
+    }
   }
   if constexpr ((kMode & kUseB) != 0) {
     constexpr T kSign = (kMode & kUseCamera) != 0 ? T(-1) : T(1);
@@ -245,6 +256,11 @@ __device__ __forceinline__ void Forward(const CameraRecord<T>& camera,
     PointMultiply(camera.state, projection, u, yp);
     y[0] += yp[0];
     y[1] += yp[1];
+  }
+  if constexpr (kScaledRows) {
+    const T factor = (kMode & kUseB) != 0 ? s : s * s;
+    y[0] *= factor;
+    y[1] *= factor;
   }
 }
 
@@ -261,9 +277,19 @@ CERES_EXT_HOST_DEVICE constexpr bool KeepsProducts(int mode) {
   return (CameraHalf(mode) & kUseCamera) != 0 && (mode & kCameraOut) != 0;
 }
 
+// s_k; 1 where kScaledRows is false.
+template <bool kScaledRows, typename T>
+__device__ __forceinline__ T RowScale(const RecomputedTileParams<T>& p,
+                                      int64_t k) {
+  if constexpr (kScaledRows) {
+    return p.row_scale[k];
+  }
+  return T(1);
+}
+
 // A long tile (tile_index.h): one point, as many observations as it has.
 // Mapping: a thread owns tile cameras; the block sums over the point.
-template <typename T, int kMode>
+template <typename T, int kMode, bool kScaledRows>
 __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
                                    int64_t point,
                                    int32_t camera_begin,
@@ -311,8 +337,13 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
                int32_t end) {
     for (int32_t k = begin; k < end; ++k) {
       T y[2];
-      Forward<kMode, (kMode & kUsePoint) != 0>(
-          camera, projection, p.operands.b + int64_t{2} * k, given, y);
+      Forward<kMode, (kMode & kUsePoint) != 0, kScaledRows>(
+          camera,
+          projection,
+          p.operands.b + int64_t{2} * k,
+          given,
+          RowScale<kScaledRows>(p, k),
+          y);
       PointTransposeMultiplyAndAccumulate(camera.state, projection, y, sum);
     }
   });
@@ -349,8 +380,14 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
       double local[9] = {};
       for (int32_t k = begin; k < end; ++k) {
         T y[2];
-        Forward<CameraHalf(kMode), (kMode & (kUsePoint | kEliminate)) != 0>(
-            camera, projection, p.operands.b + int64_t{2} * k, given, y);
+        Forward<CameraHalf(kMode),
+                (kMode & (kUsePoint | kEliminate)) != 0,
+                kScaledRows>(camera,
+                             projection,
+                             p.operands.b + int64_t{2} * k,
+                             given,
+                             RowScale<kScaledRows>(p, k),
+                             y);
         CameraTransposeMultiplyAndAccumulate(
             camera.state, projection, y, local);
       }
@@ -424,9 +461,10 @@ __device__ __forceinline__ void SumSegments(const int32_t* first,
 // camera.
 // Order: over a point's observations in their order; over a tile camera's
 // segments in their order. No atomics.
-// Traffic: per observation 4 B; per segment 16 B and a camera record (L2); per
-// point 3 T of position, 48 B of Vi; per tile camera 9 T out.
-template <typename T, int kMode>
+// Traffic: per observation 4 B and, with kScaledRows, 1 T twice; per segment 16
+// B and a camera record (L2); per point 3 T of position, 48 B of Vi; per tile
+// camera 9 T out.
+template <typename T, int kMode, bool kScaledRows>
 __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
     RecomputedTileKernel(RecomputedTileParams<T> p) {
   constexpr bool kKeepProducts = KeepsProducts(kMode);
@@ -446,7 +484,8 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
   const int32_t camera_end = camera_begin + header.num_cameras;
   const int64_t begin = header.observation_begin;
   if (header.num_observations > tiles.max_observations) {
-    RecomputedLongTile<T, kMode>(p, point_begin, camera_begin, camera_end);
+    RecomputedLongTile<T, kMode, kScaledRows>(
+        p, point_begin, camera_begin, camera_end);
     return;  // The whole block leaves.
   }
 
@@ -504,6 +543,7 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
         }
         const int point = static_cast<int>(packed >> 16);
         const int observation = static_cast<int>(packed & 0xffff);
+        const T row_scale = RowScale<kScaledRows>(p, begin + observation);
         Projection<T> projection;
         ProjectTame(camera.state,
                     positions + 3 * point,
@@ -511,11 +551,12 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
                     p.points + int64_t{3} * (point_begin + point),
                     &projection);
         T y[2];
-        Forward<kMode, (kMode & kUsePoint) != 0>(
+        Forward<kMode, (kMode & kUsePoint) != 0, kScaledRows>(
             camera,
             projection,
             p.operands.b + 2 * (begin + observation),
             motions + 3 * point,
+            row_scale,
             y);
         if constexpr (kKeepProducts) {
           products[slot - static_cast<int32_t>(begin)] = Pair<T>{y[0], y[1]};
@@ -614,6 +655,8 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
           const int point = static_cast<int>(packed >> 16);
           [[maybe_unused]] const int observation =
               static_cast<int>(packed & 0xffff);
+          [[maybe_unused]] const T row_scale =
+              RowScale<kScaledRows>(p, begin + observation);
           Projection<T> projection;
           ProjectTame(camera.state,
                       positions + 3 * point,
@@ -630,17 +673,22 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
               T moved[2];
               PointMultiply(
                   camera.state, projection, motions + 3 * point, moved);
+              if constexpr (kScaledRows) {
+                moved[0] *= row_scale * row_scale;
+                moved[1] *= row_scale * row_scale;
+              }
               y[0] += moved[0];
               y[1] += moved[1];
             }
           } else {
             Forward<CameraHalf(kMode),
-                    (kMode & (kUsePoint | kEliminate)) != 0>(
-                camera,
-                projection,
-                p.operands.b + 2 * (begin + observation),
-                motions + 3 * point,
-                y);
+                    (kMode & (kUsePoint | kEliminate)) != 0,
+                    kScaledRows>(camera,
+                                 projection,
+                                 p.operands.b + 2 * (begin + observation),
+                                 motions + 3 * point,
+                                 row_scale,
+                                 y);
           }
           CameraTransposeMultiplyAndAccumulate(
               camera.state, projection, y, local);
@@ -667,9 +715,9 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
 }
 
 // Queues records, tiles and, with kCameraOut, the sums over cameras.
-template <int kMode, typename T, int C>
+template <int kMode, typename T, int C, bool kScaledRows>
 Status TileOperation(const ObservationIndexView& index,
-                     const RecomputedJacobian<T, C>& source,
+                     const RecomputedJacobian<T, C, kScaledRows>& source,
                      const double* camera_p,
                      const TileOperands<3>& operands,
                      const CameraSumTerms& terms,
@@ -689,6 +737,7 @@ Status TileOperation(const ObservationIndexView& index,
   params.cameras = source.cameras;
   params.points = source.points;
   params.point_scale = source.point_scale;
+  params.row_scale = source.row_scale;
   const bool camera_out = (kMode & kCameraOut) != 0 && terms.out != nullptr;
   params.partial =
       camera_out ? reinterpret_cast<T*>(workspace.partial) : nullptr;
@@ -699,7 +748,7 @@ Status TileOperation(const ObservationIndexView& index,
           : 0);
   CERES_EXT_RETURN_IF_ERROR(
       Launch("RecomputedTile",
-             RecomputedTileKernel<T, kMode>,
+             RecomputedTileKernel<T, kMode, kScaledRows>,
              tiles.num_tiles,
              kRecomputedBlock<T>,
              static_cast<int64_t>(sizeof(T)) *

@@ -21,8 +21,8 @@ namespace ceres_ext::kernels {
 // The layout of the blocks that stand beside a source.
 template <typename Source>
 inline constexpr BlockLayout kLayoutOf = Source::kLayout;
-template <typename T, int C>
-inline constexpr BlockLayout kLayoutOf<RecomputedJacobian<T, C>> =
+template <typename T, int C, bool kScaledRows>
+inline constexpr BlockLayout kLayoutOf<RecomputedJacobian<T, C, kScaledRows>> =
     kDeviceLayout;
 
 template <typename Source, BlockLayout kLayout>

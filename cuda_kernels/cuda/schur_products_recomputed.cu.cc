@@ -6,25 +6,22 @@
 
 namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(T, C)                                        \
-  template Status Run(                                                     \
-      const SchurProductImplicitWParams<RecomputedJacobian<T, C>,          \
-                                        kDeviceLayout>&,                   \
-      CudaMachine*);                                                       \
-  template Status Run(                                                     \
-      const BackSubstituteImplicitWParams<RecomputedJacobian<T, C>,        \
-                                          kDeviceLayout>&,                 \
-      CudaMachine*);                                                       \
-  template Status Run(                                                     \
-      const NormalProductImplicitWParams<RecomputedJacobian<T, C>>&,       \
-      CudaMachine*);                                                       \
-  template Status Run(const LeftMultiplyParams<RecomputedJacobian<T, C>>&, \
-                      CudaMachine*);
-
-CERES_EXT_INSTANTIATE(double, 9)
-CERES_EXT_INSTANTIATE(double, 10)
-CERES_EXT_INSTANTIATE(float, 9)
-CERES_EXT_INSTANTIATE(float, 10)
+#define CERES_EXT_INSTANTIATE(...)                                          \
+  template Status Run(                                                      \
+      const SchurProductImplicitWParams<RecomputedJacobian<__VA_ARGS__>,    \
+                                        kDeviceLayout>&,                    \
+      CudaMachine*);                                                        \
+  template Status Run(                                                      \
+      const BackSubstituteImplicitWParams<RecomputedJacobian<__VA_ARGS__>,  \
+                                          kDeviceLayout>&,                  \
+      CudaMachine*);                                                        \
+  template Status Run(                                                      \
+      const NormalProductImplicitWParams<RecomputedJacobian<__VA_ARGS__>>&, \
+      CudaMachine*);                                                        \
+  template Status Run(                                                      \
+      const LeftMultiplyParams<RecomputedJacobian<__VA_ARGS__>>&,           \
+      CudaMachine*);
+CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext::kernels

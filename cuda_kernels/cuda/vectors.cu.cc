@@ -198,6 +198,10 @@ CERES_EXT_RUN(PowerSeriesTermParams)
 CERES_EXT_RUN(EvaluateCostParams)
 // ops/robust_losses.h
 CERES_EXT_RUN(SquaredNormsParams)
+CERES_EXT_RUN(ScaleRowsForLossParams<double>)
+CERES_EXT_RUN(ScaleRowsForLossParams<float>)
+CERES_EXT_RUN(UnscaleResidualsParams<double>)
+CERES_EXT_RUN(UnscaleResidualsParams<float>)
 // Stored blocks: ops/views.h, ops/robust_losses.h
 #define CERES_EXT_RUN_ROWS(T, C)                                             \
   CERES_EXT_RUN(                                                             \

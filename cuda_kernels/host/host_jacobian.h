@@ -132,13 +132,13 @@ class HostJacobian<StoredJacobian<T, Shape, kHostLayout>> {
   StoredJacobian<T, Shape, kHostLayout> source_;
 };
 
-template <typename T, int C>
-class HostJacobian<RecomputedJacobian<T, C>> {
+template <typename T, int C, bool kScaledRows>
+class HostJacobian<RecomputedJacobian<T, C, kScaledRows>> {
  public:
   using Local = BalShape<kBalLocalCameraDim>;
   static constexpr int kBlocksSize = Local::kFSize + Local::kESize;
 
-  HostJacobian(const RecomputedJacobian<T, C>& source,
+  HostJacobian(const RecomputedJacobian<T, C, kScaledRows>& source,
                const ObservationIndexView& index,
                HostMachine* machine)
       : source_(source),
@@ -158,7 +158,7 @@ class HostJacobian<RecomputedJacobian<T, C>> {
               int32_t camera,
               int32_t point,
               double* storage) {
-      const RecomputedJacobian<T, C>& source = jacobian.source_;
+      const RecomputedJacobian<T, C, kScaledRows>& source = jacobian.source_;
       Projection<T> projection;
       ProjectForProducts(source.cameras[camera],
                          source.points + int64_t{3} * point,
@@ -168,6 +168,8 @@ class HostJacobian<RecomputedJacobian<T, C>> {
       CameraJacobian(source.cameras[camera], projection, local_jc);
       PointJacobian(source.cameras[camera], projection, local_jp);
       source.ScalePointBlock(point, local_jp);
+      source.template ScaleRows<Local::kFSize>(k, local_jc);
+      source.template ScaleRows<Local::kESize>(k, local_jp);
       std::copy_n(local_jc, Local::kFSize, storage);
       std::copy_n(local_jp, Local::kESize, storage + Local::kFSize);
       Reload(jacobian, k, storage);
@@ -227,7 +229,7 @@ class HostJacobian<RecomputedJacobian<T, C>> {
         source_.camera_maps + int64_t{kMapSize} * camera, storage);
   }
 
-  RecomputedJacobian<T, C> source_;
+  RecomputedJacobian<T, C, kScaledRows> source_;
   double* local_cameras_;
   HostContext* context_;
 };

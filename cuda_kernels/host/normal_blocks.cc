@@ -321,5 +321,7 @@ CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
 #undef CERES_EXT_INSTANTIATE_STORED
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
 CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9, true>);
+CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10, true>);
 
 }  // namespace ceres_ext::kernels

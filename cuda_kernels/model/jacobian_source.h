@@ -62,8 +62,10 @@ struct StoredJacobian {
 };
 
 // Blocks of the BAL model computed anew each time from camera and point, in T:
-// Jc = J_c map_c, Jp = J_p diag(s_p). Nothing is kept per observation.
-template <typename T, int C>
+// Jc = J_c map_c, Jp = J_p diag(s_p), both times s_k where kScaledRows; else
+// nothing is kept per observation. That is a type of its own, since a test of
+// row_scale takes registers of kernels that have none left.
+template <typename T, int C, bool kScaledRows = false>
 struct RecomputedJacobian {
   using Value = T;
   using Shape = BalShape<C>;
@@ -72,8 +74,9 @@ struct RecomputedJacobian {
   const T* camera_maps = nullptr;  // 9 x C per camera, row-major, scaled by s_c
   const T* points = nullptr;       // 3 per point
   const T* point_scale = nullptr;  // s_p, 3 per point; null: one
+  const T* row_scale = nullptr;    // s_k, one per observation, of kScaledRows
 
-  CERES_EXT_HOST_DEVICE void LoadCamera(int64_t /*k*/,
+  CERES_EXT_HOST_DEVICE void LoadCamera(int64_t k,
                                         int32_t camera,
                                         int32_t point,
                                         T* jc) const {
@@ -84,9 +87,10 @@ struct RecomputedJacobian {
     CameraJacobian(cameras[camera], projection, local);
     MapCameraJacobian<C>(
         local, camera_maps + int64_t{kBalLocalCameraDim * C} * camera, jc);
+    ScaleRows<Shape::kFSize>(k, jc);
   }
 
-  CERES_EXT_HOST_DEVICE void LoadPoint(int64_t /*k*/,
+  CERES_EXT_HOST_DEVICE void LoadPoint(int64_t k,
                                        int32_t camera,
                                        int32_t point,
                                        T* jp) const {
@@ -95,6 +99,7 @@ struct RecomputedJacobian {
         cameras[camera], points + int64_t{3} * point, &projection);
     PointJacobian(cameras[camera], projection, jp);
     ScalePointBlock(point, jp);
+    ScaleRows<Shape::kESize>(k, jp);
   }
 
   CERES_EXT_HOST_DEVICE void Load(
@@ -111,12 +116,32 @@ struct RecomputedJacobian {
       }
     }
   }
+
+  // N values of a block of observation k.
+  template <int N>
+  CERES_EXT_HOST_DEVICE void ScaleRows([[maybe_unused]] int64_t k,
+                                       [[maybe_unused]] T* block) const {
+    if constexpr (kScaledRows) {
+      const T s = row_scale[k];
+      for (int i = 0; i < N; ++i) {
+        block[i] *= s;
+      }
+    }
+  }
 };
+
+// Those of a device: X(T, C) and X(T, C, true).
+#define CERES_EXT_FOR_EACH_RECOMPUTED(X) \
+  X(double, 9)                           \
+  X(double, 10)                          \
+  X(double, 9, true)                     \
+  X(double, 10, true)                    \
+  X(float, 9) X(float, 10) X(float, 9, true) X(float, 10, true)
 
 template <typename Source>
 struct IsRecomputed : std::false_type {};
-template <typename T, int C>
-struct IsRecomputed<RecomputedJacobian<T, C>> : std::true_type {};
+template <typename T, int C, bool kScaledRows>
+struct IsRecomputed<RecomputedJacobian<T, C, kScaledRows>> : std::true_type {};
 
 }  // namespace ceres_ext::kernels
 

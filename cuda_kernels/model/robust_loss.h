@@ -136,6 +136,14 @@ struct RobustLoss {
     }
   }
 
+  // rho' >= 0 and rho'' <= 0 at all s; so are chains of such. What Ceres makes
+  // of one is the factor sqrt(rho') alone (LossCorrector). Of kScale a factor
+  // below zero, or NaN, is none.
+  bool IsConcave() const {
+    return kind != RobustLossKind::kTolerant &&
+           (kind != RobustLossKind::kScale || a >= 0.0);
+  }
+
   // The chain that begins with losses[id]:
   //   h = f(g(s)),  h' = f'(g) g',  h'' = f''(g) g'^2 + f'(g) g''
   CERES_EXT_HOST_DEVICE static void EvaluateChain(const RobustLoss* losses,

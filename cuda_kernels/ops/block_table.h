@@ -25,6 +25,8 @@ namespace ceres_ext::kernels {
 // without columns has tangent_size 0, a constant block state_offset -1 as well;
 // offsets of what isn't there are not read. *Padding* are the places of a
 // padded vector (num_blocks x padded_size, row-major) beyond tangent_size[i].
+// Where values of a block are held its columns stand where its other values do,
+// and the places of those that are held are padding.
 struct BlockTableView {
   int32_t num_blocks = 0;
   int32_t padded_size = 0;
@@ -34,6 +36,22 @@ struct BlockTableView {
   const int32_t* state_offset = nullptr;    // num_blocks
   // ambient_size per block, read where state_offset < 0; null: nowhere.
   const double* constant_values = nullptr;
+  // Bit j: value j of the block is held. Of blocks of up to 8; null: none.
+  const uint8_t* held = nullptr;
+
+  // Which of the block's values of a tangent vector a place of the padded one
+  // has; -1: it is padding.
+  CERES_EXT_HOST_DEVICE int ValueAt(int64_t block, int element) const {
+    const int bits = held == nullptr ? 0 : held[block];
+    if (bits == 0) {
+      return element < tangent_size[block] ? element : -1;
+    }
+    int before = 0;
+    for (int j = 0; j < element; ++j) {
+      before += bits >> j & 1;
+    }
+    return (bits >> element & 1) != 0 ? -1 : element - before;
+  }
 
   CERES_EXT_HOST_DEVICE int64_t num_padded_values() const {
     return int64_t{num_blocks} * padded_size;
@@ -74,10 +92,10 @@ struct GatherTangentParams {
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
     const int64_t block = i / table.padded_size;
     const int element = static_cast<int>(i - block * table.padded_size);
-    padded[i] = element >= table.tangent_size[block] ? padding
-                : vector == nullptr
-                    ? 0.0
-                    : vector[table.tangent_offset[block] + element];
+    const int at = table.ValueAt(block, element);
+    padded[i] = at < 0              ? padding
+                : vector == nullptr ? 0.0
+                                    : vector[table.tangent_offset[block] + at];
   }
 };
 
@@ -93,8 +111,9 @@ struct ScatterTangentParams {
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
     const int64_t block = i / table.padded_size;
     const int element = static_cast<int>(i - block * table.padded_size);
-    if (element < table.tangent_size[block]) {
-      vector[table.tangent_offset[block] + element] = padded[i];
+    const int at = table.ValueAt(block, element);
+    if (at >= 0) {
+      vector[table.tangent_offset[block] + at] = padded[i];
     }
   }
 };

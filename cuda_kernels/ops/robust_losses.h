@@ -4,6 +4,7 @@
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_ROBUST_LOSSES_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_ROBUST_LOSSES_H_
 
+#include <cmath>
 #include <cstdint>
 
 #include "cuda_kernels/base/block_view.h"
@@ -119,6 +120,57 @@ struct CorrectForLossParams {
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     evaluation->cost = 0.5 * sums.first;
+  }
+};
+
+// After EvaluateCost, where the blocks are recomputed and all losses concave
+// (RobustLoss::IsConcave), so that Ceres corrects residual and blocks by one
+// factor: with rho_k as in CorrectForLoss,
+//   cost = 1/2 sum rho_k(s_k)
+//   row_scale_k = sqrt(rho_k'), rounded to T
+//   residual_k = rho_k' r_k, which J' that isn't scaled takes to the gradient
+// A vector operation. Traffic per observation: 32 + sizeof(T) + 1 B.
+template <typename T>
+struct ScaleRowsForLossParams {
+  int64_t n = 0;  // observations
+  LossView loss;
+  double* residuals = nullptr;  // 2 per observation, in place
+  T* row_scale = nullptr;
+  Evaluation* evaluation = nullptr;  // cost is set
+
+  static constexpr int kUnroll = 1;
+
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t k) const {
+    using std::sqrt;
+    double* const r = residuals + 2 * k;
+    double rho[3];
+    loss.Evaluate(k, r[0] * r[0] + r[1] * r[1], rho);
+    row_scale[k] = static_cast<T>(sqrt(rho[1]));
+    r[0] *= rho[1];
+    r[1] *= rho[1];
+    return {rho[0], 0.0};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    evaluation->cost = 0.5 * sums.first;
+  }
+};
+
+// After ScaleRowsForLoss: residual_k = rho_k' r_k / row_scale_k, so that the
+// scaled J' takes it to the gradient whatever row_scale was rounded to; zero
+// where row_scale is.
+// A vector operation. Traffic per observation: 32 + sizeof(T) B.
+template <typename T>
+struct UnscaleResidualsParams {
+  int64_t n = 0;                 // observations
+  const T* row_scale = nullptr;  // n
+  double* residuals = nullptr;   // 2 per observation, in place
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t k) const {
+    const double s = static_cast<double>(row_scale[k]);
+    for (int i = 0; i < 2; ++i) {
+      double& r = residuals[2 * k + i];
+      r = s == 0.0 ? 0.0 : r / s;
+    }
   }
 };
 

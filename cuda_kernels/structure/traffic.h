@@ -59,9 +59,9 @@ Traffic JacobianTraffic(const StoredJacobian<T, Shape, kLayout>&) {
   return {
       static_cast<int64_t>(sizeof(T)) * (Shape::kFSize + Shape::kESize), 0, 0};
 }
-template <typename T, int C>
-Traffic JacobianTraffic(const RecomputedJacobian<T, C>& source) {
-  return {0,
+template <typename T, int C, bool kScaledRows>
+Traffic JacobianTraffic(const RecomputedJacobian<T, C, kScaledRows>& source) {
+  return {BytesIf(source.row_scale, 1),
           BytesIf(source.points, 3) + BytesIf(source.point_scale, 3),
           BytesIf(source.cameras, 1) +
               BytesIf(source.camera_maps, kBalLocalCameraDim * C)};
@@ -72,9 +72,10 @@ template <typename T, typename Shape, BlockLayout kLayout>
 Traffic PointJacobianTraffic(const StoredJacobian<T, Shape, kLayout>&) {
   return {static_cast<int64_t>(sizeof(T)) * Shape::kESize, 0, 0};
 }
-template <typename T, int C>
-Traffic PointJacobianTraffic(const RecomputedJacobian<T, C>& source) {
-  return {0,
+template <typename T, int C, bool kScaledRows>
+Traffic PointJacobianTraffic(
+    const RecomputedJacobian<T, C, kScaledRows>& source) {
+  return {BytesIf(source.row_scale, 1),
           BytesIf(source.points, 3) + BytesIf(source.point_scale, 3),
           BytesIf(source.cameras, 1)};
 }

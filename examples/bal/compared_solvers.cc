@@ -138,9 +138,8 @@ std::string WhyLeftOut(const ComparedSolver& solver,
   }
   if (options.ext_options.enabled &&
       options.ext_options.jacobian == JACOBIAN_RECOMPUTED &&
-      (options.robustify || options.cost_function != COST_FUNCTION_ANALYTIC)) {
-    return "a recomputed Jacobian needs --cost_function=analytic and no "
-           "--robustify";
+      options.cost_function != COST_FUNCTION_ANALYTIC) {
+    return "a recomputed Jacobian needs --cost_function=analytic";
   }
   if (NeedsCuda(options)) {
     why = WhyNoCuda();

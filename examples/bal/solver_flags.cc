@@ -49,7 +49,7 @@ DEFINE_bool(batch_evaluation, true,
 DEFINE_string(jacobian, "auto",
               "Jacobian blocks of ceres_ext: stored (once per step), "
               "recomputed (in every product), auto (recomputed on a device that "
-              "gains by it, of this library's cost functions without loss).");
+              "gains by it, of this library's cost functions).");
 DEFINE_string(fallback, "to_ceres",
               "What ceres_ext does with a problem that it does not support: "
               "to_ceres (stock Ceres solves it, the report says so), refuse.");

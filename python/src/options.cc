@@ -243,7 +243,8 @@ void AddExtOptions(Class* options) {
       &JacobianTypeToString,
       {JACOBIAN_AUTO, JACOBIAN_STORED, JACOBIAN_RECOMPUTED},
       "RECOMPUTED is the fastest on a device and takes the least memory; it "
-      "needs residuals without a loss. AUTO: there, where that holds.");
+      "takes losses but TolerantLoss and, on points, no manifold but "
+      "SubsetManifold. AUTO: there, where that holds.");
   AddEnum(options,
           "precision",
           &Ext::precision,

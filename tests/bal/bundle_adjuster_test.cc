@@ -454,6 +454,7 @@ TEST_F(BundleAdjusterTest, EveryChoiceSolves) {
         "--use_quaternions",
         "--use_quaternions --use_manifolds --cost_function=autodiff",
         "--jacobian=recomputed",
+        "--jacobian=recomputed --robustify --fallback=refuse",
         "--batch_evaluation=false",
         "--device=host",
         "--linear_solver=cgnr",

@@ -174,14 +174,13 @@ TEST_F(CompareTest, RunsAreThoseOfSingleSolves) {
 
 TEST_F(CompareTest, SaysWhatIsLeftOut) {
   const Outcome outcome = Compare(
-      "--compare_dry_run --robustify --num_iterations=3 "
+      "--compare_dry_run --cost_function=autodiff --num_iterations=3 "
       "--sparse_linear_algebra_library=accelerate_sparse");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_FALSE(fs::exists(json_));
   EXPECT_THAT(outcome.out,
               HasSubstr("ceres_ext:cuda+recomputed: left out: a recomputed "
-                        "Jacobian needs --cost_function=analytic and no "
-                        "--robustify\n"));
+                        "Jacobian needs --cost_function=analytic\n"));
   EXPECT_THAT(outcome.out,
               HasSubstr("ceres:sparse_schur: left out: Can't use SPARSE_SCHUR "
                         "sparse_linear_algebra_library_type = "

@@ -263,7 +263,7 @@ TEST(Device, ConstantBlocksAndSubsetManifolds) {
 }
 
 // Of cameras and points, in double and mixed precision.
-// What nobody has chosen: recomputed, where the device can.
+// What nobody has chosen: recomputed, where the device gains by it and can.
 TEST(Device, JacobianOfDefaultOptions) {
   SKIP_WITHOUT_DEVICE();
   const BalTestProblem start = MakeBalTestProblem(8, 60, 5, 9);
@@ -276,19 +276,19 @@ TEST(Device, JacobianOfDefaultOptions) {
     return result.summary.method;
   };
   const char* const stored = "stored Jacobian (double)";
+  const char* const recomputed =
+      RecomputedIsFaster(PRECISION_DOUBLE, kernels::FloatToDoubleRatio(0))
+          ? "recomputed Jacobian (double)"
+          : stored;
   EXPECT_THAT(method(DEVICE_HOST, kUnchanged), HasSubstr(stored));
-  EXPECT_THAT(method(DEVICE_CUDA, kUnchanged),
-              HasSubstr(RecomputedIsFaster(PRECISION_DOUBLE,
-                                           kernels::FloatToDoubleRatio(0))
-                            ? "recomputed Jacobian (double)"
-                            : stored));
+  EXPECT_THAT(method(DEVICE_CUDA, kUnchanged), HasSubstr(recomputed));
   EXPECT_THAT(method(DEVICE_CUDA,
                      [](BalTestProblem* bal,
                         ceres::Problem* problem,
                         ceres::Solver::Options*) {
                        problem->AddResidualBlock(
                            CreateBalReprojectionError(1.0, 2.0),
-                           new ceres::HuberLoss(1.0),
+                           new ceres::TolerantLoss(4.0, 2.0),
                            bal->camera(0),
                            bal->point(0));
                      }),
@@ -298,9 +298,118 @@ TEST(Device, JacobianOfDefaultOptions) {
                         ceres::Problem* problem,
                         ceres::Solver::Options*) {
                        problem->SetManifold(bal->point(3),
-                                            new ceres::SubsetManifold(3, {1}));
+                                            new ceres::SphereManifold<3>());
                      }),
               HasSubstr(stored));
+  EXPECT_THAT(method(DEVICE_CUDA,
+                     [](BalTestProblem* bal,
+                        ceres::Problem* problem,
+                        ceres::Solver::Options*) {
+                       problem->SetManifold(bal->point(3),
+                                            new ceres::SubsetManifold(3, {1}));
+                       problem->AddResidualBlock(
+                           CreateBalReprojectionError(1.0, 2.0),
+                           new ceres::HuberLoss(1.0),
+                           bal->camera(0),
+                           bal->point(0));
+                     }),
+              HasSubstr(recomputed));
+}
+
+// Of losses that differ by observation, constant blocks and held coordinates:
+// the steps of stored blocks on the host.
+TEST(Device, RecomputedWithLossesAndHeldCoordinates) {
+  SKIP_WITHOUT_DEVICE();
+  using namespace ceres;  // NOLINT: many of its losses.
+  const auto modify = [](BalTestProblem* bal,
+                         Problem* problem,
+                         Solver::Options*) {
+    std::vector<ResidualBlockId> ids;
+    problem->GetResidualBlocks(&ids);
+    const auto loss = [](size_t i) -> LossFunction* {
+      switch (i % 7) {
+        case 0:
+          return new HuberLoss(1.0);
+        case 1:
+          return new SoftLOneLoss(1.5);
+        case 2:
+          return new CauchyLoss(2.0);
+        case 3:
+          return new ArctanLoss(4.0);
+        case 4:
+          return new TukeyLoss(50.0);
+        case 5:
+          return new ScaledLoss(nullptr, 0.5, TAKE_OWNERSHIP);
+        default:
+          return new ScaledLoss(new HuberLoss(2.0), 3.0, TAKE_OWNERSHIP);
+      }
+    };
+    // Each third residual block again, some far off.
+    for (size_t i = 0; i < ids.size(); i += 3) {
+      std::vector<double*> blocks;
+      problem->GetParameterBlocksForResidualBlock(ids[i], &blocks);
+      const double x = 1.0 + static_cast<double>(i % 50);
+      problem->AddResidualBlock(
+          bal->camera_size == 9 ? CreateBalReprojectionError(x, 2.0)
+                                : CreateBalReprojectionErrorQuaternion(x, 2.0),
+          loss(i / 3),
+          blocks);
+    }
+    problem->SetParameterBlockConstant(bal->camera(2));
+    for (int j = 0; j < bal->num_points(); j += 7) {
+      problem->SetParameterBlockConstant(bal->point(j));
+      const std::vector<int> held =
+          j % 2 == 0 ? std::vector<int>{1} : std::vector<int>{0, 2};
+      problem->SetManifold(bal->point(j + 1), new SubsetManifold(3, held));
+    }
+  };
+  for (const int camera_size : {9, 10}) {
+    SCOPED_TRACE(camera_size);
+    const BalTestProblem start = MakeBalTestProblem(10, 300, 5, camera_size, 9);
+    const bool use_manifold = camera_size == 10;
+    Options ext_options;
+    ext_options.device = DEVICE_HOST;
+    ext_options.jacobian = JACOBIAN_STORED;
+    const Result stored =
+        SolveModified(start, ext_options, use_manifold, modify);
+    ext_options.jacobian = JACOBIAN_RECOMPUTED;
+    const Result host = SolveModified(start, ext_options, use_manifold, modify);
+    ASSERT_EQ(host.summary.path, PATH_FULL) << host.summary.path_reason;
+    ExpectSameSteps(host.summary, stored.summary, 1e-9);
+
+    ext_options = DeviceOptions();
+    ext_options.jacobian = JACOBIAN_RECOMPUTED;
+    const Result device =
+        SolveModified(start, ext_options, use_manifold, modify);
+    ASSERT_EQ(device.summary.path, PATH_FULL) << device.summary.message;
+    EXPECT_THAT(device.summary.method,
+                HasSubstr("recomputed Jacobian (double)"));
+    ExpectSameSteps(device.summary, stored.summary, 1e-9);
+    EXPECT_EQ(
+        SolveModified(start, ext_options, use_manifold, modify).parameters,
+        device.parameters);
+    // What is held stays to the bit.
+    const size_t points = start.cameras.size();
+    for (int j = 0; j < start.num_points(); j += 7) {
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(device.parameters[points + 3 * j + i],
+                  start.points[3 * j + i]);
+        EXPECT_EQ(device.parameters[points + 3 * (j + 1) + i] ==
+                      start.points[3 * (j + 1) + i],
+                  (i == 1) == (j % 2 == 0));
+      }
+    }
+
+    ext_options.precision = PRECISION_MIXED;
+    const Result mixed =
+        SolveModified(start, ext_options, use_manifold, modify);
+    ASSERT_EQ(mixed.summary.path, PATH_FULL) << mixed.summary.message;
+    EXPECT_LE(mixed.summary.final_cost,
+              device.summary.final_cost * (1.0 + 1e-4));
+    EXPECT_EQ(
+        SolveModified(start, ext_options, use_manifold, modify).parameters,
+        mixed.parameters);
+  }
 }
 
 TEST(Device, Manifolds) {

@@ -81,13 +81,14 @@ class Fixture {
                               &structure_,
                               &error))
         << error;
-    kernels::Status status = blocks_.Setup(/*merge_blocks=*/false,
-                                           &structure_,
-                                           /*recomputed=*/false,
-                                           /*mixed=*/false,
-                                           /*kept_index=*/nullptr,
-                                           machine_.context(),
-                                           &machine_);
+    kernels::Status status =
+        blocks_.Setup(/*merge_blocks=*/false,
+                      &structure_,
+                      setting.jacobian == JACOBIAN_RECOMPUTED,
+                      /*mixed=*/false,
+                      /*kept_index=*/nullptr,
+                      machine_.context(),
+                      &machine_);
     EXPECT_TRUE(status.ok()) << status.message;
     Options ext_options;
     ext_options.jacobian = setting.jacobian;
@@ -188,7 +189,9 @@ class Fixture {
       const double u = bal_.observations[2 * k];
       const double v = bal_.observations[2 * k + 1];
       ceres::LossFunction* loss = nullptr;
-      if (setting.has_losses && k % 3 == 0) {
+      if (setting.has_losses && setting.jacobian == JACOBIAN_RECOMPUTED) {
+        loss = ConcaveLoss(static_cast<int>(k % 9));
+      } else if (setting.has_losses && k % 3 == 0) {
         // Tukey's rho'' is negative; Tolerant's is positive for some residuals,
         // which takes the other branch of the corrector.
         loss =
@@ -236,7 +239,49 @@ class Fixture {
       if (setting.jacobian == JACOBIAN_STORED) {
         impl->SetManifold(bal_.point(7), new ceres::SubsetManifold(3, {0}));
         impl->SetManifold(bal_.point(8), new ceres::SphereManifold<3>());
+      } else if (setting.host_rows == Setting::kNone) {
+        // Each set of coordinates but all three, which is a constant point.
+        for (int bits = 0; bits < 7; ++bits) {
+          std::vector<int> held;
+          for (int j = 0; j < 3; ++j) {
+            if ((bits >> j & 1) != 0) {
+              held.push_back(j);
+            }
+          }
+          impl->SetManifold(bal_.point(7 + bits),
+                            new ceres::SubsetManifold(3, held));
+        }
       }
+    }
+  }
+
+  // Those that a recomputed Jacobian takes, at residuals of some pixels on both
+  // sides of their bends; Tukey's gives up some.
+  static ceres::LossFunction* ConcaveLoss(int i) {
+    using namespace ceres;  // NOLINT: many of its losses.
+    switch (i) {
+      case 0:
+        return new HuberLoss(5.0);
+      case 1:
+        return new SoftLOneLoss(3.0);
+      case 2:
+        return new CauchyLoss(10.0);
+      case 3:
+        return new ArctanLoss(20.0);
+      case 4:
+        return new TukeyLoss(15.0);
+      case 5:
+        return new ScaledLoss(new HuberLoss(2.0), 0.3, TAKE_OWNERSHIP);
+      case 6:
+        return new ScaledLoss(nullptr, 7.0, TAKE_OWNERSHIP);
+      case 7:
+        return new ComposedLoss(
+            new ScaledLoss(new CauchyLoss(4.0), 2.0, TAKE_OWNERSHIP),
+            TAKE_OWNERSHIP,
+            new HuberLoss(6.0),
+            TAKE_OWNERSHIP);
+      default:
+        return nullptr;
     }
   }
 
@@ -426,6 +471,25 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"Camera9Manifolds", 9, JACOBIAN_STORED, true, true, false},
         Setting{"Camera9Losses", 9, JACOBIAN_STORED, true, true, true},
         Setting{"Camera9Recomputed", 9, JACOBIAN_RECOMPUTED, true, true, false},
+        Setting{"Camera9RecomputedLosses",
+                9,
+                JACOBIAN_RECOMPUTED,
+                true,
+                true,
+                true},
+        Setting{"Camera10RecomputedLosses",
+                10,
+                JACOBIAN_RECOMPUTED,
+                true,
+                true,
+                true},
+        Setting{"Camera10SomeHostRowsRecomputedLosses",
+                10,
+                JACOBIAN_RECOMPUTED,
+                true,
+                true,
+                true,
+                Setting::kSome},
         Setting{"Camera10", 10, JACOBIAN_STORED, true, false, false},
         Setting{"Camera10Manifolds", 10, JACOBIAN_STORED, true, true, true},
         Setting{

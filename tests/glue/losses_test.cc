@@ -425,6 +425,29 @@ TEST_F(LossesInOrder, WithoutLossesThereIsNothing) {
   }
 }
 
+// The first is named, for any number of threads.
+TEST_F(LossesInOrder, ThatAreNotConcave) {
+  const auto losses = CeresLosses();
+  const ceres::LossFunction* const huber = losses[1].get();
+  const ceres::LossFunction* const tolerant = losses[5].get();
+  const UsersOwnLoss own;
+  std::vector<const ceres::LossFunction*> rows;
+  EXPECT_EQ(FindNotConcave(rows, &host_context_), nullptr);
+  for (size_t i = 0; i < losses.size(); ++i) {
+    // Tolerant's, and the last, which has one inside.
+    const bool is_concave = i != 5 && i != 9;
+    EXPECT_EQ(FindNotConcave({nullptr, losses[i].get(), huber}, &host_context_),
+              is_concave ? nullptr : losses[i].get())
+        << i;
+  }
+  rows.assign(100000, huber);
+  EXPECT_EQ(FindNotConcave(rows, &host_context_), nullptr);
+  for (const size_t first : {99999, 70000, 1}) {
+    rows[first] = first == 70000 ? &own : tolerant;
+    EXPECT_EQ(FindNotConcave(rows, &host_context_), rows[first]);
+  }
+}
+
 // The first row that throws is named, for any number of threads.
 TEST_F(LossesInOrder, ThatThrowEndInAStatus) {
   const std::string name = "ceres_ext::(anonymous namespace)::Fragile";

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/normal_prior.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
 
@@ -653,6 +654,101 @@ INSTANTIATE_TEST_SUITE_P(
                  },
                  "use_explicit_schur_complement"}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// A loss of a user's own, whatever its second derivative.
+class OwnLoss final : public ceres::LossFunction {
+ public:
+  void Evaluate(double s, double rho[3]) const final {
+    rho[0] = s;
+    rho[1] = 1.0;
+    rho[2] = 0.0;
+  }
+};
+
+template <typename Modify>
+Summary SolveRecomputed(Modify&& modify) {
+  BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
+  auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+  modify(&bal, problem.get());
+  Options ext_options;
+  ext_options.device = DEVICE_HOST;
+  ext_options.jacobian = JACOBIAN_RECOMPUTED;
+  Summary summary;
+  Solve(TestOptions(&bal), ext_options, problem.get(), &summary);
+  EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+  return summary;
+}
+
+TEST(Solve, ARecomputedJacobianNamesTheLossThatItDoesNotTake) {
+  using namespace ceres;  // NOLINT: many of its losses.
+  const auto with_loss = [](LossFunction* loss) {
+    return SolveRecomputed([&](BalTestProblem* bal, Problem* problem) {
+      problem->AddResidualBlock(CreateBalReprojectionError(1.0, 2.0),
+                                new HuberLoss(1.0),
+                                bal->camera(1),
+                                bal->point(2));
+      problem->AddResidualBlock(CreateBalReprojectionError(1.0, 2.0),
+                                loss,
+                                bal->camera(0),
+                                bal->point(0));
+    });
+  };
+  const auto scaled = [](LossFunction* loss, double a) {
+    return new ScaledLoss(loss, a, TAKE_OWNERSHIP);
+  };
+  for (LossFunction* loss : {
+           static_cast<LossFunction*>(scaled(new TukeyLoss(9.0), 2.0)),
+           static_cast<LossFunction*>(new ComposedLoss(scaled(nullptr, 0.0),
+                                                       TAKE_OWNERSHIP,
+                                                       new ArctanLoss(2.0),
+                                                       TAKE_OWNERSHIP)),
+       }) {
+    const Summary summary = with_loss(loss);
+    EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    EXPECT_NE(summary.method.find("recomputed Jacobian (double)"),
+              std::string::npos)
+        << summary.method;
+  }
+  for (const auto& [loss, type] :
+       {std::pair<LossFunction*, std::string>{new TolerantLoss(4.0, 2.0),
+                                              "ceres::TolerantLoss"},
+        {scaled(new TolerantLoss(4.0, 2.0), 2.0), "ceres::ScaledLoss"},
+        {new ComposedLoss(
+             new HuberLoss(2.0), TAKE_OWNERSHIP, new OwnLoss, TAKE_OWNERSHIP),
+         "ceres::ComposedLoss"},
+        {new OwnLoss, "ceres_ext::(anonymous namespace)::OwnLoss"}}) {
+    const Summary summary = with_loss(loss);
+    EXPECT_EQ(summary.path, PATH_CERES);
+    EXPECT_EQ(summary.path_reason,
+              "jacobian RECOMPUTED takes only losses of Ceres with rho' >= 0 "
+              "and rho'' <= 0, and there is a " +
+                  type);
+  }
+}
+
+TEST(Solve, ARecomputedJacobianTakesSubsetManifoldsOnPoints) {
+  const auto hold = [](BalTestProblem* bal, ceres::Problem* problem) {
+    problem->SetManifold(bal->point(3), new ceres::SubsetManifold(3, {1}));
+  };
+  EXPECT_EQ(SolveRecomputed(hold).path, PATH_FULL);
+  EXPECT_EQ(SolveRecomputed([&](BalTestProblem* bal, ceres::Problem* problem) {
+              hold(bal, problem);
+              problem->SetManifold(bal->point(4),
+                                   new ceres::SphereManifold<3>());
+            }).path_reason,
+            "jacobian RECOMPUTED takes no manifolds on points but "
+            "ceres::SubsetManifold, and there is a ceres::SphereManifold<3>");
+  EXPECT_EQ(SolveRecomputed([&](BalTestProblem* bal, ceres::Problem* problem) {
+              hold(bal, problem);
+              problem->AddResidualBlock(
+                  new ceres::NormalPrior(ceres::Matrix::Identity(3, 3),
+                                         ceres::Vector::Zero(3)),
+                  nullptr,
+                  bal->point(3));
+            }).path_reason,
+            "jacobian RECOMPUTED takes no manifolds on points beside residual "
+            "blocks that are not of this library's cost functions");
+}
 
 TEST(Solve, LineSearchIsLeftToCeres) {
   BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);

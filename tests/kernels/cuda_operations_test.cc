@@ -25,11 +25,12 @@ namespace {
 
 constexpr double kCancellation = 8.0;
 
-template <typename TIn, int CIn, bool kRecomputedIn>
+template <typename TIn, int CIn, bool kRecomputedIn, bool kScaledRowsIn = false>
 struct Combination {
   using T = TIn;
   static constexpr int C = CIn;
   static constexpr bool kRecomputed = kRecomputedIn;
+  static constexpr bool kScaledRows = kScaledRowsIn;
 };
 
 template <typename Combination>
@@ -38,15 +39,16 @@ class CudaOperationsTest : public CudaProblemTest {
   using T = typename Combination::T;
   static constexpr int C = Combination::C;
   static constexpr bool kRecomputed = Combination::kRecomputed;
+  static constexpr bool kScaledRows = Combination::kScaledRows;
   static constexpr int kPacked = PackedSize(C);
   using Source =
       std::conditional_t<kRecomputed,
-                         RecomputedJacobian<T, C>,
+                         RecomputedJacobian<T, C, kScaledRows>,
                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>;
   // The host has no recomputed float; it gets the same values as doubles.
   using HostSource =
       std::conditional_t<kRecomputed,
-                         RecomputedJacobian<double, C>,
+                         RecomputedJacobian<double, C, kScaledRows>,
                          StoredJacobian<T, BalShape<C>, kHostLayout>>;
 
   void Prepare(const PairList& pairs, CudaWorkspace::Options options) {
@@ -119,6 +121,12 @@ class CudaOperationsTest : public CudaProblemTest {
     for (const double x : RandomVector(3 * num_points_, 18)) {
       scale.push_back(static_cast<T>(0.5 + x * x));
     }
+    // Tukey's loss makes some of them zero.
+    std::vector<T> row_scale;
+    for (const double x : RandomVector(n_, 19)) {
+      row_scale.push_back(x < -0.8 ? T(0) : static_cast<T>(1.0 + x));
+    }
+    host_row_scale_.assign(row_scale.begin(), row_scale.end());
     host_points_.assign(float_points.begin(), float_points.end());
     host_scale_.assign(scale.begin(), scale.end());
     host_maps_.assign(maps.begin(), maps.end());
@@ -137,6 +145,11 @@ class CudaOperationsTest : public CudaProblemTest {
                                      host_maps_.data(),
                                      host_points_.data(),
                                      host_scale_.data()};
+      if (kScaledRows) {
+        row_scale_ = Upload(row_scale);
+        on_device_.jacobian.row_scale = row_scale_.data();
+        on_host_.jacobian.row_scale = host_row_scale_.data();
+      }
     } else {
       const RecomputedJacobian<double, C> model{host_states_.data(),
                                                 host_maps_.data(),
@@ -184,6 +197,15 @@ class CudaOperationsTest : public CudaProblemTest {
         PointJacobian(state, projection, jp);
         for (int i = 0; i < 6; ++i) {
           jp[i] *= Number(host_scale_[3 * p + i % 3]);
+        }
+        if (kScaledRows) {
+          const Number s(host_row_scale_[k]);
+          for (int i = 0; i < 2 * C; ++i) {
+            running_jc_[2 * C * k + i] *= s;
+          }
+          for (int i = 0; i < 6; ++i) {
+            jp[i] *= s;
+          }
         }
       }
     }
@@ -431,11 +453,11 @@ class CudaOperationsTest : public CudaProblemTest {
   Operations<Source, CudaMachine> on_device_;
 
   std::vector<CameraState<double>> host_states_;
-  std::vector<double> host_maps_, host_points_, host_scale_;
+  std::vector<double> host_maps_, host_points_, host_scale_, host_row_scale_;
   Numbers running_jc_, running_jp_;
   std::vector<std::conditional_t<kRecomputed, double, T>> host_jc_, host_jp_;
   DeviceBuffer<CameraState<T>> states_;
-  DeviceBuffer<T> maps_, points_, scale_, jc_, jp_;
+  DeviceBuffer<T> maps_, points_, scale_, row_scale_, jc_, jp_;
 
   std::vector<double> b_, camera_diagonal_, point_diagonal_, camera_x_,
       point_x_;
@@ -447,6 +469,10 @@ using Combinations = ::testing::Types<Combination<double, 9, true>,
                                       Combination<double, 10, true>,
                                       Combination<float, 9, true>,
                                       Combination<float, 10, true>,
+                                      Combination<double, 9, true, true>,
+                                      Combination<double, 10, true, true>,
+                                      Combination<float, 9, true, true>,
+                                      Combination<float, 10, true, true>,
                                       Combination<double, 9, false>,
                                       Combination<double, 10, false>,
                                       Combination<double, 6, false>,

@@ -137,6 +137,36 @@ TEST_F(BlocksCudaTest, GatherAndScatter) {
           GatherTangentParams{On(machine, host, device), nullptr, 1.0, x},
           machine);
     });
+    if (table.padded_size != 3) {
+      return;
+    }
+    // The columns stand at any of the values instead.
+    std::vector<uint8_t> held;
+    for (int32_t i = 0; i < table.num_blocks; ++i) {
+      const int num_held = 3 - table.tangent_size[i];
+      held.push_back(num_held == 1   ? 1 << i % 3
+                     : num_held == 2 ? 7 ^ (1 << i % 3)
+                                     : 0);
+    }
+    const auto device_held = Upload(held);
+    BlockTableView host_holding = host;
+    BlockTableView device_holding = device;
+    host_holding.held = held.data();
+    device_holding.held = device_held.data();
+    ExpectBits(
+        vector, padded, {}, [&](auto* machine, double* x, double* y, double*) {
+          return kernels::Run(
+              GatherTangentParams{
+                  On(machine, host_holding, device_holding), x, 1.5, y},
+              machine);
+        });
+    ExpectBits(
+        vector, padded, {}, [&](auto* machine, double* x, double* y, double*) {
+          return kernels::Run(
+              ScatterTangentParams{
+                  On(machine, host_holding, device_holding), y, x},
+              machine);
+        });
   });
 }
 
@@ -456,6 +486,64 @@ TEST_F(VectorsCudaTest, SquaredNorms) {
                        SquaredNormsParams{n, num_residuals, x, y}, machine);
                  });
     }
+  }
+}
+
+TEST_F(VectorsCudaTest, RowScales) {
+  const double tolerance = 8 * kEps;  // As CorrectForLossCudaTest, per loss.
+  for (const int64_t n : {0, 1, 31, 32, 33, 1000, 30000}) {
+    SCOPED_TRACE(n);
+    LossProblem<float, 9> problem(n);
+    std::vector<float> host_scale(n, -1.0f);
+    std::vector<double> host_residuals = problem.residuals;
+    Evaluation host_evaluation{-1.0, 17};
+    RunOk(ScaleRowsForLossParams<float>{n,
+                                        {problem.losses.data(),
+                                         problem.loss_id.data()},
+                                        host_residuals.data(),
+                                        host_scale.data(),
+                                        &host_evaluation},
+          &host_);
+    const std::vector<double> weighted = host_residuals;
+    RunOk(
+        UnscaleResidualsParams<float>{
+            n, host_scale.data(), host_residuals.data()},
+        &host_);
+    const auto losses = Upload(problem.losses);
+    const auto loss_id = Upload(problem.loss_id);
+    const auto evaluation = Upload(std::vector<Evaluation>{{-1.0, 17}});
+    auto residuals = Upload(problem.residuals);
+    auto scale = Upload(std::vector<float>(n, -1.0f));
+    ASSERT_OK(kernels::Run(
+        ScaleRowsForLossParams<float>{n,
+                                      {losses.data(), loss_id.data()},
+                                      residuals.data(),
+                                      scale.data(),
+                                      evaluation.data()},
+        machine_.get()));
+    ASSERT_OK(context_->Synchronize());
+    const std::vector<float> device_scale = Download(scale);
+    const std::vector<double> device_residuals = Download(residuals);
+    for (int64_t k = 0; k < n; ++k) {
+      EXPECT_NEAR(
+          device_scale[k],
+          host_scale[k],
+          double{std::numeric_limits<float>::epsilon()} * host_scale[k]);
+      EXPECT_NEAR(device_residuals[2 * k],
+                  weighted[2 * k],
+                  128 * kEps * std::fabs(weighted[2 * k]));
+    }
+    EXPECT_NEAR(Download(evaluation)[0].cost,
+                host_evaluation.cost,
+                (n + 64) * tolerance * host_evaluation.cost);
+    // From the same values: the same bits.
+    residuals = Upload(weighted);
+    scale = Upload(host_scale);
+    ASSERT_OK(kernels::Run(
+        UnscaleResidualsParams<float>{n, scale.data(), residuals.data()},
+        machine_.get()));
+    ASSERT_OK(context_->Synchronize());
+    EXPECT_TRUE(SameBits(Download(residuals), host_residuals));
   }
 }
 

@@ -307,6 +307,31 @@ TEST_F(VectorsTest, PointTangentsByHand) {
               ElementsAre(531, 642, 0, 1062, 1284, 0, 3, 1, 2, 6, 4, 5));
 }
 
+TEST_F(VectorsTest, HeldValuesArePadding) {
+  // Holds value 1, nothing, values 0 and 2; constant; holds 0 and 1.
+  const std::vector<int32_t> tangent_offset = {7, 4, 3, -1, 0};
+  const std::vector<int32_t> tangent_size = {2, 3, 1, 0, 1};
+  const std::vector<uint8_t> held = {2, 0, 5, 0, 3};
+  BlockTableView table;
+  table.num_blocks = 5;
+  table.padded_size = table.ambient_size = 3;
+  table.tangent_offset = tangent_offset.data();
+  table.tangent_size = tangent_size.data();
+  table.held = held.data();
+  const std::vector<double> vector = {0, 10, 20, 30, 40, 50, 60, 70, 80};
+  std::vector<double> padded(15, kNaN);
+  RunOk(GatherTangentParams{table, vector.data(), -1, padded.data()},
+        &machine_);
+  EXPECT_THAT(
+      padded,
+      ElementsAre(70, -1, 80, 40, 50, 60, -1, 30, -1, -1, -1, -1, -1, -1, 0));
+  std::vector<double> back(9, 5);
+  RunOk(ScatterTangentParams{table, padded.data(), back.data()}, &machine_);
+  EXPECT_THAT(back, ElementsAre(0, 5, 5, 30, 40, 50, 60, 70, 80));
+  RunOk(GatherTangentParams{table, nullptr, 1, padded.data()}, &machine_);
+  EXPECT_THAT(padded, ElementsAre(0, 1, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1, 1, 0));
+}
+
 // ---------------------------------------------------------------------------
 
 TEST_F(VectorsTest, ElementsByHand) {
@@ -703,6 +728,79 @@ TYPED_TEST(CorrectForLossTest, RhoFilledBeforehand) {
   EXPECT_EQ(filled.residuals, chains.residuals);
   EXPECT_EQ(filled.camera_blocks, chains.camera_blocks);
   EXPECT_EQ(filled.point_blocks, chains.point_blocks);
+}
+
+TEST_F(VectorsTest, RowScalesByHand) {
+  // Huber of 1: rho' = 1 / |r|. Tukey of 2: rho' = (1 - |r|^2 / 4)^2, or 0.
+  const RobustLoss losses[] = {RobustLoss(RobustLossKind::kHuber, 1.0),
+                               RobustLoss(RobustLossKind::kTukey, 2.0)};
+  const std::vector<uint8_t> loss_id = {0, 0, 1, 1, kNoLoss, 0};
+  std::vector<double> residuals = {0, 0.5, 4, 0, 1, 1, 3, 4, 3, 4, 0, 0};
+  std::vector<float> row_scale(6, -1.0f);
+  Evaluation evaluation{-1.0, 17};
+  RunOk(ScaleRowsForLossParams<float>{6,
+                                      {losses, loss_id.data()},
+                                      residuals.data(),
+                                      row_scale.data(),
+                                      &evaluation},
+        &machine_);
+  EXPECT_THAT(row_scale, ElementsAre(1, 0.5, 0.5, 0, 1, 1));
+  EXPECT_THAT(residuals,
+              ElementsAre(0, 0.5, 1, 0, 0.25, 0.25, 0, 0, 3, 4, 0, 0));
+  // Tukey's rho is 4 / 3 (1 - (1 - x)^3).
+  EXPECT_NEAR(evaluation.cost,
+              0.5 * (0.25 + 7 + 7.0 / 6 + 4.0 / 3 + 25),
+              8 * std::numeric_limits<double>::epsilon() * 35);
+  EXPECT_EQ(evaluation.num_not_finite, 17);
+
+  RunOk(UnscaleResidualsParams<float>{6, row_scale.data(), residuals.data()},
+        &machine_);
+  EXPECT_THAT(residuals, ElementsAre(0, 0.5, 2, 0, 0.5, 0.5, 0, 0, 3, 4, 0, 0));
+}
+
+// Rounded or not, the scaled rows have the gradient of the cost.
+TEST_F(VectorsTest, RowScalesKeepTheGradient) {
+  const std::vector<RobustLoss> losses = {
+      RobustLoss(RobustLossKind::kCauchy, 0.7),
+      RobustLoss(RobustLossKind::kSoftLOne, 0.3)};
+  constexpr int64_t kNumRows = 1000;
+  std::vector<uint8_t> loss_id;
+  for (int64_t k = 0; k < kNumRows; ++k) {
+    loss_id.push_back(static_cast<uint8_t>(k % 2));
+  }
+  const std::vector<double> before = NormalVector(2 * kNumRows, 3);
+  const auto check = [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<double> residuals = before;
+    std::vector<T> row_scale(kNumRows);
+    Evaluation evaluation;
+    RunOk(ScaleRowsForLossParams<T>{kNumRows,
+                                    {losses.data(), loss_id.data()},
+                                    residuals.data(),
+                                    row_scale.data(),
+                                    &evaluation},
+          &machine_);
+    RunOk(
+        UnscaleResidualsParams<T>{kNumRows, row_scale.data(), residuals.data()},
+        &machine_);
+    double rounding = std::numeric_limits<T>::epsilon();
+    for (int64_t k = 0; k < kNumRows; ++k) {
+      const double* r = &before[2 * k];
+      double rho[3];
+      losses[loss_id[k]].Evaluate(r[0] * r[0] + r[1] * r[1], rho);
+      const double s = static_cast<double>(row_scale[k]);
+      EXPECT_NEAR(s, std::sqrt(rho[1]), 2 * rounding * s);
+      for (int i = 0; i < 2; ++i) {
+        // A product, a quotient and this product.
+        EXPECT_NEAR(s * residuals[2 * k + i],
+                    rho[1] * r[i],
+                    2 * std::numeric_limits<double>::epsilon() *
+                        std::fabs(rho[1] * r[i]));
+      }
+    }
+  };
+  check(0.0);
+  check(0.0f);
 }
 
 TEST_F(VectorsTest, LossesByHand) {

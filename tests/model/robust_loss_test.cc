@@ -194,6 +194,42 @@ TEST(RobustLoss, SlopesStayPositive) {
 }
 
 // The two identities that define the corrector.
+// What a recomputed Jacobian takes; also of chains, by their sums and products.
+TEST(RobustLoss, ConcaveIsWithoutSecondTerm) {
+  std::vector<RobustLoss> losses;
+  for (const Pair& pair : AllLosses()) {
+    losses.push_back(pair.loss);
+  }
+  losses.push_back(RobustLoss(RobustLossKind::kScale, 0.25));
+  losses.push_back(RobustLoss(RobustLossKind::kScale, 0.0));
+  losses.push_back(RobustLoss(RobustLossKind::kScale, -2.0));
+  const auto is_concave = [](const RobustLoss* chain) {
+    bool is_concave = true;
+    for (const double s : SquaredNorms()) {
+      double rho[3];
+      RobustLoss::EvaluateChain(chain, 0, s, rho);
+      is_concave = is_concave && rho[1] >= 0.0 && rho[2] <= 0.0;
+    }
+    return is_concave;
+  };
+  for (const RobustLoss& inner : losses) {
+    EXPECT_EQ(inner.IsConcave(), is_concave(&inner))
+        << static_cast<int>(inner.kind) << " " << inner.a;
+    for (const RobustLoss& outer : losses) {
+      if (inner.IsConcave() && outer.IsConcave()) {
+        RobustLoss chain[2] = {inner, outer};
+        chain[0].next = 1;
+        EXPECT_TRUE(is_concave(chain))
+            << static_cast<int>(outer.kind) << " " << outer.a << " of "
+            << static_cast<int>(inner.kind) << " " << inner.a;
+      }
+    }
+  }
+  EXPECT_FALSE(RobustLoss(RobustLossKind::kScale,
+                          std::numeric_limits<double>::quiet_NaN())
+                   .IsConcave());
+}
+
 TEST(LossCorrector, GradientAndGaussNewtonHessian) {
   std::mt19937 generator(2);
   std::normal_distribution<double> normal;
