@@ -86,7 +86,16 @@ Status BatchRows<Machine>::SetupModels(
     const DescribeModel& describe) {
   const std::vector<const BatchModel*>& models = input.structure->models;
   std::vector<ModelInput> of_model(models.size());
-  for (size_t k = 0; k < rows.size(); ++k) {
+  const int16_t first = model_of_place[0];
+  const bool is_one_model =
+      first != ProgramStructure::kNoModel &&
+      std::all_of(model_of_place.begin(),
+                  model_of_place.end(),
+                  [first](int16_t model) { return model == first; });
+  if (is_one_model) {
+    of_model[first].rows = rows;
+  }
+  for (size_t k = 0; !is_one_model && k < rows.size(); ++k) {
     if (model_of_place[k] != ProgramStructure::kNoModel) {
       ModelInput& model = of_model[model_of_place[k]];
       model.rows.push_back(rows[k]);
@@ -99,9 +108,6 @@ Status BatchRows<Machine>::SetupModels(
     of_model[m].model = models[m];
     if (!of_model[m].rows.empty()) {
       describe(&row_blocks, &points, &of_model[m]);
-    }
-    if (of_model[m].rows.size() == rows.size()) {
-      of_model[m].place.clear();
     }
   }
 

@@ -145,7 +145,7 @@ class GeneralRows final : public BatchRows<Machine> {
     const kernels::BlockRowsBuilder& index = *index_;
     const ProblemRows& problem = *input.structure->rows;
     for (size_t i = 0; i < model->rows.size(); ++i) {
-      const int32_t place = model->place[i];
+      const int32_t place = model->PlaceOf(static_cast<int64_t>(i));
       const int32_t row = model->rows[i];
       const int32_t first = index.cell_begin()[place];
       const int32_t end = index.cell_begin()[place + 1];

@@ -74,6 +74,10 @@ class ModelRows {
     std::vector<int32_t> combination;
     std::vector<int32_t> residual_begin;
     std::vector<int64_t> value_begin;
+
+    int32_t PlaceOf(int64_t i) const {
+      return place.empty() ? static_cast<int32_t>(i) : place[i];
+    }
   };
 
   // common: what rows of all models in the batch share, of points, constant

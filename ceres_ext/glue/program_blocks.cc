@@ -266,6 +266,7 @@ Status ProgramBlocks<Machine>::SetupViews(ProgramStructure* structure,
                                        host_context,
                                        structure,
                                        views_.get()));
+  structure->views.point_id = {};  // The index has them.
 
   std::vector<std::vector<kernels::ViewCell>> cells(num_views);
   std::vector<kernels::ViewColumn> columns(int64_t{rows.columns} * num_views,

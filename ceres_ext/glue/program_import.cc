@@ -341,6 +341,8 @@ class Importer {
         kind_.data()[i] = kOtherRow;
       }
     }
+    structure_->general_rows.reserve(
+        std::count(kind_.data(), kind_.data() + rows_.size(), kOtherRow));
     for (int64_t i = 0; i < rows_.size(); ++i) {
       if (kind_.data()[i] == kOtherRow) {
         structure_->general_rows.push_back(static_cast<int32_t>(i));

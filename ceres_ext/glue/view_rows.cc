@@ -169,7 +169,7 @@ class ViewRows : public BatchRows<Machine> {
     const int64_t n = static_cast<int64_t>(model->rows.size());
     model->combination.resize(n);
     const auto view_of = [&](int64_t i) {
-      return views.view_id[order[model->place[i]]];
+      return views.view_id[order[model->PlaceOf(i)]];
     };
     for (int64_t i = 0; i < n; ++i) {
       auto& combinations = of_view[view_of(i)];

@@ -495,7 +495,8 @@ TEST(ArrayKinds, SameBitsAsAProblem) {
     options.logging_type = ceres::SILENT;
     options.num_threads = 1 + random->Below(3);
     Options ext_options;
-    ext_options.device = kDevice;
+    ext_options.device =
+        HasDevice() && random->Chance(0.8) ? DEVICE_CUDA : DEVICE_HOST;
     ext_options.batch_evaluation = random->Chance(0.85);
     SCOPED_TRACE(arrays.Describe());
     const auto start = arrays.Values();
