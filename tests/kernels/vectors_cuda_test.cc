@@ -511,7 +511,7 @@ TEST_F(VectorsCudaTest, RowScales) {
         &host_);
     const auto losses = Upload(problem.losses);
     const auto loss_id = Upload(problem.loss_id);
-    const auto evaluation = Upload(std::vector<Evaluation>{{-1.0, 17}});
+    auto evaluation = Upload(std::vector<Evaluation>{{-1.0, 17}});
     auto residuals = Upload(problem.residuals);
     auto scale = Upload(std::vector<float>(n, -1.0f));
     ASSERT_OK(kernels::Run(
