@@ -20,6 +20,7 @@
 #include "ceres/linear_solver.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
+#include "ceres/parameter_block.h"
 #include "ceres/preprocessor.h"
 #include "ceres/problem_impl.h"
 #include "ceres/product_manifold.h"
