@@ -145,10 +145,10 @@ struct Options {
   PreconditionerBlocksType preconditioner_blocks = PRECONDITIONER_BLOCKS_MERGED;
   ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_CONSTANT;
 
-  // With eta below 0.1, its default, PCG ends with 0.1 where what it can still
-  // gain, by the estimate that eta is compared with, is less than this times
-  // the cost. Below 0: a tenth of ceres::Solver::Options::function_tolerance,
-  // so that what is left out is less than what the solve ends for; 0: never.
+  // Above 0: with eta below 0.1, its default, PCG ends with 0.1 where what it
+  // can still gain, by the estimate that eta is compared with, is less than
+  // this times the cost, say a tenth of function_tolerance. The minimum may be
+  // another one than Ceres's. 0 or below: never (docs/options.md).
   double model_cost_tolerance = -1.0;
 
   FallbackType fallback = FALLBACK_TO_CERES;

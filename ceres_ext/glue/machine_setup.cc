@@ -111,9 +111,7 @@ class MachineSetupImpl final : public MachineSetup {
                 "jacobian RECOMPUTED takes " + why_stored};
       }
     }
-    if (options.model_cost_tolerance < 0.0) {
-      options.model_cost_tolerance = 0.1 * pp->options.function_tolerance;
-    }
+    options.model_cost_tolerance = std::max(0.0, options.model_cost_tolerance);
     std::vector<std::string> why_no_form;
     if (structure->num_other_rows() > 0) {
       for (const BatchModel* model : structure->models) {

@@ -75,8 +75,8 @@ DEFINE_string(forcing_sequence, "constant",
               "the gradient falls).");
 DEFINE_double(model_cost_tolerance, -1.0,
               "With eta below 0.1 ceres_ext ends the solve of a step with 0.1 "
-              "where less than this times the cost is left to gain; -1: a tenth "
-              "of function_tolerance, 0: never.");
+              "where less than this times the cost is left to gain; 0 or below: "
+              "never.");
 DEFINE_int32(max_linear_solver_iterations, 500,
              "Iterations of the linear solver per step, at most.");
 DEFINE_bool(explicit_schur_complement, false,

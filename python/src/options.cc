@@ -283,8 +283,7 @@ void AddExtOptions(Class* options) {
            "model_cost_tolerance",
            &Ext::model_cost_tolerance,
            "With eta below 0.1 a step's solve ends with 0.1 where less than "
-           "this times the cost is left to gain; below 0: a tenth of "
-           "function_tolerance; 0: never.");
+           "this times the cost is left to gain; 0 or below: never.");
   AddEnum(options,
           "cuda_graph",
           &Ext::cuda_graph,

@@ -186,7 +186,7 @@ def test_weights_scale_the_cost(bal):
     assert summary.initial_cost == pytest.approx(
         2 * plain.initial_cost, rel=4000 * 2**-53
     )
-    assert "weights" in summary.path_reason
+    assert "all residual blocks" in summary.path_reason
 
 
 S = 5.0
