@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -24,13 +26,18 @@
 #include <vector>
 
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/bal_geometry.h"
 #include "examples/bal/bal_synthetic.h"
+#include "examples/bal/seconds_since.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
 
 DEFINE_string(like, "venice-1778", "Sizes of this problem of BAL.");
+DEFINE_double(scale,
+              1.0,
+              "So many times as many cameras, points and observations.");
 DEFINE_double(start,
               1.0,
               "How far from the truth a solve starts, times bal_generate's "
@@ -38,7 +45,8 @@ DEFINE_double(start,
 DEFINE_string(door,
               "arrays,ceres",
               "Which doors, in this order: arrays, kept (arrays by one "
-              "ArraySolver), ceres.");
+              "ArraySolver), ceres, own (a ceres::Problem that owns nothing, "
+              "as docs/use.md has it).");
 DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
 DEFINE_int32(solves, 2, "Through each door.");
 DEFINE_int32(threads, 16, "Threads of the host.");
@@ -76,6 +84,34 @@ struct Solved {
   int64_t host_bytes = 0;
 };
 
+// The fastest way to a ceres::Problem, of cameras of 9 values (docs/use.md).
+void SolveOwn(const SolveBalOptions& options,
+              BalProblem* problem,
+              Solved* solved) {
+  const auto start = std::chrono::steady_clock::now();
+  ceres::Problem::Options problem_options;
+  problem_options.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  problem_options.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  problem_options.disable_all_safety_checks = true;
+  ceres::Problem ceres_problem(problem_options);
+  const int64_t n = problem->num_observations();
+  std::deque<BalReprojectionError> cost_functions;
+  for (int64_t i = 0; i < n; ++i) {
+    cost_functions.emplace_back(problem->observations[2 * i],
+                                problem->observations[2 * i + 1]);
+    ceres_problem.AddResidualBlock(
+        &cost_functions.back(),
+        nullptr,
+        problem->cameras.data() + 9 * int64_t{problem->camera_index[i]},
+        problem->points.data() + 3 * int64_t{problem->point_index[i]});
+  }
+  solved->build_seconds = SecondsSince(start);
+  Solve(options.solver_options,
+        options.ext_options,
+        &ceres_problem,
+        &solved->summary);
+}
+
 Solved SolveOnce(const std::string& door,
                  const SolveBalOptions& options,
                  const BalProblem& start,
@@ -97,6 +133,8 @@ Solved SolveOnce(const std::string& door,
         /*loss=*/nullptr, /*manifold=*/nullptr, problem);
     solver->Solve(
         options.solver_options, options.ext_options, &arrays, &solved.summary);
+  } else if (door == "own") {
+    SolveOwn(options, problem, &solved);
   } else {
     SolveBal(of_door, nullptr, problem, &solved.summary, &solved.build_seconds);
   }
@@ -118,7 +156,8 @@ std::string SecondsTo(const Solved& solved, double cost) {
 void Print(uint64_t seed, double best, const Solved& s) {
   const Summary& summary = s.summary;
   std::printf(
-      "{\"like\":\"%s\",\"seed\":%d,\"door\":\"%s\",\"path\":\"%s\","
+      "{\"like\":\"%s\",\"scale\":%g,\"seed\":%d,\"door\":\"%s\","
+      "\"path\":\"%s\","
       "\"device\":\"%s\",\"build\":%.4f,\"context\":%.4f,"
       "\"preprocessor\":%.4f,\"setup\":%.4f,\"minimizer\":%.4f,"
       "\"postprocessor\":%.4f,\"total\":%.4f,\"to_1_percent\":%s,"
@@ -126,6 +165,7 @@ void Print(uint64_t seed, double best, const Solved& s) {
       "\"final_cost\":%.17g,\"best_cost\":%.17g,\"host_bytes\":%lld,"
       "\"device_bytes\":%lld}\n",
       FLAGS_like.c_str(),
+      FLAGS_scale,
       static_cast<int>(seed),
       s.door.c_str(),
       SolvePathToString(summary.path),
@@ -158,8 +198,11 @@ bool RunSeed(uint64_t seed) {
   synthetic.focal_noise *= FLAGS_start;
   synthetic.point_noise *= FLAGS_start;
   synthetic.num_threads = FLAGS_threads;
-  if (!FindBalSize(FLAGS_like, &synthetic) ||
-      !GenerateSynthetic(synthetic, &generated, &error)) {
+  const bool is_known = FindBalSize(FLAGS_like, &synthetic);
+  synthetic.num_cameras *= FLAGS_scale;
+  synthetic.num_points *= FLAGS_scale;
+  synthetic.num_observations *= FLAGS_scale;
+  if (!is_known || !GenerateSynthetic(synthetic, &generated, &error)) {
     std::fprintf(stderr, "--like=%s: %s\n", FLAGS_like.c_str(), error.c_str());
     return false;
   }

@@ -18,9 +18,11 @@
 #include "ceres/solver_plugin.h"
 #include "ceres/wall_time.h"
 #include "ceres_ext/glue/array_import.h"
+#include "ceres_ext/glue/array_rows.h"
 #include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/plugin.h"
 #include "ceres_ext/glue/problem_of_arrays.h"
+#include "ceres_ext/glue/recording_evaluator.h"
 #include "ceres_ext/glue/solver_options.h"
 #include "glog/logging.h"
 
@@ -364,6 +366,158 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
   }
 }
 
+// Cost and gradient by the evaluator of a solve. False where a ceres::Problem
+// is needed; *error says why they could not be had, or stays empty. *why_host:
+// as in SolveArrays.
+bool EvaluateArrays(const EvaluateOptions& options,
+                    const Options& ext_options,
+                    const ArrayProblem& problem,
+                    KeptMachines* kept,
+                    double* cost,
+                    std::vector<double>* gradient,
+                    std::string* error,
+                    std::string* why_host) {
+  ceres::Solver::Options solver_options;
+  solver_options.linear_solver_type = ceres::CGNR;
+  solver_options.preconditioner_type = ceres::IDENTITY;
+  solver_options.jacobi_scaling = false;
+  // One evaluation is the work that a device would have.
+  solver_options.max_num_iterations = 1;
+  solver_options.max_linear_solver_iterations = 1;
+  solver_options.num_threads = 1;
+  solver_options.logging_type = ceres::SILENT;
+  Summary summary;
+  ArrayImport arrays(&problem, &summary);
+  if (!ext_options.enabled ||
+      !arrays.WhyProblemIsNeeded(solver_options).empty()) {
+    return false;
+  }
+  Options own_options = ext_options;
+  own_options.linear_solver = LINEAR_SOLVER_AS_GIVEN;
+  own_options.preconditioner = PRECONDITIONER_AS_GIVEN;
+  own_options.report.clear();
+  BundlePlugin plugin(own_options, options.num_threads, &arrays, kept);
+  plugin.SetAttempt(/*may_solve_again=*/true, *why_host);
+  RecordedEvaluation recorded;
+  recorded.apply_loss_function = options.apply_loss_function;
+  recorded.want_gradient = gradient != nullptr;
+  plugin.Record(&recorded);
+  Shell shell;
+  Failure failure;
+  failure.Guard(false, [&] {
+    ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
+    ceres::Solve(solver_options, shell.problem(), &summary);
+    return true;
+  });
+  plugin.FinishIfCeresDidNot(failure, summary);
+  *why_host = plugin.WhySolveOnHost();
+  if (recorded.is_done) {
+    why_host->clear();
+    double fixed_cost = 0.0;
+    if (!arrays.FixedCost(options.apply_loss_function, &fixed_cost)) {
+      *error =
+          "A residual block that depends on constants alone can't be "
+          "evaluated.";
+      return true;
+    }
+    if (cost != nullptr) {
+      *cost = recorded.cost + fixed_cost;
+    }
+    if (gradient != nullptr) {
+      arrays.SpreadTangents(recorded.gradient.data(), gradient);
+    }
+    return true;
+  }
+  if (!plugin.IsTaken() && !plugin.HasFailed() && !failure.has_happened()) {
+    if (ext_options.fallback != FALLBACK_REFUSE) {
+      return false;
+    }
+    *error = "Ceres Ext refuses the problem: " + plugin.Reason() + ".";
+    return true;
+  }
+  *error = failure.has_happened() ? failure.sentence() : summary.message;
+  return true;
+}
+
+// The same by Ceres, whose gradient has all blocks too.
+bool EvaluateProblem(const EvaluateOptions& options,
+                     const ArrayProblem& problem,
+                     double* cost,
+                     std::vector<double>* gradient,
+                     std::string* error) {
+  ProblemOfArrays of_arrays(problem);
+  ceres::Problem::EvaluateOptions evaluate_options;
+  evaluate_options.apply_loss_function = options.apply_loss_function;
+  evaluate_options.num_threads = options.num_threads;
+  if (of_arrays.problem()->Evaluate(
+          evaluate_options, cost, nullptr, gradient, nullptr)) {
+    return true;
+  }
+  *error = "A residual block can't be evaluated.";
+  return false;
+}
+
+bool EvaluateWith(const EvaluateOptions& options,
+                  const Options& ext_options,
+                  const ArrayProblem& problem,
+                  KeptMachines* kept,
+                  double* cost,
+                  std::vector<double>* residuals,
+                  std::vector<double>* gradient,
+                  std::string* error) {
+  error->clear();
+  Failure failure;
+  const bool ok = failure.Guard(false, [&] {
+    if (!ext_options.IsValid(error)) {
+      *error = "ceres_ext::Options is not valid: " + *error;
+      return false;
+    }
+    if (options.num_threads < 1) {
+      *error = "EvaluateOptions::num_threads is " +
+               std::to_string(options.num_threads) + "; expected 1 or more";
+      return false;
+    }
+    kernels::HostContext* const context =
+        kept->host_context(options.num_threads);
+    if (!IsValidProblem(problem, context, error)) {
+      return false;
+    }
+    if (residuals != nullptr &&
+        !ArrayRows(&problem).AllResiduals(
+            options.apply_loss_function, context, residuals, error)) {
+      return false;
+    }
+    if (cost == nullptr && gradient == nullptr) {
+      return true;
+    }
+    std::string why_host;
+    bool is_done = EvaluateArrays(
+        options, ext_options, problem, kept, cost, gradient, error, &why_host);
+    if (!why_host.empty()) {
+      LOG(WARNING) << "The host evaluates the problem again: " << why_host;
+      kept->Clear();
+      error->clear();
+      is_done = EvaluateArrays(options,
+                               OnHost(ext_options),
+                               problem,
+                               kept,
+                               cost,
+                               gradient,
+                               error,
+                               &why_host);
+    }
+    return is_done ? error->empty()
+                   : EvaluateProblem(options, problem, cost, gradient, error);
+  });
+  if (failure.has_happened()) {
+    AssignOrShorten(failure.sentence(), error);
+  }
+  if (!ok) {
+    kept->Clear();
+  }
+  return ok;
+}
+
 }  // namespace
 
 void Solve(const ceres::Solver::Options& options,
@@ -378,6 +532,18 @@ void Solve(const ceres::Solver::Options& options,
            ceres::Problem* problem,
            ceres::Solver::Summary* summary) {
   Solve(options, ext_options, problem, summary, nullptr);
+}
+
+bool Evaluate(const EvaluateOptions& options,
+              const Options& ext_options,
+              const ArrayProblem& problem,
+              double* cost,
+              std::vector<double>* residuals,
+              std::vector<double>* gradient,
+              std::string* error) {
+  KeptMachines kept;
+  return EvaluateWith(
+      options, ext_options, problem, &kept, cost, residuals, gradient, error);
 }
 
 struct ArraySolver::Impl {
@@ -396,6 +562,23 @@ void ArraySolver::Solve(const ceres::Solver::Options& options,
                         ArrayProblem* problem,
                         Summary* summary) {
   SolveArraysOrProblem(options, ext_options, problem, &impl_->kept, summary);
+}
+
+bool ArraySolver::Evaluate(const EvaluateOptions& options,
+                           const Options& ext_options,
+                           const ArrayProblem& problem,
+                           double* cost,
+                           std::vector<double>* residuals,
+                           std::vector<double>* gradient,
+                           std::string* error) {
+  return EvaluateWith(options,
+                      ext_options,
+                      problem,
+                      &impl_->kept,
+                      cost,
+                      residuals,
+                      gradient,
+                      error);
 }
 
 void Solve(const ceres::Solver::Options& options,

@@ -30,6 +30,8 @@
 #define CERES_EXT_SOLVE_H_
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "ceres/problem.h"
 #include "ceres/solver.h"
@@ -86,6 +88,37 @@ void Solve(const ceres::Solver::Options& options,
            ArrayProblem* problem,
            Summary* summary);
 
+struct EvaluateOptions {
+  // False: without losses and weights.
+  bool apply_loss_function = true;
+  // Of the host, 1 or more.
+  int num_threads = 1;
+};
+
+// Evaluates a problem of arrays at their values, without solving it; null: not
+// wanted. Nothing is written to the arrays.
+//
+//   cost       1/2 sum rho(|r|^2) over all residual blocks
+//   residuals  of each residual block, array by array; multiplied, as by
+//              ceres::Problem::Evaluate, by what its loss and weight make of
+//              them
+//   gradient   derivatives of the cost, array by array: of each parameter block
+//              as many as its manifold's TangentSize, its size without one;
+//              zeros where it is constant or in no residual block
+//
+// Cost and gradient are computed as in a solve with CGNR and IDENTITY with the
+// same ext_options, where they choose, and to the same bits; residuals on the
+// host, by num_threads threads. False with a sentence in *error where options
+// or arrays are not valid, memory runs out or a residual block can't be
+// evaluated; then cost, residuals and gradient are of no use. Throws nothing.
+bool Evaluate(const EvaluateOptions& options,
+              const Options& ext_options,
+              const ArrayProblem& problem,
+              double* cost,
+              std::vector<double>* residuals,
+              std::vector<double>* gradient,
+              std::string* error);
+
 // Solves problems of arrays one after the other, as Solve does and with the
 // same bits, and keeps in between what the next may use: threads, the device
 // with the memory that the last solve had, and, where all index arrays hold
@@ -111,6 +144,15 @@ class ArraySolver {
              const Options& ext_options,
              ArrayProblem* problem,
              Summary* summary);
+
+  // As the function above.
+  bool Evaluate(const EvaluateOptions& options,
+                const Options& ext_options,
+                const ArrayProblem& problem,
+                double* cost,
+                std::vector<double>* residuals,
+                std::vector<double>* gradient,
+                std::string* error);
 
  private:
   struct Impl;

@@ -296,7 +296,7 @@ bool ArrayImport::SetupRows(kernels::HostContext* context,
     return true;
   }
   rows_->Setup(context);
-  has_rows_ = rows_->FixedCost(&fixed_cost_);
+  has_rows_ = rows_->FixedCost(/*apply_loss=*/true, &fixed_cost_);
   if (!has_rows_) {
     *reason =
         "a residual block that depends on constants alone can't be "
@@ -312,7 +312,7 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
     return false;
   }
   rows_->Order({});
-  const std::vector<uint8_t> is_eliminated = IndependentSet(*rows_);
+  const std::vector<uint8_t> is_eliminated = IndependentSet(*rows_, context);
   rows_->Order(is_eliminated);
   *num_eliminate_blocks = static_cast<int>(
       std::count(is_eliminated.begin(), is_eliminated.end(), 1));
@@ -418,6 +418,43 @@ bool ArrayImport::ImportObservations(bool wants_hash,
   num_rows_ = structure->num_observations();
   num_residuals_ = structure->num_residuals;
   return true;
+}
+
+bool ArrayImport::FixedCost(bool apply_loss, double* cost) const {
+  *cost = 0.0;
+  return !has_rows_ || rows_->FixedCost(apply_loss, cost);
+}
+
+void ArrayImport::SpreadTangents(const double* tangents,
+                                 std::vector<double>* of_blocks) const {
+  of_blocks->clear();
+  for (size_t array = 0; array < problem_->parameters().size(); ++array) {
+    const Parameters& p = problem_->parameters()[array];
+    // Where the blocks of the array begin.
+    std::vector<size_t> begin;
+    size_t end = of_blocks->size();
+    for (int64_t i = 0; i < p.num_blocks; ++i) {
+      begin.push_back(end);
+      end += TangentSize(p, i);
+    }
+    of_blocks->resize(end, 0.0);
+    const auto copy = [&](int64_t block, int column) {
+      std::copy_n(tangents + column,
+                  TangentSize(p, block),
+                  of_blocks->data() + begin[block]);
+    };
+    if (has_rows_) {
+      rows_->ForEachBlock(static_cast<int>(array), copy);
+      continue;
+    }
+    const Blocks& blocks = blocks_[array];
+    int column = blocks.column_begin;
+    for (int32_t i = 0; i < blocks.num_varying; ++i) {
+      const int32_t block = blocks.order.empty() ? i : blocks.order[i];
+      copy(block, column);
+      column += TangentSize(p, block);
+    }
+  }
 }
 
 void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {

@@ -65,8 +65,17 @@ class ArrayImport {
                         int* num_eliminate_blocks,
                         std::string* reason);
 
+  // After Import: puts a tangent vector of Ceres's loop where the blocks of the
+  // arrays are, one array and block after the other, with as many values as the
+  // tangent of each has, and zeros for those that do not vary.
+  void SpreadTangents(const double* tangents,
+                      std::vector<double>* of_blocks) const;
+
   // Of residual blocks that depend on constants alone, after Import.
   double fixed_cost() const { return fixed_cost_; }
+  // The same with or without losses and weights; false where one can't be
+  // evaluated.
+  bool FixedCost(bool apply_loss, double* cost) const;
 
   const ArrayProblem& problem() const { return *problem_; }
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <utility>
 
+#include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/host_evaluation.h"
 
 namespace ceres_ext {
@@ -214,7 +215,7 @@ void ArrayRows::FindRows(kernels::HostContext* context) {
   }
 }
 
-bool ArrayRows::FixedCost(double* cost) const {
+bool ArrayRows::FixedCost(bool apply_loss, double* cost) const {
   *cost = 0.0;
   RowEvaluation evaluation;
   for (const Group& group : groups_) {
@@ -237,7 +238,7 @@ bool ArrayRows::FixedCost(double* cost) const {
       double of_one = 0.0;
       if (!evaluation.Evaluate(*CostFunctionOf(residuals, k, &owner),
                                LossOf(residuals, k),
-                               /*apply_loss=*/true,
+                               apply_loss,
                                &of_one,
                                nullptr,
                                nullptr)) {
@@ -245,6 +246,72 @@ bool ArrayRows::FixedCost(double* cost) const {
       }
       *cost += of_one;
     }
+  }
+  return true;
+}
+
+bool ArrayRows::AllResiduals(bool apply_loss,
+                             kernels::HostContext* context,
+                             std::vector<double>* values,
+                             std::string* error) const {
+  constexpr int64_t kRowsPerEvaluation = 1 << 10;
+  int64_t num_values = 0;
+  for (size_t r = 0; r < typical_.size(); ++r) {
+    if (typical_[r] != nullptr) {
+      num_values +=
+          problem_->residuals()[r].num_blocks * typical_[r]->num_residuals();
+    }
+  }
+  values->resize(num_values);
+  double* to = values->data();
+  for (size_t r = 0; r < typical_.size(); ++r) {
+    if (typical_[r] == nullptr) {
+      continue;
+    }
+    const Residuals& residuals = problem_->residuals()[r];
+    const int size = typical_[r]->num_residuals();
+    std::atomic<int64_t> first_bad{residuals.num_blocks};
+    context->ParallelFor(
+        residuals.num_blocks,
+        kRowsPerEvaluation,
+        [&](int64_t begin, int64_t end) {
+          RowEvaluation evaluation;
+          for (int64_t k = begin; k < end; ++k) {
+            evaluation.Clear();
+            for (const ArrayProblem::Index& index : residuals.blocks) {
+              const Parameters& p = parameters(index.parameters);
+              evaluation.Add(p.values + index.BlockOf(k) * p.size,
+                             p.size,
+                             p.size,
+                             nullptr);
+            }
+            std::unique_ptr<const ceres::CostFunction> owner;
+            double cost = 0.0;
+            std::string what;
+            if (!Succeeds(
+                    [&] {
+                      return evaluation.Evaluate(
+                          *CostFunctionOf(residuals, k, &owner),
+                          LossOf(residuals, k),
+                          apply_loss,
+                          &cost,
+                          to + k * size,
+                          nullptr);
+                    },
+                    &what)) {
+              int64_t known = first_bad;
+              while (k < known && !first_bad.compare_exchange_weak(known, k)) {
+              }
+              return;
+            }
+          }
+        });
+    if (first_bad < residuals.num_blocks) {
+      *error = "residuals[" + std::to_string(r) + "]: residual block " +
+               std::to_string(first_bad) + " can't be evaluated";
+      return false;
+    }
+    to += residuals.num_blocks * size;
   }
   return true;
 }

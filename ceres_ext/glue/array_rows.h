@@ -47,9 +47,27 @@ class ArrayRows final : public ProblemRows {
   void Order(const std::vector<uint8_t>& is_first);
   // The cost of the residual blocks that are no rows. False where one can't be
   // evaluated.
-  bool FixedCost(double* cost) const;
+  bool FixedCost(bool apply_loss, double* cost) const;
+  // The residuals of all residual blocks at the values of the arrays, array by
+  // array. False, with array and place of the first in *error, where one can't
+  // be evaluated. Needs no Setup.
+  bool AllResiduals(bool apply_loss,
+                    kernels::HostContext* context,
+                    std::vector<double>* values,
+                    std::string* error) const;
   // Adds the blocks in their order.
   void AddTo(CallerState* caller_state) const;
+
+  // fn(block, tangent offset) of each block of a parameter array that varies.
+  template <typename Function>
+  void ForEachBlock(int array, Function&& fn) const {
+    for (const Segment& segment : segments_) {
+      for (int32_t i = 0; segment.array == array && i < segment.num_blocks;
+           ++i) {
+        fn(segment.Block(i), block(segment.index_begin + i).tangent_offset);
+      }
+    }
+  }
 
   int num_columns() const final { return num_columns_; }
   int num_parameters() const final { return num_parameters_; }

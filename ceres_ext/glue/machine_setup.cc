@@ -68,6 +68,12 @@ class MachineSetupImpl final : public MachineSetup {
 
   int64_t copied_bytes() const final { return machine_->copied_bytes(); }
 
+  Status Download(int64_t n, const double* x, double* host_x) final {
+    const CurrentMachine<Machine> current(machine_);
+    return current.status().ok() ? machine_->Download(n, x, host_x)
+                                 : current.status();
+  }
+
   bool IsAlive() const final {
     [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
     if constexpr (!kIsHost<Machine>) {

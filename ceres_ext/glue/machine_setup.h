@@ -48,6 +48,10 @@ class MachineSetup {
   // Whether what it has made can still be used: a user's own code may have
   // reset a device, or broken it.
   virtual bool IsAlive() const = 0;
+  // Copies n values of the machine's memory to host_x.
+  virtual kernels::Status Download(int64_t n,
+                                   const double* x,
+                                   double* host_x) = 0;
   // Makes evaluator, linear solver and vectors. All memory of the solve is
   // taken here. kUnsupported for what the machine doesn't know. *structure is
   // used up. Of *summary, which as *failure outlives the objects, device

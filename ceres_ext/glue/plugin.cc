@@ -3,7 +3,7 @@
 #include "ceres_ext/glue/plugin.h"
 
 #include <algorithm>
-#include <iterator>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -11,7 +11,6 @@
 #include "ceres/parameter_block.h"
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
-#include "ceres/residual_block.h"
 #include "ceres/types.h"
 #include "ceres/wall_time.h"
 #include "ceres_ext/glue/device_choice.h"
@@ -132,71 +131,21 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
       ordering == nullptr || ordering->NumGroups() < 2) {
     return true;
   }
-  const auto& first_group = ordering->group_to_elements().begin()->second;
-  size_t num_points = 0;
+  // In the order of the set, which a million look-ups would not be.
+  std::vector<const double*> points;
   for (int i = 0; i < program.NumParameterBlocks(); ++i) {
-    if (structure.is_eliminated[i] == 0) {
-      continue;
-    }
-    ++num_points;
-    const double* state = program.parameter_blocks()[i]->user_state();
-    if (first_group.count(const_cast<double*>(state)) == 0) {
-      return false;
+    if (structure.is_eliminated[i] != 0) {
+      points.push_back(program.parameter_blocks()[i]->user_state());
     }
   }
-  return num_points == first_group.size();
+  const std::less<const double*> less;
+  if (!std::is_sorted(points.begin(), points.end(), less)) {
+    std::sort(points.begin(), points.end(), less);
+  }
+  const auto& first_group = ordering->group_to_elements().begin()->second;
+  return std::equal(
+      points.begin(), points.end(), first_group.begin(), first_group.end());
 }
-
-// The blocks of a program that Ceres has ordered for elimination, in the user's
-// order but with the eliminated ones still first. Ceres's order within a group
-// is that of addresses, which differ from run to run.
-class UserOrder {
- public:
-  UserOrder(const ceres::internal::Program& problem,
-            int num_eliminate_blocks,
-            ceres::internal::Program* program)
-      : program_(program),
-        parameter_blocks_(program->parameter_blocks()),
-        residual_blocks_(program->residual_blocks()) {
-    auto* blocks = program->mutable_parameter_blocks();
-    blocks->clear();
-    for (const bool eliminated : {true, false}) {
-      for (auto* block : problem.parameter_blocks()) {
-        const int index = block->index();
-        if (index >= 0 && index < static_cast<int>(parameter_blocks_.size()) &&
-            parameter_blocks_[index] == block &&
-            (index < num_eliminate_blocks) == eliminated) {
-          blocks->push_back(block);
-        }
-      }
-    }
-    program->SetParameterOffsetsAndIndex();
-    // The index of a residual block is its place in the problem.
-    std::vector<ceres::internal::ResidualBlock*> places(
-        problem.NumResidualBlocks(), nullptr);
-    for (auto* row : residual_blocks_) {
-      places[row->index()] = row;
-    }
-    auto* rows = program->mutable_residual_blocks();
-    rows->clear();
-    std::copy_if(places.begin(),
-                 places.end(),
-                 std::back_inserter(*rows),
-                 [](const auto* row) { return row != nullptr; });
-  }
-
-  // Ceres's order again.
-  void Restore() {
-    *program_->mutable_parameter_blocks() = parameter_blocks_;
-    *program_->mutable_residual_blocks() = residual_blocks_;
-    program_->SetParameterOffsetsAndIndex();
-  }
-
- private:
-  ceres::internal::Program* program_;
-  const std::vector<ceres::internal::ParameterBlock*> parameter_blocks_;
-  const std::vector<ceres::internal::ResidualBlock*> residual_blocks_;
-};
 
 }  // namespace
 
@@ -414,7 +363,8 @@ bool BundlePlugin::TakeEliminated(ImportOptions import_options,
   ceres::internal::Program* program = pp->reduced_program.get();
   std::vector<uint8_t> is_eliminated;
   if (!ChooseEliminatedBlocks(*program,
-                              *pp->options.linear_solver_ordering,
+                              pp->options.linear_solver_ordering.get(),
+                              kept_->host_context(num_threads_),
                               &is_eliminated,
                               &record_.path_reason)) {
     return false;
@@ -427,13 +377,22 @@ bool BundlePlugin::TakeEliminated(ImportOptions import_options,
       });
   import_options.num_eliminate_blocks =
       static_cast<int>(others - blocks->begin());
-  program->SetParameterOffsetsAndIndex();
+  program->NumberParameterBlocks();
   if (Take(import_options, pp)) {
     return true;
   }
   *blocks = given;
-  program->SetParameterOffsetsAndIndex();
+  program->NumberParameterBlocks();
   return false;
+}
+
+bool BundlePlugin::TakeInAnyOrder(PreprocessedProblem* pp) {
+  ImportOptions import_options;
+  import_options.batch_evaluation = options_.batch_evaluation;
+  import_options.use_schur =
+      pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
+  return Take(import_options, pp) ||
+         (import_options.use_schur && TakeEliminated(import_options, pp));
 }
 
 bool BundlePlugin::GainsByChoice(const ceres::Solver::Options& given,
@@ -454,12 +413,7 @@ bool BundlePlugin::TakeChosen(PreprocessedProblem* pp) {
   if (!record_.path_reason.empty()) {
     return false;
   }
-  ImportOptions import_options;
-  import_options.batch_evaluation = options_.batch_evaluation;
-  import_options.use_schur =
-      pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
-  return Take(import_options, pp) ||
-         (import_options.use_schur && TakeEliminated(import_options, pp));
+  return TakeInAnyOrder(pp);
 }
 
 // Owns it after a failure too: then Ceres goes on to SetupLinearSolver, which
@@ -508,15 +462,7 @@ bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
     Decline(unsupported);
     return false;
   }
-  wants_problem_ = true;
-  ImportOptions import_options;
-  import_options.batch_evaluation = options_.batch_evaluation;
-  import_options.use_schur =
-      pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
-  // Ceres can't order arrays.
-  return Take(import_options, pp) ||
-         (import_options.use_schur && arrays_ != nullptr &&
-          TakeEliminated(import_options, pp));
+  return TakeInAnyOrder(pp);
 }
 
 bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
@@ -538,21 +484,6 @@ bool BundlePlugin::SetupLinearSolverUnguarded(PreprocessedProblem* pp) {
   if (arrays_ != nullptr) {
     pp->fixed_cost = arrays_->fixed_cost();
   }
-  if (wants_problem_ && record_.path != PATH_FULL &&
-      pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
-    // Ceres has put the blocks that are to be eliminated first.
-    ScopedSeconds timer(&record_.setup_time_in_seconds);
-    ImportOptions import_options;
-    import_options.batch_evaluation = options_.batch_evaluation;
-    import_options.num_eliminate_blocks =
-        pp->linear_solver_options.elimination_groups[0];
-    UserOrder order(pp->problem->program(),
-                    import_options.num_eliminate_blocks,
-                    pp->reduced_program.get());
-    if (!Take(import_options, pp)) {
-      order.Restore();
-    }
-  }
   if (record_.path == PATH_CERES && options_.enabled &&
       options_.fallback == FALLBACK_REFUSE && !failure_.has_happened()) {
     pp->error =
@@ -568,7 +499,14 @@ bool BundlePlugin::SetupEvaluator(PreprocessedProblem* pp) {
     record_.transfer_bytes = -setup_->copied_bytes();
   }
   pp->evaluator = std::move(objects_.evaluator);
-  return true;
+  if (recorded_ == nullptr || setup_ == nullptr) {
+    return true;
+  }
+  return failure_.Guard(false, [&] {
+    pp->evaluator = std::make_shared<RecordingEvaluator>(
+        pp->evaluator, setup_.get(), &failure_, recorded_);
+    return true;
+  });
 }
 
 std::shared_ptr<ceres::internal::TrustRegionVectors>

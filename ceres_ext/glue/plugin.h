@@ -8,9 +8,9 @@
 //               are evaluated by this library, other rows by Ceres;
 //   PATH_CERES  nothing: the reason says why.
 //
-// Where most rows are observations and just their points are eliminated, Ceres
-// need not order the problem (OwnsOrdering); else the blocks that Ceres would
-// eliminate are. The solve runs on a device where there is one that can and, if
+// Where most rows are observations, just their points are eliminated; else the
+// blocks that Ceres would eliminate are (elimination.h). Ceres orders nothing
+// then. The solve runs on a device where there is one that can and, if
 // none was asked for, gains by it; else on the host.
 //
 // Options::linear_solver and preconditioner take effect in OwnsOrdering: Ceres
@@ -45,6 +45,7 @@
 #include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/machine_setup.h"
 #include "ceres_ext/glue/program_import.h"
+#include "ceres_ext/glue/recording_evaluator.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
@@ -80,6 +81,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
     may_solve_again_ = may_solve_again;
     why_host_ = why_host;
   }
+  // The solve ends with its first evaluation, which *recorded keeps.
+  void Record(RecordedEvaluation* recorded) { recorded_ = recorded; }
   // Why this solve is to be done again, on the host; empty: it isn't.
   std::string WhySolveOnHost() const;
   // Whether the solve has ended for a reason that no other way of solving has
@@ -124,6 +127,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   // is left as it was where it doesn't.
   bool TakeEliminated(ImportOptions import_options,
                       ceres::internal::PreprocessedProblem* pp);
+  // One or the other, with pp->options.
+  bool TakeInAnyOrder(ceres::internal::PreprocessedProblem* pp);
   // With DEVICE_AUTO: whether the linear solver that pp.options were changed to
   // may be faster than the given one, or stock Ceres must not solve.
   bool GainsByChoice(const ceres::Solver::Options& given,
@@ -156,11 +161,10 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   bool is_finished_ = false;
   int num_threads_ = 0;  // 0: not known yet
   bool may_solve_again_ = false;
+  RecordedEvaluation* recorded_ = nullptr;
   std::string why_host_;
   bool is_on_device_ = false;
   bool has_result_ = false;
-  // Whether the options are ones that this library serves.
-  bool wants_problem_ = false;
 
   KeptMachines own_machines_;
   KeptMachines* const kept_;

@@ -15,6 +15,7 @@
 #define EXAMPLES_BAL_BAL_READER_H_
 
 #include <cstddef>
+#include <ostream>
 #include <string>
 
 #include "examples/bal/bal_problem.h"
@@ -27,6 +28,8 @@ struct BalReadOptions {
   int num_threads = 0;
   // Bytes that a thread takes at a time.
   size_t block_size = 1 << 18;
+  // Where a ProgressLine tells how far the reading of text is; null: nowhere.
+  std::ostream* progress = nullptr;
 };
 
 // On failure returns false, leaves *problem empty and sets *error to one line

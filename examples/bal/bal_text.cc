@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "examples/bal/byte_stream.h"
 #include "examples/bal/for_each_chunk.h"
 #include "examples/bal/number_text.h"
+#include "examples/bal/progress_line.h"
 #include "examples/bal/text_blocks.h"
 
 namespace ceres_ext::bal {
@@ -83,12 +85,20 @@ class TextReader {
              BalProblem* problem)
       : stream_(stream),
         blocks_(stream, options.block_size),
-        problem_(problem) {}
+        problem_(problem) {
+    if (options.progress != nullptr) {
+      progress_.emplace(
+          "reading", stream->size(), /*is_at_most=*/false, options.progress);
+    }
+  }
 
   void ReadBlocks() {
     TextBlock block;
     try {
       while (blocks_.Next(&block) && ReadBlock(block)) {
+        if (progress_.has_value()) {
+          progress_->Add(block.end - block.begin);
+        }
       }
     } catch (...) {
       const std::lock_guard<std::mutex> lock(order_);
@@ -371,6 +381,7 @@ class TextReader {
   }
 
   ByteStream* const stream_;
+  std::optional<ProgressLine> progress_;
   TextBlocks blocks_;
   BalProblem* const problem_;
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ceres/iteration_callback.h"
 #include "ceres_ext/summary.h"
 #include "examples/bal/adjuster_flags.h"
 #include "examples/bal/adjuster_program.h"
@@ -24,6 +25,7 @@
 #include "examples/bal/compare_solvers.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
+#include "examples/bal/progress_line.h"
 #include "examples/bal/reprojection_errors.h"
 #include "examples/bal/safe_file.h"
 #include "examples/bal/seconds_since.h"
@@ -35,6 +37,22 @@
 
 namespace ceres_ext::bal {
 namespace {
+
+// Tells how far a solve is.
+class ProgressCallback final : public ceres::IterationCallback {
+ public:
+  explicit ProgressCallback(int max_num_iterations)
+      : line_("solving", max_num_iterations, /*is_at_most=*/true, &std::cerr) {}
+
+  ceres::CallbackReturnType operator()(
+      const ceres::IterationSummary& iteration) override {
+    line_.Add(iteration.iteration > 0 ? 1 : 0);
+    return ceres::SOLVER_CONTINUE;
+  }
+
+ private:
+  ProgressLine line_;
+};
 
 bool SaveCheckpoint(const BalProblem& problem,
                     const Checkpoint& checkpoint,
@@ -127,7 +145,9 @@ ExitCode Run() {
 
   const auto start = std::chrono::steady_clock::now();
   BalProblem problem;
-  if (!ReadBalFile(FLAGS_input, &problem, &error)) {
+  BalReadOptions read_options;
+  read_options.progress = &std::cerr;
+  if (!ReadBalFile(FLAGS_input, &problem, &error, read_options)) {
     return Fail(EXIT_INPUT, error);
   }
   SolveTimes times;
@@ -184,6 +204,9 @@ ExitCode Run() {
   }
   ceres_ext::Summary summary;
   SetSignalPhase(SIGNAL_ENDS_SOLVE);
+  options.progress = &std::cerr;
+  ProgressCallback progress(options.solver_options.max_num_iterations);
+  options.solver_options.callbacks.push_back(&progress);
   SolveBal(options, &control, &problem, &summary, &times.build_in_seconds);
   SetSignalPhase(SIGNAL_WAITS);
   std::cout << summary.FullReport() << std::endl;

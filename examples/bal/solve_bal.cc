@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ceres/loss_function.h"
@@ -15,6 +16,7 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/autodiff_cost_functions.h"
+#include "examples/bal/progress_line.h"
 #include "examples/bal/seconds_since.h"
 
 namespace ceres_ext::bal {
@@ -114,7 +116,19 @@ void BuildCeresProblem(const SolveBalOptions& options,
   for (int64_t i = 0; i < problem->num_points(); ++i) {
     ceres_problem->AddParameterBlock(points + 3 * i, 3);
   }
-  for (int64_t i = 0; i < problem->num_observations(); ++i) {
+  const int64_t n = problem->num_observations();
+  std::optional<ProgressLine> progress;
+  if (options.progress != nullptr) {
+    progress.emplace("building the ceres::Problem",
+                     n,
+                     /*is_at_most=*/false,
+                     options.progress);
+  }
+  constexpr int64_t kStep = 1 << 16;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i > 0 && i % kStep == 0 && progress.has_value()) {
+      progress->Add(kStep);
+    }
     ceres_problem->AddResidualBlock(
         CreateCostFunction(options.cost_function,
                            problem->camera_size,

@@ -5,6 +5,8 @@
 #ifndef EXAMPLES_BAL_SOLVE_BAL_H_
 #define EXAMPLES_BAL_SOLVE_BAL_H_
 
+#include <ostream>
+
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
@@ -56,6 +58,10 @@ struct SolveBalOptions {
   // arrays in any case.
   LinearSolverOrdering ordering = ORDERING_USER;
   InnerIterationBlocks inner_iteration_blocks = INNER_AUTOMATIC;
+
+  // Where a ProgressLine tells how far a ceres::Problem is built; null:
+  // nowhere.
+  std::ostream* progress = nullptr;
 
   // Without its orderings, which follow from the two fields above.
   ceres::Solver::Options solver_options;

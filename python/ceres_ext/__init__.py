@@ -47,6 +47,7 @@ from ._ceres_ext import (
     TrivialLoss,
     TukeyLoss,
     __version__,
+    _evaluate,
     _read_bal,
     _write_bal,
     solve,
@@ -61,6 +62,7 @@ __all__ = [
     "ComposedLoss",
     "EigenQuaternionManifold",
     "EuclideanManifold",
+    "Evaluation",
     "HuberLoss",
     "IterationSummary",
     "LineManifold",
@@ -78,10 +80,50 @@ __all__ = [
     "TrivialLoss",
     "TukeyLoss",
     "__version__",
+    "evaluate",
     "read_bal",
     "solve",
     "write_bal",
 ]
+
+
+class Evaluation(typing.NamedTuple):
+    """What evaluate() has found."""
+
+    cost: float
+    """1/2 sum rho(|r|^2)"""
+    residuals: list[numpy.typing.NDArray[numpy.float64]] | None
+    """Of each call of add_residuals, (n, 2)."""
+    gradient: list[numpy.typing.NDArray[numpy.float64]] | None
+    """Of each call of add_parameters, (n, size), or the size of the manifold's
+    tangent; (values,) where manifolds of an array differ in it. Zeros where a
+    block is constant or in no residual block."""
+
+
+def evaluate(
+    problem: ArrayProblem,
+    options: SolverOptions | None = None,
+    *,
+    apply_loss_function: bool = True,
+    residuals: bool = True,
+    gradient: bool = False,
+    **values: object,
+) -> Evaluation:
+    """Evaluates the problem at the values of its arrays, without solving it.
+
+    options, values: as of solve(), of which those that say where and with which
+    threads have an effect: device, num_threads, precision.
+    apply_loss_function: whether losses and weights count.
+
+    ValueError: options or arrays do not fit together, or the problem is being
+    solved. ArithmeticError: a residual block can't be evaluated, as that of a
+    point at the optical centre of its camera.
+    """
+    return Evaluation(
+        *_evaluate(
+            problem, options, apply_loss_function, residuals, gradient, **values
+        )
+    )
 
 
 class BalProblem(typing.NamedTuple):

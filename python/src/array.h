@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nanobind/nanobind.h"
+#include "nanobind/ndarray.h"
 
 namespace ceres_ext::python {
 
@@ -28,6 +30,20 @@ void* ReadArray(const std::string& name,
                 const char* type,
                 ArrayAccess access,
                 std::vector<int64_t>* shape);
+
+// An array of `columns` columns, or of one dimension where that is 0, which
+// owns the values.
+template <typename T, typename Allocator>
+nanobind::object MakeArray(std::vector<T, Allocator> values, size_t columns) {
+  using Values = std::vector<T, Allocator>;
+  auto* const owned = new Values(std::move(values));
+  const nanobind::capsule owner(
+      owned, [](void* p) noexcept { delete static_cast<Values*>(p); });
+  const size_t shape[] = {owned->size() / (columns == 0 ? 1 : columns),
+                          columns};
+  return nanobind::cast(nanobind::ndarray<nanobind::numpy, T>(
+      owned->data(), columns == 0 ? 1 : 2, shape, owner));
+}
 
 }  // namespace ceres_ext::python
 

@@ -14,7 +14,6 @@
 #include "examples/bal/bal_reader.h"
 #include "examples/bal/bal_writer.h"
 #include "nanobind/nanobind.h"
-#include "nanobind/ndarray.h"
 #include "nanobind/stl/string.h"
 #include "python/src/array.h"
 #include "python/src/module.h"
@@ -24,20 +23,6 @@ using namespace nanobind::literals;
 
 namespace ceres_ext::python {
 namespace {
-
-// An array of `columns` columns, or of one dimension where that is 0, which
-// owns the values.
-template <typename T, typename Allocator>
-nb::object MakeArray(std::vector<T, Allocator> values, size_t columns) {
-  using Values = std::vector<T, Allocator>;
-  auto* const owned = new Values(std::move(values));
-  const nb::capsule owner(
-      owned, [](void* p) noexcept { delete static_cast<Values*>(p); });
-  const size_t shape[] = {owned->size() / (columns == 0 ? 1 : columns),
-                          columns};
-  return nb::cast(nb::ndarray<nb::numpy, T>(
-      owned->data(), columns == 0 ? 1 : 2, shape, owner));
-}
 
 nb::tuple Read(const std::string& path) {
   bal::BalProblem problem;

@@ -19,6 +19,12 @@ inline nanobind::builtin_exception ValueError(const std::string& message) {
   return nanobind::value_error(message.c_str());
 }
 
+// ArithmeticError, which nanobind has no name for.
+inline nanobind::python_error ArithmeticError(const std::string& message) {
+  PyErr_SetString(PyExc_ArithmeticError, message.c_str());
+  return nanobind::python_error();
+}
+
 // str(object), repr(object) and the name of the object's type.
 inline std::string Str(nanobind::handle object) {
   return nanobind::str(object).c_str();

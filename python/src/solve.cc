@@ -11,6 +11,7 @@
 #include "nanobind/nanobind.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
+#include "python/src/array.h"
 #include "python/src/module.h"
 #include "python/src/options.h"
 #include "python/src/problem.h"
@@ -88,6 +89,83 @@ Summary SolveProblem(Problem* problem,
     throw ValueError(error);
   }
   return summary;
+}
+
+// Returns cost, residuals and gradient, None where they aren't asked for.
+nb::tuple EvaluateProblem(Problem* problem,
+                          const SolverOptions* given,
+                          bool apply_loss_function,
+                          bool want_residuals,
+                          bool want_gradient,
+                          const nb::kwargs& values) {
+  SolverOptions options = given != nullptr ? *given : SolverOptions();
+  SetOptions(values, &options);
+  options.Check();
+  const Problem::Lock lock(problem);
+  EvaluateOptions evaluate_options;
+  evaluate_options.apply_loss_function = apply_loss_function;
+  evaluate_options.num_threads = options.num_threads;
+  double cost = 0.0;
+  std::vector<double> residuals;
+  std::vector<double> gradient;
+  std::string error;
+  bool is_valid = true;
+  bool is_done = false;
+  {
+    const nb::gil_scoped_release no_gil;
+    is_done = Evaluate(evaluate_options,
+                       options,
+                       *problem->arrays(),
+                       &cost,
+                       want_residuals ? &residuals : nullptr,
+                       want_gradient ? &gradient : nullptr,
+                       &error);
+    std::string why;
+    is_valid = is_done || problem->arrays()->IsValid(options.num_threads, &why);
+  }
+  if (!is_valid) {
+    throw ValueError(error);
+  }
+  if (!is_done) {
+    throw ArithmeticError(error);
+  }
+  nb::object of_residuals = nb::none();
+  if (want_residuals) {
+    nb::list arrays;
+    auto begin = residuals.begin();
+    for (const ArrayProblem::Residuals& array :
+         problem->arrays()->residuals()) {
+      // All models of this module have two.
+      const auto end = begin + 2 * array.num_blocks;
+      arrays.append(MakeArray(std::vector<double>(begin, end), 2));
+      begin = end;
+    }
+    of_residuals = arrays;
+  }
+  nb::object of_parameters = nb::none();
+  if (want_gradient) {
+    nb::list arrays;
+    auto begin = gradient.begin();
+    for (const ArrayProblem::Parameters& array :
+         problem->arrays()->parameters()) {
+      const auto size = [&](int64_t i) {
+        const ceres::Manifold* const manifold = array.ManifoldOf(i);
+        return manifold == nullptr ? array.size : manifold->TangentSize();
+      };
+      int64_t num_values = 0;
+      bool same_sizes = true;
+      for (int64_t i = 0; i < array.num_blocks; ++i) {
+        num_values += size(i);
+        same_sizes &= size(i) == size(0);
+      }
+      const auto end = begin + num_values;
+      arrays.append(MakeArray(std::vector<double>(begin, end),
+                              same_sizes && num_values > 0 ? size(0) : 0));
+      begin = end;
+    }
+    of_parameters = arrays;
+  }
+  return nb::make_tuple(cost, of_residuals, of_parameters);
 }
 
 void AddIterationSummary(nb::module_* module) {
@@ -300,6 +378,15 @@ void AddSummary(nb::module_* module) {
 void AddSolve(nb::module_* module) {
   AddIterationSummary(module);
   AddSummary(module);
+  // ceres_ext/__init__.py has what users call.
+  module->def("_evaluate",
+              &EvaluateProblem,
+              "problem"_a,
+              "options"_a.none(),
+              "apply_loss_function"_a,
+              "residuals"_a,
+              "gradient"_a,
+              "values"_a);
   module->def(
       "solve",
       &SolveProblem,

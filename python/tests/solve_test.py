@@ -240,6 +240,95 @@ def test_losses(bal, name):
     assert cost == pytest.approx(0.5 * loss.evaluate(squared)[0], rel=100 * 2**-52)
 
 
+def projected(cameras, points):
+    """BAL's model in numpy, for small rotations given as matrices by Rodrigues."""
+    w = cameras[:, :3]
+    theta = numpy.linalg.norm(w, axis=1, keepdims=True)
+    k = w / theta
+    rotated = (
+        points * numpy.cos(theta)
+        + numpy.cross(k, points) * numpy.sin(theta)
+        + k * numpy.sum(k * points, axis=1, keepdims=True) * (1 - numpy.cos(theta))
+    )
+    moved = rotated + cameras[:, 3:6]
+    p = -moved[:, :2] / moved[:, 2:]
+    r2 = numpy.sum(p * p, axis=1, keepdims=True)
+    f, k1, k2 = (cameras[:, i : i + 1] for i in (6, 7, 8))
+    return f * (1 + k1 * r2 + k2 * r2 * r2) * p
+
+
+def test_evaluate(bal):
+    weights = numpy.linspace(0.5, 2.0, 2000)
+    problem = make_problem(bal, weights=weights)
+    before = [bal.cameras.copy(), bal.points.copy()]
+    found = ceres_ext.evaluate(problem, gradient=True, device="HOST")
+    assert numpy.array_equal(bal.cameras, before[0])
+    assert numpy.array_equal(bal.points, before[1])
+
+    def residuals():
+        return (
+            projected(bal.cameras[bal.camera_index], bal.points[bal.point_index])
+            - bal.observations
+        )
+
+    def cost():
+        return 0.5 * numpy.sum(weights * numpy.sum(residuals() ** 2, axis=1))
+
+    # Coordinates of some 1e3 pixels after some hundred roundings.
+    expected = residuals() * weights[:, None] ** 0.5
+    assert found.residuals[0] == pytest.approx(expected, abs=1e3 * 100 * 2**-52)
+    assert found.cost == pytest.approx(cost(), rel=1e-10)
+    plain = ceres_ext.evaluate(problem, apply_loss_function=False, device="HOST")
+    assert plain.gradient is None
+    assert plain.residuals[0] == pytest.approx(residuals(), abs=1e3 * 100 * 2**-52)
+    assert plain.cost == pytest.approx(0.5 * numpy.sum(residuals() ** 2), rel=1e-10)
+    # Central differences, whose error is that of rounding the cost.
+    for array, gradient in zip((bal.cameras, bal.points), found.gradient, strict=True):
+        assert gradient.shape == array.shape
+        for place in [(0, 0), (3, 1), (7, 2)]:
+            value = array[place]
+            h = 1e-6 * max(1.0, abs(value))
+            array[place] = value + h
+            more = cost()
+            array[place] = value - h
+            difference = (more - cost()) / (2 * h)
+            array[place] = value
+            assert gradient[place] == pytest.approx(
+                difference, rel=1e-5, abs=4 * cost() * 4000 * 2**-53 / h
+            )
+
+
+def test_evaluate_with_manifolds_and_constants(bal):
+    constant = numpy.zeros(20, bool)
+    constant[4] = True
+    manifold = ceres_ext.SubsetManifold(9, [6, 7, 8])
+    found = ceres_ext.evaluate(
+        make_problem(bal, constant=constant, manifold=manifold),
+        residuals=False,
+        gradient=True,
+        device="HOST",
+    )
+    plain = ceres_ext.evaluate(make_problem(bal), gradient=True, device="HOST")
+    assert found.residuals is None
+    assert found.cost == pytest.approx(plain.cost, rel=4000 * 2**-53)
+    expected = plain.gradient[0][:, :6].copy()
+    expected[4] = 0
+    assert found.gradient[0] == pytest.approx(expected, rel=1e-9)
+    assert found.gradient[1] == pytest.approx(plain.gradient[1], rel=1e-9)
+
+
+def test_evaluate_says_what_is_wrong(bal):
+    bal.point_index[5] = 500
+    with pytest.raises(ValueError, match="500"):
+        ceres_ext.evaluate(make_problem(bal))
+    bal.point_index[5] = 1
+    # The point is at the camera's centre: R X + t = 0.
+    bal.cameras[:, :6] = 0
+    bal.points[1] = 0
+    with pytest.raises(ArithmeticError, match="residual block"):
+        ceres_ext.evaluate(make_problem(bal), device="HOST")
+
+
 def test_arrays_live_as_long_as_the_problem(bal_path):
     expected = ceres_ext.read_bal(bal_path)
     ceres_ext.solve(make_problem(expected), max_num_iterations=3, **OPTIONS)

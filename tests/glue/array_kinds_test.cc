@@ -535,5 +535,141 @@ TEST(ArrayKinds, SameBitsAsAProblem) {
   }
 }
 
+// A residual is the difference of coordinates of some 1e3 pixels, each after
+// some hundred roundings: 1e-11 of pixels that differ by more than 0.01. So far
+// may numbers that two ways of evaluating have found differ, by the largest.
+void ExpectClose(const std::vector<double>& a, const std::vector<double>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  double largest = 0.0;
+  for (const double value : b) {
+    largest = std::max(largest, std::abs(value));
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_NEAR(a[i], b[i], 1e-9 * largest) << i;
+  }
+}
+
+TEST(ArrayKinds, EvaluatesAsCeresDoes) {
+  ForEachCase(kNumCases, [&](Random* random) {
+    RandomArrays arrays(random);
+    EvaluateOptions options;
+    options.apply_loss_function = random->Chance(0.7);
+    options.num_threads = 1 + random->Below(3);
+    Options ext_options;
+    ext_options.device =
+        HasDevice() && random->Chance(0.8) ? DEVICE_CUDA : DEVICE_HOST;
+    ext_options.batch_evaluation = random->Chance(0.85);
+    ext_options.enabled = random->Chance(0.9);
+    SCOPED_TRACE(arrays.Describe());
+    const auto start = arrays.Values();
+
+    ProblemOfArrays of_arrays(*arrays.problem());
+    ceres::Problem::EvaluateOptions of_ceres;
+    of_ceres.apply_loss_function = options.apply_loss_function;
+    double expected_cost = 0.0;
+    std::vector<double> expected_residuals;
+    std::vector<double> expected_gradient;
+    // With derivatives, autodiff computes residuals in another way.
+    ASSERT_TRUE(of_arrays.problem()->Evaluate(
+        of_ceres, &expected_cost, &expected_residuals, nullptr, nullptr));
+    ASSERT_TRUE(of_arrays.problem()->Evaluate(
+        of_ceres, nullptr, nullptr, &expected_gradient, nullptr));
+
+    ArraySolver solver;
+    double first_cost = 0.0;
+    for (const bool all : {true, false}) {
+      double cost = 0.0;
+      std::vector<double> residuals;
+      std::vector<double> gradient;
+      std::string error;
+      ASSERT_TRUE(solver.Evaluate(options,
+                                  ext_options,
+                                  *arrays.problem(),
+                                  &cost,
+                                  all ? &residuals : nullptr,
+                                  all ? &gradient : nullptr,
+                                  &error))
+          << error;
+      EXPECT_EQ(arrays.Values(), start);
+      EXPECT_NEAR(cost, expected_cost, 1e-9 * expected_cost);
+      if (all) {
+        first_cost = cost;
+        // These are the same functions.
+        EXPECT_EQ(residuals, expected_residuals);
+        ExpectClose(gradient, expected_gradient);
+      } else if (ext_options.enabled) {
+        EXPECT_EQ(cost, first_cost);
+      }
+    }
+    if (!options.apply_loss_function || !ext_options.enabled) {
+      return;
+    }
+    ceres::Solver::Options solver_options;
+    solver_options.linear_solver_type = ceres::CGNR;
+    solver_options.preconditioner_type = ceres::IDENTITY;
+    solver_options.max_num_iterations = 0;
+    solver_options.num_threads = options.num_threads;
+    solver_options.logging_type = ceres::SILENT;
+    Summary summary;
+    Solve(solver_options, ext_options, arrays.problem(), &summary);
+    if (summary.path == PATH_FULL) {
+      EXPECT_EQ(summary.initial_cost, first_cost);
+    }
+  });
+}
+
+TEST(Evaluate, SaysWhatIsWrong) {
+  BalTestProblem bal = MakeBalTestProblem(3, 20, 2, 9, 1);
+  ArrayProblem problem;
+  const int cameras = problem.AddParameters(
+      {bal.cameras.data(), static_cast<int64_t>(bal.num_cameras()), 9});
+  const int points = problem.AddParameters(
+      {bal.points.data(), static_cast<int64_t>(bal.num_points()), 3});
+  problem.AddResiduals<BalReprojectionError>(
+      static_cast<int64_t>(bal.camera_id.size()),
+      bal.observations.data(),
+      {{cameras, bal.camera_id.data()}, {points, bal.point_id.data()}});
+  Options ext_options;
+  ext_options.device = DEVICE_HOST;
+  const auto error_of = [&](const EvaluateOptions& options) {
+    double cost = 0.0;
+    std::vector<double> residuals;
+    std::string error;
+    EXPECT_FALSE(Evaluate(options,
+                          ext_options,
+                          problem,
+                          &cost,
+                          &residuals,
+                          /*gradient=*/nullptr,
+                          &error));
+    double only_cost = 0.0;
+    std::string of_cost;
+    EXPECT_FALSE(Evaluate(options,
+                          ext_options,
+                          problem,
+                          &only_cost,
+                          /*residuals=*/nullptr,
+                          /*gradient=*/nullptr,
+                          &of_cost));
+    EXPECT_FALSE(of_cost.empty());
+    return error;
+  };
+  EvaluateOptions options;
+  options.num_threads = 0;
+  EXPECT_EQ(error_of(options),
+            "EvaluateOptions::num_threads is 0; expected 1 or more");
+  options.num_threads = 2;
+  // R X + t = 0.
+  const int32_t camera = bal.camera_id[7];
+  const int32_t point = bal.point_id[7];
+  std::fill_n(&bal.cameras[9 * camera], 6, 0.0);
+  std::fill_n(&bal.points[3 * point], 3, 0.0);
+  EXPECT_EQ(error_of(options).find("residuals[0]: residual block "), 0u);
+  bal.points[3 * point] = std::nan("");
+  EXPECT_NE(error_of(options).find("nan"), std::string::npos);
+  ext_options.cuda_device = -1;
+  EXPECT_EQ(error_of(options).find("ceres_ext::Options is not valid"), 0u);
+}
+
 }  // namespace
 }  // namespace ceres_ext

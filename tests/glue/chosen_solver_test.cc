@@ -410,11 +410,12 @@ TEST(Elimination, IsCeressOwn) {
         problem.mutable_impl()->mutable_program()->CreateReducedProgram(
             &removed, &fixed_cost, &error);
     ASSERT_NE(program, nullptr) << error;
-    ceres::ParameterBlockOrdering ordering;
+    const ceres::ParameterBlockOrdering ordering;
+    kernels::HostContext context(3);
     std::vector<uint8_t> is_eliminated;
     std::string reason;
-    ASSERT_TRUE(
-        ChooseEliminatedBlocks(*program, ordering, &is_eliminated, &reason));
+    ASSERT_TRUE(ChooseEliminatedBlocks(
+        *program, &ordering, &context, &is_eliminated, &reason));
     std::set<double*> chosen;
     for (int i = 0; i < program->NumParameterBlocks(); ++i) {
       if (is_eliminated[i] != 0) {

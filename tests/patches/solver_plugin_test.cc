@@ -356,6 +356,38 @@ TEST(SolverPlugin, OwnerOfTheOrderingFindsTheOrderOfTheUser) {
   ExpectSameBits(SolveStock(ceres::CGNR), result);
 }
 
+// The default ordering is made for Ceres alone, and the summary is the same.
+TEST(SolverPlugin, IsAskedBeforeTheDefaultOrderingIsMade) {
+  class AskedPlugin final : public WrappingPlugin {
+   public:
+    using WrappingPlugin::WrappingPlugin;
+    bool OwnsOrdering(PreprocessedProblem* pp) override {
+      has_ordering = pp->options.linear_solver_ordering != nullptr;
+      return WrappingPlugin::OwnsOrdering(pp);
+    }
+    bool has_ordering = true;
+  };
+  PatchTestProblem stock_problem;
+  ceres::Solver::Options options = stock_problem.Options(ceres::CGNR);
+  options.linear_solver_ordering = nullptr;
+  const SolveResult stock = Solve(stock_problem, options);
+  EXPECT_THAT(stock.summary.linear_solver_ordering_used,
+              ElementsAre(PatchTestProblem::kNumCameras +
+                          PatchTestProblem::kNumPoints));
+  for (const bool owns_ordering : {false, true}) {
+    PatchTestProblem problem;
+    PluginRecord record;
+    AskedPlugin plugin(&record);
+    plugin.owns_ordering = owns_ordering;
+    ScopedSolverPlugin scoped_plugin(&plugin);
+    const SolveResult result = Solve(problem, options);
+    EXPECT_FALSE(plugin.has_ordering);
+    ExpectSameBits(stock, result);
+    EXPECT_EQ(result.summary.linear_solver_ordering_used,
+              stock.summary.linear_solver_ordering_used);
+  }
+}
+
 TEST(SolverPlugin, OwnerOfTheOrderingMustMakeBothParts) {
   const std::vector<uint64_t> start = Bits(PatchTestProblem().State());
   {

@@ -1,0 +1,330 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The passes over all blocks that Ceres makes before and after a solve, made
+// with several threads in the patched Ceres: what they find is what one thread
+// finds. And building a problem, whose parameter blocks are found without the
+// map.
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ceres/context_impl.h"
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
+#include "ceres/parameter_block.h"
+#include "ceres/problem.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
+#include "ceres/residual_block.h"
+#include "ceres/sized_cost_function.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext {
+namespace {
+
+using ceres::internal::ContextImpl;
+using ceres::internal::ParameterBlock;
+using ceres::internal::Program;
+using ceres::internal::ResidualBlock;
+using ::testing::HasSubstr;
+
+// More than several tasks' worth (4096 blocks each), and no multiple of it.
+constexpr int kNumBlocks = 21001;
+constexpr int kNumRows = 40003;
+
+// r = a(0) - 2 b(0), of blocks of 3 and 2 values.
+class Difference final : public ceres::SizedCostFunction<1, 3, 2> {
+ public:
+  bool Evaluate(double const* const* parameters,
+                double* residuals,
+                double** /*jacobians*/) const override {
+    residuals[0] = parameters[0][0] - 2.0 * parameters[1][0];
+    return true;
+  }
+};
+
+enum class Fixed { kNothing, kSome, kLate, kAll };
+
+// Even blocks have 3 values, odd ones 2. Some blocks are in no row, constant,
+// on a manifold, or on one without a tangent.
+class RandomProblem {
+ public:
+  RandomProblem(Fixed fixed, unsigned seed)
+      : values_(3 * kNumBlocks),
+        hold_first_(3, {0}),
+        hold_all_(2, {0, 1}),
+        problem_(Options()) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+    for (double& value : values_) {
+      value = uniform(random);
+    }
+    for (int i = 0; i < kNumBlocks; ++i) {
+      problem_.AddParameterBlock(block(i), i % 2 == 0 ? 3 : 2);
+      if (fixed == Fixed::kNothing) {
+        continue;
+      }
+      const bool late = fixed == Fixed::kLate && i < kNumBlocks - 50;
+      if (fixed == Fixed::kAll || i >= kNumBlocks - 2 ||
+          (!late && random() % 3 == 0)) {
+        problem_.SetParameterBlockConstant(block(i));
+      } else if (random() % 5 == 0) {
+        if (i % 2 == 0) {
+          problem_.SetManifold(block(i), &hold_first_);
+        } else if (!late) {
+          problem_.SetManifold(block(i), &hold_all_);
+        }
+      }
+    }
+    const auto pick = [&] { return static_cast<int>(random() % kNumBlocks); };
+    for (int i = 0; i < kNumRows; ++i) {
+      const int a = pick() / 2 * 2;
+      const int b = std::min(pick() / 2 * 2 + 1, kNumBlocks - 2);
+      problem_.AddResidualBlock(
+          &cost_function_, i % 7 == 0 ? &loss_ : nullptr, block(a), block(b));
+    }
+    // The last three rows are those of the last blocks.
+    for (int i = 1; i <= 3; ++i) {
+      problem_.AddResidualBlock(&cost_function_,
+                                nullptr,
+                                block(kNumBlocks - 1),
+                                block(kNumBlocks - 2));
+    }
+  }
+
+  double* block(int i) { return &values_[3 * i]; }
+  ceres::Problem* problem() { return &problem_; }
+  Program* program() { return problem_.mutable_impl()->mutable_program(); }
+  ContextImpl* context() { return problem_.mutable_impl()->context(); }
+
+ private:
+  static ceres::Problem::Options Options() {
+    ceres::Problem::Options options;
+    options.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    options.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    options.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    return options;
+  }
+
+  std::vector<double> values_;
+  Difference cost_function_;
+  ceres::HuberLoss loss_{0.3};
+  ceres::SubsetManifold hold_first_;
+  ceres::SubsetManifold hold_all_;
+  ceres::Problem problem_;
+};
+
+// All that the passes say about a program and its reduced one.
+struct Findings {
+  std::array<int, 5> sizes{};
+  std::array<int, 5> reduced_sizes{};
+  std::vector<ParameterBlock*> blocks;
+  std::vector<ResidualBlock*> rows;
+  std::vector<double*> removed;
+  // Of each block of the problem: index and offsets while the reduced program
+  // is in use, where it is in there, and -1.
+  std::vector<std::array<int, 3>> places;
+  std::vector<double> state;
+  double fixed_cost = 0.0;
+  bool is_bounded = false;
+
+  auto Tie() const {
+    return std::tie(sizes,
+                    reduced_sizes,
+                    blocks,
+                    rows,
+                    removed,
+                    places,
+                    state,
+                    fixed_cost,
+                    is_bounded);
+  }
+};
+
+std::array<int, 5> Sizes(const Program& program) {
+  return {program.NumParameterBlocks(),
+          program.NumParameters(),
+          program.NumEffectiveParameters(),
+          program.NumResidualBlocks(),
+          program.NumResiduals()};
+}
+
+Findings Find(RandomProblem* problem, int num_threads) {
+  problem->context()->EnsureMinimumThreads(num_threads - 1);
+  Program* const program = problem->program();
+  program->SetThreads(problem->context(), num_threads);
+  Findings findings;
+  EXPECT_TRUE(program->SetParameterBlockStatePtrsToUserStatePtrs());
+  findings.sizes = Sizes(*program);
+  std::string error;
+  EXPECT_TRUE(program->ParameterBlocksAreFinite(&error)) << error;
+  EXPECT_TRUE(program->IsFeasible(&error)) << error;
+  const std::unique_ptr<Program> reduced = program->CreateReducedProgram(
+      &findings.removed, &findings.fixed_cost, &error);
+  if (reduced == nullptr) {
+    ADD_FAILURE() << error;
+    return findings;
+  }
+  findings.reduced_sizes = Sizes(*reduced);
+  findings.blocks = reduced->parameter_blocks();
+  findings.rows = reduced->residual_blocks();
+  for (const ParameterBlock* block : program->parameter_blocks()) {
+    findings.places.push_back({-1, -1, -1});
+    if (block->index() != -1) {
+      findings.places.back() = {
+          block->index(), block->state_offset(), block->delta_offset()};
+    }
+  }
+  findings.state.resize(reduced->NumParameters());
+  reduced->ParameterBlocksToStateVector(findings.state.data());
+  findings.is_bounded = reduced->IsBoundsConstrained();
+  // As a solve ends.
+  program->NumberParameterBlocks();
+  EXPECT_TRUE(program->IsValid());
+  program->SetThreads(nullptr, 1);
+  return findings;
+}
+
+class PassesTest : public ::testing::TestWithParam<Fixed> {};
+
+TEST_P(PassesTest, FindTheSameWithSeveralThreads) {
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    RandomProblem problem(GetParam(), seed);
+    const Findings one = Find(&problem, 1);
+    EXPECT_EQ(one.sizes[0], kNumBlocks);
+    if (GetParam() == Fixed::kAll) {
+      EXPECT_TRUE(one.blocks.empty());
+      EXPECT_GT(one.fixed_cost, 0.0);
+    } else if (GetParam() == Fixed::kNothing) {
+      // Some blocks are in no row.
+      EXPECT_FALSE(one.removed.empty());
+      EXPECT_EQ(one.rows.size(), kNumRows + 3u);
+    } else {
+      EXPECT_LT(one.rows.size(), kNumRows + 3u);
+      EXPECT_GT(one.fixed_cost, 0.0);
+    }
+    for (const int num_threads : {2, 7}) {
+      EXPECT_TRUE(one.Tie() == Find(&problem, num_threads).Tie())
+          << num_threads << " threads, seed " << seed;
+    }
+    problem.problem()->SetParameterLowerBound(
+        problem.block(kNumBlocks - 1), 1, -5.0);
+    EXPECT_EQ(Find(&problem, 1).is_bounded, Find(&problem, 7).is_bounded);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FixedBlocks,
+                         PassesTest,
+                         ::testing::Values(Fixed::kNothing,
+                                           Fixed::kSome,
+                                           Fixed::kLate,
+                                           Fixed::kAll));
+
+TEST(Passes, NameTheFirstBadBlock) {
+  RandomProblem problem(Fixed::kNothing, 5);
+  const auto expect_same = [&](auto&& check) {
+    std::string of_one;
+    std::string of_seven;
+    EXPECT_FALSE(check(&of_one));
+    problem.context()->EnsureMinimumThreads(6);
+    problem.program()->SetThreads(problem.context(), 7);
+    EXPECT_FALSE(check(&of_seven));
+    problem.program()->SetThreads(nullptr, 1);
+    EXPECT_EQ(of_one, of_seven);
+    return of_one;
+  };
+  // Three tasks have one each.
+  for (const int i : {20000, 9000, 5000}) {
+    problem.problem()->SetParameterLowerBound(problem.block(i), 1, 3.0 + i);
+    problem.problem()->SetParameterUpperBound(problem.block(i), 1, 2.0);
+  }
+  EXPECT_THAT(expect_same([&](std::string* message) {
+                return problem.program()->IsFeasible(message);
+              }),
+              HasSubstr("Lower bound: 5.003000e+03"));
+  for (const int i : {20000, 4500, 9000}) {
+    problem.block(i)[1] = std::numeric_limits<double>::quiet_NaN();
+  }
+  char address[32];
+  std::snprintf(
+      address, sizeof(address), "%p", static_cast<void*>(problem.block(4500)));
+  EXPECT_THAT(expect_same([&](std::string* message) {
+                return problem.program()->ParameterBlocksAreFinite(message);
+              }),
+              HasSubstr(address));
+}
+
+TEST(BuildingAProblem, FindsBlocksThatWereRemovedAndAddedAgain) {
+  constexpr int kNum = 5000;
+  std::vector<double> values(3 * kNum, 1.0);
+  Difference cost_function;
+  ceres::Problem::Options options;
+  options.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  options.enable_fast_removal = true;
+  ceres::Problem problem(options);
+  const auto block = [&](int i) { return &values[3 * i]; };
+  std::mt19937 random(4);
+  // Of each block the size that it has; 0: not in the problem.
+  std::vector<int> sizes(kNum, 0);
+  int num_rows = 0;
+  for (int round = 0; round < 60000; ++round) {
+    const int a = static_cast<int>(random() % kNum);
+    const int b = static_cast<int>(random() % kNum);
+    if (random() % 8 == 0) {
+      if (sizes[a] != 0) {
+        std::vector<ceres::ResidualBlockId> rows;
+        problem.GetResidualBlocksForParameterBlock(block(a), &rows);
+        num_rows -= static_cast<int>(rows.size());
+        problem.RemoveParameterBlock(block(a));
+        sizes[a] = 0;
+      }
+    } else if (a != b && (sizes[a] == 0 || sizes[a] == 3) &&
+               (sizes[b] == 0 || sizes[b] == 2)) {
+      const ceres::ResidualBlockId row =
+          problem.AddResidualBlock(&cost_function, nullptr, block(a), block(b));
+      sizes[a] = 3;
+      sizes[b] = 2;
+      ++num_rows;
+      std::vector<double*> blocks;
+      problem.GetParameterBlocksForResidualBlock(row, &blocks);
+      ASSERT_EQ(blocks, (std::vector<double*>{block(a), block(b)}));
+    }
+  }
+  EXPECT_EQ(problem.NumResidualBlocks(), num_rows);
+  int num_blocks = 0;
+  for (int i = 0; i < kNum; ++i) {
+    ASSERT_EQ(problem.HasParameterBlock(block(i)), sizes[i] != 0);
+    if (sizes[i] != 0) {
+      ++num_blocks;
+      ASSERT_EQ(problem.ParameterBlockSize(block(i)), sizes[i]);
+    }
+  }
+  EXPECT_EQ(problem.NumParameterBlocks(), num_blocks);
+  EXPECT_GT(num_blocks, kNum / 2);
+  std::vector<double*> listed;
+  problem.GetParameterBlocks(&listed);
+  EXPECT_TRUE(std::is_sorted(listed.begin(), listed.end()));
+}
+
+TEST(BuildingAProblemDeathTest, StillFindsAliasesAndOtherSizes) {
+  std::vector<double> values(6000, 1.0);
+  ceres::Problem problem;
+  for (int i = 0; i < 2000; ++i) {
+    problem.AddParameterBlock(&values[3 * i], 3);
+    problem.AddParameterBlock(&values[3 * i], 3);
+  }
+  EXPECT_DEATH(problem.AddParameterBlock(&values[301], 2), "Aliasing detected");
+  EXPECT_DEATH(problem.AddParameterBlock(&values[300], 2),
+               "different block sizes");
+}
+
+}  // namespace
+}  // namespace ceres_ext
