@@ -534,6 +534,26 @@ void Solve(const ceres::Solver::Options& options,
   Solve(options, ext_options, problem, summary, nullptr);
 }
 
+bool StartDevice(const Options& ext_options, std::string* error) {
+  Failure failure;
+  failure.Guard(false, [&] {
+    if (!ext_options.IsValid(error)) {
+      failure.Set("ceres_ext::Options is not valid: " + *error);
+      return false;
+    }
+    KeptMachines kept;
+    std::unique_ptr<MachineSetup> setup;
+    const kernels::Status status =
+        CreateCudaSetup(ext_options, /*num_threads=*/1, &kept, &setup);
+    if (!status.ok()) {
+      failure.Set(status);
+    }
+    return status.ok();
+  });
+  AssignOrShorten(failure.sentence(), error);
+  return !failure.has_happened();
+}
+
 bool Evaluate(const EvaluateOptions& options,
               const Options& ext_options,
               const ArrayProblem& problem,

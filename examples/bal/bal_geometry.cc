@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ceres/rotation.h"
+#include "examples/bal/for_each_chunk.h"
 #include "examples/bal/portable_math.h"
 
 namespace ceres_ext::bal {
@@ -113,12 +114,14 @@ Similarity Normalize(BalProblem* problem) {
   }
   Similarity similarity;
   std::vector<double> values(num_points);
-  for (int k = 0; k < 3; ++k) {
+  // A thread each.
+  ForEachChunk(3, 3, [&](int k, int64_t, int64_t) {
+    std::vector<double> coordinates(num_points);
     for (int64_t i = 0; i < num_points; ++i) {
-      values[i] = problem->points[3 * i + k];
+      coordinates[i] = problem->points[3 * i + k];
     }
-    similarity.origin[k] = Median(&values);
-  }
+    similarity.origin[k] = Median(&coordinates);
+  });
   for (int64_t i = 0; i < num_points; ++i) {
     values[i] = 0.0;
     for (int k = 0; k < 3; ++k) {

@@ -3,12 +3,15 @@
 #include "examples/bal/safe_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +21,8 @@
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "examples/bal/for_each_chunk.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -94,6 +99,40 @@ bool FindPlace(const std::string& path, Place* place) {
     return false;
   }
   *place = {status.st_dev, status.st_ino, fs::path(end).filename().string()};
+  return true;
+}
+
+// Copies much into the pages of an empty file, which one thread takes longer
+// for. False, and nothing is written, where it is little, no file, or the file
+// system can't promise the room, without which a full disk would kill.
+bool WriteWithAllThreads(const std::vector<std::string_view>& pieces, int fd) {
+  constexpr int64_t kMuch = 64 << 20;
+  int64_t size = 0;
+  for (const std::string_view piece : pieces) {
+    size += static_cast<int64_t>(piece.size());
+  }
+  struct stat status;
+  if (size < kMuch || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_size != 0 || fallocate(fd, 0, 0, size) != 0) {
+    return false;
+  }
+  void* const pages = mmap(nullptr, size, PROT_WRITE, MAP_SHARED, fd, 0);
+  if (pages == MAP_FAILED) {
+    return false;  // What is written there is as long.
+  }
+  char* to = static_cast<char*>(pages);
+  for (const std::string_view piece : pieces) {
+    const int num_threads = static_cast<int>(
+        std::min<size_t>(NumThreads(0), 1 + piece.size() / (1 << 20)));
+    ForEachChunk(num_threads,
+                 static_cast<int64_t>(piece.size()),
+                 [&](int, int64_t begin, int64_t end) {
+                   std::copy(
+                       piece.data() + begin, piece.data() + end, to + begin);
+                 });
+    to += piece.size();
+  }
+  munmap(pages, size);
   return true;
 }
 
@@ -183,9 +222,8 @@ bool SafeFile::OpenTemporary(const std::string& target, int permissions) {
     }
     std::strcpy(temporary_to_remove[slot_], temporary.c_str());
     is_temporary_to_remove[slot_] = true;
-    fd_ = open(temporary.c_str(),
-               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-               permissions);
+    fd_ = open(
+        temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, permissions);
     if (fd_ >= 0) {
       target_ = target;
       temporary_ = temporary.string();
@@ -244,10 +282,12 @@ bool WriteFile(const std::string& path,
   std::string found;
   const std::unique_ptr<SafeFile> file = SafeFile::Create(path, &found);
   bool good = file != nullptr;
-  for (const std::string_view piece : pieces) {
-    if (good && !WriteFully(file->fd(), piece.data(), piece.size())) {
-      found = std::strerror(errno);
-      good = false;
+  if (!good || !WriteWithAllThreads(pieces, file->fd())) {
+    for (const std::string_view piece : pieces) {
+      if (good && !WriteFully(file->fd(), piece.data(), piece.size())) {
+        found = std::strerror(errno);
+        good = false;
+      }
     }
   }
   if (good && file->Commit(&found)) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -229,6 +230,25 @@ TEST_F(OutputsTest, ReplacedFilesKeepPermissionsAndLinksStayLinks) {
 }
 
 // The last word on a file that took the place of a folder, say.
+// As much as several threads write, and a byte too little for that, onto a file
+// that is there.
+TEST_F(OutputsTest, LargeFilesHaveAllTheirBytes) {
+  for (const size_t size : {size_t{64} << 20, (size_t{64} << 20) - 1}) {
+    std::string bytes(size, '\0');
+    for (size_t i = 0; i < size; ++i) {
+      bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+    }
+    const std::string_view all = bytes;
+    std::string error;
+    ASSERT_TRUE(WriteFile(
+        Path("large"),
+        {all.substr(0, 1001), all.substr(1001, 40000000), all.substr(40001001)},
+        &error))
+        << error;
+    EXPECT_TRUE(ReadBytes(Path("large")) == bytes);
+  }
+}
+
 TEST_F(OutputsTest, WhatCantTakeItsPlaceIsNotLost) {
   std::string error;
   std::unique_ptr<SafeFile> file = SafeFile::Create(Path("a"), &error);
