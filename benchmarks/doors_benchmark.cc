@@ -163,7 +163,7 @@ void Print(uint64_t seed, double best, const Solved& s) {
       "\"postprocessor\":%.4f,\"total\":%.4f,\"to_1_percent\":%s,"
       "\"to_0.1_percent\":%s,\"iterations\":%d,\"pcg_iterations\":%d,"
       "\"final_cost\":%.17g,\"best_cost\":%.17g,\"host_bytes\":%lld,"
-      "\"device_bytes\":%lld}\n",
+      "\"device_bytes\":%lld,\"device_forecast_bytes\":%lld}\n",
       FLAGS_like.c_str(),
       FLAGS_scale,
       static_cast<int>(seed),
@@ -184,7 +184,8 @@ void Print(uint64_t seed, double best, const Solved& s) {
       summary.final_cost,
       best,
       static_cast<long long>(s.host_bytes),
-      static_cast<long long>(summary.memory_bytes));
+      static_cast<long long>(summary.memory_bytes),
+      static_cast<long long>(summary.memory_forecast_bytes));
   std::fflush(stdout);
 }
 

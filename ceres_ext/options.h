@@ -171,7 +171,9 @@ struct Options {
   int cuda_device = 0;
 
   // Most bytes that all solves of the process may hold on the device at once;
-  // 0: what the device has. A problem that needs more is solved on the host.
+  // 0: what the device has. A problem that needs more is solved on the host,
+  // which a forecast says before memory is taken
+  // (Summary::memory_forecast_bytes).
   int64_t cuda_memory_limit_bytes = 0;
 
   // A cudaStream_t of the caller's that all work is queued on, and which must

@@ -62,7 +62,11 @@ std::string Summary::FullReport() const {
                        host_loss_type);
   }
   report += Line("PCG iterations", std::to_string(num_pcg_iterations));
-  report += Line("Memory", Megabytes(memory_bytes));
+  report += Line("Memory",
+                 Megabytes(memory_bytes) +
+                     (memory_forecast_bytes > 0
+                          ? ", forecast " + Megabytes(memory_forecast_bytes)
+                          : ""));
   if (transfer_bytes > 0) {
     report += Line("Host <-> device", Megabytes(transfer_bytes));
   }

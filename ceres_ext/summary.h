@@ -88,8 +88,16 @@ struct Summary : public ceres::Solver::Summary {
   double back_substitution_time_in_seconds = 0.0;
 
   // Bytes that this library held at its peak: index, Jacobian, normal blocks
-  // and vectors.
+  // and vectors; of a device, of its memory.
   int64_t memory_bytes = 0;
+
+  // What memory_bytes was forecast to be; 0 on the host. A bound from below is
+  // made of counts, sizes and options before anything is taken of the device,
+  // and this when its index is there, which says how many tiles there are, and
+  // before the rest is taken. Where Options::cuda_memory_limit_bytes is below
+  // either, the device is left alone from there on, and Summary::device has
+  // both numbers (docs/options.md).
+  int64_t memory_forecast_bytes = 0;
 
   // Bytes that crossed between host and device after the set-up; 0 on the host.
   int64_t transfer_bytes = 0;

@@ -71,7 +71,6 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
         CERES_EXT_RETURN_IF_ERROR(AllocateScratch());
       }
     }
-    CERES_EXT_RETURN_IF_ERROR(blocks_->Allocate(&e_gradient_, &f_gradient_));
     needs_host_state_ = evaluation_callback_ != nullptr;
     for (const auto& part : rows_) {
       needs_host_state_ |= part->num_host_rows() > 0;
@@ -100,6 +99,9 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   std::string host_manifold_type() const {
     return kIsHost<Machine> ? "" : manifolds_.called_type();
   }
+  // Room for NumResiduals() values that an evaluation may use; null: none. What
+  // is not kept over an evaluation may stand there too.
+  double* scratch_residuals() { return scratch_residuals_.data(); }
   // Until CreateJacobian gives it away.
   ProgramJacobian<Machine>* jacobian() { return jacobian_.get(); }
 
@@ -290,8 +292,8 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     request.apply_loss = evaluate_options.apply_loss_function;
     request.want_gradient = gradient != nullptr;
     if (request.want_gradient) {
-      request.e_gradient = e_gradient_.data();
-      request.f_gradient = f_gradient_.data();
+      request.e_gradient = blocks_->working().e;
+      request.f_gradient = blocks_->working().f;
       CERES_EXT_RETURN_IF_ERROR(
           blocks_->SetSharedToZero(request.e_gradient, request.f_gradient));
     }
@@ -313,7 +315,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     return gradient == nullptr
                ? kernels::Status()
                : blocks_->Scatter(
-                     e_gradient_.data(), f_gradient_.data(), gradient);
+                     request.e_gradient, request.f_gradient, gradient);
   }
 
   // Reads the evaluations; false where one isn't finite.
@@ -428,8 +430,6 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   mutable BlockManifolds<Machine> manifolds_;
 
   Buffer scratch_residuals_;
-  Buffer e_gradient_;
-  Buffer f_gradient_;
   // The state, where it isn't on the host; state, delta and their sum.
   kernels::HostBuffer<double> host_state_;
   mutable kernels::HostBuffer<double> host_plus_;

@@ -42,7 +42,9 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
     blocks_ = blocks;
     failure_ = failure;
     parts_ = std::move(parts);
-    return blocks->Allocate(&e_, &f_);
+    e_ = blocks->working().e;
+    f_ = blocks->working().f;
+    return {};
   }
 
   // Where the Jacobian was evaluated last: the cost, and how often it was.
@@ -72,33 +74,32 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   using SparseMatrix::SquaredColumnNorm;
   // y += J x
   void RightMultiplyAndAccumulate(const double* x, double* y) const final {
-    Run([&] { return blocks_->Gather(x, 0.0, e_.data(), f_.data()); });
+    Run([&] { return blocks_->Gather(x, 0.0, e_, f_); });
     ForEachPart([&](RowsJacobian* part, int64_t begin) {
       return part->batch()->RightMultiply(
-          e_.data(), f_.data(), /*accumulate=*/true, y + begin);
+          e_, f_, /*accumulate=*/true, y + begin);
     });
   }
   // x += J' y
   void LeftMultiplyAndAccumulate(const double* y, double* x) const final {
-    Run([&] { return blocks_->Gather(x, 0.0, e_.data(), f_.data()); });
+    Run([&] { return blocks_->Gather(x, 0.0, e_, f_); });
     ForEachPart([&](RowsJacobian* part, int64_t begin) {
-      return part->batch()->LeftMultiplyAndAccumulate(
-          y + begin, e_.data(), f_.data());
+      return part->batch()->LeftMultiplyAndAccumulate(y + begin, e_, f_);
     });
-    Run([&] { return blocks_->Scatter(e_.data(), f_.data(), x); });
+    Run([&] { return blocks_->Scatter(e_, f_, x); });
   }
   void SquaredColumnNorm(double* x) const final {
-    Run([&] { return blocks_->SetSharedToZero(e_.data(), f_.data()); });
+    Run([&] { return blocks_->SetSharedToZero(e_, f_); });
     ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
-      return part->batch()->SquaredColumnNorms(e_.data(), f_.data());
+      return part->batch()->SquaredColumnNorms(e_, f_);
     });
-    Run([&] { return blocks_->Scatter(e_.data(), f_.data(), x); });
+    Run([&] { return blocks_->Scatter(e_, f_, x); });
   }
   // J = J diag(scale)
   void ScaleColumns(const double* scale) final {
-    Run([&] { return blocks_->Gather(scale, 1.0, e_.data(), f_.data()); });
+    Run([&] { return blocks_->Gather(scale, 1.0, e_, f_); });
     ForEachPart([&](RowsJacobian* part, int64_t /*begin*/) {
-      return part->ScaleColumns(e_.data(), f_.data());
+      return part->ScaleColumns(e_, f_);
     });
   }
   void SetZero() final {
@@ -133,8 +134,6 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   }
 
  private:
-  using Buffer = typename Machine::template Buffer<double>;
-
   template <typename Function>
   void Run(Function&& fn) const {
     if (failure_->has_happened()) {
@@ -176,8 +175,8 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
   double cost_ = 0.0;
   int num_evaluations_ = 0;
   // A vector of columns over families.
-  mutable Buffer e_;
-  mutable Buffer f_;
+  double* e_ = nullptr;
+  double* f_ = nullptr;
 };
 
 }  // namespace ceres_ext

@@ -19,22 +19,6 @@ using kernels::StatusCode;
 
 namespace {
 
-solver::InexactSolverOptions ToInexactSolverOptions(
-    const LinearSolver::Options& options) {
-  solver::InexactSolverOptions result;
-  result.use_schur = options.type == ceres::ITERATIVE_SCHUR;
-  ToPreconditionerType(options.preconditioner_type, &result.preconditioner);
-  result.min_num_iterations = options.min_num_iterations;
-  result.max_num_iterations = options.max_num_iterations;
-  result.residual_reset_period = options.residual_reset_period;
-  // As in Ceres, without meaning for CGNR.
-  result.use_spse_initialization =
-      result.use_schur && options.use_spse_initialization;
-  result.max_num_spse_iterations = options.max_num_spse_iterations;
-  result.spse_tolerance = options.spse_tolerance;
-  return result;
-}
-
 // Which rows there are, and of which of them the Jacobian is recomputed.
 struct RowKinds {
   bool observations = false;
@@ -131,6 +115,22 @@ bool ToPreconditionerType(ceres::PreconditionerType type,
   }
 }
 
+solver::InexactSolverOptions ToInexactSolverOptions(
+    const LinearSolver::Options& options) {
+  solver::InexactSolverOptions result;
+  result.use_schur = options.type == ceres::ITERATIVE_SCHUR;
+  ToPreconditionerType(options.preconditioner_type, &result.preconditioner);
+  result.min_num_iterations = options.min_num_iterations;
+  result.max_num_iterations = options.max_num_iterations;
+  result.residual_reset_period = options.residual_reset_period;
+  // As in Ceres, without meaning for CGNR.
+  result.use_spse_initialization =
+      result.use_schur && options.use_spse_initialization;
+  result.max_num_spse_iterations = options.max_num_spse_iterations;
+  result.spse_tolerance = options.spse_tolerance;
+  return result;
+}
+
 template <typename Machine>
 Status ProgramLinearSolver<Machine>::Setup(
     const ceres_ext::Options& ext_options,
@@ -147,15 +147,10 @@ Status ProgramLinearSolver<Machine>::Setup(
   model_cost_tolerance_ = ext_options.model_cost_tolerance;
   use_forcing_sequence_ =
       ext_options.forcing_sequence == FORCING_SEQUENCE_EISENSTAT_WALKER;
-  Machine* machine = blocks_->machine();
-  for (Buffer* vector : {&e_diagonal_, &e_step_}) {
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(blocks.e.num_values(), vector));
-  }
-  for (Buffer* vector : {&f_diagonal_, &f_step_}) {
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(blocks.f.num_values(), vector));
-  }
-  return solver_.Setup(
-      ToInexactSolverOptions(options), blocks, jacobian_->batches(), machine);
+  return solver_.Setup(ToInexactSolverOptions(options),
+                       blocks,
+                       jacobian_->batches(),
+                       blocks_->machine());
 }
 
 template <typename Machine>
@@ -202,8 +197,11 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
   if (calls_.calls == 1) {
     CERES_EXT_RETURN_IF_ERROR(FindDegenerateBlocks());
   }
-  CERES_EXT_RETURN_IF_ERROR(blocks_->Gather(
-      per_solve_options.D, 1.0, e_diagonal_.data(), f_diagonal_.data()));
+  // Padding is damped by one, so that its step is zero.
+  const auto diagonal = blocks_->working_diagonal();
+  const auto step = blocks_->working();
+  CERES_EXT_RETURN_IF_ERROR(
+      blocks_->Gather(per_solve_options.D, 1.0, diagonal.e, diagonal.f));
   solver::InexactSolverPerSolveOptions per_solve;
   per_solve.q_tolerance = per_solve_options.q_tolerance;
   per_solve.r_tolerance = per_solve_options.r_tolerance;
@@ -212,24 +210,22 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
   per_solve.is_same_linearization =
       jacobian_->num_evaluations() == last_evaluation_;
   last_evaluation_ = jacobian_->num_evaluations();
-  *summary =
-      ToCeresSummary(solver_.Solve({b, e_diagonal_.data(), f_diagonal_.data()},
-                                   per_solve,
-                                   e_step_.data(),
-                                   f_step_.data()),
-                     record_);
-  return blocks_->Scatter(e_step_.data(), f_step_.data(), x);
+  *summary = ToCeresSummary(
+      solver_.Solve({b, diagonal.e, diagonal.f}, per_solve, step.e, step.f),
+      record_);
+  return blocks_->Scatter(step.e, step.f, x);
 }
 
 template <typename Machine>
 Status ProgramLinearSolver<Machine>::FindDegenerateBlocks() {
   const ScopedSeconds timer(&record_->normal_blocks_time_in_seconds);
+  const auto padding = blocks_->working_diagonal();
   CERES_EXT_RETURN_IF_ERROR(
-      blocks_->Gather(nullptr, 1.0, e_diagonal_.data(), f_diagonal_.data()));
+      blocks_->Gather(nullptr, 1.0, padding.e, padding.f));
   solver::DegenerateBlocks e;
   solver::DegenerateBlocks f;
-  CERES_EXT_RETURN_IF_ERROR(solver_.FindDegenerateBlocks(
-      e_diagonal_.data(), f_diagonal_.data(), &e, &f));
+  CERES_EXT_RETURN_IF_ERROR(
+      solver_.FindDegenerateBlocks(padding.e, padding.f, &e, &f));
   record_->degenerate_eliminated_blocks = Named(e, blocks_->e());
   record_->degenerate_other_blocks = Named(f, blocks_->f());
   return {};

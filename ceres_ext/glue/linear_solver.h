@@ -28,6 +28,10 @@ namespace ceres_ext {
 bool ToPreconditionerType(ceres::PreconditionerType type,
                           solver::PreconditionerType* result);
 
+// Of options that this library supports.
+solver::InexactSolverOptions ToInexactSolverOptions(
+    const ceres::internal::LinearSolver::Options& options);
+
 template <typename Machine>
 class ProgramLinearSolver final : public ceres::internal::LinearSolver {
  public:
@@ -67,8 +71,6 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
       const final;
 
  private:
-  using Buffer = typename Machine::template Buffer<double>;
-
   kernels::Status SolveUnguarded(
       const double* b,
       const LinearSolver::PerSolveOptions& per_solve_options,
@@ -89,12 +91,6 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
   Failure* failure_;
   ceres_ext::Summary* record_;
   ceres::internal::CallStatistics calls_;
-  // Damping and step, over families. Padding is damped by one, so that its step
-  // is zero.
-  Buffer e_diagonal_;
-  Buffer f_diagonal_;
-  Buffer e_step_;
-  Buffer f_step_;
   solver::StepSolver<Machine> solver_;
   // Of the cost.
   double model_cost_tolerance_ = 0.0;

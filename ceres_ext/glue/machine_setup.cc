@@ -13,6 +13,7 @@
 #include "ceres_ext/glue/evaluator.h"
 #include "ceres_ext/glue/linear_solver.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/glue/memory_forecast.h"
 #include "ceres_ext/glue/observation_evaluator.h"
 #include "ceres_ext/glue/program_blocks.h"
 #include "ceres_ext/glue/trust_region_vectors.h"
@@ -92,8 +93,10 @@ class MachineSetupImpl final : public MachineSetup {
     if constexpr (!kIsHost<Machine>) {
       // What the set-up frees goes back to the device.
       machine_->context()->KeepMemory(false);
+      machine_->context()->ResetPeak();
     }
     summary->device = device_;
+    summary->memory_forecast_bytes = 0;
     summary->num_host_losses = 0;
     summary->host_loss_type.clear();
     ceres::internal::Program* program = pp->reduced_program.get();
@@ -135,6 +138,38 @@ class MachineSetupImpl final : public MachineSetup {
             why_stored);
       }
     }
+    ceres::internal::LinearSolver::Options linear_solver_options;
+    linear_solver_options.type = pp->options.linear_solver_type;
+    linear_solver_options.preconditioner_type = pp->options.preconditioner_type;
+    linear_solver_options.min_num_iterations =
+        pp->options.min_linear_solver_iterations;
+    linear_solver_options.max_num_iterations =
+        pp->options.max_linear_solver_iterations;
+    linear_solver_options.use_spse_initialization =
+        pp->options.use_spse_initialization;
+    linear_solver_options.max_num_spse_iterations =
+        pp->options.max_num_spse_iterations;
+    linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
+    const bool has_host_vectors =
+        kIsHost<Machine> && structure->caller_state == nullptr;
+    const bool keeps_best =
+        !has_host_vectors && !pp->options.update_state_every_iteration;
+    MemoryForecast forecast;
+    if constexpr (!kIsHost<Machine>) {
+      ForecastInput of_solve;
+      of_solve.structure = structure;
+      of_solve.recomputed = options.jacobian == JACOBIAN_RECOMPUTED;
+      of_solve.recomputed_views = recomputed_views;
+      of_solve.mixed = options.precision == PRECISION_MIXED;
+      of_solve.index_is_kept = kept_->index.row_index != nullptr;
+      of_solve.why_no_form = why_no_form;
+      of_solve.solver = ToInexactSolverOptions(linear_solver_options);
+      of_solve.keeps_best = keeps_best;
+      of_solve.host_context = host_context_;
+      forecast = ForecastMemory(of_solve);
+      CERES_EXT_RETURN_IF_ERROR(machine_->context()->CheckLimit(
+          Machine::kOwnBytes + forecast.blocks_at_least + forecast.rest));
+    }
     CERES_EXT_RETURN_IF_ERROR(
         program_blocks_.Setup(merge_blocks,
                               structure,
@@ -143,6 +178,12 @@ class MachineSetupImpl final : public MachineSetup {
                               &kept_->index,
                               host_context_,
                               machine_));
+    if constexpr (!kIsHost<Machine>) {
+      summary->memory_forecast_bytes = std::max(
+          machine_->context()->peak_bytes(), machine_->bytes() + forecast.rest);
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->context()->CheckLimit(summary->memory_forecast_bytes));
+    }
     objects->num_blocks = {NumVarying(program_blocks_.e()),
                            NumVarying(program_blocks_.f())};
     if (objects->num_blocks.back() == 0) {
@@ -183,18 +224,6 @@ class MachineSetupImpl final : public MachineSetup {
         host_context_,
         failure);
     CERES_EXT_RETURN_IF_ERROR(evaluator->Setup(std::move(rows)));
-    ceres::internal::LinearSolver::Options linear_solver_options;
-    linear_solver_options.type = pp->options.linear_solver_type;
-    linear_solver_options.preconditioner_type = pp->options.preconditioner_type;
-    linear_solver_options.min_num_iterations =
-        pp->options.min_linear_solver_iterations;
-    linear_solver_options.max_num_iterations =
-        pp->options.max_linear_solver_iterations;
-    linear_solver_options.use_spse_initialization =
-        pp->options.use_spse_initialization;
-    linear_solver_options.max_num_spse_iterations =
-        pp->options.max_num_spse_iterations;
-    linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
     auto linear_solver =
         std::make_unique<ProgramLinearSolver<Machine>>(&program_blocks_,
                                                        evaluator->jacobian(),
@@ -207,16 +236,18 @@ class MachineSetupImpl final : public MachineSetup {
     auto vectors = std::make_shared<LoopVectors<Machine>>(
         machine_, structure->caller_state, host_context_, failure);
     CERES_EXT_RETURN_IF_ERROR(
-        vectors->Setup(evaluator->NumParameters(),
-                       evaluator->NumEffectiveParameters(),
-                       evaluator->NumResiduals()));
+        vectors->Setup({evaluator->NumParameters(),
+                        evaluator->NumEffectiveParameters(),
+                        evaluator->NumResiduals(),
+                        keeps_best},
+                       evaluator->scratch_residuals()));
     if constexpr (!kIsHost<Machine>) {
       // So does what the solve before had and this one has not asked for; what
       // it has taken serves the next one.
       machine_->context()->ReleaseKeptMemory();
       machine_->context()->KeepMemory(true);
     }
-    summary->memory_bytes = machine_->bytes();
+    summary->memory_bytes = PeakBytes();
     summary->num_host_manifolds = evaluator->num_host_manifolds();
     summary->host_manifold_type = evaluator->host_manifold_type();
     objects->evaluator = std::move(evaluator);
@@ -245,6 +276,14 @@ class MachineSetupImpl final : public MachineSetup {
       return RecomputedIsFaster(
           options_.precision,
           kernels::FloatToDoubleRatio(machine_->context()->device()));
+    }
+  }
+
+  int64_t PeakBytes() const {
+    if constexpr (kIsHost<Machine>) {
+      return machine_->bytes();
+    } else {
+      return machine_->context()->peak_bytes();
     }
   }
 

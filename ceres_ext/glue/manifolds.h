@@ -36,7 +36,6 @@ class StateModel {
     const int64_t num_points = points.size();
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
         int64_t{cameras.ambient_size} * cameras.size(), &cameras_));
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &points_));
     if (points.HasPadding()) {
       std::vector<double> scale(3 * num_points, 1.0);
       for (int64_t p = 0; p < num_points; ++p) {
@@ -75,17 +74,17 @@ class StateModel {
         machine));
     CERES_EXT_RETURN_IF_ERROR(kernels::Run(
         kernels::GatherStateParams{
-            observations_->point_table(), state, points_.data()},
+            observations_->point_table(), state, observations_->working_points},
         machine));
     return want_tangents ? manifolds_.UpdateTangents(state) : kernels::Status();
   }
 
-  // What Update wrote.
+  // What Update wrote; the points until the linear solver is asked for a step.
   BatchState state() const {
     return {parameters_,
             cameras_.data(),
             first_point_ > 0 ? manifolds_.tangents() : nullptr,
-            points_.data(),
+            observations_->working_points,
             point_scale_.data()};
   }
 
@@ -118,7 +117,6 @@ class StateModel {
   kernels::CameraParameters parameters_ = kernels::CameraParameters::kAngleAxis;
 
   Buffer<double> cameras_;  // ambient
-  Buffer<double> points_;   // 3 per point
   // 0 for values that are constant or held; empty: all one.
   Buffer<double> point_scale_;
   // All cameras, or none where their derivatives are the identity, and all

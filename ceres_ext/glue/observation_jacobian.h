@@ -99,13 +99,16 @@ class IndexedJacobian : public RowsJacobian {
     return kernels::Run(kernels::CopyParams{to->size(), from, to->data()},
                         machine_);
   }
-  kernels::Status SetOne(Buffer<double>* to) {
-    return kernels::Run(kernels::SetConstantParams{to->size(), 1.0, to->data()},
-                        machine_);
-  }
-  kernels::Status MultiplyBy(const double* by, Buffer<double>* x) {
+  template <typename Value>
+  kernels::Status SetOne(Buffer<Value>* to) {
     return kernels::Run(
-        kernels::MultiplyParams{x->size(), x->data(), by, x->data()}, machine_);
+        kernels::SetConstantParams<Value>{to->size(), Value(1), to->data()},
+        machine_);
+  }
+  template <typename Value>
+  kernels::Status MultiplyBy(const double* by, Buffer<Value>* x) {
+    return kernels::Run(kernels::ScaleParams<Value>{x->size(), by, x->data()},
+                        machine_);
   }
   template <typename Value>
   kernels::Status SetBufferToZero(Buffer<Value>* x) {
@@ -251,13 +254,11 @@ class RecomputedRows final
         machine->Allocate(ambient * C * num_cameras, &tangents_));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(C * num_cameras, &camera_scale_));
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &point_scale_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_cameras, &camera_states_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
         kernels::kBalLocalCameraDim * C * num_cameras, &camera_maps_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &points_));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine->Allocate(3 * num_points, &point_scale_in_t_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &point_scale_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
         kScaledRows ? rows->index().num_observations : 0, &row_scale_));
     return this->SetupBatch(rows,
@@ -265,7 +266,7 @@ class RecomputedRows final
                             {camera_states_.data(),
                              camera_maps_.data(),
                              points_.data(),
-                             point_scale_in_t_.data(),
+                             point_scale_.data(),
                              row_scale_.data()});
   }
 
@@ -281,10 +282,9 @@ class RecomputedRows final
       CERES_EXT_RETURN_IF_ERROR(this->CopyTo(state.tangents, &tangents_));
       state_.tangents = tangents_.data();
     }
-    CERES_EXT_RETURN_IF_ERROR(
-        state.point_scale != nullptr
-            ? this->CopyTo(state.point_scale, &point_scale_)
-            : this->SetOne(&point_scale_));
+    CERES_EXT_RETURN_IF_ERROR(state.point_scale != nullptr
+                                  ? Cast(state.point_scale, &point_scale_)
+                                  : this->SetOne(&point_scale_));
     CERES_EXT_RETURN_IF_ERROR(this->SetOne(&camera_scale_));
     CERES_EXT_RETURN_IF_ERROR(Cast(state.points, &points_));
     return PrepareCameras();
@@ -300,8 +300,7 @@ class RecomputedRows final
   kernels::Status SetZero() final {
     CERES_EXT_RETURN_IF_ERROR(this->SetBufferToZero(&camera_scale_));
     CERES_EXT_RETURN_IF_ERROR(this->SetBufferToZero(&point_scale_));
-    CERES_EXT_RETURN_IF_ERROR(this->SetBufferToZero(&camera_maps_));
-    return this->SetBufferToZero(&point_scale_in_t_);
+    return this->SetBufferToZero(&camera_maps_);
   }
   kernels::Status ForEachValue(const Visit& visit) const final {
     std::vector<kernels::CameraState<T>> states;
@@ -315,7 +314,7 @@ class RecomputedRows final
     CERES_EXT_RETURN_IF_ERROR(download(camera_states_, &states));
     CERES_EXT_RETURN_IF_ERROR(download(camera_maps_, &maps));
     CERES_EXT_RETURN_IF_ERROR(download(points_, &points));
-    CERES_EXT_RETURN_IF_ERROR(download(point_scale_in_t_, &scale));
+    CERES_EXT_RETURN_IF_ERROR(download(point_scale_, &scale));
     CERES_EXT_RETURN_IF_ERROR(download(row_scale_, &row_scale));
     return this->VisitBlocks(
         kernels::RecomputedJacobian<T, C, kScaledRows>{states.data(),
@@ -345,8 +344,7 @@ class RecomputedRows final
     params.camera_scale = camera_scale_.data();
     params.states = camera_states_.data();
     params.maps = camera_maps_.data();
-    CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, this->machine_));
-    return Cast(point_scale_.data(), &point_scale_in_t_);
+    return kernels::Run(params, this->machine_);
   }
 
   // The state and its scale.
@@ -354,12 +352,12 @@ class RecomputedRows final
   Buffer<double> cameras_;
   Buffer<double> tangents_;
   Buffer<double> camera_scale_;
-  Buffer<double> point_scale_;
-  // What products read.
+  // What products read. The scale of points is zero or one until columns are
+  // scaled, once per state in Ceres's loop, so that float rounds it once.
   Buffer<kernels::CameraState<T>> camera_states_;
   Buffer<T> camera_maps_;
   Buffer<T> points_;
-  Buffer<T> point_scale_in_t_;
+  Buffer<T> point_scale_;
   Buffer<T> row_scale_;
 };
 

@@ -137,7 +137,17 @@ Status ProgramBlocks<Machine>::Setup(bool merge_blocks,
   for (size_t i = 0; i < f_.size(); ++i) {
     CERES_EXT_RETURN_IF_ERROR(f_[i].Setup(std::move(structure->f[i]), machine));
   }
+  for (int i = 0; i < 2; ++i) {
+    Buffer* const values = working_values_ + 2 * i;
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(blocks_.e.num_values(), &values[0]));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(blocks_.f.num_values(), &values[1]));
+    working_[i] = {values[0].data(), values[1].data()};
+  }
   for (const auto& batch : observations_) {
+    // Points are the first family (program_import.h).
+    batch->working_points = working_diagonal().e;
     batch->camera_family_table = &f_[batch->camera_family];
     batch->point_family_table = &e_[0];
   }

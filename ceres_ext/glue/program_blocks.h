@@ -79,6 +79,8 @@ struct ObservationBlocks {
   kernels::Views<Machine> views;
   typename Machine::template Buffer<kernels::ViewColumn> columns;
   std::vector<std::vector<int>> view_columns;
+  // Of observations: room for 3 values per point during an evaluation.
+  double* working_points = nullptr;
 
   const kernels::ObservationIndexView& index() const {
     return row_index->view();
@@ -148,12 +150,16 @@ class ProgramBlocks {
   int num_parameters() const { return num_parameters_; }
   int num_residuals() const { return num_residuals_; }
 
-  // Makes vectors over families.
-  template <typename Buffer>
-  kernels::Status Allocate(Buffer* e, Buffer* f) const {
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(blocks_.e.num_values(), e));
-    return machine_->Allocate(blocks_.f.num_values(), f);
-  }
+  // Vectors over families that evaluator, Jacobian and linear solver share:
+  // each call of one of them begins with values of its own.
+  struct Working {
+    double* e = nullptr;
+    double* f = nullptr;
+  };
+  // Gradient of an evaluation, vectors of a product with J, step of a solve.
+  Working working() const { return working_[0]; }
+  // Damping of a solve; the points of an evaluation (working_points).
+  Working working_diagonal() const { return working_[1]; }
 
   // Family vectors = Ceres's vector (null: zero), `padding` where it has no
   // value; and back.
@@ -169,6 +175,8 @@ class ProgramBlocks {
   kernels::Status SetSharedToZero(double* e, double* f) const;
 
  private:
+  using Buffer = typename Machine::template Buffer<double>;
+
   // Makes the index of the rows of a batch, or takes the one that was kept, and
   // brings the points into its order. The first batch decides that.
   kernels::Status SetupIndex(const kernels::ObservationPairs& pairs,
@@ -195,6 +203,8 @@ class ProgramBlocks {
   std::unique_ptr<ObservationBlocks<Machine>> views_;
   std::unique_ptr<kernels::BlockRowsBuilder> builder_;
   kernels::BlockRows<Machine> rows_;
+  Buffer working_values_[4];
+  Working working_[2];
   int num_columns_ = 0;
   int num_parameters_ = 0;
   int num_residuals_ = 0;

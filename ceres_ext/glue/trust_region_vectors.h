@@ -36,26 +36,43 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
         host_context_(host_context),
         failure_(failure) {}
 
+  struct Sizes {
+    int num_parameters = 0;            // of x
+    int num_effective_parameters = 0;  // of a step
+    int num_residuals = 0;
+    // The loop keeps the best x in a vector of its own.
+    bool keeps_best = true;
+  };
+  // Bytes that Setup takes. has_scratch: it is given residuals.
+  static int64_t NumBytes(const Sizes& sizes, bool shares, bool has_scratch) {
+    int64_t num_values = 1;
+    for (const auto& memory : Memories(sizes, shares)) {
+      num_values += memory.is_scratch && has_scratch ? 0 : memory.n;
+    }
+    return num_values * static_cast<int64_t>(sizeof(double));
+  }
+
   // Once, before anything else. Takes the memory of all vectors that the loop
   // will ask for, so that a lack of it shows while there is another way.
-  //   num_parameters: of x; num_effective_parameters: of a step
-  kernels::Status Setup(int num_parameters,
-                        int num_effective_parameters,
-                        int num_residuals) {
+  // scratch_residuals: memory for the model's residuals that somebody else uses
+  // where no step is being computed; or null.
+  kernels::Status Setup(const Sizes& sizes, double* scratch_residuals) {
     CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&scalars_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &num_invalid_));
-    // TrustRegionMinimizer: x, the best x, the candidate and the projected
-    // gradient step; gradient and its negative, step, scaled step and scaling;
-    // residuals and model residuals. LevenbergMarquardtStrategy: two diagonals.
-    for (const auto& [count, n] : {std::pair{4, num_parameters},
-                                   {7, num_effective_parameters},
-                                   {2, num_residuals}}) {
-      for (int i = 0; i < count; ++i) {
-        vectors_.emplace_back();
-        CERES_EXT_RETURN_IF_ERROR(
-            machine_->Allocate(n, &vectors_.back().buffer));
+    memories_ = Memories(sizes, Shares());
+    vectors_.clear();
+    for (Memory& memory : memories_) {
+      if (memory.is_scratch && scratch_residuals != nullptr) {
+        memory.data = scratch_residuals;
+        continue;
       }
+      vectors_.emplace_back();
+      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(memory.n, &vectors_.back()));
+      memory.data = vectors_.back().data();
     }
+    order_ = Order(sizes);
+    num_asked_ = 0;
+    num_used_ = 0;
     return {};
   }
 
@@ -64,35 +81,27 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     return kIsHost<Machine> && caller_state_ == nullptr;
   }
 
-  // The smallest free vector that is large enough; new memory where there is
-  // none.
+  // What the loop asks for next, by Order; new memory for anything else.
   double* Allocate(int n) final {
-    Vector* best = nullptr;
-    for (Vector& vector : vectors_) {
-      if (!vector.is_used && vector.buffer.size() >= n &&
-          (best == nullptr || vector.buffer.size() < best->buffer.size())) {
-        best = &vector;
-      }
+    double* data = nullptr;
+    if (num_asked_ < order_.size() && memories_[order_[num_asked_]].n == n) {
+      data = memories_[order_[num_asked_++]].data;
+    } else if (Guarded([&] {
+                 vectors_.emplace_back();
+                 return machine_->Allocate(n, &vectors_.back());
+               })) {
+      data = vectors_.back().data();
     }
-    if (best == nullptr) {
-      if (!Guarded([&] {
-            vectors_.emplace_back();
-            return machine_->Allocate(n, &vectors_.back().buffer);
-          })) {
-        return nullptr;
-      }
-      best = &vectors_.back();
-    }
-    best->is_used = true;
-    return best->buffer.data();
+    num_used_ += data != nullptr ? 1 : 0;
+    return data;
   }
 
-  // Takes no memory: destructors call it.
+  // Takes no memory: destructors call it. Another loop may begin after the last
+  // vector of one.
   void Free(double* x) final {
-    for (Vector& vector : vectors_) {
-      if (x != nullptr && vector.buffer.data() == x) {
-        vector.is_used = false;
-      }
+    num_used_ -= x != nullptr ? 1 : 0;
+    if (num_used_ == 0) {
+      num_asked_ = 0;
     }
   }
 
@@ -196,10 +205,79 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  struct Vector {
-    Buffer<double> buffer;
-    bool is_used = false;
+  // Memory of n values, of one vector or of several that never hold something
+  // at the same time.
+  struct Memory {
+    int n = 0;
+    bool is_scratch = false;  // of the model's residuals
+    double* data = nullptr;
   };
+  // By number in Memories. Vectors of Ceres's own memory are not shared, since
+  // whoever works on them there has other habits.
+  enum Place {
+    kX,
+    kCandidate,
+    kStep,
+    kScaledStep,
+    kScaling,
+    kDiagonal,
+    kResiduals,
+    kModelResiduals,
+    kBest,
+    // Only where nothing is shared.
+    kProjected,
+    kGradient,
+    kNegativeGradient,
+    kDiagonalRoot,
+  };
+  static std::vector<Memory> Memories(const Sizes& sizes, bool shares) {
+    const int x = sizes.num_parameters;
+    const int step = sizes.num_effective_parameters;
+    const int residuals = sizes.num_residuals;
+    std::vector<Memory> memories = {{x},
+                                    {x},
+                                    {step},
+                                    {step},
+                                    {step},
+                                    {step},
+                                    {residuals},
+                                    {residuals, /*is_scratch=*/true},
+                                    {sizes.keeps_best ? x : 0}};
+    if (!shares) {
+      memories.insert(memories.end(), {{x}, {step}, {step}, {step}});
+    }
+    return memories;
+  }
+  bool Shares() const { return !IsHost(); }
+  // In the order in which the loop asks: TrustRegionMinimizer::Init, then
+  // LevenbergMarquardtStrategy::ComputeStep. What shares a memory:
+  //   candidate             candidate; the projected gradient step, which is
+  //                         read where it is made
+  //   step                  step; gradient, until it is negated
+  //   scaled step           scaled step; the negative gradient, read where it
+  //   is
+  //                         made; the damping, which the linear solver reads
+  //                         before there is a step to scale
+  std::vector<Place> Order(const Sizes& sizes) const {
+    const bool shares = Shares();
+    std::vector<Place> order = {kX};
+    if (sizes.keeps_best) {
+      order.push_back(kBest);
+    }
+    order.insert(order.end(),
+                 {kResiduals,
+                  kStep,
+                  kScaledStep,
+                  kCandidate,
+                  shares ? kStep : kGradient,
+                  kModelResiduals,
+                  shares ? kScaledStep : kNegativeGradient,
+                  shares ? kCandidate : kProjected,
+                  kScaling,
+                  kDiagonal,
+                  shares ? kScaledStep : kDiagonalRoot});
+    return order;
+  }
 
   // Methods that can't report an error leave that to the next one that can.
   // False: there has been one, after which nothing is done.
@@ -239,7 +317,11 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   // An operation sets some of them, and all are read.
   typename Machine::template Result<kernels::LoopScalars> scalars_;
   Buffer<int64_t> num_invalid_;
-  std::vector<Vector> vectors_;
+  std::vector<Memory> memories_;
+  std::vector<Place> order_;
+  size_t num_asked_ = 0;
+  int num_used_ = 0;
+  std::vector<Buffer<double>> vectors_;
 };
 
 }  // namespace ceres_ext

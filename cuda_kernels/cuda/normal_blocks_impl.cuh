@@ -201,6 +201,17 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
     CERES_EXT_RETURN_IF_ERROR(SetValue(
         "ResetBreakdown", params.breakdown, Breakdown(), machine->stream()));
   }
+  const bool gradient_by_tiles = by_tiles && params.u.data == nullptr &&
+                                 params.camera_gradient != nullptr;
+  if (gradient_by_tiles) {
+    // Before the records of points, whose memory this takes.
+    LeftMultiplyParams<Source> gradient;
+    gradient.index = index;
+    gradient.jacobian = params.jacobian;
+    gradient.y = params.b;
+    gradient.camera_x = params.camera_gradient;
+    CERES_EXT_RETURN_IF_ERROR(Run(gradient, machine));
+  }
   if (params.v_inverse_is_given) {
     CERES_EXT_RETURN_IF_ERROR(
         Launch("RecordPoints",
@@ -223,18 +234,9 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
   if (params.u.data != nullptr) {
     CERES_EXT_RETURN_IF_ERROR((CameraBlocks<true, false>(
         params, params.u, params.camera_gradient, machine)));
-  } else if (params.camera_gradient != nullptr) {
-    if (by_tiles) {
-      LeftMultiplyParams<Source> gradient;
-      gradient.index = index;
-      gradient.jacobian = params.jacobian;
-      gradient.y = params.b;
-      gradient.camera_x = params.camera_gradient;
-      CERES_EXT_RETURN_IF_ERROR(Run(gradient, machine));
-    } else {
-      CERES_EXT_RETURN_IF_ERROR((CameraBlocks<false, false>(
-          params, {}, params.camera_gradient, machine)));
-    }
+  } else if (params.camera_gradient != nullptr && !gradient_by_tiles) {
+    CERES_EXT_RETURN_IF_ERROR((CameraBlocks<false, false>(
+        params, {}, params.camera_gradient, machine)));
   }
   if (params.schur_diagonal.data != nullptr) {
     return CameraBlocks<true, true>(

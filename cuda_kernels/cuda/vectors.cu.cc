@@ -125,11 +125,14 @@ Status Run(const CopyParams& params, CudaMachine* machine) {
 
 // ops/vectors.h
 CERES_EXT_RUN(SetConstantParams<double>)
+CERES_EXT_RUN(SetConstantParams<float>)
 CERES_EXT_RUN(SetConstantParams<int32_t>)
 CERES_EXT_RUN(NegateParams)
 CERES_EXT_RUN(AddVectorsParams)
 CERES_EXT_RUN(SubtractVectorsParams)
 CERES_EXT_RUN(MultiplyParams)
+CERES_EXT_RUN(ScaleParams<double>)
+CERES_EXT_RUN(ScaleParams<float>)
 CERES_EXT_RUN(CastParams<double>)
 CERES_EXT_RUN(CastParams<float>)
 CERES_EXT_RUN(JacobiScalingParams)

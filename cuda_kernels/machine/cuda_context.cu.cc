@@ -189,6 +189,24 @@ Status CudaContext::Synchronize() const {
   return Status();
 }
 
+Status CudaContext::CheckLimit(int64_t num_bytes) const {
+  int64_t others = ProcessBytes(options_.device) - used_bytes_;
+  for (const auto& [kept_bytes, data] : kept_memory_) {
+    others -= kept_bytes;
+  }
+  if (options_.memory_limit == 0 ||
+      num_bytes <= options_.memory_limit - others) {
+    return {};
+  }
+  return {StatusCode::kOutOfMemory,
+          "The solve takes " + std::to_string(num_bytes) +
+              " bytes of device memory by forecast, the limit is " +
+              std::to_string(options_.memory_limit) + " bytes" +
+              (others > 0 ? ", " + std::to_string(others) +
+                                " of which the process has in use."
+                          : ".")};
+}
+
 Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   *data = nullptr;
   if (num_bytes <= 0) {

@@ -108,6 +108,9 @@ class CudaContext {
   // may be somebody else's by now.
   void Forget();
 
+  // kOutOfMemory where the context can't come to hold so many bytes, what it
+  // has kept included, by the limit. Takes nothing.
+  Status CheckLimit(int64_t num_bytes) const;
   Status Allocate(int64_t num_bytes, void** data);
   void Free(void* data, int64_t num_bytes);
   // True: what is freed from now on stays with the context and serves the next
@@ -144,7 +147,9 @@ class CudaContext {
   int64_t shared_memory_per_block() const { return shared_memory_per_block_; }
   const std::string& device_name() const { return device_name_; }
   int64_t used_bytes() const { return used_bytes_; }
+  // The most bytes in use since the last ResetPeak.
   int64_t peak_bytes() const { return peak_bytes_; }
+  void ResetPeak() { peak_bytes_ = used_bytes_; }
   // Bytes that this context has copied from host to device or back.
   int64_t copied_bytes() const { return copied_bytes_; }
 

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "cuda_kernels/base/vector_sums.h"
-
 namespace ceres_ext::kernels {
 
 Status CudaMachine::Create(const CudaContextOptions& options,

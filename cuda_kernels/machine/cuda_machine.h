@@ -25,6 +25,7 @@
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_graph.h"
 #include "cuda_kernels/machine/device_buffer.h"
@@ -160,6 +161,9 @@ class CudaMachine {
     return events_.SecondsBetween(first, last);
   }
 
+  // Scratch of the machine itself.
+  static constexpr int64_t kOwnBytes =
+      2 * kMaxSumBlocks * sizeof(double) + 2 * sizeof(int32_t);
   int64_t bytes() const { return context_->used_bytes(); }
   int64_t copied_bytes() const { return context_->copied_bytes(); }
 

@@ -82,6 +82,18 @@ struct MultiplyParams {
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { z[i] = x[i] * y[i]; }
 };
 
+// x = x .* y, rounded to T.
+template <typename T>
+struct ScaleParams {
+  int64_t n = 0;
+  const double* y = nullptr;
+  T* x = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    x[i] = static_cast<T>(static_cast<double>(x[i]) * y[i]);
+  }
+};
+
 // y = x, rounded to T.
 template <typename T>
 struct CastParams {

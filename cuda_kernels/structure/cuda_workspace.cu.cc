@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_sort.h"
 
@@ -95,17 +94,19 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
   view_.long_point = long_point;
 
   view_.max_columns = options.max_columns;
-  const int64_t row = PackedSize(options.max_columns) + options.max_columns;
+  const int64_t chunk_values =
+      NumChunkValues(view_.num_chunks, options.max_columns);
   CERES_EXT_RETURN_IF_ERROR(
-      partial_.Allocate(context,
-                        std::max(view_.num_chunks * row,
-                                 num_tile_cameras * options.max_columns)));
-  CERES_EXT_RETURN_IF_ERROR(local_cameras_.Allocate(context, num_cameras * 24));
-  CERES_EXT_RETURN_IF_ERROR(point_records_.Allocate(
-      context, int64_t{CudaWorkspace::kPointRecord} * index.num_points));
-  view_.partial = partial_.data();
+      scratch_.Allocate(context,
+                        NumScratchValues(view_.num_chunks,
+                                         num_tile_cameras,
+                                         index.num_points,
+                                         options.max_columns)));
+  CERES_EXT_RETURN_IF_ERROR(
+      local_cameras_.Allocate(context, num_cameras * kLocalCamera));
+  view_.partial = scratch_.data();
   view_.local_cameras = local_cameras_.data();
-  view_.point_records = point_records_.data();
+  view_.point_records = scratch_.data() + chunk_values;
   return Status();
 }
 

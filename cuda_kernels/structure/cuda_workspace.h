@@ -18,8 +18,10 @@
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_CUDA_WORKSPACE_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_CUDA_WORKSPACE_H_
 
+#include <algorithm>
 #include <cstdint>
 
+#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_sort.h"
@@ -53,11 +55,14 @@ struct CudaWorkspaceView {
   int32_t num_long_points = 0;
   const int32_t* long_point = nullptr;  // [num_long_points]
 
-  // Scratch: one row of a block, packed, and a vector per chunk, one of a
-  // vector per tile camera, in the same memory, for up to max_columns columns.
+  // Scratch, which holds nothing from one operation to the next. partial: one
+  // row of a block, packed, and a vector per chunk, or one of a vector per tile
+  // camera, for up to max_columns columns. The rows of tile cameras lie where
+  // chunks and records of points do: an operation that has written records sums
+  // over tiles only when it needs them no more.
   int max_columns = 0;
   double* partial = nullptr;
-  double* local_cameras = nullptr;  // CameraRecord, 24 per camera
+  double* local_cameras = nullptr;  // CameraRecord, kLocalCamera per camera
   double* point_records = nullptr;  // PointRecord, kPointRecord per point
 };
 
@@ -66,6 +71,20 @@ class CudaWorkspace {
   // Vi and a vector per point (camera_chunks.cuh), in whole 16 bytes.
   static constexpr int kPointRecord =
       (BalShape<9>::kPackedE + BalShape<9>::kE + 1) / 2 * 2;
+  static constexpr int kLocalCamera = 24;
+
+  // Values of scratch that chunks take, in whole 16 bytes, and all of it.
+  static constexpr int64_t NumChunkValues(int64_t num_chunks, int max_columns) {
+    return (num_chunks * (PackedSize(max_columns) + max_columns) + 1) / 2 * 2;
+  }
+  static constexpr int64_t NumScratchValues(int64_t num_chunks,
+                                            int64_t num_tile_cameras,
+                                            int64_t num_points,
+                                            int max_columns) {
+    return std::max(
+        NumChunkValues(num_chunks, max_columns) + kPointRecord * num_points,
+        num_tile_cameras * max_columns);
+  }
 
   struct Options {
     // Which tiles are made. Without them the bodies that need them return
@@ -115,9 +134,8 @@ class CudaWorkspace {
   DeviceBuffer<int32_t> camera_chunk_begin_;
   DeviceBuffer<int32_t> entry_point_;
   DeviceBuffer<int32_t> long_point_;
-  DeviceBuffer<double> partial_;
+  DeviceBuffer<double> scratch_;
   DeviceBuffer<double> local_cameras_;
-  DeviceBuffer<double> point_records_;
 };
 
 // Entries per camera chunk. Measurement: docs/measurements/gpu.md.

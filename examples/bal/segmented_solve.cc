@@ -104,6 +104,8 @@ void Prepend(const Summary& before, Summary* summary) {
   summary->num_pcg_iterations += before.num_pcg_iterations;
   summary->transfer_bytes += before.transfer_bytes;
   summary->memory_bytes = std::max(summary->memory_bytes, before.memory_bytes);
+  summary->memory_forecast_bytes =
+      std::max(summary->memory_forecast_bytes, before.memory_forecast_bytes);
   summary->initial_cost = before.initial_cost;
   summary->degenerate_eliminated_blocks = before.degenerate_eliminated_blocks;
   summary->degenerate_other_blocks = before.degenerate_other_blocks;

@@ -73,6 +73,7 @@ Json ExtJson(const ceres_ext::Summary& summary) {
   json["back_substitution_time_in_seconds"] =
       summary.back_substitution_time_in_seconds;
   json["memory_bytes"] = summary.memory_bytes;
+  json["memory_forecast_bytes"] = summary.memory_forecast_bytes;
   json["transfer_bytes"] = summary.transfer_bytes;
   json["degenerate_eliminated_blocks"] =
       DegenerateJson(summary.degenerate_eliminated_blocks);

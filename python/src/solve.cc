@@ -368,6 +368,9 @@ void AddSummary(nb::module_* module) {
   add("memory_bytes",
       &Summary::memory_bytes,
       "Bytes that this library held at its peak.");
+  add("memory_forecast_bytes",
+      &Summary::memory_forecast_bytes,
+      "What memory_bytes was forecast to be; 0 on the host.");
   add("transfer_bytes",
       &Summary::transfer_bytes,
       "Bytes that crossed between host and device after the set-up.");

@@ -401,6 +401,7 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                           "pcg_time_in_seconds",
                           "back_substitution_time_in_seconds",
                           "memory_bytes",
+                          "memory_forecast_bytes",
                           "transfer_bytes",
                           "degenerate_eliminated_blocks",
                           "degenerate_other_blocks"));

@@ -4,11 +4,13 @@
 
 #include "ceres_ext/glue/trust_region_vectors.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -24,12 +26,15 @@ class TrustRegionVectors : public OnMachine {
   void SetUp() override {
     OnMachine::SetUp();
     if (machine_ != nullptr) {
-      vectors_ =
-          std::make_unique<LoopVectors<TestMachine>>(machine_.get(),
-                                                     /*caller_state=*/nullptr,
-                                                     /*host_context=*/nullptr,
-                                                     &failure_);
+      SetUpVectors();
     }
+  }
+  void SetUpVectors() {
+    vectors_ =
+        std::make_unique<LoopVectors<TestMachine>>(machine_.get(),
+                                                   /*caller_state=*/nullptr,
+                                                   /*host_context=*/nullptr,
+                                                   &failure_);
   }
 
   std::vector<double> Random(int n) {
@@ -63,7 +68,7 @@ const int kSizes[] = {0, 1, 31, 32, 33, 255, 257, 70001};
 TEST_F(TrustRegionVectors, ElementByElement) {
   for (const int n : kSizes) {
     SCOPED_TRACE("n " + std::to_string(n));
-    ASSERT_TRUE(vectors_->Setup(n, n, n).ok());
+    ASSERT_TRUE(vectors_->Setup({n, n, n}, nullptr).ok());
     const std::vector<double> x = Random(n);
     const std::vector<double> y = Random(n);
     double* a = New(x);
@@ -105,7 +110,7 @@ TEST_F(TrustRegionVectors, ElementByElement) {
 TEST_F(TrustRegionVectors, Sums) {
   for (const int n : kSizes) {
     SCOPED_TRACE("n " + std::to_string(n));
-    ASSERT_TRUE(vectors_->Setup(n, n, n).ok());
+    ASSERT_TRUE(vectors_->Setup({n, n, n}, nullptr).ok());
     const std::vector<double> x = Random(n);
     const std::vector<double> y = Random(n);
     double* a = New(x);
@@ -145,7 +150,7 @@ TEST_F(TrustRegionVectors, Sums) {
 // A step is taken where every element is finite and has been written.
 TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
   for (const int n : {1, 33, 70001}) {
-    ASSERT_TRUE(vectors_->Setup(n, n, n).ok());
+    ASSERT_TRUE(vectors_->Setup({n, n, n}, nullptr).ok());
     const std::vector<double> x = Random(n);
     double* a = New(x);
     ASSERT_TRUE(vectors_->NegateIfValid(n, a));
@@ -176,29 +181,97 @@ TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
   }
 }
 
-// Setup takes what the loop will ask for; what is freed is given again.
+// Setup takes what the loop will ask for. Off the host's own memory some of it
+// is shared by vectors that never hold something at the same time.
 TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
-  ASSERT_TRUE(vectors_->Setup(50, 40, 60).ok());
-  const int64_t bytes = machine_->bytes();
-  EXPECT_GE(bytes, static_cast<int64_t>((4 * 50 + 7 * 40 + 2 * 60) * 8));
-  for (int round = 0; round < 2; ++round) {
-    std::vector<double*> taken;
-    for (const auto& [count, n] : {std::pair{4, 50}, {7, 40}, {2, 60}}) {
-      for (int i = 0; i < count; ++i) {
+  constexpr int kX = 50;
+  constexpr int kStep = 40;
+  constexpr int kResiduals = 60;
+  const bool shares = !vectors_->IsHost();
+  for (const bool keeps_best : {true, false}) {
+    SCOPED_TRACE(keeps_best);
+    std::vector<int> sizes = {kX};
+    if (keeps_best) {
+      sizes.push_back(kX);
+    }
+    // Residuals, step, scaled step, candidate, gradient, model residuals,
+    // negative gradient, projected step, scaling, damping and its root.
+    const size_t first = sizes.size();
+    sizes.insert(sizes.end(),
+                 {kResiduals,
+                  kStep,
+                  kStep,
+                  kX,
+                  kStep,
+                  kResiduals,
+                  kStep,
+                  kX,
+                  kStep,
+                  kStep,
+                  kStep});
+    const std::vector<std::pair<size_t, size_t>> shared = {
+        {first + 1, first + 4},
+        {first + 2, first + 6},
+        {first + 2, first + 10},
+        {first + 6, first + 10},
+        {first + 3, first + 7}};
+    vectors_.reset();
+    SetUpVectors();
+    const int64_t before = machine_->bytes();
+    const LoopVectors<TestMachine>::Sizes loop = {
+        kX, kStep, kResiduals, keeps_best};
+    ASSERT_TRUE(vectors_->Setup(loop, nullptr).ok());
+    const int64_t bytes = machine_->bytes();
+    EXPECT_EQ(bytes - before,
+              LoopVectors<TestMachine>::NumBytes(
+                  loop, shares, /*has_scratch=*/false));
+    std::vector<double*> first_round;
+    for (int round = 0; round < 2; ++round) {
+      std::vector<double*> taken;
+      for (const int n : sizes) {
         taken.push_back(vectors_->Allocate(n));
         ASSERT_NE(taken.back(), nullptr);
       }
-    }
-    EXPECT_EQ(machine_->bytes(), bytes);
-    for (size_t i = 0; i < taken.size(); ++i) {
-      for (size_t j = 0; j < i; ++j) {
-        EXPECT_NE(taken[i], taken[j]);
+      EXPECT_EQ(machine_->bytes(), bytes);
+      for (size_t j = 0; j < sizes.size(); ++j) {
+        for (size_t i = 0; i < j; ++i) {
+          const bool same =
+              shares &&
+              std::find(shared.begin(), shared.end(), std::pair(i, j)) !=
+                  shared.end();
+          EXPECT_EQ(taken[i] == taken[j], same) << i << " and " << j;
+        }
+      }
+      if (round == 0) {
+        first_round = taken;
+      }
+      EXPECT_EQ(taken, first_round);
+      for (double* vector : taken) {
+        vectors_->Free(vector);
       }
     }
-    for (double* vector : taken) {
-      vectors_->Free(vector);
+    // A vector that the loop does not have is one of its own.
+    double* const other = vectors_->Allocate(kX + 1);
+    EXPECT_EQ(std::count(first_round.begin(), first_round.end(), other), 0);
+    vectors_->Free(other);
+  }
+}
+
+// The model's residuals may stand where an evaluation has scratch.
+TEST_F(TrustRegionVectors, ModelResidualsStandInScratch) {
+  Buffer<double> scratch;
+  ASSERT_TRUE(machine_->Allocate(60, &scratch).ok());
+  ASSERT_TRUE(vectors_->Setup({50, 40, 60}, scratch.data()).ok());
+  std::vector<double*> residuals;
+  for (const int n : {50, 50, 60, 40, 40, 50, 40, 60}) {
+    double* const vector = vectors_->Allocate(n);
+    if (n == 60) {
+      residuals.push_back(vector);
     }
   }
+  ASSERT_EQ(residuals.size(), 2);
+  EXPECT_NE(residuals[0], scratch.data());
+  EXPECT_EQ(residuals[1], scratch.data());
 }
 
 }  // namespace

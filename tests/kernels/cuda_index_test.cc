@@ -424,8 +424,20 @@ TEST_F(CudaIndexTest, MemoryLimitIsAStatus) {
   EXPECT_EQ(context->used_bytes(), 1000);
   EXPECT_EQ(ProcessBytes(0), held + 1000);
 
+  // What a context has is part of what it may come to.
+  EXPECT_TRUE(context->CheckLimit(1000).ok());
+  EXPECT_EQ(context->CheckLimit(1001).code, StatusCode::kOutOfMemory);
+
   std::unique_ptr<CudaContext> other;
   ASSERT_OK(CudaContext::Create(options, &other));
+  EXPECT_TRUE(other->CheckLimit(0).ok());
+  const Status forecast = other->CheckLimit(7);
+  EXPECT_EQ(forecast.code, StatusCode::kOutOfMemory);
+  for (const int64_t number : {int64_t{7}, held + 1000}) {
+    EXPECT_NE(forecast.message.find(" " + std::to_string(number) + " bytes"),
+              std::string::npos)
+        << forecast.message;
+  }
   DeviceBuffer<double> other_buffer;
   EXPECT_EQ(other_buffer.Allocate(other.get(), 1).code,
             StatusCode::kOutOfMemory);

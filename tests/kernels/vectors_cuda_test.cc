@@ -442,6 +442,18 @@ TEST_F(VectorsCudaTest, Elements) {
     expect_bits([&](auto* machine, double* x, double* y, double* z) {
       return kernels::Run(MultiplyParams{n, x, y, z}, machine);
     });
+    expect_bits([&](auto* machine, double* x, double* y, double* /*z*/) {
+      return kernels::Run(ScaleParams<double>{n, y, x}, machine);
+    });
+    // An array of float in the memory of one of double.
+    expect_bits([&](auto* machine, double* x, double* y, double* z) {
+      auto* const in_float = reinterpret_cast<float*>(z);
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          SetConstantParams<float>{2 * n, 1.5f, in_float}, machine));
+      CERES_EXT_RETURN_IF_ERROR(
+          kernels::Run(ScaleParams<float>{n, x, in_float}, machine));
+      return kernels::Run(ScaleParams<float>{n, y, in_float}, machine);
+    });
     expect_bits([&](auto* machine, double* x, double* y, double* z) {
       return kernels::Run(AddVectorsParams{n, x, y, z}, machine);
     });

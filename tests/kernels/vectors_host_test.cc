@@ -357,6 +357,13 @@ TEST_F(VectorsTest, ElementsByHand) {
   y = {3, 4, 5, -1};
   RunOk(MultiplyParams{4, x.data(), y.data(), z.data()}, &machine_);
   EXPECT_THAT(z, ElementsAre(3, -8, 0, -kInfinity));
+  RunOk(ScaleParams<double>{4, y.data(), z.data()}, &machine_);
+  EXPECT_THAT(z, ElementsAre(9, -32, 0, kInfinity));
+  // The product is rounded, and not the factor.
+  std::vector<float> in_float = {3.0f, 1.0f};
+  const std::vector<double> factors = {1.0 / 3.0, 1.0 + 0x1p-30};
+  RunOk(ScaleParams<float>{2, factors.data(), in_float.data()}, &machine_);
+  EXPECT_THAT(in_float, ElementsAre(1.0f, 1.0f));
   RunOk(CopyParams{4, x.data(), z.data()}, &machine_);
   EXPECT_EQ(z, x);
   RunOk(SetConstantParams{3, 0.25, z.data()}, &machine_);

@@ -1,0 +1,290 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The forecast of a device's memory against what solves take: rows of each
+// kind, stored and recomputed Jacobians, losses, manifolds, constant blocks,
+// few cameras and thousands. How to run more cases: random_cases.h.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres/ceres.h"
+#include "ceres/normal_prior.h"
+#include "ceres_ext/solve.h"
+#include "gtest/gtest.h"
+#include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
+#include "tests/glue/random_cases.h"
+#include "tests/glue/row_kinds.h"
+
+namespace ceres_ext {
+namespace {
+
+constexpr int kNumCases = 40;
+
+// What is not counted does not grow with rows and points: some forty records of
+// at most 256 B, and where many rows share a block the sums of its segments
+// beyond the first level.
+constexpr double kRelative = 0.05;
+constexpr int64_t kAllowance = 40 * 256;
+
+void ExpectForecast(const Summary& summary) {
+  ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+  ASSERT_NE(summary.device.find("CUDA device 0"), std::string::npos)
+      << summary.device;
+  ASSERT_GT(summary.memory_bytes, 0);
+  const auto memory = static_cast<double>(summary.memory_bytes);
+  EXPECT_NEAR(static_cast<double>(summary.memory_forecast_bytes),
+              memory,
+              kRelative * memory + kAllowance)
+      << summary.method << "; " << summary.path_reason;
+  EXPECT_NE(summary.FullReport().find(", forecast "), std::string::npos);
+}
+
+Options OnDevice() {
+  Options options;
+  options.device = DEVICE_CUDA;
+  options.fallback = FALLBACK_TO_CERES;
+  return options;
+}
+
+ceres::LossFunction* RandomLoss(Random* random) {
+  switch (random->Below(5)) {
+    case 0:
+      return new ceres::HuberLoss(random->OneOf({0.5, 1.0, 2.0}));
+    case 1:
+      return new ceres::CauchyLoss(2.0);
+    case 2:
+      return new ceres::TolerantLoss(2.0, 1.0);
+    case 3:
+      return new ceres::ScaledLoss(
+          new ceres::HuberLoss(1.0), 0.5, ceres::TAKE_OWNERSHIP);
+    default:
+      return nullptr;
+  }
+}
+
+// Rows of the kind, of which now and then one has no batched form.
+void AddRows(Random* random,
+             Kind kind,
+             BalTestProblem* bal,
+             ceres::Problem* problem) {
+  const double own_loss = random->OneOf({0.0, 0.0, 0.5});
+  const double autodiff = random->OneOf({0.0, 0.0, 0.3});
+  ceres::LossFunction* const shared =
+      own_loss == 0.0 && random->Chance(0.5) ? RandomLoss(random) : nullptr;
+  for (size_t k = 0; k < bal->camera_id.size(); ++k) {
+    const double u = bal->observations[2 * k];
+    const double v = bal->observations[2 * k + 1];
+    double* const camera = bal->camera(bal->camera_id[k]);
+    double* const point = bal->point(bal->point_id[k]);
+    ceres::LossFunction* const loss =
+        random->Chance(own_loss) ? RandomLoss(random) : shared;
+    if (kind == Kind::kViews) {
+      problem->AddResidualBlock(
+          new ceres::AutoDiffCostFunction<ViewError, 2, 6, 3, 3>(
+              new ViewError{u, v}),
+          loss,
+          camera,
+          bal->camera(0) + 6,
+          point);
+    } else if (random->Chance(autodiff) && bal->camera_size == 9) {
+      problem->AddResidualBlock(
+          new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
+              new AutodiffReprojection<3>{u, v}),
+          loss,
+          camera,
+          point);
+    } else {
+      problem->AddResidualBlock(
+          bal->camera_size == 9 ? CreateBalReprojectionError(u, v)
+                                : CreateBalReprojectionErrorQuaternion(u, v),
+          loss,
+          camera,
+          point);
+    }
+  }
+}
+
+// Rows of other shapes, manifolds and constant blocks.
+void AddOthers(Random* random,
+               Kind kind,
+               BalTestProblem* bal,
+               ceres::Problem* problem) {
+  if (kind == Kind::kGeneralRows && bal->camera_size == 9) {
+    for (int i = 1; i < bal->num_cameras(); ++i) {
+      problem->AddResidualBlock(
+          new ceres::AutoDiffCostFunction<NearError, 4, 9, 9>(new NearError),
+          nullptr,
+          bal->camera(i - 1),
+          bal->camera(i));
+    }
+  }
+  const double priors = random->OneOf({0.0, 0.0, 0.5});
+  const double constants = random->OneOf({0.0, 0.0, 0.3});
+  const double subsets = random->OneOf({0.0, 0.0, 0.5});
+  for (int i = 0; i < bal->num_points(); ++i) {
+    if (!problem->HasParameterBlock(bal->point(i))) {
+      continue;
+    }
+    if (random->Chance(priors)) {
+      problem->AddResidualBlock(
+          new ceres::NormalPrior(ceres::Matrix::Identity(3, 3),
+                                 ceres::Vector::Constant(3, 0.25)),
+          nullptr,
+          bal->point(i));
+    }
+    if (random->Chance(subsets)) {
+      problem->SetManifold(bal->point(i),
+                           new ceres::SubsetManifold(3, {random->Below(3)}));
+    }
+    if (random->Chance(constants)) {
+      problem->SetParameterBlockConstant(bal->point(i));
+    }
+  }
+  for (int i = 0; i < bal->num_cameras(); ++i) {
+    if (!problem->HasParameterBlock(bal->camera(i))) {
+      continue;
+    }
+    if (bal->camera_size == 10 && random->Chance(0.7)) {
+      problem->SetManifold(
+          bal->camera(i),
+          new ceres::ProductManifold<ceres::QuaternionManifold,
+                                     ceres::EuclideanManifold<6>>());
+    }
+    if (i > 0 && random->Chance(constants)) {
+      problem->SetParameterBlockConstant(bal->camera(i));
+    }
+  }
+}
+
+TEST(MemoryForecast, IsWhatRandomProblemsTake) {
+  if (!HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+  int num_solved = 0;
+  ForEachCase(kNumCases, [&](Random* random) {
+    const int num_cameras = 1 + random->Below(random->OneOf({3, 30, 200}));
+    const int num_points = 1 + random->Below(random->OneOf({5, 100, 1000}));
+    BalTestProblem bal =
+        MakeBalTestProblem(num_cameras,
+                           num_points,
+                           1 + random->Below(std::min(num_cameras, 8)),
+                           random->Chance(0.7) ? 9 : 10,
+                           static_cast<unsigned>(random->Below(1 << 30)));
+    Kind kind =
+        random->OneOf({Kind::kObservations, Kind::kViews, Kind::kGeneralRows});
+    if (bal.camera_size != 9 && kind == Kind::kViews) {
+      kind = Kind::kObservations;
+    }
+    ceres::Problem problem;
+    AddRows(random, kind, &bal, &problem);
+    AddOthers(random, kind, &bal, &problem);
+    ceres::Solver::Options options = TestOptions(&bal, 2);
+    options.linear_solver_ordering = nullptr;
+    options.max_num_iterations = 1;
+    options.linear_solver_type = random->OneOf(
+        {ceres::ITERATIVE_SCHUR, ceres::ITERATIVE_SCHUR, ceres::CGNR});
+    options.preconditioner_type =
+        options.linear_solver_type == ceres::CGNR
+            ? random->OneOf({ceres::IDENTITY, ceres::JACOBI})
+            : random->OneOf({ceres::IDENTITY,
+                             ceres::JACOBI,
+                             ceres::SCHUR_JACOBI,
+                             ceres::SCHUR_POWER_SERIES_EXPANSION});
+    options.update_state_every_iteration = random->Chance(0.2);
+    Options ext_options = OnDevice();
+    ext_options.precision = random->OneOf({PRECISION_DOUBLE, PRECISION_MIXED});
+    ext_options.jacobian = random->OneOf({JACOBIAN_AUTO, JACOBIAN_STORED});
+    Summary summary;
+    Solve(options, ext_options, &problem, &summary);
+    if (summary.path != PATH_FULL) {
+      return;  // All is constant, for one.
+    }
+    ++num_solved;
+    ExpectForecast(summary);
+  });
+  EXPECT_GT(num_solved, 0);
+}
+
+// Thousands of cameras leave tiles that only the device counts.
+TEST(MemoryForecast, IsWhatThousandsOfCamerasTake) {
+  if (!HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+  for (const JacobianType jacobian : {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
+    for (const PrecisionType precision : {PRECISION_DOUBLE, PRECISION_MIXED}) {
+      for (const bool has_loss : {false, true}) {
+        BalTestProblem bal = MakeBalTestProblem(2000, 3000, 3, 9);
+        const auto problem =
+            BuildProblem(&bal,
+                         Derivatives::kAnalytic,
+                         /*use_manifold=*/false,
+                         has_loss ? new ceres::HuberLoss(1.0) : nullptr);
+        ceres::Solver::Options options = TestOptions(&bal, 2);
+        options.max_num_iterations = 1;
+        options.max_linear_solver_iterations = 2;
+        Options ext_options = OnDevice();
+        ext_options.jacobian = jacobian;
+        ext_options.precision = precision;
+        Summary summary;
+        Solve(options, ext_options, problem.get(), &summary);
+        SCOPED_TRACE(summary.method);
+        ExpectForecast(summary);
+      }
+    }
+  }
+}
+
+// The number behind `text` in a sentence.
+int64_t NumberBehind(const std::string& text, const std::string& sentence) {
+  const size_t at = sentence.find(text);
+  return at == std::string::npos
+             ? -1
+             : std::atoll(sentence.c_str() + at + text.size());
+}
+
+// A limit below what is known before anything is taken is one below the
+// forecast, and one above both leaves the device its work.
+TEST(MemoryForecast, IsComparedWithTheLimit) {
+  if (!HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+  const BalTestProblem start = MakeBalTestProblem(10, 3000, 5, 9);
+  const auto solve = [&](int64_t limit) {
+    BalTestProblem bal = start;
+    const auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+    ceres::Solver::Options options = TestOptions(&bal, 2);
+    options.max_num_iterations = 1;
+    Options ext_options = OnDevice();
+    ext_options.jacobian = JACOBIAN_RECOMPUTED;
+    ext_options.cuda_memory_limit_bytes = limit;
+    Summary summary;
+    Solve(options, ext_options, problem.get(), &summary);
+    EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    return summary;
+  };
+  const Summary free = solve(0);
+  ExpectForecast(free);
+  const int64_t most = std::max(free.memory_bytes, free.memory_forecast_bytes);
+
+  const int64_t half = free.memory_bytes / 2;
+  const Summary declined = solve(half);
+  EXPECT_EQ(declined.device.rfind("host", 0), 0u) << declined.device;
+  EXPECT_EQ(declined.memory_forecast_bytes, 0);
+  EXPECT_EQ(NumberBehind("the limit is ", declined.device), half);
+  // Known from sizes alone: what is left to the device is a few per cent here.
+  const int64_t bound = NumberBehind("The solve takes ", declined.device);
+  EXPECT_LE(bound, free.memory_forecast_bytes);
+  EXPECT_GE(bound, 0.9 * static_cast<double>(free.memory_bytes));
+
+  const Summary room = solve(most);
+  ExpectForecast(room);
+  EXPECT_EQ(room.memory_bytes, free.memory_bytes);
+}
+
+}  // namespace
+}  // namespace ceres_ext
