@@ -54,6 +54,7 @@ DEFINE_int32(iterations, 12, "Iterations.");
 DEFINE_int32(best_iterations,
              0,
              "Iterations of the longer solve for the best cost; 0: none.");
+DEFINE_int32(pcg_iterations, 100, "At most so many of PCG in a step.");
 DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_string(device, "cuda", "cuda or host.");
 DEFINE_string(jacobian, "recomputed", "stored or recomputed.");
@@ -217,7 +218,7 @@ bool RunSeed(uint64_t seed) {
   options.solver_options.preconditioner_type = ceres::SCHUR_JACOBI;
   options.solver_options.num_threads = FLAGS_threads;
   options.solver_options.max_num_iterations = FLAGS_iterations;
-  options.solver_options.max_linear_solver_iterations = 100;
+  options.solver_options.max_linear_solver_iterations = FLAGS_pcg_iterations;
   options.solver_options.eta = FLAGS_eta;
   options.solver_options.function_tolerance = 0.0;
   options.solver_options.logging_type = ceres::SILENT;
