@@ -285,18 +285,18 @@ Status TimeIteration(const std::string& variant,
                                               own.data() + num_camera_values));
   const double iteration_seconds =
       summary.pcg_seconds / std::max(1, summary.num_iterations);
-  Json row = {{"variant", variant},
-              {"jacobian", jacobian},
-              {"use_schur", configuration.use_schur},
-              {"explicit_w", configuration.explicit_w},
-              {"linearize_seconds", Rounded(linearize_seconds)},
-              {"damping_seconds", Rounded(damp_seconds)},
-              {"normal_blocks_seconds", Rounded(summary.normal_blocks_seconds)},
-              {"pcg_iteration_seconds", Rounded(iteration_seconds)},
-              {"back_substitution_seconds",
-               Rounded(summary.back_substitution_seconds)},
-              {"num_pcg_iterations", summary.num_iterations},
-              {"residual_norm", Rounded(summary.residual_norm)}};
+  Json row = {
+      {"variant", variant},
+      {"jacobian", jacobian},
+      {"use_schur", configuration.use_schur},
+      {"explicit_w", configuration.explicit_w},
+      {"linearize_seconds", Rounded(linearize_seconds)},
+      {"damping_seconds", Rounded(damp_seconds)},
+      {"normal_blocks_seconds", Rounded(summary.normal_blocks_seconds)},
+      {"pcg_iteration_seconds", Rounded(iteration_seconds)},
+      {"back_substitution_seconds", Rounded(summary.back_substitution_seconds)},
+      {"num_pcg_iterations", summary.num_iterations},
+      {"residual_norm", Rounded(summary.residual_norm)}};
   std::printf(
       "  %-21s %-18s %-22s J %8.3f  blocks %8.3f  PCG iteration %8.3f ms",
       variant.c_str(),
@@ -325,8 +325,8 @@ Status TimeIteration(const std::string& variant,
   return {};
 }
 
-// 1 x 1; the second of two, unless the first took long: then all memory has been
-// touched.
+// 1 x 1; the second of two, unless the first took long: then all memory has
+// been touched.
 template <typename Source, typename Machine>
 Status TimeOneByOne(const std::string& variant,
                     const std::string& jacobian,
@@ -396,11 +396,12 @@ Status TimeWholeRun(const std::string& variant,
     double difference;
     CERES_EXT_RETURN_IF_ERROR(comparer.Setup(machine->context()));
     CERES_EXT_RETURN_IF_ERROR(comparer.Allocate(1, &largest));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        LargestDifferenceParams<Comparer::kLayout>{
+            {lm.residuals(), n}, reference->data(), largest.data()},
+        &comparer));
     CERES_EXT_RETURN_IF_ERROR(
-        Run(LargestDifferenceParams<Comparer::kLayout>{
-                {lm.residuals(), n}, reference->data(), largest.data()},
-            &comparer));
-    CERES_EXT_RETURN_IF_ERROR(comparer.Download(1, largest.data(), &difference));
+        comparer.Download(1, largest.data(), &difference));
     row["pixel_difference"] = Rounded(difference);
   }
   record->Size(problem)["runs"].push_back(row);
@@ -972,12 +973,11 @@ struct DeviceStudy::Impl {
     CudaWorkspace workspace;
     Status status = device.SetupMachine<Source>(&machine, &workspace);
     if (status.ok()) {
-      KernelBench<Source, Machine> bench(
-          jacobian,
-          device.arrays<Machine>(workspace),
-          &machine,
-          record,
-          problem);
+      KernelBench<Source, Machine> bench(jacobian,
+                                         device.arrays<Machine>(workspace),
+                                         &machine,
+                                         record,
+                                         problem);
       status = bench.TimeAll();
     }
     record->Check(what, status);
@@ -1184,15 +1184,21 @@ Status RunForProfiler(const StudyProblem& problem,
   CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
   CERES_EXT_RETURN_IF_ERROR(
       (ProfileMachine<CudaMachine, StoredDouble>(&device, jacobians_only)));
-  CERES_EXT_RETURN_IF_ERROR((ProfileMachine<CudaMachine, StoredFloat>(&device, true)));
-  CERES_EXT_RETURN_IF_ERROR(ProfileMachine<BlockContiguousMachine>(&device, jacobians_only));
-  CERES_EXT_RETURN_IF_ERROR(ProfileMachine<Naive<double>>(&device, jacobians_only));
-  CERES_EXT_RETURN_IF_ERROR(ProfileMachine<NaiveContinuous<double>>(&device, jacobians_only));
-  CERES_EXT_RETURN_IF_ERROR(ProfileMachine<Paper<double>>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(
+      (ProfileMachine<CudaMachine, StoredFloat>(&device, true)));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<BlockContiguousMachine>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<Naive<double>>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<NaiveContinuous<double>>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<Paper<double>>(&device, jacobians_only));
   CERES_EXT_RETURN_IF_ERROR(
       ProfileMachine<PaperBlockContiguous<double>>(&device, jacobians_only));
   CERES_EXT_RETURN_IF_ERROR(ProfileMachine<Naive<float>>(&device, true));
-  CERES_EXT_RETURN_IF_ERROR(ProfileMachine<NaiveContinuous<float>>(&device, true));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<NaiveContinuous<float>>(&device, true));
   CERES_EXT_RETURN_IF_ERROR(ProfileMachine<Paper<float>>(&device, true));
   return ProfileMachine<PaperBlockContiguous<float>>(&device, true);
 }

@@ -61,8 +61,9 @@ class DeviceStudy {
 
 // For a profiler: evaluation and, unless it is to see Jacobians only, solves of
 // one PCG iteration, in the four
-// configurations, of the kernels of this project and of the paper's two forms, in
-// both layouts and in double and float, between cudaProfilerStart and cudaProfilerStop.
+// configurations, of the kernels of this project and of the paper's two forms,
+// in both layouts and in double and float, between cudaProfilerStart and
+// cudaProfilerStop.
 kernels::Status RunForProfiler(const StudyProblem& problem,
                                bool jacobians_only,
                                kernels::CudaContext* context);

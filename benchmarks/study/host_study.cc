@@ -115,8 +115,8 @@ double LargestDifference(const std::vector<double>& residuals,
   }
   double largest = 0.0;
   for (size_t i = 0; i < other.size(); i += 2) {
-    const double distance = std::hypot(residuals[i] - other[i],
-                                       residuals[i + 1] - other[i + 1]);
+    const double distance =
+        std::hypot(residuals[i] - other[i], residuals[i + 1] - other[i + 1]);
     largest = std::max(largest,
                        std::isfinite(distance)
                            ? distance

@@ -11,9 +11,9 @@
 //   else radius /= shrink, shrink *= 2
 //
 // Without tolerances the work is the number of iterations asked for. With the
-// paper's stopping rule PCG ends where |r| <= eta |J'r|, eta = 0.1, and the loop
-// where an accepted step lowers the cost by less than function_tolerance of it
-// (the paper says nothing of the latter; 1e-6 is Ceres's default).
+// paper's stopping rule PCG ends where |r| <= eta |J'r|, eta = 0.1, and the
+// loop where an accepted step lowers the cost by less than function_tolerance
+// of it (the paper says nothing of the latter; 1e-6 is Ceres's default).
 #ifndef BENCHMARKS_STUDY_LEVENBERG_MARQUARDT_H_
 #define BENCHMARKS_STUDY_LEVENBERG_MARQUARDT_H_
 
@@ -448,11 +448,10 @@ class LevenbergMarquardt {
                                          state_.cameras.data(),
                                          rounded_parameters_.data()},
               machine_));
-      CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::CastParams<float>{3 * num_points_,
-                                         state_.points.data(),
-                                         rounded_points_.data()},
-              machine_));
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::CastParams<float>{
+              3 * num_points_, state_.points.data(), rounded_points_.data()},
+          machine_));
       jacobian.cameras = {rounded_parameters_.data(), num_cameras_};
       jacobian.points = {rounded_points_.data(), num_points_};
     } else {

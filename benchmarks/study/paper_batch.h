@@ -43,8 +43,8 @@ class PaperBatch final : public solver::Batch {
     const int64_t num_points = index_.num_points;
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(45 * num_cameras, &u_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(6 * num_points, &v_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-        kExplicitW ? 27 * index_.num_observations : 0, &w_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(kExplicitW ? 27 * index_.num_observations : 0, &w_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
         options.use_schur ? 3 * num_points : 0, &point_gradient_));
     return machine_->Allocate(options.use_schur ? 3 * num_points : 0,
@@ -64,8 +64,8 @@ class PaperBatch final : public solver::Batch {
     }
     params.camera_gradient =
         Cameras(request.eliminate ? request.schur_rhs : request.f_gradient);
-    params.point_gradient = Points(request.eliminate ? point_gradient_.data()
-                                                     : request.e_gradient);
+    params.point_gradient =
+        Points(request.eliminate ? point_gradient_.data() : request.e_gradient);
     CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
     CERES_EXT_RETURN_IF_ERROR(CopyIfWanted(u_, request.u));
     CERES_EXT_RETURN_IF_ERROR(
@@ -86,14 +86,12 @@ class PaperBatch final : public solver::Batch {
         machine_));
     CERES_EXT_RETURN_IF_ERROR(Run(invert, machine_));
     // s = g_c - W Vi g_p
-    CERES_EXT_RETURN_IF_ERROR(
-        Solve(request.v_inverse,
-              nullptr,
-              point_gradient_.data(),
-              point_vector_.data(),
-              nullptr));
-    return ToCameras(
-        -1.0, point_vector_.data(), request.schur_rhs, nullptr);
+    CERES_EXT_RETURN_IF_ERROR(Solve(request.v_inverse,
+                                    nullptr,
+                                    point_gradient_.data(),
+                                    point_vector_.data(),
+                                    nullptr));
+    return ToCameras(-1.0, point_vector_.data(), request.schur_rhs, nullptr);
   }
   // EliminatedBlocks has done it all.
   kernels::Status OtherBlocks(
@@ -147,11 +145,8 @@ class PaperBatch final : public solver::Batch {
                                  const double* z,
                                  double* y) final {
     CERES_EXT_RETURN_IF_ERROR(ToPoints(z, nullptr));
-    return Solve(v_inverse,
-                 point_gradient_.data(),
-                 point_vector_.data(),
-                 y,
-                 nullptr);
+    return Solve(
+        v_inverse, point_gradient_.data(), point_vector_.data(), y, nullptr);
   }
 
   // Not for the solver.
@@ -204,8 +199,8 @@ class PaperBatch final : public solver::Batch {
   // point_vector_ = W' z
   kernels::Status ToPoints(const double* z,
                            const kernels::PcgScalars* scalars) {
-    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(
-        int64_t{3} * index_.num_points, point_vector_.data()));
+    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(int64_t{3} * index_.num_points,
+                                                point_vector_.data()));
     PaperCouplingParams<Value, kLayout> params = Coupling(scalars);
     params.z = {z, index_.num_cameras};
     params.s = Points(point_vector_.data());

@@ -304,8 +304,7 @@ __device__ __forceinline__ void StoreCoupling(
   for (int i = 0; i < C; ++i) {
 #pragma unroll
     for (int j = 0; j < 3; ++j) {
-      p.w(k, 3 * i + j) =
-          static_cast<T>(jc[i] * jp[j] + jc[C + i] * jp[3 + j]);
+      p.w(k, 3 * i + j) = static_cast<T>(jc[i] * jp[j] + jc[C + i] * jp[3 + j]);
     }
   }
 }
@@ -841,8 +840,7 @@ Status Run(const LargestDifferenceParams<L>& params,
 }
 
 template <int N, PaperForm F, typename T, BlockLayout L>
-Status Run(const ToLayoutParams<N, L>& params,
-           PaperMachine<F, T, L>* machine) {
+Status Run(const ToLayoutParams<N, L>& params, PaperMachine<F, T, L>* machine) {
   return LaunchFor("ToLayout",
                    ToLayoutKernel<N, L>,
                    params.to.num_blocks,
@@ -865,47 +863,46 @@ template <int N, PaperForm F, typename T, BlockLayout L>
 std::enable_if_t<N != kernels::kDynamic, Status> Run(
     const kernels::ApplyBlocksParams<N>& params,
     PaperMachine<F, T, L>* machine) {
-  return LaunchFor(
-      "PaperApply", PaperApplyKernel<N, L>, params.n, machine->stream(), params);
+  return LaunchFor("PaperApply",
+                   PaperApplyKernel<N, L>,
+                   params.n,
+                   machine->stream(),
+                   params);
 }
 
-#define CERES_EXT_INSTANTIATE_SIZE(N, F, T, L)             \
+#define CERES_EXT_INSTANTIATE_SIZE(N, F, T, L)               \
   template Status Run(const kernels::InvertBlocksParams<N>&, \
-                      PaperMachine<F, T, L>*);             \
+                      PaperMachine<F, T, L>*);               \
   template Status Run(const kernels::ApplyBlocksParams<N>&,  \
                       PaperMachine<F, T, L>*);
-#define CERES_EXT_INSTANTIATE(F, T, L)                         \
-  template Status Run(const PaperResidualsParams<L>&,          \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const PaperJacobianParams<T, L>&,        \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const PaperColumnNormsParams<T, L>&,     \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const PaperNormalBlocksParams<T, L>&,    \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const PaperCouplingParams<T, L>&,        \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const PaperPointSolveParams<L>&,         \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const LargestDifferenceParams<L>&,       \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const PaperDampedProductParams<3, L>&,   \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const PaperDampedProductParams<9, L>&,   \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const ToLayoutParams<2, L>&,             \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const ToLayoutParams<3, L>&,             \
-                      PaperMachine<F, T, L>*);                 \
-  template Status Run(const ToLayoutParams<9, L>&,             \
-                      PaperMachine<F, T, L>*);                 \
-  CERES_EXT_INSTANTIATE_SIZE(3, F, T, L)                       \
-  CERES_EXT_INSTANTIATE_SIZE(9, F, T, L)                       \
+#define CERES_EXT_INSTANTIATE(F, T, L)                                         \
+  template Status Run(const PaperResidualsParams<L>&, PaperMachine<F, T, L>*); \
+  template Status Run(const PaperJacobianParams<T, L>&,                        \
+                      PaperMachine<F, T, L>*);                                 \
+  template Status Run(const PaperColumnNormsParams<T, L>&,                     \
+                      PaperMachine<F, T, L>*);                                 \
+  template Status Run(const PaperNormalBlocksParams<T, L>&,                    \
+                      PaperMachine<F, T, L>*);                                 \
+  template Status Run(const PaperCouplingParams<T, L>&,                        \
+                      PaperMachine<F, T, L>*);                                 \
+  template Status Run(const PaperPointSolveParams<L>&,                         \
+                      PaperMachine<F, T, L>*);                                 \
+  template Status Run(const LargestDifferenceParams<L>&,                       \
+                      PaperMachine<F, T, L>*);                                 \
+  template Status Run(const PaperDampedProductParams<3, L>&,                   \
+                      PaperMachine<F, T, L>*);                                 \
+  template Status Run(const PaperDampedProductParams<9, L>&,                   \
+                      PaperMachine<F, T, L>*);                                 \
+  template Status Run(const ToLayoutParams<2, L>&, PaperMachine<F, T, L>*);    \
+  template Status Run(const ToLayoutParams<3, L>&, PaperMachine<F, T, L>*);    \
+  template Status Run(const ToLayoutParams<9, L>&, PaperMachine<F, T, L>*);    \
+  CERES_EXT_INSTANTIATE_SIZE(3, F, T, L)                                       \
+  CERES_EXT_INSTANTIATE_SIZE(9, F, T, L)                                       \
   CERES_EXT_INSTANTIATE_SIZE(10, F, T, L)
 #define CERES_EXT_INSTANTIATE_TYPES(F, L) \
   CERES_EXT_INSTANTIATE(F, double, L)     \
   CERES_EXT_INSTANTIATE(F, float, L)
-#define CERES_EXT_INSTANTIATE_LAYOUTS(F)                         \
+#define CERES_EXT_INSTANTIATE_LAYOUTS(F)                          \
   CERES_EXT_INSTANTIATE_TYPES(F, BlockLayout::kContinuousElement) \
   CERES_EXT_INSTANTIATE_TYPES(F, BlockLayout::kBlockContiguous)
 

@@ -11,8 +11,8 @@
 //                          whose threads share its observations out and whose
 //                          partial sums one thread adds (section 5.1)
 //
-// Both in both layouts, and so the vectors too: in kContinuousElement value i of
-// camera c, point p or observation k is at i * number + c, p or k, in
+// Both in both layouts, and so the vectors too: in kContinuousElement value i
+// of camera c, point p or observation k is at i * number + c, p or k, in
 // parameters, residuals, steps, gradients and D as in blocks (section 5.2). The
 // paper's naive implementation is block-contiguous, its optimised one
 // continuous-element; the other two tell layout and kernel apart.
@@ -21,8 +21,9 @@
 // and Jc' (Jp e) or W e. What the paper leaves open: threads per block
 // (kThreads, kCameraThreads), points per thread, and that U and V are kept as
 // one triangle here. T is the type of J and W; float evaluates the Jacobian in
-// float from rounded parameters, as the paper's code, which is single precision.
-// Vectors, U, V, cost and all sums are double, as in all variants of the study.
+// float from rounded parameters, as the paper's code, which is single
+// precision. Vectors, U, V, cost and all sums are double, as in all variants of
+// the study.
 //
 // Order: kOptimized sums in a fixed order; kNaive has none, and two runs may
 // differ in the last bits. 9-parameter cameras.
@@ -52,8 +53,7 @@ class PaperMachine : public kernels::CudaMachine {
  public:
   static constexpr PaperForm kForm = kFormIn;
   static constexpr kernels::BlockLayout kLayout = kLayoutIn;
-  using Source =
-      kernels::StoredJacobian<T, kernels::BalShape<9>, kLayout>;
+  using Source = kernels::StoredJacobian<T, kernels::BalShape<9>, kLayout>;
 };
 
 template <typename Machine>
@@ -161,32 +161,43 @@ struct ToLayoutParams {
 };
 
 template <PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const PaperResidualsParams<L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const PaperResidualsParams<L>& params,
+                    PaperMachine<F, T, L>* machine);
 template <PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const PaperJacobianParams<T, L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const PaperJacobianParams<T, L>& params,
+                    PaperMachine<F, T, L>* machine);
 template <PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const PaperColumnNormsParams<T, L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const PaperColumnNormsParams<T, L>& params,
+                    PaperMachine<F, T, L>* machine);
 template <PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const PaperNormalBlocksParams<T, L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const PaperNormalBlocksParams<T, L>& params,
+                    PaperMachine<F, T, L>* machine);
 template <PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const PaperCouplingParams<T, L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const PaperCouplingParams<T, L>& params,
+                    PaperMachine<F, T, L>* machine);
 template <PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const PaperPointSolveParams<L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const PaperPointSolveParams<L>& params,
+                    PaperMachine<F, T, L>* machine);
 template <PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const LargestDifferenceParams<L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const LargestDifferenceParams<L>& params,
+                    PaperMachine<F, T, L>* machine);
 // N is 3 or 9.
 template <int N, PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const PaperDampedProductParams<N, L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const PaperDampedProductParams<N, L>& params,
+                    PaperMachine<F, T, L>* machine);
 // N is 2, 3 or 9.
 template <int N, PaperForm F, typename T, kernels::BlockLayout L>
-kernels::Status Run(const ToLayoutParams<N, L>& params, PaperMachine<F, T, L>* machine);
+kernels::Status Run(const ToLayoutParams<N, L>& params,
+                    PaperMachine<F, T, L>* machine);
 // N is 3 or 9. As CudaMachine's, one thread per block, vectors in the layout L.
 template <int N, PaperForm F, typename T, kernels::BlockLayout L>
 std::enable_if_t<N != kernels::kDynamic, kernels::Status> Run(
-    const kernels::InvertBlocksParams<N>& params, PaperMachine<F, T, L>* machine);
+    const kernels::InvertBlocksParams<N>& params,
+    PaperMachine<F, T, L>* machine);
 template <int N, PaperForm F, typename T, kernels::BlockLayout L>
 std::enable_if_t<N != kernels::kDynamic, kernels::Status> Run(
-    const kernels::ApplyBlocksParams<N>& params, PaperMachine<F, T, L>* machine);
+    const kernels::ApplyBlocksParams<N>& params,
+    PaperMachine<F, T, L>* machine);
 
 }  // namespace ceres_ext::bal
 

@@ -163,9 +163,8 @@ bool StudyRecord::Wants(const std::string& part) const {
 
 StudyOptions StudyRecord::WholeRun(const Configuration& configuration,
                                    double max_seconds) const {
-  StudyOptions options = MakeStudyOptions(configuration,
-                                          settings_.num_lm_iterations,
-                                          settings_.num_pcg_iterations);
+  StudyOptions options = MakeStudyOptions(
+      configuration, settings_.num_lm_iterations, settings_.num_pcg_iterations);
   options.r_tolerance = settings_.eta;
   options.function_tolerance = settings_.function_tolerance;
   options.max_seconds =

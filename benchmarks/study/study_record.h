@@ -45,8 +45,8 @@ struct StudySettings {
   int host_threads = 1;
   bool host = true;
   bool gpu = true;
-  // "iterations", "kernels", "reference", "runs", "float_runs" of the device, "host_1x1"
-  // and "host_runs" of the host.
+  // "iterations", "kernels", "reference", "runs", "float_runs" of the device,
+  // "host_1x1" and "host_runs" of the host.
   std::vector<std::string> parts = {"iterations",
                                     "kernels",
                                     "reference",
@@ -110,8 +110,8 @@ std::string ConfigurationName(const Configuration& configuration);
 
 // A number of the record, which keeps six digits of what is measured.
 double Rounded(double x);
-// The record as text: a line for each row, so that files differ in the rows that
-// do. scripts/plot_study.py writes the same.
+// The record as text: a line for each row, so that files differ in the rows
+// that do. scripts/plot_study.py writes the same.
 std::string RecordText(const Json& json);
 
 // Where final residuals of a problem in a configuration are kept, as doubles in
@@ -129,7 +129,8 @@ StudyOptions MakeStudyOptions(const Configuration& configuration,
                               int num_pcg_iterations);
 
 // A timed run as a row of Size()["runs"], and as a line on the screen.
-// variant: "cuda", "naive", "paper", "cusparse ...", "host" and layouts of them.
+// variant: "cuda", "naive", "paper", "cusparse ...", "host" and layouts of
+// them.
 Json RunRow(const std::string& variant,
             const std::string& jacobian,
             const Configuration& configuration,

@@ -69,9 +69,9 @@ class DeviceStudyTest : public testing::Test {
           row["jacobian"] == "recomputed double") {
         // Two steps of the bound below, of projections that move by less than
         // the largest initial residual, some hundred pixels.
-        EXPECT_LE(row.value("pixel_difference", 0.0),
-                  2 * 8 * 700 * 9e4 * 1e3 *
-                      std::numeric_limits<double>::epsilon());
+        EXPECT_LE(
+            row.value("pixel_difference", 0.0),
+            2 * 8 * 700 * 9e4 * 1e3 * std::numeric_limits<double>::epsilon());
       }
     }
   }
@@ -202,11 +202,11 @@ TEST_F(DeviceStudyTest, HostHasTheOrderOfTheDevice) {
                           bal.camera_index.data(),
                           bal.num_observations())
                   .ok());
-  ASSERT_TRUE(
-      points
-          .Assign(
-              context_.get(), bal.point_index.data(), bal.num_observations())
-          .ok());
+  ASSERT_TRUE(points
+                  .Assign(context_.get(),
+                          bal.point_index.data(),
+                          bal.num_observations())
+                  .ok());
   ASSERT_TRUE(order.Allocate(context_.get(), n).ok());
   ASSERT_TRUE(index
                   .BuildOrdered({bal.num_cameras(),

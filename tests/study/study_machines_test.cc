@@ -144,8 +144,7 @@ class StudyMachines : public testing::TestWithParam<int> {
     const auto in_layout = [](const std::vector<double>& x, int size) {
       return HasContinuousVectors<Machine>() ? ToContinuous(x, size) : x;
     };
-    ASSERT_TRUE(
-        cameras.Assign(context.get(), in_layout(bal_.cameras, 9)).ok());
+    ASSERT_TRUE(cameras.Assign(context.get(), in_layout(bal_.cameras, 9)).ok());
     ASSERT_TRUE(points.Assign(context.get(), in_layout(bal_.points, 3)).ok());
     ASSERT_TRUE(
         observations.Assign(context.get(), in_layout(observations_, 2)).ok());
@@ -186,9 +185,9 @@ class StudyMachines : public testing::TestWithParam<int> {
                      static_cast<double>(std::numeric_limits<Value>::epsilon()),
                  0.1);
     // Costs are sums of double in any case.
-    const double cost_tolerance =
-        2.0 * static_cast<double>(bal_.num_observations()) *
-        std::numeric_limits<double>::epsilon();
+    const double cost_tolerance = 2.0 *
+                                  static_cast<double>(bal_.num_observations()) *
+                                  std::numeric_limits<double>::epsilon();
     double difference = 0.0;
     double norm = 0.0;
     for (size_t i = 0; i < expected.step.size(); ++i) {
