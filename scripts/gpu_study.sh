@@ -98,13 +98,15 @@ if [[ -n "$device_parts" ]]; then
   run study "$program" --nohost --parts="$device_parts" --seconds="$(left)"
 fi
 
-# The highest level whose instructions, as GCC lists them, are all there.
+# The highest level whose program is there, and all its instructions, as Linux
+# lists them.
 level() {
   local known needed flag name
   known=" $(sed -n '/^flags/{s/.*: //p;q}' /proc/cpuinfo) "
   for name in v4 v3; do
     needed='avx avx2 bmi1 bmi2 f16c fma abm movbe'
     [[ "$name" == v3 ]] || needed+=' avx512f avx512bw avx512cd avx512dq avx512vl'
+    [[ -x "${program}_$name" ]] || continue
     for flag in $needed; do
       [[ "$known" == *" $flag "* ]] || continue 2
     done
@@ -115,10 +117,7 @@ level() {
 host_parts=$(choose host_1x1 host_runs)
 if [[ -n "$host_parts" ]]; then
   host=$program$(level)
-  if [[ ! -x "$host" ]]; then
-    echo "gpu_study: $host is not there; $program takes its place" >&2
-    host=$program
-  fi
+  echo "gpu_study: the host is measured by $host"
   if [[ "$host_parts" == *host_runs* && ",$device_parts," != *,reference,* ]]; then
     # What it compares its projections with; a few seconds.
     run reference "$program" --nohost --parts=reference --seconds="$(left)" \

@@ -12,7 +12,8 @@ docs/measurements/study.md.
 Writes SVG files into the output folder and the tables, in Markdown, into one
 file or to the standard output. --page replaces what stands between
 "<!-- begin NAME -->" and "<!-- end NAME -->" in a page by the table NAME:
-claims, runs. --ncu adds the profiler's metrics to the record, as "profiles";
+claims, runs, and figures: those that there are in the output folder.
+--ncu adds the profiler's metrics to the record, as "profiles";
 --add adds the rows of another record, such as the host's, measured on the same
 processor and GPU; what they measured is no longer "not measured". --commit says
 which commit all of them are of. With --output the record becomes study.json
@@ -762,9 +763,26 @@ def plot(record, folder):
         save(figure, "figure_20.svg")
 
 
-def fill_page(page, record):
-    """Replaces the tables of a page, those between comments."""
+FIGURES = [
+    ("figure_14", "Figure 14: largest difference of final projections"),
+    ("figure_15", "Figure 15: whole runs, implicit W"),
+    ("figure_16", "Figure 16: whole runs, explicit W"),
+    ("figure_17", "Figure 17: whole runs at the largest size"),
+    ("figure_18_host", "Figure 18: speed-up of whole runs over the host"),
+    ("figure_18_naive", "Figure 18: the same over the naive form"),
+    ("figure_19_host", "Figure 19: speed-up of 1 x 1 over the host"),
+    ("figure_19_naive", "Figure 19: the same over the naive form"),
+    ("figure_20", "Figure 20: 1 x 1 by projections, with least-squares lines"),
+]
+
+
+def fill_page(page, folder, record):
+    """Replaces the tables of a page, those between comments; folder: of the
+    plots."""
+    plots = [f"![{caption}]({folder.name}/{name}.svg)\n"
+             for name, caption in FIGURES if (folder / f"{name}.svg").exists()]
     tables = {
+        "figures": "\n".join(plots),
         "claims": table(["the paper says", "here", "holds?"],
                         study_paper.claims(record)),
         "runs": runs_table(record)}
@@ -821,10 +839,11 @@ def main():
         print(arguments.tables)
     else:
         write_tables(record, sys.stdout)
-    if arguments.page:
-        fill_page(arguments.page, record)
     if arguments.output and not arguments.no_plots:
         plot(record, arguments.output)
+    if arguments.page:
+        fill_page(arguments.page, arguments.output or arguments.page.parent,
+                  record)
 
 
 if __name__ == "__main__":
