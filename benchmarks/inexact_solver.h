@@ -60,6 +60,17 @@ class InexactSolver {
     return solver_.Setup(options, blocks, {&batch_}, machine);
   }
 
+  // Of the Jacobian as it is: StepSolver::FindDegenerateBlocks.
+  kernels::Status FindDegenerateBlocks(const ObservationSystem<Source>& system,
+                                       const double* point_padding,
+                                       const double* camera_padding,
+                                       DegenerateBlocks* points,
+                                       DegenerateBlocks* cameras) {
+    batch_.SetJacobian(system.jacobian);
+    return solver_.FindDegenerateBlocks(
+        point_padding, camera_padding, points, cameras);
+  }
+
   // camera_step: F per camera; point_step: E per point.
   InexactSolverSummary Solve(const ObservationSystem<Source>& system,
                              const InexactSolverPerSolveOptions& per_solve,

@@ -38,30 +38,38 @@ DEFINE_string(sizes,
 DEFINE_uint64(seed, 1, "Of the synthetic problems.");
 DEFINE_bool(shuffle_points, true,
             "Number points at random, not along the trajectory.");
-DEFINE_int32(lm, 50, "Levenberg-Marquardt iterations of a full run.");
+DEFINE_int32(lm, 50, "Levenberg-Marquardt iterations of a whole run, at most.");
 DEFINE_int32(pcg, 100, "PCG iterations of each, at most.");
 DEFINE_int32(timed_pcg, 20,
              "PCG iterations over which one iteration is averaged.");
 DEFINE_int32(repetitions, 20, "Repetitions of each kernel.");
+DEFINE_double(eta, 0.1,
+              "PCG of a whole run ends where |r| <= eta |J'r|.");
+DEFINE_double(function_tolerance, 1e-6,
+              "A whole run ends where an accepted step lowers the cost by less "
+              "than this part of it.");
 DEFINE_double(run_seconds, 60.0,
-              "Leave out full runs of the naive variant that must be expected "
-              "to take longer.");
-DEFINE_double(host_run_seconds, 60.0,
-              "Leave out full runs of the host that must be expected to take "
-              "longer.");
+              "A whole run on the GPU begins no iteration after so many "
+              "seconds.");
+DEFINE_double(host_run_seconds, 60.0, "The same on the host.");
 DEFINE_double(seconds, 540.0, "Begin nothing after so many seconds.");
 DEFINE_int32(host_threads, 1, "Threads of the host implementation.");
-DEFINE_int32(host_jobs, 1,
-             "Full runs of the host implementation at once.");
-DEFINE_string(parts, "iterations,kernels,runs,naive_runs",
-              "What to measure on the GPU, in this order: one PCG iteration "
-              "and 1 x 1 of all variants, each kernel, full runs, full runs of "
-              "the naive variant.");
+DEFINE_string(parts,
+              "iterations,kernels,reference,runs,float_runs,host_1x1,host_runs",
+              "What to measure, in this order. On the GPU: one PCG iteration "
+              "and 1 x 1 of all variants, each kernel, whole runs with the "
+              "stopping rule: ours with stored Jacobians, all others, those of "
+              "blocks in float; on the host, after that and alone: 1 x 1, "
+              "whole runs.");
+DEFINE_string(residuals, "",
+              "Folder for final residuals of whole runs on the GPU, with which "
+              "a study of the host compares its own.");
 DEFINE_bool(gpu, true, "Measure on the GPU, where there is one.");
 DEFINE_bool(host, true, "Measure the host implementation.");
-DEFINE_bool(profile, false,
-            "Only launch the kernels that a profiler is to look at, on the "
-            "last size, between cudaProfilerStart and cudaProfilerStop.");
+DEFINE_string(profile, "",
+              "Only launch the kernels that a profiler is to look at, on the "
+              "last size, between cudaProfilerStart and cudaProfilerStop: "
+              "\"all\", or \"jacobians\" for one evaluation of each.");
 // clang-format on
 
 namespace ceres_ext::bal {
@@ -72,8 +80,8 @@ constexpr const char kIntroduction[] =
 
 Times the kernels of this project on synthetic problems of the sizes of the BAL
 data set: normal equations and PCG iterations in four configurations, whole
-optimisations, each kernel, the host implementation, a naive CUDA variant and
-cuSPARSE.
+optimisations, each kernel, the host implementation, the naive and the optimised
+kernels of the paper and cuSPARSE.
 
   bal_study --output=study.json
   bal_study --sizes=trafalgar-21 --lm=2 --pcg=5 --nogpu
@@ -89,10 +97,16 @@ const std::vector<FlagGroup>& FlagGroups() {
   static const auto* const kGroups = new std::vector<FlagGroup>{
       {"Problems", {"sizes", "seed", "shuffle_points"}},
       {"Work",
-       {"lm", "pcg", "timed_pcg", "repetitions", "host_threads", "host_jobs"}},
+       {"lm",
+        "pcg",
+        "eta",
+        "function_tolerance",
+        "timed_pcg",
+        "repetitions",
+        "host_threads"}},
       {"Time", {"seconds", "run_seconds", "host_run_seconds"}},
       {"What is measured", {"gpu", "parts", "host", "profile"}},
-      {"Output", {"output"}}};
+      {"Output", {"output", "residuals"}}};
   return *kGroups;
 }
 
@@ -145,15 +159,10 @@ int Save(const StudyRecord& record) {
 
 #ifdef BAL_STUDY_WITH_DEVICE
 // The parts in their order, sizes from large to small: what is left when the
-// time ends matters least. The naive variant's full runs grow fastest, so these
-// go from small to large.
+// time ends matters least.
 int MeasureOnDevice(const std::vector<StudyProblem>& problems,
                     kernels::CudaContext* context,
                     StudyRecord* record) {
-  const auto wants = [&](const char* part) {
-    const std::vector<std::string>& parts = record->settings().parts;
-    return std::find(parts.begin(), parts.end(), part) != parts.end();
-  };
   std::vector<std::unique_ptr<DeviceStudy>> studies;  // small to large
   studies.reserve(problems.size());
   for (const StudyProblem& problem : problems) {
@@ -166,29 +175,28 @@ int MeasureOnDevice(const std::vector<StudyProblem>& problems,
       continue;
     }
     record->Check(what, studies[i]->Setup());
-    if (wants("iterations")) {
+    if (record->Wants("iterations")) {
       studies[i]->TimeIterations();
     }
     if (const int code = Save(*record)) {
       return code;
     }
   }
-  if (wants("kernels") && !studies.empty()) {
+  if (record->Wants("kernels") && !studies.empty()) {
     studies.back()->TimeKernels();
     if (const int code = Save(*record)) {
       return code;
     }
   }
-  for (size_t i = problems.size(); i-- > 0 && wants("runs");) {
-    studies[i]->TimeRuns();
-    if (const int code = Save(*record)) {
-      return code;
-    }
-  }
-  for (size_t i = 0; i < problems.size() && wants("naive_runs"); ++i) {
-    studies[i]->TimeNaiveRuns();
-    if (const int code = Save(*record)) {
-      return code;
+  for (const auto& [part, time] :
+       {std::pair{"reference", &DeviceStudy::TimeReference},
+        std::pair{"runs", &DeviceStudy::TimeRuns},
+        std::pair{"float_runs", &DeviceStudy::TimeFloatRuns}}) {
+    for (size_t i = problems.size(); i-- > 0 && record->Wants(part);) {
+      (studies[i].get()->*time)();
+      if (const int code = Save(*record)) {
+        return code;
+      }
     }
   }
   record->json()["machine"]["peak_device_bytes"] = context->peak_bytes();
@@ -196,19 +204,26 @@ int MeasureOnDevice(const std::vector<StudyProblem>& problems,
 }
 #endif
 
+// From small to large: the largest take as long as all others.
 int MeasureOnHost(const std::vector<StudyProblem>& problems,
                   StudyRecord* record) {
-  for (const StudyProblem& problem : problems) {
-    std::printf(
-        "%s, host (%.0f s)\n", problem.name.c_str(), record->elapsed_seconds());
-    record->Check("host, " + problem.name, TimeOneByOneOnHost(problem, record));
-    if (const int code = Save(*record)) {
-      return code;
+  for (const auto& [part, time] : {std::pair{"host_1x1", &TimeOneByOneOnHost},
+                                   std::pair{"host_runs", &TimeRunsOnHost}}) {
+    for (const StudyProblem& problem : problems) {
+      if (!record->Wants(part)) {
+        break;
+      }
+      std::printf("%s, %s (%.0f s)\n",
+                  problem.name.c_str(),
+                  part,
+                  record->elapsed_seconds());
+      record->Check("host, " + problem.name, time(problem, record));
+      if (const int code = Save(*record)) {
+        return code;
+      }
     }
   }
-  std::printf("host, all iterations (%.0f s)\n", record->elapsed_seconds());
-  TimeRunsOnHost(problems, record);
-  return Save(*record);
+  return 0;
 }
 
 int Run(const StudySettings& settings) {
@@ -222,7 +237,7 @@ int Run(const StudySettings& settings) {
       record.Skip("GPU", status.message);
     }
   }
-  if (FLAGS_profile) {
+  if (!FLAGS_profile.empty()) {
     StudyProblem problem;
     if (context == nullptr) {
       std::fprintf(stderr, "bal_study: --profile needs a GPU.\n");
@@ -232,7 +247,8 @@ int Run(const StudySettings& settings) {
       std::fprintf(stderr, "bal_study: %s\n", error.c_str());
       return 1;
     }
-    const kernels::Status status = RunForProfiler(problem, context.get());
+    const kernels::Status status =
+        RunForProfiler(problem, FLAGS_profile == "jacobians", context.get());
     if (!status.ok()) {
       std::fprintf(stderr, "bal_study: %s\n", status.message.c_str());
     }
@@ -242,7 +258,7 @@ int Run(const StudySettings& settings) {
     record.Check("GPU", StudyDevice(context.get(), &record));
   }
 #else
-  if (FLAGS_profile) {
+  if (!FLAGS_profile.empty()) {
     std::fprintf(stderr, "bal_study: --profile needs a build with CUDA.\n");
     return 2;
   }
@@ -305,17 +321,25 @@ int main(int argc, char** argv) {
   settings.host_run_seconds = FLAGS_host_run_seconds;
   settings.seconds = FLAGS_seconds;
   settings.host_threads = FLAGS_host_threads;
-  settings.host_jobs = FLAGS_host_jobs;
+  settings.eta = FLAGS_eta;
+  settings.function_tolerance = FLAGS_function_tolerance;
+  settings.residuals = FLAGS_residuals;
   settings.host = FLAGS_host;
   settings.gpu = FLAGS_gpu;
   settings.output = FLAGS_output;
   if (settings.sizes.empty() || FLAGS_lm < 1 || FLAGS_pcg < 1 ||
-      FLAGS_timed_pcg < 1 || FLAGS_repetitions < 1 || FLAGS_host_threads < 1 ||
-      FLAGS_host_jobs < 1) {
+      FLAGS_timed_pcg < 1 || FLAGS_repetitions < 1 || FLAGS_host_threads < 1) {
     std::fprintf(stderr,
                  "bal_study: expected at least one size, and --lm, --pcg, "
-                 "--timed_pcg, --repetitions, --host_threads and --host_jobs "
-                 "of at least 1\n");
+                 "--timed_pcg, --repetitions and --host_threads of at least "
+                 "1\n");
+    return 1;
+  }
+  if (!FLAGS_profile.empty() && FLAGS_profile != "all" &&
+      FLAGS_profile != "jacobians") {
+    std::fprintf(stderr,
+                 "bal_study: --profile is 'all' or 'jacobians', not '%s'\n",
+                 FLAGS_profile.c_str());
     return 1;
   }
   const std::vector<std::string> all_parts = settings.parts;

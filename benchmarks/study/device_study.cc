@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -44,10 +45,18 @@ using StoredFloat =
 using RecomputedDouble = kernels::RecomputedJacobian<double, 9>;
 using RecomputedFloat = kernels::RecomputedJacobian<float, 9>;
 using StoredBlockContiguous = BlockContiguousMachine::Source;
-using NaiveBlockContiguous =
-    NaiveMachine<kernels::BlockLayout::kBlockContiguous>;
-using NaiveContinuousElement =
-    NaiveMachine<kernels::BlockLayout::kContinuousElement>;
+using kernels::BlockLayout;
+template <typename T>
+using Naive = PaperMachine<PaperForm::kNaive, T, BlockLayout::kBlockContiguous>;
+template <typename T>
+using NaiveContinuous =
+    PaperMachine<PaperForm::kNaive, T, BlockLayout::kContinuousElement>;
+template <typename T>
+using Paper =
+    PaperMachine<PaperForm::kOptimized, T, BlockLayout::kContinuousElement>;
+template <typename T>
+using PaperBlockContiguous =
+    PaperMachine<PaperForm::kOptimized, T, BlockLayout::kBlockContiguous>;
 
 // A second pass, with all memory and code in place, is worth its time up to
 // here.
@@ -56,6 +65,32 @@ constexpr double kRepeatSeconds = 1.0;
 double SecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
       .count();
+}
+
+// Whether vectors on a machine are in the continuous-element layout.
+template <typename Machine>
+constexpr bool HasContinuousVectors() {
+  return IsPaperMachine<Machine>::value &&
+         Machine::kLayout == BlockLayout::kContinuousElement;
+}
+
+// Vectors of blocks of N values on a machine in the order of the caller, one
+// block after the other.
+template <int N, typename Machine>
+Status DownloadBlocks(int64_t num_blocks,
+                      const double* from,
+                      Machine* machine,
+                      double* to) {
+  CERES_EXT_RETURN_IF_ERROR(machine->Download(N * num_blocks, from, to));
+  if constexpr (HasContinuousVectors<Machine>()) {
+    const std::vector<double> continuous(to, to + N * num_blocks);
+    for (int64_t i = 0; i < num_blocks; ++i) {
+      for (int e = 0; e < N; ++e) {
+        to[N * i + e] = continuous[e * num_blocks + i];
+      }
+    }
+  }
+  return {};
 }
 
 // A problem in device memory, points in the order that makes good tiles.
@@ -117,6 +152,14 @@ class DeviceProblem {
                                            observations.data(),
                                            observations_.data()},
             &machine));
+    Paper<double> paper;
+    CERES_EXT_RETURN_IF_ERROR(paper.Setup(context));
+    CERES_EXT_RETURN_IF_ERROR(
+        ToContinuous<9>(cameras_, &continuous_cameras_, &paper));
+    CERES_EXT_RETURN_IF_ERROR(
+        ToContinuous<3>(points_, &continuous_points_, &paper));
+    CERES_EXT_RETURN_IF_ERROR(
+        ToContinuous<2>(observations_, &continuous_observations_, &paper));
     return context->Synchronize();
   }
 
@@ -142,25 +185,47 @@ class DeviceProblem {
     return {};
   }
 
+  // In the layout of the machine's vectors.
+  template <typename Machine>
   ProblemArrays arrays(const CudaWorkspace& workspace) const {
+    if (HasContinuousVectors<Machine>()) {
+      return {workspace.index(),
+              continuous_cameras_.data(),
+              continuous_points_.data(),
+              continuous_observations_.data()};
+    }
     return {workspace.index(),
             cameras_.data(),
             points_.data(),
             observations_.data()};
   }
   Json IndexJson() const {
-    return {{"first_seconds", first_index_seconds_},
-            {"seconds", index_seconds_},
-            {"one_build_seconds", one_build_seconds_}};
+    return {{"first_seconds", Rounded(first_index_seconds_)},
+            {"seconds", Rounded(index_seconds_)},
+            {"one_build_seconds", Rounded(one_build_seconds_)}};
   }
 
  private:
+  template <int N>
+  Status ToContinuous(const DeviceBuffer<double>& from,
+                      DeviceBuffer<double>* to,
+                      Paper<double>* machine) {
+    CERES_EXT_RETURN_IF_ERROR(to->Allocate(context_, from.size()));
+    return Run(
+        ToLayoutParams<N, BlockLayout::kContinuousElement>{
+            from.data(), {to->data(), from.size() / N}},
+        machine);
+  }
+
   CudaContext* context_ = nullptr;
   kernels::CudaIndexScratch scratch_;
   kernels::CudaObservationIndex index_;
   DeviceBuffer<double> cameras_;
   DeviceBuffer<double> points_;
   DeviceBuffer<double> observations_;
+  DeviceBuffer<double> continuous_cameras_;
+  DeviceBuffer<double> continuous_points_;
+  DeviceBuffer<double> continuous_observations_;
   double first_index_seconds_ = 0.0;
   double index_seconds_ = 0.0;
   double one_build_seconds_ = 0.0;
@@ -212,23 +277,26 @@ Status TimeIteration(const std::string& variant,
   const int64_t num_camera_values = int64_t{9} * arrays.index.num_cameras;
   const int64_t num_point_values = int64_t{3} * arrays.index.num_points;
   std::vector<double> own(num_camera_values + num_point_values);
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Download(num_camera_values, lm.camera_step(), own.data()));
-  CERES_EXT_RETURN_IF_ERROR(machine->Download(
-      num_point_values, lm.point_step(), own.data() + num_camera_values));
+  CERES_EXT_RETURN_IF_ERROR(DownloadBlocks<9>(
+      arrays.index.num_cameras, lm.camera_step(), machine, own.data()));
+  CERES_EXT_RETURN_IF_ERROR(DownloadBlocks<3>(arrays.index.num_points,
+                                              lm.point_step(),
+                                              machine,
+                                              own.data() + num_camera_values));
   const double iteration_seconds =
       summary.pcg_seconds / std::max(1, summary.num_iterations);
-  Json row = {{"variant", variant},
-              {"jacobian", jacobian},
-              {"use_schur", configuration.use_schur},
-              {"explicit_w", configuration.explicit_w},
-              {"linearize_seconds", linearize_seconds},
-              {"damping_seconds", damp_seconds},
-              {"normal_blocks_seconds", summary.normal_blocks_seconds},
-              {"pcg_iteration_seconds", iteration_seconds},
-              {"back_substitution_seconds", summary.back_substitution_seconds},
-              {"num_pcg_iterations", summary.num_iterations},
-              {"residual_norm", summary.residual_norm}};
+  Json row = {
+      {"variant", variant},
+      {"jacobian", jacobian},
+      {"use_schur", configuration.use_schur},
+      {"explicit_w", configuration.explicit_w},
+      {"linearize_seconds", Rounded(linearize_seconds)},
+      {"damping_seconds", Rounded(damp_seconds)},
+      {"normal_blocks_seconds", Rounded(summary.normal_blocks_seconds)},
+      {"pcg_iteration_seconds", Rounded(iteration_seconds)},
+      {"back_substitution_seconds", Rounded(summary.back_substitution_seconds)},
+      {"num_pcg_iterations", summary.num_iterations},
+      {"residual_norm", Rounded(summary.residual_norm)}};
   std::printf(
       "  %-21s %-18s %-22s J %8.3f  blocks %8.3f  PCG iteration %8.3f ms",
       variant.c_str(),
@@ -248,7 +316,7 @@ Status TimeIteration(const std::string& variant,
       difference += d * d;
       norm += (*step)[i] * (*step)[i];
     }
-    row["step_difference"] = std::sqrt(difference / norm);
+    row["step_difference"] = Rounded(std::sqrt(difference / norm));
     std::printf("  |step - ours| / |ours| %.1e", std::sqrt(difference / norm));
   }
   std::printf("\n");
@@ -257,27 +325,86 @@ Status TimeIteration(const std::string& variant,
   return {};
 }
 
-// A whole run; with `repeat` the second of two, unless the first took long:
-// then all memory has been touched.
+// 1 x 1; the second of two, unless the first took long: then all memory has
+// been touched.
 template <typename Source, typename Machine>
-Status TimeRun(const std::string& variant,
-               const std::string& jacobian,
-               const Configuration& configuration,
-               const StudyOptions& options,
-               bool repeat,
-               const ProblemArrays& arrays,
-               Machine* machine,
-               StudyRecord* record,
-               const StudyProblem& problem) {
+Status TimeOneByOne(const std::string& variant,
+                    const std::string& jacobian,
+                    const Configuration& configuration,
+                    const ProblemArrays& arrays,
+                    Machine* machine,
+                    StudyRecord* record,
+                    const StudyProblem& problem) {
+  const StudyOptions options = MakeStudyOptions(configuration, 1, 1);
   LevenbergMarquardt<Machine, Source> lm;
   StudyResult result;
   CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
   CERES_EXT_RETURN_IF_ERROR(lm.Optimize(&result));
-  if (repeat && result.total_seconds < kRepeatSeconds) {
+  if (result.total_seconds < kRepeatSeconds) {
     CERES_EXT_RETURN_IF_ERROR(lm.Optimize(&result));
   }
   record->Size(problem)["runs"].push_back(
       RunRow(variant, jacobian, configuration, options, result));
+  return {};
+}
+
+// A whole run with the stopping rule. Its final projections are compared with
+// those of *reference, which the reference fills; a run that time has ended has
+// none.
+template <typename Source, typename Machine>
+Status TimeWholeRun(const std::string& variant,
+                    const std::string& jacobian,
+                    const Configuration& configuration,
+                    const ProblemArrays& arrays,
+                    Machine* machine,
+                    StudyRecord* record,
+                    const StudyProblem& problem,
+                    bool is_reference,
+                    DeviceBuffer<double>* reference) {
+  const StudyOptions options =
+      record->WholeRun(configuration, record->settings().run_seconds);
+  LevenbergMarquardt<Machine, Source> lm;
+  StudyResult result;
+  CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays, machine));
+  CERES_EXT_RETURN_IF_ERROR(lm.Optimize(&result));
+  Json row = RunRow(variant, jacobian, configuration, options, result);
+  const int64_t n = arrays.index.num_observations;
+  if (result.end != StudyEnd::kTime && is_reference) {
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(2 * n, reference));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::CopyParams{2 * n, lm.residuals(), reference->data()},
+            machine));
+    const std::string file =
+        ResidualsFile(record->settings(), problem, configuration);
+    if (!file.empty()) {
+      std::vector<double> residuals(2 * n);
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Download(2 * n, lm.residuals(), residuals.data()));
+      std::ofstream stream(file, std::ios::binary);
+      stream.write(reinterpret_cast<const char*>(residuals.data()),
+                   static_cast<std::streamsize>(8 * residuals.size()));
+      if (!stream) {
+        return {StatusCode::kInvalidArgument, "Can't write " + file + "."};
+      }
+    }
+  } else if (result.end != StudyEnd::kTime && reference->size() > 0) {
+    using Comparer = std::conditional_t<HasContinuousVectors<Machine>(),
+                                        Paper<double>,
+                                        Naive<double>>;
+    Comparer comparer;
+    DeviceBuffer<double> largest;
+    double difference;
+    CERES_EXT_RETURN_IF_ERROR(comparer.Setup(machine->context()));
+    CERES_EXT_RETURN_IF_ERROR(comparer.Allocate(1, &largest));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        LargestDifferenceParams<Comparer::kLayout>{
+            {lm.residuals(), n}, reference->data(), largest.data()},
+        &comparer));
+    CERES_EXT_RETURN_IF_ERROR(
+        comparer.Download(1, largest.data(), &difference));
+    row["pixel_difference"] = Rounded(difference);
+  }
+  record->Size(problem)["runs"].push_back(row);
   return {};
 }
 
@@ -381,8 +508,8 @@ class KernelBench {
         {{"name", name},
          {"jacobian", jacobian_},
          {"bytes", bytes},
-         {"seconds", seconds},
-         {"percent_of_copy", percent}});
+         {"seconds", Rounded(seconds)},
+         {"percent_of_copy", Rounded(percent)}});
     return {};
   }
 
@@ -638,22 +765,30 @@ class KernelBench {
   DeviceBuffer<kernels::PcgScalars> scalars_;
 };
 
-template <typename Source, typename Machine>
-Status ProfileMachine(DeviceProblem* device) {
+template <typename Machine, typename Source = typename Machine::Source>
+Status ProfileMachine(DeviceProblem* device, bool jacobians_only) {
   Machine machine;
   CudaWorkspace workspace;
   CERES_EXT_RETURN_IF_ERROR(device->SetupMachine<Source>(&machine, &workspace));
   for (const Configuration& configuration : FourConfigurations()) {
+    // The paper's kernels are the same with and without Schur complement.
+    if (IsPaperMachine<Machine>::value && !configuration.use_schur) {
+      continue;
+    }
     LevenbergMarquardt<Machine, Source> lm;
     CERES_EXT_RETURN_IF_ERROR(lm.Setup(MakeStudyOptions(configuration, 1, 1),
-                                       device->arrays(workspace),
+                                       device->arrays<Machine>(workspace),
                                        &machine));
     double cost;
     CERES_EXT_RETURN_IF_ERROR(lm.Start(&cost));
-    CERES_EXT_RETURN_IF_ERROR(lm.PrepareMaps());
     CERES_EXT_RETURN_IF_ERROR(machine.Synchronize());
     cudaProfilerStart();
     CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
+    if (jacobians_only) {
+      CERES_EXT_RETURN_IF_ERROR(machine.Synchronize());
+      cudaProfilerStop();
+      return {};
+    }
     CERES_EXT_RETURN_IF_ERROR(lm.Damp(1e4));
     const solver::InexactSolverSummary summary = lm.Solve();
     CERES_EXT_RETURN_IF_ERROR(machine.Synchronize());
@@ -719,6 +854,8 @@ struct DeviceStudy::Impl {
   StudyRecord* record;
   DeviceProblem device;
   bool is_set_up = false;
+  // Final residuals of "cuda", stored double, in the four configurations.
+  DeviceBuffer<double> references[4];
 
   void Announce(const char* what) const {
     std::printf("%s, %s (%.0f s)\n",
@@ -778,22 +915,20 @@ struct DeviceStudy::Impl {
                     TimeIteration<Source>(variant,
                                           jacobian,
                                           configuration,
-                                          device.arrays(workspace),
+                                          device.arrays<Machine>(workspace),
                                           &machine,
                                           record,
                                           *problem,
                                           is_reference,
                                           &steps[i]));
       record->Check(what + ", 1 x 1",
-                    TimeRun<Source>(variant,
-                                    jacobian,
-                                    configuration,
-                                    MakeStudyOptions(configuration, 1, 1),
-                                    /*repeat=*/true,
-                                    device.arrays(workspace),
-                                    &machine,
-                                    record,
-                                    *problem));
+                    TimeOneByOne<Source>(variant,
+                                         jacobian,
+                                         configuration,
+                                         device.arrays<Machine>(workspace),
+                                         &machine,
+                                         record,
+                                         *problem));
     }
   }
   template <typename Source, typename Machine>
@@ -838,63 +973,87 @@ struct DeviceStudy::Impl {
     CudaWorkspace workspace;
     Status status = device.SetupMachine<Source>(&machine, &workspace);
     if (status.ok()) {
-      KernelBench<Source, Machine> bench(
-          jacobian, device.arrays(workspace), &machine, record, problem);
+      KernelBench<Source, Machine> bench(jacobian,
+                                         device.arrays<Machine>(workspace),
+                                         &machine,
+                                         record,
+                                         problem);
       status = bench.TimeAll();
     }
     record->Check(what, status);
   }
 
-  // All iterations, where they must be expected to end within max_seconds and
-  // within the time of the study, as judged by the row of 1 x 1.
+  // Whole runs in the configurations that apply.
   template <typename Source, typename Machine>
   void Runs(const std::string& variant,
             const std::string& jacobian,
-            double max_seconds) {
+            bool is_reference = false) {
     Machine machine;
     CudaWorkspace workspace;
     bool has_machine = false;
-    for (const Configuration& configuration : FourConfigurations()) {
+    for (size_t i = 0; i < FourConfigurations().size(); ++i) {
+      const Configuration& configuration = FourConfigurations()[i];
       if (!Applies<Source>(configuration)) {
         continue;
       }
-      // Stored float is a row of its own in one configuration.
-      if (std::is_same_v<Source, StoredFloat> &&
-          (!configuration.use_schur || configuration.explicit_w)) {
+      const std::string what =
+          What(variant, jacobian, configuration) + ", whole run";
+      if (record->out_of_time()) {
+        record->Skip(what, "out of time");
         continue;
       }
-      const std::string what = What(variant, jacobian, configuration);
-      const auto one_by_one = [&] {
-        return record->OneByOne(*problem, variant, jacobian, configuration);
-      };
-      const auto time = [&](const StudyOptions& options, bool repeat) {
-        if (!has_machine) {
-          CERES_EXT_RETURN_IF_ERROR(
-              device.SetupMachine<Source>(&machine, &workspace));
-          has_machine = true;
+      if (!has_machine) {
+        const Status status = device.SetupMachine<Source>(&machine, &workspace);
+        if (!status.ok()) {
+          record->Check(What(variant, jacobian), status);
+          return;
         }
-        return TimeRun<Source>(variant,
-                               jacobian,
-                               configuration,
-                               options,
-                               repeat,
-                               device.arrays(workspace),
-                               &machine,
-                               record,
-                               *problem);
-      };
-      if (one_by_one().is_null() && !record->out_of_time()) {
-        record->Check(what + ", 1 x 1",
-                      time(MakeStudyOptions(configuration, 1, 1), true));
+        has_machine = true;
       }
-      const StudyOptions all =
-          MakeStudyOptions(configuration,
-                           record->settings().num_lm_iterations,
-                           record->settings().num_pcg_iterations);
-      if (record->HasTimeForAll(what, one_by_one(), all, max_seconds)) {
-        record->Check(what + ", all iterations", time(all, false));
-      }
+      record->Check(what,
+                    TimeWholeRun<Source>(variant,
+                                         jacobian,
+                                         configuration,
+                                         device.arrays<Machine>(workspace),
+                                         &machine,
+                                         record,
+                                         *problem,
+                                         is_reference,
+                                         &references[i]));
     }
+  }
+  template <typename Machine>
+  void PaperRuns(const std::string& variant, const std::string& jacobian) {
+    Runs<typename Machine::Source, Machine>(variant, jacobian);
+  }
+  template <typename Machine>
+  void PaperIterations(const std::string& variant,
+                       const std::string& jacobian,
+                       std::vector<double>* steps) {
+    Iterations<typename Machine::Source, Machine>(
+        variant, jacobian, false, steps);
+  }
+
+  // Points and cameras whose blocks of J'J at the start are rank-deficient.
+  Status FindDegenerate() {
+    CudaMachine machine;
+    CudaWorkspace workspace;
+    CERES_EXT_RETURN_IF_ERROR(
+        device.SetupMachine<StoredDouble>(&machine, &workspace));
+    LevenbergMarquardt<CudaMachine, StoredDouble> lm;
+    double cost;
+    solver::DegenerateBlocks points;
+    solver::DegenerateBlocks cameras;
+    CERES_EXT_RETURN_IF_ERROR(
+        lm.Setup(MakeStudyOptions(FourConfigurations()[0], 1, 1),
+                 device.arrays<CudaMachine>(workspace),
+                 &machine));
+    CERES_EXT_RETURN_IF_ERROR(lm.Start(&cost));
+    CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
+    CERES_EXT_RETURN_IF_ERROR(lm.FindDegenerateBlocks(&points, &cameras));
+    record->Size(*problem)["rank_deficient"] = {{"cameras", cameras.count},
+                                                {"points", points.count}};
+    return {};
   }
 
   // Recomputed Jacobians exist so that nothing is formed per observation.
@@ -907,7 +1066,7 @@ struct DeviceStudy::Impl {
 DeviceStudy::DeviceStudy(const StudyProblem* problem,
                          CudaContext* context,
                          StudyRecord* record)
-    : impl_(new Impl{problem, context, record, {}, false}) {}
+    : impl_(new Impl{problem, context, record, {}, false, {}}) {}
 
 DeviceStudy::~DeviceStudy() = default;
 
@@ -928,8 +1087,8 @@ Status DeviceStudy::Setup() {
         &machine, &recomputed, &recomputed_seconds));
   }
   Json index = impl_->device.IndexJson();
-  index["stored_tile_seconds"] = stored_seconds;
-  index["recomputed_tile_seconds"] = recomputed_seconds;
+  index["stored_tile_seconds"] = Rounded(stored_seconds);
+  index["recomputed_tile_seconds"] = Rounded(recomputed_seconds);
   std::printf("  index %.4f s (first %.4f s), tiles %.4f s and %.4f s\n",
               index["seconds"].get<double>(),
               index["first_seconds"].get<double>(),
@@ -945,6 +1104,8 @@ void DeviceStudy::TimeIterations() {
     return;
   }
   impl_->Announce("iterations");
+  impl_->record->Check("rank-deficient blocks, " + impl_->problem->name,
+                       impl_->FindDegenerate());
   // Steps of "cuda", stored double, in the four configurations.
   std::vector<double> steps[4];
   impl_->Iterations<StoredDouble, CudaMachine>(
@@ -953,10 +1114,12 @@ void DeviceStudy::TimeIterations() {
       "cuda", "recomputed double", false, steps);
   impl_->Iterations<StoredBlockContiguous, BlockContiguousMachine>(
       "cuda block-contiguous", "stored double", false, steps);
-  impl_->Iterations<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
-      "naive", "stored double", false, steps);
-  impl_->Iterations<NaiveContinuousElement::Source, NaiveContinuousElement>(
-      "naive continuous", "stored double", false, steps);
+  impl_->PaperIterations<Naive<double>>("naive", "stored double", steps);
+  impl_->PaperIterations<NaiveContinuous<double>>(
+      "naive continuous", "stored double", steps);
+  impl_->PaperIterations<Paper<double>>("paper", "stored double", steps);
+  impl_->PaperIterations<PaperBlockContiguous<double>>(
+      "paper block-contiguous", "stored double", steps);
   impl_->Cusparse("cusparse CSR", CusparseForm::kCsr, 0, steps);
   impl_->Cusparse("cusparse CSR J'", CusparseForm::kCsrTransposed, 0, steps);
   impl_->Cusparse("cusparse BSR", CusparseForm::kBsr, 1, steps);
@@ -964,6 +1127,12 @@ void DeviceStudy::TimeIterations() {
       "cuda", "stored float", false, steps);
   impl_->Iterations<RecomputedFloat, CudaMachine>(
       "cuda", "recomputed float", false, steps);
+  impl_->PaperIterations<Naive<float>>("naive", "stored float", steps);
+  impl_->PaperIterations<NaiveContinuous<float>>(
+      "naive continuous", "stored float", steps);
+  impl_->PaperIterations<Paper<float>>("paper", "stored float", steps);
+  impl_->PaperIterations<PaperBlockContiguous<float>>(
+      "paper block-contiguous", "stored float", steps);
 }
 
 void DeviceStudy::TimeKernels() {
@@ -979,41 +1148,59 @@ void DeviceStudy::TimeKernels() {
   impl_->Kernels<RecomputedFloat, CudaMachine>("recomputed float");
 }
 
+void DeviceStudy::TimeReference() {
+  if (!impl_->is_set_up) {
+    return;
+  }
+  impl_->Announce("whole runs, the reference");
+  impl_->Runs<StoredDouble, CudaMachine>("cuda", "stored double", true);
+}
+
 void DeviceStudy::TimeRuns() {
   if (!impl_->is_set_up) {
     return;
   }
-  impl_->Announce("all iterations");
-  constexpr double kAnyTime = std::numeric_limits<double>::infinity();
-  impl_->Runs<RecomputedDouble, CudaMachine>(
-      "cuda", "recomputed double", kAnyTime);
-  impl_->Runs<RecomputedFloat, CudaMachine>(
-      "cuda", "recomputed float", kAnyTime);
-  impl_->Runs<StoredDouble, CudaMachine>("cuda", "stored double", kAnyTime);
-  impl_->Runs<StoredFloat, CudaMachine>("cuda", "stored float", kAnyTime);
+  impl_->Announce("whole runs");
+  impl_->Runs<RecomputedDouble, CudaMachine>("cuda", "recomputed double");
+  impl_->Runs<RecomputedFloat, CudaMachine>("cuda", "recomputed float");
+  impl_->PaperRuns<Paper<double>>("paper", "stored double");
+  impl_->PaperRuns<Naive<double>>("naive", "stored double");
 }
 
-void DeviceStudy::TimeNaiveRuns() {
+void DeviceStudy::TimeFloatRuns() {
   if (!impl_->is_set_up) {
     return;
   }
-  impl_->Announce("naive variant, all iterations");
-  impl_->Runs<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
-      "naive", "stored double", impl_->record->settings().run_seconds);
+  impl_->Announce("whole runs of float blocks");
+  impl_->PaperRuns<Paper<float>>("paper", "stored float");
+  impl_->PaperRuns<Naive<float>>("naive", "stored float");
+  impl_->Runs<StoredFloat, CudaMachine>("cuda", "stored float");
 }
 
-Status RunForProfiler(const StudyProblem& problem, CudaContext* context) {
+Status RunForProfiler(const StudyProblem& problem,
+                      bool jacobians_only,
+                      CudaContext* context) {
   DeviceProblem device;
   CERES_EXT_RETURN_IF_ERROR(device.Setup(problem.bal, context));
   CERES_EXT_RETURN_IF_ERROR(
-      (ProfileMachine<StoredDouble, CudaMachine>(&device)));
+      (ProfileMachine<CudaMachine, StoredDouble>(&device, jacobians_only)));
   CERES_EXT_RETURN_IF_ERROR(
-      (ProfileMachine<StoredBlockContiguous, BlockContiguousMachine>(&device)));
+      (ProfileMachine<CudaMachine, StoredFloat>(&device, true)));
   CERES_EXT_RETURN_IF_ERROR(
-      (ProfileMachine<NaiveBlockContiguous::Source, NaiveBlockContiguous>(
-          &device)));
-  return ProfileMachine<NaiveContinuousElement::Source, NaiveContinuousElement>(
-      &device);
+      ProfileMachine<BlockContiguousMachine>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<Naive<double>>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<NaiveContinuous<double>>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<Paper<double>>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<PaperBlockContiguous<double>>(&device, jacobians_only));
+  CERES_EXT_RETURN_IF_ERROR(ProfileMachine<Naive<float>>(&device, true));
+  CERES_EXT_RETURN_IF_ERROR(
+      ProfileMachine<NaiveContinuous<float>>(&device, true));
+  CERES_EXT_RETURN_IF_ERROR(ProfileMachine<Paper<float>>(&device, true));
+  return ProfileMachine<PaperBlockContiguous<float>>(&device, true);
 }
 
 }  // namespace ceres_ext::bal

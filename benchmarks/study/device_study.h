@@ -24,7 +24,7 @@ namespace ceres_ext::bal {
 kernels::Status StudyDevice(kernels::CudaContext* context, StudyRecord* record);
 
 // One problem on the device, where it stays until this is gone: index and
-// inputs, 70 bytes per observation. What is measured takes its memory and gives
+// inputs, 95 bytes per observation. What is measured takes its memory and gives
 // it back.
 class DeviceStudy {
  public:
@@ -46,21 +46,26 @@ class DeviceStudy {
   void TimeIterations();
   // Each kernel alone.
   void TimeKernels();
-  // All iterations, of the kernels of this project.
+  // Whole runs with the stopping rule: of ours with stored Jacobians, the
+  // reference; of our others and the paper's two forms, and how far their final
+  // projections are from those of the reference.
+  void TimeReference();
   void TimeRuns();
-  // All iterations of the naive variant, where they are expected to fit in
-  // run_seconds.
-  void TimeNaiveRuns();
+  // Those with blocks in float.
+  void TimeFloatRuns();
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// For a profiler: evaluation and solves of one PCG iteration, in the four
-// configurations, of the kernels of this project and of the naive variant, both
-// in both layouts, between cudaProfilerStart and cudaProfilerStop.
+// For a profiler: evaluation and, unless it is to see Jacobians only, solves of
+// one PCG iteration, in the four
+// configurations, of the kernels of this project and of the paper's two forms,
+// in both layouts and in double and float, between cudaProfilerStart and
+// cudaProfilerStop.
 kernels::Status RunForProfiler(const StudyProblem& problem,
+                               bool jacobians_only,
                                kernels::CudaContext* context);
 
 }  // namespace ceres_ext::bal

@@ -2,14 +2,17 @@
 #include "benchmarks/study/host_study.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <mutex>
+#include <fstream>
+#include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/row_index.h"
 
 namespace ceres_ext::bal {
@@ -19,6 +22,10 @@ using kernels::HostMachine;
 using kernels::Status;
 using Source =
     kernels::StoredJacobian<double, kernels::BalShape<9>, kernels::kHostLayout>;
+
+// A second pass, with all memory touched as on a device, is worth its time up
+// to here.
+constexpr double kRepeatSeconds = 5.0;
 
 std::string Variant(const StudySettings& settings) {
   return settings.host_threads == 1
@@ -39,14 +46,24 @@ class HostProblem {
   explicit HostProblem(int num_threads) : machine_(num_threads) {}
 
   Status Setup(const BalProblem& bal) {
-    std::vector<int32_t> point_order;
+    const std::vector<int32_t> order = DeviceOrder(bal);
+    std::vector<int32_t> rank(order.size());
+    points_.resize(bal.points.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      rank[order[i]] = static_cast<int32_t>(i);
+      std::copy_n(&bal.points[3 * int64_t{order[i]}], 3, &points_[3 * i]);
+    }
+    std::vector<int32_t> point_ids(bal.point_index.size());
+    for (size_t k = 0; k < point_ids.size(); ++k) {
+      point_ids[k] = rank[bal.point_index[k]];
+    }
     CERES_EXT_RETURN_IF_ERROR(index_.Setup({bal.num_cameras(),
                                             bal.num_points(),
                                             bal.num_observations(),
                                             bal.camera_index.data(),
-                                            bal.point_index.data()},
+                                            point_ids.data()},
                                            {},
-                                           &point_order,
+                                           nullptr,
                                            &machine_));
     CERES_EXT_RETURN_IF_ERROR(
         observations_.Allocate(2 * bal.num_observations()));
@@ -57,29 +74,97 @@ class HostProblem {
     }
     arrays_ = {index_.view(),
                bal.cameras.data(),
-               bal.points.data(),
+               points_.data(),
                observations_.data()};
     return {};
   }
 
-  // The last of num_runs.
-  Status Run(const StudyOptions& options, int num_runs, StudyResult* result) {
+  Status Run(const StudyOptions& options, bool repeat, StudyResult* result) {
     LevenbergMarquardt<HostMachine, Source> lm;
     CERES_EXT_RETURN_IF_ERROR(lm.Setup(options, arrays_, &machine_));
-    for (int i = 0; i < num_runs; ++i) {
+    CERES_EXT_RETURN_IF_ERROR(lm.Optimize(result));
+    if (repeat && result->total_seconds < kRepeatSeconds) {
       CERES_EXT_RETURN_IF_ERROR(lm.Optimize(result));
     }
+    residuals_.assign(lm.residuals(),
+                      lm.residuals() + 2 * arrays_.index.num_observations);
     return {};
   }
+  // Of the last run.
+  const std::vector<double>& residuals() const { return residuals_; }
 
  private:
   HostMachine machine_;
   kernels::RowIndex<HostMachine> index_;
   kernels::HostBuffer<double> observations_;
+  std::vector<double> points_;
   ProblemArrays arrays_;
+  std::vector<double> residuals_;
 };
 
+// The largest distance of residuals from those in a file, in pixels; negative
+// where there is no such file.
+double LargestDifference(const std::vector<double>& residuals,
+                         const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::vector<double> other(residuals.size());
+  stream.read(reinterpret_cast<char*>(other.data()),
+              static_cast<std::streamsize>(sizeof(double) * other.size()));
+  if (file.empty() || !stream) {
+    return -1.0;
+  }
+  double largest = 0.0;
+  for (size_t i = 0; i < other.size(); i += 2) {
+    const double distance =
+        std::hypot(residuals[i] - other[i], residuals[i + 1] - other[i + 1]);
+    largest = std::max(largest,
+                       std::isfinite(distance)
+                           ? distance
+                           : std::numeric_limits<double>::infinity());
+  }
+  return largest;
+}
+
 }  // namespace
+
+std::vector<int32_t> DeviceOrder(const BalProblem& bal) {
+  struct Seen {
+    int32_t first = 0;
+    int32_t last = 0;
+    int64_t length = 0;
+  };
+  std::vector<Seen> seen(bal.num_points());
+  for (int64_t k = 0; k < bal.num_observations(); ++k) {
+    Seen& point = seen[bal.point_index[k]];
+    const int32_t camera = bal.camera_index[k];
+    point.first = point.length == 0 ? camera : std::min(point.first, camera);
+    point.last = std::max(point.last, camera);
+    ++point.length;
+  }
+  constexpr int64_t kLongest = 1023;
+  int bits = 1;
+  while ((int64_t{1} << bits) <
+         int64_t{bal.num_cameras()} / kernels::kPointOrderGroup + 2) {
+    ++bits;
+  }
+  std::vector<std::pair<uint64_t, int64_t>> keys(seen.size());
+  for (size_t i = 0; i < seen.size(); ++i) {
+    uint64_t place = (uint64_t{1} << (2 * bits)) - 1;
+    if (seen[i].length > 0) {
+      place = kernels::HilbertIndex(
+          static_cast<uint32_t>(seen[i].first / kernels::kPointOrderGroup),
+          static_cast<uint32_t>(seen[i].last / kernels::kPointOrderGroup),
+          bits);
+    }
+    keys[i] = {place, -std::min(seen[i].length, kLongest)};
+  }
+  std::vector<int32_t> order(seen.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return keys[a] < keys[b];
+  });
+  return order;
+}
 
 Status TimeOneByOneOnHost(const StudyProblem& problem, StudyRecord* record) {
   HostProblem host(record->settings().host_threads);
@@ -95,8 +180,7 @@ Status TimeOneByOneOnHost(const StudyProblem& problem, StudyRecord* record) {
     }
     StudyResult result;
     const StudyOptions options = MakeStudyOptions(configuration, 1, 1);
-    // The second time all memory has been touched, as on a device.
-    CERES_EXT_RETURN_IF_ERROR(host.Run(options, 2, &result));
+    CERES_EXT_RETURN_IF_ERROR(host.Run(options, /*repeat=*/true, &result));
     record->Size(problem)["runs"].push_back(RunRow(Variant(record->settings()),
                                                    "stored double",
                                                    configuration,
@@ -106,74 +190,38 @@ Status TimeOneByOneOnHost(const StudyProblem& problem, StudyRecord* record) {
   return {};
 }
 
-void TimeRunsOnHost(const std::vector<StudyProblem>& problems,
-                    StudyRecord* record) {
-  struct Job {
-    const StudyProblem* problem;
-    Configuration configuration;
-  };
+Status TimeRunsOnHost(const StudyProblem& problem, StudyRecord* record) {
   const StudySettings& settings = record->settings();
-  std::vector<Job> jobs;
-  for (const StudyProblem& problem : problems) {
-    for (const Configuration& configuration : FourConfigurations()) {
-      jobs.push_back({&problem, configuration});
+  HostProblem host(settings.host_threads);
+  bool is_set_up = false;
+  for (const Configuration& configuration : FourConfigurations()) {
+    if (record->out_of_time()) {
+      record->Skip(What(*record, problem, configuration) + ", whole run",
+                   "out of time");
+      continue;
     }
-  }
-  if (settings.host_jobs > 1) {
-    std::reverse(jobs.begin(), jobs.end());
-  }
-  std::mutex mutex;  // of next and *record
-  size_t next = 0;
-  const auto run = [&] {
-    const Job* job;
-    StudyOptions options;
-    std::string what;
-    {
-      const std::lock_guard<std::mutex> lock(mutex);
-      job = &jobs[next++];
-      options = MakeStudyOptions(job->configuration,
-                                 settings.num_lm_iterations,
-                                 settings.num_pcg_iterations);
-      what = What(*record, *job->problem, job->configuration);
-      if (!record->HasTimeForAll(what,
-                                 record->OneByOne(*job->problem,
-                                                  Variant(settings),
-                                                  "stored double",
-                                                  job->configuration),
-                                 options,
-                                 settings.host_run_seconds)) {
-        return;
-      }
+    if (!is_set_up) {
+      CERES_EXT_RETURN_IF_ERROR(host.Setup(problem.bal));
+      is_set_up = true;
     }
-    HostProblem host(settings.host_threads);
     StudyResult result;
-    Status status = host.Setup(job->problem->bal);
-    if (status.ok()) {
-      status = host.Run(options, 1, &result);
+    const StudyOptions options =
+        record->WholeRun(configuration, settings.host_run_seconds);
+    CERES_EXT_RETURN_IF_ERROR(host.Run(options, /*repeat=*/false, &result));
+    Json row = RunRow(
+        Variant(settings), "stored double", configuration, options, result);
+    const double difference =
+        result.end == StudyEnd::kTime
+            ? -1.0
+            : LargestDifference(
+                  host.residuals(),
+                  ResidualsFile(settings, problem, configuration));
+    if (difference >= 0.0) {
+      row["pixel_difference"] = Rounded(difference);
     }
-    const std::lock_guard<std::mutex> lock(mutex);
-    record->Check(what + ", all iterations", status);
-    if (status.ok()) {
-      Json row = RunRow(Variant(settings),
-                        "stored double",
-                        job->configuration,
-                        options,
-                        result);
-      row["host_jobs"] = settings.host_jobs;
-      record->Size(*job->problem)["runs"].push_back(row);
-    }
-    std::string error;
-    if (!record->Save(&error)) {
-      std::fprintf(stderr, "bal_study: %s\n", error.c_str());
-    }
-  };
-  kernels::HostContext pool(settings.host_jobs);
-  pool.ParallelFor(
-      static_cast<int64_t>(jobs.size()), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          run();
-        }
-      });
+    record->Size(problem)["runs"].push_back(row);
+  }
+  return {};
 }
 
 }  // namespace ceres_ext::bal

@@ -4,6 +4,7 @@
 #ifndef BENCHMARKS_STUDY_HOST_STUDY_H_
 #define BENCHMARKS_STUDY_HOST_STUDY_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "benchmarks/study/study_record.h"
@@ -11,17 +12,21 @@
 
 namespace ceres_ext::bal {
 
-// 1 x 1 in the four configurations, the second of two. Adds rows to the record
-// as it goes.
+// The order of the points on the device (OrderPointsByCamera,
+// cuda_kernels/structure/cuda_observation_index.h): point i of the order is
+// point order[i] of the problem.
+std::vector<int32_t> DeviceOrder(const BalProblem& bal);
+
+// On host_threads, points in the order of the device, nothing beside it. Rows
+// are added to the record as it goes.
+//
+// 1 x 1 in the four configurations, the second of two where one takes less than
+// five seconds.
 kernels::Status TimeOneByOneOnHost(const StudyProblem& problem,
                                    StudyRecord* record);
-
-// All iterations, after 1 x 1: from the first problem to the last, those that
-// are expected to fit in host_run_seconds. With host_jobs above one, so many
-// runs at once, from the last problem that fits to the first: the longest run
-// decides how long they take. Saves the record after each.
-void TimeRunsOnHost(const std::vector<StudyProblem>& problems,
-                    StudyRecord* record);
+// Whole runs with the stopping rule, each of at most host_run_seconds.
+kernels::Status TimeRunsOnHost(const StudyProblem& problem,
+                               StudyRecord* record);
 
 }  // namespace ceres_ext::bal
 

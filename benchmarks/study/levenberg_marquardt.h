@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The optimisation that the study times: a fixed number of Levenberg-Marquardt
-// iterations, each with at most a fixed number of PCG iterations, on any
-// machine and any Jacobian source.
+// The optimisation that the study times: at most so many Levenberg-Marquardt
+// iterations, each with at most so many PCG iterations, on any machine and any
+// Jacobian source.
 //
 //   x = cameras and points, r(x) residuals, J = dr / dx
 //   D^2 = diag(J'J) / radius
@@ -10,7 +10,10 @@
 //   accept x - step where it lowers the cost: radius *= 3;
 //   else radius /= shrink, shrink *= 2
 //
-// No tolerance ends it: the work is the number of iterations asked for.
+// Without tolerances the work is the number of iterations asked for. With the
+// paper's stopping rule PCG ends where |r| <= eta |J'r|, eta = 0.1, and the
+// loop where an accepted step lowers the cost by less than function_tolerance
+// of it (the paper says nothing of the latter; 1e-6 is Ceres's default).
 #ifndef BENCHMARKS_STUDY_LEVENBERG_MARQUARDT_H_
 #define BENCHMARKS_STUDY_LEVENBERG_MARQUARDT_H_
 
@@ -20,9 +23,12 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "benchmarks/inexact_solver.h"
 #include "benchmarks/study/explicit_w_batch.h"
+#include "benchmarks/study/paper_batch.h"
+#include "benchmarks/study/paper_kernels.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -39,11 +45,17 @@ struct StudyOptions {
   solver::InexactSolverOptions solver;
   // Whether products go by the blocks of W = F'E, formed once a solve.
   bool explicit_w = false;
-  // Below zero: PCG always takes max_num_iterations.
+  // eta. Below zero: PCG always takes max_num_iterations.
   double r_tolerance = -1.0;
+  // Of an accepted step, relative to the cost. Below zero: never an end.
+  double function_tolerance = -1.0;
   int num_lm_iterations = 50;
+  // No iteration is begun after so many seconds.
+  double max_seconds = std::numeric_limits<double>::infinity();
   double initial_radius = 1e4;
 };
+
+enum class StudyEnd { kIterations, kFunctionTolerance, kTime };
 
 // Seconds are sums over the run. On a device they are times of the device
 // between events, except total_seconds.
@@ -60,6 +72,10 @@ struct StudyResult {
   int num_jacobians = 0;
   int num_accepted = 0;
   int64_t num_pcg_iterations = 0;
+  StudyEnd end = StudyEnd::kIterations;
+  // After each iteration: wall clock since the start, and its PCG iterations.
+  std::vector<double> lm_seconds;
+  std::vector<int> lm_pcg_iterations;
 };
 
 // A problem in the memory of a machine: its index, with a workspace, and the
@@ -71,10 +87,24 @@ struct ProblemArrays {
   const double* observations = nullptr;  // 2 each
 };
 
+// The batches that form W never and always.
+template <typename Machine, typename Source>
+struct StudyBatches {
+  using ImplicitW = solver::ObservationBatch<Machine, Source>;
+  using ExplicitW = ExplicitWBatch<Machine, Source>;
+};
+template <PaperForm F, typename T, kernels::BlockLayout L, typename Source>
+struct StudyBatches<PaperMachine<F, T, L>, Source> {
+  using ImplicitW = PaperBatch<PaperMachine<F, T, L>, false>;
+  using ExplicitW = PaperBatch<PaperMachine<F, T, L>, true>;
+};
+
+// Vectors of a PaperMachine, and the problem's arrays, are in its layout.
 template <typename Machine, typename Source>
 class LevenbergMarquardt {
  public:
   static constexpr bool kRecomputed = kernels::IsRecomputed<Source>::value;
+  static constexpr bool kPaper = IsPaperMachine<Machine>::value;
   using Value = typename Source::Value;
 
   // Takes all memory; a second call with other options takes no more. The
@@ -94,11 +124,18 @@ class LevenbergMarquardt {
       CERES_EXT_RETURN_IF_ERROR(
           machine->Allocate(3 * num_points_, &state->points));
       CERES_EXT_RETURN_IF_ERROR(
-          machine->Allocate(num_cameras_, &state->prepared));
+          machine->Allocate(kPaper ? 0 : num_cameras_, &state->prepared));
       CERES_EXT_RETURN_IF_ERROR(
           machine->Allocate(2 * num_observations_, &state->residuals));
     }
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(81 * num_cameras_, &maps_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(kPaper ? 0 : 81 * num_cameras_, &maps_));
+    if constexpr (kPaper && std::is_same_v<Value, float>) {
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(9 * num_cameras_, &rounded_parameters_));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(3 * num_points_, &rounded_points_));
+    }
     if constexpr (kRecomputed) {
       if constexpr (std::is_same_v<Value, float>) {
         CERES_EXT_RETURN_IF_ERROR(
@@ -138,7 +175,16 @@ class LevenbergMarquardt {
     bool is_new_state = true;
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                           begin)
+          .count();
+    };
     for (int i = 0; i < options_.num_lm_iterations; ++i) {
+      if (seconds() > options_.max_seconds) {
+        result->end = StudyEnd::kTime;
+        break;
+      }
       CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark0));
       if (is_new_state) {
         CERES_EXT_RETURN_IF_ERROR(Linearize());
@@ -168,22 +214,28 @@ class LevenbergMarquardt {
       result->back_substitution_seconds += summary.back_substitution_seconds;
       result->num_pcg_iterations += summary.num_iterations;
       ++result->num_lm_iterations;
+      result->lm_seconds.push_back(seconds());
+      result->lm_pcg_iterations.push_back(summary.num_iterations);
       // False for NaN as well.
       is_new_state = has_step && candidate_cost < cost;
       if (is_new_state) {
+        const bool is_last =
+            cost - candidate_cost < options_.function_tolerance * cost;
         std::swap(state_, candidate_);
         cost = candidate_cost;
         radius = std::min(3.0 * radius, 1e16);
         shrink = 2.0;
         ++result->num_accepted;
+        if (is_last) {
+          result->end = StudyEnd::kFunctionTolerance;
+          break;
+        }
       } else {
         radius = std::max(radius / shrink, 1e-32);
         shrink *= 2.0;
       }
     }
-    result->total_seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-            .count();
+    result->total_seconds = seconds();
     result->final_cost = cost;
     return {};
   }
@@ -203,11 +255,15 @@ class LevenbergMarquardt {
 
   // J at the state, its column norms.
   kernels::Status Linearize() {
-    CERES_EXT_RETURN_IF_ERROR(PrepareMaps());
-    if constexpr (!kRecomputed) {
-      CERES_EXT_RETURN_IF_ERROR(Run(JacobianParams(), machine_));
+    if constexpr (kPaper) {
+      return LinearizeAsPaper();
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(PrepareMaps());
+      if constexpr (!kRecomputed) {
+        CERES_EXT_RETURN_IF_ERROR(Run(JacobianParams(), machine_));
+      }
+      return Run(ColumnNormsParams(), machine_);
     }
-    return Run(ColumnNormsParams(), machine_);
   }
 
   kernels::Status Damp(double radius) {
@@ -241,6 +297,18 @@ class LevenbergMarquardt {
     system.camera_diagonal = camera_diagonal_.data();
     system.point_diagonal = point_diagonal_.data();
     return system;
+  }
+
+  // Cameras and points whose blocks of J'J, undamped and after Linearize, are
+  // rank-deficient. Not for a PaperMachine.
+  kernels::Status FindDegenerateBlocks(solver::DegenerateBlocks* points,
+                                       solver::DegenerateBlocks* cameras) {
+    Buffer<double> no_padding;
+    const int64_t n = std::max(9 * num_cameras_, 3 * num_points_);
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &no_padding));
+    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(n, no_padding.data()));
+    return solver_.FindDegenerateBlocks(
+        System(), no_padding.data(), no_padding.data(), points, cameras);
   }
 
   // The camera maps of the state and, where Jacobians are recomputed in float,
@@ -291,6 +359,8 @@ class LevenbergMarquardt {
   }
   const double* camera_step() const { return camera_step_.data(); }
   const double* point_step() const { return point_step_.data(); }
+  // Of the state.
+  const double* residuals() const { return state_.residuals.data(); }
 
  private:
   template <typename T>
@@ -342,12 +412,61 @@ class LevenbergMarquardt {
   }
 
   kernels::Status EvaluateCost(State* state, double* cost) {
-    CERES_EXT_RETURN_IF_ERROR(Run(PrepareParams(state, nullptr), machine_));
-    CERES_EXT_RETURN_IF_ERROR(Run(CostParams(state), machine_));
+    if constexpr (kPaper) {
+      constexpr kernels::BlockLayout L = Machine::kLayout;
+      PaperResidualsParams<L> params;
+      params.index = problem_.index;
+      params.cameras = {state->cameras.data(), num_cameras_};
+      params.points = {state->points.data(), num_points_};
+      params.observations = {problem_.observations, num_observations_};
+      params.residuals = {state->residuals.data(), num_observations_};
+      CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::DotParams{2 * num_observations_,
+                                 state->residuals.data(),
+                                 state->residuals.data(),
+                                 &evaluation_.data()->cost},
+              machine_));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(Run(PrepareParams(state, nullptr), machine_));
+      CERES_EXT_RETURN_IF_ERROR(Run(CostParams(state), machine_));
+    }
     kernels::Evaluation evaluation;
     CERES_EXT_RETURN_IF_ERROR(machine_->ReadResult(evaluation_, &evaluation));
-    *cost = evaluation.cost;
+    *cost = kPaper ? 0.5 * evaluation.cost : evaluation.cost;
     return {};
+  }
+
+  // Of a PaperMachine: J from the parameters, in float from rounded ones.
+  kernels::Status LinearizeAsPaper() {
+    constexpr kernels::BlockLayout L = Machine::kLayout;
+    PaperJacobianParams<Value, L> jacobian;
+    jacobian.index = problem_.index;
+    if constexpr (std::is_same_v<Value, float>) {
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::CastParams<float>{9 * num_cameras_,
+                                         state_.cameras.data(),
+                                         rounded_parameters_.data()},
+              machine_));
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::CastParams<float>{
+              3 * num_points_, state_.points.data(), rounded_points_.data()},
+          machine_));
+      jacobian.cameras = {rounded_parameters_.data(), num_cameras_};
+      jacobian.points = {rounded_points_.data(), num_points_};
+    } else {
+      jacobian.cameras = {state_.cameras.data(), num_cameras_};
+      jacobian.points = {state_.points.data(), num_points_};
+    }
+    jacobian.camera_blocks = {camera_blocks_.data(), num_observations_};
+    jacobian.point_blocks = {point_blocks_.data(), num_observations_};
+    CERES_EXT_RETURN_IF_ERROR(Run(jacobian, machine_));
+    PaperColumnNormsParams<Value, L> norms;
+    norms.index = problem_.index;
+    norms.jacobian = Jacobian();
+    norms.cameras = {camera_norms_.data(), num_cameras_};
+    norms.points = {point_norms_.data(), num_points_};
+    return Run(norms, machine_);
   }
 
   // The candidate x - step and its cost.
@@ -398,6 +517,7 @@ class LevenbergMarquardt {
   Buffer<double> maps_;
   Buffer<kernels::CameraState<float>> rounded_cameras_;
   Buffer<float> rounded_maps_;
+  Buffer<float> rounded_parameters_;  // of cameras
   Buffer<float> rounded_points_;
   Buffer<Value> camera_blocks_;
   Buffer<Value> point_blocks_;
@@ -409,8 +529,9 @@ class LevenbergMarquardt {
   Buffer<double> point_step_;
   typename Machine::template Result<kernels::Evaluation> evaluation_;
   // The one of them that the options ask for.
-  solver::InexactSolver<Machine, Source> solver_;
-  solver::InexactSolver<Machine, Source, ExplicitWBatch<Machine, Source>>
+  using Batches = StudyBatches<Machine, Source>;
+  solver::InexactSolver<Machine, Source, typename Batches::ImplicitW> solver_;
+  solver::InexactSolver<Machine, Source, typename Batches::ExplicitW>
       explicit_solver_;
 };
 

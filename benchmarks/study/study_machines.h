@@ -3,7 +3,7 @@
 // The machines that the study compares with those of the project:
 //
 //   BlockContiguousMachine    the same code with block-contiguous arrays
-//   NaiveMachine<kLayout>     naive_kernels.h on the device
+//   PaperMachine              the paper's kernels (paper_kernels.h)
 //   CusparseMachine           CudaMachine with (J'J + D^2) p by cuSPARSE
 //
 // Each is a CudaMachine with overloads of Run for what it does its own way.
@@ -14,7 +14,7 @@
 
 #include "benchmarks/study/cusparse_products.h"
 #include "benchmarks/study/explicit_w.h"
-#include "benchmarks/study/naive_kernels.h"
+#include "benchmarks/study/paper_kernels.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/evaluate.h"

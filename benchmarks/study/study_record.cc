@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <thread>
@@ -28,6 +29,59 @@ std::string CpuName() {
       const size_t colon = line.find(':');
       return colon + 2 < line.size() ? line.substr(colon + 2) : "";
     }
+  }
+  return "";
+}
+
+// What the host's code was compiled for.
+std::string HostInstructions() {
+#if defined(__AVX512F__) && defined(__AVX512VL__)
+  return "x86-64-v4";
+#elif defined(__AVX2__) && defined(__FMA__)
+  return "x86-64-v3";
+#else
+  return "the compiler's default";
+#endif
+}
+
+// Whether it takes one line: no object below it, or an array of arrays.
+bool IsRow(const Json& json) {
+  return std::none_of(json.begin(), json.end(), [](const Json& value) {
+    return value.is_object() ||
+           (value.is_array() &&
+            std::any_of(value.begin(), value.end(), [](const Json& inner) {
+              return inner.is_structured();
+            }));
+  });
+}
+
+void Write(const Json& json, const std::string& indent, std::string* text) {
+  if (!json.is_structured() || IsRow(json)) {
+    *text += json.dump();
+    return;
+  }
+  const std::string inner = indent + " ";
+  *text += json.is_object() ? "{" : "[";
+  const char* separator = "\n";
+  for (const auto& [key, value] : json.items()) {
+    *text += separator + inner;
+    if (json.is_object()) {
+      *text += Json(key).dump() + ": ";
+    }
+    Write(value, inner, text);
+    separator = ",\n";
+  }
+  *text += "\n" + indent + (json.is_object() ? "}" : "]");
+}
+
+const char* EndName(StudyEnd end) {
+  switch (end) {
+    case StudyEnd::kIterations:
+      return "iterations";
+    case StudyEnd::kFunctionTolerance:
+      return "function tolerance";
+    case StudyEnd::kTime:
+      return "time";
   }
   return "";
 }
@@ -64,13 +118,15 @@ StudyRecord::StudyRecord(const StudySettings& settings)
       {"shuffle_points", settings.shuffle_points},
       {"num_lm_iterations", settings.num_lm_iterations},
       {"num_pcg_iterations", settings.num_pcg_iterations},
+      {"eta", settings.eta},
+      {"function_tolerance", settings.function_tolerance},
       {"num_timed_pcg_iterations", settings.num_timed_pcg_iterations},
       {"num_repetitions", settings.num_repetitions},
       {"run_seconds", settings.run_seconds},
       {"host_run_seconds", settings.host_run_seconds},
       {"seconds", settings.seconds},
       {"host_threads", settings.host_threads},
-      {"host_jobs", settings.host_jobs},
+      {"host_instructions", HostInstructions()},
       {"parts", settings.parts}};
   json_["operations"] = OperationTable();
   json_["sizes"] = Json::array();
@@ -100,44 +156,20 @@ double StudyRecord::elapsed_seconds() const {
       .count();
 }
 
-Json StudyRecord::OneByOne(const StudyProblem& problem,
-                           const std::string& variant,
-                           const std::string& jacobian,
-                           const Configuration& configuration) {
-  for (const Json& row : Size(problem)["runs"]) {
-    if (row["variant"] == variant && row["jacobian"] == jacobian &&
-        row["use_schur"] == configuration.use_schur &&
-        row["explicit_w"] == configuration.explicit_w &&
-        row["max_lm_iterations"] == 1 && row["max_pcg_iterations"] == 1) {
-      return row;
-    }
-  }
-  return nullptr;
+bool StudyRecord::Wants(const std::string& part) const {
+  return std::find(settings_.parts.begin(), settings_.parts.end(), part) !=
+         settings_.parts.end();
 }
 
-bool StudyRecord::HasTimeForAll(const std::string& what,
-                                const Json& one_by_one,
-                                const StudyOptions& options,
-                                double max_seconds) {
-  if (one_by_one.is_null()) {
-    Skip(what + ", all iterations", "1 x 1 was not measured");
-    return false;
-  }
-  const double pcg = one_by_one["pcg_seconds"];
-  const double rest = one_by_one["total_seconds"].get<double>() - pcg;
-  const double expected =
-      options.num_lm_iterations *
-      (rest + options.solver.max_num_iterations * pcg /
-                  std::max<int64_t>(1, one_by_one["num_pcg_iterations"]));
-  if (expected > max_seconds) {
-    Skip(what + ", all iterations", "longer than the time for a run");
-    return false;
-  }
-  if (elapsed_seconds() + expected > settings_.seconds) {
-    Skip(what + ", all iterations", "out of time");
-    return false;
-  }
-  return true;
+StudyOptions StudyRecord::WholeRun(const Configuration& configuration,
+                                   double max_seconds) const {
+  StudyOptions options = MakeStudyOptions(
+      configuration, settings_.num_lm_iterations, settings_.num_pcg_iterations);
+  options.r_tolerance = settings_.eta;
+  options.function_tolerance = settings_.function_tolerance;
+  options.max_seconds =
+      std::min(max_seconds, settings_.seconds - elapsed_seconds());
+  return options;
 }
 
 void StudyRecord::Skip(const std::string& what, const std::string& why) {
@@ -167,7 +199,7 @@ bool StudyRecord::Save(std::string* error) const {
   json["elapsed_seconds"] = elapsed_seconds();
   const std::string part = settings_.output + ".part";
   std::ofstream file(part);
-  file << json.dump(1) << "\n";
+  file << RecordText(json);
   file.close();
   if (!file || std::rename(part.c_str(), settings_.output.c_str()) != 0) {
     *error = "Can't write " + settings_.output + ".";
@@ -187,6 +219,30 @@ std::string ConfigurationName(const Configuration& configuration) {
          (configuration.explicit_w ? ", explicit W" : ", implicit W");
 }
 
+double Rounded(double x) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", x);
+  return std::strtod(text, nullptr);
+}
+
+std::string RecordText(const Json& json) {
+  std::string text;
+  Write(json, "", &text);
+  return text + "\n";
+}
+
+std::string ResidualsFile(const StudySettings& settings,
+                          const StudyProblem& problem,
+                          const Configuration& configuration) {
+  if (settings.residuals.empty() ||
+      problem.bal.num_observations() > kMostKeptObservations) {
+    return "";
+  }
+  return settings.residuals + "/" + problem.name +
+         (configuration.use_schur ? "_schur" : "_normal") +
+         (configuration.explicit_w ? "_explicit" : "_implicit");
+}
+
 StudyOptions MakeStudyOptions(const Configuration& configuration,
                               int num_lm_iterations,
                               int num_pcg_iterations) {
@@ -204,34 +260,49 @@ Json RunRow(const std::string& variant,
             const Configuration& configuration,
             const StudyOptions& options,
             const StudyResult& result) {
-  std::printf("  %-21s %-18s %-22s %2d x %3d  %10.4f s  PCG %6lld  cost %.9e\n",
-              variant.c_str(),
-              jacobian.c_str(),
-              ConfigurationName(configuration).c_str(),
-              options.num_lm_iterations,
-              options.solver.max_num_iterations,
-              result.total_seconds,
-              static_cast<long long>(result.num_pcg_iterations),
-              result.final_cost);
+  std::printf(
+      "  %-21s %-18s %-22s %2d x %3d  %10.4f s  LM %2d  PCG %6lld  cost %.9e  "
+      "%s\n",
+      variant.c_str(),
+      jacobian.c_str(),
+      ConfigurationName(configuration).c_str(),
+      options.num_lm_iterations,
+      options.solver.max_num_iterations,
+      result.total_seconds,
+      result.num_lm_iterations,
+      static_cast<long long>(result.num_pcg_iterations),
+      result.final_cost,
+      EndName(result.end));
   std::fflush(stdout);
-  return {{"variant", variant},
-          {"jacobian", jacobian},
-          {"use_schur", configuration.use_schur},
-          {"explicit_w", configuration.explicit_w},
-          {"max_lm_iterations", options.num_lm_iterations},
-          {"max_pcg_iterations", options.solver.max_num_iterations},
-          {"total_seconds", result.total_seconds},
-          {"evaluate_seconds", result.evaluate_seconds},
-          {"normal_blocks_seconds", result.normal_blocks_seconds},
-          {"pcg_seconds", result.pcg_seconds},
-          {"back_substitution_seconds", result.back_substitution_seconds},
-          {"update_seconds", result.update_seconds},
-          {"initial_cost", result.initial_cost},
-          {"final_cost", result.final_cost},
-          {"num_lm_iterations", result.num_lm_iterations},
-          {"num_jacobians", result.num_jacobians},
-          {"num_accepted", result.num_accepted},
-          {"num_pcg_iterations", result.num_pcg_iterations}};
+  Json row = {
+      {"variant", variant},
+      {"jacobian", jacobian},
+      {"use_schur", configuration.use_schur},
+      {"explicit_w", configuration.explicit_w},
+      {"max_lm_iterations", options.num_lm_iterations},
+      {"max_pcg_iterations", options.solver.max_num_iterations},
+      {"total_seconds", Rounded(result.total_seconds)},
+      {"evaluate_seconds", Rounded(result.evaluate_seconds)},
+      {"normal_blocks_seconds", Rounded(result.normal_blocks_seconds)},
+      {"pcg_seconds", Rounded(result.pcg_seconds)},
+      {"back_substitution_seconds", Rounded(result.back_substitution_seconds)},
+      {"update_seconds", Rounded(result.update_seconds)},
+      {"initial_cost", result.initial_cost},
+      {"final_cost", result.final_cost},
+      {"num_lm_iterations", result.num_lm_iterations},
+      {"num_jacobians", result.num_jacobians},
+      {"num_accepted", result.num_accepted},
+      {"num_pcg_iterations", result.num_pcg_iterations}};
+  if (options.r_tolerance >= 0.0) {
+    row["eta"] = options.r_tolerance;
+    row["end"] = EndName(result.end);
+    row["lm_seconds"] = Json::array();
+    for (const double seconds : result.lm_seconds) {
+      row["lm_seconds"].push_back(Rounded(seconds));
+    }
+    row["lm_pcg_iterations"] = result.lm_pcg_iterations;
+  }
+  return row;
 }
 
 Json OperationTable() {

@@ -27,23 +27,35 @@ struct StudySettings {
   std::vector<std::string> sizes;
   uint64_t seed = 1;
   bool shuffle_points = true;
+  // The stopping rule of whole runs, the paper's: at most so many iterations,
+  // PCG to |r| <= eta |J'r|, and no more where an accepted step lowers the cost
+  // by less than function_tolerance of it.
   int num_lm_iterations = 50;
   int num_pcg_iterations = 100;
+  double eta = 0.1;
+  double function_tolerance = 1e-6;
   // Iterations of the PCG solve that Table 4 and the comparisons time.
   int num_timed_pcg_iterations = 20;
   int num_repetitions = 20;  // of each kernel
-  // No run of the naive variant, and none of the host, is begun that must be
-  // expected to take longer, as judged from one iteration.
+  // A whole run begins no iteration after so many seconds, on the device and on
+  // the host; what it has done by then is its row.
   double run_seconds = 60.0;
   double host_run_seconds = 60.0;
   double seconds = 540.0;  // Nothing is begun after this.
   int host_threads = 1;
-  int host_jobs = 1;  // runs of the host implementation at once
   bool host = true;
   bool gpu = true;
-  // Of the device: "iterations", "kernels", "runs", "naive_runs".
-  std::vector<std::string> parts = {
-      "iterations", "kernels", "runs", "naive_runs"};
+  // "iterations", "kernels", "reference", "runs", "float_runs" of the device,
+  // "host_1x1" and "host_runs" of the host.
+  std::vector<std::string> parts = {"iterations",
+                                    "kernels",
+                                    "reference",
+                                    "runs",
+                                    "float_runs",
+                                    "host_1x1",
+                                    "host_runs"};
+  // Folder of final residuals, for comparing host and device; empty: none.
+  std::string residuals;
   std::string output;  // empty: no file
 };
 
@@ -71,18 +83,12 @@ class StudyRecord {
 
   double elapsed_seconds() const;
   bool out_of_time() const { return elapsed_seconds() > settings_.seconds; }
-  // The row of 1 x 1 of a variant; null where there is none.
-  Json OneByOne(const StudyProblem& problem,
-                const std::string& variant,
-                const std::string& jacobian,
-                const Configuration& configuration);
-  // Whether a run must be expected to end within max_seconds and within the
-  // time of the study, as judged by its row of 1 x 1. The expectation is
-  // recorded nowhere. Skips `what` where not.
-  bool HasTimeForAll(const std::string& what,
-                     const Json& one_by_one,
-                     const StudyOptions& options,
-                     double max_seconds);
+  // Whether a part is asked for.
+  bool Wants(const std::string& part) const;
+  // Options of a whole run that takes at most max_seconds, and what is left of
+  // the time of the study.
+  StudyOptions WholeRun(const Configuration& configuration,
+                        double max_seconds) const;
   // Notes something that was not measured, and why.
   void Skip(const std::string& what, const std::string& why);
   // Skips `what` where the status is not OK, and counts a failure, unless it
@@ -102,12 +108,29 @@ class StudyRecord {
 const std::vector<Configuration>& FourConfigurations();
 std::string ConfigurationName(const Configuration& configuration);
 
+// A number of the record, which keeps six digits of what is measured.
+double Rounded(double x);
+// The record as text: a line for each row, so that files differ in the rows
+// that do. scripts/plot_study.py writes the same.
+std::string RecordText(const Json& json);
+
+// Where final residuals of a problem in a configuration are kept, as doubles in
+// the order of the device's index; empty where settings name no folder, or the
+// problem has more than kMostKeptObservations, which the host alone doesn't
+// solve in the time of a study.
+inline constexpr int64_t kMostKeptObservations = 2'000'000;
+std::string ResidualsFile(const StudySettings& settings,
+                          const StudyProblem& problem,
+                          const Configuration& configuration);
+
+// No tolerance ends such a run.
 StudyOptions MakeStudyOptions(const Configuration& configuration,
                               int num_lm_iterations,
                               int num_pcg_iterations);
 
 // A timed run as a row of Size()["runs"], and as a line on the screen.
-// variant: "cuda", "naive", "naive continuous", "cusparse ...", "host".
+// variant: "cuda", "naive", "paper", "cusparse ...", "host" and layouts of
+// them.
 Json RunRow(const std::string& variant,
             const std::string& jacobian,
             const Configuration& configuration,

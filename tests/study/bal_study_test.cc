@@ -74,42 +74,41 @@ TEST(OperationTable, ImplicitProductsAreRight) {
   }
 }
 
-// With one run at a time and with several.
-class StudyOnHost : public testing::TestWithParam<int> {};
-
-TEST_P(StudyOnHost, FourConfigurationsLowerTheCost) {
-  const std::vector<StudyProblem> problems = {SmallProblem()};
-  StudySettings settings = SmallSettings();
-  settings.host_jobs = GetParam();
-  StudyRecord record(settings);
-  ASSERT_TRUE(TimeOneByOneOnHost(problems[0], &record).ok());
-  TimeRunsOnHost(problems, &record);
+TEST(StudyOnHost, FourConfigurationsLowerTheCost) {
+  const StudyProblem problem = SmallProblem();
+  StudyRecord record(SmallSettings());
+  ASSERT_TRUE(TimeOneByOneOnHost(problem, &record).ok());
+  ASSERT_TRUE(TimeRunsOnHost(problem, &record).ok());
   EXPECT_EQ(record.num_failures(), 0);
-  const Json& rows = record.Size(problems[0])["runs"];
+  const Json& rows = record.Size(problem)["runs"];
   ASSERT_EQ(rows.size(), 8u);
-  // Full runs end in any order: runs[c][all].
-  const auto index_of = [](const Json& row) {
-    return 2 * (row["use_schur"] ? 1 : 0) + (row["explicit_w"] ? 1 : 0);
-  };
-  Json runs[4][2];
   for (size_t i = 0; i < rows.size(); ++i) {
     SCOPED_TRACE(rows[i].dump());
-    const bool all = i >= 4;
-    Json& run = runs[index_of(rows[i])][all ? 1 : 0];
-    EXPECT_TRUE(run.is_null());
-    run = rows[i];
+    const Json& run = rows[i];
+    const bool whole = i >= 4;
     EXPECT_EQ(run["variant"], "host");
-    EXPECT_EQ(run["max_lm_iterations"], all ? 4 : 1);
-    EXPECT_EQ(run["max_pcg_iterations"], all ? 60 : 1);
-    EXPECT_EQ(run["num_lm_iterations"], all ? 4 : 1);
-    EXPECT_EQ(run["num_pcg_iterations"], all ? 4 * 60 : 1);
+    EXPECT_EQ(run["use_schur"], i % 4 >= 2);
+    EXPECT_EQ(run["explicit_w"], i % 2 == 1);
+    EXPECT_EQ(run["max_lm_iterations"], whole ? 4 : 1);
+    EXPECT_EQ(run["max_pcg_iterations"], whole ? 60 : 1);
+    EXPECT_LE(run["num_lm_iterations"], whole ? 4 : 1);
     EXPECT_EQ(run["initial_cost"], rows[0]["initial_cost"]);
     EXPECT_LT(run["final_cost"], run["initial_cost"]);
     EXPECT_GT(run["total_seconds"], 0.0);
     EXPECT_GE(run["num_accepted"], 1);
-  }
-  for (const auto& run : runs) {
-    EXPECT_LT(run[1]["final_cost"], run[0]["final_cost"]);
+    ASSERT_EQ(run.contains("eta"), whole);
+    if (whole) {
+      // |r| <= 0.1 |b| takes fewer than the 60 that are allowed, and each is
+      // noted.
+      EXPECT_EQ(run["lm_seconds"].size(), run["num_lm_iterations"]);
+      int num_pcg_iterations = 0;
+      for (const Json& n : run["lm_pcg_iterations"]) {
+        EXPECT_LT(n, 60);
+        num_pcg_iterations += n.get<int>();
+      }
+      EXPECT_EQ(run["num_pcg_iterations"], num_pcg_iterations);
+      EXPECT_LT(run["final_cost"], rows[i - 4]["final_cost"]);
+    }
   }
   // Implicit and explicit W are the same iteration in other roundings: of sums
   // of at most 700 terms, in both directions, through blocks of V + D^2 or
@@ -118,36 +117,97 @@ TEST_P(StudyOnHost, FourConfigurationsLowerTheCost) {
   const double tolerance =
       2 * 700 * 9e4 * std::numeric_limits<double>::epsilon();
   for (const int c : {0, 2}) {
-    const double implicit_cost = runs[c][0]["final_cost"];
-    const double explicit_cost = runs[c + 1][0]["final_cost"];
+    const double implicit_cost = rows[c]["final_cost"];
+    const double explicit_cost = rows[c + 1]["final_cost"];
     EXPECT_NEAR(explicit_cost, implicit_cost, tolerance * implicit_cost);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, StudyOnHost, testing::Values(1, 3));
-
-TEST(StudyOnHostTime, LeavesOutWhatWouldTakeTooLong) {
-  const std::vector<StudyProblem> problems = {SmallProblem()};
+TEST(StudyOnHost, EndsWhereTheCostHardlyFalls) {
+  const StudyProblem problem = SmallProblem();
   StudySettings settings = SmallSettings();
-  settings.host_run_seconds = 0.0;
+  settings.num_lm_iterations = 50;
+  settings.function_tolerance = 0.5;
   StudyRecord record(settings);
-  ASSERT_TRUE(TimeOneByOneOnHost(problems[0], &record).ok());
-  TimeRunsOnHost(problems, &record);
-  EXPECT_EQ(record.Size(problems[0])["runs"].size(), 4u);
-  EXPECT_EQ(record.json()["skipped"].size(), 4u);
+  ASSERT_TRUE(TimeRunsOnHost(problem, &record).ok());
+  for (const Json& run : record.Size(problem)["runs"]) {
+    SCOPED_TRACE(run.dump());
+    EXPECT_EQ(run["end"], "function tolerance");
+    EXPECT_LT(run["num_lm_iterations"], 50);
+  }
 }
 
-TEST(StudyOnHostTime, SkipsWhatHasNoTimeLeft) {
-  const std::vector<StudyProblem> problems = {SmallProblem()};
+TEST(StudyOnHost, TimeEndsAWholeRun) {
+  const StudyProblem problem = SmallProblem();
+  StudySettings settings = SmallSettings();
+  settings.host_run_seconds = -1.0;
+  StudyRecord record(settings);
+  ASSERT_TRUE(TimeRunsOnHost(problem, &record).ok());
+  ASSERT_EQ(record.Size(problem)["runs"].size(), 4u);
+  for (const Json& run : record.Size(problem)["runs"]) {
+    EXPECT_EQ(run["end"], "time");
+    EXPECT_EQ(run["num_lm_iterations"], 0);
+  }
+}
+
+// A file of final residuals of the device, all of them far away.
+TEST(StudyOnHost, ComparesFinalProjections) {
+  const StudyProblem problem = SmallProblem();
+  StudySettings settings = SmallSettings();
+  settings.residuals = testing::TempDir();
+  const std::string file = ResidualsFile(settings, problem, {true, false});
+  std::vector<double> residuals(1400, 1e9);
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(residuals.data()), 8 * 1400);
+  StudyRecord record(settings);
+  ASSERT_TRUE(TimeRunsOnHost(problem, &record).ok());
+  std::remove(file.c_str());
+  for (const Json& run : record.Size(problem)["runs"]) {
+    const bool has_file = run["use_schur"] && !run["explicit_w"];
+    ASSERT_EQ(run.contains("pixel_difference"), has_file);
+    if (has_file) {
+      // Residuals are thousands of pixels at most.
+      EXPECT_NEAR(run["pixel_difference"], std::sqrt(2.0) * 1e9, 1e5);
+    }
+  }
+}
+
+TEST(StudyOnHost, SkipsWhatHasNoTimeLeft) {
+  const StudyProblem problem = SmallProblem();
   StudySettings settings = SmallSettings();
   settings.seconds = -1.0;
   StudyRecord record(settings);
-  ASSERT_TRUE(TimeOneByOneOnHost(problems[0], &record).ok());
-  TimeRunsOnHost(problems, &record);
-  EXPECT_TRUE(record.Size(problems[0])["runs"].empty());
-  // One iteration and all of them, in four configurations.
+  ASSERT_TRUE(TimeOneByOneOnHost(problem, &record).ok());
+  ASSERT_TRUE(TimeRunsOnHost(problem, &record).ok());
+  EXPECT_TRUE(record.Size(problem)["runs"].empty());
+  // One iteration and whole runs, in four configurations.
   EXPECT_EQ(record.json()["skipped"].size(), 8u);
   EXPECT_EQ(record.num_failures(), 0);
+}
+
+TEST(DeviceOrder, IsAlongHilbertsCurve) {
+  // Groups of four cameras: (first, last) group of points 0 to 3 are (0, 0),
+  // (0, 1), (0, 0) and none; of 8 cameras the grid is 4 x 4, and the curve goes
+  // from (0, 0) to (0, 1) through (1, 0) or straight, but never back.
+  BalProblem bal;
+  bal.cameras.resize(9 * 8);
+  bal.points.resize(3 * 4);
+  bal.camera_index = {0, 1, 0, 5, 0, 1, 2};
+  bal.point_index = {0, 0, 1, 1, 2, 2, 2};
+  bal.observations.resize(14);
+  // Among equals the longer track comes first; a point without one is last.
+  EXPECT_EQ(DeviceOrder(bal), (std::vector<int32_t>{2, 0, 1, 3}));
+}
+
+TEST(StudyRecord, HasALineForEachRow) {
+  const Json json = {{"a", 1.5},
+                     {"rows", {{{"x", 1}, {"y", {1, 2}}}, {{"x", 2}}}},
+                     {"none", Json::array()}};
+  EXPECT_EQ(RecordText(json),
+            "{\n \"a\": 1.5,\n \"rows\": [\n  {\"x\":1,\"y\":[1,2]},\n"
+            "  {\"x\":2}\n ],\n \"none\": []\n}\n");
+  EXPECT_EQ(Rounded(0.12345678), 0.123457);
+  EXPECT_EQ(Rounded(0.0), 0.0);
 }
 
 TEST(StudyRecord, CountsFailures) {
@@ -193,6 +253,7 @@ TEST(BalStudy, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(RunProgram("--nogpu --sizes=atlantis-7 > /dev/null 2>&1"), 1);
   EXPECT_EQ(RunProgram("--nogpu --lm=0 > /dev/null 2>&1"), 1);
   EXPECT_EQ(RunProgram("--nogpu --parts=runs,walks > /dev/null 2>&1"), 1);
+  EXPECT_EQ(RunProgram("--nogpu --profile=some > /dev/null 2>&1"), 1);
   EXPECT_EQ(RunProgram("--nogpu --sizes=4x60x200 --lm=1 --pcg=1 "
                        "--output=/nonexistent/record.json > /dev/null 2>&1"),
             4);

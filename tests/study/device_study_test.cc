@@ -10,8 +10,12 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <vector>
 
+#include "benchmarks/study/host_study.h"
+#include "cuda_kernels/structure/cuda_observation_index.h"
 #include "gtest/gtest.h"
 #include "tests/study/small_problem.h"
 
@@ -45,6 +49,33 @@ class DeviceStudyTest : public testing::Test {
     return counts;
   }
 
+  // Each says how it ended and what it took; final projections are those of the
+  // reference but for rounding.
+  static void CheckWholeRuns(const Json& rows) {
+    for (const Json& row : rows) {
+      SCOPED_TRACE(row.dump());
+      if (row["max_lm_iterations"] == 1) {
+        EXPECT_FALSE(row.contains("eta"));
+        continue;
+      }
+      EXPECT_EQ(row["eta"], 0.1);
+      EXPECT_EQ(row["lm_seconds"].size(), row["num_lm_iterations"]);
+      EXPECT_EQ(row["lm_pcg_iterations"].size(), row["num_lm_iterations"]);
+      EXPECT_LT(row["final_cost"], row["initial_cost"]);
+      const bool is_reference =
+          row["variant"] == "cuda" && row["jacobian"] == "stored double";
+      ASSERT_NE(is_reference, row.contains("pixel_difference"));
+      if (row["jacobian"] == "stored double" ||
+          row["jacobian"] == "recomputed double") {
+        // Two steps of the bound below, of projections that move by less than
+        // the largest initial residual, some hundred pixels.
+        EXPECT_LE(
+            row.value("pixel_difference", 0.0),
+            2 * 8 * 700 * 9e4 * 1e3 * std::numeric_limits<double>::epsilon());
+      }
+    }
+  }
+
   std::unique_ptr<kernels::CudaContext> context_;
   StudyProblem problem_;
   StudySettings settings_;
@@ -61,9 +92,12 @@ TEST_F(DeviceStudyTest, MeasuresEveryVariant) {
       {"cuda, stored float", 4},
       {"cuda, recomputed double", 2},
       {"cuda, recomputed float", 2},
-      {"cuda block-contiguous, stored double", 4},
-      {"naive, stored double", 4},
-      {"naive continuous, stored double", 4}};
+      {"cuda block-contiguous, stored double", 4}};
+  for (const char* variant :
+       {"naive", "naive continuous", "paper", "paper block-contiguous"}) {
+    expected[std::string(variant) + ", stored double"] = 4;
+    expected[std::string(variant) + ", stored float"] = 4;
+  }
 #ifdef BAL_STUDY_EMULATED
   // Noted, and not in the way of what follows.
   EXPECT_EQ(record.num_failures(), 2);
@@ -97,34 +131,36 @@ TEST_F(DeviceStudyTest, MeasuresEveryVariant) {
   EXPECT_EQ(kernels.size(), 5u);
   EXPECT_EQ(kernels.at("kernel, stored double, block-contiguous"), 19);
 
-  study.TimeRuns();
+  study.TimeReference();
   expected["cuda, stored double"] += 4;
-  expected["cuda, stored float"] += 1;
+  EXPECT_EQ(Count(size["runs"]), expected);
+  study.TimeRuns();
   expected["cuda, recomputed double"] += 2;
   expected["cuda, recomputed float"] += 2;
-  EXPECT_EQ(Count(size["runs"]), expected);
-  study.TimeNaiveRuns();
+  expected["paper, stored double"] += 4;
   expected["naive, stored double"] += 4;
   EXPECT_EQ(Count(size["runs"]), expected);
+  study.TimeFloatRuns();
+  expected["paper, stored float"] += 4;
+  expected["naive, stored float"] += 4;
+  expected["cuda, stored float"] += 4;
+  EXPECT_EQ(Count(size["runs"]), expected);
+  CheckWholeRuns(size["runs"]);
+  EXPECT_EQ(size["rank_deficient"]["points"], 0);
 }
 
-TEST_F(DeviceStudyTest, RunsNeedOneByOne) {
+TEST_F(DeviceStudyTest, TimeEndsAWholeRun) {
+  settings_.run_seconds = -1.0;
   StudyRecord record(settings_);
   DeviceStudy study(&problem_, context_.get(), &record);
   ASSERT_TRUE(study.Setup().ok());
-  study.TimeNaiveRuns();
-  // 1 x 1 and all, in four configurations.
-  EXPECT_EQ(record.Size(problem_)["runs"].size(), 8u);
-}
-
-TEST_F(DeviceStudyTest, LeavesOutWhatWouldTakeTooLong) {
-  settings_.run_seconds = 0.0;
-  StudyRecord record(settings_);
-  DeviceStudy study(&problem_, context_.get(), &record);
-  ASSERT_TRUE(study.Setup().ok());
-  study.TimeNaiveRuns();
-  EXPECT_EQ(record.Size(problem_)["runs"].size(), 4u);
-  EXPECT_EQ(record.json()["skipped"].size(), 4u);
+  study.TimeReference();
+  ASSERT_EQ(record.Size(problem_)["runs"].size(), 4u);
+  for (const Json& row : record.Size(problem_)["runs"]) {
+    EXPECT_EQ(row["end"], "time");
+    EXPECT_EQ(row["num_lm_iterations"], 0);
+    EXPECT_EQ(row["final_cost"], row["initial_cost"]);
+  }
 }
 
 TEST_F(DeviceStudyTest, SaysWhatThereWasNoTimeFor) {
@@ -133,16 +169,59 @@ TEST_F(DeviceStudyTest, SaysWhatThereWasNoTimeFor) {
   DeviceStudy study(&problem_, context_.get(), &record);
   ASSERT_TRUE(study.Setup().ok());
   study.TimeIterations();
-  // 24 of the device's own variants, 3 of cuSPARSE.
-  EXPECT_EQ(record.json()["skipped"].size(), 27u);
+  // 48 of the device's own variants, 3 of cuSPARSE.
+  EXPECT_EQ(record.json()["skipped"].size(), 51u);
   study.TimeKernels();
-  EXPECT_EQ(record.json()["skipped"].size(), 27u + 5u);
+  EXPECT_EQ(record.json()["skipped"].size(), 51u + 5u);
+  study.TimeReference();
+  EXPECT_EQ(record.json()["skipped"].size(), 51u + 5u + 4u);
   study.TimeRuns();
-  EXPECT_EQ(record.json()["skipped"].size(), 27u + 5u + 9u);
-  study.TimeNaiveRuns();
-  EXPECT_EQ(record.json()["skipped"].size(), 27u + 5u + 9u + 4u);
+  EXPECT_EQ(record.json()["skipped"].size(), 51u + 5u + 4u + 12u);
+  study.TimeFloatRuns();
+  EXPECT_EQ(record.json()["skipped"].size(), 51u + 5u + 4u + 12u + 12u);
   EXPECT_EQ(record.num_failures(), 0);
   EXPECT_TRUE(record.Size(problem_)["runs"].empty());
+}
+
+// The host's order is the device's, ties included.
+TEST_F(DeviceStudyTest, HostHasTheOrderOfTheDevice) {
+  BalProblem bal = MakeSmallProblem(40, 900, 4000);
+  // Points are numbered along the trajectory, which is nearly the order.
+  const int32_t n = bal.num_points();
+  for (int32_t& point : bal.point_index) {
+    point = static_cast<int32_t>(int64_t{point} * 377 % n);
+  }
+  ASSERT_EQ(std::gcd(377, n), 1);
+  kernels::DeviceBuffer<int32_t> cameras;
+  kernels::DeviceBuffer<int32_t> points;
+  kernels::DeviceBuffer<int32_t> order;
+  kernels::CudaIndexScratch scratch;
+  kernels::CudaObservationIndex index;
+  ASSERT_TRUE(cameras
+                  .Assign(context_.get(),
+                          bal.camera_index.data(),
+                          bal.num_observations())
+                  .ok());
+  ASSERT_TRUE(points
+                  .Assign(context_.get(),
+                          bal.point_index.data(),
+                          bal.num_observations())
+                  .ok());
+  ASSERT_TRUE(order.Allocate(context_.get(), n).ok());
+  ASSERT_TRUE(index
+                  .BuildOrdered({bal.num_cameras(),
+                                 n,
+                                 bal.num_observations(),
+                                 cameras.data(),
+                                 points.data()},
+                                points.data(),
+                                order.data(),
+                                &scratch,
+                                context_.get())
+                  .ok());
+  std::vector<int32_t> expected;
+  ASSERT_TRUE(order.CopyToHost(&expected).ok());
+  EXPECT_EQ(DeviceOrder(bal), expected);
 }
 
 TEST_F(DeviceStudyTest, NothingWithoutSetup) {
@@ -150,14 +229,18 @@ TEST_F(DeviceStudyTest, NothingWithoutSetup) {
   DeviceStudy study(&problem_, context_.get(), &record);
   study.TimeIterations();
   study.TimeKernels();
+  study.TimeReference();
   study.TimeRuns();
-  study.TimeNaiveRuns();
+  study.TimeFloatRuns();
   EXPECT_TRUE(record.json()["sizes"].empty());
 }
 
 TEST_F(DeviceStudyTest, RunsForAProfiler) {
-  const kernels::Status status = RunForProfiler(problem_, context_.get());
-  EXPECT_TRUE(status.ok()) << status.message;
+  for (const bool jacobians_only : {false, true}) {
+    const kernels::Status status =
+        RunForProfiler(problem_, jacobians_only, context_.get());
+    EXPECT_TRUE(status.ok()) << status.message;
+  }
 }
 
 }  // namespace
