@@ -8,9 +8,9 @@
 # build/release/benchmarks/study where it is left out; FLAGs go to all of them.
 # Nothing is begun after --seconds (540). Parts, in this order:
 #   iterations, kernels, reference, runs, float_runs   bal_study on the GPU
+#   profile               ncu's metrics for Tables 3 and 5, where it is installed
 #   host_1x1, host_runs   the host alone, by the program for the highest level of
 #                         x86-64 that its processor has
-#   profile               ncu's metrics for Tables 3 and 5, where it is installed
 # Without --parts: all but the profile. Writes into the folder RESULTS:
 #   study.json, study.txt   the record of the GPU, and what the program printed
 #   host.json, host.txt     those of the host
@@ -98,6 +98,56 @@ if [[ -n "$device_parts" ]]; then
   run study "$program" --nohost --parts="$device_parts" --seconds="$(left)"
 fi
 
+ncu=$(command -v ncu || true)
+[[ -n "$ncu" || ! -x /opt/nvidia/nsight-compute/ncu ]] ||
+  ncu=/opt/nvidia/nsight-compute/ncu
+sizes=${CERES_EXT_STUDY_PROFILE:-dubrovnik-182,venice-951,final-13682}
+if [[ -z "$(choose profile)" ]]; then
+  sizes=
+elif [[ -z "$ncu" ]]; then
+  echo "gpu_study: there is no ncu, and no profile" >&2
+  sizes=
+  status=1
+fi
+memory=gpu__time_duration.sum
+memory+=,dram__bytes_read.sum,dram__bytes_write.sum
+for op in ld st; do
+  memory+=,l1tex__t_requests_pipe_lsu_mem_global_op_$op.sum
+  memory+=,l1tex__t_sectors_pipe_lsu_mem_global_op_$op.sum
+  memory+=,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_$op.ratio
+  memory+=,smsp__sass_average_data_bytes_per_sector_mem_global_op_$op.pct
+done
+# Instructions of threads, for Table 3. Atomics of the naive form are reductions
+# at L2.
+operations=,l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum
+for op in fadd fmul ffma dadd dmul dfma; do
+  operations+=,smsp__sass_thread_inst_executed_op_${op}_pred_on.sum
+done
+what=all
+for size in ${sizes//,/ }; do
+  if (($(left) == 0)); then
+    echo "gpu_study: no time for the profile of $size" >&2
+    break
+  fi
+  kernels='(Naive(NormalBlocks|Coupling)|Paper(Jacobian|FormCoupling|Point(Blocks|Coupling)|Camera(Blocks|Coupling))'
+  kernels+='|EvaluateJacobian|PointBlocks|Coupling|CameraChunk|StoredTile)Kernel'
+  metrics=$memory$operations
+  if [[ "$what" == jacobians ]]; then
+    kernels='(Paper|Evaluate)JacobianKernel'
+    metrics=$memory
+  fi
+  echo "gpu_study: profile of $size, $what ($SECONDS s)"
+  timeout "$(left)" "$ncu" --clock-control none --profile-from-start off \
+    --target-processes all --kernel-name-base demangled \
+    --kernel-name "regex:$kernels" --metrics "$metrics" --csv --page raw \
+    --print-units base --log-file "$results/ncu_$size.csv" \
+    "$program" --profile="$what" --sizes="$size" || status=$?
+  # plot_study.py puts it in the heading of Table 5.
+  [[ ! -e "$results/ncu_$size.csv" ]] ||
+    echo "# size $size" >>"$results/ncu_$size.csv"
+  what=jacobians
+done
+
 # The highest level whose program is there, and all its instructions, as Linux
 # lists them.
 level() {
@@ -125,53 +175,4 @@ if [[ -n "$host_parts" ]]; then
   fi
   run host "$host" --nogpu --parts="$host_parts" --seconds="$(left)"
 fi
-
-ncu=$(command -v ncu || true)
-[[ -n "$ncu" || ! -x /opt/nvidia/nsight-compute/ncu ]] ||
-  ncu=/opt/nvidia/nsight-compute/ncu
-if [[ -z "$(choose profile)" ]]; then
-  exit "$status"
-fi
-[[ -n "$ncu" ]] || {
-  echo "gpu_study: there is no ncu" >&2
-  exit 1
-}
-memory=gpu__time_duration.sum
-memory+=,dram__bytes_read.sum,dram__bytes_write.sum
-for op in ld st; do
-  memory+=,l1tex__t_requests_pipe_lsu_mem_global_op_$op.sum
-  memory+=,l1tex__t_sectors_pipe_lsu_mem_global_op_$op.sum
-  memory+=,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_$op.ratio
-  memory+=,smsp__sass_average_data_bytes_per_sector_mem_global_op_$op.pct
-done
-# Instructions of threads, for Table 3. Atomics of the naive form are reductions
-# at L2.
-operations=,l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum
-for op in fadd fmul ffma dadd dmul dfma; do
-  operations+=,smsp__sass_thread_inst_executed_op_${op}_pred_on.sum
-done
-what=all
-for size in $(tr , ' ' <<<"${CERES_EXT_STUDY_PROFILE:-dubrovnik-182,venice-951,final-13682}"); do
-  if (($(left) == 0)); then
-    echo "gpu_study: no time for the profile of $size" >&2
-    break
-  fi
-  kernels='(Naive(NormalBlocks|Coupling)|Paper(Jacobian|FormCoupling|Point(Blocks|Coupling)|Camera(Blocks|Coupling))'
-  kernels+='|EvaluateJacobian|PointBlocks|Coupling|CameraChunk|StoredTile)Kernel'
-  metrics=$memory$operations
-  if [[ "$what" == jacobians ]]; then
-    kernels='(Paper|Evaluate)JacobianKernel'
-    metrics=$memory
-  fi
-  echo "gpu_study: profile of $size, $what ($SECONDS s)"
-  timeout "$(left)" "$ncu" --clock-control none --profile-from-start off \
-    --target-processes all --kernel-name-base demangled \
-    --kernel-name "regex:$kernels" --metrics "$metrics" --csv --page raw \
-    --print-units base --log-file "$results/ncu_$size.csv" \
-    "$program" --profile="$what" --sizes="$size" || status=$?
-  # plot_study.py puts it in the heading of Table 5.
-  [[ ! -e "$results/ncu_$size.csv" ]] ||
-    echo "# size $size" >>"$results/ncu_$size.csv"
-  what=jacobians
-done
 exit "$status"

@@ -111,7 +111,7 @@ def short_name(kernel):
         if term in kernel:
             name += " " + term
     # Couplings are templates over whether W is explicit.
-    if re.search(r"\b(Naive|Paper)\w*Coupling", name):
+    if re.search(r"\b(Naive|Paper(Point|Camera))Coupling", name):
         name += " W" if re.search(r"<\(bool\)1|<true", kernel) else " Jc' Jp"
     return name
 
@@ -126,7 +126,7 @@ def value_of(kernel):
 # "(int)" and "(ceres_ext::kernels::BlockLayout)" are gone.
 LAYOUT_ARGUMENTS = (
     r"\b(?:StoredJacobian|CouplingBlocks)"
-    r"<(?:double|float), *\d+, *(\d)\b",
+    r"<(?:double|float), *(?:\d+|[\w:]+<[^<>]*>), *(\d)\b",
     r"\bEvaluateJacobianKernel<(?:double|float), *\d+, *(\d)\b",
     r"\b(?:Naive|Paper)\w+Kernel<(?:\w+, *)?(?:double|float), *(\d) *>",
 )
