@@ -141,11 +141,13 @@ void AddBlocks(const BlockTable& table, ManifoldCounter* counter) {
   }
 }
 
-// Losses of rows, each once.
+// Losses of rows, each once. Programs may have one object per row, so no more
+// than kMost are kept, and of a task kMostOfTask: there are few kinds.
 class DistinctLosses {
  public:
-  // loss_of(i): the loss of row i. What it is called for is counted on all
-  // threads.
+  static constexpr size_t kMostOfTask = 64;
+
+  // loss_of(i): the loss of row i.
   template <typename LossOf>
   void Add(int64_t n, const LossOf& loss_of, kernels::HostContext* context) {
     context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
@@ -153,16 +155,22 @@ class DistinctLosses {
       const ceres::LossFunction* last = nullptr;
       for (int64_t i = begin; i < end; ++i) {
         const ceres::LossFunction* const loss = loss_of(i);
-        if (loss != last && loss != nullptr) {
+        if (loss != last && loss != nullptr && found.size() < kMostOfTask) {
           found.insert(loss);
         }
         last = loss;
       }
       const std::lock_guard<std::mutex> lock(mutex_);
-      losses_.merge(found);
+      for (const ceres::LossFunction* loss : found) {
+        Add(loss);
+      }
     });
   }
-  void Add(const ceres::LossFunction* loss) { losses_.insert(loss); }
+  void Add(const ceres::LossFunction* loss) {
+    if (losses_.size() < kMost) {
+      losses_.insert(loss);
+    }
+  }
 
   bool empty() const { return losses_.empty(); }
 
@@ -184,6 +192,8 @@ class DistinctLosses {
   }
 
  private:
+  static constexpr size_t kMost = 1024;
+
   std::mutex mutex_;
   std::set<const ceres::LossFunction*> losses_;
 };
@@ -307,7 +317,8 @@ class Forecaster {
     ++num_rows;
     slots += rows.NumBlocks(row);
     weights += loss.weight != nullptr ? 1 : 0;
-    if (loss.loss != nullptr) {
+    if (loss.loss != nullptr &&
+        (*losses)[model].size() < DistinctLosses::kMostOfTask) {
       (*losses)[model].insert(loss.loss);
     }
     if (!general) {

@@ -2,7 +2,7 @@
 //
 // The forecast of a device's memory against what solves take: rows of each
 // kind, stored and recomputed Jacobians, losses, manifolds, constant blocks,
-// few cameras and thousands. How to run more cases: random_cases.h.
+// few cameras and many. How to run more cases: random_cases.h.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,11 +25,11 @@ namespace {
 
 constexpr int kNumCases = 40;
 
-// What is not counted does not grow with rows and points: some forty records of
-// at most 256 B, and where many rows share a block the sums of its segments
-// beyond the first level.
+// What is not counted does not grow with rows and points: records of at most
+// 256 B, of which a solve has some sixteen (350 B in all were seen), and where
+// many rows share a block the sums of its segments beyond the first level.
 constexpr double kRelative = 0.05;
-constexpr int64_t kAllowance = 40 * 256;
+constexpr int64_t kAllowance = 16 * 256;
 
 void ExpectForecast(const Summary& summary) {
   ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
@@ -210,31 +210,31 @@ TEST(MemoryForecast, IsWhatRandomProblemsTake) {
   EXPECT_GT(num_solved, 0);
 }
 
-// Thousands of cameras leave tiles that only the device counts.
-TEST(MemoryForecast, IsWhatThousandsOfCamerasTake) {
+// Many cameras leave tiles that only the device counts.
+TEST(MemoryForecast, IsWhatManyCamerasTake) {
   if (!HasDevice()) {
     GTEST_SKIP() << "skipped: no CUDA device";
   }
   for (const JacobianType jacobian : {JACOBIAN_STORED, JACOBIAN_RECOMPUTED}) {
     for (const PrecisionType precision : {PRECISION_DOUBLE, PRECISION_MIXED}) {
-      for (const bool has_loss : {false, true}) {
-        BalTestProblem bal = MakeBalTestProblem(2000, 3000, 3, 9);
-        const auto problem =
-            BuildProblem(&bal,
-                         Derivatives::kAnalytic,
-                         /*use_manifold=*/false,
-                         has_loss ? new ceres::HuberLoss(1.0) : nullptr);
-        ceres::Solver::Options options = TestOptions(&bal, 2);
-        options.max_num_iterations = 1;
-        options.max_linear_solver_iterations = 2;
-        Options ext_options = OnDevice();
-        ext_options.jacobian = jacobian;
-        ext_options.precision = precision;
-        Summary summary;
-        Solve(options, ext_options, problem.get(), &summary);
-        SCOPED_TRACE(summary.method);
-        ExpectForecast(summary);
-      }
+      BalTestProblem bal = MakeBalTestProblem(1200, 900, 3, 9);
+      const bool has_loss =
+          (jacobian == JACOBIAN_STORED) == (precision == PRECISION_MIXED);
+      const auto problem =
+          BuildProblem(&bal,
+                       Derivatives::kAnalytic,
+                       /*use_manifold=*/false,
+                       has_loss ? new ceres::HuberLoss(1.0) : nullptr);
+      ceres::Solver::Options options = TestOptions(&bal, 2);
+      options.max_num_iterations = 1;
+      options.max_linear_solver_iterations = 2;
+      Options ext_options = OnDevice();
+      ext_options.jacobian = jacobian;
+      ext_options.precision = precision;
+      Summary summary;
+      Solve(options, ext_options, problem.get(), &summary);
+      SCOPED_TRACE(summary.method);
+      ExpectForecast(summary);
     }
   }
 }
