@@ -25,12 +25,16 @@
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/schur_complement.h"
 #include "cuda_kernels/ops/schur_products.h"
 #include "cuda_kernels/ops/vectors.h"
+#include "cuda_kernels/structure/coupling_index.h"
+#include "cuda_kernels/structure/cuda_coupling_index.h"
 #include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/cuda_workspace.h"
 #include "cuda_kernels/structure/host_workspace.h"
 #include "cuda_kernels/structure/row_index.h"
+#include "cuda_kernels/structure/schur_matrix.h"
 
 namespace ceres_ext {
 
@@ -349,6 +353,78 @@ class ObservationBenchmark {
     report_->Measure(list);
   }
 
+  // S as a matrix, after MeasureOperations, which leaves Vi and S_c. Larger
+  // ones than kMaxMatrixBytes are left out.
+  template <typename Source>
+  void MeasureSchurComplement(const Source& source, const std::string& name) {
+    using Couplings = std::conditional_t<kIsCuda,
+                                         kernels::CudaCouplingIndex,
+                                         kernels::CouplingIndex>;
+    constexpr double kMaxMatrixBytes = 32e9;
+    const kernels::ObservationIndexView& index = index_->view();
+    kernels::CouplingForecast forecast;
+    OK_OR_EXIT(kernels::ForecastCouplings(index, machine_, &forecast));
+    const double block_bytes = 8.0 * kC * kC;
+    std::printf("%lld couplings, at most %lld blocks of S, %.3f GB\n",
+                static_cast<long long>(forecast.num_couplings),
+                static_cast<long long>(forecast.max_num_blocks),
+                1e-9 * forecast.bytes);
+    if (static_cast<double>(forecast.bytes + forecast.build_bytes) >
+            kMaxMatrixBytes ||
+        block_bytes * forecast.max_num_blocks > kMaxMatrixBytes) {
+      std::printf("S as a matrix: left out, too large.\n");
+      return;
+    }
+    Couplings couplings;
+    OperationList<Machine> list(machine_);
+    // Each coupling is written, and sorted with its key.
+    list.Add(name + " couplings from the index",
+             32.0 * forecast.num_couplings,
+             [&] { return couplings.Build(index, machine_); });
+    report_->Measure(list);
+    kernels::SchurUnknowns<Machine> unknowns;
+    OK_OR_EXIT(unknowns.Setup(problem_.num_cameras, kC, nullptr, machine_));
+    kernels::SchurCsr<Machine> csr;
+    OK_OR_EXIT(csr.Setup(couplings.view(), unknowns, machine_));
+    const int64_t n = unknowns.view().num_unknowns;
+    std::printf("%lld blocks of S, %.1f %% of it, %lld chunks\n",
+                static_cast<long long>(couplings.view().num_blocks),
+                200.0 * csr.num_values() / (double(n) * (n + 1)),
+                static_cast<long long>(couplings.view().num_chunks));
+
+    Arrays<Machine> arrays(machine_);
+    kernels::SchurComplementParams<Source, kLayout> params;
+    params.index = index;
+    params.couplings = couplings.view();
+    params.unknowns = unknowns.view();
+    params.jacobian = source;
+    params.v_inverse = {v_inverse_, P_};
+    params.schur_diagonal = {s_, C_};
+    params.camera_diagonal = d_;
+    if constexpr (kIsCuda) {
+      params.scratch = arrays.template Allocate<unsigned char>(
+          kernels::ScratchBytes<Source>(n_, couplings.view().num_chunks));
+    }
+    OperationList<Machine> matrices(machine_);
+    const auto add = [&](const char* form) {
+      matrices.Add(
+          name + form,
+          static_cast<double>(GetBytes(params)),
+          [params, machine = machine_] { return Run(params, machine); },
+          static_cast<double>(GetFlops(params)));
+    };
+    params.target =
+        csr.target(arrays.template Allocate<double>(csr.num_values()));
+    add(" S, sparse");
+    if (8.0 * n * n <= kMaxMatrixBytes) {
+      params.target = {};
+      params.target.values = arrays.template Allocate<double>(n * n);
+      params.target.stride = n;
+      add(" S, dense");
+    }
+    report_->Measure(matrices);
+  }
+
   // S p with other tiles, on a device.
   template <typename Source>
   void MeasureTiles(const Source& source, const std::string& name) {
@@ -399,6 +475,7 @@ class ObservationBenchmark {
     SetIndex<Recomputed<T>>();
     if constexpr (kHasRecomputed) {
       MeasureOperations(recomputed, type + " recomputed");
+      MeasureSchurComplement(recomputed, type + " recomputed");
     }
     if constexpr (kIsCuda) {
       MeasureTiles(recomputed, type + " recomputed");
@@ -430,6 +507,7 @@ class ObservationBenchmark {
     const Stored<T> stored{evaluate.camera_blocks, evaluate.point_blocks};
     SetIndex<Stored<T>>();
     MeasureOperations(stored, type + " stored");
+    MeasureSchurComplement(stored, type + " stored");
     OperationList<Machine> sums(machine_);
     AddNormalEquation(stored, type + " stored", &sums);
     report_->Measure(sums);

@@ -56,11 +56,12 @@ class Arrays {
 };
 
 // An operation, and the bytes that must cross memory (each input read once,
-// each output written once).
+// each output written once, unless GetBytes of its parameters says otherwise).
 struct Operation {
   std::string name;
   double bytes;
   std::function<kernels::Status()> run;
+  double flops = 0.0;  // 0: not counted
 };
 
 // What it runs on must outlive the list.
@@ -71,8 +72,9 @@ class OperationList {
 
   void Add(const std::string& name,
            double bytes,
-           std::function<kernels::Status()> run) {
-    operations_.push_back({name, bytes, std::move(run)});
+           std::function<kernels::Status()> run,
+           double flops = 0.0) {
+    operations_.push_back({name, bytes, std::move(run), flops});
   }
   // By its parameters, as they are now.
   template <typename Params>
@@ -144,7 +146,7 @@ class Report {
       copy_rate_ = rate;
     }
     const double share = 100 * rate / copy_rate_;
-    std::printf("%-52s %9.4f ms (%.4f to %.4f) %7.3f GB %6.1f GB/s %4.0f %%\n",
+    std::printf("%-52s %9.4f ms (%.4f to %.4f) %7.3f GB %6.1f GB/s %4.0f %%",
                 operation.name.c_str(),
                 ms,
                 times.front(),
@@ -152,19 +154,26 @@ class Report {
                 1e-9 * operation.bytes,
                 rate,
                 share);
+    if (operation.flops > 0.0) {
+      std::printf(" %7.2f GFLOP %6.2f TFLOP/s",
+                  1e-9 * operation.flops,
+                  1e-9 * operation.flops / ms);
+    }
+    std::printf("\n");
     std::fflush(stdout);
     char row[512];
     std::snprintf(row,
                   sizeof(row),
                   "\"name\": \"%s\", \"ms\": %.5f, \"min_ms\": %.5f, "
                   "\"max_ms\": %.5f, \"bytes\": %.0f, \"percent_of_copy\": "
-                  "%.1f",
+                  "%.1f, \"flops\": %.0f",
                   operation.name.c_str(),
                   ms,
                   times.front(),
                   times.back(),
                   operation.bytes,
-                  share);
+                  share,
+                  operation.flops);
     Add(row);
   }
 

@@ -6,6 +6,7 @@
 #include <cub/cub.cuh>
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/cuda_wide_sort.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -46,28 +47,62 @@ int NumBits(int64_t count) {
   return bits;
 }
 
+template <typename T>
+Status SortPairs(int64_t n,
+                 int num_bits,
+                 const uint64_t* keys_in,
+                 uint64_t* keys_out,
+                 const T* values_in,
+                 T* values_out,
+                 DeviceBuffer<unsigned char>* memory,
+                 CudaContext* context) {
+  if (n == 0) {
+    return {};
+  }
+  const auto sort_pairs = [&](void* scratch, size_t& num_bytes) {
+    return cub::DeviceRadixSort::SortPairs(scratch,
+                                           num_bytes,
+                                           keys_in,
+                                           keys_out,
+                                           values_in,
+                                           values_out,
+                                           n,
+                                           0,
+                                           num_bits,
+                                           context->stream());
+  };
+  return RunInScratch(sort_pairs, memory, context);
+}
+template Status SortPairs(int64_t,
+                          int,
+                          const uint64_t*,
+                          uint64_t*,
+                          const int32_t*,
+                          int32_t*,
+                          DeviceBuffer<unsigned char>*,
+                          CudaContext*);
+template Status SortPairs(int64_t,
+                          int,
+                          const uint64_t*,
+                          uint64_t*,
+                          const int64_t*,
+                          int64_t*,
+                          DeviceBuffer<unsigned char>*,
+                          CudaContext*);
+
 Status SortPairs(int64_t n,
                  int num_bits,
                  int32_t* values,
                  CudaIndexScratch* scratch,
                  CudaContext* context) {
-  if (n == 0) {
-    return {};
-  }
-  const auto sort_pairs = [&](void* memory, size_t& num_bytes) {
-    return cub::DeviceRadixSort::SortPairs(
-        memory,
-        num_bytes,
-        static_cast<const uint64_t*>(scratch->keys_in.data()),
-        scratch->keys_out.data(),
-        static_cast<const int32_t*>(scratch->values_in.data()),
-        values,
-        n,
-        0,
-        num_bits,
-        context->stream());
-  };
-  return RunInScratch(sort_pairs, &scratch->sort, context);
+  return SortPairs<int32_t>(n,
+                            num_bits,
+                            scratch->keys_in.data(),
+                            scratch->keys_out.data(),
+                            scratch->values_in.data(),
+                            values,
+                            &scratch->sort,
+                            context);
 }
 
 template <typename T>
@@ -96,21 +131,34 @@ template Status GroupBegins(
 template Status GroupBegins(
     int64_t, int, int64_t, int64_t*, const CudaIndexScratch&, CudaContext*);
 
+template <typename T>
 Status InclusiveSum(int64_t n,
-                    int32_t* x,
-                    int32_t* total,
-                    CudaIndexScratch* scratch,
+                    T* x,
+                    T* total,
+                    DeviceBuffer<unsigned char>* memory,
                     CudaContext* context) {
   *total = 0;
   if (n == 0) {
     return {};
   }
-  const auto sum = [&](void* memory, size_t& num_bytes) {
+  const auto sum = [&](void* scratch, size_t& num_bytes) {
     return cub::DeviceScan::InclusiveSum(
-        memory, num_bytes, x, x, n, context->stream());
+        scratch, num_bytes, x, x, n, context->stream());
   };
-  CERES_EXT_RETURN_IF_ERROR(RunInScratch(sum, &scratch->sort, context));
-  return context->CopyToHost(total, x + n - 1, sizeof(int32_t));
+  CERES_EXT_RETURN_IF_ERROR(RunInScratch(sum, memory, context));
+  return context->CopyToHost(total, x + n - 1, sizeof(T));
+}
+template Status InclusiveSum(
+    int64_t, int32_t*, int32_t*, DeviceBuffer<unsigned char>*, CudaContext*);
+template Status InclusiveSum(
+    int64_t, int64_t*, int64_t*, DeviceBuffer<unsigned char>*, CudaContext*);
+
+Status InclusiveSum(int64_t n,
+                    int32_t* x,
+                    int32_t* total,
+                    CudaIndexScratch* scratch,
+                    CudaContext* context) {
+  return InclusiveSum(n, x, total, &scratch->sort, context);
 }
 
 }  // namespace ceres_ext::kernels

@@ -10,6 +10,8 @@
 
 #include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sort.h"
+#include "cuda_kernels/structure/coupling_index.h"
+#include "cuda_kernels/structure/cuda_coupling_index.h"
 #include "cuda_kernels/structure/row_index.h"
 #include "cuda_kernels/structure/tile_index.h"
 #include "tests/kernels/cuda_test_util.h"
@@ -50,7 +52,85 @@ class CudaIndexTest : public CudaProblemTest {
   }
 
   void ExpectGoodTiles(const TileOptions& options);
+
+  // The couplings of pairs, built by several slabs, twice on one object.
+  void ExpectCouplingsLikeHost(const PairList& pairs) {
+    BuildIndex(pairs);
+    CouplingForecast expected;
+    CouplingForecast forecast;
+    ASSERT_OK(ForecastCouplings(host_index_.view(), &host_machine_, &expected));
+    const int64_t before = context_->used_bytes();
+    ASSERT_OK(ForecastCouplings(index_.view(), machine_.get(), &forecast));
+    EXPECT_EQ(context_->used_bytes(), before);
+    EXPECT_EQ(forecast.num_couplings, expected.num_couplings);
+    EXPECT_EQ(forecast.row_couplings, expected.row_couplings);
+    EXPECT_EQ(forecast.max_num_blocks, expected.max_num_blocks);
+    EXPECT_EQ(forecast.bytes, expected.bytes);
+    CouplingIndex host;
+    ASSERT_OK(host.Build(host_index_.view(), &host_machine_));
+    const CouplingIndexView& a = host.view();
+    EXPECT_EQ(a.num_couplings, expected.num_couplings);
+    CudaCouplingIndex couplings;
+    for (const int64_t slab : {kCouplingSlab, int64_t{1}, int64_t{1000}}) {
+      ASSERT_OK(couplings.Build(index_.view(), machine_.get(), slab));
+      EXPECT_LE(context_->used_bytes() - before, forecast.bytes);
+      const CouplingIndexView& b = couplings.view();
+      ASSERT_EQ(a.num_cameras, b.num_cameras);
+      ASSERT_EQ(a.num_blocks, b.num_blocks);
+      ASSERT_EQ(a.num_couplings, b.num_couplings);
+      ASSERT_EQ(a.num_chunks, b.num_chunks);
+      ExpectSame(a.row_begin, b.row_begin, a.num_cameras + 1, "row_begin");
+      ExpectSame(a.row, b.row, a.num_blocks, "row");
+      ExpectSame(a.column, b.column, a.num_blocks, "column");
+      ExpectSame(a.coupling_begin,
+                 b.coupling_begin,
+                 a.num_blocks + 1,
+                 "coupling_begin");
+      ExpectSame(a.coupling, b.coupling, a.num_couplings, "coupling");
+      const auto chunks = Read(b.chunk, b.num_chunks);
+      for (int64_t c = 0; c < b.num_chunks; ++c) {
+        const CouplingChunk& chunk = chunks[static_cast<size_t>(c)];
+        EXPECT_EQ(chunk.block, a.chunk[c].block);
+        EXPECT_EQ(chunk.begin, a.chunk[c].begin);
+      }
+    }
+  }
 };
+
+TEST_F(CudaIndexTest, CouplingsLikeHost) {
+  ExpectCouplingsLikeHost(MakeEdgePairs());
+  // Repeated pairs in one track of 1,700 observations.
+  ExpectCouplingsLikeHost(MakeLongPairs());
+  ExpectCouplingsLikeHost(PairList{3, 5, {}, {}});
+  ExpectCouplingsLikeHost(PairList());
+}
+
+// Blocks that are cut into chunks.
+TEST_F(CudaIndexTest, CouplingsOfFewCamerasLikeHost) {
+  ExpectCouplingsLikeHost(MakePairs(4, 2000, {3}, 23));
+}
+
+// A point that 2,406 cameras see.
+TEST_F(CudaIndexTest, CouplingsOfALongTrackLikeHost) {
+  PairList pairs;
+  pairs.num_cameras = 2406;
+  pairs.num_points = 2;
+  for (int32_t c = 0; c < pairs.num_cameras; ++c) {
+    pairs.camera.push_back(c);
+    pairs.point.push_back(1);
+  }
+  BuildIndex(pairs);
+  CouplingIndex host;
+  ASSERT_OK(host.Build(host_index_.view(), &host_machine_));
+  CudaCouplingIndex couplings;
+  ASSERT_OK(couplings.Build(index_.view(), machine_.get(), int64_t{1} << 20));
+  const CouplingIndexView& a = host.view();
+  const CouplingIndexView& b = couplings.view();
+  ASSERT_EQ(b.num_couplings, int64_t{2406} * 2405 / 2);
+  ASSERT_EQ(a.num_blocks, b.num_blocks);
+  ExpectSame(a.column, b.column, a.num_blocks, "column");
+  ExpectSame(a.coupling, b.coupling, a.num_couplings, "coupling");
+}
 
 TEST_F(CudaIndexTest, EdgesLikeHost) {
   BuildIndex(MakeEdgePairs());

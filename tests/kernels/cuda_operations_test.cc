@@ -18,6 +18,10 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_kernels/ops/manifolds.h"
+#include "cuda_kernels/ops/schur_complement.h"
+#include "cuda_kernels/structure/cuda_coupling_index.h"
+#include "cuda_kernels/structure/schur_matrix.h"
 #include "tests/kernels/cuda_test_util.h"
 
 namespace ceres_ext::kernels {
@@ -447,6 +451,7 @@ class CudaOperationsTest : public CudaProblemTest {
   void CompareNormalBlocks(bool with_diagonal);
   void CompareProducts(bool with_diagonal);
   void CompareJacobianProducts();
+  void CompareSchurComplement(bool with_diagonal, bool expect_chunks);
 
   int64_t longest_ = 0;
   Operations<HostSource, HostMachine> on_host_;
@@ -692,6 +697,245 @@ void CudaOperationsTest<Combination>::CompareJacobianProducts() {
   }
 }
 
+// S as a matrix, whose columns 2 and 9 of every third camera and all of camera
+// 2 are held, dense and sparse, and its product.
+template <typename Combination>
+void CudaOperationsTest<Combination>::CompareSchurComplement(
+    bool with_diagonal, bool expect_chunks) {
+  std::vector<double> v_inverse(6 * num_points_);
+  std::vector<double> schur_diagonal(kPacked * num_cameras_);
+  Breakdown breakdown;
+  NormalBlocksParams<HostSource, kHostLayout> blocks;
+  blocks.v_inverse = {v_inverse.data(), num_points_};
+  blocks.schur_diagonal = {schur_diagonal.data(), num_cameras_};
+  blocks.breakdown = &breakdown;
+  // Always damped: see CompareNormalBlocks.
+  SetDiagonal(true);
+  ASSERT_OK(on_host_.NormalBlocks(blocks));
+  ASSERT_EQ(breakdown.first_point, Breakdown::kNone);
+  const auto device_v_inverse = Upload(ToDeviceLayout<double>(v_inverse, 6));
+  const auto device_schur_diagonal =
+      Upload(ToDeviceLayout<double>(schur_diagonal, kPacked));
+  SetDiagonal(with_diagonal);
+  on_host_.v_inverse = v_inverse.data();
+  on_device_.v_inverse = device_v_inverse.data();
+
+  CouplingIndex host_couplings;
+  CudaCouplingIndex couplings;
+  ASSERT_OK(host_couplings.Build(host_index_.view(), &host_machine_));
+  ASSERT_OK(couplings.Build(index_.view(), machine_.get()));
+  EXPECT_EQ(couplings.view().num_chunks > 0, expect_chunks);
+  std::vector<unsigned char> varies(static_cast<size_t>(C * num_cameras_));
+  std::vector<int64_t> unknown;
+  for (size_t at = 0; at < varies.size(); ++at) {
+    const size_t c = at / C;
+    const size_t e = at % C;
+    varies[at] = c != 2 && (c % 3 != 0 || (e != 2 && e != 9));
+    if (varies[at]) {
+      unknown.push_back(static_cast<int64_t>(at));
+    }
+  }
+  const int32_t num_cameras = static_cast<int32_t>(num_cameras_);
+  SchurUnknowns<HostMachine> host_unknowns;
+  SchurUnknowns<CudaMachine> unknowns;
+  ASSERT_OK(host_unknowns.Setup(num_cameras, C, varies.data(), &host_machine_));
+  ASSERT_OK(unknowns.Setup(num_cameras, C, varies.data(), machine_.get()));
+  const int64_t n = unknowns.view().num_unknowns;
+  ASSERT_EQ(n, static_cast<int64_t>(unknown.size()));
+  SchurCsr<HostMachine> host_csr;
+  SchurCsr<CudaMachine> csr;
+  ASSERT_OK(
+      host_csr.Setup(host_couplings.view(), host_unknowns, &host_machine_));
+  ASSERT_OK(csr.Setup(couplings.view(), unknowns, machine_.get()));
+  EXPECT_EQ(csr.host_row_begin(), host_csr.host_row_begin());
+  EXPECT_EQ(csr.host_column(), host_csr.host_column());
+  const int64_t num_values = csr.num_values();
+
+  auto scratch = Poisoned<unsigned char>(
+      ScratchBytes<Source>(n_, couplings.view().num_chunks));
+  const auto set = [&](const auto& on,
+                       const SchurTarget& target,
+                       const double* s_c,
+                       auto* params) {
+    params->index = on.index;
+    params->jacobian = on.jacobian;
+    params->v_inverse = {on.v_inverse, num_points_};
+    params->schur_diagonal = {s_c, num_cameras_};
+    params->camera_diagonal = on.camera_diagonal;
+    params->target = target;
+  };
+  const auto on_host = [&](const SchurTarget& target) {
+    SchurComplementParams<HostSource, kHostLayout> params;
+    set(on_host_, target, schur_diagonal.data(), &params);
+    params.couplings = host_couplings.view();
+    params.unknowns = host_unknowns.view();
+    return kernels::Run(params, &host_machine_);
+  };
+  const auto on_device = [&](const SchurTarget& target) {
+    SchurComplementParams<Source, kDeviceLayout> params;
+    set(on_device_, target, device_schur_diagonal.data(), &params);
+    params.couplings = couplings.view();
+    params.unknowns = unknowns.view();
+    params.scratch = scratch.data();
+    return kernels::Run(params, machine_.get());
+  };
+  const auto dense_target = [&](double* values) {
+    SchurTarget target;
+    target.values = values;
+    target.stride = n;
+    return target;
+  };
+
+  // Dense: n x n, then the product with p.
+  std::vector<double> host_s(static_cast<size_t>(n * n), -7.0);
+  ASSERT_OK(on_host(dense_target(host_s.data())));
+  const auto s = RunTwice({{n * n}}, [&](const std::vector<double*>& out) {
+    return on_device(dense_target(out[0]));
+  })[0];
+  const Numbers running_v_inverse = Inputs(v_inverse);
+  const ObservationIndexView& index = host_index_.view();
+  // Places in the dense matrix; what is in none stays exact.
+  std::vector<int64_t> id(varies.size(), -1);
+  for (size_t u = 0; u < unknown.size(); ++u) {
+    id[static_cast<size_t>(unknown[u])] = static_cast<int64_t>(u);
+  }
+  Sums sums(static_cast<size_t>(n * n));
+  const CouplingIndexView& view = host_couplings.view();
+  for (int64_t at = 0; at < view.num_couplings; ++at) {
+    const int64_t k = FirstOfCoupling(view.coupling[at]);
+    const int64_t l = SecondOfCoupling(view.coupling[at]);
+    const int64_t p = index.point_id[k];
+    const int64_t i = index.camera_id[k];
+    const int64_t j = index.camera_id[l];
+    Number right[2 * C];
+    for (int r = 0; r < 2; ++r) {
+      for (int q = 0; q < 2; ++q) {
+        Number m;
+        for (int e = 0; e < 3; ++e) {
+          for (int f = 0; f < 3; ++f) {
+            const int place = f <= e ? PackedIndex(e, f) : PackedIndex(f, e);
+            m += running_jp_[3 * (2 * k + r) + e] *
+                 running_v_inverse[6 * p + place] *
+                 running_jp_[3 * (2 * l + q) + f];
+          }
+        }
+        for (int b = 0; b < C; ++b) {
+          right[C * r + b] += m * running_jc_[C * (2 * l + q) + b];
+        }
+      }
+    }
+    for (int a = 0; a < C; ++a) {
+      const int64_t u = id[C * i + a];
+      for (int b = 0; b < C; ++b) {
+        const int64_t v = id[C * j + b];
+        for (int r = 0; r < 2 && u >= 0 && v >= 0; ++r) {
+          sums[n * v + u].Add(
+              -(running_jc_[C * (2 * k + r) + a] * right[C * r + b]));
+        }
+      }
+    }
+  }
+  Numbers running = Get(sums);
+  for (int64_t c = 0; c < num_cameras_; ++c) {
+    for (int a = 0; a < C; ++a) {
+      for (int b = 0; b <= a; ++b) {
+        const int64_t u = id[C * c + a];
+        const int64_t v = id[C * c + b];
+        if (u < 0 || v < 0) {
+          continue;
+        }
+        // The device may fuse D^2 and its addition. Both are in double.
+        Number sum(schur_diagonal[kPacked * c + PackedIndex(a, b)]);
+        if (a == b && with_diagonal) {
+          const double d = camera_diagonal_[C * c + a];
+          sum += Number(d) * Number(d);
+        }
+        running[n * v + u] = sum;
+      }
+    }
+  }
+  EXPECT_TRUE(Close(s, host_s, running)) << "S";
+
+  // Sparse: the same bits.
+  std::vector<double> host_values(static_cast<size_t>(num_values), -7.0);
+  ASSERT_OK(on_host(host_csr.target(host_values.data())));
+  const auto values =
+      RunTwice({{num_values}}, [&](const std::vector<double*>& out) {
+        return on_device(csr.target(out[0]));
+      })[0];
+  std::vector<double> host_dense(host_s.size());
+  std::vector<double> dense(host_s.size());
+  for (int64_t u = 0; u < n; ++u) {
+    const auto& begin = csr.host_row_begin();
+    for (int64_t at = begin[u]; at < begin[u + 1]; ++at) {
+      const int64_t to = n * csr.host_column()[at] + u;
+      host_dense[to] = host_values[at];
+      dense[to] = values[at];
+    }
+  }
+  EXPECT_EQ(host_dense, host_s);
+  EXPECT_EQ(dense, s);
+
+  // S p is the product that does not form S, for p of the unknowns: the blocks
+  // on the diagonal have the error of S_c, of the host's too.
+  std::vector<double> x;
+  for (const int64_t column : unknown) {
+    x.push_back(camera_x_[column]);
+  }
+  const auto device_x = Upload(x);
+  auto device_p = Upload(std::vector<double>(varies.size(), 0.0));
+  ASSERT_OK(kernels::Run(
+      ScatterValuesParams{
+          n, unknowns.view().column, device_x.data(), device_p.data()},
+      machine_.get()));
+  const std::vector<double> p = Download(device_p);
+  for (size_t at = 0; at < id.size(); ++at) {
+    EXPECT_EQ(p[at], id[at] < 0 ? 0.0 : camera_x_[at]);
+  }
+  const auto q =
+      RunTwice({{C * num_cameras_}}, [&](const std::vector<double*>& out) {
+        auto on = on_device_;
+        on.camera_x = device_p.data();
+        return on.SchurProductImplicitW(out[0]);
+      })[0];
+  const auto device_q = Upload(q);
+  const auto product = RunTwice({{n}}, [&](const std::vector<double*>& out) {
+    return kernels::Run(
+        GatherValuesParams{n, unknowns.view().column, device_q.data(), out[0]},
+        machine_.get());
+  })[0];
+  const Numbers s_c =
+      SchurDiagonals(running_v_inverse,
+                     Squares<C>(running_jc_, index.camera_id, num_cameras_));
+  const Numbers s_p =
+      Damped(on_host_.camera_diagonal,
+             Inputs(p),
+             Eliminated(running_v_inverse, Times(Inputs(p), {})));
+  std::vector<double> by_matrix(static_cast<size_t>(n));
+  Numbers bounds(static_cast<size_t>(n));
+  for (int64_t u = 0; u < n; ++u) {
+    Sums terms(1);
+    for (int64_t v = 0; v < n; ++v) {
+      const int64_t at = u >= v ? n * v + u : n * u + v;
+      Number element = running[at];
+      const int64_t c = unknown[u] / C;
+      if (c == unknown[v] / C) {
+        const int64_t a = std::max(unknown[u], unknown[v]) % C;
+        const int64_t b = std::min(unknown[u], unknown[v]) % C;
+        const Number& block =
+            s_c[kPacked * c +
+                PackedIndex(static_cast<int>(a), static_cast<int>(b))];
+        element.size += block.size;
+        element.error += block.error;
+      }
+      by_matrix[u] += s[at] * x[v];
+      terms[0].Add(element * Number(x[v]));
+    }
+    bounds[u] = terms[0].Get() + s_p[unknown[u]];
+  }
+  EXPECT_TRUE(Close(by_matrix, product, bounds)) << "S p";
+}
+
 CudaWorkspace::Options SmallTiles() {
   CudaWorkspace::Options options;
   options.recomputed = {7, 40, 3};
@@ -751,6 +995,18 @@ TYPED_TEST(CudaOperationsTest, JacobianProductsOfLongTracks) {
   this->CompareJacobianProducts();
 }
 
+TYPED_TEST(CudaOperationsTest, SchurComplement) {
+  this->Prepare(MakeEdgePairs(), {});
+  this->CompareSchurComplement(true, false);
+  this->CompareSchurComplement(false, false);
+}
+
+// Blocks that are summed by chunks.
+TYPED_TEST(CudaOperationsTest, SchurComplementOfFewCameras) {
+  this->Prepare(MakePairs(4, 2000, {3}, 23), {});
+  this->CompareSchurComplement(true, true);
+}
+
 TYPED_TEST(CudaOperationsTest, NoObservations) {
   PairList pairs;
   pairs.num_cameras = 3;
@@ -759,6 +1015,7 @@ TYPED_TEST(CudaOperationsTest, NoObservations) {
   this->CompareNormalBlocks(true);
   this->CompareProducts(true);
   this->CompareJacobianProducts();
+  this->CompareSchurComplement(true, false);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/schur_complement.h"
 #include "cuda_kernels/ops/schur_products.h"
 #include "cuda_kernels/structure/traffic.h"
 #include "gtest/gtest.h"
@@ -215,6 +216,39 @@ TEST(Traffic, ByHand) {
   EXPECT_EQ(
       GetBytes(recomputed),
       11 * 4 + 5 * (8 + 6 * 8 + 3 * 8) + 3 * (3 * 9 * 8 + 15 * 8 + 81 * 8));
+}
+
+// What docs/kernels.md says of the Schur complement as a matrix: 7 couplings in
+// 5 blocks of 3 cameras, 11 observations, 20 unknowns.
+template <typename Source>
+SchurComplementParams<Source, kDeviceLayout> SchurComplement(
+    const Source& source) {
+  SchurComplementParams<Source, kDeviceLayout> p;
+  p.jacobian = source;
+  p.index.num_observations = 11;
+  p.couplings.num_blocks = 5;
+  p.couplings.num_couplings = 7;
+  p.unknowns.num_unknowns = 20;
+  return p;
+}
+
+TEST(Traffic, SchurComplementByHand) {
+  const int64_t dense = 5 * 16 + 5 * 648 + 20 * 20 * 8;
+  auto stored = SchurComplement(Stored<double>());
+  EXPECT_EQ(GetBytes(stored), 7 * 392 + 11 * (192 + 48 + 240) + dense);
+  EXPECT_EQ(GetFlops(stored), 7 * 420);
+  const int64_t row_begin = 0;
+  stored.target.row_begin = &row_begin;
+  EXPECT_EQ(GetBytes(stored),
+            7 * 392 + 11 * (192 + 48 + 240) + dense - 20 * 20 * 8);
+  auto recomputed = SchurComplement(Recomputed<double>());
+  EXPECT_EQ(GetBytes(recomputed), 7 * 84 + dense);
+  EXPECT_EQ(GetFlops(recomputed), 7 * 744);
+  recomputed.jacobian.point_scale = Somewhere();
+  EXPECT_EQ(GetBytes(recomputed), 7 * 108 + dense);
+  EXPECT_EQ(ScratchBytes<RecomputedJacobian<double, C>>(11, 2), 2 * 648);
+  using StoredFloat = StoredJacobian<float, BalShape<C>, kDeviceLayout>;
+  EXPECT_EQ(ScratchBytes<StoredFloat>(11, 2), 11 * (48 + 96) + 2 * 648);
 }
 
 }  // namespace

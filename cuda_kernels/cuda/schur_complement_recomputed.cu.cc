@@ -1,0 +1,16 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The Schur complement as a matrix, with recomputed Jacobians.
+#include "cuda_kernels/cuda/schur_complement_impl.cuh"
+
+namespace ceres_ext::kernels {
+
+#define CERES_EXT_INSTANTIATE(...)                                 \
+  template Status Run(                                             \
+      const SchurComplementParams<RecomputedJacobian<__VA_ARGS__>, \
+                                  kDeviceLayout>&,                 \
+      CudaMachine*);
+CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,20 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The Schur complement as a matrix, with stored Jacobians.
+#include "cuda_kernels/cuda/schur_complement_impl.cuh"
+
+namespace ceres_ext::kernels {
+
+#define CERES_EXT_INSTANTIATE(T, C)                                      \
+  template Status Run(const SchurComplementParams<                       \
+                          StoredJacobian<T, BalShape<C>, kDeviceLayout>, \
+                          kDeviceLayout>&,                               \
+                      CudaMachine*);
+#define CERES_EXT_INSTANTIATE_STORED(C) \
+  CERES_EXT_INSTANTIATE(double, C)      \
+  CERES_EXT_INSTANTIATE(float, C)
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
+#undef CERES_EXT_INSTANTIATE_STORED
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext::kernels

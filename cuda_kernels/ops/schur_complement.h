@@ -1,0 +1,160 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The Schur complement by points as a matrix,
+//
+//   S = U + D_c^2 - W (V + D_p^2)^-1 W'
+//
+// its lower triangle, block by block. Letters: ops/normal_blocks.h, which has
+// computed Vi and the diagonal blocks S_c before, and the right-hand side s
+// with them. Of the other blocks each has its couplings
+// (structure/coupling_index.h):
+//
+//   S_ij = -sum over (k, l) of Jc_k' (Jp_k Vi_p Jp_l') Jc_l       i > j
+//   S_ii = S_c + D_c^2
+//
+// Rows and columns are the unknowns of SchurUnknowns. Every element of the
+// target is written: of a dense one, zeros where two cameras have no coupling.
+// With the columns of the unknowns GatherValues (ops/manifolds.h) takes their
+// right-hand side out of s, and ScatterValues brings their solution back.
+//
+// Order: one owner per block, which adds its couplings in a fixed order of the
+// machine's own (host: their order).
+#ifndef CERES_EXT_CUDA_KERNELS_OPS_SCHUR_COMPLEMENT_H_
+#define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_COMPLEMENT_H_
+
+#include <cstdint>
+
+#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/structure/coupling_index.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/schur_matrix.h"
+
+namespace ceres_ext::kernels {
+
+class CudaMachine;
+class HostMachine;
+
+template <typename Source, BlockLayout kLayout>
+struct SchurComplementParams {
+  using Shape = typename Source::Shape;
+
+  ObservationIndexView index;
+  CouplingIndexView couplings;
+  SchurUnknownsView unknowns;
+  Source jacobian;
+  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
+  BlockView<const double, Shape::kPackedF, kLayout> schur_diagonal;  // S_c
+  const double* camera_diagonal = nullptr;  // D_c, F per camera; null: zero
+  SchurTarget target;
+
+  // Scratch of a device, ScratchBytes of it, aligned to 16: what it makes of
+  // stored blocks so that a coupling reads whole lines, and sums of chunks.
+  // Null on the host.
+  unsigned char* scratch = nullptr;
+};
+
+// What a coupling asks for of each of its observations where blocks are stored:
+// both blocks, and of the first Jp Vi as well. Aligned to 16 bytes, the parts
+// that are read together next to each other.
+template <typename T, typename Shape>
+struct alignas(16) CouplingRecord {
+  double jp_vi[Shape::kESize];              // Jp Vi
+  T blocks[Shape::kFSize + Shape::kESize];  // Jc, then Jp
+};
+
+namespace internal {
+
+// Columns of the coordinates in which a device sums couplings, and what it
+// keeps of an observation.
+template <typename Source>
+struct CouplingScratch {
+  static constexpr int kLocalF = Source::Shape::kF;
+  static constexpr int64_t kRecord =
+      sizeof(CouplingRecord<typename Source::Value, typename Source::Shape>);
+};
+template <typename T, int C, bool kScaledRows>
+struct CouplingScratch<RecomputedJacobian<T, C, kScaledRows>> {
+  static constexpr int kLocalF = kBalLocalCameraDim;
+  static constexpr int64_t kRecord = 0;
+};
+
+}  // namespace internal
+
+// Of a device, known from the forecast, or exactly where the index is there.
+template <typename Source>
+int64_t ScratchBytes(int64_t num_observations, int64_t num_chunks) {
+  using Scratch = internal::CouplingScratch<Source>;
+  return Scratch::kRecord * num_observations +
+         static_cast<int64_t>(sizeof(double)) * Scratch::kLocalF *
+             Scratch::kLocalF * num_chunks;
+}
+
+// Bytes that couplings, blocks and observations ask memory for. Unlike other
+// operations', what a coupling reads is counted for each of them: no cache
+// holds the Jacobian between two that share an observation.
+template <typename Source, BlockLayout kLayout>
+int64_t GetBytes(const SchurComplementParams<Source, kLayout>& p) {
+  using Shape = typename Source::Shape;
+  using Value = typename Source::Value;
+  constexpr int64_t kDouble = sizeof(double);
+  const int64_t n = p.unknowns.num_unknowns;
+  const int64_t num_blocks = p.couplings.num_blocks;
+  int64_t per_coupling = sizeof(int64_t);
+  int64_t per_observation = 0;
+  if constexpr (IsRecomputed<Source>::value) {
+    // The number of the point, the point and its Vi, the factors of both rows.
+    constexpr int64_t kValue = sizeof(Value);
+    per_coupling +=
+        sizeof(int32_t) + kDouble * Shape::kPackedE +
+        kValue * Shape::kE * (p.jacobian.point_scale == nullptr ? 1 : 2) +
+        kValue * (p.jacobian.row_scale == nullptr ? 0 : 2);
+  } else {
+    constexpr int64_t kRecord = sizeof(CouplingRecord<Value, Shape>);
+    constexpr int64_t kBlocks = sizeof(Value) * (Shape::kFSize + Shape::kESize);
+    per_coupling +=
+        kDouble * Shape::kESize + sizeof(Value) * Shape::kFSize + kBlocks;
+    // Read, and written as records.
+    per_observation = kBlocks + kDouble * Shape::kPackedE + kRecord;
+  }
+  // A block's ids and its values, of a dense target those above the diagonal
+  // and where there is no block too.
+  const int64_t written = p.target.row_begin == nullptr
+                              ? n * n + num_blocks * Shape::kF * Shape::kF
+                              : num_blocks * Shape::kF * Shape::kF;
+  return per_coupling * p.couplings.num_couplings +
+         per_observation * p.index.num_observations + 16 * num_blocks +
+         kDouble * written;
+}
+
+// Multiplications and additions. A coupling of recomputed blocks projects its
+// point twice.
+template <typename Source, BlockLayout kLayout>
+int64_t GetFlops(const SchurComplementParams<Source, kLayout>& p) {
+  using Shape = typename Source::Shape;
+  constexpr int64_t R = Shape::kNumResiduals;
+  constexpr int64_t E = Shape::kE;
+  constexpr int64_t F = internal::CouplingScratch<Source>::kLocalF;
+  // Jp Vi, times Jp', times Jc, and Jc' times that.
+  int64_t flops = 2 * (R * R * E + R * R * F + R * F * F);
+  if (IsRecomputed<Source>::value) {
+    // 83 for a projection, 30 and 31 for the two blocks (model/bal_model.h).
+    flops += 2 * R * E * E + 2 * (83 + 30 + 31);
+  }
+  return flops * p.couplings.num_couplings;
+}
+
+// Sources: those of SchurProductImplicitW (ops/schur_products.h), of one index
+// with couplings and unknowns of it. kInvalidArgument: a dense target whose
+// stride is below n, or no scratch where some is needed.
+template <typename Source>
+Status Run(const SchurComplementParams<Source, kHostLayout>& params,
+           HostMachine* machine);
+template <typename Source, BlockLayout kLayout>
+Status Run(const SchurComplementParams<Source, kLayout>& params,
+           CudaMachine* machine);
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_OPS_SCHUR_COMPLEMENT_H_

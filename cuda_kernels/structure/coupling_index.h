@@ -1,0 +1,130 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Which blocks of the Schur complement S there are, and what each is summed
+// from.
+//
+//   CouplingForecast forecast;
+//   Status status = ForecastCouplings(index, &machine, &forecast);
+//   CouplingIndex couplings;
+//   if (status.ok()) status = couplings.Build(index, &machine);
+//   params.couplings = couplings.view();
+//
+// A *coupling* is two observations k and l of one point by cameras i and j,
+// i > j: block (i, j) of S is minus the sum of W_k Vi W_l' over its couplings.
+// Block (i, i) of each camera is in the index as well and has no couplings: it
+// comes of NormalBlocks. A camera that sees a point more than once has all its
+// observations in couplings with those of others.
+//
+// Blocks are sorted by (i, j); the couplings of a block by (k, l).
+#ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_COUPLING_INDEX_H_
+#define CERES_EXT_CUDA_KERNELS_STRUCTURE_COUPLING_INDEX_H_
+
+#include <cstdint>
+
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/host_device.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/structure/observation_index.h"
+
+namespace ceres_ext::kernels {
+
+class CudaMachine;
+class HostMachine;
+
+// k in the upper half, l in the lower one: one word, as sorts move it.
+CERES_EXT_HOST_DEVICE inline int64_t MakeCoupling(int64_t k, int64_t l) {
+  return k * (int64_t{1} << 32) + l;
+}
+CERES_EXT_HOST_DEVICE inline int64_t FirstOfCoupling(int64_t coupling) {
+  return coupling >> 32;
+}
+CERES_EXT_HOST_DEVICE inline int64_t SecondOfCoupling(int64_t coupling) {
+  return coupling & 0xffffffff;
+}
+
+// Blocks of more couplings than this are cut into chunks of as many, so that no
+// warp works on one for long.
+inline constexpr int64_t kCouplingChunk = 512;
+
+// Couplings `begin` .. begin + kCouplingChunk - 1 of a block, fewer at its end.
+struct CouplingChunk {
+  int64_t block = 0;
+  int64_t begin = 0;
+};
+
+// Passed to kernels by value; owns nothing.
+struct CouplingIndexView {
+  int32_t num_cameras = 0;
+  int64_t num_blocks = 0;
+  int64_t num_couplings = 0;
+  int64_t num_chunks = 0;
+
+  // The blocks of row i are row_begin[i] .. row_begin[i + 1] - 1, the last of
+  // which is (i, i).
+  const int64_t* row_begin = nullptr;  // num_cameras + 1
+  const int32_t* row = nullptr;        // num_blocks: i
+  const int32_t* column = nullptr;     // num_blocks: j
+  // The couplings of block b are coupling_begin[b] .. coupling_begin[b + 1]
+  // - 1.
+  const int64_t* coupling_begin = nullptr;  // num_blocks + 1
+  const int64_t* coupling = nullptr;        // num_couplings
+
+  // The chunks of the blocks that are cut, sorted by (block, begin).
+  const CouplingChunk* chunk = nullptr;
+};
+
+// How many couplings with observations before it observation k has: those of
+// its point by cameras below its own.
+CERES_EXT_HOST_DEVICE inline int64_t NumCouplingsWithEarlier(
+    const ObservationIndexView& index, int64_t k) {
+  const int64_t begin = index.point_begin[index.point_id[k]];
+  while (k > begin && index.camera_id[k - 1] == index.camera_id[k]) {
+    --k;
+  }
+  return k - begin;
+}
+
+// What an index of couplings takes, known from the observations alone.
+struct CouplingForecast {
+  int64_t num_couplings = 0;   // exact
+  int64_t max_num_blocks = 0;  // no more than this
+  int64_t row_couplings = 0;   // of the camera that has most
+  int64_t bytes = 0;           // held by the index, at most
+  int64_t build_bytes = 0;     // held beside it while it is built, at most
+};
+
+// index: one of the machine's. Allocates nothing.
+Status ForecastCouplings(const ObservationIndexView& index,
+                         HostMachine* machine,
+                         CouplingForecast* forecast);
+Status ForecastCouplings(const ObservationIndexView& index,
+                         CudaMachine* machine,
+                         CouplingForecast* forecast);
+// The bytes of num_couplings and row_couplings, which are set.
+void ForecastBytes(const ObservationIndexView& index,
+                   bool on_device,
+                   CouplingForecast* forecast);
+
+// The index in host memory. Building takes linear time and one thread; the
+// result depends on the observations alone.
+class CouplingIndex {
+ public:
+  // On an error the index is empty.
+  Status Build(const ObservationIndexView& index, HostMachine* machine);
+
+  // Valid until the next Build or the end of the object.
+  const CouplingIndexView& view() const { return view_; }
+
+ private:
+  CouplingIndexView view_;
+  HostBuffer<int64_t> row_begin_;
+  HostBuffer<int32_t> row_;
+  HostBuffer<int32_t> column_;
+  HostBuffer<int64_t> coupling_begin_;
+  HostBuffer<int64_t> coupling_;
+  HostBuffer<CouplingChunk> chunk_;
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_STRUCTURE_COUPLING_INDEX_H_
