@@ -111,11 +111,11 @@ struct EvaluateOptions {
 //              as many as its manifold's TangentSize, its size without one;
 //              zeros where it is constant or in no residual block
 //
-// Cost and gradient are computed as in a solve with CGNR and IDENTITY with the
-// same ext_options, where they choose, and to the same bits; residuals on the
-// host, by num_threads threads. False with a sentence in *error where options
-// or arrays are not valid, memory runs out or a residual block can't be
-// evaluated; then cost, residuals and gradient are of no use. Throws nothing.
+// Cost and gradient together have the bits of the start of a solve with CGNR
+// and IDENTITY on the same device; a cost alone those of a step on trial, which
+// automatic differentiation may change. Residuals are computed on the host.
+// False with a sentence in *error where options or arrays are not valid, memory
+// runs out or a residual block can't be evaluated. Throws nothing.
 bool Evaluate(const EvaluateOptions& options,
               const Options& ext_options,
               const ArrayProblem& problem,

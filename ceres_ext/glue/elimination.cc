@@ -6,6 +6,7 @@
 #include <new>
 #include <numeric>
 #include <set>
+#include <string>
 
 #include "ceres/parameter_block.h"
 #include "ceres/program.h"
@@ -116,6 +117,13 @@ bool ChooseEliminatedBlocks(const Program& program,
   if (ordering == nullptr || ordering->NumGroups() < 2) {
     *is_eliminated = IndependentSet(ProgramRows(program), context);
     return true;
+  }
+  if (ordering->NumElements() != program.NumParameterBlocks()) {
+    *reason = "linear_solver_ordering has " +
+              std::to_string(ordering->NumElements()) +
+              " parameter blocks, and the program has " +
+              std::to_string(program.NumParameterBlocks());
+    return false;
   }
   const std::set<double*>& first_group =
       ordering->group_to_elements().begin()->second;

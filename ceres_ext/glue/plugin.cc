@@ -131,6 +131,9 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
       ordering == nullptr || ordering->NumGroups() < 2) {
     return true;
   }
+  if (ordering->NumElements() != program.NumParameterBlocks()) {
+    return false;
+  }
   // In the order of the set, which a million look-ups would not be.
   std::vector<const double*> points;
   for (int i = 0; i < program.NumParameterBlocks(); ++i) {
