@@ -429,8 +429,8 @@ def claims(record):
     add("1 x 1 grows linearly with the projections, the naive one's slope is "
         "3 times the optimised one's (Figure 20)",
         f"{slopes[NAIVE][0] / slopes[PAPER][0]:.2f} times "
-        f"({1e9 * slopes[NAIVE][0]:.2f} and {1e9 * slopes[PAPER][0]:.2f} ns per "
-        f"projection, R2 {slopes[NAIVE][2]:.3f} and {slopes[PAPER][2]:.3f})"
+        f"({1e9 * slopes[NAIVE][0]:.2f} and {1e9 * slopes[PAPER][0]:.2f} ns "
+        f"per projection, R2 {slopes[NAIVE][2]:.3f} and {slopes[PAPER][2]:.3f})"
         if len(slopes) == 2 else None,
         None if len(slopes) < 2 else
         ("linear: " + ("yes" if min(fit[2] for fit in slopes.values()) > 0.97
