@@ -24,6 +24,7 @@ matplotlib for the plots; --no-plots does without.
 import argparse
 import collections
 import csv
+import io
 import json
 import pathlib
 import re
@@ -125,7 +126,7 @@ def value_of(kernel):
 # Where a kernel's template arguments hold its BlockLayout, after casts such as
 # "(int)" and "(ceres_ext::kernels::BlockLayout)" are gone.
 LAYOUT_ARGUMENTS = (
-    r"\b(?:StoredJacobian|CouplingBlocks)"
+    r"\b(?:StoredJacobian|CouplingBlocks|CouplingSource)"
     r"<(?:double|float), *(?:\d+|[\w:]+<[^<>]*>), *(\d)\b",
     r"\bEvaluateJacobianKernel<(?:double|float), *\d+, *(\d)\b",
     r"\b(?:Naive|Paper)\w+Kernel<(?:\w+, *)?(?:double|float), *(\d) *>",
@@ -568,9 +569,12 @@ def write_tables(record, out):
     out.write(runs_table(record))
     out.write("\n## Figure 18: speed-up of whole runs\n\nOver the "
               "Levenberg-Marquardt iterations, in parentheses, that both have "
-              "done.\n\n")
+              "done. The host's runs are timed once: the first touch of its "
+              "memory is in them.\n\n")
     out.write(speedup_table(record, whole_run))
     out.write("\n## Figure 19: speed-up of 1 LM x 1 PCG\n\n")
+    out.write("The host's runs of over five seconds are timed once: the first "
+              "touch of its memory is in them.\n\n")
     out.write(speedup_table(record, one_by_one))
     out.write("\n## Figure 20: 1 LM x 1 PCG, least-squares lines\n\n")
     rows = []
@@ -612,8 +616,32 @@ def write_tables(record, out):
 
     if record["skipped"]:
         out.write("\n## Not measured\n\n")
-        out.write(table(["what", "why"], [[row["what"], row["why"]]
-                                          for row in record["skipped"]]))
+        out.write(skipped_table(record))
+
+
+def skipped_table(record):
+    """What was not measured: a row for each variant, with its sizes and, where
+    not all four, how many configurations."""
+    names = [size["name"] for size in record["sizes"]]
+    groups = {}
+    for row in record["skipped"]:
+        parts = row["what"].split(", ")
+        name = next((part for part in parts if part in names), "")
+        place = parts.index(name) if name else len(parts)
+        # The configuration is two parts after the size.
+        what = ", ".join(parts[:place] + parts[place + 3:])
+        sizes = groups.setdefault((what, row["why"]), {})
+        sizes[name] = sizes.get(name, 0) + 1
+    return table(["what", "sizes (configurations)", "why"], [
+        [what, ", ".join(f"{name} ({sizes[name]})" for name in ["", *names]
+                         if name in sizes), why]
+        for (what, why), sizes in groups.items()])
+
+
+def compact_svg(text):
+    """A line for each group, so that a plot made anew is a short diff."""
+    text = re.sub(r"\s*\n\s*", " ", text.strip())
+    return re.sub(r" (?=<g[ >])", "\n", text) + "\n"
 
 
 def plot(record, folder):
@@ -627,8 +655,9 @@ def plot(record, folder):
     sizes = sorted(record["sizes"], key=lambda size: size["num_observations"])
 
     def save(figure, name):
-        figure.tight_layout()
-        figure.savefig(folder / name, metadata={"Date": None})
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+        (folder / name).write_text(compact_svg(text.getvalue()))
         plt.close(figure)
         print(folder / name)
 
@@ -654,7 +683,8 @@ def plot(record, folder):
     def panels(name, configurations, get, series, ylabel):
         figure, axes = plt.subplots(
             len(configurations) // 2, 2, sharex=True, sharey=True,
-            figsize=(10, 3.6 * len(configurations) / 2 + 0.6), squeeze=False)
+            figsize=(10, 3.6 * len(configurations) / 2 + 0.9), squeeze=False,
+            layout="constrained")
         drawn = [draw(ax, configuration, get, series)
                  for ax, configuration in zip(axes.flat, configurations)]
         for ax in axes[:, 0]:
@@ -664,7 +694,8 @@ def plot(record, folder):
             for ax in axes.flat:
                 for handle, label in zip(*ax.get_legend_handles_labels()):
                     handles.setdefault(label, handle)
-            axes.flat[0].legend(handles.values(), handles.keys(), fontsize=7)
+            figure.legend(handles.values(), handles.keys(), fontsize=7,
+                          loc="outside upper center", ncols=len(handles))
             save(figure, name)
         else:
             plt.close(figure)
@@ -687,12 +718,9 @@ def plot(record, folder):
         # Zero has no place on a logarithmic axis.
         return run and run.get("pixel_difference") or None
 
-    implicit = [c for c in CONFIGURATIONS if not c[1]]
-    explicit = [c for c in CONFIGURATIONS if c[1]]
     panels("figure_14.svg", CONFIGURATIONS, pixels, SERIES,
            "largest difference, pixels")
-    panels("figure_15.svg", implicit, finished, SERIES, "seconds")
-    panels("figure_16.svg", explicit, finished, SERIES, "seconds")
+    panels("figure_15_16.svg", CONFIGURATIONS, finished, SERIES, "seconds")
     panels("figure_18_host.svg", CONFIGURATIONS, over("host", whole_run),
            SERIES[1:], "times the host")
     panels("figure_18_naive.svg", CONFIGURATIONS, over(NAIVE, whole_run),
@@ -706,15 +734,15 @@ def plot(record, folder):
         """rows: label, value, colour."""
         if not rows:
             return
-        figure, ax = plt.subplots(figsize=(8, 0.24 * len(rows) + 0.9))
+        figure, ax = plt.subplots(figsize=(8, 0.24 * len(rows) + 0.9),
+                                  layout="constrained")
         drawn = ax.barh(range(len(rows)), [row[1] for row in rows],
                         color=[row[2] for row in rows])
         ax.bar_label(drawn, [f"{row[1]:.3g}" for row in rows], fontsize=7,
                      padding=2)
         ax.set_yticks(range(len(rows)), [row[0] for row in rows], fontsize=7)
         ax.invert_yaxis()
-        ax.set_xscale("log")
-        ax.margins(x=0.1)
+        ax.margins(x=0.1, y=0.01)
         ax.set_xlabel(xlabel)
         save(figure, name)
 
@@ -736,7 +764,7 @@ def plot(record, folder):
 
     # Figure 20: the device alone, on linear axes.
     figure, axes = plt.subplots(2, 2, sharex=True, sharey=True,
-                                figsize=(10, 7.8))
+                                figsize=(10, 7.8), layout="constrained")
     drawn = False
     for ax, configuration in zip(axes.flat, CONFIGURATIONS):
         for variant, jacobian, label, color, marker in SERIES[1:]:
@@ -765,9 +793,9 @@ def plot(record, folder):
 
 FIGURES = [
     ("figure_14", "Figure 14: largest difference of final projections"),
-    ("figure_15", "Figure 15: whole runs, implicit W"),
-    ("figure_16", "Figure 16: whole runs, explicit W"),
-    ("figure_17", "Figure 17: whole runs at the largest size"),
+    ("figure_15_16", "Figures 15 and 16: whole runs, implicit and explicit W"),
+    ("figure_17", "Figure 17: whole runs at the largest size that time has not "
+     "ended"),
     ("figure_18_host", "Figure 18: speed-up of whole runs over the host"),
     ("figure_18_naive", "Figure 18: the same over the naive form"),
     ("figure_19_host", "Figure 19: speed-up of 1 x 1 over the host"),
