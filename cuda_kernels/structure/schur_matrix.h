@@ -94,8 +94,8 @@ class SchurUnknowns {
 // Where the elements (u, v), u >= v, of S go.
 struct SchurTarget {
   double* values = nullptr;
-  // Dense, column-major: of a column, at least n. The lower triangle is
-  // written, and zeros above it.
+  // Dense, column-major, stride n values: those of a column, at least n. The
+  // lower triangle is written, and zeros above it and behind each column.
   int64_t stride = 0;
   // CSR of the lower triangle; null: dense. Block b of S has its first column
   // block_offset[b] places behind the begin of each of its rows.
