@@ -111,10 +111,12 @@ class CouplingReader<StoredJacobian<T, Shape, kLayout>, kLayout> {
   using Source = StoredJacobian<T, Shape, kLayout>;
   using Record = CouplingRecord<T, Shape>;
 
-  __device__ CouplingReader(const SchurComplementParams<Source, kLayout>& p,
+  // records: of the observations.
+  __device__ CouplingReader(const SchurComplementParams<Source, kLayout>& /*p*/,
+                            const void* records,
                             int32_t /*i*/,
                             int32_t /*j*/)
-      : records_(reinterpret_cast<const Record*>(p.scratch)) {}
+      : records_(static_cast<const Record*>(records)) {}
 
   __device__ __forceinline__ int32_t Point(int64_t /*k*/) const { return 0; }
   __device__ __forceinline__ void First(int64_t k,
@@ -150,12 +152,13 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
   using Source = RecomputedJacobian<T, C, kScaledRows>;
   using Shape = BalShape<kBalLocalCameraDim>;
 
+  // records: of the points.
   __device__ CouplingReader(const SchurComplementParams<Source, kLayout>& p,
+                            const void* records,
                             int32_t i,
                             int32_t j)
       : point_id_(p.index.point_id),
-        points_(reinterpret_cast<const PointRecord<Shape::kE>*>(
-            p.index.cuda_workspace->point_records)),
+        points_(static_cast<const PointRecord<Shape::kE>*>(records)),
         first_(p.jacobian, i),
         second_(p.jacobian, j) {}
 
@@ -239,6 +242,7 @@ struct CouplingStage {
 template <typename Source, BlockLayout kLayout, typename Shape>
 __device__ __forceinline__ void SumCouplings(
     const SchurComplementParams<Source, kLayout>& p,
+    const void* records,
     int32_t i,
     int32_t j,
     int64_t begin,
@@ -257,7 +261,7 @@ __device__ __forceinline__ void SumCouplings(
   const int row = lane % Tiles::kLanes / Tiles::kAcross * kSide;
   const int column = lane % Tiles::kAcross * kSide;
   double* const values = stage->values;
-  const CouplingReader<Source, kLayout> reader(p, i, j);
+  const CouplingReader<Source, kLayout> reader(p, records, i, j);
   double tile[kSide * kSide] = {};
   for (int64_t base = begin; base < end; base += kWarpSize) {
     const int count =
@@ -430,6 +434,7 @@ template <bool kLong, typename Source, BlockLayout kLayout>
 __global__ void __launch_bounds__(
     kWarpSize* CouplingStage<typename CameraCoordinates<Source>::Local>::kWarps)
     CouplingBlocksKernel(SchurComplementParams<Source, kLayout> p,
+                         const void* records,
                          double* partial) {
   using Shape = typename CameraCoordinates<Source>::Local;
   using Stage = CouplingStage<Shape>;
@@ -457,7 +462,7 @@ __global__ void __launch_bounds__(
     return;  // As above.
   }
   Stage* const stage = &stages[warp];
-  SumCouplings(p, i, j, begin, end, stage);
+  SumCouplings(p, records, i, j, begin, end, stage);
   if constexpr (kLong) {
     for (int q = static_cast<int>(threadIdx.x) % kWarpSize; q < F * F;
          q += kWarpSize) {
@@ -530,7 +535,10 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
     CERES_EXT_RETURN_IF_ERROR(
         machine->SetZero(params.target.stride * n, params.target.values));
   }
+  const void* records = nullptr;
   if constexpr (IsRecomputed<Source>::value) {
+    auto* const points = reinterpret_cast<PointRecord<Shape::kE>*>(
+        index.cuda_workspace->point_records);
     CERES_EXT_RETURN_IF_ERROR(Launch("RecordPoints",
                                      RecordPointsKernel<Shape::kE, kLayout>,
                                      CeilDivide(index.num_points, kPointBlock),
@@ -538,9 +546,12 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                                      0,
                                      machine->stream(),
                                      params.v_inverse,
-                                     reinterpret_cast<PointRecord<Shape::kE>*>(
-                                         index.cuda_workspace->point_records)));
+                                     points));
+    records = points;
   } else {
+    auto* const observations =
+        reinterpret_cast<CouplingRecord<typename Source::Value, Shape>*>(
+            params.scratch);
     CERES_EXT_RETURN_IF_ERROR(
         Launch("RecordObservations",
                RecordObservationsKernel<Source, kLayout>,
@@ -549,8 +560,8 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                0,
                machine->stream(),
                params,
-               reinterpret_cast<CouplingRecord<typename Source::Value, Shape>*>(
-                   params.scratch)));
+               observations));
+    records = observations;
   }
   double* const partial = reinterpret_cast<double*>(
       params.scratch + Scratch::kRecord * index.num_observations);
@@ -562,6 +573,7 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
              0,
              machine->stream(),
              params,
+             records,
              partial));
   CERES_EXT_RETURN_IF_ERROR(
       Launch("CouplingChunks",
@@ -571,6 +583,7 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
              0,
              machine->stream(),
              params,
+             records,
              partial));
   return Launch("FinishLongBlocks",
                 FinishLongBlocksKernel<Source, kLayout>,
