@@ -35,7 +35,14 @@ def test_stubs_have_all_names():
     assert (FOLDER / "py.typed").exists()
     tree = ast.parse((FOLDER / "_ceres_ext.pyi").read_text())
     stubs = {node.name for node in tree.body if hasattr(node, "name")}
-    python = {"BalProblem", "read_bal", "write_bal", "__version__"}
+    python = {
+        "BalProblem",
+        "Evaluation",
+        "__version__",
+        "evaluate",
+        "read_bal",
+        "write_bal",
+    }
     assert set(ceres_ext.__all__) - python <= stubs
     options = next(n for n in tree.body if getattr(n, "name", "") == "SolverOptions")
     text = ast.unparse(options)
