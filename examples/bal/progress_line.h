@@ -3,7 +3,7 @@
 // Tells the user how far a step of a program is, while more than a minute of it
 // is left:
 //
-//   reading problem.txt: 12 %, about 95 s to go
+//   reading: 12 %, about 95 s to go
 
 #ifndef EXAMPLES_BAL_PROGRESS_LINE_H_
 #define EXAMPLES_BAL_PROGRESS_LINE_H_
@@ -22,10 +22,9 @@ class ProgressLine {
   // Seconds of a clock that only goes forward.
   using Clock = std::function<double()>;
 
-  // what: the step, as in "reading problem.txt"; total: how much there is to
-  // do, in any unit, not positive where nobody knows; is_at_most: the step may
-  // end before all of it is done. Lines go to *stream, which outlives the
-  // object.
+  // what: the step, as in "reading"; total: how much there is to do, in any
+  // unit, not positive where nobody knows; is_at_most: the step may end before
+  // all of it is done. Lines go to *stream, which outlives the object.
   ProgressLine(std::string what,
                int64_t total,
                bool is_at_most,
