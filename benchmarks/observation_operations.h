@@ -383,7 +383,9 @@ class ObservationBenchmark {
              [&] { return couplings.Build(index, machine_); });
     report_->Measure(list);
     kernels::SchurUnknowns<Machine> unknowns;
-    OK_OR_EXIT(unknowns.Setup(problem_.num_cameras, kC, nullptr, machine_));
+    kernels::BlockFamilies families;
+    families.Add(kC, problem_.num_cameras);
+    OK_OR_EXIT(unknowns.Setup(families, nullptr, machine_));
     kernels::SchurCsr<Machine> csr;
     OK_OR_EXIT(csr.Setup(couplings.view(), unknowns, machine_));
     const int64_t n = unknowns.view().num_unknowns;

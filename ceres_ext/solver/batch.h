@@ -29,6 +29,8 @@
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/merged_blocks.h"
+#include "cuda_kernels/structure/schur_matrix.h"
+#include "cuda_kernels/structure/schur_pairs.h"
 
 namespace ceres_ext::solver {
 
@@ -90,6 +92,16 @@ struct ProductRequest {
   const kernels::PcgScalars* scalars = nullptr;
 };
 
+// S as a matrix, of what a batch that owns its E family writes of it
+// (ops/schur_complement.h). Arrays over families.
+struct SchurBlocksRequest {
+  const double* v_inverse = nullptr;
+  const double* schur_diagonal = nullptr;
+  const double* f_diagonal = nullptr;   // D_f; null: zero
+  kernels::SchurUnknownsView unknowns;  // of the batch's F family
+  kernels::SchurTarget target;          // with the list of the batch's blocks
+};
+
 class Batch {
  public:
   virtual ~Batch() = default;
@@ -133,6 +145,36 @@ class Batch {
                                          double* /*y*/) {
     return {};
   }
+
+  // S as a matrix (explicit_schur.h). A batch that eliminates its E family in
+  // an operation of its own writes the blocks between the F blocks of its
+  // family: the number of that; -1: it lists its rows, and sums W and F_i'F_j
+  // of pairs and crossings (structure/schur_pairs.h).
+  virtual int schur_family() const { return -1; }
+  // Takes all memory. *list: its blocks, where not null.
+  virtual kernels::Status SetupSchur(kernels::SchurBlockList* /*list*/) {
+    return {};
+  }
+  // Writes every element between F blocks of its family, and of a dense target
+  // zeros everywhere else.
+  virtual kernels::Status WriteSchur(const SchurBlocksRequest& /*request*/) {
+    return {};
+  }
+  // Adds the rows as those of batch number `batch`. kUnsupported for a Jacobian
+  // that is not stored.
+  virtual kernels::Status ListRows(int /*batch*/,
+                                   kernels::SchurPairsBuilder* /*builder*/) {
+    return {kernels::StatusCode::kUnsupported,
+            "The Schur complement as a matrix needs a stored Jacobian."};
+  }
+  // Takes the lists of that batch.
+  virtual kernels::Status SetupPairs(
+      int /*batch*/, const kernels::SchurPairsBuilder& /*builder*/) {
+    return {};
+  }
+  // w += F'E, u += F_i'F_j, vectors over the builder's families; null: not
+  // wanted.
+  virtual kernels::Status AddPairs(double* /*w*/, double* /*u*/) { return {}; }
 
   // What products read: appended, so that a caller can tell whether it has
   // changed.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/schur_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/structure/block_rows.h"
@@ -133,6 +134,59 @@ class GeneralBatch final : public Batch {
         y_.data(), request.e_q, request.f_q, request.scalars);
   }
 
+  kernels::Status ListRows(int batch,
+                           kernels::SchurPairsBuilder* builder) final {
+    const kernels::BlockRowsView& view = rows_->view();
+    std::vector<int32_t> cell_begin(static_cast<size_t>(view.num_rows) + 1);
+    CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+        view.num_rows + 1, view.cell_begin, cell_begin.data()));
+    std::vector<kernels::RowCell> cells(static_cast<size_t>(cell_begin.back()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(cell_begin.back(), view.cells, cells.data()));
+    std::vector<kernels::SchurPairsBuilder::Cell> f_cells;
+    for (int32_t i = 0; i < view.num_rows; ++i) {
+      kernels::SchurPairsBuilder::Eliminated e;
+      f_cells.clear();
+      for (int32_t c = cell_begin[i]; c < cell_begin[i + 1]; ++c) {
+        const kernels::RowCell& cell = cells[c];
+        const kernels::BlockFamilies& families =
+            cell.eliminated != 0 ? blocks_.e : blocks_.f;
+        const int family = families.FamilyOfValue(cell.column);
+        const auto block =
+            static_cast<int32_t>((cell.column - families[family].value_begin) /
+                                 families[family].size);
+        if (cell.size == 0) {
+          continue;
+        }
+        if (cell.eliminated != 0) {
+          e = {family, block};
+        } else {
+          f_cells.push_back({family, block, c, cell.size});
+        }
+      }
+      builder->AddRow(batch, i, e, f_cells);
+    }
+    return {};
+  }
+
+  kernels::Status SetupPairs(int batch,
+                             const kernels::SchurPairsBuilder& builder) final {
+    return schur_sums_.Setup(batch, builder, machine_);
+  }
+
+  kernels::Status AddPairs(double* w, double* u) final {
+    kernels::GeneralPairSums pairs;
+    pairs.rows = rows_->view();
+    pairs.values = values_;
+    pairs.eliminated = rows_->eliminated();
+    for (int i = 0; i < blocks_.e.size(); ++i) {
+      pairs.e_size[i] = blocks_.e[i].size;
+    }
+    CERES_EXT_RETURN_IF_ERROR(schur_sums_.AddPairs(pairs, w, machine_));
+    return schur_sums_.AddCrossings(
+        kernels::GeneralCrossingSums{rows_->view(), values_}, u, machine_);
+  }
+
   void AppendOperands(std::vector<const void*>* operands) const final {
     operands->push_back(values_);
   }
@@ -205,6 +259,7 @@ class GeneralBatch final : public Batch {
   Machine* machine_ = nullptr;
   typename Machine::template Buffer<double> y_;
   kernels::BlockSums<Machine> sums_;
+  SchurSums<Machine> schur_sums_;
 };
 
 }  // namespace ceres_ext::solver

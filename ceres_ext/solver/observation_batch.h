@@ -18,11 +18,15 @@
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/schur_sums.h"
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/model/model_jacobian.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/schur_complement.h"
 #include "cuda_kernels/ops/schur_products.h"
+#include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/host_workspace.h"
 #include "cuda_kernels/structure/observation_index.h"
@@ -231,6 +235,73 @@ class ObservationBatch final : public Batch {
     return Run(params, machine_);
   }
 
+  int schur_family() const final { return owns_points_ ? f_family_ : -1; }
+
+  kernels::Status SetupSchur(kernels::SchurBlockList* list) final {
+    if constexpr (kHasSchur) {
+      CERES_EXT_RETURN_IF_ERROR(couplings_.Build(index_, machine_));
+      if constexpr (!std::is_same_v<Machine, kernels::HostMachine>) {
+        CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
+            kernels::ScratchBytes<Source>(index_.num_observations,
+                                          couplings_.view().num_chunks),
+            &schur_scratch_));
+      }
+      return list == nullptr ? kernels::Status()
+                             : kernels::DownloadBlocks(
+                                   couplings_.view(), 0, machine_, list);
+    } else {
+      return Batch::ListRows(0, nullptr);
+    }
+  }
+
+  kernels::Status WriteSchur(const SchurBlocksRequest& request) final {
+    if constexpr (kHasSchur) {
+      auto params =
+          OnJacobian<kernels::SchurComplementParams<Source, kLayout>>();
+      params.couplings = couplings_.view();
+      params.unknowns = request.unknowns;
+      params.v_inverse = PointView(request.v_inverse);
+      params.schur_diagonal = CameraView(request.schur_diagonal);
+      params.camera_diagonal = Cameras(request.f_diagonal);
+      params.target = request.target;
+      params.scratch = schur_scratch_.data();
+      return Run(params, machine_);
+    } else {
+      return Batch::ListRows(0, nullptr);
+    }
+  }
+
+  kernels::Status ListRows(int batch,
+                           kernels::SchurPairsBuilder* builder) final {
+    if constexpr (kIsStored) {
+      std::vector<kernels::SchurPairsBuilder::Cell> cells = {
+          {f_family_, 0, kernels::ColumnsValue(0, F), F}};
+      return ForEachObservation(
+          index_, machine_, [&](int32_t k, int32_t point, int32_t camera) {
+            cells[0].block = camera;
+            builder->AddRow(batch, k, {e_family_, point}, cells);
+          });
+    } else {
+      return Batch::ListRows(batch, builder);
+    }
+  }
+
+  kernels::Status SetupPairs(int batch,
+                             const kernels::SchurPairsBuilder& builder) final {
+    return schur_sums_.Setup(batch, builder, machine_);
+  }
+
+  kernels::Status AddPairs(double* w, double* u) final {
+    if constexpr (kIsStored) {
+      CERES_EXT_RETURN_IF_ERROR(schur_sums_.AddPairs(
+          kernels::PairSums<Source>{jacobian_}, w, machine_));
+      return schur_sums_.AddCrossings(
+          kernels::CrossingSums<Source>{jacobian_}, u, machine_);
+    } else {
+      return Batch::AddPairs(w, u);
+    }
+  }
+
   void AppendOperands(std::vector<const void*>* operands) const final {
     static_assert(std::has_unique_object_representations_v<Source> &&
                       sizeof(Source) % sizeof(void*) == 0,
@@ -261,6 +332,10 @@ class ObservationBatch final : public Batch {
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
+  // Whether S has an operation of its own, and whether others see the blocks.
+  static constexpr bool kIsStored =
+      !kernels::IsModel<Source>::value && !kernels::IsRecomputed<Source>::value;
+  static constexpr bool kHasSchur = !kernels::IsModel<Source>::value;
 
   // The family's part of an array over families, null where that is.
   template <typename T>
@@ -337,6 +412,11 @@ class ObservationBatch final : public Batch {
   Buffer<double> residual_scratch_;
   Buffer<double> zero_points_;
   Buffer<double> zero_cameras_;
+
+  // Of S as a matrix.
+  kernels::CouplingIndexOf<Machine> couplings_;
+  Buffer<unsigned char> schur_scratch_;
+  SchurSums<Machine> schur_sums_;
 };
 
 }  // namespace ceres_ext::solver

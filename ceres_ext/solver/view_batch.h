@@ -15,9 +15,11 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/observation_batch.h"
+#include "ceres_ext/solver/schur_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/model_jacobian.h"
 #include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/ops/views.h"
 #include "cuda_kernels/structure/views.h"
 
@@ -141,6 +143,60 @@ class ViewBatch final : public Batch {
     return batch_.BackSubstitute(b, v_inverse, p_.data(), y);
   }
 
+  kernels::Status ListRows(int batch,
+                           kernels::SchurPairsBuilder* builder) final {
+    if constexpr (kernels::IsModel<Source>::value) {
+      return Batch::ListRows(batch, builder);
+    } else {
+      // The blocks of each view: runs of columns of F.
+      std::vector<int32_t> column(static_cast<size_t>(views_->num_values()));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+          views_->num_values(), views_->column(), column.data()));
+      std::vector<std::vector<kernels::SchurPairsBuilder::Cell>> cells(
+          static_cast<size_t>(views_->num_views()));
+      for (size_t at = 0; at < column.size(); ++at) {
+        if (column[at] < 0) {
+          continue;
+        }
+        const int family = blocks_.f.FamilyOfValue(column[at]);
+        const auto in_family =
+            static_cast<int32_t>(column[at] - blocks_.f[family].value_begin);
+        const int32_t block = in_family / blocks_.f[family].size;
+        auto& of_view = cells[at / kColumns];
+        if (in_family % blocks_.f[family].size == 0) {
+          of_view.push_back(
+              {family,
+               block,
+               kernels::ColumnsValue(static_cast<int>(at % kColumns), 1),
+               1});
+        } else {
+          of_view.back().value += kernels::ColumnsValue(0, 1);
+          ++of_view.back().size;
+        }
+      }
+      return ForEachObservation(
+          index_, machine_, [&](int32_t k, int32_t point, int32_t view) {
+            builder->AddRow(batch, k, {e_family_, point}, cells[view]);
+          });
+    }
+  }
+
+  kernels::Status SetupPairs(int batch,
+                             const kernels::SchurPairsBuilder& builder) final {
+    return schur_sums_.Setup(batch, builder, machine_);
+  }
+
+  kernels::Status AddPairs(double* w, double* u) final {
+    if constexpr (kernels::IsModel<Source>::value) {
+      return Batch::AddPairs(w, u);
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(schur_sums_.AddPairs(
+          kernels::PairSums<Source>{jacobian_}, w, machine_));
+      return schur_sums_.AddCrossings(
+          kernels::CrossingSums<Source>{jacobian_}, u, machine_);
+    }
+  }
+
   void AppendOperands(std::vector<const void*>* operands) const final {
     batch_.AppendOperands(operands);
   }
@@ -241,6 +297,7 @@ class ViewBatch final : public Batch {
   Buffer u_;
   Buffer schur_diagonal_;
   kernels::BlockSums<Machine> sums_;
+  SchurSums<Machine> schur_sums_;
 };
 
 }  // namespace ceres_ext::solver

@@ -22,6 +22,7 @@
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/power_series.h"
 #include "cuda_kernels/ops/robust_losses.h"
+#include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/ops/views.h"
 
 namespace ceres_ext::kernels {
@@ -205,16 +206,28 @@ CERES_EXT_RUN(ScaleRowsForLossParams<double>)
 CERES_EXT_RUN(ScaleRowsForLossParams<float>)
 CERES_EXT_RUN(UnscaleResidualsParams<double>)
 CERES_EXT_RUN(UnscaleResidualsParams<float>)
-// Stored blocks: ops/views.h, ops/robust_losses.h
-#define CERES_EXT_RUN_ROWS(T, C)                                             \
-  CERES_EXT_RUN(                                                             \
-      BlockSumParams<                                                        \
-          SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>) \
-  CERES_EXT_RUN(                                                             \
-      BlockSumParams<                                                        \
-          SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>,   \
-                            true>>)                                          \
-  CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)               \
+// ops/schur_terms.h
+CERES_EXT_RUN(BlockSumParams<GeneralPairSums>)
+CERES_EXT_RUN(BlockSumParams<GeneralCrossingSums>)
+CERES_EXT_RUN(PairInverseParams)
+CERES_EXT_RUN(CouplingChunksParams)
+CERES_EXT_RUN(SubtractCouplingsParams)
+CERES_EXT_RUN(AddCrossingsParams)
+CERES_EXT_RUN(SchurDiagonalParams)
+// Stored blocks: ops/views.h, ops/robust_losses.h, ops/schur_terms.h
+#define CERES_EXT_RUN_ROWS(T, C)                                               \
+  CERES_EXT_RUN(                                                               \
+      BlockSumParams<                                                          \
+          SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>)   \
+  CERES_EXT_RUN(                                                               \
+      BlockSumParams<                                                          \
+          SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>,     \
+                            true>>)                                            \
+  CERES_EXT_RUN(                                                               \
+      BlockSumParams<PairSums<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>) \
+  CERES_EXT_RUN(BlockSumParams<                                                \
+                CrossingSums<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>)  \
+  CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)                 \
   CERES_EXT_RUN(ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>)
 #define CERES_EXT_RUN_STORED(C) \
   CERES_EXT_RUN_ROWS(double, C) \

@@ -54,6 +54,15 @@ class BlockFamilies {
   auto end() const { return families_.end(); }
   int64_t num_values() const { return num_values_; }
   int64_t num_packed() const { return num_packed_; }
+  // The family that has value `at` of a vector, 0 <= at < num_values().
+  int FamilyOfValue(int64_t at) const {
+    int family = 0;
+    while (at >=
+           families_[family].value_begin + families_[family].num_values()) {
+      ++family;
+    }
+    return family;
+  }
 
  private:
   std::vector<BlockFamily> families_;

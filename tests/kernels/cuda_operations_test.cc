@@ -735,11 +735,12 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
       unknown.push_back(static_cast<int64_t>(at));
     }
   }
-  const int32_t num_cameras = static_cast<int32_t>(num_cameras_);
+  BlockFamilies families;
+  families.Add(C, static_cast<int32_t>(num_cameras_));
   SchurUnknowns<HostMachine> host_unknowns;
   SchurUnknowns<CudaMachine> unknowns;
-  ASSERT_OK(host_unknowns.Setup(num_cameras, C, varies.data(), &host_machine_));
-  ASSERT_OK(unknowns.Setup(num_cameras, C, varies.data(), machine_.get()));
+  ASSERT_OK(host_unknowns.Setup(families, varies.data(), &host_machine_));
+  ASSERT_OK(unknowns.Setup(families, varies.data(), machine_.get()));
   const int64_t n = unknowns.view().num_unknowns;
   ASSERT_EQ(n, static_cast<int64_t>(unknown.size()));
   SchurCsr<HostMachine> host_csr;

@@ -174,12 +174,10 @@ class MatrixOfProblem {
     RunOk(blocks, &problem->machine);
     EXPECT_EQ(breakdown.first_point, Breakdown::kNone);
     EXPECT_TRUE(couplings.Build(problem->index(), &problem->machine).ok());
-    EXPECT_TRUE(unknowns
-                    .Setup(problem->index().num_cameras,
-                           C,
-                           varies.data(),
-                           &problem->machine)
-                    .ok());
+    BlockFamilies families;
+    families.Add(C, problem->index().num_cameras);
+    EXPECT_TRUE(
+        unknowns.Setup(families, varies.data(), &problem->machine).ok());
     EXPECT_TRUE(csr.Setup(couplings.view(), unknowns, &problem->machine).ok());
     params.index = problem->index();
     params.couplings = couplings.view();
@@ -430,7 +428,9 @@ TEST(SchurComplement, RefusesShortColumns) {
 TEST(SchurUnknowns, RefusesMoreThanAnIdCounts) {
   HostMachine machine(1);
   SchurUnknowns<HostMachine> unknowns;
-  EXPECT_EQ(unknowns.Setup(2147483647, 2, nullptr, &machine).code,
+  BlockFamilies families;
+  families.Add(2, 2147483647);
+  EXPECT_EQ(unknowns.Setup(families, nullptr, &machine).code,
             StatusCode::kUnsupported);
 }
 

@@ -20,6 +20,7 @@
 
 #include "Eigen/Dense"
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/explicit_schur.h"
 #include "ceres_ext/solver/general_batch.h"
 #include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/observation_batch.h"
@@ -872,6 +873,114 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       }
     }
   }
+}
+
+// S as a matrix, dense and sparse, of the columns that vary, then of the same
+// Jacobian with more damping.
+TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
+  int64_t num_below_diagonal = 0;
+  int num_sparse = 0;
+  for (int seed = 0; seed < kNumProblems; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Problem problem(seed);
+    OnMachine data(problem, machine_.get());
+    const int64_t num_e = problem.num_e();
+    const int64_t num_f = problem.num_f();
+    const MatrixXd E = problem.J.leftCols(num_e);
+    const MatrixXd F = problem.J.rightCols(num_f);
+    const MatrixXd W = F.transpose() * E;
+    std::vector<unsigned char> varies(static_cast<size_t>(num_f));
+    std::vector<int64_t> unknown;
+    for (int64_t j = 0; j < num_f; ++j) {
+      varies[j] = problem.Uniform(0, 3) > 0 ? 1 : 0;
+      if (varies[j] != 0) {
+        unknown.push_back(j);
+      }
+    }
+    const auto n = static_cast<int64_t>(unknown.size());
+    const double scale =
+        1.0 + (problem.J.transpose() * problem.J).cwiseAbs().maxCoeff();
+    const double tolerance =
+        4.0 * (problem.J.rows() + 50) * kEpsilon * scale * scale;
+    InexactSolverOptions options;
+    SchurComplement<Machine> schur;
+    ASSERT_TRUE(
+        schur.Setup(options, problem.blocks, data.batches, machine_.get())
+            .ok());
+    const int64_t num_packed = problem.blocks.f.num_packed();
+    const VectorXd poison =
+        VectorXd::Constant(num_packed + num_f + n * n + 1, std::nan(""));
+    double* const schur_diagonal = data.Upload(poison);
+    double* const rhs = data.Upload(poison);
+    NormalBlocksRequest wanted;
+    wanted.schur_diagonal = schur_diagonal;
+    ExplicitSchur<Machine> matrices[2];
+    for (const bool sparse : {false, true}) {
+      const kernels::Status setup = matrices[sparse].Setup(
+          problem.blocks, data.batches, varies, sparse, machine_.get());
+      ASSERT_TRUE(setup.ok()) << setup.message;
+      ASSERT_EQ(matrices[sparse].num_unknowns(), n);
+    }
+    for (const bool is_same_linearization : {false, true}) {
+      SCOPED_TRACE(is_same_linearization ? "same Jacobian" : "first");
+      const VectorXd D =
+          problem.D.array() + (is_same_linearization ? 1.0 : 0.0);
+      const VectorXd D_f = D.tail(num_f);
+      LinearSystem system = data.system;
+      system.e_diagonal = data.Upload(VectorXd(D.head(num_e)));
+      system.f_diagonal = data.Upload(D_f);
+      MatrixXd V = E.transpose() * E;
+      V.diagonal() += D.head(num_e).cwiseAbs2();
+      MatrixXd S = F.transpose() * F - W * V.llt().solve(W.transpose());
+      S.diagonal() += D_f.cwiseAbs2();
+      MatrixXd expected = MatrixXd::Zero(n, n);
+      for (int64_t v = 0; v < n; ++v) {
+        for (int64_t u = v; u < n; ++u) {
+          expected(u, v) = S(unknown[u], unknown[v]);
+          num_below_diagonal += u > v && expected(u, v) != 0.0 ? 1 : 0;
+        }
+      }
+      ASSERT_TRUE(schur.Update(system, wanted, rhs).ok());
+      ExplicitSchurRequest request;
+      request.v_inverse = schur.e_matrices();
+      request.schur_diagonal = schur_diagonal;
+      request.f_diagonal = system.f_diagonal;
+      request.is_same_linearization = is_same_linearization;
+      // Two runs have the same bits.
+      MatrixXd dense(n, n);
+      for (int run = 0; run < 2; ++run) {
+        double* const values = data.Upload(poison);
+        ASSERT_TRUE(matrices[0].Write(request, values).ok());
+        const VectorXd got = data.Download(n * n, values);
+        const MatrixXd matrix = Eigen::Map<const MatrixXd>(got.data(), n, n);
+        if (run == 0) {
+          dense = matrix;
+          EXPECT_TRUE(Near(dense, expected, tolerance));
+        } else {
+          EXPECT_TRUE(dense == matrix);
+        }
+        request.is_same_linearization = true;
+      }
+      request.is_same_linearization = is_same_linearization;
+      const auto& csr = matrices[1].csr();
+      double* const values = data.Upload(poison);
+      ASSERT_TRUE(matrices[1].Write(request, values).ok());
+      const VectorXd got = data.Download(csr.num_values(), values);
+      MatrixXd matrix = MatrixXd::Zero(n, n);
+      for (int64_t u = 0; u < n; ++u) {
+        for (int64_t at = csr.host_row_begin()[u];
+             at < csr.host_row_begin()[u + 1];
+             ++at) {
+          ASSERT_LE(csr.host_column()[at], u);
+          matrix(u, csr.host_column()[at]) = got[at];
+        }
+      }
+      EXPECT_TRUE(matrix == dense) << "sparse is not dense";
+      num_sparse += csr.num_values() < n * (n + 1) / 2 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(num_below_diagonal, kNumProblems);
+  EXPECT_GT(num_sparse, kNumProblems / 10);
 }
 
 // The eliminated part of S, and the power series of its inverse as a

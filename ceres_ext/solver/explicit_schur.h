@@ -1,0 +1,313 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The Schur complement as a matrix, of all batches of a problem:
+//
+//   S = F'F + D_f^2 - F'E (E'E + D_e^2)^-1 E'F
+//
+// its lower triangle, dense or in compressed sparse rows. A batch that
+// eliminates its E family by itself writes its blocks from its rows
+// (ops/schur_complement.h). What others add goes by pairs and crossings
+// (structure/schur_pairs.h), whose W is formed once per Jacobian. The diagonal
+// blocks are those that SCHUR_JACOBI has.
+//
+//   ExplicitSchur<Machine> schur;
+//   Status status = schur.Setup(blocks, batches, varies, sparse, &machine);
+//   // per solve, after SchurComplement::Update:
+//   if (status.ok()) status = schur.Write(request, values);
+//
+// Setup takes all memory, Write takes none.
+#ifndef CERES_EXT_SOLVER_EXPLICIT_SCHUR_H_
+#define CERES_EXT_SOLVER_EXPLICIT_SCHUR_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ceres_ext/solver/batch.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/schur_terms.h"
+#include "cuda_kernels/structure/block_families.h"
+#include "cuda_kernels/structure/schur_matrix.h"
+#include "cuda_kernels/structure/schur_pairs.h"
+
+namespace ceres_ext::solver {
+
+// What Write reads, arrays over families: (E'E + D_e^2)^-1 and S_c, packed.
+struct ExplicitSchurRequest {
+  const double* v_inverse = nullptr;
+  const double* schur_diagonal = nullptr;
+  const double* f_diagonal = nullptr;  // D_f; null: zero
+  // Whether the Jacobian is that of the Write before.
+  bool is_same_linearization = false;
+};
+
+template <typename Machine>
+class ExplicitSchur {
+ public:
+  // Without merged blocks. varies: of each value of F, in host memory, whether
+  // it is an unknown. Batches and machine outlive the object. kUnsupported: a
+  // batch that has to list its rows and whose Jacobian is not stored.
+  kernels::Status Setup(const ProblemBlocks& blocks,
+                        const std::vector<Batch*>& batches,
+                        const std::vector<unsigned char>& varies,
+                        bool sparse,
+                        Machine* machine) {
+    blocks_ = blocks;
+    machine_ = machine;
+    writer_ = nullptr;
+    listed_.clear();
+    pairs_.clear();
+    CERES_EXT_RETURN_IF_ERROR(
+        unknowns_.Setup(blocks.f, varies.data(), machine));
+    std::vector<kernels::SchurBlockList> lists(1);
+    for (Batch* batch : batches) {
+      if (writer_ != nullptr || batch->schur_family() < 0) {
+        listed_.push_back(batch);
+        continue;
+      }
+      writer_ = batch;
+      CERES_EXT_RETURN_IF_ERROR(
+          batch->SetupSchur(sparse ? &lists[0] : nullptr));
+      lists[0].first_block = unknowns_.first_block(batch->schur_family());
+    }
+    kernels::SchurPairsBuilder builder(
+        blocks.e, blocks.f, static_cast<int>(listed_.size()));
+    for (size_t i = 0; i < listed_.size(); ++i) {
+      CERES_EXT_RETURN_IF_ERROR(
+          listed_[i]->ListRows(static_cast<int>(i), &builder));
+    }
+    CERES_EXT_RETURN_IF_ERROR(builder.Build());
+    for (size_t i = 0; i < listed_.size(); ++i) {
+      CERES_EXT_RETURN_IF_ERROR(
+          listed_[i]->SetupPairs(static_cast<int>(i), builder));
+    }
+    lists.push_back(builder.blocks());
+    CERES_EXT_RETURN_IF_ERROR(SetupPairs(builder, sparse, &lists));
+    CERES_EXT_RETURN_IF_ERROR(SetupCrossings(builder));
+    return sparse ? csr_.Setup(lists, unknowns_, machine) : kernels::Status();
+  }
+
+  const kernels::SchurUnknowns<Machine>& unknowns() const { return unknowns_; }
+  int64_t num_unknowns() const { return unknowns_.view().num_unknowns; }
+  // Where it is sparse.
+  const kernels::SchurCsr<Machine>& csr() const { return csr_; }
+
+  // values: n * n, column-major, or csr().num_values(). Of a dense matrix zeros
+  // stand above the diagonal.
+  kernels::Status Write(const ExplicitSchurRequest& request, double* values) {
+    if (writer_ != nullptr) {
+      SchurBlocksRequest of_batch;
+      of_batch.v_inverse = request.v_inverse;
+      of_batch.schur_diagonal = request.schur_diagonal;
+      of_batch.f_diagonal = request.f_diagonal;
+      of_batch.unknowns = unknowns_.OfFamily(writer_->schur_family());
+      of_batch.target = Target(values, 0);
+      // Between other blocks a sparse target has elements too.
+      if (is_sparse() && !listed_.empty()) {
+        CERES_EXT_RETURN_IF_ERROR(SetZero(values));
+      }
+      CERES_EXT_RETURN_IF_ERROR(writer_->WriteSchur(of_batch));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(SetZero(values));
+    }
+    for (int i = 0; i < blocks_.f.size(); ++i) {
+      if (writer_ == nullptr || writer_->schur_family() != i) {
+        CERES_EXT_RETURN_IF_ERROR(WriteDiagonal(i, request, values));
+      }
+    }
+    if (!request.is_same_linearization) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(w_.size(), w_.data()));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->SetZero(crossings_.size(), crossings_.data()));
+      for (Batch* batch : listed_) {
+        CERES_EXT_RETURN_IF_ERROR(
+            batch->AddPairs(w_.data(), crossings_.data()));
+      }
+    }
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      CERES_EXT_RETURN_IF_ERROR(
+          SubtractCouplings(static_cast<int>(i), request, values));
+    }
+    for (const auto& family : crossing_families_) {
+      CERES_EXT_RETURN_IF_ERROR(AddCrossings(*family, values));
+    }
+    return {};
+  }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // Crossings of two families of F.
+  struct CrossingFamily {
+    kernels::BlockFamily blocks;
+    int32_t columns = 0;  // of j
+    Buffer<int32_t> row;
+    Buffer<int32_t> column;
+    Buffer<int64_t> place;
+  };
+
+  bool is_sparse() const { return csr_.num_values() > 0; }
+  // List 0 is the writer's, 1 that of crossings, 2 + i that of pairs of E
+  // family i.
+  kernels::SchurTarget Target(double* values, size_t list) const {
+    if (is_sparse()) {
+      return csr_.target(values, list);
+    }
+    kernels::SchurTarget target;
+    target.values = values;
+    target.stride = num_unknowns();
+    return target;
+  }
+  kernels::Status SetZero(double* values) {
+    const int64_t n = num_unknowns();
+    return machine_->SetZero(is_sparse() ? csr_.num_values() : n * n, values);
+  }
+
+  kernels::Status SetupPairs(const kernels::SchurPairsBuilder& builder,
+                             bool sparse,
+                             std::vector<kernels::SchurBlockList>* lists) {
+    std::vector<int32_t> block_size;
+    std::vector<int64_t> value_begin;
+    int32_t widest = 0;
+    for (const kernels::BlockFamily& family : blocks_.f) {
+      for (int32_t b = 0; b < family.num_blocks; ++b) {
+        block_size.push_back(family.size);
+        value_begin.push_back(family.value_begin + int64_t{family.size} * b);
+      }
+      widest = std::max(widest, family.num_blocks > 0 ? family.size : 0);
+    }
+    width_ = widest * widest;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(block_size, &block_size_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(value_begin, &value_begin_));
+    int64_t num_chunks = 0;
+    for (int i = 0; i < blocks_.e.size(); ++i) {
+      pairs_.push_back(std::make_unique<kernels::PairIndex<Machine>>());
+      CERES_EXT_RETURN_IF_ERROR(
+          pairs_.back()->Setup(builder.pairs(i), machine_));
+      const kernels::CouplingIndexView& couplings =
+          pairs_.back()->view().couplings;
+      num_chunks = std::max(num_chunks, couplings.num_chunks);
+      lists->emplace_back();
+      if (sparse) {
+        CERES_EXT_RETURN_IF_ERROR(
+            kernels::DownloadBlocks(couplings, 0, machine_, &lists->back()));
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(width_ * num_chunks, &partial_));
+    const int64_t num_values = builder.w_families().num_values();
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_values, &w_));
+    return machine_->Allocate(num_values, &y_);
+  }
+
+  kernels::Status SetupCrossings(const kernels::SchurPairsBuilder& builder) {
+    crossing_families_.clear();
+    for (size_t i = 0; i < builder.crossings().size(); ++i) {
+      const kernels::SchurPairsBuilder::Crossings& from =
+          builder.crossings()[i];
+      auto family = std::make_unique<CrossingFamily>();
+      family->blocks = builder.crossing_families()[static_cast<int>(i)];
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(from.row, &family->row));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(from.column, &family->column));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(from.place, &family->place));
+      family->columns = from.columns;
+      crossing_families_.push_back(std::move(family));
+    }
+    return machine_->Allocate(builder.crossing_families().num_values(),
+                              &crossings_);
+  }
+
+  kernels::Status WriteDiagonal(int i,
+                                const ExplicitSchurRequest& request,
+                                double* values) {
+    const kernels::BlockFamily& family = blocks_.f[i];
+    kernels::SchurDiagonalParams params;
+    params.num_blocks = family.num_blocks;
+    params.columns = family.size;
+    params.schur_diagonal =
+        kernels::PackedBlocks(family, Machine::kLayout, request.schur_diagonal);
+    params.diagonal = request.f_diagonal == nullptr
+                          ? nullptr
+                          : request.f_diagonal + family.value_begin;
+    params.unknowns = unknowns_.OfFamily(i);
+    params.target = Target(values, 0);
+    return Run(params, machine_);
+  }
+
+  kernels::Status SubtractCouplings(int i,
+                                    const ExplicitSchurRequest& request,
+                                    double* values) {
+    const auto& pairs = pairs_[static_cast<size_t>(i)]->view();
+    if (pairs.index.num_observations == 0) {
+      return {};
+    }
+    kernels::PairInverseParams inverse;
+    inverse.n = pairs.index.num_observations;
+    inverse.e_size = pairs.e_size;
+    inverse.w_begin = pairs.w_begin;
+    inverse.f_block = pairs.index.camera_id;
+    inverse.e_block = pairs.index.point_id;
+    inverse.block_size = block_size_.data();
+    inverse.v_inverse = kernels::PackedBlocks(
+        blocks_.e[i], Machine::kLayout, request.v_inverse);
+    inverse.w = w_.data();
+    inverse.y = y_.data();
+    CERES_EXT_RETURN_IF_ERROR(Run(inverse, machine_));
+    kernels::PairCouplings of;
+    of.couplings = pairs.couplings;
+    of.e_size = pairs.e_size;
+    of.w_begin = pairs.w_begin;
+    of.w = w_.data();
+    of.y = y_.data();
+    of.block_size = block_size_.data();
+    of.width = width_;
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::CouplingChunksParams{of, partial_.data()}, machine_));
+    kernels::SubtractCouplingsParams subtract;
+    subtract.of = of;
+    subtract.partial = partial_.data();
+    subtract.unknowns = unknowns_.view();
+    subtract.value_begin = value_begin_.data();
+    subtract.target = Target(values, 2 + static_cast<size_t>(i));
+    return Run(subtract, machine_);
+  }
+
+  kernels::Status AddCrossings(const CrossingFamily& family, double* values) {
+    kernels::AddCrossingsParams params;
+    params.num_blocks = family.blocks.num_blocks;
+    params.width = family.blocks.size;
+    params.columns = family.columns;
+    params.row = family.row.data();
+    params.column = family.column.data();
+    params.place = family.place.data();
+    params.u = crossings_.data() + family.blocks.value_begin;
+    params.unknowns = unknowns_.view();
+    params.value_begin = value_begin_.data();
+    params.target = Target(values, 1);
+    return Run(params, machine_);
+  }
+
+  ProblemBlocks blocks_;
+  Machine* machine_ = nullptr;
+  Batch* writer_ = nullptr;     // the first that writes; null: none
+  std::vector<Batch*> listed_;  // the others
+  kernels::SchurUnknowns<Machine> unknowns_;
+  kernels::SchurCsr<Machine> csr_;
+  // Of each family of E.
+  std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> pairs_;
+  std::vector<std::unique_ptr<CrossingFamily>> crossing_families_;
+  Buffer<int32_t> block_size_;   // of each F block
+  Buffer<int64_t> value_begin_;  // of each F block
+  int32_t width_ = 0;            // elements of the largest block of S
+  Buffer<double> partial_;
+  Buffer<double> w_;  // of all pairs
+  Buffer<double> y_;  // W Vi
+  Buffer<double> crossings_;
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_EXPLICIT_SCHUR_H_

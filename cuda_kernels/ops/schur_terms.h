@@ -1,0 +1,379 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The Schur complement as a matrix, of rows of any kind
+// (structure/schur_pairs.h):
+//
+//   PairSums, GeneralPairSums           W = F'E of pairs, by BlockSums
+//   CrossingSums, GeneralCrossingSums   U_ij = F_i'F_j, by BlockSums
+//   PairInverseParams                   Y = W Vi
+//   CouplingChunksParams,
+//   SubtractCouplingsParams             S_ij -= sum of Y W'
+//   AddCrossingsParams                  S_ij += U_ij
+//   SchurDiagonalParams                 S_ii = S_c + D_f^2
+//
+// Rows of one eliminated block and one F block that a batch has to itself have
+// operations of their own, with less traffic (ops/schur_complement.h).
+//
+// Vector operations (ops/vector_operation.h) without sums over elements: one
+// owner an element of S, and the same order on every machine.
+#ifndef CERES_EXT_CUDA_KERNELS_OPS_SCHUR_TERMS_H_
+#define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_TERMS_H_
+
+#include <cstdint>
+
+#include "cuda_kernels/base/host_device.h"
+#include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/structure/block_families.h"
+#include "cuda_kernels/structure/block_rows.h"
+#include "cuda_kernels/structure/coupling_index.h"
+#include "cuda_kernels/structure/schur_matrix.h"
+#include "cuda_kernels/structure/schur_pairs.h"
+
+namespace ceres_ext::kernels {
+
+// Formulas of BlockSum for observations and rows of views, of stored blocks.
+// The value of a cell is its first column in the row, and its size.
+inline constexpr int32_t kCellSizeShift = 16;
+CERES_EXT_HOST_DEVICE inline int32_t ColumnsValue(int first, int size) {
+  return first | size << kCellSizeShift;
+}
+
+// Element (a, m) of W, F x E.
+template <typename Source>
+struct PairSums {
+  using Shape = typename Source::Shape;
+  Source jacobian;
+
+  static constexpr bool kPacked = false;
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
+                                   int64_t begin,
+                                   int64_t end,
+                                   int element) const {
+    constexpr int E = Shape::kE;
+    const int a = element / E;
+    const int m = element - E * a;
+    double sum = 0.0;
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const int first = static_cast<int>(cell.value & 0xffff);
+      if (a >= cell.size) {
+        continue;
+      }
+      for (int r = 0; r < Shape::kNumResiduals; ++r) {
+        sum += static_cast<double>(jacobian.camera_blocks(
+                   cell.row, Shape::kF * r + first + a)) *
+               static_cast<double>(jacobian.point_blocks(cell.row, E * r + m));
+      }
+    }
+    return sum;
+  }
+};
+
+// Element (a, b) of F_i'F_j.
+template <typename Source>
+struct CrossingSums {
+  using Shape = typename Source::Shape;
+  Source jacobian;
+
+  static constexpr bool kPacked = false;
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
+                                   int64_t begin,
+                                   int64_t end,
+                                   int element) const {
+    double sum = 0.0;
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const int a = element / cell.size;
+      const int b = element - cell.size * a;
+      const auto i = static_cast<int32_t>(cell.value >> 32);
+      const auto j = static_cast<int32_t>(cell.value & 0xffffffff);
+      if (a >= i >> kCellSizeShift || b >= j >> kCellSizeShift) {
+        continue;
+      }
+      for (int r = 0; r < Shape::kNumResiduals; ++r) {
+        sum += static_cast<double>(jacobian.camera_blocks(
+                   cell.row, Shape::kF * r + (i & 0xffff) + a)) *
+               static_cast<double>(jacobian.camera_blocks(
+                   cell.row, Shape::kF * r + (j & 0xffff) + b));
+      }
+    }
+    return sum;
+  }
+};
+
+// Of rows of any shape, where the value of a cell is its number among those of
+// all rows.
+struct GeneralPairSums {
+  BlockRowsView rows;
+  const double* values = nullptr;
+  const EliminatedCell* eliminated = nullptr;  // of each row
+  // Columns of the eliminated blocks of each family.
+  int32_t e_size[kMaxEliminatedFamilies] = {};
+
+  static constexpr bool kPacked = false;
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
+                                   int64_t begin,
+                                   int64_t end,
+                                   int element) const {
+    double sum = 0.0;
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const EliminatedCell e = eliminated[cell.row];
+      const RowCell f = rows.cells[cell.value];
+      const int a = element / e_size[e.family];
+      const int m = element - e_size[e.family] * a;
+      if (a >= f.size || m >= e.size) {
+        continue;
+      }
+      const int32_t n = rows.row_begin[cell.row + 1] - rows.row_begin[cell.row];
+      for (int32_t r = 0; r < n; ++r) {
+        sum += values[f.value + int64_t{f.size} * r + a] *
+               values[e.value + int64_t{e.size} * r + m];
+      }
+    }
+    return sum;
+  }
+};
+
+struct GeneralCrossingSums {
+  BlockRowsView rows;
+  const double* values = nullptr;
+
+  static constexpr bool kPacked = false;
+  CERES_EXT_HOST_DEVICE double Sum(const BlockCell* cells,
+                                   int64_t begin,
+                                   int64_t end,
+                                   int element) const {
+    double sum = 0.0;
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const int a = element / cell.size;
+      const int b = element - cell.size * a;
+      const RowCell i = rows.cells[cell.value >> 32];
+      const RowCell j = rows.cells[cell.value & 0xffffffff];
+      if (a >= i.size || b >= j.size) {
+        continue;
+      }
+      const int32_t n = rows.row_begin[cell.row + 1] - rows.row_begin[cell.row];
+      for (int32_t r = 0; r < n; ++r) {
+        sum += values[i.value + int64_t{i.size} * r + a] *
+               values[j.value + int64_t{j.size} * r + b];
+      }
+    }
+    return sum;
+  }
+};
+
+// Y = W Vi of all pairs of a family of E.
+// Mapping: one thread a pair. Traffic: W and Y, 48 B of Vi and 20 B of ids a
+// pair, at E = 3.
+struct PairInverseParams {
+  int64_t n = 0;  // pairs
+  int32_t e_size = 0;
+  const int64_t* w_begin = nullptr;     // n
+  const int32_t* f_block = nullptr;     // n
+  const int32_t* e_block = nullptr;     // n
+  const int32_t* block_size = nullptr;  // columns of each F block
+  BlockArray<const double> v_inverse;
+  const double* w = nullptr;
+  double* y = nullptr;
+
+  static constexpr int kUnroll = 1;
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    const int32_t num_values = block_size[f_block[i]] * e_size;
+    const double* from = w + w_begin[i];
+    double* to = y + w_begin[i];
+    for (int32_t row = 0; row < num_values; row += e_size) {
+      for (int m = 0; m < e_size; ++m) {
+        double sum = 0.0;
+        for (int q = 0; q < e_size; ++q) {
+          sum += from[row + q] *
+                 v_inverse(e_block[i],
+                           q <= m ? PackedIndex(m, q) : PackedIndex(q, m));
+        }
+        to[row + m] = sum;
+      }
+    }
+  }
+};
+
+// What is common to the sums over couplings of pairs.
+struct PairCouplings {
+  CouplingIndexView couplings;
+  int32_t e_size = 0;
+  const int64_t* w_begin = nullptr;
+  const double* w = nullptr;
+  const double* y = nullptr;
+  const int32_t* block_size = nullptr;
+  // Elements of the largest block.
+  int32_t width = 0;
+
+  // Element (a, b) of the sum over couplings begin .. end - 1 of Y_k W_l'.
+  CERES_EXT_HOST_DEVICE double Sum(int64_t begin,
+                                   int64_t end,
+                                   int a,
+                                   int b) const {
+    double sum = 0.0;
+    for (int64_t c = begin; c < end; ++c) {
+      const int64_t coupling = couplings.coupling[c];
+      const double* left =
+          y + w_begin[FirstOfCoupling(coupling)] + int64_t{a} * e_size;
+      const double* right =
+          w + w_begin[SecondOfCoupling(coupling)] + int64_t{b} * e_size;
+      for (int m = 0; m < e_size; ++m) {
+        sum += left[m] * right[m];
+      }
+    }
+    return sum;
+  }
+};
+
+// partial = the sums over chunks of the blocks of S that are cut, `width` each.
+// Mapping: one thread an element of a chunk. Traffic: 8 B a coupling, Y and W
+// of its pairs.
+struct CouplingChunksParams {
+  PairCouplings of;
+  double* partial = nullptr;  // width per chunk
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return of.couplings.num_chunks * of.width; }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
+    const CouplingChunk chunk = of.couplings.chunk[at / of.width];
+    const int element = static_cast<int>(at % of.width);
+    const int32_t rows = of.block_size[of.couplings.row[chunk.block]];
+    const int32_t columns = of.block_size[of.couplings.column[chunk.block]];
+    if (element >= rows * columns) {
+      return;
+    }
+    const int64_t end = of.couplings.coupling_begin[chunk.block + 1];
+    partial[at] = of.Sum(
+        chunk.begin,
+        end - chunk.begin < kCouplingChunk ? end : chunk.begin + kCouplingChunk,
+        element / columns,
+        element % columns);
+  }
+};
+
+// S_ij -= the sum of Y W' over the couplings of blocks i > j.
+// Mapping: one thread an element of a block. Order: couplings, or chunks of
+// them, ascending. Traffic: as above, and S once.
+struct SubtractCouplingsParams {
+  PairCouplings of;
+  const double* partial = nullptr;
+  SchurUnknownsView unknowns;
+  const int64_t* value_begin = nullptr;  // of each F block in a vector of F
+  SchurTarget target;
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return of.couplings.num_blocks * of.width; }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
+    const int64_t block = at / of.width;
+    const int element = static_cast<int>(at - block * of.width);
+    const int32_t i = of.couplings.row[block];
+    const int32_t j = of.couplings.column[block];
+    const int32_t columns = of.block_size[j];
+    if (i == j || element >= of.block_size[i] * columns) {
+      return;
+    }
+    const int a = element / columns;
+    const int b = element - columns * a;
+    const int32_t u = unknowns.id[value_begin[i] + a];
+    const int32_t v = unknowns.id[value_begin[j] + b];
+    if (u < 0 || v < 0) {
+      return;
+    }
+    const int64_t begin = of.couplings.coupling_begin[block];
+    const int64_t end = of.couplings.coupling_begin[block + 1];
+    double sum = 0.0;
+    if (end - begin <= kCouplingChunk) {
+      sum = of.Sum(begin, end, a, b);
+    } else {
+      int64_t chunk = FirstChunk(block);
+      for (int64_t c = begin; c < end; c += kCouplingChunk, ++chunk) {
+        sum += partial[chunk * of.width + element];
+      }
+    }
+    target.At(u, v, block, unknowns.begin[j]) -= sum;
+  }
+
+ private:
+  // Chunks are sorted by block.
+  CERES_EXT_HOST_DEVICE int64_t FirstChunk(int64_t block) const {
+    int64_t low = 0;
+    int64_t high = of.couplings.num_chunks;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (of.couplings.chunk[middle].block < block) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+};
+
+// S_ij += U_ij of crossings of two families of F.
+// Mapping: one thread an element. Traffic: U, and S twice.
+struct AddCrossingsParams {
+  int64_t num_blocks = 0;
+  int32_t width = 0;                // elements of a block
+  int32_t columns = 0;              // of j
+  const int32_t* row = nullptr;     // num_blocks: i
+  const int32_t* column = nullptr;  // num_blocks: j
+  const int64_t* place = nullptr;   // num_blocks, in the target's list
+  const double* u = nullptr;        // width per block
+  SchurUnknownsView unknowns;
+  const int64_t* value_begin = nullptr;  // of each F block in a vector of F
+  SchurTarget target;
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return num_blocks * width; }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
+    const int64_t block = at / width;
+    const int element = static_cast<int>(at - block * width);
+    const int32_t i = row[block];
+    const int32_t j = column[block];
+    const int32_t to_row = unknowns.id[value_begin[i] + element / columns];
+    const int32_t to_column = unknowns.id[value_begin[j] + element % columns];
+    if (to_row >= 0 && to_column >= 0) {
+      target.At(to_row, to_column, place[block], unknowns.begin[j]) += u[at];
+    }
+  }
+};
+
+// S_ii = S_c + D_f^2 of the blocks of a family of F, the lower triangle of
+// each. Mapping: one thread an element. Traffic: S_c and D, and S once.
+struct SchurDiagonalParams {
+  int64_t num_blocks = 0;
+  int32_t columns = 0;
+  BlockArray<const double> schur_diagonal;  // packed
+  const double* diagonal = nullptr;         // D_f of the family; null: zero
+  SchurUnknownsView unknowns;               // of the family
+  SchurTarget target;
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return num_blocks * PackedSize(columns); }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
+    const int64_t block = at / PackedSize(columns);
+    const int element = static_cast<int>(at - block * PackedSize(columns));
+    const int a = PackedRow(element);
+    const int b = element - PackedIndex(a, 0);
+    const int32_t u = unknowns.id[columns * block + a];
+    const int32_t v = unknowns.id[columns * block + b];
+    if (u < 0 || v < 0) {
+      return;
+    }
+    double value = schur_diagonal(block, element);
+    if (a == b && diagonal != nullptr) {
+      const double d = diagonal[columns * block + a];
+      value += d * d;
+    }
+    target.AtDiagonal(u, v) = value;
+  }
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_OPS_SCHUR_TERMS_H_
