@@ -384,8 +384,13 @@ struct Driver {
   // Of the thread: the context of the device, another one, or null. Work of a
   // thread without one makes the device's current.
   void* current_context = nullptr;
-  // What the device has: the numbers of allocations, none of which is the same.
-  std::map<const void*, uint64_t> allocations;
+  // What there is, by address. No two allocations ever have one number.
+  struct Allocation {
+    uint64_t id = 0;
+    size_t num_bytes = 0;
+    bool is_on_device = false;  // else it is page-locked memory of the host
+  };
+  std::map<const void*, Allocation> allocations;
   uint64_t num_allocations = 0;
   int64_t num_wrong_frees = 0;
 };
@@ -398,7 +403,21 @@ inline void* DeviceContext() { return &driver(); }
 // 0: there is no such allocation.
 inline uint64_t AllocationId(const void* data) {
   const auto found = driver().allocations.find(data);
-  return found == driver().allocations.end() ? 0 : found->second;
+  return found == driver().allocations.end() ? 0 : found->second.id;
+}
+// Whether so many bytes from `data` on are part of one allocation of the
+// device.
+inline bool IsOnDevice(const void* data, size_t num_bytes) {
+  const auto& allocations = driver().allocations;
+  auto after = allocations.upper_bound(data);
+  if (data == nullptr || after == allocations.begin()) {
+    return false;
+  }
+  const auto& [begin, allocation] = *--after;
+  const size_t offset = static_cast<size_t>(static_cast<const char*>(data) -
+                                            static_cast<const char*>(begin));
+  return allocation.is_on_device && offset <= allocation.num_bytes &&
+         num_bytes <= allocation.num_bytes - offset;
 }
 inline cudaError_t Next(const char* call,
                         cudaError_t error = cudaErrorLaunchFailure) {
@@ -469,7 +488,10 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return emulation::NextOnDevice("cudaStreamSynchronize");
 }
 namespace emulation {
-inline cudaError_t Allocate(const char* call, void** p, size_t n) {
+inline cudaError_t Allocate(const char* call,
+                            bool is_on_device,
+                            void** p,
+                            size_t n) {
   const cudaError_t error = NextOnDevice(call, cudaErrorMemoryAllocation);
   if (error != cudaSuccess) {
     return error;
@@ -479,7 +501,7 @@ inline cudaError_t Allocate(const char* call, void** p, size_t n) {
     return cudaErrorMemoryAllocation;
   }
   try {
-    driver().allocations[*p] = ++driver().num_allocations;
+    driver().allocations[*p] = {++driver().num_allocations, n, is_on_device};
   } catch (const std::bad_alloc&) {
     std::free(*p);
     return cudaErrorMemoryAllocation;
@@ -507,11 +529,11 @@ inline void Reset() {
 }
 }  // namespace emulation
 inline cudaError_t cudaMalloc(void** p, size_t n) {
-  return emulation::Allocate("cudaMalloc", p, n);
+  return emulation::Allocate("cudaMalloc", true, p, n);
 }
 inline cudaError_t cudaFree(void* p) { return emulation::Free("cudaFree", p); }
 inline cudaError_t cudaMallocHost(void** p, size_t n) {
-  return emulation::Allocate("cudaMallocHost", p, n);
+  return emulation::Allocate("cudaMallocHost", false, p, n);
 }
 inline cudaError_t cudaFreeHost(void* p) {
   return emulation::Free("cudaFreeHost", p);
