@@ -259,35 +259,36 @@ Status CudaDenseCholesky::Setup(int64_t n,
   n_ = -1;
   has_factor_ = false;
   a_ = nullptr;
-  size_t num_device_bytes = 0;
-  size_t num_host_bytes = 0;
-  Status status =
-      Prepare(n, options, machine, &num_device_bytes, &num_host_bytes);
-  if (status.ok()) {
-    n_ = n;
-    options_ = options;
-    status = TryAllocate(num_device_bytes, num_host_bytes);
-  }
+  const Status status = TrySetup(n, options, machine);
   if (!status.ok()) {
     ReleaseMemory();
   }
   return status;
 }
 
-Status CudaDenseCholesky::TryAllocate(size_t num_device_bytes,
-                                      size_t num_host_bytes) {
-  const Sizes sizes(n_, options_);
+Status CudaDenseCholesky::TrySetup(int64_t n,
+                                   const Options& options,
+                                   CudaMachine* machine) {
+  size_t num_device_bytes = 0;
+  size_t num_host_bytes = 0;
+  CERES_EXT_RETURN_IF_ERROR(
+      Prepare(n, options, machine, &num_device_bytes, &num_host_bytes));
+  const Sizes sizes(n, options);
   CERES_EXT_RETURN_IF_ERROR(AllocateExactly(
-      static_cast<int64_t>(num_device_bytes), machine_, &workspace_));
-  CERES_EXT_RETURN_IF_ERROR(AllocateExactly(sizes.status, machine_, &status_));
+      static_cast<int64_t>(num_device_bytes), machine, &workspace_));
+  CERES_EXT_RETURN_IF_ERROR(AllocateExactly(sizes.status, machine, &status_));
   CERES_EXT_RETURN_IF_ERROR(
-      AllocateExactly(sizes.float_factor, machine_, &float_factor_));
+      AllocateExactly(sizes.float_factor, machine, &float_factor_));
   CERES_EXT_RETURN_IF_ERROR(
-      AllocateExactly(sizes.correction, machine_, &correction_));
+      AllocateExactly(sizes.correction, machine, &correction_));
   CERES_EXT_RETURN_IF_ERROR(
-      AllocateExactly(sizes.refinement, machine_, &residual_));
-  CERES_EXT_RETURN_IF_ERROR(AllocateExactly(sizes.refinement, machine_, &rhs_));
-  return host_workspace_.Allocate(static_cast<int64_t>(num_host_bytes));
+      AllocateExactly(sizes.refinement, machine, &residual_));
+  CERES_EXT_RETURN_IF_ERROR(AllocateExactly(sizes.refinement, machine, &rhs_));
+  CERES_EXT_RETURN_IF_ERROR(
+      host_workspace_.Allocate(static_cast<int64_t>(num_host_bytes)));
+  n_ = n;
+  options_ = options;
+  return {};
 }
 
 void CudaDenseCholesky::ReleaseMemory() {

@@ -108,7 +108,7 @@ class CudaDenseCholesky {
                  CudaMachine* machine,
                  size_t* num_device_bytes,
                  size_t* num_host_bytes);
-  Status TryAllocate(size_t num_device_bytes, size_t num_host_bytes);
+  Status TrySetup(int64_t n, const Options& options, CudaMachine* machine);
   void ReleaseMemory();
   void DestroyHandles();
   // x = (L L')^-1 x in the type of the factor.

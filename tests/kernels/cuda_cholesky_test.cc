@@ -1,16 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The dense factorisation on a device. Matrices are of small integers, so that
-// they, their products with solutions and the pivots of those that are not
-// positive definite are exact; what is above the diagonal is NaN.
-//
-// Bounds (Higham, Accuracy and Stability of Numerical Algorithms, 10.1), with
-// u the unit roundoff, g(k) = k u / (1 - k u) and any order of sums:
-//   |A - L L'| <= g(n + 1) |L| |L'|
-//   (A + E) x = b, |E| <= g(3 n + 1) |L| |L'|
-//   (|L| |L'|)_ij <= sqrt(a_ii a_jj) / (1 - g(n + 1))
-// so that |E| <= e d d', e = g(3 n + 1) / (1 - g(n + 1)), d_i = sqrt(a_ii), and
-// in norms of 2, |E| <= e trace(A).
+// The dense factorisation on a device, against bounds (cholesky_test_util.h).
+// What is above the diagonal of a matrix is NaN.
 #include "cuda_kernels/machine/cuda_cholesky.h"
 
 #include <cmath>
@@ -24,6 +15,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/kernels/cholesky_test_util.h"
 #include "tests/kernels/cuda_faults.h"
 #include "tests/kernels/cuda_test_util.h"
 
@@ -39,65 +31,6 @@ using Options = CudaDenseCholesky::Options;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kSizes[] = {1, 2, 31, 33, 64, 257};
-
-template <typename T>
-double Gamma(int64_t k) {
-  const double ku = static_cast<double>(k) * kUnitRoundoff<T>;
-  return ku / (1.0 - ku);
-}
-// e above.
-template <typename T>
-double SolveError(int64_t n) {
-  return Gamma<T>(3 * n + 1) / (1.0 - Gamma<T>(n + 1));
-}
-
-// A symmetric matrix by its lower triangle, column-major.
-struct Matrix {
-  explicit Matrix(int64_t n_in)
-      : n(n_in), a(static_cast<size_t>(n_in * n_in), kNaN) {
-    for (int64_t j = 0; j < n; ++j) {
-      for (int64_t i = j; i < n; ++i) {
-        At(i, j) = 0.0;
-      }
-    }
-  }
-  double& At(int64_t i, int64_t j) { return a[static_cast<size_t>(j * n + i)]; }
-  double operator()(int64_t i, int64_t j) const {
-    return a[static_cast<size_t>(i >= j ? j * n + i : i * n + j)];
-  }
-  double trace() const {
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; ++i) {
-      sum += (*this)(i, i);
-    }
-    return sum;
-  }
-
-  int64_t n;
-  std::vector<double> a;
-};
-
-// M M' + n I, elements of M 0 or +-1. No eigenvalue is below n, and |A| is at
-// most the trace.
-Matrix PositiveDefinite(int64_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<double> m(static_cast<size_t>(n * n));
-  for (double& x : m) {
-    x = static_cast<double>(random() % 3) - 1.0;
-  }
-  Matrix matrix(n);
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t i = j; i < n; ++i) {
-      double sum = i == j ? static_cast<double>(n) : 0.0;
-      for (int64_t k = 0; k < n; ++k) {
-        sum += m[static_cast<size_t>(i * n + k)] *
-               m[static_cast<size_t>(j * n + k)];
-      }
-      matrix.At(i, j) = sum;
-    }
-  }
-  return matrix;
-}
 
 // B D B', B = I but for elements 0 or +-1 of the second half of the rows and
 // the first half of the columns, D = I but for element k, which is `pivot`. The
@@ -125,52 +58,6 @@ Matrix WithPivot(int64_t n, int64_t k, double pivot) {
     }
   }
   return matrix;
-}
-
-// Integers from 1 to 8, and a part that makes them more than float can hold.
-std::vector<double> Solution(int64_t n, double part = 0.0) {
-  std::mt19937 random(static_cast<unsigned>(n));
-  std::vector<double> x(static_cast<size_t>(n));
-  for (double& value : x) {
-    value = static_cast<double>(random() % 8 + 1) + part;
-  }
-  return x;
-}
-
-// A x, exactly in long double where it is not in double.
-std::vector<long double> Product(const Matrix& a,
-                                 const std::vector<double>& x) {
-  std::vector<long double> y(x.size(), 0.0L);
-  for (int64_t i = 0; i < a.n; ++i) {
-    for (int64_t j = 0; j < a.n; ++j) {
-      y[static_cast<size_t>(i)] +=
-          static_cast<long double>(a(i, j)) * x[static_cast<size_t>(j)];
-    }
-  }
-  return y;
-}
-std::vector<double> RightHandSide(const Matrix& a,
-                                  const std::vector<double>& x) {
-  const std::vector<long double> y = Product(a, x);
-  std::vector<double> b(y.begin(), y.end());
-  for (size_t i = 0; i < b.size(); ++i) {
-    EXPECT_EQ(static_cast<long double>(b[i]), y[i]) << "not exact";
-  }
-  return b;
-}
-
-double Norm(const std::vector<double>& x) {
-  double sum = 0.0;
-  for (const double value : x) {
-    sum += value * value;
-  }
-  return std::sqrt(sum);
-}
-double Distance(std::vector<double> x, const std::vector<double>& y) {
-  for (size_t i = 0; i < x.size(); ++i) {
-    x[i] -= y[i];
-  }
-  return Norm(x);
 }
 
 TEST(CudaDenseCholeskyLibraries, AreThereOrMissed) {
@@ -261,18 +148,7 @@ TEST_F(CudaDenseCholeskyTest, SolvesToRounding) {
             << i << ", " << j;
       }
     }
-    double sum = 0.0;
-    for (int64_t j = 0; j < n; ++j) {
-      sum += std::sqrt(a(j, j)) * std::fabs(x[static_cast<size_t>(j)]);
-    }
-    const std::vector<long double> ax = Product(a, x);
-    std::vector<double> bound;
-    for (int64_t i = 0; i < n; ++i) {
-      const size_t at = static_cast<size_t>(i);
-      bound.push_back(SolveError<double>(n) * std::sqrt(a(i, i)) * sum);
-      ASSERT_LE(std::fabs(ax[at] - b[at]), bound.back());
-    }
-    EXPECT_LE(Distance(x, expected), Norm(bound) / static_cast<double>(n));
+    ExpectSolves(a, b, expected, static_cast<double>(n), x);
   }
 }
 

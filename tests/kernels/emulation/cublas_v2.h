@@ -13,7 +13,12 @@
 
 #define CUBLAS_VER_MAJOR 999
 
-enum cudaDataType { CUDA_R_32F = 0, CUDA_R_64F = 1 };
+enum cudaDataType {
+  CUDA_R_32F = 0,
+  CUDA_R_64F = 1,
+  CUDA_R_32I = 10,
+  CUDA_R_64I = 24
+};
 
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,
