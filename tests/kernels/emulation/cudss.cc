@@ -153,10 +153,11 @@ cudssStatus_t Factorize(cudssHandle_t handle,
                         int phase,
                         cudssData_t data,
                         const cudssMatrix& a) {
+  // The first until one succeeds, then the other, which need not take memory.
   if (!Expect(data->n == a.n, "factorization", "no analysis") ||
-      !Expect(phase == CUDSS_PHASE_FACTORIZATION || data->was_factorized,
-              "refactorization",
-              "no factorization")) {
+      !Expect((phase == CUDSS_PHASE_REFACTORIZATION) == data->was_factorized,
+              "factorization",
+              "the wrong one of the two")) {
     return CUDSS_STATUS_INVALID_VALUE;
   }
   if (data->factor == nullptr) {
@@ -174,7 +175,6 @@ cudssStatus_t Factorize(cudssHandle_t handle,
   ForEachElement(a, [&](int64_t i, int64_t j, int64_t k) {
     l[Reverse(n, i) * n + Reverse(n, j)] = values[k];
   });
-  data->was_factorized = true;
   for (int64_t j = 0; j < n; ++j) {
     const double pivot = l[j * n + j];
     if (!(pivot > 0.0)) {
@@ -190,6 +190,7 @@ cudssStatus_t Factorize(cudssHandle_t handle,
       }
     }
   }
+  data->was_factorized = true;
   return CUDSS_STATUS_SUCCESS;
 }
 
