@@ -393,6 +393,8 @@ struct Driver {
   std::map<const void*, Allocation> allocations;
   uint64_t num_allocations = 0;
   int64_t num_wrong_frees = 0;
+  // What libraries have made of the device (library_util.h), and what ends it.
+  std::map<void*, void (*)(void*)> handles;
 };
 inline Driver& driver() {
   static Driver d;
@@ -525,6 +527,10 @@ inline void Reset() {
   while (!driver().allocations.empty()) {
     Free("", const_cast<void*>(driver().allocations.begin()->first));
   }
+  for (const auto& [handle, destroy] : driver().handles) {
+    destroy(handle);
+  }
+  driver().handles.clear();
   Hold(static_cast<int>(-::ceres_ext::cuda_faults().num_held()));
 }
 }  // namespace emulation

@@ -30,19 +30,25 @@ bool IsMatrixOnDevice(const T* a, int64_t n, int64_t stride) {
 }
 
 // A handle of the program's that a library makes; null: there is no memory, or
-// the test wants it so.
+// the test wants it so. A reset of the device ends it.
 template <typename T>
 T* CreateHandle(const char* call) {
-  T* const handle = NextOnDevice(call, cudaErrorMemoryAllocation) == cudaSuccess
-                        ? new (std::nothrow) T
-                        : nullptr;
+  if (NextOnDevice(call, cudaErrorMemoryAllocation) != cudaSuccess) {
+    return nullptr;
+  }
+  T* const handle = new (std::nothrow) T;
   if (handle != nullptr) {
+    driver().handles[handle] = [](void* data) { delete static_cast<T*>(data); };
     Hold(1);
   }
   return handle;
 }
 template <typename T>
 void DestroyHandle(const char* call, T* handle) {
+  if (driver().handles.erase(handle) == 0) {
+    ++driver().num_wrong_frees;
+    return;
+  }
   delete handle;
   Hold(-1);
   static_cast<void>(Next(call));
