@@ -8,7 +8,10 @@
 #   [ENVIRONMENT K=V...]   environment of the test program
 #   [TIMEOUT seconds])     default 300
 # One program and one ctest entry NAME. What does not belong into the quick run
-# has the label "ceres".
+# has the label "ceres". A NAME that ends in _emulated is that of a program on an
+# emulated device, whose libraries find what they share with it in the program
+# itself (tests/kernels/emulation/cusolver.cc).
+set(CERES_EXT_EMULATED_LIBRARIES "${PROJECT_BINARY_DIR}/tests/emulated_libraries")
 function(ceres_ext_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT"
                         "SOURCES;LIBRARIES;LABELS;ARGUMENTS;ENVIRONMENT")
@@ -29,4 +32,11 @@ function(ceres_ext_add_test name)
     ${name}
     PROPERTIES LABELS "${area};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
                ENVIRONMENT "${arg_ENVIRONMENT}")
+  if(name MATCHES "_emulated$")
+    set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
+    set_tests_properties(
+      ${name}
+      PROPERTIES ENVIRONMENT_MODIFICATION
+                 "LD_LIBRARY_PATH=path_list_prepend:${CERES_EXT_EMULATED_LIBRARIES}")
+  endif()
 endfunction()

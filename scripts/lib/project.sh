@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Configures and builds this project; the parts that setup and test share.
 
-for part in common packages cuda ceres; do
+for part in common packages cuda ceres cudss; do
   # shellcheck source=/dev/null
   source "$(dirname "${BASH_SOURCE[0]}")/$part.sh"
 done
@@ -32,6 +32,8 @@ build_preset() {
   if [[ "$preset" == release || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then
     arguments+=("-DCMAKE_CUDA_COMPILER=$NVCC"
       "-DCMAKE_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES")
+    [[ ! -d "$BUILD_ROOT/cudss" ]] ||
+      arguments+=("-DCUDSS_ROOT=$BUILD_ROOT/cudss")
   fi
   run_logged "$BUILD_ROOT/log/$preset-configure.log" "configuring $preset" \
     env -C "$ROOT" cmake --preset "$preset" "${arguments[@]}"

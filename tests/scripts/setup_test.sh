@@ -124,6 +124,51 @@ build=$(grep -- '--build --preset release' "$WORK/calls")
 expect_lacks "test" "$build" "--target"
 expect_has "test" "$(<"$WORK/calls")" "ctest --preset release"
 
+# cuDSS is fetched once, and builds have it from then on.
+expect_lacks "without cuDSS" "$(<"$WORK/calls")" "-DCUDSS_ROOT"
+fake python3 <<SH
+echo "python3 \$*" >>"$WORK/calls"
+SH
+cat >>"$FAKE/python3" <<'SH'
+case "$2" in
+  venv)
+    mkdir -p "$3/bin"
+    printf '#!/bin/sh\n%s\n' 'while [ "$1" != --dest ]; do shift; done' \
+      'touch "$2/nvidia_cudss_cu13-1-py3-none-any.whl"; echo "$3" >&2' \
+      >"$3/bin/pip"
+    chmod +x "$3/bin/pip"
+    ;;
+  zipfile)
+    mkdir -p "$5/nvidia/cu13/include" "$5/a.dist-info/licenses"
+    touch "$5/nvidia/cu13/include/cudss.h" "$5/a.dist-info/licenses/LICENSE.txt"
+    ;;
+esac
+SH
+setup --with-cudss
+package="$WORK/caller/my cache/nvidia-cudss-cu13-1.0.0.35"
+expect_has "cuDSS" "$(<"$CHECKOUT/build/log/cudss.log")" \
+  "nvidia-cudss-cu13==1.0.0.35"
+expect_has "cuDSS" "$said" \
+  "its licence: $package/a.dist-info/licenses/LICENSE.txt"
+expect_equal "cuDSS" "$(readlink "$CHECKOUT/build/cudss")" "$package"
+[[ ! -e "$package.work" ]] || fail "$package.work is left"
+expect_has "with cuDSS" "$(<"$WORK/calls")" "-DCUDSS_ROOT=$CHECKOUT/build/cudss"
+setup --with-cudss
+expect_lacks "a second time" "$(<"$WORK/calls")" "python3"
+setup
+expect_has "later" "$(<"$WORK/calls")" "-DCUDSS_ROOT=$CHECKOUT/build/cudss"
+# What is not whole is fetched again; what can't be is said.
+rm -r "$package/nvidia"
+setup --with-cudss
+expect_has "again" "$(<"$WORK/calls")" "python3 -m venv"
+rm -r "$package/nvidia"
+fake python3 <<<'echo "no such package" >&2; exit 1'
+! "$CHECKOUT/scripts/setup" --with-cudss >"$WORK/said" 2>&1 </dev/null ||
+  fail "a cuDSS that can't be fetched"
+expect_has "no cuDSS" "$(<"$WORK/said")" "no such package"
+[[ ! -e "$package" ]] || fail "$package is half there"
+rm "$FAKE/python3" "$CHECKOUT/build/cudss"
+
 # Without HOME the user's home counts; without that one, nothing is guessed.
 unset CERES_EXT_CACHE HOME
 fake getent <<<"echo \"user:x:\$2:\$2::$WORK/home:/bin/sh\""

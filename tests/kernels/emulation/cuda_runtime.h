@@ -384,10 +384,17 @@ struct Driver {
   // Of the thread: the context of the device, another one, or null. Work of a
   // thread without one makes the device's current.
   void* current_context = nullptr;
-  // What the device has: the numbers of allocations, none of which is the same.
-  std::map<const void*, uint64_t> allocations;
+  // What there is, by address. No two allocations ever have one number.
+  struct Allocation {
+    uint64_t id = 0;
+    size_t num_bytes = 0;
+    bool is_on_device = false;  // else it is page-locked memory of the host
+  };
+  std::map<const void*, Allocation> allocations;
   uint64_t num_allocations = 0;
   int64_t num_wrong_frees = 0;
+  // What libraries have made of the device (library_util.h), and what ends it.
+  std::map<void*, void (*)(void*)> handles;
 };
 inline Driver& driver() {
   static Driver d;
@@ -398,7 +405,21 @@ inline void* DeviceContext() { return &driver(); }
 // 0: there is no such allocation.
 inline uint64_t AllocationId(const void* data) {
   const auto found = driver().allocations.find(data);
-  return found == driver().allocations.end() ? 0 : found->second;
+  return found == driver().allocations.end() ? 0 : found->second.id;
+}
+// Whether so many bytes from `data` on are part of one allocation of the
+// device.
+inline bool IsOnDevice(const void* data, size_t num_bytes) {
+  const auto& allocations = driver().allocations;
+  auto after = allocations.upper_bound(data);
+  if (data == nullptr || after == allocations.begin()) {
+    return false;
+  }
+  const auto& [begin, allocation] = *--after;
+  const size_t offset = static_cast<size_t>(static_cast<const char*>(data) -
+                                            static_cast<const char*>(begin));
+  return allocation.is_on_device && offset <= allocation.num_bytes &&
+         num_bytes <= allocation.num_bytes - offset;
 }
 inline cudaError_t Next(const char* call,
                         cudaError_t error = cudaErrorLaunchFailure) {
@@ -469,7 +490,10 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return emulation::NextOnDevice("cudaStreamSynchronize");
 }
 namespace emulation {
-inline cudaError_t Allocate(const char* call, void** p, size_t n) {
+inline cudaError_t Allocate(const char* call,
+                            bool is_on_device,
+                            void** p,
+                            size_t n) {
   const cudaError_t error = NextOnDevice(call, cudaErrorMemoryAllocation);
   if (error != cudaSuccess) {
     return error;
@@ -479,7 +503,7 @@ inline cudaError_t Allocate(const char* call, void** p, size_t n) {
     return cudaErrorMemoryAllocation;
   }
   try {
-    driver().allocations[*p] = ++driver().num_allocations;
+    driver().allocations[*p] = {++driver().num_allocations, n, is_on_device};
   } catch (const std::bad_alloc&) {
     std::free(*p);
     return cudaErrorMemoryAllocation;
@@ -503,15 +527,19 @@ inline void Reset() {
   while (!driver().allocations.empty()) {
     Free("", const_cast<void*>(driver().allocations.begin()->first));
   }
+  for (const auto& [handle, destroy] : driver().handles) {
+    destroy(handle);
+  }
+  driver().handles.clear();
   Hold(static_cast<int>(-::ceres_ext::cuda_faults().num_held()));
 }
 }  // namespace emulation
 inline cudaError_t cudaMalloc(void** p, size_t n) {
-  return emulation::Allocate("cudaMalloc", p, n);
+  return emulation::Allocate("cudaMalloc", true, p, n);
 }
 inline cudaError_t cudaFree(void* p) { return emulation::Free("cudaFree", p); }
 inline cudaError_t cudaMallocHost(void** p, size_t n) {
-  return emulation::Allocate("cudaMallocHost", p, n);
+  return emulation::Allocate("cudaMallocHost", false, p, n);
 }
 inline cudaError_t cudaFreeHost(void* p) {
   return emulation::Free("cudaFreeHost", p);

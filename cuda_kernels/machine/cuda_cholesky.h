@@ -1,0 +1,137 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Cholesky's factorisation A = L L' of a dense symmetric matrix on a device, by
+// cuSOLVER, which is loaded at first use and linked to nothing
+// (cuda_libraries.h).
+//
+//   CudaDenseCholesky cholesky;
+//   Status status = cholesky.Setup(n, {}, &machine);
+//   int64_t failed_order = 0;
+//   if (status.ok()) status = cholesky.Factorize(a, &failed_order);
+//   if (status.ok() && failed_order == 0) status = cholesky.Solve(b, x);
+//
+// A matrix is n x n doubles on the device, column-major with n from column to
+// column; what is above its diagonal has no meaning. n is 64 bits wide: n^2 may
+// be more than 2^31.
+//
+// Mixed precision: L is of float, of a copy of A, which has to stay as it was.
+// x_0 = (L L')^-1 b, then, as in Ceres, as often as asked for,
+//   x_{i+1} = x_i + (L L')^-1 (b - A x_i)
+// with the residual in double. Each step shrinks the error by about cond(A)
+// times float's rounding, n times that in the worst case, down to what double
+// gives.
+//
+// Order: cuSOLVER's and cuBLAS's own, without atomics: the same input has the
+// same bits on the same device and libraries.
+// Stream contract: everything is queued on the machine's stream. Factorize
+// waits for it, once, Solve doesn't.
+// Memory: through the machine's account, but for what the libraries keep for
+// themselves, some tens of megabytes.
+// Thread safety: one thread at a time, as the machine, which must outlive the
+// object. Host-includable: needs no CUDA toolkit.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CHOLESKY_H_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CHOLESKY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/device_buffer.h"
+
+typedef struct cublasContext* cublasHandle_t;
+typedef struct cusolverDnContext* cusolverDnHandle_t;
+typedef struct cusolverDnParams* cusolverDnParams_t;
+
+namespace ceres_ext::kernels {
+
+class CudaDenseCholesky {
+ public:
+  struct Options {
+    bool mixed_precision = false;
+    // Of x, with mixed precision alone; at least 0.
+    int max_num_refinement_iterations = 0;
+  };
+
+  // The largest n: addresses and bytes of no matrix up to it overflow.
+  static constexpr int64_t kMaxSize = int64_t{1} << 29;
+
+  CudaDenseCholesky() = default;
+  ~CudaDenseCholesky();
+  CudaDenseCholesky(const CudaDenseCholesky&) = delete;
+  CudaDenseCholesky& operator=(const CudaDenseCholesky&) = delete;
+
+  // Loads the libraries; no work on a device. kUnsupported: one is not there or
+  // is not as expected, or the build has no headers of theirs.
+  static Status Available();
+
+  // *device_bytes: what Setup with the same arguments comes to hold of the
+  // machine's account, beside the caller's matrix. Takes none of it; the
+  // handles of the libraries that are made here serve Setup too. Errors: those
+  // of Available; kInvalidArgument: n is negative or above kMaxSize, or the
+  // number of iterations negative; else a call of a library failed.
+  Status ForecastBytes(int64_t n,
+                       const Options& options,
+                       CudaMachine* machine,
+                       int64_t* device_bytes);
+
+  // Takes all memory that the calls below work in. May be called again, for
+  // another size, other options or another machine. Errors: those of
+  // ForecastBytes, kOutOfMemory. After an error no memory is held.
+  Status Setup(int64_t n, const Options& options, CudaMachine* machine);
+
+  // a: the lower triangle of A. In double L takes its place; with mixed
+  // precision it stays. Either way it belongs to this object until the last
+  // Solve.
+  // *failed_order: 0, or k where the leading minor of order k is not positive,
+  // so that the k-th row and column are to blame, or where the k-th element of
+  // L's diagonal is not finite, as happens at the latest in the k-th row if
+  // that has a value which is not finite, or too large for float in mixed
+  // precision. There is no factor then and A is lost in double, which is not an
+  // error of this call: those are of the device and of the order of calls.
+  Status Factorize(double* a, int64_t* failed_order);
+
+  // x = A^-1 b, n values each; x may be b. kInvalidArgument: there is no
+  // factor. b that is not finite gives an x that isn't.
+  Status Solve(const double* b, double* x);
+
+ private:
+  bool refines() const {
+    return options_.mixed_precision &&
+           options_.max_num_refinement_iterations > 0;
+  }
+  // Checks arguments and makes handles; *num_device_bytes and *num_host_bytes:
+  // of cuSOLVER's workspace.
+  Status Prepare(int64_t n,
+                 const Options& options,
+                 CudaMachine* machine,
+                 size_t* num_device_bytes,
+                 size_t* num_host_bytes);
+  Status TrySetup(int64_t n, const Options& options, CudaMachine* machine);
+  void ReleaseMemory();
+  void DestroyHandles();
+  // x = (L L')^-1 x in the type of the factor.
+  Status SolveInPlace(void* x);
+
+  CudaMachine* machine_ = nullptr;
+  cusolverDnHandle_t cusolver_ = nullptr;
+  cusolverDnParams_t params_ = nullptr;
+  cublasHandle_t cublas_ = nullptr;
+  int64_t n_ = -1;  // -1: there has been no Setup.
+  Options options_;
+  bool has_factor_ = false;
+  double* a_ = nullptr;  // the caller's
+  DeviceBuffer<unsigned char> workspace_;
+  HostBuffer<unsigned char> host_workspace_;
+  // cuSOLVER's info, and the first element of L's diagonal that won't do.
+  DeviceBuffer<int32_t> status_;
+  DeviceBuffer<float> float_factor_;
+  DeviceBuffer<float> correction_;
+  DeviceBuffer<double> residual_;
+  DeviceBuffer<double> rhs_;
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CHOLESKY_H_

@@ -1,0 +1,117 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/machine/cuda_libraries.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <fstream>
+
+namespace ceres_ext::kernels {
+namespace {
+
+// What an ELF file begins with, the same in those of 32 and 64 bits.
+struct ElfStart {
+  unsigned char ident[EI_NIDENT];
+  uint16_t type;
+  uint16_t machine;
+};
+
+bool ReadStart(const std::string& file, ElfStart* start) {
+  std::ifstream stream(file, std::ios::binary);
+  return stream.read(reinterpret_cast<char*>(start), sizeof(*start)) &&
+         std::memcmp(start->ident, ELFMAG, SELFMAG) == 0;
+}
+
+// Why the dynamic linker can't load a file, empty where nothing is found. It
+// does not always say: a file for another processor is no file to it.
+std::string WhyNoLibrary(const std::string& file) {
+  struct stat status;
+  if (stat(file.c_str(), &status) != 0) {
+    return file + " does not exist or can't be reached";
+  }
+  if (S_ISDIR(status.st_mode)) {
+    return file + " is a folder";
+  }
+  ElfStart start;
+  if (!ReadStart(file, &start)) {
+    return file + " can't be read or is no shared library";
+  }
+  ElfStart own;
+  if (ReadStart("/proc/self/exe", &own) &&
+      (start.ident[EI_CLASS] != own.ident[EI_CLASS] ||
+       start.ident[EI_DATA] != own.ident[EI_DATA] ||
+       start.machine != own.machine)) {
+    return file + " is for another processor";
+  }
+  return "";
+}
+
+// Where the dynamic linker has found a library.
+std::string FileOf(void* handle, const std::string& file) {
+  const link_map* map = nullptr;
+  return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] != '\0'
+             ? map->l_name
+             : file;
+}
+
+// What is wrong with a file, empty where it is as expected.
+std::string TryOpen(const SharedLibrary& library,
+                    const std::string& name,
+                    std::vector<void*>* functions) {
+  if (name.find('/') != std::string::npos) {
+    const std::string why = WhyNoLibrary(name);
+    if (!why.empty()) {
+      return why;
+    }
+  }
+  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* const error = dlerror();
+    return error != nullptr ? error : name + " can't be opened";
+  }
+  const std::string file = FileOf(handle, name);
+  const auto get_property = reinterpret_cast<int (*)(int, int*)>(
+      dlsym(handle, library.get_property.c_str()));
+  if (get_property == nullptr) {
+    return file + " lacks " + library.get_property;
+  }
+  int major_version = 0;
+  if (get_property(0, &major_version) != 0) {
+    return file + " does not say its version";
+  }
+  if (major_version != library.major_version) {
+    return file + " is of version " + std::to_string(major_version);
+  }
+  functions->clear();
+  for (const std::string& function : library.functions) {
+    functions->push_back(dlsym(handle, function.c_str()));
+    if (functions->back() == nullptr) {
+      return file + " lacks " + function;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Status OpenSharedLibrary(const SharedLibrary& library,
+                         const std::vector<std::string>& files,
+                         std::vector<void*>* functions) {
+  std::string message = library.name + " of version " +
+                        std::to_string(library.major_version) +
+                        " was expected and not found: ";
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string why = TryOpen(library, files[i], functions);
+    if (why.empty()) {
+      return {};
+    }
+    message += (i == 0 ? "" : "; ") + why;
+  }
+  functions->clear();
+  return {StatusCode::kUnsupported, message + "."};
+}
+
+}  // namespace ceres_ext::kernels

@@ -1,0 +1,141 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/machine/cuda_libraries.cuh"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda_kernels/machine/cuda_libraries.h"
+
+namespace ceres_ext::kernels {
+namespace {
+
+// A table of functions, or why there is none.
+template <typename Functions>
+struct Loaded {
+  Status status;
+  Functions functions;
+};
+
+// Where a library may be. A folder that is empty is none.
+std::vector<std::string> FilesOf(const std::string& name,
+                                 int major_version,
+                                 const std::string& folder) {
+  const std::string file =
+      "lib" + name + ".so." + std::to_string(major_version);
+  std::vector<std::string> files = {file};
+  if (!folder.empty()) {
+    files.push_back(folder + "/" + file);
+  }
+  return files;
+}
+
+// Where the compiler's toolkit has its libraries, and a package of cuDSS.
+#ifndef CERES_EXT_CUDA_LIBRARY_FOLDER
+#define CERES_EXT_CUDA_LIBRARY_FOLDER ""
+#endif
+#ifndef CERES_EXT_CUDSS_LIBRARY_FOLDER
+#define CERES_EXT_CUDSS_LIBRARY_FOLDER ""
+#endif
+
+#define CERES_EXT_NAME(name) #name,
+#define CERES_EXT_SET(name) \
+  loaded->functions.name =  \
+      reinterpret_cast<decltype(&::name)>(addresses[next++]);
+
+// Opens a library whose functions are those of a table.
+#define CERES_EXT_OPEN(FOR_EACH, Functions, name, version, file, folder)      \
+  Loaded<Functions>* Open##Functions() {                                      \
+    std::vector<void*> addresses;                                             \
+    auto* const loaded = new Loaded<Functions>{                               \
+        OpenSharedLibrary(                                                    \
+            {name, version, #file "GetProperty", {FOR_EACH(CERES_EXT_NAME)}}, \
+            FilesOf(#file, version, folder),                                  \
+            &addresses),                                                      \
+        {}};                                                                  \
+    if (loaded->status.ok()) {                                                \
+      size_t next = 0;                                                        \
+      FOR_EACH(CERES_EXT_SET)                                                 \
+    }                                                                         \
+    return loaded;                                                            \
+  }
+
+#if CERES_EXT_WITH_CUSOLVER
+CERES_EXT_OPEN(CERES_EXT_FOR_EACH_CUSOLVER_FUNCTION,
+               CusolverFunctions,
+               "cuSOLVER",
+               CUSOLVER_VER_MAJOR,
+               cusolver,
+               CERES_EXT_CUDA_LIBRARY_FOLDER)
+CERES_EXT_OPEN(CERES_EXT_FOR_EACH_CUBLAS_FUNCTION,
+               CublasFunctions,
+               "cuBLAS",
+               CUBLAS_VER_MAJOR,
+               cublas,
+               CERES_EXT_CUDA_LIBRARY_FOLDER)
+#endif
+
+#if CERES_EXT_WITH_CUDSS
+CERES_EXT_OPEN(CERES_EXT_FOR_EACH_CUDSS_FUNCTION,
+               CudssFunctions,
+               "cuDSS",
+               CUDSS_VERSION_MAJOR,
+               cudss,
+               CERES_EXT_CUDSS_LIBRARY_FOLDER)
+
+// cuDSS needs two libraries of the toolkit, which the dynamic linker may not
+// find by itself. What is not there it says.
+void OpenWhatCudssNeeds() {
+#if CERES_EXT_WITH_CUSOLVER
+  const CublasFunctions* cublas = nullptr;
+  static_cast<void>(LoadCublas(&cublas));
+#endif
+#ifdef CUDART_VERSION
+  for (const std::string& file :
+       FilesOf("nvrtc", CUDART_VERSION / 1000, CERES_EXT_CUDA_LIBRARY_FOLDER)) {
+    if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) {
+      break;
+    }
+  }
+#endif
+}
+#endif
+
+#undef CERES_EXT_OPEN
+#undef CERES_EXT_SET
+#undef CERES_EXT_NAME
+
+template <typename Functions>
+Status Get(const Loaded<Functions>& loaded, const Functions** functions) {
+  *functions = loaded.status.ok() ? &loaded.functions : nullptr;
+  return loaded.status;
+}
+
+}  // namespace
+
+// Never destroyed, since solves may run while the process exits.
+#if CERES_EXT_WITH_CUSOLVER
+Status LoadCusolver(const CusolverFunctions** functions) {
+  static const Loaded<CusolverFunctions>* const loaded =
+      OpenCusolverFunctions();
+  return Get(*loaded, functions);
+}
+
+Status LoadCublas(const CublasFunctions** functions) {
+  static const Loaded<CublasFunctions>* const loaded = OpenCublasFunctions();
+  return Get(*loaded, functions);
+}
+#endif
+
+#if CERES_EXT_WITH_CUDSS
+Status LoadCudss(const CudssFunctions** functions) {
+  static const Loaded<CudssFunctions>* const loaded = [] {
+    OpenWhatCudssNeeds();
+    return OpenCudssFunctions();
+  }();
+  return Get(*loaded, functions);
+}
+#endif
+
+}  // namespace ceres_ext::kernels

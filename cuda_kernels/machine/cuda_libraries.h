@@ -1,0 +1,47 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Shared libraries that a process loads where it first needs them, so that none
+// of them is linked. Those of CUDA and their functions: cuda_libraries.cuh.
+//
+//   std::vector<void*> functions;
+//   Status status = OpenSharedLibrary({"cuSOLVER", 12, "cusolverGetProperty",
+//                                      {"cusolverDnCreate"}},
+//                                     {"libcusolver.so.12"}, &functions);
+//
+// Thread safe. Host-includable: needs no CUDA toolkit.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_H_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_H_
+
+#include <string>
+#include <vector>
+
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext::kernels {
+
+// What is expected of a shared library.
+struct SharedLibrary {
+  std::string name;  // in messages
+  // The major version of the headers that the caller was compiled with: another
+  // one's functions may have other parameters.
+  int major_version = 0;
+  // Its function int (int property, int* value), 0 where it succeeds, by which
+  // libraries of CUDA say their version: that of property 0 is the major one.
+  // Nothing else is called before.
+  std::string get_property;
+  std::vector<std::string> functions;
+};
+
+// Opens the first of `files` that is as expected; functions[i] becomes the
+// address of library.functions[i]. The name of a file without a slash is looked
+// for as the dynamic linker looks for libraries. kUnsupported: none is as
+// expected; the message is one sentence that says what is, and what is wrong
+// with each file. What has been opened stays so as long as the process runs:
+// libraries of CUDA are not made to be closed.
+Status OpenSharedLibrary(const SharedLibrary& library,
+                         const std::vector<std::string>& files,
+                         std::vector<void*>* functions);
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_H_

@@ -1,0 +1,159 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Matrices, bounds and right-hand sides for the tests of factorisations.
+// Matrices are of small integers, so that they and their products with
+// solutions are exact.
+//
+// Bounds (Higham, Accuracy and Stability of Numerical Algorithms, 10.1), with
+// u the unit roundoff, g(k) = k u / (1 - k u), any order of rows and of sums:
+//   |A - L L'| <= g(n + 1) |L| |L'|
+//   (A + E) x = b, |E| <= g(3 n + 1) |L| |L'|
+//   (|L| |L'|)_ij <= sqrt(a_ii a_jj) / (1 - g(n + 1))
+// so that |E| <= e d d', e = g(3 n + 1) / (1 - g(n + 1)), d_i = sqrt(a_ii), and
+// in norms of 2, |E| <= e trace(A).
+#ifndef CERES_EXT_TESTS_KERNELS_CHOLESKY_TEST_UTIL_H_
+#define CERES_EXT_TESTS_KERNELS_CHOLESKY_TEST_UTIL_H_
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/kernels/running_error.h"
+
+namespace ceres_ext::kernels {
+
+template <typename T>
+double Gamma(int64_t k) {
+  const double ku = static_cast<double>(k) * kUnitRoundoff<T>;
+  return ku / (1.0 - ku);
+}
+// e above.
+template <typename T>
+double SolveError(int64_t n) {
+  return Gamma<T>(3 * n + 1) / (1.0 - Gamma<T>(n + 1));
+}
+
+// A symmetric matrix by its lower triangle, column-major; NaN above it.
+struct Matrix {
+  explicit Matrix(int64_t n_in)
+      : n(n_in),
+        a(static_cast<size_t>(n_in * n_in),
+          std::numeric_limits<double>::quiet_NaN()) {
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = j; i < n; ++i) {
+        At(i, j) = 0.0;
+      }
+    }
+  }
+  double& At(int64_t i, int64_t j) { return a[static_cast<size_t>(j * n + i)]; }
+  double operator()(int64_t i, int64_t j) const {
+    return a[static_cast<size_t>(i >= j ? j * n + i : i * n + j)];
+  }
+  double trace() const {
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; ++i) {
+      sum += (*this)(i, i);
+    }
+    return sum;
+  }
+
+  int64_t n;
+  std::vector<double> a;
+};
+
+// M M' + n I, elements of M 0 or +-1. No eigenvalue is below n, and |A| is at
+// most the trace.
+inline Matrix PositiveDefinite(int64_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<double> m(static_cast<size_t>(n * n));
+  for (double& x : m) {
+    x = static_cast<double>(random() % 3) - 1.0;
+  }
+  Matrix matrix(n);
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = j; i < n; ++i) {
+      double sum = i == j ? static_cast<double>(n) : 0.0;
+      for (int64_t k = 0; k < n; ++k) {
+        sum += m[static_cast<size_t>(i * n + k)] *
+               m[static_cast<size_t>(j * n + k)];
+      }
+      matrix.At(i, j) = sum;
+    }
+  }
+  return matrix;
+}
+
+// Integers from 1 to 8, and a part that makes them more than float can hold.
+inline std::vector<double> Solution(int64_t n, double part = 0.0) {
+  std::mt19937 random(static_cast<unsigned>(n));
+  std::vector<double> x(static_cast<size_t>(n));
+  for (double& value : x) {
+    value = static_cast<double>(random() % 8 + 1) + part;
+  }
+  return x;
+}
+
+// A x, exactly in long double where it is not in double.
+inline std::vector<long double> Product(const Matrix& a,
+                                        const std::vector<double>& x) {
+  std::vector<long double> y(x.size(), 0.0L);
+  for (int64_t i = 0; i < a.n; ++i) {
+    for (int64_t j = 0; j < a.n; ++j) {
+      y[static_cast<size_t>(i)] +=
+          static_cast<long double>(a(i, j)) * x[static_cast<size_t>(j)];
+    }
+  }
+  return y;
+}
+inline std::vector<double> RightHandSide(const Matrix& a,
+                                         const std::vector<double>& x) {
+  const std::vector<long double> y = Product(a, x);
+  std::vector<double> b(y.begin(), y.end());
+  for (size_t i = 0; i < b.size(); ++i) {
+    EXPECT_EQ(static_cast<long double>(b[i]), y[i]) << "not exact";
+  }
+  return b;
+}
+
+inline double Norm(const std::vector<double>& x) {
+  double sum = 0.0;
+  for (const double value : x) {
+    sum += value * value;
+  }
+  return std::sqrt(sum);
+}
+inline double Distance(std::vector<double> x, const std::vector<double>& y) {
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] -= y[i];
+  }
+  return Norm(x);
+}
+
+// Whether x solves A x = b as well as a factorisation in double must: the bound
+// of the residual, element by element, and with it that of the solution where
+// no eigenvalue of A is below `least`.
+inline void ExpectSolves(const Matrix& a,
+                         const std::vector<double>& b,
+                         const std::vector<double>& expected,
+                         double least,
+                         const std::vector<double>& x) {
+  double sum = 0.0;
+  for (int64_t j = 0; j < a.n; ++j) {
+    sum += std::sqrt(a(j, j)) * std::fabs(x[static_cast<size_t>(j)]);
+  }
+  const std::vector<long double> ax = Product(a, x);
+  std::vector<double> bound;
+  for (int64_t i = 0; i < a.n; ++i) {
+    const size_t at = static_cast<size_t>(i);
+    bound.push_back(SolveError<double>(a.n) * std::sqrt(a(i, i)) * sum);
+    ASSERT_LE(std::fabs(ax[at] - b[at]), bound.back()) << "row " << i;
+  }
+  EXPECT_LE(Distance(x, expected), Norm(bound) / least);
+}
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_TESTS_KERNELS_CHOLESKY_TEST_UTIL_H_

@@ -1,0 +1,34 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Shared libraries that cuda_libraries_test opens, by what is defined:
+//   TEST_MAJOR_VERSION   what it says of itself
+//   TEST_STATUS          what TestGetProperty returns
+//   TEST_NO_PROPERTY     it has no TestGetProperty
+//   TEST_NO_FUNCTION     it has no TestFunction
+//   TEST_UNDEFINED       it needs a function that nobody has
+
+#ifndef TEST_MAJOR_VERSION
+#define TEST_MAJOR_VERSION 7
+#endif
+#ifndef TEST_STATUS
+#define TEST_STATUS 0
+#endif
+
+extern "C" {
+
+#ifndef TEST_NO_PROPERTY
+int TestGetProperty(int property, int* value) {
+  *value = property == 0 ? TEST_MAJOR_VERSION : -1;
+  return TEST_STATUS;
+}
+#endif
+
+int TestOtherFunction() { return 1; }
+
+#ifdef TEST_UNDEFINED
+int TestNobodyHasThis();
+int TestFunction() { return TestNobodyHasThis(); }
+#elif !defined(TEST_NO_FUNCTION)
+int TestFunction() { return 42; }
+#endif
+}
