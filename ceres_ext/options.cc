@@ -34,6 +34,10 @@ constexpr EnumName<PreconditionerBlocksType> kPreconditionerBlocksTypes[] = {
 constexpr EnumName<ForcingSequenceType> kForcingSequenceTypes[] = {
     {FORCING_SEQUENCE_CONSTANT, "CONSTANT"},
     {FORCING_SEQUENCE_EISENSTAT_WALKER, "EISENSTAT_WALKER"}};
+constexpr EnumName<SchurFactorizationType> kSchurFactorizationTypes[] = {
+    {SCHUR_FACTORIZATION_AUTO, "AUTO"},
+    {SCHUR_FACTORIZATION_DENSE, "DENSE"},
+    {SCHUR_FACTORIZATION_SPARSE, "SPARSE"}};
 constexpr EnumName<CudaGraphType> kCudaGraphTypes[] = {
     {CUDA_GRAPH_AUTO, "AUTO"}, {CUDA_GRAPH_ON, "ON"}, {CUDA_GRAPH_OFF, "OFF"}};
 constexpr EnumName<FallbackType> kFallbackTypes[] = {
@@ -166,6 +170,10 @@ bool Options::IsValid(std::string* error) const {
                  "forcing_sequence",
                  forcing_sequence,
                  &message) ||
+      !CheckEnum(kSchurFactorizationTypes,
+                 "schur_factorization",
+                 schur_factorization,
+                 &message) ||
       !CheckEnum(kCudaGraphTypes, "cuda_graph", cuda_graph, &message) ||
       !CheckEnum(kFallbackTypes, "fallback", fallback, &message) ||
       !CheckEnum(
@@ -249,6 +257,12 @@ bool ParseOptions(const std::string& settings,
     } else if (key == "forcing_sequence") {
       valid = SetField(
           kForcingSequenceTypes, key, value, &parsed.forcing_sequence, message);
+    } else if (key == "schur_factorization") {
+      valid = SetField(kSchurFactorizationTypes,
+                       key,
+                       value,
+                       &parsed.schur_factorization,
+                       message);
     } else if (key == "model_cost_tolerance") {
       valid = SetDouble(key, value, &parsed.model_cost_tolerance, message);
     } else if (key == "linear_solver") {
@@ -276,7 +290,8 @@ bool ParseOptions(const std::string& settings,
       *message = "key '" + key +
                  "' is not one of: enabled, device, batch_evaluation, "
                  "jacobian, precision, preconditioner_blocks, "
-                 "forcing_sequence, model_cost_tolerance, fallback, "
+                 "forcing_sequence, model_cost_tolerance, "
+                 "schur_factorization, fallback, "
                  "linear_solver, preconditioner, report, cuda_device, "
                  "cuda_memory_limit_bytes, cuda_graph";
       return false;
@@ -350,6 +365,13 @@ bool StringToCudaGraphType(std::string value, CudaGraphType* type) {
   return FromString(kCudaGraphTypes, std::move(value), type);
 }
 
+const char* SchurFactorizationTypeToString(SchurFactorizationType type) {
+  return ToString(kSchurFactorizationTypes, type);
+}
+bool StringToSchurFactorizationType(std::string value,
+                                    SchurFactorizationType* type) {
+  return FromString(kSchurFactorizationTypes, std::move(value), type);
+}
 const char* FallbackTypeToString(FallbackType type) {
   return ToString(kFallbackTypes, type);
 }

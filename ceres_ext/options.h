@@ -120,6 +120,20 @@ enum ForcingSequenceType {
   FORCING_SEQUENCE_EISENSTAT_WALKER,
 };
 
+// How DENSE_SCHUR and SPARSE_SCHUR, which both ask for the exact step,
+// factorise the Schur complement S on a device. n: its columns, those that vary
+// and are not eliminated.
+enum SchurFactorizationType {
+  // DENSE where there is room for it, else SPARSE.
+  SCHUR_FACTORIZATION_AUTO,
+  // As a dense matrix of n^2 doubles, by cuSOLVER.
+  SCHUR_FACTORIZATION_DENSE,
+  // As a sparse one, by cuDSS, which this library has to be built with and
+  // finds
+  // when it runs (docs/options.md).
+  SCHUR_FACTORIZATION_SPARSE,
+};
+
 // What happens to a problem or an option that this library does not support.
 enum FallbackType {
   // Ceres's own code solves it; Summary::path and Summary::path_reason say so.
@@ -150,6 +164,10 @@ struct Options {
   // this times the cost, say a tenth of function_tolerance. The minimum may be
   // another one than Ceres's. 0 or below: never (docs/options.md).
   double model_cost_tolerance = -1.0;
+
+  // With DENSE_SCHUR and SPARSE_SCHUR. There is no such factorisation on the
+  // host, where Ceres's own code solves.
+  SchurFactorizationType schur_factorization = SCHUR_FACTORIZATION_AUTO;
 
   FallbackType fallback = FALLBACK_TO_CERES;
 
@@ -218,6 +236,9 @@ const char* ForcingSequenceTypeToString(ForcingSequenceType type);
 bool StringToForcingSequenceType(std::string value, ForcingSequenceType* type);
 const char* CudaGraphTypeToString(CudaGraphType type);
 bool StringToCudaGraphType(std::string value, CudaGraphType* type);
+const char* SchurFactorizationTypeToString(SchurFactorizationType type);
+bool StringToSchurFactorizationType(std::string value,
+                                    SchurFactorizationType* type);
 const char* FallbackTypeToString(FallbackType type);
 bool StringToFallbackType(std::string value, FallbackType* type);
 

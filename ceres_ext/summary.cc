@@ -61,7 +61,11 @@ std::string Summary::FullReport() const {
                    std::to_string(num_host_losses) + " residual blocks, " +
                        host_loss_type);
   }
-  report += Line("PCG iterations", std::to_string(num_pcg_iterations));
+  const bool is_factorized = linear_solver_type_used == ceres::DENSE_SCHUR ||
+                             linear_solver_type_used == ceres::SPARSE_SCHUR;
+  if (!is_factorized) {
+    report += Line("PCG iterations", std::to_string(num_pcg_iterations));
+  }
   report += Line("Memory",
                  Megabytes(memory_bytes) +
                      (memory_forecast_bytes > 0
@@ -92,7 +96,12 @@ std::string Summary::FullReport() const {
     report += Line("Upload of rows", Seconds(import_time_in_seconds));
   }
   report += Line("Normal blocks", Seconds(normal_blocks_time_in_seconds));
-  report += Line("PCG", Seconds(pcg_time_in_seconds));
+  if (is_factorized) {
+    report += Line("Schur complement", Seconds(schur_time_in_seconds));
+    report += Line("Factorization", Seconds(factorization_time_in_seconds));
+  } else {
+    report += Line("PCG", Seconds(pcg_time_in_seconds));
+  }
   report +=
       Line("Back-substitution", Seconds(back_substitution_time_in_seconds));
   return report;

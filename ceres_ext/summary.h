@@ -83,7 +83,11 @@ struct Summary : public ceres::Solver::Summary {
   // times are in ceres::Solver::Summary.
   double setup_time_in_seconds = 0.0;
   double import_time_in_seconds = 0.0;
+  // Schur, factorization: of the exact step, S as a matrix, and its factor with
+  // the solution.
   double normal_blocks_time_in_seconds = 0.0;
+  double schur_time_in_seconds = 0.0;
+  double factorization_time_in_seconds = 0.0;
   double pcg_time_in_seconds = 0.0;
   double back_substitution_time_in_seconds = 0.0;
 

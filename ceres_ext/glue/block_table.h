@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <set>
 #include <type_traits>
 #include <typeinfo>
@@ -126,6 +127,12 @@ class BlockTable {
                : static_cast<int>(std::count_if(tangent_size_.begin(),
                                                 tangent_size_.end(),
                                                 [](int n) { return n > 0; }));
+  }
+  int64_t NumColumns() const {
+    return is_uniform_
+               ? int64_t{size_} * ambient_size
+               : std::accumulate(
+                     tangent_size_.begin(), tangent_size_.end(), int64_t{0});
   }
   // All tangent sizes.
   void InsertTangentSizes(std::set<int>* sizes) const {

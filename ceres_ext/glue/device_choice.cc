@@ -56,14 +56,33 @@ constexpr double kMeasuredRatio = 2.0;
 // A solve of recomputed blocks over one of stored ones there (docs/use.md).
 constexpr double kRecomputedPass = 0.43;
 
+// The step of a factorisation, in passes: S takes of the order of 1,500
+// operations an observation of a point that five or six cameras see, where a
+// pass has 96; on an H200 5 ms at 5 M observations, where a pass has 0.5
+// (docs/measurements/gpu.md). Beside that n^3 / 3 for n columns: 1.5e10 a
+// second and host thread by LAPACK at n = 16,002, and 3.1e13 on an H200, where
+// a column takes 0.36 us at least.
+constexpr int kHostPassesOfSchur = 15;
+constexpr int kDevicePassesOfSchur = 10;
+constexpr double kHostFactorizationRate = 1.5e10;
+constexpr double kDeviceFactorizationRate = 3.1e13;
+constexpr double kDeviceSecondsPerColumn = 0.36e-6;
+
 // Columns up to which a factorisation is as fast on the host: DENSE_QR of 6 and
 // DENSE_SCHUR of 138 took 0.6 to 0.8 of the time of ITERATIVE_SCHUR,
 // DENSE_SCHUR of 345 and of 690 took 1.1 (docs/measurements/comparison.md).
 constexpr int kMaxFactorizedColumns = 250;
 
-double NumPasses(const SolveWork& work) {
+double NumPasses(const SolveWork& work, int passes_of_schur) {
   return static_cast<double>(work.num_steps) *
-         (kPassesBesidePcg + work.num_pcg_iterations);
+         (kPassesBesidePcg + (work.num_factorized_columns > 0
+                                  ? passes_of_schur
+                                  : work.num_pcg_iterations));
+}
+
+double FactorizationFlops(const SolveWork& work) {
+  const auto n = static_cast<double>(work.num_factorized_columns);
+  return n * n * n / 3.0;
 }
 
 // A pass over one at the measured ratio, by the share of arithmetic in double.
@@ -136,8 +155,10 @@ SolveWork EstimateWork(int64_t num_values,
 }
 
 double EstimateHostSeconds(const SolveWork& work) {
-  return NumPasses(work) * kHostSecondsPerValue *
-         static_cast<double>(work.num_values) / work.num_threads;
+  return (NumPasses(work, kHostPassesOfSchur) * kHostSecondsPerValue *
+              static_cast<double>(work.num_values) +
+          work.num_steps * FactorizationFlops(work) / kHostFactorizationRate) /
+         work.num_threads;
 }
 
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
@@ -149,7 +170,11 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
       kDeviceSecondsPerPass +
       kDeviceSecondsPerValue * slower * static_cast<double>(work.num_values);
   return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
-         NumPasses(work) * pass +
+         NumPasses(work, kDevicePassesOfSchur) * pass +
+         work.num_steps *
+             (FactorizationFlops(work) / kDeviceFactorizationRate +
+              kDeviceSecondsPerColumn *
+                  static_cast<double>(work.num_factorized_columns)) +
          work.num_steps * kUploadSecondsPerValue *
              static_cast<double>(work.num_host_values);
 }

@@ -28,6 +28,9 @@ struct SolveWork {
   int64_t num_host_values = 0;
   int num_steps = 0;
   int num_pcg_iterations = 0;  // of a step
+  // Of DENSE_SCHUR and SPARSE_SCHUR, which have no such iterations, the columns
+  // that are not eliminated; 0: PCG.
+  int64_t num_factorized_columns = 0;
   int num_threads = 1;
   bool recomputed = false;
   bool mixed = false;

@@ -2,13 +2,17 @@
 
 #include "ceres_ext/glue/linear_solver.h"
 
+#include <cstdio>
 #include <string>
+#include <utility>
 
 #include "ceres/parameter_block.h"
 #include "ceres/program.h"
 #include "ceres/types.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/scoped_seconds.h"
+#include "cuda_kernels/machine/cuda_cholesky.h"
+#include "cuda_kernels/machine/cuda_sparse_cholesky.h"
 
 namespace ceres_ext {
 
@@ -27,20 +31,51 @@ struct RowKinds {
   bool general = false;
 };
 
-// "Schur, implicit W, stored Jacobian (double), SCHUR_JACOBI". Rows of any
-// shape are stored in double, and those of views recomputed in double.
+// "Schur, implicit W, stored Jacobian (double), SCHUR_JACOBI", or, where
+// `factorized` is not null, "Schur, Cholesky (double) of S as a dense matrix (n
+// = 144, 0.166 MB), stored Jacobian (double)". Rows of any shape are stored in
+// double, and those of views recomputed in double.
 std::string MethodName(const Options& ext_options,
                        const RowKinds& rows,
                        int num_merged_blocks,
+                       const solver::SchurCholeskySize* factorized,
                        const LinearSolver::Options& options) {
   const bool recomputed_observations =
       rows.observations && ext_options.jacobian == JACOBIAN_RECOMPUTED;
   const bool stored_views = rows.views && !rows.recomputed_views;
   const bool mixed = ext_options.precision == PRECISION_MIXED;
   const auto in = [](bool is_mixed) { return is_mixed ? "mixed)" : "double)"; };
-  std::string name =
-      options.type == ceres::ITERATIVE_SCHUR ? "Schur" : "without Schur";
-  name += ", implicit W";
+  std::string name = options.type == ceres::CGNR ? "without Schur" : "Schur";
+  if (factorized != nullptr) {
+    char text[160];
+    const auto n = static_cast<long long>(factorized->num_unknowns);  // NOLINT
+    const double megabytes = 8e-6 * static_cast<double>(factorized->num_values);
+    if (factorized->is_sparse) {
+      const double triangle =
+          0.5 * static_cast<double>(n) * static_cast<double>(n + 1);
+      std::snprintf(
+          text,
+          sizeof(text),
+          ", Cholesky (double) of S as a sparse matrix (n = %lld, %lld blocks, "
+          "%.2g %% of its elements, %.3g MB, factor %.3g MB)",
+          n,
+          static_cast<long long>(factorized->num_blocks),  // NOLINT
+          100.0 * static_cast<double>(factorized->num_values) / triangle,
+          megabytes,
+          8e-6 * static_cast<double>(factorized->num_factor_values));
+    } else {
+      std::snprintf(
+          text,
+          sizeof(text),
+          ", Cholesky (%s) of S as a dense matrix (n = %lld, %.3g MB)",
+          options.use_mixed_precision_solves ? "float" : "double",
+          n,
+          megabytes);
+    }
+    name += text;
+  } else {
+    name += ", implicit W";
+  }
   if (recomputed_observations || rows.recomputed_views) {
     name += ", recomputed Jacobian (";
     name += in(mixed && recomputed_observations);
@@ -55,6 +90,9 @@ std::string MethodName(const Options& ext_options,
       name += ", other rows stored (double)";
     }
   }
+  if (factorized != nullptr) {
+    return name;
+  }
   name += ", ";
   name += ceres::PreconditionerTypeToString(options.preconditioner_type);
   if (num_merged_blocks > 0) {
@@ -65,9 +103,13 @@ std::string MethodName(const Options& ext_options,
 
 // Adds the solve's times and iterations to *record.
 LinearSolver::Summary ToCeresSummary(
-    const solver::InexactSolverSummary& summary, Summary* record) {
-  record->num_pcg_iterations += summary.num_iterations;
+    const solver::InexactSolverSummary& summary,
+    bool is_factorized,
+    Summary* record) {
+  record->num_pcg_iterations += is_factorized ? 0 : summary.num_iterations;
   record->normal_blocks_time_in_seconds += summary.normal_blocks_seconds;
+  record->schur_time_in_seconds += summary.schur_seconds;
+  record->factorization_time_in_seconds += summary.factorization_seconds;
   record->pcg_time_in_seconds += summary.pcg_seconds;
   record->back_substitution_time_in_seconds +=
       summary.back_substitution_seconds;
@@ -116,9 +158,26 @@ bool ToPreconditionerType(ceres::PreconditionerType type,
 }
 
 solver::InexactSolverOptions ToInexactSolverOptions(
-    const LinearSolver::Options& options) {
+    const Options& ext_options, const LinearSolver::Options& options) {
   solver::InexactSolverOptions result;
-  result.use_schur = options.type == ceres::ITERATIVE_SCHUR;
+  result.use_schur = options.type != ceres::CGNR;
+  if (IsFactorized(options.type)) {
+    switch (ext_options.schur_factorization) {
+      case SCHUR_FACTORIZATION_AUTO:
+        result.factorization = solver::Factorization::kAuto;
+        break;
+      case SCHUR_FACTORIZATION_DENSE:
+        result.factorization = solver::Factorization::kDense;
+        break;
+      case SCHUR_FACTORIZATION_SPARSE:
+        result.factorization = solver::Factorization::kSparse;
+        break;
+    }
+    result.use_mixed_precision_solves = options.use_mixed_precision_solves;
+    result.max_num_refinement_iterations =
+        options.max_num_refinement_iterations;
+    return result;
+  }
   ToPreconditionerType(options.preconditioner_type, &result.preconditioner);
   result.min_num_iterations = options.min_num_iterations;
   result.max_num_iterations = options.max_num_iterations;
@@ -131,26 +190,77 @@ solver::InexactSolverOptions ToInexactSolverOptions(
   return result;
 }
 
+std::string WhyNoFactorization([[maybe_unused]] SchurFactorizationType type) {
+  if constexpr (!kHasCuda) {
+    return "this build has no CUDA";
+  } else {
+    const auto why = [](const Status& status) {
+      return status.message.substr(
+          0, status.message.size() - (status.message.empty() ? 0 : 1));
+    };
+    const std::string dense =
+        type == SCHUR_FACTORIZATION_SPARSE
+            ? ""
+            : why(kernels::CudaDenseCholesky::Available());
+    if (type == SCHUR_FACTORIZATION_DENSE ||
+        (type == SCHUR_FACTORIZATION_AUTO && dense.empty())) {
+      return dense;
+    }
+    const std::string sparse = why(kernels::CudaSparseCholesky::Available());
+    return sparse.empty() || dense.empty() ? sparse : dense + "; " + sparse;
+  }
+}
+
 template <typename Machine>
 Status ProgramLinearSolver<Machine>::Setup(
     const ceres_ext::Options& ext_options,
     bool recomputed_views,
     const LinearSolver::Options& options) {
   const solver::ProblemBlocks& blocks = blocks_->blocks();
+  model_cost_tolerance_ = ext_options.model_cost_tolerance;
+  use_forcing_sequence_ =
+      ext_options.forcing_sequence == FORCING_SEQUENCE_EISENSTAT_WALKER;
+  const solver::InexactSolverOptions of_solver =
+      ToInexactSolverOptions(ext_options, options);
+  std::vector<unsigned char> f_varies;
+  if (of_solver.factorizes()) {
+    CERES_EXT_RETURN_IF_ERROR(FindUnknowns(&f_varies));
+  }
+  CERES_EXT_RETURN_IF_ERROR(solver_.Setup(of_solver,
+                                          blocks,
+                                          jacobian_->batches(),
+                                          blocks_->machine(),
+                                          std::move(f_varies)));
+  solver::SchurCholeskySize size;
+  if (solver_.cholesky() != nullptr) {
+    size = solver_.cholesky()->size();
+    record_->memory_forecast_bytes += solver_.cholesky()->forecast_bytes();
+  }
   record_->method = MethodName(ext_options,
                                {blocks_->num_observation_batches() > 0,
                                 blocks_->views() != nullptr,
                                 recomputed_views,
                                 blocks_->general_rows() != nullptr},
                                blocks.merged.num_merged,
+                               solver_.cholesky() != nullptr ? &size : nullptr,
                                options);
-  model_cost_tolerance_ = ext_options.model_cost_tolerance;
-  use_forcing_sequence_ =
-      ext_options.forcing_sequence == FORCING_SEQUENCE_EISENSTAT_WALKER;
-  return solver_.Setup(ToInexactSolverOptions(options),
-                       blocks,
-                       jacobian_->batches(),
-                       blocks_->machine());
+  return {};
+}
+
+template <typename Machine>
+Status ProgramLinearSolver<Machine>::FindUnknowns(
+    std::vector<unsigned char>* f_varies) const {
+  const auto padding = blocks_->working_diagonal();
+  CERES_EXT_RETURN_IF_ERROR(
+      blocks_->Gather(nullptr, 1.0, padding.e, padding.f));
+  std::vector<double> is_padding(
+      static_cast<size_t>(blocks_->blocks().f.num_values()));
+  CERES_EXT_RETURN_IF_ERROR(blocks_->machine()->Download(
+      static_cast<int64_t>(is_padding.size()), padding.f, is_padding.data()));
+  for (const double value : is_padding) {
+    f_varies->push_back(value == 0.0 ? 1 : 0);
+  }
+  return {};
 }
 
 template <typename Machine>
@@ -212,6 +322,7 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
   last_evaluation_ = jacobian_->num_evaluations();
   *summary = ToCeresSummary(
       solver_.Solve({b, diagonal.e, diagonal.f}, per_solve, step.e, step.f),
+      solver_.cholesky() != nullptr,
       record_);
   return blocks_->Scatter(step.e, step.f, x);
 }

@@ -24,13 +24,24 @@
 
 namespace ceres_ext {
 
+// Whether the type is one of those whose step is exact here, by a factorisation
+// on a device.
+inline bool IsFactorized(ceres::LinearSolverType type) {
+  return type == ceres::DENSE_SCHUR || type == ceres::SPARSE_SCHUR;
+}
+
 // False for a preconditioner that this library leaves to Ceres.
 bool ToPreconditionerType(ceres::PreconditionerType type,
                           solver::PreconditionerType* result);
 
 // Of options that this library supports.
 solver::InexactSolverOptions ToInexactSolverOptions(
+    const Options& ext_options,
     const ceres::internal::LinearSolver::Options& options);
+
+// Why a device can't factorise in the way that is asked for, for want of a
+// library; empty: it can.
+std::string WhyNoFactorization(SchurFactorizationType type);
 
 template <typename Machine>
 class ProgramLinearSolver final : public ceres::internal::LinearSolver {
@@ -54,7 +65,8 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
         failure_(failure),
         record_(record) {}
 
-  // Once, before anything else. All memory of the solve is taken here.
+  // Once, before anything else. All memory of the solve is taken here. Of
+  // DENSE_SCHUR and SPARSE_SCHUR the step is exact, by a factorisation.
   // recomputed_views: the Jacobian of the rows of views is. options: those of
   // Ceres that this library supports (BundlePlugin).
   kernels::Status Setup(const ceres_ext::Options& ext_options,
@@ -79,6 +91,8 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
 
   // Notes in the record which blocks are degenerate at the start.
   kernels::Status FindDegenerateBlocks();
+  // Of each value of F, whether it is an unknown.
+  kernels::Status FindUnknowns(std::vector<unsigned char>* f_varies) const;
   // What the record says of them.
   ceres_ext::DegenerateBlocks Named(
       const solver::DegenerateBlocks& degenerate,

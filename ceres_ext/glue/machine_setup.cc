@@ -108,7 +108,19 @@ class MachineSetupImpl final : public MachineSetup {
         (pp->options.preconditioner_type == ceres::JACOBI ||
          pp->options.preconditioner_type == ceres::SCHUR_JACOBI);
     Options options = options_;
-    if (options.jacobian == JACOBIAN_AUTO) {
+    // S as a matrix takes recomputed blocks of observations that are by
+    // themselves alone.
+    const bool wants_stored = IsFactorized(pp->options.linear_solver_type) &&
+                              (structure->observations.size() != 1 ||
+                               structure->num_other_rows() > 0);
+    if (wants_stored && options.jacobian == JACOBIAN_RECOMPUTED) {
+      objects->notes.insert(
+          "the Jacobian is stored, since a factorisation recomputes that of "
+          "one kind of observations without other residual blocks alone");
+    }
+    if (wants_stored) {
+      options.jacobian = JACOBIAN_STORED;
+    } else if (options.jacobian == JACOBIAN_AUTO) {
       options.jacobian =
           RecomputesFaster() && WhyObservationsAreStored(*structure).empty()
               ? JACOBIAN_RECOMPUTED
@@ -128,7 +140,7 @@ class MachineSetupImpl final : public MachineSetup {
       }
     }
     bool recomputed_views = false;
-    if (options_.jacobian == JACOBIAN_RECOMPUTED && !why_no_form.empty()) {
+    if (options.jacobian == JACOBIAN_RECOMPUTED && !why_no_form.empty()) {
       const std::string why_stored = WhyStored(
           *structure, why_no_form, machine_, &structure->views.columns);
       recomputed_views = why_stored.empty();
@@ -150,6 +162,10 @@ class MachineSetupImpl final : public MachineSetup {
     linear_solver_options.max_num_spse_iterations =
         pp->options.max_num_spse_iterations;
     linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
+    linear_solver_options.use_mixed_precision_solves =
+        pp->options.use_mixed_precision_solves;
+    linear_solver_options.max_num_refinement_iterations =
+        pp->options.max_num_refinement_iterations;
     const bool has_host_vectors =
         kIsHost<Machine> && structure->caller_state == nullptr;
     const bool keeps_best =
@@ -163,12 +179,25 @@ class MachineSetupImpl final : public MachineSetup {
       of_solve.mixed = options.precision == PRECISION_MIXED;
       of_solve.index_is_kept = kept_->index.row_index != nullptr;
       of_solve.why_no_form = why_no_form;
-      of_solve.solver = ToInexactSolverOptions(linear_solver_options);
+      of_solve.solver = ToInexactSolverOptions(options, linear_solver_options);
       of_solve.keeps_best = keeps_best;
       of_solve.host_context = host_context_;
       forecast = ForecastMemory(of_solve);
+      int64_t of_schur = 0;
+      // A sparse one is known later.
+      const solver::Factorization how = of_solve.solver.factorization;
+      if (how == solver::Factorization::kDense ||
+          (how == solver::Factorization::kAuto &&
+           !WhyNoFactorization(SCHUR_FACTORIZATION_SPARSE).empty())) {
+        int64_t n = 0;
+        for (const BlockTable& table : structure->f) {
+          n += table.NumColumns();
+        }
+        of_schur = 8 * n * n;
+      }
       CERES_EXT_RETURN_IF_ERROR(machine_->context()->CheckLimit(
-          Machine::kOwnBytes + forecast.blocks_at_least + forecast.rest));
+          Machine::kOwnBytes + forecast.blocks_at_least + forecast.rest +
+          of_schur));
     }
     CERES_EXT_RETURN_IF_ERROR(
         program_blocks_.Setup(merge_blocks,

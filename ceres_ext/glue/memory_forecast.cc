@@ -685,7 +685,7 @@ class Forecaster {
         shares |= structure_.e[i].size() > 0 && (i > 0 || shares_points_);
       }
       values += shares ? 3 * e_.values : 0;
-      values += 4 * f_.values;
+      values += (options.factorizes() ? 1 : 4) * f_.values;
     } else {
       values += 5 * (e_.values + f_.values);
       values += jacobi ? 0 : e_.packed;  // FindDegenerateBlocks
@@ -696,7 +696,9 @@ class Forecaster {
     if (options.has_power_series()) {
       values += 2 * f_.packed + 2 * f_.values;
     }
-    if (options.needs_schur_diagonal()) {
+    if (options.factorizes()) {
+      // SchurCholesky says what it will take.
+    } else if (options.needs_schur_diagonal()) {
       // In place for the sizes that the library has compiled.
       const bool in_place = std::all_of(
           structure_.f.begin(), structure_.f.end(), [](const BlockTable& f) {

@@ -79,10 +79,17 @@ bool Choose(const Options& options, ceres::Solver::Options* solver_options) {
 
 // Why this library leaves the linear solve to Ceres, or empty if it does not.
 std::string UnsupportedOption(const ceres::Solver::Options& options) {
+  if (IsFactorized(options.linear_solver_type)) {
+    return options.linear_solver_type == ceres::SPARSE_SCHUR &&
+                   options.dynamic_sparsity
+               ? "dynamic_sparsity is Ceres's own"
+               : "";
+  }
   if (!IsIterative(options.linear_solver_type)) {
     return std::string("linear_solver_type ") +
            ceres::LinearSolverTypeToString(options.linear_solver_type) +
-           " is Ceres's own; this library replaces ITERATIVE_SCHUR and CGNR";
+           " is Ceres's own; this library replaces ITERATIVE_SCHUR, CGNR and, "
+           "on a device, DENSE_SCHUR and SPARSE_SCHUR";
   }
   solver::PreconditionerType preconditioner;
   if (!ToPreconditionerType(options.preconditioner_type, &preconditioner)) {
@@ -100,6 +107,14 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
     return "sparse_linear_algebra_library_type CUDA_SPARSE is Ceres's own";
   }
   return "";
+}
+
+// "DENSE_SCHUR is Ceres's own on the host: no CUDA device"
+std::string LeftToCeres(const ceres::Solver::Options& options,
+                        const std::string& why_host) {
+  return std::string("linear_solver_type ") +
+         ceres::LinearSolverTypeToString(options.linear_solver_type) +
+         " is Ceres's own on the host: " + why_host;
 }
 
 // Whether CUDA is started in this process, or there is none.
@@ -127,8 +142,8 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
                               const ProgramStructure& structure,
                               const ceres::internal::Program& program) {
   const auto& ordering = options.linear_solver_ordering;
-  if (options.linear_solver_type != ceres::ITERATIVE_SCHUR ||
-      ordering == nullptr || ordering->NumGroups() < 2) {
+  if (!ceres::IsSchurType(options.linear_solver_type) || ordering == nullptr ||
+      ordering->NumGroups() < 2) {
     return true;
   }
   if (ordering->NumElements() != program.NumParameterBlocks()) {
@@ -241,9 +256,16 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
                                      PreprocessedProblem* pp) {
   // What an attempt leaves is freed here.
   [[maybe_unused]] const KeepCurrentDevice<kernels::CudaMachine> keep;
+  const bool is_factorized = IsFactorized(pp->options.linear_solver_type);
   std::string why_host = why_host_;
-  if (options_.device == DEVICE_AUTO) {
-    why_host = WhyHost(Work(*pp), options_.cuda_device);
+  if (options_.device == DEVICE_AUTO && why_host.empty()) {
+    SolveWork work = Work(*pp);
+    if (is_factorized) {
+      for (const BlockTable& table : structure->f) {
+        work.num_factorized_columns += table.NumColumns();
+      }
+    }
+    why_host = WhyHost(work, options_.cuda_device);
   }
   if (options_.device != DEVICE_HOST && why_host.empty()) {
     std::unique_ptr<MachineSetup> device;
@@ -261,6 +283,12 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
         record_.context_time_in_seconds += seconds;
         record_.setup_time_in_seconds -= seconds;
       }
+    }
+    if (status.ok() && is_factorized) {
+      const std::string why = WhyNoFactorization(options_.schur_factorization);
+      status = why.empty()
+                   ? status
+                   : Status(kernels::StatusCode::kUnsupported, why + ".");
     }
     if (status.ok()) {
       status = Use(std::move(device), structure, pp);
@@ -283,10 +311,17 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
       return Status(status.code, "device = CUDA: " + status.message);
     }
     why_host = "no device: " + WithoutPeriod(status.message);
+    if (is_factorized) {
+      return Status(status.code, LeftToCeres(pp->options, why_host));
+    }
     // A build without CUDA has nothing to say where nobody asks for it.
     if (!kHasCuda && options_.device == DEVICE_AUTO) {
       why_host.clear();
     }
+  }
+  if (is_factorized) {
+    return Status(kernels::StatusCode::kUnsupported,
+                  LeftToCeres(pp->options, why_host));
   }
   const Status status =
       Use(CreateHostSetup(options_, num_threads_, kept_), structure, pp);
@@ -337,6 +372,7 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
   const Status status = UseDeviceOrHost(import_options, &structure, pp);
   if (!status.ok()) {
     record_.path_reason = status.message;
+    is_left_to_ceres_ = IsFactorized(pp->options.linear_solver_type);
     return false;
   }
   record_.path = PATH_FULL;
@@ -392,10 +428,13 @@ bool BundlePlugin::TakeEliminated(ImportOptions import_options,
 bool BundlePlugin::TakeInAnyOrder(PreprocessedProblem* pp) {
   ImportOptions import_options;
   import_options.batch_evaluation = options_.batch_evaluation;
-  import_options.use_schur =
-      pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR;
-  return Take(import_options, pp) ||
-         (import_options.use_schur && TakeEliminated(import_options, pp));
+  import_options.use_schur = ceres::IsSchurType(pp->options.linear_solver_type);
+  if (Take(import_options, pp)) {
+    return true;
+  }
+  // What no device does in one order, none does in another.
+  return import_options.use_schur && !is_left_to_ceres_ &&
+         TakeEliminated(import_options, pp);
 }
 
 bool BundlePlugin::GainsByChoice(const ceres::Solver::Options& given,
@@ -460,12 +499,39 @@ bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
     // one.
     pp->options.preconditioner_type = ceres::JACOBI;
   }
-  const std::string unsupported = UnsupportedOption(pp->options);
+  std::string unsupported = UnsupportedOption(pp->options);
+  if (unsupported.empty() && IsFactorized(pp->options.linear_solver_type) &&
+      pp->options.use_mixed_precision_solves &&
+      options_.schur_factorization == SCHUR_FACTORIZATION_SPARSE) {
+    unsupported =
+        "use_mixed_precision_solves has no sparse factorisation on a device "
+        "(schur_factorization = SPARSE)";
+  }
+  if (unsupported.empty() && IsFactorized(pp->options.linear_solver_type)) {
+    const std::string why_host = WhyNotFactorized(*pp);
+    unsupported = why_host.empty() ? "" : LeftToCeres(pp->options, why_host);
+  }
   if (!unsupported.empty()) {
     Decline(unsupported);
     return false;
   }
   return TakeInAnyOrder(pp);
+}
+
+std::string BundlePlugin::WhyNotFactorized(
+    const PreprocessedProblem& pp) const {
+  if (!why_host_.empty()) {
+    return why_host_;
+  }
+  if (options_.device == DEVICE_HOST) {
+    return "device = HOST";
+  }
+  if (!kHasCuda) {
+    return "this build has no CUDA";
+  }
+  std::string why;
+  ceres::internal::AreHostVectorsRequired(pp, &why);
+  return WithoutPeriod(why);
 }
 
 bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
@@ -540,7 +606,7 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
     summary->num_threads_used = num_threads_;
   }
   if (record_.path == PATH_FULL &&
-      pp.options.linear_solver_type == ceres::ITERATIVE_SCHUR) {
+      ceres::IsSchurType(pp.options.linear_solver_type)) {
     // Ceres sees no block structure where it neither orders nor evaluates.
     summary->schur_structure_given = objects_.schur_structure;
     summary->schur_structure_used = summary->schur_structure_given;

@@ -11,11 +11,13 @@
 // blocks are those that SCHUR_JACOBI has.
 //
 //   ExplicitSchur<Machine> schur;
-//   Status status = schur.Setup(blocks, batches, varies, sparse, &machine);
+//   Status status = schur.Prepare(blocks, batches, &machine);
+//   if (status.ok()) status = schur.Setup(varies, sparse);
 //   // per solve, after SchurComplement::Update:
 //   if (status.ok()) status = schur.Write(request, values);
 //
-// Setup takes all memory, Write takes none.
+// Prepare lists what there is to sum, on the host; Setup takes all memory of
+// the machine, Write takes none.
 #ifndef CERES_EXT_SOLVER_EXPLICIT_SCHUR_H_
 #define CERES_EXT_SOLVER_EXPLICIT_SCHUR_H_
 
@@ -46,47 +48,66 @@ struct ExplicitSchurRequest {
 template <typename Machine>
 class ExplicitSchur {
  public:
-  // Without merged blocks. varies: of each value of F, in host memory, whether
-  // it is an unknown. Batches and machine outlive the object. kUnsupported: a
-  // batch that has to list its rows and whose Jacobian is not stored.
-  kernels::Status Setup(const ProblemBlocks& blocks,
-                        const std::vector<Batch*>& batches,
-                        const std::vector<unsigned char>& varies,
-                        bool sparse,
-                        Machine* machine) {
+  // Without merged blocks. Batches and machine outlive the object.
+  // kUnsupported: a batch that has to list its rows and whose Jacobian is not
+  // stored.
+  kernels::Status Prepare(const ProblemBlocks& blocks,
+                          const std::vector<Batch*>& batches,
+                          Machine* machine) {
     blocks_ = blocks;
     machine_ = machine;
     writer_ = nullptr;
     listed_.clear();
     pairs_.clear();
-    CERES_EXT_RETURN_IF_ERROR(
-        unknowns_.Setup(blocks.f, varies.data(), machine));
-    std::vector<kernels::SchurBlockList> lists(1);
     for (Batch* batch : batches) {
-      if (writer_ != nullptr || batch->schur_family() < 0) {
+      if (writer_ == nullptr && batch->schur_family() >= 0) {
+        writer_ = batch;
+      } else {
         listed_.push_back(batch);
-        continue;
       }
-      writer_ = batch;
-      CERES_EXT_RETURN_IF_ERROR(
-          batch->SetupSchur(sparse ? &lists[0] : nullptr));
-      lists[0].first_block = unknowns_.first_block(batch->schur_family());
     }
-    kernels::SchurPairsBuilder builder(
+    builder_ = std::make_unique<kernels::SchurPairsBuilder>(
         blocks.e, blocks.f, static_cast<int>(listed_.size()));
     for (size_t i = 0; i < listed_.size(); ++i) {
       CERES_EXT_RETURN_IF_ERROR(
-          listed_[i]->ListRows(static_cast<int>(i), &builder));
+          listed_[i]->ListRows(static_cast<int>(i), builder_.get()));
     }
-    CERES_EXT_RETURN_IF_ERROR(builder.Build());
+    return builder_->Build();
+  }
+
+  // *bytes: what Setup will take where it is not sparse, but for a few in a
+  // hundred. Takes none.
+  kernels::Status ForecastBytes(int64_t* bytes) {
+    *bytes = 0;
+    if (writer_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(writer_->ForecastSchur(bytes));
+    }
+    *bytes += builder_->ForecastBytes();
+    for (const kernels::BlockFamily& family : blocks_.f) {
+      *bytes += 12 * family.num_values() + 16 * int64_t{family.num_blocks};
+    }
+    return {};
+  }
+
+  // varies: of each value of F, in host memory, whether it is an unknown.
+  kernels::Status Setup(const std::vector<unsigned char>& varies, bool sparse) {
+    CERES_EXT_RETURN_IF_ERROR(
+        unknowns_.Setup(blocks_.f, varies.data(), machine_));
+    std::vector<kernels::SchurBlockList> lists(1);
+    if (writer_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(
+          writer_->SetupSchur(sparse ? &lists[0] : nullptr));
+      lists[0].first_block = unknowns_.first_block(writer_->schur_family());
+    }
     for (size_t i = 0; i < listed_.size(); ++i) {
       CERES_EXT_RETURN_IF_ERROR(
-          listed_[i]->SetupPairs(static_cast<int>(i), builder));
+          listed_[i]->SetupPairs(static_cast<int>(i), *builder_));
     }
-    lists.push_back(builder.blocks());
-    CERES_EXT_RETURN_IF_ERROR(SetupPairs(builder, sparse, &lists));
-    CERES_EXT_RETURN_IF_ERROR(SetupCrossings(builder));
-    return sparse ? csr_.Setup(lists, unknowns_, machine) : kernels::Status();
+    lists.push_back(builder_->blocks());
+    CERES_EXT_RETURN_IF_ERROR(SetupPairs(*builder_, sparse, &lists));
+    CERES_EXT_RETURN_IF_ERROR(SetupCrossings(*builder_));
+    builder_.reset();
+    return sparse ? csr_.Setup(lists, unknowns_, machine_) : kernels::Status();
   }
 
   const kernels::SchurUnknowns<Machine>& unknowns() const { return unknowns_; }
@@ -294,6 +315,7 @@ class ExplicitSchur {
   Machine* machine_ = nullptr;
   Batch* writer_ = nullptr;     // the first that writes; null: none
   std::vector<Batch*> listed_;  // the others
+  std::unique_ptr<kernels::SchurPairsBuilder> builder_;  // until Setup
   kernels::SchurUnknowns<Machine> unknowns_;
   kernels::SchurCsr<Machine> csr_;
   // Of each family of E.

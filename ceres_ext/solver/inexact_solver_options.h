@@ -20,11 +20,29 @@ enum class PreconditionerType {
   kSchurPowerSeriesExpansion,
 };
 
+// How the system that is left is solved.
+enum class Factorization {
+  // By PCG.
+  kNone,
+  // Exactly, by Cholesky's factorisation of S as a matrix (Ceres's DENSE_SCHUR
+  // and SPARSE_SCHUR). Needs use_schur and a device; what is said of PCG below
+  // has no meaning then. kAuto: dense where there is room for it.
+  kAuto,
+  kDense,
+  kSparse,
+};
+
 struct InexactSolverOptions {
   // True: eliminate the points and iterate on the cameras (Ceres's
   // ITERATIVE_SCHUR). False: iterate on all unknowns (Ceres's CGNR).
   bool use_schur = true;
   PreconditionerType preconditioner = PreconditionerType::kSchurJacobi;
+
+  Factorization factorization = Factorization::kNone;
+  // The factor of a dense matrix is of float, and its solution is refined so
+  // many times.
+  bool use_mixed_precision_solves = false;
+  int max_num_refinement_iterations = 0;  // at least 0
 
   // 0 <= min_num_iterations <= max_num_iterations. There is at least one
   // iteration, unless the right-hand side is zero.
@@ -46,17 +64,25 @@ struct InexactSolverOptions {
            preconditioner == PreconditionerType::kSchurPowerSeriesExpansion;
   }
   // Whether a solver asks for the blocks of F'F, and for those of S.
+  bool factorizes() const { return factorization != Factorization::kNone; }
   bool needs_u() const {
     return has_power_series() || preconditioner == PreconditionerType::kJacobi;
   }
   bool needs_schur_diagonal() const {
-    return preconditioner == PreconditionerType::kSchurJacobi;
+    return factorizes() || preconditioner == PreconditionerType::kSchurJacobi;
   }
 
   // False and a sentence in *error where a field or combination has no meaning:
   // kSchurJacobi and power series need use_schur.
   bool Validate(std::string* error) const {
-    if (preconditioner == PreconditionerType::kSchurJacobi && !use_schur) {
+    if (factorizes() && !use_schur) {
+      *error = "A factorisation needs the Schur complement.";
+    } else if (max_num_refinement_iterations < 0) {
+      *error = "max_num_refinement_iterations = " +
+               std::to_string(max_num_refinement_iterations) +
+               ", expected at least 0.";
+    } else if (preconditioner == PreconditionerType::kSchurJacobi &&
+               !use_schur) {
       *error = "The preconditioner SCHUR_JACOBI needs the Schur complement.";
     } else if (has_power_series() && !use_schur) {
       *error =
@@ -120,6 +146,8 @@ struct InexactSolverSummary {
   std::string message;
 
   double normal_blocks_seconds = 0.0;  // blocks, factors and right-hand side
+  double schur_seconds = 0.0;          // S as a matrix
+  double factorization_seconds = 0.0;  // its factor, and the solution with it
   double pcg_seconds = 0.0;
   double back_substitution_seconds = 0.0;
 };

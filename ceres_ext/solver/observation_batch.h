@@ -237,6 +237,19 @@ class ObservationBatch final : public Batch {
 
   int schur_family() const final { return owns_points_ ? f_family_ : -1; }
 
+  kernels::Status ForecastSchur(int64_t* bytes) final {
+    kernels::CouplingForecast forecast;
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::ForecastCouplings(index_, machine_, &forecast));
+    *bytes = forecast.bytes;
+    if constexpr (kHasSchur && !std::is_same_v<Machine, kernels::HostMachine>) {
+      *bytes += kernels::ScratchBytes<Source>(
+          index_.num_observations,
+          forecast.num_couplings / kernels::kCouplingChunk);
+    }
+    return {};
+  }
+
   kernels::Status SetupSchur(kernels::SchurBlockList* list) final {
     if constexpr (kHasSchur) {
       CERES_EXT_RETURN_IF_ERROR(couplings_.Build(index_, machine_));
@@ -332,10 +345,14 @@ class ObservationBatch final : public Batch {
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
-  // Whether S has an operation of its own, and whether others see the blocks.
+  // Whether S as a matrix has an operation of its own, and whether rows are
+  // there for others; of machines that replace operations neither.
+  static constexpr bool kHasSchur =
+      !kernels::IsModel<Source>::value &&
+      (std::is_same_v<Machine, kernels::HostMachine> ||
+       std::is_same_v<Machine, kernels::CudaMachine>);
   static constexpr bool kIsStored =
-      !kernels::IsModel<Source>::value && !kernels::IsRecomputed<Source>::value;
-  static constexpr bool kHasSchur = !kernels::IsModel<Source>::value;
+      kHasSchur && !kernels::IsRecomputed<Source>::value;
 
   // The family's part of an array over families, null where that is.
   template <typename T>

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The inexact-step solver: an approximate minimiser, by preconditioned
-// conjugate gradients, of
+// The step solver: an approximate minimiser, by preconditioned conjugate
+// gradients, or the exact one, by a factorisation, of
 //
 //   1/2 |J x - b|^2 + 1/2 |D x|^2,   J = [E F], x = (y, z)
 //
@@ -19,10 +19,11 @@
 //   InexactSolverSummary summary =
 //       solver.Solve({b, e_diagonal, f_diagonal}, per_solve, e_step, f_step);
 //
-// It composes an operator (linear_operator.h), a preconditioner
-// (preconditioner.h) and PCG (pcg.h). The sign is Ceres's: b is the residual,
-// and the trust-region loop negates the step itself. An undamped zero column
-// has step zero.
+// It composes an operator (linear_operator.h) with a preconditioner
+// (preconditioner.h) and PCG (pcg.h), or with a factorisation of S as a matrix
+// (schur_cholesky.h). The sign is Ceres's: b is the residual,
+// and the trust-region loop negates the step itself. PCG gives an undamped zero
+// column step zero, a factorisation fails on it.
 //
 // Setup takes all memory, Solve takes none; only a graph (cuda_graph.h) is made
 // by Solve, and serves those that follow on the same arrays. A solver serves
@@ -42,6 +43,7 @@
 #include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/pcg.h"
 #include "ceres_ext/solver/preconditioner.h"
+#include "ceres_ext/solver/schur_cholesky.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
@@ -63,13 +65,15 @@ struct DegenerateBlocks {
 template <typename Machine>
 class StepSolver {
  public:
-  // Batches and machine must outlive the solver.
-  // kInvalidArgument: options.Validate fails. kOutOfMemory. kUnsupported: what
-  // a batch can't do.
+  // Batches and machine must outlive the solver. f_varies: of each value of F,
+  // in host memory, whether it is an unknown of a factorisation; empty: all
+  // are. kInvalidArgument: options.Validate fails. kOutOfMemory. kUnsupported:
+  // what a batch, or the machine, can't do.
   kernels::Status Setup(const InexactSolverOptions& options,
                         const ProblemBlocks& blocks,
                         const std::vector<Batch*>& batches,
-                        Machine* machine) {
+                        Machine* machine,
+                        std::vector<unsigned char> f_varies = {}) {
     std::string error;
     if (!options.Validate(&error)) {
       return {kernels::StatusCode::kInvalidArgument, error};
@@ -87,19 +91,29 @@ class StepSolver {
     }
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Setup(options, blocks, batches, machine));
-    preconditioner_ = CreatePreconditioner<Machine>(options, schur);
-    CERES_EXT_RETURN_IF_ERROR(
-        preconditioner_->Setup(blocks, options.use_schur, machine));
     const int64_t n = operator_->size();
-    CERES_EXT_RETURN_IF_ERROR(
-        machine->Allocate(options.use_schur ? 0 : n, &x_));
-    for (Buffer<double>* vector : {&rhs_, &p_, &r_, &z_}) {
-      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, vector));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &rhs_));
+    if (options.factorizes()) {
+      if (f_varies.empty()) {
+        f_varies.assign(static_cast<size_t>(n), 1);
+      }
+      cholesky_ = std::make_unique<SchurCholesky<Machine>>();
+      CERES_EXT_RETURN_IF_ERROR(
+          cholesky_->Setup(options, blocks, batches, f_varies, machine));
+    } else {
+      preconditioner_ = CreatePreconditioner<Machine>(options, schur);
+      CERES_EXT_RETURN_IF_ERROR(
+          preconditioner_->Setup(blocks, options.use_schur, machine));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(options.use_schur ? 0 : n, &x_));
+      for (Buffer<double>* vector : {&p_, &r_, &z_}) {
+        CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, vector));
+      }
     }
     records_.resize(blocks.e.size() + blocks.f_matrices().size());
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(records_.size(), &record_));
     // Where nothing else has room for the matrices that are judged.
-    const NormalBlocksRequest wanted = preconditioner_->WantedBlocks();
+    const NormalBlocksRequest wanted = WantedBlocks();
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
         EMatrices(wanted) == nullptr ? blocks.e.num_packed() : 0, &v_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
@@ -122,7 +136,7 @@ class StepSolver {
                                        const double* f_padding,
                                        DegenerateBlocks* e,
                                        DegenerateBlocks* f) {
-    const NormalBlocksRequest wanted = preconditioner_->WantedBlocks();
+    const NormalBlocksRequest wanted = WantedBlocks();
     double* const v = EMatrices(wanted);
     double* const u = FMatrices(wanted);
     CERES_EXT_RETURN_IF_ERROR(operator_->UndampedBlocks(v, u));
@@ -144,6 +158,9 @@ class StepSolver {
     }
     return {};
   }
+
+  // Null: PCG.
+  const SchurCholesky<Machine>* cholesky() const { return cholesky_.get(); }
 
   // e_step, f_step: values of E and of F. Both hold the step where the
   // termination is kSuccess or kNoConvergence and are unspecified otherwise.
@@ -168,7 +185,7 @@ class StepSolver {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  enum Mark { kBegin, kBlocksDone, kPcgDone, kEnd };
+  enum Mark { kBegin, kBlocksDone, kSchurDone, kPcgDone, kEnd };
 
   // PCG's loop and what its iterations read and write beside the buffers below.
   struct PcgIterations {
@@ -182,8 +199,14 @@ class StepSolver {
                               double* f_step,
                               InexactSolverSummary* summary) {
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
-    CERES_EXT_RETURN_IF_ERROR(operator_->Update(
-        system, preconditioner_->WantedBlocks(), rhs_.data()));
+    if (cholesky_ != nullptr && !per_solve.is_same_linearization) {
+      cholesky_->Forget();
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        operator_->Update(system, WantedBlocks(), rhs_.data()));
+    if (cholesky_ != nullptr) {
+      return Factorize(system, per_solve, e_step, f_step, summary);
+    }
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 
@@ -245,6 +268,39 @@ class StepSolver {
     summary->back_substitution_seconds =
         machine_->SecondsBetweenMarks(kPcgDone, kEnd);
     return {};
+  }
+
+  kernels::Status Factorize(const LinearSystem& system,
+                            const InexactSolverPerSolveOptions& per_solve,
+                            double* e_step,
+                            double* f_step,
+                            InexactSolverSummary* summary) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
+    CERES_EXT_RETURN_IF_ERROR(cholesky_->Write(
+        system, operator_->e_matrices(), per_solve.is_same_linearization));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
+    CERES_EXT_RETURN_IF_ERROR(cholesky_->Solve(rhs_.data(), f_step));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
+    CERES_EXT_RETURN_IF_ERROR(operator_->Finish(f_step, e_step, f_step));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+    summary->num_iterations = 1;
+    summary->termination = Termination::kSuccess;
+    summary->message = "Success.";
+    summary->normal_blocks_seconds =
+        machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
+    summary->schur_seconds =
+        machine_->SecondsBetweenMarks(kBlocksDone, kSchurDone);
+    summary->factorization_seconds =
+        machine_->SecondsBetweenMarks(kSchurDone, kPcgDone);
+    summary->back_substitution_seconds =
+        machine_->SecondsBetweenMarks(kPcgDone, kEnd);
+    return {};
+  }
+
+  NormalBlocksRequest WantedBlocks() const {
+    return cholesky_ != nullptr ? cholesky_->WantedBlocks()
+                                : preconditioner_->WantedBlocks();
   }
 
   // Room for packed matrices, which Update of operator or preconditioner fills
@@ -331,7 +387,9 @@ class StepSolver {
   std::vector<Batch*> batches_;
   Machine* machine_ = nullptr;
   std::unique_ptr<LinearOperator<Machine>> operator_;
+  // One of them.
   std::unique_ptr<Preconditioner<Machine>> preconditioner_;
+  std::unique_ptr<SchurCholesky<Machine>> cholesky_;
 
   Buffer<double> rhs_;
   Buffer<double> x_;  // without Schur complement

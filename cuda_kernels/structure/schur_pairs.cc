@@ -68,6 +68,44 @@ Status SchurPairsBuilder::Build() {
   return {};
 }
 
+int64_t SchurPairsBuilder::ForecastBytes() const {
+  constexpr int64_t kDouble = sizeof(double);
+  constexpr int64_t kId = sizeof(int32_t);
+  constexpr int64_t kOffset = sizeof(int64_t);
+  int64_t bytes = kDouble * (2 * w_families_.num_values() +
+                             crossing_families_.num_values());
+  bytes += (2 * kId + kOffset) * static_cast<int64_t>(blocks_.column.size());
+  for (const Pairs& pairs : pairs_) {
+    ObservationIndexView index;
+    index.num_cameras = static_cast<int32_t>(pairs.camera_begin.size()) - 1;
+    index.num_observations = static_cast<int64_t>(pairs.f_block.size());
+    CouplingForecast couplings;
+    for (size_t p = 0; p + 1 < pairs.point_begin.size(); ++p) {
+      const int64_t k = pairs.point_begin[p + 1] - pairs.point_begin[p];
+      couplings.num_couplings += k * (k - 1) / 2;
+    }
+    kernels::ForecastBytes(index, /*on_device=*/true, &couplings);
+    bytes += couplings.bytes + (3 * kId + kOffset) * index.num_observations +
+             kOffset * static_cast<int64_t>(pairs.point_begin.size() +
+                                            pairs.camera_begin.size());
+  }
+  for (const BatchLists& batch : batches_) {
+    for (const auto* lists : {&batch.pair_lists, &batch.crossing_lists}) {
+      int64_t sums = 0;
+      for (const BlockList& list : *lists) {
+        bytes += kId * static_cast<int64_t>(list.block.size()) +
+                 static_cast<int64_t>(sizeof(BlockCell) * list.cells.size()) +
+                 kOffset * static_cast<int64_t>(list.segment_begin.size());
+        if (!list.levels.empty()) {
+          sums = std::max(sums, list.sizes.num_segments * list.sizes.size);
+        }
+      }
+      bytes += kDouble * sums;
+    }
+  }
+  return bytes;
+}
+
 Status SchurPairsBuilder::BuildPairs(int e_family) {
   std::vector<Part> parts;
   parts.swap(pair_parts_[e_family]);

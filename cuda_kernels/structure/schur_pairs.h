@@ -37,9 +37,10 @@
 namespace ceres_ext::kernels {
 
 template <typename Machine>
-using CouplingIndexOf = std::conditional_t<std::is_same_v<Machine, HostMachine>,
-                                           CouplingIndex,
-                                           CudaCouplingIndex>;
+using CouplingIndexOf =
+    std::conditional_t<std::is_base_of_v<HostMachine, Machine>,
+                       CouplingIndex,
+                       CudaCouplingIndex>;
 
 class SchurPairsBuilder {
  public:
@@ -91,6 +92,10 @@ class SchurPairsBuilder {
               const std::vector<Cell>& cells);
   // kUnsupported: 2^31 pairs.
   Status Build();
+
+  // After Build: what PairIndex, the lists and vectors of W, W Vi and crossings
+  // take on a device, but for a few in a hundred.
+  int64_t ForecastBytes() const;
 
   // After Build, of one E family.
   const Pairs& pairs(int e_family) const { return pairs_[e_family]; }

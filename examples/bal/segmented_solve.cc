@@ -97,6 +97,8 @@ void Prepend(const Summary& before, Summary* summary) {
                                &Summary::setup_time_in_seconds,
                                &Summary::import_time_in_seconds,
                                &Summary::normal_blocks_time_in_seconds,
+                               &Summary::schur_time_in_seconds,
+                               &Summary::factorization_time_in_seconds,
                                &Summary::pcg_time_in_seconds,
                                &Summary::back_substitution_time_in_seconds},
                               before,

@@ -181,7 +181,13 @@ std::string Stages(const ceres_ext::Summary& summary) {
     add("set-up", summary.setup_time_in_seconds, 1);
     add("upload of rows", summary.import_time_in_seconds, 1);
     add("normal blocks", summary.normal_blocks_time_in_seconds, 1);
-    add("PCG", summary.pcg_time_in_seconds, 1);
+    if (summary.linear_solver_type_used == ceres::DENSE_SCHUR ||
+        summary.linear_solver_type_used == ceres::SPARSE_SCHUR) {
+      add("Schur complement", summary.schur_time_in_seconds, 1);
+      add("factorization", summary.factorization_time_in_seconds, 1);
+    } else {
+      add("PCG", summary.pcg_time_in_seconds, 1);
+    }
     add("back-substitution", summary.back_substitution_time_in_seconds, 1);
     caption += " Stages in the second colour are parts of the others.";
   }

@@ -69,6 +69,8 @@ Json ExtJson(const ceres_ext::Summary& summary) {
   json["setup_time_in_seconds"] = summary.setup_time_in_seconds;
   json["import_time_in_seconds"] = summary.import_time_in_seconds;
   json["normal_blocks_time_in_seconds"] = summary.normal_blocks_time_in_seconds;
+  json["schur_time_in_seconds"] = summary.schur_time_in_seconds;
+  json["factorization_time_in_seconds"] = summary.factorization_time_in_seconds;
   json["pcg_time_in_seconds"] = summary.pcg_time_in_seconds;
   json["back_substitution_time_in_seconds"] =
       summary.back_substitution_time_in_seconds;

@@ -56,7 +56,7 @@ DEFINE_string(fallback, "to_ceres",
 
 DEFINE_string(linear_solver, "iterative_schur",
               "iterative_schur, cgnr (both also by ceres_ext), sparse_schur, "
-              "dense_schur, sparse_normal_cholesky, dense_normal_cholesky, "
+              "dense_schur (on a device also by ceres_ext), sparse_normal_cholesky, dense_normal_cholesky, "
               "dense_qr.");
 DEFINE_string(preconditioner, "automatic",
               "automatic (schur_jacobi for iterative_schur, jacobi for cgnr), "
@@ -96,6 +96,10 @@ DEFINE_double(spse_tolerance, 0.1,
               "Tolerance of the power series expansion.");
 DEFINE_int32(max_num_spse_iterations, 5,
              "Iterations of the power series expansion, at most.");
+DEFINE_string(schur_factorization, "auto",
+              "Factorisation of dense_schur and sparse_schur by ceres_ext on a "
+              "device: dense, sparse (needs cuDSS), auto (dense where there is "
+              "room).");
 DEFINE_bool(mixed_precision_solves, false,
             "Factorise in single precision and refine (direct solvers).");
 DEFINE_int32(max_num_refinement_iterations, 0,
@@ -243,6 +247,7 @@ bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
       ",cuda_graph=" + FLAGS_cuda_graph + ",precision=" + FLAGS_precision +
       ",preconditioner_blocks=" + FLAGS_preconditioner_blocks +
       ",forcing_sequence=" + FLAGS_forcing_sequence +
+      ",schur_factorization=" + FLAGS_schur_factorization +
       ",batch_evaluation=" + (FLAGS_batch_evaluation ? "true" : "false") +
       ",jacobian=" + FLAGS_jacobian + ",fallback=" + FLAGS_fallback;
   options->model_cost_tolerance = FLAGS_model_cost_tolerance;
@@ -285,6 +290,7 @@ void AddSolverFlags(std::vector<FlagGroup>* groups) {
         "use_spse_initialization",
         "spse_tolerance",
         "max_num_spse_iterations",
+        "schur_factorization",
         "mixed_precision_solves",
         "max_num_refinement_iterations"}},
       {"Minimizer",

@@ -273,6 +273,14 @@ void AddExtOptions(Class* options) {
            LINEAR_SOLVER_CGNR},
           "In place of linear_solver_type.");
   AddEnum(options,
+          "schur_factorization",
+          &Ext::schur_factorization,
+          &SchurFactorizationTypeToString,
+          {SCHUR_FACTORIZATION_AUTO,
+           SCHUR_FACTORIZATION_DENSE,
+           SCHUR_FACTORIZATION_SPARSE},
+          "Of DENSE_SCHUR and SPARSE_SCHUR on a device.");
+  AddEnum(options,
           "forcing_sequence",
           &Ext::forcing_sequence,
           &ForcingSequenceTypeToString,

@@ -361,6 +361,12 @@ void AddSummary(nb::module_* module) {
   add("normal_blocks_time_in_seconds",
       &Summary::normal_blocks_time_in_seconds,
       "");
+  add("schur_time_in_seconds",
+      &Summary::schur_time_in_seconds,
+      "Of the exact step: the Schur complement as a matrix.");
+  add("factorization_time_in_seconds",
+      &Summary::factorization_time_in_seconds,
+      "Of the exact step: its factor, and the solution.");
   add("pcg_time_in_seconds", &Summary::pcg_time_in_seconds, "");
   add("back_substitution_time_in_seconds",
       &Summary::back_substitution_time_in_seconds,

@@ -398,6 +398,8 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                           "setup_time_in_seconds",
                           "import_time_in_seconds",
                           "normal_blocks_time_in_seconds",
+                          "schur_time_in_seconds",
+                          "factorization_time_in_seconds",
                           "pcg_time_in_seconds",
                           "back_substitution_time_in_seconds",
                           "memory_bytes",

@@ -603,8 +603,8 @@ INSTANTIATE_TEST_SUITE_P(
                  options->check_gradients = true;
                }},
         Reason{"DenseSchur",
-               "linear_solver_type DENSE_SCHUR is Ceres's own; this library "
-               "replaces ITERATIVE_SCHUR and CGNR",
+               "linear_solver_type DENSE_SCHUR is Ceres's own on the host: "
+               "device = HOST",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->linear_solver_type = ceres::DENSE_SCHUR;
                }},

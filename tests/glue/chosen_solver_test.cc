@@ -301,14 +301,14 @@ TEST(ChosenPreconditioner, ReplacesThatOfAnIterativeSolverAlone) {
         Derivatives::kAnalytic,
         [iterative](auto*, auto*, ceres::Solver::Options* options) {
           options->linear_solver_type =
-              iterative ? ceres::ITERATIVE_SCHUR : ceres::DENSE_SCHUR;
+              iterative ? ceres::ITERATIVE_SCHUR : ceres::DENSE_NORMAL_CHOLESKY;
           options->preconditioner_type = ceres::CLUSTER_JACOBI;
         });
     EXPECT_EQ(result.summary.path, iterative ? PATH_FULL : PATH_CERES);
     EXPECT_THAT(result.summary.path_reason,
                 HasSubstr(iterative ? "in place of ITERATIVE_SCHUR with "
                                       "CLUSTER_JACOBI"
-                                    : "DENSE_SCHUR is Ceres's own"));
+                                    : "DENSE_NORMAL_CHOLESKY is Ceres's own"));
     if (!iterative) {
       EXPECT_THAT(result.summary.path_reason, Not(HasSubstr("chosen")));
     }

@@ -110,7 +110,21 @@ struct Subject {
   JacobianType jacobian = JACOBIAN_STORED;
   PrecisionType precision = PRECISION_DOUBLE;
   bool graph = false;
+  // By a factorisation, which the host leaves to stock Ceres.
+  bool exact = false;
+  // AUTO would take the other one where memory fails.
+  SchurFactorizationType factorization = SCHUR_FACTORIZATION_DENSE;
 };
+
+Subject Exact(
+    const char* name,
+    Kind kind,
+    SchurFactorizationType factorization = SCHUR_FACTORIZATION_DENSE) {
+  Subject subject{name, kind};
+  subject.exact = true;
+  subject.factorization = factorization;
+  return subject;
+}
 
 struct Result {
   Summary summary;
@@ -141,6 +155,10 @@ void SetOptions(const Subject& subject,
   // A graph is for more than a few, and for arrays that come again.
   options->max_num_iterations = subject.graph ? 6 : 2;
   options->max_linear_solver_iterations = subject.graph ? 12 : 3;
+  if (subject.exact) {
+    options->linear_solver_type = ceres::DENSE_SCHUR;
+    ext_options->schur_factorization = subject.factorization;
+  }
   if (callback != nullptr) {
     options->callbacks.push_back(callback);
   }
@@ -212,7 +230,7 @@ Result SolveSubject(const Subject& subject,
 }
 
 bool IsOnHost(const Summary& summary) {
-  return summary.device.rfind("host", 0) == 0;
+  return summary.device.rfind("host", 0) == 0 || summary.path == PATH_CERES;
 }
 
 // One sentence: something, a period at its end and none before, as of
@@ -277,7 +295,10 @@ struct Expected {
       : kind(subject.kind),
         start(Parameters(MakeStart())),
         device(SolveSubject(subject, DEVICE_CUDA, FALLBACK_REFUSE)),
-        host(SolveSubject(subject, DEVICE_HOST, FALLBACK_REFUSE)) {}
+        host(SolveSubject(
+            subject,
+            DEVICE_HOST,
+            subject.exact ? FALLBACK_TO_CERES : FALLBACK_REFUSE)) {}
   Kind kind;
   std::vector<double> start;
   Result device;
@@ -291,8 +312,10 @@ Outcome OutcomeOf(const Result& result,
   const bool is_host = IsOnHost(summary);
   if (summary.IsSolutionUsable()) {
     if (is_host) {
-      if (summary.device.find("device") == std::string::npos ||
-          summary.device.find("..") != std::string::npos) {
+      const std::string& why =
+          summary.path == PATH_CERES ? summary.path_reason : summary.device;
+      if (why.find("device") == std::string::npos ||
+          why.find("..") != std::string::npos) {
         return kNoSentence;
       }
       return result.parameters == expected.host.parameters ? kSolvedOnHost
@@ -443,13 +466,20 @@ INSTANTIATE_TEST_SUITE_P(
                       Subject{"GeneralRows", Kind::kGeneralRows},
                       Subject{"UsersFunctor", Kind::kObservations, false, true},
                       Subject{"Arrays", Kind::kObservations, true},
+                      Exact("ExactStep", Kind::kObservations),
+                      Exact("ExactStepOfViews", Kind::kViews),
                       Subject{"ArraysMixed",
                               Kind::kObservations,
                               true,
                               false,
                               JACOBIAN_STORED,
                               PRECISION_MIXED}
-#ifndef CERES_EXT_EMULATED  // which has no graphs
+#ifdef CERES_EXT_EMULATED  // which has cuDSS, and no graphs
+                      ,
+                      Exact("ExactStepSparse",
+                            Kind::kObservations,
+                            SCHUR_FACTORIZATION_SPARSE)
+#else
                       ,
                       Subject{"ObservationsGraph",
                               Kind::kObservations,
@@ -459,7 +489,7 @@ INSTANTIATE_TEST_SUITE_P(
                               PRECISION_DOUBLE,
                               true}
 #endif
-                      ),
+                          ),
     [](const auto& info) { return std::string(info.param.name); });
 
 const Subject kArrays{"Arrays", Kind::kObservations, true};

@@ -124,7 +124,7 @@ TEST_P(Exceptions, OfAnIterationCallback) {
       bal_ = start_;
       auto problem = BuildProblem(&bal_, Derivatives::kAnalytic);
       options_.linear_solver_type =
-          is_stock ? ceres::DENSE_SCHUR : ceres::ITERATIVE_SCHUR;
+          is_stock ? ceres::DENSE_NORMAL_CHOLESKY : ceres::ITERATIVE_SCHUR;
       options_.update_state_every_iteration = update_state;
       ThrowingCallback callback(3);
       options_.callbacks = {&callback};
@@ -206,7 +206,7 @@ TEST_P(Exceptions, OfACostFunctionOfStockCeres) {
     auto problem = BuildProblem(&bal_, Derivatives::kAnalytic);
     Fuse fuse(num_calls);
     problem->AddResidualBlock(new ThrowingCost(&fuse), nullptr, bal_.camera(0));
-    options_.linear_solver_type = ceres::DENSE_SCHUR;
+    options_.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
     Summary summary;
     Solve(options_, ext_options_, problem.get(), &summary);
     EXPECT_EQ(summary.path, PATH_CERES);
@@ -222,7 +222,7 @@ TEST_P(Exceptions, OfACostFunctionLeavesPlainCeres) {
   auto problem = BuildProblem(&bal_, Derivatives::kAnalytic);
   Fuse fuse(3);
   problem->AddResidualBlock(new ThrowingCost(&fuse), nullptr, bal_.camera(0));
-  options_.linear_solver_type = ceres::DENSE_SCHUR;
+  options_.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
   ceres::Solver::Summary summary;
   EXPECT_THROW(ceres::Solve(options_, problem.get(), &summary),
                std::runtime_error);

@@ -271,12 +271,12 @@ INSTANTIATE_TEST_SUITE_P(
             PATH_CERES,
             "LINE_SEARCH",
             nullptr},
-        Row{"SparseSchur",
+        Row{"SparseNormalCholesky",
             [](BalTestProblem*, ceres::Problem*, auto* options) {
-              options->linear_solver_type = ceres::SPARSE_SCHUR;
+              options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
             },
             PATH_CERES,
-            "SPARSE_SCHUR",
+            "SPARSE_NORMAL_CHOLESKY",
             nullptr},
         Row{"PowerSeries",
             [](BalTestProblem*, ceres::Problem*, auto* options) {

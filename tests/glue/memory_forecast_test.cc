@@ -192,7 +192,7 @@ TEST(MemoryForecast, IsWhatRandomProblemsTake) {
     options.linear_solver_ordering = nullptr;
     options.max_num_iterations = 1;
     options.linear_solver_type = random->OneOf(
-        {ceres::ITERATIVE_SCHUR, ceres::ITERATIVE_SCHUR, ceres::CGNR});
+        {ceres::ITERATIVE_SCHUR, ceres::CGNR, ceres::DENSE_SCHUR});
     options.preconditioner_type =
         options.linear_solver_type == ceres::CGNR
             ? random->OneOf({ceres::IDENTITY, ceres::JACOBI})

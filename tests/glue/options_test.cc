@@ -46,6 +46,10 @@ TEST(Options, ValuesThatNoEnumHasAreRefused) {
          o->forcing_sequence = static_cast<ForcingSequenceType>(2);
        },
        "forcing_sequence = 2; expected one of: constant, eisenstat_walker"},
+      {[](Options* o) {
+         o->schur_factorization = static_cast<SchurFactorizationType>(3);
+       },
+       "schur_factorization = 3; expected one of: auto, dense, sparse"},
       {[](Options* o) { o->model_cost_tolerance = NAN; },
        "model_cost_tolerance = nan; expected a finite number"},
       {[](Options* o) { o->cuda_graph = static_cast<CudaGraphType>(3); },
@@ -118,6 +122,7 @@ TEST(ParseOptions, SetsEveryField) {
                    "preconditioner_blocks=Merged,"
                    "forcing_sequence=eisenstat_walker,"
                    "model_cost_tolerance=1e-7,"
+                   "schur_factorization=Dense,"
                    "linear_solver=iterative_schur,preconditioner=identity,"
                    "report=/tmp/a:b=c,"
                    "cuda_graph=on",
@@ -133,6 +138,7 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.preconditioner_blocks, PRECONDITIONER_BLOCKS_MERGED);
   EXPECT_EQ(options.forcing_sequence, FORCING_SEQUENCE_EISENSTAT_WALKER);
   EXPECT_EQ(options.model_cost_tolerance, 1e-7);
+  EXPECT_EQ(options.schur_factorization, SCHUR_FACTORIZATION_DENSE);
   EXPECT_EQ(options.cuda_device, 3);
   EXPECT_EQ(options.cuda_memory_limit_bytes, 1000000000000);
   EXPECT_EQ(options.cuda_graph, CUDA_GRAPH_ON);
@@ -175,6 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"preconditioner_blocks=all", "single, merged"},
         BadSettings{"cuda_graph=true", "auto, on, off"},
         BadSettings{"forcing_sequence=walker", "constant, eisenstat_walker"},
+        BadSettings{"schur_factorization=qr", "auto, dense, sparse"},
         BadSettings{"model_cost_tolerance=inf", "model_cost_tolerance"},
         BadSettings{"model_cost_tolerance=1e-7x", "model_cost_tolerance"},
         BadSettings{"enabled=1", "true"},

@@ -192,6 +192,7 @@ void Spoil(Spoiler spoil, Options* options) {
   spoil(&options->precision, 2);
   spoil(&options->preconditioner_blocks, 2);
   spoil(&options->forcing_sequence, 2);
+  spoil(&options->schur_factorization, 3);
   spoil(&options->model_cost_tolerance);
   spoil(&options->fallback, 2);
   spoil(&options->linear_solver, 3);
@@ -306,6 +307,7 @@ std::string RandomSettings(Random* random) {
                                       "precision",
                                       "preconditioner_blocks",
                                       "forcing_sequence",
+                                      "schur_factorization",
                                       "model_cost_tolerance",
                                       "fallback",
                                       "linear_solver",

@@ -166,6 +166,11 @@ class RandomProblem {
     }
     options_.linear_solver_type = random.OneOf(
         {ceres::ITERATIVE_SCHUR, ceres::ITERATIVE_SCHUR, ceres::CGNR});
+    if (kDevice == DEVICE_CUDA && random.Chance(0.4)) {
+      // Which the host leaves to stock Ceres.
+      options_.linear_solver_type =
+          random.OneOf({ceres::DENSE_SCHUR, ceres::SPARSE_SCHUR});
+    }
     options_.preconditioner_type =
         options_.linear_solver_type == ceres::CGNR
             ? random.OneOf({ceres::IDENTITY, ceres::JACOBI})
@@ -412,6 +417,8 @@ TEST(RandomProblems, EndAsInStockCeres) {
     Options ext_options;
     ext_options.device = kDevice;
     ext_options.preconditioner_blocks = PRECONDITIONER_BLOCKS_SINGLE;
+    ext_options.schur_factorization =
+        random->OneOf({SCHUR_FACTORIZATION_DENSE, SCHUR_FACTORIZATION_SPARSE});
     const auto stock = problem.Solve(true, {}, problem.bal());
     const auto ours = problem.Solve(false, ext_options, problem.bal());
     const Summary& summary = ours.summary;

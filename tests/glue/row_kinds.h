@@ -93,7 +93,7 @@ struct Case {
           bal.camera(1));
     }
     if (kind == Kind::kStock) {
-      options.linear_solver_type = ceres::DENSE_SCHUR;
+      options.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
     }
   }
 

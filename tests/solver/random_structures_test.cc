@@ -916,8 +916,10 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
     wanted.schur_diagonal = schur_diagonal;
     ExplicitSchur<Machine> matrices[2];
     for (const bool sparse : {false, true}) {
-      const kernels::Status setup = matrices[sparse].Setup(
-          problem.blocks, data.batches, varies, sparse, machine_.get());
+      kernels::Status setup = matrices[sparse].Prepare(
+          problem.blocks, data.batches, machine_.get());
+      ASSERT_TRUE(setup.ok()) << setup.message;
+      setup = matrices[sparse].Setup(varies, sparse);
       ASSERT_TRUE(setup.ok()) << setup.message;
       ASSERT_EQ(matrices[sparse].num_unknowns(), n);
     }

@@ -1,0 +1,258 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The exact solution of S z = s by a Cholesky factorisation of S as a matrix
+// (explicit_schur.h), on a device, of a dense one by cuSOLVER or of a sparse
+// one by cuDSS.
+//
+//   SchurCholesky<CudaMachine> cholesky;
+//   Status status = cholesky.Setup(options, blocks, batches, varies, &machine);
+//   // per solve, after SchurComplement::Update with WantedBlocks():
+//   if (status.ok()) status = cholesky.Write(system, schur.e_matrices(), same);
+//   if (status.ok()) status = cholesky.Solve(rhs, z);
+//
+// Setup takes all memory, but for what cuDSS takes with the first factor, for
+// which Setup makes sure that there is room.
+#ifndef CERES_EXT_SOLVER_SCHUR_CHOLESKY_H_
+#define CERES_EXT_SOLVER_SCHUR_CHOLESKY_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/explicit_schur.h"
+#include "ceres_ext/solver/inexact_solver_options.h"
+#include "ceres_ext/solver/linear_operator.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_cholesky.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/cuda_sparse_cholesky.h"
+#include "cuda_kernels/ops/manifolds.h"
+
+namespace ceres_ext::solver {
+
+// What S and its factor are, for summaries.
+struct SchurCholeskySize {
+  bool is_sparse = false;
+  int64_t num_unknowns = 0;
+  // Of the lower triangle of a sparse S, diagonal ones included.
+  int64_t num_blocks = 0;
+  int64_t num_values = 0;         // of S
+  int64_t num_factor_values = 0;  // of a sparse factor
+};
+
+template <typename Machine>
+class SchurCholesky {
+ public:
+  // f_varies: of each value of F, in host memory, whether it is an unknown.
+  // kUnsupported: the host, a library that is not there, or what ExplicitSchur
+  // can't do. kOutOfMemory: with kAuto, neither matrix has room.
+  kernels::Status Setup(const InexactSolverOptions& options,
+                        const ProblemBlocks& blocks,
+                        const std::vector<Batch*>& batches,
+                        const std::vector<unsigned char>& f_varies,
+                        Machine* machine) {
+    if constexpr (!kHasFactorization) {
+      return {kernels::StatusCode::kUnsupported,
+              "There is no factorisation on the host."};
+    } else {
+      machine_ = machine;
+      blocks_ = blocks;
+      CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(blocks.f.num_packed(), &schur_diagonal_));
+      num_unknowns_ = std::count(
+          f_varies.begin(), f_varies.end(), static_cast<unsigned char>(1));
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_unknowns_, &x_));
+      if (options.factorization == Factorization::kSparse) {
+        return SetupSparse(options, f_varies);
+      }
+      const kernels::Status status = SetupDense(options, f_varies);
+      if (options.factorization == Factorization::kDense ||
+          (status.code != kernels::StatusCode::kOutOfMemory &&
+           status.code != kernels::StatusCode::kUnsupported) ||
+          options.use_mixed_precision_solves ||
+          !kernels::CudaSparseCholesky::Available().ok()) {
+        return status;
+      }
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(0, &values_));
+      CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
+      return SetupSparse(options, f_varies);
+    }
+  }
+  // What Setup has come to hold, as it was known before most of it was taken.
+  int64_t forecast_bytes() const { return forecast_bytes_; }
+
+  // The diagonal blocks of S.
+  NormalBlocksRequest WantedBlocks() {
+    NormalBlocksRequest wanted;
+    wanted.schur_diagonal = schur_diagonal_.data();
+    return wanted;
+  }
+
+  const SchurCholeskySize& size() const { return size_; }
+
+  // Forms S. is_same_linearization: the Jacobian is that of the call before.
+  kernels::Status Write(const LinearSystem& system,
+                        const double* v_inverse,
+                        bool is_same_linearization) {
+    if constexpr (kHasFactorization) {
+      ExplicitSchurRequest request;
+      request.v_inverse = v_inverse;
+      request.schur_diagonal = schur_diagonal_.data();
+      request.f_diagonal = system.f_diagonal;
+      request.is_same_linearization = is_same_linearization && is_written_;
+      is_written_ = false;
+      CERES_EXT_RETURN_IF_ERROR(schur_.Write(request, values_.data()));
+      is_written_ = true;
+    }
+    return {};
+  }
+  // There is another Jacobian.
+  void Forget() { is_written_ = false; }
+
+  // z = S^-1 s, vectors of F; columns that don't vary have step zero.
+  // kNumericalFailure names the column where S is not positive definite.
+  kernels::Status Solve(const double* rhs, double* z) {
+    if constexpr (!kHasFactorization) {
+      return {};
+    } else {
+      int64_t failed_order = 0;
+      CERES_EXT_RETURN_IF_ERROR(
+          size_.is_sparse ? sparse_.Factorize(values_.data(), &failed_order)
+                          : dense_.Factorize(values_.data(), &failed_order));
+      if (failed_order != 0) {
+        return NotPositiveDefinite(failed_order - 1);
+      }
+      const int64_t n = num_unknowns_;
+      const int64_t* const column = schur_.unknowns().view().column;
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::GatherValuesParams{n, column, rhs, x_.data()}, machine_));
+      CERES_EXT_RETURN_IF_ERROR(size_.is_sparse
+                                    ? sparse_.Solve(x_.data(), x_.data())
+                                    : dense_.Solve(x_.data(), x_.data()));
+      CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(blocks_.f.num_values(), z));
+      return Run(kernels::ScatterValuesParams{n, column, x_.data(), z},
+                 machine_);
+    }
+  }
+
+ private:
+  // Not of machines that replace operations of the device.
+  static constexpr bool kHasFactorization =
+      std::is_same_v<Machine, kernels::CudaMachine>;
+  struct None {};
+  template <typename T>
+  using IfAny = std::conditional_t<kHasFactorization, T, None>;
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+  static constexpr int64_t kDouble = sizeof(double);
+
+  kernels::Status SetupDense(const InexactSolverOptions& options,
+                             const std::vector<unsigned char>& f_varies) {
+    kernels::CudaDenseCholesky::Options of_cholesky;
+    of_cholesky.mixed_precision = options.use_mixed_precision_solves;
+    of_cholesky.max_num_refinement_iterations =
+        options.max_num_refinement_iterations;
+    const int64_t n = num_unknowns_;
+    int64_t of_factor = 0;
+    CERES_EXT_RETURN_IF_ERROR(
+        dense_.ForecastBytes(n, of_cholesky, machine_, &of_factor));
+    CERES_EXT_RETURN_IF_ERROR(Forecast(kDouble * n * n, of_factor));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies, /*sparse=*/false));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n * n, &values_));
+    size_ = {};
+    size_.num_unknowns = n;
+    size_.num_values = values_.size();
+    return dense_.Setup(n, of_cholesky, machine_);
+  }
+
+  kernels::Status SetupSparse(const InexactSolverOptions& options,
+                              const std::vector<unsigned char>& f_varies) {
+    if (options.use_mixed_precision_solves) {
+      return {kernels::StatusCode::kUnsupported,
+              "use_mixed_precision_solves has no sparse factorisation here."};
+    }
+    CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
+    CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies, /*sparse=*/true));
+    const auto& csr = schur_.csr();
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(csr.num_values(), &values_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(values_.size(), values_.data()));
+    kernels::LowerCsr pattern;
+    pattern.n = num_unknowns_;
+    pattern.num_values = csr.num_values();
+    pattern.row_begin = csr.row_begin();
+    pattern.column = csr.column();
+    CERES_EXT_RETURN_IF_ERROR(
+        sparse_.Analyze(pattern, values_.data(), machine_));
+    size_ = {};
+    size_.is_sparse = true;
+    size_.num_unknowns = num_unknowns_;
+    size_.num_blocks = csr.num_blocks();
+    size_.num_values = values_.size();
+    size_.num_factor_values = sparse_.num_factor_values();
+    // The pattern, and what the factor will take.
+    forecast_bytes_ += kDouble * values_.size() +
+                       static_cast<int64_t>(sizeof(int32_t)) * values_.size() +
+                       sparse_.peak_device_bytes();
+    Buffer<unsigned char> room;
+    return machine_->Allocate(sparse_.peak_device_bytes(), &room);
+  }
+
+  // Sets forecast_bytes_. kOutOfMemory where the limit is below it.
+  kernels::Status Forecast(int64_t of_matrix, int64_t of_factor) {
+    int64_t of_schur = 0;
+    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_schur));
+    forecast_bytes_ = of_schur + of_matrix + of_factor;
+    const kernels::Status status =
+        machine_->context()->CheckLimit(machine_->bytes() + forecast_bytes_);
+    forecast_bytes_ += kDouble * (x_.size() + schur_diagonal_.size());
+    if (status.ok()) {
+      return {};
+    }
+    return {status.code,
+            status.message.substr(0, status.message.size() - 1) + "; " +
+                std::to_string(of_matrix) +
+                " are for the Schur complement as a matrix of " +
+                std::to_string(num_unknowns_) + " columns, " +
+                std::to_string(of_schur) + " for what it is summed from, " +
+                std::to_string(of_factor) + " for its factor."};
+  }
+
+  kernels::Status NotPositiveDefinite(int64_t unknown) const {
+    std::string where;
+    if (unknown >= 0) {
+      const int64_t at = schur_.unknowns().host_column()[unknown];
+      const kernels::BlockFamily& family =
+          blocks_.f[blocks_.f.FamilyOfValue(at)];
+      const int64_t in_family = at - family.value_begin;
+      where = " at column " + std::to_string(in_family % family.size) +
+              " of block " + std::to_string(in_family / family.size) +
+              " of those that are not eliminated and have " +
+              std::to_string(family.size) + " columns";
+    }
+    return {kernels::StatusCode::kNumericalFailure,
+            "The Schur complement is not positive definite" + where + "."};
+  }
+
+  Machine* machine_ = nullptr;
+  ProblemBlocks blocks_;
+  IfAny<ExplicitSchur<Machine>> schur_;
+  SchurCholeskySize size_;
+  int64_t num_unknowns_ = 0;
+  int64_t forecast_bytes_ = 0;
+  bool is_written_ = false;
+  Buffer<double> schur_diagonal_;
+  Buffer<double> x_;       // of the unknowns
+  Buffer<double> values_;  // S, of a dense one then its factor
+  IfAny<kernels::CudaDenseCholesky> dense_;
+  IfAny<kernels::CudaSparseCholesky> sparse_;
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_SCHUR_CHOLESKY_H_

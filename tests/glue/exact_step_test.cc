@@ -1,0 +1,381 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// DENSE_SCHUR and SPARSE_SCHUR on a device, real or emulated, against stock
+// Ceres with the same options: the same accepted and rejected steps, the same
+// costs, the same end.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "ceres/ceres.h"
+#include "ceres/normal_prior.h"
+#include "ceres_ext/solve.h"
+#include "gtest/gtest.h"
+#include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_device.h"
+#include "tests/glue/row_kinds.h"
+
+#ifdef CERES_EXT_WITH_CUDA
+#include "cuda_kernels/machine/cuda_sparse_cholesky.h"
+#endif
+
+namespace ceres_ext {
+namespace {
+
+#define SKIP_WITHOUT_DEVICE()                                  \
+  if (!HasDevice()) {                                          \
+    GTEST_SKIP() << "There is no device for a factorisation."; \
+  }
+
+bool HasCudss() {
+#ifdef CERES_EXT_WITH_CUDA
+  return kernels::CudaSparseCholesky::Available().ok();
+#else
+  return false;
+#endif
+}
+#define SKIP_WITHOUT_CUDSS(type)                              \
+  if ((type) == ceres::SPARSE_SCHUR && !HasCudss()) {         \
+    GTEST_SKIP() << "There is no cuDSS for sparse matrices."; \
+  }
+
+// A sparse matrix for SPARSE_SCHUR.
+Summary SolveOnDevice(Case* solved) {
+  solved->ext_options.device = DEVICE_CUDA;
+  if (solved->options.linear_solver_type == ceres::SPARSE_SCHUR) {
+    solved->ext_options.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
+  }
+  Summary summary;
+  Solve(solved->options, solved->ext_options, solved->problem.get(), &summary);
+  return summary;
+}
+
+ceres::Solver::Summary SolveStock(Case* solved) {
+  ceres::Solver::Summary summary;
+  ceres::Solve(solved->options, solved->problem.get(), &summary);
+  return summary;
+}
+
+// The steps of two solves. Costs agree to rounding while the decisions do:
+// where a step gains nothing but rounding, they may differ.
+void ExpectSameSteps(const Summary& ours, const ceres::Solver::Summary& stock) {
+  EXPECT_EQ(ours.termination_type, stock.termination_type)
+      << ours.message << "\n"
+      << stock.message;
+  const size_t n = std::min(ours.iterations.size(), stock.iterations.size());
+  ASSERT_GT(n, 1u);
+  for (size_t i = 0; i < n; ++i) {
+    const auto& a = ours.iterations[i];
+    const auto& b = stock.iterations[i];
+    if (std::abs(b.cost_change) <= 1e-9 * b.cost) {
+      break;
+    }
+    EXPECT_EQ(a.step_is_valid, b.step_is_valid) << "iteration " << i;
+    EXPECT_EQ(a.step_is_successful, b.step_is_successful) << "iteration " << i;
+    EXPECT_NEAR(a.cost, b.cost, 1e-9 * b.cost) << "iteration " << i;
+  }
+  EXPECT_NEAR(ours.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
+}
+
+std::string SolverName(ceres::LinearSolverType type) {
+  return ceres::LinearSolverTypeToString(type);
+}
+
+class ExactStep : public ::testing::TestWithParam<
+                      std::tuple<Kind, ceres::LinearSolverType, JacobianType>> {
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds,
+    ExactStep,
+    ::testing::Combine(::testing::Values(Kind::kObservations,
+                                         Kind::kViews,
+                                         Kind::kGeneralRows),
+                       ::testing::Values(ceres::DENSE_SCHUR,
+                                         ceres::SPARSE_SCHUR),
+                       ::testing::Values(JACOBIAN_STORED, JACOBIAN_RECOMPUTED)),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_" +
+             SolverName(std::get<1>(info.param)) + "_" +
+             JacobianTypeToString(std::get<2>(info.param));
+    });
+
+TEST_P(ExactStep, EndsWhereStockEnds) {
+  SKIP_WITHOUT_DEVICE();
+  const auto [kind, type, jacobian] = GetParam();
+  SKIP_WITHOUT_CUDSS(type);
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE(seed);
+    for (const int camera_size : {9, 10}) {
+      if (camera_size == 10 && kind != Kind::kObservations) {
+        continue;
+      }
+      SCOPED_TRACE(camera_size);
+      const BalTestProblem start =
+          MakeBalTestProblem(7, 60, 3, camera_size, seed);
+      Case ours(kind, 1, start);
+      Case stock(kind, 1, start);
+      ours.options.linear_solver_type = type;
+      stock.options.linear_solver_type = type;
+      ours.ext_options.jacobian = jacobian;
+      if (kind == Kind::kViews && jacobian == JACOBIAN_RECOMPUTED) {
+        // There is none to recompute, which is said.
+        ours.ext_options.fallback = FALLBACK_REFUSE;
+        const Summary summary = SolveOnDevice(&ours);
+        EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+        EXPECT_NE(summary.message.find("RECOMPUTED"), std::string::npos)
+            << summary.message;
+        continue;
+      }
+      const Summary summary = SolveOnDevice(&ours);
+      ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+      EXPECT_EQ(summary.linear_solver_type_used, type);
+      EXPECT_EQ(summary.num_pcg_iterations, 0);
+      EXPECT_NE(summary.FullReport().find("\nFactorization"),
+                std::string::npos);
+      EXPECT_NE(
+          summary.method.find(type == ceres::SPARSE_SCHUR
+                                  ? "Cholesky (double) of S as a sparse matrix"
+                                  : "Cholesky (double) of S as a dense matrix"),
+          std::string::npos)
+          << summary.method;
+      const bool recomputes =
+          jacobian == JACOBIAN_RECOMPUTED && kind == Kind::kObservations;
+      EXPECT_NE(summary.method.find(recomputes ? "recomputed" : "stored"),
+                std::string::npos)
+          << summary.method;
+      ExpectSameSteps(summary, SolveStock(&stock));
+    }
+  }
+}
+
+// Twice, from the same start.
+TEST_P(ExactStep, HasTheSameBits) {
+  SKIP_WITHOUT_DEVICE();
+  const auto [kind, type, jacobian] = GetParam();
+  SKIP_WITHOUT_CUDSS(type);
+  if (kind == Kind::kViews && jacobian == JACOBIAN_RECOMPUTED) {
+    GTEST_SKIP() << "Views have no Jacobian to recompute.";
+  }
+  const BalTestProblem start = MakeBalTestProblem(9, 700, 4, 9);
+  std::vector<double> first;
+  for (int run = 0; run < 3; ++run) {
+    Case solved(kind, 1, start);
+    solved.options.linear_solver_type = type;
+    solved.options.max_num_iterations = 4;
+    solved.ext_options.jacobian = jacobian;
+    const Summary summary = SolveOnDevice(&solved);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    std::vector<double> bits = solved.bal.cameras;
+    bits.insert(bits.end(), solved.bal.points.begin(), solved.bal.points.end());
+    bits.push_back(summary.final_cost);
+    first = run == 0 ? bits : first;
+    EXPECT_EQ(std::memcmp(bits.data(), first.data(), 8 * bits.size()), 0);
+  }
+}
+
+// Constant blocks, values held by manifolds, losses, priors on cameras and
+// rows of two of them, two kinds of cameras with points in common.
+TEST(ExactStepProblems, OfAllParts) {
+  SKIP_WITHOUT_DEVICE();
+  for (int which = 0; which < 7; ++which) {
+    SCOPED_TRACE(which);
+    const auto make = [&] {
+      Case made(Kind::kObservations, 1, MakeBalTestProblem(6, 50, 3, 9));
+      made.options.linear_solver_type = ceres::DENSE_SCHUR;
+      ceres::Problem* problem = made.problem.get();
+      BalTestProblem* bal = &made.bal;
+      switch (which) {
+        case 0:
+          for (const int i : {0, 3}) {
+            problem->SetParameterBlockConstant(bal->camera(i));
+          }
+          break;
+        case 1:
+          for (const int i : {1, 4}) {
+            problem->SetManifold(bal->camera(i),
+                                 new ceres::SubsetManifold(9, {2, 7, 8}));
+          }
+          problem->SetParameterBlockConstant(bal->point(7));
+          problem->SetManifold(bal->point(9),
+                               new ceres::SubsetManifold(3, {1}));
+          break;
+        case 2:
+          made.problem = BuildProblem(
+              bal, Derivatives::kAnalytic, false, new ceres::HuberLoss(0.8));
+          break;
+        case 3: {  // priors
+          const ceres::Matrix a = 0.1 * ceres::Matrix::Identity(9, 9);
+          for (int i = 0; i < bal->num_cameras(); ++i) {
+            problem->AddResidualBlock(
+                new ceres::NormalPrior(
+                    a, Eigen::Map<ceres::Vector>(bal->camera(i), 9)),
+                nullptr,
+                bal->camera(i));
+          }
+          break;
+        }
+        case 4:  // a chain of cameras that no point couples
+          for (int i = 0; i + 1 < bal->num_cameras(); ++i) {
+            problem->AddResidualBlock(
+                new ceres::AutoDiffCostFunction<NearError, 4, 9, 9>(
+                    new NearError),
+                nullptr,
+                bal->camera(bal->num_cameras() - 1 - i),
+                bal->camera(i));
+          }
+          break;
+        case 5:  // users' functors
+          made.problem = BuildProblem(bal, Derivatives::kAutodiff);
+          break;
+        default:  // one camera is left
+          for (int i = 1; i < bal->num_cameras(); ++i) {
+            problem->SetParameterBlockConstant(bal->camera(i));
+          }
+          break;
+      }
+      made.options.linear_solver_ordering = nullptr;
+      return made;
+    };
+    Case ours = make();
+    Case stock = make();
+    const Summary summary = SolveOnDevice(&ours);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    ExpectSameSteps(summary, SolveStock(&stock));
+  }
+}
+
+// What has no room as a dense matrix has some as a sparse one: a ring of
+// cameras of which few see points in common.
+TEST(ExactStepOptions, AutoIsSparseWhereDenseHasNoRoom) {
+  SKIP_WITHOUT_DEVICE();
+  SKIP_WITHOUT_CUDSS(ceres::SPARSE_SCHUR);
+#ifdef CERES_EXT_EMULATED
+  GTEST_SKIP() << "cuDSS as it is emulated takes the memory of dense matrices.";
+#endif
+  const BalTestProblem start = MakeBalTestProblem(60, 240, 3, 9);
+  const auto solve = [&](SchurFactorizationType type, int64_t limit) {
+    Case solved(Kind::kObservations, 1, start);
+    solved.options.linear_solver_type = ceres::DENSE_SCHUR;
+    solved.options.max_num_iterations = 2;
+    solved.ext_options.schur_factorization = type;
+    solved.ext_options.cuda_memory_limit_bytes = limit;
+    return SolveOnDevice(&solved);
+  };
+  const Summary dense = solve(SCHUR_FACTORIZATION_AUTO, 0);
+  ASSERT_EQ(dense.path, PATH_FULL) << dense.path_reason;
+  EXPECT_NE(dense.method.find("dense matrix (n = 540,"), std::string::npos)
+      << dense.method;
+  const int64_t limit = dense.memory_bytes - 1000000;
+  const Summary sparse = solve(SCHUR_FACTORIZATION_AUTO, limit);
+  ASSERT_EQ(sparse.path, PATH_FULL) << sparse.path_reason;
+  EXPECT_NE(sparse.method.find("sparse matrix (n = 540, "), std::string::npos)
+      << sparse.method;
+  EXPECT_LE(sparse.memory_bytes, limit);
+  EXPECT_NEAR(sparse.final_cost, dense.final_cost, 1e-9 * dense.final_cost);
+  const Summary left = solve(SCHUR_FACTORIZATION_DENSE, limit);
+  EXPECT_EQ(left.path, PATH_CERES);
+  EXPECT_NE(left.path_reason.find("no device: "), std::string::npos)
+      << left.path_reason;
+}
+
+// A factor of float of a sparse matrix is refused by name.
+TEST(ExactStepOptions, MixedPrecisionIsDense) {
+  SKIP_WITHOUT_DEVICE();
+  Case solved(Kind::kObservations, 1, MakeBalTestProblem(4, 20, 3, 9));
+  solved.options.linear_solver_type = ceres::DENSE_SCHUR;
+  solved.options.use_mixed_precision_solves = true;
+  solved.ext_options.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
+  const Summary summary = SolveOnDevice(&solved);
+  EXPECT_EQ(summary.path, PATH_CERES);
+  EXPECT_EQ(summary.path_reason,
+            "use_mixed_precision_solves has no sparse factorisation on a "
+            "device (schur_factorization = SPARSE)");
+}
+
+// The factor of float is refined to what double gives.
+TEST(ExactStepOptions, MixedPrecisionSolves) {
+  SKIP_WITHOUT_DEVICE();
+  const BalTestProblem start = MakeBalTestProblem(6, 50, 3, 9);
+  Case stock(Kind::kObservations, 1, start);
+  stock.options.linear_solver_type = ceres::DENSE_SCHUR;
+  const double cost = SolveStock(&stock).final_cost;
+  Case ours(Kind::kObservations, 1, start);
+  ours.options.linear_solver_type = ceres::DENSE_SCHUR;
+  ours.options.use_mixed_precision_solves = true;
+  ours.options.max_num_refinement_iterations = 4;
+  const Summary summary = SolveOnDevice(&ours);
+  ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+  EXPECT_NE(summary.method.find("Cholesky (float)"), std::string::npos)
+      << summary.method;
+  EXPECT_NEAR(summary.final_cost, cost, 1e-6 * cost);
+}
+
+// A camera without focal length has columns of zeros, which nothing damps: S
+// has no factor until the radius is small.
+TEST(ExactStepFailures, AreStocks) {
+  SKIP_WITHOUT_DEVICE();
+  const auto make = [] {
+    BalTestProblem start = MakeBalTestProblem(6, 50, 3, 9);
+    start.camera(2)[6] = 0.0;
+    Case made(Kind::kObservations, 1, start);
+    made.options.linear_solver_type = ceres::DENSE_SCHUR;
+    made.options.min_lm_diagonal = 1e-300;
+    made.options.initial_trust_region_radius = 1e30;
+    made.options.max_trust_region_radius = 1e30;
+    made.options.max_num_consecutive_invalid_steps = 3;
+    made.options.jacobi_scaling = false;
+    return made;
+  };
+  Case ours = make();
+  Case stock = make();
+  const Summary summary = SolveOnDevice(&ours);
+  const ceres::Solver::Summary of_stock = SolveStock(&stock);
+  ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_EQ(summary.termination_type, of_stock.termination_type);
+  EXPECT_EQ(summary.iterations.size(), of_stock.iterations.size());
+}
+
+TEST(ExactStepFallback, IsStockCeresWithTheReason) {
+  Case solved(Kind::kObservations, 1, MakeBalTestProblem(4, 20, 3, 9));
+  solved.options.linear_solver_type = ceres::DENSE_SCHUR;
+  solved.ext_options.device = DEVICE_HOST;
+  Summary summary;
+  Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
+  EXPECT_EQ(summary.path, PATH_CERES);
+  EXPECT_EQ(summary.path_reason,
+            "linear_solver_type DENSE_SCHUR is Ceres's own on the host: device "
+            "= HOST");
+  EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE);
+  solved.ext_options.fallback = FALLBACK_REFUSE;
+  Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(summary.message.find("Ceres Ext refuses the problem: "
+                                 "linear_solver_type DENSE_SCHUR is Ceres's "
+                                 "own on the host: device = HOST."),
+            std::string::npos)
+      << summary.message;
+}
+
+// What the device has no memory for.
+TEST(ExactStepFallback, WithoutMemory) {
+  SKIP_WITHOUT_DEVICE();
+  Case solved(Kind::kObservations, 1, MakeBalTestProblem(30, 100, 3, 9));
+  solved.options.linear_solver_type = ceres::DENSE_SCHUR;
+  solved.ext_options.cuda_memory_limit_bytes = 500000;
+  const Summary summary = SolveOnDevice(&solved);
+  EXPECT_EQ(summary.path, PATH_CERES);
+  EXPECT_NE(summary.path_reason.find("500000"), std::string::npos)
+      << summary.path_reason;
+  EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+}
+
+}  // namespace
+}  // namespace ceres_ext
