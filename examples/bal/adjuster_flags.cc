@@ -69,7 +69,7 @@ DEFINE_string(compare_solvers, "automatic",
               "(with schur_jacobi), ceres:iterative_schur+jacobi, ceres:cgnr, "
               "ceres:dense_schur+cuda, ceres:cgnr+cuda, ceres_ext:host, "
               "ceres_ext:cuda, ceres_ext:cuda+recomputed, "
-              "ceres_ext:cuda+mixed.");
+              "ceres_ext:cuda+mixed, ceres_ext:cuda+dense_schur.");
 DEFINE_int32(compare_repetitions, 1, "Runs of each solver.");
 DEFINE_double(compare_max_seconds, 600.0,
               "Seconds after which a solve ends behind its iteration. One that "

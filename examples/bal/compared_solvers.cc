@@ -25,11 +25,13 @@ namespace ceres_ext::bal {
 namespace {
 
 // Where a device is asked for, no other machine is to stand in for it.
-std::vector<std::pair<std::string, std::string>> Ext(const char* device,
-                                                     const char* jacobian,
-                                                     const char* precision) {
+std::vector<std::pair<std::string, std::string>> Ext(
+    const char* device,
+    const char* jacobian,
+    const char* precision,
+    const char* linear_solver = "iterative_schur") {
   return {{"solver", "ceres_ext"},
-          {"linear_solver", "iterative_schur"},
+          {"linear_solver", linear_solver},
           {"preconditioner", "schur_jacobi"},
           {"device", device},
           {"jacobian", jacobian},
@@ -96,6 +98,8 @@ const std::vector<ComparedSolver>& ComparedSolvers() {
       {"ceres_ext:cuda", Ext("cuda", "stored", "double")},
       {"ceres_ext:cuda+recomputed", Ext("cuda", "recomputed", "double")},
       {"ceres_ext:cuda+mixed", Ext("cuda", "stored", "mixed")},
+      {"ceres_ext:cuda+dense_schur",
+       Ext("cuda", "auto", "double", "dense_schur")},
   };
   return *kSolvers;
 }

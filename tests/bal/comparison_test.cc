@@ -339,7 +339,8 @@ TEST_F(CompareTest, UsageErrors) {
               "ceres:iterative_schur+jacobi, ceres:cgnr, "
               "ceres:dense_schur+cuda, ceres:cgnr+cuda, ceres_ext:host, "
               "ceres_ext:cuda, ceres_ext:cuda+recomputed, "
-              "ceres_ext:cuda+mixed, found 'nobody'");
+              "ceres_ext:cuda+mixed, ceres_ext:cuda+dense_schur, found "
+              "'nobody'");
   ExpectFault("--compare_repetitions=0",
               1,
               "--compare_repetitions: expected a number >= 1, found 0");

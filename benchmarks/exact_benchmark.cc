@@ -1,0 +1,281 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The exact step, DENSE_SCHUR and SPARSE_SCHUR, beside PCG and stock Ceres:
+// seconds of each stage of a Levenberg-Marquardt iteration, and until the cost
+// is near the best one known.
+//
+//   exact_benchmark --like=venice-1778 --methods=dense,pcg,ceres_lapack
+//   exact_benchmark --cameras=488 --methods=dense,dense_stored,ceres_cuda
+//
+// For each seed a process of its own makes the problem, touches its memory and
+// solves it --solves times by each method in turn, from the same start. A line
+// of JSON a method: medians over the solves, and the least and the most of the
+// whole iteration. Seconds of stages are of an iteration: of all solves of the
+// linear system, rejected steps too, over their number.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/solve.h"
+#include "examples/bal/bal_geometry.h"
+#include "examples/bal/bal_synthetic.h"
+#include "examples/bal/solve_bal.h"
+#include "gflags/gflags.h"
+
+DEFINE_string(like, "", "Sizes of this problem of BAL.");
+DEFINE_int32(cameras,
+             0,
+             "In place of --like: so many cameras, 700 points each and 6.2 "
+             "observations a point, as Choudhary, Gupta and Narayanan 2010 "
+             "have.");
+DEFINE_string(methods,
+              "dense,dense_stored,pcg,ceres_lapack",
+              "In this order: dense, dense_stored, dense_mixed (a float "
+              "factor, refined), sparse, pcg: this library; ceres_eigen, "
+              "ceres_lapack, ceres_cuda (DENSE_SCHUR), ceres_sparse "
+              "(SPARSE_SCHUR): stock.");
+DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
+DEFINE_int32(solves, 3, "By each method; the first one is left out of times.");
+DEFINE_int32(threads, 16, "Threads of the host.");
+DEFINE_int32(iterations, 5, "Iterations.");
+DEFINE_int32(refinements, 3, "Refinements of a float factor's solution.");
+DEFINE_double(eta, 0.1, "Of pcg.");
+DEFINE_double(start, 1.0, "How far from the truth a solve starts.");
+
+namespace ceres_ext::bal {
+namespace {
+
+bool SetMethod(const std::string& method, SolveBalOptions* options) {
+  ceres::Solver::Options& solver = options->solver_options;
+  Options& ext = options->ext_options;
+  solver.linear_solver_type = ceres::DENSE_SCHUR;
+  ext.device = DEVICE_CUDA;
+  ext.fallback = FALLBACK_REFUSE;
+  ext.schur_factorization = SCHUR_FACTORIZATION_DENSE;
+  options->problem = PROBLEM_ARRAYS;
+  if (method == "dense") {
+  } else if (method == "dense_stored") {
+    ext.jacobian = JACOBIAN_STORED;
+  } else if (method == "dense_mixed") {
+    solver.use_mixed_precision_solves = true;
+    solver.max_num_refinement_iterations = FLAGS_refinements;
+  } else if (method == "sparse") {
+    ext.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
+  } else if (method == "pcg") {
+    solver.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    solver.preconditioner_type = ceres::SCHUR_JACOBI;
+  } else {
+    ext.enabled = false;
+    options->problem = PROBLEM_CERES;
+    if (method == "ceres_lapack") {
+      solver.dense_linear_algebra_library_type = ceres::LAPACK;
+    } else if (method == "ceres_cuda") {
+      solver.dense_linear_algebra_library_type = ceres::CUDA;
+    } else if (method == "ceres_sparse") {
+      solver.linear_solver_type = ceres::SPARSE_SCHUR;
+    } else if (method != "ceres_eigen") {
+      return false;
+    }
+  }
+  return true;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0.0 : values[values.size() / 2];
+}
+
+// As JSON; null: never.
+std::string SecondsTo(const Summary& summary, double cost) {
+  for (const ceres::IterationSummary& iteration : summary.iterations) {
+    if (iteration.cost <= cost) {
+      return std::to_string(iteration.cumulative_time_in_seconds);
+    }
+  }
+  return "null";
+}
+
+void Print(uint64_t seed,
+           const std::string& method,
+           double best,
+           const std::vector<Summary>& solves) {
+  // The first one loads libraries and code.
+  const size_t first = solves.size() > 1 ? 1 : 0;
+  const auto median = [&](const std::function<double(const Summary&)>& of) {
+    std::vector<double> values;
+    for (size_t i = first; i < solves.size(); ++i) {
+      values.push_back(of(solves[i]));
+    }
+    return Median(values);
+  };
+  const auto per_solve = [&](double Summary::*seconds) {
+    return median([seconds](const Summary& s) {
+      return s.*seconds / std::max(1, s.num_linear_solves);
+    });
+  };
+  std::vector<double> iterations;
+  for (size_t i = first; i < solves.size(); ++i) {
+    const auto& all = solves[i].iterations;
+    for (size_t k = 1; k < all.size(); ++k) {
+      iterations.push_back(all[k].iteration_time_in_seconds);
+    }
+  }
+  const Summary& last = solves.back();
+  std::printf(
+      "{\"like\":\"%s\",\"cameras\":%d,\"seed\":%d,\"method\":\"%s\","
+      "\"how\":\"%s\",\"device\":\"%s\",\"solves\":%d,\"iterations\":%d,"
+      "\"linear_solves\":%d,\"iteration\":%.6f,\"iteration_least\":%.6f,"
+      "\"iteration_most\":%.6f,\"linear_solver\":%.6f,\"normal_blocks\":%.6f,"
+      "\"schur\":%.6f,\"factorization\":%.6f,\"pcg\":%.6f,"
+      "\"back_substitution\":%.6f,\"residuals\":%.6f,\"jacobian\":%.6f,"
+      "\"preprocessor\":%.4f,\"setup\":%.4f,\"minimizer\":%.4f,"
+      "\"to_1_percent\":%s,\"to_0.1_percent\":%s,\"final_cost\":%.17g,"
+      "\"best_cost\":%.17g,\"bytes\":%lld,\"forecast_bytes\":%lld,"
+      "\"reason\":\"%s\"}\n",
+      FLAGS_like.c_str(),
+      FLAGS_cameras,
+      static_cast<int>(seed),
+      method.c_str(),
+      last.method.c_str(),
+      last.device.c_str(),
+      static_cast<int>(solves.size()),
+      static_cast<int>(last.iterations.size()) - 1,
+      last.num_linear_solves,
+      Median(iterations),
+      iterations.empty()
+          ? 0.0
+          : *std::min_element(iterations.begin(), iterations.end()),
+      iterations.empty()
+          ? 0.0
+          : *std::max_element(iterations.begin(), iterations.end()),
+      median([](const Summary& s) {
+        return s.linear_solver_time_in_seconds /
+               std::max(1, s.num_linear_solves);
+      }),
+      per_solve(&Summary::normal_blocks_time_in_seconds),
+      per_solve(&Summary::schur_time_in_seconds),
+      per_solve(&Summary::factorization_time_in_seconds),
+      per_solve(&Summary::pcg_time_in_seconds),
+      per_solve(&Summary::back_substitution_time_in_seconds),
+      median([](const Summary& s) {
+        return s.residual_evaluation_time_in_seconds /
+               std::max(1, s.num_residual_evaluations);
+      }),
+      median([](const Summary& s) {
+        return s.jacobian_evaluation_time_in_seconds /
+               std::max(1, s.num_jacobian_evaluations);
+      }),
+      median([](const Summary& s) { return s.preprocessor_time_in_seconds; }),
+      median([](const Summary& s) { return s.setup_time_in_seconds; }),
+      median([](const Summary& s) { return s.minimizer_time_in_seconds; }),
+      SecondsTo(last, 1.01 * best).c_str(),
+      SecondsTo(last, 1.001 * best).c_str(),
+      last.final_cost,
+      best,
+      static_cast<long long>(last.memory_bytes),
+      static_cast<long long>(last.memory_forecast_bytes),
+      last.IsSolutionUsable() ? last.path_reason.c_str()
+                              : last.message.c_str());
+  std::fflush(stdout);
+}
+
+bool RunSeed(uint64_t seed) {
+  SyntheticOptions synthetic;
+  std::string error;
+  SyntheticProblem generated;
+  synthetic.seed = seed;
+  synthetic.drift_rotation *= FLAGS_start;
+  synthetic.drift_translation *= FLAGS_start;
+  synthetic.focal_noise *= FLAGS_start;
+  synthetic.point_noise *= FLAGS_start;
+  synthetic.num_threads = FLAGS_threads;
+  bool is_known = FLAGS_cameras > 0;
+  if (is_known) {
+    synthetic.num_cameras = FLAGS_cameras;
+    synthetic.num_points = 700 * FLAGS_cameras;
+    synthetic.num_observations =
+        std::llround(6.2 * static_cast<double>(synthetic.num_points));
+  } else {
+    is_known = FindBalSize(FLAGS_like, &synthetic);
+  }
+  if (!is_known || !GenerateSynthetic(synthetic, &generated, &error)) {
+    std::fprintf(stderr,
+                 "--like=%s --cameras=%d: %s\n",
+                 FLAGS_like.c_str(),
+                 FLAGS_cameras,
+                 error.c_str());
+    return false;
+  }
+  generated.true_points = {};
+  Normalize(&generated.start);
+  const BalProblem start = generated.start;
+  BalProblem problem = std::move(generated.start);
+
+  std::vector<std::string> methods;
+  std::stringstream list(FLAGS_methods);
+  for (std::string method; std::getline(list, method, ',');) {
+    methods.push_back(method);
+  }
+  double best = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<Summary>> all;
+  for (const std::string& method : methods) {
+    SolveBalOptions options;
+    options.solver_options.num_threads = FLAGS_threads;
+    options.solver_options.max_num_iterations = FLAGS_iterations;
+    options.solver_options.max_linear_solver_iterations = 500;
+    options.solver_options.eta = FLAGS_eta;
+    options.solver_options.function_tolerance = 0.0;
+    options.solver_options.logging_type = ceres::SILENT;
+    if (!SetMethod(method, &options)) {
+      std::fprintf(stderr, "--methods: %s is unknown\n", method.c_str());
+      return false;
+    }
+    all.emplace_back();
+    for (int i = 0; i < FLAGS_solves; ++i) {
+      // In place: memory that was touched before.
+      std::copy(
+          start.cameras.begin(), start.cameras.end(), problem.cameras.begin());
+      std::copy(
+          start.points.begin(), start.points.end(), problem.points.begin());
+      Summary summary;
+      double build_seconds = 0.0;
+      SolveBal(options, nullptr, &problem, &summary, &build_seconds);
+      if (summary.IsSolutionUsable()) {
+        best = std::min(best, summary.final_cost);
+      }
+      all.back().push_back(summary);
+    }
+  }
+  for (size_t i = 0; i < methods.size(); ++i) {
+    Print(seed, methods[i], best, all[i]);
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace ceres_ext::bal
+
+int main(int argc, char** argv) {
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  int code = 0;
+  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(ceres_ext::bal::RunSeed(static_cast<uint64_t>(seed)) ? 0 : 1);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+      code = 1;
+    }
+  }
+  return code;
+}
