@@ -206,12 +206,15 @@ class ExplicitSchur {
     int64_t num_chunks = 0;
     for (int i = 0; i < blocks_.e.size(); ++i) {
       pairs_.push_back(std::make_unique<kernels::PairIndex<Machine>>());
+      lists->emplace_back();
+      if (builder.pairs(i).f_block.empty()) {
+        continue;
+      }
       CERES_EXT_RETURN_IF_ERROR(
           pairs_.back()->Setup(builder.pairs(i), machine_));
       const kernels::CouplingIndexView& couplings =
           pairs_.back()->view().couplings;
       num_chunks = std::max(num_chunks, couplings.num_chunks);
-      lists->emplace_back();
       if (sparse) {
         CERES_EXT_RETURN_IF_ERROR(
             kernels::DownloadBlocks(couplings, 0, machine_, &lists->back()));
@@ -318,7 +321,7 @@ class ExplicitSchur {
   std::unique_ptr<kernels::SchurPairsBuilder> builder_;  // until Setup
   kernels::SchurUnknowns<Machine> unknowns_;
   kernels::SchurCsr<Machine> csr_;
-  // Of each family of E.
+  // Of each family of E; one without pairs has no memory.
   std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> pairs_;
   std::vector<std::unique_ptr<CrossingFamily>> crossing_families_;
   Buffer<int32_t> block_size_;   // of each F block

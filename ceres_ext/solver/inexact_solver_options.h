@@ -77,6 +77,9 @@ struct InexactSolverOptions {
   bool Validate(std::string* error) const {
     if (factorizes() && !use_schur) {
       *error = "A factorisation needs the Schur complement.";
+    } else if (factorization == Factorization::kSparse &&
+               use_mixed_precision_solves) {
+      *error = "use_mixed_precision_solves has no sparse factorisation.";
     } else if (max_num_refinement_iterations < 0) {
       *error = "max_num_refinement_iterations = " +
                std::to_string(max_num_refinement_iterations) +

@@ -235,7 +235,9 @@ class ObservationBatch final : public Batch {
     return Run(params, machine_);
   }
 
-  int schur_family() const final { return owns_points_ ? f_family_ : -1; }
+  int schur_family() const final {
+    return kHasSchur && owns_points_ ? f_family_ : -1;
+  }
 
   kernels::Status ForecastSchur(int64_t* bytes) final {
     kernels::CouplingForecast forecast;
@@ -263,7 +265,7 @@ class ObservationBatch final : public Batch {
                              : kernels::DownloadBlocks(
                                    couplings_.view(), 0, machine_, list);
     } else {
-      return Batch::ListRows(0, nullptr);
+      return Batch::SetupSchur(list);
     }
   }
 
@@ -280,7 +282,7 @@ class ObservationBatch final : public Batch {
       params.scratch = schur_scratch_.data();
       return Run(params, machine_);
     } else {
-      return Batch::ListRows(0, nullptr);
+      return Batch::WriteSchur(request);
     }
   }
 

@@ -67,7 +67,7 @@ class SchurCholesky {
           f_varies.begin(), f_varies.end(), static_cast<unsigned char>(1));
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_unknowns_, &x_));
       if (options.factorization == Factorization::kSparse) {
-        return SetupSparse(options, f_varies);
+        return SetupSparse(f_varies);
       }
       const kernels::Status status = SetupDense(options, f_varies);
       if (options.factorization == Factorization::kDense ||
@@ -79,7 +79,7 @@ class SchurCholesky {
       }
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(0, &values_));
       CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
-      return SetupSparse(options, f_varies);
+      return SetupSparse(f_varies);
     }
   }
   // What Setup has come to hold, as it was known before most of it was taken.
@@ -169,12 +169,7 @@ class SchurCholesky {
     return dense_.Setup(n, of_cholesky, machine_);
   }
 
-  kernels::Status SetupSparse(const InexactSolverOptions& options,
-                              const std::vector<unsigned char>& f_varies) {
-    if (options.use_mixed_precision_solves) {
-      return {kernels::StatusCode::kUnsupported,
-              "use_mixed_precision_solves has no sparse factorisation here."};
-    }
+  kernels::Status SetupSparse(const std::vector<unsigned char>& f_varies) {
     CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
     CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies, /*sparse=*/true));

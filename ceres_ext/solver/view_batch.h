@@ -181,20 +181,13 @@ class ViewBatch final : public Batch {
     }
   }
 
+  // Rows of views have their blocks where observations do.
   kernels::Status SetupPairs(int batch,
                              const kernels::SchurPairsBuilder& builder) final {
-    return schur_sums_.Setup(batch, builder, machine_);
+    return batch_.SetupPairs(batch, builder);
   }
-
   kernels::Status AddPairs(double* w, double* u) final {
-    if constexpr (kernels::IsModel<Source>::value) {
-      return Batch::AddPairs(w, u);
-    } else {
-      CERES_EXT_RETURN_IF_ERROR(schur_sums_.AddPairs(
-          kernels::PairSums<Source>{jacobian_}, w, machine_));
-      return schur_sums_.AddCrossings(
-          kernels::CrossingSums<Source>{jacobian_}, u, machine_);
-    }
+    return batch_.AddPairs(w, u);
   }
 
   void AppendOperands(std::vector<const void*>* operands) const final {
@@ -297,7 +290,6 @@ class ViewBatch final : public Batch {
   Buffer u_;
   Buffer schur_diagonal_;
   kernels::BlockSums<Machine> sums_;
-  SchurSums<Machine> schur_sums_;
 };
 
 }  // namespace ceres_ext::solver

@@ -76,6 +76,9 @@ int64_t SchurPairsBuilder::ForecastBytes() const {
                              crossing_families_.num_values());
   bytes += (2 * kId + kOffset) * static_cast<int64_t>(blocks_.column.size());
   for (const Pairs& pairs : pairs_) {
+    if (pairs.f_block.empty()) {
+      continue;
+    }
     ObservationIndexView index;
     index.num_cameras = static_cast<int32_t>(pairs.camera_begin.size()) - 1;
     index.num_observations = static_cast<int64_t>(pairs.f_block.size());
@@ -111,6 +114,9 @@ Status SchurPairsBuilder::BuildPairs(int e_family) {
   parts.swap(pair_parts_[e_family]);
   const auto less = [](const Part& a, const Part& b) { return a.key < b.key; };
   std::stable_sort(parts.begin(), parts.end(), less);
+  if (parts.empty()) {
+    return {};
+  }
   Pairs& pairs = pairs_[e_family];
   pairs.e_size = e_[e_family].size;
   // Of each family of F, its pairs so far; w_begin is first the place of a pair

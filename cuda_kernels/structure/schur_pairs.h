@@ -97,7 +97,7 @@ class SchurPairsBuilder {
   // take on a device, but for a few in a hundred.
   int64_t ForecastBytes() const;
 
-  // After Build, of one E family.
+  // After Build, of one E family; empty where it has no pairs.
   const Pairs& pairs(int e_family) const { return pairs_[e_family]; }
   // W of all, row-major, and the blocks of crossings: vectors over these.
   const BlockFamilies& w_families() const { return w_families_; }
