@@ -16,11 +16,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/running_error.h"
 
 namespace ceres_ext::kernels {
@@ -35,6 +37,29 @@ template <typename T>
 double SolveError(int64_t n) {
   return Gamma<T>(3 * n + 1) / (1.0 - Gamma<T>(n + 1));
 }
+
+// On a device, with the libraries that Cholesky is made of: an emulated device
+// has them unless the environment says that it is to be without.
+template <typename Cholesky>
+class FactorizationTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    const Status status = Cholesky::Available();
+#ifdef CERES_EXT_EMULATED
+    if (std::getenv("CERES_EXT_TEST_NO_LIBRARIES") == nullptr) {
+      ASSERT_OK(status);
+    }
+#else
+    if (!status.ok()) {
+      GTEST_SKIP() << "skipped: " << status.message;
+    }
+#endif
+  }
+};
 
 // A symmetric matrix by its lower triangle, column-major; NaN above it.
 struct Matrix {

@@ -73,25 +73,8 @@ TEST(CudaDenseCholeskyLibraries, AreThereOrMissed) {
   }
 }
 
-class CudaDenseCholeskyTest : public CudaTest {
+class CudaDenseCholeskyTest : public FactorizationTest<CudaDenseCholesky> {
  protected:
-  void SetUp() override {
-    CudaTest::SetUp();
-    if (IsSkipped()) {
-      return;
-    }
-    const Status status = CudaDenseCholesky::Available();
-#ifdef CERES_EXT_EMULATED
-    if (std::getenv("CERES_EXT_TEST_NO_LIBRARIES") == nullptr) {
-      ASSERT_OK(status);
-    }
-#else
-    if (!status.ok()) {
-      GTEST_SKIP() << "skipped: " << status.message;
-    }
-#endif
-  }
-
   // The factor in *l, which may be null, the solution in *x, which may be null
   // where there is none.
   int64_t FactorizeAndSolve(const Matrix& matrix,

@@ -102,25 +102,8 @@ TEST(CudaSparseCholeskyLibraries, AreThereOrMissed) {
   }
 }
 
-class CudaSparseCholeskyTest : public CudaTest {
+class CudaSparseCholeskyTest : public FactorizationTest<CudaSparseCholesky> {
  protected:
-  void SetUp() override {
-    CudaTest::SetUp();
-    if (IsSkipped()) {
-      return;
-    }
-    const Status status = CudaSparseCholesky::Available();
-#ifdef CERES_EXT_EMULATED
-    if (std::getenv("CERES_EXT_TEST_NO_LIBRARIES") == nullptr) {
-      ASSERT_OK(status);
-    }
-#else
-    if (!status.ok()) {
-      GTEST_SKIP() << "skipped: " << status.message;
-    }
-#endif
-  }
-
   // A pattern and its values on the device.
   struct DeviceCsr {
     LowerCsr csr;
