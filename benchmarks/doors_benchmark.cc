@@ -11,9 +11,6 @@
 // cost is within 1 % and 0.1 % of the best one known (that of a longer solve,
 // --best_iterations, or of any here), and the most host memory that the solve
 // took at a time, a problem that is built for it included.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -25,10 +22,10 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/seeds.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
-#include "examples/bal/bal_geometry.h"
 #include "examples/bal/bal_synthetic.h"
 #include "examples/bal/seconds_since.h"
 #include "examples/bal/solve_bal.h"
@@ -118,10 +115,7 @@ Solved SolveOnce(const std::string& door,
                  const BalProblem& start,
                  ArraySolver* solver,
                  BalProblem* problem) {
-  // In place: memory that was touched before.
-  std::copy(
-      start.cameras.begin(), start.cameras.end(), problem->cameras.begin());
-  std::copy(start.points.begin(), start.points.end(), problem->points.begin());
+  Restore(start, problem);
   SolveBalOptions of_door = options;
   of_door.problem = door == "ceres" ? PROBLEM_CERES : PROBLEM_ARRAYS;
   Solved solved;
@@ -193,25 +187,18 @@ void Print(uint64_t seed, double best, const Solved& s) {
 bool RunSeed(uint64_t seed) {
   SyntheticOptions synthetic;
   std::string error;
-  SyntheticProblem generated;
+  BalProblem start;
   synthetic.seed = seed;
-  synthetic.drift_rotation *= FLAGS_start;
-  synthetic.drift_translation *= FLAGS_start;
-  synthetic.focal_noise *= FLAGS_start;
-  synthetic.point_noise *= FLAGS_start;
   synthetic.num_threads = FLAGS_threads;
   const bool is_known = FindBalSize(FLAGS_like, &synthetic);
   synthetic.num_cameras *= FLAGS_scale;
   synthetic.num_points *= FLAGS_scale;
   synthetic.num_observations *= FLAGS_scale;
-  if (!is_known || !GenerateSynthetic(synthetic, &generated, &error)) {
+  if (!is_known || !GenerateStart(synthetic, FLAGS_start, &start, &error)) {
     std::fprintf(stderr, "--like=%s: %s\n", FLAGS_like.c_str(), error.c_str());
     return false;
   }
-  generated.true_points = {};
-  Normalize(&generated.start);
-  const BalProblem start = generated.start;
-  BalProblem problem = std::move(generated.start);
+  BalProblem problem = start;
 
   SolveBalOptions options;
   options.solver_options.linear_solver_type = ceres::ITERATIVE_SCHUR;
@@ -265,16 +252,5 @@ bool RunSeed(uint64_t seed) {
 
 int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
-  int code = 0;
-  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
-    const pid_t child = fork();
-    if (child == 0) {
-      _exit(ceres_ext::bal::RunSeed(static_cast<uint64_t>(seed)) ? 0 : 1);
-    }
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
-      code = 1;
-    }
-  }
-  return code;
+  return ceres_ext::bal::RunSeeds(FLAGS_seeds, ceres_ext::bal::RunSeed);
 }

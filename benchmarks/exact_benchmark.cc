@@ -12,9 +12,6 @@
 // of JSON a method: medians over the solves, and the least and the most of the
 // whole iteration. Seconds of stages are of an iteration: of all solves of the
 // linear system, rejected steps too, over their number.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -25,8 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/seeds.h"
 #include "ceres_ext/solve.h"
-#include "examples/bal/bal_geometry.h"
 #include "examples/bal/bal_synthetic.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
@@ -191,12 +188,8 @@ void Print(uint64_t seed,
 bool RunSeed(uint64_t seed) {
   SyntheticOptions synthetic;
   std::string error;
-  SyntheticProblem generated;
+  BalProblem start;
   synthetic.seed = seed;
-  synthetic.drift_rotation *= FLAGS_start;
-  synthetic.drift_translation *= FLAGS_start;
-  synthetic.focal_noise *= FLAGS_start;
-  synthetic.point_noise *= FLAGS_start;
   synthetic.num_threads = FLAGS_threads;
   bool is_known = FLAGS_cameras > 0;
   if (is_known) {
@@ -207,7 +200,7 @@ bool RunSeed(uint64_t seed) {
   } else {
     is_known = FindBalSize(FLAGS_like, &synthetic);
   }
-  if (!is_known || !GenerateSynthetic(synthetic, &generated, &error)) {
+  if (!is_known || !GenerateStart(synthetic, FLAGS_start, &start, &error)) {
     std::fprintf(stderr,
                  "--like=%s --cameras=%d: %s\n",
                  FLAGS_like.c_str(),
@@ -215,10 +208,7 @@ bool RunSeed(uint64_t seed) {
                  error.c_str());
     return false;
   }
-  generated.true_points = {};
-  Normalize(&generated.start);
-  const BalProblem start = generated.start;
-  BalProblem problem = std::move(generated.start);
+  BalProblem problem = start;
 
   std::vector<std::string> methods;
   std::stringstream list(FLAGS_methods);
@@ -241,11 +231,7 @@ bool RunSeed(uint64_t seed) {
     }
     all.emplace_back();
     for (int i = 0; i < FLAGS_solves; ++i) {
-      // In place: memory that was touched before.
-      std::copy(
-          start.cameras.begin(), start.cameras.end(), problem.cameras.begin());
-      std::copy(
-          start.points.begin(), start.points.end(), problem.points.begin());
+      Restore(start, &problem);
       Summary summary;
       double build_seconds = 0.0;
       SolveBal(options, nullptr, &problem, &summary, &build_seconds);
@@ -266,16 +252,5 @@ bool RunSeed(uint64_t seed) {
 
 int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
-  int code = 0;
-  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
-    const pid_t child = fork();
-    if (child == 0) {
-      _exit(ceres_ext::bal::RunSeed(static_cast<uint64_t>(seed)) ? 0 : 1);
-    }
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
-      code = 1;
-    }
-  }
-  return code;
+  return ceres_ext::bal::RunSeeds(FLAGS_seeds, ceres_ext::bal::RunSeed);
 }
