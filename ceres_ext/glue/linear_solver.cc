@@ -31,14 +31,56 @@ struct RowKinds {
   bool general = false;
 };
 
+// ", Cholesky (double) of S as a dense matrix (n = 144, 0.166 MB)", ", Cholesky
+// (double) of S as a sparse matrix (n = 144, 100 blocks, 12 % of its elements,
+// 0.166 MB, factor 1.2 MB)", or, of products alone, ", products by S as a
+// sparse matrix (n = 144, 100 blocks, 12 % of its elements, 0.166 MB)".
+std::string MatrixName(const solver::SchurMatrixSize& size, bool mixed) {
+  const auto n = static_cast<long long>(size.num_unknowns);  // NOLINT
+  const double megabytes = 8e-6 * static_cast<double>(size.num_values);
+  std::string name = ", products by S";
+  if (size.is_factorized) {
+    name =
+        std::string(", Cholesky (") + (mixed ? "float" : "double") + ") of S";
+  }
+  char text[160];
+  if (!size.is_sparse) {
+    std::snprintf(text,
+                  sizeof(text),
+                  " as a dense matrix (n = %lld, %.3g MB)",
+                  n,
+                  megabytes);
+    return name + text;
+  }
+  const double triangle =
+      0.5 * static_cast<double>(n) * static_cast<double>(n + 1);
+  std::snprintf(text,
+                sizeof(text),
+                " as a sparse matrix (n = %lld, %lld blocks, %.2g %% of its "
+                "elements, %.3g MB",
+                n,
+                static_cast<long long>(size.num_blocks),  // NOLINT
+                100.0 * static_cast<double>(size.num_values) / triangle,
+                megabytes);
+  name += text;
+  if (size.is_factorized) {
+    std::snprintf(text,
+                  sizeof(text),
+                  ", factor %.3g MB",
+                  8e-6 * static_cast<double>(size.num_factor_values));
+    name += text;
+  }
+  return name + ")";
+}
+
 // "Schur, implicit W, stored Jacobian (double), SCHUR_JACOBI", or, where
-// `factorized` is not null, "Schur, Cholesky (double) of S as a dense matrix (n
-// = 144, 0.166 MB), stored Jacobian (double)". Rows of any shape are stored in
-// double, and those of views recomputed in double.
+// `matrix` is not null, that in place of "implicit W", of a factorisation
+// without a preconditioner. Rows of any shape are stored in double, and those
+// of views recomputed in double.
 std::string MethodName(const Options& ext_options,
                        const RowKinds& rows,
                        int num_merged_blocks,
-                       const solver::SchurCholeskySize* factorized,
+                       const solver::SchurMatrixSize* matrix,
                        const LinearSolver::Options& options) {
   const bool recomputed_observations =
       rows.observations && ext_options.jacobian == JACOBIAN_RECOMPUTED;
@@ -46,36 +88,9 @@ std::string MethodName(const Options& ext_options,
   const bool mixed = ext_options.precision == PRECISION_MIXED;
   const auto in = [](bool is_mixed) { return is_mixed ? "mixed)" : "double)"; };
   std::string name = options.type == ceres::CGNR ? "without Schur" : "Schur";
-  if (factorized != nullptr) {
-    char text[160];
-    const auto n = static_cast<long long>(factorized->num_unknowns);  // NOLINT
-    const double megabytes = 8e-6 * static_cast<double>(factorized->num_values);
-    if (factorized->is_sparse) {
-      const double triangle =
-          0.5 * static_cast<double>(n) * static_cast<double>(n + 1);
-      std::snprintf(
-          text,
-          sizeof(text),
-          ", Cholesky (double) of S as a sparse matrix (n = %lld, %lld blocks, "
-          "%.2g %% of its elements, %.3g MB, factor %.3g MB)",
-          n,
-          static_cast<long long>(factorized->num_blocks),  // NOLINT
-          100.0 * static_cast<double>(factorized->num_values) / triangle,
-          megabytes,
-          8e-6 * static_cast<double>(factorized->num_factor_values));
-    } else {
-      std::snprintf(
-          text,
-          sizeof(text),
-          ", Cholesky (%s) of S as a dense matrix (n = %lld, %.3g MB)",
-          options.use_mixed_precision_solves ? "float" : "double",
-          n,
-          megabytes);
-    }
-    name += text;
-  } else {
-    name += ", implicit W";
-  }
+  name += matrix != nullptr
+              ? MatrixName(*matrix, options.use_mixed_precision_solves)
+              : ", implicit W";
   if (recomputed_observations || rows.recomputed_views) {
     name += ", recomputed Jacobian (";
     name += in(mixed && recomputed_observations);
@@ -90,7 +105,7 @@ std::string MethodName(const Options& ext_options,
       name += ", other rows stored (double)";
     }
   }
-  if (factorized != nullptr) {
+  if (IsFactorized(options.type)) {
     return name;
   }
   name += ", ";
@@ -179,6 +194,8 @@ solver::InexactSolverOptions ToInexactSolverOptions(
     return result;
   }
   ToPreconditionerType(options.preconditioner_type, &result.preconditioner);
+  result.use_explicit_schur_complement =
+      result.use_schur && options.use_explicit_schur_complement;
   result.min_num_iterations = options.min_num_iterations;
   result.max_num_iterations = options.max_num_iterations;
   result.residual_reset_period = options.residual_reset_period;
@@ -231,10 +248,14 @@ Status ProgramLinearSolver<Machine>::Setup(
                                           jacobian_->batches(),
                                           blocks_->machine(),
                                           std::move(f_varies)));
-  solver::SchurCholeskySize size;
+  const solver::SchurMatrixSize* matrix = nullptr;
   if (solver_.cholesky() != nullptr) {
-    size = solver_.cholesky()->size();
+    matrix = &solver_.cholesky()->size();
     record_->memory_forecast_bytes += solver_.cholesky()->forecast_bytes();
+  } else if (solver_.explicit_schur() != nullptr) {
+    matrix = &solver_.explicit_schur()->matrix_size();
+    record_->memory_forecast_bytes +=
+        solver_.explicit_schur()->forecast_bytes();
   }
   record_->method = MethodName(ext_options,
                                {blocks_->num_observation_batches() > 0,
@@ -242,7 +263,7 @@ Status ProgramLinearSolver<Machine>::Setup(
                                 recomputed_views,
                                 blocks_->general_rows() != nullptr},
                                blocks.merged.num_merged,
-                               solver_.cholesky() != nullptr ? &size : nullptr,
+                               matrix,
                                options);
   return {};
 }

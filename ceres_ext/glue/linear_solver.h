@@ -30,6 +30,14 @@ inline bool IsFactorized(ceres::LinearSolverType type) {
   return type == ceres::DENSE_SCHUR || type == ceres::SPARSE_SCHUR;
 }
 
+// Whether S is formed as a matrix, on a device alone: for a factorisation or
+// for products.
+inline bool NeedsSchurMatrix(const ceres::Solver::Options& options) {
+  return IsFactorized(options.linear_solver_type) ||
+         (options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
+          options.use_explicit_schur_complement);
+}
+
 // False for a preconditioner that this library leaves to Ceres.
 bool ToPreconditionerType(ceres::PreconditionerType type,
                           solver::PreconditionerType* result);

@@ -105,18 +105,20 @@ class MachineSetupImpl final : public MachineSetup {
     const bool merge_blocks =
         options_.preconditioner_blocks == PRECONDITIONER_BLOCKS_MERGED &&
         pp->options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
+        !pp->options.use_explicit_schur_complement &&
         (pp->options.preconditioner_type == ceres::JACOBI ||
          pp->options.preconditioner_type == ceres::SCHUR_JACOBI);
     Options options = options_;
     // S as a matrix takes recomputed blocks of observations that are by
     // themselves alone.
-    const bool wants_stored = IsFactorized(pp->options.linear_solver_type) &&
-                              (structure->observations.size() != 1 ||
-                               structure->num_other_rows() > 0);
+    const bool wants_stored =
+        NeedsSchurMatrix(pp->options) && (structure->observations.size() != 1 ||
+                                          structure->num_other_rows() > 0);
     if (wants_stored && options.jacobian == JACOBIAN_RECOMPUTED) {
       objects->notes.insert(
-          "the Jacobian is stored, since a factorisation recomputes that of "
-          "one kind of observations without other residual blocks alone");
+          "the Jacobian is stored, since the Schur complement as a matrix is "
+          "formed of a recomputed one only of observations of one kind without "
+          "other residual blocks");
     }
     if (wants_stored) {
       options.jacobian = JACOBIAN_STORED;
@@ -162,6 +164,8 @@ class MachineSetupImpl final : public MachineSetup {
     linear_solver_options.max_num_spse_iterations =
         pp->options.max_num_spse_iterations;
     linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
+    linear_solver_options.use_explicit_schur_complement =
+        pp->options.use_explicit_schur_complement;
     linear_solver_options.use_mixed_precision_solves =
         pp->options.use_mixed_precision_solves;
     linear_solver_options.max_num_refinement_iterations =

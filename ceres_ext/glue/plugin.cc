@@ -98,22 +98,20 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
            " is Ceres's own; this library has IDENTITY, JACOBI, SCHUR_JACOBI "
            "and SCHUR_POWER_SERIES_EXPANSION";
   }
-  const bool schur = options.linear_solver_type == ceres::ITERATIVE_SCHUR;
-  if (schur && options.use_explicit_schur_complement) {
-    return "use_explicit_schur_complement is Ceres's own";
-  }
-  if (!schur &&
+  if (options.linear_solver_type == ceres::CGNR &&
       options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE) {
     return "sparse_linear_algebra_library_type CUDA_SPARSE is Ceres's own";
   }
   return "";
 }
 
-// "DENSE_SCHUR is Ceres's own on the host: no CUDA device"
+// "linear_solver_type DENSE_SCHUR is Ceres's own on the host: no CUDA device"
 std::string LeftToCeres(const ceres::Solver::Options& options,
                         const std::string& why_host) {
-  return std::string("linear_solver_type ") +
-         ceres::LinearSolverTypeToString(options.linear_solver_type) +
+  return (IsFactorized(options.linear_solver_type)
+              ? std::string("linear_solver_type ") +
+                    ceres::LinearSolverTypeToString(options.linear_solver_type)
+              : "use_explicit_schur_complement") +
          " is Ceres's own on the host: " + why_host;
 }
 
@@ -257,6 +255,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
   // What an attempt leaves is freed here.
   [[maybe_unused]] const KeepCurrentDevice<kernels::CudaMachine> keep;
   const bool is_factorized = IsFactorized(pp->options.linear_solver_type);
+  const bool needs_matrix = NeedsSchurMatrix(pp->options);
   std::string why_host = why_host_;
   if (options_.device == DEVICE_AUTO && why_host.empty()) {
     SolveWork work = Work(*pp);
@@ -311,7 +310,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
       return Status(status.code, "device = CUDA: " + status.message);
     }
     why_host = "no device: " + WithoutPeriod(status.message);
-    if (is_factorized) {
+    if (needs_matrix) {
       return Status(status.code, LeftToCeres(pp->options, why_host));
     }
     // A build without CUDA has nothing to say where nobody asks for it.
@@ -319,7 +318,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
       why_host.clear();
     }
   }
-  if (is_factorized) {
+  if (needs_matrix) {
     return Status(kernels::StatusCode::kUnsupported,
                   LeftToCeres(pp->options, why_host));
   }
@@ -372,7 +371,7 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
   const Status status = UseDeviceOrHost(import_options, &structure, pp);
   if (!status.ok()) {
     record_.path_reason = status.message;
-    is_left_to_ceres_ = IsFactorized(pp->options.linear_solver_type);
+    is_left_to_ceres_ = NeedsSchurMatrix(pp->options);
     return false;
   }
   record_.path = PATH_FULL;
@@ -507,8 +506,8 @@ bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
         "use_mixed_precision_solves has no sparse factorisation on a device "
         "(schur_factorization = SPARSE)";
   }
-  if (unsupported.empty() && IsFactorized(pp->options.linear_solver_type)) {
-    const std::string why_host = WhyNotFactorized(*pp);
+  if (unsupported.empty() && NeedsSchurMatrix(pp->options)) {
+    const std::string why_host = WhyNoSchurMatrix(*pp);
     unsupported = why_host.empty() ? "" : LeftToCeres(pp->options, why_host);
   }
   if (!unsupported.empty()) {
@@ -518,7 +517,7 @@ bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
   return TakeInAnyOrder(pp);
 }
 
-std::string BundlePlugin::WhyNotFactorized(
+std::string BundlePlugin::WhyNoSchurMatrix(
     const PreprocessedProblem& pp) const {
   if (!why_host_.empty()) {
     return why_host_;

@@ -129,9 +129,9 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
                       ceres::internal::PreprocessedProblem* pp);
   // One or the other, with pp->options.
   bool TakeInAnyOrder(ceres::internal::PreprocessedProblem* pp);
-  // Why DENSE_SCHUR or SPARSE_SCHUR is left to Ceres whatever the problem is;
-  // empty: it isn't.
-  std::string WhyNotFactorized(
+  // Why what needs the Schur complement as a matrix is left to Ceres whatever
+  // the problem is; empty: it isn't.
+  std::string WhyNoSchurMatrix(
       const ceres::internal::PreprocessedProblem& pp) const;
   // With DEVICE_AUTO: whether the linear solver that pp.options were changed to
   // may be faster than the given one, or stock Ceres must not solve.
@@ -168,7 +168,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   RecordedEvaluation* recorded_ = nullptr;
   std::string why_host_;
   bool is_on_device_ = false;
-  // A factorisation for which there is no device.
+  // What needs a device that there is not.
   bool is_left_to_ceres_ = false;
   bool has_result_ = false;
 

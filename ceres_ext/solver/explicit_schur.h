@@ -41,8 +41,20 @@ struct ExplicitSchurRequest {
   const double* v_inverse = nullptr;
   const double* schur_diagonal = nullptr;
   const double* f_diagonal = nullptr;  // D_f; null: zero
-  // Whether the Jacobian is that of the Write before.
+  // Whether the Jacobian is that of the Write before, if there was none between
+  // them (Forget).
   bool is_same_linearization = false;
+};
+
+// What S and its factor are, for summaries.
+struct SchurMatrixSize {
+  bool is_factorized = false;
+  bool is_sparse = false;
+  int64_t num_unknowns = 0;
+  // Of the lower triangle of a sparse S, diagonal ones included.
+  int64_t num_blocks = 0;
+  int64_t num_values = 0;         // of S
+  int64_t num_factor_values = 0;  // of a sparse factor
 };
 
 template <typename Machine>
@@ -89,10 +101,11 @@ class ExplicitSchur {
     return {};
   }
 
-  // varies: of each value of F, in host memory, whether it is an unknown.
-  kernels::Status Setup(const std::vector<unsigned char>& varies, bool sparse) {
-    CERES_EXT_RETURN_IF_ERROR(
-        unknowns_.Setup(blocks_.f, varies.data(), machine_));
+  // varies: of each value of F, in host memory, whether it is an unknown; null:
+  // all are. sparse: csr() has no columns yet.
+  kernels::Status Setup(const unsigned char* varies, bool sparse) {
+    is_sparse_ = sparse;
+    CERES_EXT_RETURN_IF_ERROR(unknowns_.Setup(blocks_.f, varies, machine_));
     std::vector<kernels::SchurBlockList> lists(1);
     if (writer_ != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(
@@ -114,10 +127,24 @@ class ExplicitSchur {
   int64_t num_unknowns() const { return unknowns_.view().num_unknowns; }
   // Where it is sparse.
   const kernels::SchurCsr<Machine>& csr() const { return csr_; }
+  SchurMatrixSize size() const {
+    SchurMatrixSize size;
+    size.is_sparse = is_sparse_;
+    size.num_unknowns = num_unknowns();
+    size.num_blocks = csr_.num_blocks();
+    size.num_values =
+        is_sparse_ ? csr_.num_values() : num_unknowns() * num_unknowns();
+    return size;
+  }
+  kernels::Status SetupColumns() { return csr_.SetupColumns(machine_); }
 
+  // There is another Jacobian.
+  void Forget() { is_written_ = false; }
   // values: n * n, column-major, or csr().num_values(). Of a dense matrix zeros
   // stand above the diagonal.
   kernels::Status Write(const ExplicitSchurRequest& request, double* values) {
+    const bool has_sums = request.is_same_linearization && is_written_;
+    is_written_ = false;
     if (writer_ != nullptr) {
       SchurBlocksRequest of_batch;
       of_batch.v_inverse = request.v_inverse;
@@ -126,7 +153,7 @@ class ExplicitSchur {
       of_batch.unknowns = unknowns_.OfFamily(writer_->schur_family());
       of_batch.target = Target(values, 0);
       // Between other blocks a sparse target has elements too.
-      if (is_sparse() && !listed_.empty()) {
+      if (is_sparse_ && !listed_.empty()) {
         CERES_EXT_RETURN_IF_ERROR(SetZero(values));
       }
       CERES_EXT_RETURN_IF_ERROR(writer_->WriteSchur(of_batch));
@@ -138,7 +165,7 @@ class ExplicitSchur {
         CERES_EXT_RETURN_IF_ERROR(WriteDiagonal(i, request, values));
       }
     }
-    if (!request.is_same_linearization) {
+    if (!has_sums) {
       CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(w_.size(), w_.data()));
       CERES_EXT_RETURN_IF_ERROR(
           machine_->SetZero(crossings_.size(), crossings_.data()));
@@ -154,6 +181,7 @@ class ExplicitSchur {
     for (const auto& family : crossing_families_) {
       CERES_EXT_RETURN_IF_ERROR(AddCrossings(*family, values));
     }
+    is_written_ = true;
     return {};
   }
 
@@ -170,11 +198,10 @@ class ExplicitSchur {
     Buffer<int64_t> place;
   };
 
-  bool is_sparse() const { return csr_.num_values() > 0; }
   // List 0 is the writer's, 1 that of crossings, 2 + i that of pairs of E
   // family i.
   kernels::SchurTarget Target(double* values, size_t list) const {
-    if (is_sparse()) {
+    if (is_sparse_) {
       return csr_.target(values, list);
     }
     kernels::SchurTarget target;
@@ -183,8 +210,7 @@ class ExplicitSchur {
     return target;
   }
   kernels::Status SetZero(double* values) {
-    const int64_t n = num_unknowns();
-    return machine_->SetZero(is_sparse() ? csr_.num_values() : n * n, values);
+    return machine_->SetZero(size().num_values, values);
   }
 
   kernels::Status SetupPairs(const kernels::SchurPairsBuilder& builder,
@@ -316,6 +342,7 @@ class ExplicitSchur {
 
   ProblemBlocks blocks_;
   Machine* machine_ = nullptr;
+  bool is_sparse_ = false;
   Batch* writer_ = nullptr;     // the first that writes; null: none
   std::vector<Batch*> listed_;  // the others
   std::unique_ptr<kernels::SchurPairsBuilder> builder_;  // until Setup
@@ -331,6 +358,7 @@ class ExplicitSchur {
   Buffer<double> w_;  // of all pairs
   Buffer<double> y_;  // W Vi
   Buffer<double> crossings_;
+  bool is_written_ = false;  // w_ and crossings_ are of the Jacobian
 };
 
 }  // namespace ceres_ext::solver

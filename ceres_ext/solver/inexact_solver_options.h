@@ -44,6 +44,10 @@ struct InexactSolverOptions {
   bool use_mixed_precision_solves = false;
   int max_num_refinement_iterations = 0;  // at least 0
 
+  // Products of PCG are by S as a sparse matrix. Needs use_schur and
+  // kSchurJacobi, and no power series.
+  bool use_explicit_schur_complement = false;
+
   // 0 <= min_num_iterations <= max_num_iterations. There is at least one
   // iteration, unless the right-hand side is zero.
   int min_num_iterations = 0;
@@ -84,6 +88,12 @@ struct InexactSolverOptions {
       *error = "max_num_refinement_iterations = " +
                std::to_string(max_num_refinement_iterations) +
                ", expected at least 0.";
+    } else if (use_explicit_schur_complement &&
+               (!use_schur || use_spse_initialization || factorizes() ||
+                preconditioner != PreconditionerType::kSchurJacobi)) {
+      *error =
+          "use_explicit_schur_complement needs the Schur complement and the "
+          "preconditioner SCHUR_JACOBI, without a power series.";
     } else if (preconditioner == PreconditionerType::kSchurJacobi &&
                !use_schur) {
       *error = "The preconditioner SCHUR_JACOBI needs the Schur complement.";

@@ -31,6 +31,8 @@ struct LinearSystem {
   const double* b = nullptr;           // residuals of all batches
   const double* e_diagonal = nullptr;  // D_e; null: zero
   const double* f_diagonal = nullptr;  // D_f; null: zero
+  // Whether the Jacobian is that of the system before.
+  bool is_same_linearization = false;
 };
 
 template <typename Machine>
@@ -176,14 +178,14 @@ class LinearOperator {
 };
 
 template <typename Machine>
-class SchurComplement final : public LinearOperator<Machine> {
+class SchurComplement : public LinearOperator<Machine> {
  public:
   using Base = LinearOperator<Machine>;
 
   kernels::Status Setup(const InexactSolverOptions& options,
                         const ProblemBlocks& blocks,
                         const std::vector<Batch*>& batches,
-                        Machine* machine) final {
+                        Machine* machine) override {
     CERES_EXT_RETURN_IF_ERROR(Base::Setup(options, blocks, batches, machine));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(blocks.e.num_packed(), &v_inverse_));
@@ -201,7 +203,7 @@ class SchurComplement final : public LinearOperator<Machine> {
 
   kernels::Status Update(const LinearSystem& system,
                          const NormalBlocksRequest& wanted,
-                         double* rhs) final {
+                         double* rhs) override {
     system_ = system;
     NormalBlocksRequest request = wanted;
     request.e_diagonal = system.e_diagonal;
@@ -241,7 +243,7 @@ class SchurComplement final : public LinearOperator<Machine> {
 
   kernels::Status Multiply(const double* p,
                            double* q,
-                           const kernels::PcgScalars* scalars) final {
+                           const kernels::PcgScalars* scalars) override {
     return Multiply(p, false, q, scalars);
   }
   // q = -F'E (E'E + D_e^2)^-1 E'F p, what the elimination adds to S p.
@@ -275,10 +277,12 @@ class SchurComplement final : public LinearOperator<Machine> {
     return ApplyInverse(sum_.data(), 1.0, e_step, nullptr);
   }
 
+ protected:
+  using Base::machine_;
+
  private:
   using Base::batches_;
   using Base::blocks_;
-  using Base::machine_;
   using Base::shared_e_;
   using Base::shared_f_;
   using Base::system_;

@@ -7,7 +7,7 @@
 //   SchurCholesky<CudaMachine> cholesky;
 //   Status status = cholesky.Setup(options, blocks, batches, varies, &machine);
 //   // per solve, after SchurComplement::Update with WantedBlocks():
-//   if (status.ok()) status = cholesky.Write(system, schur.e_matrices(), same);
+//   if (status.ok()) status = cholesky.Write(system, schur.e_matrices());
 //   if (status.ok()) status = cholesky.Solve(rhs, z);
 //
 // Setup takes all memory, but for what cuDSS takes with the first factor, for
@@ -32,16 +32,6 @@
 #include "cuda_kernels/ops/manifolds.h"
 
 namespace ceres_ext::solver {
-
-// What S and its factor are, for summaries.
-struct SchurCholeskySize {
-  bool is_sparse = false;
-  int64_t num_unknowns = 0;
-  // Of the lower triangle of a sparse S, diagonal ones included.
-  int64_t num_blocks = 0;
-  int64_t num_values = 0;         // of S
-  int64_t num_factor_values = 0;  // of a sparse factor
-};
 
 template <typename Machine>
 class SchurCholesky {
@@ -92,26 +82,26 @@ class SchurCholesky {
     return wanted;
   }
 
-  const SchurCholeskySize& size() const { return size_; }
+  const SchurMatrixSize& size() const { return size_; }
 
-  // Forms S. is_same_linearization: the Jacobian is that of the call before.
-  kernels::Status Write(const LinearSystem& system,
-                        const double* v_inverse,
-                        bool is_same_linearization) {
+  // Forms S.
+  kernels::Status Write(const LinearSystem& system, const double* v_inverse) {
     if constexpr (kHasFactorization) {
       ExplicitSchurRequest request;
       request.v_inverse = v_inverse;
       request.schur_diagonal = schur_diagonal_.data();
       request.f_diagonal = system.f_diagonal;
-      request.is_same_linearization = is_same_linearization && is_written_;
-      is_written_ = false;
+      request.is_same_linearization = system.is_same_linearization;
       CERES_EXT_RETURN_IF_ERROR(schur_.Write(request, values_.data()));
-      is_written_ = true;
     }
     return {};
   }
   // There is another Jacobian.
-  void Forget() { is_written_ = false; }
+  void Forget() {
+    if constexpr (kHasFactorization) {
+      schur_.Forget();
+    }
+  }
 
   // z = S^-1 s, vectors of F; columns that don't vary have step zero.
   // kNumericalFailure names the column where S is not positive definite.
@@ -161,18 +151,18 @@ class SchurCholesky {
     CERES_EXT_RETURN_IF_ERROR(
         dense_.ForecastBytes(n, of_cholesky, machine_, &of_factor));
     CERES_EXT_RETURN_IF_ERROR(Forecast(kDouble * n * n, of_factor));
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies, /*sparse=*/false));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data(), /*sparse=*/false));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n * n, &values_));
-    size_ = {};
-    size_.num_unknowns = n;
-    size_.num_values = values_.size();
+    size_ = schur_.size();
+    size_.is_factorized = true;
     return dense_.Setup(n, of_cholesky, machine_);
   }
 
   kernels::Status SetupSparse(const std::vector<unsigned char>& f_varies) {
     CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
     CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies, /*sparse=*/true));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data(), /*sparse=*/true));
+    CERES_EXT_RETURN_IF_ERROR(schur_.SetupColumns());
     const auto& csr = schur_.csr();
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(csr.num_values(), &values_));
     CERES_EXT_RETURN_IF_ERROR(
@@ -184,11 +174,8 @@ class SchurCholesky {
     pattern.column = csr.column();
     CERES_EXT_RETURN_IF_ERROR(
         sparse_.Analyze(pattern, values_.data(), machine_));
-    size_ = {};
-    size_.is_sparse = true;
-    size_.num_unknowns = num_unknowns_;
-    size_.num_blocks = csr.num_blocks();
-    size_.num_values = values_.size();
+    size_ = schur_.size();
+    size_.is_factorized = true;
     size_.num_factor_values = sparse_.num_factor_values();
     // The pattern, and what the factor will take.
     forecast_bytes_ += kDouble * values_.size() +
@@ -237,10 +224,9 @@ class SchurCholesky {
   Machine* machine_ = nullptr;
   ProblemBlocks blocks_;
   IfAny<ExplicitSchur<Machine>> schur_;
-  SchurCholeskySize size_;
+  SchurMatrixSize size_;
   int64_t num_unknowns_ = 0;
   int64_t forecast_bytes_ = 0;
-  bool is_written_ = false;
   Buffer<double> schur_diagonal_;
   Buffer<double> x_;       // of the unknowns
   Buffer<double> values_;  // S, of a dense one then its factor

@@ -19,9 +19,9 @@
 //   InexactSolverSummary summary =
 //       solver.Solve({b, e_diagonal, f_diagonal}, per_solve, e_step, f_step);
 //
-// It composes an operator (linear_operator.h) with a preconditioner
-// (preconditioner.h) and PCG (pcg.h), or with a factorisation of S as a matrix
-// (schur_cholesky.h). The sign is Ceres's: b is the residual,
+// It composes an operator (linear_operator.h, explicit_schur_complement.h) with
+// a preconditioner (preconditioner.h) and PCG (pcg.h), or with a factorisation
+// of S as a matrix (schur_cholesky.h). The sign is Ceres's: b is the residual,
 // and the trust-region loop negates the step itself. PCG gives an undamped zero
 // column step zero, a factorisation fails on it.
 //
@@ -35,10 +35,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/explicit_schur_complement.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
 #include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/pcg.h"
@@ -46,6 +48,8 @@
 #include "ceres_ext/solver/schur_cholesky.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/structure/block_families.h"
 
@@ -82,7 +86,18 @@ class StepSolver {
     batches_ = batches;
     machine_ = machine;
     SchurComplement<Machine>* schur = nullptr;
-    if (options.use_schur) {
+    explicit_schur_ = nullptr;
+    if (options.use_explicit_schur_complement) {
+      if constexpr (!kHasSchurMatrix) {
+        return {kernels::StatusCode::kUnsupported,
+                "This machine has no Schur complement as a matrix."};
+      } else {
+        auto owned = std::make_unique<ExplicitSchurComplement<Machine>>();
+        explicit_schur_ = owned.get();
+        schur = owned.get();
+        operator_ = std::move(owned);
+      }
+    } else if (options.use_schur) {
       auto owned = std::make_unique<SchurComplement<Machine>>();
       schur = owned.get();
       operator_ = std::move(owned);
@@ -161,13 +176,18 @@ class StepSolver {
 
   // Null: PCG.
   const SchurCholesky<Machine>* cholesky() const { return cholesky_.get(); }
+  // Null: products are by the Jacobian, or there are none.
+  const ExplicitSchurComplement<Machine>* explicit_schur() const {
+    return explicit_schur_;
+  }
 
   // e_step, f_step: values of E and of F. Both hold the step where the
   // termination is kSuccess or kNoConvergence and are unspecified otherwise.
-  InexactSolverSummary Solve(const LinearSystem& system,
+  InexactSolverSummary Solve(LinearSystem system,
                              const InexactSolverPerSolveOptions& per_solve,
                              double* e_step,
                              double* f_step) {
+    system.is_same_linearization = per_solve.is_same_linearization;
     InexactSolverSummary summary;
     const kernels::Status status =
         SolveOrFail(system, per_solve, e_step, f_step, &summary);
@@ -184,6 +204,10 @@ class StepSolver {
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
+  // Not of machines that replace operations of the device.
+  static constexpr bool kHasSchurMatrix =
+      std::is_same_v<Machine, kernels::HostMachine> ||
+      std::is_same_v<Machine, kernels::CudaMachine>;
 
   enum Mark { kBegin, kBlocksDone, kSchurDone, kPcgDone, kEnd };
 
@@ -199,13 +223,13 @@ class StepSolver {
                               double* f_step,
                               InexactSolverSummary* summary) {
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
-    if (cholesky_ != nullptr && !per_solve.is_same_linearization) {
+    if (cholesky_ != nullptr && !system.is_same_linearization) {
       cholesky_->Forget();
     }
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Update(system, WantedBlocks(), rhs_.data()));
     if (cholesky_ != nullptr) {
-      return Factorize(system, per_solve, e_step, f_step, summary);
+      return Factorize(system, e_step, f_step, summary);
     }
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
@@ -271,13 +295,12 @@ class StepSolver {
   }
 
   kernels::Status Factorize(const LinearSystem& system,
-                            const InexactSolverPerSolveOptions& per_solve,
                             double* e_step,
                             double* f_step,
                             InexactSolverSummary* summary) {
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
-    CERES_EXT_RETURN_IF_ERROR(cholesky_->Write(
-        system, operator_->e_matrices(), per_solve.is_same_linearization));
+    CERES_EXT_RETURN_IF_ERROR(
+        cholesky_->Write(system, operator_->e_matrices()));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
     CERES_EXT_RETURN_IF_ERROR(cholesky_->Solve(rhs_.data(), f_step));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
@@ -387,6 +410,8 @@ class StepSolver {
   std::vector<Batch*> batches_;
   Machine* machine_ = nullptr;
   std::unique_ptr<LinearOperator<Machine>> operator_;
+  // operator_, or null.
+  const ExplicitSchurComplement<Machine>* explicit_schur_ = nullptr;
   // One of them.
   std::unique_ptr<Preconditioner<Machine>> preconditioner_;
   std::unique_ptr<SchurCholesky<Machine>> cholesky_;

@@ -214,6 +214,8 @@ CERES_EXT_RUN(CouplingChunksParams)
 CERES_EXT_RUN(SubtractCouplingsParams)
 CERES_EXT_RUN(AddCrossingsParams)
 CERES_EXT_RUN(SchurDiagonalParams)
+CERES_EXT_RUN(SchurRowChunksParams)
+CERES_EXT_RUN(SchurRowSumsParams)
 // Stored blocks: ops/views.h, ops/robust_losses.h, ops/schur_terms.h
 #define CERES_EXT_RUN_ROWS(T, C)                                               \
   CERES_EXT_RUN(                                                               \

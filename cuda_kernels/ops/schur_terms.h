@@ -10,6 +10,8 @@
 //   SubtractCouplingsParams             S_ij -= sum of Y W'
 //   AddCrossingsParams                  S_ij += U_ij
 //   SchurDiagonalParams                 S_ii = S_c + D_f^2
+//   SchurRowChunksParams,
+//   SchurRowSumsParams                  q = S p
 //
 // Rows of one eliminated block and one F block that a batch has to itself have
 // operations of their own, with less traffic (ops/schur_complement.h).
@@ -22,6 +24,7 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/host_device.h"
+#include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/structure/block_families.h"
@@ -371,6 +374,71 @@ struct SchurDiagonalParams {
       value += d * d;
     }
     target.AtDiagonal(u, v) = value;
+  }
+};
+
+// partial = the sums of S p over chunks of rows of blocks, `width` each.
+// Mapping: one thread an unknown of a chunk. Traffic: each stored value of S
+// twice, 8 B a block.
+struct SchurRowChunksParams {
+  SchurRowsView rows;
+  const double* values = nullptr;  // of S
+  const double* p = nullptr;       // of the unknowns
+  double* partial = nullptr;       // width per chunk
+  const PcgScalars* scalars = nullptr;
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return rows.num_chunks * rows.width; }
+  CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
+    const int64_t chunk = at / rows.width;
+    const int32_t i = rows.chunk_row[chunk];
+    const int32_t u =
+        rows.begin[i] + static_cast<int32_t>(at - chunk * rows.width);
+    if (u >= rows.begin[i + 1]) {
+      return;
+    }
+    const double* const row = values + rows.row_begin[u];
+    const int64_t end = rows.chunk_begin[chunk + 1];
+    double sum = 0.0;
+    for (int64_t b = rows.chunk_begin[chunk]; b < end; ++b) {
+      const SchurRowBlock block = rows.block[b];
+      const int32_t first = rows.begin[block.column];
+      const int32_t last = rows.begin[block.column + 1];
+      // Row u holds what is left of and on its diagonal.
+      const int32_t stored = block.column > i    ? first
+                             : block.column == i ? u + 1
+                                                 : last;
+      for (int32_t v = first; v < stored; ++v) {
+        sum += row[block.offset + v - first] * p[v];
+      }
+      for (int32_t v = stored; v < last; ++v) {
+        sum +=
+            values[rows.row_begin[v] + block.offset + u - rows.begin[i]] * p[v];
+      }
+    }
+    partial[at] = sum;
+  }
+};
+
+// q = S p from the sums over chunks. Mapping: one thread an unknown. Order:
+// chunks ascending. Traffic: the sums, and q.
+struct SchurRowSumsParams {
+  SchurRowsView rows;
+  const double* partial = nullptr;
+  double* q = nullptr;
+  const PcgScalars* scalars = nullptr;
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return rows.num_unknowns; }
+  CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t u) const {
+    const int32_t i = rows.row_of[u];
+    double sum = 0.0;
+    for (int64_t c = rows.first_chunk[i]; c < rows.first_chunk[i + 1]; ++c) {
+      sum += partial[c * rows.width + (u - rows.begin[i])];
+    }
+    q[u] = sum;
   }
 };
 

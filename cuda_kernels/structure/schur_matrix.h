@@ -7,6 +7,8 @@
 //   Status status = unknowns.Setup(f_families, varies, &machine);
 //   SchurCsr<Machine> csr;
 //   if (status.ok()) status = csr.Setup(lists_of_blocks, unknowns, &machine);
+//   SchurRows<Machine> rows;  // for products
+//   if (status.ok()) status = rows.Setup(csr, unknowns, &machine);
 //   params.unknowns = unknowns.OfFamily(family);
 //   params.target = csr.target(values, list);  // csr.num_values() of them
 //
@@ -172,18 +174,19 @@ struct SchurTarget {
 template <typename Machine>
 class SchurCsr {
  public:
+  // All but the columns, which products by blocks don't need.
   Status Setup(const std::vector<SchurBlockList>& lists,
                const SchurUnknowns<Machine>& unknowns,
                Machine* machine) {
-    const std::vector<int32_t>& begin = unknowns.host_begin();
-    const int32_t num_rows = static_cast<int32_t>(begin.size()) - 1;
+    begin_ = unknowns.host_begin();
+    const int32_t num_rows = static_cast<int32_t>(begin_.size()) - 1;
     std::vector<std::vector<int32_t>> offsets;
     for (const SchurBlockList& list : lists) {
       offsets.emplace_back(list.column.size());
     }
     host_row_begin_.assign(1, 0);
-    host_column_.clear();
-    num_blocks_ = 0;
+    block_begin_.assign(1, 0);
+    block_column_.clear();
     std::vector<int32_t> columns;    // of the row, below the diagonal
     std::vector<int32_t> offset_of;  // of each of them, then of the diagonal
     for (int32_t i = 0; i < num_rows; ++i) {
@@ -197,33 +200,44 @@ class SchurCsr {
       columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
       offset_of.assign(1, 0);
       for (const int32_t j : columns) {
-        offset_of.push_back(offset_of.back() + begin[j + 1] - begin[j]);
+        offset_of.push_back(offset_of.back() + begin_[j + 1] - begin_[j]);
       }
       ForEachBlock(lists, i, [&](size_t list, int64_t b, int32_t j) {
         const auto at = std::lower_bound(columns.begin(), columns.end(), j);
         offsets[list][b] = offset_of[at - columns.begin()];
       });
-      num_blocks_ += static_cast<int64_t>(columns.size()) + 1;
-      for (int32_t u = begin[i]; u < begin[i + 1]; ++u) {
-        for (const int32_t j : columns) {
-          for (int32_t v = begin[j]; v < begin[j + 1]; ++v) {
-            host_column_.push_back(v);
-          }
-        }
-        for (int32_t v = begin[i]; v <= u; ++v) {
-          host_column_.push_back(v);
-        }
-        host_row_begin_.push_back(static_cast<int64_t>(host_column_.size()));
+      block_column_.insert(block_column_.end(), columns.begin(), columns.end());
+      block_column_.push_back(i);
+      block_begin_.push_back(static_cast<int64_t>(block_column_.size()));
+      for (int32_t u = begin_[i]; u < begin_[i + 1]; ++u) {
+        host_row_begin_.push_back(host_row_begin_.back() + offset_of.back() +
+                                  (u - begin_[i]) + 1);
       }
     }
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(host_row_begin_, &row_begin_));
-    CERES_EXT_RETURN_IF_ERROR(machine->Upload(host_column_, &column_));
     block_offset_.clear();
     for (const std::vector<int32_t>& offset : offsets) {
       block_offset_.emplace_back();
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(offset, &block_offset_.back()));
     }
     return {};
+  }
+  // The columns, after Setup.
+  Status SetupColumns(Machine* machine) {
+    host_column_.clear();
+    host_column_.reserve(static_cast<size_t>(num_values()));
+    for (size_t i = 0; i + 1 < begin_.size(); ++i) {
+      for (int32_t u = begin_[i]; u < begin_[i + 1]; ++u) {
+        for (int64_t b = block_begin_[i]; b < block_begin_[i + 1]; ++b) {
+          const int32_t j = block_column_[b];
+          const int32_t end = std::min(begin_[j + 1], u + 1);
+          for (int32_t v = begin_[j]; v < end; ++v) {
+            host_column_.push_back(v);
+          }
+        }
+      }
+    }
+    return machine->Upload(host_column_, &column_);
   }
 
   // Of one list.
@@ -237,8 +251,22 @@ class SchurCsr {
 
   int64_t num_values() const { return host_row_begin_.back(); }
   // Of the lower triangle, diagonal ones included.
-  int64_t num_blocks() const { return num_blocks_; }
-  // In the machine's memory and in the host's: n + 1, and num_values().
+  int64_t num_blocks() const { return block_begin_.back(); }
+  // In the machine's memory.
+  int64_t num_bytes() const {
+    int64_t num_bytes = 8 * row_begin_.size() + 4 * column_.size();
+    for (const auto& offset : block_offset_) {
+      num_bytes += 4 * offset.size();
+    }
+    return num_bytes;
+  }
+  // The blocks of row i are (i, block_column()[b]), block_begin()[i] <= b <
+  // block_begin()[i + 1], columns ascending, the diagonal one last. In host
+  // memory.
+  const std::vector<int64_t>& block_begin() const { return block_begin_; }
+  const std::vector<int32_t>& block_column() const { return block_column_; }
+  // In the machine's memory and in the host's: n + 1, and num_values() after
+  // SetupColumns.
   const int64_t* row_begin() const { return row_begin_.data(); }
   const int32_t* column() const { return column_.data(); }
   const std::vector<int64_t>& host_row_begin() const { return host_row_begin_; }
@@ -271,12 +299,130 @@ class SchurCsr {
     }
   }
 
-  int64_t num_blocks_ = 0;
+  std::vector<int32_t> begin_;  // of each block's unknowns
+  std::vector<int64_t> block_begin_{0};
+  std::vector<int32_t> block_column_;
   std::vector<int64_t> host_row_begin_{0};
   std::vector<int32_t> host_column_;
   typename Machine::template Buffer<int64_t> row_begin_;
   typename Machine::template Buffer<int32_t> column_;
   std::vector<typename Machine::template Buffer<int32_t>> block_offset_;
+};
+
+// A block of the full symmetric S, in the row of another one.
+struct SchurRowBlock {
+  int32_t column = 0;  // the block of F
+  // Of the block as it is stored, (i, column) or, above the diagonal, its
+  // transpose (column, i): the place of its first column behind the begin of
+  // each of its rows.
+  int32_t offset = 0;
+};
+
+// Passed to kernels by value; owns nothing.
+struct SchurRowsView {
+  int64_t num_unknowns = 0;
+  int32_t width = 0;  // unknowns of the widest block
+  int64_t num_chunks = 0;
+  const int32_t* begin = nullptr;        // of each block's unknowns
+  const int32_t* row_of = nullptr;       // the block of each unknown
+  const int64_t* row_begin = nullptr;    // of SchurCsr
+  const SchurRowBlock* block = nullptr;  // by row, columns ascending
+  const int64_t* chunk_begin = nullptr;  // num_chunks + 1, in block
+  const int32_t* chunk_row = nullptr;    // num_chunks
+  const int64_t* first_chunk = nullptr;  // of each row of blocks, and the end
+};
+
+// Both triangles of a SchurCsr by rows of blocks, in chunks of at most
+// kSchurRowChunk blocks: what its products go by (ops/schur_terms.h). No value
+// is stored twice.
+inline constexpr int64_t kSchurRowChunk = 16;
+template <typename Machine>
+class SchurRows {
+ public:
+  // Both must outlive the object.
+  Status Setup(const SchurCsr<Machine>& csr,
+               const SchurUnknowns<Machine>& unknowns,
+               Machine* machine) {
+    const std::vector<int32_t>& begin = unknowns.host_begin();
+    const size_t num_rows = begin.size() - 1;
+    // Of each row the number of its blocks, later on the place of the next one.
+    std::vector<int64_t> next(num_rows);
+    for (size_t i = 0; i < num_rows; ++i) {
+      for (int64_t b = csr.block_begin()[i]; b < csr.block_begin()[i + 1];
+           ++b) {
+        ++next[i];
+        const auto j = static_cast<size_t>(csr.block_column()[b]);
+        next[j] += j != i ? 1 : 0;
+      }
+    }
+    std::vector<int64_t> chunk_begin;
+    std::vector<int32_t> chunk_row;
+    std::vector<int64_t> first_chunk;
+    std::vector<int32_t> row_of;
+    int64_t num_blocks = 0;
+    view_.width = 0;
+    for (size_t i = 0; i < num_rows; ++i) {
+      first_chunk.push_back(static_cast<int64_t>(chunk_row.size()));
+      for (int64_t b = 0; b < next[i]; b += kSchurRowChunk) {
+        chunk_begin.push_back(num_blocks + b);
+        chunk_row.push_back(static_cast<int32_t>(i));
+      }
+      num_blocks += std::exchange(next[i], num_blocks);
+      row_of.insert(row_of.end(),
+                    static_cast<size_t>(begin[i + 1] - begin[i]),
+                    static_cast<int32_t>(i));
+      view_.width = std::max(view_.width, begin[i + 1] - begin[i]);
+    }
+    chunk_begin.push_back(num_blocks);
+    first_chunk.push_back(static_cast<int64_t>(chunk_row.size()));
+    std::vector<SchurRowBlock> blocks(static_cast<size_t>(num_blocks));
+    // Rows ascend, so that those above the diagonal come behind the others.
+    for (size_t i = 0; i < num_rows; ++i) {
+      int32_t offset = 0;
+      for (int64_t b = csr.block_begin()[i]; b < csr.block_begin()[i + 1];
+           ++b) {
+        const int32_t j = csr.block_column()[b];
+        blocks[next[i]++] = {j, offset};
+        if (static_cast<size_t>(j) != i) {
+          blocks[next[j]++] = {static_cast<int32_t>(i), offset};
+        }
+        offset += begin[j + 1] - begin[j];
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(blocks, &block_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(chunk_begin, &chunk_begin_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(chunk_row, &chunk_row_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(first_chunk, &first_chunk_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(row_of, &row_of_));
+    view_.num_unknowns = unknowns.view().num_unknowns;
+    view_.num_chunks = static_cast<int64_t>(chunk_row.size());
+    view_.begin = unknowns.view().begin;
+    view_.row_of = row_of_.data();
+    view_.row_begin = csr.row_begin();
+    view_.block = block_.data();
+    view_.chunk_begin = chunk_begin_.data();
+    view_.chunk_row = chunk_row_.data();
+    view_.first_chunk = first_chunk_.data();
+    return {};
+  }
+
+  const SchurRowsView& view() const { return view_; }
+  // In the machine's memory.
+  int64_t num_bytes() const {
+    return 8 * (block_.size() + chunk_begin_.size() + first_chunk_.size()) +
+           4 * (chunk_row_.size() + row_of_.size());
+  }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  SchurRowsView view_;
+  Buffer<SchurRowBlock> block_;
+  Buffer<int64_t> chunk_begin_;
+  Buffer<int32_t> chunk_row_;
+  Buffer<int64_t> first_chunk_;
+  Buffer<int32_t> row_of_;
 };
 
 }  // namespace ceres_ext::kernels

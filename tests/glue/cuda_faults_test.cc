@@ -110,8 +110,10 @@ struct Subject {
   JacobianType jacobian = JACOBIAN_STORED;
   PrecisionType precision = PRECISION_DOUBLE;
   bool graph = false;
-  // By a factorisation, which the host leaves to stock Ceres.
+  // With S as a matrix, which the host leaves to stock Ceres: a factorisation,
+  // or products of PCG.
   bool exact = false;
+  bool explicit_products = false;
   // AUTO would take the other one where memory fails.
   SchurFactorizationType factorization = SCHUR_FACTORIZATION_DENSE;
 };
@@ -123,6 +125,12 @@ Subject Exact(
   Subject subject{name, kind};
   subject.exact = true;
   subject.factorization = factorization;
+  return subject;
+}
+
+Subject ExplicitProducts(const char* name, Kind kind) {
+  Subject subject{name, kind};
+  subject.explicit_products = true;
   return subject;
 }
 
@@ -158,6 +166,9 @@ void SetOptions(const Subject& subject,
   if (subject.exact) {
     options->linear_solver_type = ceres::DENSE_SCHUR;
     ext_options->schur_factorization = subject.factorization;
+  } else if (subject.explicit_products) {
+    options->preconditioner_type = ceres::SCHUR_JACOBI;
+    options->use_explicit_schur_complement = true;
   }
   if (callback != nullptr) {
     options->callbacks.push_back(callback);
@@ -295,10 +306,11 @@ struct Expected {
       : kind(subject.kind),
         start(Parameters(MakeStart())),
         device(SolveSubject(subject, DEVICE_CUDA, FALLBACK_REFUSE)),
-        host(SolveSubject(
-            subject,
-            DEVICE_HOST,
-            subject.exact ? FALLBACK_TO_CERES : FALLBACK_REFUSE)) {}
+        host(SolveSubject(subject,
+                          DEVICE_HOST,
+                          subject.exact || subject.explicit_products
+                              ? FALLBACK_TO_CERES
+                              : FALLBACK_REFUSE)) {}
   Kind kind;
   std::vector<double> start;
   Result device;
@@ -468,6 +480,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Subject{"Arrays", Kind::kObservations, true},
                       Exact("ExactStep", Kind::kObservations),
                       Exact("ExactStepOfViews", Kind::kViews),
+                      ExplicitProducts("ExplicitProducts", Kind::kGeneralRows),
                       Subject{"ArraysMixed",
                               Kind::kObservations,
                               true,

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// DENSE_SCHUR and SPARSE_SCHUR on a device, real or emulated, against stock
+// What needs the Schur complement as a matrix, DENSE_SCHUR, SPARSE_SCHUR and
+// use_explicit_schur_complement, on a device, real or emulated, against stock
 // Ceres with the same options: the same accepted and rejected steps, the same
 // costs, the same end.
 
@@ -182,13 +183,16 @@ TEST_P(ExactStep, HasTheSameBits) {
 
 // Constant blocks, values held by manifolds, losses, priors on cameras and
 // rows of two of them, two kinds of cameras with points in common.
-TEST(ExactStepProblems, OfAllParts) {
-  SKIP_WITHOUT_DEVICE();
+void SolveAllParts(const ceres::Solver::Options& of_solver) {
   for (int which = 0; which < 7; ++which) {
     SCOPED_TRACE(which);
     const auto make = [&] {
       Case made(Kind::kObservations, 1, MakeBalTestProblem(6, 50, 3, 9));
-      made.options.linear_solver_type = ceres::DENSE_SCHUR;
+      made.options.linear_solver_type = of_solver.linear_solver_type;
+      made.options.use_explicit_schur_complement =
+          of_solver.use_explicit_schur_complement;
+      made.options.preconditioner_type = ceres::SCHUR_JACOBI;
+      made.options.eta = 1e-9;
       ceres::Problem* problem = made.problem.get();
       BalTestProblem* bal = &made.bal;
       switch (which) {
@@ -249,6 +253,80 @@ TEST(ExactStepProblems, OfAllParts) {
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
     ExpectSameSteps(summary, SolveStock(&stock));
   }
+}
+
+TEST(ExactStepProblems, OfAllParts) {
+  SKIP_WITHOUT_DEVICE();
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::DENSE_SCHUR;
+  SolveAllParts(options);
+}
+
+// The same by products with S, and as many iterations as of those without it.
+class ExplicitProducts : public ::testing::TestWithParam<Kind> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds,
+    ExplicitProducts,
+    ::testing::Values(Kind::kObservations, Kind::kViews, Kind::kGeneralRows),
+    [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(ExplicitProducts, EndWhereStockEnds) {
+  SKIP_WITHOUT_DEVICE();
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE(seed);
+    for (const JacobianType jacobian : {JACOBIAN_AUTO, JACOBIAN_STORED}) {
+      const BalTestProblem start = MakeBalTestProblem(7, 60, 3, 9, seed);
+      const auto make = [&](bool is_explicit) {
+        Case made(GetParam(), 1, start);
+        made.options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+        made.options.preconditioner_type = ceres::SCHUR_JACOBI;
+        made.options.use_explicit_schur_complement = is_explicit;
+        made.options.eta = 1e-9;
+        made.ext_options.jacobian = jacobian;
+        made.ext_options.preconditioner_blocks = PRECONDITIONER_BLOCKS_SINGLE;
+        return made;
+      };
+      Case ours = make(true);
+      Case stock = make(true);
+      Case implicit = make(false);
+      const Summary summary = SolveOnDevice(&ours);
+      ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+      EXPECT_NE(summary.method.find("products by S as a sparse matrix (n = "),
+                std::string::npos)
+          << summary.method;
+      EXPECT_NE(summary.method.find("SCHUR_JACOBI"), std::string::npos)
+          << summary.method;
+      ExpectSameSteps(summary, SolveStock(&stock));
+      const Summary by_jacobian = SolveOnDevice(&implicit);
+      ASSERT_EQ(by_jacobian.path, PATH_FULL) << by_jacobian.path_reason;
+      EXPECT_NE(by_jacobian.method.find("implicit W"), std::string::npos);
+      ExpectSameSteps(by_jacobian, summary);
+    }
+  }
+}
+
+TEST(ExactStepProblems, OfAllPartsByProducts) {
+  SKIP_WITHOUT_DEVICE();
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  options.use_explicit_schur_complement = true;
+  SolveAllParts(options);
+}
+
+TEST(ExactStepFallback, ProductsAreStocksOnTheHost) {
+  Case solved(Kind::kObservations, 1, MakeBalTestProblem(4, 20, 3, 9));
+  solved.options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  solved.options.preconditioner_type = ceres::SCHUR_JACOBI;
+  solved.options.use_explicit_schur_complement = true;
+  solved.ext_options.device = DEVICE_HOST;
+  Summary summary;
+  Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
+  EXPECT_EQ(summary.path, PATH_CERES);
+  EXPECT_EQ(summary.path_reason,
+            "use_explicit_schur_complement is Ceres's own on the host: device "
+            "= HOST");
+  EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE);
 }
 
 // What has no room as a dense matrix has some as a sparse one: a ring of

@@ -200,6 +200,10 @@ TEST(MemoryForecast, IsWhatRandomProblemsTake) {
                              ceres::JACOBI,
                              ceres::SCHUR_JACOBI,
                              ceres::SCHUR_POWER_SERIES_EXPANSION});
+    options.use_explicit_schur_complement =
+        options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
+        options.preconditioner_type == ceres::SCHUR_JACOBI &&
+        random->Chance(0.5);
     options.update_state_every_iteration = random->Chance(0.2);
     Options ext_options = OnDevice();
     ext_options.precision = random->OneOf({PRECISION_DOUBLE, PRECISION_MIXED});

@@ -178,6 +178,12 @@ class RandomProblem {
                             ceres::JACOBI,
                             ceres::SCHUR_JACOBI,
                             ceres::SCHUR_POWER_SERIES_EXPANSION});
+    // The host leaves this to stock Ceres too.
+    options_.use_explicit_schur_complement =
+        kDevice == DEVICE_CUDA &&
+        options_.linear_solver_type == ceres::ITERATIVE_SCHUR &&
+        options_.preconditioner_type == ceres::SCHUR_JACOBI &&
+        random.Chance(0.5);
     options_.eta = random.OneOf({1e-1, 1e-2, 1e-6, 1e-12});
     options_.num_threads = 1 + random.Below(3);
     options_.max_num_iterations = random.OneOf({1, 5, 30});

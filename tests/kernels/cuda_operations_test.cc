@@ -20,6 +20,7 @@
 
 #include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/schur_complement.h"
+#include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/structure/cuda_coupling_index.h"
 #include "cuda_kernels/structure/schur_matrix.h"
 #include "tests/kernels/cuda_test_util.h"
@@ -748,6 +749,8 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   ASSERT_OK(
       host_csr.Setup(host_couplings.view(), host_unknowns, &host_machine_));
   ASSERT_OK(csr.Setup(couplings.view(), unknowns, machine_.get()));
+  ASSERT_OK(host_csr.SetupColumns(&host_machine_));
+  ASSERT_OK(csr.SetupColumns(machine_.get()));
   EXPECT_EQ(csr.host_row_begin(), host_csr.host_row_begin());
   EXPECT_EQ(csr.host_column(), host_csr.host_column());
   const int64_t num_values = csr.num_values();
@@ -935,6 +938,21 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
     bounds[u] = terms[0].Get() + s_p[unknown[u]];
   }
   EXPECT_TRUE(Close(by_matrix, product, bounds)) << "S p";
+
+  // By blocks of the sparse matrix.
+  SchurRows<CudaMachine> rows;
+  ASSERT_OK(rows.Setup(csr, unknowns, machine_.get()));
+  const auto device_values = Upload(values);
+  auto partial = Poisoned<double>(rows.view().num_chunks * rows.view().width);
+  const auto by_blocks = RunTwice({{n}}, [&](const std::vector<double*>& out) {
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        SchurRowChunksParams{
+            rows.view(), device_values.data(), device_x.data(), partial.data()},
+        machine_.get()));
+    return kernels::Run(SchurRowSumsParams{rows.view(), partial.data(), out[0]},
+                        machine_.get());
+  })[0];
+  EXPECT_TRUE(Close(by_blocks, by_matrix, bounds)) << "S p by blocks";
 }
 
 CudaWorkspace::Options SmallTiles() {

@@ -13,6 +13,7 @@
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/schur_complement.h"
 #include "cuda_kernels/ops/schur_products.h"
+#include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/structure/coupling_index.h"
 #include "cuda_kernels/structure/schur_matrix.h"
 #include "gmock/gmock.h"
@@ -179,6 +180,8 @@ class MatrixOfProblem {
     EXPECT_TRUE(
         unknowns.Setup(families, varies.data(), &problem->machine).ok());
     EXPECT_TRUE(csr.Setup(couplings.view(), unknowns, &problem->machine).ok());
+    EXPECT_TRUE(csr.SetupColumns(&problem->machine).ok());
+    EXPECT_TRUE(rows.Setup(csr, unknowns, &problem->machine).ok());
     params.index = problem->index();
     params.couplings = couplings.view();
     params.unknowns = unknowns.view();
@@ -199,10 +202,14 @@ class MatrixOfProblem {
     RunOk(params, &problem_->machine);
     return s.topRows(n());
   }
-  MatrixXd Sparse() {
+  std::vector<double> Values() {
     std::vector<double> values(static_cast<size_t>(csr.num_values()), -7.0);
     params.target = csr.target(values.data());
     RunOk(params, &problem_->machine);
+    return values;
+  }
+  MatrixXd Sparse() {
+    const std::vector<double> values = Values();
     MatrixXd s = MatrixXd::Zero(n(), n());
     for (int64_t u = 0; u < n(); ++u) {
       int32_t previous = -1;
@@ -217,6 +224,20 @@ class MatrixOfProblem {
     }
     return s;
   }
+  // By blocks.
+  VectorXd Product(const VectorXd& x) {
+    const std::vector<double> values = Values();
+    std::vector<double> partial(
+        static_cast<size_t>(rows.view().num_chunks * rows.view().width), -7.0);
+    VectorXd q = VectorXd::Constant(n(), -7.0);
+    RunOk(
+        SchurRowChunksParams{
+            rows.view(), values.data(), x.data(), partial.data()},
+        &problem_->machine);
+    RunOk(SchurRowSumsParams{rows.view(), partial.data(), q.data()},
+          &problem_->machine);
+    return q;
+  }
   VectorXd Rhs() {
     VectorXd y = VectorXd::Constant(n(), -7.0);
     RunOk(GatherValuesParams{n(), unknowns.view().column, rhs.data(), y.data()},
@@ -228,6 +249,7 @@ class MatrixOfProblem {
   CouplingIndex couplings;
   SchurUnknowns<HostMachine> unknowns;
   SchurCsr<HostMachine> csr;
+  SchurRows<HostMachine> rows;
   Params params;
 
  private:
@@ -337,6 +359,10 @@ void ExpectDense(const Structure& structure, bool damped, bool held) {
   ExpectWithin(q_unknowns,
                Symmetric(dense) * x,
                (2 * bound + n * kEpsilon) * (scale * x.cwiseAbs()));
+  // By blocks it is off by the order of the sums alone.
+  ExpectWithin(matrix.Product(x),
+               Symmetric(dense) * x,
+               2 * n * kEpsilon * (Symmetric(dense).cwiseAbs() * x.cwiseAbs()));
 }
 
 class SchurComplementTest

@@ -25,9 +25,12 @@ inline std::vector<InexactSolverOptions> SolverConfigurations() {
         options.use_schur = use_schur;
         options.preconditioner = preconditioner;
         options.use_spse_initialization = use_spse_initialization;
-        std::string error;
-        if (options.Validate(&error)) {
-          all.push_back(options);
+        for (const bool use_explicit : {false, true}) {
+          options.use_explicit_schur_complement = use_explicit;
+          std::string error;
+          if (options.Validate(&error)) {
+            all.push_back(options);
+          }
         }
       }
     }
@@ -51,7 +54,8 @@ inline std::string ConfigurationName(const InexactSolverOptions& options) {
       name += "_power_series";
       break;
   }
-  return name + (options.use_spse_initialization ? "_spse_initialization" : "");
+  name += options.use_spse_initialization ? "_spse_initialization" : "";
+  return name + (options.use_explicit_schur_complement ? "_explicit" : "");
 }
 
 }  // namespace ceres_ext::solver

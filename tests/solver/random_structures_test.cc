@@ -21,6 +21,7 @@
 #include "Eigen/Dense"
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/explicit_schur.h"
+#include "ceres_ext/solver/explicit_schur_complement.h"
 #include "ceres_ext/solver/general_batch.h"
 #include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/observation_batch.h"
@@ -919,10 +920,19 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
       kernels::Status setup = matrices[sparse].Prepare(
           problem.blocks, data.batches, machine_.get());
       ASSERT_TRUE(setup.ok()) << setup.message;
-      setup = matrices[sparse].Setup(varies, sparse);
+      setup = matrices[sparse].Setup(varies.data(), sparse);
       ASSERT_TRUE(setup.ok()) << setup.message;
       ASSERT_EQ(matrices[sparse].num_unknowns(), n);
+      ASSERT_EQ(matrices[sparse].size().is_sparse, sparse);
     }
+    ASSERT_TRUE(matrices[1].SetupColumns().ok());
+    // Of all columns.
+    ExplicitSchurComplement<Machine> products;
+    InexactSolverOptions of_products = options;
+    of_products.use_explicit_schur_complement = true;
+    kernels::Status setup = products.Setup(
+        of_products, problem.blocks, data.batches, machine_.get());
+    ASSERT_TRUE(setup.ok()) << setup.message;
     for (const bool is_same_linearization : {false, true}) {
       SCOPED_TRACE(is_same_linearization ? "same Jacobian" : "first");
       const VectorXd D =
@@ -931,6 +941,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
       LinearSystem system = data.system;
       system.e_diagonal = data.Upload(VectorXd(D.head(num_e)));
       system.f_diagonal = data.Upload(D_f);
+      system.is_same_linearization = is_same_linearization;
       MatrixXd V = E.transpose() * E;
       V.diagonal() += D.head(num_e).cwiseAbs2();
       MatrixXd S = F.transpose() * F - W * V.llt().solve(W.transpose());
@@ -978,6 +989,24 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
         }
       }
       EXPECT_TRUE(matrix == dense) << "sparse is not dense";
+
+      // A product adds the rounding of n terms.
+      ASSERT_TRUE(products.Update(system, wanted, rhs).ok());
+      const VectorXd p =
+          VectorXd::NullaryExpr(num_f, [&] { return problem.Normal(); });
+      VectorXd q;
+      for (int run = 0; run < 2; ++run) {
+        double* const product = data.Upload(poison);
+        ASSERT_TRUE(products.Multiply(data.Upload(p), product, nullptr).ok());
+        const VectorXd got_q = data.Download(num_f, product);
+        EXPECT_TRUE(run == 0 || q == got_q);
+        q = got_q;
+      }
+      const double norm = S.cwiseAbs().rowwise().sum().maxCoeff();
+      EXPECT_TRUE(Near(
+          q,
+          S * p,
+          p.cwiseAbs().sum() * (tolerance + 2.0 * num_f * kEpsilon * norm)));
       num_sparse += csr.num_values() < n * (n + 1) / 2 ? 1 : 0;
     }
   }
@@ -1093,7 +1122,13 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
   int64_t num_degenerate = 0;
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Problem problem(seed, /*merge=*/seed % 2 == 1);
+    const auto all = SolverConfigurations();
+    InexactSolverOptions options = all[seed % all.size()];
+    options.max_num_iterations = 2000;
+    SCOPED_TRACE(ConfigurationName(options));
+    Problem problem(
+        seed,
+        /*merge=*/seed % 2 == 1 && !options.use_explicit_schur_complement);
     OnMachine data(problem, machine_.get());
     const int64_t num_e = problem.num_e();
     const int64_t num_f = problem.num_f();
@@ -1102,13 +1137,6 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
     const VectorXd gradient = problem.J.transpose() * problem.b;
     const VectorXd step = A.llt().solve(gradient);
     const double norm = A.cwiseAbs().rowwise().sum().maxCoeff();
-    const auto all = SolverConfigurations();
-    const InexactSolverOptions options = [&] {
-      InexactSolverOptions chosen = all[seed % all.size()];
-      chosen.max_num_iterations = 2000;
-      return chosen;
-    }();
-    SCOPED_TRACE(ConfigurationName(options));
     StepSolver<Machine> solver;
     const kernels::Status setup =
         solver.Setup(options, problem.blocks, data.batches, machine_.get());

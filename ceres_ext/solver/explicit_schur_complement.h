@@ -1,0 +1,102 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The Schur complement as an operator that multiplies by its matrix
+// (explicit_schur.h), sparse, by blocks: Ceres's use_explicit_schur_complement.
+// Its products read S, and not the Jacobian.
+#ifndef CERES_EXT_SOLVER_EXPLICIT_SCHUR_COMPLEMENT_H_
+#define CERES_EXT_SOLVER_EXPLICIT_SCHUR_COMPLEMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/explicit_schur.h"
+#include "ceres_ext/solver/inexact_solver_options.h"
+#include "ceres_ext/solver/linear_operator.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/schur_terms.h"
+#include "cuda_kernels/structure/schur_matrix.h"
+
+namespace ceres_ext::solver {
+
+template <typename Machine>
+class ExplicitSchurComplement final : public SchurComplement<Machine> {
+ public:
+  using Base = SchurComplement<Machine>;
+
+  // kUnsupported: what ExplicitSchur can't do, or merged blocks.
+  kernels::Status Setup(const InexactSolverOptions& options,
+                        const ProblemBlocks& blocks,
+                        const std::vector<Batch*>& batches,
+                        Machine* machine) override {
+    if (!blocks.merged.empty()) {
+      return {kernels::StatusCode::kUnsupported,
+              "The Schur complement as a matrix has no merged blocks."};
+    }
+    CERES_EXT_RETURN_IF_ERROR(Base::Setup(options, blocks, batches, machine));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
+    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&forecast_bytes_));
+    // Columns that don't vary are zero but for their padding.
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(nullptr, /*sparse=*/true));
+    CERES_EXT_RETURN_IF_ERROR(
+        rows_.Setup(schur_.csr(), schur_.unknowns(), machine));
+    const int64_t num_values = schur_.csr().num_values();
+    const int64_t num_partial = rows_.view().num_chunks * rows_.view().width;
+    forecast_bytes_ +=
+        static_cast<int64_t>(sizeof(double)) * (num_values + num_partial) +
+        schur_.csr().num_bytes() + rows_.num_bytes();
+    size_ = schur_.size();
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_values, &values_));
+    return machine->Allocate(num_partial, &partial_);
+  }
+
+  // Of the matrix, as they were known before most of it was taken.
+  int64_t forecast_bytes() const { return forecast_bytes_; }
+  const SchurMatrixSize& matrix_size() const { return size_; }
+
+  // wanted: schur_diagonal too.
+  kernels::Status Update(const LinearSystem& system,
+                         const NormalBlocksRequest& wanted,
+                         double* rhs) override {
+    if (!system.is_same_linearization) {
+      schur_.Forget();
+    }
+    CERES_EXT_RETURN_IF_ERROR(Base::Update(system, wanted, rhs));
+    ExplicitSchurRequest request;
+    request.v_inverse = Base::e_matrices();
+    request.schur_diagonal = wanted.schur_diagonal;
+    request.f_diagonal = system.f_diagonal;
+    request.is_same_linearization = system.is_same_linearization;
+    return schur_.Write(request, values_.data());
+  }
+
+  kernels::Status Multiply(const double* p,
+                           double* q,
+                           const kernels::PcgScalars* scalars) override {
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::SchurRowChunksParams{
+            rows_.view(), values_.data(), p, partial_.data(), scalars},
+        machine_));
+    return Run(
+        kernels::SchurRowSumsParams{rows_.view(), partial_.data(), q, scalars},
+        machine_);
+  }
+
+ private:
+  using Base::machine_;
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  ExplicitSchur<Machine> schur_;
+  kernels::SchurRows<Machine> rows_;
+  SchurMatrixSize size_;
+  int64_t forecast_bytes_ = 0;
+  Buffer<double> values_;   // of S
+  Buffer<double> partial_;  // of a product
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_EXPLICIT_SCHUR_COMPLEMENT_H_
