@@ -87,6 +87,9 @@ class ExplicitSchur {
     return builder_->Build();
   }
 
+  // Until Setup.
+  bool is_prepared() const { return builder_ != nullptr; }
+
   // *bytes: what Setup will take where it is not sparse, but for a few in a
   // hundred. Takes none.
   kernels::Status ForecastBytes(int64_t* bytes) {

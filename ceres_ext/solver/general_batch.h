@@ -149,19 +149,15 @@ class GeneralBatch final : public Batch {
       f_cells.clear();
       for (int32_t c = cell_begin[i]; c < cell_begin[i + 1]; ++c) {
         const kernels::RowCell& cell = cells[c];
-        const kernels::BlockFamilies& families =
-            cell.eliminated != 0 ? blocks_.e : blocks_.f;
-        const int family = families.FamilyOfValue(cell.column);
-        const auto block =
-            static_cast<int32_t>((cell.column - families[family].value_begin) /
-                                 families[family].size);
         if (cell.size == 0) {
           continue;
         }
         if (cell.eliminated != 0) {
-          e = {family, block};
+          const auto place = blocks_.e.PlaceOf(cell.column);
+          e = {place.family, place.block};
         } else {
-          f_cells.push_back({family, block, c, cell.size});
+          const auto place = blocks_.f.PlaceOf(cell.column);
+          f_cells.push_back({place.family, place.block, c, cell.size});
         }
       }
       builder->AddRow(batch, i, e, f_cells);

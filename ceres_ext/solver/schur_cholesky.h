@@ -68,7 +68,9 @@ class SchurCholesky {
         return status;
       }
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(0, &values_));
-      CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
+      if (!schur_.is_prepared()) {
+        CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
+      }
       return SetupSparse(f_varies);
     }
   }
@@ -208,14 +210,12 @@ class SchurCholesky {
   kernels::Status NotPositiveDefinite(int64_t unknown) const {
     std::string where;
     if (unknown >= 0) {
-      const int64_t at = schur_.unknowns().host_column()[unknown];
-      const kernels::BlockFamily& family =
-          blocks_.f[blocks_.f.FamilyOfValue(at)];
-      const int64_t in_family = at - family.value_begin;
-      where = " at column " + std::to_string(in_family % family.size) +
-              " of block " + std::to_string(in_family / family.size) +
+      const auto place =
+          blocks_.f.PlaceOf(schur_.unknowns().host_column()[unknown]);
+      where = " at column " + std::to_string(place.column) + " of block " +
+              std::to_string(place.block) +
               " of those that are not eliminated and have " +
-              std::to_string(family.size) + " columns";
+              std::to_string(blocks_.f[place.family].size) + " columns";
     }
     return {kernels::StatusCode::kNumericalFailure,
             "The Schur complement is not positive definite" + where + "."};

@@ -158,15 +158,12 @@ class ViewBatch final : public Batch {
         if (column[at] < 0) {
           continue;
         }
-        const int family = blocks_.f.FamilyOfValue(column[at]);
-        const auto in_family =
-            static_cast<int32_t>(column[at] - blocks_.f[family].value_begin);
-        const int32_t block = in_family / blocks_.f[family].size;
+        const auto place = blocks_.f.PlaceOf(column[at]);
         auto& of_view = cells[at / kColumns];
-        if (in_family % blocks_.f[family].size == 0) {
+        if (place.column == 0) {
           of_view.push_back(
-              {family,
-               block,
+              {place.family,
+               place.block,
                kernels::ColumnsValue(static_cast<int>(at % kColumns), 1),
                1});
         } else {

@@ -54,14 +54,23 @@ class BlockFamilies {
   auto end() const { return families_.end(); }
   int64_t num_values() const { return num_values_; }
   int64_t num_packed() const { return num_packed_; }
-  // The family that has value `at` of a vector, 0 <= at < num_values().
-  int FamilyOfValue(int64_t at) const {
+  // Where value `at` of a vector is, 0 <= at < num_values().
+  struct Place {
+    int family = 0;
+    int32_t block = 0;
+    int32_t column = 0;
+  };
+  Place PlaceOf(int64_t at) const {
     int family = 0;
     while (at >=
            families_[family].value_begin + families_[family].num_values()) {
       ++family;
     }
-    return family;
+    at -= families_[family].value_begin;
+    const int32_t size = families_[family].size;
+    return {family,
+            static_cast<int32_t>(at / size),
+            static_cast<int32_t>(at % size)};
   }
 
  private:

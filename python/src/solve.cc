@@ -61,13 +61,19 @@ class PythonCallback final : public ceres::IterationCallback {
   std::exception_ptr raised_;
 };
 
+// A copy of `given`, null: of the defaults, with what the keywords say.
+SolverOptions Prepare(const SolverOptions* given, const nb::kwargs& values) {
+  SolverOptions options = given != nullptr ? *given : SolverOptions();
+  SetOptions(values, &options);
+  options.Check();
+  return options;
+}
+
 Summary SolveProblem(Problem* problem,
                      const SolverOptions* given,
                      nb::object callback,
                      const nb::kwargs& values) {
-  SolverOptions options = given != nullptr ? *given : SolverOptions();
-  SetOptions(values, &options);
-  options.Check();
+  SolverOptions options = Prepare(given, values);
   if (!callback.is_none() && PyCallable_Check(callback.ptr()) == 0) {
     throw TypeError("callback: expected a function, found " + Repr(callback));
   }
@@ -98,9 +104,7 @@ nb::tuple EvaluateProblem(Problem* problem,
                           bool want_residuals,
                           bool want_gradient,
                           const nb::kwargs& values) {
-  SolverOptions options = given != nullptr ? *given : SolverOptions();
-  SetOptions(values, &options);
-  options.Check();
+  const SolverOptions options = Prepare(given, values);
   const Problem::Lock lock(problem);
   EvaluateOptions evaluate_options;
   evaluate_options.apply_loss_function = apply_loss_function;
