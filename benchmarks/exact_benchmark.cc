@@ -37,15 +37,15 @@ DEFINE_int32(cameras,
 DEFINE_string(methods,
               "dense,dense_stored,pcg,ceres_lapack",
               "In this order: dense, dense_stored, dense_mixed (a float "
-              "factor, refined), sparse, pcg: this library; ceres_eigen, "
-              "ceres_lapack, ceres_cuda (DENSE_SCHUR), ceres_sparse "
-              "(SPARSE_SCHUR): stock.");
+              "factor, refined), sparse, pcg, pcg_explicit (products by S): "
+              "this library; ceres_eigen, ceres_lapack, ceres_cuda "
+              "(DENSE_SCHUR), ceres_sparse (SPARSE_SCHUR): stock.");
 DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
 DEFINE_int32(solves, 3, "By each method; the first one is left out of times.");
 DEFINE_int32(threads, 16, "Threads of the host.");
 DEFINE_int32(iterations, 5, "Iterations.");
 DEFINE_int32(refinements, 3, "Refinements of a float factor's solution.");
-DEFINE_double(eta, 0.1, "Of pcg.");
+DEFINE_double(eta, 0.1, "Of pcg and pcg_explicit.");
 DEFINE_double(start, 1.0, "How far from the truth a solve starts.");
 
 namespace ceres_ext::bal {
@@ -67,9 +67,10 @@ bool SetMethod(const std::string& method, SolveBalOptions* options) {
     solver.max_num_refinement_iterations = FLAGS_refinements;
   } else if (method == "sparse") {
     ext.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
-  } else if (method == "pcg") {
+  } else if (method == "pcg" || method == "pcg_explicit") {
     solver.linear_solver_type = ceres::ITERATIVE_SCHUR;
     solver.preconditioner_type = ceres::SCHUR_JACOBI;
+    solver.use_explicit_schur_complement = method == "pcg_explicit";
   } else {
     ext.enabled = false;
     options->problem = PROBLEM_CERES;
@@ -129,7 +130,8 @@ void Print(uint64_t seed,
   const Summary& last = solves.back();
   std::printf(
       "{\"like\":\"%s\",\"cameras\":%d,\"seed\":%d,\"method\":\"%s\","
-      "\"how\":\"%s\",\"device\":\"%s\",\"solves\":%d,\"iterations\":%d,"
+      "\"threads\":%d,\"how\":\"%s\",\"device\":\"%s\",\"solves\":%d,"
+      "\"iterations\":%d,"
       "\"linear_solves\":%d,\"iteration\":%.6f,\"iteration_least\":%.6f,"
       "\"iteration_most\":%.6f,\"linear_solver\":%.6f,\"normal_blocks\":%.6f,"
       "\"schur\":%.6f,\"factorization\":%.6f,\"pcg\":%.6f,"
@@ -142,6 +144,7 @@ void Print(uint64_t seed,
       FLAGS_cameras,
       static_cast<int>(seed),
       method.c_str(),
+      FLAGS_threads,
       last.method.c_str(),
       last.device.c_str(),
       static_cast<int>(solves.size()),

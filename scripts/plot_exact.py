@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""Turns the record of scripts/gpu_exact into the tables and plots of the exact
+step, beside those of Choudhary, Gupta and Narayanan 2010, "Practical Time
+Bundle Adjustment for 3D Reconstruction on the GPU".
+
+  scripts/plot_exact.py EXACT.jsonl [--commit HASH] [--output FOLDER]
+      [--no-plots]
+
+Writes tables.md and SVG files into FOLDER, default
+docs/measurements/study_exact. Nothing is estimated: what the record does not
+hold is a dash. Needs matplotlib for the plots; --no-plots does without.
+"""
+
+import argparse
+import json
+import pathlib
+
+# Table 1 of the paper: seconds of a step in one iteration, a quarter of a Tesla
+# S1070 and a Tesla C2050, both with a Core i7 of 2.66 GHz.
+PAPER_CAMERAS = (38, 104, 210, 356, 488)
+PAPER = (
+    ("initial projection", (0.02, 0.02, 0.05, 0.06, 0.06),
+     (0.01, 0.03, 0.04, 0.04, 0.05)),
+    ("Jacobian", (0.1, 0.2, 0.32, 0.39, 0.45), (0.04, 0.07, 0.12, 0.16, 0.17)),
+    ("U, V, W", (0.14, 0.23, 0.39, 0.5, 0.56), (0.04, 0.09, 0.15, 0.18, 0.2)),
+    ("S", (0.25, 0.97, 2.5, 4.63, 6.55), (0.09, 0.27, 0.56, 1.01, 1.3)),
+    ("S inverse", (0.01, 0.09, 0.28, 0.87, 1.74), (0, 0.02, 0.08, 0.19, 0.39)),
+    ("error norm (CPU)", (0, 0.01, 0.01, 0.01, 0.02), None),
+    ("gradients (CPU)", (0.05, 0.12, 0.17, 0.21, 0.24), None),
+    ("right-hand side (CPU)", (0.03, 0.05, 0.08, 0.1, 0.11), None),
+    ("total", (0.52, 1.51, 3.54, 6.44, 9.36), (0.19, 0.51, 0.97, 1.61, 2.15)),
+)
+# Ours of the same kind, and the field of the record: projections are of the
+# error norm too, gradients and right-hand side of the normal blocks.
+OURS = (
+    ("projection, error norm", "residuals"),
+    ("Jacobian", "jacobian"),
+    ("U, V, gradients, right-hand side", "normal_blocks"),
+    ("S", "schur"),
+    ("factor and solution", "factorization"),
+    ("points' steps", "back_substitution"),
+    ("whole iteration", "iteration"),
+)
+METHODS = {
+    "dense": "dense, recomputed J", "dense_stored": "dense, stored J",
+    "dense_mixed": "dense, float factor refined", "sparse": "sparse",
+    "pcg": "PCG", "pcg_explicit": "PCG, products by S",
+    "ceres_eigen": "stock, Eigen", "ceres_lapack": "stock, LAPACK",
+    "ceres_cuda": "stock, CUDA", "ceres_sparse": "stock, SPARSE_SCHUR",
+}
+COLORS = {"dense": "#1b6ca8", "dense_stored": "#7fb2d6", "pcg": "#2a9d5c",
+          "ceres_lapack": "#d95f02", "ceres_cuda": "#a6197a"}
+
+
+def read(path):
+    """The machine, and the lines of exact_benchmark."""
+    machine, rows = {}, []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise SystemExit(f"{path}:{number}: expected a line of JSON: "
+                             f"{error}") from error
+        if row.get("format") == "ceres_ext_exact":
+            machine = row
+        else:
+            rows.append(row)
+    if not machine:
+        raise SystemExit(f"{path} is no record of gpu_exact")
+    return machine, rows
+
+
+def problem(row):
+    return row["like"] or f"{row['cameras']} cameras"
+
+
+def label(row):
+    name = METHODS[row["method"]]
+    stock = row["method"].startswith("ceres")
+    if not stock:
+        return name
+    return name + (", one core" if row["threads"] == 1
+                   else f", {row['threads']} threads")
+
+
+def is_solved(row):
+    return row["linear_solves"] > 0
+
+
+def number(value, scale=1.0):
+    if value is None:
+        return "–"
+    value *= scale
+    return f"{value:.0f}" if value >= 100.0 else f"{value:.3g}"
+
+
+def milliseconds(row, field):
+    """A stage that has not run has no time."""
+    return number(row[field] or None, 1e3)
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]
+                     ) + "\n"
+
+
+def of_paper(rows):
+    """cameras -> rows of the sizes of the paper."""
+    found = {cameras: [row for row in rows if row["cameras"] == cameras
+                       and not row["like"] and is_solved(row)]
+             for cameras in PAPER_CAMERAS}
+    return {cameras: of for cameras, of in found.items() if of}
+
+
+def table_1(rows):
+    """The paper's Table 1, and ours below it."""
+    text = "Choudhary, Gupta, Narayanan 2010, ms: Tesla S1070 / Tesla C2050\n\n"
+    text += table(
+        ["step", *(f"{cameras} cameras" for cameras in PAPER_CAMERAS)],
+        [[name, *(number(first[i], 1e3)
+                  + (f" / {number(second[i], 1e3)}" if second else "")
+                  for i in range(len(PAPER_CAMERAS)))]
+         for name, first, second in PAPER])
+    for cameras, found in of_paper(rows).items():
+        text += f"\n{cameras} cameras, ms\n\n"
+        text += table(["step", *map(label, found)],
+                      [[name, *(milliseconds(row, field) for row in found)]
+                       for name, field in OURS])
+    return text
+
+
+def table_all(rows):
+    """Every line of the record."""
+    return table(
+        ["problem", "seed", "method", "iteration, ms (least–most)", "S",
+         "factor", "PCG", "normal blocks", "set-up, s", "to 1 %, s",
+         "to 0.1 %, s", "above the best cost", "device MB, forecast", ""],
+        [[problem(row), str(row["seed"]), label(row),
+          f"{number(row['iteration'], 1e3)} "
+          f"({number(row['iteration_least'], 1e3)}–"
+          f"{number(row['iteration_most'], 1e3)})" if is_solved(row) else "–",
+          milliseconds(row, "schur"), milliseconds(row, "factorization"),
+          milliseconds(row, "pcg"), milliseconds(row, "normal_blocks"),
+          number(row["setup"] or row["preprocessor"]),
+          number(row["to_1_percent"]), number(row["to_0.1_percent"]),
+          f"{row['final_cost'] / row['best_cost'] - 1.0:.1e}"
+          if is_solved(row) else "–",
+          f"{1e-6 * row['bytes']:.4g}, {1e-6 * row['forecast_bytes']:.4g}"
+          if row["bytes"] else "–",
+          row["how"] if is_solved(row) else row["reason"]]
+         for row in rows])
+
+
+def table_to_cost(rows):
+    """Which of the exact step and PCG is first near the best cost."""
+    lines = []
+    for name in dict.fromkeys((problem(row), row["seed"]) for row in rows):
+        of = {row["method"]: row for row in rows
+              if (problem(row), row["seed"]) == name and is_solved(row)}
+        exact = [row for method, row in of.items()
+                 if method.startswith(("dense", "sparse"))
+                 and row["to_0.1_percent"] is not None]
+        if "pcg" not in of or not exact:
+            continue
+        best = min(exact, key=lambda row: row["to_0.1_percent"])
+        pcg = of["pcg"]["to_0.1_percent"]
+        lines.append([name[0], str(name[1]), label(best),
+                      number(best["to_0.1_percent"], 1e3), number(pcg, 1e3),
+                      "–" if pcg is None
+                      else number(best["to_0.1_percent"] / pcg)])
+    return table(["problem", "seed", "exact step", "to 0.1 %, ms",
+                  "PCG to 0.1 %, ms", "exact over PCG"], lines)
+
+
+def plot(rows, folder):
+    import matplotlib  # pylint: disable=import-outside-toplevel
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    matplotlib.rcParams["svg.hashsalt"] = "ceres_ext"
+    from matplotlib import pyplot as plt
+
+    sizes = of_paper(rows)
+    series = {}
+    for cameras, found in sizes.items():
+        for row in found:
+            series.setdefault((row["method"], label(row)), []).append(
+                (cameras, row))
+
+    def save(figure, name):
+        figure.savefig(folder / name, metadata={"Date": None})
+        plt.close(figure)
+
+    def draw(axes, points, method, name):
+        axes.plot(*zip(*points), marker="o", markersize=4, label=name,
+                  color=COLORS.get(method, "#777777"),
+                  linestyle="--" if "one core" in name else "-")
+        for x, y in points:
+            axes.annotate(f"{y:.3g}", (x, y), fontsize=6, xytext=(0, 4),
+                          textcoords="offset points", ha="center")
+
+    # Figure 4: time of an iteration, and how many times faster than the host.
+    figure, (left, middle, right) = plt.subplots(
+        1, 3, figsize=(13, 4.2), layout="constrained")
+    draw(left, list(zip(PAPER_CAMERAS, PAPER[-1][2])), None,
+         "the paper, Tesla C2050 (2010)")
+    host = {cameras: row["iteration"] for (method, _), points in series.items()
+            if method == "ceres_lapack" for cameras, row in points
+            if row["threads"] > 1}
+    for (method, name), points in series.items():
+        values = [(cameras, 1e3 * row["iteration"]) for cameras, row in points]
+        if method.startswith("ceres"):
+            draw(left, [(x, 1e-3 * y) for x, y in values], method, name)
+        else:
+            draw(middle, values, method, name)
+            faster = [(x, 1e3 * host[x] / y) for x, y in values if x in host]
+            if faster:
+                draw(right, faster, method, name)
+    for axes, unit in ((left, "seconds an iteration"),
+                       (middle, "ms an iteration"),
+                       (right, "times stock Ceres, LAPACK")):
+        axes.set_xlabel("cameras")
+        axes.set_ylabel(unit)
+        axes.set_ylim(bottom=0)
+        axes.grid(True, linewidth=0.3)
+        if axes.has_data():
+            axes.legend(fontsize=7)
+    save(figure, "figure_4.svg")
+
+    # Figure 5: memory of the device, forecast and used.
+    figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+    for (method, name), points in series.items():
+        if method.startswith("ceres"):
+            continue
+        draw(axes, [(x, 1e-6 * row["bytes"]) for x, row in points], method,
+             name)
+        axes.plot([x for x, _ in points],
+                  [1e-6 * row["forecast_bytes"] for _, row in points],
+                  linestyle=":", color=COLORS.get(method),
+                  label=f"{name}, forecast")
+    axes.set_xlabel("cameras")
+    axes.set_ylabel("MB of the device")
+    axes.set_ylim(bottom=0)
+    axes.grid(True, linewidth=0.3)
+    axes.legend(fontsize=7)
+    save(figure, "figure_5.svg")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("record", type=pathlib.Path)
+    parser.add_argument("--commit")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path(
+        "docs/measurements/study_exact"))
+    parser.add_argument("--no-plots", action="store_true")
+    arguments = parser.parse_args()
+    machine, rows = read(arguments.record)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    where = (f"{machine['date']}, {machine['gpu']}, driver "
+             f"{machine['driver']}, {machine['cores']} cores of "
+             f"{machine['cpu']}, sources {machine['source_hash']}")
+    if arguments.commit:
+        where += f", commit {arguments.commit}"
+    (arguments.output / "tables.md").write_text("\n".join([
+        "# Tables of the exact step\n",
+        f"By `scripts/gpu_exact` and `scripts/plot_exact.py`: {where}. Medians "
+        "over solves; a dash was not measured.\n",
+        "## Table 1 of the paper\n", table_1(rows),
+        "## Exact step and PCG\n", table_to_cost(rows),
+        "## All\n", table_all(rows)]))
+    if not arguments.no_plots:
+        plot(rows, arguments.output)
+    print(arguments.output)
+
+
+if __name__ == "__main__":
+    main()
