@@ -16,9 +16,9 @@ struct SparseOrdering {
     kNestedDissection,
   };
   Algorithm algorithm = Algorithm::kLibrarys;
-  // Null: rows are ordered one by one. Else the graph of blocks of rows, in host
-  // memory, which is ordered in their place: block b has the rows begin[b] ..
-  // begin[b + 1] - 1, and elements in common with the blocks
+  // Null: rows are ordered one by one. Else the graph of blocks of rows, in
+  // host memory, which is ordered in their place: block b has the rows begin[b]
+  // .. begin[b + 1] - 1, and elements in common with the blocks
   // column[row_begin[b]] .. column[row_begin[b + 1] - 1], which ascend and end
   // with b.
   const std::vector<int32_t>* begin = nullptr;

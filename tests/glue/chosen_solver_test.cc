@@ -238,14 +238,6 @@ INSTANTIATE_TEST_SUITE_P(
               PRECONDITIONER_AS_GIVEN,
               [](auto*, auto*, auto*) {},
               "SCHUR_JACOBI"},
-        Unmet{"ExplicitSchurComplement",
-              LINEAR_SOLVER_ITERATIVE_SCHUR,
-              PRECONDITIONER_SCHUR_JACOBI,
-              [](auto*, auto*, ceres::Solver::Options* options) {
-                options->linear_solver_type = ceres::DENSE_SCHUR;
-                options->use_explicit_schur_complement = true;
-              },
-              "use_explicit_schur_complement"},
         Unmet{"EliminatedBlocksOfSevenColumns",
               LINEAR_SOLVER_ITERATIVE_SCHUR,
               PRECONDITIONER_JACOBI,

@@ -330,13 +330,6 @@ INSTANTIATE_TEST_SUITE_P(
             PATH_CERES,
             "CLUSTER_TRIDIAGONAL",
             nullptr},
-        Row{"ExplicitSchurComplement",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
-              options->use_explicit_schur_complement = true;
-            },
-            PATH_CERES,
-            "use_explicit_schur_complement",
-            nullptr},
         Row{"EliminatedBlocksOfSevenColumns",
             [](BalTestProblem*, ceres::Problem*, auto* options) {
               options->linear_solver_ordering = nullptr;
