@@ -34,14 +34,12 @@ DEFINE_int32(cameras,
              "In place of --like: so many cameras, 700 points each and 6.2 "
              "observations a point, as Choudhary, Gupta and Narayanan 2010 "
              "have.");
-DEFINE_string(
-    methods,
-    "dense,dense_stored,pcg,ceres_lapack",
-    "In this order, of this library: dense, dense_stored, dense_mixed "
-    "(a float factor, refined), sparse, sparse_amd, sparse_nesdis (in "
-    "that order of blocks), pcg, pcg_explicit (products by S); of "
-    "stock: ceres_eigen, ceres_lapack, ceres_cuda (DENSE_SCHUR), "
-    "ceres_sparse (SPARSE_SCHUR).");
+DEFINE_string(methods,
+              "dense,dense_stored,pcg,ceres_lapack",
+              "In this order: dense, dense_stored, dense_mixed (a float "
+              "factor, refined), sparse, pcg, pcg_explicit (products by S): "
+              "this library; ceres_eigen, ceres_lapack, ceres_cuda "
+              "(DENSE_SCHUR), ceres_sparse (SPARSE_SCHUR): stock.");
 DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
 DEFINE_int32(solves, 3, "By each method; the first one is left out of times.");
 DEFINE_int32(threads, 16, "Threads of the host.");
@@ -69,11 +67,6 @@ bool SetMethod(const std::string& method, SolveBalOptions* options) {
     solver.max_num_refinement_iterations = FLAGS_refinements;
   } else if (method == "sparse") {
     ext.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
-  } else if (method == "sparse_amd" || method == "sparse_nesdis") {
-    ext.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
-    solver.linear_solver_type = ceres::SPARSE_SCHUR;
-    solver.linear_solver_ordering_type =
-        method == "sparse_amd" ? ceres::AMD : ceres::NESDIS;
   } else if (method == "pcg" || method == "pcg_explicit") {
     solver.linear_solver_type = ceres::ITERATIVE_SCHUR;
     solver.preconditioner_type = ceres::SCHUR_JACOBI;

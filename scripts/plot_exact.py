@@ -45,7 +45,6 @@ OURS = (
 METHODS = {
     "dense": "dense, recomputed J", "dense_stored": "dense, stored J",
     "dense_mixed": "dense, float factor refined", "sparse": "sparse",
-    "sparse_amd": "sparse, AMD", "sparse_nesdis": "sparse, NESDIS",
     "pcg": "PCG", "pcg_explicit": "PCG, products by S",
     "ceres_eigen": "stock, Eigen", "ceres_lapack": "stock, LAPACK",
     "ceres_cuda": "stock, CUDA", "ceres_sparse": "stock, SPARSE_SCHUR",

@@ -11,7 +11,6 @@
 #include "ceres/types.h"
 #include "ceres_ext/glue/machines.h"
 #include "ceres_ext/glue/scoped_seconds.h"
-#include "cuda_kernels/base/sparse_ordering.h"
 #include "cuda_kernels/machine/cuda_cholesky.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
 
@@ -187,17 +186,6 @@ solver::InexactSolverOptions ToInexactSolverOptions(
         break;
       case SCHUR_FACTORIZATION_SPARSE:
         result.factorization = solver::Factorization::kSparse;
-        break;
-    }
-    using Algorithm = kernels::SparseOrdering::Algorithm;
-    switch (options.ordering_type) {
-      case ceres::internal::OrderingType::NATURAL:
-        break;
-      case ceres::internal::OrderingType::AMD:
-        result.sparse_ordering = Algorithm::kApproximateMinimumDegree;
-        break;
-      case ceres::internal::OrderingType::NESDIS:
-        result.sparse_ordering = Algorithm::kNestedDissection;
         break;
     }
     result.use_mixed_precision_solves = options.use_mixed_precision_solves;

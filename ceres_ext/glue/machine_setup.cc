@@ -166,13 +166,6 @@ class MachineSetupImpl final : public MachineSetup {
     linear_solver_options.spse_tolerance = pp->options.spse_tolerance;
     linear_solver_options.use_explicit_schur_complement =
         pp->options.use_explicit_schur_complement;
-    // DENSE_SCHUR has none, and Ceres's default for SPARSE_SCHUR is AMD.
-    if (pp->options.linear_solver_type == ceres::SPARSE_SCHUR) {
-      linear_solver_options.ordering_type =
-          pp->options.linear_solver_ordering_type == ceres::NESDIS
-              ? ceres::internal::OrderingType::NESDIS
-              : ceres::internal::OrderingType::AMD;
-    }
     linear_solver_options.use_mixed_precision_solves =
         pp->options.use_mixed_precision_solves;
     linear_solver_options.max_num_refinement_iterations =

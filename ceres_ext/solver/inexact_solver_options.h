@@ -7,8 +7,6 @@
 
 #include <string>
 
-#include "cuda_kernels/base/sparse_ordering.h"
-
 namespace ceres_ext::solver {
 
 enum class PreconditionerType {
@@ -41,9 +39,6 @@ struct InexactSolverOptions {
   PreconditionerType preconditioner = PreconditionerType::kSchurJacobi;
 
   Factorization factorization = Factorization::kNone;
-  // Of the blocks of a sparse S.
-  kernels::SparseOrdering::Algorithm sparse_ordering =
-      kernels::SparseOrdering::Algorithm::kLibrarys;
   // The factor of a dense matrix is of float, and its solution is refined so
   // many times.
   bool use_mixed_precision_solves = false;

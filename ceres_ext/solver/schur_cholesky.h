@@ -25,7 +25,6 @@
 #include "ceres_ext/solver/explicit_schur.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
 #include "ceres_ext/solver/linear_operator.h"
-#include "cuda_kernels/base/sparse_ordering.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_cholesky.h"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -58,7 +57,7 @@ class SchurCholesky {
           f_varies.begin(), f_varies.end(), static_cast<unsigned char>(1));
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_unknowns_, &x_));
       if (options.factorization == Factorization::kSparse) {
-        return SetupSparse(options, f_varies);
+        return SetupSparse(f_varies);
       }
       const kernels::Status status = SetupDense(options, f_varies);
       if (options.factorization == Factorization::kDense ||
@@ -72,7 +71,7 @@ class SchurCholesky {
       if (!schur_.is_prepared()) {
         CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
       }
-      return SetupSparse(options, f_varies);
+      return SetupSparse(f_varies);
     }
   }
   // What Setup has come to hold, as it was known before most of it was taken.
@@ -161,8 +160,7 @@ class SchurCholesky {
     return dense_.Setup(n, of_cholesky, machine_);
   }
 
-  kernels::Status SetupSparse(const InexactSolverOptions& options,
-                              const std::vector<unsigned char>& f_varies) {
+  kernels::Status SetupSparse(const std::vector<unsigned char>& f_varies) {
     CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
     CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data(), /*sparse=*/true));
@@ -176,13 +174,8 @@ class SchurCholesky {
     pattern.num_values = csr.num_values();
     pattern.row_begin = csr.row_begin();
     pattern.column = csr.column();
-    kernels::SparseOrdering ordering;
-    ordering.algorithm = options.sparse_ordering;
-    ordering.begin = &schur_.unknowns().host_begin();
-    ordering.row_begin = &csr.block_begin();
-    ordering.column = &csr.block_column();
     CERES_EXT_RETURN_IF_ERROR(
-        sparse_.Analyze(pattern, ordering, values_.data(), machine_));
+        sparse_.Analyze(pattern, values_.data(), machine_));
     size_ = schur_.size();
     size_.is_factorized = true;
     size_.num_factor_values = sparse_.num_factor_values();

@@ -59,14 +59,6 @@ int64_t FlopsOf(int64_t bits) {
 
 }  // namespace
 
-// What cuDSS has made of a matrix.
-struct CudssSystem {
-  cudssData_t data = nullptr;
-  cudssMatrix_t a = nullptr;
-  cudssMatrix_t x = nullptr;
-  cudssMatrix_t b = nullptr;
-};
-
 // What cuDSS has made, and the memory that it has taken of the context.
 class CudaSparseCholesky::Handles {
  public:
@@ -79,8 +71,14 @@ class CudaSparseCholesky::Handles {
   ~Handles() {
     const KeepCurrentContext keep;
     if (context_->IsAlive()) {
-      Destroy(&blocks);
-      Destroy(&rows);
+      for (const cudssMatrix_t matrix : {a, x, b}) {
+        if (matrix != nullptr) {
+          static_cast<void>(cudss->cudssMatrixDestroy(matrix));
+        }
+      }
+      if (data != nullptr) {
+        static_cast<void>(cudss->cudssDataDestroy(handle, data));
+      }
       if (config != nullptr) {
         static_cast<void>(cudss->cudssConfigDestroy(config));
       }
@@ -92,18 +90,6 @@ class CudaSparseCholesky::Handles {
     for (const auto& [data, num_bytes] : blocks_) {
       context_->Free(data, num_bytes);
     }
-  }
-
-  void Destroy(CudssSystem* system) const {
-    for (const cudssMatrix_t matrix : {system->a, system->x, system->b}) {
-      if (matrix != nullptr) {
-        static_cast<void>(cudss->cudssMatrixDestroy(matrix));
-      }
-    }
-    if (system->data != nullptr) {
-      static_cast<void>(cudss->cudssDataDestroy(handle, system->data));
-    }
-    *system = {};
   }
 
   // Before a call of cuDSS, and what has come of it.
@@ -123,52 +109,6 @@ class CudaSparseCholesky::Handles {
         std::string(call) + " failed with status " +
             std::to_string(static_cast<int>(status)) +
             (status == CUDSS_STATUS_ALLOC_FAILED ? ", out of memory." : ".")};
-  }
-
-  // csr and values, and a vector of as many rows which stands for x and b.
-  Status Create(const LowerCsr& csr,
-                const double* values,
-                double* vector,
-                CudssSystem* system) {
-    Begin();
-    CERES_EXT_RETURN_IF_ERROR(Check(
-        "cudssDataCreate", cudss->cudssDataCreate(handle, &system->data)));
-    CERES_EXT_RETURN_IF_ERROR(
-        Check("cudssMatrixCreateCsr",
-              cudss->cudssMatrixCreateCsr(&system->a,
-                                          csr.n,
-                                          csr.n,
-                                          csr.num_values,
-                                          csr.row_begin,
-                                          nullptr,  // A row ends where the
-                                                    // next begins.
-                                          csr.column,
-                                          values,
-                                          CUDA_R_64I,
-                                          CUDA_R_32I,
-                                          CUDA_R_64F,
-                                          CUDSS_MTYPE_SPD,
-                                          CUDSS_MVIEW_LOWER,
-                                          CUDSS_BASE_ZERO)));
-    for (cudssMatrix_t* const matrix : {&system->x, &system->b}) {
-      CERES_EXT_RETURN_IF_ERROR(
-          Check("cudssMatrixCreateDn",
-                cudss->cudssMatrixCreateDn(matrix,
-                                           csr.n,
-                                           1,
-                                           csr.n,
-                                           vector,
-                                           CUDA_R_64F,
-                                           CUDSS_LAYOUT_COL_MAJOR)));
-    }
-    return {};
-  }
-  Status Execute(int phase, const CudssSystem& system) {
-    Begin();
-    return Check(
-        "cudssExecute",
-        cudss->cudssExecute(
-            handle, phase, config, system.data, system.a, system.x, system.b));
   }
 
   // For cuDSS; 0: it has worked. Sizes are kept here, so that the account is
@@ -199,11 +139,12 @@ class CudaSparseCholesky::Handles {
   const CudssFunctions* const cudss;
   cudssHandle_t handle = nullptr;
   cudssConfig_t config = nullptr;
-  CudssSystem rows;
-  CudssSystem blocks;                // whose order is that of rows
-  const double* values = nullptr;    // of rows.a
-  bool has_info = false;             // of a factorisation that has failed
-  std::vector<int32_t> permutation;  // of blocks, for rows
+  cudssData_t data = nullptr;
+  cudssMatrix_t a = nullptr;
+  cudssMatrix_t x = nullptr;
+  cudssMatrix_t b = nullptr;
+  const double* values = nullptr;  // of a
+  bool has_info = false;           // of a factorisation that has failed
   // What stands for x and b in an analysis; b where Solve's is x.
   DeviceBuffer<double> rhs;
   DeviceBuffer<unsigned long long> first_not_finite;  // NOLINT: as atomicMin
@@ -253,7 +194,6 @@ Status CudaSparseCholesky::Available() {
 }
 
 Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
-                                   const SparseOrdering& ordering,
                                    const double* values,
                                    CudaMachine* machine) {
   handles_.reset();
@@ -264,7 +204,7 @@ Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
   num_flops_ = 0;
   device_bytes_ = 0;
   peak_device_bytes_ = 0;
-  const Status status = TryAnalyze(csr, ordering, values, machine);
+  const Status status = TryAnalyze(csr, values, machine);
   is_analyzed_ = status.ok();
   if (!status.ok()) {
     handles_.reset();
@@ -273,7 +213,6 @@ Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
 }
 
 Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
-                                      const SparseOrdering& ordering,
                                       const double* values,
                                       CudaMachine* machine) {
   if (csr.n < 0 || csr.n > std::numeric_limits<int32_t>::max() ||
@@ -281,12 +220,6 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
     return {StatusCode::kInvalidArgument,
             "There is no lower triangle of " + std::to_string(csr.n) +
                 " rows with " + std::to_string(csr.num_values) + " values."};
-  }
-  if (ordering.begin != nullptr && ordering.begin->back() != csr.n) {
-    return {StatusCode::kInvalidArgument,
-            "Blocks of " + std::to_string(ordering.begin->back()) +
-                " rows were to be ordered for a matrix of " +
-                std::to_string(csr.n) + "."};
   }
   const CudssFunctions* cudss = nullptr;
   CERES_EXT_RETURN_IF_ERROR(LoadCudss(&cudss));
@@ -324,38 +257,41 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
                  CUDSS_CONFIG_DETERMINISTIC_MODE,
                  &deterministic,
                  sizeof(deterministic));
-  cudssReorderingAlg_t algorithm = CUDSS_REORDERING_ALG_DEFAULT;
-  switch (ordering.algorithm) {
-    case SparseOrdering::Algorithm::kLibrarys:
-      break;
-    case SparseOrdering::Algorithm::kApproximateMinimumDegree:
-      algorithm = CUDSS_REORDERING_ALG_AMD;
-      break;
-    case SparseOrdering::Algorithm::kNestedDissection:
-      algorithm = CUDSS_REORDERING_ALG_NESTED_DISSECTION;
-      break;
-  }
-  CERES_EXT_CALL(cudssConfigSet,
-                 handles->config,
-                 CUDSS_CONFIG_REORDERING_ALG,
-                 &algorithm,
-                 sizeof(algorithm));
-  if (ordering.begin != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(OrderBlocks(ordering, &handles->permutation));
-  }
-  CERES_EXT_RETURN_IF_ERROR(
-      handles->Create(csr, values, handles->rhs.data(), &handles->rows));
+  CERES_EXT_CALL(cudssDataCreate, handles->handle, &handles->data);
+  CERES_EXT_CALL(cudssMatrixCreateCsr,
+                 &handles->a,
+                 csr.n,
+                 csr.n,
+                 csr.num_values,
+                 csr.row_begin,
+                 nullptr,  // A row ends where the next begins.
+                 csr.column,
+                 values,
+                 CUDA_R_64I,
+                 CUDA_R_32I,
+                 CUDA_R_64F,
+                 CUDSS_MTYPE_SPD,
+                 CUDSS_MVIEW_LOWER,
+                 CUDSS_BASE_ZERO);
   handles->values = values;
-  if (ordering.begin != nullptr) {
-    CERES_EXT_CALL(cudssDataSet,
-                   handles->handle,
-                   handles->rows.data,
-                   CUDSS_DATA_USER_PERM,
-                   handles->permutation.data(),
-                   handles->permutation.size() * sizeof(int32_t));
+  for (cudssMatrix_t* const vector : {&handles->x, &handles->b}) {
+    CERES_EXT_CALL(cudssMatrixCreateDn,
+                   vector,
+                   csr.n,
+                   1,
+                   csr.n,
+                   handles->rhs.data(),
+                   CUDA_R_64F,
+                   CUDSS_LAYOUT_COL_MAJOR);
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      handles->Execute(CUDSS_PHASE_ANALYSIS, handles->rows));
+  CERES_EXT_CALL(cudssExecute,
+                 handles->handle,
+                 CUDSS_PHASE_ANALYSIS,
+                 handles->config,
+                 handles->data,
+                 handles->a,
+                 handles->x,
+                 handles->b);
   CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
 
   const auto get =
@@ -363,7 +299,7 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
     size_t num_written = 0;
     CERES_EXT_CALL(cudssDataGet,
                    handles->handle,
-                   handles->rows.data,
+                   handles->data,
                    what,
                    to,
                    num_bytes,
@@ -384,47 +320,6 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
   device_bytes_ = own_bytes + estimates[0];
   peak_device_bytes_ = own_bytes + std::max(estimates[0], estimates[1]);
   return context->CheckLimit(others_bytes - own_bytes + peak_device_bytes_);
-}
-
-Status CudaSparseCholesky::OrderBlocks(const SparseOrdering& ordering,
-                                       std::vector<int32_t>* row) {
-  Handles* const handles = handles_.get();
-  const std::vector<int32_t>& begin = *ordering.begin;
-  DeviceBuffer<int64_t> row_begin;
-  DeviceBuffer<int32_t> column;
-  DeviceBuffer<double> values;  // whatever they are
-  CERES_EXT_RETURN_IF_ERROR(machine_->Upload(*ordering.row_begin, &row_begin));
-  CERES_EXT_RETURN_IF_ERROR(machine_->Upload(*ordering.column, &column));
-  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(column.size(), &values));
-  CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(values.size(), values.data()));
-  LowerCsr graph;
-  graph.n = static_cast<int64_t>(begin.size()) - 1;
-  graph.num_values = column.size();
-  graph.row_begin = row_begin.data();
-  graph.column = column.data();
-  CERES_EXT_RETURN_IF_ERROR(
-      handles->Create(graph, values.data(), values.data(), &handles->blocks));
-  CERES_EXT_RETURN_IF_ERROR(
-      handles->Execute(CUDSS_PHASE_REORDERING, handles->blocks));
-  CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
-  std::vector<int32_t> order(static_cast<size_t>(graph.n));
-  size_t num_written = 0;
-  CERES_EXT_CALL(cudssDataGet,
-                 handles->handle,
-                 handles->blocks.data,
-                 CUDSS_DATA_PERM_REORDER_ROW,
-                 order.data(),
-                 order.size() * sizeof(int32_t),
-                 &num_written);
-  handles->Destroy(&handles->blocks);
-  row->clear();
-  row->reserve(static_cast<size_t>(begin.back()));
-  for (const int32_t block : order) {
-    for (int32_t i = begin[block]; i < begin[block + 1]; ++i) {
-      row->push_back(i);
-    }
-  }
-  return {};
 }
 
 Status CudaSparseCholesky::FindNotFinite(const double* values, int64_t* first) {
@@ -472,7 +367,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
     return {};
   }
   if (values != handles->values) {
-    CERES_EXT_CALL(cudssMatrixSetValues, handles->rows.a, values);
+    CERES_EXT_CALL(cudssMatrixSetValues, handles->a, values);
     handles->values = values;
   }
   if (handles->has_info) {
@@ -480,7 +375,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
     const int none = 0;
     CERES_EXT_CALL(cudssDataSet,
                    handles->handle,
-                   handles->rows.data,
+                   handles->data,
                    CUDSS_DATA_INFO,
                    &none,
                    sizeof(none));
@@ -491,10 +386,10 @@ Status CudaSparseCholesky::Factorize(const double* values,
       handles->handle,
       was_factorized_ ? CUDSS_PHASE_REFACTORIZATION : CUDSS_PHASE_FACTORIZATION,
       handles->config,
-      handles->rows.data,
-      handles->rows.a,
-      handles->rows.x,
-      handles->rows.b);
+      handles->data,
+      handles->a,
+      handles->x,
+      handles->b);
   // A matrix that is not positive definite may be an error of the call too.
   if (status != CUDSS_STATUS_EXECUTION_FAILED) {
     CERES_EXT_RETURN_IF_ERROR(handles->Check("cudssExecute", status));
@@ -504,7 +399,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
   size_t num_written = 0;
   CERES_EXT_CALL(cudssDataGet,
                  handles->handle,
-                 handles->rows.data,
+                 handles->data,
                  CUDSS_DATA_INFO,
                  &info,
                  sizeof(info),
@@ -521,7 +416,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
   handles->Begin();
   if (info > 0 && info <= csr_.n &&
       handles->cudss->cudssDataGet(handles->handle,
-                                   handles->rows.data,
+                                   handles->data,
                                    CUDSS_DATA_PERM_REORDER_ROW,
                                    row.data(),
                                    row.size() * sizeof(int32_t),
@@ -545,9 +440,17 @@ Status CudaSparseCholesky::Solve(const double* b, double* x) {
         handles->rhs.data(), b, handles->rhs.bytes()));
     b = handles->rhs.data();
   }
-  CERES_EXT_CALL(cudssMatrixSetValues, handles->rows.b, b);
-  CERES_EXT_CALL(cudssMatrixSetValues, handles->rows.x, x);
-  return handles->Execute(CUDSS_PHASE_SOLVE, handles->rows);
+  CERES_EXT_CALL(cudssMatrixSetValues, handles->b, b);
+  CERES_EXT_CALL(cudssMatrixSetValues, handles->x, x);
+  CERES_EXT_CALL(cudssExecute,
+                 handles->handle,
+                 CUDSS_PHASE_SOLVE,
+                 handles->config,
+                 handles->data,
+                 handles->a,
+                 handles->x,
+                 handles->b);
+  return {};
 }
 
 #undef CERES_EXT_CALL
@@ -563,7 +466,6 @@ Status CudaSparseCholesky::Available() {
           "This library was built without the header of cuDSS 1.0 or later."};
 }
 Status CudaSparseCholesky::Analyze(const LowerCsr& /*csr*/,
-                                   const SparseOrdering& /*ordering*/,
                                    const double* /*values*/,
                                    CudaMachine* /*machine*/) {
   return Available();

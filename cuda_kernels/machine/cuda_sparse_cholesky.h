@@ -10,10 +10,10 @@
 //   if (status.ok()) status = cholesky.Factorize(values, &failed_order);
 //   if (status.ok() && failed_order == 0) status = cholesky.Solve(b, x);
 //
-// cuDSS chooses P, on the host, and what the factor will have, in Analyze; of
-// rows in blocks it may order these (SparseOrdering). Its deterministic mode is
-// on: the same input has the same bits on the same device and library. It keeps
-// no cache of kernels on disk unless CUDSS_JIT_CACHE_DIR says where.
+// cuDSS chooses P, on the host, and what the factor will have, in Analyze. Its
+// deterministic mode is on: the same input has the same bits on the same device
+// and library. It keeps no cache of kernels on disk unless CUDSS_JIT_CACHE_DIR
+// says where.
 //
 // Stream contract: everything is queued on the machine's stream. Analyze and
 // Factorize wait for it, Solve doesn't.
@@ -26,9 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "cuda_kernels/base/sparse_ordering.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 
@@ -62,7 +60,6 @@ class CudaSparseCholesky {
   // no more, or, with the numbers, factor and workspace would not fit beneath
   // its limit, of which nothing has been taken then; kDeviceError.
   Status Analyze(const LowerCsr& csr,
-                 const SparseOrdering& ordering,
                  const double* values,
                  CudaMachine* machine);
 
@@ -94,11 +91,8 @@ class CudaSparseCholesky {
   class Handles;
 
   Status TryAnalyze(const LowerCsr& csr,
-                    const SparseOrdering& ordering,
                     const double* values,
                     CudaMachine* machine);
-  // *row: P of the rows, from that of the blocks.
-  Status OrderBlocks(const SparseOrdering& ordering, std::vector<int32_t>* row);
   // *first: the first of the values that is not finite, num_values_: all are.
   Status FindNotFinite(const double* values, int64_t* first);
 

@@ -164,7 +164,7 @@ TEST_F(CudaSparseCholeskyTest, SolvesToRounding) {
       // What the values are is no matter to the analysis.
       const DeviceBuffer<double> other =
           Poisoned<double>(device.csr.num_values);
-      ASSERT_OK(cholesky.Analyze(device.csr, {}, other.data(), machine_.get()));
+      ASSERT_OK(cholesky.Analyze(device.csr, other.data(), machine_.get()));
       EXPECT_GE(cholesky.num_factor_values(),
                 static_cast<int64_t>(host.values.size()));
       EXPECT_LE(cholesky.num_factor_values(), n * (n + 1) / 2);
@@ -196,7 +196,7 @@ TEST_F(CudaSparseCholeskyTest, RandomStructures) {
     const Matrix a = PositiveDefinite(n, Pattern::kRandom, random());
     const DeviceCsr device = ToDevice(HostCsr(a));
     ASSERT_OK(
-        cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get()));
+        cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
     ASSERT_EQ(Factorize(device.values.data(), &cholesky), 0);
     const std::vector<double> expected = Solution(n);
     const std::vector<double> b = RightHandSide(a, expected);
@@ -204,98 +204,9 @@ TEST_F(CudaSparseCholeskyTest, RandomStructures) {
   }
 }
 
-// Of blocks of rows, each of which has all of its elements or none.
-TEST_F(CudaSparseCholeskyTest, OrdersBlocks) {
-  CudaSparseCholesky cholesky;
-  std::mt19937 random(13);
-  for (int i = 0; i < 30; ++i) {
-    SCOPED_TRACE(i);
-    std::vector<int32_t> begin = {0, 1};
-    const int num_blocks = 1 + static_cast<int>(random() % 20);
-    for (int b = 1; b < num_blocks; ++b) {
-      begin.push_back(begin.back() + static_cast<int32_t>(random() % 5));
-    }
-    const int64_t n = begin.back();
-    std::vector<int64_t> row_begin = {0};
-    std::vector<int32_t> column;
-    Matrix a(n);
-    for (int b = 0; b < num_blocks; ++b) {
-      for (int c = 0; c <= b; ++c) {
-        if (c < b && random() % 4 != 0) {
-          continue;
-        }
-        column.push_back(c);
-        for (int32_t u = begin[b]; u < begin[b + 1]; ++u) {
-          for (int32_t v = begin[c]; v < begin[c + 1] && v <= u; ++v) {
-            a.At(u, v) =
-                u == v ? static_cast<double>(2 * n)
-                       : static_cast<double>(1 + random() % 3) / 2.0 - 1.0;
-          }
-        }
-      }
-      row_begin.push_back(static_cast<int64_t>(column.size()));
-    }
-    const DeviceCsr device = ToDevice(HostCsr(a));
-    const std::vector<double> expected = Solution(n);
-    const std::vector<double> b = RightHandSide(a, expected);
-    for (const auto algorithm :
-         {SparseOrdering::Algorithm::kLibrarys,
-          SparseOrdering::Algorithm::kApproximateMinimumDegree,
-          SparseOrdering::Algorithm::kNestedDissection}) {
-      SparseOrdering ordering = {algorithm, &begin, &row_begin, &column};
-      ASSERT_OK(cholesky.Analyze(
-          device.csr, ordering, device.values.data(), machine_.get()));
-      ASSERT_EQ(Factorize(device.values.data(), &cholesky), 0);
-      // Off-diagonal sums are below n, so that no eigenvalue is below n.
-      ExpectSolves(a, b, expected, static_cast<double>(n), Solve(b, &cholesky));
-    }
-  }
-}
-
-// The hub of a star, the first block, comes last in every good order: L has no
-// elements but those of A then, where another order of rows, as the inverse of
-// that one, would fill it.
-TEST_F(CudaSparseCholeskyTest, TheOrderOfBlocksIsThatOfRows) {
-  constexpr int32_t kSize = 3;
-  constexpr int32_t kBlocks = 40;
-  constexpr int32_t kHub = 0;
-  std::vector<int32_t> begin;
-  std::vector<int64_t> row_begin = {0};
-  std::vector<int32_t> column;
-  Matrix a(int64_t{kSize} * kBlocks);
-  for (int32_t b = 0; b < kBlocks; ++b) {
-    begin.push_back(kSize * b);
-    for (int32_t c = 0; c <= b; ++c) {
-      if (c != b && c != kHub && b != kHub) {
-        continue;
-      }
-      column.push_back(c);
-      for (int32_t u = kSize * b; u < kSize * (b + 1); ++u) {
-        for (int32_t v = kSize * c; v < kSize * (c + 1) && v <= u; ++v) {
-          a.At(u, v) = u == v ? 2.0 * a.n : 1.0;
-        }
-      }
-    }
-    row_begin.push_back(static_cast<int64_t>(column.size()));
-  }
-  begin.push_back(kSize * kBlocks);
-  const HostCsr host(a);
-  const DeviceCsr device = ToDevice(host);
-  CudaSparseCholesky cholesky;
-  SparseOrdering ordering;
-  ordering.begin = &begin;
-  ordering.row_begin = &row_begin;
-  ordering.column = &column;
-  ordering.algorithm = SparseOrdering::Algorithm::kApproximateMinimumDegree;
-  ASSERT_OK(cholesky.Analyze(
-      device.csr, ordering, device.values.data(), machine_.get()));
-  EXPECT_EQ(cholesky.num_factor_values(),
-            static_cast<int64_t>(host.values.size()));
-}
-
 TEST_F(CudaSparseCholeskyTest, NoRows) {
   CudaSparseCholesky cholesky;
-  ASSERT_OK(cholesky.Analyze({}, {}, nullptr, machine_.get()));
+  ASSERT_OK(cholesky.Analyze({}, nullptr, machine_.get()));
   EXPECT_EQ(cholesky.num_factor_values(), 0);
   EXPECT_EQ(Factorize(nullptr, &cholesky), 0);
   ASSERT_OK(cholesky.Solve(nullptr, nullptr));
@@ -317,7 +228,7 @@ TEST_F(CudaSparseCholeskyTest, SameBitsWhateverWasBefore) {
   for (int object = 0; object < 2; ++object) {
     CudaSparseCholesky cholesky;
     ASSERT_OK(
-        cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get()));
+        cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
     for (int run = 0; run < 3; ++run) {
       ASSERT_EQ(Factorize(device.values.data(), &cholesky), 0);
       const std::vector<double> x = Solve(b, &cholesky);
@@ -347,8 +258,8 @@ TEST_F(CudaSparseCholeskyTest, NamesTheRowWhosePivotIsNotPositive) {
         }
         HostCsr host(a);
         DeviceCsr device = ToDevice(host);
-        ASSERT_OK(cholesky.Analyze(
-            device.csr, {}, device.values.data(), machine_.get()));
+        ASSERT_OK(
+            cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
         // The first factorisation and a later one.
         for (int run = 0; run < 2; ++run) {
           const double bad = pivot;
@@ -379,7 +290,7 @@ TEST_F(CudaSparseCholeskyTest, FindsThatAMatrixIsNotPositiveDefinite) {
     a.At(n / 2, n / 2) = -1.0;
     const DeviceCsr device = ToDevice(HostCsr(a));
     ASSERT_OK(
-        cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get()));
+        cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
     const int64_t failed_order = Factorize(device.values.data(), &cholesky);
     EXPECT_NE(failed_order, 0);
     EXPECT_LE(failed_order, n);
@@ -392,7 +303,7 @@ TEST_F(CudaSparseCholeskyTest, NamesTheRowThatIsNotFinite) {
     const HostCsr host(PositiveDefinite(n, Pattern::kDense, 7));
     DeviceCsr device = ToDevice(host);
     ASSERT_OK(
-        cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get()));
+        cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
     for (const double value : {kNaN, kInfinity, -kInfinity}) {
       for (const auto& [i, j] : {std::pair{int64_t{0}, int64_t{0}},
                                  {n / 2, n / 2},
@@ -425,8 +336,8 @@ TEST_F(CudaSparseCholeskyTest, TheLimitIsAskedBeforeTheFactorIsThere) {
     before = context_->used_bytes();
     {
       CudaSparseCholesky cholesky;
-      ASSERT_OK(cholesky.Analyze(
-          device.csr, {}, device.values.data(), machine_.get()));
+      ASSERT_OK(
+          cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
       peak_bytes = cholesky.peak_device_bytes();
 #ifdef CERES_EXT_EMULATED
       EXPECT_LT(context_->used_bytes(), before + cholesky.device_bytes());
@@ -449,7 +360,7 @@ TEST_F(CudaSparseCholeskyTest, TheLimitIsAskedBeforeTheFactorIsThere) {
     ASSERT_EQ(context_->used_bytes(), before);
     CudaSparseCholesky cholesky;
     const Status status =
-        cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get());
+        cholesky.Analyze(device.csr, device.values.data(), machine_.get());
     if (less == 0) {
       ASSERT_OK(status);
       EXPECT_EQ(Factorize(device.values.data(), &cholesky), 0);
@@ -477,19 +388,12 @@ TEST_F(CudaSparseCholeskyTest, WrongCallsAreRefused) {
                               LowerCsr{0, 1, nullptr, nullptr},
                               LowerCsr{3, 2, nullptr, nullptr},
                               LowerCsr{int64_t{1} << 31, int64_t{1} << 32}}) {
-    EXPECT_EQ(cholesky.Analyze(csr, {}, nullptr, machine_.get()).code,
+    EXPECT_EQ(cholesky.Analyze(csr, nullptr, machine_.get()).code,
               StatusCode::kInvalidArgument);
   }
-  const std::vector<int32_t> begin = {0, 2};
-  SparseOrdering ordering;
-  ordering.begin = &begin;
-  EXPECT_EQ(
-      cholesky.Analyze(LowerCsr{3, 3}, ordering, nullptr, machine_.get()).code,
-      StatusCode::kInvalidArgument);
   const DeviceCsr device =
       ToDevice(HostCsr(PositiveDefinite(3, Pattern::kDense, 9)));
-  ASSERT_OK(
-      cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get()));
+  ASSERT_OK(cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
   EXPECT_EQ(cholesky.Solve(nullptr, nullptr).code,
             StatusCode::kInvalidArgument);
 }
@@ -505,7 +409,7 @@ TEST_F(CudaSparseCholeskyTest, NoLibraries) {
   EXPECT_NE(status.message.find("libcudss.so.999"), std::string::npos)
       << status.message;
   CudaSparseCholesky cholesky;
-  EXPECT_EQ(cholesky.Analyze({}, {}, nullptr, machine_.get()).message,
+  EXPECT_EQ(cholesky.Analyze({}, nullptr, machine_.get()).message,
             status.message);
   int64_t failed_order = 0;
   EXPECT_EQ(cholesky.Factorize(nullptr, &failed_order).code,
@@ -520,7 +424,7 @@ TEST_F(CudaSparseCholeskyTest, TheUsersCacheIsNotTakenAway) {
   ASSERT_EQ(setenv("CUDSS_JIT_CACHE_DIR", "/nowhere", 1), 0);
   CudaSparseCholesky cholesky;
   const Status status =
-      cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get());
+      cholesky.Analyze(device.csr, device.values.data(), machine_.get());
   EXPECT_TRUE(status.ok()) << status.message;
   unsetenv("CUDSS_JIT_CACHE_DIR");
 }
@@ -535,12 +439,6 @@ TEST_F(CudaSparseCholeskyTest, EveryCallMayFail) {
   DeviceCsr device = ToDevice(host);
   DeviceBuffer<double> b = Upload(RightHandSide(a, expected));
   DeviceBuffer<double> x = Poisoned<double>(n);
-  // Blocks of one row each.
-  const std::vector<int32_t> begin = {0, 1, 2, 3, 4, 5};
-  SparseOrdering ordering;
-  ordering.begin = &begin;
-  ordering.row_begin = &host.row_begin;
-  ordering.column = &host.column;
   const int64_t num_held = cuda_faults().num_held();
   const int64_t used_bytes = context_->used_bytes();
   for (const bool and_all_later : {false, true}) {
@@ -551,7 +449,7 @@ TEST_F(CudaSparseCholeskyTest, EveryCallMayFail) {
         CudaSparseCholesky cholesky;
         const auto run = [&]() -> Status {
           CERES_EXT_RETURN_IF_ERROR(cholesky.Analyze(
-              device.csr, ordering, device.values.data(), machine_.get()));
+              device.csr, device.values.data(), machine_.get()));
           for (int again = 0; again < 2; ++again) {
             int64_t failed_order = 0;
             CERES_EXT_RETURN_IF_ERROR(
@@ -567,8 +465,7 @@ TEST_F(CudaSparseCholeskyTest, EveryCallMayFail) {
         failed_calls.push_back(cuda_faults().failed_call());
         cuda_faults().Stop();
         // What is given back on the way need not say that it has failed.
-        if (failed_calls.back() != "cudaFree" &&
-            failed_calls.back().find("Destroy") == std::string::npos) {
+        if (failed_calls.back() != "cudaFree") {
           EXPECT_EQ(status.ok(), !has_failed) << failed_calls.back();
         }
         if (!status.ok()) {
@@ -595,7 +492,6 @@ TEST_F(CudaSparseCholeskyTest, EveryCallMayFail) {
                              "cudssConfigSet",
                              "cudssDataCreate",
                              "cudssDataGet",
-                             "cudssDataSet",
                              "cudssMatrixCreateCsr",
                              "cudssMatrixCreateDn",
                              "cudssMatrixSetValues",
@@ -610,8 +506,7 @@ TEST_F(CudaSparseCholeskyTest, NoMemoryForTheFactor) {
   const DeviceCsr device =
       ToDevice(HostCsr(PositiveDefinite(33, Pattern::kDense, 11)));
   CudaSparseCholesky cholesky;
-  ASSERT_OK(
-      cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get()));
+  ASSERT_OK(cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
   cuda_faults().TakeMemory();
   int64_t failed_order = 0;
   const Status status = cholesky.Factorize(device.values.data(), &failed_order);
@@ -629,7 +524,7 @@ TEST_F(CudaSparseCholeskyTest, OfALostDeviceNothingIsFreed) {
         ToDevice(HostCsr(PositiveDefinite(5, Pattern::kDense, 12)));
     CudaSparseCholesky cholesky;
     ASSERT_OK(
-        cholesky.Analyze(device.csr, {}, device.values.data(), machine_.get()));
+        cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
     ASSERT_EQ(Factorize(device.values.data(), &cholesky), 0);
     emulation::Reset();
     machine_->ForgetIfLost();

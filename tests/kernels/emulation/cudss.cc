@@ -1,12 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // libcudss.so.999 of an emulated device (cudss.h): a dense factorisation, with
-// the rows in reverse order unless the user gives another. A call that cuDSS
-// would refuse, or that would be another one's than the test means, is refused
-// with a word on stderr.
+// the rows in reverse order. A call that cuDSS would refuse, or that would be
+// another one's than the test means, is refused with a word on stderr.
 #include <cudss.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +22,6 @@ struct cudssContext {
 
 struct cudssConfig {
   bool is_deterministic = false;
-  bool has_reordering = false;
 };
 
 struct cudssMatrix {
@@ -37,9 +34,6 @@ struct cudssMatrix {
 
 struct cudssData {
   int64_t n = -1;  // -1: before an analysis
-  std::vector<int32_t> users_order;
-  std::vector<int32_t> order;  // rows by their place in the factor
-  std::vector<int32_t> place;  // of each row
   bool was_factorized = false;
   // The first failure, until it is set to 0.
   int info = 0;
@@ -81,6 +75,8 @@ void Free(cudssHandle_t handle, void* data, size_t num_bytes) {
   }
 }
 
+int64_t Reverse(int64_t n, int64_t i) { return n - 1 - i; }
+
 template <typename T>
 bool IsOnDevice(const T* data, int64_t size) {
   return emulation::IsOnDevice(data, static_cast<size_t>(size) * sizeof(T));
@@ -115,39 +111,12 @@ bool IsLowerTriangle(const cudssMatrix& a) {
   return true;
 }
 
-cudssStatus_t Reorder(cudssData_t data, const cudssMatrix& a) {
-  if (!Expect(IsLowerTriangle(a), "reordering", "no lower triangle") ||
-      !Expect(data->n < 0, "reordering", "there has been one")) {
-    return CUDSS_STATUS_INVALID_VALUE;
-  }
-  const auto n = static_cast<size_t>(a.n);
-  data->order = data->users_order;
-  if (data->order.empty()) {
-    for (size_t i = 0; i < n; ++i) {
-      data->order.push_back(static_cast<int32_t>(n - 1 - i));
-    }
-  }
-  data->place.assign(n, -1);
-  for (size_t i = 0; i < n; ++i) {
-    if (!Expect(data->order.size() == n && data->order[i] >= 0 &&
-                    data->order[i] < a.n &&
-                    data->place[static_cast<size_t>(data->order[i])] < 0,
-                "reordering",
-                "no permutation")) {
-      return CUDSS_STATUS_INVALID_VALUE;
-    }
-    data->place[static_cast<size_t>(data->order[i])] = static_cast<int32_t>(i);
-  }
-  data->n = a.n;
-  return CUDSS_STATUS_SUCCESS;
-}
-
 cudssStatus_t Analyze(cudssHandle_t handle,
                       cudssData_t data,
                       const cudssMatrix& a) {
-  const cudssStatus_t reordered = Reorder(data, a);
-  if (reordered != CUDSS_STATUS_SUCCESS) {
-    return reordered;
+  if (!Expect(IsLowerTriangle(a), "analysis", "no lower triangle") ||
+      !Expect(data->n < 0, "analysis", "there has been one")) {
+    return CUDSS_STATUS_INVALID_VALUE;
   }
   data->analysis = Allocate(handle, AnalysisBytes(a.n));
   void* const scratch = Allocate(handle, ScratchBytes(a.n));
@@ -159,8 +128,8 @@ cudssStatus_t Analyze(cudssHandle_t handle,
   const auto n = static_cast<size_t>(a.n);
   std::vector<bool> has(n * n);
   ForEachElement(a, [&](int64_t i, int64_t j, int64_t) {
-    const auto p = static_cast<size_t>(data->place[static_cast<size_t>(i)]);
-    const auto q = static_cast<size_t>(data->place[static_cast<size_t>(j)]);
+    const auto p = static_cast<size_t>(Reverse(a.n, i));
+    const auto q = static_cast<size_t>(Reverse(a.n, j));
     has[q >= p ? q * n + p : p * n + q] = true;
   });
   for (size_t j = 0; j < n; ++j) {
@@ -176,6 +145,7 @@ cudssStatus_t Analyze(cudssHandle_t handle,
     data->num_factor_values += count;
     data->num_flops += count * count;
   }
+  data->n = a.n;
   return CUDSS_STATUS_SUCCESS;
 }
 
@@ -203,9 +173,7 @@ cudssStatus_t Factorize(cudssHandle_t handle,
   std::memset(l, 0, FactorBytes(n));
   const double* const values = static_cast<const double*>(a.values);
   ForEachElement(a, [&](int64_t i, int64_t j, int64_t k) {
-    const int64_t p = data->place[static_cast<size_t>(i)];
-    const int64_t q = data->place[static_cast<size_t>(j)];
-    l[std::min(p, q) * n + std::max(p, q)] = values[k];
+    l[Reverse(n, i) * n + Reverse(n, j)] = values[k];
   });
   for (int64_t j = 0; j < n; ++j) {
     const double pivot = l[j * n + j];
@@ -241,8 +209,7 @@ cudssStatus_t Solve(cudssHandle_t handle,
   }
   const double* const l = data->factor;
   for (int64_t i = 0; i < n; ++i) {
-    y[i] = static_cast<const double*>(
-        b.values)[data->order[static_cast<size_t>(i)]];
+    y[i] = static_cast<const double*>(b.values)[Reverse(n, i)];
   }
   for (int64_t j = 0; j < n; ++j) {
     y[j] /= l[j * n + j];
@@ -257,7 +224,7 @@ cudssStatus_t Solve(cudssHandle_t handle,
     y[j] /= l[j * n + j];
   }
   for (int64_t i = 0; i < n; ++i) {
-    static_cast<double*>(x.values)[data->order[static_cast<size_t>(i)]] = y[i];
+    static_cast<double*>(x.values)[Reverse(n, i)] = y[i];
   }
   Free(handle, y, ScratchBytes(n));
   return CUDSS_STATUS_SUCCESS;
@@ -328,17 +295,13 @@ cudssStatus_t cudssConfigSet(cudssConfig_t config,
                              cudssConfigParam_t what,
                              const void* value,
                              size_t num_bytes) {
-  if (what == CUDSS_CONFIG_REORDERING_ALG &&
-      num_bytes == sizeof(cudssReorderingAlg_t)) {
-    config->has_reordering = true;
-  } else if (Expect(what == CUDSS_CONFIG_DETERMINISTIC_MODE &&
-                        num_bytes == sizeof(int),
-                    "cudssConfigSet",
-                    "the parameter or its size")) {
-    config->is_deterministic = *static_cast<const int*>(value) != 0;
-  } else {
+  if (!Expect(
+          what == CUDSS_CONFIG_DETERMINISTIC_MODE && num_bytes == sizeof(int),
+          "cudssConfigSet",
+          "the parameter or its size")) {
     return CUDSS_STATUS_INVALID_VALUE;
   }
+  config->is_deterministic = *static_cast<const int*>(value) != 0;
   return StatusOf(emulation::Next("cudssConfigSet"));
 }
 
@@ -360,16 +323,12 @@ cudssStatus_t cudssDataSet(cudssHandle_t,
                            cudssDataParam_t what,
                            const void* value,
                            size_t num_bytes) {
-  if (what == CUDSS_DATA_USER_PERM) {
-    const auto* const order = static_cast<const int32_t*>(value);
-    data->users_order.assign(order, order + num_bytes / sizeof(int32_t));
-  } else if (Expect(what == CUDSS_DATA_INFO && num_bytes == sizeof(int),
-                    "cudssDataSet",
-                    "the parameter or its size")) {
-    data->info = *static_cast<const int*>(value);
-  } else {
+  if (!Expect(what == CUDSS_DATA_INFO && num_bytes == sizeof(int),
+              "cudssDataSet",
+              "the parameter or its size")) {
     return CUDSS_STATUS_INVALID_VALUE;
   }
+  data->info = *static_cast<const int*>(value);
   return StatusOf(emulation::Next("cudssDataSet"));
 }
 
@@ -405,14 +364,13 @@ cudssStatus_t cudssDataGet(cudssHandle_t,
       estimates[1] = estimates[0] + static_cast<int64_t>(ScratchBytes(n));
       return Write(estimates, 16, value, num_bytes, num_written);
     }
-    case CUDSS_DATA_PERM_REORDER_ROW:
-      return Write(data->order.data(),
-                   data->order.size(),
-                   value,
-                   num_bytes,
-                   num_written);
-    case CUDSS_DATA_USER_PERM:
-      break;
+    case CUDSS_DATA_PERM_REORDER_ROW: {
+      std::vector<int32_t> row;
+      for (int64_t i = 0; i < n; ++i) {
+        row.push_back(static_cast<int32_t>(Reverse(n, i)));
+      }
+      return Write(row.data(), row.size(), value, num_bytes, num_written);
+    }
   }
   return CUDSS_STATUS_NOT_SUPPORTED;
 }
@@ -517,8 +475,7 @@ cudssStatus_t cudssExecute(cudssHandle_t handle,
                   handle->cache_folder.empty(),
               name,
               "a cache on disk that the user has not asked for") ||
-      !Expect(config->is_deterministic, name, "not deterministic") ||
-      !Expect(config->has_reordering, name, "no choice of an ordering")) {
+      !Expect(config->is_deterministic, name, "not deterministic")) {
     return CUDSS_STATUS_INVALID_VALUE;
   }
   const cudaError_t error = emulation::NextOnDevice(name);
@@ -526,8 +483,6 @@ cudssStatus_t cudssExecute(cudssHandle_t handle,
     return StatusOf(error);
   }
   switch (phase) {
-    case CUDSS_PHASE_REORDERING:
-      return Reorder(data, *a);
     case CUDSS_PHASE_ANALYSIS:
       return Analyze(handle, data, *a);
     case CUDSS_PHASE_FACTORIZATION:
