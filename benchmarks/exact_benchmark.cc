@@ -92,6 +92,13 @@ double Median(std::vector<double> values) {
   return values.empty() ? 0.0 : values[values.size() / 2];
 }
 
+// As JSON; null: none.
+std::string Finite(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.17g", value);
+  return std::isfinite(value) ? text : "null";
+}
+
 // As JSON; null: never.
 std::string SecondsTo(const Summary& summary, double cost) {
   for (const ceres::IterationSummary& iteration : summary.iterations) {
@@ -137,8 +144,8 @@ void Print(uint64_t seed,
       "\"schur\":%.6f,\"factorization\":%.6f,\"pcg\":%.6f,"
       "\"back_substitution\":%.6f,\"residuals\":%.6f,\"jacobian\":%.6f,"
       "\"preprocessor\":%.4f,\"setup\":%.4f,\"minimizer\":%.4f,"
-      "\"to_1_percent\":%s,\"to_0.1_percent\":%s,\"final_cost\":%.17g,"
-      "\"best_cost\":%.17g,\"bytes\":%lld,\"forecast_bytes\":%lld,"
+      "\"to_1_percent\":%s,\"to_0.1_percent\":%s,\"final_cost\":%s,"
+      "\"best_cost\":%s,\"bytes\":%lld,\"forecast_bytes\":%lld,"
       "\"reason\":\"%s\"}\n",
       FLAGS_like.c_str(),
       FLAGS_cameras,
@@ -179,8 +186,8 @@ void Print(uint64_t seed,
       median([](const Summary& s) { return s.minimizer_time_in_seconds; }),
       SecondsTo(last, 1.01 * best).c_str(),
       SecondsTo(last, 1.001 * best).c_str(),
-      last.final_cost,
-      best,
+      Finite(last.final_cost).c_str(),
+      Finite(best).c_str(),
       static_cast<long long>(last.memory_bytes),
       static_cast<long long>(last.memory_forecast_bytes),
       last.IsSolutionUsable() ? last.path_reason.c_str()

@@ -83,8 +83,8 @@ struct Summary : public ceres::Solver::Summary {
   // times are in ceres::Solver::Summary.
   double setup_time_in_seconds = 0.0;
   double import_time_in_seconds = 0.0;
-  // Schur, factorization: of the exact step, S as a matrix, and its factor with
-  // the solution.
+  // Schur: S as a matrix, where one is formed. Factorization: its factor, and
+  // the solution with that.
   double normal_blocks_time_in_seconds = 0.0;
   double schur_time_in_seconds = 0.0;
   double factorization_time_in_seconds = 0.0;

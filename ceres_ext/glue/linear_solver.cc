@@ -54,14 +54,15 @@ std::string MatrixName(const solver::SchurMatrixSize& size, bool mixed) {
   }
   const double triangle =
       0.5 * static_cast<double>(n) * static_cast<double>(n + 1);
-  std::snprintf(text,
-                sizeof(text),
-                " as a sparse matrix (n = %lld, %lld blocks, %.2g %% of its "
-                "elements, %.3g MB",
-                n,
-                static_cast<long long>(size.num_blocks),  // NOLINT
-                100.0 * static_cast<double>(size.num_values) / triangle,
-                megabytes);
+  std::snprintf(
+      text,
+      sizeof(text),
+      " as a sparse matrix (n = %lld, %lld blocks, %.2g %% of its "
+      "elements, %.3g MB",
+      n,
+      static_cast<long long>(size.num_blocks),  // NOLINT
+      n == 0 ? 0.0 : 100.0 * static_cast<double>(size.num_values) / triangle,
+      megabytes);
   name += text;
   if (size.is_factorized) {
     std::snprintf(text,
@@ -240,7 +241,7 @@ Status ProgramLinearSolver<Machine>::Setup(
   const solver::InexactSolverOptions of_solver =
       ToInexactSolverOptions(ext_options, options);
   std::vector<unsigned char> f_varies;
-  if (of_solver.factorizes()) {
+  if (of_solver.needs_schur_matrix()) {
     CERES_EXT_RETURN_IF_ERROR(FindUnknowns(&f_varies));
   }
   CERES_EXT_RETURN_IF_ERROR(solver_.Setup(of_solver,

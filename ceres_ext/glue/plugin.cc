@@ -70,6 +70,10 @@ bool Choose(const Options& options, ceres::Solver::Options* solver_options) {
        preconditioner == solver_options->preconditioner_type)) {
     return false;
   }
+  // It was said of the given choice, and is combined with SCHUR_JACOBI alone.
+  solver_options->use_explicit_schur_complement &=
+      solver_options->linear_solver_type == type &&
+      preconditioner == ceres::SCHUR_JACOBI;
   solver_options->linear_solver_type = type;
   solver_options->preconditioner_type = preconditioner;
   solver_options->dynamic_sparsity = false;

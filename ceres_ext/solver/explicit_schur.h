@@ -221,21 +221,24 @@ class ExplicitSchur {
                              std::vector<kernels::SchurBlockList>* lists) {
     std::vector<int32_t> block_size;
     std::vector<int64_t> value_begin;
-    int32_t widest = 0;
     for (const kernels::BlockFamily& family : blocks_.f) {
       for (int32_t b = 0; b < family.num_blocks; ++b) {
         block_size.push_back(family.size);
         value_begin.push_back(family.value_begin + int64_t{family.size} * b);
       }
-      widest = std::max(widest, family.num_blocks > 0 ? family.size : 0);
     }
-    width_ = widest * widest;
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(block_size, &block_size_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(value_begin, &value_begin_));
-    int64_t num_chunks = 0;
+    int64_t num_partial = 0;
+    width_.assign(static_cast<size_t>(blocks_.e.size()), 0);
     for (int i = 0; i < blocks_.e.size(); ++i) {
       pairs_.push_back(std::make_unique<kernels::PairIndex<Machine>>());
       lists->emplace_back();
+      int32_t widest = 0;
+      for (const int32_t block : builder.pairs(i).f_block) {
+        widest = std::max(widest, block_size[block]);
+      }
+      width_[i] = widest * widest;
       if (builder.pairs(i).f_block.empty()) {
         continue;
       }
@@ -243,14 +246,13 @@ class ExplicitSchur {
           pairs_.back()->Setup(builder.pairs(i), machine_));
       const kernels::CouplingIndexView& couplings =
           pairs_.back()->view().couplings;
-      num_chunks = std::max(num_chunks, couplings.num_chunks);
+      num_partial = std::max(num_partial, width_[i] * couplings.num_chunks);
       if (sparse) {
         CERES_EXT_RETURN_IF_ERROR(
             kernels::DownloadBlocks(couplings, 0, machine_, &lists->back()));
       }
     }
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Allocate(width_ * num_chunks, &partial_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_partial, &partial_));
     const int64_t num_values = builder.w_families().num_values();
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_values, &w_));
     return machine_->Allocate(num_values, &y_);
@@ -316,7 +318,7 @@ class ExplicitSchur {
     of.w = w_.data();
     of.y = y_.data();
     of.block_size = block_size_.data();
-    of.width = width_;
+    of.width = width_[static_cast<size_t>(i)];
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::CouplingChunksParams{of, partial_.data()}, machine_));
     kernels::SubtractCouplingsParams subtract;
@@ -356,7 +358,8 @@ class ExplicitSchur {
   std::vector<std::unique_ptr<CrossingFamily>> crossing_families_;
   Buffer<int32_t> block_size_;   // of each F block
   Buffer<int64_t> value_begin_;  // of each F block
-  int32_t width_ = 0;            // elements of the largest block of S
+  // Elements of the largest block of S that pairs of an E family add to.
+  std::vector<int32_t> width_;
   Buffer<double> partial_;
   Buffer<double> w_;  // of all pairs
   Buffer<double> y_;  // W Vi

@@ -3,11 +3,19 @@
 // The Schur complement as an operator that multiplies by its matrix
 // (explicit_schur.h), sparse, by blocks: Ceres's use_explicit_schur_complement.
 // Its products read S, and not the Jacobian.
+//
+//   ExplicitSchurComplement<Machine> schur(varies);
+//   Status status = schur.Setup(options, blocks, batches, &machine);
+//   // per solve:
+//   if (status.ok()) status = schur.Update(system, wanted, rhs);
+//   if (status.ok()) status = schur.Write(system, wanted.schur_diagonal);
+//   if (status.ok()) status = schur.Multiply(p, q, nullptr);
 #ifndef CERES_EXT_SOLVER_EXPLICIT_SCHUR_COMPLEMENT_H_
 #define CERES_EXT_SOLVER_EXPLICIT_SCHUR_COMPLEMENT_H_
 
 #include <cstdint>
-#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
@@ -16,6 +24,7 @@
 #include "ceres_ext/solver/linear_operator.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/structure/schur_matrix.h"
 
@@ -25,6 +34,11 @@ template <typename Machine>
 class ExplicitSchurComplement final : public SchurComplement<Machine> {
  public:
   using Base = SchurComplement<Machine>;
+
+  // f_varies: of each value of F whether it is an unknown; products are zero
+  // where it isn't.
+  explicit ExplicitSchurComplement(std::vector<unsigned char> f_varies)
+      : f_varies_(std::move(f_varies)) {}
 
   // kUnsupported: what ExplicitSchur can't do, or merged blocks.
   kernels::Status Setup(const InexactSolverOptions& options,
@@ -37,18 +51,20 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
     }
     CERES_EXT_RETURN_IF_ERROR(Base::Setup(options, blocks, batches, machine));
     CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
-    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&forecast_bytes_));
-    // Columns that don't vary are zero but for their padding.
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(nullptr, /*sparse=*/true));
+    int64_t of_sums = 0;
+    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_sums));
+    CERES_EXT_RETURN_IF_ERROR(CheckLimit(of_sums));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies_.data(), /*sparse=*/true));
     CERES_EXT_RETURN_IF_ERROR(
         rows_.Setup(schur_.csr(), schur_.unknowns(), machine));
-    const int64_t num_values = schur_.csr().num_values();
-    const int64_t num_partial = rows_.view().num_chunks * rows_.view().width;
-    forecast_bytes_ +=
-        static_cast<int64_t>(sizeof(double)) * (num_values + num_partial) +
-        schur_.csr().num_bytes() + rows_.num_bytes();
     size_ = schur_.size();
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_values, &values_));
+    const int64_t num_partial = rows_.view().num_chunks * rows_.view().width;
+    const int64_t of_matrix =
+        static_cast<int64_t>(sizeof(double)) * (size_.num_values + num_partial);
+    CERES_EXT_RETURN_IF_ERROR(CheckLimit(of_matrix));
+    forecast_bytes_ =
+        of_sums + of_matrix + schur_.csr().num_bytes() + rows_.num_bytes();
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(size_.num_values, &values_));
     return machine->Allocate(num_partial, &partial_);
   }
 
@@ -56,17 +72,20 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
   int64_t forecast_bytes() const { return forecast_bytes_; }
   const SchurMatrixSize& matrix_size() const { return size_; }
 
-  // wanted: schur_diagonal too.
   kernels::Status Update(const LinearSystem& system,
                          const NormalBlocksRequest& wanted,
                          double* rhs) override {
     if (!system.is_same_linearization) {
       schur_.Forget();
     }
-    CERES_EXT_RETURN_IF_ERROR(Base::Update(system, wanted, rhs));
+    return Base::Update(system, wanted, rhs);
+  }
+  // After Update, which has filled schur_diagonal: forms S.
+  kernels::Status Write(const LinearSystem& system,
+                        const double* schur_diagonal) {
     ExplicitSchurRequest request;
     request.v_inverse = Base::e_matrices();
-    request.schur_diagonal = wanted.schur_diagonal;
+    request.schur_diagonal = schur_diagonal;
     request.f_diagonal = system.f_diagonal;
     request.is_same_linearization = system.is_same_linearization;
     return schur_.Write(request, values_.data());
@@ -89,6 +108,16 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
+  // Of what is still to be taken.
+  kernels::Status CheckLimit(int64_t num_bytes) {
+    if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
+      return {};
+    } else {
+      return machine_->context()->CheckLimit(machine_->bytes() + num_bytes);
+    }
+  }
+
+  const std::vector<unsigned char> f_varies_;
   ExplicitSchur<Machine> schur_;
   kernels::SchurRows<Machine> rows_;
   SchurMatrixSize size_;

@@ -69,6 +69,9 @@ struct InexactSolverOptions {
   }
   // Whether a solver asks for the blocks of F'F, and for those of S.
   bool factorizes() const { return factorization != Factorization::kNone; }
+  bool needs_schur_matrix() const {
+    return factorizes() || use_explicit_schur_complement;
+  }
   bool needs_u() const {
     return has_power_series() || preconditioner == PreconditionerType::kJacobi;
   }

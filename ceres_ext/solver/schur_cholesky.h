@@ -174,6 +174,7 @@ class SchurCholesky {
     pattern.num_values = csr.num_values();
     pattern.row_begin = csr.row_begin();
     pattern.column = csr.column();
+    const int64_t before = machine_->bytes();
     CERES_EXT_RETURN_IF_ERROR(
         sparse_.Analyze(pattern, values_.data(), machine_));
     size_ = schur_.size();
@@ -183,8 +184,12 @@ class SchurCholesky {
     forecast_bytes_ += kDouble * values_.size() +
                        static_cast<int64_t>(sizeof(int32_t)) * values_.size() +
                        sparse_.peak_device_bytes();
+    // What is to come beside what the analysis keeps.
     Buffer<unsigned char> room;
-    return machine_->Allocate(sparse_.peak_device_bytes(), &room);
+    return machine_->Allocate(
+        std::max(int64_t{0},
+                 before + sparse_.peak_device_bytes() - machine_->bytes()),
+        &room);
   }
 
   // Sets forecast_bytes_. kOutOfMemory where the limit is below it.

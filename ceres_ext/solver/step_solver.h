@@ -70,7 +70,7 @@ template <typename Machine>
 class StepSolver {
  public:
   // Batches and machine must outlive the solver. f_varies: of each value of F,
-  // in host memory, whether it is an unknown of a factorisation; empty: all
+  // in host memory, whether it is an unknown of S as a matrix; empty: all
   // are. kInvalidArgument: options.Validate fails. kOutOfMemory. kUnsupported:
   // what a batch, or the machine, can't do.
   kernels::Status Setup(const InexactSolverOptions& options,
@@ -87,12 +87,16 @@ class StepSolver {
     machine_ = machine;
     SchurComplement<Machine>* schur = nullptr;
     explicit_schur_ = nullptr;
+    if (f_varies.empty() && options.needs_schur_matrix()) {
+      f_varies.assign(static_cast<size_t>(blocks.f.num_values()), 1);
+    }
     if (options.use_explicit_schur_complement) {
       if constexpr (!kHasSchurMatrix) {
         return {kernels::StatusCode::kUnsupported,
                 "This machine has no Schur complement as a matrix."};
       } else {
-        auto owned = std::make_unique<ExplicitSchurComplement<Machine>>();
+        auto owned = std::make_unique<ExplicitSchurComplement<Machine>>(
+            std::move(f_varies));
         explicit_schur_ = owned.get();
         schur = owned.get();
         operator_ = std::move(owned);
@@ -109,9 +113,6 @@ class StepSolver {
     const int64_t n = operator_->size();
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &rhs_));
     if (options.factorizes()) {
-      if (f_varies.empty()) {
-        f_varies.assign(static_cast<size_t>(n), 1);
-      }
       cholesky_ = std::make_unique<SchurCholesky<Machine>>();
       CERES_EXT_RETURN_IF_ERROR(
           cholesky_->Setup(options, blocks, batches, f_varies, machine));
@@ -209,7 +210,7 @@ class StepSolver {
       std::is_same_v<Machine, kernels::HostMachine> ||
       std::is_same_v<Machine, kernels::CudaMachine>;
 
-  enum Mark { kBegin, kBlocksDone, kSchurDone, kPcgDone, kEnd };
+  enum Mark { kBegin, kSchurBegin, kSchurDone, kBlocksDone, kPcgDone, kEnd };
 
   // PCG's loop and what its iterations read and write beside the buffers below.
   struct PcgIterations {
@@ -230,6 +231,15 @@ class StepSolver {
         operator_->Update(system, WantedBlocks(), rhs_.data()));
     if (cholesky_ != nullptr) {
       return Factorize(system, e_step, f_step, summary);
+    }
+    if constexpr (kHasSchurMatrix) {
+      if (explicit_schur_ != nullptr) {
+        // Before the diagonal blocks are inverted in place.
+        CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurBegin));
+        CERES_EXT_RETURN_IF_ERROR(
+            explicit_schur_->Write(system, WantedBlocks().schur_diagonal));
+        CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
+      }
     }
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
@@ -288,6 +298,11 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     summary->normal_blocks_seconds =
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
+    if (explicit_schur_ != nullptr) {
+      summary->schur_seconds =
+          machine_->SecondsBetweenMarks(kSchurBegin, kSchurDone);
+      summary->normal_blocks_seconds -= summary->schur_seconds;
+    }
     summary->pcg_seconds = machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
     summary->back_substitution_seconds =
         machine_->SecondsBetweenMarks(kPcgDone, kEnd);
@@ -411,7 +426,7 @@ class StepSolver {
   Machine* machine_ = nullptr;
   std::unique_ptr<LinearOperator<Machine>> operator_;
   // operator_, or null.
-  const ExplicitSchurComplement<Machine>* explicit_schur_ = nullptr;
+  ExplicitSchurComplement<Machine>* explicit_schur_ = nullptr;
   // One of them.
   std::unique_ptr<Preconditioner<Machine>> preconditioner_;
   std::unique_ptr<SchurCholesky<Machine>> cholesky_;

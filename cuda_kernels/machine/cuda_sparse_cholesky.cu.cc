@@ -257,6 +257,14 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
                  CUDSS_CONFIG_DETERMINISTIC_MODE,
                  &deterministic,
                  sizeof(deterministic));
+  // A positive definite matrix needs none, and one would be of the values that
+  // there are at the analysis.
+  const cudssMatchingAlg_t matching = CUDSS_MATCHING_ALG_NONE;
+  CERES_EXT_CALL(cudssConfigSet,
+                 handles->config,
+                 CUDSS_CONFIG_MATCHING_ALG,
+                 &matching,
+                 sizeof(matching));
   CERES_EXT_CALL(cudssDataCreate, handles->handle, &handles->data);
   CERES_EXT_CALL(cudssMatrixCreateCsr,
                  &handles->a,

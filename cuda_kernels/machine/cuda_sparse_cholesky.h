@@ -93,7 +93,7 @@ class CudaSparseCholesky {
   Status TryAnalyze(const LowerCsr& csr,
                     const double* values,
                     CudaMachine* machine);
-  // *first: the first of the values that is not finite, num_values_: all are.
+  // *first: the first of the values that is not finite; their number: all are.
   Status FindNotFinite(const double* values, int64_t* first);
 
   LowerCsr csr_;

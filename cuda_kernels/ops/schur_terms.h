@@ -383,7 +383,7 @@ struct SchurDiagonalParams {
 struct SchurRowChunksParams {
   SchurRowsView rows;
   const double* values = nullptr;  // of S
-  const double* p = nullptr;       // of the unknowns
+  const double* p = nullptr;       // vector of F
   double* partial = nullptr;       // width per chunk
   const PcgScalars* scalars = nullptr;
 
@@ -391,11 +391,12 @@ struct SchurRowChunksParams {
   int64_t size() const { return rows.num_chunks * rows.width; }
   CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
   CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
+    const int32_t* const begin = rows.unknowns.begin;
+    const int64_t* const column = rows.unknowns.column;
     const int64_t chunk = at / rows.width;
     const int32_t i = rows.chunk_row[chunk];
-    const int32_t u =
-        rows.begin[i] + static_cast<int32_t>(at - chunk * rows.width);
-    if (u >= rows.begin[i + 1]) {
+    const int32_t u = begin[i] + static_cast<int32_t>(at - chunk * rows.width);
+    if (u >= begin[i + 1]) {
       return;
     }
     const double* const row = values + rows.row_begin[u];
@@ -403,42 +404,47 @@ struct SchurRowChunksParams {
     double sum = 0.0;
     for (int64_t b = rows.chunk_begin[chunk]; b < end; ++b) {
       const SchurRowBlock block = rows.block[b];
-      const int32_t first = rows.begin[block.column];
-      const int32_t last = rows.begin[block.column + 1];
+      const int32_t first = begin[block.column];
+      const int32_t last = begin[block.column + 1];
       // Row u holds what is left of and on its diagonal.
       const int32_t stored = block.column > i    ? first
                              : block.column == i ? u + 1
                                                  : last;
       for (int32_t v = first; v < stored; ++v) {
-        sum += row[block.offset + v - first] * p[v];
+        sum += row[block.offset + v - first] * p[column[v]];
       }
       for (int32_t v = stored; v < last; ++v) {
-        sum +=
-            values[rows.row_begin[v] + block.offset + u - rows.begin[i]] * p[v];
+        sum += values[rows.row_begin[v] + block.offset + u - begin[i]] *
+               p[column[v]];
       }
     }
     partial[at] = sum;
   }
 };
 
-// q = S p from the sums over chunks. Mapping: one thread an unknown. Order:
-// chunks ascending. Traffic: the sums, and q.
+// q = S p from the sums over chunks, and zero where there is no unknown.
+// Mapping: one thread a value of F. Order: chunks ascending. Traffic: the sums,
+// and q.
 struct SchurRowSumsParams {
   SchurRowsView rows;
   const double* partial = nullptr;
-  double* q = nullptr;
+  double* q = nullptr;  // vector of F
   const PcgScalars* scalars = nullptr;
 
   static constexpr int kUnroll = 1;
-  int64_t size() const { return rows.num_unknowns; }
+  int64_t size() const { return rows.num_values; }
   CERES_EXT_HOST_DEVICE bool Begin() const { return !PcgHasEnded(scalars); }
-  CERES_EXT_HOST_DEVICE void Apply(int64_t u) const {
-    const int32_t i = rows.row_of[u];
+  CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
+    const int32_t u = rows.unknowns.id[at];
     double sum = 0.0;
-    for (int64_t c = rows.first_chunk[i]; c < rows.first_chunk[i + 1]; ++c) {
-      sum += partial[c * rows.width + (u - rows.begin[i])];
+    if (u >= 0) {
+      const int32_t i = rows.row_of[u];
+      const int32_t a = u - rows.unknowns.begin[i];
+      for (int64_t c = rows.first_chunk[i]; c < rows.first_chunk[i + 1]; ++c) {
+        sum += partial[c * rows.width + a];
+      }
     }
-    q[u] = sum;
+    q[at] = sum;
   }
 };
 

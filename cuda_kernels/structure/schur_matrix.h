@@ -224,20 +224,20 @@ class SchurCsr {
   }
   // The columns, after Setup.
   Status SetupColumns(Machine* machine) {
-    host_column_.clear();
-    host_column_.reserve(static_cast<size_t>(num_values()));
+    std::vector<int32_t> column;
+    column.reserve(static_cast<size_t>(num_values()));
     for (size_t i = 0; i + 1 < begin_.size(); ++i) {
       for (int32_t u = begin_[i]; u < begin_[i + 1]; ++u) {
         for (int64_t b = block_begin_[i]; b < block_begin_[i + 1]; ++b) {
           const int32_t j = block_column_[b];
           const int32_t end = std::min(begin_[j + 1], u + 1);
           for (int32_t v = begin_[j]; v < end; ++v) {
-            host_column_.push_back(v);
+            column.push_back(v);
           }
         }
       }
     }
-    return machine->Upload(host_column_, &column_);
+    return machine->Upload(column, &column_);
   }
 
   // Of one list.
@@ -265,12 +265,10 @@ class SchurCsr {
   // memory.
   const std::vector<int64_t>& block_begin() const { return block_begin_; }
   const std::vector<int32_t>& block_column() const { return block_column_; }
-  // In the machine's memory and in the host's: n + 1, and num_values() after
-  // SetupColumns.
+  // In the machine's memory: n + 1, and num_values() after SetupColumns.
   const int64_t* row_begin() const { return row_begin_.data(); }
   const int32_t* column() const { return column_.data(); }
   const std::vector<int64_t>& host_row_begin() const { return host_row_begin_; }
-  const std::vector<int32_t>& host_column() const { return host_column_; }
 
   // For the blocks of a list. values: num_values() in the machine's memory.
   SchurTarget target(double* values, size_t list = 0) const {
@@ -303,7 +301,6 @@ class SchurCsr {
   std::vector<int64_t> block_begin_{0};
   std::vector<int32_t> block_column_;
   std::vector<int64_t> host_row_begin_{0};
-  std::vector<int32_t> host_column_;
   typename Machine::template Buffer<int64_t> row_begin_;
   typename Machine::template Buffer<int32_t> column_;
   std::vector<typename Machine::template Buffer<int32_t>> block_offset_;
@@ -320,10 +317,10 @@ struct SchurRowBlock {
 
 // Passed to kernels by value; owns nothing.
 struct SchurRowsView {
-  int64_t num_unknowns = 0;
-  int32_t width = 0;  // unknowns of the widest block
+  SchurUnknownsView unknowns;
+  int64_t num_values = 0;  // of a vector of F
+  int32_t width = 0;       // unknowns of the widest block
   int64_t num_chunks = 0;
-  const int32_t* begin = nullptr;        // of each block's unknowns
   const int32_t* row_of = nullptr;       // the block of each unknown
   const int64_t* row_begin = nullptr;    // of SchurCsr
   const SchurRowBlock* block = nullptr;  // by row, columns ascending
@@ -394,9 +391,9 @@ class SchurRows {
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(chunk_row, &chunk_row_));
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(first_chunk, &first_chunk_));
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(row_of, &row_of_));
-    view_.num_unknowns = unknowns.view().num_unknowns;
+    view_.unknowns = unknowns.view();
+    view_.num_values = unknowns.families().num_values();
     view_.num_chunks = static_cast<int64_t>(chunk_row.size());
-    view_.begin = unknowns.view().begin;
     view_.row_of = row_of_.data();
     view_.row_begin = csr.row_begin();
     view_.block = block_.data();

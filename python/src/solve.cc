@@ -367,7 +367,7 @@ void AddSummary(nb::module_* module) {
       "");
   add("schur_time_in_seconds",
       &Summary::schur_time_in_seconds,
-      "Of the exact step: the Schur complement as a matrix.");
+      "The Schur complement as a matrix, where one is formed.");
   add("factorization_time_in_seconds",
       &Summary::factorization_time_in_seconds,
       "Of the exact step: its factor, and the solution.");

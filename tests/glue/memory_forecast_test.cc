@@ -191,8 +191,10 @@ TEST(MemoryForecast, IsWhatRandomProblemsTake) {
     ceres::Solver::Options options = TestOptions(&bal, 2);
     options.linear_solver_ordering = nullptr;
     options.max_num_iterations = 1;
-    options.linear_solver_type = random->OneOf(
-        {ceres::ITERATIVE_SCHUR, ceres::CGNR, ceres::DENSE_SCHUR});
+    options.linear_solver_type = random->OneOf({ceres::ITERATIVE_SCHUR,
+                                                ceres::CGNR,
+                                                ceres::DENSE_SCHUR,
+                                                ceres::SPARSE_SCHUR});
     options.preconditioner_type =
         options.linear_solver_type == ceres::CGNR
             ? random->OneOf({ceres::IDENTITY, ceres::JACOBI})
@@ -208,6 +210,10 @@ TEST(MemoryForecast, IsWhatRandomProblemsTake) {
     Options ext_options = OnDevice();
     ext_options.precision = random->OneOf({PRECISION_DOUBLE, PRECISION_MIXED});
     ext_options.jacobian = random->OneOf({JACOBIAN_AUTO, JACOBIAN_STORED});
+    ext_options.schur_factorization =
+        options.linear_solver_type == ceres::SPARSE_SCHUR
+            ? SCHUR_FACTORIZATION_SPARSE
+            : SCHUR_FACTORIZATION_AUTO;
     Summary summary;
     Solve(options, ext_options, &problem, &summary);
     if (summary.path != PATH_FULL) {

@@ -22,6 +22,7 @@ struct cudssContext {
 
 struct cudssConfig {
   bool is_deterministic = false;
+  cudssMatchingAlg_t matching = CUDSS_MATCHING_ALG_AUTO;
 };
 
 struct cudssMatrix {
@@ -295,14 +296,22 @@ cudssStatus_t cudssConfigSet(cudssConfig_t config,
                              cudssConfigParam_t what,
                              const void* value,
                              size_t num_bytes) {
-  if (!Expect(
-          what == CUDSS_CONFIG_DETERMINISTIC_MODE && num_bytes == sizeof(int),
-          "cudssConfigSet",
-          "the parameter or its size")) {
-    return CUDSS_STATUS_INVALID_VALUE;
+  const char* const name = "cudssConfigSet";
+  switch (what) {
+    case CUDSS_CONFIG_DETERMINISTIC_MODE:
+      if (!Expect(num_bytes == sizeof(int), name, "the size")) {
+        return CUDSS_STATUS_INVALID_VALUE;
+      }
+      config->is_deterministic = *static_cast<const int*>(value) != 0;
+      break;
+    case CUDSS_CONFIG_MATCHING_ALG:
+      if (!Expect(num_bytes == sizeof(config->matching), name, "the size")) {
+        return CUDSS_STATUS_INVALID_VALUE;
+      }
+      config->matching = *static_cast<const cudssMatchingAlg_t*>(value);
+      break;
   }
-  config->is_deterministic = *static_cast<const int*>(value) != 0;
-  return StatusOf(emulation::Next("cudssConfigSet"));
+  return StatusOf(emulation::Next(name));
 }
 
 cudssStatus_t cudssDataCreate(cudssHandle_t, cudssData_t* data) {
@@ -475,7 +484,9 @@ cudssStatus_t cudssExecute(cudssHandle_t handle,
                   handle->cache_folder.empty(),
               name,
               "a cache on disk that the user has not asked for") ||
-      !Expect(config->is_deterministic, name, "not deterministic")) {
+      !Expect(config->is_deterministic, name, "not deterministic") ||
+      // Of values that need not be there yet.
+      !Expect(config->matching == CUDSS_MATCHING_ALG_NONE, name, "matching")) {
     return CUDSS_STATUS_INVALID_VALUE;
   }
   const cudaError_t error = emulation::NextOnDevice(name);
