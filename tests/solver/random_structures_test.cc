@@ -1017,7 +1017,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
       const double norm = S.cwiseAbs().rowwise().sum().maxCoeff();
       EXPECT_TRUE(Near(
           q,
-          S * p,
+          expected_q,
           p.cwiseAbs().sum() * (tolerance + 2.0 * num_f * kEpsilon * norm)));
       num_sparse += csr.num_values() < n * (n + 1) / 2 ? 1 : 0;
     }
