@@ -7,6 +7,11 @@ for part in common packages cuda ceres cudss; do
   source "$(dirname "${BASH_SOURCE[0]}")/$part.sh"
 done
 
+# What a solve and "cmake --install" need; scripts/test builds the rest.
+# shellcheck disable=SC2034
+INSTALLED=(ceres_ext bundle_adjuster bal_convert bal_filter bal_generate
+  colmap_adjuster)
+
 # prepare [CERES_SOURCE]: packages, CUDA, the patched Ceres. Everything that a
 # build in build/ needs; fast where it is all there.
 prepare() {
