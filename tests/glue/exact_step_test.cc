@@ -57,6 +57,13 @@ Summary SolveOnDevice(Case* solved) {
   return summary;
 }
 
+Summary SolveOnHost(Case* solved) {
+  solved->ext_options.device = DEVICE_HOST;
+  Summary summary;
+  Solve(solved->options, solved->ext_options, solved->problem.get(), &summary);
+  return summary;
+}
+
 ceres::Solver::Summary SolveStock(Case* solved) {
   ceres::Solver::Summary summary;
   ceres::Solve(solved->options, solved->problem.get(), &summary);
@@ -319,9 +326,7 @@ TEST(ExactStepFallback, ProductsAreStocksOnTheHost) {
   solved.options.linear_solver_type = ceres::ITERATIVE_SCHUR;
   solved.options.preconditioner_type = ceres::SCHUR_JACOBI;
   solved.options.use_explicit_schur_complement = true;
-  solved.ext_options.device = DEVICE_HOST;
-  Summary summary;
-  Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
+  const Summary summary = SolveOnHost(&solved);
   EXPECT_EQ(summary.path, PATH_CERES);
   EXPECT_EQ(summary.path_reason,
             "use_explicit_schur_complement is Ceres's own on the host: device "
@@ -424,16 +429,14 @@ TEST(ExactStepFailures, AreStocks) {
 TEST(ExactStepFallback, IsStockCeresWithTheReason) {
   Case solved(Kind::kObservations, 1, MakeBalTestProblem(4, 20, 3, 9));
   solved.options.linear_solver_type = ceres::DENSE_SCHUR;
-  solved.ext_options.device = DEVICE_HOST;
-  Summary summary;
-  Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
+  Summary summary = SolveOnHost(&solved);
   EXPECT_EQ(summary.path, PATH_CERES);
   EXPECT_EQ(summary.path_reason,
             "linear_solver_type DENSE_SCHUR is Ceres's own on the host: device "
             "= HOST");
   EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE);
   solved.ext_options.fallback = FALLBACK_REFUSE;
-  Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
+  summary = SolveOnHost(&solved);
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
   EXPECT_NE(summary.message.find("Ceres Ext refuses the problem: "
                                  "linear_solver_type DENSE_SCHUR is Ceres's "
