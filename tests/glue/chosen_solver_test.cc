@@ -78,6 +78,8 @@ class Replaces : public ::testing::TestWithParam<Case> {
   }
   static void GivenSolver(ceres::Solver::Options* options) {
     options->linear_solver_type = std::get<0>(GetParam());
+    // Of a choice that is replaced: products by S have other bits.
+    options->use_explicit_schur_complement = true;
     // Of factorisations alone.
     if (options->linear_solver_type == ceres::SPARSE_NORMAL_CHOLESKY) {
       options->dynamic_sparsity = true;
