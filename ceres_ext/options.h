@@ -124,13 +124,12 @@ enum ForcingSequenceType {
 // factorise the Schur complement S on a device. n: its columns, those that vary
 // and are not eliminated.
 enum SchurFactorizationType {
-  // DENSE where there is room for it, else SPARSE.
+  // Of those that have room the one that should take less time.
   SCHUR_FACTORIZATION_AUTO,
   // As a dense matrix of n^2 doubles, by cuSOLVER.
   SCHUR_FACTORIZATION_DENSE,
   // As a sparse one, by cuDSS, which this library has to be built with and
-  // finds
-  // when it runs (docs/options.md).
+  // finds when it runs (docs/options.md).
   SCHUR_FACTORIZATION_SPARSE,
 };
 

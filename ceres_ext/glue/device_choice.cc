@@ -8,6 +8,7 @@
 #include "ceres/program.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/glue/machines.h"
+#include "ceres_ext/solver/factorization_cost.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_process.h"
 
@@ -59,14 +60,11 @@ constexpr double kRecomputedPass = 0.43;
 // The step of a factorisation, in passes: S takes of the order of 1,500
 // operations an observation of a point that five or six cameras see, where a
 // pass has 96; on an H200 5 ms at 5 M observations, where a pass has 0.5
-// (docs/measurements/gpu.md). Beside that n^3 / 3 for n columns: 1.5e10 a
-// second and host thread by LAPACK at n = 16,002, and 3.1e13 on an H200, where
-// a column takes 0.36 us at least.
+// (docs/measurements/gpu.md). Beside that the host has n^3 / 3 for n columns,
+// 1.5e10 a second and thread by LAPACK at n = 16,002.
 constexpr int kHostPassesOfSchur = 15;
 constexpr int kDevicePassesOfSchur = 10;
 constexpr double kHostFactorizationRate = 1.5e10;
-constexpr double kDeviceFactorizationRate = 3.1e13;
-constexpr double kDeviceSecondsPerColumn = 0.36e-6;
 
 // Columns up to which a factorisation is as fast on the host: DENSE_QR of 6 and
 // DENSE_SCHUR of 138 took 0.6 to 0.8 of the time of ITERATIVE_SCHUR,
@@ -172,9 +170,8 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
   return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
          NumPasses(work, kDevicePassesOfSchur) * pass +
          work.num_steps *
-             (FactorizationFlops(work) / kDeviceFactorizationRate +
-              kDeviceSecondsPerColumn *
-                  static_cast<double>(work.num_factorized_columns)) +
+             solver::DenseFactorizationSeconds(work.num_factorized_columns,
+                                               state.float_to_double_ratio) +
          work.num_steps * kUploadSecondsPerValue *
              static_cast<double>(work.num_host_values);
 }

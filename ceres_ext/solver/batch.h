@@ -156,8 +156,12 @@ class Batch {
     *bytes = 0;
     return {};
   }
-  // Takes all memory. *list: its blocks, where not null.
-  virtual kernels::Status SetupSchur(kernels::SchurBlockList* /*list*/) {
+  // Takes all memory.
+  virtual kernels::Status SetupSchur() { return {}; }
+  // After SetupSchur: how many blocks there are to write, of as many values
+  // each, diagonal ones included, and which.
+  virtual int64_t num_schur_values() const { return 0; }
+  virtual kernels::Status ListSchurBlocks(kernels::SchurBlockList* /*list*/) {
     return {};
   }
   // Writes every element between F blocks of its family, and of a dense target

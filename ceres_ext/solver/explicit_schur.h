@@ -12,12 +12,13 @@
 //
 //   ExplicitSchur<Machine> schur;
 //   Status status = schur.Prepare(blocks, batches, &machine);
-//   if (status.ok()) status = schur.Setup(varies, sparse);
+//   if (status.ok()) status = schur.Setup(varies);
+//   if (status.ok()) status = schur.SetupSparse();  // or SetupDense(stride)
 //   // per solve, after SchurComplement::Update:
 //   if (status.ok()) status = schur.Write(request, values);
 //
-// Prepare lists what there is to sum, on the host; Setup takes all memory of
-// the machine, Write takes none.
+// Prepare lists what there is to sum, on the host; what sets up takes all
+// memory of the machine, Write takes none.
 #ifndef CERES_EXT_SOLVER_EXPLICIT_SCHUR_H_
 #define CERES_EXT_SOLVER_EXPLICIT_SCHUR_H_
 
@@ -53,7 +54,7 @@ struct SchurMatrixSize {
   int64_t num_unknowns = 0;
   // Of the lower triangle of a sparse S, diagonal ones included.
   int64_t num_blocks = 0;
-  int64_t num_values = 0;         // of S
+  int64_t num_values = 0;         // of S, with those behind the columns
   int64_t num_factor_values = 0;  // of a sparse factor
 };
 
@@ -105,25 +106,63 @@ class ExplicitSchur {
   }
 
   // varies: of each value of F, in host memory, whether it is an unknown; null:
-  // all are. sparse: csr() has no columns yet.
-  kernels::Status Setup(const unsigned char* varies, bool sparse) {
-    is_sparse_ = sparse;
+  // all are. Then one of SetupDense and SetupSparse, either in place of the
+  // other.
+  kernels::Status Setup(const unsigned char* varies) {
     CERES_EXT_RETURN_IF_ERROR(unknowns_.Setup(blocks_.f, varies, machine_));
-    std::vector<kernels::SchurBlockList> lists(1);
     if (writer_ != nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(
-          writer_->SetupSchur(sparse ? &lists[0] : nullptr));
-      lists[0].first_block = unknowns_.first_block(writer_->schur_family());
+      CERES_EXT_RETURN_IF_ERROR(writer_->SetupSchur());
     }
     for (size_t i = 0; i < listed_.size(); ++i) {
       CERES_EXT_RETURN_IF_ERROR(
           listed_[i]->SetupPairs(static_cast<int>(i), *builder_));
     }
-    lists.push_back(builder_->blocks());
-    CERES_EXT_RETURN_IF_ERROR(SetupPairs(*builder_, sparse, &lists));
+    CERES_EXT_RETURN_IF_ERROR(SetupPairs(*builder_));
     CERES_EXT_RETURN_IF_ERROR(SetupCrossings(*builder_));
+    crossing_blocks_ = builder_->blocks();
     builder_.reset();
-    return sparse ? csr_.Setup(lists, unknowns_, machine_) : kernels::Status();
+    return {};
+  }
+  // stride: values from column to column, at least num_unknowns().
+  void SetupDense(int64_t stride) {
+    is_sparse_ = false;
+    is_written_ = false;
+    stride_ = stride;
+    csr_ = {};
+  }
+  // csr() has no columns yet.
+  kernels::Status SetupSparse() {
+    is_sparse_ = true;
+    is_written_ = false;
+    std::vector<kernels::SchurBlockList> lists(1);
+    if (writer_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(writer_->ListSchurBlocks(&lists[0]));
+      lists[0].first_block = unknowns_.first_block(writer_->schur_family());
+    }
+    lists.push_back(crossing_blocks_);
+    for (const auto& pairs : pairs_) {
+      lists.emplace_back();
+      if (pairs->view().index.num_observations > 0) {
+        CERES_EXT_RETURN_IF_ERROR(kernels::DownloadBlocks(
+            pairs->view().couplings, 0, machine_, &lists.back()));
+      }
+    }
+    return csr_.Setup(lists, unknowns_, machine_);
+  }
+
+  // After Setup: about how many values a sparse S has, for a choice between
+  // both. Blocks of more than one batch are counted once, at least.
+  int64_t EstimateNumValues() const {
+    int64_t num_values = writer_ == nullptr ? 0 : writer_->num_schur_values();
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      num_values = std::max(num_values,
+                            width_[i] * pairs_[i]->view().couplings.num_blocks);
+    }
+    const double varies =
+        static_cast<double>(num_unknowns()) /
+        static_cast<double>(std::max(blocks_.f.num_values(), int64_t{1}));
+    return static_cast<int64_t>(varies * varies *
+                                static_cast<double>(num_values));
   }
 
   const kernels::SchurUnknowns<Machine>& unknowns() const { return unknowns_; }
@@ -135,16 +174,15 @@ class ExplicitSchur {
     size.is_sparse = is_sparse_;
     size.num_unknowns = num_unknowns();
     size.num_blocks = csr_.num_blocks();
-    size.num_values =
-        is_sparse_ ? csr_.num_values() : num_unknowns() * num_unknowns();
+    size.num_values = is_sparse_ ? csr_.num_values() : num_unknowns() * stride_;
     return size;
   }
   kernels::Status SetupColumns() { return csr_.SetupColumns(machine_); }
 
   // There is another Jacobian.
   void Forget() { is_written_ = false; }
-  // values: n * n, column-major, or csr().num_values(). Of a dense matrix zeros
-  // stand above the diagonal.
+  // values: size().num_values, of a dense matrix column-major with zeros above
+  // the diagonal and behind the columns.
   kernels::Status Write(const ExplicitSchurRequest& request, double* values) {
     const bool has_sums = request.is_same_linearization && is_written_;
     is_written_ = false;
@@ -209,16 +247,14 @@ class ExplicitSchur {
     }
     kernels::SchurTarget target;
     target.values = values;
-    target.stride = num_unknowns();
+    target.stride = stride_;
     return target;
   }
   kernels::Status SetZero(double* values) {
     return machine_->SetZero(size().num_values, values);
   }
 
-  kernels::Status SetupPairs(const kernels::SchurPairsBuilder& builder,
-                             bool sparse,
-                             std::vector<kernels::SchurBlockList>* lists) {
+  kernels::Status SetupPairs(const kernels::SchurPairsBuilder& builder) {
     std::vector<int32_t> block_size;
     std::vector<int64_t> value_begin;
     for (const kernels::BlockFamily& family : blocks_.f) {
@@ -233,7 +269,6 @@ class ExplicitSchur {
     width_.assign(static_cast<size_t>(blocks_.e.size()), 0);
     for (int i = 0; i < blocks_.e.size(); ++i) {
       pairs_.push_back(std::make_unique<kernels::PairIndex<Machine>>());
-      lists->emplace_back();
       int32_t widest = 0;
       for (const int32_t block : builder.pairs(i).f_block) {
         widest = std::max(widest, block_size[block]);
@@ -247,10 +282,6 @@ class ExplicitSchur {
       const kernels::CouplingIndexView& couplings =
           pairs_.back()->view().couplings;
       num_partial = std::max(num_partial, width_[i] * couplings.num_chunks);
-      if (sparse) {
-        CERES_EXT_RETURN_IF_ERROR(
-            kernels::DownloadBlocks(couplings, 0, machine_, &lists->back()));
-      }
     }
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_partial, &partial_));
     const int64_t num_values = builder.w_families().num_values();
@@ -348,10 +379,12 @@ class ExplicitSchur {
   ProblemBlocks blocks_;
   Machine* machine_ = nullptr;
   bool is_sparse_ = false;
+  int64_t stride_ = 0;          // of a dense S
   Batch* writer_ = nullptr;     // the first that writes; null: none
   std::vector<Batch*> listed_;  // the others
   std::unique_ptr<kernels::SchurPairsBuilder> builder_;  // until Setup
   kernels::SchurUnknowns<Machine> unknowns_;
+  kernels::SchurBlockList crossing_blocks_;
   kernels::SchurCsr<Machine> csr_;
   // Of each family of E; one without pairs has no memory.
   std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> pairs_;

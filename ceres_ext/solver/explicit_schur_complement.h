@@ -54,7 +54,8 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
     int64_t of_sums = 0;
     CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_sums));
     CERES_EXT_RETURN_IF_ERROR(CheckLimit(of_sums));
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies_.data(), /*sparse=*/true));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies_.data()));
+    CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
     CERES_EXT_RETURN_IF_ERROR(
         rows_.Setup(schur_.csr(), schur_.unknowns(), machine));
     size_ = schur_.size();

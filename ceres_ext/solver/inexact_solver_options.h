@@ -26,7 +26,8 @@ enum class Factorization {
   kNone,
   // Exactly, by Cholesky's factorisation of S as a matrix (Ceres's DENSE_SCHUR
   // and SPARSE_SCHUR). Needs use_schur and a device; what is said of PCG below
-  // has no meaning then. kAuto: dense where there is room for it.
+  // has no meaning then. kAuto: of those that have room the one that should
+  // take less time (factorization_cost.h).
   kAuto,
   kDense,
   kSparse,

@@ -252,7 +252,7 @@ class ObservationBatch final : public Batch {
     return {};
   }
 
-  kernels::Status SetupSchur(kernels::SchurBlockList* list) final {
+  kernels::Status SetupSchur() final {
     if constexpr (kHasSchur) {
       CERES_EXT_RETURN_IF_ERROR(couplings_.Build(index_, machine_));
       if constexpr (!std::is_same_v<Machine, kernels::HostMachine>) {
@@ -261,12 +261,15 @@ class ObservationBatch final : public Batch {
                                           couplings_.view().num_chunks),
             &schur_scratch_));
       }
-      return list == nullptr ? kernels::Status()
-                             : kernels::DownloadBlocks(
-                                   couplings_.view(), 0, machine_, list);
-    } else {
-      return Batch::SetupSchur(list);
     }
+    return {};
+  }
+
+  int64_t num_schur_values() const final {
+    return F * F * couplings_.view().num_blocks;
+  }
+  kernels::Status ListSchurBlocks(kernels::SchurBlockList* list) final {
+    return kernels::DownloadBlocks(couplings_.view(), 0, machine_, list);
   }
 
   kernels::Status WriteSchur(const SchurBlocksRequest& request) final {

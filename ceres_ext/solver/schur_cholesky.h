@@ -23,11 +23,13 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/explicit_schur.h"
+#include "ceres_ext/solver/factorization_cost.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
 #include "ceres_ext/solver/linear_operator.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_cholesky.h"
 #include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
 #include "cuda_kernels/ops/manifolds.h"
 
@@ -59,15 +61,18 @@ class SchurCholesky {
       if (options.factorization == Factorization::kSparse) {
         return SetupSparse(f_varies);
       }
-      const kernels::Status status = SetupDense(options, f_varies);
-      if (options.factorization == Factorization::kDense ||
+      const bool may_be_sparse =
+          options.factorization == Factorization::kAuto &&
+          !options.use_mixed_precision_solves &&
+          kernels::CudaSparseCholesky::Available().ok();
+      const kernels::Status status =
+          SetupFaster(options, f_varies, may_be_sparse);
+      if (!may_be_sparse ||
           (status.code != kernels::StatusCode::kOutOfMemory &&
-           status.code != kernels::StatusCode::kUnsupported) ||
-          options.use_mixed_precision_solves ||
-          !kernels::CudaSparseCholesky::Available().ok()) {
+           status.code != kernels::StatusCode::kUnsupported)) {
         return status;
       }
-      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(0, &values_));
+      values_.Release();
       if (!schur_.is_prepared()) {
         CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
       }
@@ -142,19 +147,42 @@ class SchurCholesky {
   using Buffer = typename Machine::template Buffer<T>;
   static constexpr int64_t kDouble = sizeof(double);
 
-  kernels::Status SetupDense(const InexactSolverOptions& options,
-                             const std::vector<unsigned char>& f_varies) {
+  // Dense, where there is room, unless `may_be_sparse` and that is faster.
+  kernels::Status SetupFaster(const InexactSolverOptions& options,
+                              const std::vector<unsigned char>& f_varies,
+                              bool may_be_sparse) {
     kernels::CudaDenseCholesky::Options of_cholesky;
     of_cholesky.mixed_precision = options.use_mixed_precision_solves;
     of_cholesky.max_num_refinement_iterations =
         options.max_num_refinement_iterations;
     const int64_t n = num_unknowns_;
+    const int64_t stride = kernels::CudaDenseCholesky::Stride(n);
     int64_t of_factor = 0;
     CERES_EXT_RETURN_IF_ERROR(
         dense_.ForecastBytes(n, of_cholesky, machine_, &of_factor));
-    CERES_EXT_RETURN_IF_ERROR(Forecast(kDouble * n * n, of_factor));
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data(), /*sparse=*/false));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n * n, &values_));
+    CERES_EXT_RETURN_IF_ERROR(Forecast(kDouble * stride * n, of_factor));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    const int ratio =
+        kernels::FloatToDoubleRatio(machine_->context()->device());
+    if (may_be_sparse &&
+        SparseMayBeFaster(n, schur_.EstimateNumValues(), ratio)) {
+      const int64_t of_dense = forecast_bytes_;
+      const kernels::Status status = SetupSparseMatrix();
+      if (status.ok() &&
+          SparseFactorizationSeconds(
+              sparse_.num_factor_values(), sparse_.num_flops(), ratio) <
+              DenseFactorizationSeconds(n, ratio)) {
+        return {};
+      }
+      sparse_.Release();
+      values_.Release();
+      forecast_bytes_ = of_dense;
+      if (!status.ok() && status.code != kernels::StatusCode::kOutOfMemory) {
+        return status;
+      }
+    }
+    schur_.SetupDense(stride);
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(stride * n, &values_));
     size_ = schur_.size();
     size_.is_factorized = true;
     return dense_.Setup(n, of_cholesky, machine_);
@@ -163,7 +191,12 @@ class SchurCholesky {
   kernels::Status SetupSparse(const std::vector<unsigned char>& f_varies) {
     CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
     CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data(), /*sparse=*/true));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    return SetupSparseMatrix();
+  }
+  // After ExplicitSchur::Setup.
+  kernels::Status SetupSparseMatrix() {
+    CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupColumns());
     const auto& csr = schur_.csr();
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(csr.num_values(), &values_));
@@ -180,26 +213,27 @@ class SchurCholesky {
     size_ = schur_.size();
     size_.is_factorized = true;
     size_.num_factor_values = sparse_.num_factor_values();
-    // The pattern, and what the factor will take.
-    forecast_bytes_ += kDouble * values_.size() +
-                       static_cast<int64_t>(sizeof(int32_t)) * values_.size() +
-                       sparse_.peak_device_bytes();
     // What is to come beside what the analysis keeps.
     Buffer<unsigned char> room;
-    return machine_->Allocate(
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
         std::max(int64_t{0},
                  before + sparse_.peak_device_bytes() - machine_->bytes()),
-        &room);
+        &room));
+    // The pattern, and what the factor will take.
+    forecast_bytes_ = of_sums_ + kDouble * values_.size() +
+                      static_cast<int64_t>(sizeof(int32_t)) * values_.size() +
+                      sparse_.peak_device_bytes();
+    return {};
   }
 
   // Sets forecast_bytes_. kOutOfMemory where the limit is below it.
   kernels::Status Forecast(int64_t of_matrix, int64_t of_factor) {
     int64_t of_schur = 0;
     CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_schur));
-    forecast_bytes_ = of_schur + of_matrix + of_factor;
-    const kernels::Status status =
-        machine_->context()->CheckLimit(machine_->bytes() + forecast_bytes_);
-    forecast_bytes_ += kDouble * (x_.size() + schur_diagonal_.size());
+    of_sums_ = of_schur + kDouble * (x_.size() + schur_diagonal_.size());
+    forecast_bytes_ = of_sums_ + of_matrix + of_factor;
+    const kernels::Status status = machine_->context()->CheckLimit(
+        machine_->bytes() + of_schur + of_matrix + of_factor);
     if (status.ok()) {
       return {};
     }
@@ -231,6 +265,7 @@ class SchurCholesky {
   IfAny<ExplicitSchur<Machine>> schur_;
   SchurMatrixSize size_;
   int64_t num_unknowns_ = 0;
+  int64_t of_sums_ = 0;  // bytes, of all but matrix and factor
   int64_t forecast_bytes_ = 0;
   Buffer<double> schur_diagonal_;
   Buffer<double> x_;       // of the unknowns

@@ -47,10 +47,10 @@ Status Check(const char* call, cublasStatus_t status) {
 // y = x on and below the diagonal, rounded to float. Block c has column c.
 // Traffic: 12 B an element.
 __global__ void __launch_bounds__(kBlock)
-    CastLowerTriangle(int64_t n, const double* x, float* y) {
+    CastLowerTriangle(int64_t n, int64_t stride, const double* x, float* y) {
   const int64_t column = blockIdx.x;
   for (int64_t row = column + threadIdx.x; row < n; row += kBlock) {
-    y[column * n + row] = static_cast<float>(x[column * n + row]);
+    y[column * stride + row] = static_cast<float>(x[column * stride + row]);
   }
 }
 
@@ -79,11 +79,13 @@ __global__ void __launch_bounds__(kBlock)
 // one: L_ij is not finite or, of an infinite L_jj, that one. The least of
 // integers is the same in every order, so that an atomic does no harm.
 template <typename T>
-__global__ void __launch_bounds__(kBlock)
-    FindBadDiagonal(int64_t n, const T* factor, int32_t* first) {
+__global__ void __launch_bounds__(kBlock) FindBadDiagonal(int64_t n,
+                                                          int64_t stride,
+                                                          const T* factor,
+                                                          int32_t* first) {
   const int64_t i = int64_t{blockIdx.x} * kBlock + threadIdx.x;
   if (i < n) {
-    const T x = factor[i * n + i];
+    const T x = factor[i * stride + i];
     if (!(x > T(0) && x < static_cast<T>(INFINITY))) {
       atomicMin(first, static_cast<int32_t>(i + 1));
     }
@@ -116,7 +118,8 @@ struct Sizes {
     const bool refines =
         options.mixed_precision && options.max_num_refinement_iterations > 0;
     status = n == 0 ? 0 : 2;
-    float_factor = options.mixed_precision ? n * n : 0;
+    float_factor =
+        options.mixed_precision ? n * CudaDenseCholesky::Stride(n) : 0;
     correction = options.mixed_precision ? n : 0;
     refinement = refines ? n : 0;
   }
@@ -219,7 +222,7 @@ Status CudaDenseCholesky::Prepare(int64_t n,
                  n,
                  type,
                  nullptr,
-                 n,
+                 Stride(n),
                  type,
                  num_device_bytes,
                  num_host_bytes);
@@ -318,6 +321,7 @@ Status CudaDenseCholesky::Factorize(double* a, int64_t* failed_order) {
   const CusolverFunctions* cusolver = nullptr;
   CERES_EXT_RETURN_IF_ERROR(LoadCusolver(&cusolver));
   const cudaStream_t stream = machine_->stream();
+  const int64_t stride = Stride(n_);
   const bool is_float = options_.mixed_precision;
   if (is_float) {
     CERES_EXT_RETURN_IF_ERROR(Launch("CastLowerTriangle",
@@ -327,6 +331,7 @@ Status CudaDenseCholesky::Factorize(double* a, int64_t* failed_order) {
                                      0,
                                      stream,
                                      n_,
+                                     stride,
                                      a,
                                      float_factor_.data()));
   }
@@ -345,7 +350,7 @@ Status CudaDenseCholesky::Factorize(double* a, int64_t* failed_order) {
                  n_,
                  type,
                  is_float ? static_cast<void*>(float_factor_.data()) : a,
-                 n_,
+                 stride,
                  type,
                  workspace_.data(),
                  static_cast<size_t>(workspace_.size()),
@@ -356,12 +361,14 @@ Status CudaDenseCholesky::Factorize(double* a, int64_t* failed_order) {
                                                      FindBadDiagonal<float>,
                                                      n_,
                                                      stream,
+                                                     stride,
                                                      float_factor_.data(),
                                                      bad_diagonal)
                                      : LaunchForEach("FindBadDiagonal",
                                                      FindBadDiagonal<double>,
                                                      n_,
                                                      stream,
+                                                     stride,
                                                      a,
                                                      bad_diagonal));
   int32_t found[2] = {};
@@ -396,7 +403,7 @@ Status CudaDenseCholesky::SolveInPlace(void* x) {
                  1,
                  type,
                  is_float ? static_cast<const void*>(float_factor_.data()) : a_,
-                 n_,
+                 Stride(n_),
                  type,
                  x,
                  n_,
@@ -455,7 +462,7 @@ Status CudaDenseCholesky::Solve(const double* b, double* x) {
                    n_,
                    &minus_one,
                    a_,
-                   n_,
+                   Stride(n_),
                    x,
                    1,
                    &one,

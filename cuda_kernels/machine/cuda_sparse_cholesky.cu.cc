@@ -193,9 +193,7 @@ Status CudaSparseCholesky::Available() {
   return LoadCudss(&cudss);
 }
 
-Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
-                                   const double* values,
-                                   CudaMachine* machine) {
+void CudaSparseCholesky::Release() {
   handles_.reset();
   is_analyzed_ = false;
   was_factorized_ = false;
@@ -204,6 +202,12 @@ Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
   num_flops_ = 0;
   device_bytes_ = 0;
   peak_device_bytes_ = 0;
+}
+
+Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
+                                   const double* values,
+                                   CudaMachine* machine) {
+  Release();
   const Status status = TryAnalyze(csr, values, machine);
   is_analyzed_ = status.ok();
   if (!status.ok()) {
@@ -473,6 +477,7 @@ Status CudaSparseCholesky::Available() {
   return {StatusCode::kUnsupported,
           "This library was built without the header of cuDSS 1.0 or later."};
 }
+void CudaSparseCholesky::Release() {}
 Status CudaSparseCholesky::Analyze(const LowerCsr& /*csr*/,
                                    const double* /*values*/,
                                    CudaMachine* /*machine*/) {

@@ -63,6 +63,9 @@ class CudaSparseCholesky {
                  const double* values,
                  CudaMachine* machine);
 
+  // As before an analysis: no memory is held.
+  void Release();
+
   // Of an analysis. Values of L, operations of a factorisation, and bytes of
   // the device: those that stay after the first factorisation, and the most
   // there are during it.

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -366,6 +367,36 @@ TEST(ExactStepOptions, AutoIsSparseWhereDenseHasNoRoom) {
   EXPECT_EQ(left.path, PATH_CERES);
   EXPECT_NE(left.path_reason.find("no device: "), std::string::npos)
       << left.path_reason;
+}
+
+// Of two that have room it is the faster one: a sparse matrix for a ring of
+// cameras, a dense one where as few couplings between any cameras fill the
+// factor.
+TEST(ExactStepOptions, AutoIsTheFaster) {
+  SKIP_WITHOUT_DEVICE();
+  SKIP_WITHOUT_CUDSS(ceres::SPARSE_SCHUR);
+  constexpr int kNumCameras = 467;
+  BalTestProblem start = MakeBalTestProblem(kNumCameras, 1900, 2, 9);
+  const auto method = [&](SchurFactorizationType type) {
+    Case solved(Kind::kObservations, 1, start);
+    solved.options.linear_solver_type = ceres::DENSE_SCHUR;
+    solved.options.max_num_iterations = 0;
+    solved.ext_options.schur_factorization = type;
+    const Summary summary = SolveOnDevice(&solved);
+    EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    return summary.method.substr(0, summary.method.find(','));
+  };
+  const std::string sparse = "Schur as a sparse matrix (n = 4203";
+  const std::string dense = "Schur as a dense matrix (n = 4203";
+  EXPECT_EQ(method(SCHUR_FACTORIZATION_AUTO), sparse);
+  EXPECT_EQ(method(SCHUR_FACTORIZATION_DENSE), dense);
+  std::mt19937 random(1);
+  for (size_t k = 1; k < start.camera_id.size(); k += 2) {
+    const int other = static_cast<int>(random() % (kNumCameras - 1));
+    start.camera_id[k] = (start.camera_id[k - 1] + 1 + other) % kNumCameras;
+  }
+  EXPECT_EQ(method(SCHUR_FACTORIZATION_AUTO), dense);
+  EXPECT_EQ(method(SCHUR_FACTORIZATION_SPARSE), sparse);
 }
 
 // A factor of float of a sparse matrix is refused by name.

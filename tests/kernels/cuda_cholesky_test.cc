@@ -4,6 +4,7 @@
 // What is above the diagonal of a matrix is NaN.
 #include "cuda_kernels/machine/cuda_cholesky.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -73,6 +74,27 @@ TEST(CudaDenseCholeskyLibraries, AreThereOrMissed) {
   }
 }
 
+// With Stride(n) values from column to column, NaN behind each column, and
+// back.
+std::vector<double> Strided(const Matrix& matrix) {
+  const int64_t stride = CudaDenseCholesky::Stride(matrix.n);
+  std::vector<double> a(static_cast<size_t>(matrix.n * stride),
+                        std::numeric_limits<double>::quiet_NaN());
+  for (int64_t j = 0; j < matrix.n; ++j) {
+    std::copy_n(
+        matrix.a.begin() + j * matrix.n, matrix.n, a.begin() + j * stride);
+  }
+  return a;
+}
+std::vector<double> Unstrided(int64_t n, const std::vector<double>& a) {
+  std::vector<double> matrix;
+  for (int64_t j = 0; j < n; ++j) {
+    const auto column = a.begin() + j * CudaDenseCholesky::Stride(n);
+    matrix.insert(matrix.end(), column, column + n);
+  }
+  return matrix;
+}
+
 class CudaDenseCholeskyTest : public FactorizationTest<CudaDenseCholesky> {
  protected:
   // The factor in *l, which may be null, the solution in *x, which may be null
@@ -82,7 +104,7 @@ class CudaDenseCholeskyTest : public FactorizationTest<CudaDenseCholesky> {
                             CudaDenseCholesky* cholesky,
                             std::vector<double>* l,
                             std::vector<double>* x) {
-    DeviceBuffer<double> a = Upload(matrix.a);
+    DeviceBuffer<double> a = Upload(Strided(matrix));
     int64_t failed_order = -1;
     const Status status = cholesky->Factorize(a.data(), &failed_order);
     EXPECT_TRUE(status.ok()) << status.message;
@@ -99,7 +121,7 @@ class CudaDenseCholeskyTest : public FactorizationTest<CudaDenseCholesky> {
       EXPECT_TRUE(SameBits(Download(rhs), *x));
     }
     if (l != nullptr) {
-      *l = Download(a);
+      *l = Unstrided(matrix.n, Download(a));
     }
     return failed_order;
   }
@@ -399,7 +421,8 @@ TEST_F(CudaDenseCholeskyTest, EveryCallMayFail) {
   const Matrix matrix = PositiveDefinite(n, 7);
   const std::vector<double> expected = Solution(n);
   const std::vector<double> rhs = RightHandSide(matrix, expected);
-  DeviceBuffer<double> a = Upload(matrix.a);
+  const std::vector<double> values = Strided(matrix);
+  DeviceBuffer<double> a = Upload(values);
   DeviceBuffer<double> b = Upload(rhs);
   DeviceBuffer<double> x = Poisoned<double>(n);
   const int64_t num_held = cuda_faults().num_held();
@@ -407,7 +430,7 @@ TEST_F(CudaDenseCholeskyTest, EveryCallMayFail) {
     for (const bool and_all_later : {false, true}) {
       std::vector<std::string> failed_calls;
       for (int64_t i = 1;; ++i) {
-        ASSERT_OK(machine_->Upload(n * n, matrix.a.data(), a.data()));
+        ASSERT_OK(machine_->Upload(a.size(), values.data(), a.data()));
         bool has_failed = false;
         {
           CudaDenseCholesky cholesky;
@@ -436,7 +459,7 @@ TEST_F(CudaDenseCholeskyTest, EveryCallMayFail) {
                 << status.message;
             EXPECT_FALSE(status.message.empty());
           }
-          ASSERT_OK(machine_->Upload(n * n, matrix.a.data(), a.data()));
+          ASSERT_OK(machine_->Upload(a.size(), values.data(), a.data()));
           ASSERT_OK(run());
           EXPECT_LT(Distance(Download(x), expected), 1e-4);
         }
@@ -485,9 +508,10 @@ TEST_F(CudaDenseCholeskyTest, OfALostDeviceNothingIsFreed) {
 
 // Beyond what 32 bits can number, with 17 GB.
 TEST_F(CudaDenseCholeskyTest, MoreThan46340Rows) {
-  constexpr int64_t n = 46400;
+  constexpr int64_t n = 46401;
+  constexpr int64_t stride = CudaDenseCholesky::Stride(n);
   DeviceBuffer<double> a;
-  const Status status = a.Allocate(context_.get(), n * n);
+  const Status status = a.Allocate(context_.get(), n * stride);
   if (status.code == StatusCode::kOutOfMemory) {
     GTEST_SKIP() << "skipped: " << status.message;
   }
@@ -503,7 +527,7 @@ TEST_F(CudaDenseCholeskyTest, MoreThan46340Rows) {
     ASSERT_OK(a.SetZero());
     for (int64_t i = 0; i < n; ++i) {
       const double diagonal = i == n - 1 ? last : 4.0;
-      ASSERT_OK(machine_->Upload(1, &diagonal, a.data() + i * n + i));
+      ASSERT_OK(machine_->Upload(1, &diagonal, a.data() + i * stride + i));
     }
     const double corner = 2.0;
     ASSERT_OK(machine_->Upload(1, &corner, a.data() + n - 1));

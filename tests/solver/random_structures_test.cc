@@ -899,6 +899,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
       }
     }
     const auto n = static_cast<int64_t>(unknown.size());
+    const int64_t stride = n + seed % 3;
     const double scale =
         1.0 + (problem.J.transpose() * problem.J).cwiseAbs().maxCoeff();
     const double tolerance =
@@ -910,7 +911,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
             .ok());
     const int64_t num_packed = problem.blocks.f.num_packed();
     const VectorXd poison =
-        VectorXd::Constant(num_packed + num_f + n * n + 1, std::nan(""));
+        VectorXd::Constant(num_packed + num_f + n * stride + 1, std::nan(""));
     double* const schur_diagonal = data.Upload(poison);
     double* const rhs = data.Upload(poison);
     NormalBlocksRequest wanted;
@@ -920,8 +921,17 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
       kernels::Status setup = matrices[sparse].Prepare(
           problem.blocks, data.batches, machine_.get());
       ASSERT_TRUE(setup.ok()) << setup.message;
-      setup = matrices[sparse].Setup(varies.data(), sparse);
+      setup = matrices[sparse].Setup(varies.data());
       ASSERT_TRUE(setup.ok()) << setup.message;
+      // One may take the place of the other.
+      for (const bool is_sparse : {!sparse, sparse}) {
+        if (is_sparse) {
+          setup = matrices[sparse].SetupSparse();
+          ASSERT_TRUE(setup.ok()) << setup.message;
+        } else {
+          matrices[sparse].SetupDense(stride);
+        }
+      }
       ASSERT_EQ(matrices[sparse].num_unknowns(), n);
       ASSERT_EQ(matrices[sparse].size().is_sparse, sparse);
     }
@@ -964,8 +974,11 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
       for (int run = 0; run < 2; ++run) {
         double* const values = data.Upload(poison);
         ASSERT_TRUE(matrices[0].Write(request, values).ok());
-        const VectorXd got = data.Download(n * n, values);
-        const MatrixXd matrix = Eigen::Map<const MatrixXd>(got.data(), n, n);
+        const VectorXd got = data.Download(n * stride, values);
+        const MatrixXd with_ends =
+            Eigen::Map<const MatrixXd>(got.data(), stride, n);
+        EXPECT_TRUE((with_ends.bottomRows(stride - n).array() == 0.0).all());
+        const MatrixXd matrix = with_ends.topRows(n);
         if (run == 0) {
           dense = matrix;
           EXPECT_TRUE(Near(dense, expected, tolerance));

@@ -136,9 +136,12 @@ cudssStatus_t Analyze(cudssHandle_t handle,
   for (size_t j = 0; j < n; ++j) {
     int64_t count = 0;
     for (size_t i = j; i < n; ++i) {
-      count += has[i * n + j] ? 1 : 0;
+      if (!has[i * n + j]) {
+        continue;
+      }
+      ++count;
       for (size_t k = j + 1; k <= i; ++k) {
-        if (has[i * n + j] && has[k * n + j]) {
+        if (has[k * n + j]) {
           has[i * n + k] = true;
         }
       }

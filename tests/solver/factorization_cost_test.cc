@@ -1,0 +1,103 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What factorisations are expected to take against what they took on an H200
+// (docs/measurements/study_exact.md).
+
+#include "ceres_ext/solver/factorization_cost.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gtest/gtest.h"
+
+namespace ceres_ext::solver {
+namespace {
+
+constexpr int kRatio = 2;
+
+// Of a factorisation and a solve.
+struct Dense {
+  int64_t n;
+  double seconds;
+};
+constexpr Dense kDense[] = {{936, 0.532e-3},
+                            {4392, 2.73e-3},
+                            {8136, 8.45e-3},
+                            {15507, 39.8e-3},
+                            {16002, 37.6e-3},
+                            {41265, 570e-3}};
+
+struct Sparse {
+  int64_t n;
+  int64_t num_values;
+  int64_t num_factor_values;
+  int64_t num_flops;
+  double seconds;
+};
+constexpr Sparse kSparse[] = {
+    {4500, 1155852, 3315009, 2469367833, 6.24e-3},
+    {15507, 1909188, 5063560, 1908238163, 7.34e-3},
+    {15507, 3590019, 12318954, 12135232231, 17.7e-3},
+    {15507, 8258292, 32036437, 78208676438, 39.4e-3},
+    {15507, 20073600, 89415463, 572815670638, 84.8e-3},
+    {41265, 9620793, 46916346, 84344719259, 44.8e-3},
+    {41265, 33413733, 177985937, 1122988351610, 150.5e-3}};
+
+TEST(FactorizationCost, IsWithinAThirdOfWhatWasMeasured) {
+  for (const Dense& of : kDense) {
+    const double ratio = DenseFactorizationSeconds(of.n, kRatio) / of.seconds;
+    EXPECT_GT(ratio, 0.75) << of.n;
+    EXPECT_LT(ratio, 1.33) << of.n;
+  }
+  for (const Sparse& of : kSparse) {
+    const double ratio =
+        SparseFactorizationSeconds(of.num_factor_values, of.num_flops, kRatio) /
+        of.seconds;
+    EXPECT_GT(ratio, 0.75) << of.num_factor_values;
+    EXPECT_LT(ratio, 1.33) << of.num_factor_values;
+  }
+}
+
+// Where both were measured the choice is at most a fifth slower than the better
+// one, and the better one has been looked at.
+TEST(FactorizationCost, ChoosesTheBetter) {
+  int num_sparse = 0;
+  int num_dense = 0;
+  for (const Sparse& sparse : kSparse) {
+    for (const Dense& dense : kDense) {
+      if (dense.n != sparse.n && !(dense.n == 4392 && sparse.n == 4500)) {
+        continue;
+      }
+      const bool is_sparse =
+          SparseMayBeFaster(sparse.n, sparse.num_values, kRatio) &&
+          SparseFactorizationSeconds(
+              sparse.num_factor_values, sparse.num_flops, kRatio) <
+              DenseFactorizationSeconds(sparse.n, kRatio);
+      const double chosen = is_sparse ? sparse.seconds : dense.seconds;
+      EXPECT_LE(chosen, 1.2 * std::min(sparse.seconds, dense.seconds))
+          << sparse.n << ", " << sparse.num_values;
+      ++(is_sparse ? num_sparse : num_dense);
+    }
+  }
+  EXPECT_GE(num_sparse, 4);
+  EXPECT_GE(num_dense, 2);
+}
+
+// Where double is slow, a full matrix has more of it.
+TEST(FactorizationCost, SlowDoubleIsForSparse) {
+  EXPECT_GT(DenseFactorizationSeconds(4392, 64),
+            4.0 * DenseFactorizationSeconds(4392, kRatio));
+  const Sparse& sparse = kSparse[0];
+  EXPECT_LT(SparseFactorizationSeconds(
+                sparse.num_factor_values, sparse.num_flops, 64),
+            DenseFactorizationSeconds(sparse.n, 64));
+  EXPECT_GT(SparseFactorizationSeconds(
+                sparse.num_factor_values, sparse.num_flops, kRatio),
+            DenseFactorizationSeconds(sparse.n, kRatio));
+  // A ratio that nobody knows is taken for the best.
+  EXPECT_EQ(DenseFactorizationSeconds(4392, 0),
+            DenseFactorizationSeconds(4392, kRatio));
+}
+
+}  // namespace
+}  // namespace ceres_ext::solver
