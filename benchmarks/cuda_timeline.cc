@@ -10,13 +10,14 @@
 // One line per activity, in the order of their starts:
 //
 //   kind       kernel, copy_to_device, copy_to_host, copy_on_device,
-//              copy_other, memset
+//              copy_other, memset; with CERES_EXT_TIMELINE_CALLS=1 call, of the
+//              host to the CUDA run time
 //   name       of the kernel, without namespaces, template arguments and
-//              parameters; empty for the rest
+//              parameters, or of the function; empty for the rest
 //   arguments  of the template, without namespaces
 //   bytes      of copies and memsets
 //   start_ns, end_ns  from the first start on
-//   stream     CUPTI's number of it
+//   stream     CUPTI's number of it; of a call that of its thread
 //
 // CUPTI's activity records need no performance counters and so no privileges.
 // They cost the program some microseconds of host time per launch; the times of
@@ -143,6 +144,20 @@ void AddRecord(const CUpti_Activity* record, Timeline* timeline) {
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto* set = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
       Add({"memset", -1, set->streamId, set->bytes, set->start, set->end},
+          timeline);
+      break;
+    }
+    case CUPTI_ACTIVITY_KIND_RUNTIME: {
+      const auto* call = reinterpret_cast<const CUpti_ActivityAPI*>(record);
+      const char* name = nullptr;
+      static_cast<void>(
+          cuptiGetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, call->cbid, &name));
+      Add({"call",
+           NameId(name, timeline),
+           call->threadId,
+           0,
+           call->start,
+           call->end},
           timeline);
       break;
     }
@@ -355,6 +370,11 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection(
                                   CUPTI_ACTIVITY_KIND_MEMCPY,
                                   CUPTI_ACTIVITY_KIND_MEMSET}) {
     usable = usable && Check(cuptiActivityEnable(kind), "activity");
+  }
+  const char* calls = std::getenv("CERES_EXT_TIMELINE_CALLS");
+  if (calls != nullptr && *calls == '1') {
+    usable = usable &&
+             Check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_RUNTIME), "calls");
   }
   // Handlers run in the reverse order of their registration: this one before
   // CUDA's own, and before the destructors of what the program had at its

@@ -37,7 +37,8 @@ DEFINE_int32(cameras,
 DEFINE_string(methods,
               "dense,dense_stored,pcg,ceres_lapack",
               "In this order: dense, dense_stored, dense_mixed (a float "
-              "factor, refined), sparse, pcg, pcg_explicit (products by S): "
+              "factor, refined), sparse, auto, pcg, pcg_explicit (products by "
+              "S): "
               "this library; ceres_eigen, ceres_lapack, ceres_cuda "
               "(DENSE_SCHUR), ceres_sparse (SPARSE_SCHUR): stock.");
 DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
@@ -67,6 +68,8 @@ bool SetMethod(const std::string& method, SolveBalOptions* options) {
     solver.max_num_refinement_iterations = FLAGS_refinements;
   } else if (method == "sparse") {
     ext.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
+  } else if (method == "auto") {
+    ext.schur_factorization = SCHUR_FACTORIZATION_AUTO;
   } else if (method == "pcg" || method == "pcg_explicit") {
     solver.linear_solver_type = ceres::ITERATIVE_SCHUR;
     solver.preconditioner_type = ceres::SCHUR_JACOBI;

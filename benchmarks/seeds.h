@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -27,7 +28,7 @@ int RunSeeds(int num_seeds, const Run& run) {
   for (int seed = 1; seed <= num_seeds; ++seed) {
     const pid_t child = fork();
     if (child == 0) {
-      _exit(run(static_cast<uint64_t>(seed)) ? 0 : 1);
+      std::exit(run(static_cast<uint64_t>(seed)) ? 0 : 1);
     }
     int status = 0;
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {

@@ -4,17 +4,21 @@
 step, beside those of Choudhary, Gupta and Narayanan 2010, "Practical Time
 Bundle Adjustment for 3D Reconstruction on the GPU".
 
-  scripts/plot_exact.py EXACT.jsonl [--commit HASH] [--output FOLDER]
-      [--no-plots]
+  scripts/plot_exact.py EXACT.jsonl [--timeline TIMELINE.csv] [--commit HASH]
+      [--output FOLDER] [--no-plots]
 
 Writes tables.md and SVG files into FOLDER, default
 docs/measurements/study_exact. Nothing is estimated: what the record does not
-hold is a dash. Needs matplotlib for the plots; --no-plots does without.
+hold is a dash. TIMELINE.csv, of the same script, is what the device and the
+host did and when (benchmarks/cuda_timeline.cc), for the paper's Figure 3. Needs
+matplotlib for the plots; --no-plots does without.
 """
 
 import argparse
+import csv
 import json
 import pathlib
+import re
 
 # Table 1 of the paper: seconds of a step in one iteration, a quarter of a Tesla
 # S1070 and a Tesla C2050, both with a Core i7 of 2.66 GHz.
@@ -45,12 +49,118 @@ OURS = (
 METHODS = {
     "dense": "dense, recomputed J", "dense_stored": "dense, stored J",
     "dense_mixed": "dense, float factor refined", "sparse": "sparse",
+    "auto": "auto",
     "pcg": "PCG", "pcg_explicit": "PCG, products by S",
     "ceres_eigen": "stock, Eigen", "ceres_lapack": "stock, LAPACK",
     "ceres_cuda": "stock, CUDA", "ceres_sparse": "stock, SPARSE_SCHUR",
 }
 COLORS = {"dense": "#1b6ca8", "dense_stored": "#7fb2d6", "pcg": "#2a9d5c",
           "ceres_lapack": "#d95f02", "ceres_cuda": "#a6197a"}
+
+
+# Steps of an iteration, and the kernels that belong to them, by the first that
+# fits; cuSOLVER's are those of none.
+STEPS = (
+    ("S", r"Schur|Coupling|Crossing|PairInverse|LongBlocks"),
+    ("evaluation, Jacobian", r"Evaluat|PrepareCameras|ClassifyMaps|Robust"),
+    ("U, V, gradients, right-hand side",
+     r"PointBlocks|CameraBlocks|CameraChunk|NormalBlocks|Inver|Factori"),
+    ("points' steps, products", r"BackSubst|Multiply|Tile|Norms"),
+    ("vectors", r"ForEach|Sum|Scatter|Gather|Cast|Apply|FindBad|AddFloat|Set"),
+    ("factor and solution", r""),
+)
+# Calls in which the host waits for the device.
+WAITS = re.compile(r"Synchronize|cudaMemcpy_|cudaMemcpy$|cudaFree|cudaMalloc")
+# A kernel that runs once with each factorisation, behind it.
+LAST_KERNEL = "FindBadDiagonal"
+
+
+def read_timeline(path):
+    """What happened from the end of the last factorisation but one to that of
+    the last one: [(lane, start, end)] in seconds from there."""
+    with path.open(newline="") as file:
+        events = [(row["kind"], row["name"] + " " + row["arguments"],
+                   1e-9 * int(row["start_ns"]), 1e-9 * int(row["end_ns"]))
+                  for row in csv.DictReader(file)]
+    ends = [end for _, name, _, end in events if name.startswith(LAST_KERNEL)]
+    if len(ends) < 2:
+        raise SystemExit(f"{path} holds {len(ends)} factorisations, two or "
+                         "more are needed")
+    begin, last = ends[-2:]
+    found = []
+    for kind, name, start, end in events:
+        if end <= begin or start >= last:
+            continue
+        if kind == "call":
+            lane = "host waits" if WAITS.search(name) else "host calls CUDA"
+        elif kind == "kernel":
+            lane = next(step for step, of in STEPS if re.search(of, name))
+        else:
+            lane = "copies"
+        found.append((lane, max(start, begin) - begin, min(end, last) - begin))
+    return found, last - begin
+
+
+def union(intervals):
+    """Seconds that any of them covers."""
+    seconds, reached = 0.0, 0.0
+    for start, end in sorted(intervals):
+        seconds += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return seconds
+
+
+def table_timeline(events, seconds):
+    lanes = dict.fromkeys([*(step for step, _ in STEPS), "copies",
+                           "host calls CUDA", "host waits"])
+    lines = []
+    for lane in lanes:
+        of = [(start, end) for name, start, end in events if name == lane]
+        if of:
+            lines.append([lane, str(len(of)), number(union(of), 1e3),
+                          number(min(of)[0], 1e3),
+                          number(max(end for _, end in of), 1e3)])
+    busy = union([(start, end) for lane, start, end in events
+                  if not lane.startswith("host")])
+    lines.append(["the device, all", "", number(busy, 1e3), "0",
+                  number(seconds, 1e3)])
+    return table(["", "how many", "ms", "first at, ms", "last until, ms"],
+                 lines) + (
+        f"\nThe device is busy for {100.0 * busy / seconds:.1f} % of the "
+        "iteration, traced.\n")
+
+
+def plot_timeline(events, seconds, path, plt):
+    """Figure 3 of the paper: when each step ran, on device and host."""
+    names = [*(step for step, _ in STEPS), "copies", "host calls CUDA",
+             "host waits"]
+    names = [name for name in names if any(name == lane
+                                           for lane, _, _ in events)]
+    figure, axes = plt.subplots(figsize=(10, 0.45 * len(names) + 1.1),
+                                layout="constrained")
+    for y, name in enumerate(names):
+        of = sorted((start, end) for lane, start, end in events
+                    if lane == name)
+        # Neighbours less than a thousandth apart are drawn as one.
+        merged = []
+        for start, end in of:
+            if merged and start - merged[-1][1] < 1e-3 * seconds:
+                merged[-1][1] = max(merged[-1][1], end)
+            else:
+                merged.append([start, end])
+        axes.broken_barh([(1e3 * start, 1e3 * (end - start))
+                          for start, end in merged], (y - 0.4, 0.8),
+                         color="#7fb2d6" if name.startswith("host")
+                         else "#1b6ca8")
+        axes.annotate(f"{1e3 * union(of):.3g} ms", (1e3 * seconds, y),
+                      fontsize=7, va="center", xytext=(4, 0),
+                      textcoords="offset points")
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1e3 * seconds)
+    axes.set_xlabel("ms of one iteration, from factor to factor")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
 
 
 def read(path):
@@ -174,7 +284,7 @@ def table_to_cost(rows):
                   "PCG to 0.1 %, ms", "exact over PCG"], lines)
 
 
-def plot(rows, folder):
+def plot(rows, timeline, folder):
     import matplotlib  # pylint: disable=import-outside-toplevel
     matplotlib.use("svg")
     matplotlib.rcParams["svg.fonttype"] = "none"
@@ -199,6 +309,9 @@ def plot(rows, folder):
         for x, y in points:
             axes.annotate(f"{y:.3g}", (x, y), fontsize=6, xytext=(0, 4),
                           textcoords="offset points", ha="center")
+
+    if timeline:
+        plot_timeline(*timeline, folder / "figure_3.svg", plt)
 
     # Figure 4: time of an iteration, and how many times faster than the host.
     figure, (left, middle, right) = plt.subplots(
@@ -251,12 +364,14 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("record", type=pathlib.Path)
+    parser.add_argument("--timeline", type=pathlib.Path)
     parser.add_argument("--commit")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path(
         "docs/measurements/study_exact"))
     parser.add_argument("--no-plots", action="store_true")
     arguments = parser.parse_args()
     machine, rows = read(arguments.record)
+    timeline = arguments.timeline and read_timeline(arguments.timeline)
     arguments.output.mkdir(parents=True, exist_ok=True)
     where = (f"{machine['date']}, {machine['gpu']}, driver "
              f"{machine['driver']}, {machine['cores']} cores of "
@@ -268,10 +383,12 @@ def main():
         f"By `scripts/gpu_exact` and `scripts/plot_exact.py`: {where}. Medians "
         "over solves; a dash was not measured.\n",
         "## Table 1 of the paper\n", table_1(rows),
+        *(["## Figure 3 of the paper, 488 cameras\n",
+           table_timeline(*timeline)] if timeline else []),
         "## Exact step and PCG\n", table_to_cost(rows),
         "## All\n", table_all(rows)]))
     if not arguments.no_plots:
-        plot(rows, arguments.output)
+        plot(rows, timeline, arguments.output)
     print(arguments.output)
 
 
