@@ -75,6 +75,11 @@ int64_t SchurPairsBuilder::ForecastBytes() const {
   int64_t bytes = kDouble * (2 * w_families_.num_values() +
                              crossing_families_.num_values());
   bytes += (2 * kId + kOffset) * static_cast<int64_t>(blocks_.column.size());
+  int64_t widest = 0;
+  for (int i = 0; i < f_.size(); ++i) {
+    widest = std::max(widest, int64_t{f_[i].size});
+  }
+  int64_t num_partial = 0;
   for (const Pairs& pairs : pairs_) {
     if (pairs.f_block.empty()) {
       continue;
@@ -88,10 +93,15 @@ int64_t SchurPairsBuilder::ForecastBytes() const {
       couplings.num_couplings += k * (k - 1) / 2;
     }
     kernels::ForecastBytes(index, /*on_device=*/true, &couplings);
+    // Those of the blocks that are cut, of one E family after the other.
+    num_partial =
+        std::max(num_partial,
+                 widest * widest * (couplings.num_couplings / kCouplingChunk));
     bytes += couplings.bytes + (3 * kId + kOffset) * index.num_observations +
              kOffset * static_cast<int64_t>(pairs.point_begin.size() +
                                             pairs.camera_begin.size());
   }
+  bytes += kDouble * num_partial;
   for (const BatchLists& batch : batches_) {
     for (const auto* lists : {&batch.pair_lists, &batch.crossing_lists}) {
       int64_t sums = 0;
