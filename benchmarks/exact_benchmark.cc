@@ -18,11 +18,13 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "benchmarks/seeds.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/bal_synthetic.h"
 #include "examples/bal/solve_bal.h"
@@ -37,9 +39,9 @@ DEFINE_int32(cameras,
 DEFINE_string(methods,
               "dense,dense_stored,pcg,ceres_lapack",
               "In this order: dense, dense_stored, dense_mixed (a float "
-              "factor, refined), sparse, auto, pcg, pcg_explicit (products by "
-              "S): "
-              "this library; ceres_eigen, ceres_lapack, ceres_cuda "
+              "factor, refined), dense_float (not refined, float Jacobian), "
+              "sparse, auto, pcg, pcg_explicit (products by S), pcg_host: this "
+              "library; ceres_eigen, ceres_lapack, ceres_cuda "
               "(DENSE_SCHUR), ceres_sparse (SPARSE_SCHUR): stock.");
 DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
 DEFINE_int32(solves, 3, "By each method; the first one is left out of times.");
@@ -48,6 +50,10 @@ DEFINE_int32(iterations, 5, "Iterations.");
 DEFINE_int32(refinements, 3, "Refinements of a float factor's solution.");
 DEFINE_double(eta, 0.1, "Of pcg and pcg_explicit.");
 DEFINE_double(start, 1.0, "How far from the truth a solve starts.");
+DEFINE_bool(derivatives,
+            false,
+            "In place of solves: forward differences of sba against the "
+            "analytic derivatives, at the start.");
 
 namespace ceres_ext::bal {
 namespace {
@@ -66,14 +72,19 @@ bool SetMethod(const std::string& method, SolveBalOptions* options) {
   } else if (method == "dense_mixed") {
     solver.use_mixed_precision_solves = true;
     solver.max_num_refinement_iterations = FLAGS_refinements;
+  } else if (method == "dense_float") {
+    solver.use_mixed_precision_solves = true;
+    ext.precision = PRECISION_MIXED;
   } else if (method == "sparse") {
     ext.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
   } else if (method == "auto") {
     ext.schur_factorization = SCHUR_FACTORIZATION_AUTO;
-  } else if (method == "pcg" || method == "pcg_explicit") {
+  } else if (method == "pcg" || method == "pcg_explicit" ||
+             method == "pcg_host") {
     solver.linear_solver_type = ceres::ITERATIVE_SCHUR;
     solver.preconditioner_type = ceres::SCHUR_JACOBI;
     solver.use_explicit_schur_complement = method == "pcg_explicit";
+    ext.device = method == "pcg_host" ? DEVICE_HOST : DEVICE_CUDA;
   } else {
     ext.enabled = false;
     options->problem = PROBLEM_CERES;
@@ -198,6 +209,68 @@ void Print(uint64_t seed,
   std::fflush(stdout);
 }
 
+// ||D - J|| / ||J|| in Frobenius norms, median and most over a sample of
+// observations, of the blocks of camera and point. J: analytic. D: forward
+// differences with a step of 1e-4 |x|, at least 1e-6, as sba has them, the
+// solver that Choudhary, Gupta and Narayanan 2010 compare with.
+void PrintDerivatives(uint64_t seed, const BalProblem& problem) {
+  constexpr int64_t kSample = 20000;
+  constexpr int kSizes[] = {9, 3};
+  std::vector<double> errors[2];
+  const auto num_observations =
+      static_cast<int64_t>(problem.camera_index.size());
+  for (int64_t k = 0; k < num_observations;
+       k += num_observations / kSample + 1) {
+    const std::unique_ptr<ceres::CostFunction> function(
+        CreateBalReprojectionError(problem.observations[2 * k],
+                                   problem.observations[2 * k + 1]));
+    double x[2][9];
+    std::copy_n(&problem.cameras[9 * problem.camera_index[k]], 9, x[0]);
+    std::copy_n(&problem.points[3 * problem.point_index[k]], 3, x[1]);
+    const double* const blocks[] = {x[0], x[1]};
+    double jacobian[2][18];
+    double* jacobians[] = {jacobian[0], jacobian[1]};
+    double residuals[2];
+    function->Evaluate(blocks, residuals, jacobians);
+    for (int b = 0; b < 2; ++b) {
+      double difference = 0.0;
+      double norm = 0.0;
+      for (int j = 0; j < kSizes[b]; ++j) {
+        const double at = x[b][j];
+        const double step = std::max(1e-4 * std::abs(at), 1e-6);
+        double moved[2];
+        x[b][j] = at + step;
+        function->Evaluate(blocks, moved, nullptr);
+        x[b][j] = at;
+        for (int r = 0; r < 2; ++r) {
+          const double exact = jacobian[b][r * kSizes[b] + j];
+          const double error = (moved[r] - residuals[r]) / step - exact;
+          difference += error * error;
+          norm += exact * exact;
+        }
+      }
+      errors[b].push_back(std::sqrt(difference / norm));
+    }
+  }
+  const auto most = [](const std::vector<double>& of) {
+    return *std::max_element(of.begin(), of.end());
+  };
+  std::printf(
+      "{\"derivatives\":\"forward differences\",\"like\":\"%s\","
+      "\"cameras\":%d,\"seed\":%d,\"observations\":%d,"
+      "\"camera_median\":%.3g,\"camera_most\":%.3g,"
+      "\"point_median\":%.3g,\"point_most\":%.3g}\n",
+      FLAGS_like.c_str(),
+      FLAGS_cameras,
+      static_cast<int>(seed),
+      static_cast<int>(errors[0].size()),
+      Median(errors[0]),
+      most(errors[0]),
+      Median(errors[1]),
+      most(errors[1]));
+  std::fflush(stdout);
+}
+
 bool RunSeed(uint64_t seed) {
   SyntheticOptions synthetic;
   std::string error;
@@ -220,6 +293,10 @@ bool RunSeed(uint64_t seed) {
                  FLAGS_cameras,
                  error.c_str());
     return false;
+  }
+  if (FLAGS_derivatives) {
+    PrintDerivatives(seed, start);
+    return true;
   }
   BalProblem problem = start;
 

@@ -49,7 +49,8 @@ OURS = (
 METHODS = {
     "dense": "dense, recomputed J", "dense_stored": "dense, stored J",
     "dense_mixed": "dense, float factor refined", "sparse": "sparse",
-    "auto": "auto",
+    "dense_float": "dense, all float", "auto": "auto",
+    "pcg_host": "PCG on the host",
     "pcg": "PCG", "pcg_explicit": "PCG, products by S",
     "ceres_eigen": "stock, Eigen", "ceres_lapack": "stock, LAPACK",
     "ceres_cuda": "stock, CUDA", "ceres_sparse": "stock, SPARSE_SCHUR",
@@ -164,8 +165,8 @@ def plot_timeline(events, seconds, path, plt):
 
 
 def read(path):
-    """The machine, and the lines of exact_benchmark."""
-    machine, rows = {}, []
+    """The machine, the solves of exact_benchmark, and its derivatives."""
+    machine, rows, derivatives = {}, [], []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
             row = json.loads(line)
@@ -174,11 +175,13 @@ def read(path):
                              f"{error}") from error
         if row.get("format") == "ceres_ext_exact":
             machine = row
+        elif "derivatives" in row:
+            derivatives.append(row)
         else:
             rows.append(row)
     if not machine:
         raise SystemExit(f"{path} is no record of gpu_exact")
-    return machine, rows
+    return machine, rows, derivatives
 
 
 def problem(row):
@@ -260,6 +263,17 @@ def table_all(rows):
           f"{1e-6 * row['bytes']:.4g}, {1e-6 * row['forecast_bytes']:.4g}"
           if row["bytes"] else "–",
           row["how"] if is_solved(row) else row["reason"]]
+         for row in rows])
+
+
+def table_derivatives(rows):
+    """Relative errors of blocks."""
+    return table(
+        ["problem", "seed", "observations", "camera: median", "most",
+         "point: median", "most"],
+        [[problem(row), str(row["seed"]), str(row["observations"]),
+          *(f"{row[field]:.1e}" for field in (
+              "camera_median", "camera_most", "point_median", "point_most"))]
          for row in rows])
 
 
@@ -370,7 +384,7 @@ def main():
         "docs/measurements/study_exact"))
     parser.add_argument("--no-plots", action="store_true")
     arguments = parser.parse_args()
-    machine, rows = read(arguments.record)
+    machine, rows, derivatives = read(arguments.record)
     timeline = arguments.timeline and read_timeline(arguments.timeline)
     arguments.output.mkdir(parents=True, exist_ok=True)
     where = (f"{machine['date']}, {machine['gpu']}, driver "
@@ -385,6 +399,8 @@ def main():
         "## Table 1 of the paper\n", table_1(rows),
         *(["## Figure 3 of the paper, 488 cameras\n",
            table_timeline(*timeline)] if timeline else []),
+        "## Forward differences against analytic derivatives\n",
+        table_derivatives(derivatives),
         "## Exact step and PCG\n", table_to_cost(rows),
         "## All\n", table_all(rows)]))
     if not arguments.no_plots:
