@@ -36,6 +36,11 @@ DEFINE_int32(cameras,
              "In place of --like: so many cameras, 700 points each and 6.2 "
              "observations a point, as Choudhary, Gupta and Narayanan 2010 "
              "have.");
+DEFINE_int32(reach,
+             0,
+             "As along a street without return: a point is seen by the so many "
+             "cameras that follow on its first one at most; points that are "
+             "left with one observation go. 0: as generated.");
 DEFINE_string(methods,
               "dense,dense_stored,pcg,ceres_lapack",
               "In this order: dense, dense_stored, dense_mixed (a float "
@@ -150,7 +155,8 @@ void Print(uint64_t seed,
   }
   const Summary& last = solves.back();
   std::printf(
-      "{\"like\":\"%s\",\"cameras\":%d,\"seed\":%d,\"method\":\"%s\","
+      "{\"like\":\"%s\",\"cameras\":%d,\"reach\":%d,\"seed\":%d,\"method\":\"%"
+      "s\","
       "\"threads\":%d,\"how\":\"%s\",\"device\":\"%s\",\"solves\":%d,"
       "\"iterations\":%d,"
       "\"linear_solves\":%d,\"iteration\":%.6f,\"iteration_least\":%.6f,"
@@ -163,6 +169,7 @@ void Print(uint64_t seed,
       "\"reason\":\"%s\"}\n",
       FLAGS_like.c_str(),
       FLAGS_cameras,
+      FLAGS_reach,
       static_cast<int>(seed),
       method.c_str(),
       FLAGS_threads,
@@ -271,6 +278,36 @@ void PrintDerivatives(uint64_t seed, const BalProblem& problem) {
   std::fflush(stdout);
 }
 
+// Observations are by point, then by camera.
+void LimitReach(int32_t reach, BalProblem* problem) {
+  const BalProblem from = *problem;
+  problem->camera_index.clear();
+  problem->point_index.clear();
+  problem->observations.clear();
+  problem->points.clear();
+  const int64_t n = from.num_observations();
+  for (int64_t begin = 0, end = 0; begin < n; begin = end) {
+    const int32_t point = from.point_index[begin];
+    int64_t kept = begin;
+    for (end = begin; end < n && from.point_index[end] == point; ++end) {
+      kept += from.camera_index[end] - from.camera_index[begin] <= reach;
+    }
+    if (kept - begin < 2) {
+      continue;
+    }
+    const int32_t id = problem->num_points();
+    for (int64_t k = begin; k < kept; ++k) {
+      problem->camera_index.push_back(from.camera_index[k]);
+      problem->point_index.push_back(id);
+      problem->observations.push_back(from.observations[2 * k]);
+      problem->observations.push_back(from.observations[2 * k + 1]);
+    }
+    for (int j = 0; j < 3; ++j) {
+      problem->points.push_back(from.points[3 * point + j]);
+    }
+  }
+}
+
 bool RunSeed(uint64_t seed) {
   SyntheticOptions synthetic;
   std::string error;
@@ -293,6 +330,9 @@ bool RunSeed(uint64_t seed) {
                  FLAGS_cameras,
                  error.c_str());
     return false;
+  }
+  if (FLAGS_reach > 0) {
+    LimitReach(FLAGS_reach, &start);
   }
   if (FLAGS_derivatives) {
     PrintDerivatives(seed, start);

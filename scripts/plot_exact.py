@@ -185,7 +185,8 @@ def read(path):
 
 
 def problem(row):
-    return row["like"] or f"{row['cameras']} cameras"
+    name = row["like"] or f"{row['cameras']} cameras"
+    return name + (f", reach {row['reach']}" if row.get("reach") else "")
 
 
 def label(row):

@@ -2,6 +2,7 @@
 
 #include "ceres_ext/glue/linear_solver.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -252,11 +253,15 @@ Status ProgramLinearSolver<Machine>::Setup(
   const solver::SchurMatrixSize* matrix = nullptr;
   if (solver_.cholesky() != nullptr) {
     matrix = &solver_.cholesky()->size();
-    record_->memory_forecast_bytes += solver_.cholesky()->forecast_bytes();
+    record_->memory_forecast_bytes = std::max(
+        record_->memory_forecast_bytes + solver_.cholesky()->forecast_bytes(),
+        solver_.cholesky()->build_forecast_bytes());
   } else if (solver_.explicit_schur() != nullptr) {
     matrix = &solver_.explicit_schur()->matrix_size();
-    record_->memory_forecast_bytes +=
-        solver_.explicit_schur()->forecast_bytes();
+    record_->memory_forecast_bytes =
+        std::max(record_->memory_forecast_bytes +
+                     solver_.explicit_schur()->forecast_bytes(),
+                 solver_.explicit_schur()->build_forecast_bytes());
   }
   record_->method = MethodName(ext_options,
                                {blocks_->num_observation_batches() > 0,

@@ -151,9 +151,11 @@ class Batch {
   // family: the number of that; -1: it lists its rows, and sums W and F_i'F_j
   // of pairs and crossings (structure/schur_pairs.h).
   virtual int schur_family() const { return -1; }
-  // *bytes: what SetupSchur will take, but for a few in a hundred. Takes none.
-  virtual kernels::Status ForecastSchur(int64_t* bytes) {
+  // *bytes: what SetupSchur will take, but for a few in a hundred, and beside
+  // that *build_bytes until it is done. Takes none.
+  virtual kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) {
     *bytes = 0;
+    *build_bytes = 0;
     return {};
   }
   // Takes all memory.

@@ -91,14 +91,17 @@ class ExplicitSchur {
   // Until Setup.
   bool is_prepared() const { return builder_ != nullptr; }
 
-  // *bytes: what Setup will take where it is not sparse, but for a few in a
-  // hundred. Takes none.
-  kernels::Status ForecastBytes(int64_t* bytes) {
+  // *bytes: what Setup will take, but for a few in a hundred, and beside that
+  // *build_bytes until it is done. Takes none.
+  kernels::Status ForecastBytes(int64_t* bytes, int64_t* build_bytes) {
     *bytes = 0;
+    *build_bytes = 0;
     if (writer_ != nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(writer_->ForecastSchur(bytes));
+      CERES_EXT_RETURN_IF_ERROR(writer_->ForecastSchur(bytes, build_bytes));
     }
-    *bytes += builder_->ForecastBytes();
+    int64_t of_pairs = 0;
+    *bytes += builder_->ForecastBytes(&of_pairs);
+    *build_bytes = std::max(*build_bytes, of_pairs);
     for (const kernels::BlockFamily& family : blocks_.f) {
       *bytes += 12 * family.num_values() + 16 * int64_t{family.num_blocks};
     }

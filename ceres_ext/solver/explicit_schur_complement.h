@@ -52,8 +52,10 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
     CERES_EXT_RETURN_IF_ERROR(Base::Setup(options, blocks, batches, machine));
     CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
     int64_t of_sums = 0;
-    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_sums));
-    CERES_EXT_RETURN_IF_ERROR(CheckLimit(of_sums));
+    int64_t of_building = 0;
+    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_sums, &of_building));
+    build_forecast_bytes_ = machine->bytes() + of_sums + of_building;
+    CERES_EXT_RETURN_IF_ERROR(CheckLimit(of_sums + of_building));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies_.data()));
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
     CERES_EXT_RETURN_IF_ERROR(
@@ -71,6 +73,8 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
 
   // Of the matrix, as they were known before most of it was taken.
   int64_t forecast_bytes() const { return forecast_bytes_; }
+  // In all, while Setup lists what S is summed from.
+  int64_t build_forecast_bytes() const { return build_forecast_bytes_; }
   const SchurMatrixSize& matrix_size() const { return size_; }
 
   kernels::Status Update(const LinearSystem& system,
@@ -123,6 +127,7 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
   kernels::SchurRows<Machine> rows_;
   SchurMatrixSize size_;
   int64_t forecast_bytes_ = 0;
+  int64_t build_forecast_bytes_ = 0;
   Buffer<double> values_;   // of S
   Buffer<double> partial_;  // of a product
 };

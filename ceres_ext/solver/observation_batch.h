@@ -239,11 +239,12 @@ class ObservationBatch final : public Batch {
     return kHasSchur && owns_points_ ? f_family_ : -1;
   }
 
-  kernels::Status ForecastSchur(int64_t* bytes) final {
+  kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) final {
     kernels::CouplingForecast forecast;
     CERES_EXT_RETURN_IF_ERROR(
         kernels::ForecastCouplings(index_, machine_, &forecast));
     *bytes = forecast.bytes;
+    *build_bytes = forecast.build_bytes;
     if constexpr (kHasSchur && !std::is_same_v<Machine, kernels::HostMachine>) {
       *bytes += kernels::ScratchBytes<Source>(
           index_.num_observations,

@@ -81,6 +81,8 @@ class SchurCholesky {
   }
   // What Setup has come to hold, as it was known before most of it was taken.
   int64_t forecast_bytes() const { return forecast_bytes_; }
+  // In all, while Setup lists what S is summed from.
+  int64_t build_forecast_bytes() const { return build_forecast_bytes_; }
 
   // The diagonal blocks of S.
   NormalBlocksRequest WantedBlocks() {
@@ -229,11 +231,14 @@ class SchurCholesky {
   // Sets forecast_bytes_. kOutOfMemory where the limit is below it.
   kernels::Status Forecast(int64_t of_matrix, int64_t of_factor) {
     int64_t of_schur = 0;
-    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_schur));
+    int64_t of_building = 0;
+    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_schur, &of_building));
+    build_forecast_bytes_ = machine_->bytes() + of_schur + of_building;
     of_sums_ = of_schur + kDouble * (x_.size() + schur_diagonal_.size());
     forecast_bytes_ = of_sums_ + of_matrix + of_factor;
     const kernels::Status status = machine_->context()->CheckLimit(
-        machine_->bytes() + of_schur + of_matrix + of_factor);
+        machine_->bytes() + of_schur +
+        std::max(of_matrix + of_factor, of_building));
     if (status.ok()) {
       return {};
     }
@@ -267,6 +272,7 @@ class SchurCholesky {
   int64_t num_unknowns_ = 0;
   int64_t of_sums_ = 0;  // bytes, of all but matrix and factor
   int64_t forecast_bytes_ = 0;
+  int64_t build_forecast_bytes_ = 0;
   Buffer<double> schur_diagonal_;
   Buffer<double> x_;       // of the unknowns
   Buffer<double> values_;  // S, of a dense one then its factor

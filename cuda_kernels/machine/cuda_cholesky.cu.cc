@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
@@ -378,9 +379,10 @@ Status CudaDenseCholesky::Factorize(double* a, int64_t* failed_order) {
             "cusolverDnXpotrf refused its argument " +
                 std::to_string(-found[0]) + "."};
   }
+  // What cuSOLVER has left behind its info is no factor. It may have gone on
+  // for some columns with an element that is not finite.
   if (found[0] > 0) {
-    // What cuSOLVER has left behind it is no factor.
-    *failed_order = found[0];
+    *failed_order = std::min(found[0], found[1]);
   } else if (found[1] != kNothing) {
     *failed_order = found[1];
   }

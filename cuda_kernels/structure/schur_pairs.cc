@@ -68,7 +68,8 @@ Status SchurPairsBuilder::Build() {
   return {};
 }
 
-int64_t SchurPairsBuilder::ForecastBytes() const {
+int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
+  *build_bytes = 0;
   constexpr int64_t kDouble = sizeof(double);
   constexpr int64_t kId = sizeof(int32_t);
   constexpr int64_t kOffset = sizeof(int64_t);
@@ -93,6 +94,7 @@ int64_t SchurPairsBuilder::ForecastBytes() const {
       couplings.num_couplings += k * (k - 1) / 2;
     }
     kernels::ForecastBytes(index, /*on_device=*/true, &couplings);
+    *build_bytes = std::max(*build_bytes, couplings.build_bytes);
     // Those of the blocks that are cut, of one E family after the other.
     num_partial =
         std::max(num_partial,

@@ -94,8 +94,9 @@ class SchurPairsBuilder {
   Status Build();
 
   // After Build: what PairIndex, the lists and vectors of W, W Vi and crossings
-  // take on a device, but for a few in a hundred.
-  int64_t ForecastBytes() const;
+  // take on a device, but for a few in a hundred. *build_bytes: beside that,
+  // while PairIndex is set up.
+  int64_t ForecastBytes(int64_t* build_bytes) const;
 
   // After Build, of one E family; empty where it has no pairs.
   const Pairs& pairs(int e_family) const { return pairs_[e_family]; }

@@ -6,11 +6,18 @@
 //
 // Bounds (Higham, Accuracy and Stability of Numerical Algorithms, 10.1), with
 // u the unit roundoff, g(k) = k u / (1 - k u), any order of rows and of sums:
-//   |A - L L'| <= g(n + 1) |L| |L'|
-//   (A + E) x = b, |E| <= g(3 n + 1) |L| |L'|
-//   (|L| |L'|)_ij <= sqrt(a_ii a_jj) / (1 - g(n + 1))
-// so that |E| <= e d d', e = g(3 n + 1) / (1 - g(n + 1)), d_i = sqrt(a_ii), and
+//   |A - L L'| <= g(n + 5) |L| |L'|
+//   (A + E) x = b, |E| <= g(3 n + 7) |L| |L'|
+//   (|L| |L'|)_ij <= sqrt(a_ii a_jj) / (1 - g(n + 5))
+// so that |E| <= e d d', e = g(3 n + 7) / (1 - g(n + 5)), d_i = sqrt(a_ii), and
 // in norms of 2, |E| <= e trace(A).
+//
+// With roots and quotients that are rounded once it is n + 1 and 3 n + 1. A
+// device multiplies: with r = p^(-1/2) (1 + d) of pivot p, where |d| <= 2 u
+// (CUDA's rsqrt is within one unit in the last place), l_jj = p r (1 + u) and
+// l_ij = s r (1 + u) have a product of s (1 + d)^2 (1 + u)^2, six roundings in
+// place of two; and each of the two solutions has a reciprocal and a product in
+// place of a quotient.
 #ifndef CERES_EXT_TESTS_KERNELS_CHOLESKY_TEST_UTIL_H_
 #define CERES_EXT_TESTS_KERNELS_CHOLESKY_TEST_UTIL_H_
 
@@ -32,10 +39,15 @@ double Gamma(int64_t k) {
   const double ku = static_cast<double>(k) * kUnitRoundoff<T>;
   return ku / (1.0 - ku);
 }
+// Of L L', relative to |L| |L'|.
+template <typename T>
+double FactorError(int64_t n) {
+  return Gamma<T>(n + 5);
+}
 // e above.
 template <typename T>
 double SolveError(int64_t n) {
-  return Gamma<T>(3 * n + 1) / (1.0 - Gamma<T>(n + 1));
+  return Gamma<T>(3 * n + 7) / (1.0 - FactorError<T>(n));
 }
 
 // On a device, with the libraries that Cholesky is made of: an emulated device

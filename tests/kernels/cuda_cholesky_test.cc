@@ -149,7 +149,7 @@ TEST_F(CudaDenseCholeskyTest, SolvesToRounding) {
           difference -= term;
           size += std::fabs(term);
         }
-        ASSERT_LE(std::fabs(difference), Gamma<double>(n + 1) * size)
+        ASSERT_LE(std::fabs(difference), FactorError<double>(n) * size)
             << i << ", " << j;
       }
     }
