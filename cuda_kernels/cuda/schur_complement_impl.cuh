@@ -667,7 +667,9 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                observations));
     records = observations;
   }
-  const int blocks_per_warp = BlocksPerWarp(couplings);
+  const int blocks_per_warp = params.blocks_per_warp > 0
+                                  ? params.blocks_per_warp
+                                  : BlocksPerWarp(couplings);
   double* const partial = reinterpret_cast<double*>(
       params.scratch + Scratch::kRecord * index.num_observations);
   CERES_EXT_RETURN_IF_ERROR(
