@@ -11,6 +11,7 @@
 #ifndef CERES_EXT_SOLVER_OBSERVATION_BATCH_H_
 #define CERES_EXT_SOLVER_OBSERVATION_BATCH_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -244,12 +245,15 @@ class ObservationBatch final : public Batch {
     CERES_EXT_RETURN_IF_ERROR(
         kernels::ForecastCouplings(index_, machine_, &forecast));
     *bytes = forecast.bytes;
-    *build_bytes = forecast.build_bytes;
+    int64_t of_scratch = 0;
     if constexpr (kHasSchur && !std::is_same_v<Machine, kernels::HostMachine>) {
-      *bytes += kernels::ScratchBytes<Source>(
+      of_scratch = kernels::ScratchBytes<Source>(
           index_.num_observations,
           forecast.num_couplings / kernels::kCouplingChunk);
     }
+    *bytes += of_scratch;
+    // The scratch is taken when the index has been built.
+    *build_bytes = std::max(int64_t{0}, forecast.build_bytes - of_scratch);
     return {};
   }
 

@@ -3,12 +3,10 @@
 // The device body of SchurComplement for any source and layout. Included by
 // .cu.cc files that instantiate it.
 //
-// A warp owns some blocks of S that follow one another, or a chunk of one that
-// is long. It takes 32 couplings at a time, of as many blocks as there are in
-// them: each lane makes Jc_k and (Jp_k Vi Jp_l') Jc_l of one, which meet in
-// shared memory; then, block by block, the lanes share the elements out among
-// them and add the products. Most blocks have few couplings, and what a lane
-// does takes as long for one of them as for 32.
+// A warp owns a block of S, or a chunk of one that is long. It takes 32
+// couplings at a time: each lane makes Jc_k and (Jp_k Vi Jp_l') Jc_l of one of
+// them, which meet in shared memory; then the lanes share the elements of the
+// block out among them and add the products of all 32.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_SCHUR_COMPLEMENT_IMPL_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_SCHUR_COMPLEMENT_IMPL_CUH_
 
@@ -115,13 +113,14 @@ class CouplingReader<StoredJacobian<T, Shape, kLayout>, kLayout> {
 
   // records: of the observations.
   __device__ CouplingReader(const SchurComplementParams<Source, kLayout>& /*p*/,
-                            const void* records)
+                            const void* records,
+                            int32_t /*i*/,
+                            int32_t /*j*/)
       : records_(static_cast<const Record*>(records)) {}
 
   __device__ __forceinline__ int32_t Point(int64_t /*k*/) const { return 0; }
   __device__ __forceinline__ void First(int64_t k,
                                         int32_t /*point*/,
-                                        int32_t /*i*/,
                                         double* jc,
                                         double* jp_vi) const {
     LoadAligned<Shape::kESize>(records_[k].jp_vi, jp_vi);
@@ -129,7 +128,6 @@ class CouplingReader<StoredJacobian<T, Shape, kLayout>, kLayout> {
   }
   __device__ __forceinline__ void Second(int64_t l,
                                          int32_t /*point*/,
-                                         int32_t /*j*/,
                                          double* jc,
                                          double* jp) const {
     double blocks[Shape::kFSize + Shape::kESize];
@@ -155,19 +153,27 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
   using Shape = BalShape<kBalLocalCameraDim>;
 
   // records: of the points.
+  // Cameras are read where they are needed, from a cache that is near: two of
+  // them in registers would leave room for fewer warps.
   __device__ CouplingReader(const SchurComplementParams<Source, kLayout>& p,
-                            const void* records)
+                            const void* records,
+                            int32_t i,
+                            int32_t j)
       : point_id_(p.index.point_id),
         points_(static_cast<const PointRecord<Shape::kE>*>(records)),
-        jacobian_(p.jacobian) {}
+        jacobian_(p.jacobian),
+        i_(i),
+        j_(j) {}
 
   __device__ __forceinline__ int32_t Point(int64_t k) const {
     return point_id_[k];
   }
-  __device__ __forceinline__ void First(
-      int64_t k, int32_t point, int32_t i, double* jc, double* jp_vi) const {
+  __device__ __forceinline__ void First(int64_t k,
+                                        int32_t point,
+                                        double* jc,
+                                        double* jp_vi) const {
     double jp[Shape::kESize];
-    Load(i, k, point, jc, jp);
+    Load(i_, k, point, jc, jp);
 #pragma unroll
     for (int r = 0; r < Shape::kNumResiduals; ++r) {
       SymmetricMultiply<Shape::kE>(points_[point].v_inverse(),
@@ -175,9 +181,11 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
                                    jp_vi + Shape::kE * r);
     }
   }
-  __device__ __forceinline__ void Second(
-      int64_t l, int32_t point, int32_t j, double* jc, double* jp) const {
-    Load(j, l, point, jc, jp);
+  __device__ __forceinline__ void Second(int64_t l,
+                                         int32_t point,
+                                         double* jc,
+                                         double* jp) const {
+    Load(j_, l, point, jc, jp);
   }
 
  private:
@@ -200,6 +208,8 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
   const int32_t* const point_id_;
   const PointRecord<Shape::kE>* const points_;
   const Source& jacobian_;
+  const int32_t i_;
+  const int32_t j_;
 };
 
 // How a warp shares out a block of F x F: a lane owns a tile of kSide x kSide
@@ -214,117 +224,62 @@ struct CouplingTiles {
   static_assert(kAcross * kSide == F && kGroups > 0);
 };
 
-// Shared memory of a warp: the sum of a block, F x F in the Local shape, and of
-// recomputed ones its product with G_j, F x C.
-template <typename Source>
-struct CouplingSum {
-  static constexpr int F = CameraCoordinates<Source>::Local::kF;
-  static constexpr int kProduct =
-      IsRecomputed<Source>::value ? F * Source::Shape::kF : 0;
-  double values[F * F + kProduct];
-};
-
 // The shared memory of a warp: a column for each coupling of a batch, Jc_k and
 // then m Jc_l. A column more than there are lanes, so that lanes that read
 // elements below each other meet other banks.
-template <typename Source>
+template <typename Shape>
 struct CouplingStage {
-  using Shape = typename CameraCoordinates<Source>::Local;
   static constexpr int kRows = 2 * Shape::kFSize;
   static constexpr int kStride = kWarpSize + 1;
   // Warps of a block: their stages fit into what a kernel may declare.
   static constexpr int kWarps = Shape::kF <= 10 ? 4 : 2;
   double values[kRows * kStride];
-  CouplingSum<Source> sum;
 };
 
-// Of blocks first .. first + num_blocks - 1, whose couplings follow one
-// another, in turn: sum->values[F a + b] = element (a, b) of the sum over its
-// couplings of Jc_k' (Jp_k Vi Jp_l') Jc_l, then finish(block). block_begin:
-// lane s has the first coupling of block first + s, lane num_blocks the end.
-// Order: of a block, group g of lanes adds couplings g, g + kGroups, ... in
+// stage.values[F a + b] = element (a, b) of the sum over couplings begin ..
+// end - 1 of Jc_k' (Jp_k Vi Jp_l') Jc_l.
+// Order: group g of lanes adds couplings begin + 32 s + g, + kGroups, ... in
 // ascending order; then the groups from 0 on.
-template <typename Source, BlockLayout kLayout, typename Finish>
+template <typename Source, BlockLayout kLayout, typename Shape>
 __device__ __forceinline__ void SumCouplings(
     const SchurComplementParams<Source, kLayout>& p,
     const void* records,
-    int64_t first,
-    int num_blocks,
-    int64_t block_begin,
-    CouplingStage<Source>* stage,
-    const Finish& finish) {
-  using Shape = typename CameraCoordinates<Source>::Local;
+    int32_t i,
+    int32_t j,
+    int64_t begin,
+    int64_t end,
+    CouplingStage<Shape>* stage) {
   constexpr int R = Shape::kNumResiduals;
   constexpr int E = Shape::kE;
   constexpr int F = Shape::kF;
-  constexpr int kStride = CouplingStage<Source>::kStride;
+  constexpr int kStride = CouplingStage<Shape>::kStride;
   using Tiles = CouplingTiles<F>;
   constexpr int kSide = Tiles::kSide;
-  constexpr int kGroups = Tiles::kGroups;
+  static_assert(Tiles::kGroups * F * F <=
+                CouplingStage<Shape>::kRows * kStride);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int group = lane / Tiles::kLanes;
   const int row = lane % Tiles::kLanes / Tiles::kAcross * kSide;
   const int column = lane % Tiles::kAcross * kSide;
   double* const values = stage->values;
-  const CouplingReader<Source, kLayout> reader(p, records);
-  const auto begin_of = [&](int s) {
-    return __shfl_sync(kFullWarp, block_begin, s);
-  };
-  const int64_t end = begin_of(num_blocks);
-  int current = 0;  // The block that is summed.
+  const CouplingReader<Source, kLayout> reader(p, records, i, j);
   double tile[kSide * kSide] = {};
-  const auto finish_current = [&] {
-#pragma unroll
-    for (int q = 0; q < kSide * kSide; ++q) {
-      double sum = tile[q];
-      for (int g = 1; g < kGroups; ++g) {
-        sum += __shfl_sync(
-            kFullWarp, tile[q], lane % Tiles::kLanes + Tiles::kLanes * g);
-      }
-      tile[q] = sum;
-    }
-    __syncwarp();  // The sum before has been read.
-    if (group == 0) {
-#pragma unroll
-      for (int a = 0; a < kSide; ++a) {
-#pragma unroll
-        for (int b = 0; b < kSide; ++b) {
-          stage->sum.values[F * (row + a) + column + b] = tile[kSide * a + b];
-        }
-      }
-    }
-    __syncwarp();  // The sum is read by other lanes.
-    finish(first + current);
-#pragma unroll
-    for (int q = 0; q < kSide * kSide; ++q) {
-      tile[q] = 0.0;
-    }
-    ++current;
-  };
-  for (int64_t base = begin_of(0); base < end; base += kWarpSize) {
+  for (int64_t base = begin; base < end; base += kWarpSize) {
     const int count =
         end - base < kWarpSize ? static_cast<int>(end - base) : kWarpSize;
-    int own = 0;  // The block of the lane's coupling.
-    for (int s = 1; s < num_blocks; ++s) {
-      own += begin_of(s) <= base + lane ? 1 : 0;
-    }
     if (lane < count) {
       const int64_t coupling = p.couplings.coupling[base + lane];
       const int64_t k = FirstOfCoupling(coupling);
       const int32_t point = reader.Point(k);
       double jc[R * F];
       double jp_vi[R * E];
-      reader.First(k, point, p.couplings.row[first + own], jc, jp_vi);
+      reader.First(k, point, jc, jp_vi);
 #pragma unroll
       for (int e = 0; e < R * F; ++e) {
         values[kStride * e + lane] = jc[e];
       }
       double jp[R * E];
-      reader.Second(SecondOfCoupling(coupling),
-                    point,
-                    p.couplings.column[first + own],
-                    jc,
-                    jp);
+      reader.Second(SecondOfCoupling(coupling), point, jc, jp);
 #pragma unroll
       for (int r = 0; r < R; ++r) {
         double m[R];  // Row r of Jp_k Vi Jp_l'.
@@ -348,48 +303,47 @@ __device__ __forceinline__ void SumCouplings(
       }
     }
     __syncwarp();  // Lanes read what others have made.
-    while (current < num_blocks) {
-      const int64_t current_begin = begin_of(current);
-      const int64_t current_end = begin_of(current + 1);
-      if (group < kGroups) {
-        // Where the couplings of the block are in this batch.
-        const int from =
-            current_begin > base ? static_cast<int>(current_begin - base) : 0;
-        const int to = current_end - base < count
-                           ? static_cast<int>(current_end - base)
-                           : count;
-        const int skipped =
-            static_cast<int>((base + from - current_begin) % kGroups);
-        for (int t = from + (group - skipped + kGroups) % kGroups; t < to;
-             t += kGroups) {
+    if (group < Tiles::kGroups) {
+      for (int t = group; t < count; t += Tiles::kGroups) {
 #pragma unroll
-          for (int r = 0; r < R; ++r) {
-            double right[kSide];
+        for (int r = 0; r < R; ++r) {
+          double right[kSide];
+#pragma unroll
+          for (int b = 0; b < kSide; ++b) {
+            right[b] = values[kStride * (R * F + F * r + column + b) + t];
+          }
+#pragma unroll
+          for (int a = 0; a < kSide; ++a) {
+            const double left = values[kStride * (F * r + row + a) + t];
 #pragma unroll
             for (int b = 0; b < kSide; ++b) {
-              right[b] = values[kStride * (R * F + F * r + column + b) + t];
-            }
-#pragma unroll
-            for (int a = 0; a < kSide; ++a) {
-              const double left = values[kStride * (F * r + row + a) + t];
-#pragma unroll
-              for (int b = 0; b < kSide; ++b) {
-                tile[kSide * a + b] += left * right[b];
-              }
+              tile[kSide * a + b] += left * right[b];
             }
           }
         }
       }
-      if (current_end > base + kWarpSize) {
-        break;  // The next batch has more of it.
-      }
-      finish_current();
     }
     __syncwarp();  // The stage is written again.
   }
-  while (current < num_blocks) {
-    finish_current();  // Without couplings.
+  if (group < Tiles::kGroups) {
+#pragma unroll
+    for (int a = 0; a < kSide; ++a) {
+#pragma unroll
+      for (int b = 0; b < kSide; ++b) {
+        values[F * F * group + F * (row + a) + column + b] =
+            tile[kSide * a + b];
+      }
+    }
   }
+  __syncwarp();  // Groups meet.
+  for (int q = lane; q < F * F; q += kWarpSize) {
+    double sum = values[q];
+    for (int g = 1; g < Tiles::kGroups; ++g) {
+      sum += values[F * F * g + q];
+    }
+    values[q] = sum;
+  }
+  __syncwarp();  // The sums are read by other lanes.
 }
 
 // Element (a, b) of block `block`, whose cameras are i and j.
@@ -409,26 +363,26 @@ __device__ __forceinline__ void StoreElement(const Params& p,
   }
 }
 
-// S_ij = -G_i' sum G_j. Mapping: the lanes of a warp share the elements. Ends
-// with *shared in use.
-template <typename Source, BlockLayout kLayout>
+// S_ij = -G_i' sum G_j, where stage.values are the sum. Mapping: the lanes of a
+// warp share the elements. Ends with the stage in use.
+template <typename Source, BlockLayout kLayout, typename Shape>
 __device__ __forceinline__ void StoreBlock(
     const SchurComplementParams<Source, kLayout>& p,
     int64_t block,
     int32_t i,
     int32_t j,
-    CouplingSum<Source>* shared) {
+    CouplingStage<Shape>* stage) {
   constexpr int C = Source::Shape::kF;
-  constexpr int F = CameraCoordinates<Source>::Local::kF;
+  constexpr int F = Shape::kF;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const double* const sum = shared->values;
+  const double* const sum = stage->values;
   if constexpr (!IsRecomputed<Source>::value) {
     for (int q = lane; q < C * C; q += kWarpSize) {
       StoreElement(p, block, i, j, q / C, q % C, -sum[q]);
     }
   } else {
     using Coordinates = CameraCoordinates<Source>;
-    double* const product = shared->values + F * F;  // sum G_j, F x C
+    double* const product = stage->values + F * F;  // sum G_j, F x C
     for (int q = lane; q < F * C; q += kWarpSize) {
       double value = 0.0;
       for (int f = 0; f < F; ++f) {
@@ -471,111 +425,67 @@ __device__ __forceinline__ void StoreDiagonalBlock(const Params& p,
   }
 }
 
-// Blocks of S of up to kCouplingChunk couplings, diagonal ones too.
-// Mapping: one warp per `blocks_per_warp` blocks, 31 at most. Order:
-// SumCouplings.
+// Blocks of S of up to kCouplingChunk couplings; kLong: the sums of chunks of
+// the others, to partial, F * F each.
+// Mapping: one warp per block or chunk. Order: SumCouplings.
 // Traffic per coupling, in sectors: 8 B; stored: two records, but for parts of
 // each (384 B of 480 at 9 columns in double); recomputed: 4 B of id, a point
 // and its Vi.
-template <typename Source, BlockLayout kLayout>
-__global__ void __launch_bounds__(kWarpSize* CouplingStage<Source>::kWarps)
+template <bool kLong, typename Source, BlockLayout kLayout>
+__global__ void __launch_bounds__(
+    kWarpSize* CouplingStage<typename CameraCoordinates<Source>::Local>::kWarps)
     CouplingBlocksKernel(SchurComplementParams<Source, kLayout> p,
                          const void* records,
-                         int blocks_per_warp) {
-  using Stage = CouplingStage<Source>;
-  __shared__ Stage stages[Stage::kWarps];
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int64_t task = int64_t{blockIdx.x} * Stage::kWarps + warp;
-  const CouplingIndexView& couplings = p.couplings;
-  const int64_t last =
-      couplings.num_blocks - task * blocks_per_warp > blocks_per_warp
-          ? (task + 1) * blocks_per_warp
-          : couplings.num_blocks;
-  Stage* const stage = &stages[warp];
-  const auto is_long = [&](int64_t block) {
-    return couplings.coupling_begin[block + 1] -
-               couplings.coupling_begin[block] >
-           kCouplingChunk;
-  };
-  const auto store = [&](int64_t block) {
-    const int32_t i = couplings.row[block];
-    const int32_t j = couplings.column[block];
-    if (i == j) {
-      StoreDiagonalBlock(p, block, i);
-    } else {
-      StoreBlock(p, block, i, j, &stage->sum);
-    }
-  };
-  for (int64_t first = task * blocks_per_warp; first < last;) {
-    if (is_long(first)) {
-      ++first;  // Its chunks are summed elsewhere.
-      continue;
-    }
-    int num_blocks = 1;
-    while (first + num_blocks < last && !is_long(first + num_blocks)) {
-      ++num_blocks;
-    }
-    SumCouplings(
-        p,
-        records,
-        first,
-        num_blocks,
-        couplings
-            .coupling_begin[first + (lane < num_blocks ? lane : num_blocks)],
-        stage,
-        store);
-    __syncwarp();  // The stage is written again.
-    first += num_blocks;
-  }
-}
-
-// The sums of chunks of long blocks, to partial, F * F each.
-// Mapping: one warp per chunk. Order and traffic: as above.
-template <typename Source, BlockLayout kLayout>
-__global__ void __launch_bounds__(kWarpSize* CouplingStage<Source>::kWarps)
-    CouplingChunksKernel(SchurComplementParams<Source, kLayout> p,
-                         const void* records,
                          double* partial) {
-  using Stage = CouplingStage<Source>;
-  constexpr int F = Stage::Shape::kF;
+  using Shape = typename CameraCoordinates<Source>::Local;
+  using Stage = CouplingStage<Shape>;
+  constexpr int F = Shape::kF;
   __shared__ Stage stages[Stage::kWarps];
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int64_t task = int64_t{blockIdx.x} * Stage::kWarps + warp;
   const CouplingIndexView& couplings = p.couplings;
-  if (task >= couplings.num_chunks) {
+  if (task >= (kLong ? couplings.num_chunks : couplings.num_blocks)) {
     return;  // The whole warp leaves; no barrier of the block follows.
   }
-  const int64_t block = couplings.chunk[task].block;
-  const int64_t begin = couplings.chunk[task].begin;
-  const int64_t block_end = couplings.coupling_begin[block + 1];
-  const int64_t end =
-      block_end - begin < kCouplingChunk ? block_end : begin + kCouplingChunk;
+  const int64_t block = kLong ? couplings.chunk[task].block : task;
+  int64_t begin = couplings.coupling_begin[block];
+  int64_t end = couplings.coupling_begin[block + 1];
+  if constexpr (kLong) {
+    begin = couplings.chunk[task].begin;
+    end = end - begin < kCouplingChunk ? end : begin + kCouplingChunk;
+  } else if (end - begin > kCouplingChunk) {
+    return;  // As above.
+  }
+  const int32_t i = couplings.row[block];
+  const int32_t j = couplings.column[block];
+  if (i == j) {
+    StoreDiagonalBlock(p, block, i);
+    return;  // As above.
+  }
   Stage* const stage = &stages[warp];
-  SumCouplings(p,
-               records,
-               block,
-               1,
-               lane == 0 ? begin : end,
-               stage,
-               [&](int64_t /*block*/) {
-                 for (int q = lane; q < F * F; q += kWarpSize) {
-                   partial[F * F * task + q] = stage->sum.values[q];
-                 }
-               });
+  SumCouplings(p, records, i, j, begin, end, stage);
+  if constexpr (kLong) {
+    for (int q = static_cast<int>(threadIdx.x) % kWarpSize; q < F * F;
+         q += kWarpSize) {
+      partial[F * F * task + q] = stage->values[q];
+    }
+  } else {
+    StoreBlock(p, block, i, j, stage);
+  }
 }
 
 // Blocks of S that were summed by chunks.
 // Mapping: one warp per chunk, of which those that are a block's first work.
 // Order: the chunks of a block from the first on.
 template <typename Source, BlockLayout kLayout>
-__global__ void __launch_bounds__(kWarpSize* CouplingStage<Source>::kWarps)
+__global__ void __launch_bounds__(
+    kWarpSize* CouplingStage<typename CameraCoordinates<Source>::Local>::kWarps)
     FinishLongBlocksKernel(SchurComplementParams<Source, kLayout> p,
                            const double* partial) {
-  using Stage = CouplingStage<Source>;
-  constexpr int F = Stage::Shape::kF;
-  __shared__ CouplingSum<Source> sums[Stage::kWarps];
+  using Shape = typename CameraCoordinates<Source>::Local;
+  using Stage = CouplingStage<Shape>;
+  constexpr int F = Shape::kF;
+  __shared__ Stage stages[Stage::kWarps];
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int64_t task = int64_t{blockIdx.x} * Stage::kWarps + warp;
   const CouplingIndexView& couplings = p.couplings;
@@ -589,37 +499,24 @@ __global__ void __launch_bounds__(kWarpSize* CouplingStage<Source>::kWarps)
   }
   const int64_t num_chunks =
       CeilDivide(couplings.coupling_begin[block + 1] - begin, kCouplingChunk);
-  CouplingSum<Source>* const shared = &sums[warp];
+  Stage* const stage = &stages[warp];
   for (int q = static_cast<int>(threadIdx.x) % kWarpSize; q < F * F;
        q += kWarpSize) {
     double sum = 0.0;
     for (int64_t c = task; c < task + num_chunks; ++c) {
       sum += partial[F * F * c + q];
     }
-    shared->values[q] = sum;
+    stage->values[q] = sum;
   }
   __syncwarp();  // The sums are read by other lanes.
-  StoreBlock(p, block, couplings.row[block], couplings.column[block], shared);
-}
-
-// Blocks of S for each warp: as many as have a few batches of couplings
-// together, while there are enough warps to fill a device several times.
-inline int BlocksPerWarp(const CouplingIndexView& couplings) {
-  constexpr int64_t kCouplingsPerWarp = 128;
-  constexpr int64_t kWarpsOfDevices = 8192;
-  const int64_t by_couplings =
-      kCouplingsPerWarp * couplings.num_blocks /
-      (couplings.num_couplings > 0 ? couplings.num_couplings : 1);
-  const int64_t by_warps = couplings.num_blocks / kWarpsOfDevices;
-  const int64_t num = by_couplings < by_warps ? by_couplings : by_warps;
-  return static_cast<int>(num < 1 ? 1 : num > 16 ? 16 : num);
+  StoreBlock(p, block, couplings.row[block], couplings.column[block], stage);
 }
 
 template <typename Source, BlockLayout kLayout>
 Status Run(const SchurComplementParams<Source, kLayout>& params,
            CudaMachine* machine) {
   using Shape = typename Source::Shape;
-  using Stage = CouplingStage<Source>;
+  using Stage = CouplingStage<typename CameraCoordinates<Source>::Local>;
   using Scratch = internal::CouplingScratch<Source>;
   const ObservationIndexView& index = params.index;
   const CouplingIndexView& couplings = params.couplings;
@@ -667,25 +564,21 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                observations));
     records = observations;
   }
-  const int blocks_per_warp = params.blocks_per_warp > 0
-                                  ? params.blocks_per_warp
-                                  : BlocksPerWarp(couplings);
   double* const partial = reinterpret_cast<double*>(
       params.scratch + Scratch::kRecord * index.num_observations);
   CERES_EXT_RETURN_IF_ERROR(
       Launch("CouplingBlocks",
-             CouplingBlocksKernel<Source, kLayout>,
-             CeilDivide(couplings.num_blocks,
-                        int64_t{Stage::kWarps} * blocks_per_warp),
+             CouplingBlocksKernel<false, Source, kLayout>,
+             CeilDivide(couplings.num_blocks, Stage::kWarps),
              kWarpSize * Stage::kWarps,
              0,
              machine->stream(),
              params,
              records,
-             blocks_per_warp));
+             partial));
   CERES_EXT_RETURN_IF_ERROR(
       Launch("CouplingChunks",
-             CouplingChunksKernel<Source, kLayout>,
+             CouplingBlocksKernel<true, Source, kLayout>,
              CeilDivide(couplings.num_chunks, Stage::kWarps),
              kWarpSize * Stage::kWarps,
              0,

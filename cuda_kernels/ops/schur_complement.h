@@ -53,9 +53,6 @@ struct SchurComplementParams {
   // stored blocks so that a coupling reads whole lines, and sums of chunks.
   // Null on the host.
   unsigned char* scratch = nullptr;
-  // Of a device: blocks of S for each warp, 1 to 31, without an influence on
-  // bits; 0: it chooses.
-  int blocks_per_warp = 0;
 };
 
 // What a coupling asks for of each of its observations where blocks are stored:

@@ -778,10 +778,8 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
     params.unknowns = host_unknowns.view();
     return kernels::Run(params, &host_machine_);
   };
-  int blocks_per_warp = 0;
   const auto on_device = [&](const SchurTarget& target) {
     SchurComplementParams<Source, kDeviceLayout> params;
-    params.blocks_per_warp = blocks_per_warp;
     set(on_device_, target, device_schur_diagonal.data(), &params);
     params.couplings = couplings.view();
     params.unknowns = unknowns.view();
@@ -864,16 +862,6 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
     }
   }
   EXPECT_TRUE(Close(s, host_s, running)) << "S";
-
-  // As many blocks to a warp as there may be, and some: the same bits.
-  for (const int num : {2, 5, 31}) {
-    blocks_per_warp = num;
-    const auto again =
-        RunTwice({{n * n}}, [&](const std::vector<double*>& out) {
-          return on_device(dense_target(out[0]));
-        })[0];
-    EXPECT_TRUE(SameBits(again, s)) << num << " blocks to a warp";
-  }
 
   // Sparse: the same bits.
   std::vector<double> host_values(static_cast<size_t>(num_values), -7.0);
