@@ -155,7 +155,8 @@ void Print(uint64_t seed,
   }
   const Summary& last = solves.back();
   std::printf(
-      "{\"like\":\"%s\",\"cameras\":%d,\"reach\":%d,\"seed\":%d,\"method\":\"%"
+      "{\"like\":\"%s\",\"cameras\":%d,\"reach\":%d,\"start\":%g,\"max_"
+      "iterations\":%d,\"seed\":%d,\"method\":\"%"
       "s\","
       "\"threads\":%d,\"how\":\"%s\",\"device\":\"%s\",\"solves\":%d,"
       "\"iterations\":%d,"
@@ -170,6 +171,8 @@ void Print(uint64_t seed,
       FLAGS_like.c_str(),
       FLAGS_cameras,
       FLAGS_reach,
+      FLAGS_start,
+      FLAGS_iterations,
       static_cast<int>(seed),
       method.c_str(),
       FLAGS_threads,

@@ -223,7 +223,8 @@ def table(header, rows):
 def of_paper(rows):
     """cameras -> rows of the sizes of the paper."""
     found = {cameras: [row for row in rows if row["cameras"] == cameras
-                       and not row["like"] and is_solved(row)]
+                       and not row["like"] and is_solved(row)
+                       and row["max_iterations"] < 20]
              for cameras in PAPER_CAMERAS}
     return {cameras: of for cameras, of in found.items() if of}
 
@@ -281,21 +282,24 @@ def table_derivatives(rows):
 def table_to_cost(rows):
     """Which of the exact step and PCG is first near the best cost."""
     lines = []
-    for name in dict.fromkeys((problem(row), row["seed"]) for row in rows):
-        of = {row["method"]: row for row in rows
-              if (problem(row), row["seed"]) == name and is_solved(row)}
+    rows = [row for row in rows if row["max_iterations"] >= 20]
+    for name in dict.fromkeys((problem(row), row["start"], row["seed"])
+                              for row in rows):
+        of = {row["method"]: row for row in rows if is_solved(row) and
+              (problem(row), row["start"], row["seed"]) == name}
         exact = [row for method, row in of.items()
-                 if method.startswith(("dense", "sparse"))
-                 and row["to_0.1_percent"] is not None]
+                 if method.startswith(("dense", "sparse"))]
         if "pcg" not in of or not exact:
             continue
-        best = min(exact, key=lambda row: row["to_0.1_percent"])
+        # Never is later than any time.
+        best = min(exact, key=lambda row: row["to_0.1_percent"]
+                   or float("inf"))
+        seconds = best["to_0.1_percent"]
         pcg = of["pcg"]["to_0.1_percent"]
-        lines.append([name[0], str(name[1]), label(best),
-                      number(best["to_0.1_percent"], 1e3), number(pcg, 1e3),
-                      "–" if pcg is None
-                      else number(best["to_0.1_percent"] / pcg)])
-    return table(["problem", "seed", "exact step", "to 0.1 %, ms",
+        lines.append([name[0], str(name[1]), str(name[2]), label(best),
+                      number(seconds, 1e3), number(pcg, 1e3),
+                      number(seconds / pcg) if seconds and pcg else "–"])
+    return table(["problem", "start", "seed", "exact step", "to 0.1 %, ms",
                   "PCG to 0.1 %, ms", "exact over PCG"], lines)
 
 
