@@ -55,6 +55,7 @@ METHODS = {
     "ceres_eigen": "stock, Eigen", "ceres_lapack": "stock, LAPACK",
     "ceres_cuda": "stock, CUDA", "ceres_sparse": "stock, SPARSE_SCHUR",
 }
+# Those of plots; tables have all.
 COLORS = {"dense": "#1b6ca8", "dense_stored": "#7fb2d6", "pcg": "#2a9d5c",
           "ceres_lapack": "#d95f02", "ceres_cuda": "#a6197a"}
 
@@ -62,8 +63,8 @@ COLORS = {"dense": "#1b6ca8", "dense_stored": "#7fb2d6", "pcg": "#2a9d5c",
 # Steps of an iteration, and the kernels that belong to them, by the first that
 # fits; cuSOLVER's are those of none.
 STEPS = (
-    ("S", r"Schur|Coupling|Crossing|PairInverse|LongBlocks"),
-    ("evaluation, Jacobian", r"Evaluat|PrepareCameras|ClassifyMaps|Robust"),
+    ("S", r"Schur|Coupling|Crossing|PairInverse|LongBlocks|RecordP|RecordO"),
+    ("evaluation, Jacobian", r"Evaluat|PrepareCameras|RecordCameras|ClassifyMaps|Robust"),
     ("U, V, gradients, right-hand side",
      r"PointBlocks|CameraBlocks|CameraChunk|NormalBlocks|Inver|Factori"),
     ("points' steps, products", r"BackSubst|Multiply|Tile|Norms"),
@@ -71,7 +72,7 @@ STEPS = (
     ("factor and solution", r""),
 )
 # Calls in which the host waits for the device.
-WAITS = re.compile(r"Synchronize|cudaMemcpy_|cudaMemcpy$|cudaFree|cudaMalloc")
+WAITS = re.compile(r"Synchronize|cudaMemcpy|cudaFree|cudaMalloc")
 # A kernel that runs once with each factorisation, behind it.
 LAST_KERNEL = "FindBadDiagonal"
 
@@ -314,6 +315,8 @@ def plot(rows, timeline, folder):
     series = {}
     for cameras, found in sizes.items():
         for row in found:
+            if row["method"] not in COLORS:
+                continue
             series.setdefault((row["method"], label(row)), []).append(
                 (cameras, row))
 
@@ -326,7 +329,8 @@ def plot(rows, timeline, folder):
                   color=COLORS.get(method, "#777777"),
                   linestyle="--" if "one core" in name else "-")
         for x, y in points:
-            axes.annotate(f"{y:.3g}", (x, y), fontsize=6, xytext=(0, 4),
+            axes.annotate(f"{y:.4g}" if y >= 1000 else f"{y:.3g}", (x, y),
+                          fontsize=6, xytext=(0, 4),
                           textcoords="offset points", ha="center")
 
     if timeline:
@@ -338,8 +342,7 @@ def plot(rows, timeline, folder):
     draw(left, list(zip(PAPER_CAMERAS, PAPER[-1][2])), None,
          "the paper, Tesla C2050 (2010)")
     host = {cameras: row["iteration"] for (method, _), points in series.items()
-            if method == "ceres_lapack" for cameras, row in points
-            if row["threads"] > 1}
+            if method == "ceres_cuda" for cameras, row in points}
     for (method, name), points in series.items():
         values = [(cameras, 1e3 * row["iteration"]) for cameras, row in points]
         if method.startswith("ceres"):
@@ -351,7 +354,7 @@ def plot(rows, timeline, folder):
                 draw(right, faster, method, name)
     for axes, unit in ((left, "seconds an iteration"),
                        (middle, "ms an iteration"),
-                       (right, "times stock Ceres, LAPACK")):
+                       (right, "times stock Ceres, CUDA")):
         axes.set_xlabel("cameras")
         axes.set_ylabel(unit)
         axes.set_ylim(bottom=0)
