@@ -36,11 +36,12 @@ DEFINE_int32(cameras,
              "In place of --like: so many cameras, 700 points each and 6.2 "
              "observations a point, as Choudhary, Gupta and Narayanan 2010 "
              "have.");
-DEFINE_int32(reach,
-             0,
-             "As along a street without return: a point is seen by the so many "
-             "cameras that follow on its first one at most; points that are "
-             "left with one observation go. 0: as generated.");
+DEFINE_int32(
+    reach,
+    0,
+    "As along a street without return: without observations by cameras "
+    "more than so many behind the first one of their point, and points "
+    "that are left with one. 0: as generated.");
 DEFINE_string(methods,
               "dense,dense_stored,pcg,ceres_lapack",
               "In this order: dense, dense_stored, dense_mixed (a float "
@@ -155,9 +156,8 @@ void Print(uint64_t seed,
   }
   const Summary& last = solves.back();
   std::printf(
-      "{\"like\":\"%s\",\"cameras\":%d,\"reach\":%d,\"start\":%g,\"max_"
-      "iterations\":%d,\"seed\":%d,\"method\":\"%"
-      "s\","
+      "{\"like\":\"%s\",\"cameras\":%d,\"reach\":%d,\"start\":%g,"
+      "\"max_iterations\":%d,\"seed\":%d,\"method\":\"%s\","
       "\"threads\":%d,\"how\":\"%s\",\"device\":\"%s\",\"solves\":%d,"
       "\"iterations\":%d,"
       "\"linear_solves\":%d,\"iteration\":%.6f,\"iteration_least\":%.6f,"

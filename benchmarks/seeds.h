@@ -28,6 +28,7 @@ int RunSeeds(int num_seeds, const Run& run) {
   for (int seed = 1; seed <= num_seeds; ++seed) {
     const pid_t child = fork();
     if (child == 0) {
+      // Not _exit: what traces the child writes when it ends.
       std::exit(run(static_cast<uint64_t>(seed)) ? 0 : 1);
     }
     int status = 0;

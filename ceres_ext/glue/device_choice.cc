@@ -170,8 +170,9 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
   return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
          NumPasses(work, kDevicePassesOfSchur) * pass +
          work.num_steps *
-             solver::DenseFactorizationSeconds(work.num_factorized_columns,
-                                               state.float_to_double_ratio) +
+             solver::DenseFactorizationSeconds(
+                 work.num_factorized_columns,
+                 work.float_factor ? 0 : state.float_to_double_ratio) +
          work.num_steps * kUploadSecondsPerValue *
              static_cast<double>(work.num_host_values);
 }

@@ -31,6 +31,7 @@ struct SolveWork {
   // Of DENSE_SCHUR and SPARSE_SCHUR, which have no such iterations, the columns
   // that are not eliminated; 0: PCG.
   int64_t num_factorized_columns = 0;
+  bool float_factor = false;  // use_mixed_precision_solves
   int num_threads = 1;
   bool recomputed = false;
   bool mixed = false;

@@ -264,6 +264,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
   if (options_.device == DEVICE_AUTO && why_host.empty()) {
     SolveWork work = Work(*pp);
     if (is_factorized) {
+      work.float_factor = pp->options.use_mixed_precision_solves;
       for (const BlockTable& table : structure->f) {
         work.num_factorized_columns += table.NumColumns();
       }

@@ -160,8 +160,8 @@ class Batch {
   }
   // Takes all memory.
   virtual kernels::Status SetupSchur() { return {}; }
-  // After SetupSchur: how many blocks there are to write, of as many values
-  // each, diagonal ones included, and which.
+  // After SetupSchur: values of the blocks that it writes, whole diagonal ones
+  // included, and which blocks they are.
   virtual int64_t num_schur_values() const { return 0; }
   virtual kernels::Status ListSchurBlocks(kernels::SchurBlockList* /*list*/) {
     return {};

@@ -154,18 +154,21 @@ class ExplicitSchur {
   }
 
   // After Setup: about how many values a sparse S has, for a choice between
-  // both. Blocks of more than one batch are counted once, at least.
+  // both: those of the list with most blocks. The others' may be the same ones.
   int64_t EstimateNumValues() const {
-    int64_t num_values = writer_ == nullptr ? 0 : writer_->num_schur_values();
+    double num_values = writer_ == nullptr
+                            ? 0.0
+                            : static_cast<double>(writer_->num_schur_values());
     for (size_t i = 0; i < pairs_.size(); ++i) {
-      num_values = std::max(num_values,
-                            width_[i] * pairs_[i]->view().couplings.num_blocks);
+      num_values = std::max(
+          num_values,
+          mean_size_[i] * mean_size_[i] *
+              static_cast<double>(pairs_[i]->view().couplings.num_blocks));
     }
     const double varies =
         static_cast<double>(num_unknowns()) /
         static_cast<double>(std::max(blocks_.f.num_values(), int64_t{1}));
-    return static_cast<int64_t>(varies * varies *
-                                static_cast<double>(num_values));
+    return static_cast<int64_t>(varies * varies * num_values);
   }
 
   const kernels::SchurUnknowns<Machine>& unknowns() const { return unknowns_; }
@@ -269,14 +272,21 @@ class ExplicitSchur {
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(block_size, &block_size_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(value_begin, &value_begin_));
     int64_t num_partial = 0;
+    pairs_.clear();
+    mean_size_.clear();
     width_.assign(static_cast<size_t>(blocks_.e.size()), 0);
     for (int i = 0; i < blocks_.e.size(); ++i) {
       pairs_.push_back(std::make_unique<kernels::PairIndex<Machine>>());
       int32_t widest = 0;
+      double sum = 0.0;
       for (const int32_t block : builder.pairs(i).f_block) {
         widest = std::max(widest, block_size[block]);
+        sum += block_size[block];
       }
       width_[i] = widest * widest;
+      mean_size_.push_back(sum /
+                           static_cast<double>(std::max(
+                               builder.pairs(i).f_block.size(), size_t{1})));
       if (builder.pairs(i).f_block.empty()) {
         continue;
       }
@@ -396,6 +406,7 @@ class ExplicitSchur {
   Buffer<int64_t> value_begin_;  // of each F block
   // Elements of the largest block of S that pairs of an E family add to.
   std::vector<int32_t> width_;
+  std::vector<double> mean_size_;  // columns of the blocks of its pairs
   Buffer<double> partial_;
   Buffer<double> w_;  // of all pairs
   Buffer<double> y_;  // W Vi

@@ -73,10 +73,11 @@ class SchurCholesky {
         return status;
       }
       values_.Release();
-      if (!schur_.is_prepared()) {
-        CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
+      if (schur_.is_prepared()) {
+        return SetupSparse(f_varies);
       }
-      return SetupSparse(f_varies);
+      CERES_EXT_RETURN_IF_ERROR(AnalyzeSparse());
+      return MakeRoomForFactor();
     }
   }
   // What Setup has come to hold, as it was known before most of it was taken.
@@ -169,19 +170,19 @@ class SchurCholesky {
     if (may_be_sparse &&
         SparseMayBeFaster(n, schur_.EstimateNumValues(), ratio)) {
       const int64_t of_dense = forecast_bytes_;
-      const kernels::Status status = SetupSparseMatrix();
+      const kernels::Status status = AnalyzeSparse();
       if (status.ok() &&
-          SparseFactorizationSeconds(
-              sparse_.num_factor_values(), sparse_.num_flops(), ratio) <
-              DenseFactorizationSeconds(n, ratio)) {
-        return {};
+          SparseIsFaster(
+              n, sparse_.num_factor_values(), sparse_.num_flops(), ratio)) {
+        return MakeRoomForFactor();
+      }
+      // Whatever cuDSS does not do, a dense one does without it.
+      if (!machine_->context()->IsAlive()) {
+        return status;
       }
       sparse_.Release();
       values_.Release();
       forecast_bytes_ = of_dense;
-      if (!status.ok() && status.code != kernels::StatusCode::kOutOfMemory) {
-        return status;
-      }
     }
     schur_.SetupDense(stride);
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(stride * n, &values_));
@@ -194,10 +195,11 @@ class SchurCholesky {
     CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
     CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
-    return SetupSparseMatrix();
+    CERES_EXT_RETURN_IF_ERROR(AnalyzeSparse());
+    return MakeRoomForFactor();
   }
   // After ExplicitSchur::Setup.
-  kernels::Status SetupSparseMatrix() {
+  kernels::Status AnalyzeSparse() {
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupColumns());
     const auto& csr = schur_.csr();
@@ -209,26 +211,31 @@ class SchurCholesky {
     pattern.num_values = csr.num_values();
     pattern.row_begin = csr.row_begin();
     pattern.column = csr.column();
-    const int64_t before = machine_->bytes();
+    bytes_before_analysis_ = machine_->bytes();
     CERES_EXT_RETURN_IF_ERROR(
         sparse_.Analyze(pattern, values_.data(), machine_));
     size_ = schur_.size();
     size_.is_factorized = true;
     size_.num_factor_values = sparse_.num_factor_values();
-    // What is to come beside what the analysis keeps.
-    Buffer<unsigned char> room;
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-        std::max(int64_t{0},
-                 before + sparse_.peak_device_bytes() - machine_->bytes()),
-        &room));
     // The pattern, and what the factor will take.
     forecast_bytes_ = of_sums_ + kDouble * values_.size() +
                       static_cast<int64_t>(sizeof(int32_t)) * values_.size() +
                       sparse_.peak_device_bytes();
     return {};
   }
+  // What is to come beside what the analysis keeps: makes sure that it is
+  // there.
+  kernels::Status MakeRoomForFactor() {
+    Buffer<unsigned char> room;
+    return machine_->Allocate(
+        std::max(int64_t{0},
+                 bytes_before_analysis_ + sparse_.peak_device_bytes() -
+                     machine_->bytes()),
+        &room);
+  }
 
-  // Sets forecast_bytes_. kOutOfMemory where the limit is below it.
+  // Sets what forecasts are made of. kOutOfMemory where the limit is below what
+  // matrix and factor need, or what they are summed from while that is listed.
   kernels::Status Forecast(int64_t of_matrix, int64_t of_factor) {
     int64_t of_schur = 0;
     int64_t of_building = 0;
@@ -247,7 +254,8 @@ class SchurCholesky {
                 std::to_string(of_matrix) +
                 " are for the Schur complement as a matrix of " +
                 std::to_string(num_unknowns_) + " columns, " +
-                std::to_string(of_schur) + " for what it is summed from, " +
+                std::to_string(of_schur) + " for what it is summed from and " +
+                std::to_string(of_building) + " more until that is listed, " +
                 std::to_string(of_factor) + " for its factor."};
   }
 
@@ -273,6 +281,7 @@ class SchurCholesky {
   int64_t of_sums_ = 0;  // bytes, of all but matrix and factor
   int64_t forecast_bytes_ = 0;
   int64_t build_forecast_bytes_ = 0;
+  int64_t bytes_before_analysis_ = 0;
   Buffer<double> schur_diagonal_;
   Buffer<double> x_;       // of the unknowns
   Buffer<double> values_;  // S, of a dense one then its factor

@@ -120,9 +120,10 @@ int64_t GetBytes(const SchurComplementParams<Source, kLayout>& p) {
   }
   // A block's ids and its values, of a dense target those above the diagonal
   // and where there is no block too.
-  const int64_t written = p.target.row_begin == nullptr
-                              ? n * n + num_blocks * Shape::kF * Shape::kF
-                              : num_blocks * Shape::kF * Shape::kF;
+  const int64_t written =
+      p.target.row_begin == nullptr
+          ? n * p.target.stride + num_blocks * Shape::kF * Shape::kF
+          : num_blocks * Shape::kF * Shape::kF;
   return per_coupling * p.couplings.num_couplings +
          per_observation * p.index.num_observations + 16 * num_blocks +
          kDouble * written;

@@ -76,10 +76,6 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
   int64_t bytes = kDouble * (2 * w_families_.num_values() +
                              crossing_families_.num_values());
   bytes += (2 * kId + kOffset) * static_cast<int64_t>(blocks_.column.size());
-  int64_t widest = 0;
-  for (int i = 0; i < f_.size(); ++i) {
-    widest = std::max(widest, int64_t{f_[i].size});
-  }
   int64_t num_partial = 0;
   for (const Pairs& pairs : pairs_) {
     if (pairs.f_block.empty()) {
@@ -89,13 +85,22 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
     index.num_cameras = static_cast<int32_t>(pairs.camera_begin.size()) - 1;
     index.num_observations = static_cast<int64_t>(pairs.f_block.size());
     CouplingForecast couplings;
+    std::vector<int64_t> of_row(static_cast<size_t>(index.num_cameras));
+    int64_t widest = 0;
     for (size_t p = 0; p + 1 < pairs.point_begin.size(); ++p) {
-      const int64_t k = pairs.point_begin[p + 1] - pairs.point_begin[p];
+      const int64_t begin = pairs.point_begin[p];
+      const int64_t k = pairs.point_begin[p + 1] - begin;
       couplings.num_couplings += k * (k - 1) / 2;
+      for (int64_t q = begin; q < begin + k; ++q) {
+        const int32_t block = pairs.f_block[static_cast<size_t>(q)];
+        of_row[static_cast<size_t>(block)] += q - begin;
+        widest = std::max(widest, int64_t{f_[FamilyOf(block)].size});
+      }
     }
+    couplings.row_couplings = *std::max_element(of_row.begin(), of_row.end());
     kernels::ForecastBytes(index, /*on_device=*/true, &couplings);
     *build_bytes = std::max(*build_bytes, couplings.build_bytes);
-    // Those of the blocks that are cut, of one E family after the other.
+    // About those of the blocks that are cut, of one E family after the other.
     num_partial =
         std::max(num_partial,
                  widest * widest * (couplings.num_couplings / kCouplingChunk));

@@ -98,8 +98,8 @@ DEFINE_int32(max_num_spse_iterations, 5,
              "Iterations of the power series expansion, at most.");
 DEFINE_string(schur_factorization, "auto",
               "Factorisation of dense_schur and sparse_schur by ceres_ext on a "
-              "device: dense, sparse (needs cuDSS), auto (dense where there is "
-              "room).");
+              "device: dense, sparse (needs cuDSS), auto (the one that should "
+              "be faster).");
 DEFINE_bool(mixed_precision_solves, false,
             "Factorise in single precision and refine (direct solvers).");
 DEFINE_int32(max_num_refinement_iterations, 0,

@@ -377,8 +377,8 @@ TEST(ExactStepOptions, AutoIsSparseWhereDenseHasNoRoom) {
 TEST(ExactStepOptions, AutoIsTheFaster) {
   SKIP_WITHOUT_DEVICE();
   SKIP_WITHOUT_CUDSS(ceres::SPARSE_SCHUR);
-  constexpr int kNumCameras = 467;
-  BalTestProblem start = MakeBalTestProblem(kNumCameras, 1900, 2, 9);
+  constexpr int kNumCameras = 600;
+  BalTestProblem start = MakeBalTestProblem(kNumCameras, 2400, 2, 9);
   const auto method = [&](SchurFactorizationType type) {
     Case solved(Kind::kObservations, 1, start);
     solved.options.linear_solver_type = ceres::DENSE_SCHUR;
@@ -389,8 +389,8 @@ TEST(ExactStepOptions, AutoIsTheFaster) {
     constexpr size_t kBegin = sizeof("Schur, Cholesky (double) of S as a") - 1;
     return summary.method.substr(kBegin, 25);
   };
-  const std::string sparse = " sparse matrix (n = 4203,";
-  const std::string dense = " dense matrix (n = 4203, ";
+  const std::string sparse = " sparse matrix (n = 5400,";
+  const std::string dense = " dense matrix (n = 5400, ";
   EXPECT_EQ(method(SCHUR_FACTORIZATION_AUTO), sparse);
   EXPECT_EQ(method(SCHUR_FACTORIZATION_DENSE), dense);
   std::mt19937 random(1);

@@ -134,18 +134,18 @@ cudssStatus_t Analyze(cudssHandle_t handle,
     has[q >= p ? q * n + p : p * n + q] = true;
   });
   for (size_t j = 0; j < n; ++j) {
-    int64_t count = 0;
+    std::vector<size_t> rows;
     for (size_t i = j; i < n; ++i) {
-      if (!has[i * n + j]) {
-        continue;
-      }
-      ++count;
-      for (size_t k = j + 1; k <= i; ++k) {
-        if (has[k * n + j]) {
-          has[i * n + k] = true;
-        }
+      if (has[i * n + j]) {
+        rows.push_back(i);
       }
     }
+    for (size_t a = 1; a < rows.size(); ++a) {
+      for (size_t b = 1; b <= a; ++b) {
+        has[rows[a] * n + rows[b]] = true;
+      }
+    }
+    const auto count = static_cast<int64_t>(rows.size());
     data->num_factor_values += count;
     data->num_flops += count * count;
   }
