@@ -378,7 +378,7 @@ TEST(ExactStepOptions, AutoIsTheFaster) {
   SKIP_WITHOUT_DEVICE();
   SKIP_WITHOUT_CUDSS(ceres::SPARSE_SCHUR);
   constexpr int kNumCameras = 600;
-  BalTestProblem start = MakeBalTestProblem(kNumCameras, 2400, 2, 9);
+  BalTestProblem start = MakeBalTestProblem(kNumCameras, 3600, 2, 9);
   const auto method = [&](SchurFactorizationType type) {
     Case solved(Kind::kObservations, 1, start);
     solved.options.linear_solver_type = ceres::DENSE_SCHUR;
