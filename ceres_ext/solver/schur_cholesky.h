@@ -170,14 +170,17 @@ class SchurCholesky {
     if (may_be_sparse &&
         SparseMayBeFaster(n, schur_.EstimateNumValues(), ratio)) {
       const int64_t of_dense = forecast_bytes_;
-      const kernels::Status status = AnalyzeSparse();
+      kernels::Status status = AnalyzeSparse();
       if (status.ok() &&
           SparseIsFaster(
               n, sparse_.num_factor_values(), sparse_.num_flops(), ratio)) {
-        return MakeRoomForFactor();
+        status = MakeRoomForFactor();
+        if (status.ok()) {
+          return {};
+        }
       }
       // Whatever cuDSS does not do, a dense one does without it.
-      if (!machine_->context()->IsAlive()) {
+      if (!status.ok() && !machine_->context()->IsAlive()) {
         return status;
       }
       sparse_.Release();
