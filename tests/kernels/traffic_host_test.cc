@@ -219,7 +219,7 @@ TEST(Traffic, ByHand) {
 }
 
 // What docs/kernels.md says of the Schur complement as a matrix: 7 couplings in
-// 5 blocks of 3 cameras, 11 observations, 20 unknowns.
+// 5 blocks of 3 cameras, 11 observations, 20 unknowns in columns of 32 values.
 template <typename Source>
 SchurComplementParams<Source, kDeviceLayout> SchurComplement(
     const Source& source) {
@@ -229,18 +229,19 @@ SchurComplementParams<Source, kDeviceLayout> SchurComplement(
   p.couplings.num_blocks = 5;
   p.couplings.num_couplings = 7;
   p.unknowns.num_unknowns = 20;
+  p.target.stride = 32;
   return p;
 }
 
 TEST(Traffic, SchurComplementByHand) {
-  const int64_t dense = 5 * 16 + 5 * 648 + 20 * 20 * 8;
+  const int64_t dense = 5 * 16 + 5 * 648 + 20 * 32 * 8;
   auto stored = SchurComplement(Stored<double>());
   EXPECT_EQ(GetBytes(stored), 7 * 392 + 11 * (192 + 48 + 240) + dense);
   EXPECT_EQ(GetFlops(stored), 7 * 420);
   const int64_t row_begin = 0;
   stored.target.row_begin = &row_begin;
   EXPECT_EQ(GetBytes(stored),
-            7 * 392 + 11 * (192 + 48 + 240) + dense - 20 * 20 * 8);
+            7 * 392 + 11 * (192 + 48 + 240) + dense - 20 * 32 * 8);
   auto recomputed = SchurComplement(Recomputed<double>());
   EXPECT_EQ(GetBytes(recomputed), 7 * 84 + dense);
   EXPECT_EQ(GetFlops(recomputed), 7 * 744);
