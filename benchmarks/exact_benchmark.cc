@@ -227,8 +227,7 @@ void PrintDerivatives(uint64_t seed, const BalProblem& problem) {
   constexpr int64_t kSample = 20000;
   constexpr int kSizes[] = {9, 3};
   std::vector<double> errors[2];
-  const auto num_observations =
-      static_cast<int64_t>(problem.camera_index.size());
+  const int64_t num_observations = problem.num_observations();
   for (int64_t k = 0; k < num_observations;
        k += num_observations / kSample + 1) {
     const std::unique_ptr<ceres::CostFunction> function(

@@ -15,10 +15,11 @@ matplotlib for the plots; --no-plots does without.
 """
 
 import argparse
-import csv
 import json
 import pathlib
 import re
+
+import timeline_table
 
 # Table 1 of the paper: seconds of a step in one iteration, a quarter of a Tesla
 # S1070 and a Tesla C2050, both with a Core i7 of 2.66 GHz.
@@ -55,13 +56,13 @@ METHODS = {
     "ceres_eigen": "stock, Eigen", "ceres_lapack": "stock, LAPACK",
     "ceres_cuda": "stock, CUDA", "ceres_sparse": "stock, SPARSE_SCHUR",
 }
-# Those of plots; tables have all.
+# Of what plots show; tables have all.
 COLORS = {"dense": "#1b6ca8", "dense_stored": "#7fb2d6", "pcg": "#2a9d5c",
           "ceres_lapack": "#d95f02", "ceres_cuda": "#a6197a"}
 
 
 # Steps of an iteration, and the kernels that belong to them, by the first that
-# fits "name arguments"; cuSOLVER's, whose names begin small, are those of none.
+# fits "name<arguments>"; cuSOLVER's, whose names begin small, are those of none.
 STEPS = (
     ("S", r"(?=[A-Z]).*(Schur|Coupling|Crossing|PairInverse|LongBlocks)"
      r"|RecordPoints|RecordObservations"),
@@ -83,17 +84,15 @@ LAST_KERNEL = "FindBadDiagonal"
 def read_timeline(path):
     """What happened from the end of the last factorisation but one to that of
     the last one: [(lane, start, end)] in seconds from there."""
-    with path.open(newline="") as file:
-        events = [(row["kind"], row["name"] + " " + row["arguments"],
-                   1e-9 * int(row["start_ns"]), 1e-9 * int(row["end_ns"]))
-                  for row in csv.DictReader(file)]
-    ends = [end for _, name, _, end in events if name.startswith(LAST_KERNEL)]
+    events = timeline_table.read(path)
+    ends = [end for _, name, _, _, end in events
+            if name.startswith(LAST_KERNEL)]
     if len(ends) < 2:
         raise SystemExit(f"{path} holds {len(ends)} factorisations, two or "
                          "more are needed")
     begin, last = ends[-2:]
     found = []
-    for kind, name, start, end in events:
+    for kind, name, _, start, end in events:
         if end <= begin or start >= last:
             continue
         if kind == "call":
@@ -108,11 +107,8 @@ def read_timeline(path):
 
 def union(intervals):
     """Seconds that any of them covers."""
-    seconds, reached = 0.0, 0.0
-    for start, end in sorted(intervals):
-        seconds += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return seconds
+    return timeline_table.busy([(None, None, None, start, end)
+                                for start, end in sorted(intervals)])
 
 
 def table_timeline(events, seconds):

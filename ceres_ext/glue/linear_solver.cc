@@ -251,17 +251,17 @@ Status ProgramLinearSolver<Machine>::Setup(
                                           blocks_->machine(),
                                           std::move(f_varies)));
   const solver::SchurMatrixSize* matrix = nullptr;
+  const auto add_forecast = [this](const auto& of) {
+    record_->memory_forecast_bytes =
+        std::max(record_->memory_forecast_bytes + of.forecast_bytes(),
+                 of.build_forecast_bytes());
+  };
   if (solver_.cholesky() != nullptr) {
     matrix = &solver_.cholesky()->size();
-    record_->memory_forecast_bytes = std::max(
-        record_->memory_forecast_bytes + solver_.cholesky()->forecast_bytes(),
-        solver_.cholesky()->build_forecast_bytes());
+    add_forecast(*solver_.cholesky());
   } else if (solver_.explicit_schur() != nullptr) {
     matrix = &solver_.explicit_schur()->matrix_size();
-    record_->memory_forecast_bytes =
-        std::max(record_->memory_forecast_bytes +
-                     solver_.explicit_schur()->forecast_bytes(),
-                 solver_.explicit_schur()->build_forecast_bytes());
+    add_forecast(*solver_.explicit_schur());
   }
   record_->method = MethodName(ext_options,
                                {blocks_->num_observation_batches() > 0,

@@ -73,11 +73,7 @@ class SchurCholesky {
         return status;
       }
       values_.Release();
-      if (schur_.is_prepared()) {
-        return SetupSparse(f_varies);
-      }
-      CERES_EXT_RETURN_IF_ERROR(AnalyzeSparse());
-      return MakeRoomForFactor();
+      return SetupSparse(f_varies);
     }
   }
   // What Setup has come to hold, as it was known before most of it was taken.
@@ -196,8 +192,10 @@ class SchurCholesky {
 
   kernels::Status SetupSparse(const std::vector<unsigned char>& f_varies) {
     CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
-    CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    if (schur_.is_prepared()) {
+      CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
+      CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    }
     CERES_EXT_RETURN_IF_ERROR(AnalyzeSparse());
     return MakeRoomForFactor();
   }

@@ -92,8 +92,13 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
       const int64_t k = pairs.point_begin[p + 1] - begin;
       couplings.num_couplings += k * (k - 1) / 2;
       for (int64_t q = begin; q < begin + k; ++q) {
-        const int32_t block = pairs.f_block[static_cast<size_t>(q)];
-        of_row[static_cast<size_t>(block)] += q - begin;
+        of_row[static_cast<size_t>(pairs.f_block[static_cast<size_t>(q)])] +=
+            q - begin;
+      }
+    }
+    for (int32_t block = 0; block < index.num_cameras; ++block) {
+      if (pairs.camera_begin[static_cast<size_t>(block) + 1] >
+          pairs.camera_begin[static_cast<size_t>(block)]) {
         widest = std::max(widest, int64_t{f_[FamilyOf(block)].size});
       }
     }

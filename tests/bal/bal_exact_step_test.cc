@@ -4,12 +4,9 @@
 // Ceres with the same options: the same accepted and rejected steps, the same
 // costs, the same end.
 
-#include <algorithm>
-#include <cmath>
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "ceres/ceres.h"
 #include "ceres_ext/bal_cost_functions.h"
@@ -18,22 +15,12 @@
 #include "examples/bal/bal_reader.h"
 #include "gtest/gtest.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/glue/has_cudss.h"
 #include "tests/glue/has_device.h"
-
-#ifdef CERES_EXT_WITH_CUDA
-#include "cuda_kernels/machine/cuda_sparse_cholesky.h"
-#endif
+#include "tests/glue/same_steps.h"
 
 namespace ceres_ext::bal {
 namespace {
-
-bool HasCudss() {
-#ifdef CERES_EXT_WITH_CUDA
-  return kernels::CudaSparseCholesky::Available().ok();
-#else
-  return false;
-#endif
-}
 
 // Problem, and how S is factorised.
 class BalExactStepTest : public ::testing::TestWithParam<
@@ -85,19 +72,7 @@ TEST_P(BalExactStepTest, TakesTheStepsOfStock) {
   }
   ASSERT_EQ(ours.path, PATH_FULL) << ours.path_reason << ours.message;
   ASSERT_EQ(ours.iterations.size(), stock.iterations.size());
-  size_t num_compared = 0;
-  for (size_t i = 0; i < stock.iterations.size(); ++i) {
-    const auto& a = ours.iterations[i];
-    const auto& b = stock.iterations[i];
-    if (i > 0 && std::abs(b.cost_change) <= 1e-9 * b.cost) {
-      break;  // Rounding decides.
-    }
-    EXPECT_EQ(a.step_is_successful, b.step_is_successful) << i;
-    EXPECT_NEAR(a.cost, b.cost, 1e-9 * b.cost) << i;
-    ++num_compared;
-  }
-  EXPECT_GE(num_compared, 5u);
-  EXPECT_NEAR(ours.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
+  EXPECT_GE(ExpectSameSteps(ours, stock), 5u);
 }
 
 INSTANTIATE_TEST_SUITE_P(

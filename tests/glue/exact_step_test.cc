@@ -5,8 +5,6 @@
 // Ceres with the same options: the same accepted and rejected steps, the same
 // costs, the same end.
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -21,12 +19,10 @@
 #include "ceres_ext/solver/factorization_cost.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/has_cudss.h"
 #include "tests/glue/has_device.h"
 #include "tests/glue/row_kinds.h"
-
-#ifdef CERES_EXT_WITH_CUDA
-#include "cuda_kernels/machine/cuda_sparse_cholesky.h"
-#endif
+#include "tests/glue/same_steps.h"
 
 namespace ceres_ext {
 namespace {
@@ -36,13 +32,6 @@ namespace {
     GTEST_SKIP() << "There is no device for a factorisation."; \
   }
 
-bool HasCudss() {
-#ifdef CERES_EXT_WITH_CUDA
-  return kernels::CudaSparseCholesky::Available().ok();
-#else
-  return false;
-#endif
-}
 #define SKIP_WITHOUT_CUDSS(type)                              \
   if ((type) == ceres::SPARSE_SCHUR && !HasCudss()) {         \
     GTEST_SKIP() << "There is no cuDSS for sparse matrices."; \
@@ -70,27 +59,6 @@ ceres::Solver::Summary SolveStock(Case* solved) {
   ceres::Solver::Summary summary;
   ceres::Solve(solved->options, solved->problem.get(), &summary);
   return summary;
-}
-
-// The steps of two solves. Costs agree to rounding while the decisions do:
-// where a step gains nothing but rounding, they may differ.
-void ExpectSameSteps(const Summary& ours, const ceres::Solver::Summary& stock) {
-  EXPECT_EQ(ours.termination_type, stock.termination_type)
-      << ours.message << "\n"
-      << stock.message;
-  const size_t n = std::min(ours.iterations.size(), stock.iterations.size());
-  ASSERT_GT(n, 1u);
-  for (size_t i = 0; i < n; ++i) {
-    const auto& a = ours.iterations[i];
-    const auto& b = stock.iterations[i];
-    if (std::abs(b.cost_change) <= 1e-9 * b.cost) {
-      break;
-    }
-    EXPECT_EQ(a.step_is_valid, b.step_is_valid) << "iteration " << i;
-    EXPECT_EQ(a.step_is_successful, b.step_is_successful) << "iteration " << i;
-    EXPECT_NEAR(a.cost, b.cost, 1e-9 * b.cost) << "iteration " << i;
-  }
-  EXPECT_NEAR(ours.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
 }
 
 std::string SolverName(ceres::LinearSolverType type) {
