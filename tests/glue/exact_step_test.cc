@@ -2,8 +2,8 @@
 //
 // What needs the Schur complement as a matrix, DENSE_SCHUR, SPARSE_SCHUR and
 // use_explicit_schur_complement, on a device, real or emulated, against stock
-// Ceres with the same options: the same accepted and rejected steps, the same
-// costs, the same end.
+// Ceres with the same options: the same end, and of exact steps the same
+// accepted and rejected ones and the same costs.
 
 #include <cstring>
 #include <memory>
@@ -228,7 +228,11 @@ void SolveAllParts(const ceres::Solver::Options& of_solver) {
     Case stock = make();
     const Summary summary = SolveOnDevice(&ours);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    ExpectSameSteps(summary, SolveStock(&stock));
+    if (of_solver.linear_solver_type == ceres::ITERATIVE_SCHUR) {
+      ExpectSameEnd(summary, SolveStock(&stock));
+    } else {
+      ExpectSameSteps(summary, SolveStock(&stock));
+    }
   }
 }
 
@@ -239,7 +243,8 @@ TEST(ExactStepProblems, OfAllParts) {
   SolveAllParts(options);
 }
 
-// The same by products with S, and as many iterations as of those without it.
+// By products with S, with stock's end and that of products without it. Steps
+// of PCG differ by more than rounding.
 class ExplicitProducts : public ::testing::TestWithParam<Kind> {};
 
 INSTANTIATE_TEST_SUITE_P(
@@ -274,11 +279,11 @@ TEST_P(ExplicitProducts, EndWhereStockEnds) {
           << summary.method;
       EXPECT_NE(summary.method.find("SCHUR_JACOBI"), std::string::npos)
           << summary.method;
-      ExpectSameSteps(summary, SolveStock(&stock));
+      ExpectSameEnd(summary, SolveStock(&stock));
       const Summary by_jacobian = SolveOnDevice(&implicit);
       ASSERT_EQ(by_jacobian.path, PATH_FULL) << by_jacobian.path_reason;
       EXPECT_NE(by_jacobian.method.find("implicit W"), std::string::npos);
-      ExpectSameSteps(by_jacobian, summary);
+      ExpectSameEnd(by_jacobian, summary);
     }
   }
 }
