@@ -3,19 +3,14 @@
 // The promises of docs/determinism.md on whole solves: the same bits for any
 // number of threads, wherever the parameters lie, in every process.
 
-#include <unistd.h>
-
-#include <climits>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
+#include "tests/glue/bits.h"
 #include "tests/glue/has_device.h"
 #include "tests/glue/row_kinds.h"
 
@@ -27,8 +22,6 @@ constexpr int kThreads[] = {1, 1};  // It serves one.
 #else
 constexpr int kThreads[] = {1, 1, 2, 3, 7};
 #endif
-
-constexpr char kPrintBits[] = "CERES_EXT_TEST_PRINT_BITS";
 
 // Parameters and all that a loop sees of a solve: more rows and points than a
 // chunk has.
@@ -54,19 +47,6 @@ std::vector<double> SolveOnce(Kind kind, int num_threads, bool order_is_given) {
   return bits;
 }
 
-// FNV-1a.
-uint64_t Hash(const std::vector<double>& values) {
-  uint64_t hash = 14695981039346656037u;
-  for (const double value : values) {
-    unsigned char bytes[sizeof(value)];
-    std::memcpy(bytes, &value, sizeof(value));
-    for (const unsigned char byte : bytes) {
-      hash = (hash ^ byte) * 1099511628211u;
-    }
-  }
-  return hash;
-}
-
 class Determinism : public ::testing::TestWithParam<Kind> {};
 
 INSTANTIATE_TEST_SUITE_P(
@@ -81,7 +61,7 @@ TEST_P(Determinism, AnyNumberOfThreadsAndAnyAddresses) {
     uint64_t first = 0;
     for (const int num_threads : kThreads) {
       kept.push_back(SolveOnce(GetParam(), num_threads, order_is_given));
-      const uint64_t hash = Hash(kept.back());
+      const uint64_t hash = HashOfBits(kept.back());
       first = kept.size() == 1 ? hash : first;
       EXPECT_EQ(hash, first) << num_threads << " threads";
     }
@@ -90,25 +70,12 @@ TEST_P(Determinism, AnyNumberOfThreadsAndAnyAddresses) {
 
 // Addresses of other processes differ in all their pages.
 TEST_P(Determinism, AnyProcess) {
-  const uint64_t hash = Hash(SolveOnce(GetParam(), 1, false));
-  if (std::getenv(kPrintBits) != nullptr) {
-    std::printf("bits %llu\n", static_cast<unsigned long long>(hash));
+  const uint64_t hash = HashOfBits(SolveOnce(GetParam(), 1, false));
+  if (IsAnotherProcess(hash)) {
     return;
   }
-  char program[PATH_MAX] = "";
-  ASSERT_GT(readlink("/proc/self/exe", program, sizeof(program) - 1), 0);
-  const std::string command = std::string(kPrintBits) + "=1 '" + program +
-                              "' --gtest_filter=*AnyProcess/" +
-                              Name(GetParam()) + " 2>/dev/null";
   for (int i = 0; i < 2; ++i) {
-    FILE* output = popen(command.c_str(), "r");
-    ASSERT_NE(output, nullptr);
-    unsigned long long other = 0;
-    for (char line[256]; std::fgets(line, sizeof(line), output) != nullptr;) {
-      std::sscanf(line, "bits %llu", &other);
-    }
-    pclose(output);
-    EXPECT_EQ(other, hash);
+    EXPECT_EQ(HashOfAnotherProcess(), hash);
   }
 }
 
