@@ -25,7 +25,7 @@ using Source =
 
 // A second pass, with all memory touched as on a device, is worth its time up
 // to here.
-constexpr double kRepeatSeconds = 5.0;
+constexpr double kRepeatSeconds = 20.0;
 
 std::string Variant(const StudySettings& settings) {
   return settings.host_threads == 1
