@@ -18,8 +18,11 @@ import argparse
 import json
 import pathlib
 import re
+import sys
 
-import timeline_table
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+import svg_plots  # noqa: E402: found by the line above
+import timeline_table  # noqa: E402
 
 # Table 1 of the paper: seconds of a step in one iteration, a quarter of a Tesla
 # S1070 and a Tesla C2050, both with a Core i7 of 2.66 GHz.
@@ -156,7 +159,7 @@ def plot_timeline(events, seconds, path, plt):
     axes.invert_yaxis()
     axes.set_xlim(0, 1e3 * seconds)
     axes.set_xlabel("ms of one iteration, from factor to factor")
-    figure.savefig(path, metadata={"Date": None})
+    svg_plots.save(figure, path)
     plt.close(figure)
 
 
@@ -302,11 +305,7 @@ def table_to_cost(rows):
 
 
 def plot(rows, timeline, folder):
-    import matplotlib  # pylint: disable=import-outside-toplevel
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    matplotlib.rcParams["svg.hashsalt"] = "ceres_ext"
-    from matplotlib import pyplot as plt
+    plt = svg_plots.use_svg()
 
     sizes = of_paper(rows)
     series = {}
@@ -318,7 +317,7 @@ def plot(rows, timeline, folder):
                 (cameras, row))
 
     def save(figure, name):
-        figure.savefig(folder / name, metadata={"Date": None})
+        svg_plots.save(figure, folder / name)
         plt.close(figure)
 
     def draw(axes, points, method, name):

@@ -4,7 +4,7 @@
 docs/measurements/study.md.
 
   scripts/plot_study.py RESULTS/study.json [--ncu RESULTS/ncu_SIZE.csv]...
-      [--add RESULTS/host.json]... [--commit HASH]
+      [--add RESULTS/host.json[@HASH]]... [--commit HASH]
       [--output docs/measurements/study]
       [--tables docs/measurements/study/tables.md]
       [--page docs/measurements/study.md]
@@ -15,8 +15,9 @@ file or to the standard output. --page replaces what stands between
 claims, runs, and figures: those that there are in the output folder.
 --ncu adds the profiler's metrics to the record, as "profiles";
 --add adds the rows of another record, such as the host's, measured on the same
-processor and GPU; what they measured is no longer "not measured". --commit says
-which commit all of them are of. With --output the record becomes study.json
+processor and GPU, also in the place of runs that time has ended; what they
+measured is no longer "not measured". --commit says which commit all of them are
+of, the HASH behind a record's name that record's. With --output the record becomes study.json
 there. Nothing is estimated: what the record does not hold is a dash. Needs
 matplotlib for the plots; --no-plots does without.
 """
@@ -24,13 +25,13 @@ matplotlib for the plots; --no-plots does without.
 import argparse
 import collections
 import csv
-import io
 import json
 import pathlib
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+import svg_plots  # noqa: E402: found by the line above
 import study_paper  # noqa: E402: found by the line above
 from study_paper import (  # noqa: E402
     CONFIGURATIONS, DOUBLE, FLOAT, NAIVE, OURS, PAPER, RECOMPUTED, fit_line,
@@ -162,8 +163,8 @@ def average_launches(rows):
     return result
 
 
-def add_record(record, other, path):
-    """The rows of `other` that `record` lacks."""
+def add_record(record, other, path, commit):
+    """The rows of `other` that `record` lacks, or whose runs time has ended."""
     if other["machine"]["cpu"] != record["machine"]["cpu"]:
         raise SystemExit(f"{path} was measured on another processor")
     if other["machine"].get("gpu") not in (None, record["machine"].get("gpu")):
@@ -174,13 +175,20 @@ def add_record(record, other, path):
 
     def key(row):
         return (*(row.get(name) for name in what), "eta" in row)
+    num_rows = 0
     for size in other["sizes"]:
         for mine in record["sizes"]:
             if all(mine[name] == size[name] for name in counts):
                 for rows in ("runs", "iterations"):
+                    ended = {key(row) for row in size[rows]
+                             if row.get("end") != "time"}
+                    mine[rows] = [row for row in mine[rows]
+                                  if row.get("end") != "time"
+                                  or key(row) not in ended]
                     have = {key(row) for row in mine[rows]}
-                    mine[rows] += [row for row in size[rows]
-                                   if key(row) not in have]
+                    new = [row for row in size[rows] if key(row) not in have]
+                    mine[rows] += new
+                    num_rows += len(new)
                 mine["kernels"] = mine["kernels"] or size["kernels"]
     done = measured(record)
     have = {skip["what"] for skip in record["skipped"]}
@@ -190,7 +198,8 @@ def add_record(record, other, path):
     record["skipped"] = [skip for skip in record["skipped"]
                          if skip["what"] not in done]
     record.setdefault("added", []).append(
-        {"date": other["date"], "settings": other["settings"]})
+        {"date": other["date"], "settings": other["settings"],
+         "num_rows": num_rows, **({"commit": commit} if commit else {})})
 
 
 def measured(record):
@@ -315,6 +324,7 @@ SERIES = [
     (PAPER, DOUBLE, "paper's optimised, double", "#a6197a", "P"),
     (PAPER, FLOAT, "paper's optimised, float", "#dd7cc0", "P"),
     (OURS, DOUBLE, "ours, stored", "#1b6ca8", "o"),
+    (OURS, FLOAT, "ours, stored float", "#7fb2d6", "o"),
     (OURS, RECOMPUTED, "ours, recomputed", "#2a9d4a", "D"),
     (OURS, "recomputed float", "ours, recomputed float", "#7b3fa0", "v"),
 ]
@@ -557,6 +567,10 @@ def write_tables(record, out):
             out.write(f"The host, {done['date']}: {settings['host_threads']} "
                       "thread, alone, compiled for "
                       f"{settings.get('host_instructions', '?')}.\n")
+        if "commit" in done and done is not record:
+            out.write(f"{done['num_rows']} rows are of {done['date']}, commit "
+                      f"{done['commit']}: whole runs or 1 x 1, "
+                      + ", ".join(settings.get("sizes", [])) + ".\n")
     write_paper_tables(record, out)
 
     out.write("\n## Figures 15 to 17: whole runs with the stopping rule\n\n")
@@ -638,26 +652,13 @@ def skipped_table(record):
         for (what, why), sizes in groups.items()])
 
 
-def compact_svg(text):
-    """A line for each group, so that a plot made anew is a short diff."""
-    text = re.sub(r"\s*\n\s*", " ", text.strip())
-    return re.sub(r" (?=<g[ >])", "\n", text) + "\n"
-
-
 def plot(record, folder):
-    import matplotlib
-    matplotlib.use("svg")
-    # The same record gives the same bytes; text stays text.
-    matplotlib.rcParams["svg.hashsalt"] = "study"
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    import matplotlib.pyplot as plt
+    plt = svg_plots.use_svg()
 
     sizes = sorted(record["sizes"], key=lambda size: size["num_observations"])
 
     def save(figure, name):
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-        (folder / name).write_text(compact_svg(text.getvalue()))
+        svg_plots.save(figure, folder / name)
         plt.close(figure)
         print(folder / name)
 
@@ -695,7 +696,7 @@ def plot(record, folder):
                 for handle, label in zip(*ax.get_legend_handles_labels()):
                     handles.setdefault(label, handle)
             figure.legend(handles.values(), handles.keys(), fontsize=7,
-                          loc="outside upper center", ncols=len(handles))
+                          loc="outside upper center", ncols=(len(handles) + 1) // 2)
             save(figure, name)
         else:
             plt.close(figure)
@@ -830,8 +831,7 @@ def main():
     parser.add_argument("record", type=pathlib.Path)
     parser.add_argument("--ncu", type=pathlib.Path, action="append",
                         default=[])
-    parser.add_argument("--add", type=pathlib.Path, action="append",
-                        default=[])
+    parser.add_argument("--add", action="append", default=[])
     parser.add_argument("--commit")
     parser.add_argument("--ncu-size",
                         help="where a file of --ncu doesn't say it")
@@ -855,8 +855,10 @@ def main():
                     if profile["size"] != size]
         record["profiles"] = profiles + [
             {"size": size, "kernels": average_launches(launches)}]
-    for path in arguments.add:
-        add_record(record, json.loads(path.read_text()), path)
+    for name in arguments.add:
+        path, _, commit = name.partition("@")
+        add_record(record, json.loads(pathlib.Path(path).read_text()), path,
+                   commit)
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
         (arguments.output / "study.json").write_text(record_text(record) + "\n")

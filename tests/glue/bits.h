@@ -55,9 +55,9 @@ inline uint64_t HashOfAnotherProcess() {
   }
   const ::testing::TestInfo* test =
       ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string command =
-      std::string(kPrintBits) + "=1 '" + program + "' --gtest_filter=" +
-      test->test_suite_name() + "." + test->name() + " 2>/dev/null";
+  const std::string command = std::string(kPrintBits) + "=1 '" + program +
+                              "' --gtest_filter=" + test->test_suite_name() +
+                              "." + test->name() + " 2>/dev/null";
   FILE* output = popen(command.c_str(), "r");
   if (output == nullptr) {
     return 0;
