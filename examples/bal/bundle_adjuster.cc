@@ -256,6 +256,9 @@ ExitCode Run() {
                           &summary.total_time_in_seconds}) {
     *seconds += waited_in_seconds;
   }
+  for (ceres::IterationSummary& iteration : summary.iterations) {
+    iteration.cumulative_time_in_seconds += waited_in_seconds;
+  }
   std::cout << summary.FullReport() << std::endl;
 
   ReportedProblem reported = ReportedBalProblem(FLAGS_input, problem);
