@@ -464,7 +464,7 @@ class ObservationBenchmark {
     prepare.num_cameras = problem_.num_cameras;
     prepare.cameras = cameras_;
     prepare.states = arrays.template Allocate<kernels::CameraState<T>>(C_);
-    prepare.maps = arrays.template Allocate<T>(9 * kC * C_);
+    prepare.maps = arrays.template Allocate<double>(9 * kC * C_);
     OK_OR_EXIT(Run(prepare, machine_));
     Recomputed<T> recomputed;
     recomputed.cameras = prepare.states;

@@ -141,8 +141,6 @@ class LevenbergMarquardt {
         CERES_EXT_RETURN_IF_ERROR(
             machine->Allocate(num_cameras_, &rounded_cameras_));
         CERES_EXT_RETURN_IF_ERROR(
-            machine->Allocate(81 * num_cameras_, &rounded_maps_));
-        CERES_EXT_RETURN_IF_ERROR(
             machine->Allocate(3 * num_points_, &rounded_points_));
       }
     } else {
@@ -320,7 +318,6 @@ class LevenbergMarquardt {
       rounded.num_cameras = static_cast<int32_t>(num_cameras_);
       rounded.cameras = state_.cameras.data();
       rounded.states = rounded_cameras_.data();
-      rounded.maps = rounded_maps_.data();
       CERES_EXT_RETURN_IF_ERROR(Run(rounded, machine_));
       return Run(
           kernels::CastParams<float>{
@@ -380,7 +377,7 @@ class LevenbergMarquardt {
       source.point_blocks = {point_blocks_.data(), num_observations_};
     } else if constexpr (std::is_same_v<Value, float>) {
       source.cameras = rounded_cameras_.data();
-      source.camera_maps = rounded_maps_.data();
+      source.camera_maps = maps_.data();
       source.points = rounded_points_.data();
     } else {
       source.cameras = state_.prepared.data();
@@ -516,7 +513,6 @@ class LevenbergMarquardt {
   State candidate_;
   Buffer<double> maps_;
   Buffer<kernels::CameraState<float>> rounded_cameras_;
-  Buffer<float> rounded_maps_;
   Buffer<float> rounded_parameters_;  // of cameras
   Buffer<float> rounded_points_;
   Buffer<Value> camera_blocks_;

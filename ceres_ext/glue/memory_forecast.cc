@@ -406,7 +406,8 @@ class Forecaster {
       bytes += value * num_cameras *
                static_cast<int64_t>(sizeof(kernels::CameraState<float>) /
                                     sizeof(float));
-      bytes += value * kernels::kBalLocalCameraDim * columns * num_cameras;
+      bytes += kDouble * kernels::kBalLocalCameraDim * columns * num_cameras;
+      bytes += input_.mixed ? kDouble * 3 : 0;  // the local origin
       bytes += value * 2 * 3 * num_points();
       bytes += has_loss ? value * n : 0;
     } else {

@@ -257,6 +257,7 @@ class RecomputedRows final
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_cameras, &camera_states_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
         kernels::kBalLocalCameraDim * C * num_cameras, &camera_maps_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(kHasOrigin ? 3 : 0, &origin_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &points_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(3 * num_points, &point_scale_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
@@ -286,7 +287,20 @@ class RecomputedRows final
                                   ? Cast(state.point_scale, &point_scale_)
                                   : this->SetOne(&point_scale_));
     CERES_EXT_RETURN_IF_ERROR(this->SetOne(&camera_scale_));
-    CERES_EXT_RETURN_IF_ERROR(Cast(state.points, &points_));
+    if constexpr (kHasOrigin) {
+      CERES_EXT_RETURN_IF_ERROR(
+          kernels::Run(kernels::LocalOriginParams{this->rows_->cameras().size(),
+                                                  state_.parameters,
+                                                  state_.cameras,
+                                                  origin_.data()},
+                       this->machine_));
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::MovePointsParams<T>{
+              points_.size() / 3, state.points, origin_.data(), points_.data()},
+          this->machine_));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(Cast(state.points, &points_));
+    }
     return PrepareCameras();
   }
 
@@ -304,7 +318,7 @@ class RecomputedRows final
   }
   kernels::Status ForEachValue(const Visit& visit) const final {
     std::vector<kernels::CameraState<T>> states;
-    std::vector<T> maps;
+    std::vector<double> maps;
     std::vector<T> points;
     std::vector<T> scale;
     std::vector<T> row_scale;
@@ -326,6 +340,9 @@ class RecomputedRows final
   }
 
  private:
+  // Double has digits enough for places that are far away.
+  static constexpr bool kHasOrigin = std::is_same_v<T, float>;
+
   template <typename Value>
   using Buffer = typename Machine::template Buffer<Value>;
 
@@ -342,6 +359,7 @@ class RecomputedRows final
     params.cameras = state_.cameras;
     params.tangent = state_.tangents;
     params.camera_scale = camera_scale_.data();
+    params.origin = kHasOrigin ? origin_.data() : nullptr;
     params.states = camera_states_.data();
     params.maps = camera_maps_.data();
     return kernels::Run(params, this->machine_);
@@ -355,7 +373,8 @@ class RecomputedRows final
   // What products read. The scale of points is zero or one until columns are
   // scaled, once per state in Ceres's loop, so that float rounds it once.
   Buffer<kernels::CameraState<T>> camera_states_;
-  Buffer<T> camera_maps_;
+  Buffer<double> camera_maps_;
+  Buffer<double> origin_;
   Buffer<T> points_;
   Buffer<T> point_scale_;
   Buffer<T> row_scale_;

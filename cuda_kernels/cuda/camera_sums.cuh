@@ -48,9 +48,8 @@ struct CameraCoordinates<RecomputedJacobian<T, C, kScaledRows>> {
       int32_t camera,
       int i,
       int j) {
-    return static_cast<double>(
-        source
-            .camera_maps[int64_t{kBalLocalCameraDim * C} * camera + i * C + j]);
+    return source
+        .camera_maps[int64_t{kBalLocalCameraDim * C} * camera + i * C + j];
   }
 };
 

@@ -120,11 +120,11 @@ __global__ void RecordCamerasKernel(
       value = tame ? value : Tame<T>::kNaN;
     }
   } else if (p != nullptr) {
-    const T* map =
+    const double* map =
         source.camera_maps + (kBalLocalCameraDim * c + e - kState) * C;
     double sum = 0.0;
     for (int j = 0; j < C; ++j) {
-      sum += static_cast<double>(map[j]) * p[C * c + j];
+      sum += map[j] * p[C * c + j];
     }
     value = static_cast<T>(sum);
   }

@@ -200,6 +200,8 @@ CERES_EXT_RUN(PowerSeriesStartParams)
 CERES_EXT_RUN(PowerSeriesTermParams)
 // ops/evaluate.h
 CERES_EXT_RUN(EvaluateCostParams)
+CERES_EXT_RUN(LocalOriginParams)
+CERES_EXT_RUN(MovePointsParams<float>)
 // ops/robust_losses.h
 CERES_EXT_RUN(SquaredNormsParams)
 CERES_EXT_RUN(ScaleRowsForLossParams<double>)

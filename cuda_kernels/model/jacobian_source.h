@@ -63,7 +63,8 @@ struct StoredJacobian {
 
 // Blocks of the BAL model computed anew each time from camera and point, in T:
 // Jc = J_c map_c, Jp = J_p diag(s_p), both times s_k where kScaledRows; else
-// nothing is kept per observation. That is a type of its own, since a test of
+// nothing is kept per observation. Cameras and points may have an origin of
+// their own (PrepareCamerasParams). That is a type of its own, since a test of
 // row_scale takes registers of kernels that have none left.
 template <typename T, int C, bool kScaledRows = false>
 struct RecomputedJacobian {
@@ -71,10 +72,10 @@ struct RecomputedJacobian {
   using Shape = BalShape<C>;
 
   const CameraState<T>* cameras = nullptr;  // one per camera
-  const T* camera_maps = nullptr;  // 9 x C per camera, row-major, scaled by s_c
-  const T* points = nullptr;       // 3 per point
-  const T* point_scale = nullptr;  // s_p, 3 per point; null: one
-  const T* row_scale = nullptr;    // s_k, one per observation, of kScaledRows
+  const double* camera_maps = nullptr;      // 9 x C per camera, scaled by s_c
+  const T* points = nullptr;                // 3 per point
+  const T* point_scale = nullptr;           // s_p, 3 per point; null: one
+  const T* row_scale = nullptr;  // s_k, one per observation, of kScaledRows
 
   CERES_EXT_HOST_DEVICE void LoadCamera(int64_t k,
                                         int32_t camera,
@@ -85,8 +86,16 @@ struct RecomputedJacobian {
         cameras[camera], points + int64_t{3} * point, &projection);
     T local[2 * kBalLocalCameraDim];
     CameraJacobian(cameras[camera], projection, local);
+    double wide[2 * kBalLocalCameraDim];
+    for (int i = 0; i < 2 * kBalLocalCameraDim; ++i) {
+      wide[i] = static_cast<double>(local[i]);
+    }
+    double mapped[2 * C];
     MapCameraJacobian<C>(
-        local, camera_maps + int64_t{kBalLocalCameraDim * C} * camera, jc);
+        wide, camera_maps + int64_t{kBalLocalCameraDim * C} * camera, mapped);
+    for (int i = 0; i < 2 * C; ++i) {
+      jc[i] = static_cast<T>(mapped[i]);
+    }
     ScaleRows<Shape::kFSize>(k, jc);
   }
 

@@ -3,6 +3,8 @@
 // Residuals, cost and Jacobian of a batch of BAL observations (bal_model.h).
 //
 //   PrepareCameras    parameters -> camera states and camera maps, once a state
+//   LocalOrigin,      an origin amid the cameras, and points from there, for
+//   MovePoints        products in float
 //   EvaluateCost      states, points -> 1/2 sum |residual|^2
 //   EvaluateJacobian  the same and Jc = J_c map_c, Jp = J_p diag(s_p), J'r
 //
@@ -35,7 +37,11 @@ enum class CameraParameters : int32_t {
 };
 
 // state_c and map_c = L_c T_c diag(s_c): L_c (9 x A) derives the local
-// coordinates by the A parameters, T_c (A x C) is the tangent matrix.
+// coordinates by the A parameters, T_c (A x C) is the tangent matrix. With an
+// origin o the state is that of points X - o, which t + R o projects as t does
+// X, and t + R o is the local coordinate in the place of t. Its derivative by
+// the rotation cancels against that by t, which double bears and float does
+// not: maps are double for either.
 // Order: one thread owns a camera.
 template <typename T, int C>
 struct PrepareCamerasParams {
@@ -46,8 +52,9 @@ struct PrepareCamerasParams {
   // is kInvalidArgument then).
   const double* tangent = nullptr;
   const double* camera_scale = nullptr;  // s_c, C per camera; null: one
+  const double* origin = nullptr;        // o, 3; null: zero
   CameraState<T>* states = nullptr;      // one per camera
-  T* maps = nullptr;  // 9 x C per camera, row-major; null: not wanted
+  double* maps = nullptr;  // 9 x C per camera, row-major; null: not wanted
 };
 
 template <typename T, int C>
@@ -57,6 +64,86 @@ int64_t GetBytes(const PrepareCamerasParams<T, C>& p) {
                           BytesIf(p.camera_scale, C) + BytesIf(p.states, 1) +
                           BytesIf(p.maps, kBalLocalCameraDim * C));
 }
+
+// origin = the centre of the cameras, component by component the median of
+// nine of them, where it is ten times as far from zero as these are from it (in
+// the median again); else zero, so that what is near keeps its bits. Far away
+// float has no digits left for what is between a camera and a point: 1 m at 1e7
+// m, where maps are projected (UTM, ECEF).
+struct LocalOriginParams {
+  int32_t num_cameras = 0;
+  CameraParameters parameters = CameraParameters::kAngleAxis;
+  const double* cameras = nullptr;  // A per camera
+  double* origin = nullptr;         // 3
+
+  static constexpr int kUnroll = 1;
+  static constexpr int kSamples = 9;
+  static constexpr double kFar = 10.0;
+
+  int64_t size() const { return 1; }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t /*i*/) const {
+    const int n = num_cameras < kSamples ? num_cameras : kSamples;
+    const int64_t num_values = static_cast<int64_t>(parameters);
+    double centers[3][kSamples] = {};
+    for (int s = 0; s < n; ++s) {
+      const double* camera =
+          cameras + num_values * (int64_t{s} * num_cameras / n);
+      const CameraState<double> state =
+          parameters == CameraParameters::kAngleAxis
+              ? PrepareBalCamera<3, double>(camera, nullptr)
+              : PrepareBalCamera<4, double>(camera, nullptr);
+      for (int k = 0; k < 3; ++k) {
+        centers[k][s] =
+            -(state.R[k] * state.t[0] + state.R[3 + k] * state.t[1] +
+              state.R[6 + k] * state.t[2]);
+      }
+    }
+    double middle[3] = {};
+    double distances[kSamples] = {};
+    double far = 0.0;
+    for (int k = 0; k < 3 && n > 0; ++k) {
+      middle[k] = Median(centers[k], n);
+      far = fabs(middle[k]) > far ? fabs(middle[k]) : far;
+      for (int s = 0; s < n; ++s) {
+        const double distance = fabs(centers[k][s] - middle[k]);
+        distances[s] = distance > distances[s] ? distance : distances[s];
+      }
+    }
+    const bool is_far = far > kFar * (n > 0 ? Median(distances, n) : 0.0) &&
+                        AllFinite(middle, 3);
+    for (int k = 0; k < 3; ++k) {
+      origin[k] = is_far ? middle[k] : 0.0;
+    }
+  }
+
+ private:
+  // The upper one of two.
+  CERES_EXT_HOST_DEVICE static double Median(const double* values, int n) {
+    double sorted[kSamples];
+    for (int i = 0; i < n; ++i) {
+      int at = i;
+      for (; at > 0 && sorted[at - 1] > values[i]; --at) {
+        sorted[at] = sorted[at - 1];
+      }
+      sorted[at] = values[i];
+    }
+    return sorted[n / 2];
+  }
+};
+
+// moved = points - origin.
+template <typename T>
+struct MovePointsParams {
+  int64_t num_points = 0;
+  const double* points = nullptr;  // 3 per point
+  const double* origin = nullptr;  // 3
+  T* moved = nullptr;              // 3 per point
+
+  int64_t size() const { return 3 * num_points; }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    moved[i] = static_cast<T>(points[i] - origin[i % 3]);
+  }
+};
 
 // What an evaluation says beside its arrays.
 struct Evaluation {
@@ -160,14 +247,31 @@ CERES_EXT_HOST_DEVICE inline void PrepareCamera(
   constexpr int A = static_cast<int>(kParameters);
   constexpr int kRotationDim = A - 6;
   double rotation_map[3 * kRotationDim];
-  const auto state =
+  auto state =
       PrepareBalCamera<kRotationDim>(params.cameras + A * c, rotation_map);
+  double moved[3] = {};  // R o
+  if (params.origin != nullptr) {
+    for (int i = 0; i < 3; ++i) {
+      for (int k = 0; k < 3; ++k) {
+        moved[i] += state.R[3 * i + k] * params.origin[k];
+      }
+      state.t[i] += moved[i];
+    }
+  }
   params.states[c] = CameraStateCast<T>(state);
   if (params.maps == nullptr) {
     return;
   }
   double local[kBalLocalCameraDim * A];
   ExpandCameraMap<kRotationDim>(rotation_map, local);
+  if (params.origin != nullptr) {  // d (R o) = w x (R o)
+    for (int j = 0; j < kRotationDim; ++j) {
+      const double w[3] = {local[j], local[A + j], local[2 * A + j]};
+      local[3 * A + j] += w[1] * moved[2] - w[2] * moved[1];
+      local[4 * A + j] += w[2] * moved[0] - w[0] * moved[2];
+      local[5 * A + j] += w[0] * moved[1] - w[1] * moved[0];
+    }
+  }
   const double* tangent =
       params.tangent == nullptr ? nullptr : params.tangent + A * C * c;
   for (int i = 0; i < kBalLocalCameraDim; ++i) {
@@ -183,7 +287,7 @@ CERES_EXT_HOST_DEVICE inline void PrepareCamera(
       if (params.camera_scale != nullptr) {
         sum *= params.camera_scale[C * c + j];
       }
-      params.maps[kBalLocalCameraDim * C * c + i * C + j] = static_cast<T>(sum);
+      params.maps[kBalLocalCameraDim * C * c + i * C + j] = sum;
     }
   }
 }

@@ -27,7 +27,9 @@ class CudaEvaluateTest : public CudaProblemTest {
   }
 
   template <typename T, int C>
-  void ComparePrepare(CameraParameters parameters, bool with_tangent);
+  void ComparePrepare(CameraParameters parameters,
+                      bool with_tangent,
+                      bool with_origin);
   // general_maps: random; else of the form that BAL cameras have.
   template <typename T, int C>
   void CompareJacobian(bool general_maps);
@@ -61,6 +63,7 @@ void PrepareRunning(CameraParameters parameters,
                     const double* camera,
                     const double* tangent,
                     const double* scale,
+                    const double* origin,
                     std::vector<CameraState<Number>>* states,
                     Numbers* maps) {
   const int A = static_cast<int>(parameters);
@@ -73,6 +76,23 @@ void PrepareRunning(CameraParameters parameters,
   } else {
     states->push_back(PrepareBalCamera<4>(x.data(), rotation_map));
     ExpandCameraMap<4>(rotation_map, local);
+  }
+  if (origin != nullptr) {
+    Number moved[3];
+    for (int i = 0; i < 3; ++i) {
+      for (int k = 0; k < 3; ++k) {
+        moved[i] += states->back().R[3 * i + k] * Number(origin[k]);
+      }
+      states->back().t[i] += moved[i];
+    }
+    for (int j = 0; j < A - 6; ++j) {
+      for (int i = 0; i < 3; ++i) {
+        const int k = (i + 1) % 3;
+        const int l = (i + 2) % 3;
+        local[(3 + i) * A + j] +=
+            local[k * A + j] * moved[l] - local[l * A + j] * moved[k];
+      }
+    }
   }
   for (int i = 0; i < kBalLocalCameraDim; ++i) {
     for (int j = 0; j < C; ++j) {
@@ -88,33 +108,38 @@ void PrepareRunning(CameraParameters parameters,
 
 template <typename T, int C>
 void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
-                                      bool with_tangent) {
+                                      bool with_tangent,
+                                      bool with_origin) {
   const int num_parameters = static_cast<int>(parameters);
   const std::vector<double> cameras =
       RandomVector(num_parameters * num_cameras_, 31);
   const std::vector<double> tangent =
       RandomVector(num_parameters * C * num_cameras_, 32);
   const std::vector<double> scale = RandomVector(C * num_cameras_, 33);
+  const std::vector<double> origin = {1e3, -2e5, 30.0};
   std::vector<CameraState<T>> states(static_cast<size_t>(num_cameras_));
-  std::vector<T> maps(static_cast<size_t>(9 * C * num_cameras_));
+  std::vector<double> maps(static_cast<size_t>(9 * C * num_cameras_));
   PrepareCamerasParams<T, C> host;
   host.num_cameras = static_cast<int32_t>(num_cameras_);
   host.parameters = parameters;
   host.cameras = cameras.data();
   host.tangent = with_tangent ? tangent.data() : nullptr;
   host.camera_scale = with_tangent ? scale.data() : nullptr;
+  host.origin = with_origin ? origin.data() : nullptr;
   host.states = states.data();
   host.maps = maps.data();
   const Status expected = kernels::Run(host, &host_machine_);
   const auto device_cameras = Upload(cameras);
   const auto device_tangent = Upload(tangent);
   const auto device_scale = Upload(scale);
+  const auto device_origin = Upload(origin);
   auto device_states = Poisoned<CameraState<T>>(num_cameras_);
-  auto device_maps = Poisoned<T>(9 * C * num_cameras_);
+  auto device_maps = Poisoned<double>(9 * C * num_cameras_);
   PrepareCamerasParams<T, C> device = host;
   device.cameras = device_cameras.data();
   device.tangent = with_tangent ? device_tangent.data() : nullptr;
   device.camera_scale = with_tangent ? device_scale.data() : nullptr;
+  device.origin = with_origin ? device_origin.data() : nullptr;
   device.states = device_states.data();
   device.maps = device_maps.data();
   const Status status = kernels::Run(device, machine_.get());
@@ -130,6 +155,7 @@ void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
                       &cameras[num_parameters * c],
                       with_tangent ? &tangent[num_parameters * C * c] : nullptr,
                       with_tangent ? &scale[C * c] : nullptr,
+                      host.origin,
                       &running_states,
                       &running_maps);
   }
@@ -137,22 +163,67 @@ void CudaEvaluateTest::ComparePrepare(CameraParameters parameters,
                     Values<double>(states),
                     RoundedTo<T>(Values<Number>(running_states)),
                     64 * kUnitRoundoff<T>));
-  const std::vector<T> actual = Download(device_maps);
-  EXPECT_TRUE(Close(std::vector<double>(actual.begin(), actual.end()),
-                    std::vector<double>(maps.begin(), maps.end()),
-                    RoundedTo<T>(running_maps),
-                    64 * kUnitRoundoff<T>));
+  EXPECT_TRUE(Close(
+      Download(device_maps), maps, running_maps, 64 * kUnitRoundoff<double>));
 }
 
 TEST_F(CudaEvaluateTest, PrepareCameras) {
   Prepare(MakeEdgePairs());
   for (const bool with_tangent : {false, true}) {
-    for (const CameraParameters parameters :
-         {CameraParameters::kAngleAxis, CameraParameters::kQuaternion}) {
-      ComparePrepare<double, 9>(parameters, with_tangent);
-      ComparePrepare<double, 10>(parameters, with_tangent);
-      ComparePrepare<float, 9>(parameters, with_tangent);
-      ComparePrepare<float, 10>(parameters, with_tangent);
+    for (const bool with_origin : {false, true}) {
+      for (const CameraParameters parameters :
+           {CameraParameters::kAngleAxis, CameraParameters::kQuaternion}) {
+        ComparePrepare<double, 9>(parameters, with_tangent, with_origin);
+        ComparePrepare<double, 10>(parameters, with_tangent, with_origin);
+        ComparePrepare<float, 9>(parameters, with_tangent, with_origin);
+        ComparePrepare<float, 10>(parameters, with_tangent, with_origin);
+      }
+    }
+  }
+}
+
+TEST_F(CudaEvaluateTest, LocalOriginAndMovePoints) {
+  Prepare(MakeEdgePairs());
+  for (const CameraParameters parameters :
+       {CameraParameters::kAngleAxis, CameraParameters::kQuaternion}) {
+    const int size = static_cast<int>(parameters);
+    for (const double far : {0.0, 1e7}) {
+      for (const int num_cameras : {0, 1, 2, 9, 40}) {
+        std::vector<double> cameras = RandomVector(size * num_cameras, 34);
+        for (int c = 0; c < num_cameras; ++c) {
+          cameras[size * c + size - 5] += far;
+        }
+        LocalOriginParams params;
+        params.num_cameras = num_cameras;
+        params.parameters = parameters;
+        std::vector<double> expected(3, -1.0);
+        params.cameras = cameras.data();
+        params.origin = expected.data();
+        ASSERT_OK(kernels::Run(params, &host_machine_));
+        const auto device_cameras = Upload(cameras);
+        auto origin = Poisoned<double>(3);
+        params.cameras = device_cameras.data();
+        params.origin = origin.data();
+        ASSERT_OK(kernels::Run(params, machine_.get()));
+        ASSERT_OK(context_->Synchronize());
+        const std::vector<double> found = Download(origin);
+        for (int k = 0; k < 3; ++k) {
+          // R is rounded a few times, and so are three products of it.
+          EXPECT_NEAR(found[k], expected[k], 1e-14 * (1.0 + far));
+        }
+        const std::vector<double> points = RandomVector(3 * 1000, 35);
+        const auto device_points = Upload(points);
+        auto moved = Poisoned<float>(3 * 1000);
+        ASSERT_OK(kernels::Run(
+            MovePointsParams<float>{
+                1000, device_points.data(), origin.data(), moved.data()},
+            machine_.get()));
+        ASSERT_OK(context_->Synchronize());
+        const std::vector<float> actual = Download(moved);
+        for (int i = 0; i < 3 * 1000; ++i) {
+          ASSERT_EQ(actual[i], static_cast<float>(points[i] - found[i % 3]));
+        }
+      }
     }
   }
 }

@@ -112,16 +112,11 @@ class CudaOperationsTest : public CudaProblemTest {
     MakeScene(pairs_, 7, &cameras, &points, &observations);
     std::vector<T> float_points(points.begin(), points.end());
     std::vector<CameraState<T>> states;
-    std::vector<T> maps;
-    const std::vector<double> random_maps =
-        RandomVector(int64_t{9} * C * num_cameras_, 17);
+    host_maps_ = RandomVector(int64_t{9} * C * num_cameras_, 17);
     for (int64_t c = 0; c < num_cameras_; ++c) {
       double rotation_map[9];
       states.push_back(CameraStateCast<T>(
           PrepareBalCamera<3>(cameras.data() + 9 * c, rotation_map)));
-    }
-    for (const double x : random_maps) {
-      maps.push_back(static_cast<T>(x));
     }
     std::vector<T> scale;
     for (const double x : RandomVector(3 * num_points_, 18)) {
@@ -135,7 +130,6 @@ class CudaOperationsTest : public CudaProblemTest {
     host_row_scale_.assign(row_scale.begin(), row_scale.end());
     host_points_.assign(float_points.begin(), float_points.end());
     host_scale_.assign(scale.begin(), scale.end());
-    host_maps_.assign(maps.begin(), maps.end());
     host_states_.clear();
     for (const CameraState<T>& state : states) {
       host_states_.push_back(CameraStateCast<double>(state));
@@ -143,7 +137,7 @@ class CudaOperationsTest : public CudaProblemTest {
     if constexpr (kRecomputed) {
       points_ = Upload(float_points);
       scale_ = Upload(scale);
-      maps_ = Upload(maps);
+      maps_ = Upload(host_maps_);
       states_ = Upload(states);
       on_device_.jacobian =
           Source{states_.data(), maps_.data(), points_.data(), scale_.data()};
@@ -464,7 +458,8 @@ class CudaOperationsTest : public CudaProblemTest {
   Numbers running_jc_, running_jp_;
   std::vector<std::conditional_t<kRecomputed, double, T>> host_jc_, host_jp_;
   DeviceBuffer<CameraState<T>> states_;
-  DeviceBuffer<T> maps_, points_, scale_, row_scale_, jc_, jp_;
+  DeviceBuffer<double> maps_;
+  DeviceBuffer<T> points_, scale_, row_scale_, jc_, jp_;
 
   std::vector<double> b_, camera_diagonal_, point_diagonal_, camera_x_,
       point_x_;

@@ -293,8 +293,6 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
     float_states.push_back(CameraStateCast<float>(state));
   }
   const auto device_float_states = Upload(float_states);
-  const auto device_float_maps =
-      Upload(std::vector<float>(maps.begin(), maps.end()));
   const auto device_float_points =
       Upload(std::vector<float>(points.begin(), points.end()));
   const auto device_b = Upload(b);
@@ -358,7 +356,7 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
     ASSERT_OK(mixed.Setup(options, workspace_.index(), machine_.get()));
     solver::ObservationSystem<FloatSource> mixed_system;
     mixed_system.jacobian = {device_float_states.data(),
-                             device_float_maps.data(),
+                             device_maps.data(),
                              device_float_points.data(),
                              nullptr};
     mixed_system.b = device_b.data();

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include <cmath>
 #include <limits>
+#include <random>
 #include <type_traits>
 #include <vector>
 
@@ -79,6 +80,96 @@ TEST(Evaluate, TangentDefaultsToTheParameters) {
   too_narrow.maps = bal.maps.data();
   EXPECT_EQ(kernels::Run(too_narrow, &bal.problem.machine).code,
             StatusCode::kInvalidArgument);
+}
+
+// States and points of another origin give the same projections and Jacobians.
+template <int C>
+void ExpectAnyOrigin() {
+  constexpr double kOrigin[3] = {30.0, -200.0, 7.0};
+  constexpr int kCameras = 5;
+  HostMachine machine(1);
+  std::mt19937 generator(6);
+  std::normal_distribution<double> normal;
+  std::vector<double> cameras(C * kCameras);
+  for (int i = 0; i < C * kCameras; ++i) {
+    // The camera looks along -z, 5 away from points about the origin.
+    cameras[i] = i % C == C - 4   ? -5.0 + 0.1 * normal(generator)
+                 : i % C == C - 3 ? 500.0
+                 : i % C >= C - 2 ? 0.01 * normal(generator)
+                                  : normal(generator);
+  }
+  const std::vector<double> point = {0.3, -0.2, 0.1};
+  std::vector<CameraState<double>> states(kCameras);
+  std::vector<double> maps(9 * C * kCameras);
+  PrepareCamerasParams<double, C> params;
+  params.num_cameras = kCameras;
+  params.parameters = static_cast<CameraParameters>(C);
+  params.cameras = cameras.data();
+  params.states = states.data();
+  params.maps = maps.data();
+  RunOk(params, &machine);
+  std::vector<CameraState<double>> moved_states(kCameras);
+  std::vector<double> moved_maps(9 * C * kCameras);
+  params.origin = kOrigin;
+  params.states = moved_states.data();
+  params.maps = moved_maps.data();
+  RunOk(params, &machine);
+  double moved_point[3];
+  RunOk(MovePointsParams<double>{1, point.data(), kOrigin, moved_point},
+        &machine);
+  const RecomputedJacobian<double, C> here{
+      states.data(), maps.data(), point.data()};
+  const RecomputedJacobian<double, C> there{
+      moved_states.data(), moved_maps.data(), moved_point};
+  for (int c = 0; c < kCameras; ++c) {
+    double expected[2 * C + 6];
+    double found[2 * C + 6];
+    here.Load(0, c, 0, expected, expected + 2 * C);
+    there.Load(0, c, 0, found, found + 2 * C);
+    // Terms of up to 500 * 200 cancel, some thirty operations each.
+    for (int i = 0; i < 2 * C + 6; ++i) {
+      EXPECT_NEAR(found[i], expected[i], 32 * kEpsilon * 500.0 * 200.0);
+    }
+  }
+}
+
+TEST(EvaluateHostTest, AnyOriginGivesTheSameJacobian) {
+  ExpectAnyOrigin<9>();
+  ExpectAnyOrigin<10>();
+}
+
+TEST(EvaluateHostTest, LocalOriginIsAmidTheCameras) {
+  HostMachine machine(1);
+  const auto find = [&machine](const std::vector<double>& centers) {
+    std::vector<double> cameras;
+    for (size_t c = 0; c < centers.size(); ++c) {
+      // R is the identity.
+      cameras.insert(cameras.end(),
+                     {0.0, 0.0, 0.0, -centers[c], 3.0, -1.0, 500.0, 0.0, 0.0});
+    }
+    std::vector<double> origin(3, -1.0);
+    LocalOriginParams params;
+    params.num_cameras = static_cast<int32_t>(centers.size());
+    params.cameras = cameras.data();
+    params.origin = origin.data();
+    RunOk(params, &machine);
+    return origin;
+  };
+  const std::vector<double> zero(3, 0.0);
+  EXPECT_EQ(find({}), zero);
+  EXPECT_EQ(find({1e6}), (std::vector<double>{1e6, -3.0, 1.0}));
+  // Near: as far as they are from each other, or nine times as far.
+  EXPECT_EQ(find({10.0, 20.0, 30.0}), zero);
+  EXPECT_EQ(find({80.0, 90.0, 100.0}), zero);
+  EXPECT_EQ(find({100.0, 109.0, 118.0}),
+            (std::vector<double>{109.0, -3.0, 1.0}));
+  // A few that are lost don't move it, nor do numbers that are none.
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(find({1e6, 1e6 + 1, 1e6 + 2, 1e6 + 3, 1e12}),
+            (std::vector<double>{1e6 + 2, -3.0, 1.0}));
+  EXPECT_EQ(find({nan, nan, nan}), zero);
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(find({infinity, infinity}), zero);
 }
 
 template <typename T, int C>

@@ -40,7 +40,7 @@ template <typename T>
 RecomputedJacobian<T, C> Recomputed() {
   RecomputedJacobian<T, C> source;
   source.cameras = reinterpret_cast<const CameraState<T>*>(Somewhere());
-  source.camera_maps = reinterpret_cast<const T*>(Somewhere());
+  source.camera_maps = Somewhere();
   source.points = reinterpret_cast<const T*>(Somewhere());
   return source;
 }
