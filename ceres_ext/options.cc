@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "cuda_kernels/base/enum_value.h"
+
 namespace ceres_ext {
 namespace {
 
@@ -99,10 +101,11 @@ std::string Accepted(const EnumName<Enum> (&names)[kSize]) {
 template <typename Enum, size_t kSize>
 bool CheckEnum(const EnumName<Enum> (&names)[kSize],
                const char* field,
-               Enum value,
+               const Enum& given,
                std::string* error) {
+  const auto value = kernels::EnumValue(given);
   for (const auto& entry : names) {
-    if (entry.value == value) {
+    if (kernels::EnumValue(entry.value) == value) {
       return true;
     }
   }

@@ -25,6 +25,9 @@ if(CERES_EXT_WERROR)
 endif()
 
 if(CERES_EXT_SANITIZE)
+  # Under AddressSanitizer Eigen would align what it allocates by itself, and
+  # Ceres, which is built without, frees it.
+  add_compile_definitions(EIGEN_MALLOC_ALREADY_ALIGNED=1)
   add_compile_options(
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CERES_EXT_SANITIZE}>
     $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>

@@ -11,6 +11,7 @@
 #include "ceres/residual_block.h"
 #include "ceres/types.h"
 #include "ceres_ext/glue/machines.h"
+#include "cuda_kernels/base/enum_value.h"
 #include "cuda_kernels/machine/cuda_context.h"
 
 namespace ceres_ext {
@@ -19,15 +20,15 @@ namespace {
 // False where Ceres has no name for the value.
 template <typename Enum>
 bool CheckEnum(const char* field,
-               Enum value,
+               const Enum& given,
                const char* (*to_string)(Enum),
                std::string* error) {
-  if (std::strcmp(to_string(value), "UNKNOWN") != 0) {
+  const auto value = kernels::EnumValue(given);
+  if (std::strcmp(to_string(static_cast<Enum>(value)), "UNKNOWN") != 0) {
     return true;
   }
   *error = std::string("Solver::Options::") + field + " = " +
-           std::to_string(static_cast<int>(value)) +
-           "; expected a value that its type names";
+           std::to_string(value) + "; expected a value that its type names";
   return false;
 }
 
