@@ -288,12 +288,15 @@ class RecomputedRows final
                                   : this->SetOne(&point_scale_));
     CERES_EXT_RETURN_IF_ERROR(this->SetOne(&camera_scale_));
     if constexpr (kHasOrigin) {
-      CERES_EXT_RETURN_IF_ERROR(
-          kernels::Run(kernels::LocalOriginParams{this->rows_->cameras().size(),
-                                                  state_.parameters,
-                                                  state_.cameras,
-                                                  origin_.data()},
-                       this->machine_));
+      if (!has_origin_) {
+        CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+            kernels::LocalOriginParams{this->rows_->cameras().size(),
+                                       state_.parameters,
+                                       state_.cameras,
+                                       origin_.data()},
+            this->machine_));
+        has_origin_ = true;
+      }
       CERES_EXT_RETURN_IF_ERROR(kernels::Run(
           kernels::MovePointsParams<T>{
               points_.size() / 3, state.points, origin_.data(), points_.data()},
@@ -374,7 +377,9 @@ class RecomputedRows final
   // scaled, once per state in Ceres's loop, so that float rounds it once.
   Buffer<kernels::CameraState<T>> camera_states_;
   Buffer<double> camera_maps_;
+  // Amid the cameras of the first state.
   Buffer<double> origin_;
+  bool has_origin_ = false;
   Buffer<T> points_;
   Buffer<T> point_scale_;
   Buffer<T> row_scale_;
