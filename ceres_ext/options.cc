@@ -103,7 +103,7 @@ bool CheckEnum(const EnumName<Enum> (&names)[kSize],
                const char* field,
                const Enum& given,
                std::string* error) {
-  const auto value = kernels::EnumValue(given);
+  const int value = kernels::EnumValue(given);
   for (const auto& entry : names) {
     if (kernels::EnumValue(entry.value) == value) {
       return true;

@@ -23,7 +23,7 @@ bool CheckEnum(const char* field,
                const Enum& given,
                const char* (*to_string)(Enum),
                std::string* error) {
-  const auto value = kernels::EnumValue(given);
+  const int value = kernels::EnumValue(given);
   if (std::strcmp(to_string(static_cast<Enum>(value)), "UNKNOWN") != 0) {
     return true;
   }

@@ -10,8 +10,9 @@ namespace ceres_ext::kernels {
 // The number that a user has put into an enum, which need not be one of its
 // values: to read it as the enum would be undefined then.
 template <typename Enum>
-std::underlying_type_t<Enum> EnumValue(const Enum& field) {
-  std::underlying_type_t<Enum> value;
+int EnumValue(const Enum& field) {
+  static_assert(std::is_enum_v<Enum> && sizeof(Enum) == sizeof(int));
+  int value = 0;
   std::memcpy(&value, &field, sizeof(value));
   return value;
 }
