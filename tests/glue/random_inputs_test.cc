@@ -23,6 +23,7 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/solve.h"
+#include "cuda_kernels/base/enum_value.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
@@ -256,10 +257,12 @@ TEST(RandomOptions, EndInASentence) {
     }
 #ifndef CERES_EXT_WITH_CUDA
     // This library can't ask for a device, and Ceres ends without one.
-    if (options.dense_linear_algebra_library_type == ceres::CUDA) {
+    if (kernels::EnumValue(options.dense_linear_algebra_library_type) ==
+        ceres::CUDA) {
       options.dense_linear_algebra_library_type = ceres::EIGEN;
     }
-    if (options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE) {
+    if (kernels::EnumValue(options.sparse_linear_algebra_library_type) ==
+        ceres::CUDA_SPARSE) {
       options.sparse_linear_algebra_library_type = ceres::EIGEN_SPARSE;
     }
 #endif
