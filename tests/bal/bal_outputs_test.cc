@@ -426,10 +426,12 @@ TEST_F(OutputsTest, ASignalEndsTheSolveAndAllIsWritten) {
     child.WaitForOutput("\n   1 ");
     child.Send(s.number);
     EXPECT_TRUE(IsExit(5, child.Wait())) << child.err();
-    EXPECT_EQ(child.err(),
-              std::string("bundle_adjuster: ") + s.name +
-                  ": the solve stops after this iteration and the results are "
-                  "written; a second signal kills\n");
+    // A slow machine says behind it how far it is.
+    EXPECT_THAT(
+        child.err(),
+        StartsWith(std::string("bundle_adjuster: ") + s.name +
+                   ": the solve stops after this iteration and the results are "
+                   "written; a second signal kills\n"));
     const auto report = Report("report_json");
     const double final_cost = report["summary"]["final_cost"];
     EXPECT_LT(final_cost, 0.1 * initial_cost);
