@@ -17,8 +17,8 @@ claims, runs, and figures: those that there are in the output folder.
 --add adds the rows of another record, such as the host's, measured on the same
 processor and GPU, also in the place of runs that time has ended; what they
 measured is no longer "not measured". --commit says which commit all of them are
-of, the HASH behind a record's name that record's. With --output the record becomes study.json
-there. Nothing is estimated: what the record does not hold is a dash. Needs
+of, the HASH behind a record's name that record's. With --output the record becomes
+study.json there. Nothing is estimated: what the record does not hold is a dash. Needs
 matplotlib for the plots; --no-plots does without.
 """
 
@@ -696,7 +696,8 @@ def plot(record, folder):
                 for handle, label in zip(*ax.get_legend_handles_labels()):
                     handles.setdefault(label, handle)
             figure.legend(handles.values(), handles.keys(), fontsize=7,
-                          loc="outside upper center", ncols=(len(handles) + 1) // 2)
+                          loc="outside upper center",
+                          ncols=(len(handles) + 1) // 2)
             save(figure, name)
         else:
             plt.close(figure)

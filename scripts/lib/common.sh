@@ -50,3 +50,8 @@ lock() {
     flock "$fd"
   fi
 }
+
+# built_program FOLDER NAME: where it is below the folder, or nothing.
+built_program() {
+  find "$1" -type f -perm -u+x -name "$2" | head -n 1
+}
