@@ -104,12 +104,11 @@ int64_t GetBytes(const SchurComplementParams<Source, kLayout>& p) {
   int64_t per_coupling = sizeof(int64_t);
   int64_t per_observation = 0;
   if constexpr (IsRecomputed<Source>::value) {
-    // The number of the point, the point and its Vi, the factors of both rows.
+    // The number of the point, the point and its scaled Vi, the factors of both
+    // rows.
     constexpr int64_t kValue = sizeof(Value);
-    per_coupling +=
-        sizeof(int32_t) + kDouble * Shape::kPackedE +
-        kValue * Shape::kE * (p.jacobian.point_scale == nullptr ? 1 : 2) +
-        kValue * (p.jacobian.row_scale == nullptr ? 0 : 2);
+    per_coupling += sizeof(int32_t) + kDouble * (Shape::kPackedE + Shape::kE) +
+                    kValue * (p.jacobian.row_scale == nullptr ? 0 : 2);
   } else {
     constexpr int64_t kRecord = sizeof(CouplingRecord<Value, Shape>);
     constexpr int64_t kBlocks = sizeof(Value) * (Shape::kFSize + Shape::kESize);
