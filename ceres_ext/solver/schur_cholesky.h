@@ -109,18 +109,19 @@ class SchurCholesky {
     }
   }
 
-  // z = S^-1 s, vectors of F; columns that don't vary have step zero.
-  // kNumericalFailure names the column where S is not positive definite.
+  // z = S^-1 s, vectors of F; columns that don't vary have step zero. Before z
+  // is used CheckFactor is to say that it is the solution.
   kernels::Status Solve(const double* rhs, double* z) {
     if constexpr (!kHasFactorization) {
       return {};
     } else {
-      int64_t failed_order = 0;
-      CERES_EXT_RETURN_IF_ERROR(
-          size_.is_sparse ? sparse_.Factorize(values_.data(), &failed_order)
-                          : dense_.Factorize(values_.data(), &failed_order));
-      if (failed_order != 0) {
-        return NotPositiveDefinite(failed_order - 1);
+      if (size_.is_sparse) {
+        int64_t failed_order = 0;
+        CERES_EXT_RETURN_IF_ERROR(
+            sparse_.Factorize(values_.data(), &failed_order));
+        CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
+      } else {
+        CERES_EXT_RETURN_IF_ERROR(dense_.QueueFactorization(values_.data()));
       }
       const int64_t n = num_unknowns_;
       const int64_t* const column = schur_.unknowns().view().column;
@@ -133,6 +134,18 @@ class SchurCholesky {
       return Run(kernels::ScatterValuesParams{n, column, x_.data(), z},
                  machine_);
     }
+  }
+  // After queued work, of a dense matrix. kNumericalFailure names the column
+  // where S is not positive definite.
+  kernels::Status CheckFactor() {
+    if constexpr (kHasFactorization) {
+      if (!size_.is_sparse) {
+        int64_t failed_order = 0;
+        CERES_EXT_RETURN_IF_ERROR(dense_.ReadFailedOrder(&failed_order));
+        return CheckOrder(failed_order);
+      }
+    }
+    return {};
   }
 
  private:
@@ -260,7 +273,12 @@ class SchurCholesky {
                 std::to_string(of_factor) + " for its factor."};
   }
 
-  kernels::Status NotPositiveDefinite(int64_t unknown) const {
+  // failed_order: of a factorisation; 0: it has worked.
+  kernels::Status CheckOrder(int64_t failed_order) const {
+    if (failed_order == 0) {
+      return {};
+    }
+    const int64_t unknown = failed_order - 1;
     std::string where;
     if (unknown >= 0) {
       const auto place =

@@ -321,6 +321,7 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
     CERES_EXT_RETURN_IF_ERROR(operator_->Finish(f_step, e_step, f_step));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
+    CERES_EXT_RETURN_IF_ERROR(cholesky_->CheckFactor());
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     summary->num_iterations = 1;
     summary->termination = Termination::kSuccess;

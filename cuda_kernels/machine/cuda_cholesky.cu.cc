@@ -118,7 +118,7 @@ struct Sizes {
   Sizes(int64_t n, const CudaDenseCholesky::Options& options) {
     const bool refines =
         options.mixed_precision && options.max_num_refinement_iterations > 0;
-    status = n == 0 ? 0 : 2;
+    status = n == 0 ? 0 : 3;
     float_factor =
         options.mixed_precision ? n * CudaDenseCholesky::Stride(n) : 0;
     correction = options.mixed_precision ? n : 0;
@@ -309,6 +309,11 @@ void CudaDenseCholesky::ReleaseMemory() {
 
 Status CudaDenseCholesky::Factorize(double* a, int64_t* failed_order) {
   *failed_order = 0;
+  CERES_EXT_RETURN_IF_ERROR(QueueFactorization(a));
+  return ReadFailedOrder(failed_order);
+}
+
+Status CudaDenseCholesky::QueueFactorization(double* a) {
   has_factor_ = false;
   if (n_ < 0) {
     return {StatusCode::kInvalidArgument,
@@ -372,6 +377,19 @@ Status CudaDenseCholesky::Factorize(double* a, int64_t* failed_order) {
                                                      stride,
                                                      a,
                                                      bad_diagonal));
+  has_factor_ = true;  // So far as is known.
+  return {};
+}
+
+Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
+  *failed_order = 0;
+  if (!has_factor_) {
+    return {StatusCode::kInvalidArgument, "No matrix was to be factorised."};
+  }
+  if (n_ == 0) {
+    return {};
+  }
+  has_factor_ = false;
   int32_t found[2] = {};
   CERES_EXT_RETURN_IF_ERROR(machine_->Download(2, status_.data(), found));
   if (found[0] < 0) {
@@ -409,7 +427,7 @@ Status CudaDenseCholesky::SolveInPlace(void* x) {
                  type,
                  x,
                  n_,
-                 status_.data());
+                 status_.data() + 2);
   return {};
 }
 

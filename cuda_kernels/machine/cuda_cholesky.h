@@ -94,6 +94,10 @@ class CudaDenseCholesky {
   // precision. There is no factor then and A is lost in double, which is not an
   // error of this call: those are of the device and of the order of calls.
   Status Factorize(double* a, int64_t* failed_order);
+  // In two parts: the first is queued, and Solve may be queued behind it; the
+  // second waits. Where there is no factor solutions are none either.
+  Status QueueFactorization(double* a);
+  Status ReadFailedOrder(int64_t* failed_order);
 
   // x = A^-1 b, n values each; x may be b. kInvalidArgument: there is no
   // factor. b that is not finite gives an x that isn't.
@@ -127,7 +131,8 @@ class CudaDenseCholesky {
   double* a_ = nullptr;  // the caller's
   DeviceBuffer<unsigned char> workspace_;
   HostBuffer<unsigned char> host_workspace_;
-  // cuSOLVER's info, and the first element of L's diagonal that won't do.
+  // cuSOLVER's info, the first element of L's diagonal that won't do, and
+  // cuSOLVER's info of a solution.
   DeviceBuffer<int32_t> status_;
   DeviceBuffer<float> float_factor_;
   DeviceBuffer<float> correction_;
