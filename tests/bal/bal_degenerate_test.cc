@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -111,11 +112,14 @@ void ShowCamera3(const double* start, const double* step, BalProblem* problem) {
   }
 }
 
+// How far above stock Ceres's cost a solve may end.
+constexpr double kCostTolerance = 1e-3;
+
 struct DegenerateSet {
   const char* name;
   void (*make)(BalProblem* problem);
-  // How far above stock Ceres's cost a solve may end.
-  double tolerance = 1e-3;
+  // Where a solve ends depends on rounding.
+  bool has_valley = false;
 };
 
 const DegenerateSet kSets[] = {
@@ -215,9 +219,7 @@ const DegenerateSet kSets[] = {
          Observe(c, p, problem);
        }
      },
-     // A long valley: stock Ceres with two threads, which adds up in any order,
-     // ends at 507.5 to 512.5, with a function_tolerance of 1e-10 too.
-     2e-2},
+     /*has_valley=*/true},
 };
 
 BalProblem MakeProblem(const DegenerateSet& set) {
@@ -351,6 +353,34 @@ std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
     ordering->AddElementToGroup(Camera(problem, c), 1);
   }
   return ordering;
+}
+
+// Where stock Ceres ends, with autodiff.
+ceres::Solver::Summary SolveStock(BalProblem* problem) {
+  ceres::Problem ceres_problem;
+  Build(problem, /*analytic=*/false, &ceres_problem);
+  ceres::Solver::Options options = SolverOptions();
+  options.linear_solver_ordering = PointsFirst(problem);
+  ceres::Solver::Summary summary;
+  ceres::Solve(options, &ceres_problem, &summary);
+  return summary;
+}
+
+// Whether stock Ceres ends at most 0.1 % below `cost` from one of 300 starts
+// that differ from `start` by rounding.
+bool StockMayEndAt(double cost, const BalProblem& start) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> factor(1.0 - 1e-12, 1.0 + 1e-12);
+  for (int i = 0; i < 300; ++i) {
+    BalProblem problem = start;
+    for (double& value : problem.points) {
+      value *= factor(random);
+    }
+    if (cost <= (1.0 + kCostTolerance) * SolveStock(&problem).final_cost) {
+      return true;
+    }
+  }
+  return false;
 }
 
 class DegenerateSets : public ::testing::TestWithParam<DegenerateSet> {};
@@ -535,12 +565,7 @@ TEST_P(DegenerateSets, AreSolved) {
       continue;
     }
     BalProblem stock = *problem;
-    ceres::Problem ceres_problem;
-    Build(&stock, /*analytic=*/false, &ceres_problem);
-    ceres::Solver::Options options = SolverOptions();
-    options.linear_solver_ordering = PointsFirst(&stock);
-    ceres::Solver::Summary stock_summary;
-    ceres::Solve(options, &ceres_problem, &stock_summary);
+    const ceres::Solver::Summary stock_summary = SolveStock(&stock);
 
     BalProblem ours = *problem;
     const Summary summary = SolveArrays(SolverOptions(), &ours);
@@ -550,10 +575,13 @@ TEST_P(DegenerateSets, AreSolved) {
                             [](double x) { return std::isfinite(x); }));
     EXPECT_LT(summary.final_cost, summary.initial_cost);
     // Costs of 1e-12 of the first are rounding.
-    EXPECT_LE(summary.final_cost,
-              (1.0 + GetParam().tolerance) * stock_summary.final_cost +
-                  1e-12 * summary.initial_cost)
-        << summary.message << " | " << stock_summary.message;
+    EXPECT_TRUE(
+        summary.final_cost <=
+            (1.0 + kCostTolerance) * stock_summary.final_cost +
+                1e-12 * summary.initial_cost ||
+        (GetParam().has_valley && StockMayEndAt(summary.final_cost, *problem)))
+        << summary.final_cost << ", " << summary.message << " | "
+        << stock_summary.final_cost << ", " << stock_summary.message;
     char text[256];
     std::snprintf(
         text,
