@@ -39,6 +39,9 @@ DEFINE_double(start,
               1.0,
               "How far from the truth a solve starts, times bal_generate's "
               "drift and noise of focal lengths and points.");
+DEFINE_double(outlier_fraction,
+              0.01,
+              "Part of the observations that are outliers.");
 DEFINE_string(door,
               "arrays,ceres",
               "Which doors, in this order: arrays, kept (arrays by one "
@@ -189,6 +192,7 @@ bool RunSeed(uint64_t seed) {
   std::string error;
   BalProblem start;
   synthetic.seed = seed;
+  synthetic.outlier_fraction = FLAGS_outlier_fraction;
   synthetic.num_threads = FLAGS_threads;
   const bool is_known = FindBalSize(FLAGS_like, &synthetic);
   synthetic.num_cameras *= FLAGS_scale;
