@@ -351,6 +351,11 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
       solver_.Solve({b, diagonal.e, diagonal.f}, per_solve, step.e, step.f),
       solver_.cholesky() != nullptr,
       record_);
+  if constexpr (!kIsHost<Machine>) {
+    // cuDSS takes the memory of a factor with the first one.
+    record_->memory_bytes = std::max(
+        record_->memory_bytes, blocks_->machine()->context()->peak_bytes());
+  }
   return blocks_->Scatter(step.e, step.f, x);
 }
 

@@ -99,9 +99,11 @@ class ExplicitSchur {
     if (writer_ != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(writer_->ForecastSchur(bytes, build_bytes));
     }
-    int64_t of_pairs = 0;
-    *bytes += builder_->ForecastBytes(&of_pairs);
-    *build_bytes = std::max(*build_bytes, of_pairs);
+    // The writer lists its couplings before there are pairs.
+    int64_t build_of_pairs = 0;
+    const int64_t of_pairs = builder_->ForecastBytes(&build_of_pairs);
+    *bytes += of_pairs;
+    *build_bytes = std::max(*build_bytes - of_pairs, build_of_pairs);
     for (const kernels::BlockFamily& family : blocks_.f) {
       *bytes += 12 * family.num_values() + 16 * int64_t{family.num_blocks};
     }

@@ -52,6 +52,7 @@ class SchurCholesky {
     } else {
       machine_ = machine;
       blocks_ = blocks;
+      bytes_before_ = machine->bytes();
       CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
       CERES_EXT_RETURN_IF_ERROR(
           machine->Allocate(blocks.f.num_packed(), &schur_diagonal_));
@@ -173,7 +174,8 @@ class SchurCholesky {
     CERES_EXT_RETURN_IF_ERROR(
         dense_.ForecastBytes(n, of_cholesky, machine_, &of_factor));
     CERES_EXT_RETURN_IF_ERROR(Forecast(kDouble * stride * n, of_factor));
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    CERES_EXT_RETURN_IF_ERROR(SetupSums(f_varies));
+    forecast_bytes_ = of_sums_ + kDouble * stride * n + of_factor;
     const int ratio =
         kernels::FloatToDoubleRatio(machine_->context()->device());
     if (may_be_sparse &&
@@ -207,12 +209,18 @@ class SchurCholesky {
     CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
     if (schur_.is_prepared()) {
       CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
-      CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+      CERES_EXT_RETURN_IF_ERROR(SetupSums(f_varies));
     }
     CERES_EXT_RETURN_IF_ERROR(AnalyzeSparse());
     return MakeRoomForFactor();
   }
-  // After ExplicitSchur::Setup.
+  // What S is summed from, of which the forecast knew the most bytes.
+  kernels::Status SetupSums(const std::vector<unsigned char>& f_varies) {
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    of_sums_ = machine_->bytes() - bytes_before_;
+    return {};
+  }
+  // After SetupSums.
   kernels::Status AnalyzeSparse() {
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupColumns());
@@ -231,9 +239,8 @@ class SchurCholesky {
     size_ = schur_.size();
     size_.is_factorized = true;
     size_.num_factor_values = sparse_.num_factor_values();
-    // The pattern, and what the factor will take.
-    forecast_bytes_ = of_sums_ + kDouble * values_.size() +
-                      static_cast<int64_t>(sizeof(int32_t)) * values_.size() +
+    // The matrix, its pattern, and what the factor will take.
+    forecast_bytes_ = of_sums_ + kDouble * values_.size() + csr.num_bytes() +
                       sparse_.peak_device_bytes();
     return {};
   }
@@ -297,6 +304,7 @@ class SchurCholesky {
   IfAny<ExplicitSchur<Machine>> schur_;
   SchurMatrixSize size_;
   int64_t num_unknowns_ = 0;
+  int64_t bytes_before_ = 0;
   int64_t of_sums_ = 0;  // bytes, of all but matrix and factor
   int64_t forecast_bytes_ = 0;
   int64_t build_forecast_bytes_ = 0;

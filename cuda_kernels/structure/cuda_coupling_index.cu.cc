@@ -152,6 +152,9 @@ Status CudaCouplingIndex::Build(const ObservationIndexView& index,
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &keys_in_buffer));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &keys_out_buffer));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &values_buffer));
+    // As much as sorts of many pairs take, which the forecast has of all.
+    CERES_EXT_RETURN_IF_ERROR(memory.Allocate(
+        context, 2 * static_cast<int64_t>(sizeof(uint64_t)) * largest));
     uint64_t* const keys = keys_in_buffer.data();
     const uint64_t* const sorted = keys_out_buffer.data();
     int64_t* const values = values_buffer.data();

@@ -73,8 +73,10 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
   constexpr int64_t kDouble = sizeof(double);
   constexpr int64_t kId = sizeof(int32_t);
   constexpr int64_t kOffset = sizeof(int64_t);
-  int64_t bytes = kDouble * (2 * w_families_.num_values() +
-                             crossing_families_.num_values());
+  // Taken when all couplings are listed.
+  const int64_t of_sums = kDouble * (2 * w_families_.num_values() +
+                                     crossing_families_.num_values());
+  int64_t bytes = of_sums;
   bytes += (2 * kId + kOffset) * static_cast<int64_t>(blocks_.column.size());
   int64_t num_partial = 0;
   for (const Pairs& pairs : pairs_) {
@@ -114,6 +116,8 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
                                             pairs.camera_begin.size());
   }
   bytes += kDouble * num_partial;
+  *build_bytes =
+      std::max(int64_t{0}, *build_bytes - of_sums - kDouble * num_partial);
   for (const BatchLists& batch : batches_) {
     for (const auto* lists : {&batch.pair_lists, &batch.crossing_lists}) {
       int64_t sums = 0;
