@@ -52,13 +52,13 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
     CERES_EXT_RETURN_IF_ERROR(Base::Setup(options, blocks, batches, machine));
     const int64_t bytes_before = machine->bytes();
     CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
-    int64_t of_sums = 0;
+    int64_t of_schur = 0;  // at most
     int64_t of_building = 0;
-    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_sums, &of_building));
-    build_forecast_bytes_ = machine->bytes() + of_sums + of_building;
-    CERES_EXT_RETURN_IF_ERROR(CheckLimit(of_sums + of_building));
+    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_schur, &of_building));
+    build_forecast_bytes_ = machine->bytes() + of_schur + of_building;
+    CERES_EXT_RETURN_IF_ERROR(CheckLimit(of_schur + of_building));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies_.data()));
-    of_sums = machine->bytes() - bytes_before;
+    const int64_t of_sums = machine->bytes() - bytes_before;
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
     CERES_EXT_RETURN_IF_ERROR(
         rows_.Setup(schur_.csr(), schur_.unknowns(), machine));

@@ -173,9 +173,10 @@ class SchurCholesky {
     int64_t of_factor = 0;
     CERES_EXT_RETURN_IF_ERROR(
         dense_.ForecastBytes(n, of_cholesky, machine_, &of_factor));
-    CERES_EXT_RETURN_IF_ERROR(Forecast(kDouble * stride * n, of_factor));
+    const int64_t of_matrix = kDouble * stride * n;
+    CERES_EXT_RETURN_IF_ERROR(CheckRoom(of_matrix, of_factor));
     CERES_EXT_RETURN_IF_ERROR(SetupSums(f_varies));
-    forecast_bytes_ = of_sums_ + kDouble * stride * n + of_factor;
+    forecast_bytes_ = of_sums_ + of_matrix + of_factor;
     const int ratio =
         kernels::FloatToDoubleRatio(machine_->context()->device());
     if (may_be_sparse &&
@@ -208,13 +209,13 @@ class SchurCholesky {
   kernels::Status SetupSparse(const std::vector<unsigned char>& f_varies) {
     CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
     if (schur_.is_prepared()) {
-      CERES_EXT_RETURN_IF_ERROR(Forecast(0, 0));
+      CERES_EXT_RETURN_IF_ERROR(CheckRoom(0, 0));
       CERES_EXT_RETURN_IF_ERROR(SetupSums(f_varies));
     }
     CERES_EXT_RETURN_IF_ERROR(AnalyzeSparse());
     return MakeRoomForFactor();
   }
-  // What S is summed from, of which the forecast knew the most bytes.
+  // What S is summed from, of which CheckRoom knew the most bytes.
   kernels::Status SetupSums(const std::vector<unsigned char>& f_varies) {
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
     of_sums_ = machine_->bytes() - bytes_before_;
@@ -255,15 +256,13 @@ class SchurCholesky {
         &room);
   }
 
-  // Sets what forecasts are made of. kOutOfMemory where the limit is below what
-  // matrix and factor need, or what they are summed from while that is listed.
-  kernels::Status Forecast(int64_t of_matrix, int64_t of_factor) {
+  // kOutOfMemory where the limit is below what matrix and factor need, or what
+  // they are summed from while that is listed.
+  kernels::Status CheckRoom(int64_t of_matrix, int64_t of_factor) {
     int64_t of_schur = 0;
     int64_t of_building = 0;
     CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_schur, &of_building));
     build_forecast_bytes_ = machine_->bytes() + of_schur + of_building;
-    of_sums_ = of_schur + kDouble * (x_.size() + schur_diagonal_.size());
-    forecast_bytes_ = of_sums_ + of_matrix + of_factor;
     const kernels::Status status = machine_->context()->CheckLimit(
         machine_->bytes() + of_schur +
         std::max(of_matrix + of_factor, of_building));

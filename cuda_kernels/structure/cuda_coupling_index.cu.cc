@@ -152,7 +152,8 @@ Status CudaCouplingIndex::Build(const ObservationIndexView& index,
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &keys_in_buffer));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &keys_out_buffer));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &values_buffer));
-    // As much as sorts of many pairs take, which the forecast has of all.
+    // What a sort of many pairs takes; one of few takes less, which the
+    // forecast does not know.
     CERES_EXT_RETURN_IF_ERROR(memory.Allocate(
         context, 2 * static_cast<int64_t>(sizeof(uint64_t)) * largest));
     uint64_t* const keys = keys_in_buffer.data();
