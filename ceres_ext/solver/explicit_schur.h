@@ -189,8 +189,8 @@ class ExplicitSchur {
 
   // There is another Jacobian.
   void Forget() { is_written_ = false; }
-  // values: size().num_values, of a dense matrix column-major with zeros above
-  // the diagonal and behind the columns.
+  // values: size().num_values, of a dense matrix column-major, those above the
+  // diagonal left as they are and zeros behind the columns.
   kernels::Status Write(const ExplicitSchurRequest& request, double* values) {
     const bool has_sums = request.is_same_linearization && is_written_;
     is_written_ = false;

@@ -55,6 +55,26 @@ class CameraJacobianReader<StoredJacobian<T, Shape, kLayout>> {
   const StoredJacobian<T, Shape, kLayout>& source_;
 };
 
+// The blocks of observation k, whose point is at x, in local coordinates; Jp,
+// which may be null, without the scale of its point.
+template <typename T, int C, bool kScaledRows>
+__device__ __forceinline__ void RecomputeBlocks(
+    const RecomputedJacobian<T, C, kScaledRows>& source,
+    const CameraState<T>& camera,
+    const T* x,
+    int64_t k,
+    T* jc,
+    T* jp) {
+  Projection<T> projection;
+  ProjectForProducts(camera, x, &projection);
+  CameraJacobian(camera, projection, jc);
+  source.template ScaleRows<2 * kBalLocalCameraDim>(k, jc);
+  if (jp != nullptr) {
+    PointJacobian(camera, projection, jp);
+    source.template ScaleRows<6>(k, jp);
+  }
+}
+
 template <typename T, int C, bool kScaledRows>
 class CameraJacobianReader<RecomputedJacobian<T, C, kScaledRows>> {
  public:
@@ -67,14 +87,9 @@ class CameraJacobianReader<RecomputedJacobian<T, C, kScaledRows>> {
                                        T* jp) const {
     const T* at = source_.points + int64_t{3} * point;
     const T x[3] = {at[0], at[1], at[2]};
-    Projection<T> projection;
-    ProjectForProducts(camera_, x, &projection);
-    CameraJacobian(camera_, projection, jc);
-    source_.template ScaleRows<2 * kBalLocalCameraDim>(k, jc);
+    RecomputeBlocks(source_, camera_, x, k, jc, jp);
     if (jp != nullptr) {
-      PointJacobian(camera_, projection, jp);
       source_.ScalePointBlock(point, jp);
-      source_.template ScaleRows<6>(k, jp);
     }
   }
 
@@ -146,12 +161,11 @@ __global__ void __launch_bounds__(kChunkBlock)
   __shared__ double rows[kNumWarps][kRowSize];
   const int32_t chunk = static_cast<int32_t>(blockIdx.x);
   const int32_t camera = chunk_camera[chunk];
-  const int64_t begin =
-      index.camera_begin[camera] +
-      int64_t{kCameraChunk} * (chunk - camera_chunk_begin[camera]);
+  const int64_t length = CameraChunkLength(index.num_observations);
+  const int64_t begin = index.camera_begin[camera] +
+                        length * (chunk - camera_chunk_begin[camera]);
   const int64_t camera_end = index.camera_begin[camera + 1];
-  const int64_t end =
-      begin + kCameraChunk < camera_end ? begin + kCameraChunk : camera_end;
+  const int64_t end = begin + length < camera_end ? begin + length : camera_end;
   const CameraJacobianReader<Source> reader(source, camera);
   double row[kRowSize];
 #pragma unroll
@@ -460,10 +474,10 @@ __global__ void __launch_bounds__(kChunkBlock) StagedCameraChunkKernel(
   const int32_t camera = chunk_camera[chunk];
   const int64_t camera_begin = index.camera_begin[camera];
   const int64_t camera_end = index.camera_begin[camera + 1];
+  const int64_t length = CameraChunkLength(index.num_observations);
   const int64_t begin =
-      camera_begin + int64_t{kCameraChunk} * (chunk - camera_chunk_begin[camera]);
-  const int64_t end =
-      begin + kCameraChunk < camera_end ? begin + kCameraChunk : camera_end;
+      camera_begin + length * (chunk - camera_chunk_begin[camera]);
+  const int64_t end = begin + length < camera_end ? begin + length : camera_end;
   const int thread = static_cast<int>(threadIdx.x);
   // Elements of the row: column i of Jc with column e of m Jc, or with y.
   double sum[kElements];

@@ -126,10 +126,58 @@ __global__ void __launch_bounds__(kPointBlock)
   points[point] = record;
 }
 
+// What a block of S asks of its cameras where blocks are recomputed: the state,
+// and of each column of the map the rows that are not zero, begin .. end - 1.
+template <typename T>
+struct alignas(16) CouplingCamera {
+  static constexpr int kState = 15;
+  static constexpr int kMaxColumns = 16;
+  T state[kState + 1];  // CameraState
+  uint8_t begin[kMaxColumns];
+  uint8_t end[kMaxColumns];
+};
+static_assert(sizeof(CameraState<double>) ==
+              sizeof(double) * CouplingCamera<double>::kState);
+static_assert(sizeof(CouplingCamera<double>) <=
+              sizeof(double) * CudaWorkspace::kLocalCamera);
+
+// Mapping: kMaxColumns threads per camera, one for each value of the state and
+// each column of the map.
+template <typename Source>
+__global__ void __launch_bounds__(kPointBlock) RecordCouplingCamerasKernel(
+    Source source,
+    int32_t num_cameras,
+    CouplingCamera<typename Source::Value>* cameras) {
+  using T = typename Source::Value;
+  using Camera = CouplingCamera<T>;
+  constexpr int C = Source::Shape::kF;
+  static_assert(C <= Camera::kMaxColumns);
+  const int64_t i = int64_t{blockIdx.x} * kPointBlock + threadIdx.x;
+  const int64_t c = i / Camera::kMaxColumns;
+  const int e = static_cast<int>(i % Camera::kMaxColumns);
+  if (c >= num_cameras) {
+    return;  // No barrier follows.
+  }
+  cameras[c].state[e] =
+      e < Camera::kState
+          ? reinterpret_cast<const T*>(source.cameras + c)[e]
+          : T(0);
+  int begin = kBalLocalCameraDim;
+  int end = 0;
+  for (int row = 0; e < C && row < kBalLocalCameraDim; ++row) {
+    if (source.camera_maps[(kBalLocalCameraDim * c + row) * C + e] != 0.0) {
+      begin = row < begin ? row : begin;
+      end = row + 1;
+    }
+  }
+  cameras[c].begin[e] = static_cast<uint8_t>(begin);
+  cameras[c].end[e] = static_cast<uint8_t>(end);
+}
+
 // to[i] = from[i], i < kSize, in accesses of 16 bytes; `from` is aligned to
 // them, and what is read behind its end is there.
-template <int kSize, typename T>
-__device__ __forceinline__ void LoadAligned(const T* from, double* to) {
+template <int kSize, typename T, typename U>
+__device__ __forceinline__ void LoadAligned(const T* from, U* to) {
   constexpr int kPerWord = 16 / sizeof(T);
   struct alignas(16) Word {
     T values[kPerWord];
@@ -140,7 +188,7 @@ __device__ __forceinline__ void LoadAligned(const T* from, double* to) {
 #pragma unroll
     for (int i = 0; i < kPerWord; ++i) {
       if (kPerWord * w + i < kSize) {
-        to[kPerWord * w + i] = static_cast<double>(word.values[i]);
+        to[kPerWord * w + i] = static_cast<U>(word.values[i]);
       }
     }
   }
@@ -160,6 +208,7 @@ class CouplingReader<StoredJacobian<T, Shape, kLayout>, kLayout> {
   // records: of the observations.
   __device__ CouplingReader(const SchurComplementParams<Source, kLayout>& /*p*/,
                             const void* records,
+                            const void* /*cameras*/,
                             int32_t /*i*/,
                             int32_t /*j*/)
       : records_(static_cast<const Record*>(records)) {}
@@ -201,18 +250,19 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
   using Shape = BalShape<kBalLocalCameraDim>;
   using Point = CouplingPoint;
 
-  // records: of the points.
+  // records: of the points; cameras: their records.
   // Cameras are read where they are needed, from a cache that is near: two of
   // them in registers would leave room for fewer warps.
   __device__ CouplingReader(const SchurComplementParams<Source, kLayout>& p,
                             const void* records,
+                            const void* cameras,
                             int32_t i,
                             int32_t j)
       : point_id_(p.index.point_id),
         points_(static_cast<const Point*>(records)),
         jacobian_(p.jacobian),
-        i_(i),
-        j_(j) {}
+        first_(static_cast<const CouplingCamera<T>*>(cameras) + i),
+        second_(static_cast<const CouplingCamera<T>*>(cameras) + j) {}
 
   __device__ __forceinline__ void Load(int64_t k, Point* point) const {
     LoadAligned<Point::kSize>(points_[point_id_[k]].values, point->values);
@@ -222,7 +272,7 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
                                         double* jc,
                                         double* jp_vi) const {
     double jp[Shape::kESize];
-    Project(i_, k, point, jc, jp);
+    Project(*first_, k, point, jc, jp);
 #pragma unroll
     for (int r = 0; r < Shape::kNumResiduals; ++r) {
       SymmetricMultiply<Shape::kE>(
@@ -233,30 +283,35 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
                                          const Point& point,
                                          double* jc,
                                          double* jp) const {
-    Project(j_, l, point, jc, jp);
+    Project(*second_, l, point, jc, jp);
   }
 
  private:
   // The blocks of observation k, Jp without the scale of its point.
-  __device__ __forceinline__ void Project(int32_t camera,
+  __device__ __forceinline__ void Project(const CouplingCamera<T>& camera,
                                           int64_t k,
                                           const Point& point,
                                           double* jc,
                                           double* jp) const {
-    const CameraState<T> state = jacobian_.cameras[camera];
+    T values[CouplingCamera<T>::kState];
+    LoadAligned<CouplingCamera<T>::kState>(camera.state, values);
+    CameraState<T> state;
+#pragma unroll
+    for (int i = 0; i < 9; ++i) {
+      state.R[i] = values[i];
+    }
     T x[3];
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
+      state.t[i] = values[9 + i];
       x[i] = static_cast<T>(point.x()[i]);
     }
-    Projection<T> projection;
-    ProjectForProducts(state, x, &projection);
+    state.f = values[12];
+    state.k1 = values[13];
+    state.k2 = values[14];
     T local_jc[Shape::kFSize];
     T local_jp[Shape::kESize];
-    CameraJacobian(state, projection, local_jc);
-    PointJacobian(state, projection, local_jp);
-    jacobian_.template ScaleRows<Shape::kFSize>(k, local_jc);
-    jacobian_.template ScaleRows<Shape::kESize>(k, local_jp);
+    RecomputeBlocks(jacobian_, state, x, k, local_jc, local_jp);
 #pragma unroll
     for (int i = 0; i < Shape::kFSize; ++i) {
       jc[i] = static_cast<double>(local_jc[i]);
@@ -270,8 +325,8 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
   const int32_t* const point_id_;
   const Point* const points_;
   const Source& jacobian_;
-  const int32_t i_;
-  const int32_t j_;
+  const CouplingCamera<T>* const first_;
+  const CouplingCamera<T>* const second_;
 };
 
 // How a warp shares out a block of F x F: a lane owns a tile of kSide x kSide
@@ -291,14 +346,23 @@ struct CouplingTiles {
 // elements below each other meet other banks.
 template <typename Shape>
 struct CouplingStage {
-  static constexpr int kRows = 2 * Shape::kFSize;
+  static constexpr int kColumns = 2 * Shape::kF;
   static constexpr int kStride = kWarpSize + 1;
   // Warps of a block: their stages fit into what a kernel may declare.
   static constexpr int kWarps = Shape::kF <= 10 ? 4 : 2;
-  double values[kRows * kStride];
+  // A column of Jc_k or m Jc_l.
+  struct alignas(Shape::kNumResiduals == 2 ? 16 : 8) Column {
+    double rows[Shape::kNumResiduals];
+  };
+  Column columns[kColumns * kStride];
+
+  // The sums take the same place.
+  __device__ __forceinline__ double* values() {
+    return reinterpret_cast<double*>(columns);
+  }
 };
 
-// stage.values[F a + b] = element (a, b) of the sum over couplings begin ..
+// stage.values[a + F b] = element (a, b) of the sum over couplings begin ..
 // end - 1 of Jc_k' (Jp_k Vi Jp_l') Jc_l.
 // Order: group g of lanes adds couplings begin + 32 s + g, + kGroups, ... in
 // ascending order; then the groups from 0 on.
@@ -306,6 +370,7 @@ template <typename Source, BlockLayout kLayout, typename Shape>
 __device__ __forceinline__ void SumCouplings(
     const SchurComplementParams<Source, kLayout>& p,
     const void* records,
+    const void* cameras,
     int32_t i,
     int32_t j,
     int64_t begin,
@@ -317,14 +382,16 @@ __device__ __forceinline__ void SumCouplings(
   constexpr int kStride = CouplingStage<Shape>::kStride;
   using Tiles = CouplingTiles<F>;
   constexpr int kSide = Tiles::kSide;
-  static_assert(Tiles::kGroups * F * F <=
-                CouplingStage<Shape>::kRows * kStride);
+  using Column = typename CouplingStage<Shape>::Column;
+  static_assert(Tiles::kGroups * F * F * sizeof(double) <=
+                sizeof(CouplingStage<Shape>));
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int group = lane / Tiles::kLanes;
   const int row = lane % Tiles::kLanes / Tiles::kAcross * kSide;
   const int column = lane % Tiles::kAcross * kSide;
-  double* const values = stage->values;
-  const CouplingReader<Source, kLayout> reader(p, records, i, j);
+  double* const values = stage->values();
+  Column* const columns = stage->columns;
+  const CouplingReader<Source, kLayout> reader(p, records, cameras, i, j);
   double tile[kSide * kSide] = {};
   for (int64_t base = begin; base < end; base += kWarpSize) {
     const int count =
@@ -338,49 +405,58 @@ __device__ __forceinline__ void SumCouplings(
       double jp_vi[R * E];
       reader.First(k, point, jc, jp_vi);
 #pragma unroll
-      for (int e = 0; e < R * F; ++e) {
-        values[kStride * e + lane] = jc[e];
+      for (int a = 0; a < F; ++a) {
+        Column entry;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          entry.rows[r] = jc[F * r + a];
+        }
+        columns[kStride * a + lane] = entry;
       }
       double jp[R * E];
       reader.Second(SecondOfCoupling(coupling), point, jc, jp);
+      double m[R * R];  // Jp_k Vi Jp_l'
 #pragma unroll
       for (int r = 0; r < R; ++r) {
-        double m[R];  // Row r of Jp_k Vi Jp_l'.
 #pragma unroll
         for (int q = 0; q < R; ++q) {
-          m[q] = jp_vi[E * r] * jp[E * q];
+          m[R * r + q] = jp_vi[E * r] * jp[E * q];
 #pragma unroll
           for (int e = 1; e < E; ++e) {
-            m[q] += jp_vi[E * r + e] * jp[E * q + e];
+            m[R * r + q] += jp_vi[E * r + e] * jp[E * q + e];
           }
         }
+      }
 #pragma unroll
-        for (int b = 0; b < F; ++b) {
-          double sum = m[0] * jc[b];
+      for (int b = 0; b < F; ++b) {
+        Column entry;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          entry.rows[r] = m[R * r] * jc[b];
 #pragma unroll
           for (int q = 1; q < R; ++q) {
-            sum += m[q] * jc[F * q + b];
+            entry.rows[r] += m[R * r + q] * jc[F * q + b];
           }
-          values[kStride * (R * F + F * r + b) + lane] = sum;
         }
+        columns[kStride * (F + b) + lane] = entry;
       }
     }
     __syncwarp();  // Lanes read what others have made.
     if (group < Tiles::kGroups) {
       for (int t = group; t < count; t += Tiles::kGroups) {
+        Column right[kSide];
 #pragma unroll
-        for (int r = 0; r < R; ++r) {
-          double right[kSide];
+        for (int b = 0; b < kSide; ++b) {
+          right[b] = columns[kStride * (F + column + b) + t];
+        }
+#pragma unroll
+        for (int a = 0; a < kSide; ++a) {
+          const Column left = columns[kStride * (row + a) + t];
 #pragma unroll
           for (int b = 0; b < kSide; ++b) {
-            right[b] = values[kStride * (R * F + F * r + column + b) + t];
-          }
 #pragma unroll
-          for (int a = 0; a < kSide; ++a) {
-            const double left = values[kStride * (F * r + row + a) + t];
-#pragma unroll
-            for (int b = 0; b < kSide; ++b) {
-              tile[kSide * a + b] += left * right[b];
+            for (int r = 0; r < R; ++r) {
+              tile[kSide * a + b] += left.rows[r] * right[b].rows[r];
             }
           }
         }
@@ -393,7 +469,7 @@ __device__ __forceinline__ void SumCouplings(
     for (int a = 0; a < kSide; ++a) {
 #pragma unroll
       for (int b = 0; b < kSide; ++b) {
-        values[F * F * group + F * (row + a) + column + b] =
+        values[F * F * group + row + a + F * (column + b)] =
             tile[kSide * a + b];
       }
     }
@@ -426,11 +502,58 @@ __device__ __forceinline__ void StoreElement(const Params& p,
   }
 }
 
+// values[e] = sum over rows f of (row e of a matrix, element f) G_(f, column)
+// for rows e = first, first + kLanes, ...: kRows of them, element (e, f) at
+// matrix[kRowStride * e + kColumnStride * f]. G: the map of camera c.
+// Order: rows of the column of G that are not zero, ascending.
+template <int kRows,
+          int kLanes,
+          int kRowStride,
+          int kColumnStride,
+          typename Source>
+__device__ __forceinline__ void MultiplyByMapColumn(
+    const Source& source,
+    const CouplingCamera<typename Source::Value>* cameras,
+    int32_t c,
+    int column,
+    int first,
+    const double* matrix,
+    double* values) {
+  constexpr int kAtOnce = 3;  // rows of G that are read together
+#pragma unroll
+  for (int e = 0; kLanes * e < kRows; ++e) {
+    values[e] = 0.0;
+  }
+  const int end = cameras[c].end[column];
+  for (int f = cameras[c].begin[column]; f < end; f += kAtOnce) {
+    double map[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      map[u] = f + u < end
+                   ? CameraCoordinates<Source>::Map(source, c, f + u, column)
+                   : 0.0;
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+#pragma unroll
+      for (int e = 0; kLanes * e < kRows; ++e) {
+        const int row = first + kLanes * e;
+        if (f + u < end && row < kRows) {
+          values[e] +=
+              matrix[kRowStride * row + kColumnStride * (f + u)] * map[u];
+        }
+      }
+    }
+  }
+}
+
 // S_ij = -G_i' sum G_j, where stage.values are the sum. Mapping: the lanes of a
-// warp share the elements. Ends with the stage in use.
+// warp share the elements, those of a column next to each other; with maps a
+// lane has one column of G at a time. Ends with the stage in use.
 template <typename Source, BlockLayout kLayout, typename Shape>
 __device__ __forceinline__ void StoreBlock(
     const SchurComplementParams<Source, kLayout>& p,
+    const void* cameras,
     int64_t block,
     int32_t i,
     int32_t j,
@@ -438,30 +561,41 @@ __device__ __forceinline__ void StoreBlock(
   constexpr int C = Source::Shape::kF;
   constexpr int F = Shape::kF;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const double* const sum = stage->values;
+  const double* const sum = stage->values();
   if constexpr (!IsRecomputed<Source>::value) {
     for (int q = lane; q < C * C; q += kWarpSize) {
-      StoreElement(p, block, i, j, q / C, q % C, -sum[q]);
+      StoreElement(p, block, i, j, q % C, q / C, -sum[q]);
     }
   } else {
-    using Coordinates = CameraCoordinates<Source>;
-    double* const product = stage->values + F * F;  // sum G_j, F x C
-    for (int q = lane; q < F * C; q += kWarpSize) {
-      double value = 0.0;
-      for (int f = 0; f < F; ++f) {
-        value +=
-            sum[F * (q / C) + f] * Coordinates::Map(p.jacobian, j, f, q % C);
+    constexpr int kLanes = kWarpSize / C;  // that share a column
+    const auto* const camera =
+        static_cast<const CouplingCamera<typename Source::Value>*>(cameras);
+    const int column = lane % C;
+    const int first = lane / C;
+    double* const product = stage->values() + F * F;  // sum G_j, F x C
+    if (first < kLanes) {
+      double values[(F + kLanes - 1) / kLanes];
+      MultiplyByMapColumn<F, kLanes, 1, F>(
+          p.jacobian, camera, j, column, first, sum, values);
+#pragma unroll
+      for (int e = 0; kLanes * e < F; ++e) {
+        if (first + kLanes * e < F) {
+          product[first + kLanes * e + F * column] = values[e];
+        }
       }
-      product[q] = value;
     }
-    __syncwarp();  // Rows of the product are read by other lanes.
-    for (int q = lane; q < C * C; q += kWarpSize) {
-      double value = 0.0;
-      for (int e = 0; e < F; ++e) {
-        value +=
-            Coordinates::Map(p.jacobian, i, e, q / C) * product[C * e + q % C];
+    __syncwarp();  // Columns of the product are read by other lanes.
+    if (first < kLanes) {
+      double values[(C + kLanes - 1) / kLanes];  // of a row of S_ij
+      MultiplyByMapColumn<C, kLanes, F, 1>(
+          p.jacobian, camera, i, column, first, product, values);
+#pragma unroll
+      for (int b = 0; kLanes * b < C; ++b) {
+        if (first + kLanes * b < C) {
+          StoreElement(
+              p, block, i, j, column, first + kLanes * b, -values[b]);
+        }
       }
-      StoreElement(p, block, i, j, q / C, q % C, -value);
     }
   }
 }
@@ -497,18 +631,19 @@ inline constexpr int kMinCouplingBlocks =
     : IsRecomputed<Source>::value                                        ? 4
                                                                          : 5;
 
-// Blocks of S of up to kCouplingChunk couplings; kLong: the sums of chunks of
-// the others, to partial, F * F each.
-// Mapping: one warp per block or chunk. Order: SumCouplings.
+// The sums of chunks of blocks of more than kCouplingChunk couplings, to partial,
+// F * F each, and all other blocks of S.
+// Mapping: one warp per chunk or block. Order: SumCouplings.
 // Traffic per coupling, in sectors: 8 B; stored: two records, but for parts of
 // each (384 B of 480 at 9 columns in double); recomputed: 4 B of id, a point
 // and its Vi.
-template <bool kLong, typename Source, BlockLayout kLayout>
+template <typename Source, BlockLayout kLayout>
 __global__ void __launch_bounds__(
     kWarpSize* CouplingStage<typename CameraCoordinates<Source>::Local>::kWarps,
     kMinCouplingBlocks<Source>)
     CouplingBlocksKernel(SchurComplementParams<Source, kLayout> p,
                          const void* records,
+                         const void* cameras,
                          double* partial) {
   using Shape = typename CameraCoordinates<Source>::Local;
   using Stage = CouplingStage<Shape>;
@@ -517,33 +652,36 @@ __global__ void __launch_bounds__(
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int64_t task = int64_t{blockIdx.x} * Stage::kWarps + warp;
   const CouplingIndexView& couplings = p.couplings;
-  if (task >= (kLong ? couplings.num_chunks : couplings.num_blocks)) {
+  if (task >= couplings.num_chunks + couplings.num_blocks) {
     return;  // The whole warp leaves; no barrier of the block follows.
   }
-  const int64_t block = kLong ? couplings.chunk[task].block : task;
+  const bool is_chunk = task < couplings.num_chunks;
+  const int64_t block =
+      is_chunk ? couplings.chunk[task].block : task - couplings.num_chunks;
   int64_t begin = couplings.coupling_begin[block];
   int64_t end = couplings.coupling_begin[block + 1];
   const int32_t i = couplings.row[block];
   const int32_t j = couplings.column[block];
-  if constexpr (kLong) {
+  if (is_chunk) {
     begin = couplings.chunk[task].begin;
     end = end - begin < kCouplingChunk ? end : begin + kCouplingChunk;
-  } else if (end - begin > kCouplingChunk) {
-    return;  // As above.
   }
-  if (i == j) {
-    StoreDiagonalBlock(p, block, i);
+  // One condition, so that bounds and cameras are read at the same time.
+  if ((i == j) | (end - begin > kCouplingChunk)) {
+    if (i == j) {
+      StoreDiagonalBlock(p, block, i);
+    }
     return;  // As above.
   }
   Stage* const stage = &stages[warp];
-  SumCouplings(p, records, i, j, begin, end, stage);
-  if constexpr (kLong) {
+  SumCouplings(p, records, cameras, i, j, begin, end, stage);
+  if (is_chunk) {
     for (int q = static_cast<int>(threadIdx.x) % kWarpSize; q < F * F;
          q += kWarpSize) {
-      partial[F * F * task + q] = stage->values[q];
+      partial[F * F * task + q] = stage->values()[q];
     }
   } else {
-    StoreBlock(p, block, i, j, stage);
+    StoreBlock(p, cameras, block, i, j, stage);
   }
 }
 
@@ -554,6 +692,7 @@ template <typename Source, BlockLayout kLayout>
 __global__ void __launch_bounds__(
     kWarpSize* CouplingStage<typename CameraCoordinates<Source>::Local>::kWarps)
     FinishLongBlocksKernel(SchurComplementParams<Source, kLayout> p,
+                           const void* cameras,
                            const double* partial) {
   using Shape = typename CameraCoordinates<Source>::Local;
   using Stage = CouplingStage<Shape>;
@@ -579,10 +718,11 @@ __global__ void __launch_bounds__(
     for (int64_t c = task; c < task + num_chunks; ++c) {
       sum += partial[F * F * c + q];
     }
-    stage->values[q] = sum;
+    stage->values()[q] = sum;
   }
   __syncwarp();  // The sums are read by other lanes.
-  StoreBlock(p, block, couplings.row[block], couplings.column[block], stage);
+  StoreBlock(
+      p, cameras, block, couplings.row[block], couplings.column[block], stage);
 }
 
 template <typename Source, BlockLayout kLayout>
@@ -606,11 +746,37 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                         " unknowns needs columns of as many values, not " +
                         std::to_string(params.target.stride) + ".");
     }
-    CERES_EXT_RETURN_IF_ERROR(
-        machine->SetZero(params.target.stride * n, params.target.values));
+    const SchurTarget target = params.target;
+    CERES_EXT_RETURN_IF_ERROR(ForEachBlock(
+        "ZeroLowerTriangle",
+        n,
+        machine->stream(),
+        [target] __device__(int32_t column, int32_t thread) {
+          for (int64_t u = column + thread; u < target.stride;
+               u += kForEachBlock) {
+            target.values[target.stride * column + u] = 0.0;
+          }
+        }));
   }
   const void* records = nullptr;
+  const void* cameras = nullptr;  // CouplingCamera, where blocks are recomputed
   if constexpr (IsRecomputed<Source>::value) {
+    using T = typename Source::Value;
+    auto* const states = reinterpret_cast<CouplingCamera<T>*>(
+        index.cuda_workspace->local_cameras);
+    CERES_EXT_RETURN_IF_ERROR(
+        Launch("RecordCouplingCameras",
+               RecordCouplingCamerasKernel<Source>,
+               CeilDivide(int64_t{CouplingCamera<T>::kMaxColumns} *
+                              index.num_cameras,
+                          kPointBlock),
+               kPointBlock,
+               0,
+               machine->stream(),
+               params.jacobian,
+               index.num_cameras,
+               states));
+    cameras = states;
     auto* const points =
         reinterpret_cast<CouplingPoint*>(index.cuda_workspace->point_records);
     CERES_EXT_RETURN_IF_ERROR(
@@ -642,23 +808,15 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
       params.scratch + Scratch::kRecord * index.num_observations);
   CERES_EXT_RETURN_IF_ERROR(
       Launch("CouplingBlocks",
-             CouplingBlocksKernel<false, Source, kLayout>,
-             CeilDivide(couplings.num_blocks, Stage::kWarps),
+             CouplingBlocksKernel<Source, kLayout>,
+             CeilDivide(couplings.num_chunks + couplings.num_blocks,
+                        Stage::kWarps),
              kWarpSize * Stage::kWarps,
              0,
              machine->stream(),
              params,
              records,
-             partial));
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("CouplingChunks",
-             CouplingBlocksKernel<true, Source, kLayout>,
-             CeilDivide(couplings.num_chunks, Stage::kWarps),
-             kWarpSize * Stage::kWarps,
-             0,
-             machine->stream(),
-             params,
-             records,
+             cameras,
              partial));
   return Launch("FinishLongBlocks",
                 FinishLongBlocksKernel<Source, kLayout>,
@@ -667,6 +825,7 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                 0,
                 machine->stream(),
                 params,
+                cameras,
                 static_cast<const double*>(partial));
 }
 

@@ -177,8 +177,11 @@ Status Run(const SchurComplementParams<Source, kHostLayout>& params,
                   " unknowns needs columns of as many values, not " +
                   std::to_string(target.stride) + "."};
     }
-    CERES_EXT_RETURN_IF_ERROR(
-        machine->SetZero(target.stride * n, target.values));
+    for (int64_t v = 0; v < n; ++v) {
+      std::fill(target.values + target.stride * v + v,
+                target.values + target.stride * (v + 1),
+                0.0);
+    }
   }
   SchurComplementBody<Source>(params, machine).Compute(machine);
   return {};

@@ -13,7 +13,8 @@
 //   S_ii = S_c + D_c^2
 //
 // Rows and columns are the unknowns of SchurUnknowns. Every element of the
-// target is written: of a dense one, zeros where two cameras have no coupling.
+// target's lower triangle is written: of a dense one, zeros where two cameras
+// have no coupling.
 // With the columns of the unknowns GatherValues (ops/manifolds.h) takes their
 // right-hand side out of s, and ScatterValues brings their solution back.
 //
@@ -117,12 +118,11 @@ int64_t GetBytes(const SchurComplementParams<Source, kLayout>& p) {
     // Read, and written as records.
     per_observation = kBlocks + kDouble * Shape::kPackedE + kRecord;
   }
-  // A block's ids and its values, of a dense target those above the diagonal
-  // and where there is no block too.
+  // A block's ids and its values, of a dense target zeros before.
   const int64_t written =
-      p.target.row_begin == nullptr
-          ? n * p.target.stride + num_blocks * Shape::kF * Shape::kF
-          : num_blocks * Shape::kF * Shape::kF;
+      num_blocks * Shape::kF * Shape::kF +
+      (p.target.row_begin == nullptr ? n * p.target.stride - n * (n - 1) / 2
+                                     : 0);
   return per_coupling * p.couplings.num_couplings +
          per_observation * p.index.num_observations + 16 * num_blocks +
          kDouble * written;

@@ -142,7 +142,8 @@ class SchurUnknowns {
 struct SchurTarget {
   double* values = nullptr;
   // Dense, column-major, stride n values: those of a column, at least n. The
-  // lower triangle is written, and zeros above it and behind each column.
+  // lower triangle is written, and zeros behind each column; what is above it
+  // stays.
   int64_t stride = 0;
   // CSR of the lower triangle; null: dense. Block b of S has its first column
   // block_offset[b] places behind the begin of each of its rows.

@@ -14,6 +14,7 @@
 // times the largest element, n being the terms of the longest sum: cameras and
 // points are of one kind, so no array mixes scales by more.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -791,9 +792,17 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   // Dense: n x n, then the product with p.
   std::vector<double> host_s(static_cast<size_t>(n * n), -7.0);
   ASSERT_OK(on_host(dense_target(host_s.data())));
-  const auto s = RunTwice({{n * n}}, [&](const std::vector<double*>& out) {
+  auto s = RunTwice({{n * n}}, [&](const std::vector<double*>& out) {
     return on_device(dense_target(out[0]));
   })[0];
+  for (int64_t v = 0; v < n; ++v) {
+    for (int64_t u = 0; u < v; ++u) {
+      const int64_t above = n * v + u;
+      EXPECT_EQ(host_s[above], -7.0);
+      EXPECT_TRUE(std::isnan(s[above]));
+      host_s[above] = s[above] = 0.0;
+    }
+  }
   const Numbers running_v_inverse = Inputs(v_inverse);
   const ObservationIndexView& index = host_index_.view();
   // Places in the dense matrix; what is in none stays exact.
