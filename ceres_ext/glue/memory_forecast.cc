@@ -70,7 +70,7 @@ int64_t IndexBytesAtLeast(int64_t n,
   const int64_t num_tile_cameras =
       tiles.tasks ? std::min<int64_t>(n, 1) : num_segments;
   const int64_t num_chunks =
-      std::max(num_cameras, CeilDivide(n, kernels::kCameraChunk));
+      std::max(num_cameras, CeilDivide(n, kernels::CameraChunkLength(n)));
   int64_t bytes = 0;
   // CudaObservationIndex
   bytes += kInt64 * (num_points + 1) + kInt64 * (num_cameras + 1);

@@ -90,11 +90,13 @@ class LinearOperator {
   // Unknowns.
   virtual int64_t size() const = 0;
   // Takes the system, and computes the blocks that are wanted (u, v and
-  // schur_diagonal of the request) and the right-hand side. kNumericalFailure
-  // where an eliminated block can't be inverted.
+  // schur_diagonal of the request) and the right-hand side.
   virtual kernels::Status Update(const LinearSystem& system,
                                  const NormalBlocksRequest& wanted,
                                  double* rhs) = 0;
+  // Waits for the last Update. kNumericalFailure where an eliminated block
+  // can't be inverted: what is computed from it means nothing.
+  virtual kernels::Status CheckUpdate() { return {}; }
   // q = A p. scalars: ended, nothing need be done.
   virtual kernels::Status Multiply(const double* p,
                                    double* q,
@@ -237,8 +239,25 @@ class SchurComplement : public LinearOperator<Machine> {
     CERES_EXT_RETURN_IF_ERROR(
         ApplyInverse(e_gradient_.data(), -1.0, motion_.data(), nullptr));
     // F'b + F'E motion, and blocks of F.
-    CERES_EXT_RETURN_IF_ERROR(this->Ask(&Batch::OtherBlocks, &request));
-    return CheckBreakdown();
+    return this->Ask(&Batch::OtherBlocks, &request);
+  }
+
+  kernels::Status CheckUpdate() final {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+        breakdown_.size(), breakdown_.data(), breakdowns_.data()));
+    for (int i = 0; i < blocks_.e.size(); ++i) {
+      const int32_t first = breakdowns_[i].first_point;
+      if (blocks_.e[i].num_blocks == 0 || first == kernels::Breakdown::kNone) {
+        continue;
+      }
+      return {kernels::StatusCode::kNumericalFailure,
+              "E'E + D^2 of " +
+                  std::string(blocks_.e_owner[i] == ProblemBlocks::kShared
+                                  ? "eliminated block "
+                                  : "point ") +
+                  std::to_string(first) + " is not positive definite."};
+    }
+    return {};
   }
 
   kernels::Status Multiply(const double* p,
@@ -350,24 +369,6 @@ class SchurComplement : public LinearOperator<Machine> {
                                                         z + family.value_begin,
                                                         scalars},
           machine_));
-    }
-    return {};
-  }
-
-  kernels::Status CheckBreakdown() {
-    CERES_EXT_RETURN_IF_ERROR(machine_->Download(
-        breakdown_.size(), breakdown_.data(), breakdowns_.data()));
-    for (int i = 0; i < blocks_.e.size(); ++i) {
-      const int32_t first = breakdowns_[i].first_point;
-      if (blocks_.e[i].num_blocks == 0 || first == kernels::Breakdown::kNone) {
-        continue;
-      }
-      return {kernels::StatusCode::kNumericalFailure,
-              "E'E + D^2 of " +
-                  std::string(blocks_.e_owner[i] == ProblemBlocks::kShared
-                                  ? "eliminated block "
-                                  : "point ") +
-                  std::to_string(first) + " is not positive definite."};
     }
     return {};
   }

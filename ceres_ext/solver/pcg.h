@@ -89,22 +89,22 @@ kernels::Status ConjugateGradients(
     CERES_EXT_RETURN_IF_ERROR(precondition(v.r, v.z));
     // rho = r'z, p = z + (rho / last rho) p
     CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::PcgRhoParams{v.n, v.r, v.z, v.scalars}, machine));
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::PcgDirectionParams{v.n, v.z, v.p, v.scalars}, machine));
+        RunInOrder(machine,
+                   kernels::PcgRhoParams{v.n, v.r, v.z, v.scalars},
+                   kernels::PcgDirectionParams{v.n, v.z, v.p, v.scalars}));
     // q = A p
     CERES_EXT_RETURN_IF_ERROR(multiply(v.p, q));
-    // x = x + (rho / p'q) p
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::PcgAlphaParams{v.n, v.p, q, v.scalars}, machine));
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::PcgAdvanceParams{v.n, v.p, v.x, v.scalars}, machine));
-    // r = r - alpha q drifts from b - A x by rounding, so now and then
-    // q = A x, r = b - q
+    // x = x + (rho / p'q) p, r = r - (rho / p'q) q
+    const kernels::PcgAlphaParams alpha{v.n, v.p, q, v.scalars};
+    const kernels::PcgAdvanceParams advance{v.n, v.p, v.x, v.scalars};
     residual.reset = (i + 1) % period == 0;
-    if (residual.reset) {
-      CERES_EXT_RETURN_IF_ERROR(multiply(v.x, q));
+    if (!residual.reset) {
+      return RunInOrder(machine, alpha, advance, residual);
     }
+    // That r drifts from b - A x by rounding, so now and then q = A x,
+    // r = b - q.
+    CERES_EXT_RETURN_IF_ERROR(RunInOrder(machine, alpha, advance));
+    CERES_EXT_RETURN_IF_ERROR(multiply(v.x, q));
     return Run(residual, machine);
   };
 

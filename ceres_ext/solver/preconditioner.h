@@ -6,7 +6,6 @@
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_H_
 #define CERES_EXT_SOLVER_PRECONDITIONER_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,8 +44,9 @@ class Preconditioner {
   // The blocks that it is made of (u, v, schur_diagonal), computed before each
   // Update.
   virtual NormalBlocksRequest WantedBlocks() { return {}; }
-  // kNumericalFailure where there is no inverse.
   virtual kernels::Status Update(const LinearSystem& /*system*/) { return {}; }
+  // Waits for the last Update. kNumericalFailure where there is no inverse.
+  virtual kernels::Status CheckUpdate() { return {}; }
   virtual kernels::Status Apply(const double* r,
                                 double* z,
                                 const kernels::PcgScalars* /*scalars*/) {
@@ -82,9 +82,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     if (!use_schur) {
       CERES_EXT_RETURN_IF_ERROR(Allocate(blocks.e, {}, false, "point", &e_));
     }
-    const int64_t n = std::max(f_.matrices().size(), e_.matrices().size());
-    breakdowns_.resize(n);
-    return machine->Allocate(n, &breakdown_);
+    return {};
   }
 
   NormalBlocksRequest WantedBlocks() final {
@@ -97,6 +95,11 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   kernels::Status Update(const LinearSystem& system) final {
     CERES_EXT_RETURN_IF_ERROR(Invert(system.f_diagonal, &f_));
     return Invert(system.e_diagonal, &e_);
+  }
+
+  kernels::Status CheckUpdate() final {
+    CERES_EXT_RETURN_IF_ERROR(CheckInverse(f_));
+    return CheckInverse(e_);
   }
 
   kernels::Status Apply(const double* r,
@@ -124,6 +127,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     // Empty where blocks are inverted in place.
     Buffer<double> blocks;
     Buffer<double> inverse;
+    Buffer<int32_t> breakdown;  // one per family of the matrices
     // Families of the matrices; the first ones are `families`.
     const kernels::BlockFamilies& matrices() const {
       return merged.empty() ? families : merged.families;
@@ -168,6 +172,8 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     }
     const int64_t num_packed = part->matrices().num_packed();
     CERES_EXT_RETURN_IF_ERROR(
+        this->machine_->Allocate(part->matrices().size(), &part->breakdown));
+    CERES_EXT_RETURN_IF_ERROR(
         this->machine_->Allocate(in_place ? 0 : num_packed, &part->blocks));
     return this->machine_->Allocate(num_packed, &part->inverse);
   }
@@ -176,7 +182,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     const int num_families = part->matrices().size();
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::SetConstantParams{
-            num_families, kernels::Breakdown::kNone, breakdown_.data()},
+            num_families, kernels::Breakdown::kNone, part->breakdown.data()},
         this->machine_));
     if (diagonal != nullptr && !part->merged.empty()) {
       CERES_EXT_RETURN_IF_ERROR(
@@ -203,18 +209,23 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
         params.inverse = kernels::PackedBlocks(
             family, Machine::kLayout, part->inverse.data());
         params.may_be_diagonal = true;
-        params.first_breakdown = &breakdown_.data()[i];
+        params.first_breakdown = &part->breakdown.data()[i];
         return Run(params, this->machine_);
       }));
     }
+    return {};
+  }
+
+  kernels::Status CheckInverse(const Part& part) {
+    std::vector<int32_t> breakdowns(part.breakdown.size());
     CERES_EXT_RETURN_IF_ERROR(this->machine_->Download(
-        num_families, breakdown_.data(), breakdowns_.data()));
-    for (int i = 0; i < num_families; ++i) {
-      if (part->matrices()[i].num_blocks > 0 &&
-          breakdowns_[i] != kernels::Breakdown::kNone) {
+        part.breakdown.size(), part.breakdown.data(), breakdowns.data()));
+    for (int i = 0; i < part.matrices().size(); ++i) {
+      if (part.matrices()[i].num_blocks > 0 &&
+          breakdowns[i] != kernels::Breakdown::kNone) {
         return {kernels::StatusCode::kNumericalFailure,
                 "Preconditioner update failed at " +
-                    BlockName(*part, i, breakdowns_[i]) + "."};
+                    BlockName(part, i, breakdowns[i]) + "."};
       }
     }
     return {};
@@ -272,8 +283,6 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   const bool of_schur_complement_;
   Part f_;
   Part e_;
-  Buffer<int32_t> breakdown_;  // one per family
-  std::vector<int32_t> breakdowns_;
 };
 
 // The power series of the inverse of S = B - A
@@ -320,6 +329,12 @@ class PowerSeriesExpansion final : public Preconditioner<Machine> {
     CERES_EXT_RETURN_IF_ERROR(b_.Update(system));
     return preconditioner_ == nullptr ? kernels::Status()
                                       : preconditioner_->Update(system);
+  }
+
+  kernels::Status CheckUpdate() final {
+    CERES_EXT_RETURN_IF_ERROR(b_.CheckUpdate());
+    return preconditioner_ == nullptr ? kernels::Status()
+                                      : preconditioner_->CheckUpdate();
   }
 
   kernels::Status Apply(const double* r,

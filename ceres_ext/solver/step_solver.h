@@ -242,6 +242,8 @@ class StepSolver {
       }
     }
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
+    CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
+    CERES_EXT_RETURN_IF_ERROR(preconditioner_->CheckUpdate());
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 
     PcgVectors vectors;
@@ -317,10 +319,18 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(
         cholesky_->Write(system, operator_->e_matrices()));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
+    // A dense factor is queued without looking at S.
+    const bool waits = cholesky_->size().is_sparse;
+    if (waits) {
+      CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
+    }
     CERES_EXT_RETURN_IF_ERROR(cholesky_->Solve(rhs_.data(), f_step));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
     CERES_EXT_RETURN_IF_ERROR(operator_->Finish(f_step, e_step, f_step));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
+    if (!waits) {
+      CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
+    }
     CERES_EXT_RETURN_IF_ERROR(cholesky_->CheckFactor());
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     summary->num_iterations = 1;

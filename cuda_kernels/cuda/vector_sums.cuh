@@ -57,6 +57,10 @@ __device__ __forceinline__ bool SumOverBlocks(TwoSums value,
   __shared__ bool is_last;
   const TwoSums of_block = CombineOverBlock<First>(value);
   const int num_blocks = static_cast<int>(gridDim.x);
+  if (num_blocks == 1) {
+    *sum = of_block;  // Combining it with zeros would change no bit.
+    return threadIdx.x == 0;
+  }
   if (threadIdx.x == 0) {
     partial[2 * blockIdx.x] = of_block.first;
     partial[2 * blockIdx.x + 1] = of_block.second;

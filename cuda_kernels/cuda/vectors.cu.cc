@@ -82,6 +82,36 @@ __global__ void __launch_bounds__(kVectorBlock, MinBlocks<P>::kValue)
   }
 }
 
+// One operation of a kernel that has one block. Ends with a barrier.
+template <typename P>
+__device__ __forceinline__ void RunInBlock(P params, int64_t n) {
+  if (Begin(&params)) {  // The whole block.
+    TwoSums value;
+    for (int64_t i = threadIdx.x; i < n; i += kVectorBlock) {
+      if constexpr (HasTerm<P>::value) {
+        const TwoSums term = params.Term(i);
+        value.first = FirstOf<P>::Type::Combine(value.first, term.first);
+        value.second += term.second;
+      } else {
+        params.Apply(i);
+      }
+    }
+    if constexpr (HasTerm<P>::value) {
+      const TwoSums sum = CombineOverBlock<typename FirstOf<P>::Type>(value);
+      if (threadIdx.x == 0) {
+        params.Set(sum);
+      }
+    }
+  }
+  __syncthreads();  // The next operation reads what this one has written.
+}
+
+template <typename... P>
+__global__ void __launch_bounds__(kVectorBlock) InOrderKernel(P... params) {
+  static_assert((!HasSize<P>::value && ...), "n elements");
+  (RunInBlock(params, params.n), ...);
+}
+
 template <typename P>
 Status RunOnDevice(const char* name, const P& params, CudaMachine* machine) {
   const int64_t n = NumElements(params);
@@ -123,6 +153,22 @@ Status Run(const CopyParams& params, CudaMachine* machine) {
   Status Run(const __VA_ARGS__& params, CudaMachine* machine) { \
     return RunOnDevice(#__VA_ARGS__, params, machine);          \
   }
+
+template <typename... P>
+Status RunInOrder(CudaMachine* machine, const P&... params) {
+  if (((NumSumBlocks(params.n) == 1) && ...)) {
+    return Launch("RunInOrder",
+                  InOrderKernel<P...>,
+                  1,
+                  kVectorBlock,
+                  0,
+                  machine->stream(),
+                  params...);
+  }
+  Status status;
+  static_cast<void>(((status = Run(params, machine)).ok() && ...));
+  return status;
+}
 
 // ops/vectors.h
 CERES_EXT_RUN(SetConstantParams<double>)
@@ -195,6 +241,16 @@ CERES_EXT_RUN(PcgDirectionParams)
 CERES_EXT_RUN(PcgAlphaParams)
 CERES_EXT_RUN(PcgAdvanceParams)
 CERES_EXT_RUN(PcgResidualParams)
+template Status RunInOrder(CudaMachine*,
+                           const PcgRhoParams&,
+                           const PcgDirectionParams&);
+template Status RunInOrder(CudaMachine*,
+                           const PcgAlphaParams&,
+                           const PcgAdvanceParams&);
+template Status RunInOrder(CudaMachine*,
+                           const PcgAlphaParams&,
+                           const PcgAdvanceParams&,
+                           const PcgResidualParams&);
 // ops/power_series.h
 CERES_EXT_RUN(PowerSeriesStartParams)
 CERES_EXT_RUN(PowerSeriesTermParams)

@@ -191,6 +191,18 @@ template <typename P>
 std::enable_if_t<kIsVectorOperation<P>, Status> Run(const P& params,
                                                     CudaMachine* machine);
 
+// Runs one after the other, with the bits of Run. A device does it in one
+// kernel of one block where sums take no more (NumSumBlocks); compiled by a
+// line there.
+template <typename... P>
+Status RunInOrder(HostMachine* machine, const P&... params) {
+  Status status;
+  static_cast<void>(((status = Run(params, machine)).ok() && ...));
+  return status;
+}
+template <typename... P>
+Status RunInOrder(CudaMachine* machine, const P&... params);
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_OPS_VECTOR_OPERATION_H_

@@ -43,11 +43,12 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
       camera_chunk_begin_.Allocate(context, num_cameras + 1));
   CERES_EXT_RETURN_IF_ERROR(camera_chunk_begin_.SetZero());
   int32_t* const chunk_end = camera_chunk_begin_.data() + 1;
+  const int64_t chunk_length = CameraChunkLength(index.num_observations);
   CERES_EXT_RETURN_IF_ERROR(
       ForEach("CountChunks", num_cameras, stream, [=] __device__(int64_t c) {
         const int64_t n = index.camera_begin[c + 1] - index.camera_begin[c];
         chunk_end[c] =
-            n == 0 ? 1 : static_cast<int32_t>(CeilDivide(n, kCameraChunk));
+            n == 0 ? 1 : static_cast<int32_t>(CeilDivide(n, chunk_length));
       }));
   CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
       num_cameras, chunk_end, &view_.num_chunks, scratch, context));

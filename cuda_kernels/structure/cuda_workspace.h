@@ -9,9 +9,9 @@
 //
 // A device body sums over cameras in two steps of fixed order: per tile and
 // camera (tile_index.h) or per *camera chunk*, then over the tiles or chunks of
-// a camera. A camera chunk is up to kCameraChunk consecutive entries of one
-// camera; every camera has at least one, so that the sums of a camera without
-// observations are written as well.
+// a camera. A camera chunk is up to CameraChunkLength consecutive entries of
+// one camera; every camera has at least one, so that the sums of a camera
+// without observations are written as well.
 //
 // The view is a POD of device pointers. A workspace serves one stream at a
 // time. All memory is taken by Setup.
@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
@@ -138,8 +139,16 @@ class CudaWorkspace {
   DeviceBuffer<double> local_cameras_;
 };
 
-// Entries per camera chunk. Measurement: docs/measurements/gpu.md.
-inline constexpr int kCameraChunk = 4096;
+// Entries per camera chunk: at most 4096, and as few as 256 where there would
+// be less than 512 chunks. Measurement: docs/measurements/doors.md.
+CERES_EXT_HOST_DEVICE constexpr int64_t CameraChunkLength(
+    int64_t num_observations) {
+  int64_t length = 4096;
+  while (length > 256 && num_observations / length < 512) {
+    length /= 2;
+  }
+  return length;
+}
 
 }  // namespace ceres_ext::kernels
 

@@ -814,6 +814,64 @@ TEST_F(VectorsCudaTest, SumsOfPcgInTheHostsOrder) {
   }
 }
 
+// Two iterations of PCG, of whatever q, in one kernel where they are short.
+TEST_F(VectorsCudaTest, InOrderHasTheBitsOfOneAfterTheOther) {
+  for (const int64_t n : {1, 31, 256, 257, 511, 512, 513, 2000}) {
+    SCOPED_TRACE(n);
+    const std::vector<double> b = NormalVector(n, 8);
+    const std::vector<double> any_q = NormalVector(n, 9);
+    std::vector<std::vector<double>> results;
+    for (const bool in_order : {false, true}) {
+      const auto rhs = Upload(b);
+      auto x = Poisoned<double>(n);
+      auto r = Poisoned<double>(n);
+      auto p = Poisoned<double>(n);
+      const auto q = Upload(any_q);
+      auto scalars = Poisoned<PcgScalars>(1);
+      PcgScalars* const s = scalars.data();
+      ASSERT_OK(kernels::Run(
+          PcgStartParams{
+              n, -1.0, -1.0, 1, 9, rhs.data(), x.data(), r.data(), s},
+          machine_.get()));
+      for (int i = 0; i < 2; ++i) {
+        const PcgRhoParams rho{n, r.data(), r.data(), s};
+        const PcgDirectionParams direction{n, r.data(), p.data(), s};
+        const PcgAlphaParams alpha{n, p.data(), p.data(), s};
+        const PcgAdvanceParams advance{n, p.data(), x.data(), s};
+        const PcgResidualParams residual{
+            n, false, rhs.data(), q.data(), x.data(), r.data(), s};
+        if (in_order) {
+          ASSERT_OK(RunInOrder(machine_.get(), rho, direction));
+          if (i == 0) {
+            ASSERT_OK(RunInOrder(machine_.get(), alpha, advance, residual));
+          } else {
+            ASSERT_OK(RunInOrder(machine_.get(), alpha, advance));
+            ASSERT_OK(kernels::Run(residual, machine_.get()));
+          }
+        } else {
+          ASSERT_OK(kernels::Run(rho, machine_.get()));
+          ASSERT_OK(kernels::Run(direction, machine_.get()));
+          ASSERT_OK(kernels::Run(alpha, machine_.get()));
+          ASSERT_OK(kernels::Run(advance, machine_.get()));
+          ASSERT_OK(kernels::Run(residual, machine_.get()));
+        }
+      }
+      const PcgScalars last = Download(scalars)[0];
+      EXPECT_EQ(last.num_iterations, 2);
+      results.push_back({last.rho, last.alpha, last.q1, last.norm_r});
+      for (const auto* vector : {&x, &r, &p}) {
+        const std::vector<double> values = Download(*vector);
+        results.back().insert(
+            results.back().end(), values.begin(), values.end());
+      }
+    }
+    for (const double value : results[0]) {
+      ASSERT_TRUE(std::isfinite(value));
+    }
+    EXPECT_EQ(results[0], results[1]);
+  }
+}
+
 TEST_F(VectorsCudaTest, SumsOfAnyVectors) {
   for (const int64_t n : kVectorSizes) {
     SCOPED_TRACE(n);
