@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,11 @@ namespace {
 
 // Of camera parameters behind the rotation: translation, f, k1, k2.
 constexpr int kBehindRotation = 6;
+
+// For a pass over n values.
+int PassThreads(int64_t n) {
+  return static_cast<int>(std::min<int64_t>(NumThreads(0), 1 + n / (1 << 16)));
+}
 
 void Rotate(const BalProblem& problem,
             const double* camera,
@@ -65,17 +71,75 @@ void Resize(int camera_size,
   problem->camera_size = camera_size;
 }
 
-double Median(std::vector<double>* values) {
-  const auto middle = values->begin() + values->size() / 2;
-  std::nth_element(values->begin(), middle, values->end());
-  return *middle;
+// Of n finite values, all threads: value(i) is made anew for each pass.
+template <typename Function>
+double Median(int64_t n, const Function& value) {
+  // Integers in the order of the values.
+  const auto key_of = [&value](int64_t i) {
+    uint64_t bits = 0;
+    const double v = value(i) + 0.0;  // -0 is 0
+    std::memcpy(&bits, &v, sizeof(bits));
+    return bits >> 63 != 0 ? ~bits : bits | uint64_t{1} << 63;
+  };
+  constexpr int kShift = 48;
+  constexpr int64_t kNumBins = int64_t{1} << (64 - kShift);
+  const int num_threads = PassThreads(n);
+  std::vector<std::vector<int64_t>> counts(num_threads);
+  ForEachChunk(num_threads, n, [&](int chunk, int64_t begin, int64_t end) {
+    counts[chunk].resize(kNumBins);
+    for (int64_t i = begin; i < end; ++i) {
+      ++counts[chunk][key_of(i) >> kShift];
+    }
+  });
+  // The bin that has the middle, and its place there.
+  int64_t place = n / 2;
+  uint64_t bin = 0;
+  for (;; ++bin) {
+    int64_t count = 0;
+    for (const std::vector<int64_t>& of_thread : counts) {
+      count += of_thread[bin];
+    }
+    if (place < count) {
+      break;
+    }
+    place -= count;
+  }
+  std::vector<std::vector<uint64_t>> parts(num_threads);
+  ForEachChunk(num_threads, n, [&](int chunk, int64_t begin, int64_t end) {
+    parts[chunk].reserve(counts[chunk][bin]);
+    for (int64_t i = begin; i < end; ++i) {
+      const uint64_t key = key_of(i);
+      if (key >> kShift == bin) {
+        parts[chunk].push_back(key);
+      }
+    }
+  });
+  std::vector<uint64_t> keys;
+  for (const std::vector<uint64_t>& part : parts) {
+    keys.insert(keys.end(), part.begin(), part.end());
+  }
+  std::nth_element(keys.begin(), keys.begin() + place, keys.end());
+  const uint64_t key = keys[place];
+  const uint64_t bits = key >> 63 != 0 ? key & ~(uint64_t{1} << 63) : ~key;
+  double median = 0.0;
+  std::memcpy(&median, &bits, sizeof(median));
+  return median;
 }
 
 // X' = scale (X + shift); with t = -R c, t' = scale (t - R shift).
 void Transform(double scale, const double shift[3], BalProblem* problem) {
-  for (size_t i = 0; i < problem->points.size(); ++i) {
-    problem->points[i] = scale * (problem->points[i] + shift[i % 3]);
-  }
+  double* const points = problem->points.data();
+  const int64_t num_points = problem->num_points();
+  ForEachChunk(PassThreads(num_points),
+               num_points,
+               [=](int, int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   for (int k = 0; k < 3; ++k) {
+                     double& x = points[3 * i + k];
+                     x = scale * (x + shift[k]);
+                   }
+                 }
+               });
   for (int64_t i = 0; i < problem->num_cameras(); ++i) {
     double* camera = problem->cameras.data() + i * problem->camera_size;
     double* t = camera + problem->camera_size - kBehindRotation;
@@ -113,22 +177,19 @@ Similarity Normalize(BalProblem* problem) {
     return Similarity();
   }
   Similarity similarity;
-  std::vector<double> values(num_points);
-  // A thread each.
-  ForEachChunk(3, 3, [&](int k, int64_t, int64_t) {
-    std::vector<double> coordinates(num_points);
-    for (int64_t i = 0; i < num_points; ++i) {
-      coordinates[i] = problem->points[3 * i + k];
-    }
-    similarity.origin[k] = Median(&coordinates);
-  });
-  for (int64_t i = 0; i < num_points; ++i) {
-    values[i] = 0.0;
-    for (int k = 0; k < 3; ++k) {
-      values[i] += std::abs(problem->points[3 * i + k] - similarity.origin[k]);
-    }
+  const double* const points = problem->points.data();
+  for (int k = 0; k < 3; ++k) {
+    similarity.origin[k] =
+        Median(num_points, [=](int64_t i) { return points[3 * i + k]; });
   }
-  similarity.scale = 100.0 / Median(&values);
+  similarity.scale = 100.0 / Median(num_points, [&](int64_t i) {
+                       double distance = 0.0;
+                       for (int k = 0; k < 3; ++k) {
+                         distance +=
+                             std::abs(points[3 * i + k] - similarity.origin[k]);
+                       }
+                       return distance;
+                     });
   if (!std::isnormal(similarity.scale)) {
     return Similarity();
   }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -368,6 +369,22 @@ class NpzProblemReader {
   NpyMember members_[NUM_ARRAYS];
 };
 
+// Of cameras with a quaternion the room that others take.
+std::vector<NpyArray> ArraysOf(const BalProblem& problem) {
+  const int64_t n = problem.num_observations();
+  const auto name = [](ArrayId array) { return kForms[array].name; };
+  return {
+      {name(CAMERA_INDEX), "<i4", {n}, Bytes(problem.camera_index)},
+      {name(POINT_INDEX), "<i4", {n}, Bytes(problem.point_index)},
+      {name(OBSERVATIONS), "<f8", {n, 2}, Bytes(problem.observations)},
+      {name(CAMERAS),
+       "<f8",
+       {problem.num_cameras(), kCameraSize},
+       Bytes(problem.cameras)
+           .substr(0, sizeof(double) * kCameraSize * problem.num_cameras())},
+      {name(POINTS), "<f8", {problem.num_points(), 3}, Bytes(problem.points)}};
+}
+
 }  // namespace
 
 bool ReadBalNpz(const BalReadOptions& options,
@@ -377,22 +394,40 @@ bool ReadBalNpz(const BalReadOptions& options,
   return NpzProblemReader(options, file, problem, error).Read();
 }
 
+BalNpzWriter::BalNpzWriter(const std::string& path, const BalProblem& problem)
+    : writer_(path, ArraysOf(problem)) {
+  try {
+    thread_ = std::thread([this] {
+      try {
+        writer_.WriteEarly(CAMERAS);  // what stands before them
+      } catch (const std::exception&) {
+        // Finish writes what is not written yet.
+      }
+    });
+  } catch (const std::exception&) {
+    // As above: no thread, or no memory for it, to be had.
+  }
+}
+
+BalNpzWriter::~BalNpzWriter() { Wait(); }
+
+void BalNpzWriter::Wait() {
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+bool BalNpzWriter::Finish(const BalProblem& problem, std::string* error) {
+  Wait();
+  writer_.SetValues(CAMERAS, Bytes(problem.cameras));
+  writer_.SetValues(POINTS, Bytes(problem.points));
+  return writer_.Finish(error);
+}
+
 bool WriteBalNpz(const std::string& path,
                  const BalProblem& problem,
                  std::string* error) {
-  const int64_t n = problem.num_observations();
-  const auto name = [](ArrayId array) { return kForms[array].name; };
-  return WriteNpz(
-      path,
-      {{name(CAMERA_INDEX), "<i4", {n}, Bytes(problem.camera_index)},
-       {name(POINT_INDEX), "<i4", {n}, Bytes(problem.point_index)},
-       {name(OBSERVATIONS), "<f8", {n, 2}, Bytes(problem.observations)},
-       {name(CAMERAS),
-        "<f8",
-        {problem.num_cameras(), kCameraSize},
-        Bytes(problem.cameras)},
-       {name(POINTS), "<f8", {problem.num_points(), 3}, Bytes(problem.points)}},
-      error);
+  return NpzWriter(path, ArraysOf(problem)).Finish(error);
 }
 
 }  // namespace ceres_ext::bal

@@ -12,10 +12,12 @@
 #define EXAMPLES_BAL_BAL_NPZ_H_
 
 #include <string>
+#include <thread>
 
 #include "examples/bal/bal_problem.h"
 #include "examples/bal/bal_reader.h"
 #include "examples/bal/byte_stream.h"
+#include "examples/bal/npz_file.h"
 
 namespace ceres_ext::bal {
 
@@ -27,7 +29,32 @@ bool ReadBalNpz(const BalReadOptions& options,
                 BalProblem* problem,
                 std::string* error);
 
+// Writes what a solve does not change while it runs, as a SafeFile. Without
+// Finish, path stays what it was.
+class BalNpzWriter {
+ public:
+  // Indices and observations, which must stay as they are, are written in the
+  // background where that can be. Creates and destroys a SafeFile: one thread
+  // at a time.
+  BalNpzWriter(const std::string& path, const BalProblem& problem);
+  ~BalNpzWriter();
+
+  BalNpzWriter(const BalNpzWriter&) = delete;
+  BalNpzWriter& operator=(const BalNpzWriter&) = delete;
+
+  // The cameras, of 9 parameters, and points of the same problem. On failure
+  // returns false and sets *error to one line.
+  bool Finish(const BalProblem& problem, std::string* error);
+
+ private:
+  void Wait();
+
+  NpzWriter writer_;
+  std::thread thread_;
+};
+
 // As a SafeFile. On failure returns false and sets *error to one line.
+
 bool WriteBalNpz(const std::string& path,
                  const BalProblem& problem,
                  std::string* error);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <future>
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -22,6 +23,7 @@
 #include "examples/bal/adjuster_flags.h"
 #include "examples/bal/adjuster_program.h"
 #include "examples/bal/bal_geometry.h"
+#include "examples/bal/bal_npz.h"
 #include "examples/bal/bal_problem.h"
 #include "examples/bal/bal_reader.h"
 #include "examples/bal/bal_writer.h"
@@ -38,6 +40,7 @@
 #include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
+#include "examples/bal/text_writer.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -242,6 +245,11 @@ ExitCode Run() {
       }
     };
   }
+  // What the solve does not change is written while it runs.
+  std::unique_ptr<BalNpzWriter> npz_writer;
+  if (EndsWith(FLAGS_output, ".npz")) {
+    npz_writer = std::make_unique<BalNpzWriter>(FLAGS_output, problem);
+  }
   ceres_ext::Summary summary;
   const double waited_in_seconds = device_start.Wait();
   SetSignalPhase(SIGNAL_ENDS_SOLVE);
@@ -282,7 +290,9 @@ ExitCode Run() {
   ToAngleAxes(&problem);
   if (summary.IsSolutionUsable()) {
     if (!FLAGS_output.empty()) {
-      check_written(WriteBalFile(FLAGS_output, problem, &error));
+      check_written(npz_writer != nullptr
+                        ? npz_writer->Finish(problem, &error)
+                        : WriteBalFile(FLAGS_output, problem, &error));
     }
     if (!FLAGS_checkpoint.empty()) {
       check_written(SaveCheckpoint(problem, state, &error));

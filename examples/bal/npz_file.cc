@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
@@ -16,7 +17,6 @@
 #include "examples/bal/byte_stream.h"
 #include "examples/bal/for_each_chunk.h"
 #include "examples/bal/number_text.h"
-#include "examples/bal/safe_file.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -634,80 +634,111 @@ bool IsNpz(std::string_view first_bytes) {
          first_bytes.substr(0, 4) == "PK\x05\x06";  // no member
 }
 
-bool WriteNpz(const std::string& path,
-              const std::vector<NpyArray>& arrays,
-              std::string* error,
-              uint32_t zip64_from) {
-  std::vector<std::string> headers;
-  headers.reserve(arrays.size());
-  std::vector<std::string_view> pieces;
-  std::string directory;
+struct NpzWriter::Member {
+  std::string name;
+  std::string npy_header;
   int64_t offset = 0;
-  for (const NpyArray& array : arrays) {
-    const std::string npy_header = NpyHeader(array);
-    const std::string name = array.name + ".npy";
-    const auto size =
-        static_cast<int64_t>(npy_header.size() + array.values.size());
-    const uint32_t crc = ParallelCrc(array.values, Crc(npy_header));
-    const bool is_size_64 = size >= zip64_from;
-    const bool is_offset_64 = offset >= zip64_from;
+  int64_t size = 0;  // npy_header and values
+  bool is_size_64 = false;
+  bool is_offset_64 = false;
+  std::string extra;
+  bool is_written = false;
+  uint32_t crc = 0;  // of what is written
+
+  // What stands before the values.
+  std::string Header() const {
+    std::string header;
+    Put(kLocalHeader, &header);
+    header += MemberFields(name, is_size_64, crc, size, extra.size());
+    return header + name + extra + npy_header;
+  }
+};
+
+NpzWriter::NpzWriter(const std::string& path,
+                     std::vector<NpyArray> arrays,
+                     uint32_t zip64_from)
+    : path_(path),
+      arrays_(std::move(arrays)),
+      zip64_from_(zip64_from),
+      file_(SafeFile::Create(path, &found_)) {
+  Layout();
+}
+
+NpzWriter::~NpzWriter() = default;
+
+void NpzWriter::Layout() {
+  int64_t offset = 0;
+  for (const NpyArray& array : arrays_) {
+    Member member;
+    member.name = array.name + ".npy";
+    member.npy_header = NpyHeader(array);
+    member.offset = offset;
+    member.size =
+        static_cast<int64_t>(member.npy_header.size() + array.values.size());
+    member.is_size_64 = member.size >= zip64_from_;
+    member.is_offset_64 = offset >= zip64_from_;
 
     // Sizes of 64 bits, then as much padding as puts the header behind it at a
     // multiple of kAlignment.
-    std::string extra;
-    if (is_size_64) {
+    std::string& extra = member.extra;
+    if (member.is_size_64) {
       Put(kExtra64, &extra);
       Put(uint16_t{16}, &extra);
-      Put(size, &extra);
-      Put(size, &extra);
+      Put(member.size, &extra);
+      Put(member.size, &extra);
     }
-    const int64_t end = offset + kLocalHeaderSize +
-                        static_cast<int64_t>(name.size() + extra.size()) +
-                        kExtraHeaderSize + 2;
+    const int64_t end =
+        offset + kLocalHeaderSize +
+        static_cast<int64_t>(member.name.size() + extra.size()) +
+        kExtraHeaderSize + 2;
     const int64_t padding = (kAlignment - end % kAlignment) % kAlignment;
     Put(kExtraPadding, &extra);
     Put(static_cast<uint16_t>(2 + padding), &extra);
     Put(static_cast<uint16_t>(kAlignment), &extra);
     extra.append(padding, '\0');
+    offset +=
+        static_cast<int64_t>(member.Header().size() + array.values.size());
+    members_.push_back(std::move(member));
+  }
+  directory_begin_ = offset;
+}
 
-    std::string header;
-    Put(kLocalHeader, &header);
-    header += MemberFields(name, is_size_64, crc, size, extra.size());
-    header += name + extra;
-    const size_t header_size = header.size();
-    headers.push_back(header + npy_header);
-    pieces.push_back(headers.back());
-    pieces.push_back(array.values);
-
-    extra.clear();
-    if (is_size_64 || is_offset_64) {
+std::string NpzWriter::Directory() const {
+  std::string directory;
+  for (const Member& member : members_) {
+    std::string extra;
+    if (member.is_size_64 || member.is_offset_64) {
       Put(kExtra64, &extra);
-      Put(static_cast<uint16_t>(16 * is_size_64 + 8 * is_offset_64), &extra);
-      if (is_size_64) {
-        Put(size, &extra);
-        Put(size, &extra);
+      Put(static_cast<uint16_t>(16 * member.is_size_64 +
+                                8 * member.is_offset_64),
+          &extra);
+      if (member.is_size_64) {
+        Put(member.size, &extra);
+        Put(member.size, &extra);
       }
-      if (is_offset_64) {
-        Put(offset, &extra);
+      if (member.is_offset_64) {
+        Put(member.offset, &extra);
       }
     }
     Put(kDirectoryEntry, &directory);
-    Put(is_size_64 || is_offset_64 ? kVersion64 : kVersion, &directory);
-    directory += MemberFields(name, is_size_64, crc, size, extra.size());
+    Put(member.is_size_64 || member.is_offset_64 ? kVersion64 : kVersion,
+        &directory);
+    directory += MemberFields(
+        member.name, member.is_size_64, member.crc, member.size, extra.size());
     Put(uint16_t{0}, &directory);  // no comment
     Put(uint16_t{0}, &directory);  // the first disk
     Put(uint16_t{0}, &directory);  // binary
     Put(uint32_t{0}, &directory);  // no attributes
-    Put(is_offset_64 ? kMax32 : static_cast<uint32_t>(offset), &directory);
-    directory += name + extra;
-    offset += static_cast<int64_t>(header_size) + size;
+    Put(member.is_offset_64 ? kMax32 : static_cast<uint32_t>(member.offset),
+        &directory);
+    directory += member.name + extra;
   }
 
-  const auto num_arrays = static_cast<int64_t>(arrays.size());
+  const auto num_arrays = static_cast<int64_t>(members_.size());
   const auto directory_size = static_cast<int64_t>(directory.size());
-  const bool is_64 = offset >= zip64_from;
+  const bool is_64 = directory_begin_ >= zip64_from_;
   if (is_64) {
-    const int64_t end_64 = offset + directory_size;
+    const int64_t end_64 = directory_begin_ + directory_size;
     Put(kEnd64, &directory);
     Put(kEnd64Size - 12, &directory);
     Put(kVersion64, &directory);
@@ -716,7 +747,7 @@ bool WriteNpz(const std::string& path,
     Put(num_arrays, &directory);
     Put(num_arrays, &directory);
     Put(directory_size, &directory);
-    Put(offset, &directory);
+    Put(directory_begin_, &directory);
     Put(kEnd64Locator, &directory);
     Put(uint32_t{0}, &directory);
     Put(end_64, &directory);
@@ -727,10 +758,66 @@ bool WriteNpz(const std::string& path,
   Put(static_cast<uint16_t>(num_arrays), &directory);
   Put(static_cast<uint16_t>(num_arrays), &directory);
   Put(static_cast<uint32_t>(directory_size), &directory);
-  Put(is_64 ? kMax32 : static_cast<uint32_t>(offset), &directory);
+  Put(is_64 ? kMax32 : static_cast<uint32_t>(directory_begin_), &directory);
   Put(uint16_t{0}, &directory);  // no comment
-  pieces.push_back(directory);
-  return WriteFile(path, pieces, error);
+  return directory;
+}
+
+void NpzWriter::WriteEarly(size_t num_arrays) {
+  // Sums are the same size whatever they are.
+  const auto size = directory_begin_ + static_cast<int64_t>(Directory().size());
+  if (!mapped_.is_mapped() &&
+      (file_ == nullptr || !mapped_.Map(file_->fd(), size))) {
+    return;
+  }
+  for (size_t i = 0; i < num_arrays; ++i) {
+    Member& member = members_[i];
+    if (!member.is_written) {
+      const std::string_view values = arrays_[i].values;
+      member.crc = ParallelCrc(values, Crc(member.npy_header));
+      const std::string header = member.Header();
+      mapped_.Write(member.offset, header);
+      mapped_.Write(member.offset + static_cast<int64_t>(header.size()),
+                    values);
+      member.is_written = true;
+    }
+  }
+}
+
+bool NpzWriter::Finish(std::string* error) {
+  bool good = file_ != nullptr;
+  if (good) {
+    WriteEarly(members_.size());
+  }
+  if (good && mapped_.is_mapped()) {
+    mapped_.Write(directory_begin_, Directory());
+  } else if (good) {
+    const auto write = [&](std::string_view piece) {
+      if (good && !WriteFully(file_->fd(), piece.data(), piece.size())) {
+        found_ = std::strerror(errno);
+        good = false;
+      }
+    };
+    for (size_t i = 0; i < members_.size(); ++i) {
+      const std::string_view values = arrays_[i].values;
+      members_[i].crc = ParallelCrc(values, Crc(members_[i].npy_header));
+      write(members_[i].Header());
+      write(values);
+    }
+    write(Directory());
+  }
+  if (good && file_->Commit(&found_)) {
+    return true;
+  }
+  *error = CannotWrite(path_, found_);
+  return false;
+}
+
+bool WriteNpz(const std::string& path,
+              const std::vector<NpyArray>& arrays,
+              std::string* error,
+              uint32_t zip64_from) {
+  return NpzWriter(path, arrays, zip64_from).Finish(error);
 }
 
 bool ReadNpzMembers(const ByteStream& file,

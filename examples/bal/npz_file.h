@@ -9,11 +9,13 @@
 #define EXAMPLES_BAL_NPZ_FILE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "examples/bal/byte_stream.h"
+#include "examples/bal/safe_file.h"
 
 namespace ceres_ext::bal {
 
@@ -29,8 +31,51 @@ struct NpyArray {
 
 // Writes the arrays, each at a multiple of 64 bytes, as a SafeFile (see
 // safe_file.h). Where a size or an offset of the archive is zip64_from or more
-// it is written in the form that ZIP has for 64 bits. On failure returns false
-// and sets *error to one line.
+// it is written in the form that ZIP has for 64 bits.
+//
+//   NpzWriter writer(path, arrays);
+//   ... writer.WriteEarly(2) on another thread, or not ...
+//   if (!writer.Finish(&error)) { ... }
+//
+// Without Finish, path stays what it was.
+class NpzWriter {
+ public:
+  // Creates and destroys a SafeFile: one
+  // thread at a time.
+  NpzWriter(const std::string& path,
+            std::vector<NpyArray> arrays,
+            uint32_t zip64_from = 0xffffffff);
+  ~NpzWriter();
+
+  NpzWriter(const NpzWriter&) = delete;
+  NpzWriter& operator=(const NpzWriter&) = delete;
+
+  // As many bytes as there are.
+  void SetValues(size_t array, std::string_view values) {
+    arrays_[array].values = values;
+  }
+  // Writes the first num_arrays ones, whose values change no more, where that
+  // can be done before the others are known; else Finish does. Any thread.
+  void WriteEarly(size_t num_arrays);
+  // Writes the rest. On failure returns false and sets *error to one line.
+  bool Finish(std::string* error);
+
+ private:
+  struct Member;
+
+  void Layout();
+  std::string Directory() const;
+
+  const std::string path_;
+  std::vector<NpyArray> arrays_;
+  const uint32_t zip64_from_;
+  std::vector<Member> members_;
+  int64_t directory_begin_ = 0;
+  std::unique_ptr<SafeFile> file_;
+  MappedFile mapped_;
+  std::string found_;  // what is wrong with the file
+};
+
 bool WriteNpz(const std::string& path,
               const std::vector<NpyArray>& arrays,
               std::string* error,

@@ -102,40 +102,6 @@ bool FindPlace(const std::string& path, Place* place) {
   return true;
 }
 
-// Copies much into the pages of an empty file, which one thread takes longer
-// for. False, and nothing is written, where it is little, no file, or the file
-// system can't promise the room, without which a full disk would kill.
-bool WriteWithAllThreads(const std::vector<std::string_view>& pieces, int fd) {
-  constexpr int64_t kMuch = 64 << 20;
-  int64_t size = 0;
-  for (const std::string_view piece : pieces) {
-    size += static_cast<int64_t>(piece.size());
-  }
-  struct stat status;
-  if (size < kMuch || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-      status.st_size != 0 || fallocate(fd, 0, 0, size) != 0) {
-    return false;
-  }
-  void* const pages = mmap(nullptr, size, PROT_WRITE, MAP_SHARED, fd, 0);
-  if (pages == MAP_FAILED) {
-    return false;  // What is written there is as long.
-  }
-  char* to = static_cast<char*>(pages);
-  for (const std::string_view piece : pieces) {
-    const int num_threads = static_cast<int>(
-        std::min<size_t>(NumThreads(0), 1 + piece.size() / (1 << 20)));
-    ForEachChunk(num_threads,
-                 static_cast<int64_t>(piece.size()),
-                 [&](int, int64_t begin, int64_t end) {
-                   std::copy(
-                       piece.data() + begin, piece.data() + end, to + begin);
-                 });
-    to += piece.size();
-  }
-  munmap(pages, size);
-  return true;
-}
-
 bool IsSameFile(const std::string& a, const std::string& b) {
   Place places[2];
   return FindPlace(a, &places[0]) && FindPlace(b, &places[1]) &&
@@ -276,18 +242,60 @@ std::string CannotWrite(const std::string& path, const std::string& found) {
   return path + ": expected a file that can be written, found " + found;
 }
 
+MappedFile::~MappedFile() {
+  if (is_mapped()) {
+    munmap(data_, size_);
+  }
+}
+
+bool MappedFile::Map(int fd, int64_t size) {
+  constexpr int64_t kMuch = 64 << 20;
+  struct stat status;
+  if (size < kMuch || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_size != 0 || fallocate(fd, 0, 0, size) != 0) {
+    return false;
+  }
+  void* const pages = mmap(nullptr, size, PROT_WRITE, MAP_SHARED, fd, 0);
+  if (pages == MAP_FAILED) {
+    return false;  // What is written there is as long.
+  }
+  data_ = static_cast<char*>(pages);
+  size_ = size;
+  return true;
+}
+
+void MappedFile::Write(int64_t offset, std::string_view piece) {
+  const int num_threads = static_cast<int>(
+      std::min<size_t>(NumThreads(0), 1 + piece.size() / (1 << 20)));
+  ForEachChunk(num_threads,
+               static_cast<int64_t>(piece.size()),
+               [&](int, int64_t begin, int64_t end) {
+                 std::copy(piece.data() + begin,
+                           piece.data() + end,
+                           data_ + offset + begin);
+               });
+}
+
 bool WriteFile(const std::string& path,
                const std::vector<std::string_view>& pieces,
                std::string* error) {
   std::string found;
   const std::unique_ptr<SafeFile> file = SafeFile::Create(path, &found);
   bool good = file != nullptr;
-  if (!good || !WriteWithAllThreads(pieces, file->fd())) {
-    for (const std::string_view piece : pieces) {
-      if (good && !WriteFully(file->fd(), piece.data(), piece.size())) {
-        found = std::strerror(errno);
-        good = false;
-      }
+  int64_t size = 0;
+  for (const std::string_view piece : pieces) {
+    size += static_cast<int64_t>(piece.size());
+  }
+  MappedFile mapped;
+  const bool is_mapped = good && mapped.Map(file->fd(), size);
+  int64_t offset = 0;
+  for (const std::string_view piece : pieces) {
+    if (is_mapped) {
+      mapped.Write(offset, piece);
+      offset += static_cast<int64_t>(piece.size());
+    } else if (good && !WriteFully(file->fd(), piece.data(), piece.size())) {
+      found = std::strerror(errno);
+      good = false;
     }
   }
   if (good && file->Commit(&found)) {

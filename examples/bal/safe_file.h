@@ -6,6 +6,7 @@
 #define EXAMPLES_BAL_SAFE_FILE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -58,6 +59,27 @@ class SafeFile {
 
 // "PATH: expected a file that can be written, found FOUND".
 std::string CannotWrite(const std::string& path, const std::string& found);
+
+// A new file in memory, of a size that the file system has promised: pieces may
+// be written in any order, by all threads.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  ~MappedFile();
+
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  // False, and nothing has changed, where the size is little, fd is no empty
+  // file, or there is no such promise, without which a full disk would kill.
+  bool Map(int fd, int64_t size);
+  bool is_mapped() const { return data_ != nullptr; }
+  void Write(int64_t offset, std::string_view piece);
+
+ private:
+  char* data_ = nullptr;
+  int64_t size_ = 0;
+};
 
 // Writes the pieces one behind another, as a SafeFile. On failure returns false
 // and sets *error to one line.

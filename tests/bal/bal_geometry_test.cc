@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -135,6 +136,41 @@ TEST(BalGeometry, NormalizeKeepsTheCostAndComesBack) {
     // Coordinates up to 1e3 m through a few roundings.
     ExpectNear(problem.points, original.points, 10 * kEpsilon * 1e3);
     ExpectNear(problem.cameras, original.cameras, 10 * kEpsilon * 1e3);
+  }
+}
+
+// The middle of sorted coordinates, whatever their number, signs and sizes:
+// few of them, more than one thread takes, all but some the same.
+TEST(BalGeometry, NormalizeFindsMedians) {
+  std::mt19937_64 random(1);
+  for (const int64_t num_points : {2, 3, 4, 1000, 70000, 300001}) {
+    for (const int exponent : {0, 300}) {
+      BalProblem problem = OneCamera(0.1, 0.2, 0.3);
+      problem.points.resize(3 * num_points);
+      for (int64_t i = 0; i < 3 * num_points; ++i) {
+        const auto bits = static_cast<int64_t>(random());
+        const double size =
+            std::ldexp(1.0 + 1e-19 * std::abs(static_cast<double>(bits)),
+                       exponent == 0 ? 0 : static_cast<int>(bits % exponent));
+        problem.points[i] = i % 3 == 0 ? size : bits % 2 == 0 ? size : -size;
+        if (i % 3 == 2 && i % 5 != 0) {
+          problem.points[i] = i % 2 == 0 ? 0.0 : -0.0;
+        }
+      }
+      double median[3];
+      for (int k = 0; k < 3; ++k) {
+        std::vector<double> values;
+        for (int64_t i = 0; i < num_points; ++i) {
+          values.push_back(problem.points[3 * i + k]);
+        }
+        std::sort(values.begin(), values.end());
+        median[k] = values[num_points / 2];
+      }
+      const Similarity frame = Normalize(&problem);
+      for (int k = 0; k < 3; ++k) {
+        EXPECT_EQ(frame.origin[k], median[k]) << num_points << ", " << k;
+      }
+    }
   }
 }
 

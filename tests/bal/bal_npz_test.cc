@@ -123,6 +123,41 @@ TEST_F(BalNpz, ReadsBackAsTheSameBits) {
   ExpectReadsAs(SmallProblem(), FileOf(Arrays(SmallProblem())));
 }
 
+// Written in the background, a file has the same bytes, whether it is mapped
+// (64 MB and more) or not; without Finish nothing has changed.
+TEST_F(BalNpz, WritesWhileASolveRuns) {
+  for (const int64_t num_observations : {5, 3000000}) {
+    BalProblem problem = SmallProblem();
+    problem.camera_index.resize(num_observations);
+    problem.point_index.resize(num_observations);
+    problem.observations.resize(2 * num_observations);
+    for (int64_t k = 0; k < num_observations; ++k) {
+      problem.camera_index[k] = static_cast<int32_t>(k % 3);
+      problem.point_index[k] = static_cast<int32_t>(k / 3 % 4);
+      problem.observations[2 * k] = 0.1 * static_cast<double>(k % 1000);
+    }
+    std::string error;
+    ASSERT_TRUE(WriteTextFile(path_, "what was there", &error)) << error;
+    { BalNpzWriter unfinished(path_, problem); }
+    EXPECT_EQ(ReadBytes(path_), "what was there");
+
+    BalNpzWriter writer(path_, problem);
+    problem.cameras = std::vector<double>(27, 1.25);
+    problem.points = std::vector<double>(12, -2.5);
+    ASSERT_TRUE(writer.Finish(problem, &error)) << error;
+    const std::string bytes = ReadBytes(path_);
+    EXPECT_TRUE(bytes == FileOf(Arrays(problem))) << num_observations;
+    BalProblem read;
+    ASSERT_TRUE(ReadBalFile(path_, &read, &error)) << error;
+    ExpectSameProblem(read, problem);
+  }
+  const std::string nowhere = TempPath("no_folder") + "/a.npz";
+  const BalProblem problem = SmallProblem();
+  std::string error;
+  EXPECT_FALSE(BalNpzWriter(nowhere, problem).Finish(problem, &error));
+  EXPECT_THAT(error, HasSubstr(nowhere + ": expected a file that can be"));
+}
+
 TEST_F(BalNpz, ValuesStartAtMultiplesOf64Bytes) {
   for (const uint32_t zip64_from : {0u, 300u, 0xffffffffu}) {
     const std::string bytes = FileOf(Arrays(SmallProblem()), zip64_from);
