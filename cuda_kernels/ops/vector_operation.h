@@ -191,11 +191,11 @@ template <typename P>
 std::enable_if_t<kIsVectorOperation<P>, Status> Run(const P& params,
                                                     CudaMachine* machine);
 
-// Runs one after the other, with the bits of Run. A device does it in one
+// Runs one after the other, with the bits of Run. A CudaMachine does it in one
 // kernel of one block where sums take no more (NumSumBlocks); compiled by a
-// line there.
-template <typename... P>
-Status RunInOrder(HostMachine* machine, const P&... params) {
+// line there. A machine of one's own keeps its overloads of Run.
+template <typename Machine, typename... P>
+Status RunInOrder(Machine* machine, const P&... params) {
   Status status;
   static_cast<void>(((status = Run(params, machine)).ok() && ...));
   return status;

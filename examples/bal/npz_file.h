@@ -71,9 +71,9 @@ class NpzWriter {
   const uint32_t zip64_from_;
   std::vector<Member> members_;
   int64_t directory_begin_ = 0;
+  std::string found_;  // what is wrong with the file
   std::unique_ptr<SafeFile> file_;
   MappedFile mapped_;
-  std::string found_;  // what is wrong with the file
 };
 
 bool WriteNpz(const std::string& path,

@@ -242,6 +242,8 @@ TEST(MemoryForecast, IsWhatManyCamerasTake) {
                        /*use_manifold=*/false,
                        has_loss ? new ceres::HuberLoss(1.0) : nullptr);
       ceres::Solver::Options options = TestOptions(&bal, 2);
+      // Blocks that no observation is of are none of the program's.
+      options.linear_solver_ordering.reset();
       options.max_num_iterations = 1;
       options.max_linear_solver_iterations = 2;
       Options ext_options = OnDevice();
