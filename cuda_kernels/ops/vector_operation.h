@@ -195,7 +195,8 @@ std::enable_if_t<kIsVectorOperation<P>, Status> Run(const P& params,
 // kernel of one block where sums take no more (NumSumBlocks); compiled by a
 // line there. A machine of one's own keeps its overloads of Run.
 template <typename Machine, typename... P>
-Status RunInOrder(Machine* machine, const P&... params) {
+std::enable_if_t<!std::is_same_v<Machine, CudaMachine>, Status> RunInOrder(
+    Machine* machine, const P&... params) {
   Status status;
   static_cast<void>(((status = Run(params, machine)).ok() && ...));
   return status;
