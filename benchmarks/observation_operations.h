@@ -360,10 +360,14 @@ class ObservationBenchmark {
     using Couplings = std::conditional_t<kIsCuda,
                                          kernels::CudaCouplingIndex,
                                          kernels::CouplingIndex>;
+    constexpr kernels::CouplingList kCouplings =
+        kIsCuda ? kernels::kDeviceCouplings<Source>
+                : kernels::CouplingList::kObservations;
     constexpr double kMaxMatrixBytes = 32e9;
     const kernels::ObservationIndexView& index = index_->view();
     kernels::CouplingForecast forecast;
-    OK_OR_EXIT(kernels::ForecastCouplings(index, machine_, &forecast));
+    OK_OR_EXIT(
+        kernels::ForecastCouplings(index, kCouplings, machine_, &forecast));
     const double block_bytes = 8.0 * kC * kC;
     std::printf("%lld couplings, at most %lld blocks of S, %.3f GB\n",
                 static_cast<long long>(forecast.num_couplings),
@@ -380,7 +384,7 @@ class ObservationBenchmark {
     // Each coupling is written, and sorted with its key.
     list.Add(name + " couplings from the index",
              32.0 * forecast.num_couplings,
-             [&] { return couplings.Build(index, machine_); });
+             [&] { return couplings.Build(index, kCouplings, machine_); });
     report_->Measure(list);
     kernels::SchurUnknowns<Machine> unknowns;
     kernels::BlockFamilies families;

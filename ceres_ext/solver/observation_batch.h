@@ -243,7 +243,7 @@ class ObservationBatch final : public Batch {
   kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) final {
     kernels::CouplingForecast forecast;
     CERES_EXT_RETURN_IF_ERROR(
-        kernels::ForecastCouplings(index_, machine_, &forecast));
+        kernels::ForecastCouplings(index_, kCouplings, machine_, &forecast));
     *bytes = forecast.bytes;
     int64_t of_scratch = 0;
     if constexpr (kHasSchur && !std::is_same_v<Machine, kernels::HostMachine>) {
@@ -259,7 +259,7 @@ class ObservationBatch final : public Batch {
 
   kernels::Status SetupSchur() final {
     if constexpr (kHasSchur) {
-      CERES_EXT_RETURN_IF_ERROR(couplings_.Build(index_, machine_));
+      CERES_EXT_RETURN_IF_ERROR(couplings_.Build(index_, kCouplings, machine_));
       if constexpr (!std::is_same_v<Machine, kernels::HostMachine>) {
         CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
             kernels::ScratchBytes<Source>(index_.num_observations,
@@ -353,6 +353,10 @@ class ObservationBatch final : public Batch {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
+  static constexpr kernels::CouplingList kCouplings =
+      std::is_same_v<Machine, kernels::HostMachine>
+          ? kernels::CouplingList::kObservations
+          : kernels::kDeviceCouplings<Source>;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
   // Whether S as a matrix has an operation of its own, and whether rows are

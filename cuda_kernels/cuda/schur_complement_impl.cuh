@@ -213,22 +213,26 @@ class CouplingReader<StoredJacobian<T, Shape, kLayout>, kLayout> {
                             int32_t /*j*/)
       : records_(static_cast<const Record*>(records)) {}
 
-  struct Point {};
+  using Coupling = int64_t;
 
-  __device__ __forceinline__ void Load(int64_t /*k*/, Point* /*point*/) const {}
-  __device__ __forceinline__ void First(int64_t k,
-                                        const Point& /*point*/,
+  __device__ __forceinline__ void Load(const CouplingIndexView& couplings,
+                                       int64_t at,
+                                       Coupling* coupling) const {
+    *coupling = couplings.coupling[at];
+  }
+  __device__ __forceinline__ void First(Coupling coupling,
                                         double* jc,
                                         double* jp_vi) const {
-    LoadAligned<Shape::kESize>(records_[k].jp_vi, jp_vi);
-    LoadAligned<Shape::kFSize>(records_[k].blocks, jc);
+    const Record& record = records_[FirstOfCoupling(coupling)];
+    LoadAligned<Shape::kESize>(record.jp_vi, jp_vi);
+    LoadAligned<Shape::kFSize>(record.blocks, jc);
   }
-  __device__ __forceinline__ void Second(int64_t l,
-                                         const Point& /*point*/,
+  __device__ __forceinline__ void Second(Coupling coupling,
                                          double* jc,
                                          double* jp) const {
     double blocks[Shape::kFSize + Shape::kESize];
-    LoadAligned<Shape::kFSize + Shape::kESize>(records_[l].blocks, blocks);
+    LoadAligned<Shape::kFSize + Shape::kESize>(
+        records_[SecondOfCoupling(coupling)].blocks, blocks);
 #pragma unroll
     for (int i = 0; i < Shape::kFSize; ++i) {
       jc[i] = blocks[i];
@@ -248,7 +252,11 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
  public:
   using Source = RecomputedJacobian<T, C, kScaledRows>;
   using Shape = BalShape<kBalLocalCameraDim>;
-  using Point = CouplingPoint;
+
+  struct Coupling {
+    int64_t observations = 0;  // with scaled rows
+    CouplingPoint point;
+  };
 
   // records: of the points; cameras: their records.
   // Cameras are read where they are needed, from a cache that is near: two of
@@ -259,38 +267,56 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
                             int32_t i,
                             int32_t j)
       : point_id_(p.index.point_id),
-        points_(static_cast<const Point*>(records)),
+        points_(static_cast<const CouplingPoint*>(records)),
         jacobian_(p.jacobian),
         first_(static_cast<const CouplingCamera<T>*>(cameras) + i),
         second_(static_cast<const CouplingCamera<T>*>(cameras) + j) {}
 
-  __device__ __forceinline__ void Load(int64_t k, Point* point) const {
-    LoadAligned<Point::kSize>(points_[point_id_[k]].values, point->values);
+  // Coupling `at` of the index.
+  __device__ __forceinline__ void Load(const CouplingIndexView& couplings,
+                                       int64_t at,
+                                       Coupling* coupling) const {
+    int32_t point;
+    if constexpr (kScaledRows) {
+      coupling->observations = couplings.coupling[at];
+      point = point_id_[FirstOfCoupling(coupling->observations)];
+    } else {
+      point = couplings.point[at];
+    }
+    LoadAligned<CouplingPoint::kSize>(points_[point].values,
+                                      coupling->point.values);
   }
-  __device__ __forceinline__ void First(int64_t k,
-                                        const Point& point,
+  __device__ __forceinline__ void First(const Coupling& coupling,
                                         double* jc,
                                         double* jp_vi) const {
     double jp[Shape::kESize];
-    Project(*first_, k, point, jc, jp);
+    Project(*first_,
+            FirstOfCoupling(coupling.observations),
+            coupling.point,
+            jc,
+            jp);
 #pragma unroll
     for (int r = 0; r < Shape::kNumResiduals; ++r) {
-      SymmetricMultiply<Shape::kE>(
-          point.v_inverse(), jp + Shape::kE * r, jp_vi + Shape::kE * r);
+      SymmetricMultiply<Shape::kE>(coupling.point.v_inverse(),
+                                   jp + Shape::kE * r,
+                                   jp_vi + Shape::kE * r);
     }
   }
-  __device__ __forceinline__ void Second(int64_t l,
-                                         const Point& point,
+  __device__ __forceinline__ void Second(const Coupling& coupling,
                                          double* jc,
                                          double* jp) const {
-    Project(*second_, l, point, jc, jp);
+    Project(*second_,
+            SecondOfCoupling(coupling.observations),
+            coupling.point,
+            jc,
+            jp);
   }
 
  private:
   // The blocks of observation k, Jp without the scale of its point.
   __device__ __forceinline__ void Project(const CouplingCamera<T>& camera,
                                           int64_t k,
-                                          const Point& point,
+                                          const CouplingPoint& point,
                                           double* jc,
                                           double* jp) const {
     T values[CouplingCamera<T>::kState];
@@ -323,7 +349,7 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
   }
 
   const int32_t* const point_id_;
-  const Point* const points_;
+  const CouplingPoint* const points_;
   const Source& jacobian_;
   const CouplingCamera<T>* const first_;
   const CouplingCamera<T>* const second_;
@@ -397,13 +423,11 @@ __device__ __forceinline__ void SumCouplings(
     const int count =
         end - base < kWarpSize ? static_cast<int>(end - base) : kWarpSize;
     if (lane < count) {
-      const int64_t coupling = p.couplings.coupling[base + lane];
-      const int64_t k = FirstOfCoupling(coupling);
-      typename CouplingReader<Source, kLayout>::Point point;
-      reader.Load(k, &point);
+      typename CouplingReader<Source, kLayout>::Coupling coupling;
+      reader.Load(p.couplings, base + lane, &coupling);
       double jc[R * F];
       double jp_vi[R * E];
-      reader.First(k, point, jc, jp_vi);
+      reader.First(coupling, jc, jp_vi);
 #pragma unroll
       for (int a = 0; a < F; ++a) {
         Column entry;
@@ -414,7 +438,7 @@ __device__ __forceinline__ void SumCouplings(
         columns[kStride * a + lane] = entry;
       }
       double jp[R * E];
-      reader.Second(SecondOfCoupling(coupling), point, jc, jp);
+      reader.Second(coupling, jc, jp);
       double m[R * R];  // Jp_k Vi Jp_l'
 #pragma unroll
       for (int r = 0; r < R; ++r) {
@@ -622,6 +646,54 @@ __device__ __forceinline__ void StoreDiagonalBlock(const Params& p,
   }
 }
 
+// Zeros in rows u_begin .. u_end - 1 of columns v_begin .. v_end - 1. Mapping:
+// the lanes of a warp, along the columns.
+__device__ __forceinline__ void StoreZeros(const SchurTarget& target,
+                                           int64_t u_begin,
+                                           int64_t u_end,
+                                           int64_t v_begin,
+                                           int64_t v_end) {
+  const int rows = static_cast<int>(u_end - u_begin);
+  if (rows == 0) {
+    return;
+  }
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  int u = lane % rows;
+  int64_t v = v_begin + lane / rows;
+  while (v < v_end) {
+    target.values[target.stride * v + u_begin + u] = 0.0;
+    u += kWarpSize % rows;
+    v += kWarpSize / rows;
+    if (u >= rows) {
+      u -= rows;
+      ++v;
+    }
+  }
+}
+
+// Zeros of a dense S from the block before `block` in its row, or from the
+// begin of the row, up to it; with a diagonal block those behind its columns.
+template <typename Params>
+__device__ __forceinline__ void StoreZerosBefore(const Params& p,
+                                                 int64_t block,
+                                                 int32_t i,
+                                                 int32_t j) {
+  const int32_t* const begin = p.unknowns.begin;
+  const int32_t before = block == p.couplings.row_begin[i]
+                             ? 0
+                             : p.couplings.column[block - 1] + 1;
+  if (before < j) {
+    StoreZeros(p.target, begin[i], begin[i + 1], begin[before], begin[j]);
+  }
+  if (i == j) {
+    StoreZeros(p.target,
+               p.unknowns.num_unknowns,
+               p.target.stride,
+               begin[i],
+               begin[i + 1]);
+  }
+}
+
 // Blocks of the kernel below that are to fit on a processor: with stored
 // Jacobians one more than the compiler makes room for takes 0.97 times as long,
 // with recomputed ones 1.01 to 1.06 times (H200, venice-1778 and 488 cameras).
@@ -632,11 +704,12 @@ inline constexpr int kMinCouplingBlocks =
                                                                          : 5;
 
 // The sums of chunks of blocks of more than kCouplingChunk couplings, to partial,
-// F * F each, and all other blocks of S.
+// F * F each, and all other blocks of S, with the zeros between blocks where S is
+// dense.
 // Mapping: one warp per chunk or block. Order: SumCouplings.
-// Traffic per coupling, in sectors: 8 B; stored: two records, but for parts of
-// each (384 B of 480 at 9 columns in double); recomputed: 4 B of id, a point
-// and its Vi.
+// Traffic per coupling, in sectors; stored: 8 B and two records, but for parts
+// of each (384 B of 480 at 9 columns in double); recomputed: 4 B of id, a point
+// and its Vi, and with scaled rows 8 B.
 template <typename Source, BlockLayout kLayout>
 __global__ void __launch_bounds__(
     kWarpSize* CouplingStage<typename CameraCoordinates<Source>::Local>::kWarps,
@@ -665,6 +738,9 @@ __global__ void __launch_bounds__(
   if (is_chunk) {
     begin = couplings.chunk[task].begin;
     end = end - begin < kCouplingChunk ? end : begin + kCouplingChunk;
+  }
+  if (!is_chunk && p.target.row_begin == nullptr) {
+    StoreZerosBefore(p, block, i, j);
   }
   // One condition, so that bounds and cameras are read at the same time.
   if ((i == j) | (end - begin > kCouplingChunk)) {
@@ -739,6 +815,13 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
     return Status(StatusCode::kInvalidArgument,
                   "The Schur complement needs ScratchBytes of scratch.");
   }
+  if (couplings.num_couplings > 0 &&
+      (couplings.point != nullptr) !=
+          (kDeviceCouplings<Source> == CouplingList::kPoints)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "The index lists other things of couplings than the Schur "
+                  "complement of this Jacobian needs.");
+  }
   if (params.target.row_begin == nullptr) {
     if (params.target.stride < n) {
       return Status(StatusCode::kInvalidArgument,
@@ -746,17 +829,24 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                         " unknowns needs columns of as many values, not " +
                         std::to_string(params.target.stride) + ".");
     }
+    // What is not of the family's blocks, which write their own zeros.
     const SchurTarget target = params.target;
-    CERES_EXT_RETURN_IF_ERROR(ForEachBlock(
-        "ZeroLowerTriangle",
-        n,
-        machine->stream(),
-        [target] __device__(int32_t column, int32_t thread) {
-          for (int64_t u = column + thread; u < target.stride;
-               u += kForEachBlock) {
-            target.values[target.stride * column + u] = 0.0;
-          }
-        }));
+    const int64_t first = params.unknowns.family_begin;
+    const int64_t last = params.unknowns.family_end;
+    if (last - first < n) {
+      CERES_EXT_RETURN_IF_ERROR(ForEachBlock(
+          "ZeroOtherFamilies",
+          n,
+          machine->stream(),
+          [=] __device__(int32_t column, int32_t thread) {
+            const bool is_mine = column >= first && column < last;
+            const int64_t begin = is_mine ? last : column;
+            const int64_t end = is_mine ? n : target.stride;
+            for (int64_t u = begin + thread; u < end; u += kForEachBlock) {
+              target.values[target.stride * column + u] = 0.0;
+            }
+          }));
+    }
   }
   const void* records = nullptr;
   const void* cameras = nullptr;  // CouplingCamera, where blocks are recomputed

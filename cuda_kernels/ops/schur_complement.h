@@ -83,6 +83,15 @@ struct CouplingScratch<RecomputedJacobian<T, C, kScaledRows>> {
 
 }  // namespace internal
 
+// What an index of couplings on a device has to list for a source; the host's
+// lists observations.
+template <typename Source>
+inline constexpr CouplingList kDeviceCouplings = CouplingList::kObservations;
+template <typename T, int C>
+inline constexpr CouplingList
+    kDeviceCouplings<RecomputedJacobian<T, C, /*kScaledRows=*/false>> =
+        CouplingList::kPoints;
+
 // Of a device, known from the forecast, or exactly where the index is there.
 template <typename Source>
 int64_t ScratchBytes(int64_t num_observations, int64_t num_chunks) {
@@ -102,7 +111,10 @@ int64_t GetBytes(const SchurComplementParams<Source, kLayout>& p) {
   constexpr int64_t kDouble = sizeof(double);
   const int64_t n = p.unknowns.num_unknowns;
   const int64_t num_blocks = p.couplings.num_blocks;
-  int64_t per_coupling = sizeof(int64_t);
+  constexpr bool kLists =
+      kLayout == kHostLayout ||
+      kDeviceCouplings<Source> == CouplingList::kObservations;
+  int64_t per_coupling = kLists ? sizeof(int64_t) : 0;
   int64_t per_observation = 0;
   if constexpr (IsRecomputed<Source>::value) {
     // The number of the point, the point and its scaled Vi, the factors of both
@@ -118,11 +130,11 @@ int64_t GetBytes(const SchurComplementParams<Source, kLayout>& p) {
     // Read, and written as records.
     per_observation = kBlocks + kDouble * Shape::kPackedE + kRecord;
   }
-  // A block's ids and its values, of a dense target zeros before.
-  const int64_t written =
-      num_blocks * Shape::kF * Shape::kF +
-      (p.target.row_begin == nullptr ? n * p.target.stride - n * (n - 1) / 2
-                                     : 0);
+  // A block's ids, and values: of a dense target all but those above the
+  // diagonal.
+  const int64_t written = p.target.row_begin == nullptr
+                              ? n * p.target.stride - n * (n - 1) / 2
+                              : num_blocks * Shape::kF * Shape::kF;
   return per_coupling * p.couplings.num_couplings +
          per_observation * p.index.num_observations + 16 * num_blocks +
          kDouble * written;
@@ -147,7 +159,8 @@ int64_t GetFlops(const SchurComplementParams<Source, kLayout>& p) {
 
 // Sources: those of SchurProductImplicitW (ops/schur_products.h), of one index
 // with couplings and unknowns of it. kInvalidArgument: a dense target whose
-// stride is below n, or no scratch where some is needed.
+// stride is below n, no scratch where some is needed, or couplings that do
+// not list what they have to.
 template <typename Source>
 Status Run(const SchurComplementParams<Source, kHostLayout>& params,
            HostMachine* machine);

@@ -27,6 +27,7 @@ void ForEachCoupling(const ObservationIndexView& index,
 }  // namespace
 
 void ForecastBytes(const ObservationIndexView& index,
+                   CouplingList list,
                    bool on_device,
                    CouplingForecast* forecast) {
   constexpr int64_t kWord = sizeof(int64_t);
@@ -37,8 +38,8 @@ void ForecastBytes(const ObservationIndexView& index,
   forecast->max_num_blocks = off_diagonal + num_cameras;
   // A block that is cut has at most two chunks per kCouplingChunk couplings.
   forecast->bytes =
-      kWord * n + kBlock * forecast->max_num_blocks +
-      kWord * (num_cameras + 2) +
+      (list == CouplingList::kPoints ? int64_t{sizeof(int32_t)} : kWord) * n +
+      kBlock * forecast->max_num_blocks + kWord * (num_cameras + 2) +
       static_cast<int64_t>(sizeof(CouplingChunk)) * (2 * n / kCouplingChunk);
   if (on_device) {
     // Sums over entries; keys before and after the sort of a slab, values, and
@@ -55,6 +56,7 @@ void ForecastBytes(const ObservationIndexView& index,
 }
 
 Status ForecastCouplings(const ObservationIndexView& index,
+                         CouplingList list,
                          HostMachine* /*machine*/,
                          CouplingForecast* forecast) {
   *forecast = {};
@@ -67,11 +69,12 @@ Status ForecastCouplings(const ObservationIndexView& index,
     forecast->num_couplings += row;
     forecast->row_couplings = std::max(forecast->row_couplings, row);
   }
-  ForecastBytes(index, false, forecast);
+  ForecastBytes(index, list, false, forecast);
   return {};
 }
 
 Status CouplingIndex::Build(const ObservationIndexView& index,
+                            CouplingList list,
                             HostMachine* machine) {
   view_ = {};
   const int32_t num_cameras = index.num_cameras;
@@ -92,7 +95,11 @@ Status CouplingIndex::Build(const ObservationIndexView& index,
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_blocks, &column_));
       CERES_EXT_RETURN_IF_ERROR(
           machine->Allocate(num_blocks + 1, &coupling_begin_));
-      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_couplings, &coupling_));
+      const bool points = list == CouplingList::kPoints;
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(points ? 0 : num_couplings, &coupling_));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->Allocate(points ? num_couplings : 0, &point_));
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_chunks, &chunk_));
     }
     num_blocks = num_couplings = num_chunks = 0;
@@ -129,8 +136,12 @@ Status CouplingIndex::Build(const ObservationIndexView& index,
       }
       if (fill) {
         ForEachCoupling(index, i, [&](int64_t k, int64_t l) {
-          coupling_.data()[place.data()[index.camera_id[l]]++] =
-              MakeCoupling(k, l);
+          const int64_t to = place.data()[index.camera_id[l]]++;
+          if (list == CouplingList::kPoints) {
+            point_.data()[to] = index.point_id[k];
+          } else {
+            coupling_.data()[to] = MakeCoupling(k, l);
+          }
         });
         place.data()[i] = 0;
       }
@@ -150,6 +161,7 @@ Status CouplingIndex::Build(const ObservationIndexView& index,
   view_.column = column_.data();
   view_.coupling_begin = coupling_begin_.data();
   view_.coupling = coupling_.data();
+  view_.point = point_.data();
   view_.chunk = chunk_.data();
   return {};
 }

@@ -4,9 +4,9 @@
 // from.
 //
 //   CouplingForecast forecast;
-//   Status status = ForecastCouplings(index, &machine, &forecast);
+//   Status status = ForecastCouplings(index, list, &machine, &forecast);
 //   CouplingIndex couplings;
-//   if (status.ok()) status = couplings.Build(index, &machine);
+//   if (status.ok()) status = couplings.Build(index, list, &machine);
 //   params.couplings = couplings.view();
 //
 // A *coupling* is two observations k and l of one point by cameras i and j,
@@ -30,6 +30,12 @@ namespace ceres_ext::kernels {
 
 class CudaMachine;
 class HostMachine;
+
+// What an index keeps of a coupling.
+enum class CouplingList {
+  kObservations,  // k and l, 8 B
+  kPoints,        // their point, 4 B: the same Jacobian for all that see it
+};
 
 // k in the upper half, l in the lower one: one word, as sorts move it.
 CERES_EXT_HOST_DEVICE inline int64_t MakeCoupling(int64_t k, int64_t l) {
@@ -67,7 +73,9 @@ struct CouplingIndexView {
   // The couplings of block b are coupling_begin[b] .. coupling_begin[b + 1]
   // - 1.
   const int64_t* coupling_begin = nullptr;  // num_blocks + 1
-  const int64_t* coupling = nullptr;        // num_couplings
+  // num_couplings, one of them, the other null: CouplingList.
+  const int64_t* coupling = nullptr;
+  const int32_t* point = nullptr;
 
   // The chunks of the blocks that are cut, sorted by (block, begin).
   const CouplingChunk* chunk = nullptr;
@@ -95,13 +103,16 @@ struct CouplingForecast {
 
 // index: one of the machine's. Allocates nothing.
 Status ForecastCouplings(const ObservationIndexView& index,
+                         CouplingList list,
                          HostMachine* machine,
                          CouplingForecast* forecast);
 Status ForecastCouplings(const ObservationIndexView& index,
+                         CouplingList list,
                          CudaMachine* machine,
                          CouplingForecast* forecast);
 // The bytes of num_couplings and row_couplings, which are set.
 void ForecastBytes(const ObservationIndexView& index,
+                   CouplingList list,
                    bool on_device,
                    CouplingForecast* forecast);
 
@@ -110,7 +121,9 @@ void ForecastBytes(const ObservationIndexView& index,
 class CouplingIndex {
  public:
   // On an error the index is empty.
-  Status Build(const ObservationIndexView& index, HostMachine* machine);
+  Status Build(const ObservationIndexView& index,
+               CouplingList list,
+               HostMachine* machine);
 
   // Valid until the next Build or the end of the object.
   const CouplingIndexView& view() const { return view_; }
@@ -122,6 +135,7 @@ class CouplingIndex {
   HostBuffer<int32_t> column_;
   HostBuffer<int64_t> coupling_begin_;
   HostBuffer<int64_t> coupling_;
+  HostBuffer<int32_t> point_;
   HostBuffer<CouplingChunk> chunk_;
 };
 

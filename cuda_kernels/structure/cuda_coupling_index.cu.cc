@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kForecastBlock)
 }  // namespace
 
 Status ForecastCouplings(const ObservationIndexView& index,
+                         CouplingList list,
                          CudaMachine* machine,
                          CouplingForecast* forecast) {
   *forecast = {};
@@ -66,7 +67,7 @@ Status ForecastCouplings(const ObservationIndexView& index,
     forecast->num_couplings += host[b];
     forecast->row_couplings = std::max(forecast->row_couplings, host[b + 1]);
   }
-  ForecastBytes(index, true, forecast);
+  ForecastBytes(index, list, true, forecast);
   return {};
 }
 
@@ -81,6 +82,7 @@ struct CudaCouplingIndex::Slab {
 };
 
 Status CudaCouplingIndex::Build(const ObservationIndexView& index,
+                                CouplingList list,
                                 CudaMachine* machine,
                                 int64_t slab_size) {
   view_ = {};
@@ -122,7 +124,11 @@ Status CudaCouplingIndex::Build(const ObservationIndexView& index,
     CERES_EXT_RETURN_IF_ERROR(machine->Download(
         int64_t{num_cameras} + 1, index.camera_begin, row_entry.data()));
   }
-  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_couplings, &coupling_));
+  const bool points = list == CouplingList::kPoints;
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Allocate(points ? 0 : num_couplings, &coupling_));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Allocate(points ? num_couplings : 0, &point_));
 
   // Slabs, and room for the largest.
   std::vector<Slab> slabs;
@@ -159,6 +165,7 @@ Status CudaCouplingIndex::Build(const ObservationIndexView& index,
     uint64_t* const keys = keys_in_buffer.data();
     const uint64_t* const sorted = keys_out_buffer.data();
     int64_t* const values = values_buffer.data();
+    int32_t* const point_values = reinterpret_cast<int32_t*>(values);
     for (Slab& slab : slabs) {
       const int32_t first_row = slab.first;
       const int64_t begin = row_coupling[static_cast<size_t>(slab.first)];
@@ -183,18 +190,26 @@ Status CudaCouplingIndex::Build(const ObservationIndexView& index,
             int64_t to = e == 0 ? -begin : entry_end[e - 1] - begin;
             for (int64_t l = point_begin; to < end; ++l, ++to) {
               keys[to] = static_cast<uint64_t>(row_key | index.camera_id[l]);
-              values[to] = MakeCoupling(k, l);
+              if (points) {
+                point_values[to] = index.point_id[k];
+              } else {
+                values[to] = MakeCoupling(k, l);
+              }
             }
           }));
-      CERES_EXT_RETURN_IF_ERROR(
-          SortPairs<int64_t>(size,
-                             column_bits + NumBits(slab.last - slab.first),
-                             keys,
-                             keys_out_buffer.data(),
-                             values,
-                             coupling_.data() + begin,
-                             &memory,
-                             context));
+      const auto sort = [&](const auto* from, auto* to) {
+        return SortPairs(size,
+                         column_bits + NumBits(slab.last - slab.first),
+                         keys,
+                         keys_out_buffer.data(),
+                         from,
+                         to,
+                         &memory,
+                         context);
+      };
+      CERES_EXT_RETURN_IF_ERROR(points
+                                    ? sort(point_values, point_.data() + begin)
+                                    : sort(values, coupling_.data() + begin));
       // The number of each coupling's block in the slab, from one on, in the
       // memory of the values, which are sorted.
       CERES_EXT_RETURN_IF_ERROR(
@@ -312,6 +327,7 @@ Status CudaCouplingIndex::Build(const ObservationIndexView& index,
   view_.column = column_.data();
   view_.coupling_begin = coupling_begin_.data();
   view_.coupling = coupling_.data();
+  view_.point = point_.data();
   view_.chunk = chunk_.data();
   return {};
 }

@@ -27,6 +27,7 @@ class CudaCouplingIndex {
   // couplings, at least one. Waits for the stream once a slab. On an error the
   // index is empty.
   Status Build(const ObservationIndexView& index,
+               CouplingList list,
                CudaMachine* machine,
                int64_t slab = kCouplingSlab);
 
@@ -42,6 +43,7 @@ class CudaCouplingIndex {
   DeviceBuffer<int32_t> column_;
   DeviceBuffer<int64_t> coupling_begin_;
   DeviceBuffer<int64_t> coupling_;
+  DeviceBuffer<int32_t> point_;
   DeviceBuffer<CouplingChunk> chunk_;
 };
 

@@ -41,6 +41,9 @@ struct SchurUnknownsView {
   const int32_t* begin = nullptr;
   // The reverse of id: the place of unknown u in vectors of F.
   const int64_t* column = nullptr;  // n
+  // Those of the blocks that are meant are family_begin .. family_end - 1.
+  int32_t family_begin = 0;
+  int32_t family_end = 0;
 };
 
 // Blocks of the lower triangle of S, in host memory: block b of row i, where
@@ -103,7 +106,7 @@ class SchurUnknowns {
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(id, &id_));
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(host_begin_, &begin_));
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(column, &column_));
-    view_.num_unknowns = next;
+    view_.num_unknowns = view_.family_end = next;
     view_.id = id_.data();
     view_.begin = begin_.data();
     view_.column = column_.data();
@@ -116,7 +119,11 @@ class SchurUnknowns {
   SchurUnknownsView OfFamily(int family) const {
     SchurUnknownsView view = view_;
     view.id += families_[family].value_begin;
-    view.begin += first_block(family);
+    const int32_t first = first_block(family);
+    view.begin += first;
+    view.family_begin = host_begin_[static_cast<size_t>(first)];
+    view.family_end =
+        host_begin_[static_cast<size_t>(first + families_[family].num_blocks)];
     return view;
   }
   int32_t first_block(int family) const {

@@ -105,7 +105,8 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
       }
     }
     couplings.row_couplings = *std::max_element(of_row.begin(), of_row.end());
-    kernels::ForecastBytes(index, /*on_device=*/true, &couplings);
+    kernels::ForecastBytes(
+        index, CouplingList::kObservations, /*on_device=*/true, &couplings);
     *build_bytes = std::max(*build_bytes, couplings.build_bytes);
     // About those of the blocks that are cut, of one E family after the other.
     num_partial =

@@ -192,7 +192,8 @@ class PairIndex {
     view_.index.point_id = e_block_.data();
     view_.index.camera_begin = camera_begin_.data();
     view_.index.camera_entry = camera_entry_.data();
-    CERES_EXT_RETURN_IF_ERROR(couplings_.Build(view_.index, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        couplings_.Build(view_.index, CouplingList::kObservations, machine));
     view_.couplings = couplings_.view();
     return {};
   }

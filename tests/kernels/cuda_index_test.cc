@@ -56,23 +56,31 @@ class CudaIndexTest : public CudaProblemTest {
   // The couplings of pairs, built by several slabs, twice on one object.
   void ExpectCouplingsLikeHost(const PairList& pairs) {
     BuildIndex(pairs);
+    for (const CouplingList list :
+         {CouplingList::kObservations, CouplingList::kPoints}) {
+      ExpectCouplingsLikeHost(list);
+    }
+  }
+  void ExpectCouplingsLikeHost(CouplingList list) {
     CouplingForecast expected;
     CouplingForecast forecast;
-    ASSERT_OK(ForecastCouplings(host_index_.view(), &host_machine_, &expected));
+    ASSERT_OK(
+        ForecastCouplings(host_index_.view(), list, &host_machine_, &expected));
     const int64_t before = context_->used_bytes();
-    ASSERT_OK(ForecastCouplings(index_.view(), machine_.get(), &forecast));
+    ASSERT_OK(
+        ForecastCouplings(index_.view(), list, machine_.get(), &forecast));
     EXPECT_EQ(context_->used_bytes(), before);
     EXPECT_EQ(forecast.num_couplings, expected.num_couplings);
     EXPECT_EQ(forecast.row_couplings, expected.row_couplings);
     EXPECT_EQ(forecast.max_num_blocks, expected.max_num_blocks);
     EXPECT_EQ(forecast.bytes, expected.bytes);
     CouplingIndex host;
-    ASSERT_OK(host.Build(host_index_.view(), &host_machine_));
+    ASSERT_OK(host.Build(host_index_.view(), list, &host_machine_));
     const CouplingIndexView& a = host.view();
     EXPECT_EQ(a.num_couplings, expected.num_couplings);
     CudaCouplingIndex couplings;
     for (const int64_t slab : {kCouplingSlab, int64_t{1}, int64_t{1000}}) {
-      ASSERT_OK(couplings.Build(index_.view(), machine_.get(), slab));
+      ASSERT_OK(couplings.Build(index_.view(), list, machine_.get(), slab));
       EXPECT_LE(context_->used_bytes() - before, forecast.bytes);
       const CouplingIndexView& b = couplings.view();
       ASSERT_EQ(a.num_cameras, b.num_cameras);
@@ -86,7 +94,13 @@ class CudaIndexTest : public CudaProblemTest {
                  b.coupling_begin,
                  a.num_blocks + 1,
                  "coupling_begin");
-      ExpectSame(a.coupling, b.coupling, a.num_couplings, "coupling");
+      if (list == CouplingList::kPoints) {
+        EXPECT_EQ(b.coupling, nullptr);
+        ExpectSame(a.point, b.point, a.num_couplings, "point");
+      } else {
+        EXPECT_EQ(b.point, nullptr);
+        ExpectSame(a.coupling, b.coupling, a.num_couplings, "coupling");
+      }
       const auto chunks = Read(b.chunk, b.num_chunks);
       for (int64_t c = 0; c < b.num_chunks; ++c) {
         const CouplingChunk& chunk = chunks[static_cast<size_t>(c)];
@@ -121,9 +135,13 @@ TEST_F(CudaIndexTest, CouplingsOfALongTrackLikeHost) {
   }
   BuildIndex(pairs);
   CouplingIndex host;
-  ASSERT_OK(host.Build(host_index_.view(), &host_machine_));
+  ASSERT_OK(host.Build(
+      host_index_.view(), CouplingList::kObservations, &host_machine_));
   CudaCouplingIndex couplings;
-  ASSERT_OK(couplings.Build(index_.view(), machine_.get(), int64_t{1} << 20));
+  ASSERT_OK(couplings.Build(index_.view(),
+                            CouplingList::kObservations,
+                            machine_.get(),
+                            int64_t{1} << 20));
   const CouplingIndexView& a = host.view();
   const CouplingIndexView& b = couplings.view();
   ASSERT_EQ(b.num_couplings, int64_t{2406} * 2405 / 2);

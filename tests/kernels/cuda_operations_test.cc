@@ -720,8 +720,10 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
 
   CouplingIndex host_couplings;
   CudaCouplingIndex couplings;
-  ASSERT_OK(host_couplings.Build(host_index_.view(), &host_machine_));
-  ASSERT_OK(couplings.Build(index_.view(), machine_.get()));
+  ASSERT_OK(host_couplings.Build(
+      host_index_.view(), CouplingList::kObservations, &host_machine_));
+  ASSERT_OK(
+      couplings.Build(index_.view(), kDeviceCouplings<Source>, machine_.get()));
   EXPECT_EQ(couplings.view().num_chunks > 0, expect_chunks);
   std::vector<unsigned char> varies(static_cast<size_t>(C * num_cameras_));
   std::vector<int64_t> unknown;

@@ -77,7 +77,9 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
     }
   }
   CouplingForecast forecast;
-  ASSERT_TRUE(ForecastCouplings(index, &machine, &forecast).ok());
+  ASSERT_TRUE(
+      ForecastCouplings(index, CouplingList::kObservations, &machine, &forecast)
+          .ok());
   EXPECT_EQ(forecast.num_couplings, num_couplings);
   EXPECT_EQ(forecast.row_couplings,
             *std::max_element(row_couplings.begin(), row_couplings.end()));
@@ -86,8 +88,10 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
 
   CouplingIndex couplings;
   // Twice on one object.
-  ASSERT_TRUE(couplings.Build(index, &machine).ok());
-  ASSERT_TRUE(couplings.Build(index, &machine).ok());
+  ASSERT_TRUE(
+      couplings.Build(index, CouplingList::kObservations, &machine).ok());
+  ASSERT_TRUE(
+      couplings.Build(index, CouplingList::kObservations, &machine).ok());
   EXPECT_LE(machine.bytes(), forecast.bytes);
   const CouplingIndexView& view = couplings.view();
   ASSERT_EQ(view.num_cameras, structure.num_cameras);
@@ -117,6 +121,15 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
     }
     begin += static_cast<int64_t>(list.size());
     ++b;
+  }
+  // Their points.
+  CouplingIndex points;
+  ASSERT_TRUE(points.Build(index, CouplingList::kPoints, &machine).ok());
+  ASSERT_EQ(points.view().num_couplings, num_couplings);
+  EXPECT_EQ(points.view().coupling, nullptr);
+  for (int64_t at = 0; at < num_couplings; ++at) {
+    ASSERT_EQ(points.view().point[at],
+              index.point_id[FirstOfCoupling(view.coupling[at])]);
   }
   EXPECT_EQ(view.row_begin[0], 0);
   EXPECT_EQ(view.coupling_begin[b], begin);
@@ -174,7 +187,11 @@ class MatrixOfProblem {
     blocks.breakdown = &breakdown;
     RunOk(blocks, &problem->machine);
     EXPECT_EQ(breakdown.first_point, Breakdown::kNone);
-    EXPECT_TRUE(couplings.Build(problem->index(), &problem->machine).ok());
+    EXPECT_TRUE(couplings
+                    .Build(problem->index(),
+                           CouplingList::kObservations,
+                           &problem->machine)
+                    .ok());
     BlockFamilies families;
     families.Add(C, problem->index().num_cameras);
     EXPECT_TRUE(
