@@ -11,7 +11,9 @@
 // solves it --solves times by each method in turn, from the same start. A line
 // of JSON a method: medians over the solves, and the least and the most of the
 // whole iteration. Seconds of stages are of an iteration: of all solves of the
-// linear system, rejected steps too, over their number.
+// linear system, rejected steps too, over their number. same_steps: how many
+// iterations have taken or rejected their step as the first method did, from
+// the first one on; cost_difference: the largest relative one of those.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -129,10 +131,32 @@ std::string SecondsTo(const Summary& summary, double cost) {
   return "null";
 }
 
+// How far `summary` goes along with `first`.
+struct Agreement {
+  int same_steps = 0;
+  double cost_difference = 0.0;
+};
+Agreement Compare(const Summary& summary, const Summary& first) {
+  Agreement agreement;
+  const size_t n = std::min(summary.iterations.size(), first.iterations.size());
+  for (size_t k = 1; k < n; ++k) {
+    const ceres::IterationSummary& a = summary.iterations[k];
+    const ceres::IterationSummary& b = first.iterations[k];
+    if (a.step_is_successful != b.step_is_successful) {
+      break;
+    }
+    ++agreement.same_steps;
+    agreement.cost_difference =
+        std::max(agreement.cost_difference, std::abs(a.cost - b.cost) / b.cost);
+  }
+  return agreement;
+}
+
 void Print(uint64_t seed,
            const std::string& method,
            double best,
-           const std::vector<Summary>& solves) {
+           const std::vector<Summary>& solves,
+           const Summary& first_method) {
   // The first one loads libraries and code.
   const size_t first = solves.size() > 1 ? 1 : 0;
   const auto median = [&](const std::function<double(const Summary&)>& of) {
@@ -155,6 +179,7 @@ void Print(uint64_t seed,
     }
   }
   const Summary& last = solves.back();
+  const Agreement agreement = Compare(last, first_method);
   std::printf(
       "{\"like\":\"%s\",\"cameras\":%d,\"reach\":%d,\"start\":%g,"
       "\"max_iterations\":%d,\"seed\":%d,\"method\":\"%s\","
@@ -166,7 +191,8 @@ void Print(uint64_t seed,
       "\"back_substitution\":%.6f,\"residuals\":%.6f,\"jacobian\":%.6f,"
       "\"preprocessor\":%.4f,\"setup\":%.4f,\"minimizer\":%.4f,"
       "\"to_1_percent\":%s,\"to_0.1_percent\":%s,\"final_cost\":%s,"
-      "\"best_cost\":%s,\"bytes\":%lld,\"forecast_bytes\":%lld,"
+      "\"best_cost\":%s,\"same_steps\":%d,\"cost_difference\":%.3g,"
+      "\"bytes\":%lld,\"forecast_bytes\":%lld,"
       "\"reason\":\"%s\"}\n",
       FLAGS_like.c_str(),
       FLAGS_cameras,
@@ -212,6 +238,8 @@ void Print(uint64_t seed,
       SecondsTo(last, 1.001 * best).c_str(),
       Finite(last.final_cost).c_str(),
       Finite(best).c_str(),
+      agreement.same_steps,
+      agreement.cost_difference,
       static_cast<long long>(last.memory_bytes),
       static_cast<long long>(last.memory_forecast_bytes),
       last.IsSolutionUsable() ? last.path_reason.c_str()
@@ -374,7 +402,7 @@ bool RunSeed(uint64_t seed) {
     }
   }
   for (size_t i = 0; i < methods.size(); ++i) {
-    Print(seed, methods[i], best, all[i]);
+    Print(seed, methods[i], best, all[i], all[0].back());
   }
   return true;
 }

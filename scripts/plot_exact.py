@@ -164,8 +164,9 @@ def plot_timeline(events, seconds, path, plt):
 
 
 def read(path):
-    """The machine, the solves of exact_benchmark, and its derivatives."""
-    machine, rows, derivatives = {}, [], []
+    """The machine, the solves of exact_benchmark, its derivatives, and the steps
+    of split_benchmark."""
+    machine, rows, derivatives, splits = {}, [], [], []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
             row = json.loads(line)
@@ -176,11 +177,13 @@ def read(path):
             machine = row
         elif "derivatives" in row:
             derivatives.append(row)
+        elif "split" in row:
+            splits.append(row)
         else:
             rows.append(row)
     if not machine:
         raise SystemExit(f"{path} is no record of gpu_exact")
-    return machine, rows, derivatives
+    return machine, rows, derivatives, splits
 
 
 def problem(row):
@@ -278,6 +281,16 @@ def table_derivatives(rows):
           *(f"{row[field]:.1e}" for field in (
               "camera_median", "camera_most", "point_median", "point_most"))]
          for row in rows])
+
+
+def table_split(rows):
+    """The device alone, and with the paper's part for the host."""
+    return table(
+        ["cameras", "the device alone, ms", "split, ms",
+         "of it the host's part", "split over alone"],
+        [[str(row["cameras"]), number(row["alone"]),
+          number(row["split_step"]), number(row["host"]),
+          number(row["split_step"] / row["alone"])] for row in rows])
 
 
 def table_to_cost(rows):
@@ -388,7 +401,7 @@ def main():
         "docs/measurements/study_exact"))
     parser.add_argument("--no-plots", action="store_true")
     arguments = parser.parse_args()
-    machine, rows, derivatives = read(arguments.record)
+    machine, rows, derivatives, splits = read(arguments.record)
     timeline = arguments.timeline and read_timeline(arguments.timeline)
     arguments.output.mkdir(parents=True, exist_ok=True)
     where = (f"{machine['date']}, {machine['gpu']}, driver "
@@ -404,6 +417,7 @@ def main():
         "## Table 1 of the paper\n", table_1(rows),
         *(["## Figure 3 of the paper, 488 cameras\n",
            table_timeline(*timeline)] if timeline else []),
+        "## The paper's split\n", table_split(splits),
         "## Forward differences against analytic derivatives\n",
         table_derivatives(derivatives),
         "## Exact step and PCG\n", table_to_cost(rows),
