@@ -361,8 +361,7 @@ class ObservationBenchmark {
                                          kernels::CudaCouplingIndex,
                                          kernels::CouplingIndex>;
     constexpr kernels::CouplingList kCouplings =
-        kIsCuda ? kernels::kDeviceCouplings<Source>
-                : kernels::CouplingList::kObservations;
+        kernels::kCouplings<Source, kLayout>;
     constexpr double kMaxMatrixBytes = 32e9;
     const kernels::ObservationIndexView& index = index_->view();
     kernels::CouplingForecast forecast;

@@ -354,9 +354,7 @@ class ObservationBatch final : public Batch {
   using Buffer = typename Machine::template Buffer<T>;
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
   static constexpr kernels::CouplingList kCouplings =
-      std::is_same_v<Machine, kernels::HostMachine>
-          ? kernels::CouplingList::kObservations
-          : kernels::kDeviceCouplings<Source>;
+      kernels::kCouplings<Source, kLayout>;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
   // Whether S as a matrix has an operation of its own, and whether rows are

@@ -815,13 +815,7 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
     return Status(StatusCode::kInvalidArgument,
                   "The Schur complement needs ScratchBytes of scratch.");
   }
-  if (couplings.num_couplings > 0 &&
-      (couplings.point != nullptr) !=
-          (kDeviceCouplings<Source> == CouplingList::kPoints)) {
-    return Status(StatusCode::kInvalidArgument,
-                  "The index lists other things of couplings than the Schur "
-                  "complement of this Jacobian needs.");
-  }
+  CERES_EXT_RETURN_IF_ERROR(CheckCouplings(params));
   if (params.target.row_begin == nullptr) {
     if (params.target.stride < n) {
       return Status(StatusCode::kInvalidArgument,

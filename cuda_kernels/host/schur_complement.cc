@@ -168,6 +168,7 @@ class SchurComplementBody {
 template <typename Source>
 Status Run(const SchurComplementParams<Source, kHostLayout>& params,
            HostMachine* machine) {
+  CERES_EXT_RETURN_IF_ERROR(CheckCouplings(params));
   const int64_t n = params.unknowns.num_unknowns;
   const SchurTarget& target = params.target;
   if (target.row_begin == nullptr) {

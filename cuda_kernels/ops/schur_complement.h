@@ -24,6 +24,7 @@
 #define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_COMPLEMENT_H_
 
 #include <cstdint>
+#include <string>
 
 #include "cuda_kernels/base/block_view.h"
 #include "cuda_kernels/base/status.h"
@@ -83,14 +84,28 @@ struct CouplingScratch<RecomputedJacobian<T, C, kScaledRows>> {
 
 }  // namespace internal
 
-// What an index of couplings on a device has to list for a source; the host's
-// lists observations.
-template <typename Source>
-inline constexpr CouplingList kDeviceCouplings = CouplingList::kObservations;
+// What an index of couplings has to list for a source: observations, and on a
+// device points where these are all that a Jacobian differs by.
+template <typename Source, BlockLayout kLayout>
+inline constexpr CouplingList kCouplings = CouplingList::kObservations;
 template <typename T, int C>
 inline constexpr CouplingList
-    kDeviceCouplings<RecomputedJacobian<T, C, /*kScaledRows=*/false>> =
+    kCouplings<RecomputedJacobian<T, C, /*kScaledRows=*/false>, kDeviceLayout> =
         CouplingList::kPoints;
+// kInvalidArgument where the index lists others.
+template <typename Source, BlockLayout kLayout>
+Status CheckCouplings(const SchurComplementParams<Source, kLayout>& p) {
+  constexpr bool kPoints = kCouplings<Source, kLayout> == CouplingList::kPoints;
+  if (p.couplings.num_couplings == 0 ||
+      (p.couplings.point != nullptr) == kPoints) {
+    return {};
+  }
+  return {StatusCode::kInvalidArgument,
+          std::string("The Schur complement of this Jacobian needs an index of "
+                      "couplings that lists ") +
+              (kPoints ? "points, and this one lists observations."
+                       : "observations, and this one lists points.")};
+}
 
 // Of a device, known from the forecast, or exactly where the index is there.
 template <typename Source>
@@ -111,10 +126,9 @@ int64_t GetBytes(const SchurComplementParams<Source, kLayout>& p) {
   constexpr int64_t kDouble = sizeof(double);
   const int64_t n = p.unknowns.num_unknowns;
   const int64_t num_blocks = p.couplings.num_blocks;
-  constexpr bool kLists =
-      kLayout == kHostLayout ||
-      kDeviceCouplings<Source> == CouplingList::kObservations;
-  int64_t per_coupling = kLists ? sizeof(int64_t) : 0;
+  constexpr bool kObservations =
+      kCouplings<Source, kLayout> == CouplingList::kObservations;
+  int64_t per_coupling = kObservations ? sizeof(int64_t) : 0;
   int64_t per_observation = 0;
   if constexpr (IsRecomputed<Source>::value) {
     // The number of the point, the point and its scaled Vi, the factors of both

@@ -186,7 +186,7 @@ class MatrixOfProblem {
     Breakdown breakdown;
     blocks.breakdown = &breakdown;
     RunOk(blocks, &problem->machine);
-    EXPECT_EQ(breakdown.first_point, Breakdown::kNone);
+    EXPECT_EQ(breakdown.first_block, Breakdown::kNone);
     EXPECT_TRUE(couplings
                     .Build(problem->index(),
                            CouplingList::kObservations,
@@ -276,6 +276,22 @@ class MatrixOfProblem {
  private:
   DenseProblem<T, C>* problem_;
 };
+
+TEST(SchurComplement, RefusesAnIndexThatListsPoints) {
+  DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 21);
+  MatrixOfProblem<double, 9> matrix(
+      &problem, std::vector<unsigned char>(9 * 4, 1), nullptr, nullptr);
+  CouplingIndex points;
+  ASSERT_TRUE(
+      points.Build(problem.index(), CouplingList::kPoints, &problem.machine)
+          .ok());
+  matrix.params.couplings = points.view();
+  const Status status = kernels::Run(matrix.params, &problem.machine);
+  EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message,
+            "The Schur complement of this Jacobian needs an index of couplings "
+            "that lists observations, and this one lists points.");
+}
 
 // held: columns from C - 2 on, all of camera 0, which Pad made zero, and, which
 // is not zero and held all the same, column 1 of every third camera.
