@@ -456,7 +456,7 @@ class KernelBench {
       CERES_EXT_RETURN_IF_ERROR(buffer->SetZero());
     }
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(27 * n_, &w_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &breakdown_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2, &breakdown_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &scalars_));
     system_ = lm_.System();
 
@@ -657,7 +657,7 @@ class KernelBench {
     const kernels::BlockFamily points{3, static_cast<int32_t>(points_)};
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::SetConstantParams{
-            2, kernels::Breakdown::kNone, &breakdown_.data()->first_point},
+            2, kernels::Breakdown::kNone, &breakdown_.data()->first_block},
         machine_));
     kernels::InvertBlocksParams<C> invert;
     invert.n = cameras_;
@@ -666,7 +666,7 @@ class KernelBench {
     invert.inverse =
         kernels::PackedBlocks(cameras, kLayout, camera_inverse_.data());
     invert.may_be_diagonal = true;
-    invert.first_breakdown = &breakdown_.data()->first_camera;
+    invert.first_breakdown = &breakdown_.data()[1].first_block;
     CERES_EXT_RETURN_IF_ERROR(Time("InvertBlockDiagonal 9 x 9", invert));
     kernels::InvertBlocksParams<3> invert_points;
     invert_points.n = points_;
@@ -676,7 +676,7 @@ class KernelBench {
     invert_points.inverse =
         kernels::PackedBlocks(points, kLayout, v_inverse_.data());
     invert_points.may_be_diagonal = true;
-    invert_points.first_breakdown = &breakdown_.data()->first_point;
+    invert_points.first_breakdown = &breakdown_.data()->first_block;
     CERES_EXT_RETURN_IF_ERROR(Time("InvertBlockDiagonal 3 x 3", invert_points));
 
     kernels::ApplyBlocksParams<C> apply;

@@ -79,7 +79,7 @@ class PaperBatch final : public solver::Batch {
     invert.a = kernels::PackedBlocks<const double>(points, kLayout, v_.data());
     invert.diagonal = request.e_diagonal;
     invert.inverse = kernels::PackedBlocks(points, kLayout, request.v_inverse);
-    invert.first_breakdown = &request.breakdown->first_point;
+    invert.first_breakdown = &request.breakdown->first_block;
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::SetConstantParams{
             1, kernels::Breakdown::kNone, invert.first_breakdown},

@@ -70,7 +70,7 @@ struct NormalBlocksRequest {
   double* schur_rhs = nullptr;         // F'b - F'E (E'E + D_e^2)^-1 E'b
   // -(E'E + D_e^2)^-1 E'b, for F blocks of E families that are shared.
   const double* e_motion = nullptr;
-  // first_point of one record per E family.
+  // One per E family.
   kernels::Breakdown* breakdown = nullptr;
 };
 

@@ -17,6 +17,7 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
+#include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
@@ -94,8 +95,10 @@ class LinearOperator {
   virtual kernels::Status Update(const LinearSystem& system,
                                  const NormalBlocksRequest& wanted,
                                  double* rhs) = 0;
-  // Waits for the last Update. kNumericalFailure where an eliminated block
-  // can't be inverted: what is computed from it means nothing.
+  // Where the last Update tells, when it is done, of eliminated blocks that
+  // can't be inverted: what is computed from them means nothing.
+  virtual void ListBreakdowns(kernels::BreakdownArrays* /*arrays*/) const {}
+  // Waits for the last Update. kNumericalFailure where there is a breakdown.
   virtual kernels::Status CheckUpdate() { return {}; }
   // q = A p. scalars: ended, nothing need be done.
   virtual kernels::Status Multiply(const double* p,
@@ -229,7 +232,7 @@ class SchurComplement : public LinearOperator<Machine> {
       invert.diagonal = system.e_diagonal == nullptr
                             ? nullptr
                             : system.e_diagonal + family.value_begin;
-      invert.first_breakdown = &breakdown_.data()[i].first_point;
+      invert.first_breakdown = &breakdown_.data()[i].first_block;
       CERES_EXT_RETURN_IF_ERROR(Run(
           kernels::SetConstantParams{
               1, kernels::Breakdown::kNone, invert.first_breakdown},
@@ -242,11 +245,15 @@ class SchurComplement : public LinearOperator<Machine> {
     return this->Ask(&Batch::OtherBlocks, &request);
   }
 
+  void ListBreakdowns(kernels::BreakdownArrays* arrays) const final {
+    arrays->Add(breakdown_.data(), breakdown_.size());
+  }
+
   kernels::Status CheckUpdate() final {
     CERES_EXT_RETURN_IF_ERROR(machine_->Download(
         breakdown_.size(), breakdown_.data(), breakdowns_.data()));
     for (int i = 0; i < blocks_.e.size(); ++i) {
-      const int32_t first = breakdowns_[i].first_point;
+      const int32_t first = breakdowns_[i].first_block;
       if (blocks_.e[i].num_blocks == 0 || first == kernels::Breakdown::kNone) {
         continue;
       }

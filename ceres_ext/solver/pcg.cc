@@ -26,6 +26,8 @@ std::string PcgMessage(const kernels::PcgScalars& s) {
   switch (s.end) {
     case kernels::PcgEnd::kRunning:
       return "Still running.";
+    case kernels::PcgEnd::kBlockBreakdown:
+      return "Numerical failure. A diagonal block can't be inverted.";
     case kernels::PcgEnd::kZeroRightHandSide:
       return "Convergence. |b| = 0.";
     case kernels::PcgEnd::kInitialResidual:

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "ceres_ext/solver/inexact_solver_options.h"
+#include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/pcg.h"
@@ -40,18 +41,25 @@ struct PcgVectors {
 // Solves A x = rhs. multiply(p, q) is q = A p, precondition(r, z) is
 // z = M^-1 r; both return a Status and may be asked to work on scalars that
 // have ended, when their result is not used. Leaves the scalars of the end in
-// *scalars.
+// *scalars: where one of `breakdowns` is a block, no iteration is worked on.
+// finish() queues what is made of x, behind the last iteration and whatever its
+// end: the host need not know this before.
 // *loop: of one solve after the other with the same vectors, operators and
 // reset period; Reset it where they are others. What the operators read may
 // change.
-template <typename Machine, typename Multiply, typename Precondition>
+template <typename Machine,
+          typename Multiply,
+          typename Precondition,
+          typename Finish>
 kernels::Status ConjugateGradients(
     const InexactSolverOptions& options,
     const InexactSolverPerSolveOptions& per_solve,
     const kernels::PcgForcing& forcing,
+    const kernels::BreakdownArrays& breakdowns,
     const PcgVectors& v,
     Multiply&& multiply,
     Precondition&& precondition,
+    Finish&& finish,
     typename Machine::PcgLoop* loop,
     Machine* machine,
     kernels::PcgScalars* scalars) {
@@ -70,6 +78,7 @@ kernels::Status ConjugateGradients(
   start.r = v.r;
   start.scalars = v.scalars;
   start.published = machine->published_scalars();
+  start.breakdowns = breakdowns;
   CERES_EXT_RETURN_IF_ERROR(Run(start, machine));
 
   double* q = v.z;
@@ -115,13 +124,14 @@ kernels::Status ConjugateGradients(
                             std::cref(iterate),
                             v.scalars,
                             loop)) {
+      CERES_EXT_RETURN_IF_ERROR(finish());
       return machine->ReadScalars(v.scalars, scalars);
     }
     // Steps after the end do nothing, and max_num_iterations is an end.
     if (i >= options.max_num_iterations || machine->ShouldPoll(i)) {
       CERES_EXT_RETURN_IF_ERROR(machine->ReadScalars(v.scalars, scalars));
       if (scalars->end != kernels::PcgEnd::kRunning) {
-        return {};
+        return finish();
       }
     }
     CERES_EXT_RETURN_IF_ERROR(iterate(i));
@@ -141,6 +151,7 @@ inline Termination PcgTermination(kernels::PcgEnd end) {
     case kernels::PcgEnd::kIndefinite:
     case kernels::PcgEnd::kMaxNumIterations:
       return Termination::kNoConvergence;
+    case kernels::PcgEnd::kBlockBreakdown:
     case kernels::PcgEnd::kRhoBreakdown:
     case kernels::PcgEnd::kBetaBreakdown:
     case kernels::PcgEnd::kAlphaBreakdown:

@@ -16,6 +16,7 @@
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/inexact_solver_options.h"
 #include "ceres_ext/solver/linear_operator.h"
+#include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
@@ -45,6 +46,8 @@ class Preconditioner {
   // Update.
   virtual NormalBlocksRequest WantedBlocks() { return {}; }
   virtual kernels::Status Update(const LinearSystem& /*system*/) { return {}; }
+  // Where the last Update tells, when it is done, of blocks without inverse.
+  virtual void ListBreakdowns(kernels::BreakdownArrays* /*arrays*/) const {}
   // Waits for the last Update. kNumericalFailure where there is no inverse.
   virtual kernels::Status CheckUpdate() { return {}; }
   virtual kernels::Status Apply(const double* r,
@@ -97,6 +100,12 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     return Invert(system.e_diagonal, &e_);
   }
 
+  void ListBreakdowns(kernels::BreakdownArrays* arrays) const final {
+    for (const Part* part : {&f_, &e_}) {
+      arrays->Add(part->breakdown.data(), part->breakdown.size());
+    }
+  }
+
   kernels::Status CheckUpdate() final {
     CERES_EXT_RETURN_IF_ERROR(CheckInverse(f_));
     return CheckInverse(e_);
@@ -127,7 +136,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     // Empty where blocks are inverted in place.
     Buffer<double> blocks;
     Buffer<double> inverse;
-    Buffer<int32_t> breakdown;  // one per family of the matrices
+    Buffer<kernels::Breakdown> breakdown;  // one per family of the matrices
     // Families of the matrices; the first ones are `families`.
     const kernels::BlockFamilies& matrices() const {
       return merged.empty() ? families : merged.families;
@@ -180,10 +189,14 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
 
   kernels::Status Invert(const double* diagonal, Part* part) {
     const int num_families = part->matrices().size();
-    CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::SetConstantParams{
-            num_families, kernels::Breakdown::kNone, part->breakdown.data()},
-        this->machine_));
+    if (num_families == 0) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::SetConstantParams{num_families,
+                                       kernels::Breakdown::kNone,
+                                       &part->breakdown.data()->first_block},
+            this->machine_));
     if (diagonal != nullptr && !part->merged.empty()) {
       CERES_EXT_RETURN_IF_ERROR(
           Run(kernels::GatherColumnsParams{part->column.size(),
@@ -209,7 +222,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
         params.inverse = kernels::PackedBlocks(
             family, Machine::kLayout, part->inverse.data());
         params.may_be_diagonal = true;
-        params.first_breakdown = &part->breakdown.data()[i];
+        params.first_breakdown = &part->breakdown.data()[i].first_block;
         return Run(params, this->machine_);
       }));
     }
@@ -217,15 +230,15 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   }
 
   kernels::Status CheckInverse(const Part& part) {
-    std::vector<int32_t> breakdowns(part.breakdown.size());
+    std::vector<kernels::Breakdown> breakdowns(part.breakdown.size());
     CERES_EXT_RETURN_IF_ERROR(this->machine_->Download(
         part.breakdown.size(), part.breakdown.data(), breakdowns.data()));
     for (int i = 0; i < part.matrices().size(); ++i) {
       if (part.matrices()[i].num_blocks > 0 &&
-          breakdowns[i] != kernels::Breakdown::kNone) {
+          breakdowns[i].first_block != kernels::Breakdown::kNone) {
         return {kernels::StatusCode::kNumericalFailure,
                 "Preconditioner update failed at " +
-                    BlockName(part, i, breakdowns[i]) + "."};
+                    BlockName(part, i, breakdowns[i].first_block) + "."};
       }
     }
     return {};
@@ -329,6 +342,13 @@ class PowerSeriesExpansion final : public Preconditioner<Machine> {
     CERES_EXT_RETURN_IF_ERROR(b_.Update(system));
     return preconditioner_ == nullptr ? kernels::Status()
                                       : preconditioner_->Update(system);
+  }
+
+  void ListBreakdowns(kernels::BreakdownArrays* arrays) const final {
+    b_.ListBreakdowns(arrays);
+    if (preconditioner_ != nullptr) {
+      preconditioner_->ListBreakdowns(arrays);
+    }
   }
 
   kernels::Status CheckUpdate() final {

@@ -46,6 +46,7 @@
 #include "ceres_ext/solver/pcg.h"
 #include "ceres_ext/solver/preconditioner.h"
 #include "ceres_ext/solver/schur_cholesky.h"
+#include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -242,8 +243,6 @@ class StepSolver {
       }
     }
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
-    CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
-    CERES_EXT_RETURN_IF_ERROR(preconditioner_->CheckUpdate());
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 
     PcgVectors vectors;
@@ -260,6 +259,10 @@ class StepSolver {
           preconditioner_->Initialize(rhs_.data(), vectors.x));
     }
     ListOperands(system, vectors.x);
+    // PCG looks at these where they are, and the host need not wait for them.
+    kernels::BreakdownArrays breakdowns;
+    operator_->ListBreakdowns(&breakdowns);
+    preconditioner_->ListBreakdowns(&breakdowns);
     kernels::PcgScalars scalars;
     InexactSolverPerSolveOptions of_solve = per_solve;
     kernels::PcgForcing forcing;
@@ -272,6 +275,7 @@ class StepSolver {
         options_,
         of_solve,
         forcing,
+        breakdowns,
         vectors,
         [&](const double* p, double* q) {
           return operator_->Multiply(p, q, vectors.scalars);
@@ -279,11 +283,21 @@ class StepSolver {
         [&](const double* r, double* z) {
           return preconditioner_->Apply(r, z, vectors.scalars);
         },
+        [&]() -> kernels::Status {
+          CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
+          CERES_EXT_RETURN_IF_ERROR(
+              operator_->Finish(vectors.x, e_step, f_step));
+          return machine_->RecordMark(kEnd);
+        },
         FindLoop(),
         machine_,
         &scalars));
-    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
 
+    if (scalars.end == kernels::PcgEnd::kBlockBreakdown) {
+      // The block by its name.
+      CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
+      CERES_EXT_RETURN_IF_ERROR(preconditioner_->CheckUpdate());
+    }
     if (!per_solve.is_same_linearization) {
       forcing_ = {scalars.norm_rhs, scalars.q_tolerance};
     }
@@ -291,12 +305,6 @@ class StepSolver {
     summary->num_iterations = scalars.num_iterations;
     summary->termination = PcgTermination(scalars.end);
     summary->message = PcgMessage(scalars);
-    if (summary->termination == Termination::kSuccess ||
-        summary->termination == Termination::kNoConvergence) {
-      CERES_EXT_RETURN_IF_ERROR(operator_->Finish(vectors.x, e_step, f_step));
-    }
-    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
-
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     summary->normal_blocks_seconds =
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);

@@ -18,6 +18,7 @@ namespace ceres_ext::kernels {
 // Why a solve ended, in the order in which one iteration tests them.
 enum class PcgEnd : int32_t {
   kRunning = 0,
+  kBlockBreakdown,     // a block that A or M is made of has no inverse
   kZeroRightHandSide,  // |b| = 0
   // |r| <= tol_r at once where no iteration is required, or |r| = 0 at once.
   kInitialResidual,

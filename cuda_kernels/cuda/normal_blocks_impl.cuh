@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kPointBlock)
   }
   if (!InvertSymmetric<E>(v)) {
     // A minimum of integers: the order of the atomics does not matter.
-    atomicMin(&p.breakdown->first_point, static_cast<int32_t>(point));
+    atomicMin(&p.breakdown->first_block, static_cast<int32_t>(point));
   }
 #pragma unroll
   for (int i = 0; i < Shape::kPackedE; ++i) {
@@ -197,7 +197,6 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
   const bool by_tiles = !IsRecomputed<Source>::value &&
                         workspace.stored_tiles.header != nullptr;
   if (params.breakdown != nullptr) {
-    // The whole record: the host reads it in one piece.
     CERES_EXT_RETURN_IF_ERROR(SetValue(
         "ResetBreakdown", params.breakdown, Breakdown(), machine->stream()));
   }

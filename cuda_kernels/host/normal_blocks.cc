@@ -169,7 +169,7 @@ class NormalBlocksBody {
                    }
                  });
     if (params_.breakdown != nullptr) {
-      params_.breakdown->first_point = first_breakdown_;
+      params_.breakdown->first_block = first_breakdown_;
     }
     SumCameras();
   }

@@ -432,7 +432,7 @@ struct InvertBlocksParams {
   // may be; else it is a breakdown. kDynamic: inverse is then not A.
   bool may_be_diagonal = false;
   // Lowered to the first block that could not be inverted, whose inverse is
-  // unspecified. Starts at Breakdown::kNone (ops/normal_blocks.h).
+  // unspecified. Starts at Breakdown::kNone (base/breakdown.h).
   int32_t* first_breakdown = nullptr;
 
   static constexpr int kUnroll = 1;

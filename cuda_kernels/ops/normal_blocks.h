@@ -17,9 +17,9 @@
 #define CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_
 
 #include <cstdint>
-#include <limits>
 
 #include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/traffic.h"
@@ -28,13 +28,6 @@ namespace ceres_ext::kernels {
 
 class CudaMachine;
 class HostMachine;
-
-// The first blocks, by id, that could not be inverted.
-struct Breakdown {
-  static constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
-  int32_t first_point = kNone;
-  int32_t first_camera = kNone;
-};
 
 // Computes those outputs whose data is not null. The host needs room for the
 // sums of a camera (ReserveCameraSums), all outputs per camera together.
@@ -68,9 +61,9 @@ struct NormalBlocksParams {
   BlockView<double, Shape::kPackedF, kLayout> schur_diagonal;  // S_c, packed
   double* schur_rhs = nullptr;                                 // s_c, F
 
-  // Set: first_point, Breakdown::kNone where all went well. Outputs that depend
-  // on the Vi of a broken point are unspecified. Not null where v_inverse is
-  // wanted; lives where the outputs live.
+  // Set: the first point without Vi. Outputs that depend on the Vi of such a
+  // point are unspecified. Not null where v_inverse is wanted; lives where the
+  // outputs live.
   Breakdown* breakdown = nullptr;
 };
 

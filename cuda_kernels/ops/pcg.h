@@ -24,6 +24,7 @@
 
 #include <cstdint>
 
+#include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/vector_sums.h"
@@ -31,7 +32,8 @@
 
 namespace ceres_ext::kernels {
 
-// x = 0 unless it is given, r = b, *scalars = StartPcg(|b|^2, ...).
+// x = 0 unless it is given, r = b, *scalars = StartPcg(|b|^2, ...), and where
+// one of `breakdowns` is a block the end is kBlockBreakdown.
 struct PcgStartParams {
   int64_t n = 0;
   double q_tolerance = 0.0;
@@ -46,6 +48,7 @@ struct PcgStartParams {
   double model_cost_tolerance = 0.0;
   PcgForcing forcing;
   PcgScalars* published = nullptr;  // PcgScalars::published
+  BreakdownArrays breakdowns;       // of A and of M
 
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
     const double b = rhs[i];
@@ -64,6 +67,9 @@ struct PcgStartParams {
                         min_num_iterations,
                         max_num_iterations,
                         x_is_given);
+    if (breakdowns.Any()) {
+      scalars->end = PcgEnd::kBlockBreakdown;
+    }
     scalars->published = published;
     PublishPcg(*scalars);
   }

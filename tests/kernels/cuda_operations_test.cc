@@ -544,7 +544,7 @@ void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
     // defined. The factor is compared with D.
     return;
   }
-  EXPECT_EQ(Download(device_breakdown)[0].first_point, breakdown.first_point);
+  EXPECT_EQ(Download(device_breakdown)[0].first_block, breakdown.first_block);
   const Numbers v_inverse = Inverses(host[1], v);
   const Numbers rhs = Eliminated(v_inverse, Inputs(b_));
   EXPECT_TRUE(Close(device[1], host[1], v_inverse)) << "Vi";
@@ -575,7 +575,7 @@ void CudaOperationsTest<Combination>::CompareProducts(bool with_diagonal) {
   // Always damped: see CompareNormalBlocks.
   SetDiagonal(true);
   ASSERT_OK(on_host_.NormalBlocks(blocks));
-  ASSERT_EQ(breakdown.first_point, Breakdown::kNone);
+  ASSERT_EQ(breakdown.first_block, Breakdown::kNone);
   const auto device_v_inverse = Upload(ToDeviceLayout<double>(v_inverse, 6));
   SetDiagonal(with_diagonal);
   on_host_.v_inverse = v_inverse.data();
@@ -710,7 +710,7 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   // Always damped: see CompareNormalBlocks.
   SetDiagonal(true);
   ASSERT_OK(on_host_.NormalBlocks(blocks));
-  ASSERT_EQ(breakdown.first_point, Breakdown::kNone);
+  ASSERT_EQ(breakdown.first_block, Breakdown::kNone);
   const auto device_v_inverse = Upload(ToDeviceLayout<double>(v_inverse, 6));
   const auto device_schur_diagonal =
       Upload(ToDeviceLayout<double>(schur_diagonal, kPacked));
@@ -722,8 +722,8 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   CudaCouplingIndex couplings;
   ASSERT_OK(host_couplings.Build(
       host_index_.view(), CouplingList::kObservations, &host_machine_));
-  ASSERT_OK(
-      couplings.Build(index_.view(), kDeviceCouplings<Source>, machine_.get()));
+  ASSERT_OK(couplings.Build(
+      index_.view(), kCouplings<Source, kDeviceLayout>, machine_.get()));
   EXPECT_EQ(couplings.view().num_chunks > 0, expect_chunks);
   std::vector<unsigned char> varies(static_cast<size_t>(C * num_cameras_));
   std::vector<int64_t> unknown;
@@ -790,6 +790,26 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
     target.stride = n;
     return target;
   };
+
+  if (couplings.view().num_couplings > 0) {
+    constexpr bool kPoints =
+        kCouplings<Source, kDeviceLayout> == CouplingList::kPoints;
+    CudaCouplingIndex other;
+    ASSERT_OK(other.Build(
+        index_.view(),
+        kPoints ? CouplingList::kObservations : CouplingList::kPoints,
+        machine_.get()));
+    SchurComplementParams<Source, kDeviceLayout> params;
+    set(on_device_, {}, device_schur_diagonal.data(), &params);
+    params.couplings = other.view();
+    params.unknowns = unknowns.view();
+    params.scratch = scratch.data();
+    EXPECT_EQ(kernels::Run(params, machine_.get()).message,
+              std::string("The Schur complement of this Jacobian needs an "
+                          "index of couplings that lists ") +
+                  (kPoints ? "points, and this one lists observations."
+                           : "observations, and this one lists points."));
+  }
 
   // Dense: n x n, then the product with p.
   std::vector<double> host_s(static_cast<size_t>(n * n), -7.0);

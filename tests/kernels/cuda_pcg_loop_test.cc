@@ -388,7 +388,8 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
   void Solve(const std::vector<double>& diagonal,
              const std::vector<double>& rhs,
              PcgEnd end,
-             int num_iterations) {
+             int num_iterations,
+             const BreakdownArrays& breakdowns = {}) {
     const int64_t n = static_cast<int64_t>(diagonal.size());
     const int64_t num_blocks = n / 3;
     std::vector<double> packed(6 * num_blocks, 0.0);
@@ -422,6 +423,7 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
           options,
           kEndAtMaximum,
           /*forcing=*/{},
+          breakdowns,
           v,
           [&](const double* from, double* to) {
             ApplyBlocksParams<3> params;
@@ -436,6 +438,7 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
           [&](const double* from, double* to) {
             return kernels::Run(CopyParams{n, from, to}, machine);
           },
+          [] { return kernels::Status(); },
           &loop,
           machine,
           &result));
@@ -471,6 +474,27 @@ TEST_F(CudaPcgLoopMatrixTest, Breakdown) {
         std::vector<double>(n, 0.0),
         PcgEnd::kZeroRightHandSide,
         0);
+}
+
+TEST_F(CudaPcgLoopMatrixTest, BlocksWithoutInverse) {
+  constexpr int kOf[] = {1, 3};
+  const std::vector<double> diagonal(30, 2.0), rhs(30, 1.0);
+  for (int broken = -1; broken < kOf[0] + kOf[1]; ++broken) {
+    SCOPED_TRACE(broken);
+    std::vector<Breakdown> records(kOf[0] + kOf[1]);
+    if (broken >= 0) {
+      records[broken].first_block = 0;
+    }
+    const auto device = Upload(records);
+    BreakdownArrays breakdowns;
+    breakdowns.Add(device.data(), kOf[0]);
+    breakdowns.Add(device.data() + kOf[0], kOf[1]);
+    Solve(diagonal,
+          rhs,
+          broken < 0 ? PcgEnd::kResidual : PcgEnd::kBlockBreakdown,
+          broken < 0 ? 1 : 0,
+          breakdowns);
+  }
 }
 
 // Two eigenvalues, one of them negative: the first direction is nearly along

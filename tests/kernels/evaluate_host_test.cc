@@ -426,7 +426,7 @@ class RecomputedAgainstStored {
       params.schur_rhs = rhs.data();
       params.breakdown = &breakdown;
       RunOk(params, &problem->machine);
-      EXPECT_EQ(breakdown.first_point, Breakdown::kNone);
+      EXPECT_EQ(breakdown.first_block, Breakdown::kNone);
     }
     std::vector<double> u, s, rhs, g, vi;
     Breakdown breakdown;

@@ -64,7 +64,7 @@ TEST(NormalBlocks, ByHand) {
   problem.point_diagonal.setOnes();
   Outputs<double, 9> out(problem);
   out.Compute(&problem, true, kAllOutputs);
-  EXPECT_EQ(out.breakdown.first_point, Breakdown::kNone);
+  EXPECT_EQ(out.breakdown.first_block, Breakdown::kNone);
   EXPECT_THAT(out.v, testing::ElementsAre(2, 0, 8, 0, 0, 0));
   EXPECT_DOUBLE_EQ(out.v_inverse[0], 1.0 / 3);
   EXPECT_DOUBLE_EQ(out.v_inverse[2], 1.0 / 9);
@@ -89,7 +89,7 @@ TEST(NormalBlocks, ZeroColumn) {
   problem.jp = {1, 0, 0, 0, 2, 0, 1, 0, 0, 0, 2, 0};
   Outputs<double, 9> out(problem);
   out.Compute(&problem, false, kAllOutputs);
-  EXPECT_EQ(out.breakdown.first_point, Breakdown::kNone);
+  EXPECT_EQ(out.breakdown.first_block, Breakdown::kNone);
   EXPECT_EQ(out.v_inverse[5], 1.0);
   EXPECT_DOUBLE_EQ(out.v_inverse[2], 1.0 / 8);
 }
@@ -107,9 +107,9 @@ TEST(NormalBlocks, NamesTheFirstBrokenPoint) {
   }
   Outputs<double, 9> out(problem);
   out.Compute(&problem, false, kAllOutputs);
-  EXPECT_EQ(out.breakdown.first_point, 777);
+  EXPECT_EQ(out.breakdown.first_block, 777);
   out.Compute(&problem, true, kAllOutputs);
-  EXPECT_EQ(out.breakdown.first_point, Breakdown::kNone);
+  EXPECT_EQ(out.breakdown.first_block, Breakdown::kNone);
 }
 
 template <typename T, int C>
@@ -133,7 +133,7 @@ void ExpectDense(const Structure& structure, bool damped, bool padded) {
 
   Outputs<T, C> out(problem);
   out.Compute(&problem, point_damped, kAllOutputs);
-  EXPECT_EQ(out.breakdown.first_point, Breakdown::kNone);
+  EXPECT_EQ(out.breakdown.first_block, Breakdown::kNone);
 
   // Sums over rows, times what a product in front of the sum adds.
   const double sum_bound = (2 * problem.num_observations() + 8) * kEpsilon;

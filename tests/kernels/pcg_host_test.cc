@@ -72,6 +72,38 @@ TEST_F(PcgTest, StartByHand) {
   EXPECT_EQ(scalars_.end, PcgEnd::kZeroRightHandSide);
 }
 
+TEST_F(PcgTest, StartsNotWhereABlockHasNoInverse) {
+  const std::vector<double> rhs = {3, 0, 4};
+  std::vector<double> x(3), r(3);
+  Breakdown of_a[2];
+  Breakdown of_m[3];
+  PcgStartParams params;
+  params.n = 3;
+  params.max_num_iterations = 7;
+  params.rhs = rhs.data();
+  params.x = x.data();
+  params.r = r.data();
+  params.scalars = &scalars_;
+  params.breakdowns.Add(of_a, 2);
+  params.breakdowns.Add(nullptr, 0);
+  params.breakdowns.Add(of_m, 3);
+  RunOk(params, &machine_);
+  EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
+  for (Breakdown* breakdown : {of_a, of_a + 1, of_m, of_m + 1, of_m + 2}) {
+    breakdown->first_block = 0;
+    RunOk(params, &machine_);
+    EXPECT_EQ(scalars_.end, PcgEnd::kBlockBreakdown);
+    EXPECT_EQ(scalars_.num_iterations, 0);
+    *breakdown = Breakdown();
+  }
+  // Before all other ends.
+  of_m[1].first_block = 41;
+  const std::vector<double> zero(3, 0.0);
+  params.rhs = zero.data();
+  RunOk(params, &machine_);
+  EXPECT_EQ(scalars_.end, PcgEnd::kBlockBreakdown);
+}
+
 TEST_F(PcgTest, ForcingSequenceByHand) {
   // The first linearisation, then a gradient that falls by 4, one that grows,
   // and one that falls by 1e6.

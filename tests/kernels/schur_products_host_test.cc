@@ -67,7 +67,7 @@ class AgainstDense {
     params.v_inverse = Vi();
     params.breakdown = &breakdown_;
     RunOk(params, &problem_.machine);
-    ASSERT_EQ(breakdown_.first_point, Breakdown::kNone);
+    ASSERT_EQ(breakdown_.first_block, Breakdown::kNone);
   }
 
   BlockView<double, 6, kHostLayout> Vi() {

@@ -203,15 +203,18 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
   };
   kernels::PcgScalars scalars;
   typename Machine::PcgLoop loop;
-  EXPECT_TRUE(ConjugateGradients(options,
-                                 per_solve,
-                                 /*forcing=*/{},
-                                 vectors,
-                                 apply(a),
-                                 apply(preconditioner),
-                                 &loop,
-                                 machine,
-                                 &scalars)
+  EXPECT_TRUE(ConjugateGradients(
+                  options,
+                  per_solve,
+                  /*forcing=*/{},
+                  /*breakdowns=*/{},
+                  vectors,
+                  apply(a),
+                  apply(preconditioner),
+                  [] { return kernels::Status(); },
+                  &loop,
+                  machine,
+                  &scalars)
                   .ok());
   result.termination = PcgTermination(scalars.end);
   result.num_iterations = scalars.num_iterations;

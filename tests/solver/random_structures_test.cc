@@ -1362,11 +1362,33 @@ TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
     ASSERT_TRUE(
         schur.Update(system, preconditioner->WantedBlocks(), rhs.data()).ok());
     EXPECT_TRUE(preconditioner->Update(system).ok());
-    EXPECT_EQ(preconditioner->CheckUpdate().message,
-              overflows < 0 ? ""
-                            : "Preconditioner update failed at camera " +
-                                  std::to_string(overflows / 6) +
-                                  " of size 2, merged with others.");
+    const std::string message =
+        overflows < 0 ? ""
+                      : "Preconditioner update failed at camera " +
+                            std::to_string(overflows / 6) +
+                            " of size 2, merged with others.";
+    EXPECT_EQ(preconditioner->CheckUpdate().message, message);
+
+    // And by a whole solve, which does no iteration then.
+    for (const bool spse : {false, true}) {
+      options.use_spse_initialization = spse;
+      StepSolver<Machine> solver;
+      ASSERT_TRUE(solver.Setup(options, blocks, {&batch}, machine_.get()).ok());
+      Buffer<double> e_step;
+      Buffer<double> f_step;
+      ASSERT_TRUE(machine_->Allocate(2, &e_step).ok());
+      ASSERT_TRUE(machine_->Allocate(10, &f_step).ok());
+      const InexactSolverSummary summary =
+          solver.Solve(system, {-1.0, -1.0}, e_step.data(), f_step.data());
+      if (overflows < 0) {
+        EXPECT_NE(summary.termination, Termination::kFailure);
+        EXPECT_GT(summary.num_iterations, 0);
+      } else {
+        EXPECT_EQ(summary.termination, Termination::kFailure);
+        EXPECT_EQ(summary.message, message);
+        EXPECT_EQ(summary.num_iterations, 0);
+      }
+    }
   }
 }
 

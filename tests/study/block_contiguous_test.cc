@@ -170,7 +170,7 @@ class BlockContiguousTest : public CudaProblemTest {
     vector("s", rhs, C);
     vector("g_c", camera_gradient, C);
     vector("g_p", point_gradient, 3);
-    EXPECT_EQ(Download(breakdown)[0].first_point, Breakdown::kNone);
+    EXPECT_EQ(Download(breakdown)[0].first_block, Breakdown::kNone);
     on.v_inverse = v_inverse.data();
 
     const auto run = [&](const char* name,

@@ -97,7 +97,7 @@ class AgainstDense {
     params.normal.breakdown = &breakdown;
     params.w = {stored_w_.data(), problem_.num_observations()};
     RunOk(params, &problem_.machine);
-    ASSERT_EQ(breakdown.first_point, kernels::Breakdown::kNone);
+    ASSERT_EQ(breakdown.first_block, kernels::Breakdown::kNone);
   }
 
   void Coupling() {
