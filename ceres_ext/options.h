@@ -99,13 +99,14 @@ enum PreconditionerChoice {
 };
 
 // PCG's iterations as a CUDA graph that repeats itself on the device, with the
-// same results. On an H200, with 18 iterations a step, 6 % less time for a
-// solve with 380 k observations and 2 % with 5 M; with 7 a step and 84 k, 8 %
-// more (docs/measurements/gpu.md). CUDA before 12.4 does without.
+// same results. On an H200 5 to 11 % less time of the minimizer with 380 k
+// observations and 215 iterations, 1 % with 5 M and 84; with 84 k and 81
+// between 8 % less and 9 % more (docs/measurements/gpu.md). CUDA before 12.4
+// does without.
 enum CudaGraphType {
-  // From the tenth iteration of a step on, unless a profiler, sanitizer or
-  // debugger is found at the process, which may not follow such a graph and
-  // stop the program (docs/options.md).
+  // When a hundred iterations have gone without one, unless a profiler,
+  // sanitizer or debugger is found at the process, which may not follow such a
+  // graph and stop the program (docs/options.md).
   CUDA_GRAPH_AUTO,
   CUDA_GRAPH_ON,
   CUDA_GRAPH_OFF,

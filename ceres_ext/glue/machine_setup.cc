@@ -426,8 +426,8 @@ Status CreateDeviceSetup(const Options& options,
         machine->machine->EnableLoops();
       } else if (options.cuda_graph == CUDA_GRAPH_AUTO &&
                  !kernels::IsUnderTool()) {
-        // A graph starts more slowly than a kernel.
-        machine->machine->EnableLoops(/*first_iteration=*/10);
+        // Making a graph takes as long as it then saves in so many iterations.
+        machine->machine->EnableLoops(/*min_num_iterations=*/100);
       }
       *kept = machine;
     }

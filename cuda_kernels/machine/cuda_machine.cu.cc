@@ -58,13 +58,10 @@ bool CudaMachine::QueueToEnd(int i,
                              const PcgScalars* scalars,
                              PcgLoop* loop) {
   Status& status = loop_record_.status;
-  if (!status.ok() || i < first_loop_iteration_ || period > kMaxLoopPeriod ||
-      i % period != 0 || i >= max_num_iterations ||
-      max_num_iterations < (period + 1) / 2) {
-    return false;
-  }
-  if (!loop->was_queued) {
-    loop->was_queued = true;
+  if (!status.ok() || period > kMaxLoopPeriod || i % period != 0 ||
+      i >= max_num_iterations || max_num_iterations < (period + 1) / 2 ||
+      loop->num_iterations < min_num_loop_iterations_) {
+    ++loop->num_iterations;
     return false;
   }
   if (loop->graph.empty()) {
@@ -85,9 +82,9 @@ bool CudaMachine::QueueToEnd(int i,
   return status.ok();
 }
 
-void CudaMachine::EnableLoops(int first_iteration) {
+void CudaMachine::EnableLoops(int min_num_iterations) {
   loop_record_.status = {};
-  first_loop_iteration_ = first_iteration;
+  min_num_loop_iterations_ = min_num_iterations;
 }
 
 }  // namespace ceres_ext::kernels

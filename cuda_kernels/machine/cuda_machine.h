@@ -118,18 +118,18 @@ class CudaMachine {
   struct PcgLoop {
     void Reset() {
       graph.Clear();
-      was_queued = false;
+      num_iterations = 0;
     }
     CudaGraph graph;
-    // One by one: a graph is for more than a few iterations.
-    bool was_queued = false;
+    // Queued one by one so far.
+    int64_t num_iterations = 0;
   };
 
   // Queues iterations i, i + 1, ... until the scalars have ended, as a graph of
   // iterate(0) .. iterate(period - 1). False: nothing is queued, and iteration
   // i is to be queued by itself:
-  //   - loops are not enabled, or from a later iteration on;
-  //   - the first time for a loop;
+  //   - loops are not enabled, or too few of this one's iterations have been
+  //     queued one by one;
   //   - i is not a multiple of period, which is at most kMaxLoopPeriod;
   //   - less than half a period is allowed: 5 iterations in a graph of 10 took
   //     227 us against 299 us one by one (trafalgar-21), 425 against 489
@@ -151,10 +151,11 @@ class CudaMachine {
     int64_t num_launches = 0;
   };
   const LoopRecord& loop_record() const { return loop_record_; }
-  // Off until asked for; from first_iteration on, of each solve. Everything
-  // that an operation does in PCG's iterations must go through kernels::Launch
-  // or CudaContext::CopyOnDevice.
-  void EnableLoops(int first_iteration = 0);
+  // Off until asked for; then a loop becomes a graph when min_num_iterations of
+  // it, at least one, have been queued one by one. Everything that an operation
+  // does in PCG's iterations must go through kernels::Launch or
+  // CudaContext::CopyOnDevice.
+  void EnableLoops(int min_num_iterations = 1);
 
   Status RecordMark(int mark) { return events_.Record(mark, stream()); }
   double SecondsBetweenMarks(int first, int last) {
@@ -176,7 +177,7 @@ class CudaMachine {
   DeviceBuffer<double> sum_partial_;
   DeviceBuffer<int32_t> integers_;
   LoopRecord loop_record_;
-  int first_loop_iteration_ = 0;
+  int min_num_loop_iterations_ = 1;
 };
 
 }  // namespace ceres_ext::kernels

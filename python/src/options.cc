@@ -297,8 +297,9 @@ void AddExtOptions(Class* options) {
           &Ext::cuda_graph,
           &CudaGraphTypeToString,
           {CUDA_GRAPH_AUTO, CUDA_GRAPH_ON, CUDA_GRAPH_OFF},
-          "PCG as a CUDA graph, which pays for small problems. AUTO: unless a "
-          "profiler, sanitizer or debugger is found at the process.");
+          "PCG as a CUDA graph, which pays for small problems. AUTO: after a "
+          "hundred iterations without, unless a profiler, sanitizer or debugger "
+          "is found at the process.");
   AddEnum(options,
           "preconditioner",
           &Ext::preconditioner,
