@@ -58,6 +58,7 @@ install(
 foreach(
   _header
   cuda_kernels/base/block_view.h
+  cuda_kernels/base/breakdown.h
   cuda_kernels/base/buffer.h
   cuda_kernels/base/host_device.h
   cuda_kernels/base/pcg_scalars.h

@@ -361,20 +361,21 @@ TEST_F(CudaPcgLoopTest, OtherArrays) {
   EXPECT_EQ(problem_.record().num_recordings, 5);
 }
 
-// A graph is made when the second solve has queued two iterations.
+// A graph is made in the second of four solves.
 TEST_F(CudaPcgLoopTest, AfterManyIterations) {
-  constexpr InexactSolverPerSolveOptions kPerSolve{-1.0, 1e-8};
-  const Outcome expected = problem_.Expected<Recomputed>({}, kPerSolve);
-  const int num_iterations = expected.summary.num_iterations;
-  ASSERT_GT(num_iterations, 2 * InexactSolverOptions().residual_reset_period);
+  InexactSolverOptions options;
+  options.max_num_iterations = 30;
+  const Outcome expected =
+      problem_.Expected<Recomputed>(options, kEndAtMaximum);
+  ASSERT_EQ(expected.summary.num_iterations, options.max_num_iterations);
   CudaMachine machine;
   ASSERT_OK(machine.Setup(context_.get()));
-  // The host queues up to kLookBehind more than there are.
-  machine.EnableLoops(num_iterations + CudaMachine::kLookBehind + 2);
+  // The first solve asks for one more than there are.
+  machine.EnableLoops(options.max_num_iterations + 3);
   InexactSolver<CudaMachine, Recomputed> solver;
-  ASSERT_OK(solver.Setup({}, problem_.index(), &machine));
+  ASSERT_OK(solver.Setup(options, problem_.index(), &machine));
   for (int i = 0; i < 4; ++i) {
-    ExpectSame(problem_.Solve(kPerSolve, &solver), expected);
+    ExpectSame(problem_.Solve(kEndAtMaximum, &solver), expected);
     EXPECT_EQ(machine.loop_record().num_recordings, i == 0 ? 0 : 1);
     EXPECT_EQ(machine.loop_record().num_launches, i);
   }
