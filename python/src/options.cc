@@ -292,14 +292,15 @@ void AddExtOptions(Class* options) {
            &Ext::model_cost_tolerance,
            "With eta below 0.1 a step's solve ends with 0.1 where less than "
            "this times the cost is left to gain; 0 or below: never.");
-  AddEnum(options,
-          "cuda_graph",
-          &Ext::cuda_graph,
-          &CudaGraphTypeToString,
-          {CUDA_GRAPH_AUTO, CUDA_GRAPH_ON, CUDA_GRAPH_OFF},
-          "PCG as a CUDA graph, which pays for small problems. AUTO: after a "
-          "hundred iterations without, unless a profiler, sanitizer or debugger "
-          "is found at the process.");
+  AddEnum(
+      options,
+      "cuda_graph",
+      &Ext::cuda_graph,
+      &CudaGraphTypeToString,
+      {CUDA_GRAPH_AUTO, CUDA_GRAPH_ON, CUDA_GRAPH_OFF},
+      "PCG as a CUDA graph, which pays for small problems. AUTO: after a "
+      "hundred iterations without, unless a profiler, sanitizer or debugger "
+      "is found at the process.");
   AddEnum(options,
           "preconditioner",
           &Ext::preconditioner,
