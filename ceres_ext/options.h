@@ -101,7 +101,7 @@ enum PreconditionerChoice {
 // PCG's iterations as a CUDA graph that repeats itself on the device, with the
 // same results. On an H200 5 to 11 % less time of the minimizer with 380 k
 // observations and 215 iterations, 1 % with 5 M and 84; with 84 k and 81
-// between 8 % less and 9 % more (docs/measurements/gpu.md). CUDA before 12.4
+// between 8 % less and 8 % more (docs/measurements/gpu.md). CUDA before 12.4
 // does without.
 enum CudaGraphType {
   // When a hundred iterations have gone without one, unless a profiler,

@@ -1,5 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -20,6 +21,20 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class PcgTest : public testing::Test {
  protected:
+  // From x = 0, at most 7 iterations.
+  PcgStartParams StartParams(const std::vector<double>& rhs,
+                             std::vector<double>* x,
+                             std::vector<double>* r) {
+    PcgStartParams params;
+    params.n = static_cast<int64_t>(rhs.size());
+    params.max_num_iterations = 7;
+    params.rhs = rhs.data();
+    params.x = x->data();
+    params.r = r->data();
+    params.scalars = &scalars_;
+    return params;
+  }
+
   HostMachine machine_{2};
   PcgScalars scalars_;
 };
@@ -28,16 +43,10 @@ TEST_F(PcgTest, StartByHand) {
   const std::vector<double> rhs = {3, 0, 4};
   std::vector<double> x = {1, 1, 1};
   std::vector<double> r = {1, 1, 1};
-  PcgStartParams params;
-  params.n = 3;
+  PcgStartParams params = StartParams(rhs, &x, &r);
   params.q_tolerance = 0.25;
   params.r_tolerance = 0.1;
   params.min_num_iterations = 1;
-  params.max_num_iterations = 7;
-  params.rhs = rhs.data();
-  params.x = x.data();
-  params.r = r.data();
-  params.scalars = &scalars_;
   scalars_.num_iterations = 12;
   RunOk(params, &machine_);
   EXPECT_THAT(x, ElementsAre(0, 0, 0));
@@ -77,13 +86,7 @@ TEST_F(PcgTest, StartsNotWhereABlockHasNoInverse) {
   std::vector<double> x(3), r(3);
   Breakdown of_a[2];
   Breakdown of_m[3];
-  PcgStartParams params;
-  params.n = 3;
-  params.max_num_iterations = 7;
-  params.rhs = rhs.data();
-  params.x = x.data();
-  params.r = r.data();
-  params.scalars = &scalars_;
+  PcgStartParams params = StartParams(rhs, &x, &r);
   params.breakdowns.Add(of_a, 2);
   params.breakdowns.Add(nullptr, 0);
   params.breakdowns.Add(of_m, 3);

@@ -231,9 +231,9 @@ TEST_P(InexactSolverTest, RefusesOptions) {
             kernels::StatusCode::kInvalidArgument);
 }
 
-// What is not a number anywhere ends the solve as a numerical failure, whose
-// step is unspecified, or lets it run out of iterations, and the caller sees it
-// in the step.
+// What is not a number anywhere ends the solve as a numerical failure that
+// names the camera, whose step is unspecified, or lets it run out of
+// iterations, and the caller sees it in the step.
 TEST_P(InexactSolverTest, NotANumber) {
   InexactSolverOptions options = std::get<0>(GetParam());
   options.max_num_iterations = 25;
@@ -241,7 +241,13 @@ TEST_P(InexactSolverTest, NotANumber) {
   problem.jc[100] = std::numeric_limits<double>::quiet_NaN();
   Solution<double, 9> solution(&problem, options);
   solution.Solve(true, true, {});
-  if (solution.summary.termination != Termination::kFailure) {
+  if (solution.summary.termination == Termination::kFailure) {
+    // Jc has 18 values an observation.
+    EXPECT_EQ(solution.summary.message,
+              "Preconditioner update failed at camera " +
+                  std::to_string(problem.index().camera_id[100 / 18]) + ".");
+    EXPECT_EQ(solution.summary.num_iterations, 0);
+  } else {
     EXPECT_EQ(solution.summary.termination, Termination::kNoConvergence);
     EXPECT_FALSE(solution.step.allFinite());
   }
