@@ -17,7 +17,7 @@ LIBRARY_PACKAGES=(
   zlib1g-dev
 )
 # command:package
-TOOL_PACKAGES=(c++:g++ cmake:cmake ninja:ninja-build patch:patch tar:tar xz:xz-utils)
+TOOL_PACKAGES=(c++:g++ ccache:ccache cmake:cmake ninja:ninja-build patch:patch tar:tar xz:xz-utils)
 
 # Seconds to wait for another process that holds one of apt's locks.
 APT_LOCK_SECONDS=600

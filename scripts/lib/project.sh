@@ -7,6 +7,10 @@ for part in common packages cuda ceres cudss; do
   source "$(dirname "${BASH_SOURCE[0]}")/$part.sh"
 done
 
+# What ccache, where it is installed, needs for a clone in another folder to find
+# what the last one compiled.
+export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=true
+
 # What a solve and "cmake --install" need; scripts/test builds the rest.
 # shellcheck disable=SC2034
 INSTALLED=(ceres_ext bundle_adjuster bal_convert bal_filter bal_generate
