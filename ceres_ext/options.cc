@@ -35,6 +35,7 @@ constexpr EnumName<PreconditionerBlocksType> kPreconditionerBlocksTypes[] = {
     {PRECONDITIONER_BLOCKS_MERGED, "MERGED"}};
 constexpr EnumName<ForcingSequenceType> kForcingSequenceTypes[] = {
     {FORCING_SEQUENCE_CONSTANT, "CONSTANT"},
+    {FORCING_SEQUENCE_MODEL_COST, "MODEL_COST"},
     {FORCING_SEQUENCE_EISENSTAT_WALKER, "EISENSTAT_WALKER"}};
 constexpr EnumName<SchurFactorizationType> kSchurFactorizationTypes[] = {
     {SCHUR_FACTORIZATION_AUTO, "AUTO"},

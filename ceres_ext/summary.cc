@@ -65,6 +65,13 @@ std::string Summary::FullReport() const {
                              linear_solver_type_used == ceres::SPARSE_SCHUR;
   if (!is_factorized) {
     report += Line("PCG iterations", std::to_string(num_pcg_iterations));
+    if (num_solves_at_pcg_limit > 0) {
+      report += Line("PCG at its limit",
+                     std::to_string(num_solves_at_pcg_limit) +
+                         " steps are less accurate than eta asks; use "
+                         "DENSE_SCHUR or SPARSE_SCHUR, or raise "
+                         "max_linear_solver_iterations");
+    }
   }
   report += Line("Memory",
                  Megabytes(memory_bytes) +

@@ -73,6 +73,10 @@ struct Summary : public ceres::Solver::Summary {
   // Number of PCG iterations, summed over all linear solves.
   int64_t num_pcg_iterations = 0;
 
+  // Number of linear solves that ended at max_linear_solver_iterations, less
+  // accurate than Solver::Options::eta asks.
+  int64_t num_solves_at_pcg_limit = 0;
+
   // Seconds that it took to start CUDA in this process; 0 where that was done
   // before, or there is no device. Not in the other fields of this struct, but
   // in the preprocessor's time.

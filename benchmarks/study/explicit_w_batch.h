@@ -81,6 +81,8 @@ class ExplicitWBatch final : public solver::Batch {
     params.w = {w_.data(), index_.num_observations};
     CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
     CERES_EXT_RETURN_IF_ERROR(CopyIfWanted(u_, request.u));
+    CERES_EXT_RETURN_IF_ERROR(CopyIfWanted(
+        point_gradient_, request.eliminate ? request.e_gradient : nullptr));
     return CopyIfWanted(v_, request.eliminate ? nullptr : request.v);
   }
   // EliminatedBlocks has done it all.

@@ -73,6 +73,8 @@ class PaperBatch final : public solver::Batch {
     if (!request.eliminate) {
       return {};
     }
+    CERES_EXT_RETURN_IF_ERROR(
+        CopyIfWanted(point_gradient_, request.e_gradient));
     const kernels::BlockFamily points{3, index_.num_points};
     kernels::InvertBlocksParams<3> invert;
     invert.n = index_.num_points;

@@ -124,6 +124,7 @@ LinearSolver::Summary ToCeresSummary(
     bool is_factorized,
     Summary* record) {
   record->num_pcg_iterations += is_factorized ? 0 : summary.num_iterations;
+  record->num_solves_at_pcg_limit += summary.is_at_limit ? 1 : 0;
   record->normal_blocks_time_in_seconds += summary.normal_blocks_seconds;
   record->schur_time_in_seconds += summary.schur_seconds;
   record->factorization_time_in_seconds += summary.factorization_seconds;
@@ -237,8 +238,7 @@ Status ProgramLinearSolver<Machine>::Setup(
     const LinearSolver::Options& options) {
   const solver::ProblemBlocks& blocks = blocks_->blocks();
   model_cost_tolerance_ = ext_options.model_cost_tolerance;
-  use_forcing_sequence_ =
-      ext_options.forcing_sequence == FORCING_SEQUENCE_EISENSTAT_WALKER;
+  forcing_sequence_ = ext_options.forcing_sequence;
   const solver::InexactSolverOptions of_solver =
       ToInexactSolverOptions(ext_options, options);
   std::vector<unsigned char> f_varies;
@@ -343,7 +343,9 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
   per_solve.q_tolerance = per_solve_options.q_tolerance;
   per_solve.r_tolerance = per_solve_options.r_tolerance;
   per_solve.model_cost_tolerance = model_cost_tolerance_ * jacobian_->cost();
-  per_solve.use_forcing_sequence = use_forcing_sequence_;
+  per_solve.use_model_cost = forcing_sequence_ == FORCING_SEQUENCE_MODEL_COST;
+  per_solve.use_forcing_sequence =
+      forcing_sequence_ == FORCING_SEQUENCE_EISENSTAT_WALKER;
   per_solve.is_same_linearization =
       jacobian_->num_evaluations() == last_evaluation_;
   last_evaluation_ = jacobian_->num_evaluations();

@@ -116,7 +116,7 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
   solver::StepSolver<Machine> solver_;
   // Of the cost.
   double model_cost_tolerance_ = 0.0;
-  bool use_forcing_sequence_ = false;
+  ForcingSequenceType forcing_sequence_ = FORCING_SEQUENCE_CONSTANT;
   // Of the Jacobian that was solved with last.
   int last_evaluation_ = 0;
 };

@@ -120,6 +120,7 @@ std::string ReportLine(const Summary& summary) {
       {"successful_steps", Number(summary.num_successful_steps)},
       {"unsuccessful_steps", Number(summary.num_unsuccessful_steps)},
       {"pcg_iterations", std::to_string(num_pcg_iterations)},
+      {"solves_at_pcg_limit", std::to_string(summary.num_solves_at_pcg_limit)},
       {"seconds", Number(summary.total_time_in_seconds)},
       {"linear_solver_seconds", Number(summary.linear_solver_time_in_seconds)},
       {"initial_cost", Number(summary.initial_cost)},

@@ -141,6 +141,9 @@ struct InexactSolverPerSolveOptions {
   // Where zeta < 0.1 and less than this is left of the model's cost to gain, an
   // end too (cuda_kernels/base/pcg_scalars.h); 0: never.
   double model_cost_tolerance = 0.0;
+  // Compares what PCG can still gain with what is left of the model's cost too
+  // (SetPcgResidual).
+  bool use_model_cost = false;
   // q_tolerance is the largest value of a forcing sequence, with an element for
   // each linearisation (PcgForcing).
   bool use_forcing_sequence = false;
@@ -159,6 +162,7 @@ struct InexactSolverSummary {
   // |b - A x| of the system that was iterated on, -1 where there was none.
   double residual_norm = -1.0;
   int num_iterations = 0;
+  bool is_at_limit = false;  // PCG ended at max_num_iterations
   Termination termination = Termination::kFatalError;
   std::string message;
 

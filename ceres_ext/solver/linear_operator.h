@@ -32,6 +32,8 @@ struct LinearSystem {
   const double* b = nullptr;           // residuals of all batches
   const double* e_diagonal = nullptr;  // D_e; null: zero
   const double* f_diagonal = nullptr;  // D_f; null: zero
+  // Room for E'b, which ModelConstant needs; null: not wanted.
+  double* e_gradient = nullptr;
   // Whether the Jacobian is that of the system before.
   bool is_same_linearization = false;
 };
@@ -100,6 +102,16 @@ class LinearOperator {
   virtual void ListBreakdowns(kernels::BreakdownArrays* /*arrays*/) const {}
   // Waits for the last Update. kNumericalFailure where there is a breakdown.
   virtual kernels::Status CheckUpdate() { return {}; }
+  // After Update with e_gradient: the least |J x - b|^2 + |D x|^2 where the
+  // unknowns of A are zero, |b|^2 - b'E (E'E + D_e^2)^-1 E'b, or |b|^2 where
+  // nothing is eliminated.
+  virtual kernels::Status ModelConstant(double* constant) {
+    int64_t n = 0;
+    for (const Batch* batch : batches_) {
+      n += batch->num_residuals();
+    }
+    return Run(kernels::DotParams{n, system_.b, system_.b, constant}, machine_);
+  }
   // q = A p. scalars: ended, nothing need be done.
   virtual kernels::Status Multiply(const double* p,
                                    double* q,
@@ -212,7 +224,7 @@ class SchurComplement : public LinearOperator<Machine> {
     system_ = system;
     NormalBlocksRequest request = wanted;
     request.e_diagonal = system.e_diagonal;
-    request.e_gradient = e_gradient_.data();
+    request.e_gradient = EGradient();
     request.v = shared_e_.empty() ? nullptr : v_inverse_.data();
     request.v_inverse = v_inverse_.data();
     request.schur_rhs = rhs;
@@ -263,6 +275,23 @@ class SchurComplement : public LinearOperator<Machine> {
                                   ? "eliminated block "
                                   : "point ") +
                   std::to_string(first) + " is not positive definite."};
+    }
+    return {};
+  }
+
+  kernels::Status ModelConstant(double* constant) final {
+    CERES_EXT_RETURN_IF_ERROR(Base::ModelConstant(constant));
+    for (int i = 0; i < blocks_.e.size(); ++i) {
+      const kernels::BlockFamily& family = blocks_.e[i];
+      if (family.num_blocks > 0) {
+        CERES_EXT_RETURN_IF_ERROR(Run(
+            kernels::SubtractBlockNormsParams{family.num_blocks,
+                                              family.size,
+                                              Inverse(family),
+                                              EGradient() + family.value_begin,
+                                              constant},
+            machine_));
+      }
     }
     return {};
   }
@@ -353,6 +382,11 @@ class SchurComplement : public LinearOperator<Machine> {
           batch->MultiplyToEliminated(p, sum_.data(), scalars));
     }
     return {};
+  }
+
+  // Where E'b is, or is to be; null: it is not wanted.
+  double* EGradient() {
+    return shared_e_.empty() ? system_.e_gradient : e_gradient_.data();
   }
 
   kernels::BlockArray<const double> Inverse(

@@ -132,6 +132,7 @@ class ObservationBatch final : public Batch {
                  : AddScratch(point_scratch_, Points(request.e_gradient));
     }
     params.point_diagonal = Points(request.e_diagonal);
+    params.point_gradient = Points(request.e_gradient);
     params.u = CameraView(request.u);
     params.breakdown =
         request.breakdown == nullptr ? nullptr : request.breakdown + e_family_;
@@ -142,7 +143,6 @@ class ObservationBatch final : public Batch {
     } else {
       params.v = PointView(request.v);
       params.camera_gradient = Cameras(request.f_gradient);
-      params.point_gradient = Points(request.e_gradient);
     }
     return Run(params, machine_);
   }

@@ -65,7 +65,7 @@ std::string PcgMessage(const kernels::PcgScalars& s) {
       return Format("Iteration: %d Convergence: zeta = %e < %e. |r| = %e",
                     s.num_iterations,
                     s.zeta,
-                    s.q_tolerance,
+                    s.zeta_tolerance,
                     s.norm_r);
     case kernels::PcgEnd::kModelCost:
       return Format(

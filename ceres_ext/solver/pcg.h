@@ -35,6 +35,7 @@ struct PcgVectors {
   double* z = nullptr;  // also q
   // Whether x holds what PCG starts from; else it starts from zero.
   bool x_is_given = false;
+  // model_constant is read where per_solve.use_model_cost.
   kernels::PcgScalars* scalars = nullptr;
 };
 
@@ -71,6 +72,7 @@ kernels::Status ConjugateGradients(
   start.r_tolerance = per_solve.r_tolerance;
   start.model_cost_tolerance = per_solve.model_cost_tolerance;
   start.forcing = forcing;
+  start.has_model_constant = per_solve.use_model_cost;
   start.min_num_iterations = options.min_num_iterations;
   start.max_num_iterations = options.max_num_iterations;
   start.rhs = v.rhs;

@@ -190,6 +190,9 @@ class StepSolver {
                              double* e_step,
                              double* f_step) {
     system.is_same_linearization = per_solve.is_same_linearization;
+    if (cholesky_ == nullptr && per_solve.use_model_cost) {
+      system.e_gradient = e_step;  // which has no value yet
+    }
     InexactSolverSummary summary;
     const kernels::Status status =
         SolveOrFail(system, per_solve, e_step, f_step, &summary);
@@ -230,6 +233,10 @@ class StepSolver {
     }
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Update(system, WantedBlocks(), rhs_.data()));
+    if (system.e_gradient != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(
+          operator_->ModelConstant(&scalars_.data()->model_constant));
+    }
     if (cholesky_ != nullptr) {
       return Factorize(system, e_step, f_step, summary);
     }
@@ -303,6 +310,7 @@ class StepSolver {
     }
     summary->residual_norm = scalars.norm_r;
     summary->num_iterations = scalars.num_iterations;
+    summary->is_at_limit = scalars.end == kernels::PcgEnd::kMaxNumIterations;
     summary->termination = PcgTermination(scalars.end);
     summary->message = PcgMessage(scalars);
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());

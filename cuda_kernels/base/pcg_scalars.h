@@ -65,7 +65,17 @@ struct PcgScalars {
   double q0 = 0.0;
   double q1 = 0.0;
   double zeta = 0.0;
+  double zeta_tolerance = 0.0;  // what zeta is compared with
+
+  // A setting: the least |J x - b|^2 + |D x|^2 where the unknowns of A are
+  // zero. With q1 it is twice the cost of the linear model. Infinite: unknown.
+  double model_constant = INFINITY;
 };
+
+// How far below q_tolerance the model's cost takes zeta_tolerance. A model that
+// fits exactly would have no end of it; in mixed precision the blocks of
+// model_constant are wrong by 6e-8 of it, a thousandth of this.
+inline constexpr double kLeastModelCostRatio = 1e-4;
 
 // Called where an iteration, or a solve, has begun or ended.
 CERES_EXT_HOST_DEVICE inline void PublishPcg(const PcgScalars& s) {
@@ -136,8 +146,10 @@ CERES_EXT_HOST_DEVICE inline PcgScalars StartPcg(double squared_norm_rhs,
                                                  double model_cost_tolerance,
                                                  int32_t min_num_iterations,
                                                  int32_t max_num_iterations,
-                                                 bool x_is_given) {
+                                                 bool x_is_given,
+                                                 double model_constant) {
   PcgScalars s;
+  s.model_constant = model_constant;
   s.norm_rhs = sqrt(squared_norm_rhs);
   s.norm_r = s.norm_rhs;
   s.q_tolerance = ForcedQTolerance(forcing, s.norm_rhs, q_tolerance);
@@ -199,12 +211,19 @@ CERES_EXT_HOST_DEVICE inline void SetPcgAlpha(double pq, PcgScalars* s) {
 }
 
 // Ends an iteration with x'(b + r) and |r|^2: q1 = -x'(b + r),
-// zeta = i (q1 - q0) / q1, then q0 = q1.
-// Ends: kQuadraticModel where zeta < q_tolerance and i >= min_num_iterations;
-// kModelCost where zeta < 0.1, Ceres's default, is enough, since the decrease
-// of the model's cost, (1/2) x'Ax - b'x, that is still to come is estimated, as
-// zeta does, at i (q0 - q1) / 2 < model_cost_tolerance, and
-// i >= min_num_iterations; kResidual where |r| <= tol_r and i >=
+// zeta = i (q1 - q0) / q1, then q0 = q1. zeta estimates what is still to be
+// gained, relative to what has been gained, -q1. Where the model has lost more
+// than half of its cost, c = model_constant + q1 is left, and what is still to
+// be gained is compared with that: zeta_tolerance = q_tolerance min(1, c /
+// -q1). A linear model that can be fitted well is worth it: Gauss-Newton
+// converges fast there, and a step that leaves a part of a cost that need not
+// be left can lead into another valley. (Stopping by the residual that is left
+// is the second rule of C. C. Paige, M. A. Saunders, "LSQR", ACM Trans. Math.
+// Softw. 8, 1982.) Ends: kQuadraticModel where zeta < zeta_tolerance and i >=
+// min_num_iterations; kModelCost where zeta < 0.1, Ceres's default, is enough,
+// since the decrease of the model's cost, (1/2) x'Ax - b'x, that is still to
+// come is estimated, as zeta does, at i (q0 - q1) / 2 < model_cost_tolerance,
+// and i >= min_num_iterations; kResidual where |r| <= tol_r and i >=
 // min_num_iterations, and where |r| = 0, from where there is no way on;
 // kMaxNumIterations where i >= max_num_iterations. Before the first iteration
 // it takes the x that is given: q0 = q1. Ends: kInitialResidual where |r| <=
@@ -223,8 +242,15 @@ CERES_EXT_HOST_DEVICE inline void SetPcgResidual(double x_b_plus_r,
     return;
   }
   s->zeta = s->num_iterations * (s->q1 - s->q0) / s->q1;
+  s->zeta_tolerance = s->q_tolerance;
+  const double model_cost = s->model_constant + s->q1;
+  if (model_cost < -s->q1) {
+    const double ratio = model_cost / -s->q1;
+    s->zeta_tolerance *=
+        ratio > kLeastModelCostRatio ? ratio : kLeastModelCostRatio;
+  }
   const bool may_stop = s->num_iterations >= s->min_num_iterations;
-  if (s->zeta < s->q_tolerance && may_stop) {
+  if (s->zeta < s->zeta_tolerance && may_stop) {
     s->end = PcgEnd::kQuadraticModel;
     return;
   }

@@ -224,6 +224,7 @@ CERES_EXT_RUN(ApplyBlocksParams<3>)
 CERES_EXT_RUN(ApplyBlocksParams<9>)
 CERES_EXT_RUN(ApplyBlocksParams<10>)
 CERES_EXT_RUN(ApplyBlocksParams<kDynamic>)
+CERES_EXT_RUN(SubtractBlockNormsParams)
 CERES_EXT_RUN(ApplyMergedBlocksParams)
 CERES_EXT_RUN(DampedProductParams)
 // ops/degenerate_blocks.h

@@ -548,6 +548,29 @@ int64_t GetBytes(const ApplyBlocksParams<kN>& p) {
   return 8 * p.n * (PackedSize(p.columns) + 2 * p.columns);
 }
 
+// *result -= sum of r_b' A_b r_b, A_b packed.
+// Mapping: an element is a row of a block. Traffic: the matrices and r, once.
+struct SubtractBlockNormsParams {
+  int64_t n = 0;  // blocks
+  int32_t columns = 0;
+  BlockArray<const double> a;
+  const double* r = nullptr;
+  double* result = nullptr;
+
+  static constexpr int kUnroll = 1;
+  int64_t size() const { return n * columns; }
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t at) const {
+    const int64_t block = at / columns;
+    const int i = static_cast<int>(at - block * columns);
+    return {r[at] * SymmetricProduct<kDynamic>(
+                        a.Matrix(block), i, r + block * columns, columns),
+            0.0};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    *result -= sums.first;
+  }
+};
+
 // z_b = A_b r_b, A_b packed, column i of block b being the elements
 // column[columns b + i] of r and z.
 // Mapping: one thread per block and row. Order: sums within a block from column

@@ -49,6 +49,7 @@ struct PcgStartParams {
   PcgForcing forcing;
   PcgScalars* published = nullptr;  // PcgScalars::published
   BreakdownArrays breakdowns;       // of A and of M
+  bool has_model_constant = false;  // scalars->model_constant is there before
 
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
     const double b = rhs[i];
@@ -59,14 +60,16 @@ struct PcgStartParams {
     return {b * b, 0.0};
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
-    *scalars = StartPcg(sums.first,
-                        forcing,
-                        q_tolerance,
-                        r_tolerance,
-                        model_cost_tolerance,
-                        min_num_iterations,
-                        max_num_iterations,
-                        x_is_given);
+    *scalars =
+        StartPcg(sums.first,
+                 forcing,
+                 q_tolerance,
+                 r_tolerance,
+                 model_cost_tolerance,
+                 min_num_iterations,
+                 max_num_iterations,
+                 x_is_given,
+                 has_model_constant ? scalars->model_constant : INFINITY);
     if (breakdowns.Any()) {
       scalars->end = PcgEnd::kBlockBreakdown;
     }

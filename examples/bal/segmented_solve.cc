@@ -104,6 +104,7 @@ void Prepend(const Summary& before, Summary* summary) {
                               before,
                               summary);
   summary->num_pcg_iterations += before.num_pcg_iterations;
+  summary->num_solves_at_pcg_limit += before.num_solves_at_pcg_limit;
   summary->transfer_bytes += before.transfer_bytes;
   summary->memory_bytes = std::max(summary->memory_bytes, before.memory_bytes);
   summary->memory_forecast_bytes =

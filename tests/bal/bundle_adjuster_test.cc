@@ -394,6 +394,7 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                           "device",
                           "method",
                           "num_pcg_iterations",
+                          "num_solves_at_pcg_limit",
                           "context_time_in_seconds",
                           "setup_time_in_seconds",
                           "import_time_in_seconds",

@@ -43,9 +43,10 @@ TEST(Options, ValuesThatNoEnumHasAreRefused) {
        },
        "preconditioner_blocks = 2; expected one of: single, merged"},
       {[](Options* o) {
-         o->forcing_sequence = static_cast<ForcingSequenceType>(2);
+         o->forcing_sequence = static_cast<ForcingSequenceType>(3);
        },
-       "forcing_sequence = 2; expected one of: constant, eisenstat_walker"},
+       "forcing_sequence = 3; expected one of: constant, model_cost, "
+       "eisenstat_walker"},
       {[](Options* o) {
          o->schur_factorization = static_cast<SchurFactorizationType>(3);
        },
@@ -180,7 +181,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"speed=fast", "'speed'"},
         BadSettings{"preconditioner_blocks=all", "single, merged"},
         BadSettings{"cuda_graph=true", "auto, on, off"},
-        BadSettings{"forcing_sequence=walker", "constant, eisenstat_walker"},
+        BadSettings{"forcing_sequence=walker",
+                    "constant, model_cost, eisenstat_walker"},
         BadSettings{"schur_factorization=qr", "auto, dense, sparse"},
         BadSettings{"model_cost_tolerance=inf", "model_cost_tolerance"},
         BadSettings{"model_cost_tolerance=1e-7x", "model_cost_tolerance"},
@@ -224,8 +226,9 @@ TEST(Enums, RoundTripThroughStrings) {
                     StringToPreconditionerBlocksType,
                     type);
   }
-  for (ForcingSequenceType type :
-       {FORCING_SEQUENCE_CONSTANT, FORCING_SEQUENCE_EISENSTAT_WALKER}) {
+  for (ForcingSequenceType type : {FORCING_SEQUENCE_CONSTANT,
+                                   FORCING_SEQUENCE_MODEL_COST,
+                                   FORCING_SEQUENCE_EISENSTAT_WALKER}) {
     ExpectRoundTrip(
         ForcingSequenceTypeToString, StringToForcingSequenceType, type);
   }

@@ -101,6 +101,7 @@ TEST_F(Report, LineHasAllFields) {
   summary.num_successful_steps = 2;
   summary.num_unsuccessful_steps = 0;
   summary.num_pcg_iterations = 12;
+  summary.num_solves_at_pcg_limit = 3;
   summary.total_time_in_seconds = 0.25;
   summary.linear_solver_time_in_seconds = 0.125;
   summary.initial_cost = 0.1;
@@ -127,6 +128,7 @@ TEST_F(Report, LineHasAllFields) {
                 "\"residuals\":6,\"parameter_blocks\":5,"
                 "\"eliminated_blocks\":4,\"successful_steps\":2,"
                 "\"unsuccessful_steps\":0,\"pcg_iterations\":12,"
+                "\"solves_at_pcg_limit\":3,"
                 "\"seconds\":0.25,\"linear_solver_seconds\":0.125,"
                 "\"initial_cost\":0.1,\"final_cost\":null,"
                 "\"termination\":\"NO_CONVERGENCE\","

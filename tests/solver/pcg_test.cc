@@ -41,7 +41,8 @@ Result DenseConjugateGradients(const MatrixXd& a,
                                const MatrixXd& preconditioner,
                                const InexactSolverOptions& options,
                                const InexactSolverPerSolveOptions& per_solve,
-                               const VectorXd& x0 = {}) {
+                               const VectorXd& x0 = {},
+                               double model_constant = kInfinity) {
   Result result;
   VectorXd& x = result.x;
   x = x0.size() > 0 ? x0 : VectorXd::Zero(b.size());
@@ -99,7 +100,12 @@ Result DenseConjugateGradients(const MatrixXd& a,
     }
     const double q1 = -x.dot(b + r);
     const bool may_stop = i >= options.min_num_iterations;
-    if (i * (q1 - q0) / q1 < per_solve.q_tolerance && may_stop) {
+    // Of the decrease so far, and of the model's cost that is left; the latter
+    // at most 1e4 times as accurate.
+    const double model_cost = std::max(model_constant + q1, -1e-4 * q1);
+    const double least =
+        per_solve.use_model_cost && model_cost < -q1 ? model_cost : -q1;
+    if (i * (q0 - q1) / least < per_solve.q_tolerance && may_stop) {
       result.termination = Termination::kSuccess;
       return result;
     }
@@ -174,7 +180,8 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
              const InexactSolverOptions& options,
              const InexactSolverPerSolveOptions& per_solve,
              Machine* machine,
-             const VectorXd& x0 = {}) {
+             const VectorXd& x0 = {},
+             double model_constant = kNaN) {
   const int64_t n = b.size();
   Result result;
   // Whatever was in the vectors must not matter.
@@ -186,6 +193,7 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
   kernels::PcgScalars device_scalars;
   device_scalars.num_iterations = 7;
   device_scalars.end = kernels::PcgEnd::kResidual;
+  device_scalars.model_constant = model_constant;
   PcgVectors vectors;
   vectors.n = n;
   vectors.rhs = b.data();
@@ -228,9 +236,11 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
              const std::function<VectorXd(const VectorXd&)>& preconditioner,
              const InexactSolverOptions& options,
              const InexactSolverPerSolveOptions& per_solve,
-             const VectorXd& x0 = {}) {
+             const VectorXd& x0 = {},
+             double model_constant = kNaN) {
   Machine machine(2);
-  return Solve(a, b, preconditioner, options, per_solve, &machine, x0);
+  return Solve(
+      a, b, preconditioner, options, per_solve, &machine, x0, model_constant);
 }
 
 class ConjugateGradientsTest : public testing::Test {
@@ -256,16 +266,20 @@ class ConjugateGradientsTest : public testing::Test {
   // The two follow the same path until rounding has grown to matter: the same
   // ending, number of iterations and x.
   void ExpectSamePath(Termination termination, const std::string& message) {
-    const Result expected =
-        DenseConjugateGradients(a_, b_, m_, options_, per_solve_, x0_);
+    const Result expected = DenseConjugateGradients(
+        a_, b_, m_, options_, per_solve_, x0_, model_constant_);
     EXPECT_EQ(expected.termination, termination);
     const auto a = [this](const VectorXd& x) -> VectorXd { return a_ * x; };
     const auto m = [this](const VectorXd& x) -> VectorXd { return m_ * x; };
     for (const Result& result :
-         {Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_),
-          Solve<QueueingMachine>(a, b_, m, options_, per_solve_, x0_),
-          Solve<LoopingMachine<0>>(a, b_, m, options_, per_solve_, x0_),
-          Solve<LoopingMachine<1>>(a, b_, m, options_, per_solve_, x0_)}) {
+         {Solve<HostMachine>(
+              a, b_, m, options_, per_solve_, x0_, model_constant_),
+          Solve<QueueingMachine>(
+              a, b_, m, options_, per_solve_, x0_, model_constant_),
+          Solve<LoopingMachine<0>>(
+              a, b_, m, options_, per_solve_, x0_, model_constant_),
+          Solve<LoopingMachine<1>>(
+              a, b_, m, options_, per_solve_, x0_, model_constant_)}) {
       EXPECT_EQ(result.termination, expected.termination) << result.message;
       EXPECT_EQ(result.num_iterations, expected.num_iterations);
       EXPECT_THAT(result.message, HasSubstr(message));
@@ -287,6 +301,7 @@ class ConjugateGradientsTest : public testing::Test {
   MatrixXd a_;
   VectorXd b_;
   VectorXd x0_;  // empty: zero
+  double model_constant_ = kInfinity;
   MatrixXd m_;
   InexactSolverOptions options_;
   InexactSolverPerSolveOptions per_solve_;
@@ -296,6 +311,36 @@ TEST_F(ConjugateGradientsTest, QuadraticModel) {
   for (const double q_tolerance : {0.9, 0.1, 1e-2, 1e-4, 1e-8}) {
     per_solve_.q_tolerance = q_tolerance;
     ExpectSamePath(Termination::kSuccess, "zeta");
+  }
+}
+
+// A model that can be fitted well is fitted better than eta asks, and one that
+// fits exactly not without end.
+TEST_F(ConjugateGradientsTest, CostThatIsLeft) {
+  const double gain = b_.dot(a_.llt().solve(b_));
+  const auto iterations = [&](double least_cost) {
+    model_constant_ = gain * (1.0 + least_cost);
+    ExpectSamePath(Termination::kSuccess, "zeta");
+    return DenseConjugateGradients(
+               a_, b_, m_, options_, per_solve_, x0_, model_constant_)
+        .num_iterations;
+  };
+  for (const double q_tolerance : {0.1, 1e-2}) {
+    per_solve_.q_tolerance = q_tolerance;
+    per_solve_.use_model_cost = false;
+    const int as_ceres = iterations(0.0);
+    per_solve_.use_model_cost = true;
+    // More than half of the cost stays: Ceres's rule alone.
+    EXPECT_EQ(iterations(10.0), as_ceres);
+    EXPECT_EQ(iterations(1.0), as_ceres);
+    // As much more accurate as little is left, down to 1e-4.
+    const int hundredth = iterations(1e-2);
+    const int exact_fit = iterations(0.0);
+    EXPECT_GT(hundredth, as_ceres);
+    EXPECT_GT(exact_fit, hundredth);
+    per_solve_.q_tolerance = 0.5e-4 * q_tolerance;
+    per_solve_.use_model_cost = false;
+    EXPECT_LE(exact_fit, iterations(0.0));
   }
 }
 
@@ -310,8 +355,8 @@ TEST_F(ConjugateGradientsTest, ModelCost) {
   for (const double tolerance : {1e-6, 1e-4, 1e-2}) {
     per_solve_.model_cost_tolerance = tolerance * b_.dot(solution) / 2.0;
     ExpectSamePath(Termination::kSuccess, "is left of the model's cost");
-    const Result result =
-        Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_);
+    const Result result = Solve<HostMachine>(
+        a, b_, m, options_, per_solve_, x0_, model_constant_);
     const VectorXd error = result.x - solution;
     EXPECT_LE(error.dot(a_ * error) / 2.0,
               2.0 * per_solve_.model_cost_tolerance);
@@ -321,11 +366,13 @@ TEST_F(ConjugateGradientsTest, ModelCost) {
   // Never before zeta < 0.1.
   per_solve_.q_tolerance = 0.1;
   const int at_most =
-      Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_).num_iterations;
+      Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_, model_constant_)
+          .num_iterations;
   per_solve_.q_tolerance = 1e-8;
   per_solve_.model_cost_tolerance = b_.dot(solution);
   EXPECT_EQ(
-      Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_).num_iterations,
+      Solve<HostMachine>(a, b_, m, options_, per_solve_, x0_, model_constant_)
+          .num_iterations,
       at_most);
 }
 

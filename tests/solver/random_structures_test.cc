@@ -785,6 +785,13 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
     const double tolerance =
         4.0 * (problem.J.rows() + 50) * kEpsilon * scale * scale;
 
+    // The same with b in place of F.
+    const double squared = problem.b.squaredNorm();
+    const VectorXd E_b = E.transpose() * problem.b;
+    const double constant = squared - E_b.dot(V.llt().solve(E_b));
+    const double constant_tolerance = 4.0 * (problem.J.rows() + 50) * kEpsilon *
+                                      (scale + squared) * (scale + squared);
+
     const int64_t num_packed = problem.blocks.f_matrices().num_packed();
     // Nothing may be left from before.
     const VectorXd poison =
@@ -822,6 +829,18 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       ASSERT_TRUE(update.ok()) << update.message;
       ASSERT_TRUE(schur.CheckUpdate().ok());
       EXPECT_TRUE(Near(data.Download(num_f, machine_rhs), rhs, tolerance));
+      // Asking for the model's constant changes nothing else.
+      const VectorXd before = data.Download(num_f, machine_rhs);
+      LinearSystem with_gradient = data.system;
+      with_gradient.e_gradient =
+          data.Upload(VectorXd(VectorXd::Constant(num_e + 1, std::nan(""))));
+      ASSERT_TRUE(schur.Update(with_gradient, wanted, machine_rhs).ok());
+      double* const machine_constant =
+          data.Upload(VectorXd(VectorXd::Constant(1, std::nan(""))));
+      ASSERT_TRUE(schur.ModelConstant(machine_constant).ok());
+      EXPECT_NEAR(
+          data.Download(1, machine_constant)[0], constant, constant_tolerance);
+      EXPECT_TRUE(data.Download(num_f, machine_rhs) == before);
       ASSERT_TRUE(schur.Multiply(machine_p, q, nullptr).ok());
       MatrixXd damped = S;
       damped.diagonal() += D_f.cwiseAbs2();
