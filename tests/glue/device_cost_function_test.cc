@@ -687,7 +687,8 @@ class OtherVersion : public BatchableCostFunction {
                                      8,
                                      nullptr,
                                      nullptr,
-                                     nullptr};
+                                     nullptr,
+                                     false};
     return model;
   }
   void CopyConstants(void* /*constants*/) const override {}
