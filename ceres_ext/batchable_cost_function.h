@@ -28,7 +28,7 @@
 namespace ceres_ext {
 
 // Changes whenever anything in this file does.
-inline constexpr int32_t kBatchModelVersion = 3;
+inline constexpr int32_t kBatchModelVersion = 4;
 
 // A parameter block of a row.
 struct alignas(16) RowBlock {
@@ -160,6 +160,14 @@ enum class BatchModelKind {
   kBalQuaternion,
 };
 
+// True if the code that includes this file is compiled without optimisation, as
+// far as the compiler tells.
+#if defined(__GNUC__) && !defined(__OPTIMIZE__)
+constexpr bool kIsUnoptimized = true;
+#else
+constexpr bool kIsUnoptimized = false;
+#endif
+
 // What all residual blocks of one cost function type have in common. Objects
 // of this type have static storage.
 struct BatchModel {
@@ -176,6 +184,9 @@ struct BatchModel {
   const std::atomic<const DeviceForm*>* device_form;
   // Null, or holding null: the Jacobian is not recomputed.
   const std::atomic<const RecomputedForm*>* recomputed_form;
+  // kIsUnoptimized where evaluate_row was compiled. Summary::path_reason says
+  // so where that makes a solve slow.
+  bool is_unoptimized;
 
   const DeviceForm* GetDeviceForm() const {
     return device_form == nullptr ? nullptr : device_form->load();

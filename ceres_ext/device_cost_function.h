@@ -93,7 +93,8 @@ struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
       static_cast<int>(sizeof(typename Model::Constants)),
       &EvaluateRow,
       &device_form,
-      &recomputed_form};
+      &recomputed_form,
+      kIsUnoptimized};
 };
 
 }  // namespace internal

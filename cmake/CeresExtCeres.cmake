@@ -7,8 +7,7 @@ set(CERES_EXT_CERES
     CACHE PATH "Prefix of the patched Ceres; empty to let find_package look.")
 if(CERES_EXT_CERES)
   # The real path differs from one build of Ceres to the next, so that changed
-  # patches compile everything again, and is outside of this tree, so that
-  # installed programs find it.
+  # patches compile everything again.
   file(REAL_PATH "${CERES_EXT_CERES}" _prefix)
   if(NOT EXISTS "${_prefix}/lib/cmake/Ceres")
     message(FATAL_ERROR "No Ceres in ${CERES_EXT_CERES}; scripts/setup builds "
@@ -25,4 +24,19 @@ if(NOT TARGET Ceres::ceres_plugin)
             "The Ceres in ${CERES_EXT_CERES_PREFIX} lacks the patches of this "
             "project (patches/series); scripts/setup builds one.")
 endif()
+
+# What is installed finds libceres beside itself, and so does what is built: by a
+# link. Everything here is linked to that, since CMake adds the folders of
+# libraries outside of the build tree to what is installed.
+get_target_property(_configurations Ceres::ceres IMPORTED_CONFIGURATIONS)
+foreach(_configuration IN LISTS _configurations)
+  get_target_property(_library Ceres::ceres
+                      IMPORTED_LOCATION_${_configuration})
+  get_target_property(_soname Ceres::ceres IMPORTED_SONAME_${_configuration})
+  set(_link "${PROJECT_BINARY_DIR}/examples/lib/${_soname}")
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/examples/lib")
+  file(CREATE_LINK "${_library}" "${_link}" SYMBOLIC)
+  set_target_properties(Ceres::ceres PROPERTIES
+                        IMPORTED_LOCATION_${_configuration} "${_link}")
+endforeach()
 message(STATUS "Ceres Ext: Ceres ${Ceres_VERSION} in ${CERES_EXT_CERES_PREFIX}")

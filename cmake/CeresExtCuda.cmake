@@ -32,6 +32,9 @@ endif()
 # Python, which has no file for CMake. Its library is opened by the process that
 # needs it, by name, or in the folder found here.
 if(CERES_EXT_WITH_CUDA AND CERES_EXT_CUDSS)
+  if(CUDSS_ROOT) # The real path outlives this tree, of which it may be a link.
+    file(REAL_PATH "${CUDSS_ROOT}" CUDSS_ROOT)
+  endif()
   if(NOT EXISTS "${CERES_EXT_CUDSS_INCLUDE_DIR}/cudss.h")
     unset(CERES_EXT_CUDSS_INCLUDE_DIR CACHE) # of a folder that is gone
     unset(CERES_EXT_CUDSS_LIBRARY_DIR CACHE)

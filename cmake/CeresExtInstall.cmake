@@ -1,7 +1,7 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-# The install tree: libceres_ext, its public headers, the patched libceres,
-# ceres_ext_run, bundle_adjuster and the package that find_package(ceres_ext)
-# reads.
+# The install tree: libceres_ext, its public headers, the patched Ceres with its
+# headers and package, ceres_ext_run, bundle_adjuster and the package that
+# find_package(ceres_ext) reads. It holds all of them and can be moved.
 include(CMakePackageConfigHelpers)
 
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ceres_ext")
@@ -14,17 +14,29 @@ if(CERES_EXT_BUILD_EXAMPLES)
   list(APPEND _installed bundle_adjuster bal_convert bal_filter bal_generate
        colmap_adjuster)
 endif()
-# Programs find this library beside them or in ../lib, and Ceres where it was.
-# The build tree is laid out for the same RPATH: where an installation is to
-# change it, CMake ends that of the build tree in an empty entry, which the
-# dynamic linker takes for the working directory.
-set_target_properties(
-  ${_installed}
-  PROPERTIES
-    INSTALL_RPATH
-    "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$<TARGET_FILE_DIR:Ceres::ceres>"
-    INSTALL_RPATH_USE_LINK_PATH ON
-    BUILD_WITH_INSTALL_RPATH ON)
+# Both libraries are found from where a program or library is. Ceres's package
+# wants its library in "lib", whatever the folder of this one is. The build tree is
+# laid out for the same RPATH: where an installation is to change it, CMake ends
+# that of the build tree in an empty entry, which the dynamic linker takes for the
+# working directory.
+set(_folders "${CMAKE_INSTALL_LIBDIR}" lib)
+list(REMOVE_DUPLICATES _folders)
+foreach(_target IN LISTS _installed)
+  set(_from "${CMAKE_INSTALL_BINDIR}")
+  if(_target STREQUAL ceres_ext)
+    set(_from "${CMAKE_INSTALL_LIBDIR}")
+  endif()
+  set(_rpath "$ORIGIN")
+  foreach(_folder IN LISTS _folders)
+    file(RELATIVE_PATH _relative "/prefix/${_from}" "/prefix/${_folder}")
+    if(_relative)
+      list(APPEND _rpath "$ORIGIN/${_relative}")
+    endif()
+  endforeach()
+  set_target_properties(
+    ${_target} PROPERTIES INSTALL_RPATH "${_rpath}" INSTALL_RPATH_USE_LINK_PATH
+                          ON BUILD_WITH_INSTALL_RPATH ON)
+endforeach()
 set_target_properties(
   ceres_ext PROPERTIES LIBRARY_OUTPUT_DIRECTORY
                        "${PROJECT_BINARY_DIR}/examples/${CMAKE_INSTALL_LIBDIR}")
@@ -33,14 +45,12 @@ install(
   TARGETS ceres_ext
   EXPORT ceres_extTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-# For programs that can't be changed: the library that takes the place of
-# theirs, and what puts it there.
 install(
-  DIRECTORY "$<TARGET_FILE_DIR:Ceres::ceres>/"
-  DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  FILES_MATCHING
-  PATTERN "libceres.so*"
-  PATTERN cmake EXCLUDE)
+  DIRECTORY "${CERES_EXT_CERES_PREFIX}/include" "${CERES_EXT_CERES_PREFIX}/lib"
+  DESTINATION .
+  USE_SOURCE_PERMISSIONS)
+# For programs that can't be changed: what puts the patched libceres in the place
+# of theirs.
 set(LIBDIR "${CMAKE_INSTALL_LIBDIR}")
 configure_file("${PROJECT_SOURCE_DIR}/scripts/ceres_ext_run"
                "${PROJECT_BINARY_DIR}/ceres_ext_run" @ONLY)
@@ -117,9 +127,11 @@ export(
   TARGETS ${_exported}
   NAMESPACE ceres_ext::
   FILE "${PROJECT_BINARY_DIR}/ceres_extTargets.cmake")
+set(_ceres_package_dir lib/cmake/Ceres)
 configure_package_config_file(
   cmake/ceres_extConfig.cmake.in "${PROJECT_BINARY_DIR}/ceres_extConfig.cmake"
-  INSTALL_DESTINATION "${_package_dir}")
+  INSTALL_DESTINATION "${_package_dir}"
+  PATH_VARS _ceres_package_dir)
 write_basic_package_version_file(
   "${PROJECT_BINARY_DIR}/ceres_extConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)

@@ -6,14 +6,16 @@
 #   [LABELS label...]      ctest labels beside the area's folder name
 #   [ARGUMENTS arg...]     arguments of the test program
 #   [ENVIRONMENT K=V...]   environment of the test program
-#   [TIMEOUT seconds])     default 300
-# One program and one ctest entry NAME. What does not belong into the quick run
+#   [TIMEOUT seconds]      default 300
+#   [SHARDS number])       default 1
+# One program and one ctest entry NAME; or several, NAME_1 and on, each of which
+# runs a part of the tests, so that a long one takes several processors. What does not belong into the quick run
 # has the label "ceres". A NAME that ends in _emulated is that of a program on an
 # emulated device, whose libraries find what they share with it in the program
 # itself (tests/kernels/emulation/cusolver.cc).
 set(CERES_EXT_EMULATED_LIBRARIES "${PROJECT_BINARY_DIR}/tests/emulated_libraries")
 function(ceres_ext_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS"
                         "SOURCES;LIBRARIES;LABELS;ARGUMENTS;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
@@ -29,17 +31,39 @@ function(ceres_ext_add_test name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock
                                         GTest::gtest GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS})
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 1)
+  endif()
+  set(tests ${name})
+  if(arg_SHARDS GREATER 1)
+    list(TRANSFORM tests APPEND "_1")
+    foreach(shard RANGE 2 ${arg_SHARDS})
+      list(APPEND tests ${name}_${shard})
+    endforeach()
+  endif()
   get_filename_component(area "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
-  set_tests_properties(
-    ${name}
-    PROPERTIES LABELS "${area};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
-               ENVIRONMENT "${arg_ENVIRONMENT}")
+  set(index 0)
+  foreach(test IN LISTS tests)
+    set(environment ${arg_ENVIRONMENT})
+    if(arg_SHARDS GREATER 1)
+      list(APPEND environment GTEST_TOTAL_SHARDS=${arg_SHARDS}
+           GTEST_SHARD_INDEX=${index})
+      math(EXPR index "${index} + 1")
+    endif()
+    add_test(NAME ${test} COMMAND ${name} ${arg_ARGUMENTS})
+    set_tests_properties(
+      ${test}
+      PROPERTIES LABELS "${area};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+                 ENVIRONMENT "${environment}")
+    if(name MATCHES "_emulated$")
+      set_tests_properties(
+        ${test}
+        PROPERTIES
+          ENVIRONMENT_MODIFICATION
+          "LD_LIBRARY_PATH=path_list_prepend:${CERES_EXT_EMULATED_LIBRARIES}")
+    endif()
+  endforeach()
   if(name MATCHES "_emulated$")
     set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
-    set_tests_properties(
-      ${name}
-      PROPERTIES ENVIRONMENT_MODIFICATION
-                 "LD_LIBRARY_PATH=path_list_prepend:${CERES_EXT_EMULATED_LIBRARIES}")
   endif()
 endfunction()

@@ -139,6 +139,15 @@ class MachineSetupImpl final : public MachineSetup {
     if (structure->num_other_rows() > 0) {
       for (const BatchModel* model : structure->models) {
         why_no_form.push_back(WhyNoForm(*model, machine_));
+        const bool is_on_host = kIsHost<Machine> || !why_no_form.back().empty();
+        // A library without optimisation is slow itself.
+        if (is_on_host && model->is_unoptimized && !kIsUnoptimized) {
+          objects->notes.insert(
+              "cost functions of the program are compiled without "
+              "optimisation, "
+              "which makes them slow; compile it with -O2 "
+              "(CMAKE_BUILD_TYPE=Release)");
+        }
       }
     }
     bool recomputed_views = false;

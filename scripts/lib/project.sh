@@ -33,9 +33,10 @@ main_preset() {
 }
 
 # build_preset PRESET [TARGET...]: configures, then builds the targets, or all
-# of them.
+# of them. CERES_EXT_WERROR: as the option of CMake, default OFF.
 build_preset() {
-  local preset="$1" arguments=() targets=()
+  local preset="$1" targets=()
+  local arguments=("-DCERES_EXT_WERROR=${CERES_EXT_WERROR:-OFF}")
   shift
   (($# == 0)) || targets=(--target "$@")
   if [[ "$preset" == release || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then

@@ -154,7 +154,7 @@ TEST_F(OutputsTest, OneThatFailsTakesNoOtherWithIt) {
 // `ulimit -f` stands for a full disk: no file may have more than so many blocks
 // of 1024 bytes (512 in some shells).
 std::string WithSmallFiles(const std::string& program) {
-  return "sh -c 'ulimit -f 16; exec \"$0\" \"$@\"' " + program;
+  return "sh -c 'ulimit -f 16; exec \"$0\" \"$@\"' '" + program + "'";
 }
 
 Outcome ExecuteWithSmallFiles(const std::string& program,
@@ -266,7 +266,7 @@ TEST_F(OutputsTest, PipesAndDevicesAreWrittenStraight) {
   const Outcome outcome =
       Execute("sh",
               "-c 'cat \"$1\" >\"$2\" & \"$0\" \"$3\" \"$4\"; code=$?; wait; "
-              "exit $code' " BUNDLE_ADJUSTER " '" +
+              "exit $code' '" BUNDLE_ADJUSTER "' '" +
                   Path("pipe") + "' '" + Path("copy.txt") + "'" + Input() +
                   Flag("output", "pipe"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -296,7 +296,7 @@ TEST_F(OutputsTest, PipesAndDevicesAreWrittenStraight) {
 TEST_F(OutputsTest, APipeThatNobodyReadsIsAnError) {
   const Outcome outcome = Execute("sh",
                                   "-c '{ \"$0\" \"$1\" \"$2\"; echo $? "
-                                  ">\"$3\"; } | true' " BUNDLE_ADJUSTER +
+                                  ">\"$3\"; } | true' '" BUNDLE_ADJUSTER "'" +
                                       Input() + Flag("output", "o.txt") + " '" +
                                       Path("code") + "'");
   EXPECT_EQ(outcome.code, 0);
@@ -323,8 +323,8 @@ TEST_F(OutputsTest, AFullStandardOutputIsAnError) {
   for (const auto& c : kCases) {
     const Outcome outcome =
         Execute("sh",
-                "-c 'exec \"$0\" \"$@\" >/dev/full' " + std::string(c.program) +
-                    " " + c.arguments);
+                "-c 'exec \"$0\" \"$@\" >/dev/full' '" +
+                    std::string(c.program) + "' " + c.arguments);
     EXPECT_EQ(outcome.code, 4) << c.arguments;
     EXPECT_EQ(outcome.err,
               fs::path(c.program).filename().string() +

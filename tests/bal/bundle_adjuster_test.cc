@@ -493,8 +493,10 @@ TEST_F(BundleAdjusterTest, SolvesOnOneThreadWhereTheSystemRefusesOthers) {
   const std::string flags =
       "--input='" + input_ + "' --output='" + output + "' --num_threads=";
   // OpenBLAS, where Ceres's is that one, ends the process without its threads.
+  // By name, as LD_PRELOAD ends a path at a space.
   const std::string without = std::string("OPENBLAS_NUM_THREADS=1 ") +
-                              "LD_PRELOAD='" + NO_THREADS + "' '" +
+                              "LD_LIBRARY_PATH='" + NO_THREADS_FOLDER + "' " +
+                              "LD_PRELOAD=" + NO_THREADS + " '" +
                               BUNDLE_ADJUSTER + "' " + flags;
   ASSERT_EQ(Adjust(flags + "1").code, 0);
   const std::string bytes = ReadBytes(output);

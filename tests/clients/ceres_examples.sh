@@ -16,6 +16,8 @@ data=$(readlink -f "$3")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$programs/write_example_problems" "$work"
+# LD_PRELOAD ends a path at a space.
+cp "$programs/libsolve_observer.so" "$work"
 
 # observe NAME VARIABLE=VALUE... -- PROGRAM ARGUMENT...: a line for each solve
 # in $work/NAME (solve_observer.cc), what the program says in $work/NAME.log.
@@ -32,7 +34,7 @@ observe() {
   # Some write files where they are.
   env -C "$work" -u CERES_SOLVER_PLUGIN OPENBLAS_NUM_THREADS=1 \
     "CERES_EXT_SOLVES=$work/$name" \
-    "LD_PRELOAD=$programs/libsolve_observer.so" "${environment[@]}" \
+    "LD_PRELOAD=$work/libsolve_observer.so" "${environment[@]}" \
     "$programs/$program" "$@" <"$work/circle.txt" >"$work/$name.log" 2>&1
 }
 

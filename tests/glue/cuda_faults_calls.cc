@@ -66,6 +66,11 @@ CERES_EXT_WRAP(cudaLaunchKernel,
                 size_t shared_bytes,
                 cudaStream_t stream),
                (kernel, grid, block, arguments, shared_bytes, stream))
+CERES_EXT_WRAP(cudaLaunchKernelExC,
+               (const cudaLaunchConfig_t* config,
+                const void* kernel,
+                void** arguments),
+               (config, kernel, arguments))
 CERES_EXT_WRAP(cudaDeviceGetAttribute,
                (int* value, cudaDeviceAttr attribute, int device),
                (value, attribute, device))

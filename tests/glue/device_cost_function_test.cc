@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "tests/glue/device_cost_function_functors.h"
 #include "tests/glue/has_device.h"
+#include "tests/glue/unoptimized_cost_function.h"
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/glue/device_cost_function_functors.cuh"
@@ -686,7 +687,8 @@ class OtherVersion : public BatchableCostFunction {
                                      8,
                                      nullptr,
                                      nullptr,
-                                     nullptr};
+                                     nullptr,
+                                     false};
     return model;
   }
   void CopyConstants(void* /*constants*/) const override {}
@@ -705,6 +707,31 @@ TEST(BatchModel, OfAnotherVersionIsLeftToCeres) {
     EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
     EXPECT_THAT(summary.path_reason, HasSubstr("by Ceres"));
     EXPECT_NEAR(x, 1.0, 1e-4);
+  }
+}
+
+TEST(BatchModel, OneCompiledWithoutOptimisationIsNamed) {
+  if (kIsUnoptimized) {
+    GTEST_SKIP() << "skipped: a build without optimisation";
+  }
+  using OptimizedCost = DeviceAutoDiffCostFunction<Smooth<1, 1>, 1, 1>;
+  const char kHint[] =
+      "cost functions of the program are compiled without optimisation";
+  for (const DeviceType device : Devices()) {
+    for (const bool is_optimized : {false, true}) {
+      double x = 0.0;
+      ceres::Problem problem;
+      problem.AddResidualBlock(is_optimized ? new OptimizedCost(Smooth<1, 1>())
+                                            : CreateUnoptimizedCostFunction(),
+                               nullptr,
+                               &x);
+      Summary summary;
+      Solve(TestOptions(), TestExtOptions(device), &problem, &summary);
+      EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+      EXPECT_EQ(summary.path_reason.find(kHint) != std::string::npos,
+                !is_optimized)
+          << summary.path_reason;
+    }
   }
 }
 

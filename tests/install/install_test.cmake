@@ -1,7 +1,7 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 # Installs the build into a fresh folder, moves it, and configures, builds and
-# runs the consumer against it; then programs that know nothing of this project,
-# by ceres_ext_run.
+# runs the consumer against it alone; then programs that know nothing of this
+# project, by ceres_ext_run.
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
@@ -16,9 +16,33 @@ file(GLOB_RECURSE headers RELATIVE "${WORK_DIR}/moved/include"
 foreach(header IN LISTS headers)
   # Those of cuda_kernels: a list in cmake/CeresExtInstall.cmake, which
   # tests/layers holds against what public headers include.
-  if(NOT header MATCHES "^(ceres_ext/[a-z_]+|cuda_kernels/[a-z_/]+)\\.(h|cuh)$")
+  if(NOT header MATCHES
+     "^(ceres_ext/[a-z_]+|cuda_kernels/[a-z_/]+|ceres(_plugin)?/.+)\\.(h|cuh)$")
     message(FATAL_ERROR "${header} is installed but not public.")
   endif()
+endforeach()
+
+# Nothing in it leads to the folders that it was made of.
+file(REAL_PATH "${CERES_PREFIX}" ceres_prefix)
+function(expect_none_of_those_folders name content)
+  foreach(folder "${BUILD_DIR}" "${ceres_prefix}" "${WORK_DIR}/installed")
+    string(FIND "${content}" "${folder}" place)
+    if(NOT place EQUAL -1)
+      message(FATAL_ERROR "${name} names ${folder}.")
+    endif()
+  endforeach()
+endfunction()
+file(GLOB_RECURSE texts "${WORK_DIR}/moved/lib*/cmake/*"
+     "${WORK_DIR}/moved/bin/ceres_ext_run")
+foreach(text IN LISTS texts)
+  file(READ "${text}" content)
+  expect_none_of_those_folders("${text}" "${content}")
+endforeach()
+file(GLOB binaries "${WORK_DIR}/moved/bin/*" "${WORK_DIR}/moved/lib*/*.so")
+foreach(binary IN LISTS binaries)
+  execute_process(
+    COMMAND readelf -d "${binary}" OUTPUT_VARIABLE content ERROR_QUIET)
+  expect_none_of_those_folders("${binary}" "${content}")
 endforeach()
 
 run(${CMAKE_COMMAND}
@@ -26,13 +50,63 @@ run(${CMAKE_COMMAND}
     -S "${CONSUMER_DIR}"
     -B "${WORK_DIR}/build"
     -DCMAKE_PREFIX_PATH=${WORK_DIR}/moved
-    -DCeres_ROOT=${CERES_PREFIX}
     -DCERES_EXT_VERSION=${VERSION}
     -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
     -DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}
     -DCMAKE_BUILD_TYPE=Debug)
 run(${CMAKE_COMMAND} --build "${WORK_DIR}/build")
 run("${WORK_DIR}/build/consumer")
+# expect_ceres BUILD: find_package has found the Ceres of the same prefix.
+function(expect_ceres build)
+  load_cache("${build}" READ_WITH_PREFIX found_ Ceres_DIR)
+  if(NOT found_Ceres_DIR STREQUAL "${WORK_DIR}/moved/lib/cmake/Ceres")
+    message(FATAL_ERROR "${build} found Ceres in ${found_Ceres_DIR}")
+  endif()
+endfunction()
+expect_ceres("${WORK_DIR}/build")
+foreach(program build/consumer moved/${LIBDIR}/libceres_ext.so)
+  execute_process(COMMAND ldd "${WORK_DIR}/${program}" OUTPUT_VARIABLE libraries
+                          COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT libraries MATCHES "libceres\\.so\\.4 => (/[^\n]*) \\(0x")
+    message(FATAL_ERROR "${program} has no Ceres:\n${libraries}")
+  endif()
+  file(REAL_PATH "${CMAKE_MATCH_1}" found)
+  file(REAL_PATH "${WORK_DIR}/moved/lib/libceres.so.4" expected)
+  if(NOT found STREQUAL expected)
+    message(FATAL_ERROR "${program} has the Ceres of ${found}")
+  endif()
+endforeach()
+
+# Another Ceres before it in CMAKE_PREFIX_PATH is not taken; one that a program
+# has found before, without the patches, is refused by name.
+file(COPY "${WORK_DIR}/moved/lib/cmake/Ceres"
+     DESTINATION "${WORK_DIR}/other/lib/cmake")
+file(GLOB others "${WORK_DIR}/other/lib/cmake/Ceres/CeresTargets*.cmake")
+foreach(other IN LISTS others)
+  file(READ "${other}" content)
+  string(REPLACE "ceres_plugin" "ceres_other" content "${content}")
+  string(REPLACE "\${_IMPORT_PREFIX}" "${WORK_DIR}/moved" content "${content}")
+  file(WRITE "${other}" "${content}")
+endforeach()
+run(${CMAKE_COMMAND}
+    -G Ninja
+    -S "${CONSUMER_DIR}"
+    -B "${WORK_DIR}/build"
+    "-DCMAKE_PREFIX_PATH=${WORK_DIR}/other;${WORK_DIR}/moved"
+    -UCeres_DIR)
+expect_ceres("${WORK_DIR}/build")
+execute_process(
+  COMMAND
+    ${CMAKE_COMMAND} -G Ninja -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build"
+    "-DCMAKE_PREFIX_PATH=${WORK_DIR}/other;${WORK_DIR}/moved"
+    "-DCeres_DIR=${WORK_DIR}/other/lib/cmake/Ceres"
+  RESULT_VARIABLE status
+  OUTPUT_QUIET
+  ERROR_VARIABLE said)
+string(REGEX REPLACE "[ \n]+" " " said "${said}")
+if(status EQUAL 0 OR NOT said MATCHES "lacks the patches of Ceres Ext")
+  message(FATAL_ERROR "A Ceres without the patches: ${status}, ${said}")
+endif()
 if(EXISTS "${WORK_DIR}/moved/bin/bundle_adjuster")
   run("${WORK_DIR}/moved/bin/bundle_adjuster" --version)
 endif()
@@ -45,7 +119,6 @@ if(CUDA_COMPILER)
       -S "${CUSTOM_FUNCTOR_DIR}"
       -B "${WORK_DIR}/custom_functor"
       "-DCMAKE_PREFIX_PATH=${WORK_DIR}/moved"
-      -DCeres_ROOT=${CERES_PREFIX}
       -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
       -DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}
       -DCMAKE_CUDA_COMPILER=${CUDA_COMPILER}
@@ -93,7 +166,6 @@ if(CUDA_COMPILER)
       -S "${recomputed}"
       -B "${recomputed}/build"
       "-DCMAKE_PREFIX_PATH=${WORK_DIR}/moved"
-      -DCeres_ROOT=${CERES_PREFIX}
       -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
       -DCMAKE_CUDA_COMPILER=${CUDA_COMPILER}
       "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES}"
@@ -149,7 +221,7 @@ endforeach()
 expect_run(0 "Ceres Ext: path FULL on host"
            "CERES_SOLVER_PLUGIN=ceres_ext:device=host" --settings=device=host
            "${built}/unchanged")
-file(WRITE "${WORK_DIR}/script" "#!/bin/sh\nexec ${built}/unchanged one\n")
+file(WRITE "${WORK_DIR}/script" "#!/bin/sh\nexec '${built}/unchanged' one\n")
 file(CHMOD "${WORK_DIR}/script" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 expect_run(1 "Ceres Ext: path FULL" "is a script" "${WORK_DIR}/script")
 expect_run(125 "^$" "does not use Ceres" "${built}/without")
