@@ -258,6 +258,7 @@ Status ProgramLinearSolver<Machine>::Setup(
   };
   if (solver_.cholesky() != nullptr) {
     matrix = &solver_.cholesky()->size();
+    matrix_name_ = MatrixName(*matrix, options.use_mixed_precision_solves);
     add_forecast(*solver_.cholesky());
   } else if (solver_.explicit_schur() != nullptr) {
     matrix = &solver_.explicit_schur()->matrix_size();
@@ -353,12 +354,30 @@ Status ProgramLinearSolver<Machine>::SolveUnguarded(
       solver_.Solve({b, diagonal.e, diagonal.f}, per_solve, step.e, step.f),
       solver_.cholesky() != nullptr,
       record_);
+  NoteReplacedMatrix();
   if constexpr (!kIsHost<Machine>) {
     // cuDSS takes the memory of a factor with the first one.
     record_->memory_bytes = std::max(
         record_->memory_bytes, blocks_->machine()->context()->peak_bytes());
   }
   return blocks_->Scatter(step.e, step.f, x);
+}
+
+template <typename Machine>
+void ProgramLinearSolver<Machine>::NoteReplacedMatrix() {
+  const std::string& why = solver_.why_dense();
+  const size_t place = record_->method.find(matrix_name_);
+  if (why.empty() || matrix_name_.empty() || place == std::string::npos) {
+    return;
+  }
+  // There is no sparse factor of mixed precision.
+  record_->method.replace(
+      place,
+      matrix_name_.size(),
+      MatrixName(solver_.cholesky()->size(), /*mixed=*/false));
+  record_->path_reason += "; the Schur complement is a dense matrix since " +
+                          why.substr(0, why.size() - 1);
+  matrix_name_.clear();
 }
 
 template <typename Machine>

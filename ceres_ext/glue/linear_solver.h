@@ -97,6 +97,8 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
       double* x,
       LinearSolver::Summary* summary);
 
+  // Says in the record why S has become a dense matrix.
+  void NoteReplacedMatrix();
   // Notes in the record which blocks are degenerate at the start.
   kernels::Status FindDegenerateBlocks();
   // Of each value of F, whether it is an unknown.
@@ -119,6 +121,8 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
   ForcingSequenceType forcing_sequence_ = FORCING_SEQUENCE_CONSTANT;
   // Of the Jacobian that was solved with last.
   int last_evaluation_ = 0;
+  // The part of the record's method that names S, where it is factorised.
+  std::string matrix_name_;
 };
 
 }  // namespace ceres_ext

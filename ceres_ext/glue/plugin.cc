@@ -20,6 +20,7 @@
 #include "ceres_ext/glue/program_rows.h"
 #include "ceres_ext/glue/report.h"
 #include "ceres_ext/glue/scoped_seconds.h"
+#include "ceres_ext/glue/solver_options.h"
 #include "cuda_kernels/machine/cuda_process.h"
 
 namespace ceres_ext {
@@ -82,7 +83,8 @@ bool Choose(const Options& options, ceres::Solver::Options* solver_options) {
 }
 
 // Why this library leaves the linear solve to Ceres, or empty if it does not.
-std::string UnsupportedOption(const ceres::Solver::Options& options) {
+std::string UnsupportedOption(const PreprocessedProblem& pp) {
+  const ceres::Solver::Options& options = pp.options;
   if (IsFactorized(options.linear_solver_type)) {
     return options.linear_solver_type == ceres::SPARSE_SCHUR &&
                    options.dynamic_sparsity
@@ -102,8 +104,10 @@ std::string UnsupportedOption(const ceres::Solver::Options& options) {
            " is Ceres's own; this library has IDENTITY, JACOBI, SCHUR_JACOBI "
            "and SCHUR_POWER_SERIES_EXPANSION";
   }
+  std::string error;
   if (options.linear_solver_type == ceres::CGNR &&
-      options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE) {
+      options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE &&
+      CanBeSolvedByCeres(pp, &error)) {
     return "sparse_linear_algebra_library_type CUDA_SPARSE is Ceres's own";
   }
   return "";
@@ -455,7 +459,7 @@ bool BundlePlugin::TakeChosen(PreprocessedProblem* pp) {
   if (!pp->options.IsValid(&record_.path_reason)) {
     return false;
   }
-  record_.path_reason = UnsupportedOption(pp->options);
+  record_.path_reason = UnsupportedOption(*pp);
   if (!record_.path_reason.empty()) {
     return false;
   }
@@ -465,11 +469,27 @@ bool BundlePlugin::TakeChosen(PreprocessedProblem* pp) {
 // Owns it after a failure too: then Ceres goes on to SetupLinearSolver, which
 // ends the solve, and orders nothing on the way.
 bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
-  return failure_.Guard(true, [&] { return OwnsOrderingUnguarded(pp); }) ||
-         failure_.has_happened();
+  const auto is_taken = [&] {
+    if (OwnsOrderingUnguarded(pp)) {
+      return true;
+    }
+    std::string error;
+    if (arrays_ == nullptr && !CanBeSolvedByCeres(*pp, &error)) {
+      failure_.Set(error + ".");
+    }
+    return false;
+  };
+  return failure_.Guard(true, is_taken) || failure_.has_happened();
 }
 
 bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
+  if (pp->options.linear_solver_type == ceres::CGNR &&
+      pp->options.preconditioner_type == ceres::SCHUR_POWER_SERIES_EXPANSION) {
+    // No eliminated block varies, so Ceres has put CGNR for ITERATIVE_SCHUR and
+    // JACOBI for the preconditioners that it thinks of. CGNR aborts on this
+    // one.
+    pp->options.preconditioner_type = ceres::JACOBI;
+  }
   if (!options_.enabled) {
     Decline("this library is switched off (enabled = false)");
     return false;
@@ -496,14 +516,7 @@ bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
     }
     choice_ += "; ";
   }
-  if (pp->options.linear_solver_type == ceres::CGNR &&
-      pp->options.preconditioner_type == ceres::SCHUR_POWER_SERIES_EXPANSION) {
-    // No eliminated block varies, so Ceres has put CGNR for ITERATIVE_SCHUR and
-    // JACOBI for the preconditioners that it thinks of. CGNR aborts on this
-    // one.
-    pp->options.preconditioner_type = ceres::JACOBI;
-  }
-  std::string unsupported = UnsupportedOption(pp->options);
+  std::string unsupported = UnsupportedOption(*pp);
   if (unsupported.empty() && IsFactorized(pp->options.linear_solver_type) &&
       pp->options.use_mixed_precision_solves &&
       options_.schur_factorization == SCHUR_FACTORIZATION_SPARSE) {

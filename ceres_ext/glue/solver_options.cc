@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "ceres/context_impl.h"
 #include "ceres/ordered_groups.h"
 #include "ceres/parameter_block.h"
 #include "ceres/program.h"
@@ -13,6 +14,7 @@
 #include "ceres_ext/glue/machines.h"
 #include "cuda_kernels/base/enum_value.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_process.h"
 
 namespace ceres_ext {
 namespace {
@@ -48,6 +50,22 @@ const char* WhatNeedsCuda(const ceres::Solver::Options& options) {
     default:
       return nullptr;
   }
+}
+
+// Whether Ceres finds a device, which it takes for granted. This library may
+// be without CUDA, or on an emulated device, where Ceres is not.
+bool HasCeresDevice() {
+#ifdef CUDART_VERSION
+  constexpr int kMajorVersion = CUDART_VERSION / 1000;
+#else
+  constexpr int kMajorVersion = 0;
+#endif
+  if constexpr (kHasCuda) {
+    if (kernels::NumCudaDevices(nullptr) == 0) {
+      return false;
+    }
+  }
+  return kernels::HasDriverDevice(kMajorVersion);
 }
 
 // Ceres asks for the first group with a block that varies, if any block does.
@@ -120,13 +138,11 @@ bool CanBeGivenToCeres(const ceres::Solver::Options& options,
     *error = "Solver::Options::min_lm_diagonal = 0; expected a positive number";
     return false;
   }
-  if constexpr (kHasCuda) {
-    const char* const what = WhatNeedsCuda(options);
-    if (what != nullptr && kernels::NumCudaDevices(nullptr) == 0) {
-      *error = std::string("Solver::Options::") + what +
-               " needs a CUDA device, and there is none";
-      return false;
-    }
+  const char* const what = WhatNeedsCuda(options);
+  if (what != nullptr && !HasCeresDevice()) {
+    *error = std::string("Solver::Options::") + what +
+             " needs a CUDA device, and there is none";
+    return false;
   }
   if (options.minimizer_type == ceres::TRUST_REGION && problem != nullptr &&
       options.linear_solver_ordering != nullptr &&
@@ -161,6 +177,35 @@ bool CanBeGivenToCeres(const ceres::Solver::Options& options,
     }
   }
   return true;
+}
+
+bool CanBeSolvedByCeres(const ceres::internal::PreprocessedProblem& pp,
+                        std::string* error) {
+  const ceres::Solver::Options& options = pp.options;
+  if (options.sparse_linear_algebra_library_type != ceres::CUDA_SPARSE) {
+    return true;
+  }
+  switch (options.linear_solver_type) {
+    case ceres::DENSE_NORMAL_CHOLESKY:
+    case ceres::DENSE_QR:
+      return true;  // Nothing is sparse.
+    case ceres::CGNR:
+#ifndef CERES_NO_CUDA
+      // Else it stands for ITERATIVE_SCHUR, and Ceres has started no CUDA.
+      if (pp.problem->context()->IsCudaInitialized()) {
+        return true;
+      }
+#endif
+      break;
+    default:
+      break;
+  }
+  *error = std::string(
+               "Solver::Options::sparse_linear_algebra_library_type = "
+               "CUDA_SPARSE, with which Ceres has no ") +
+           ceres::LinearSolverTypeToString(options.linear_solver_type) +
+           "; expected SUITE_SPARSE or EIGEN_SPARSE";
+  return false;
 }
 
 }  // namespace ceres_ext

@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "ceres/preprocessor.h"
 #include "ceres/problem_impl.h"
 #include "ceres/solver.h"
 
@@ -19,6 +20,12 @@ namespace ceres_ext {
 bool CanBeGivenToCeres(const ceres::Solver::Options& options,
                        const ceres::internal::ProblemImpl* problem,
                        std::string* error);
+
+// The same of what Ceres is about to solve by itself, with the linear solver
+// that it has chosen for the blocks that vary. Ceres's preprocessor calls it,
+// so that CUDA is started where Ceres was asked for CGNR on it.
+bool CanBeSolvedByCeres(const ceres::internal::PreprocessedProblem& pp,
+                        std::string* error);
 
 }  // namespace ceres_ext
 

@@ -9,6 +9,8 @@
 //   // per solve, after SchurComplement::Update with WantedBlocks():
 //   if (status.ok()) status = cholesky.Write(system, schur.e_matrices());
 //   if (status.ok()) status = cholesky.Solve(rhs, z);
+//   if (status.ok()) status = cholesky.CheckFactor();
+//   if (cholesky.sparse_is_wrong()) status = cholesky.ReplaceSparse();
 //
 // Setup takes all memory, but for what cuDSS takes with the first factor, for
 // which Setup makes sure that there is room.
@@ -136,17 +138,51 @@ class SchurCholesky {
                  machine_);
     }
   }
-  // After queued work, of a dense matrix. kNumericalFailure names the column
-  // where S is not positive definite.
+  // After queued work. kNumericalFailure names the column where S is not
+  // positive definite. kDeviceError: also where z is not the solution, which
+  // the library has not noticed.
   kernels::Status CheckFactor() {
     if constexpr (kHasFactorization) {
-      if (!size_.is_sparse) {
-        int64_t failed_order = 0;
-        CERES_EXT_RETURN_IF_ERROR(dense_.ReadFailedOrder(&failed_order));
-        return CheckOrder(failed_order);
+      if (size_.is_sparse) {
+        return sparse_.CheckSolution();
       }
+      int64_t failed_order = 0;
+      CERES_EXT_RETURN_IF_ERROR(dense_.ReadFailedOrder(&failed_order));
+      CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
+      return dense_.CheckSolution();
     }
     return {};
+  }
+  // Whether CheckFactor has found that of a sparse matrix.
+  bool sparse_is_wrong() const {
+    if constexpr (kHasFactorization) {
+      return size_.is_sparse && sparse_.solution_is_wrong();
+    }
+    return false;
+  }
+  // Factorises a dense matrix from now on, in place of a sparse one. S is to be
+  // written again. kUnsupported: it was dense. After an error there is no
+  // matrix.
+  kernels::Status ReplaceSparse() {
+    if constexpr (kHasFactorization) {
+      if (size_.is_sparse) {
+        const int64_t stride =
+            kernels::CudaDenseCholesky::Stride(num_unknowns_);
+        sparse_.Release();
+        values_.Release();
+        schur_.SetupDense(stride);
+        // It counts for the limit.
+        machine_->context()->ReleaseKeptMemory();
+        int64_t of_factor = 0;
+        CERES_EXT_RETURN_IF_ERROR(
+            dense_.ForecastBytes(num_unknowns_, {}, machine_, &of_factor));
+        CERES_EXT_RETURN_IF_ERROR(machine_->context()->CheckLimit(
+            machine_->bytes() + of_factor + kDouble * stride * num_unknowns_));
+        return SetupDense({});
+      }
+    }
+    return {kernels::StatusCode::kUnsupported,
+            "There is no sparse matrix to replace."};
   }
 
  private:
@@ -199,6 +235,12 @@ class SchurCholesky {
       values_.Release();
       forecast_bytes_ = of_dense;
     }
+    return SetupDense(of_cholesky);
+  }
+  kernels::Status SetupDense(
+      const kernels::CudaDenseCholesky::Options& of_cholesky) {
+    const int64_t n = num_unknowns_;
+    const int64_t stride = kernels::CudaDenseCholesky::Stride(n);
     schur_.SetupDense(stride);
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(stride * n, &values_));
     size_ = schur_.size();

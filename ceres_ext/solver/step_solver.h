@@ -25,7 +25,8 @@
 // and the trust-region loop negates the step itself. PCG gives an undamped zero
 // column step zero, a factorisation fails on it.
 //
-// Setup takes all memory, Solve takes none; only a graph (cuda_graph.h) is made
+// Setup takes all memory, Solve takes none, except for a dense S that replaces a
+// sparse one whose factorisation is wrong; only a graph (cuda_graph.h) is made
 // by Solve, and serves those that follow on the same arrays. A solver serves
 // one Solve at a time. The same input gives the same bits, for any number of
 // threads.
@@ -178,6 +179,8 @@ class StepSolver {
 
   // Null: PCG.
   const SchurCholesky<Machine>* cholesky() const { return cholesky_.get(); }
+  // Why S has become a dense matrix after Setup, a sentence; empty: it hasn't.
+  const std::string& why_dense() const { return why_dense_; }
   // Null: products are by the Jacobian, or there are none.
   const ExplicitSchurComplement<Machine>* explicit_schur() const {
     return explicit_schur_;
@@ -332,6 +335,40 @@ class StepSolver {
                             double* f_step,
                             InexactSolverSummary* summary) {
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
+    kernels::Status status = FactorizeOnce(system, e_step, f_step);
+    if (cholesky_->sparse_is_wrong()) {
+      const kernels::Status replaced = cholesky_->ReplaceSparse();
+      if (!replaced.ok()) {
+        status.message += " A dense matrix can't replace it: ";
+        status.message += replaced.message;
+        return status;
+      }
+      why_dense_ = status.message;
+      status = FactorizeOnce(system, e_step, f_step);
+      if (status.code == kernels::StatusCode::kDeviceError) {
+        status.message = why_dense_ + " " + status.message;
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(status);
+    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+    summary->num_iterations = 1;
+    summary->termination = Termination::kSuccess;
+    summary->message = "Success.";
+    summary->normal_blocks_seconds =
+        machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
+    summary->schur_seconds =
+        machine_->SecondsBetweenMarks(kBlocksDone, kSchurDone);
+    summary->factorization_seconds =
+        machine_->SecondsBetweenMarks(kSchurDone, kPcgDone);
+    summary->back_substitution_seconds =
+        machine_->SecondsBetweenMarks(kPcgDone, kEnd);
+    return {};
+  }
+
+  // From the blocks to a step that solves the system.
+  kernels::Status FactorizeOnce(const LinearSystem& system,
+                                double* e_step,
+                                double* f_step) {
     CERES_EXT_RETURN_IF_ERROR(
         cholesky_->Write(system, operator_->e_matrices()));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
@@ -347,20 +384,7 @@ class StepSolver {
     if (!waits) {
       CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
     }
-    CERES_EXT_RETURN_IF_ERROR(cholesky_->CheckFactor());
-    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
-    summary->num_iterations = 1;
-    summary->termination = Termination::kSuccess;
-    summary->message = "Success.";
-    summary->normal_blocks_seconds =
-        machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
-    summary->schur_seconds =
-        machine_->SecondsBetweenMarks(kBlocksDone, kSchurDone);
-    summary->factorization_seconds =
-        machine_->SecondsBetweenMarks(kSchurDone, kPcgDone);
-    summary->back_substitution_seconds =
-        machine_->SecondsBetweenMarks(kPcgDone, kEnd);
-    return {};
+    return cholesky_->CheckFactor();
   }
 
   NormalBlocksRequest WantedBlocks() const {
@@ -457,6 +481,7 @@ class StepSolver {
   // One of them.
   std::unique_ptr<Preconditioner<Machine>> preconditioner_;
   std::unique_ptr<SchurCholesky<Machine>> cholesky_;
+  std::string why_dense_;
 
   Buffer<double> rhs_;
   Buffer<double> x_;  // without Schur complement

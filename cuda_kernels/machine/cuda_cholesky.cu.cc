@@ -118,13 +118,13 @@ struct Sizes {
   Sizes(int64_t n, const CudaDenseCholesky::Options& options) {
     const bool refines =
         options.mixed_precision && options.max_num_refinement_iterations > 0;
-    status = n == 0 ? 0 : 3;
+    result = n == 0 ? 0 : 1;
     float_factor =
         options.mixed_precision ? n * CudaDenseCholesky::Stride(n) : 0;
     correction = options.mixed_precision ? n : 0;
     refinement = refines ? n : 0;
   }
-  int64_t status;
+  int64_t result;
   int64_t float_factor;
   int64_t correction;
   int64_t refinement;  // residual_ and rhs_, each
@@ -246,9 +246,9 @@ Status CudaDenseCholesky::ForecastBytes(int64_t n,
   const Sizes sizes(n, options);
   constexpr int64_t kDouble = sizeof(double);
   constexpr int64_t kFloat = sizeof(float);
-  constexpr int64_t kInteger = sizeof(int32_t);
+  constexpr int64_t kResult = sizeof(Result);
   *device_bytes = static_cast<int64_t>(num_device_bytes) +
-                  kInteger * sizes.status +
+                  kResult * sizes.result + CudaSolutionCheck::ForecastBytes(n) +
                   kFloat * (sizes.float_factor + sizes.correction) +
                   2 * kDouble * sizes.refinement;
   return {};
@@ -280,7 +280,8 @@ Status CudaDenseCholesky::TrySetup(int64_t n,
   const Sizes sizes(n, options);
   CERES_EXT_RETURN_IF_ERROR(AllocateExactly(
       static_cast<int64_t>(num_device_bytes), machine, &workspace_));
-  CERES_EXT_RETURN_IF_ERROR(AllocateExactly(sizes.status, machine, &status_));
+  CERES_EXT_RETURN_IF_ERROR(AllocateExactly(sizes.result, machine, &result_));
+  CERES_EXT_RETURN_IF_ERROR(check_.Setup(n, machine));
   CERES_EXT_RETURN_IF_ERROR(
       AllocateExactly(sizes.float_factor, machine, &float_factor_));
   CERES_EXT_RETURN_IF_ERROR(
@@ -299,7 +300,8 @@ void CudaDenseCholesky::ReleaseMemory() {
   n_ = -1;
   has_factor_ = false;
   workspace_.Release();
-  status_.Release();
+  result_.Release();
+  check_.Release();
   float_factor_.Release();
   correction_.Release();
   residual_.Release();
@@ -341,8 +343,9 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
                                      a,
                                      float_factor_.data()));
   }
-  int32_t* const info = status_.data();
-  int32_t* const bad_diagonal = status_.data() + 1;
+  CERES_EXT_RETURN_IF_ERROR(check_.QueueDenseMatrix(stride, a));
+  int32_t* const info = &result_.data()->info;
+  int32_t* const bad_diagonal = &result_.data()->bad_diagonal;
   CERES_EXT_RETURN_IF_ERROR(
       machine_->context()->SetBytes(info, 0, sizeof(int32_t)));
   CERES_EXT_RETURN_IF_ERROR(machine_->context()->SetBytes(
@@ -390,19 +393,19 @@ Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
     return {};
   }
   has_factor_ = false;
-  int32_t found[2] = {};
-  CERES_EXT_RETURN_IF_ERROR(machine_->Download(2, status_.data(), found));
-  if (found[0] < 0) {
+  CERES_EXT_RETURN_IF_ERROR(machine_->Download(1, result_.data(), &read_));
+  is_solution_read_ = true;
+  if (read_.info < 0) {
     return {StatusCode::kDeviceError,
             "cusolverDnXpotrf refused its argument " +
-                std::to_string(-found[0]) + "."};
+                std::to_string(-read_.info) + "."};
   }
   // What cuSOLVER has left behind its info is no factor. It may have gone on
   // for some columns with an element that is not finite.
-  if (found[0] > 0) {
-    *failed_order = std::min(found[0], found[1]);
-  } else if (found[1] != kNothing) {
-    *failed_order = found[1];
+  if (read_.info > 0) {
+    *failed_order = std::min(read_.info, read_.bad_diagonal);
+  } else if (read_.bad_diagonal != kNothing) {
+    *failed_order = read_.bad_diagonal;
   }
   has_factor_ = *failed_order == 0;
   return {};
@@ -427,7 +430,7 @@ Status CudaDenseCholesky::SolveInPlace(void* x) {
                  type,
                  x,
                  n_,
-                 status_.data() + 2);
+                 &result_.data()->solution_info);
   return {};
 }
 
@@ -439,14 +442,42 @@ Status CudaDenseCholesky::Solve(const double* b, double* x) {
   if (n_ == 0) {
     return {};
   }
+  SolutionSums* const sums = &result_.data()->sums;
+  is_solution_read_ = false;
+  CERES_EXT_RETURN_IF_ERROR(check_.QueueRhs(b, sums));
+  if (options_.mixed_precision) {
+    CERES_EXT_RETURN_IF_ERROR(SolveMixed(b, x));
+  } else {
+    if (x != b) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->context()->CopyOnDevice(
+          x, b, n_ * static_cast<int64_t>(sizeof(double))));
+    }
+    CERES_EXT_RETURN_IF_ERROR(SolveInPlace(x));
+  }
+  return check_.QueueDenseSolution(x, correction(), sums);
+}
+
+Status CudaDenseCholesky::CheckSolution() {
+  if (n_ < 0) {
+    return {StatusCode::kInvalidArgument,
+            "A solution was to be checked before the set-up."};
+  }
+  if (n_ == 0) {
+    return {};
+  }
+  if (!is_solution_read_) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Download(1, result_.data(), &read_));
+    is_solution_read_ = true;
+  }
+  const CusolverFunctions* cusolver = nullptr;
+  CERES_EXT_RETURN_IF_ERROR(LoadCusolver(&cusolver));
+  return ::ceres_ext::kernels::CheckSolution(
+      cusolver->library, n_, options_.mixed_precision, read_.sums);
+}
+
+Status CudaDenseCholesky::SolveMixed(const double* b, double* x) {
   CudaContext* const context = machine_->context();
   const int64_t num_bytes = n_ * static_cast<int64_t>(sizeof(double));
-  if (!options_.mixed_precision) {
-    if (x != b) {
-      CERES_EXT_RETURN_IF_ERROR(context->CopyOnDevice(x, b, num_bytes));
-    }
-    return SolveInPlace(x);
-  }
   const cudaStream_t stream = machine_->stream();
   if (refines() && x == b) {
     CERES_EXT_RETURN_IF_ERROR(context->CopyOnDevice(rhs_.data(), b, num_bytes));
@@ -526,9 +557,17 @@ Status CudaDenseCholesky::Factorize(double* /*a*/, int64_t* failed_order) {
   *failed_order = 0;
   return Available();
 }
+Status CudaDenseCholesky::QueueFactorization(double* /*a*/) {
+  return Available();
+}
+Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
+  *failed_order = 0;
+  return Available();
+}
 Status CudaDenseCholesky::Solve(const double* /*b*/, double* /*x*/) {
   return Available();
 }
+Status CudaDenseCholesky::CheckSolution() { return Available(); }
 
 #endif
 

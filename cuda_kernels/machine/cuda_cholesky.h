@@ -9,6 +9,7 @@
 //   int64_t failed_order = 0;
 //   if (status.ok()) status = cholesky.Factorize(a, &failed_order);
 //   if (status.ok() && failed_order == 0) status = cholesky.Solve(b, x);
+//   if (status.ok()) status = cholesky.CheckSolution();
 //
 // A matrix is n x n doubles on the device, column-major with Stride(n) from
 // column to column; what is above its diagonal and behind its columns has no
@@ -24,7 +25,7 @@
 // Order: cuSOLVER's and cuBLAS's own, without atomics: the same input has the
 // same bits on the same device and libraries.
 // Stream contract: everything is queued on the machine's stream. Factorize
-// waits for it, once, Solve doesn't.
+// waits for it, once, Solve doesn't, CheckSolution does.
 // Memory: through the machine's account, but for what the libraries keep for
 // themselves, some tens of megabytes.
 // Thread safety: one thread at a time, as the machine, which must outlive the
@@ -38,6 +39,7 @@
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/cuda_solution_check.h"
 #include "cuda_kernels/machine/device_buffer.h"
 
 typedef struct cublasContext* cublasHandle_t;
@@ -102,8 +104,20 @@ class CudaDenseCholesky {
   // x = A^-1 b, n values each; x may be b. kInvalidArgument: there is no
   // factor. b that is not finite gives an x that isn't.
   Status Solve(const double* b, double* x);
+  // What cuda_solution_check.h says of the last Solve. Where ReadFailedOrder
+  // came after that, nothing is waited for.
+  Status CheckSolution();
 
  private:
+  // What is read of a factorisation and of a solution, on the device.
+  struct Result {
+    int32_t info = 0;           // cuSOLVER's, of the factorisation
+    int32_t bad_diagonal = 0;   // the first element of L's that won't do
+    int32_t solution_info = 0;  // cuSOLVER's, of the solution
+    int32_t unused = 0;
+    SolutionSums sums;
+  };
+
   bool refines() const {
     return options_.mixed_precision &&
            options_.max_num_refinement_iterations > 0;
@@ -120,6 +134,11 @@ class CudaDenseCholesky {
   void DestroyHandles();
   // x = (L L')^-1 x in the type of the factor.
   Status SolveInPlace(void* x);
+  Status SolveMixed(const double* b, double* x);
+  // The last one of mixed precision, else null.
+  const float* correction() const {
+    return options_.mixed_precision ? correction_.data() : nullptr;
+  }
 
   CudaMachine* machine_ = nullptr;
   cusolverDnHandle_t cusolver_ = nullptr;
@@ -131,9 +150,10 @@ class CudaDenseCholesky {
   double* a_ = nullptr;  // the caller's
   DeviceBuffer<unsigned char> workspace_;
   HostBuffer<unsigned char> host_workspace_;
-  // cuSOLVER's info, the first element of L's diagonal that won't do, and
-  // cuSOLVER's info of a solution.
-  DeviceBuffer<int32_t> status_;
+  DeviceBuffer<Result> result_;
+  Result read_;
+  bool is_solution_read_ = false;  // read_ has the sums of the last Solve
+  CudaSolutionCheck check_;
   DeviceBuffer<float> float_factor_;
   DeviceBuffer<float> correction_;
   DeviceBuffer<double> residual_;

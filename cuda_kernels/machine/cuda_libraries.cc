@@ -60,7 +60,8 @@ std::string FileOf(void* handle, const std::string& file) {
 // What is wrong with a file, empty where it is as expected.
 std::string TryOpen(const SharedLibrary& library,
                     const std::string& name,
-                    std::vector<void*>* functions) {
+                    std::vector<void*>* functions,
+                    std::string* found) {
   if (name.find('/') != std::string::npos) {
     const std::string why = WhyNoLibrary(name);
     if (!why.empty()) {
@@ -92,6 +93,13 @@ std::string TryOpen(const SharedLibrary& library,
       return file + " lacks " + function;
     }
   }
+  *found = library.name + " " + std::to_string(major_version);
+  for (const int property : {1, 2}) {
+    int version = -1;
+    if (get_property(property, &version) == 0 && version >= 0) {
+      *found += "." + std::to_string(version);
+    }
+  }
   return "";
 }
 
@@ -99,13 +107,18 @@ std::string TryOpen(const SharedLibrary& library,
 
 Status OpenSharedLibrary(const SharedLibrary& library,
                          const std::vector<std::string>& files,
-                         std::vector<void*>* functions) {
+                         std::vector<void*>* functions,
+                         std::string* found) {
+  std::string found_here;
   std::string message = library.name + " of version " +
                         std::to_string(library.major_version) +
                         " was expected and not found: ";
   for (size_t i = 0; i < files.size(); ++i) {
-    const std::string why = TryOpen(library, files[i], functions);
+    const std::string why = TryOpen(library, files[i], functions, &found_here);
     if (why.empty()) {
+      if (found != nullptr) {
+        *found = found_here;
+      }
       return {};
     }
     message += (i == 0 ? "" : "; ") + why;

@@ -48,12 +48,15 @@ std::vector<std::string> FilesOf(const std::string& name,
 #define CERES_EXT_OPEN(FOR_EACH, Functions, name, version, file, folder)      \
   Loaded<Functions>* Open##Functions() {                                      \
     std::vector<void*> addresses;                                             \
+    std::string library;                                                      \
     auto* const loaded = new Loaded<Functions>{                               \
         OpenSharedLibrary(                                                    \
             {name, version, #file "GetProperty", {FOR_EACH(CERES_EXT_NAME)}}, \
             FilesOf(#file, version, folder),                                  \
-            &addresses),                                                      \
+            &addresses,                                                       \
+            &library),                                                        \
         {}};                                                                  \
+    loaded->functions.library = library;                                      \
     if (loaded->status.ok()) {                                                \
       size_t next = 0;                                                        \
       FOR_EACH(CERES_EXT_SET)                                                 \

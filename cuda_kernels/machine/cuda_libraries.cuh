@@ -19,6 +19,8 @@
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_CUH_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_CUH_
 
+#include <string>
+
 #include "cuda_kernels/base/status.h"
 
 #if __has_include(<cublas_v2.h>) && __has_include(<cusolverDn.h>)
@@ -62,9 +64,11 @@ namespace ceres_ext::kernels {
   F(cublasSetStream_v2)
 
 struct CusolverFunctions {
+  std::string library;  // name and version, in messages
   CERES_EXT_FOR_EACH_CUSOLVER_FUNCTION(CERES_EXT_MEMBER)
 };
 struct CublasFunctions {
+  std::string library;
   CERES_EXT_FOR_EACH_CUBLAS_FUNCTION(CERES_EXT_MEMBER)
 };
 
@@ -99,6 +103,7 @@ namespace ceres_ext::kernels {
   F(cudssSetStream)
 
 struct CudssFunctions {
+  std::string library;
   CERES_EXT_FOR_EACH_CUDSS_FUNCTION(CERES_EXT_MEMBER)
 };
 Status LoadCudss(const CudssFunctions** functions);

@@ -26,21 +26,24 @@ struct SharedLibrary {
   // one's functions may have other parameters.
   int major_version = 0;
   // Its function int (int property, int* value), 0 where it succeeds, by which
-  // libraries of CUDA say their version: that of property 0 is the major one.
-  // Nothing else is called before.
+  // libraries of CUDA say their version: that of property 0 is the major one,
+  // those of 1 and 2 are the minor one and the patch. Nothing else is called
+  // before.
   std::string get_property;
   std::vector<std::string> functions;
 };
 
 // Opens the first of `files` that is as expected; functions[i] becomes the
-// address of library.functions[i]. The name of a file without a slash is looked
+// address of library.functions[i], and *found, which may be null, the name and
+// the version, "cuSOLVER 12.0.4". The name of a file without a slash is looked
 // for as the dynamic linker looks for libraries. kUnsupported: none is as
 // expected; the message is one sentence that says what is, and what is wrong
 // with each file. What has been opened stays so as long as the process runs:
 // libraries of CUDA are not made to be closed.
 Status OpenSharedLibrary(const SharedLibrary& library,
                          const std::vector<std::string>& files,
-                         std::vector<void*>* functions);
+                         std::vector<void*>* functions,
+                         std::string* found = nullptr);
 
 }  // namespace ceres_ext::kernels
 

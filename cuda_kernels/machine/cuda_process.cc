@@ -96,6 +96,22 @@ bool HasRuntimeContext(int device) {
          get_state(handle, &flags, &is_active) == 0 && is_active != 0;
 }
 
+bool HasDriverDevice(int runtime_major_version) {
+  // Stays open, as where the runtime opens it.
+  if (dlopen("libcuda.so.1", RTLD_NOW) == nullptr) {
+    return false;
+  }
+  const auto init = DriverFunction<int(unsigned)>("cuInit");
+  const auto get_version = DriverFunction<int(int*)>("cuDriverGetVersion");
+  const auto get_count = DriverFunction<int(int*)>("cuDeviceGetCount");
+  int version = 0;
+  int num_devices = 0;
+  return init != nullptr && init(0) == 0 && get_version != nullptr &&
+         get_version(&version) == 0 &&
+         version / 1000 >= runtime_major_version && get_count != nullptr &&
+         get_count(&num_devices) == 0 && num_devices > 0;
+}
+
 int FloatToDoubleRatio(int device) {
   // CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO.
   constexpr int kRatio = 87;

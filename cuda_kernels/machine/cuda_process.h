@@ -29,6 +29,10 @@ uint64_t DriverAllocationId(const void* data);
 // takes time to make. Makes none and does not start the driver.
 bool HasRuntimeContext(int device);
 
+// Whether the driver has a device, and supports a runtime of this major
+// version. Loads and starts the driver, for callers that are about to.
+bool HasDriverDevice(int runtime_major_version);
+
 // How many times the rate of float is that of double on the device: 2 on those
 // for computing, 32 or 64 on those for displays; 0 where the driver is not
 // started or does not say.

@@ -16,6 +16,7 @@
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_libraries.cuh"
+#include "cuda_kernels/machine/cuda_solution_check.h"
 #include "cuda_kernels/machine/device_buffer.h"
 
 namespace ceres_ext::kernels {
@@ -148,6 +149,8 @@ class CudaSparseCholesky::Handles {
   // What stands for x and b in an analysis; b where Solve's is x.
   DeviceBuffer<double> rhs;
   DeviceBuffer<unsigned long long> first_not_finite;  // NOLINT: as atomicMin
+  CudaSolutionCheck check;
+  DeviceBuffer<SolutionSums> sums;
 
  private:
   // No exception may pass through cuDSS. It says no more of a failure than that
@@ -241,6 +244,8 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
   }
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(csr.n, &handles->rhs));
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &handles->first_not_finite));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &handles->sums));
+  CERES_EXT_RETURN_IF_ERROR(handles->check.Setup(csr.n, machine));
   const int64_t others_bytes = context->used_bytes();
 
   CERES_EXT_CALL(cudssCreate, &handles->handle);
@@ -328,7 +333,8 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
       get(CUDSS_DATA_MEMORY_ESTIMATES, estimates, sizeof(estimates)));
   num_flops_ = FlopsOf(flops);
   const int64_t own_bytes =
-      handles->rhs.bytes() + handles->first_not_finite.bytes();
+      handles->rhs.bytes() + handles->first_not_finite.bytes() +
+      handles->sums.bytes() + CudaSolutionCheck::ForecastBytes(csr.n);
   device_bytes_ = own_bytes + estimates[0];
   peak_device_bytes_ = own_bytes + std::max(estimates[0], estimates[1]);
   return context->CheckLimit(others_bytes - own_bytes + peak_device_bytes_);
@@ -462,7 +468,30 @@ Status CudaSparseCholesky::Solve(const double* b, double* x) {
                  handles->a,
                  handles->x,
                  handles->b);
-  return {};
+  SolutionSums* const sums = handles->sums.data();
+  CERES_EXT_RETURN_IF_ERROR(
+      handles->check.QueueSparseMatrix(csr_.row_begin, handles->values));
+  CERES_EXT_RETURN_IF_ERROR(handles->check.QueueRhs(b, sums));
+  return handles->check.QueueSparseSolution(
+      csr_.row_begin, csr_.column, handles->values, x, sums);
+}
+
+Status CudaSparseCholesky::CheckSolution() {
+  solution_is_wrong_ = false;
+  if (!has_factor_) {
+    return {StatusCode::kInvalidArgument,
+            "A solution was to be checked without a factor of its matrix."};
+  }
+  if (csr_.n == 0) {
+    return {};
+  }
+  SolutionSums sums;
+  CERES_EXT_RETURN_IF_ERROR(
+      machine_->Download(1, handles_->sums.data(), &sums));
+  const Status status = ::ceres_ext::kernels::CheckSolution(
+      handles_->cudss->library, csr_.n, /*mixed_precision=*/false, sums);
+  solution_is_wrong_ = status.code == StatusCode::kDeviceError;
+  return status;
 }
 
 #undef CERES_EXT_CALL
@@ -491,6 +520,7 @@ Status CudaSparseCholesky::Factorize(const double* /*values*/,
 Status CudaSparseCholesky::Solve(const double* /*b*/, double* /*x*/) {
   return Available();
 }
+Status CudaSparseCholesky::CheckSolution() { return Available(); }
 
 #endif
 

@@ -9,6 +9,7 @@
 //   int64_t failed_order = 0;
 //   if (status.ok()) status = cholesky.Factorize(values, &failed_order);
 //   if (status.ok() && failed_order == 0) status = cholesky.Solve(b, x);
+//   if (status.ok()) status = cholesky.CheckSolution();
 //
 // cuDSS chooses P, on the host, and what the factor will have, in Analyze. Its
 // deterministic mode is on: the same input has the same bits on the same device
@@ -16,7 +17,7 @@
 // says where.
 //
 // Stream contract: everything is queued on the machine's stream. Analyze and
-// Factorize wait for it, Solve doesn't.
+// Factorize wait for it, Solve doesn't, CheckSolution does.
 // Memory: through the context's account, but for what cuDSS keeps for itself.
 // Thread safety: one thread at a time, as the machine, which must outlive the
 // object. Host-includable: needs no CUDA toolkit.
@@ -89,6 +90,10 @@ class CudaSparseCholesky {
   // there is no factor. b that is not finite, or a factor that has overflown,
   // gives an x that is not finite.
   Status Solve(const double* b, double* x);
+  // What cuda_solution_check.h says of the last Solve.
+  Status CheckSolution();
+  // Whether that was that cuDSS's solution is wrong, and not an error of CUDA.
+  bool solution_is_wrong() const { return solution_is_wrong_; }
 
  private:
   class Handles;
@@ -108,6 +113,7 @@ class CudaSparseCholesky {
   bool is_analyzed_ = false;
   bool was_factorized_ = false;  // once, so that it can be done again
   bool has_factor_ = false;
+  bool solution_is_wrong_ = false;
   // cuDSS's; null where there is nothing analysed.
   std::unique_ptr<Handles> handles_;
 };

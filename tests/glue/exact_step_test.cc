@@ -6,6 +6,8 @@
 // accepted and rejected ones and the same costs.
 
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -24,6 +26,10 @@
 #include "tests/glue/has_device.h"
 #include "tests/glue/row_kinds.h"
 #include "tests/glue/same_steps.h"
+
+#ifdef CERES_EXT_EMULATED
+#include "tests/kernels/emulation/spoiler.h"
+#endif
 
 namespace ceres_ext {
 namespace {
@@ -473,6 +479,120 @@ TEST(ExactStepFallback, WithoutMemory) {
       << summary.path_reason;
   EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
 }
+
+#ifdef CERES_EXT_EMULATED
+
+// Libraries that report success and return something else, from one of their
+// solutions on. Stock's steps are expected all the same.
+class WrongSolutions
+    : public ::testing::TestWithParam<std::tuple<double, int>> {
+ protected:
+  void TearDown() override { emulation::spoiler() = nullptr; }
+
+  // `library`, or both where it is null, multiplies solutions by the parameter.
+  static void Spoil(const char* library) {
+    const auto [factor, first] = GetParam();
+    emulation::spoiler() =
+        [factor = factor, first = first, library, num_solutions = 0](
+            const char* from, int64_t i, double x) mutable {
+          if (library != nullptr && std::strcmp(from, library) != 0) {
+            return x;
+          }
+          num_solutions += i == 0 ? 1 : 0;
+          // Elements come in any order.
+          return num_solutions >= first ? factor * x : x;
+        };
+  }
+
+  static Case Make(ceres::LinearSolverType type) {
+    Case made(Kind::kObservations, 1, MakeBalTestProblem(7, 60, 3, 9));
+    made.options.linear_solver_type = type;
+    return made;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Factors,
+    WrongSolutions,
+    ::testing::Combine(
+        ::testing::Values(0.0, 0.5, std::numeric_limits<double>::quiet_NaN()),
+        ::testing::Values(0, 3)));
+
+TEST_P(WrongSolutions, OfCudssADenseMatrixReplaces) {
+  for (const FallbackType fallback : {FALLBACK_TO_CERES, FALLBACK_REFUSE}) {
+    Spoil("cuDSS");
+    Case ours = Make(ceres::SPARSE_SCHUR);
+    Case stock = Make(ceres::SPARSE_SCHUR);
+    ours.ext_options.fallback = fallback;
+    const Summary summary = SolveOnDevice(&ours);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    ExpectSameSteps(summary, SolveStock(&stock));
+    EXPECT_NE(summary.method.find("of S as a dense matrix (n = 63, "),
+              std::string::npos)
+        << summary.method;
+    EXPECT_NE(summary.path_reason.find(
+                  "the Schur complement is a dense matrix since cuDSS 999.0.0 "
+                  "reported success, but its solution of 63 equations is "),
+              std::string::npos)
+        << summary.path_reason;
+  }
+}
+
+TEST_P(WrongSolutions, OfCusolverTheHostReplaces) {
+  Spoil("cuSOLVER");
+  for (const bool refined : {false, true}) {
+    Case ours = Make(ceres::DENSE_SCHUR);
+    Case stock = Make(ceres::DENSE_SCHUR);
+    if (refined) {
+      // Half of a solution may be what float gives.
+      if (std::get<0>(GetParam()) == 0.5) {
+        continue;
+      }
+      for (Case* made : {&ours, &stock}) {
+        made->options.use_mixed_precision_solves = true;
+        made->options.max_num_refinement_iterations = 3;
+      }
+    }
+    const Summary summary = SolveOnDevice(&ours);
+    ASSERT_EQ(summary.path, PATH_CERES) << summary.path_reason;
+    ExpectSameEnd(summary, SolveStock(&stock));
+    EXPECT_NE(summary.path_reason.find(
+                  "the device failed: cuSOLVER 999.0.0 reported success, but "
+                  "its solution of 63 equations is "),
+              std::string::npos)
+        << summary.path_reason;
+  }
+}
+
+TEST_P(WrongSolutions, OfBothTheHostReplaces) {
+  Spoil(nullptr);
+  Case ours = Make(ceres::SPARSE_SCHUR);
+  Case stock = Make(ceres::SPARSE_SCHUR);
+  const Summary summary = SolveOnDevice(&ours);
+  ASSERT_EQ(summary.path, PATH_CERES) << summary.path_reason;
+  ExpectSameSteps(summary, SolveStock(&stock));
+  for (const char* library : {"cuDSS 999.0.0", "cuSOLVER 999.0.0"}) {
+    EXPECT_NE(summary.path_reason.find(library), std::string::npos)
+        << summary.path_reason;
+  }
+}
+
+// Where the host may not solve, the library is named and nothing has moved.
+TEST_P(WrongSolutions, AreAFailureWhereTheHostMayNotSolve) {
+  Spoil("cuSOLVER");
+  Case ours = Make(ceres::DENSE_SCHUR);
+  ours.ext_options.fallback = FALLBACK_REFUSE;
+  const BalTestProblem start = ours.bal;
+  const Summary summary = SolveOnDevice(&ours);
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(summary.message.find("cuSOLVER 999.0.0 reported success"),
+            std::string::npos)
+      << summary.message;
+  EXPECT_EQ(ours.bal.cameras, start.cameras);
+  EXPECT_EQ(ours.bal.points, start.points);
+}
+
+#endif
 
 }  // namespace
 }  // namespace ceres_ext

@@ -255,17 +255,6 @@ TEST(RandomOptions, EndInASentence) {
                         &options.max_num_line_search_direction_restarts}) {
       *number = std::min(*number, 1000);
     }
-#ifndef CERES_EXT_WITH_CUDA
-    // This library can't ask for a device, and Ceres ends without one.
-    if (kernels::EnumValue(options.dense_linear_algebra_library_type) ==
-        ceres::CUDA) {
-      options.dense_linear_algebra_library_type = ceres::EIGEN;
-    }
-    if (kernels::EnumValue(options.sparse_linear_algebra_library_type) ==
-        ceres::CUDA_SPARSE) {
-      options.sparse_linear_algebra_library_type = ceres::EIGEN_SPARSE;
-    }
-#endif
     if (random->Chance(0.2)) {
       options.linear_solver_ordering = RandomOrdering(&bal, random);
     }
@@ -299,6 +288,129 @@ TEST(RandomOptions, EndInASentence) {
     double cost = 0.0;
     EXPECT_TRUE(problem->Evaluate({}, &cost, nullptr, nullptr, nullptr));
   });
+}
+
+// Every linear solver with every preconditioner and library, some of which end
+// the process in Ceres: by this library's Solve, on the host and on a device
+// where there is one, and by a program that knows nothing of it.
+TEST(AllSolvers, SolveOrEndInASentence) {
+  const std::string library = CERES_EXT_TEST_LIBRARY;
+  const char* const settings[] = {"device=host",
+                                  "device=cuda",
+                                  "enabled=false",
+                                  "fallback=refuse",
+                                  "linear_solver=cgnr",
+                                  "linear_solver=iterative_schur,"
+                                  "preconditioner=schur_jacobi"};
+  int num_solved = 0;
+  int num_refused = 0;
+  for (int type = 0; type <= ceres::CGNR; ++type) {
+    for (int preconditioner = 0; preconditioner <= ceres::SUBSET;
+         ++preconditioner) {
+      for (int sparse = 0; sparse <= ceres::NO_SPARSE; ++sparse) {
+        for (const char* const setting : settings) {
+          for (const bool from_environment : {false, true}) {
+            // Here Ceres starts CUDA before it asks a plugin.
+            if (from_environment &&
+                (library.empty() ||
+                 (type == ceres::CGNR && sparse == ceres::CUDA_SPARSE))) {
+              continue;
+            }
+            for (const bool has_points : {true, false}) {
+              BalTestProblem bal = MakeBalTestProblem(3, 8, 3, 9);
+              const BalTestProblem start = bal;
+              auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+              ceres::Solver::Options options = TestOptions(&bal);
+              // Without points that vary Ceres takes another linear solver.
+              for (int i = 0; !has_points && i < bal.num_points(); ++i) {
+                problem->SetParameterBlockConstant(bal.point(i));
+              }
+              options.max_num_iterations = 3;
+              options.linear_solver_type =
+                  static_cast<ceres::LinearSolverType>(type);
+              options.preconditioner_type =
+                  static_cast<ceres::PreconditionerType>(preconditioner);
+              options.sparse_linear_algebra_library_type =
+                  static_cast<ceres::SparseLinearAlgebraLibraryType>(sparse);
+              SCOPED_TRACE(std::string(ceres::LinearSolverTypeToString(
+                               options.linear_solver_type)) +
+                           ", " +
+                           ceres::PreconditionerTypeToString(
+                               options.preconditioner_type) +
+                           ", " +
+                           ceres::SparseLinearAlgebraLibraryTypeToString(
+                               options.sparse_linear_algebra_library_type) +
+                           ", " + setting +
+                           (from_environment ? ", environment" : "") +
+                           (has_points ? "" : ", points are constant"));
+              Summary summary;
+              if (from_environment) {
+                setenv("CERES_SOLVER_PLUGIN",
+                       (library + ":" + setting).c_str(),
+                       /*overwrite=*/1);
+                ceres::Solve(options, problem.get(), &summary);
+                unsetenv("CERES_SOLVER_PLUGIN");
+              } else {
+                Options ext_options;
+                std::string error;
+                ASSERT_TRUE(ParseOptions(setting, &ext_options, &error))
+                    << error;
+                Solve(options, ext_options, problem.get(), &summary);
+              }
+              if (summary.IsSolutionUsable()) {
+                ++num_solved;
+                EXPECT_LT(summary.final_cost, summary.initial_cost);
+              } else {
+                ++num_refused;
+                ExpectSentence(summary.message);
+                EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+                EXPECT_EQ(bal.cameras, start.cameras);
+                EXPECT_EQ(bal.points, start.points);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_solved, 0);
+  EXPECT_GT(num_refused, 0);
+}
+
+// What Ceres can't do with CUDA_SPARSE is said, and what this library does is
+// done.
+TEST(AllSolvers, CudaSparseIsRefusedByName) {
+  for (const ceres::LinearSolverType type : {ceres::SPARSE_NORMAL_CHOLESKY,
+                                             ceres::SPARSE_SCHUR,
+                                             ceres::DENSE_SCHUR,
+                                             ceres::ITERATIVE_SCHUR}) {
+    for (const bool is_own : {false, true}) {
+      BalTestProblem bal = MakeBalTestProblem(3, 8, 3, 9);
+      auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+      ceres::Solver::Options options = TestOptions(&bal);
+      options.linear_solver_type = type;
+      options.sparse_linear_algebra_library_type = ceres::CUDA_SPARSE;
+      Options ext_options;
+      ext_options.enabled = is_own;
+      ext_options.device = DEVICE_HOST;
+      Summary summary;
+      Solve(options, ext_options, problem.get(), &summary);
+      if (is_own && type == ceres::ITERATIVE_SCHUR) {
+        EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+        EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+        continue;
+      }
+      EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+      const std::string name = ceres::LinearSolverTypeToString(type);
+      // A Ceres without CUDA says it in its own words.
+      EXPECT_TRUE(summary.message ==
+                      "Solver::Options::sparse_linear_algebra_library_"
+                      "type = CUDA_SPARSE, with which Ceres has no " +
+                          name + "; expected SUITE_SPARSE or EIGEN_SPARSE." ||
+                  summary.message.find("was not enabled") != std::string::npos)
+          << summary.message;
+    }
+  }
 }
 
 // Settings of some sense and with typing errors, or none at all.

@@ -123,6 +123,50 @@ inline Matrix PositiveDefinite(int64_t n, unsigned seed) {
   return matrix;
 }
 
+// Matrices of a condition up to 1 / u, with factors: Hilbert's, of 12 rows, and
+// unit lower triangular B D B' with D from 1 to 2^-45. Then the same scaled by
+// powers of two, so that elements differ by 2^120.
+inline std::vector<Matrix> IllConditioned() {
+  std::vector<Matrix> matrices;
+  matrices.emplace_back(12);
+  for (int64_t j = 0; j < 12; ++j) {
+    for (int64_t i = j; i < 12; ++i) {
+      matrices.back().At(i, j) = 1.0 / static_cast<double>(i + j + 1);
+    }
+  }
+  constexpr int64_t n = 70;
+  std::mt19937 random(9);
+  std::vector<double> b(n * n, 0.0);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < i; ++j) {
+      b[static_cast<size_t>(i * n + j)] =
+          random() % 8 == 0 ? static_cast<double>(random() % 3) - 1.0 : 0.0;
+    }
+    b[static_cast<size_t>(i * n + i)] = 1.0;
+  }
+  matrices.emplace_back(n);
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = j; i < n; ++i) {
+      for (int64_t k = 0; k <= j; ++k) {
+        matrices.back().At(i, j) +=
+            std::ldexp(b[static_cast<size_t>(i * n + k)] *
+                           b[static_cast<size_t>(j * n + k)],
+                       -static_cast<int>(45 * k / n));
+      }
+    }
+  }
+  for (const Matrix& a : std::vector<Matrix>(matrices)) {
+    matrices.push_back(a);
+    for (int64_t j = 0; j < a.n; ++j) {
+      for (int64_t i = j; i < a.n; ++i) {
+        matrices.back().At(i, j) =
+            std::ldexp(a(i, j), static_cast<int>(i % 61 + j % 61) - 60);
+      }
+    }
+  }
+  return matrices;
+}
+
 // Integers from 1 to 8, and a part that makes them more than float can hold.
 inline std::vector<double> Solution(int64_t n, double part = 0.0) {
   std::mt19937 random(static_cast<unsigned>(n));

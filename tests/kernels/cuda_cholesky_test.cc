@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -22,6 +23,7 @@
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/kernels/emulation/cuda_runtime.h"
+#include "tests/kernels/emulation/spoiler.h"
 #endif
 
 namespace ceres_ext::kernels {
@@ -119,6 +121,13 @@ class CudaDenseCholeskyTest : public FactorizationTest<CudaDenseCholesky> {
       const Status again = cholesky->Solve(rhs.data(), rhs.data());
       EXPECT_TRUE(again.ok()) << again.message;
       EXPECT_TRUE(SameBits(Download(rhs), *x));
+      const Status checked = cholesky->CheckSolution();
+      const bool is_finite = std::all_of(b.begin(), b.end(), [](double value) {
+        return std::isfinite(value);
+      });
+      EXPECT_EQ(checked.code,
+                is_finite ? StatusCode::kOk : StatusCode::kNumericalFailure)
+          << checked.message;
     }
     if (l != nullptr) {
       *l = Unstrided(matrix.n, Download(a));
@@ -322,6 +331,32 @@ TEST_F(CudaDenseCholeskyTest, ARightHandSideThatIsNotFinite) {
   }
 }
 
+// The check is one of the backward error, which no condition makes larger.
+TEST_F(CudaDenseCholeskyTest, SolutionsOfAnyConditionAreRight) {
+  CudaDenseCholesky cholesky;
+  for (const Matrix& a : IllConditioned()) {
+    SCOPED_TRACE(a.n);
+    ASSERT_OK(cholesky.Setup(a.n, {}, machine_.get()));
+    for (const unsigned seed : {1, 2, 3}) {
+      std::vector<double> x;
+      ASSERT_EQ(
+          FactorizeAndSolve(a, RandomVector(a.n, seed), &cholesky, nullptr, &x),
+          0);
+    }
+    // A right-hand side of zero, and one next to the least double.
+    for (const double value : {0.0, 1e-308}) {
+      std::vector<double> x;
+      ASSERT_EQ(FactorizeAndSolve(
+                    a,
+                    std::vector<double>(static_cast<size_t>(a.n), value),
+                    &cholesky,
+                    nullptr,
+                    &x),
+                0);
+    }
+  }
+}
+
 TEST_F(CudaDenseCholeskyTest, TakesWhatItForecasts) {
   constexpr int64_t n = 129;
   int64_t at_least = 0;
@@ -396,6 +431,54 @@ TEST_F(CudaDenseCholeskyTest, WrongCallsAreRefused) {
 
 #ifdef CERES_EXT_EMULATED
 
+// What a library returns while it reports success.
+TEST_F(CudaDenseCholeskyTest, WrongSolutionsAreSeen) {
+  const struct {
+    const char* name;
+    std::function<double(int64_t i, double x)> spoil;
+  } kinds[] = {
+      {"zeros", [](int64_t, double) { return 0.0; }},
+      {"half", [](int64_t, double x) { return 0.5 * x; }},
+      {"not finite", [](int64_t i, double x) { return i == 7 ? kNaN : x; }},
+      {"one element", [](int64_t i, double x) { return i == 7 ? -x : x; }},
+  };
+  constexpr int64_t n = 129;
+  const Matrix a = PositiveDefinite(n, 8);
+  for (const Options& options :
+       {Options{false, 0}, Options{true, 0}, Options{true, 2}}) {
+    CudaDenseCholesky cholesky;
+    ASSERT_OK(cholesky.Setup(n, options, machine_.get()));
+    DeviceBuffer<double> matrix = Upload(Strided(a));
+    for (const auto& kind : kinds) {
+      SCOPED_TRACE(testing::Message() << kind.name << ", refined "
+                                      << options.max_num_refinement_iterations);
+      DeviceBuffer<double> x = Upload(RightHandSide(a, Solution(n)));
+      ASSERT_OK(machine_->Upload(static_cast<int64_t>(Strided(a).size()),
+                                 Strided(a).data(),
+                                 matrix.data()));
+      ASSERT_OK(cholesky.QueueFactorization(matrix.data()));
+      emulation::spoiler() = [&kind](
+                                 const char* library, int64_t i, double value) {
+        EXPECT_STREQ(library, "cuSOLVER");
+        return kind.spoil(i, value);
+      };
+      ASSERT_OK(cholesky.Solve(x.data(), x.data()));
+      emulation::spoiler() = nullptr;
+      int64_t failed_order = -1;
+      ASSERT_OK(cholesky.ReadFailedOrder(&failed_order));
+      EXPECT_EQ(failed_order, 0);
+      const Status status = cholesky.CheckSolution();
+      EXPECT_EQ(status.code, StatusCode::kDeviceError);
+      EXPECT_EQ(status.message.find("cuSOLVER 999.0.0 reported success, but "
+                                    "its solution of 129 equations is "),
+                0)
+          << status.message;
+      // The next one is right.
+      ASSERT_OK(cholesky.Solve(x.data(), x.data()));
+    }
+  }
+}
+
 TEST_F(CudaDenseCholeskyTest, NoLibraries) {
   if (std::getenv("CERES_EXT_TEST_NO_LIBRARIES") == nullptr) {
     GTEST_SKIP() << "skipped: the libraries are there; another run is of this";
@@ -445,6 +528,7 @@ TEST_F(CudaDenseCholeskyTest, EveryCallMayFail) {
                 cholesky.Factorize(a.data(), &failed_order));
             EXPECT_EQ(failed_order, 0);
             CERES_EXT_RETURN_IF_ERROR(cholesky.Solve(b.data(), x.data()));
+            CERES_EXT_RETURN_IF_ERROR(cholesky.CheckSolution());
             return machine_->Synchronize();
           };
           cuda_faults().Start(i, and_all_later);

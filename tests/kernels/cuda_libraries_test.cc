@@ -71,8 +71,11 @@ class CudaLibraries : public ::testing::Test {
   }
   void ExpectOpens(const std::vector<std::string>& files) {
     std::vector<void*> functions;
-    const Status status = OpenSharedLibrary(kExpected, files, &functions);
+    std::string found;
+    const Status status =
+        OpenSharedLibrary(kExpected, files, &functions, &found);
     ASSERT_TRUE(status.ok()) << status.message;
+    EXPECT_EQ(found, "cuTest 7.3");
     ASSERT_EQ(functions.size(), 2);
     EXPECT_EQ(reinterpret_cast<int (*)()>(functions[0])(), 42);
     EXPECT_EQ(reinterpret_cast<int (*)()>(functions[1])(), 1);

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Shared libraries that cuda_libraries_test opens, by what is defined:
-//   TEST_MAJOR_VERSION   what it says of itself
+//   TEST_MAJOR_VERSION   what it says of itself; the minor one is 3
 //   TEST_STATUS          what TestGetProperty returns
 //   TEST_NO_PROPERTY     it has no TestGetProperty
 //   TEST_NO_FUNCTION     it has no TestFunction
@@ -18,8 +18,8 @@ extern "C" {
 
 #ifndef TEST_NO_PROPERTY
 int TestGetProperty(int property, int* value) {
-  *value = property == 0 ? TEST_MAJOR_VERSION : -1;
-  return TEST_STATUS;
+  *value = property == 0 ? TEST_MAJOR_VERSION : 3;
+  return property == 2 ? 1 : TEST_STATUS;
 }
 #endif
 

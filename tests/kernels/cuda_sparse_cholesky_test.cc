@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -22,6 +23,7 @@
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/kernels/emulation/cuda_runtime.h"
+#include "tests/kernels/emulation/spoiler.h"
 #endif
 
 namespace ceres_ext::kernels {
@@ -144,6 +146,9 @@ class CudaSparseCholeskyTest : public FactorizationTest<CudaSparseCholesky> {
     const Status again = cholesky->Solve(rhs.data(), rhs.data());
     EXPECT_TRUE(again.ok()) << again.message;
     EXPECT_TRUE(SameBits(Download(rhs), Download(x)));
+    const Status checked = cholesky->CheckSolution();
+    EXPECT_TRUE(checked.ok()) << checked.message;
+    EXPECT_FALSE(cholesky->solution_is_wrong());
     return Download(x);
   }
 };
@@ -201,6 +206,41 @@ TEST_F(CudaSparseCholeskyTest, RandomStructures) {
     const std::vector<double> expected = Solution(n);
     const std::vector<double> b = RightHandSide(a, expected);
     ExpectSolves(a, b, expected, static_cast<double>(n), Solve(b, &cholesky));
+  }
+}
+
+// The check is one of the backward error, which no condition makes larger.
+TEST_F(CudaSparseCholeskyTest, SolutionsOfAnyConditionAreRight) {
+  CudaSparseCholesky cholesky;
+  for (const Matrix& a : IllConditioned()) {
+    SCOPED_TRACE(a.n);
+    const DeviceCsr device = ToDevice(HostCsr(a));
+    ASSERT_OK(
+        cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
+    ASSERT_EQ(Factorize(device.values.data(), &cholesky), 0);
+    for (const unsigned seed : {1, 2, 3}) {
+      Solve(RandomVector(a.n, seed), &cholesky);
+    }
+    // A right-hand side of zero, and one next to the least double.
+    for (const double value : {0.0, 1e-308}) {
+      Solve(std::vector<double>(static_cast<size_t>(a.n), value), &cholesky);
+    }
+  }
+}
+
+TEST_F(CudaSparseCholeskyTest, ARightHandSideThatIsNotFinite) {
+  constexpr int64_t n = 33;
+  CudaSparseCholesky cholesky;
+  const DeviceCsr device =
+      ToDevice(HostCsr(PositiveDefinite(n, Pattern::kBand, 8)));
+  ASSERT_OK(cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
+  ASSERT_EQ(Factorize(device.values.data(), &cholesky), 0);
+  for (const double value : {kNaN, kInfinity}) {
+    std::vector<double> b(n, 1.0);
+    b[n - 1] = value;
+    DeviceBuffer<double> x = Upload(b);
+    ASSERT_OK(cholesky.Solve(x.data(), x.data()));
+    EXPECT_EQ(cholesky.CheckSolution().code, StatusCode::kNumericalFailure);
   }
 }
 
@@ -400,6 +440,50 @@ TEST_F(CudaSparseCholeskyTest, WrongCallsAreRefused) {
 
 #ifdef CERES_EXT_EMULATED
 
+// What cuDSS returns while it reports success.
+TEST_F(CudaSparseCholeskyTest, WrongSolutionsAreSeen) {
+  const struct {
+    const char* name;
+    std::function<double(int64_t i, double x)> spoil;
+  } kinds[] = {
+      {"zeros", [](int64_t, double) { return 0.0; }},
+      {"half", [](int64_t, double x) { return 0.5 * x; }},
+      {"not finite", [](int64_t i, double x) { return i == 7 ? kNaN : x; }},
+      {"one element", [](int64_t i, double x) { return i == 7 ? -x : x; }},
+  };
+  constexpr int64_t n = 129;
+  for (const Pattern pattern :
+       {Pattern::kDiagonal, Pattern::kArrow, Pattern::kRandom}) {
+    const Matrix a = PositiveDefinite(n, pattern, 8);
+    const DeviceCsr device = ToDevice(HostCsr(a));
+    CudaSparseCholesky cholesky;
+    ASSERT_OK(
+        cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
+    ASSERT_EQ(Factorize(device.values.data(), &cholesky), 0);
+    const std::vector<double> b = RightHandSide(a, Solution(n));
+    for (const auto& kind : kinds) {
+      SCOPED_TRACE(kind.name);
+      DeviceBuffer<double> x = Upload(b);
+      emulation::spoiler() = [&kind](
+                                 const char* library, int64_t i, double value) {
+        EXPECT_STREQ(library, "cuDSS");
+        return kind.spoil(i, value);
+      };
+      ASSERT_OK(cholesky.Solve(x.data(), x.data()));
+      emulation::spoiler() = nullptr;
+      const Status status = cholesky.CheckSolution();
+      EXPECT_EQ(status.code, StatusCode::kDeviceError);
+      EXPECT_TRUE(cholesky.solution_is_wrong());
+      EXPECT_EQ(status.message.find("cuDSS 999.0.0 reported success, but its "
+                                    "solution of 129 equations is "),
+                0)
+          << status.message;
+    }
+    // The next one is right.
+    Solve(b, &cholesky);
+  }
+}
+
 TEST_F(CudaSparseCholeskyTest, NoLibraries) {
   if (std::getenv("CERES_EXT_TEST_NO_LIBRARIES") == nullptr) {
     GTEST_SKIP() << "skipped: the libraries are there; another run is of this";
@@ -457,6 +541,7 @@ TEST_F(CudaSparseCholeskyTest, EveryCallMayFail) {
             EXPECT_EQ(failed_order, 0);
             CERES_EXT_RETURN_IF_ERROR(cholesky.Solve(b.data(), x.data()));
           }
+          CERES_EXT_RETURN_IF_ERROR(cholesky.CheckSolution());
           return machine_->Synchronize();
         };
         cuda_faults().Start(i, and_all_later);

@@ -228,7 +228,8 @@ cudssStatus_t Solve(cudssHandle_t handle,
     y[j] /= l[j * n + j];
   }
   for (int64_t i = 0; i < n; ++i) {
-    static_cast<double*>(x.values)[Reverse(n, i)] = y[i];
+    static_cast<double*>(x.values)[Reverse(n, i)] =
+        emulation::Spoiled("cuDSS", Reverse(n, i), y[i]);
   }
   Free(handle, y, ScratchBytes(n));
   return CUDSS_STATUS_SUCCESS;

@@ -93,6 +93,9 @@ void Solve(const T* a, int64_t n, int64_t stride, T* x) {
     }
     x[j] /= a[j * stride + j];
   }
+  for (int64_t i = 0; i < n; ++i) {
+    x[i] = emulation::Spoiled("cuSOLVER", i, x[i]);
+  }
 }
 
 }  // namespace

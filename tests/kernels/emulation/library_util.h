@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <new>
 
+#include "tests/kernels/emulation/spoiler.h"
+
 namespace emulation {
 
 // False with a word about it where a library is called wrongly.
