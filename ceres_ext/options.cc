@@ -125,7 +125,7 @@ bool SetField(const EnumName<Enum> (&names)[kSize],
     return true;
   }
   *error =
-      "value '" + text + "' of '" + key + "' is not one of: " + Accepted(names);
+      key + ": expected one of " + Accepted(names) + ", found '" + text + "'";
   return false;
 }
 
@@ -140,8 +140,9 @@ bool SetNumber(const std::string& key,
   if (result.ec == std::errc() && result.ptr == end && *field >= 0) {
     return true;
   }
-  *error = "value '" + text + "' of '" + key + "' is not a number from 0 to " +
-           std::to_string(std::numeric_limits<Integer>::max());
+  *error = key + ": expected a number from 0 to " +
+           std::to_string(std::numeric_limits<Integer>::max()) + ", found '" +
+           text + "'";
   return false;
 }
 
@@ -155,7 +156,7 @@ bool SetDouble(const std::string& key,
   if (result.ec == std::errc() && result.ptr == end && std::isfinite(*field)) {
     return true;
   }
-  *error = "value '" + text + "' of '" + key + "' is not a finite number";
+  *error = key + ": expected a finite number, found '" + text + "'";
   return false;
 }
 
@@ -291,13 +292,14 @@ bool ParseOptions(const std::string& settings,
       known = false;
     }
     if (!known) {
-      *message = "key '" + key +
-                 "' is not one of: enabled, device, batch_evaluation, "
-                 "jacobian, precision, preconditioner_blocks, "
-                 "forcing_sequence, model_cost_tolerance, "
-                 "schur_factorization, fallback, "
-                 "linear_solver, preconditioner, report, cuda_device, "
-                 "cuda_memory_limit_bytes, cuda_graph";
+      *message =
+          "expected one of the keys enabled, device, batch_evaluation, "
+          "jacobian, precision, preconditioner_blocks, "
+          "forcing_sequence, model_cost_tolerance, "
+          "schur_factorization, fallback, "
+          "linear_solver, preconditioner, report, cuda_device, "
+          "cuda_memory_limit_bytes, cuda_graph, found '" +
+          key + "'";
       return false;
     }
     if (!valid) {

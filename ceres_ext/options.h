@@ -20,8 +20,10 @@
 
 namespace ceres_ext {
 
-// Where the linear solver, the vectors of the loop and the evaluation of this
-// library's cost functions run. Other cost functions are evaluated on the host.
+// Where the linear solver, the vectors of the loop and the evaluation run: of
+// this library's cost functions, and of a DeviceAutoDiffCostFunction or
+// DeviceCostFunction with a device form. Ceres evaluates other cost functions
+// on the host.
 enum DeviceType {
   // The device or the host, by an estimate of the work and of what a device
   // takes to start (docs/options.md). Summary::device says which one it was

@@ -41,6 +41,24 @@
 // camera_models.h) a reprojection error is 0, with derivatives 0, as in COLMAP.
 // Where the depth is NaN the evaluation fails, and Ceres refuses the step.
 //
+// Far coordinates. Subtract the centre of the scene from the coordinates of
+// maps (UTM, ECEF) before a solve, and add it to the result. A camera at c has
+// the translation t = -R c. A step that turns the camera by an angle a also has
+// to change t by |c| a. The second order, which a step leaves out, moves the
+// camera by |c| a^2 / 2: by 32 mm at the earth's radius and 1e-4 radians. Steps
+// become short, and a solve ends far above the minimum. An origin o near the
+// scene avoids this:
+//
+//   R X + t = R (X - o) + (t + R o)
+//
+//   point[i] -= o[i];                               // before the solve
+//   MoveOrigin<EigenQuaternion>(o, cam_from_world);
+//   PositionPrior<EigenQuaternion>::RelativeTo(o, measured_position);
+//   PointPrior::RelativeTo(o, measured_point);
+//
+//   point[i] += o[i];                               // after it
+//   MoveOrigin<EigenQuaternion>(minus_o, cam_from_world);
+//
 // Thread safety: all functions depend on their arguments alone.
 
 #ifndef CERES_EXT_PHOTOGRAMMETRY_H_
@@ -120,6 +138,27 @@ CERES_HOST_DEVICE void ProjectionCenter(const T* rotation,
   for (int i = 0; i < 3; ++i) {
     center[i] = -center[i];
   }
+}
+
+// The translation of the same pose when the origin of frame a moves to `origin`
+// of frame a: t + R origin, for R of a quaternion of any norm but 0.
+template <typename Rotation>
+void MoveOrigin(const double* origin,
+                const double* rotation,
+                double* translation) {
+  double wxyz[4];
+  Rotation::ToQuaternion(rotation, wxyz);
+  double rotated[3];
+  ceres::QuaternionRotatePoint(wxyz, origin, rotated);
+  for (int i = 0; i < 3; ++i) {
+    translation[i] += rotated[i];
+  }
+}
+
+// The same of a pose in one block.
+template <typename Rotation>
+void MoveOrigin(const double* origin, double* pose) {
+  MoveOrigin<Rotation>(origin, pose, pose + Rotation::kSize);
 }
 
 namespace internal {
@@ -415,6 +454,16 @@ struct PositionPrior {
     return (*this)(cam_from_world, cam_from_world + Rotation::kSize, residuals);
   }
 
+  // Of a position in far coordinates, for poses that are relative to `origin`:
+  // the difference of the two, exact where each coordinate of one is at most
+  // twice that of the other.
+  static PositionPrior RelativeTo(const double* origin,
+                                  const double* position) {
+    return {{position[0] - origin[0],
+             position[1] - origin[1],
+             position[2] - origin[2]}};
+  }
+
   double position[3];
 };
 
@@ -519,6 +568,13 @@ struct PointPrior {
       residuals[i] = point[i] - position[i];
     }
     return true;
+  }
+
+  // As of PositionPrior, for points that are relative to `origin`.
+  static PointPrior RelativeTo(const double* origin, const double* position) {
+    return {{position[0] - origin[0],
+             position[1] - origin[1],
+             position[2] - origin[2]}};
   }
 
   double position[3];

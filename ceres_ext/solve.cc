@@ -350,8 +350,10 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
       Solve(options, ext_options, of_arrays.problem(), summary, summary);
       NameWorst(*problem, &summary->degenerate_eliminated_blocks);
       NameWorst(*problem, &summary->degenerate_other_blocks);
-      summary->path_reason +=
-          "; a ceres::Problem was made of the arrays: " + reason;
+      const bool is_said =
+          summary->path_reason.find(reason) != std::string::npos;
+      summary->path_reason += "; a ceres::Problem was made of the arrays" +
+                              (is_said ? " for that" : ", because " + reason);
     }
     // Checking the arrays, and making a ceres::Problem of them, is part of the
     // solve.

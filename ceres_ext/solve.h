@@ -8,12 +8,13 @@
 //
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
 //
-// and keeps its ceres::Problem, its options and Ceres's trust-region loop. The
-// linear solver (ITERATIVE_SCHUR and CGNR with IDENTITY, JACOBI, SCHUR_JACOBI
-// or SCHUR_POWER_SERIES_EXPANSION) and, for problems made of this library's
-// cost functions, the evaluation are this library's. What it does not support
-// is solved by stock Ceres, and the summary says so (or is refused, see
-// Options::fallback).
+// and keeps its ceres::Problem, its options and Ceres's trust-region loop. This
+// library replaces the linear solver: ITERATIVE_SCHUR and CGNR with IDENTITY,
+// JACOBI, SCHUR_JACOBI or SCHUR_POWER_SERIES_EXPANSION, and on a device the
+// exact steps of DENSE_SCHUR and SPARSE_SCHUR. It evaluates its own cost
+// functions and DeviceAutoDiffCostFunction. Stock Ceres solves what this
+// library does not support, and the summary says why (or the solve is refused,
+// see Options::fallback).
 //
 // A problem of millions of residual blocks is better given as arrays
 // (ceres_ext/array_problem.h), which take no object for each:
@@ -71,15 +72,12 @@ void Solve(const ceres::Solver::Options& options,
            ceres::Solver::Summary* summary);
 
 // Solves a problem of arrays, with the same options, callbacks and summary and
-// Ceres's own loop. There is no ceres::Problem behind it where all residual
-// blocks are observations of this library's cost functions for BAL, those of
-// one kind in one array with one array of points, without weights. For all else
-// one is made of the arrays, which takes its time and memory, and
-// summary->path_reason says so and why: options that work on one
-// (linear_solver_ordering, inner iterations, dogleg steps, a line search, the
-// check of gradients), a linear solver or preconditioner of Ceres's own,
-// residual blocks on constant blocks alone, and with ext_options.enabled or
-// batch_evaluation false.
+// Ceres's own loop. No ceres::Problem is made, whatever the residual blocks
+// are. Some features work on a ceres::Problem. One is then made of the arrays,
+// which takes time and memory, and summary->path_reason says why: a line
+// search, dogleg steps, inner iterations, linear_solver_ordering,
+// check_gradients, dumps, a linear solver or preconditioner that stock Ceres
+// solves with, arrays of which nothing varies, and ext_options.enabled false.
 //
 // A problem that is not valid (ArrayProblem::IsValid) ends with FAILURE and the
 // reason in summary->message, before anything is allocated for it.

@@ -183,14 +183,16 @@ std::string WhyHost(const SolveWork& work, const DeviceState& state) {
   if (device < host) {
     return "";
   }
-  std::string why = "auto: " + About(host) + " of work, ";
+  std::string why = "device = AUTO estimates " + About(host);
   if (!state.has_context && host < kContextSeconds) {
     char text[64];
-    std::snprintf(
-        text, sizeof(text), "a device takes %.1g s to start", kContextSeconds);
+    std::snprintf(text,
+                  sizeof(text),
+                  " of work, and CUDA takes %.1g s to start",
+                  kContextSeconds);
     return why + text;
   }
-  why += About(device) + " on a device";
+  why += " on the host, " + About(device) + " on a device";
   if (state.float_to_double_ratio > kMeasuredRatio) {
     why += " with double at 1/" + std::to_string(state.float_to_double_ratio) +
            " of the rate of float";
@@ -202,9 +204,12 @@ std::string WhyHost(const SolveWork& work, int cuda_device) {
   DeviceState state;
   if constexpr (kHasCuda) {
     state.has_context = kernels::HasRuntimeContext(cuda_device);
-    std::string why = WhyHost(work, state);
+    const std::string why = WhyHost(work, state);
     if (!why.empty()) {
-      return why;
+      return state.has_context || kernels::HasDriverFiles() ||
+                     kernels::HasCudaDriver()
+                 ? why
+                 : kernels::kNoCudaDriver;
     }
     // Starts the driver, but makes no context.
     if (kernels::NumCudaDevices(nullptr) > 0) {

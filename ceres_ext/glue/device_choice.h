@@ -63,12 +63,13 @@ bool HasDeviceForm(const ceres::CostFunction& cost_function);
 double EstimateHostSeconds(const SolveWork& work);
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);
 
-// "auto: about 0.01 s of work, a device takes 0.2 s to start"; empty where the
-// device is faster.
+// Why the host should solve, as a clause: "device = AUTO estimates about 0.01 s
+// of work, and CUDA takes 0.2 s to start". Empty where the device is faster.
 std::string WhyHost(const SolveWork& work, const DeviceState& state);
 
-// The same with the state of a device. Does not start CUDA where the host is
-// faster in any case.
+// The same with the state of a device, or kNoCudaDriver. Where the host is
+// faster in any case it does not start CUDA, nor load a driver that is likely
+// there.
 std::string WhyHost(const SolveWork& work, int cuda_device);
 
 // JACOBIAN_AUTO of this library's cost functions on a device with such a rate:

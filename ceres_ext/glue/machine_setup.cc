@@ -477,8 +477,9 @@ std::unique_ptr<MachineSetup> CreateHostSetup(const Options& options,
     kept->host_ = machine;
   }
   kernels::HostContext* const context = machine->machine->context();
+  const int n = context->num_threads();
   const std::string device =
-      "host, " + std::to_string(context->num_threads()) + " threads";
+      "host, " + std::to_string(n) + (n == 1 ? " thread" : " threads");
   return std::make_unique<MachineSetupImpl<Machine>>(
       host_options, device, std::move(machine), context);
 }

@@ -3,6 +3,7 @@
 #include "ceres_ext/glue/plugin.h"
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -44,12 +45,22 @@ std::string LinearSolverName(const ceres::Solver::Options& options) {
                        options.preconditioner_type);
 }
 
-// Of a sentence that becomes a part of one.
 std::string WithoutPeriod(std::string text) {
   if (!text.empty() && text.back() == '.') {
     text.pop_back();
   }
   return text;
+}
+
+// A sentence as a part of another one. Names such as CUDA keep their capitals.
+std::string AsClause(const std::string& sentence) {
+  std::string clause = WithoutPeriod(sentence);
+  if (clause.size() > 1 &&
+      std::isupper(static_cast<unsigned char>(clause[1])) == 0) {
+    clause[0] =
+        static_cast<char>(std::tolower(static_cast<unsigned char>(clause[0])));
+  }
+  return clause;
 }
 
 // Makes *solver_options ask for the linear solver that is chosen, without what
@@ -113,14 +124,14 @@ std::string UnsupportedOption(const PreprocessedProblem& pp) {
   return "";
 }
 
-// "linear_solver_type DENSE_SCHUR is Ceres's own on the host: no CUDA device"
+// "stock Ceres solves with DENSE_SCHUR on the host, because device = HOST"
 std::string LeftToCeres(const ceres::Solver::Options& options,
                         const std::string& why_host) {
-  return (IsFactorized(options.linear_solver_type)
-              ? std::string("linear_solver_type ") +
-                    ceres::LinearSolverTypeToString(options.linear_solver_type)
+  return std::string("stock Ceres solves with ") +
+         (IsFactorized(options.linear_solver_type)
+              ? ceres::LinearSolverTypeToString(options.linear_solver_type)
               : "use_explicit_schur_complement") +
-         " is Ceres's own on the host: " + why_host;
+         " on the host, because " + why_host;
 }
 
 // Whether CUDA is started in this process, or there is none.
@@ -316,9 +327,11 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
     }
     if (options_.device == DEVICE_CUDA &&
         options_.fallback == FALLBACK_REFUSE) {
-      return Status(status.code, "device = CUDA: " + status.message);
+      return Status(status.code,
+                    "device = CUDA is not available, because " +
+                        AsClause(status.message));
     }
-    why_host = "no device: " + WithoutPeriod(status.message);
+    why_host = AsClause(status.message);
     if (needs_matrix) {
       return Status(status.code, LeftToCeres(pp->options, why_host));
     }
@@ -548,7 +561,7 @@ std::string BundlePlugin::WhyNoSchurMatrix(
   }
   std::string why;
   ceres::internal::AreHostVectorsRequired(pp, &why);
-  return WithoutPeriod(why);
+  return AsClause(why);
 }
 
 bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
@@ -684,7 +697,7 @@ std::string BundlePlugin::WhySolveOnHost() const {
   return may_solve_again_ && is_on_device_ && !has_result_ &&
                  failure_.is_of_device() &&
                  options_.fallback == FALLBACK_TO_CERES
-             ? "the device failed: " + WithoutPeriod(failure_.sentence())
+             ? "the device failed: " + AsClause(failure_.sentence())
              : "";
 }
 

@@ -15,8 +15,8 @@
 // product of W's parts would be missing from the diagonal blocks of S, and with
 // it from SCHUR_JACOBI. Steps don't need it.
 //
-// Kinds: ObservationBatch (observation_batch.h), GeneralBatch
-// (general_batch.h).
+// Kinds: ObservationBatch (observation_batch.h), ViewBatch (view_batch.h),
+// GeneralBatch (general_batch.h).
 #ifndef CERES_EXT_SOLVER_BATCH_H_
 #define CERES_EXT_SOLVER_BATCH_H_
 

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -27,19 +28,17 @@ constexpr int kNumStages = 4;
 // Results that are made at once.
 constexpr int kResultsPerPage = 64;
 
+constexpr char kNoDevice[] = "no CUDA device was found";
+
 // Why cudaGetDeviceCount failed. Where no driver is installed its error is the
 // one of a driver that is too old; the version tells them apart.
 std::string WhyNoDevice(cudaError_t error) {
   if (error == cudaErrorNoDevice) {
-    return "no CUDA device";
+    return kNoDevice;
   }
-  int driver_version = 0;
-  if (error == cudaErrorInsufficientDriver &&
-      cudaDriverGetVersion(&driver_version) == cudaSuccess &&
-      driver_version == 0) {
-    return "no CUDA device: no driver is installed";
-  }
-  return cudaGetErrorString(error);
+  return error == cudaErrorInsufficientDriver && !HasCudaDriver()
+             ? kNoCudaDriver
+             : cudaGetErrorString(error);
 }
 
 #ifdef __CUDACC__
@@ -78,6 +77,13 @@ Status QueueCopy(void* to,
 
 }  // namespace
 
+bool HasCudaDriver() {
+  int version = 0;
+  const cudaError_t error = cudaDriverGetVersion(&version);
+  Ignore(error);
+  return error != cudaSuccess || version != 0;
+}
+
 int NumCudaDevices(std::string* why_none) {
   int num_devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&num_devices);
@@ -89,7 +95,7 @@ int NumCudaDevices(std::string* why_none) {
     return 0;
   }
   if (num_devices == 0 && why_none != nullptr) {
-    *why_none = "no CUDA device";
+    *why_none = kNoDevice;
   }
   return num_devices;
 }
@@ -99,7 +105,8 @@ Status CudaContext::Create(const CudaContextOptions& options,
   std::string why_none;
   const int num_devices = NumCudaDevices(&why_none);
   if (num_devices == 0) {
-    return Status(StatusCode::kUnsupported, "No usable GPU: " + why_none + ".");
+    why_none[0] = static_cast<char>(std::toupper(why_none[0]));
+    return Status(StatusCode::kUnsupported, why_none + ".");
   }
   if (options.device < 0 || options.device >= num_devices) {
     return Status(StatusCode::kInvalidArgument,

@@ -2,6 +2,7 @@
 #include "cuda_kernels/machine/cuda_process.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -84,6 +85,16 @@ uint64_t DriverAllocationId(const void* data) {
                  get_attribute(&id, kId, reinterpret_cast<uint64_t>(data)) == 0
              ? id
              : 0;
+}
+
+bool HasDriverFiles() {
+  // Of servers and desktops; of WSL; of Tegra.
+  for (const char* path : {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"}) {
+    if (access(path, F_OK) == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool HasRuntimeContext(int device) {

@@ -25,6 +25,17 @@ void SetCurrentDriverContext(void* context);
 // error has left the context without use.
 uint64_t DriverAllocationId(const void* data);
 
+// Whether the system has the device files of a driver for NVIDIA's GPUs. Takes
+// microseconds and loads nothing.
+bool HasDriverFiles();
+
+// The clause that NumCudaDevices (cuda_context.h) gives without a driver.
+inline constexpr char kNoCudaDriver[] = "no CUDA driver is installed";
+
+// False only if no driver is installed, as CUDA's runtime finds it. Loads the
+// driver, but does not start it.
+bool HasCudaDriver();
+
 // Whether the process has the CUDA context that the runtime computes in, which
 // takes time to make. Makes none and does not start the driver.
 bool HasRuntimeContext(int device);

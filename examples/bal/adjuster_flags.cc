@@ -8,6 +8,7 @@
 
 #include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
+#include "examples/bal/number_text.h"
 #include "examples/bal/solver_flags.h"
 
 // clang-format off
@@ -149,7 +150,7 @@ bool CheckNotNegative(const char* flag, double value, std::string* error) {
     return true;
   }
   *error = std::string("--") + flag + ": expected a number >= 0, found " +
-           std::to_string(value);
+           NumberText(value);
   return false;
 }
 

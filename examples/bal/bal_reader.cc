@@ -2,9 +2,14 @@
 
 #include "examples/bal/bal_reader.h"
 
+#include <cstdint>
+#include <filesystem>
+#include <locale>
 #include <memory>
 #include <new>
+#include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -60,6 +65,21 @@ bool ReadStream(const std::string& name,
   return false;
 }
 
+// By names: the folder of a model, or a file of one.
+bool IsColmapModel(const std::string& path) {
+  for (const char* file : {"cameras", "images", "points3D", "rigs", "frames"}) {
+    for (const char* suffix : {".txt", ".bin"}) {
+      const std::string name = std::string(file) + suffix;
+      std::error_code ignored;
+      if (std::filesystem::path(path).filename() == name ||
+          std::filesystem::exists(path + "/" + name, ignored)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 bool ReadBalFile(const std::string& path,
@@ -71,9 +91,40 @@ bool ReadBalFile(const std::string& path,
   if (raw == nullptr) {
     *problem = BalProblem();
     *error = path + ": expected a readable file, found " + found;
+  } else if (ReadStream(path, std::move(raw), options, problem, error)) {
+    return true;
+  }
+  if (IsColmapModel(path)) {
+    *error = path +
+             ": expected a problem in BAL format, found a model of COLMAP, "
+             "which colmap_adjuster refines";
+  }
+  return false;
+}
+
+bool IsBalFile(const std::string& path) {
+  std::string ignored;
+  std::unique_ptr<ByteStream> stream = OpenFile(path, &ignored);
+  if (stream == nullptr) {
     return false;
   }
-  return ReadStream(path, std::move(raw), options, problem, error);
+  stream = Decompress(std::move(stream), /*num_threads=*/1);
+  const std::string begin = Peek(256, &stream);
+  if (IsNpz(begin)) {
+    return true;
+  }
+  std::istringstream text(begin);
+  text.imbue(std::locale::classic());
+  int64_t num_cameras = 0;
+  int64_t num_points = 0;
+  int64_t num_observations = 0;
+  int64_t camera = 0;
+  int64_t point = 0;
+  double x = 0.0;
+  double y = 0.0;
+  return text >> num_cameras >> num_points >> num_observations >> camera >>
+             point >> x >> y &&
+         num_cameras > 0 && num_points > 0 && num_observations > 0;
 }
 
 bool ReadBalMemory(const std::string& name,

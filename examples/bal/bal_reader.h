@@ -37,6 +37,7 @@ struct BalReadOptions {
 // whose line counts in the decompressed text (no line where the file could not
 // be opened), or
 //   path: array.npy: expected <what>, found <what>
+// A model of COLMAP is told as such, with the program that refines it.
 // Memory grows with the data that arrive, never with the counts
 // that the header promises. Every number is finite, every index in range.
 bool ReadBalFile(const std::string& path,
@@ -51,6 +52,9 @@ bool ReadBalMemory(const std::string& name,
                    BalProblem* problem,
                    std::string* error,
                    const BalReadOptions& options = BalReadOptions());
+
+// Whether a file begins as a problem in BAL format does.
+bool IsBalFile(const std::string& path);
 
 }  // namespace ceres_ext::bal
 

@@ -97,7 +97,7 @@ bool CheckFlags(std::string* error) {
   if (!(FLAGS_compare_max_seconds > 0.0 &&
         std::isfinite(FLAGS_compare_max_seconds))) {
     *error = "--compare_max_seconds: expected a number > 0, found " +
-             std::to_string(FLAGS_compare_max_seconds);
+             NumberText(FLAGS_compare_max_seconds);
     return false;
   }
   struct stat status;

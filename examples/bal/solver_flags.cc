@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ceres/solver.h"
@@ -27,7 +28,7 @@ DEFINE_string(final_ply, "",
               "frame of the input.");
 
 DEFINE_string(solver, "ceres_ext",
-              "Who solves: ceres_ext (this library under Ceres's trust-region "
+              "Which solver: ceres_ext (this library under Ceres's trust-region "
               "loop, stock Ceres where it does not support the problem), ceres "
               "(stock Ceres alone).");
 DEFINE_string(device, "auto",
@@ -238,26 +239,41 @@ bool SetMinimizer(ceres::Solver::Options* options, std::string* error) {
              error);
 }
 
-// The flags bear the names that ceres_ext::ParseOptions knows.
+// The flags bear the names that ceres_ext::ParseOptions knows. Its sentence
+// about a value begins with the name.
 bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
-  const std::string settings =
-      "device=" + FLAGS_device +
-      ",cuda_device=" + std::to_string(FLAGS_cuda_device) +
-      ",cuda_memory_limit_bytes=" +
-      std::to_string(FLAGS_cuda_memory_limit_bytes) +
-      ",cuda_graph=" + FLAGS_cuda_graph + ",precision=" + FLAGS_precision +
-      ",preconditioner_blocks=" + FLAGS_preconditioner_blocks +
-      ",forcing_sequence=" + FLAGS_forcing_sequence +
-      ",schur_factorization=" + FLAGS_schur_factorization +
-      ",batch_evaluation=" + (FLAGS_batch_evaluation ? "true" : "false") +
-      ",jacobian=" + FLAGS_jacobian + ",fallback=" + FLAGS_fallback;
+  const std::pair<std::string, std::string> kSettings[] = {
+      {"device", FLAGS_device},
+      {"cuda_device", std::to_string(FLAGS_cuda_device)},
+      {"cuda_memory_limit_bytes",
+       std::to_string(FLAGS_cuda_memory_limit_bytes)},
+      {"cuda_graph", FLAGS_cuda_graph},
+      {"precision", FLAGS_precision},
+      {"preconditioner_blocks", FLAGS_preconditioner_blocks},
+      {"forcing_sequence", FLAGS_forcing_sequence},
+      {"schur_factorization", FLAGS_schur_factorization},
+      {"batch_evaluation", FLAGS_batch_evaluation ? "true" : "false"},
+      {"jacobian", FLAGS_jacobian},
+      {"fallback", FLAGS_fallback}};
   options->model_cost_tolerance = FLAGS_model_cost_tolerance;
-  return ParseEnum<bool>("solver",
-                         FLAGS_solver,
-                         {{"ceres_ext", true}, {"ceres", false}},
-                         &options->enabled,
-                         error) &&
-         ceres_ext::ParseOptions(settings, options, error);
+  if (!ParseEnum<bool>("solver",
+                       FLAGS_solver,
+                       {{"ceres_ext", true}, {"ceres", false}},
+                       &options->enabled,
+                       error)) {
+    return false;
+  }
+  for (const auto& [flag, value] : kSettings) {
+    if (value.find(',') != std::string::npos) {
+      *error = "--" + flag + ": expected one name, found '" + value + "'";
+      return false;
+    }
+    if (!ceres_ext::ParseOptions(flag + "=" + value, options, error)) {
+      *error = (error->rfind(flag + ":", 0) == 0 ? "--" : "") + *error;
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 // COLMAP's bundle_adjuster with this library's solver: reads a model, refines
 // it, writes it.
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
+#include "examples/bal/number_text.h"
 #include "examples/bal/safe_file.h"
 #include "examples/bal/seconds_since.h"
 #include "examples/bal/segmented_solve.h"
@@ -27,6 +30,7 @@
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
 #include "examples/colmap/colmap_model.h"
+#include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
 #include "examples/colmap/colmap_reader.h"
 #include "examples/colmap/colmap_writer.h"
@@ -45,12 +49,18 @@ DEFINE_bool(refine_focal_length, true, "Refine focal lengths.");
 DEFINE_bool(refine_principal_point, false, "Refine principal points.");
 DEFINE_bool(refine_extra_params, true, "Refine coefficients of distortion.");
 DEFINE_string(loss_function_type, "TRIVIAL",
-              "Of each reprojection error: TRIVIAL, CAUCHY.");
+              "Loss of each reprojection error: TRIVIAL, CAUCHY.");
 DEFINE_double(loss_function_scale, 1.0,
-              "Where the loss function turns from squares, in pixels.");
+              "Residual size, in pixels, above which the loss stops being "
+              "quadratic.");
 DEFINE_bool(split_pose, false,
             "Poses in two parameter blocks, as up to COLMAP 3.13, in place of "
             "one.");
+
+DEFINE_string(origin, "auto",
+              "Origin of the coordinates of the solve: auto (the centre of the "
+              "scene, if that is far from zero: more than 20 times the scene's "
+              "extent), none (zero), or X,Y,Z. Files keep their coordinates.");
 
 DEFINE_int32(max_num_iterations, 100, "Iterations of the minimizer, at most.");
 // clang-format on
@@ -90,7 +100,8 @@ bal::AdjusterProgram Program() {
         "refine_extra_params",
         "loss_function_type",
         "loss_function_scale",
-        "split_pose"}},
+        "split_pose",
+        "origin"}},
       {"Output", {"output_path", "output_type"}},
       {"Solver", {}},
       {"Linear solver", {}},
@@ -114,13 +125,41 @@ void SetDefaults() {
 }
 
 enum OutputType { OUTPUT_AS_INPUT, OUTPUT_TEXT, OUTPUT_BINARY };
+enum OriginType { ORIGIN_AUTO, ORIGIN_NONE, ORIGIN_GIVEN };
 
 struct AdjusterOptions {
+  OriginType origin_type = ORIGIN_AUTO;
+  double origin[3] = {0.0, 0.0, 0.0};  // where it is given
   ProblemOptions problem;
   ceres::Solver::Options solver;
   ceres_ext::Options ext;
   OutputType output_type = OUTPUT_AS_INPUT;
 };
+
+bool ParseOrigin(AdjusterOptions* options, std::string* error) {
+  if (FLAGS_origin == "auto" || FLAGS_origin == "none") {
+    options->origin_type = FLAGS_origin == "auto" ? ORIGIN_AUTO : ORIGIN_NONE;
+    return true;
+  }
+  options->origin_type = ORIGIN_GIVEN;
+  std::string text = FLAGS_origin;
+  const auto num_commas = std::count(text.begin(), text.end(), ',');
+  std::replace(text.begin(), text.end(), ',', ' ');
+  const char* begin = text.data();
+  const char* const end = begin + text.size();
+  bool is_valid = num_commas == 2;
+  for (double& value : options->origin) {
+    begin = is_valid ? bal::ParseNumber(begin, end, &value) : nullptr;
+    is_valid = begin != nullptr && std::isfinite(value);
+    begin += is_valid && begin != end ? 1 : 0;
+  }
+  if (is_valid && begin == end) {
+    return true;
+  }
+  *error = "--origin: expected auto, none or three numbers X,Y,Z, found '" +
+           FLAGS_origin + "'";
+  return false;
+}
 
 // Checks all flags but paths.
 bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
@@ -136,7 +175,7 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
   if (!(FLAGS_loss_function_scale > 0.0 &&
         std::isfinite(FLAGS_loss_function_scale))) {
     *error = "--loss_function_scale: expected a number above 0, found " +
-             std::to_string(FLAGS_loss_function_scale);
+             bal::NumberText(FLAGS_loss_function_scale);
     return false;
   }
   ProblemOptions& problem = options->problem;
@@ -159,6 +198,7 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
                                      {"BIN", OUTPUT_BINARY}},
                                     &options->output_type,
                                     error) &&
+         ParseOrigin(options, error) &&
          bal::SolverOptionsFromFlags(&options->solver, &options->ext, error) &&
          options->solver.IsValid(error);
 }
@@ -243,6 +283,16 @@ ExitCode Run() {
     check_written(WritePly(FLAGS_initial_ply, model, &error));
   }
   start = std::chrono::steady_clock::now();
+  std::optional<MovedModel> moved;
+  if (options.origin_type == ORIGIN_GIVEN ||
+      (options.origin_type == ORIGIN_AUTO && IsFar(model, options.origin))) {
+    moved.emplace(options.origin, &model);
+    std::cout << FLAGS_input_path << ": solved with the origin at "
+              << bal::NumberText(options.origin[0]) << ","
+              << bal::NumberText(options.origin[1]) << ","
+              << bal::NumberText(options.origin[2]) << " (--origin)"
+              << std::endl;
+  }
   ceres::Problem problem;
   BuildProblem(options.problem, &model, &problem);
   times.build_in_seconds = bal::SecondsSince(start);
@@ -257,6 +307,9 @@ ExitCode Run() {
 
   if (summary.IsSolutionUsable()) {
     UpdateErrors(&model);
+    if (moved.has_value()) {
+      moved->MoveBack(problem, &model);
+    }
     check_written(WriteModel(FLAGS_output_path, model, &error));
     if (!FLAGS_final_ply.empty()) {
       check_written(WritePly(FLAGS_final_ply, model, &error));

@@ -8,13 +8,16 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <new>
 #include <string>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "examples/bal/bal_reader.h"
 #include "examples/colmap/field_readers.h"
 
 namespace ceres_ext::colmap {
@@ -429,6 +432,14 @@ ModelFormat FindFormat(const std::string& folder) {
 bool ReadModel(const std::string& folder, Model* model, std::string* error) {
   *model = Model();
   error->clear();
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(folder, ignored)) {
+    *error = folder + ": expected the folder of a model of COLMAP, found " +
+             (bal::IsBalFile(folder)
+                  ? "a problem in BAL format, which bundle_adjuster refines"
+                  : "a file");
+    return false;
+  }
   try {
     model->format = FindFormat(folder);
     if (model->format == MODEL_BINARY

@@ -146,10 +146,13 @@ class BalProblem(typing.NamedTuple):
 
 
 def read_bal(path: str | os.PathLike[str]) -> BalProblem:
-    """Reads a file in the format of BAL, as text, gzip or bzip2.
+    """Reads a file in the format of BAL: text, gzip, bzip2 or .npz.
+
+    The first bytes tell which, not the name.
 
     OSError: the file can't be opened. ValueError: it holds something else; the
-    message names the line, what was expected there and what was found.
+    message names the line, or the array of .npz, what was expected there and
+    what was found.
     """
     path = os.fspath(path)
     with open(path, "rb"):
@@ -160,8 +163,9 @@ def read_bal(path: str | os.PathLike[str]) -> BalProblem:
 def write_bal(path: str | os.PathLike[str], problem: BalProblem) -> None:
     """Writes a file that read_bal reads back with the same bits.
 
-    A name that ends in .gz or .bz2 is compressed. The file is there as a whole
-    or not at all, and what it replaces stays until then.
+    A name that ends in .gz or .bz2 is compressed, one that ends in .npz holds
+    arrays. The file is there as a whole or not at all, and what it replaces
+    stays until then.
 
     TypeError, ValueError: the arrays are no such problem. OSError: the file
     can't be written.

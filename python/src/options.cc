@@ -99,8 +99,9 @@ void AddCeresOptions(Class* options) {
            ceres::ITERATIVE_SCHUR,
            ceres::CGNR},
           "Ceres's default is another one. This library has ITERATIVE_SCHUR "
-          "and CGNR; with the others Ceres solves, which needs "
-          "an object for each block.");
+          "and CGNR and, on a device, the exact steps of DENSE_SCHUR and "
+          "SPARSE_SCHUR. With the others, and without a device, Ceres solves, "
+          "which needs an object for each block.");
   AddEnum(options,
           "preconditioner_type",
           &Stock::preconditioner_type,

@@ -346,7 +346,7 @@ TEST_F(CompareTest, UsageErrors) {
               "--compare_repetitions: expected a number >= 1, found 0");
   ExpectFault("--compare_max_seconds=-1",
               1,
-              "--compare_max_seconds: expected a number > 0, found -1.000000");
+              "--compare_max_seconds: expected a number > 0, found -1");
   for (const char* flag : {"solver=ceres",
                            "linear_solver=cgnr",
                            "preconditioner=jacobi",

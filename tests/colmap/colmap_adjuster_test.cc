@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ceres_ext/photogrammetry.h"
 #include "examples/colmap/colmap_model.h"
 #include "examples/colmap/colmap_reader.h"
 #include "examples/colmap/colmap_writer.h"
@@ -29,6 +30,7 @@ using bal::Adjust;
 using bal::ExpectFailure;
 using bal::Outcome;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class ColmapAdjusterTest : public ::testing::Test {
@@ -224,6 +226,66 @@ TEST_F(ColmapAdjusterTest, WhatIsNotSeenStays) {
   EXPECT_EQ(refined.point_index, model.point_index);
 }
 
+// A model in coordinates as of ECEF is refined about its centre and ends where
+// the same model near zero does.
+TEST_F(ColmapAdjusterTest, FarModelsEndWhereNearOnesDo) {
+  const double origin[3] = {3.9e6, -4.4e6, 2.5e6};
+  const double back[3] = {-3.9e6, 4.4e6, -2.5e6};
+  Model far = Read("input");
+  for (Point3D& point : far.points) {
+    for (int k = 0; k < 3; ++k) {
+      point.xyz[k] += origin[k];
+    }
+  }
+  for (Image& image : far.images) {
+    MoveOrigin<EigenQuaternion>(back, image.pose);
+  }
+  // Nobody sees it.
+  far.points.push_back({12345, {1.25, -2.1, 3.7}, 0.5, {4, 5, 6}, 0, 0});
+  std::string error;
+  ASSERT_TRUE(WriteModel(Path("far"), far, &error)) << error;
+  // What converges in a few exact steps.
+  const std::string flags =
+      "--linear_solver=dense_schur --refine_focal_length=false "
+      "--refine_extra_params=false --max_num_iterations=20 ";
+  const Outcome near = Adjust(Paths("input", "output") + flags);
+  ASSERT_EQ(near.code, 0) << near.err;
+  EXPECT_THAT(near.out, Not(HasSubstr("(--origin)")));
+  const double cost = Reported(near, "Final");
+  const double mean_error = MeanError(Read("output"));
+  for (const std::string poses : {"", "--split_pose "}) {
+    SCOPED_TRACE(poses);
+    const Outcome outcome = Adjust(Paths("far", "output_far") + flags + poses);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(": solved with the origin at "));
+    // Six digits are printed.
+    EXPECT_NEAR(Reported(outcome, "Final"), cost, 2e-6 * cost);
+    Model refined = Read("output_far");
+    // The one that the gauge fixes, and what nobody sees.
+    for (int j = 4; j < 7; ++j) {
+      EXPECT_EQ(refined.images[0].pose[j], far.images[0].pose[j]);
+    }
+    EXPECT_THAT(refined.points.back().xyz,
+                ::testing::ElementsAre(1.25, -2.1, 3.7));
+    // All points are far, and have moved.
+    EXPECT_NE(refined.points[0].xyz[0], far.points[0].xyz[0]);
+    EXPECT_NEAR(refined.points[0].xyz[0], far.points[0].xyz[0], 100.0);
+    // At a minimum residuals change by the root of what the cost changes by.
+    refined.points.pop_back();
+    EXPECT_NEAR(MeanError(refined), mean_error, 1.5e-3 * mean_error);
+  }
+  // Any origin near the scene leads there, zero does not.
+  EXPECT_NEAR(Reported(Adjust(Paths("far", "output_far") + flags +
+                              "--origin=3.9e6,-44e5,2.5e6"),
+                       "Final"),
+              cost,
+              2e-6 * cost);
+  const Outcome none =
+      Adjust(Paths("far", "output_far") + flags + "--origin=none");
+  EXPECT_GT(Reported(none, "Final"), 1.01 * cost);
+  EXPECT_THAT(none.out, Not(HasSubstr("(--origin)")));
+}
+
 TEST_F(ColmapAdjusterTest, WritesReportAndPly) {
   const Outcome outcome =
       Adjust(Paths("input", "output") +
@@ -299,7 +361,7 @@ TEST_F(ColmapAdjusterTest, WritesReportAndPly) {
 TEST_F(ColmapAdjusterTest, HelpHasAllFlagsInGroups) {
   const Outcome outcome = Adjust("--help");
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("Other:")));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("Other:")));
   for (const char* flag : {"device",
                            "precision",
                            "preconditioner_blocks",
@@ -330,6 +392,14 @@ TEST_F(ColmapAdjusterTest, ASignalEndsTheSolveAndTheModelIsWritten) {
 
 TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
   const std::string paths = Paths("input", "output");
+  for (const char* name : {"bal.txt", "bal.npz"}) {
+    ASSERT_EQ(bal::Execute(BAL_GENERATE,
+                           "--num_cameras=8 --num_points=200 "
+                           "--num_observations=1200 --output='" +
+                               Path(name) + "'")
+                  .code,
+              0);
+  }
   const struct {
     std::string flags;
     int code;
@@ -346,10 +416,21 @@ TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
        "--loss_function_type: expected one of TRIVIAL, CAUCHY, found 'HUBER'"},
       {paths + "--loss_function_scale=0",
        1,
-       "--loss_function_scale: expected a number above 0, found 0.000000"},
+       "--loss_function_scale: expected a number above 0, found 0"},
       {paths + "--num_threads=0",
        1,
        "--num_threads: expected -1 or a number >= 1, found 0"},
+      {paths + "--origin=1,2",
+       1,
+       "--origin: expected auto, none or three numbers X,Y,Z, found '1,2'"},
+      {paths + "--origin=1,2,inf",
+       1,
+       "--origin: expected auto, none or three numbers X,Y,Z, found "
+       "'1,2,inf'"},
+      {paths + "--origin=1,2,3,4",
+       1,
+       "--origin: expected auto, none or three numbers X,Y,Z, found "
+       "'1,2,3,4'"},
       {paths + "--output_type=PLY",
        1,
        "--output_type: expected one of auto, TXT, BIN, found 'PLY'"},
@@ -386,6 +467,20 @@ TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
        2,
        Path("none/cameras.txt") +
            ": expected a readable file, found No such file or directory"},
+      {Paths("input/cameras.txt", "output"),
+       2,
+       Path("input/cameras.txt") +
+           ": expected the folder of a model of COLMAP, found a file"},
+      {Paths("bal.txt", "output"),
+       2,
+       Path("bal.txt") +
+           ": expected the folder of a model of COLMAP, found a problem in BAL "
+           "format, which bundle_adjuster refines"},
+      {Paths("bal.npz", "output"),
+       2,
+       Path("bal.npz") +
+           ": expected the folder of a model of COLMAP, found a problem in BAL "
+           "format, which bundle_adjuster refines"},
       {Paths("input", "none/output"),
        4,
        Path("none/output") +

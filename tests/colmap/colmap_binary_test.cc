@@ -395,7 +395,21 @@ TEST_F(ColmapBinaryTest, SaysWhatIsWrongAndWhere) {
        "12: expected MODEL_ID, one of 0 (SIMPLE_PINHOLE), 1 (PINHOLE), 2 "
        "(SIMPLE_RADIAL), 3 (RADIAL), 4 (OPENCV), 5 (OPENCV_FISHEYE), 6 "
        "(FULL_OPENCV), 8 (SIMPLE_RADIAL_FISHEYE), 9 (RADIAL_FISHEYE), found "
-       "7"},
+       "7 (FOV)"},
+      {"cameras",
+       12,
+       "0b",
+       "12: expected MODEL_ID, one of 0 (SIMPLE_PINHOLE), 1 (PINHOLE), 2 "
+       "(SIMPLE_RADIAL), 3 (RADIAL), 4 (OPENCV), 5 (OPENCV_FISHEYE), 6 "
+       "(FULL_OPENCV), 8 (SIMPLE_RADIAL_FISHEYE), 9 (RADIAL_FISHEYE), found "
+       "11 (RAD_TAN_THIN_PRISM_FISHEYE)"},
+      {"cameras",
+       12,
+       "63",
+       "12: expected MODEL_ID, one of 0 (SIMPLE_PINHOLE), 1 (PINHOLE), 2 "
+       "(SIMPLE_RADIAL), 3 (RADIAL), 4 (OPENCV), 5 (OPENCV_FISHEYE), 6 "
+       "(FULL_OPENCV), 8 (SIMPLE_RADIAL_FISHEYE), 9 (RADIAL_FISHEYE), found "
+       "99"},
       {"cameras",
        16,
        "00 00",

@@ -852,7 +852,9 @@ TEST(Device, AutoTakesTheDeviceWhereItGains) {
   const BalTestProblem small = MakeBalTestProblem(8, 60, 4, 9);
   const Result on_host = SolveModified(small, Options(), false, kUnchanged);
   EXPECT_EQ(on_host.summary.path, PATH_FULL);
-  EXPECT_EQ(on_host.summary.device.find("host, 2 threads (auto: about "), 0u)
+  EXPECT_EQ(on_host.summary.device.find(
+                "host, 2 threads (device = AUTO estimates about "),
+            0u)
       << on_host.summary.device;
 
   class End : public ceres::IterationCallback {
@@ -924,6 +926,10 @@ TEST(Device, NoDeviceIsSaidAndTheHostUsed) {
   if (HasDevice()) {
     GTEST_SKIP() << "skipped: there is a CUDA device";
   }
+  std::string why = "this build has no CUDA";
+#ifdef CERES_EXT_WITH_CUDA
+  kernels::NumCudaDevices(&why);
+#endif
   const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
   Options options = DeviceOptions();
   const Result refused = SolveModified(start, options, false, kUnchanged);
@@ -938,11 +944,47 @@ TEST(Device, NoDeviceIsSaidAndTheHostUsed) {
     EXPECT_TRUE(on_host.summary.IsSolutionUsable());
     EXPECT_NE(on_host.summary.device.find("host"), std::string::npos);
     if (device == DEVICE_CUDA) {
-      EXPECT_NE(on_host.summary.device.find("no device"), std::string::npos)
-          << on_host.summary.device;
+      // The sentence of the device, once.
+      EXPECT_EQ(on_host.summary.device, "host, 2 threads (" + why + ")");
+      EXPECT_EQ(refused.summary.message,
+                "Ceres Ext refuses the problem: device = CUDA is not "
+                "available, because " +
+                    why + ".");
     }
   }
 }
+
+#ifdef CERES_EXT_EMULATED
+
+// The reason is one fact, said once, whoever would have used the device.
+TEST(Device, WithoutADriverTheReasonIsOneFact) {
+  emulation::driver().version = 0;
+  emulation::driver().device_count_error = cudaErrorInsufficientDriver;
+  const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
+  for (const DeviceType device : {DEVICE_CUDA, DEVICE_AUTO}) {
+    Options options;
+    options.device = device;
+    if (device == DEVICE_AUTO && kernels::HasDriverFiles()) {
+      continue;  // Then the estimate is the reason, and no driver is loaded.
+    }
+    const Result on_host = SolveModified(start, options, false, kUnchanged);
+    EXPECT_EQ(on_host.summary.device,
+              "host, 2 threads (no CUDA driver is installed)");
+    const Result dense = SolveModified(
+        start, options, false, [](auto*, auto*, auto* solver_options) {
+          solver_options->linear_solver_type = ceres::DENSE_SCHUR;
+        });
+    EXPECT_EQ(dense.summary.path, PATH_CERES);
+    EXPECT_EQ(dense.summary.path_reason,
+              "stock Ceres solves with DENSE_SCHUR on the host, because no "
+              "CUDA driver is installed");
+    EXPECT_TRUE(dense.summary.IsSolutionUsable()) << dense.summary.message;
+  }
+  emulation::driver().version = 13000;
+  emulation::driver().device_count_error = cudaSuccess;
+}
+
+#endif
 
 }  // namespace
 }  // namespace ceres_ext

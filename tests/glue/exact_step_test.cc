@@ -316,8 +316,8 @@ TEST(ExactStepFallback, ProductsAreStocksOnTheHost) {
   const Summary summary = SolveOnHost(&solved);
   EXPECT_EQ(summary.path, PATH_CERES);
   EXPECT_EQ(summary.path_reason,
-            "use_explicit_schur_complement is Ceres's own on the host: device "
-            "= HOST");
+            "stock Ceres solves with use_explicit_schur_complement on the "
+            "host, because device = HOST");
   EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
 }
 
@@ -353,7 +353,9 @@ TEST(ExactStepOptions, AutoIsSparseWhereDenseHasNoRoom) {
   EXPECT_NEAR(sparse.final_cost, dense.final_cost, 1e-9 * dense.final_cost);
   const Summary left = solve(SCHUR_FACTORIZATION_DENSE, limit);
   EXPECT_EQ(left.path, PATH_CERES);
-  EXPECT_NE(left.path_reason.find("no device: "), std::string::npos)
+  EXPECT_EQ(left.path_reason.find("stock Ceres solves with DENSE_SCHUR on the "
+                                  "host, because the solve takes "),
+            0u)
       << left.path_reason;
 }
 
@@ -454,15 +456,15 @@ TEST(ExactStepFallback, IsStockCeresWithTheReason) {
   Summary summary = SolveOnHost(&solved);
   EXPECT_EQ(summary.path, PATH_CERES);
   EXPECT_EQ(summary.path_reason,
-            "linear_solver_type DENSE_SCHUR is Ceres's own on the host: device "
+            "stock Ceres solves with DENSE_SCHUR on the host, because device "
             "= HOST");
   EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE);
   solved.ext_options.fallback = FALLBACK_REFUSE;
   summary = SolveOnHost(&solved);
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
-  EXPECT_NE(summary.message.find("Ceres Ext refuses the problem: "
-                                 "linear_solver_type DENSE_SCHUR is Ceres's "
-                                 "own on the host: device = HOST."),
+  EXPECT_NE(summary.message.find("Ceres Ext refuses the problem: stock Ceres "
+                                 "solves with DENSE_SCHUR on the host, because "
+                                 "device = HOST."),
             std::string::npos)
       << summary.message;
 }

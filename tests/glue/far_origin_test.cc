@@ -4,13 +4,24 @@
 // (UTM, ECEF in metres, and ten times that): every machine and precision ends
 // where stock Ceres does. From 1e7 on that is no minimum: by its rotation a
 // camera of BAL turns about zero, so that its columns hardly differ in double.
+//
+// And a survey with poses of quaternion and translation, priors of positions
+// and control points: relative to an origin (ceres_ext/photogrammetry.h) it
+// ends far from zero where it ends near zero.
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/product_manifold.h"
 #include "ceres/rotation.h"
+#include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/glue/bal_test_problem.h"
@@ -116,6 +127,201 @@ TEST_P(FarOrigin, EndsWhereStockEndsOnADevice) {
       options.precision = precision;
       ExpectStocksEnd(options);
     }
+  }
+}
+
+// A strip of 24 images over 400 points, 200 m by 80 m, from 60 m above.
+class Survey {
+ public:
+  using Rotation = EigenQuaternion;
+  using Pose = std::array<double, 7>;
+  using Position = std::array<double, 3>;
+
+  // The scene lies at `offset`, and its parameters are relative to `origin`.
+  // The random numbers are the same for all.
+  Survey(const Position& offset, const Position& origin) {
+    std::vector<Position> truth(kNumPoints);
+    for (Position& point : truth) {
+      point = {100.0 * Uniform(), 40.0 * Uniform(), 3.0 * Uniform()};
+    }
+    std::vector<Pose> poses;
+    std::vector<Position> measured;
+    for (int i = 0; i < kNumImages; ++i) {
+      const Position center = {100.0 * (2.0 * i / (kNumImages - 1) - 1.0),
+                               10.0 * Uniform(),
+                               -60.0 + 2.0 * Uniform()};
+      poses.push_back(PoseAt(RandomQuaternion(0.05), center));
+      measured.push_back(Near(center, 0.05, offset));
+    }
+    for (int j = 0; j < kNumPoints; ++j) {
+      for (int i = 0; i < kNumImages; ++i) {
+        const Error error{0.0, 0.0};
+        double pixel[2];
+        error(truth[j].data(), poses[i].data(), intrinsics_, pixel);
+        if (std::abs(pixel[0] - 500.0) <= 500.0 &&
+            std::abs(pixel[1] - 500.0) <= 500.0) {
+          observations_.push_back({i,
+                                   j,
+                                   {pixel[0] + 0.3 * normal_(random_),
+                                    pixel[1] + 0.3 * normal_(random_)}});
+        }
+      }
+    }
+    for (int i = 0; i < kNumImages; ++i) {
+      Position center;
+      ProjectionCenter<Rotation>(
+          poses[i].data(), poses[i].data() + 4, center.data());
+      double turned[4];
+      ceres::QuaternionProduct(
+          RandomQuaternion(0.01).data(), Wxyz(poses[i]).data(), turned);
+      poses_.push_back(PoseAt({turned[0], turned[1], turned[2], turned[3]},
+                              Near(center, 1.0, offset)));
+      MoveOrigin<Rotation>(origin.data(), poses_.back().data());
+      priors_.push_back({PositionPrior<Rotation>::RelativeTo(
+                             origin.data(), measured[i].data()),
+                         20.0});
+    }
+    for (int j = 0; j < kNumPoints; ++j) {
+      points_.push_back(Near(truth[j], 0.5, offset));
+      for (int k = 0; k < 3; ++k) {
+        points_[j][k] -= origin[k];
+      }
+      if (j < kNumControlPoints) {
+        control_points_.push_back(
+            {PointPrior::RelativeTo(origin.data(),
+                                    Near(truth[j], 0.02, offset).data()),
+             50.0});
+      }
+    }
+  }
+
+  // Stock Ceres's where there are no options.
+  ceres::Solver::Summary Solve(const Options* ext_options) {
+    ceres::Problem problem;
+    auto* huber = new ceres::HuberLoss(1.0);
+    for (const Observation& o : observations_) {
+      problem.AddResidualBlock(
+          new CostFunctionFor<ceres::AutoDiffCostFunction, Error>(
+              new Error{o.pixel[0], o.pixel[1]}),
+          huber,
+          points_[o.point].data(),
+          poses_[o.image].data(),
+          intrinsics_);
+    }
+    auto* manifold = new ceres::ProductManifold<ceres::EigenQuaternionManifold,
+                                                ceres::EuclideanManifold<3>>;
+    for (int i = 0; i < kNumImages; ++i) {
+      problem.AddResidualBlock(
+          new CostFunctionFor<ceres::AutoDiffCostFunction, Prior>(
+              new Prior(priors_[i])),
+          nullptr,
+          poses_[i].data());
+      problem.SetManifold(poses_[i].data(), manifold);
+    }
+    for (int j = 0; j < kNumControlPoints; ++j) {
+      problem.AddResidualBlock(
+          new CostFunctionFor<ceres::AutoDiffCostFunction, ControlPoint>(
+              new ControlPoint(control_points_[j])),
+          nullptr,
+          points_[j].data());
+    }
+    ceres::Solver::Options options;
+    options.logging_type = ceres::SILENT;
+    options.max_num_iterations = 60;
+    options.num_threads = 2;
+    if (ext_options == nullptr) {
+      options.linear_solver_type = ceres::SPARSE_SCHUR;
+      ceres::Solver::Summary summary;
+      ceres::Solve(options, &problem, &summary);
+      return summary;
+    }
+    options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options.preconditioner_type = ceres::SCHUR_JACOBI;
+    options.eta = 1e-3;
+    Summary summary;
+    ceres_ext::Solve(options, *ext_options, &problem, &summary);
+    EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    return summary;
+  }
+
+ private:
+  using Error = ReprojectionError<SimpleRadialCamera, Rotation>;
+  using Prior = WeightedError<PositionPrior<Rotation>>;
+  using ControlPoint = WeightedError<PointPrior>;
+  using Quaternion = std::array<double, 4>;  // w, x, y, z
+  struct Observation {
+    int image;
+    int point;
+    double pixel[2];
+  };
+  static constexpr int kNumImages = 24;
+  static constexpr int kNumPoints = 400;
+  static constexpr int kNumControlPoints = 5;
+
+  double Uniform() { return uniform_(random_); }
+
+  Quaternion RandomQuaternion(double sigma) {
+    double angle_axis[3];
+    for (double& value : angle_axis) {
+      value = sigma * normal_(random_);
+    }
+    Quaternion q;
+    ceres::AngleAxisToQuaternion(angle_axis, q.data());
+    return q;
+  }
+
+  static Quaternion Wxyz(const Pose& pose) {
+    return {pose[3], pose[0], pose[1], pose[2]};
+  }
+
+  static Pose PoseAt(const Quaternion& q, const Position& center) {
+    Pose pose = {q[1], q[2], q[3], q[0], 0.0, 0.0, 0.0};
+    const double back[3] = {-center[0], -center[1], -center[2]};
+    MoveOrigin<Rotation>(back, pose.data());
+    return pose;
+  }
+
+  Position Near(const Position& position,
+                double sigma,
+                const Position& offset) {
+    Position near;
+    for (int k = 0; k < 3; ++k) {
+      near[k] = position[k] + sigma * normal_(random_) + offset[k];
+    }
+    return near;
+  }
+
+  std::mt19937 random_{5};
+  std::normal_distribution<double> normal_;
+  std::uniform_real_distribution<double> uniform_{-1.0, 1.0};
+  // f, cx, cy, k
+  double intrinsics_[4] = {1000.0, 500.0, 500.0, 0.0};
+  std::vector<Pose> poses_;
+  std::vector<Position> points_;
+  std::vector<Observation> observations_;
+  std::vector<Prior> priors_;
+  std::vector<ControlPoint> control_points_;
+};
+
+TEST(FarSurvey, EndsWithAnOriginWhereItEndsNearZero) {
+  const Survey::Position zero = {};
+  const Survey::Position ecef = {3.9e6, -4.4e6, 2.5e6};
+  Options on_host;
+  on_host.device = DEVICE_HOST;
+  for (const Options* options : {static_cast<const Options*>(nullptr),
+                                 static_cast<const Options*>(&on_host)}) {
+    SCOPED_TRACE(options == nullptr ? "stock" : "ours");
+    const ceres::Solver::Summary near = Survey(zero, zero).Solve(options);
+    ASSERT_EQ(near.termination_type, ceres::CONVERGENCE) << near.message;
+    const ceres::Solver::Summary moved = Survey(ecef, ecef).Solve(options);
+    ASSERT_EQ(moved.termination_type, ceres::CONVERGENCE) << moved.message;
+    // Coordinates are rounded to 1e-9 m, which is 1e-9 / 60 * 1000 pixels. With
+    // residuals of 0.3 pixels and half their squares as the cost, the latter
+    // changes by 1.2e-7 of itself at most.
+    EXPECT_NEAR(moved.final_cost, near.final_cost, 2e-7 * near.final_cost);
+    // Which is what the origin is for.
+    const ceres::Solver::Summary far = Survey(ecef, zero).Solve(options);
+    EXPECT_GT(far.final_cost, 2.0 * near.final_cost);
   }
 }
 

@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(
             [](BalTestProblem*, ceres::Problem*, auto*) {},
             PATH_FULL,
             nullptr,
-            "auto: about",
+            "device = AUTO estimates about",
             "device=auto"},
         Row{"ClusterJacobi",
             [](BalTestProblem*, ceres::Problem*, auto* options) {

@@ -189,7 +189,7 @@ TEST_F(Report, OfASolve) {
   std::snprintf(cost, sizeof(cost), "\"final_cost\":%.6g", summary.final_cost);
   EXPECT_THAT(line,
               AllOf(HasSubstr("\"path\":\"FULL\""),
-                    HasSubstr("\"device\":\"host, 1 threads\""),
+                    HasSubstr("\"device\":\"host, 1 thread\""),
                     HasSubstr("\"residual_blocks\":240"),
                     HasSubstr("\"residuals\":480"),
                     HasSubstr("\"parameter_blocks\":68"),
@@ -226,7 +226,9 @@ TEST_F(Report, OfEverySolve) {
   const std::vector<std::string> lines = Lines();
   ASSERT_EQ(lines.size(), 6u);
   const char* const expected[6][3] = {
-      {"\"path\":\"CERES\"", "SPARSE_SCHUR is Ceres's own", "CONVERGENCE"},
+      {"\"path\":\"CERES\"",
+       "stock Ceres solves with SPARSE_SCHUR on the host",
+       "CONVERGENCE"},
       {"\"path\":\"CERES\"", "switched off", "CONVERGENCE"},
       {"\"path\":\"CERES\"", "LINE_SEARCH", "\"linear_solver\":null"},
       {"\"path\":\"CERES\"", "before it asked", "\"FAILURE\""},

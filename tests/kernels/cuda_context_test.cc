@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "cuda_kernels/machine/cuda_process.h"
 #include "gtest/gtest.h"
 
 #ifdef CERES_EXT_WITH_CUDA
@@ -19,9 +20,8 @@
 namespace ceres_ext::kernels {
 namespace {
 
-constexpr char kNoDriver[] = "no CUDA device: no driver is installed";
-
-void ExpectNone(const std::string& why) {
+// A clause, and the sentence that is one.
+void ExpectNone(const std::string& why, const std::string& sentence) {
   std::string why_none;
   EXPECT_EQ(NumCudaDevices(&why_none), 0);
   EXPECT_EQ(why_none, why);
@@ -29,7 +29,7 @@ void ExpectNone(const std::string& why) {
   std::unique_ptr<CudaContext> context;
   const Status status = CudaContext::Create({}, &context);
   EXPECT_EQ(status.code, StatusCode::kUnsupported);
-  EXPECT_EQ(status.message, "No usable GPU: " + why + ".");
+  EXPECT_EQ(status.message, sentence);
   EXPECT_EQ(context, nullptr);
 }
 
@@ -40,7 +40,8 @@ TEST(CudaContext, NoDriver) {
     dlclose(driver);
     GTEST_SKIP() << "skipped: a CUDA driver is installed";
   }
-  ExpectNone(kNoDriver);
+  EXPECT_FALSE(HasCudaDriver());
+  ExpectNone("no CUDA driver is installed", "No CUDA driver is installed.");
 }
 
 #else
@@ -52,18 +53,21 @@ class CudaContextTest : public ::testing::Test {
 
 TEST_F(CudaContextTest, NoDriver) {
   emulation::driver() = {0, cudaErrorInsufficientDriver};
-  ExpectNone(kNoDriver);
+  EXPECT_FALSE(HasCudaDriver());
+  ExpectNone("no CUDA driver is installed", "No CUDA driver is installed.");
 }
 
 TEST_F(CudaContextTest, NoDevice) {
   emulation::driver() = {13000, cudaErrorNoDevice};
-  ExpectNone("no CUDA device");
+  EXPECT_TRUE(HasCudaDriver());
+  ExpectNone("no CUDA device was found", "No CUDA device was found.");
 }
 
 // What CUDA says of it stays: a newer driver is what helps.
 TEST_F(CudaContextTest, DriverTooOld) {
   emulation::driver() = {11040, cudaErrorInsufficientDriver};
-  ExpectNone(cudaGetErrorString(cudaErrorInsufficientDriver));
+  const std::string why = cudaGetErrorString(cudaErrorInsufficientDriver);
+  ExpectNone(why, why + ".");
 }
 
 #endif

@@ -590,6 +590,9 @@ TYPED_TEST(PhotogrammetryTest, ReprojectionInRigs) {
   }
 }
 
+// (4e6, -5e6, 0.5) + (1.5, -2, 0.75)
+constexpr double kFarPosition[] = {4000001.5, -5000002.0, 1.25};
+
 TYPED_TEST(PhotogrammetryTest, PositionPriors) {
   using Error = PositionPrior<TypeParam>;
   for (const double angle : kAngles) {
@@ -606,6 +609,38 @@ TYPED_TEST(PhotogrammetryTest, PositionPriors) {
         error, values, {0}, reference, kPriorTolerances);
     ExpectAgrees<TypeParam, typename Error::SplitBlockSizes>(
         error, values, {0}, reference, kPriorTolerances);
+  }
+}
+
+// R X + t = R (X - o) + (t + R o), to the roundings of far coordinates.
+TYPED_TEST(PhotogrammetryTest, MovedOrigins) {
+  const double origin[3] = {4e6, -5e6, 0.5};
+  const double back[3] = {-4e6, 5e6, -0.5};
+  for (const double angle : kAngles) {
+    SCOPED_TRACE(angle);
+    const std::vector<double> near = this->RandomPose(angle);
+    std::vector<double> far = near;
+    MoveOrigin<TypeParam>(back, far.data());
+    EXPECT_GT(
+        std::abs(far[TypeParam::kSize] - near[TypeParam::kSize]) +
+            std::abs(far[TypeParam::kSize + 1] - near[TypeParam::kSize + 1]) +
+            std::abs(far[TypeParam::kSize + 2] - near[TypeParam::kSize + 2]),
+        1e6);
+    std::vector<double> moved = far;
+    MoveOrigin<TypeParam>(origin, moved.data());
+    std::vector<double> split = far;
+    MoveOrigin<TypeParam>(
+        origin, split.data(), split.data() + TypeParam::kSize);
+    EXPECT_EQ(split, moved);
+    for (int i = 0; i < TypeParam::kSize + 3; ++i) {
+      // There and back, 30 roundings each of numbers up to |o|.
+      EXPECT_NEAR(moved[i], near[i], 60 * kEpsilon * 6.5e6);
+    }
+    const auto prior =
+        PositionPrior<TypeParam>::RelativeTo(origin, kFarPosition);
+    EXPECT_EQ(prior.position[0], 1.5);
+    EXPECT_EQ(prior.position[1], -2.0);
+    EXPECT_EQ(prior.position[2], 0.75);
   }
 }
 
@@ -788,6 +823,9 @@ TEST(Photogrammetry, PointPriors) {
       };
   ExpectAgrees<AngleAxis, PointPrior::BlockSizes>(
       error, values, {kPoint}, reference, kPriorTolerances);
+  const double origin[3] = {4e6, -5e6, 0.5};
+  const PointPrior far = PointPrior::RelativeTo(origin, kFarPosition);
+  EXPECT_TRUE(std::equal(far.position, far.position + 3, error.position));
 }
 
 // Each case is whole: its list of blocks, a cost function, finite values, and

@@ -1,0 +1,104 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "examples/colmap/colmap_origin.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "ceres_ext/photogrammetry.h"
+#include "examples/colmap/colmap_problem.h"
+
+namespace ceres_ext::colmap {
+namespace {
+
+// Of a scene of extent L at distance D: a start whose rotations are off by
+// a = 0.01 radians has a first step that leaves out D a^2 / 2, which from D =
+// 20 L on is more than 1/1000 of the extent, a pixel at a focal length of 1000.
+constexpr double kMaxDistance = 20.0;  // times the extent
+
+// Changes the order of the values.
+double Median(std::vector<double>* values) {
+  const auto middle =
+      values->begin() + static_cast<std::ptrdiff_t>(values->size() / 2);
+  std::nth_element(values->begin(), middle, values->end());
+  return *middle;
+}
+
+// Whether a step may change the block at the address.
+bool Varies(const ceres::Problem& problem, const double* block) {
+  return problem.HasParameterBlock(block) &&
+         !problem.IsParameterBlockConstant(block);
+}
+
+}  // namespace
+
+bool IsFar(const Model& model, double* origin) {
+  std::vector<double> places = CameraCenters(model);
+  for (const Point3D& point : model.points) {
+    places.insert(places.end(), point.xyz, point.xyz + 3);
+  }
+  const size_t num_places = places.size() / 3;
+  if (num_places == 0) {
+    return false;
+  }
+  double center[3];
+  std::vector<double> values(num_places);
+  for (int k = 0; k < 3; ++k) {
+    for (size_t i = 0; i < num_places; ++i) {
+      values[i] = places[3 * i + k];
+    }
+    center[k] = Median(&values);
+  }
+  for (size_t i = 0; i < num_places; ++i) {
+    values[i] = std::hypot(places[3 * i] - center[0],
+                           places[3 * i + 1] - center[1],
+                           places[3 * i + 2] - center[2]);
+  }
+  if (!(std::hypot(center[0], center[1], center[2]) >
+        kMaxDistance * Median(&values))) {
+    return false;
+  }
+  std::copy_n(center, 3, origin);
+  return true;
+}
+
+MovedModel::MovedModel(const double* origin, Model* model) {
+  std::copy_n(origin, 3, origin_);
+  for (Point3D& point : model->points) {
+    points_.insert(points_.end(), point.xyz, point.xyz + 3);
+    for (int k = 0; k < 3; ++k) {
+      point.xyz[k] -= origin[k];
+    }
+  }
+  for (Image& image : model->images) {
+    translations_.insert(translations_.end(), image.pose + 4, image.pose + 7);
+    MoveOrigin<EigenQuaternion>(origin, image.pose);
+  }
+}
+
+void MovedModel::MoveBack(const ceres::Problem& problem, Model* model) const {
+  for (size_t i = 0; i < model->points.size(); ++i) {
+    double* const point = model->points[i].xyz;
+    if (!Varies(problem, point)) {
+      std::copy_n(&points_[3 * i], 3, point);
+      continue;
+    }
+    for (int k = 0; k < 3; ++k) {
+      point[k] += origin_[k];
+    }
+  }
+  const double back[3] = {-origin_[0], -origin_[1], -origin_[2]};
+  for (size_t i = 0; i < model->images.size(); ++i) {
+    double* const pose = model->images[i].pose;
+    // A pose is one block, or two.
+    if (Varies(problem, pose) || Varies(problem, pose + 4)) {
+      MoveOrigin<EigenQuaternion>(back, pose);
+    } else {
+      std::copy_n(&translations_[3 * i], 3, pose + 4);
+    }
+  }
+}
+
+}  // namespace ceres_ext::colmap
