@@ -193,7 +193,7 @@ class StepSolver {
                              double* e_step,
                              double* f_step) {
     system.is_same_linearization = per_solve.is_same_linearization;
-    if (cholesky_ == nullptr && per_solve.use_model_cost) {
+    if (per_solve.use_model_cost) {
       system.e_gradient = e_step;  // which has no value yet
     }
     InexactSolverSummary summary;
@@ -236,7 +236,7 @@ class StepSolver {
     }
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Update(system, WantedBlocks(), rhs_.data()));
-    if (system.e_gradient != nullptr) {
+    if (cholesky_ == nullptr && per_solve.use_model_cost) {
       CERES_EXT_RETURN_IF_ERROR(
           operator_->ModelConstant(&scalars_.data()->model_constant));
     }
