@@ -13,7 +13,8 @@
 //   if (cholesky.sparse_is_wrong()) status = cholesky.ReplaceSparse();
 //
 // Setup takes all memory, but for what cuDSS takes with the first factor, for
-// which Setup makes sure that there is room.
+// which Setup makes sure that there is room, and for a dense matrix that
+// replaces a sparse one.
 #ifndef CERES_EXT_SOLVER_SCHUR_CHOLESKY_H_
 #define CERES_EXT_SOLVER_SCHUR_CHOLESKY_H_
 

@@ -25,11 +25,11 @@
 // and the trust-region loop negates the step itself. PCG gives an undamped zero
 // column step zero, a factorisation fails on it.
 //
-// Setup takes all memory, Solve takes none, except for a dense S that replaces a
-// sparse one whose factorisation is wrong; only a graph (cuda_graph.h) is made
-// by Solve, and serves those that follow on the same arrays. A solver serves
-// one Solve at a time. The same input gives the same bits, for any number of
-// threads.
+// Setup takes all memory, Solve takes none, except for a dense S that replaces
+// a sparse one whose factorisation is wrong; only a graph (cuda_graph.h) is
+// made by Solve, and serves those that follow on the same arrays. A solver
+// serves one Solve at a time. The same input gives the same bits, for any
+// number of threads.
 #ifndef CERES_EXT_SOLVER_STEP_SOLVER_H_
 #define CERES_EXT_SOLVER_STEP_SOLVER_H_
 
