@@ -67,8 +67,9 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);
 // device is faster.
 std::string WhyHost(const SolveWork& work, const DeviceState& state);
 
-// The same with the state of a device. Does not start CUDA where the host is
-// faster in any case.
+// The same with the state of a device, and no more threads than processors that
+// the process may use. Does not start CUDA where the host is faster in any
+// case.
 std::string WhyHost(const SolveWork& work, int cuda_device);
 
 // JACOBIAN_AUTO of this library's cost functions on a device with such a rate:
