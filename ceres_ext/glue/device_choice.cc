@@ -11,6 +11,7 @@
 #include "ceres_ext/solver/factorization_cost.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_process.h"
+#include "cuda_kernels/machine/host_processors.h"
 
 namespace ceres_ext {
 namespace {
@@ -200,9 +201,14 @@ std::string WhyHost(const SolveWork& work, const DeviceState& state) {
   return why;
 }
 
-std::string WhyHost(const SolveWork& work, int cuda_device) {
+std::string WhyHost(const SolveWork& given_work, int cuda_device) {
   DeviceState state;
   if constexpr (kHasCuda) {
+    SolveWork work = given_work;
+    if (work.num_threads > 1) {
+      work.num_threads =
+          std::min(work.num_threads, kernels::NumUsableProcessors());
+    }
     state.has_context = kernels::HasRuntimeContext(cuda_device);
     const std::string why = WhyHost(work, state);
     if (!why.empty()) {

@@ -67,9 +67,9 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);
 // of work, and CUDA takes 0.2 s to start". Empty where the device is faster.
 std::string WhyHost(const SolveWork& work, const DeviceState& state);
 
-// The same with the state of a device, or kNoCudaDriver. Where the host is
-// faster in any case it does not start CUDA, nor load a driver that is likely
-// there.
+// The same with the state of a device, or kNoCudaDriver, and no more threads
+// than processors that the process may use. Where the host is faster in any
+// case it does not start CUDA, nor load a driver that is likely there.
 std::string WhyHost(const SolveWork& work, int cuda_device);
 
 // JACOBIAN_AUTO of this library's cost functions on a device with such a rate:

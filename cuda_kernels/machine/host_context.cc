@@ -1,10 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #include "cuda_kernels/machine/host_context.h"
 
+#include <semaphore.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -14,12 +16,14 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_kernels/machine/host_processors.h"
+
 namespace ceres_ext::kernels {
 namespace {
 
-// How long an idle thread polls before it sleeps. A region of a solve follows
-// the one before within a few microseconds; a sleeping thread costs tens of
-// them to wake.
+// How long a thread polls before it sleeps. A region of a solve follows the one
+// before within a few microseconds; a sleeping thread costs tens of them to
+// wake.
 constexpr std::chrono::microseconds kSpinTime(50);
 
 void Pause() {
@@ -30,41 +34,84 @@ void Pause() {
 #endif
 }
 
+// Returns whether is_true() became true within kSpinTime.
+template <typename Condition>
+bool SpinUntil(const Condition& is_true) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (is_true()) {
+        return true;
+      }
+      Pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return false;
+}
+
+// Threads that sleep and are woken one by one: each Post ends one Wait.
+class Semaphore {
+ public:
+  Semaphore() { sem_init(&semaphore_, 0, 0); }
+  ~Semaphore() { sem_destroy(&semaphore_); }
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
+
+  void Post() { sem_post(&semaphore_); }
+  void Wait() {
+    while (sem_wait(&semaphore_) != 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  sem_t semaphore_;
+};
+
 }  // namespace
 
-// A region is published by raising `epoch`: everything the workers read was
-// written before it. A worker leaves the region by lowering `num_active`, which
-// hands its writes back to the caller.
+// A region ends when all its chunks are done, whoever did them: the caller
+// waits for no thread that has no chunk. What describes the region is therefore
+// read only by threads that have taken a chunk of it, since it can't end, and
+// no other can begin, before that chunk is done. A thread that comes late finds
+// no chunk, or one of a later region, which it then works on as any other.
 struct HostContext::Pool {
-  // The region in progress, constant while num_active > 0.
+  // The region in progress.
   Callback callback = nullptr;
   void* fn = nullptr;
   int64_t n = 0;
   int64_t grain = 1;
-  std::atomic<int64_t> next_chunk{0};
+  int64_t num_chunks = 0;
   // What a chunk of the region threw, the first one that did, and its begin.
   // Guarded by mutex.
+  std::mutex mutex;
   std::exception_ptr thrown;
   int64_t thrown_at = std::numeric_limits<int64_t>::max();
 
-  std::atomic<uint64_t> epoch{0};
-  std::atomic<int> num_active{0};
+  // Chunks that nobody has taken; negative after threads came in vain. Storing
+  // it publishes a region.
+  alignas(64) std::atomic<int64_t> num_left{0};
+  // Chunks that are not done, plus kCallerSleeps.
+  alignas(64) std::atomic<int64_t> num_pending{0};
+  static constexpr int64_t kCallerSleeps = int64_t{1} << 62;
+  Semaphore done;
+
+  // Workers that sleep, or are about to, and that nobody has woken yet.
+  alignas(64) std::atomic<int> num_sleeping{0};
+  Semaphore wake;
   std::atomic<bool> stop{false};
 
-  // Spinning takes a core from whoever has work where threads outnumber cores.
+  // Spinning takes a processor from whoever has work where threads outnumber
+  // processors.
   bool spin = true;
-  std::mutex mutex;
-  std::condition_variable wake;
-  int num_sleeping = 0;  // Guarded by mutex.
   std::vector<std::thread> threads;
 
   void WorkOnChunks(int slot) {
-    for (;;) {
-      const int64_t begin =
-          next_chunk.fetch_add(1, std::memory_order_relaxed) * grain;
-      if (begin >= n) {
+    while (num_left.load(std::memory_order_relaxed) > 0) {
+      const int64_t left = num_left.fetch_sub(1, std::memory_order_acquire);
+      if (left <= 0) {
         return;
       }
+      const int64_t begin = (num_chunks - left) * grain;
       try {
         callback(fn, begin, std::min(begin + grain, n), slot);
       } catch (...) {
@@ -74,54 +121,67 @@ struct HostContext::Pool {
           thrown = std::current_exception();
         }
       }
+      // Hands what the chunk wrote to the caller. The region may be gone then.
+      if (num_pending.fetch_sub(1, std::memory_order_acq_rel) ==
+          kCallerSleeps + 1) {
+        done.Post();
+      }
     }
   }
 
-  // Returns the epoch that differs from `seen`.
-  uint64_t AwaitEpoch(uint64_t seen) {
-    if (spin) {
-      const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
-      do {
-        for (int i = 0; i < 64; ++i) {
-          const uint64_t now = epoch.load(std::memory_order_acquire);
-          if (now != seen) {
-            return now;
-          }
-          Pause();
-        }
-      } while (std::chrono::steady_clock::now() < deadline);
+  bool HasWork() const {
+    return num_left.load(std::memory_order_seq_cst) > 0 ||
+           stop.load(std::memory_order_seq_cst);
+  }
+
+  // Returns when there may be chunks to take, or the pool is to end.
+  void AwaitWork() {
+    if (spin && SpinUntil([this] { return HasWork(); })) {
+      return;
     }
-    std::unique_lock<std::mutex> lock(mutex);
-    ++num_sleeping;
-    wake.wait(lock,
-              [&] { return epoch.load(std::memory_order_acquire) != seen; });
-    --num_sleeping;
-    return epoch.load(std::memory_order_acquire);
+    // Either this thread sees the region here, or Publish sees that it sleeps.
+    num_sleeping.fetch_add(1, std::memory_order_seq_cst);
+    if (HasWork() && TakeSleepers(1) == 1) {
+      return;
+    }
+    wake.Wait();
+  }
+
+  // Lowers num_sleeping by up to max_num; each is owed a Post. Returns by how
+  // much.
+  int TakeSleepers(int max_num) {
+    int num = num_sleeping.load(std::memory_order_seq_cst);
+    while (num > 0 && !num_sleeping.compare_exchange_weak(
+                          num, num - std::min(num, max_num))) {
+    }
+    return std::min(num, max_num);
+  }
+
+  void WakeUpTo(int max_num) {
+    for (int num = TakeSleepers(max_num); num > 0; --num) {
+      wake.Post();
+    }
   }
 
   void WorkerLoop(int slot) {
-    uint64_t seen = 0;
     for (;;) {
-      seen = AwaitEpoch(seen);
+      AwaitWork();
       if (stop.load(std::memory_order_relaxed)) {
         return;
       }
       WorkOnChunks(slot);
-      num_active.fetch_sub(1, std::memory_order_release);
     }
   }
 
-  void Publish() {
-    bool someone_sleeps;
-    {
-      // Under the mutex, so that no thread goes to sleep between its look at
-      // epoch and its wait.
-      std::lock_guard<std::mutex> lock(mutex);
-      epoch.fetch_add(1, std::memory_order_release);
-      someone_sleeps = num_sleeping > 0;
+  void AwaitEnd() {
+    const auto is_done = [this] {
+      return num_pending.load(std::memory_order_acquire) == 0;
+    };
+    if (is_done() || (spin && SpinUntil(is_done))) {
+      return;
     }
-    if (someone_sleeps) {
-      wake.notify_all();
+    if (num_pending.fetch_add(kCallerSleeps, std::memory_order_acq_rel) != 0) {
+      done.Wait();
     }
   }
 };
@@ -133,9 +193,7 @@ HostContext::HostContext(int num_threads) {
   // More than the processors of any host.
   num_threads = std::min(num_threads, 1024);
   pool_ = std::make_unique<Pool>();
-  const unsigned num_cores = std::thread::hardware_concurrency();
-  pool_->spin =
-      num_cores == 0 || static_cast<unsigned>(num_threads) <= num_cores;
+  pool_->spin = num_threads <= NumUsableProcessors();
   try {
     pool_->threads.reserve(num_threads - 1);
     for (int slot = 1; slot < num_threads; ++slot) {
@@ -154,8 +212,8 @@ HostContext::~HostContext() {
   if (pool_ == nullptr) {
     return;
   }
-  pool_->stop.store(true, std::memory_order_relaxed);
-  pool_->Publish();
+  pool_->stop.store(true, std::memory_order_seq_cst);
+  pool_->WakeUpTo(num_threads_);
   for (std::thread& thread : pool_->threads) {
     thread.join();
   }
@@ -173,18 +231,13 @@ void HostContext::Run(int64_t n, int64_t grain, Callback callback, void* fn) {
   pool_->fn = fn;
   pool_->n = n;
   pool_->grain = grain;
-  pool_->next_chunk.store(0, std::memory_order_relaxed);
-  pool_->num_active.store(num_threads_ - 1, std::memory_order_relaxed);
-  pool_->Publish();
+  pool_->num_chunks = num_chunks;
+  pool_->num_pending.store(num_chunks, std::memory_order_relaxed);
+  pool_->num_left.store(num_chunks, std::memory_order_seq_cst);
+  pool_->WakeUpTo(
+      static_cast<int>(std::min<int64_t>(num_chunks - 1, num_threads_ - 1)));
   pool_->WorkOnChunks(0);
-  // Workers are at most one chunk behind; past that they were descheduled.
-  for (int i = 0; pool_->num_active.load(std::memory_order_acquire) != 0; ++i) {
-    if (pool_->spin && i < 4096) {
-      Pause();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  pool_->AwaitEnd();
   if (pool_->thrown != nullptr) {
     pool_->thrown_at = std::numeric_limits<int64_t>::max();
     std::rethrow_exception(std::exchange(pool_->thrown, nullptr));

@@ -3,19 +3,18 @@
 #ifndef EXAMPLES_BAL_FOR_EACH_CHUNK_H_
 #define EXAMPLES_BAL_FOR_EACH_CHUNK_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <thread>
 #include <vector>
 
+#include "cuda_kernels/machine/host_processors.h"
+
 namespace ceres_ext::bal {
 
-// num_threads, or one per processor where that is 0.
+// num_threads, or one per processor that the process may use where that is 0.
 inline int NumThreads(int num_threads) {
-  return num_threads > 0
-             ? num_threads
-             : std::max<int>(1, std::thread::hardware_concurrency());
+  return num_threads > 0 ? num_threads : kernels::NumUsableProcessors();
 }
 
 // Calls f(chunk, begin, end) for num_threads consecutive parts of 0 ... n - 1,

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "ceres/solver.h"
 #include "ceres/types.h"
 #include "ceres_ext/options.h"
+#include "cuda_kernels/machine/host_processors.h"
 #include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
 
@@ -210,10 +210,9 @@ bool SetMinimizer(ceres::Solver::Options* options, std::string* error) {
              std::to_string(FLAGS_num_threads);
     return false;
   }
-  options->num_threads =
-      FLAGS_num_threads != -1
-          ? FLAGS_num_threads
-          : std::max<int>(1, std::thread::hardware_concurrency());
+  options->num_threads = FLAGS_num_threads != -1
+                             ? FLAGS_num_threads
+                             : kernels::NumUsableProcessors();
   options->max_solver_time_in_seconds = FLAGS_max_solver_time;
   options->function_tolerance = FLAGS_function_tolerance;
   options->gradient_tolerance = FLAGS_gradient_tolerance;

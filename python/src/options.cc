@@ -6,9 +6,9 @@
 #include <cctype>
 #include <new>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "cuda_kernels/machine/host_processors.h"
 #include "nanobind/stl/string.h"
 #include "python/src/module.h"
 
@@ -359,7 +359,7 @@ void SetOption(nb::handle options, nb::handle name, nb::handle value) {
 
 SolverOptions::SolverOptions() {
   linear_solver_type = ceres::ITERATIVE_SCHUR;
-  num_threads = std::max<int>(1, std::thread::hardware_concurrency());
+  num_threads = kernels::NumUsableProcessors();
 }
 
 void SolverOptions::Check() const {

@@ -1,6 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -59,6 +65,142 @@ TEST_P(HostContextTest, ManyRegions) {
     }
   }
   EXPECT_EQ(sum, 300 * 120);
+}
+
+// Threads that a signal handler keeps from going on, as a busy machine may.
+class StoppedThreads {
+ public:
+  StoppedThreads() {
+    sem_init(&num_stopped_, 0, 0);
+    EXPECT_EQ(pipe(pipe_), 0);
+    struct sigaction action = {};
+    action.sa_handler = &Stop;
+    action.sa_flags = SA_RESTART;
+    EXPECT_EQ(sigaction(SIGUSR1, &action, &old_action_), 0);
+  }
+  ~StoppedThreads() {
+    Release();
+    sigaction(SIGUSR1, &old_action_, nullptr);
+    close(pipe_[0]);
+    sem_destroy(&num_stopped_);
+  }
+  // Returns when the thread has stopped.
+  void Add(pthread_t thread) {
+    ++num_threads_;
+    ASSERT_EQ(pthread_kill(thread, SIGUSR1), 0);
+    while (sem_wait(&num_stopped_) != 0 && errno == EINTR) {
+    }
+  }
+  // Returns when all have left the handler.
+  void Release() {
+    if (pipe_[1] >= 0) {
+      close(pipe_[1]);  // the end of file that they read
+      pipe_[1] = -1;
+      for (; num_threads_ > 0; --num_threads_) {
+        while (sem_wait(&num_stopped_) != 0 && errno == EINTR) {
+        }
+      }
+    }
+  }
+
+ private:
+  static void Stop(int /*signal*/) {
+    const int old_errno = errno;
+    sem_post(&num_stopped_);
+    char byte;
+    while (read(pipe_[0], &byte, 1) < 0 && errno == EINTR) {
+    }
+    sem_post(&num_stopped_);
+    errno = old_errno;
+  }
+
+  static sem_t num_stopped_;
+  static int pipe_[2];
+  struct sigaction old_action_;
+  int num_threads_ = 0;
+};
+sem_t StoppedThreads::num_stopped_;
+int StoppedThreads::pipe_[2];
+
+// The threads of the context but for the caller's.
+std::vector<pthread_t> Workers(HostContext* context) {
+  const int num_threads = context->num_threads();
+  std::vector<pthread_t> threads(num_threads);
+  std::vector<std::atomic<bool>> seen(num_threads);
+  std::atomic<int> num_seen{0};
+  // Each thread stays in its chunk until all have one.
+  context->ParallelFor(num_threads, 1, [&](int64_t, int64_t, int slot) {
+    threads[slot] = pthread_self();
+    ++num_seen;
+    while (num_seen < num_threads) {
+      std::this_thread::yield();
+    }
+  });
+  return {threads.begin() + 1, threads.end()};
+}
+
+// A region waits for chunks: threads that do not come, at first one of them, at
+// last all, do not keep it from its end, and do no harm when they come late.
+TEST_P(HostContextTest, EndsWithoutThreadsThatDoNotCome) {
+  HostContext context(GetParam());
+  const std::vector<pthread_t> workers = Workers(&context);
+  // A region that waits for stopped threads fails in a minute; it does not
+  // hang.
+  std::atomic<bool> is_over{false};
+  std::atomic<bool> hangs{false};
+  {
+    StoppedThreads stopped;
+    std::thread watchdog([&] {
+      for (int i = 0; i < 600 && !is_over; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+      if (!is_over) {
+        hangs = true;
+        stopped.Release();
+      }
+    });
+    for (const pthread_t worker : workers) {
+      if (!hangs) {
+        stopped.Add(worker);
+      }
+      for (int i = 0; i < 100; ++i) {
+        std::atomic<int64_t> sum{0};
+        context.ParallelFor(
+            16, 1, [&](int64_t begin, int64_t) { sum += begin; });
+        EXPECT_EQ(sum, 120);
+      }
+    }
+    is_over = true;
+    watchdog.join();
+  }
+  EXPECT_FALSE(hangs);
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<int> visits(16, 0);
+    context.ParallelFor(
+        16, 1, [&](int64_t begin, int64_t) { ++visits[begin]; });
+    ASSERT_THAT(visits, testing::Each(1));
+  }
+}
+
+// A chunk that takes long is waited for, by a caller that has gone to sleep.
+TEST_P(HostContextTest, WaitsForEveryChunk) {
+  HostContext context(GetParam());
+  const int num_threads = context.num_threads();
+  for (int i = 0; i < 10; ++i) {
+    std::vector<int> done(num_threads, 0);
+    std::atomic<int> num_taken{0};
+    context.ParallelFor(num_threads, 1, [&](int64_t begin, int64_t, int slot) {
+      ++num_taken;
+      while (num_taken < num_threads) {
+        std::this_thread::yield();
+      }
+      if (slot != 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      done[begin] = 1;
+    });
+    EXPECT_THAT(done, testing::Each(1));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads,

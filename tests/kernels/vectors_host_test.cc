@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,41 @@ class VectorsTest : public testing::Test {
  protected:
   HostMachine machine_{3};
 };
+
+// Notes which thread handles an element.
+struct NoteThreadParams {
+  int64_t n = 0;
+  std::thread::id* thread = nullptr;
+  void Apply(int64_t i) const { thread[i] = std::this_thread::get_id(); }
+};
+struct NoteThreadOfTermParams {
+  int64_t n = 0;
+  std::thread::id* thread = nullptr;
+  TwoSums* sums = nullptr;
+  TwoSums Term(int64_t i) const {
+    thread[i] = std::this_thread::get_id();
+    return {1.0, static_cast<double>(i)};
+  }
+  void Set(const TwoSums& s) const { *sums = s; }
+};
+
+// A region would cost more than it gains.
+TEST_F(VectorsTest, ShortVectorsStayOnTheCallingThread) {
+  for (const int64_t n : {1, 4095, 4096, 4097, 4860, 8191}) {
+    for (int i = 0; i < 20; ++i) {
+      std::vector<std::thread::id> thread(n);
+      RunOk(NoteThreadParams{n, thread.data()}, &machine_);
+      EXPECT_THAT(thread, testing::Each(std::this_thread::get_id()));
+      thread.assign(n, {});
+      TwoSums sums;
+      RunOk(NoteThreadOfTermParams{n, thread.data(), &sums}, &machine_);
+      EXPECT_THAT(thread, testing::Each(std::this_thread::get_id()));
+      // Sums of whole numbers below 2^53 have no rounding.
+      EXPECT_EQ(sums.first, n);
+      EXPECT_EQ(sums.second, n * (n - 1) / 2);
+    }
+  }
+}
 
 // ---------------------------------------------------------------------------
 

@@ -1,0 +1,156 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/machine/host_processors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+namespace ceres_ext::kernels {
+namespace {
+
+constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+
+// Processors in the affinity mask of the calling thread; 0: not known.
+int NumAffineProcessors() {
+#ifdef __linux__
+  // The kernel refuses a mask that is smaller than its own.
+  for (int num_bits = CPU_SETSIZE; num_bits <= (1 << 16); num_bits *= 2) {
+    std::vector<cpu_set_t> mask(num_bits / CPU_SETSIZE);
+    const size_t size = mask.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, size, mask.data()) == 0) {
+      return CPU_COUNT_S(size, mask.data());
+    }
+  }
+#endif
+  return 0;
+}
+
+bool HasItem(const std::string& list, const std::string& item) {
+  std::istringstream items(list);
+  for (std::string found; std::getline(items, found, ',');) {
+    if (found == item) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The folder of the process's group in the hierarchy that has the processors
+// ("" of version 2), from the hierarchy's root on: /proc/self/cgroup has lines
+//   4:cpu,cpuacct:/folder
+//   0::/folder
+std::string GroupFolder(const std::string& root,
+                        const std::string& controller) {
+  std::ifstream file(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':');
+    const size_t second =
+        first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) {
+      continue;
+    }
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (controller.empty() ? controllers.empty()
+                           : HasItem(controllers, controller)) {
+      return line.substr(second + 1);
+    }
+  }
+  return "";
+}
+
+// Quota of one group; none where a file is missing or says so.
+double QuotaOfVersion1(const std::string& folder) {
+  double quota = -1.0;
+  double period = 0.0;
+  std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
+  std::ifstream(folder + "/cpu.cfs_period_us") >> period;
+  return quota > 0.0 && period > 0.0 ? quota / period : kNoQuota;
+}
+double QuotaOfVersion2(const std::string& folder) {
+  // "150000 100000", "max 100000"
+  double quota = 0.0;
+  double period = 0.0;
+  std::ifstream(folder + "/cpu.max") >> quota >> period;
+  return quota > 0.0 && period > 0.0 ? quota / period : kNoQuota;
+}
+
+// Of the group and its parents up to where the hierarchy is mounted.
+template <typename Quota>
+double SmallestQuota(const std::string& mount_point,
+                     std::string group,
+                     const Quota& quota_of) {
+  double quota = kNoQuota;
+  for (;;) {
+    quota = std::min(quota, quota_of(mount_point + group));
+    const size_t slash = group.find_last_of('/');
+    if (slash == std::string::npos) {
+      return quota;
+    }
+    group.resize(slash);
+  }
+}
+
+}  // namespace
+
+// /proc/self/mountinfo has lines
+//   id parent device folder mount_point options [tag...] - type source options
+// where `folder`, of the hierarchy, is the root of what is mounted: in a
+// container the group of the container.
+double ControlGroupQuota(const std::string& root) {
+  double quota = kNoQuota;
+  std::ifstream file(root + "/proc/self/mountinfo");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string skipped;
+    std::string mounted;
+    std::string mount_point;
+    std::string type;
+    std::string options;
+    fields >> skipped >> skipped >> skipped >> mounted >> mount_point;
+    while (fields >> skipped && skipped != "-") {
+    }
+    fields >> type >> skipped >> options;
+    const bool is_version_2 = type == "cgroup2";
+    if (!is_version_2 && !(type == "cgroup" && HasItem(options, "cpu"))) {
+      continue;
+    }
+    std::string group = GroupFolder(root, is_version_2 ? "" : "cpu");
+    if (mounted != "/" && (group + '/').rfind(mounted + '/', 0) == 0) {
+      group.erase(0, mounted.size());
+    }
+    quota = std::min(
+        quota,
+        SmallestQuota(root + mount_point,
+                      group,
+                      is_version_2 ? QuotaOfVersion2 : QuotaOfVersion1));
+  }
+  return quota;
+}
+
+int NumUsableProcessors() {
+  int num = 0;
+  try {
+    num = NumAffineProcessors();
+    if (num == 0) {
+      num = static_cast<int>(std::thread::hardware_concurrency());
+    }
+    static const double quota = ControlGroupQuota("");
+    if (quota < num) {
+      num = static_cast<int>(std::ceil(quota));
+    }
+  } catch (const std::exception&) {
+    // No memory for the names of files. The quota is read again next time.
+  }
+  return std::max(1, num);
+}
+
+}  // namespace ceres_ext::kernels
