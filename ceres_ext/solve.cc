@@ -22,7 +22,6 @@
 #include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/plugin.h"
 #include "ceres_ext/glue/problem_of_arrays.h"
-#include "ceres_ext/glue/recording_evaluator.h"
 #include "ceres_ext/glue/solver_options.h"
 #include "glog/logging.h"
 
@@ -97,20 +96,20 @@ bool IsValid(const ceres::Solver::Options& options,
   return false;
 }
 
-// Whether a solve that a device gives up leaves no trace, so that the host can
-// do it from the start.
-bool MaySolveAgain(const ceres::Solver::Options& options) {
+// Whether the caller sees nothing of a solve before it has ended, so that it
+// can be done again from the start.
+bool LeavesNoTrace(const ceres::Solver::Options& options) {
   return options.callbacks.empty() && !options.update_state_every_iteration;
 }
 
-// Both forms; ext_summary is summary or null. Returns why the host is to solve
-// the problem again, or nothing; why_host: that of the solve before.
-std::string SolveOnce(const ceres::Solver::Options& options,
-                      const Options& ext_options,
-                      const std::string& why_host,
-                      ceres::Problem* problem,
-                      ceres::Solver::Summary* summary,
-                      Summary* ext_summary) {
+// Both forms; ext_summary is summary or null. Returns whether the problem is to
+// be solved again, as *attempt then says.
+bool SolveOnce(const ceres::Solver::Options& options,
+               const Options& ext_options,
+               SolveAttempt* attempt,
+               ceres::Problem* problem,
+               ceres::Solver::Summary* summary,
+               Summary* ext_summary) {
   Failure failure;
   std::optional<BundlePlugin> plugin;
   std::optional<Start> start;
@@ -129,12 +128,13 @@ std::string SolveOnce(const ceres::Solver::Options& options,
       failure.Set(error);
       return false;
     }
-    plugin.emplace(ext_options, /*append_to_message=*/ext_summary == nullptr);
-    plugin->SetAttempt(MaySolveAgain(options) &&
+    plugin.emplace(attempt->Apply(ext_options),
+                   /*append_to_message=*/ext_summary == nullptr);
+    plugin->SetAttempt(*attempt,
+                       LeavesNoTrace(options) &&
                            problem->mutable_impl()
                                    ->mutable_program()
-                                   ->mutable_evaluation_callback() == nullptr,
-                       why_host);
+                                   ->mutable_evaluation_callback() == nullptr);
     start.emplace(options, problem);
     ceres::internal::ScopedSolverPlugin scoped_plugin(&*plugin);
     SolveWithThreads(options, problem, summary);
@@ -149,26 +149,18 @@ std::string SolveOnce(const ceres::Solver::Options& options,
     summary->termination_type = ceres::FAILURE;
     AssignOrShorten(failure.sentence(), &summary->message);
   }
-  std::string why_again;
+  bool again = false;
   if (plugin.has_value()) {
     plugin->FinishIfCeresDidNot(failure, *summary);
     Failure ignored;  // Then the failure stands.
-    ignored.Guard(false, [&] {
-      why_again = plugin->WhySolveOnHost();
-      return true;
-    });
+    again = ignored.Guard(false, [&] { return plugin->Next(attempt); });
     if (ext_summary != nullptr) {
       plugin->FillSummary(ext_summary);
     }
   } else if (ext_summary != nullptr) {
     AssignOrShorten(failure.sentence(), &ext_summary->path_reason);
   }
-  return why_again;
-}
-
-Options OnHost(Options ext_options) {
-  ext_options.device = DEVICE_HOST;
-  return ext_options;
+  return again;
 }
 
 // The time of a solve beside what Ceres has counted is its preprocessor's.
@@ -187,17 +179,16 @@ void Solve(const ceres::Solver::Options& options,
            ceres::Solver::Summary* summary,
            Summary* ext_summary) {
   const double start = ceres::internal::WallTimeInSeconds();
-  const std::string why_host =
-      SolveOnce(options, ext_options, "", problem, summary, ext_summary);
-  if (why_host.empty()) {
-    return;
-  }
   Failure ignored;  // Then what there is stands.
   ignored.Guard(false, [&] {
-    LOG(WARNING) << "The host solves the problem again: " << why_host;
-    SolveOnce(
-        options, OnHost(ext_options), why_host, problem, summary, ext_summary);
-    CountTimeSince(start, summary);
+    SolveAttempt attempt;
+    while (SolveOnce(
+        options, ext_options, &attempt, problem, summary, ext_summary)) {
+      LOG(WARNING) << attempt.reason;
+    }
+    if (!attempt.reason.empty()) {
+      CountTimeSince(start, summary);
+    }
     return true;
   });
 }
@@ -257,15 +248,16 @@ class ArraysStart {
 
 // Solves without a ceres::Problem, or fails where one would fail too. False,
 // with a part of a sentence in *reason, where one is needed; *summary is of no
-// use then.
-// *why_host: as in SolveOnce, and then why the host is to solve them again.
+// use then. *again: as SolveOnce.
 bool SolveArrays(const ceres::Solver::Options& options,
                  const Options& ext_options,
+                 SolveAttempt* attempt,
                  const ArrayProblem& problem,
                  KeptMachines* kept,
                  Summary* summary,
                  std::string* reason,
-                 std::string* why_host) {
+                 bool* again) {
+  *again = false;
   if (!ext_options.enabled) {
     *reason = "this library is switched off (enabled = false)";
     return false;
@@ -275,8 +267,9 @@ bool SolveArrays(const ceres::Solver::Options& options,
   if (!reason->empty()) {
     return false;
   }
-  BundlePlugin plugin(ext_options, options.num_threads, &arrays, kept);
-  plugin.SetAttempt(MaySolveAgain(options), *why_host);
+  BundlePlugin plugin(
+      attempt->Apply(ext_options), options.num_threads, &arrays, kept);
+  plugin.SetAttempt(*attempt, LeavesNoTrace(options));
   // Ceres itself needs no thread.
   ceres::Solver::Options shell_options = options;
   shell_options.num_threads = 1;
@@ -297,7 +290,7 @@ bool SolveArrays(const ceres::Solver::Options& options,
   }
   plugin.FinishIfCeresDidNot(failure, *summary);
   *reason = plugin.Reason();
-  *why_host = plugin.WhySolveOnHost();
+  *again = plugin.Next(attempt);
   plugin.FillSummary(summary);
   return plugin.IsTaken() || plugin.HasFailed();
 }
@@ -320,25 +313,32 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
     if (!is_valid || !options.IsValid(&error) ||
         !IsValidProblem(
             *problem, kept->host_context(options.num_threads), &error)) {
-      LOG(ERROR) << "Terminating: " << error;
       failure.Set(error);
       return false;
     }
     std::string reason;
-    std::string why_host;
-    bool is_done = SolveArrays(
-        options, ext_options, *problem, kept, summary, &reason, &why_host);
-    if (!why_host.empty()) {
-      LOG(WARNING) << "The host solves the problem again: " << why_host;
+    SolveAttempt attempt;
+    bool again = false;
+    bool is_done = SolveArrays(options,
+                               ext_options,
+                               &attempt,
+                               *problem,
+                               kept,
+                               summary,
+                               &reason,
+                               &again);
+    while (again) {
+      LOG(WARNING) << attempt.reason;
       kept->Clear();
       *summary = Summary();
       is_done = SolveArrays(options,
-                            OnHost(ext_options),
+                            ext_options,
+                            &attempt,
                             *problem,
                             kept,
                             summary,
                             &reason,
-                            &why_host);
+                            &again);
     }
     if (!is_done || !summary->IsSolutionUsable()) {
       // A ceres::Problem has memory of its own, and what failed may have left a
@@ -369,16 +369,19 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
 }
 
 // Cost and gradient by the evaluator of a solve. False where a ceres::Problem
-// is needed; *error says why they could not be had, or stays empty. *why_host:
-// as in SolveArrays.
+// is needed; *error says why they could not be had, or is empty. *again: as in
+// SolveArrays.
 bool EvaluateArrays(const EvaluateOptions& options,
                     const Options& ext_options,
+                    SolveAttempt* attempt,
                     const ArrayProblem& problem,
                     KeptMachines* kept,
                     double* cost,
                     std::vector<double>* gradient,
                     std::string* error,
-                    std::string* why_host) {
+                    bool* again) {
+  error->clear();
+  *again = false;
   ceres::Solver::Options solver_options;
   solver_options.linear_solver_type = ceres::CGNR;
   solver_options.preconditioner_type = ceres::IDENTITY;
@@ -394,16 +397,16 @@ bool EvaluateArrays(const EvaluateOptions& options,
       !arrays.WhyProblemIsNeeded(solver_options).empty()) {
     return false;
   }
-  Options own_options = ext_options;
+  Options own_options = attempt->Apply(ext_options);
   own_options.linear_solver = LINEAR_SOLVER_AS_GIVEN;
   own_options.preconditioner = PRECONDITIONER_AS_GIVEN;
   own_options.report.clear();
   BundlePlugin plugin(own_options, options.num_threads, &arrays, kept);
-  plugin.SetAttempt(/*may_solve_again=*/true, *why_host);
-  RecordedEvaluation recorded;
-  recorded.apply_loss_function = options.apply_loss_function;
-  recorded.want_gradient = gradient != nullptr;
-  plugin.Record(&recorded);
+  plugin.SetAttempt(*attempt, /*leaves_no_trace=*/true);
+  StartEvaluation evaluation;
+  evaluation.apply_loss_function = options.apply_loss_function;
+  evaluation.want_gradient = gradient != nullptr;
+  plugin.EvaluateStart(&evaluation);
   Shell shell;
   Failure failure;
   failure.Guard(false, [&] {
@@ -412,9 +415,7 @@ bool EvaluateArrays(const EvaluateOptions& options,
     return true;
   });
   plugin.FinishIfCeresDidNot(failure, summary);
-  *why_host = plugin.WhySolveOnHost();
-  if (recorded.is_done) {
-    why_host->clear();
+  if (evaluation.is_done) {
     double fixed_cost = 0.0;
     if (!arrays.FixedCost(options.apply_loss_function, &fixed_cost)) {
       *error =
@@ -423,13 +424,14 @@ bool EvaluateArrays(const EvaluateOptions& options,
       return true;
     }
     if (cost != nullptr) {
-      *cost = recorded.cost + fixed_cost;
+      *cost = evaluation.cost + fixed_cost;
     }
     if (gradient != nullptr) {
-      arrays.SpreadTangents(recorded.gradient.data(), gradient);
+      arrays.SpreadTangents(evaluation.gradient.data(), gradient);
     }
     return true;
   }
+  *again = plugin.Next(attempt);
   if (!plugin.IsTaken() && !plugin.HasFailed() && !failure.has_happened()) {
     if (ext_options.fallback != FALLBACK_REFUSE) {
       return false;
@@ -492,21 +494,31 @@ bool EvaluateWith(const EvaluateOptions& options,
     if (cost == nullptr && gradient == nullptr) {
       return true;
     }
-    std::string why_host;
-    bool is_done = EvaluateArrays(
-        options, ext_options, problem, kept, cost, gradient, error, &why_host);
-    if (!why_host.empty()) {
-      LOG(WARNING) << "The host evaluates the problem again: " << why_host;
+    SolveAttempt attempt;
+    bool again = false;
+    bool is_done = EvaluateArrays(options,
+                                  ext_options,
+                                  &attempt,
+                                  problem,
+                                  kept,
+                                  cost,
+                                  gradient,
+                                  error,
+                                  &again);
+    while (again) {
+      // A device that has failed is told nowhere else.
+      LOG_IF(WARNING, !attempt.why_host.empty())
+          << "The host evaluates the problem again: " << attempt.why_host;
       kept->Clear();
-      error->clear();
       is_done = EvaluateArrays(options,
-                               OnHost(ext_options),
+                               ext_options,
+                               &attempt,
                                problem,
                                kept,
                                cost,
                                gradient,
                                error,
-                               &why_host);
+                               &again);
     }
     return is_done ? error->empty()
                    : EvaluateProblem(options, problem, cost, gradient, error);

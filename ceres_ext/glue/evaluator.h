@@ -349,10 +349,11 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   // of the program, and Ceres may find a way on.
   bool Ok(const kernels::Status& status) const {
     if (status.code == kernels::StatusCode::kNumericalFailure) {
-      LOG(WARNING) << status.message;
+      LOG_IF(WARNING, failure_->is_logged()) << status.message;
       failure_->Explain(status.message);
     } else if (!status.ok()) {
-      LOG(ERROR) << "Evaluation failed: " << status.message;
+      LOG_IF(ERROR, failure_->is_logged())
+          << "Evaluation failed: " << status.message;
       failure_->Set(status);
     }
     return status.ok();

@@ -49,6 +49,10 @@ class Failure {
     std::snprintf(explanation_, sizeof(explanation_), "%s", sentence.c_str());
   }
 
+  // The caller returns or raises all of it, so that nothing is logged.
+  void DoNotLog() { is_logged_ = false; }
+  bool is_logged() const { return is_logged_; }
+
   // fn(), or `otherwise` where it throws.
   template <typename T, typename Function>
   T Guard(T otherwise, Function&& fn) noexcept {
@@ -72,6 +76,7 @@ class Failure {
   }
 
   bool is_of_device_ = false;
+  bool is_logged_ = true;
   char sentence_[512] = "";
   char explanation_[512] = "";
 };

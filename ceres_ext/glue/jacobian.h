@@ -144,7 +144,7 @@ class ProgramJacobian final : public ceres::internal::SparseMatrix {
       const kernels::Status status =
           current.status().ok() ? fn() : current.status();
       if (!status.ok()) {
-        LOG(ERROR) << status.message;
+        LOG_IF(ERROR, failure_->is_logged()) << status.message;
         failure_->Set(status);
       }
       return status.ok();

@@ -242,6 +242,10 @@ class MachineSetupImpl final : public MachineSetup {
           summary,
           &rows.emplace_back()));
     }
+    objects->has_float_blocks =
+        options.precision == PRECISION_MIXED &&
+        (!structure->observations.empty() ||
+         (program_blocks_.views() != nullptr && !recomputed_views));
     const BatchRowsInput<Machine> input = {structure,
                                            &program_blocks_,
                                            host_context_,

@@ -35,6 +35,8 @@ struct ProgramObjects {
   // Residual blocks that Ceres evaluates, and why this library doesn't some of
   // them that have a batched form.
   int64_t num_host_rows = 0;
+  // Whether blocks of the Jacobian are float.
+  bool has_float_blocks = false;
   std::set<std::string> notes;
 };
 

@@ -275,7 +275,7 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
   [[maybe_unused]] const KeepCurrentDevice<kernels::CudaMachine> keep;
   const bool is_factorized = IsFactorized(pp->options.linear_solver_type);
   const bool needs_matrix = NeedsSchurMatrix(pp->options);
-  std::string why_host = why_host_;
+  std::string why_host = attempt_.why_host;
   if (options_.device == DEVICE_AUTO && why_host.empty()) {
     SolveWork work = Work(*pp);
     if (is_factorized) {
@@ -405,6 +405,10 @@ bool BundlePlugin::Take(ImportOptions import_options, PreprocessedProblem* pp) {
   }
   for (const std::string& note : objects_.notes) {
     record_.path_reason += "; " + note;
+  }
+  if (attempt_.after_mixed_precision) {
+    record_.path_reason +=
+        "; in double, since the solve failed in mixed precision";
   }
   return true;
 }
@@ -550,8 +554,8 @@ bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
 
 std::string BundlePlugin::WhyNoSchurMatrix(
     const PreprocessedProblem& pp) const {
-  if (!why_host_.empty()) {
-    return why_host_;
+  if (!attempt_.why_host.empty()) {
+    return attempt_.why_host;
   }
   if (options_.device == DEVICE_HOST) {
     return "device = HOST";
@@ -598,14 +602,51 @@ bool BundlePlugin::SetupEvaluator(PreprocessedProblem* pp) {
     record_.transfer_bytes = -setup_->copied_bytes();
   }
   pp->evaluator = std::move(objects_.evaluator);
-  if (recorded_ == nullptr || setup_ == nullptr) {
+  if (evaluation_ == nullptr || setup_ == nullptr) {
     return true;
   }
-  return failure_.Guard(false, [&] {
-    pp->evaluator = std::make_shared<RecordingEvaluator>(
-        pp->evaluator, setup_.get(), &failure_, recorded_);
-    return true;
-  });
+  pp->error = "Initial residual and Jacobian evaluation failed.";
+  evaluation_->is_done =
+      failure_.Guard(false, [&] { return EvaluateStartUnguarded(pp); });
+  return false;
+}
+
+bool BundlePlugin::EvaluateStartUnguarded(PreprocessedProblem* pp) {
+  ceres::internal::Evaluator* evaluator = pp->evaluator.get();
+  ceres::internal::TrustRegionVectors* vectors = objects_.vectors.get();
+  // The first vectors of the loop, in its order, for which there is memory.
+  double* const state = vectors->Allocate(evaluator->NumParameters());
+  vectors->Allocate(evaluator->NumParameters());
+  double* const residuals = vectors->Allocate(evaluator->NumResiduals());
+  const int num_columns = evaluator->NumEffectiveParameters();
+  double* const gradient = vectors->Allocate(num_columns);
+  // The state is that of the arrays.
+  if (failure_.has_happened() ||
+      !vectors->CopyFromHost(evaluator->NumParameters(), nullptr, state)) {
+    return false;
+  }
+  ceres::internal::Evaluator::EvaluateOptions options;
+  options.apply_loss_function = evaluation_->apply_loss_function;
+  if (!evaluation_->want_gradient) {
+    return evaluator->Evaluate(
+        options, state, &evaluation_->cost, residuals, nullptr, nullptr);
+  }
+  pp->minimizer_options.jacobian = evaluator->CreateJacobian();
+  if (!evaluator->Evaluate(options,
+                           state,
+                           &evaluation_->cost,
+                           residuals,
+                           gradient,
+                           pp->minimizer_options.jacobian.get())) {
+    return false;
+  }
+  evaluation_->gradient.resize(num_columns);
+  const Status status =
+      setup_->Download(num_columns, gradient, evaluation_->gradient.data());
+  if (!status.ok()) {
+    failure_.Set(status);
+  }
+  return status.ok();
 }
 
 std::shared_ptr<ceres::internal::TrustRegionVectors>
@@ -658,6 +699,14 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
   } else if (has_failed && failure_.explanation()[0] != '\0') {
     summary->message += std::string(" ") + failure_.explanation();
   }
+  has_failed_ = has_failed;
+  has_iterations_ = !summary->iterations.empty();
+  if (HasFailedInFloat()) {
+    message_ = summary->message;
+    summary->message +=
+        " Mixed precision keeps the Jacobian in float, which ends at 3.4e38. "
+        "With precision = double the solve may succeed.";
+  }
   Report(*summary);
   if (append_to_message_) {
     summary->message +=
@@ -693,12 +742,35 @@ void BundlePlugin::FinishIfCeresDidNot(const Failure& failure,
   }
 }
 
-std::string BundlePlugin::WhySolveOnHost() const {
-  return may_solve_again_ && is_on_device_ && !has_result_ &&
-                 failure_.is_of_device() &&
-                 options_.fallback == FALLBACK_TO_CERES
-             ? "the device failed: " + AsClause(failure_.sentence())
-             : "";
+bool BundlePlugin::HasFailedInFloat() const {
+  return has_failed_ && !failure_.has_happened() && objects_.has_float_blocks;
+}
+
+bool BundlePlugin::IsToBeDoneAgain() const {
+  if (!may_solve_again_ || options_.fallback != FALLBACK_TO_CERES) {
+    return false;
+  }
+  return (leaves_no_trace_ && is_on_device_ && !has_result_ &&
+          failure_.is_of_device()) ||
+         (HasFailedInFloat() && (leaves_no_trace_ || !has_iterations_));
+}
+
+bool BundlePlugin::Next(SolveAttempt* next) const {
+  if (!IsToBeDoneAgain()) {
+    return false;
+  }
+  *next = attempt_;
+  if (failure_.is_of_device()) {
+    next->why_host = "the device failed: " + AsClause(failure_.sentence());
+    next->reason = "The host solves the problem again: " + next->why_host;
+  } else {
+    next->after_mixed_precision = true;
+    next->reason =
+        "The problem is solved again in double, since mixed precision "
+        "failed: " +
+        message_;
+  }
+  return true;
 }
 
 std::string BundlePlugin::Reason() const {
@@ -712,7 +784,7 @@ std::string BundlePlugin::Reason() const {
 
 void BundlePlugin::Report(const ceres::Solver::Summary& summary) {
   // Arrays that aren't taken are solved, and reported, as a ceres::Problem.
-  if (options_.report.empty() || !WhySolveOnHost().empty() ||
+  if (options_.report.empty() || IsToBeDoneAgain() ||
       (arrays_ != nullptr && !IsTaken() && !HasFailed())) {
     return;
   }

@@ -33,6 +33,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ceres/evaluator.h"
 #include "ceres/iteration_callback.h"
@@ -45,12 +46,44 @@
 #include "ceres_ext/glue/failure.h"
 #include "ceres_ext/glue/machine_setup.h"
 #include "ceres_ext/glue/program_import.h"
-#include "ceres_ext/glue/recording_evaluator.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
+
+// How a solve is tried: first as the caller wants it, then again from the start
+// without what has failed.
+struct SolveAttempt {
+  // Why the host solves in place of a device; else empty.
+  std::string why_host;
+  // Whether it is in double since mixed precision failed.
+  bool after_mixed_precision = false;
+  // A sentence for the log on why there is this attempt.
+  std::string reason;
+
+  Options Apply(Options options) const {
+    if (!why_host.empty()) {
+      options.device = DEVICE_HOST;
+    }
+    if (after_mixed_precision) {
+      options.precision = PRECISION_DOUBLE;
+    }
+    return options;
+  }
+};
+
+// Cost and gradient at the start, in place of a solve.
+struct StartEvaluation {
+  // What is asked for.
+  bool apply_loss_function = true;
+  bool want_gradient = false;
+
+  // What was found, where is_done.
+  bool is_done = false;
+  double cost = 0.0;
+  std::vector<double> gradient;  // a tangent vector of Ceres's loop
+};
 
 class BundlePlugin final : public ceres::internal::SolverPlugin {
  public:
@@ -75,16 +108,21 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
 
   // Whether this library has taken the problem.
   bool IsTaken() const { return record_.path == PATH_FULL; }
-  // may_solve_again: the caller solves on the host what a device gives up in
-  // the middle, and then says why in why_host; else that is empty.
-  void SetAttempt(bool may_solve_again, const std::string& why_host) {
-    may_solve_again_ = may_solve_again;
-    why_host_ = why_host;
+  // The caller makes the attempt that Next asks for. leaves_no_trace: nothing
+  // that the caller sees changes before the solve has ended.
+  void SetAttempt(const SolveAttempt& attempt, bool leaves_no_trace) {
+    may_solve_again_ = true;
+    leaves_no_trace_ = leaves_no_trace;
+    attempt_ = attempt;
   }
-  // The solve ends with its first evaluation, which *recorded keeps.
-  void Record(RecordedEvaluation* recorded) { recorded_ = recorded; }
-  // Why this solve is to be done again, on the host; empty: it isn't.
-  std::string WhySolveOnHost() const;
+  // Of arrays alone: the set-up of the solve evaluates *evaluation, and ends
+  // it. Nothing is logged.
+  void EvaluateStart(StartEvaluation* evaluation) {
+    evaluation_ = evaluation;
+    failure_.DoNotLog();
+  }
+  // Whether the solve is to be done again, as *next then says.
+  bool Next(SolveAttempt* next) const;
   // Whether the solve has ended for a reason that no other way of solving has
   // an answer to.
   bool HasFailed() const { return failure_.has_happened(); }
@@ -142,6 +180,10 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   bool TakeChosen(ceres::internal::PreprocessedProblem* pp);
   void NameWorst(const ceres::internal::PreprocessedProblem& pp,
                  DegenerateBlocks* degenerate) const;
+  // Whether mixed precision may be why the solve failed.
+  bool HasFailedInFloat() const;
+  bool IsToBeDoneAgain() const;
+  bool EvaluateStartUnguarded(ceres::internal::PreprocessedProblem* pp);
   void Report(const ceres::Solver::Summary& summary);
   // Gives the solve to machine *setup. *structure is used up.
   kernels::Status Use(std::unique_ptr<MachineSetup> setup,
@@ -165,12 +207,18 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   bool is_finished_ = false;
   int num_threads_ = 0;  // 0: not known yet
   bool may_solve_again_ = false;
-  RecordedEvaluation* recorded_ = nullptr;
-  std::string why_host_;
+  bool leaves_no_trace_ = false;
+  SolveAttempt attempt_;
+  StartEvaluation* evaluation_ = nullptr;
   bool is_on_device_ = false;
   // What needs a device that there is not.
   bool is_left_to_ceres_ = false;
   bool has_result_ = false;
+  // What Ceres says at the end of the solve; its message where
+  // HasFailedInFloat.
+  bool has_failed_ = false;
+  bool has_iterations_ = false;
+  std::string message_;
 
   KeptMachines own_machines_;
   KeptMachines* const kept_;

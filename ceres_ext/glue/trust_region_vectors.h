@@ -7,6 +7,7 @@
 #ifndef CERES_EXT_GLUE_TRUST_REGION_VECTORS_H_
 #define CERES_EXT_GLUE_TRUST_REGION_VECTORS_H_
 
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -173,6 +174,11 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
         kernels::ProjectedGradientNormsParams{n, x, projected_x}, &scalars);
     *max_norm = scalars.max_norm;
     *norm = scalars.norm;
+    // Ceres would take it for convergence.
+    if (ok && (std::isnan(scalars.max_norm) || std::isnan(scalars.norm))) {
+      failure_->Explain("The gradient is not a number.");
+      return false;
+    }
     return ok;
   }
 
@@ -288,7 +294,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
       const kernels::Status status =
           current.status().ok() ? fn() : current.status();
       if (!status.ok()) {
-        LOG(ERROR) << "A vector operation failed: " << status.message;
+        LOG_IF(ERROR, failure_->is_logged())
+            << "A vector operation failed: " << status.message;
         failure_->Set(status);
       }
       return status.ok();

@@ -274,7 +274,9 @@ class SchurComplement : public LinearOperator<Machine> {
                   std::string(blocks_.e_owner[i] == ProblemBlocks::kShared
                                   ? "eliminated block "
                                   : "point ") +
-                  std::to_string(first) + " is not positive definite."};
+                  std::to_string(first) +
+                  (system_.e_diagonal == nullptr ? " is not positive definite."
+                                                 : " is not finite.")};
     }
     return {};
   }

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "cuda_kernels/base/host_device.h"
@@ -106,14 +107,27 @@ struct StridedMatrix {
 // column of J is zero and undamped, its row of A is zero as well, and its
 // right-hand side is zero. The unit pivot leaves that unknown at zero and the
 // others alone.
+//
+// is_definite: A is such a sum, with D > 0, so that all pivots are positive but
+// for rounding. Elimination rounds pivot i by up to some N u a_ii, u = 2^-53
+// (Higham, Accuracy and Stability of Numerical Algorithms, section 10.1). One
+// of at most that says nothing: column i lies in the span of those before it,
+// as far as numbers go. a_ii then replaces it. The step of the unknown i
+// becomes rounding, and the others take the whole step. A^-1 is rather too
+// small than too large, so that the Schur complement which subtracts it stays
+// definite. False is then returned only where an element or a pivot is not
+// finite.
 template <int kN, typename Matrix>
-CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(Matrix a, int n = kN) {
+CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(Matrix a,
+                                                  int n = kN,
+                                                  bool is_definite = false) {
   const int N = kN == kDynamic ? n : kN;
   using T = std::remove_reference_t<decltype(a[0])>;
   // L below the diagonal, 1 / D on it.
   for (int i = 0; i < N; ++i) {
     const int row = PackedIndex(i, 0);
-    T pivot = a[row + i] == T(0) ? T(1) : a[row + i];
+    const T diagonal = a[row + i];
+    T pivot = diagonal == T(0) ? T(1) : diagonal;
     for (int j = 0; j < i; ++j) {
       // a[row + j] = L_ij D_j; those before it are.
       for (int k = 0; k < j; ++k) {
@@ -124,6 +138,10 @@ CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(Matrix a, int n = kN) {
       const T scaled = a[row + j];
       a[row + j] *= a[PackedIndex(j, j)];
       pivot -= scaled * a[row + j];
+    }
+    constexpr T kU = std::numeric_limits<T>::epsilon() / 2;
+    if (is_definite && pivot <= T(N) * kU * diagonal && !std::isinf(pivot)) {
+      pivot = diagonal;
     }
     // Written so that NaN fails; infinity has no usable inverse either.
     if (!(pivot > T(0)) || std::isinf(pivot)) {

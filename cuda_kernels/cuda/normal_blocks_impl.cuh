@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(kPointBlock)
   if (p.point_diagonal != nullptr) {
     AddSquaredDiagonal<E>(p.point_diagonal + E * point, v);
   }
-  if (!InvertSymmetric<E>(v)) {
+  if (!InvertSymmetric<E>(
+          v, E, /*is_definite=*/p.point_diagonal != nullptr)) {
     // A minimum of integers: the order of the atomics does not matter.
     atomicMin(&p.breakdown->first_block, static_cast<int32_t>(point));
   }

@@ -200,7 +200,10 @@ class NormalBlocksBody {
         AddSquaredDiagonal<E>(params_.point_diagonal + int64_t{E} * p,
                               v_inverse);
       }
-      if (!InvertSymmetric<E>(v_inverse)) {
+      if (!InvertSymmetric<E>(
+              v_inverse,
+              E,
+              /*is_definite=*/params_.point_diagonal != nullptr)) {
         AtomicMinimum(p, &first_breakdown_);
       }
       std::copy_n(v_inverse, Shape::kPackedE, &params_.v_inverse(p, 0));

@@ -429,7 +429,9 @@ struct InvertBlocksParams {
   BlockArray<double> inverse;
   // Whether a block that rounding has left not positive definite is replaced by
   // its diagonal, with elements below D^2 raised to that, as a preconditioner
-  // may be; else it is a breakdown. kDynamic: inverse is then not A.
+  // may be; else, with D, it has the pivots of one that is definite
+  // (small_matrix.h), and without it is a breakdown. kDynamic: where true,
+  // inverse is not A.
   bool may_be_diagonal = false;
   // Lowered to the first block that could not be inverted, whose inverse is
   // unspecified. Starts at Breakdown::kNone (base/breakdown.h).
@@ -463,7 +465,8 @@ struct InvertBlocksParams {
     const int N = kN == kDynamic ? columns : kN;
     const double* d = diagonal == nullptr ? nullptr : diagonal + N * block;
     CopyDamped(block, d, to);
-    if (InvertSymmetric<kN>(to, N)) {
+    if (InvertSymmetric<kN>(
+            to, N, /*is_definite=*/d != nullptr && !may_be_diagonal)) {
       return true;
     }
     if (!may_be_diagonal) {

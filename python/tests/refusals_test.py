@@ -266,7 +266,7 @@ def observation_not_finite(bal):
         (observation_not_finite, "residuals 0: value 1 of observation 9 is inf"),
     ],
 )
-def test_what_arrays_hold(bal, tmp_path, spoil, words):
+def test_what_arrays_hold(bal, tmp_path, spoil, words, capfd):
     problem = make_problem(bal)
     spoil(bal)
     cameras = bal.cameras.copy()
@@ -276,6 +276,8 @@ def test_what_arrays_hold(bal, tmp_path, spoil, words):
     with pytest.raises(ValueError, match=words):
         ceres_ext.write_bal(tmp_path / "spoilt.txt", bal)
     assert not list(tmp_path.iterdir())
+    # What is raised is not printed too.
+    assert capfd.readouterr() == ("", "")
 
 
 def test_arrays_that_do_not_fit(bal):

@@ -257,11 +257,12 @@ def projected(cameras, points):
     return f * (1 + k1 * r2 + k2 * r2 * r2) * p
 
 
-def test_evaluate(bal):
+def test_evaluate(bal, capfd):
     weights = numpy.linspace(0.5, 2.0, 2000)
     problem = make_problem(bal, weights=weights)
     before = [bal.cameras.copy(), bal.points.copy()]
     found = ceres_ext.evaluate(problem, gradient=True, device="HOST")
+    assert capfd.readouterr() == ("", "")
     assert numpy.array_equal(bal.cameras, before[0])
     assert numpy.array_equal(bal.points, before[1])
 
@@ -317,7 +318,7 @@ def test_evaluate_with_manifolds_and_constants(bal):
     assert found.gradient[1] == pytest.approx(plain.gradient[1], rel=1e-9)
 
 
-def test_evaluate_says_what_is_wrong(bal):
+def test_evaluate_says_what_is_wrong(bal, capfd):
     bal.point_index[5] = 500
     with pytest.raises(ValueError, match="500"):
         ceres_ext.evaluate(make_problem(bal))
@@ -327,6 +328,7 @@ def test_evaluate_says_what_is_wrong(bal):
     bal.points[1] = 0
     with pytest.raises(ArithmeticError, match="residual block"):
         ceres_ext.evaluate(make_problem(bal), device="HOST")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_arrays_live_as_long_as_the_problem(bal_path):

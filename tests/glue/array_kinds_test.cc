@@ -18,6 +18,7 @@
 #include "ceres_ext/glue/problem_of_arrays.h"
 #include "ceres_ext/solve.h"
 #include "glog/logging.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/glue/any_problem_functors.h"
 #include "tests/glue/bal_test_problem.h"
@@ -616,7 +617,31 @@ TEST(ArrayKinds, EvaluatesAsCeresDoes) {
   });
 }
 
+// Collects what is logged.
+class Log final : public google::LogSink {
+ public:
+  Log() {
+    FLAGS_minloglevel = google::GLOG_INFO;
+    google::AddLogSink(this);
+  }
+  ~Log() override {
+    google::RemoveLogSink(this);
+    FLAGS_minloglevel = google::GLOG_FATAL;
+  }
+  void send(google::LogSeverity /*severity*/,
+            const char* /*full_filename*/,
+            const char* /*base_filename*/,
+            int /*line*/,
+            const struct ::tm* /*time*/,
+            const char* message,
+            size_t length) override {
+    lines.emplace_back(message, length);
+  }
+  std::vector<std::string> lines;
+};
+
 TEST(Evaluate, SaysWhatIsWrong) {
+  const Log log;
   BalTestProblem bal = MakeBalTestProblem(3, 20, 2, 9, 1);
   ArrayProblem problem;
   const int cameras = problem.AddParameters(
@@ -667,6 +692,52 @@ TEST(Evaluate, SaysWhatIsWrong) {
   EXPECT_NE(error_of(options).find("nan"), std::string::npos);
   ext_options.cuda_device = -1;
   EXPECT_EQ(error_of(options).find("ceres_ext::Options is not valid"), 0u);
+  EXPECT_THAT(log.lines, ::testing::IsEmpty());
+}
+
+// What is returned is not logged.
+TEST(Evaluate, LogsNothing) {
+  BalTestProblem bal = MakeBalTestProblem(3, 20, 2, 9, 1);
+  ArrayProblem problem;
+  const int cameras = problem.AddParameters(
+      {bal.cameras.data(), static_cast<int64_t>(bal.num_cameras()), 9});
+  const int points = problem.AddParameters(
+      {bal.points.data(), static_cast<int64_t>(bal.num_points()), 3});
+  problem.AddResiduals<BalReprojectionError>(
+      static_cast<int64_t>(bal.camera_id.size()),
+      bal.observations.data(),
+      {{cameras, bal.camera_id.data()}, {points, bal.point_id.data()}});
+  Options ext_options;
+  ext_options.device = HasDevice() ? DEVICE_CUDA : DEVICE_HOST;
+  const auto evaluate = [&](bool want_gradient, std::string* error) {
+    double cost = 0.0;
+    std::vector<double> gradient;
+    return Evaluate(EvaluateOptions(),
+                    ext_options,
+                    problem,
+                    &cost,
+                    /*residuals=*/nullptr,
+                    want_gradient ? &gradient : nullptr,
+                    error);
+  };
+  const Log log;
+  std::string error;
+  for (const bool want_gradient : {false, true}) {
+    EXPECT_TRUE(evaluate(want_gradient, &error)) << error;
+  }
+  // R X + t = 0.
+  std::fill_n(&bal.cameras[9 * bal.camera_id[7]], 6, 0.0);
+  std::fill_n(&bal.points[3 * bal.point_id[7]], 3, 0.0);
+  for (const bool want_gradient : {false, true}) {
+    EXPECT_FALSE(evaluate(want_gradient, &error));
+    EXPECT_NE(error.find("finite"), std::string::npos) << error;
+  }
+  bal.points[0] = std::nan("");
+  Summary summary;
+  Solve(ceres::Solver::Options(), ext_options, &problem, &summary);
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_NE(summary.message.find("nan"), std::string::npos) << summary.message;
+  EXPECT_THAT(log.lines, ::testing::IsEmpty());
 }
 
 }  // namespace

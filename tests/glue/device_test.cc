@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ceres/ceres.h"
@@ -610,6 +611,146 @@ TEST(Device, WhatItCannotDoIsDoneOnTheHostOrRefused) {
   EXPECT_EQ(too_large.summary.path, PATH_FULL);
   EXPECT_NE(too_large.summary.device.find("host"), std::string::npos);
   EXPECT_TRUE(too_large.summary.IsSolutionUsable());
+}
+
+// The point of the first observation 1e-9 before its camera's plane and 1e-3
+// off its axis: df/dz is 5 f k2 r^4 x / z^2 = 7e39.
+void PlaceBeyondFloat(BalTestProblem* bal) {
+  double* camera = bal->camera(bal->camera_id[0]);
+  const double* point = bal->point(bal->point_id[0]);
+  for (int i = 0; i < 3; ++i) {
+    camera[i] = 0.0;
+    camera[3 + i] = -point[i];
+  }
+  camera[3] += 1e-3;
+  camera[5] -= 1e-9;
+  camera[8] = 0.003;
+}
+
+// A depth of 1e-9 is rounding to Jacobians that float recomputes.
+void SetFocalLengthBeyondFloat(BalTestProblem* bal) {
+  bal->camera(bal->camera_id[0])[6] = 1e39;
+}
+
+TEST(Device, DerivativesBeyondFloatAreSolvedInDouble) {
+  SKIP_WITHOUT_DEVICE();
+  struct Rows {
+    const char* name;
+    JacobianType jacobian;
+    Derivatives derivatives;
+    void (*spoil)(BalTestProblem*);
+  };
+  for (const Rows& rows : {Rows{"stored",
+                                JACOBIAN_STORED,
+                                Derivatives::kAnalytic,
+                                PlaceBeyondFloat},
+                           Rows{"views of Ceres's rows",
+                                JACOBIAN_STORED,
+                                Derivatives::kAutodiff,
+                                PlaceBeyondFloat},
+                           Rows{"recomputed",
+                                JACOBIAN_RECOMPUTED,
+                                Derivatives::kAnalytic,
+                                SetFocalLengthBeyondFloat}}) {
+    SCOPED_TRACE(rows.name);
+    BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
+    rows.spoil(&start);
+    Options ext_options;
+    ext_options.device = DEVICE_CUDA;
+    ext_options.jacobian = rows.jacobian;
+    const auto solve = [&](auto&& modify) {
+      return SolveModified(start, ext_options, false, modify, rows.derivatives);
+    };
+    const Result exact = solve(kUnchanged);
+    ASSERT_TRUE(exact.summary.IsSolutionUsable()) << exact.summary.message;
+
+    ext_options.precision = PRECISION_MIXED;
+    const auto expect_in_double = [&exact](const Result& result) {
+      EXPECT_EQ(result.summary.termination_type,
+                exact.summary.termination_type);
+      EXPECT_EQ(result.parameters, exact.parameters);
+      EXPECT_EQ(result.summary.final_cost, exact.summary.final_cost);
+      EXPECT_EQ(result.summary.method, exact.summary.method);
+      EXPECT_THAT(
+          result.summary.path_reason,
+          HasSubstr("; in double, since the solve failed in mixed precision"));
+    };
+    const auto expect_failure = [&](const Result& result) {
+      EXPECT_EQ(result.summary.termination_type, ceres::FAILURE);
+      EXPECT_THAT(result.summary.message,
+                  HasSubstr("Mixed precision keeps the Jacobian in float"));
+      EXPECT_THAT(result.summary.message, HasSubstr("precision = double"));
+    };
+    expect_in_double(solve(kUnchanged));
+
+    // Before the callback is called a solve can still be repeated.
+    class Callback final : public ceres::IterationCallback {
+      ceres::CallbackReturnType operator()(
+          const ceres::IterationSummary& /*summary*/) override {
+        return ceres::SOLVER_CONTINUE;
+      }
+    };
+    Callback callback;
+    const Result with_callback = solve(
+        [&](BalTestProblem*, ceres::Problem*, ceres::Solver::Options* options) {
+          options->callbacks.push_back(&callback);
+        });
+    if (rows.jacobian == JACOBIAN_STORED) {
+      expect_in_double(with_callback);
+    } else {
+      expect_failure(with_callback);
+    }
+
+    ext_options.fallback = FALLBACK_REFUSE;
+    expect_failure(solve(kUnchanged));
+  }
+}
+
+TEST(Device, ArraysBeyondFloatAreSolvedInDouble) {
+  SKIP_WITHOUT_DEVICE();
+  std::vector<double> parameters[2];
+  std::vector<double> gradients[2];
+  double costs[2];
+  for (const bool mixed : {false, true}) {
+    BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
+    PlaceBeyondFloat(&bal);
+    ArrayProblem problem;
+    const int cameras = problem.AddParameters(
+        {bal.cameras.data(), static_cast<int64_t>(bal.num_cameras()), 9});
+    const int points = problem.AddParameters(
+        {bal.points.data(), static_cast<int64_t>(bal.num_points()), 3});
+    problem.AddResiduals<BalReprojectionError>(
+        static_cast<int64_t>(bal.camera_id.size()),
+        bal.observations.data(),
+        {{cameras, bal.camera_id.data()}, {points, bal.point_id.data()}});
+    Options ext_options;
+    ext_options.device = DEVICE_CUDA;
+    ext_options.jacobian = JACOBIAN_STORED;
+    ext_options.precision = mixed ? PRECISION_MIXED : PRECISION_DOUBLE;
+    std::string error;
+    ArraySolver solver;
+    EXPECT_TRUE(solver.Evaluate(EvaluateOptions(),
+                                ext_options,
+                                problem,
+                                &costs[mixed],
+                                /*residuals=*/nullptr,
+                                &gradients[mixed],
+                                &error))
+        << error;
+    Summary summary;
+    ceres::Solver::Options options = TestOptions(&bal, 2);
+    options.linear_solver_ordering.reset();
+    solver.Solve(options, ext_options, &problem, &summary);
+    EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+    EXPECT_EQ(summary.path_reason.find("mixed precision") != std::string::npos,
+              mixed);
+    parameters[mixed] = bal.cameras;
+    parameters[mixed].insert(
+        parameters[mixed].end(), bal.points.begin(), bal.points.end());
+  }
+  EXPECT_EQ(costs[1], costs[0]);
+  EXPECT_EQ(gradients[1], gradients[0]);
+  EXPECT_EQ(parameters[1], parameters[0]);
 }
 
 TEST(Device, NumberOutOfRangeIsRefusedOrDoneOnTheHost) {

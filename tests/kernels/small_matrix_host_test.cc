@@ -1,4 +1,5 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include <algorithm>
 #include <limits>
 #include <random>
 
@@ -54,6 +55,64 @@ TEST(SmallMatrix, BreaksDown) {
   EXPECT_FALSE(InvertSymmetric<2>(nan));
   double infinite[] = {kInfinity, 0, 1};
   EXPECT_FALSE(InvertSymmetric<2>(infinite));
+}
+
+// A = J'J + D^2 with two columns that differ by less than rounding, as those of
+// a point close to a camera's plane: D^2 is lost beside the squares.
+TEST(SmallMatrix, DefiniteButForRounding) {
+  const double a00 = 1e40 + 1e3;
+  double a[] = {a00, 1e40, a00, 0.0, 0.0, 2.0};
+  double unknown[6];
+  std::copy_n(a, 6, unknown);
+  EXPECT_FALSE(InvertSymmetric<3>(unknown));
+  ASSERT_TRUE(InvertSymmetric<3>(a, 3, /*is_definite=*/true));
+  // The first unknown takes the whole step of both.
+  const double g[] = {1e20, 1e20, 4.0};
+  double step[3];
+  SymmetricMultiply<3>(a, g, step);
+  EXPECT_DOUBLE_EQ(step[0], 1e-20);
+  EXPECT_EQ(step[1], 0.0);
+  EXPECT_EQ(step[2], 2.0);
+
+  // Second pivots of -u, 2 u = N u and 8 u. 1 replaces the first two.
+  constexpr double kU = std::numeric_limits<double>::epsilon() / 2;
+  for (const double pivot : {-kU, 2 * kU, 8 * kU}) {
+    double b[] = {1.0, 1.0, 1.0 + pivot};
+    ASSERT_TRUE(InvertSymmetric<kDynamic>(b, 2, /*is_definite=*/true));
+    const double inverse = pivot <= 2 * kU ? 1.0 : 1.0 / pivot;
+    EXPECT_NEAR(b[0], 1.0 + inverse, 4 * kU * (1.0 + inverse));
+    EXPECT_NEAR(b[1], -inverse, 4 * kU * inverse);
+    EXPECT_NEAR(b[2], inverse, 4 * kU * inverse);
+  }
+
+  for (const double value : {kNaN, kInfinity, -1.0}) {
+    double broken[] = {1.0, 0.0, value};
+    EXPECT_FALSE(InvertSymmetric<2>(broken, 2, /*is_definite=*/true));
+  }
+  double overflows[] = {1e-300, 1e300, 1e300};
+  EXPECT_FALSE(InvertSymmetric<2>(overflows, 2, /*is_definite=*/true));
+}
+
+// What is definite keeps its bits.
+TEST(SmallMatrix, DefiniteKeepsItsBits) {
+  std::mt19937 generator(3);
+  std::normal_distribution<double> normal;
+  for (int trial = 0; trial < 100; ++trial) {
+    const Eigen::MatrixXd j =
+        Eigen::MatrixXd::NullaryExpr(4, 3, [&] { return normal(generator); });
+    const Eigen::MatrixXd dense = j.transpose() * j;
+    double a[6];
+    for (int i = 0; i < 3; ++i) {
+      for (int k = 0; k <= i; ++k) {
+        a[PackedIndex(i, k)] = dense(i, k);
+      }
+    }
+    double definite[6];
+    std::copy_n(a, 6, definite);
+    ASSERT_TRUE(InvertSymmetric<3>(a));
+    ASSERT_TRUE(InvertSymmetric<3>(definite, 3, /*is_definite=*/true));
+    EXPECT_THAT(definite, testing::ElementsAreArray(a));
+  }
 }
 
 TEST(SmallMatrix, ZeroColumnCountsAsUnitColumn) {
