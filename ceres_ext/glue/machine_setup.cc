@@ -285,7 +285,8 @@ class MachineSetupImpl final : public MachineSetup {
         vectors->Setup({evaluator->NumParameters(),
                         evaluator->NumEffectiveParameters(),
                         evaluator->NumResiduals(),
-                        keeps_best},
+                        keeps_best,
+                        objects->has_float_blocks},
                        evaluator->scratch_residuals()));
     if constexpr (!kIsHost<Machine>) {
       // So does what the solve before had and this one has not asked for; what

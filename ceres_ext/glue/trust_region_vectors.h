@@ -43,6 +43,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     int num_residuals = 0;
     // The loop keeps the best x in a vector of its own.
     bool keeps_best = true;
+    // A gradient that is no number, as of float blocks that are infinite, fails
+    // the solve. Ceres takes it for convergence.
+    bool nan_fails = false;
   };
   // Bytes that Setup takes. has_scratch: it is given residuals.
   static int64_t NumBytes(const Sizes& sizes, bool shares, bool has_scratch) {
@@ -72,6 +75,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
       memory.data = vectors_.back().data();
     }
     order_ = Order(sizes);
+    nan_fails_ = sizes.nan_fails;
     num_asked_ = 0;
     num_used_ = 0;
     return {};
@@ -174,8 +178,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
         kernels::ProjectedGradientNormsParams{n, x, projected_x}, &scalars);
     *max_norm = scalars.max_norm;
     *norm = scalars.norm;
-    // Ceres would take it for convergence.
-    if (ok && (std::isnan(scalars.max_norm) || std::isnan(scalars.norm))) {
+    if (ok && nan_fails_ &&
+        (std::isnan(scalars.max_norm) || std::isnan(scalars.norm))) {
       failure_->Explain("The gradient is not a number.");
       return false;
     }
@@ -326,6 +330,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   Buffer<int64_t> num_invalid_;
   std::vector<Memory> memories_;
   std::vector<Place> order_;
+  bool nan_fails_ = false;
   size_t num_asked_ = 0;
   int num_used_ = 0;
   std::vector<Buffer<double>> vectors_;
