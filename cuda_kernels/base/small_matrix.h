@@ -16,6 +16,10 @@
 
 namespace ceres_ext::kernels {
 
+// The largest relative error of one rounding.
+template <typename T>
+inline constexpr T kUnitRoundoff = std::numeric_limits<T>::epsilon() / 2;
+
 CERES_EXT_HOST_DEVICE constexpr int PackedSize(int n) {
   return n * (n + 1) / 2;
 }
@@ -139,8 +143,8 @@ CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(Matrix a,
       a[row + j] *= a[PackedIndex(j, j)];
       pivot -= scaled * a[row + j];
     }
-    constexpr T kU = std::numeric_limits<T>::epsilon() / 2;
-    if (is_definite && pivot <= T(N) * kU * diagonal && !std::isinf(pivot)) {
+    if (is_definite && pivot <= T(N) * kUnitRoundoff<T> * diagonal &&
+        !std::isinf(pivot)) {
       pivot = diagonal;
     }
     // Written so that NaN fails; infinity has no usable inverse either.

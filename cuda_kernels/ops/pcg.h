@@ -46,9 +46,9 @@ struct PcgStartParams {
   PcgScalars* scalars = nullptr;
   bool x_is_given = false;
   double model_cost_tolerance = 0.0;
-  PcgForcing forcing;
+  PcgForcing forcing = {};
   PcgScalars* published = nullptr;  // PcgScalars::published
-  BreakdownArrays breakdowns;       // of A and of M
+  BreakdownArrays breakdowns = {};  // of A and of M
   bool has_model_constant = false;  // scalars->model_constant is there before
 
   CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
