@@ -26,7 +26,7 @@
 // condition of such a block of the factor, which is below u^(-1/2) where there
 // is a factor; u^(-1/3) is allowed for it. By Hoeffding's inequality, signs
 // which don't depend on the residual add n terms of at most that to 8 sqrt(n)
-// of them, but for one case in 10^13:
+// of them, except in one case of 10^13:
 //   |v'(A x - b)| <= min(n, 8 sqrt(n)) (3 n + 7 + u^(-1/3)) u y
 // The sums here add n (n / 32 + 30) u y, since |a_ij| <= d_i d_j and each
 // thread adds at most n / 32 of their terms.

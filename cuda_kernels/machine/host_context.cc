@@ -69,7 +69,7 @@ class Semaphore {
 
 }  // namespace
 
-// A region ends when all its chunks are done, whoever did them: the caller
+// A region ends when all its chunks are done, by any thread. The caller
 // waits for no thread that has no chunk. What describes the region is therefore
 // read only by threads that have taken a chunk of it, since it can't end, and
 // no other can begin, before that chunk is done. A thread that comes late finds
@@ -100,7 +100,7 @@ struct HostContext::Pool {
   Semaphore wake;
   std::atomic<bool> stop{false};
 
-  // Spinning takes a processor from whoever has work where threads outnumber
+  // Spinning takes a processor from threads with work where threads outnumber
   // processors.
   bool spin = true;
   std::vector<std::thread> threads;

@@ -313,7 +313,7 @@ struct WeakPrior {
 };
 
 // Columns of points and cameras have norms of up to 1e30, beside which D^2 is
-// lost: V + D^2 is definite but for rounding.
+// lost: V + D^2 is definite except for rounding.
 TEST(NearThePlane, FailsNoMoreThanStockCeres) {
   struct Rows {
     const char* name;

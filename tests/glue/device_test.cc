@@ -1097,7 +1097,7 @@ TEST(Device, NoDeviceIsSaidAndTheHostUsed) {
 
 #ifdef CERES_EXT_EMULATED
 
-// The reason is one fact, said once, whoever would have used the device.
+// The reason is one fact, said once, in each kind of solve.
 TEST(Device, WithoutADriverTheReasonIsOneFact) {
   emulation::driver().version = 0;
   emulation::driver().device_count_error = cudaErrorInsufficientDriver;

@@ -122,7 +122,7 @@ class StoppedThreads {
 sem_t StoppedThreads::num_stopped_;
 int StoppedThreads::pipe_[2];
 
-// The threads of the context but for the caller's.
+// The threads of the context without the caller's.
 std::vector<pthread_t> Workers(HostContext* context) {
   const int num_threads = context->num_threads();
   std::vector<pthread_t> threads(num_threads);
