@@ -496,20 +496,8 @@ bool EvaluateWith(const EvaluateOptions& options,
     }
     SolveAttempt attempt;
     bool again = false;
-    bool is_done = EvaluateArrays(options,
-                                  ext_options,
-                                  &attempt,
-                                  problem,
-                                  kept,
-                                  cost,
-                                  gradient,
-                                  error,
-                                  &again);
-    while (again) {
-      // A device that has failed is told nowhere else.
-      LOG_IF(WARNING, !attempt.why_host.empty())
-          << "The host evaluates the problem again: " << attempt.why_host;
-      kept->Clear();
+    bool is_done = false;
+    do {
       is_done = EvaluateArrays(options,
                                ext_options,
                                &attempt,
@@ -519,7 +507,13 @@ bool EvaluateWith(const EvaluateOptions& options,
                                gradient,
                                error,
                                &again);
-    }
+      if (again) {
+        // A device that has failed is told nowhere else.
+        LOG_IF(WARNING, !attempt.why_host.empty())
+            << "The host evaluates the problem again: " << attempt.why_host;
+        kept->Clear();
+      }
+    } while (again);
     return is_done ? error->empty()
                    : EvaluateProblem(options, problem, cost, gradient, error);
   });
