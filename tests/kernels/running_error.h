@@ -31,9 +31,6 @@
 namespace ceres_ext::kernels {
 
 template <typename T>
-inline constexpr double kUnitRoundoff = std::numeric_limits<T>::epsilon() / 2;
-
-template <typename T>
 struct Running {
   static constexpr double kUnit = kUnitRoundoff<T>;
 
