@@ -73,7 +73,7 @@ void AddObservation(double* pose,
                     ceres::LossFunction* loss,
                     Noise&& noise,
                     ceres::Problem* problem) {
-  double z[2];
+  double z[2] = {};
   Functor{0.0, 0.0}(pose, camera, point, z);
   const double u = z[0] + noise();
   const double v = z[1] + noise();

@@ -34,6 +34,7 @@ constexpr EnumName<PreconditionerBlocksType> kPreconditionerBlocksTypes[] = {
     {PRECONDITIONER_BLOCKS_SINGLE, "SINGLE"},
     {PRECONDITIONER_BLOCKS_MERGED, "MERGED"}};
 constexpr EnumName<ForcingSequenceType> kForcingSequenceTypes[] = {
+    {FORCING_SEQUENCE_AUTO, "AUTO"},
     {FORCING_SEQUENCE_CONSTANT, "CONSTANT"},
     {FORCING_SEQUENCE_MODEL_COST, "MODEL_COST"},
     {FORCING_SEQUENCE_EISENSTAT_WALKER, "EISENSTAT_WALKER"}};

@@ -116,6 +116,10 @@ enum CudaGraphType {
 
 // How accurate PCG is to be.
 enum ForcingSequenceType {
+  // MODEL_COST where PCG replaces a factorisation (linear_solver) or has merged
+  // blocks (preconditioner_blocks), so that its steps are not Ceres's anyway;
+  // else CONSTANT.
+  FORCING_SEQUENCE_AUTO,
   // ceres::Solver::Options::eta in every step, as in Ceres: PCG ends when what
   // it can still gain is less than eta times what it has gained.
   FORCING_SEQUENCE_CONSTANT,
@@ -165,7 +169,7 @@ struct Options {
   // Merged gets to the same cost in half the iterations of PCG where poses have
   // intrinsics of their own (docs/measurements/shapes.md).
   PreconditionerBlocksType preconditioner_blocks = PRECONDITIONER_BLOCKS_MERGED;
-  ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_MODEL_COST;
+  ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_AUTO;
 
   // Above 0: with eta below 0.1, its default, PCG ends with 0.1 where what it
   // can still gain, by the estimate that eta is compared with, is less than

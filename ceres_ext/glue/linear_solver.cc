@@ -239,6 +239,11 @@ Status ProgramLinearSolver<Machine>::Setup(
   const solver::ProblemBlocks& blocks = blocks_->blocks();
   model_cost_tolerance_ = ext_options.model_cost_tolerance;
   forcing_sequence_ = ext_options.forcing_sequence;
+  if (forcing_sequence_ == FORCING_SEQUENCE_AUTO) {
+    forcing_sequence_ = blocks.merged.num_merged > 0
+                            ? FORCING_SEQUENCE_MODEL_COST
+                            : FORCING_SEQUENCE_CONSTANT;
+  }
   const solver::InexactSolverOptions of_solver =
       ToInexactSolverOptions(ext_options, options);
   std::vector<unsigned char> f_varies;

@@ -520,6 +520,11 @@ bool BundlePlugin::OwnsOrderingUnguarded(PreprocessedProblem* pp) {
     choice_ = LinearSolverName(pp->options) + " was chosen in place of " +
               LinearSolverName(given);
     const bool gains = GainsByChoice(given, *pp);
+    if (!IsIterative(given.linear_solver_type) &&
+        options_.forcing_sequence == FORCING_SEQUENCE_AUTO) {
+      // The program's eta is not meant for steps that are exact.
+      options_.forcing_sequence = FORCING_SEQUENCE_MODEL_COST;
+    }
     if (gains && TakeChosen(pp)) {
       choice_ += "; ";
       return true;

@@ -194,7 +194,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
                                   ProgramStructure* structure,
                                   ceres::internal::PreprocessedProblem* pp);
 
-  const Options options_;
+  Options options_;
   const bool append_to_message_;
   ArrayImport* const arrays_;
   // What this solve adds to Ceres's summary; what it adds on PATH_CERES.

@@ -281,6 +281,8 @@ Status CudaDenseCholesky::TrySetup(int64_t n,
   CERES_EXT_RETURN_IF_ERROR(AllocateExactly(
       static_cast<int64_t>(num_device_bytes), machine, &workspace_));
   CERES_EXT_RETURN_IF_ERROR(AllocateExactly(sizes.result, machine, &result_));
+  // It is read as a whole, before all of it is written.
+  CERES_EXT_RETURN_IF_ERROR(machine->SetZero(result_.size(), result_.data()));
   CERES_EXT_RETURN_IF_ERROR(check_.Setup(n, machine));
   CERES_EXT_RETURN_IF_ERROR(
       AllocateExactly(sizes.float_factor, machine, &float_factor_));

@@ -38,7 +38,8 @@ std::string WhyNoDevice(cudaError_t error) {
   }
   return error == cudaErrorInsufficientDriver && !HasCudaDriver()
              ? kNoCudaDriver
-             : cudaGetErrorString(error);
+             : std::string("CUDA finds no device, ") +
+                   cudaGetErrorString(error);
 }
 
 #ifdef __CUDACC__

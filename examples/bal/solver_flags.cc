@@ -70,10 +70,12 @@ DEFINE_string(preconditioner_blocks, "merged",
 DEFINE_double(eta, 1e-2,
               "Accuracy of the iterative solve of each step (the q-tolerance "
               "of Nash and Sofer).");
-DEFINE_string(forcing_sequence, "model_cost",
-              "Accuracy of the solve of each step by ceres_ext: model_cost "
-              "(eta, and more accurate where a step takes most of the linear "
-              "model's cost away), constant (eta, as Ceres), eisenstat_walker "
+DEFINE_string(forcing_sequence, "auto",
+              "Accuracy of the solve of each step by ceres_ext: auto "
+              "(model_cost where preconditioner blocks are merged, else "
+              "constant), constant (eta, as Ceres), model_cost (eta, and more "
+              "accurate where a step takes most of the linear model's cost "
+              "away), eisenstat_walker "
               "(from eta down to eta / 100, as fast as the gradient falls).");
 DEFINE_double(model_cost_tolerance, -1.0,
               "With eta below 0.1 ceres_ext ends the solve of a step with 0.1 "

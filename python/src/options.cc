@@ -285,10 +285,13 @@ void AddExtOptions(Class* options) {
           "forcing_sequence",
           &Ext::forcing_sequence,
           &ForcingSequenceTypeToString,
-          {FORCING_SEQUENCE_CONSTANT,
+          {FORCING_SEQUENCE_AUTO,
+           FORCING_SEQUENCE_CONSTANT,
            FORCING_SEQUENCE_MODEL_COST,
            FORCING_SEQUENCE_EISENSTAT_WALKER},
-          "The accuracy of a step's solve. CONSTANT: eta, as in Ceres. "
+          "The accuracy of a step's solve. AUTO: MODEL_COST where PCG "
+          "replaces a factorisation or has merged blocks, else CONSTANT. "
+          "CONSTANT: eta, as in Ceres. "
           "MODEL_COST: eta, and more accurate where a step takes most of the "
           "linear model's cost away. EISENSTAT_WALKER: from eta down to eta / "
           "100, as fast as the gradient falls.");

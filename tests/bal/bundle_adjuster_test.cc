@@ -197,7 +197,7 @@ TEST_F(BundleAdjusterTest, UsageErrors) {
       {"jacobian", "auto, stored, recomputed"},
       {"cuda_graph", "auto, on, off"},
       {"preconditioner_blocks", "single, merged"},
-      {"forcing_sequence", "constant, eisenstat_walker"},
+      {"forcing_sequence", "auto, constant, model_cost, eisenstat_walker"},
       {"schur_factorization", "auto, dense, sparse"},
       {"fallback", "to_ceres, refuse"},
       {"blocks_for_inner_iterations",

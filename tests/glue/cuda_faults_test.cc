@@ -326,8 +326,10 @@ Outcome OutcomeOf(const Result& result,
     if (is_host) {
       const std::string& why =
           summary.path == PATH_CERES ? summary.path_reason : summary.device;
-      if (why.find("device") == std::string::npos ||
-          why.find("..") != std::string::npos) {
+      const auto has = [&](const char* text) {
+        return why.find(text) != std::string::npos;
+      };
+      if (!(has("device") || has("cuda") || has("CUDA")) || has("..")) {
         return kNoSentence;
       }
       return result.parameters == expected.host.parameters ? kSolvedOnHost

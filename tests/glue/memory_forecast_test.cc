@@ -295,7 +295,7 @@ TEST(MemoryForecast, IsComparedWithTheLimit) {
   EXPECT_EQ(declined.memory_forecast_bytes, 0);
   EXPECT_EQ(NumberBehind("the limit is ", declined.device), half);
   // Known from sizes alone: what is left to the device is a few per cent here.
-  const int64_t bound = NumberBehind("The solve takes ", declined.device);
+  const int64_t bound = NumberBehind("the solve takes ", declined.device);
   EXPECT_LE(bound, free.memory_forecast_bytes);
   EXPECT_GE(bound, 0.9 * static_cast<double>(free.memory_bytes));
 

@@ -43,9 +43,9 @@ TEST(Options, ValuesThatNoEnumHasAreRefused) {
        },
        "preconditioner_blocks = 2; expected one of: single, merged"},
       {[](Options* o) {
-         o->forcing_sequence = static_cast<ForcingSequenceType>(3);
+         o->forcing_sequence = static_cast<ForcingSequenceType>(4);
        },
-       "forcing_sequence = 3; expected one of: constant, model_cost, "
+       "forcing_sequence = 4; expected one of: auto, constant, model_cost, "
        "eisenstat_walker"},
       {[](Options* o) {
          o->schur_factorization = static_cast<SchurFactorizationType>(3);
@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"preconditioner_blocks=all", "single, merged"},
         BadSettings{"cuda_graph=true", "auto, on, off"},
         BadSettings{"forcing_sequence=walker",
-                    "constant, model_cost, eisenstat_walker"},
+                    "auto, constant, model_cost, eisenstat_walker"},
         BadSettings{"schur_factorization=qr", "auto, dense, sparse"},
         BadSettings{"model_cost_tolerance=inf", "model_cost_tolerance"},
         BadSettings{"model_cost_tolerance=1e-7x", "model_cost_tolerance"},
@@ -226,7 +226,8 @@ TEST(Enums, RoundTripThroughStrings) {
                     StringToPreconditionerBlocksType,
                     type);
   }
-  for (ForcingSequenceType type : {FORCING_SEQUENCE_CONSTANT,
+  for (ForcingSequenceType type : {FORCING_SEQUENCE_AUTO,
+                                   FORCING_SEQUENCE_CONSTANT,
                                    FORCING_SEQUENCE_MODEL_COST,
                                    FORCING_SEQUENCE_EISENSTAT_WALKER}) {
     ExpectRoundTrip(

@@ -192,7 +192,7 @@ void Spoil(Spoiler spoil, Options* options) {
   spoil(&options->jacobian, 2);
   spoil(&options->precision, 2);
   spoil(&options->preconditioner_blocks, 2);
-  spoil(&options->forcing_sequence, 2);
+  spoil(&options->forcing_sequence, 4);
   spoil(&options->schur_factorization, 3);
   spoil(&options->model_cost_tolerance);
   spoil(&options->fallback, 2);

@@ -66,7 +66,9 @@ TEST_F(CudaContextTest, NoDevice) {
 // What CUDA says of it stays: a newer driver is what helps.
 TEST_F(CudaContextTest, DriverTooOld) {
   emulation::driver() = {11040, cudaErrorInsufficientDriver};
-  ExpectNone(cudaGetErrorString(cudaErrorInsufficientDriver), "Emulated.");
+  ExpectNone(std::string("CUDA finds no device, ") +
+                 cudaGetErrorString(cudaErrorInsufficientDriver),
+             "CUDA finds no device, emulated.");
 }
 
 #endif

@@ -124,6 +124,7 @@ TEST(RobustLoss, AgainstCeres) {
       double dropped = 0.0;
       switch (pair.loss.kind) {
         case RobustLossKind::kTrivial:
+        case RobustLossKind::kScale:
         case RobustLossKind::kArctan:
           break;
         case RobustLossKind::kHuber:

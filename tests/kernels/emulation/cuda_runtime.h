@@ -390,11 +390,11 @@ struct Driver {
     size_t num_bytes = 0;
     bool is_on_device = false;  // else it is page-locked memory of the host
   };
-  std::map<const void*, Allocation> allocations;
+  std::map<const void*, Allocation> allocations = {};
   uint64_t num_allocations = 0;
   int64_t num_wrong_frees = 0;
   // What libraries have made of the device (library_util.h), and what ends it.
-  std::map<void*, void (*)(void*)> handles;
+  std::map<void*, void (*)(void*)> handles = {};
 };
 inline Driver& driver() {
   static Driver d;
