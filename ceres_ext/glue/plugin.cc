@@ -331,7 +331,10 @@ Status BundlePlugin::UseDeviceOrHost(const ImportOptions& import_options,
                     "device = CUDA is not available, because " +
                         AsClause(status.message));
     }
-    why_host = AsClause(status.message);
+    why_host = (status.code == kernels::StatusCode::kDeviceError
+                    ? "the device failed: "
+                    : "") +
+               AsClause(status.message);
     if (needs_matrix) {
       return Status(status.code, LeftToCeres(pp->options, why_host));
     }

@@ -36,6 +36,8 @@ Options Chosen(LinearSolverChoice linear_solver,
   options.device = kDevice;
   options.linear_solver = linear_solver;
   options.preconditioner = preconditioner;
+  // AUTO is more accurate where PCG replaces a factorisation.
+  options.forcing_sequence = FORCING_SEQUENCE_CONSTANT;
   return options;
 }
 

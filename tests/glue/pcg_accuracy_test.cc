@@ -258,21 +258,41 @@ TEST(ForcingSequence, ModelCostEndsWhereTheExactStepDoes) {
   options.logging_type = ceres::SILENT;
   ceres::Solver::Summary expected;
   ceres::Solve(options, stock->problem(), &expected);
-  options.linear_solver_type = ceres::ITERATIVE_SCHUR;
-  options.preconditioner_type = ceres::SCHUR_JACOBI;
-  for (const PreconditionerBlocksType blocks :
-       {PRECONDITIONER_BLOCKS_MERGED, PRECONDITIONER_BLOCKS_SINGLE}) {
-    Options ext_options;
-    ext_options.device = kDevice;
-    ext_options.preconditioner_blocks = blocks;
+  const auto expect_same = [&](ceres::LinearSolverType given,
+                               const Options& ext_options) {
+    options.linear_solver_type = given;
+    options.preconditioner_type = ceres::SCHUR_JACOBI;
     const auto survey = std::make_unique<Survey>();
     Summary summary;
     Solve(options, ext_options, survey->problem(), &summary);
     EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    // By eta alone PCG ends at 2.3 and 3.1 times this cost.
+    EXPECT_GT(summary.num_pcg_iterations, 0);
+    // By eta alone PCG ends at 2.3 and, with single blocks, 3.1 times this
+    // cost.
     EXPECT_LE(summary.final_cost, (1.0 + 1e-6) * expected.final_cost);
     EXPECT_GT(summary.final_cost, (1.0 - 1e-6) * expected.final_cost);
-  }
+  };
+  Options ext_options;
+  ext_options.device = kDevice;
+  // Merged blocks.
+  expect_same(ceres::ITERATIVE_SCHUR, ext_options);
+  // In place of a factorisation.
+  ext_options.preconditioner_blocks = PRECONDITIONER_BLOCKS_SINGLE;
+  ext_options.linear_solver = LINEAR_SOLVER_ITERATIVE_SCHUR;
+  ext_options.preconditioner = PRECONDITIONER_SCHUR_JACOBI;
+  expect_same(ceres::DENSE_SCHUR, ext_options);
+  // By name.
+  ext_options.linear_solver = LINEAR_SOLVER_AS_GIVEN;
+  ext_options.preconditioner = PRECONDITIONER_AS_GIVEN;
+  ext_options.forcing_sequence = FORCING_SEQUENCE_MODEL_COST;
+  expect_same(ceres::ITERATIVE_SCHUR, ext_options);
+}
+
+TEST(ForcingSequence, AutoIsCeressWhereTheStepsAreItsOwn) {
+  Options constant;
+  constant.forcing_sequence = FORCING_SEQUENCE_CONSTANT;
+  EXPECT_EQ(SolveWith({}, 0.1, 0.0, 8).parameters,
+            SolveWith(constant, 0.1, 0.0, 8).parameters);
 }
 
 TEST(Summary, CountsSolvesAtTheLimitOfPcg) {

@@ -160,6 +160,8 @@ class PreconditionerBlocks : public ::testing::TestWithParam<DeviceType> {
     ext_options.device = GetParam();
     ext_options.fallback = FALLBACK_REFUSE;
     ext_options.preconditioner_blocks = blocks;
+    // AUTO is more accurate with merged blocks.
+    ext_options.forcing_sequence = FORCING_SEQUENCE_CONSTANT;
     Summary summary;
     Solve(scene->options, ext_options, scene->problem.get(), &summary);
     EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
