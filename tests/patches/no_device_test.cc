@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A solve that asks stock Ceres for CUDA where there is no device fails with a
-// message. CTest hides the devices that there are.
+// A solve without a plugin that asks for CUDA where there is no device fails
+// with a message. CTest hides the devices that there are.
 
 #include <vector>
 
