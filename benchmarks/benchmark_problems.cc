@@ -6,7 +6,7 @@
 #include <random>
 
 #ifdef CERES_EXT_WITH_BAL_SYNTHETIC
-#include "examples/bal/bal_synthetic.h"
+#include "problem_io/bal_synthetic.h"
 #endif
 
 namespace ceres_ext {

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Where the device overtakes the host, for the constants of DEVICE_AUTO
-// (ceres_ext/glue/device_choice.cc): whole solves of growing problems on the
+// (ceres_ext/plan/device_choice.cc): whole solves of growing problems on the
 // host, on the device in a process that has no CUDA context, and on the device
 // again in the same process; then what DEVICE_AUTO takes in each state.
 //
@@ -9,21 +9,16 @@
 //
 // One line per size, in seconds (minimizer and preprocessor, smallest of three
 // where there may be several). Each size is a process of its own.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
-#include "examples/bal/bal_synthetic.h"
+#include "benchmarks/solve_benchmark.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_synthetic.h"
 
-DEFINE_int32(threads, 16, "Threads of the host.");
-DEFINE_int32(iterations, 10, "Iterations.");
-DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_string(jacobian, "stored", "stored or recomputed.");
 
 namespace ceres_ext::bal {
@@ -35,20 +30,13 @@ struct Solved {
 };
 
 Solved SolveOnce(DeviceType device, const BalProblem& start) {
-  SolveBalOptions options;
-  options.solver_options.linear_solver_type = ceres::ITERATIVE_SCHUR;
-  options.solver_options.preconditioner_type = ceres::SCHUR_JACOBI;
-  options.solver_options.num_threads = FLAGS_threads;
-  options.solver_options.max_num_iterations = FLAGS_iterations;
-  options.solver_options.eta = FLAGS_eta;
-  options.solver_options.function_tolerance = 0.0;
-  options.solver_options.logging_type = ceres::SILENT;
+  SolveBalOptions options = BenchmarkOptions();
   options.ext_options.device = device;
   StringToJacobianType(FLAGS_jacobian, &options.ext_options.jacobian);
   BalProblem problem = start;
   double build_seconds = 0.0;
   Solved solved;
-  SolveBal(options, nullptr, &problem, &solved.summary, &build_seconds);
+  SolveBal(options, &problem, &solved.summary, &build_seconds);
   solved.seconds = solved.summary.preprocessor_time_in_seconds +
                    solved.summary.minimizer_time_in_seconds;
   return solved;
@@ -71,7 +59,7 @@ const char* Taken(const Solved& solved) {
 }
 
 // In a process of its own.
-int Measure(int64_t num_observations) {
+bool Measure(int64_t num_observations) {
   SyntheticOptions synthetic;
   synthetic.num_observations = num_observations;
   synthetic.num_points = static_cast<int32_t>(num_observations / 5);
@@ -83,7 +71,7 @@ int Measure(int64_t num_observations) {
   std::string error;
   if (!GenerateSynthetic(synthetic, &problem, &error)) {
     std::fprintf(stderr, "%s\n", error.c_str());
-    return 1;
+    return false;
   }
   const BalProblem& start = problem.start;
   const Solved host = SmallestOfThree(DEVICE_HOST, start);
@@ -103,7 +91,7 @@ int Measure(int64_t num_observations) {
               Taken(cold_auto),
               Taken(warm_auto),
               again.summary.device.c_str());
-  return std::fflush(stdout);
+  return std::fflush(stdout) == 0;
 }
 
 int Main() {
@@ -112,12 +100,7 @@ int Main() {
       "auto:  again   device\n");
   std::fflush(stdout);
   for (int64_t n = 1000; n <= 4000000; n *= 2) {
-    const pid_t child = fork();
-    if (child == 0) {
-      _exit(Measure(n));
-    }
-    int status = 1;
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+    if (!RunInProcess([n] { return Measure(n); })) {
       std::fprintf(
           stderr, "%lld observations: no result\n", static_cast<long long>(n));
       return 1;

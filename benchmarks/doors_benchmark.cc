@@ -18,27 +18,21 @@
 #include <deque>
 #include <fstream>
 #include <limits>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "benchmarks/seeds.h"
+#include "benchmarks/solve_benchmark.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
-#include "examples/bal/bal_synthetic.h"
 #include "examples/bal/seconds_since.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_synthetic.h"
 
-DEFINE_string(like, "venice-1778", "Sizes of this problem of BAL.");
 DEFINE_double(scale,
               1.0,
               "So many times as many cameras, points and observations.");
-DEFINE_double(start,
-              1.0,
-              "How far from the truth a solve starts, times bal_generate's "
-              "drift and noise of focal lengths and points.");
 DEFINE_double(outlier_fraction,
               0.01,
               "Part of the observations that are outliers.");
@@ -47,15 +41,10 @@ DEFINE_string(door,
               "Which doors, in this order: arrays, kept (arrays by one "
               "ArraySolver), ceres, own (a ceres::Problem that owns nothing, "
               "as docs/use.md has it).");
-DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
-DEFINE_int32(solves, 2, "Through each door.");
-DEFINE_int32(threads, 16, "Threads of the host.");
-DEFINE_int32(iterations, 12, "Iterations.");
 DEFINE_int32(best_iterations,
              0,
              "Iterations of the longer solve for the best cost; 0: none.");
 DEFINE_int32(pcg_iterations, 100, "At most so many of PCG in a step.");
-DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_string(device, "cuda", "cuda or host.");
 DEFINE_string(jacobian, "recomputed", "stored or recomputed.");
 DEFINE_string(cuda_graph, "auto", "auto, on or off.");
@@ -134,85 +123,58 @@ Solved SolveOnce(const std::string& door,
   } else if (door == "own") {
     SolveOwn(options, problem, &solved);
   } else {
-    SolveBal(of_door, nullptr, problem, &solved.summary, &solved.build_seconds);
+    SolveBal(of_door, problem, &solved.summary, &solved.build_seconds);
   }
   solved.host_bytes = StatusBytes("VmHWM:") - before;
   return solved;
 }
 
-// As JSON; null: never.
-std::string SecondsTo(const Solved& solved, double cost) {
-  for (const ceres::IterationSummary& iteration : solved.summary.iterations) {
-    if (iteration.cost <= cost) {
-      return std::to_string(solved.build_seconds +
-                            iteration.cumulative_time_in_seconds);
-    }
-  }
-  return "null";
-}
-
 void Print(uint64_t seed, double best, const Solved& s) {
   const Summary& summary = s.summary;
-  std::printf(
-      "{\"like\":\"%s\",\"scale\":%g,\"seed\":%d,\"door\":\"%s\","
-      "\"path\":\"%s\","
-      "\"device\":\"%s\",\"build\":%.4f,\"context\":%.4f,"
-      "\"preprocessor\":%.4f,\"setup\":%.4f,\"minimizer\":%.4f,"
-      "\"postprocessor\":%.4f,\"total\":%.4f,\"to_1_percent\":%s,"
-      "\"to_0.1_percent\":%s,\"iterations\":%d,\"pcg_iterations\":%d,"
-      "\"final_cost\":%.17g,\"best_cost\":%.17g,\"host_bytes\":%lld,"
-      "\"device_bytes\":%lld,\"device_forecast_bytes\":%lld}\n",
-      FLAGS_like.c_str(),
-      FLAGS_scale,
-      static_cast<int>(seed),
-      s.door.c_str(),
-      SolvePathToString(summary.path),
-      summary.device.c_str(),
-      s.build_seconds,
-      summary.context_time_in_seconds,
-      summary.preprocessor_time_in_seconds,
-      summary.setup_time_in_seconds,
-      summary.minimizer_time_in_seconds,
-      summary.postprocessor_time_in_seconds,
-      s.build_seconds + summary.total_time_in_seconds,
-      SecondsTo(s, 1.01 * best).c_str(),
-      SecondsTo(s, 1.001 * best).c_str(),
-      static_cast<int>(summary.iterations.size()) - 1,
-      static_cast<int>(summary.num_pcg_iterations),
-      summary.final_cost,
-      best,
-      static_cast<long long>(s.host_bytes),
-      static_cast<long long>(summary.memory_bytes),
-      static_cast<long long>(summary.memory_forecast_bytes));
-  std::fflush(stdout);
+  PrintLine(
+      {{"like", FLAGS_like},
+       {"scale", FLAGS_scale},
+       {"seed", seed},
+       {"door", s.door},
+       {"path", SolvePathToString(summary.path)},
+       {"device", summary.device},
+       {"build", Rounded(s.build_seconds)},
+       {"context", Rounded(summary.context_time_in_seconds)},
+       {"preprocessor", Rounded(summary.preprocessor_time_in_seconds)},
+       {"setup", Rounded(summary.setup_time_in_seconds)},
+       {"minimizer", Rounded(summary.minimizer_time_in_seconds)},
+       {"postprocessor", Rounded(summary.postprocessor_time_in_seconds)},
+       {"total", Rounded(s.build_seconds + summary.total_time_in_seconds)},
+       {"to_1_percent", SecondsTo(summary, 1.01 * best, s.build_seconds)},
+       {"to_0.1_percent", SecondsTo(summary, 1.001 * best, s.build_seconds)},
+       {"iterations", static_cast<int>(summary.iterations.size()) - 1},
+       {"pcg_iterations", summary.num_pcg_iterations},
+       {"final_cost", summary.final_cost},
+       {"best_cost", best},
+       {"host_bytes", s.host_bytes},
+       {"device_bytes", summary.memory_bytes},
+       {"device_forecast_bytes", summary.memory_forecast_bytes}});
 }
 
 bool RunSeed(uint64_t seed) {
   SyntheticOptions synthetic;
-  std::string error;
-  BalProblem start;
+  if (!FindBalSize(FLAGS_like, &synthetic)) {
+    std::fprintf(stderr, "--like=%s is unknown\n", FLAGS_like.c_str());
+    return false;
+  }
   synthetic.seed = seed;
   synthetic.outlier_fraction = FLAGS_outlier_fraction;
-  synthetic.num_threads = FLAGS_threads;
-  const bool is_known = FindBalSize(FLAGS_like, &synthetic);
   synthetic.num_cameras *= FLAGS_scale;
   synthetic.num_points *= FLAGS_scale;
   synthetic.num_observations *= FLAGS_scale;
-  if (!is_known || !GenerateStart(synthetic, FLAGS_start, &start, &error)) {
-    std::fprintf(stderr, "--like=%s: %s\n", FLAGS_like.c_str(), error.c_str());
+  BalProblem start;
+  if (!GenerateStart(synthetic, &start)) {
     return false;
   }
   BalProblem problem = start;
 
-  SolveBalOptions options;
-  options.solver_options.linear_solver_type = ceres::ITERATIVE_SCHUR;
-  options.solver_options.preconditioner_type = ceres::SCHUR_JACOBI;
-  options.solver_options.num_threads = FLAGS_threads;
-  options.solver_options.max_num_iterations = FLAGS_iterations;
+  SolveBalOptions options = BenchmarkOptions();
   options.solver_options.max_linear_solver_iterations = FLAGS_pcg_iterations;
-  options.solver_options.eta = FLAGS_eta;
-  options.solver_options.function_tolerance = 0.0;
-  options.solver_options.logging_type = ceres::SILENT;
   if (!StringToDeviceType(FLAGS_device, &options.ext_options.device) ||
       !StringToJacobianType(FLAGS_jacobian, &options.ext_options.jacobian) ||
       !StringToPrecisionType(FLAGS_precision, &options.ext_options.precision) ||
@@ -226,9 +188,7 @@ bool RunSeed(uint64_t seed) {
 
   ArraySolver solver;
   std::vector<Solved> all;
-  std::stringstream doors(FLAGS_door);
-  std::string door;
-  while (std::getline(doors, door, ',')) {
+  for (const std::string& door : SplitAtCommas(FLAGS_door)) {
     for (int i = 0; i < FLAGS_solves; ++i) {
       all.push_back(SolveOnce(door, options, start, &solver, &problem));
     }
@@ -255,6 +215,9 @@ bool RunSeed(uint64_t seed) {
 }  // namespace ceres_ext::bal
 
 int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  return ceres_ext::bal::RunSeeds(FLAGS_seeds, ceres_ext::bal::RunSeed);
+  return ceres_ext::bal::RunSeeds(
+      argc,
+      argv,
+      {{"like", "venice-1778"}, {"solves", "2"}, {"iterations", "12"}},
+      ceres_ext::bal::RunSeed);
 }

@@ -8,10 +8,11 @@
 //   exact_benchmark --cameras=488 --methods=dense,dense_stored,ceres_cuda
 //
 // For each seed a process of its own makes the problem, touches its memory and
-// solves it --solves times by each method in turn, from the same start. A line
-// of JSON a method: medians over the solves, and the least and the most of the
-// whole iteration. Seconds of stages are of an iteration: of all solves of the
-// linear system, rejected steps too, over their number. same_steps: how many
+// solves it --solves times by each method in turn, from the same start; times
+// leave the first one out, which loads libraries and code. A line of JSON a
+// method: medians over the solves, and the least and the most of the whole
+// iteration. Seconds of stages are of an iteration: of all solves of the linear
+// system, rejected steps too, over their number. same_steps: how many
 // iterations have taken or rejected their step as the first method did, from
 // the first one on; cost_difference: the largest relative one of those.
 #include <algorithm>
@@ -21,18 +22,16 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "benchmarks/seeds.h"
+#include "benchmarks/solve_benchmark.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
-#include "examples/bal/bal_synthetic.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_synthetic.h"
 
-DEFINE_string(like, "", "Sizes of this problem of BAL.");
 DEFINE_int32(cameras,
              0,
              "In place of --like: so many cameras, 700 points each and 6.2 "
@@ -51,13 +50,7 @@ DEFINE_string(methods,
               "sparse, auto, pcg, pcg_explicit (products by S), pcg_host: this "
               "library; ceres_eigen, ceres_lapack, ceres_cuda "
               "(DENSE_SCHUR), ceres_sparse (SPARSE_SCHUR): stock.");
-DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
-DEFINE_int32(solves, 3, "By each method; the first one is left out of times.");
-DEFINE_int32(threads, 16, "Threads of the host.");
-DEFINE_int32(iterations, 5, "Iterations.");
 DEFINE_int32(refinements, 3, "Refinements of a float factor's solution.");
-DEFINE_double(eta, 0.1, "Of pcg and pcg_explicit.");
-DEFINE_double(start, 1.0, "How far from the truth a solve starts.");
 DEFINE_bool(derivatives,
             false,
             "In place of solves: forward differences of sba against the "
@@ -90,7 +83,6 @@ bool SetMethod(const std::string& method, SolveBalOptions* options) {
   } else if (method == "pcg" || method == "pcg_explicit" ||
              method == "pcg_host") {
     solver.linear_solver_type = ceres::ITERATIVE_SCHUR;
-    solver.preconditioner_type = ceres::SCHUR_JACOBI;
     solver.use_explicit_schur_complement = method == "pcg_explicit";
     ext.device = method == "pcg_host" ? DEVICE_HOST : DEVICE_CUDA;
   } else {
@@ -112,23 +104,6 @@ bool SetMethod(const std::string& method, SolveBalOptions* options) {
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values.empty() ? 0.0 : values[values.size() / 2];
-}
-
-// As JSON; null: none.
-std::string Finite(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.17g", value);
-  return std::isfinite(value) ? text : "null";
-}
-
-// As JSON; null: never.
-std::string SecondsTo(const Summary& summary, double cost) {
-  for (const ceres::IterationSummary& iteration : summary.iterations) {
-    if (iteration.cost <= cost) {
-      return std::to_string(iteration.cumulative_time_in_seconds);
-    }
-  }
-  return "null";
 }
 
 // How far `summary` goes along with `first`.
@@ -164,12 +139,15 @@ void Print(uint64_t seed,
     for (size_t i = first; i < solves.size(); ++i) {
       values.push_back(of(solves[i]));
     }
-    return Median(values);
+    return Rounded(Median(values));
+  };
+  const auto per = [&](double Summary::*seconds, int Summary::*number) {
+    return median([seconds, number](const Summary& s) {
+      return s.*seconds / std::max(1, s.*number);
+    });
   };
   const auto per_solve = [&](double Summary::*seconds) {
-    return median([seconds](const Summary& s) {
-      return s.*seconds / std::max(1, s.num_linear_solves);
-    });
+    return per(seconds, &Summary::num_linear_solves);
   };
   std::vector<double> iterations;
   for (size_t i = first; i < solves.size(); ++i) {
@@ -180,71 +158,55 @@ void Print(uint64_t seed,
   }
   const Summary& last = solves.back();
   const Agreement agreement = Compare(last, first_method);
-  std::printf(
-      "{\"like\":\"%s\",\"cameras\":%d,\"reach\":%d,\"start\":%g,"
-      "\"max_iterations\":%d,\"seed\":%d,\"method\":\"%s\","
-      "\"threads\":%d,\"how\":\"%s\",\"device\":\"%s\",\"solves\":%d,"
-      "\"iterations\":%d,"
-      "\"linear_solves\":%d,\"iteration\":%.6f,\"iteration_least\":%.6f,"
-      "\"iteration_most\":%.6f,\"linear_solver\":%.6f,\"normal_blocks\":%.6f,"
-      "\"schur\":%.6f,\"factorization\":%.6f,\"pcg\":%.6f,"
-      "\"back_substitution\":%.6f,\"residuals\":%.6f,\"jacobian\":%.6f,"
-      "\"preprocessor\":%.4f,\"setup\":%.4f,\"minimizer\":%.4f,"
-      "\"to_1_percent\":%s,\"to_0.1_percent\":%s,\"final_cost\":%s,"
-      "\"best_cost\":%s,\"same_steps\":%d,\"cost_difference\":%.3g,"
-      "\"bytes\":%lld,\"forecast_bytes\":%lld,"
-      "\"reason\":\"%s\"}\n",
-      FLAGS_like.c_str(),
-      FLAGS_cameras,
-      FLAGS_reach,
-      FLAGS_start,
-      FLAGS_iterations,
-      static_cast<int>(seed),
-      method.c_str(),
-      FLAGS_threads,
-      last.method.c_str(),
-      last.device.c_str(),
-      static_cast<int>(solves.size()),
-      static_cast<int>(last.iterations.size()) - 1,
-      last.num_linear_solves,
-      Median(iterations),
-      iterations.empty()
-          ? 0.0
-          : *std::min_element(iterations.begin(), iterations.end()),
-      iterations.empty()
-          ? 0.0
-          : *std::max_element(iterations.begin(), iterations.end()),
-      median([](const Summary& s) {
-        return s.linear_solver_time_in_seconds /
-               std::max(1, s.num_linear_solves);
-      }),
-      per_solve(&Summary::normal_blocks_time_in_seconds),
-      per_solve(&Summary::schur_time_in_seconds),
-      per_solve(&Summary::factorization_time_in_seconds),
-      per_solve(&Summary::pcg_time_in_seconds),
-      per_solve(&Summary::back_substitution_time_in_seconds),
-      median([](const Summary& s) {
-        return s.residual_evaluation_time_in_seconds /
-               std::max(1, s.num_residual_evaluations);
-      }),
-      median([](const Summary& s) {
-        return s.jacobian_evaluation_time_in_seconds /
-               std::max(1, s.num_jacobian_evaluations);
-      }),
-      median([](const Summary& s) { return s.preprocessor_time_in_seconds; }),
-      median([](const Summary& s) { return s.setup_time_in_seconds; }),
-      median([](const Summary& s) { return s.minimizer_time_in_seconds; }),
-      SecondsTo(last, 1.01 * best).c_str(),
-      SecondsTo(last, 1.001 * best).c_str(),
-      Finite(last.final_cost).c_str(),
-      Finite(best).c_str(),
-      agreement.same_steps,
-      agreement.cost_difference,
-      static_cast<long long>(last.memory_bytes),
-      static_cast<long long>(last.memory_forecast_bytes),
-      last.IsSolutionUsable() ? last.path_reason.c_str()
-                              : last.message.c_str());
-  std::fflush(stdout);
+  const auto least_and_most =
+      std::minmax_element(iterations.begin(), iterations.end());
+  const bool has_none = iterations.empty();
+  PrintLine(
+      {{"like", FLAGS_like},
+       {"cameras", FLAGS_cameras},
+       {"reach", FLAGS_reach},
+       {"start", FLAGS_start},
+       {"max_iterations", FLAGS_iterations},
+       {"seed", seed},
+       {"method", method},
+       {"threads", FLAGS_threads},
+       {"how", last.method},
+       {"device", last.device},
+       {"solves", solves.size()},
+       {"iterations", static_cast<int>(last.iterations.size()) - 1},
+       {"linear_solves", last.num_linear_solves},
+       {"iteration", Rounded(Median(iterations))},
+       {"iteration_least", has_none ? 0.0 : Rounded(*least_and_most.first)},
+       {"iteration_most", has_none ? 0.0 : Rounded(*least_and_most.second)},
+       {"linear_solver", per_solve(&Summary::linear_solver_time_in_seconds)},
+       {"normal_blocks", per_solve(&Summary::normal_blocks_time_in_seconds)},
+       {"schur", per_solve(&Summary::schur_time_in_seconds)},
+       {"factorization", per_solve(&Summary::factorization_time_in_seconds)},
+       {"pcg", per_solve(&Summary::pcg_time_in_seconds)},
+       {"back_substitution",
+        per_solve(&Summary::back_substitution_time_in_seconds)},
+       {"residuals",
+        per(&Summary::residual_evaluation_time_in_seconds,
+            &Summary::num_residual_evaluations)},
+       {"jacobian",
+        per(&Summary::jacobian_evaluation_time_in_seconds,
+            &Summary::num_jacobian_evaluations)},
+       {"preprocessor", median([](const Summary& s) {
+          return s.preprocessor_time_in_seconds;
+        })},
+       {"setup",
+        median([](const Summary& s) { return s.setup_time_in_seconds; })},
+       {"minimizer",
+        median([](const Summary& s) { return s.minimizer_time_in_seconds; })},
+       {"to_1_percent", SecondsTo(last, 1.01 * best, 0.0)},
+       {"to_0.1_percent", SecondsTo(last, 1.001 * best, 0.0)},
+       {"final_cost", last.final_cost},
+       {"best_cost", best},
+       {"same_steps", agreement.same_steps},
+       {"cost_difference", Rounded(agreement.cost_difference)},
+       {"bytes", last.memory_bytes},
+       {"forecast_bytes", last.memory_forecast_bytes},
+       {"reason", last.IsSolutionUsable() ? last.path_reason : last.message}});
 }
 
 // ||D - J|| / ||J|| in Frobenius norms, median and most over a sample of
@@ -292,20 +254,15 @@ void PrintDerivatives(uint64_t seed, const BalProblem& problem) {
   const auto most = [](const std::vector<double>& of) {
     return *std::max_element(of.begin(), of.end());
   };
-  std::printf(
-      "{\"derivatives\":\"forward differences\",\"like\":\"%s\","
-      "\"cameras\":%d,\"seed\":%d,\"observations\":%d,"
-      "\"camera_median\":%.3g,\"camera_most\":%.3g,"
-      "\"point_median\":%.3g,\"point_most\":%.3g}\n",
-      FLAGS_like.c_str(),
-      FLAGS_cameras,
-      static_cast<int>(seed),
-      static_cast<int>(errors[0].size()),
-      Median(errors[0]),
-      most(errors[0]),
-      Median(errors[1]),
-      most(errors[1]));
-  std::fflush(stdout);
+  PrintLine({{"derivatives", "forward differences"},
+             {"like", FLAGS_like},
+             {"cameras", FLAGS_cameras},
+             {"seed", seed},
+             {"observations", errors[0].size()},
+             {"camera_median", Rounded(Median(errors[0]))},
+             {"camera_most", Rounded(most(errors[0]))},
+             {"point_median", Rounded(Median(errors[1]))},
+             {"point_most", Rounded(most(errors[1]))}});
 }
 
 // Observations are by point, then by camera.
@@ -340,25 +297,18 @@ void LimitReach(int32_t reach, BalProblem* problem) {
 
 bool RunSeed(uint64_t seed) {
   SyntheticOptions synthetic;
-  std::string error;
-  BalProblem start;
-  synthetic.seed = seed;
-  synthetic.num_threads = FLAGS_threads;
-  bool is_known = FLAGS_cameras > 0;
-  if (is_known) {
+  if (FLAGS_cameras > 0) {
     synthetic.num_cameras = FLAGS_cameras;
     synthetic.num_points = 700 * FLAGS_cameras;
     synthetic.num_observations =
         std::llround(6.2 * static_cast<double>(synthetic.num_points));
-  } else {
-    is_known = FindBalSize(FLAGS_like, &synthetic);
+  } else if (!FindBalSize(FLAGS_like, &synthetic)) {
+    std::fprintf(stderr, "--like=%s is unknown\n", FLAGS_like.c_str());
+    return false;
   }
-  if (!is_known || !GenerateStart(synthetic, FLAGS_start, &start, &error)) {
-    std::fprintf(stderr,
-                 "--like=%s --cameras=%d: %s\n",
-                 FLAGS_like.c_str(),
-                 FLAGS_cameras,
-                 error.c_str());
+  synthetic.seed = seed;
+  BalProblem start;
+  if (!GenerateStart(synthetic, &start)) {
     return false;
   }
   if (FLAGS_reach > 0) {
@@ -370,21 +320,12 @@ bool RunSeed(uint64_t seed) {
   }
   BalProblem problem = start;
 
-  std::vector<std::string> methods;
-  std::stringstream list(FLAGS_methods);
-  for (std::string method; std::getline(list, method, ',');) {
-    methods.push_back(method);
-  }
+  const std::vector<std::string> methods = SplitAtCommas(FLAGS_methods);
   double best = std::numeric_limits<double>::infinity();
   std::vector<std::vector<Summary>> all;
   for (const std::string& method : methods) {
-    SolveBalOptions options;
-    options.solver_options.num_threads = FLAGS_threads;
-    options.solver_options.max_num_iterations = FLAGS_iterations;
+    SolveBalOptions options = BenchmarkOptions();
     options.solver_options.max_linear_solver_iterations = 500;
-    options.solver_options.eta = FLAGS_eta;
-    options.solver_options.function_tolerance = 0.0;
-    options.solver_options.logging_type = ceres::SILENT;
     if (!SetMethod(method, &options)) {
       std::fprintf(stderr, "--methods: %s is unknown\n", method.c_str());
       return false;
@@ -394,7 +335,7 @@ bool RunSeed(uint64_t seed) {
       Restore(start, &problem);
       Summary summary;
       double build_seconds = 0.0;
-      SolveBal(options, nullptr, &problem, &summary, &build_seconds);
+      SolveBal(options, &problem, &summary, &build_seconds);
       if (summary.IsSolutionUsable()) {
         best = std::min(best, summary.final_cost);
       }
@@ -411,6 +352,6 @@ bool RunSeed(uint64_t seed) {
 }  // namespace ceres_ext::bal
 
 int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  return ceres_ext::bal::RunSeeds(FLAGS_seeds, ceres_ext::bal::RunSeed);
+  return ceres_ext::bal::RunSeeds(
+      argc, argv, {{"iterations", "5"}}, ceres_ext::bal::RunSeed);
 }

@@ -4,9 +4,9 @@
 // have nothing else: benchmarks, the study, tests.
 //
 //   InexactSolver<HostMachine, RecomputedJacobian<double, 9>> solver;
-//   Status status = solver.Setup(options, index.view(), &machine);
+//   Status status = solver.Setup(options, index.ref(), &machine);
 //   system.jacobian = ...; system.b = ...;
-//   InexactSolverSummary summary =
+//   StepSummary summary =
 //       solver.Solve(system, per_solve, camera_step, point_step);
 #ifndef CERES_EXT_BENCHMARKS_INEXACT_SOLVER_H_
 #define CERES_EXT_BENCHMARKS_INEXACT_SOLVER_H_
@@ -14,10 +14,10 @@
 #include <cstdint>
 
 #include "ceres_ext/solver/batch.h"
-#include "ceres_ext/solver/inexact_solver_options.h"
 #include "ceres_ext/solver/observation_batch.h"
+#include "ceres_ext/solver/step_options.h"
 #include "ceres_ext/solver/step_solver.h"
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/model/shape.h"
@@ -48,8 +48,8 @@ class InexactSolver {
 
   // As StepSolver::Setup. What the index views and the machine must outlive the
   // solver.
-  kernels::Status Setup(const InexactSolverOptions& options,
-                        const kernels::ObservationIndexView& index,
+  kernels::Status Setup(const StepOptions& options,
+                        const kernels::ObservationIndexRef& index,
                         Machine* machine) {
     batch_.Setup(index, 0, 0, machine);
     ProblemBlocks blocks;
@@ -72,10 +72,10 @@ class InexactSolver {
   }
 
   // camera_step: F per camera; point_step: E per point.
-  InexactSolverSummary Solve(const ObservationSystem<Source>& system,
-                             const InexactSolverPerSolveOptions& per_solve,
-                             double* camera_step,
-                             double* point_step) {
+  StepSummary Solve(const ObservationSystem<Source>& system,
+                    const StepPerSolveOptions& per_solve,
+                    double* camera_step,
+                    double* point_step) {
     batch_.SetJacobian(system.jacobian);
     return solver_.Solve(
         {system.b, system.point_diagonal, system.camera_diagonal},

@@ -62,7 +62,7 @@ inline void MeasureIndex(const BenchmarkProblem& problem,
   });
   list.Add("order of points for tiles", 20.0 * P, [&] {
     return kernels::OrderPointsByCamera(
-        index.view(), order, rank, &scratch, context);
+        index.ref(), order, rank, &scratch, context);
   });
   // Twice the index, the order, and 8 B for new numbers.
   list.Add("index from pairs, points ordered", 64.0 * n + 20.0 * P, [&] {
@@ -76,7 +76,7 @@ inline void MeasureIndex(const BenchmarkProblem& problem,
   list.Add("tiles for recomputed Jacobians", 16.0 * n, [&] {
     kernels::TileIndex tiles;
     return tiles.Build(
-        index.view(), kernels::kRecomputedTiles, &scratch, context);
+        index.ref(), kernels::kRecomputedTiles, &scratch, context);
   });
   report->Measure(list);
 }
@@ -147,7 +147,7 @@ class ObservationBenchmark {
                             machine_));
     if constexpr (!kIsCuda) {
       // All that NormalBlocks gives per camera.
-      OK_OR_EXIT(index->view().host_workspace->ReserveCameraSums(
+      OK_OR_EXIT(index->ref().host_workspace->ReserveCameraSums(
           2 * (kernels::PackedSize(kC) + kC)));
     }
     return index;
@@ -166,9 +166,9 @@ class ObservationBenchmark {
     }
   }
   void PrintTiles() const {
-    for (const kernels::TileIndexView& tiles :
-         {index_->view().cuda_workspace->recomputed_tiles,
-          index_->view().cuda_workspace->stored_tiles}) {
+    for (const kernels::TileIndexRef& tiles :
+         {index_->ref().cuda_workspace->recomputed_tiles,
+          index_->ref().cuda_workspace->stored_tiles}) {
       if (tiles.num_tiles > 0) {
         std::printf("tiles: %d, %.1f cameras each (most %d)\n",
                     tiles.num_tiles,
@@ -235,7 +235,7 @@ class ObservationBenchmark {
     prepare.maps = maps_;
     list.Add("prepare cameras", prepare);
     kernels::EvaluateCostParams cost;
-    cost.index = index_->view();
+    cost.index = index_->ref();
     cost.cameras = states_;
     cost.points = points_;
     cost.observations = observations_;
@@ -251,7 +251,7 @@ class ObservationBenchmark {
   kernels::NormalBlocksParams<Source, kLayout> BlocksParams(
       const Source& source) {
     kernels::NormalBlocksParams<Source, kLayout> params;
-    params.index = index_->view();
+    params.index = index_->ref();
     params.jacobian = source;
     params.b = residuals_;
     params.point_diagonal = d_ + kC * C_;
@@ -276,7 +276,7 @@ class ObservationBenchmark {
   kernels::SchurProductImplicitWParams<Source, kLayout> SchurParams(
       const Source& source, const RowIndex& index) {
     kernels::SchurProductImplicitWParams<Source, kLayout> params;
-    params.index = index.view();
+    params.index = index.ref();
     params.jacobian = source;
     params.v_inverse = {v_inverse_, P_};
     params.p = p_;
@@ -313,7 +313,7 @@ class ObservationBenchmark {
     schur.camera_diagonal = d_;
     list.Add(name + " S p", schur);
     kernels::BackSubstituteImplicitWParams<Source, kLayout> back;
-    back.index = index_->view();
+    back.index = index_->ref();
     back.jacobian = source;
     back.b = residuals_;
     back.v_inverse = {v_inverse_, P_};
@@ -321,7 +321,7 @@ class ObservationBenchmark {
     back.y = q_ + kC * C_;
     list.Add(name + " back-substitution", back);
     kernels::NormalProductImplicitWParams<Source> normal;
-    normal.index = index_->view();
+    normal.index = index_->ref();
     normal.jacobian = source;
     normal.camera_diagonal = d_;
     normal.point_diagonal = d_ + kC * C_;
@@ -331,21 +331,21 @@ class ObservationBenchmark {
     normal.point_q = q_ + kC * C_;
     list.Add(name + " (J'J + D^2) p", normal);
     kernels::RightMultiplyParams<Source> right;
-    right.index = index_->view();
+    right.index = index_->ref();
     right.jacobian = source;
     right.camera_x = p_;
     right.point_x = p_ + kC * C_;
     right.y = residuals_;
     list.Add(name + " J x", right);
     kernels::LeftMultiplyParams<Source> left;
-    left.index = index_->view();
+    left.index = index_->ref();
     left.jacobian = source;
     left.y = residuals_;
     left.camera_x = q_;
     left.point_x = q_ + kC * C_;
     list.Add(name + " J'y", left);
     kernels::SquaredColumnNormsParams<Source> norms;
-    norms.index = index_->view();
+    norms.index = index_->ref();
     norms.jacobian = source;
     norms.camera_x = q_;
     norms.point_x = q_ + kC * C_;
@@ -363,7 +363,7 @@ class ObservationBenchmark {
     constexpr kernels::CouplingList kCouplings =
         kernels::kCouplings<Source, kLayout>;
     constexpr double kMaxMatrixBytes = 32e9;
-    const kernels::ObservationIndexView& index = index_->view();
+    const kernels::ObservationIndexRef& index = index_->ref();
     kernels::CouplingForecast forecast;
     OK_OR_EXIT(
         kernels::ForecastCouplings(index, kCouplings, machine_, &forecast));
@@ -390,25 +390,34 @@ class ObservationBenchmark {
     families.Add(kC, problem_.num_cameras);
     OK_OR_EXIT(unknowns.Setup(families, nullptr, machine_));
     kernels::SchurCsr<Machine> csr;
-    OK_OR_EXIT(csr.Setup(couplings.view(), unknowns, machine_));
-    const int64_t n = unknowns.view().num_unknowns;
+    OK_OR_EXIT(csr.Setup(couplings.ref(), unknowns, machine_));
+    const int64_t n = unknowns.ref().num_unknowns;
     std::printf("%lld blocks of S, %.1f %% of it, %lld chunks\n",
-                static_cast<long long>(couplings.view().num_blocks),
+                static_cast<long long>(couplings.ref().num_blocks),
                 200.0 * csr.num_values() / (double(n) * (n + 1)),
-                static_cast<long long>(couplings.view().num_chunks));
+                static_cast<long long>(couplings.ref().num_chunks));
 
     Arrays<Machine> arrays(machine_);
     kernels::SchurComplementParams<Source, kLayout> params;
     params.index = index;
-    params.couplings = couplings.view();
-    params.unknowns = unknowns.view();
+    params.couplings = couplings.ref();
+    params.unknowns = unknowns.ref();
     params.jacobian = source;
     params.v_inverse = {v_inverse_, P_};
     params.schur_diagonal = {s_, C_};
     params.camera_diagonal = d_;
+    kernels::HostSchurRows rows;
+    if constexpr (!kIsCuda) {
+      OK_OR_EXIT(rows.Setup(index,
+                            couplings.ref(),
+                            nullptr,
+                            kernels::internal::CouplingScratch<Source>::kLocalF,
+                            machine_));
+      params.rows = rows.ref();
+    }
     if constexpr (kIsCuda) {
       params.scratch = arrays.template Allocate<unsigned char>(
-          kernels::ScratchBytes<Source>(n_, couplings.view().num_chunks));
+          kernels::ScratchBytes<Source>(n_, couplings.ref().num_chunks));
     }
     OperationList<Machine> matrices(machine_);
     const auto add = [&](const char* form) {
@@ -488,7 +497,7 @@ class ObservationBenchmark {
 
     OperationList<Machine> evaluation(machine_);
     kernels::EvaluateJacobianParams<T, kC, kLayout> evaluate;
-    evaluate.index = index_->view();
+    evaluate.index = index_->ref();
     evaluate.cameras = states_;
     evaluate.camera_maps = maps_;
     evaluate.points = points_;
@@ -524,7 +533,7 @@ class ObservationBenchmark {
   void MeasureSolver(const Source& source, const std::string& name) {
     constexpr int kNumIterations = 30;
     for (const bool use_schur : {true, false}) {
-      solver::InexactSolverOptions options;
+      solver::StepOptions options;
       options.use_schur = use_schur;
       options.preconditioner = use_schur
                                    ? solver::PreconditionerType::kSchurJacobi
@@ -537,11 +546,11 @@ class ObservationBenchmark {
       blocks.e_owner = {0};
       blocks.f_owner = {0};
       solver::ObservationBatch<Machine, Source> batch;
-      batch.Setup(index_->view(), 0, 0, machine_);
+      batch.Setup(index_->ref(), 0, 0, machine_);
       batch.SetJacobian(source);
       solver::StepSolver<Machine> solver;
       OK_OR_EXIT(solver.Setup(options, blocks, {&batch}, machine_));
-      solver::InexactSolverSummary summary;
+      solver::StepSummary summary;
       for (int i = 0; i < 2; ++i) {
         summary =
             solver.Solve({residuals_, d_ + kC * C_, d_}, {}, q_ + kC * C_, q_);

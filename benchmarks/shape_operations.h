@@ -13,8 +13,9 @@
 #include "benchmarks/operation_list.h"
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/general_batch.h"
-#include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/observation_batch.h"
+#include "ceres_ext/solver/operator/normal_matrix.h"
+#include "ceres_ext/solver/operator/schur_complement.h"
 #include "ceres_ext/solver/view_batch.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/block_rows.h"
@@ -144,7 +145,7 @@ class ShapeBenchmark {
     blocks.f.Add(9, problem_.num_cameras);
     blocks.f_owner = {0};
     solver::ObservationBatch<Machine, Stored<double, 9>> batch;
-    batch.Setup(index_.view(), 0, 0, machine_);
+    batch.Setup(index_.ref(), 0, 0, machine_);
     OK_OR_EXIT(batch.SetBlocks(blocks));
     batch.SetJacobian({{arrays.Upload(Random<double>(18 * n_)), n_},
                        {arrays.Upload(Random<double>(6 * n_)), n_}});
@@ -189,8 +190,8 @@ class ShapeBenchmark {
     }
     std::vector<int32_t> view(n_);
     std::vector<int32_t> point(n_);
-    OK_OR_EXIT(machine_->Download(n_, index_.view().camera_id, view.data()));
-    OK_OR_EXIT(machine_->Download(n_, index_.view().point_id, point.data()));
+    OK_OR_EXIT(machine_->Download(n_, index_.ref().camera_id, view.data()));
+    OK_OR_EXIT(machine_->Download(n_, index_.ref().point_id, point.data()));
     kernels::Views<Machine> views;
     OK_OR_EXIT(views.Setup(blocks.f,
                            blocks.merged,
@@ -203,7 +204,7 @@ class ShapeBenchmark {
                                 {arrays.Upload(Random<T>(6 * n_)), n_}};
     solver::ViewBatch<Machine, Stored<T, C>> batch;
     OK_OR_EXIT(
-        batch.Setup(index_.view(), &views, 0, blocks, jacobian, machine_));
+        batch.Setup(index_.ref(), &views, 0, blocks, jacobian, machine_));
     Measure("views of 3, " + name + (sizeof(T) == 4 ? ", float" : ""),
             blocks,
             {&batch},

@@ -28,10 +28,10 @@
 #include "ceres/rotation.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/solve.h"
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_writer.h"
 #include "examples/bal/solve_report.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_writer.h"
 
 DEFINE_string(solver,
               "ceres_ext",

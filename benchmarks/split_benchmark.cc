@@ -35,8 +35,8 @@
 #include "cuda_kernels/structure/host_workspace.h"
 #include "cuda_kernels/structure/row_index.h"
 #include "cuda_kernels/structure/schur_matrix.h"
-#include "examples/bal/bal_synthetic.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_synthetic.h"
 
 DEFINE_int32(cameras, 488, "So many, 700 points each, 6.2 observations each.");
 DEFINE_int32(threads, 16, "Threads of the host.");
@@ -82,7 +82,7 @@ class Side {
                   &points[3 * i]);
     }
     std::vector<int32_t> input(static_cast<size_t>(n_));
-    OK_OR_EXIT(machine->Download(n_, index_.view().input_id(), input.data()));
+    OK_OR_EXIT(machine->Download(n_, index_.ref().input_id(), input.data()));
     std::vector<double> observations(static_cast<size_t>(2 * n_));
     for (size_t k = 0; k < input.size(); ++k) {
       std::copy_n(&problem.observations[2 * static_cast<size_t>(input[k])],
@@ -116,7 +116,7 @@ class Side {
     prepare.maps = maps_;
     OK_OR_EXIT(Run(prepare, machine_));
     kernels::EvaluateCostParams cost;
-    cost.index = index_.view();
+    cost.index = index_.ref();
     cost.cameras = states_;
     cost.points = points_;
     cost.observations = observations_;
@@ -160,13 +160,13 @@ class Side {
 
   kernels::NormalBlocksParams<Source, kLayout> BlocksParams() const {
     kernels::NormalBlocksParams<Source, kLayout> params;
-    params.index = index_.view();
+    params.index = index_.ref();
     params.jacobian = source();
     params.b = residuals_;
     params.point_diagonal = point_diagonal_;
     return params;
   }
-  const kernels::ObservationIndexView& index() const { return index_.view(); }
+  const kernels::ObservationIndexRef& index() const { return index_.ref(); }
   const double* v_inverse() const { return v_inverse_; }
   const double* schur_diagonal() const { return schur_diagonal_; }
   const double* camera_diagonal() const { return camera_diagonal_; }
@@ -175,7 +175,7 @@ class Side {
  private:
   void SetDamping() {
     kernels::SquaredColumnNormsParams<Source> norms;
-    norms.index = index_.view();
+    norms.index = index_.ref();
     norms.jacobian = source();
     norms.camera_x = camera_vector_;
     norms.point_x = point_vector_;
@@ -230,12 +230,12 @@ class ExactStep {
     kernels::BlockFamilies families;
     families.Add(kC, num_cameras);
     OK_OR_EXIT(unknowns_.Setup(families, nullptr, machine));
-    n_ = unknowns_.view().num_unknowns;
+    n_ = unknowns_.ref().num_unknowns;
     stride_ = kernels::CudaDenseCholesky::Stride(n_);
     matrix_ = arrays_.Allocate<double>(n_ * stride_);
     step_ = arrays_.Allocate<double>(n_);
     scratch_ = arrays_.Allocate<unsigned char>(kernels::ScratchBytes<Source>(
-        side.index().num_observations, couplings_.view().num_chunks));
+        side.index().num_observations, couplings_.ref().num_chunks));
     OK_OR_EXIT(cholesky_.Setup(n_, {}, machine));
   }
 
@@ -244,8 +244,8 @@ class ExactStep {
                                    kernels::kDeviceLayout>
         params;
     params.index = side.index();
-    params.couplings = couplings_.view();
-    params.unknowns = unknowns_.view();
+    params.couplings = couplings_.ref();
+    params.unknowns = unknowns_.ref();
     params.jacobian = side.source();
     params.v_inverse = {side.v_inverse(), num_points};
     params.schur_diagonal = {side.schur_diagonal(), n_ / kC};

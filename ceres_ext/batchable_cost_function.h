@@ -83,7 +83,7 @@ struct RowBatch {
   int64_t constant_word = 0;
 
   // Of rows by number; not applied where apply_loss is false.
-  kernels::LossView loss;
+  kernels::LossRef loss;
   bool apply_loss = false;
 
   // |r|^2 before the loss, by number; null: not wanted.

@@ -93,6 +93,8 @@ CERES_HOST_DEVICE void ToEquidistant(T* xy) {
 // coefficients.
 template <typename Model, int kNumFocals, int kNumCoefficients>
 struct CameraModel {
+  // Of a class that derives from the model it says nothing.
+  using DistortionOf = Model;
   static constexpr int kNumFocalLengths = kNumFocals;
   static constexpr int kNumExtraParams = kNumCoefficients;
   static constexpr int kNumParams = kNumFocals + 2 + kNumCoefficients;

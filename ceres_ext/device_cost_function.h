@@ -117,7 +117,7 @@ class DeviceAutoDiffCostFunction final : public BatchableCostFunction {
   }
   ~DeviceAutoDiffCostFunction() override {
     if (ownership_ == ceres::DO_NOT_TAKE_OWNERSHIP) {
-      functor_.release();
+      static_cast<void>(functor_.release());
     }
   }
 

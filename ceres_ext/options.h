@@ -89,6 +89,12 @@ enum LinearSolverChoice {
   LINEAR_SOLVER_AS_GIVEN,
   LINEAR_SOLVER_ITERATIVE_SCHUR,
   LINEAR_SOLVER_CGNR,
+  // The exact steps of DENSE_SCHUR where these should be faster, else
+  // ITERATIVE_SCHUR with SCHUR_JACOBI and exact steps where PCG takes too many
+  // iterations. By an estimate from counts (docs/options.md), so that each run
+  // has the same steps. Summary::method says which, and num_exact_steps how
+  // many of its steps were exact.
+  LINEAR_SOLVER_AUTO,
 };
 
 // The preconditioner in place of ceres::Solver::Options::preconditioner_type.
@@ -134,15 +140,16 @@ enum ForcingSequenceType {
 };
 
 // How DENSE_SCHUR and SPARSE_SCHUR, which both ask for the exact step,
-// factorise the Schur complement S on a device. n: its columns, those that vary
-// and are not eliminated.
+// factorise the Schur complement S. n: its columns, those that vary and are not
+// eliminated.
 enum SchurFactorizationType {
   // Of those that have room the one that should take less time.
   SCHUR_FACTORIZATION_AUTO,
-  // As a dense matrix of n^2 doubles, by cuSOLVER.
+  // As a dense matrix of n^2 doubles, by cuSOLVER on a device.
   SCHUR_FACTORIZATION_DENSE,
-  // As a sparse one, by cuDSS, which this library has to be built with and
-  // finds when it runs (docs/options.md).
+  // As a sparse one. On a device by cuDSS, which this library has to be built
+  // with and finds when it runs (docs/options.md); on the host by
+  // ceres::Solver::Options::sparse_linear_algebra_library_type.
   SCHUR_FACTORIZATION_SPARSE,
 };
 
@@ -177,8 +184,7 @@ struct Options {
   // another one than Ceres's. 0 or below: never (docs/options.md).
   double model_cost_tolerance = -1.0;
 
-  // With DENSE_SCHUR and SPARSE_SCHUR. There is no such factorisation on the
-  // host, where Ceres's own code solves.
+  // With DENSE_SCHUR and SPARSE_SCHUR.
   SchurFactorizationType schur_factorization = SCHUR_FACTORIZATION_AUTO;
 
   FallbackType fallback = FALLBACK_TO_CERES;
@@ -202,7 +208,7 @@ struct Options {
 
   // Most bytes that all solves of the process may hold on the device at once;
   // 0: what the device has. A problem that needs more is solved on the host,
-  // which a forecast says before memory is taken
+  // which is counted before most of it is taken
   // (Summary::memory_forecast_bytes).
   int64_t cuda_memory_limit_bytes = 0;
 

@@ -73,6 +73,7 @@
 #include "Eigen/Cholesky"
 #include "Eigen/Core"
 #include "ceres/internal/port.h"
+#include "ceres/jet.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/camera_models.h"
 
@@ -175,6 +176,226 @@ CERES_HOST_DEVICE bool ProjectionError(
   }
   residuals[0] = residuals[1] = T(0.0);
   return !isnan(in_camera[2]);
+}
+
+// Whether a camera projects as internal::CameraModel does, and not as a class
+// that derives from a model may.
+template <typename Camera, typename = void>
+struct HasDistortion : std::false_type {};
+template <typename Camera>
+struct HasDistortion<Camera, std::void_t<typename Camera::DistortionOf>>
+    : std::is_same<typename Camera::DistortionOf, Camera> {};
+
+// The same with its derivatives by the point in the camera's frame (2 x 3) and
+// by the parameters (2 x kNumParams), row-major. Jets have the columns of the
+// distortion alone; all else is written.
+template <typename Camera>
+CERES_HOST_DEVICE bool ProjectionErrorJacobian(double x,
+                                               double y,
+                                               const double* in_camera,
+                                               const double* params,
+                                               double* residuals,
+                                               double* by_point,
+                                               double* by_params) {
+  constexpr int kNumParams = Camera::kNumParams;
+  if constexpr (HasDistortion<Camera>::value) {
+    constexpr int kNumFocals = Camera::kNumFocalLengths;
+    constexpr int kNumExtra = Camera::kNumExtraParams;
+    using Jet = ceres::Jet<double, 2 + kNumExtra>;
+    for (int i = 0; i < 2 * kNumParams; ++i) {
+      by_params[i] = 0.0;
+    }
+    if (!(in_camera[2] >= DBL_EPSILON)) {
+      for (int i = 0; i < 6; ++i) {
+        by_point[i] = 0.0;
+      }
+      return ProjectionError<Camera>(x, y, in_camera, params, residuals);
+    }
+    const double xy[2] = {in_camera[0] / in_camera[2],
+                          in_camera[1] / in_camera[2]};
+    const double measured[2] = {x, y};
+    Jet coefficients[kNumExtra + 1];
+    for (int i = 0; i < kNumExtra; ++i) {
+      coefficients[i] = Jet(params[kNumFocals + 2 + i], 2 + i);
+    }
+    Jet distorted[2] = {Jet(xy[0], 0), Jet(xy[1], 1)};
+    Camera::Distort(coefficients, distorted);
+    const double inverse_z = 1.0 / in_camera[2];
+    for (int r = 0; r < 2; ++r) {
+      const int focal = r * (kNumFocals - 1);
+      const double f = params[focal];
+      const Jet& d = distorted[r];
+      residuals[r] = f * d.a + params[kNumFocals + r] - measured[r];
+      by_point[3 * r] = f * d.v[0] * inverse_z;
+      by_point[3 * r + 1] = f * d.v[1] * inverse_z;
+      by_point[3 * r + 2] =
+          -(by_point[3 * r] * xy[0] + by_point[3 * r + 1] * xy[1]);
+      double* const row = by_params + kNumParams * r;
+      row[focal] = d.a;
+      row[kNumFocals + r] = 1.0;
+      for (int i = 0; i < kNumExtra; ++i) {
+        row[kNumFocals + 2 + i] = f * d.v[2 + i];
+      }
+    }
+    return true;
+  } else {
+    using Jet = ceres::Jet<double, 3 + kNumParams>;
+    Jet jets[3 + kNumParams];
+    for (int i = 0; i < 3 + kNumParams; ++i) {
+      jets[i] = Jet(i < 3 ? in_camera[i] : params[i - 3], i);
+    }
+    Jet error[2];
+    if (!ProjectionError<Camera>(x, y, jets, jets + 3, error)) {
+      return false;
+    }
+    for (int r = 0; r < 2; ++r) {
+      residuals[r] = error[r].a;
+      for (int i = 0; i < 3 + kNumParams; ++i) {
+        (i < 3 ? by_point[3 * r + i] : by_params[kNumParams * r + i - 3]) =
+            error[r].v[i];
+      }
+    }
+    return true;
+  }
+}
+
+// R X + t with its derivatives by the rotation's values (3 x kSize) and by X (3
+// x 3), row-major; that by t is the identity. R X is X + 2 w v x X + 2 v x (v x
+// X) of a quaternion (w, v).
+template <typename Rotation>
+CERES_HOST_DEVICE void TransformPointJacobian(const double* rotation,
+                                              const double* translation,
+                                              const double* point,
+                                              double* transformed,
+                                              double* by_rotation,
+                                              double* by_point) {
+  constexpr int kSize = Rotation::kSize;
+  using Jet = ceres::Jet<double, kSize>;
+  Jet jets[kSize];
+  for (int i = 0; i < kSize; ++i) {
+    jets[i] = Jet(rotation[i], i);
+  }
+  Jet q[4];
+  Rotation::ToQuaternion(jets, q);
+  const double w = q[0].a;
+  const double v[3] = {q[1].a, q[2].a, q[3].a};
+  double c[3];  // v x X
+  ceres::CrossProduct(v, point, c);
+  double d[3];  // v x (v x X)
+  ceres::CrossProduct(v, c, d);
+  double by_q[3][4];
+  for (int i = 0; i < 3; ++i) {
+    transformed[i] = point[i] + 2.0 * (w * c[i] + d[i]) + translation[i];
+    by_q[i][0] = 2.0 * c[i];
+  }
+  for (int k = 0; k < 3; ++k) {
+    // Of e_k: e_k x X, e_k x (v x X), v x (e_k x X), v x e_k and v x (v x e_k).
+    const double e[3] = {
+        k == 0 ? 1.0 : 0.0, k == 1 ? 1.0 : 0.0, k == 2 ? 1.0 : 0.0};
+    double ex[3];
+    double ec[3];
+    double vex[3];
+    double ve[3];
+    double vve[3];
+    ceres::CrossProduct(e, point, ex);
+    ceres::CrossProduct(e, c, ec);
+    ceres::CrossProduct(v, ex, vex);
+    ceres::CrossProduct(v, e, ve);
+    ceres::CrossProduct(v, ve, vve);
+    for (int i = 0; i < 3; ++i) {
+      by_q[i][k + 1] = 2.0 * (w * ex[i] + ec[i] + vex[i]);
+      by_point[3 * i + k] = e[i] + 2.0 * (w * ve[i] + vve[i]);
+    }
+  }
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < kSize; ++j) {
+      double sum = 0.0;
+      for (int k = 0; k < 4; ++k) {
+        sum += by_q[i][k] * q[k].v[j];
+      }
+      by_rotation[kSize * i + j] = sum;
+    }
+  }
+}
+
+// to, of 2 rows with `stride` values each: a (2 x 3) b (3 x columns).
+CERES_HOST_DEVICE inline void MultiplyJacobians(
+    const double* a, const double* b, int columns, int stride, double* to) {
+  for (int r = 0; r < 2; ++r) {
+    for (int j = 0; j < columns; ++j) {
+      double sum = 0.0;
+      for (int i = 0; i < 3; ++i) {
+        sum += a[3 * r + i] * b[columns * i + j];
+      }
+      to[stride * r + j] = sum;
+    }
+  }
+}
+
+// The derivatives of a reprojection error whose point in the camera's frame is
+// C (R X + t) + c, (C, c) = `outer`, null for the identity. Blocks and their
+// derivatives are in the order of BlockSizes or, if is_split, SplitBlockSizes.
+template <typename Camera, typename Rotation>
+CERES_HOST_DEVICE bool ReprojectionErrorJacobian(double x,
+                                                 double y,
+                                                 const double (*outer)[4],
+                                                 bool is_split,
+                                                 const double* const* blocks,
+                                                 double* residuals,
+                                                 double* const* jacobians) {
+  constexpr int kSize = Rotation::kSize;
+  const double* const rotation = blocks[is_split ? 0 : 1];
+  const double* const translation = is_split ? blocks[1] : blocks[1] + kSize;
+  const double* const point = blocks[is_split ? 2 : 0];
+  double* const by_rotation = jacobians[is_split ? 0 : 1];
+  double* const by_translation = is_split ? jacobians[1] : jacobians[1] + kSize;
+  double transformed[3];
+  double rotation_jacobian[3 * kSize];
+  double point_jacobian[9];
+  TransformPointJacobian<Rotation>(rotation,
+                                   translation,
+                                   point,
+                                   transformed,
+                                   rotation_jacobian,
+                                   point_jacobian);
+  double in_camera[3];
+  for (int i = 0; i < 3; ++i) {
+    in_camera[i] = outer == nullptr
+                       ? transformed[i]
+                       : outer[i][0] * transformed[0] +
+                             outer[i][1] * transformed[1] +
+                             outer[i][2] * transformed[2] + outer[i][3];
+  }
+  double by_camera_point[6];
+  if (!ProjectionErrorJacobian<Camera>(x,
+                                       y,
+                                       in_camera,
+                                       blocks[is_split ? 3 : 2],
+                                       residuals,
+                                       by_camera_point,
+                                       jacobians[is_split ? 3 : 2])) {
+    return false;
+  }
+  double by_transformed[6];
+  for (int r = 0; r < 2; ++r) {
+    for (int j = 0; j < 3; ++j) {
+      const double* a = by_camera_point + 3 * r;
+      by_transformed[3 * r + j] =
+          outer == nullptr
+              ? a[j]
+              : a[0] * outer[0][j] + a[1] * outer[1][j] + a[2] * outer[2][j];
+      by_translation[(is_split ? 3 : kSize + 3) * r + j] =
+          by_transformed[3 * r + j];
+    }
+  }
+  MultiplyJacobians(by_transformed,
+                    rotation_jacobian,
+                    kSize,
+                    is_split ? kSize : kSize + 3,
+                    by_rotation);
+  MultiplyJacobians(
+      by_transformed, point_jacobian, 3, 3, jacobians[is_split ? 2 : 0]);
+  return true;
 }
 
 // log R(q), for q of any norm but 0; q and -q have the same. With a = |v| / |w|
@@ -308,6 +529,23 @@ struct ReprojectionError {
                    residuals);
   }
 
+  // For BlockSizes and SplitBlockSizes (row_evaluation.h).
+  using DerivativesOf = ReprojectionError;
+  template <typename Sizes>
+  CERES_HOST_DEVICE bool Differentiate(Sizes,
+                                       const double* const* blocks,
+                                       double* residuals,
+                                       double* const* jacobians) const {
+    return internal::ReprojectionErrorJacobian<Camera, Rotation>(
+        x,
+        y,
+        nullptr,
+        std::is_same_v<Sizes, SplitBlockSizes>,
+        blocks,
+        residuals,
+        jacobians);
+  }
+
   double x;
   double y;
 };
@@ -419,6 +657,22 @@ class ConstantRigReprojectionError {
                    point,
                    params,
                    residuals);
+  }
+
+  using DerivativesOf = ConstantRigReprojectionError;
+  template <typename Sizes>
+  CERES_HOST_DEVICE bool Differentiate(Sizes,
+                                       const double* const* blocks,
+                                       double* residuals,
+                                       double* const* jacobians) const {
+    return internal::ReprojectionErrorJacobian<Camera, Rotation>(
+        x_,
+        y_,
+        cam_from_rig_,
+        std::is_same_v<Sizes, SplitBlockSizes>,
+        blocks,
+        residuals,
+        jacobians);
   }
 
  private:

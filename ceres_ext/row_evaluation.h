@@ -28,7 +28,17 @@
 //   CERES_HOST_DEVICE explicit Functor(const Constants& constants);
 //
 // Columns of all blocks are taken in passes of at most kMaxStride, so that a
-// Jet stays in registers however many there are; each pass calls the functor.
+// Jet stays in registers of a device however many there are; each pass calls
+// the functor. On the host one pass has up to kMaxHostStride. There a functor
+// may also bring its derivatives, which take less time than Jets:
+//
+//   using DerivativesOf = Functor;   itself: derived functors have Jets again
+//   template <typename Sizes>        Sizes = std::integer_sequence<int, Ns...>
+//   CERES_HOST_DEVICE bool Differentiate(Sizes, const double* const* blocks,
+//                                        double* residuals,
+//                                        double* const* jacobians) const
+//
+// with all blocks' values, and false where operator() returns false.
 
 #ifndef CERES_EXT_ROW_EVALUATION_H_
 #define CERES_EXT_ROW_EVALUATION_H_
@@ -110,6 +120,7 @@ struct AutoDiffModel {
   using BlockSizes = std::integer_sequence<int, Ns...>;
   static constexpr int kNumResiduals = kNumResidualsIn;
   static constexpr int kMaxStride = 12;
+  static constexpr int kMaxHostStride = 32;
 };
 
 namespace internal {
@@ -180,7 +191,7 @@ class RowEvaluatorBase {
 
   template <typename T>
   CERES_HOST_DEVICE static bool IsFinite(T x) {
-    return x - x == T(0);
+    return x - x == T(0);  // NOLINT(misc-redundant-expression)
   }
 
   // What the loss of a row does to its residual and derivatives.
@@ -235,6 +246,48 @@ class RowEvaluatorBase {
       }
     }
     return {rho[0], IsFinite(s) ? 0.0 : 1.0};
+  }
+
+  // Stores all derivatives of a row, J of each block row-major. False where one
+  // isn't finite.
+  template <typename Store>
+  CERES_HOST_DEVICE static bool StoreJacobians(const RowBatch& rows,
+                                               int64_t i,
+                                               const Row& row,
+                                               const double* residual,
+                                               const Loss& loss,
+                                               const double* const* jacobians,
+                                               const Store& store) {
+    bool is_finite = true;
+    Blocks::ForEach([&](auto b) {
+      const RowBlock& block = row.blocks[b];
+      const double* const J = jacobians[b];
+      for (int j = 0; j < Blocks::Size(b) && j < block.size; ++j) {
+        double column[R];
+        for (int r = 0; r < R; ++r) {
+          column[r] = block.tangent < 0 ? J[r * Blocks::Size(b) + j]
+                                        : Dot<Blocks::Size(b)>(
+                                              J + r * Blocks::Size(b),
+                                              rows.tangents + block.tangent + j,
+                                              block.size);
+        }
+        loss.Correct(residual, column);
+        is_finite = store(rows, i, row, b, j, column) && is_finite;
+      }
+    });
+    return is_finite;
+  }
+
+  // sum_k a[k] b[stride k]
+  template <int kSize>
+  CERES_HOST_DEVICE static double Dot(const double* a,
+                                      const double* b,
+                                      int stride) {
+    double sum = 0.0;
+    for (int k = 0; k < kSize; ++k) {
+      sum += a[k] * b[stride * k];
+    }
+    return sum;
   }
 
   // Stores column j of block b's derivative where rows says; false where it
@@ -308,42 +361,21 @@ class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
     typename Base::Loss loss;
     RowTerm term = Base::Finish(rows, i, row.place, residual, &loss);
     if constexpr (kJacobian) {
-      Blocks::ForEach([&](auto b) {
-        const RowBlock& block = row.blocks[b];
-        const double* const J = jacobians[b];
-        for (int j = 0; j < Blocks::Size(b) && j < block.size; ++j) {
-          double column[R];
-          for (int r = 0; r < R; ++r) {
-            column[r] =
-                block.tangent < 0
-                    ? J[r * Blocks::Size(b) + j]
-                    : Dot<Blocks::Size(b)>(J + r * Blocks::Size(b),
-                                           rows.tangents + block.tangent + j,
-                                           block.size);
-          }
-          loss.Correct(residual, column);
-          if (!store(rows, i, row, b, j, column)) {
-            term.second = 1.0;
-          }
-        }
-      });
+      if (!Base::StoreJacobians(
+              rows, i, row, residual, loss, jacobians, store)) {
+        term.second = 1.0;
+      }
     }
     return term;
   }
-
- private:
-  // sum_k a[k] b[stride k]
-  template <int kSize>
-  CERES_HOST_DEVICE static double Dot(const double* a,
-                                      const double* b,
-                                      int stride) {
-    double sum = 0.0;
-    for (int k = 0; k < kSize; ++k) {
-      sum += a[k] * b[stride * k];
-    }
-    return sum;
-  }
 };
+
+// Whether a functor brings its derivatives, and not those of a base class.
+template <typename Functor, typename = void>
+struct HasDerivatives : std::false_type {};
+template <typename Functor>
+struct HasDerivatives<Functor, std::void_t<typename Functor::DerivativesOf>>
+    : std::is_same<typename Functor::DerivativesOf, Functor> {};
 
 // How the columns of all blocks, one per value, are shared out among passes: in
 // their order, as many to a pass as kMaxStride. A block is not cut where it
@@ -401,7 +433,6 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
   using typename Base::Blocks;
   using typename Base::Constants;
   using typename Base::Row;
-  using Passes = internal::Passes<Model::kMaxStride, Blocks>;
 
  public:
   // As that of a written Jacobian.
@@ -412,7 +443,15 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
     return Base::WithConstants(rows, i, [&](const Constants& constants) {
       const auto& functor = FunctorConstants<Functor>::Make(constants);
       if constexpr (kJacobian) {
-        return Differentiate(rows, i, functor, store);
+#ifdef __CUDA_ARCH__
+        return Differentiate<Model::kMaxStride>(rows, i, functor, store);
+#else
+        if constexpr (HasDerivatives<Functor>()) {
+          return EvaluateDerivatives(rows, i, functor, store);
+        } else {
+          return Differentiate<Model::kMaxHostStride>(rows, i, functor, store);
+        }
+#endif
       } else {
         Row row;
         Base::Load(rows, i, &row);
@@ -459,31 +498,60 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
   }
 
   template <typename Store>
+  CERES_HOST_DEVICE static RowTerm EvaluateDerivatives(const RowBatch& rows,
+                                                       int64_t i,
+                                                       const Functor& functor,
+                                                       const Store& store) {
+    Row row;
+    Base::Load(rows, i, &row);
+    double residual[R];
+    double values[R * Blocks::kNumValues];
+    const double* x[Blocks::kNumBlocks];
+    double* jacobians[Blocks::kNumBlocks];
+    Blocks::ForEach([&](auto b) {
+      x[b] = row.x + Blocks::Begin(b);
+      jacobians[b] = values + R * Blocks::Begin(b);
+    });
+    if (!functor.Differentiate(
+            typename Model::BlockSizes(), x, residual, jacobians)) {
+      return {0.0, 1.0};
+    }
+    typename Base::Loss loss;
+    RowTerm term = Base::Finish(rows, i, row.place, residual, &loss);
+    if (!Base::StoreJacobians(rows, i, row, residual, loss, jacobians, store)) {
+      term.second = 1.0;
+    }
+    return term;
+  }
+
+  // With passes of at most kStride columns.
+  template <int kStride, typename Store>
   CERES_HOST_DEVICE static RowTerm Differentiate(const RowBatch& rows,
                                                  int64_t i,
                                                  const Functor& functor,
                                                  const Store& store) {
+    using Passes = internal::Passes<kStride, Blocks>;
     Progress<Store> progress(store);
-    Differentiate(rows,
-                  i,
-                  functor,
-                  &progress,
-                  std::make_integer_sequence<int, Passes::Num()>());
+    Differentiate<Passes>(rows,
+                          i,
+                          functor,
+                          &progress,
+                          std::make_integer_sequence<int, Passes::Num()>());
     return progress.term;
   }
-  template <typename Store, int... kPasses>
+  template <typename Passes, typename Store, int... kPasses>
   CERES_HOST_DEVICE static void Differentiate(
       const RowBatch& rows,
       int64_t i,
       const Functor& functor,
       Progress<Store>* progress,
       std::integer_sequence<int, kPasses...>) {
-    (RunPass<kPasses>(rows, i, functor, progress) && ...);
+    (RunPass<Passes, kPasses>(rows, i, functor, progress) && ...);
   }
 
   // False where the functor refuses. Each pass reads the parameters again:
   // values kept for the next would take the registers that passes are to save.
-  template <int kPass, typename Store>
+  template <typename Passes, int kPass, typename Store>
   CERES_HOST_DEVICE static bool RunPass(const RowBatch& rows,
                                         int64_t i,
                                         const Functor& functor,
@@ -512,9 +580,9 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
     }
     Blocks::ForEach([&](auto b) {
       if (row.blocks[b].tangent < 0) {
-        StoreColumns<b, kPass>(rows, i, row, y, progress);
+        StoreColumns<Passes, b, kPass>(rows, i, row, y, progress);
       } else {
-        StoreProducts<b, kPass>(rows, i, row, y, progress);
+        StoreProducts<Passes, b, kPass>(rows, i, row, y, progress);
       }
     });
     return true;
@@ -535,7 +603,7 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
   }
 
   // Columns of block b that are those of J.
-  template <int b, int kPass, typename Jet, typename Store>
+  template <typename Passes, int b, int kPass, typename Jet, typename Store>
   CERES_HOST_DEVICE static void StoreColumns(const RowBatch& rows,
                                              int64_t i,
                                              const Row& row,
@@ -556,7 +624,7 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
   }
 
   // Columns of block b that are those of J P.
-  template <int b, int kPass, typename Jet, typename Store>
+  template <typename Passes, int b, int kPass, typename Jet, typename Store>
   CERES_HOST_DEVICE static void StoreProducts(const RowBatch& rows,
                                               int64_t i,
                                               const Row& row,

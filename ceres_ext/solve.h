@@ -10,8 +10,8 @@
 //
 // and keeps its ceres::Problem, its options and Ceres's trust-region loop. This
 // library replaces the linear solver: ITERATIVE_SCHUR and CGNR with IDENTITY,
-// JACOBI, SCHUR_JACOBI or SCHUR_POWER_SERIES_EXPANSION, and on a device the
-// exact steps of DENSE_SCHUR and SPARSE_SCHUR. It evaluates its own cost
+// JACOBI, SCHUR_JACOBI or SCHUR_POWER_SERIES_EXPANSION, and the exact steps of
+// DENSE_SCHUR and SPARSE_SCHUR. It evaluates its own cost
 // functions and DeviceAutoDiffCostFunction. Stock Ceres solves what this
 // library does not support, and the summary says why (or the solve is refused,
 // see Options::fallback).

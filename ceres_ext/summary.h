@@ -37,8 +37,8 @@ struct DegenerateBlocks {
   // Of the worst, that of the smallest relative pivot, the part of a column's
   // square that lies outside of the span of the others, at most 1e-12; among
   // equals one, the same in every run on the same machine. Its values, in a
-  // problem of arrays the array and the block, else the place among
-  // ceres::Problem::GetParameterBlocks. Where blocks are merged
+  // problem of arrays the array and the block, else the place in the order in
+  // which the ceres::Problem was given its blocks. Where blocks are merged
   // (Options::preconditioner_blocks) the first of them.
   const double* worst = nullptr;
   int worst_parameters = -1;
@@ -73,6 +73,10 @@ struct Summary : public ceres::Solver::Summary {
   // Number of PCG iterations, summed over all linear solves.
   int64_t num_pcg_iterations = 0;
 
+  // Number of linear solves that were exact, by a factorisation: all with
+  // DENSE_SCHUR and SPARSE_SCHUR, some where LINEAR_SOLVER_AUTO takes both.
+  int64_t num_exact_steps = 0;
+
   // Number of linear solves that ended at max_linear_solver_iterations, less
   // accurate than Solver::Options::eta asks.
   int64_t num_solves_at_pcg_limit = 0;
@@ -99,12 +103,12 @@ struct Summary : public ceres::Solver::Summary {
   // and vectors; of a device, of its memory.
   int64_t memory_bytes = 0;
 
-  // What memory_bytes was forecast to be; 0 on the host. A bound from below is
-  // made of counts, sizes and options before anything is taken of the device,
-  // and this when its index is there, which says how many tiles there are, and
-  // before the rest is taken. Where Options::cuda_memory_limit_bytes is below
-  // either, the device is left alone from there on, and Summary::device has
-  // both numbers (docs/options.md).
+  // What memory_bytes comes to, as the set-up says: what it has taken, and what
+  // a sparse factorisation takes with its first factor. 0 on the host. Where
+  // Options::cuda_memory_limit_bytes or the device may be too small, the set-up
+  // is counted before it takes more than its index; what doesn't fit leaves the
+  // device alone from there on, and Summary::device has both numbers
+  // (docs/options.md).
   int64_t memory_forecast_bytes = 0;
 
   // Bytes that crossed between host and device after the set-up; 0 on the host.

@@ -1,6 +1,6 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 # Finds the patched Ceres 2.2.0 that scripts/setup builds. Ceres::ceres_plugin
-# adds its internal headers, for ceres_ext/glue only.
+# adds its internal headers, for ceres_ext/under_ceres and what it needs of them.
 # CERES_EXT_CERES_PREFIX  its install prefix
 set(CERES_EXT_CERES
     ""

@@ -18,7 +18,7 @@ if(CCACHE_PROGRAM AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 # Targets choose the warnings of g++ in their device sources. Suppressed of nvcc,
-# 554: a conversion of BlockView to itself that is never called. 2810: nvcc takes
+# 554: a conversion of BlockRef to itself that is never called. 2810: nvcc takes
 # the reference that an assignment of a Status returns for a Status; its 3004 and
 # g++ find each Status that is ignored.
 add_compile_options(

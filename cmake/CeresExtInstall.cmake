@@ -62,12 +62,19 @@ install(
   FILES_MATCHING
   PATTERN "*.h"
   PATTERN "*.cuh"
-  PATTERN glue EXCLUDE
+  PATTERN base EXCLUDE
+  PATTERN blocks EXCLUDE
+  PATTERN front EXCLUDE
+  PATTERN import EXCLUDE
+  PATTERN plan EXCLUDE
+  PATTERN rows EXCLUDE
+  PATTERN session EXCLUDE
+  PATTERN under_ceres EXCLUDE
   PATTERN solver EXCLUDE)
 # What those include of the kernels; all else of them is the library's own.
 foreach(
   _header
-  cuda_kernels/base/block_view.h
+  cuda_kernels/base/block_ref.h
   cuda_kernels/base/breakdown.h
   cuda_kernels/base/buffer.h
   cuda_kernels/base/host_device.h
@@ -121,7 +128,7 @@ install(
 # The same of the build tree, with what else python/ is made of.
 set(_exported ceres_ext)
 if(CERES_EXT_BUILD_EXAMPLES)
-  list(APPEND _exported bal_io)
+  list(APPEND _exported problem_io)
 endif()
 export(
   TARGETS ${_exported}

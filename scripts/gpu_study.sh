@@ -5,7 +5,7 @@
 #
 # The study of docs/measurements/study.md on a machine with a GPU. Builds
 # nothing: BINARIES is the folder of bal_study, bal_study_v3 and bal_study_v4,
-# build/release/benchmarks/study where it is left out; FLAGs go to all of them.
+# build/release/studies where it is left out; FLAGs go to all of them.
 # Nothing is begun after --seconds (540). Parts, in this order:
 #   iterations, kernels, reference, runs, float_runs   bal_study on the GPU
 #   profile               ncu's metrics for Tables 3 and 5, where it is installed
@@ -26,7 +26,7 @@ fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 results=$1
 shift
-binaries=$root/build/release/benchmarks/study
+binaries=$root/build/release/studies
 if (($# > 0)) && [[ "$1" != -* ]]; then
   binaries=$1
   shift

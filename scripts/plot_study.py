@@ -219,7 +219,7 @@ def measured(record):
 
 
 def record_text(json_value, indent=""):
-    """As RecordText of benchmarks/study/study_record.cc: a line for each row."""
+    """As RecordText of studies/study_record.cc: a line for each row."""
     def nested(value):
         return isinstance(value, (dict, list))
     values = (json_value.values() if isinstance(json_value, dict)

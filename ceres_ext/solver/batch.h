@@ -23,14 +23,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "ceres_ext/solver/inexact_solver_options.h"
+#include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/merged_blocks.h"
-#include "cuda_kernels/structure/schur_matrix.h"
-#include "cuda_kernels/structure/schur_pairs.h"
 
 namespace ceres_ext::solver {
 
@@ -92,15 +90,7 @@ struct ProductRequest {
   const kernels::PcgScalars* scalars = nullptr;
 };
 
-// S as a matrix, of what a batch that owns its E family writes of it
-// (ops/schur_complement.h). Arrays over families.
-struct SchurBlocksRequest {
-  const double* v_inverse = nullptr;
-  const double* schur_diagonal = nullptr;
-  const double* f_diagonal = nullptr;   // D_f; null: zero
-  kernels::SchurUnknownsView unknowns;  // of the batch's F family
-  kernels::SchurTarget target;          // with the list of the batch's blocks
-};
+class SchurContribution;
 
 class Batch {
  public:
@@ -110,7 +100,7 @@ class Batch {
 
   // Takes the memory that a solver with these options will ask for. blocks: who
   // owns what. kUnsupported for what the kind of batch can't do.
-  virtual kernels::Status SetupSolver(const InexactSolverOptions& options,
+  virtual kernels::Status SetupSolver(const StepOptions& options,
                                       const ProblemBlocks& blocks) = 0;
 
   // y = E e + F f, or += .
@@ -146,46 +136,9 @@ class Batch {
     return {};
   }
 
-  // S as a matrix (explicit_schur.h). A batch that eliminates its E family in
-  // an operation of its own writes the blocks between the F blocks of its
-  // family: the number of that; -1: it lists its rows, and sums W and F_i'F_j
-  // of pairs and crossings (structure/schur_pairs.h).
-  virtual int schur_family() const { return -1; }
-  // *bytes: what SetupSchur will take, but for a few in a hundred, and beside
-  // that *build_bytes until it is done. Takes none.
-  virtual kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) {
-    *bytes = 0;
-    *build_bytes = 0;
-    return {};
-  }
-  // Takes all memory.
-  virtual kernels::Status SetupSchur() { return {}; }
-  // After SetupSchur: values of the blocks that it writes, whole diagonal ones
-  // included, and which blocks they are.
-  virtual int64_t num_schur_values() const { return 0; }
-  virtual kernels::Status ListSchurBlocks(kernels::SchurBlockList* /*list*/) {
-    return {};
-  }
-  // Writes every element between F blocks of its family, and of a dense target
-  // zeros everywhere else.
-  virtual kernels::Status WriteSchur(const SchurBlocksRequest& /*request*/) {
-    return {};
-  }
-  // Adds the rows as those of batch number `batch`. kUnsupported for a Jacobian
-  // that is not stored.
-  virtual kernels::Status ListRows(int /*batch*/,
-                                   kernels::SchurPairsBuilder* /*builder*/) {
-    return {kernels::StatusCode::kUnsupported,
-            "The Schur complement as a matrix needs a stored Jacobian."};
-  }
-  // Takes the lists of that batch.
-  virtual kernels::Status SetupPairs(
-      int /*batch*/, const kernels::SchurPairsBuilder& /*builder*/) {
-    return {};
-  }
-  // w += F'E, u += F_i'F_j, vectors over the builder's families; null: not
-  // wanted.
-  virtual kernels::Status AddPairs(double* /*w*/, double* /*u*/) { return {}; }
+  // What it has to say to S as a matrix (schur_contribution.h); null: nothing,
+  // and S can't be formed.
+  virtual SchurContribution* schur_contribution() { return nullptr; }
 
   // What products read: appended, so that a caller can tell whether it has
   // changed.

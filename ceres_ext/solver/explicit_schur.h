@@ -8,7 +8,8 @@
 // eliminates its E family by itself writes its blocks from its rows
 // (ops/schur_complement.h). What others add goes by pairs and crossings
 // (structure/schur_pairs.h), whose W is formed once per Jacobian. The diagonal
-// blocks are those that SCHUR_JACOBI has.
+// blocks are those that SCHUR_JACOBI has. Views that share no block write their
+// blocks as cameras do; unknowns are then in the order of the views.
 //
 //   ExplicitSchur<Machine> schur;
 //   Status status = schur.Prepare(blocks, batches, &machine);
@@ -25,13 +26,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/schur_contribution.h"
+#include "ceres_ext/solver/schur_matrix_size.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/ops/pair_products.h"
 #include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/structure/block_families.h"
+#include "cuda_kernels/structure/host_schur_rows.h"
 #include "cuda_kernels/structure/schur_matrix.h"
 #include "cuda_kernels/structure/schur_pairs.h"
 
@@ -45,17 +52,6 @@ struct ExplicitSchurRequest {
   // Whether the Jacobian is that of the Write before, if there was none between
   // them (Forget).
   bool is_same_linearization = false;
-};
-
-// What S and its factor are, for summaries.
-struct SchurMatrixSize {
-  bool is_factorized = false;
-  bool is_sparse = false;
-  int64_t num_unknowns = 0;
-  // Of the lower triangle of a sparse S, diagonal ones included.
-  int64_t num_blocks = 0;
-  int64_t num_values = 0;         // of S, with those behind the columns
-  int64_t num_factor_values = 0;  // of a sparse factor
 };
 
 template <typename Machine>
@@ -72,11 +68,24 @@ class ExplicitSchur {
     writer_ = nullptr;
     listed_.clear();
     pairs_.clear();
+    own_families_ = {};
+    own_columns_.clear();
     for (Batch* batch : batches) {
-      if (writer_ == nullptr && batch->schur_family() >= 0) {
-        writer_ = batch;
+      SchurContribution* const contribution = batch->schur_contribution();
+      if (contribution == nullptr) {
+        return {kernels::StatusCode::kUnsupported,
+                "A kind of residual blocks has no Schur complement as a "
+                "matrix."};
+      }
+      if (batches.size() == 1) {
+        CERES_EXT_RETURN_IF_ERROR(
+            contribution->ListOwnBlocks(&own_families_, &own_columns_));
+      }
+      if (!own_columns_.empty() ||
+          (writer_ == nullptr && contribution->schur_family() >= 0)) {
+        writer_ = contribution;
       } else {
-        listed_.push_back(batch);
+        listed_.push_back(contribution);
       }
     }
     builder_ = std::make_unique<kernels::SchurPairsBuilder>(
@@ -114,7 +123,13 @@ class ExplicitSchur {
   // all are. Then one of SetupDense and SetupSparse, either in place of the
   // other.
   kernels::Status Setup(const unsigned char* varies) {
-    CERES_EXT_RETURN_IF_ERROR(unknowns_.Setup(blocks_.f, varies, machine_));
+    CERES_EXT_RETURN_IF_ERROR(own_columns_.empty()
+                                  ? unknowns_.Setup(blocks_.f, varies, machine_)
+                                  : unknowns_.Setup(own_families_,
+                                                    own_columns_,
+                                                    varies,
+                                                    blocks_.f.num_values(),
+                                                    machine_));
     if (writer_ != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(writer_->SetupSchur());
     }
@@ -142,14 +157,14 @@ class ExplicitSchur {
     std::vector<kernels::SchurBlockList> lists(1);
     if (writer_ != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(writer_->ListSchurBlocks(&lists[0]));
-      lists[0].first_block = unknowns_.first_block(writer_->schur_family());
+      lists[0].first_block = unknowns_.first_block(WriterFamily());
     }
     lists.push_back(crossing_blocks_);
     for (const auto& pairs : pairs_) {
       lists.emplace_back();
-      if (pairs->view().index.num_observations > 0) {
+      if (pairs->ref().index.num_observations > 0) {
         CERES_EXT_RETURN_IF_ERROR(kernels::DownloadBlocks(
-            pairs->view().couplings, 0, machine_, &lists.back()));
+            pairs->ref().couplings, 0, machine_, &lists.back()));
       }
     }
     return csr_.Setup(lists, unknowns_, machine_);
@@ -165,16 +180,16 @@ class ExplicitSchur {
       num_values = std::max(
           num_values,
           mean_size_[i] * mean_size_[i] *
-              static_cast<double>(pairs_[i]->view().couplings.num_blocks));
+              static_cast<double>(pairs_[i]->ref().couplings.num_blocks));
     }
-    const double varies =
-        static_cast<double>(num_unknowns()) /
-        static_cast<double>(std::max(blocks_.f.num_values(), int64_t{1}));
+    const double varies = static_cast<double>(num_unknowns()) /
+                          static_cast<double>(std::max(
+                              unknowns_.families().num_values(), int64_t{1}));
     return static_cast<int64_t>(varies * varies * num_values);
   }
 
   const kernels::SchurUnknowns<Machine>& unknowns() const { return unknowns_; }
-  int64_t num_unknowns() const { return unknowns_.view().num_unknowns; }
+  int64_t num_unknowns() const { return unknowns_.ref().num_unknowns; }
   // Where it is sparse.
   const kernels::SchurCsr<Machine>& csr() const { return csr_; }
   SchurMatrixSize size() const {
@@ -199,7 +214,7 @@ class ExplicitSchur {
       of_batch.v_inverse = request.v_inverse;
       of_batch.schur_diagonal = request.schur_diagonal;
       of_batch.f_diagonal = request.f_diagonal;
-      of_batch.unknowns = unknowns_.OfFamily(writer_->schur_family());
+      of_batch.unknowns = unknowns_.OfFamily(WriterFamily());
       of_batch.target = Target(values, 0);
       // Between other blocks a sparse target has elements too.
       if (is_sparse_ && !listed_.empty()) {
@@ -209,7 +224,7 @@ class ExplicitSchur {
     } else {
       CERES_EXT_RETURN_IF_ERROR(SetZero(values));
     }
-    for (int i = 0; i < blocks_.f.size(); ++i) {
+    for (int i = 0; own_columns_.empty() && i < blocks_.f.size(); ++i) {
       if (writer_ == nullptr || writer_->schur_family() != i) {
         CERES_EXT_RETURN_IF_ERROR(WriteDiagonal(i, request, values));
       }
@@ -218,9 +233,9 @@ class ExplicitSchur {
       CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(w_.size(), w_.data()));
       CERES_EXT_RETURN_IF_ERROR(
           machine_->SetZero(crossings_.size(), crossings_.data()));
-      for (Batch* batch : listed_) {
+      for (SchurContribution* listed : listed_) {
         CERES_EXT_RETURN_IF_ERROR(
-            batch->AddPairs(w_.data(), crossings_.data()));
+            listed->AddPairs(w_.data(), crossings_.data()));
       }
     }
     for (size_t i = 0; i < pairs_.size(); ++i) {
@@ -237,6 +252,8 @@ class ExplicitSchur {
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
+  static constexpr bool kIsHost =
+      std::is_base_of_v<kernels::HostMachine, Machine>;
 
   // Crossings of two families of F.
   struct CrossingFamily {
@@ -246,6 +263,11 @@ class ExplicitSchur {
     Buffer<int32_t> column;
     Buffer<int64_t> place;
   };
+
+  // Of blocks of its own there is one.
+  int WriterFamily() const {
+    return own_columns_.empty() ? writer_->schur_family() : 0;
+  }
 
   // List 0 is the writer's, 1 that of crossings, 2 + i that of pairs of E
   // family i.
@@ -277,6 +299,8 @@ class ExplicitSchur {
     pairs_.clear();
     mean_size_.clear();
     width_.assign(static_cast<size_t>(blocks_.e.size()), 0);
+    rows_ = std::vector<kernels::HostSchurRows>(
+        static_cast<size_t>(kIsHost ? blocks_.e.size() : 0));
     for (int i = 0; i < blocks_.e.size(); ++i) {
       pairs_.push_back(std::make_unique<kernels::PairIndex<Machine>>());
       int32_t widest = 0;
@@ -294,14 +318,22 @@ class ExplicitSchur {
       }
       CERES_EXT_RETURN_IF_ERROR(
           pairs_.back()->Setup(builder.pairs(i), machine_));
-      const kernels::CouplingIndexView& couplings =
-          pairs_.back()->view().couplings;
+      const kernels::CouplingIndexRef& couplings =
+          pairs_.back()->ref().couplings;
+      if constexpr (kIsHost) {
+        CERES_EXT_RETURN_IF_ERROR(
+            rows_[static_cast<size_t>(i)].Setup(pairs_.back()->ref().index,
+                                                couplings,
+                                                block_size_.data(),
+                                                0,
+                                                machine_));
+      }
       num_partial = std::max(num_partial, width_[i] * couplings.num_chunks);
     }
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_partial, &partial_));
     const int64_t num_values = builder.w_families().num_values();
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_values, &w_));
-    return machine_->Allocate(num_values, &y_);
+    return machine_->Allocate(kIsHost ? 0 : num_values, &y_);
   }
 
   kernels::Status SetupCrossings(const kernels::SchurPairsBuilder& builder) {
@@ -341,39 +373,56 @@ class ExplicitSchur {
   kernels::Status SubtractCouplings(int i,
                                     const ExplicitSchurRequest& request,
                                     double* values) {
-    const auto& pairs = pairs_[static_cast<size_t>(i)]->view();
+    const auto& pairs = pairs_[static_cast<size_t>(i)]->ref();
     if (pairs.index.num_observations == 0) {
       return {};
     }
-    kernels::PairInverseParams inverse;
-    inverse.n = pairs.index.num_observations;
-    inverse.e_size = pairs.e_size;
-    inverse.w_begin = pairs.w_begin;
-    inverse.f_block = pairs.index.camera_id;
-    inverse.e_block = pairs.index.point_id;
-    inverse.block_size = block_size_.data();
-    inverse.v_inverse = kernels::PackedBlocks(
-        blocks_.e[i], Machine::kLayout, request.v_inverse);
-    inverse.w = w_.data();
-    inverse.y = y_.data();
-    CERES_EXT_RETURN_IF_ERROR(Run(inverse, machine_));
-    kernels::PairCouplings of;
-    of.couplings = pairs.couplings;
-    of.e_size = pairs.e_size;
-    of.w_begin = pairs.w_begin;
-    of.w = w_.data();
-    of.y = y_.data();
-    of.block_size = block_size_.data();
-    of.width = width_[static_cast<size_t>(i)];
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::CouplingChunksParams{of, partial_.data()}, machine_));
-    kernels::SubtractCouplingsParams subtract;
-    subtract.of = of;
-    subtract.partial = partial_.data();
-    subtract.unknowns = unknowns_.view();
-    subtract.value_begin = value_begin_.data();
-    subtract.target = Target(values, 2 + static_cast<size_t>(i));
-    return Run(subtract, machine_);
+    if constexpr (kIsHost) {
+      kernels::PairProductsParams products;
+      products.index = pairs.index;
+      products.couplings = pairs.couplings;
+      products.rows = rows_[static_cast<size_t>(i)].ref();
+      products.e_size = pairs.e_size;
+      products.w_begin = pairs.w_begin;
+      products.block_size = block_size_.data();
+      products.v_inverse = kernels::PackedBlocks(
+          blocks_.e[i], Machine::kLayout, request.v_inverse);
+      products.w = w_.data();
+      products.unknowns = unknowns_.ref();
+      products.value_begin = value_begin_.data();
+      products.target = Target(values, 2 + static_cast<size_t>(i));
+      return Run(products, machine_);
+    } else {
+      kernels::PairInverseParams inverse;
+      inverse.n = pairs.index.num_observations;
+      inverse.e_size = pairs.e_size;
+      inverse.w_begin = pairs.w_begin;
+      inverse.f_block = pairs.index.camera_id;
+      inverse.e_block = pairs.index.point_id;
+      inverse.block_size = block_size_.data();
+      inverse.v_inverse = kernels::PackedBlocks(
+          blocks_.e[i], Machine::kLayout, request.v_inverse);
+      inverse.w = w_.data();
+      inverse.y = y_.data();
+      CERES_EXT_RETURN_IF_ERROR(Run(inverse, machine_));
+      kernels::PairCouplings of;
+      of.couplings = pairs.couplings;
+      of.e_size = pairs.e_size;
+      of.w_begin = pairs.w_begin;
+      of.w = w_.data();
+      of.y = y_.data();
+      of.block_size = block_size_.data();
+      of.width = width_[static_cast<size_t>(i)];
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::CouplingChunksParams{of, partial_.data()}, machine_));
+      kernels::SubtractCouplingsParams subtract;
+      subtract.of = of;
+      subtract.partial = partial_.data();
+      subtract.unknowns = unknowns_.ref();
+      subtract.value_begin = value_begin_.data();
+      subtract.target = Target(values, 2 + static_cast<size_t>(i));
+      return Run(subtract, machine_);
+    }
   }
 
   kernels::Status AddCrossings(const CrossingFamily& family, double* values) {
@@ -385,7 +434,7 @@ class ExplicitSchur {
     params.column = family.column.data();
     params.place = family.place.data();
     params.u = crossings_.data() + family.blocks.value_begin;
-    params.unknowns = unknowns_.view();
+    params.unknowns = unknowns_.ref();
     params.value_begin = value_begin_.data();
     params.target = Target(values, 1);
     return Run(params, machine_);
@@ -394,15 +443,19 @@ class ExplicitSchur {
   ProblemBlocks blocks_;
   Machine* machine_ = nullptr;
   bool is_sparse_ = false;
-  int64_t stride_ = 0;          // of a dense S
-  Batch* writer_ = nullptr;     // the first that writes; null: none
-  std::vector<Batch*> listed_;  // the others
+  int64_t stride_ = 0;                      // of a dense S
+  SchurContribution* writer_ = nullptr;     // the first that writes; null: none
+  std::vector<SchurContribution*> listed_;  // the others
+  // Of a writer with blocks of its own (SchurContribution::ListOwnBlocks).
+  kernels::BlockFamilies own_families_;
+  std::vector<int32_t> own_columns_;
   std::unique_ptr<kernels::SchurPairsBuilder> builder_;  // until Setup
   kernels::SchurUnknowns<Machine> unknowns_;
   kernels::SchurBlockList crossing_blocks_;
   kernels::SchurCsr<Machine> csr_;
   // Of each family of E; one without pairs has no memory.
   std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> pairs_;
+  std::vector<kernels::HostSchurRows> rows_;  // of the same, on the host
   std::vector<std::unique_ptr<CrossingFamily>> crossing_families_;
   Buffer<int32_t> block_size_;   // of each F block
   Buffer<int64_t> value_begin_;  // of each F block

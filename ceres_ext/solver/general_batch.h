@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
@@ -20,7 +21,7 @@
 namespace ceres_ext::solver {
 
 template <typename Machine>
-class GeneralBatch final : public Batch {
+class GeneralBatch final : public Batch, public SchurContribution {
  public:
   // *rows and the machine must outlive the batch. values: num_values of the
   // rows, which everything works on.
@@ -40,9 +41,10 @@ class GeneralBatch final : public Batch {
     return ReserveSums(/*packed=*/false);
   }
 
-  int64_t num_residuals() const final { return rows_->view().num_residuals; }
+  SchurContribution* schur_contribution() final { return this; }
+  int64_t num_residuals() const final { return rows_->ref().num_residuals; }
 
-  kernels::Status SetupSolver(const InexactSolverOptions& /*options*/,
+  kernels::Status SetupSolver(const StepOptions& /*options*/,
                               const ProblemBlocks& /*blocks*/) final {
     return ReserveSums(/*packed=*/true);
   }
@@ -66,8 +68,7 @@ class GeneralBatch final : public Batch {
 
   // J = J diag(scale).
   kernels::Status ScaleColumns(const double* e, const double* f) {
-    return Run(kernels::ScaleRowsParams{rows_->view(), values_, e, f},
-               machine_);
+    return Run(kernels::ScaleRowsParams{rows_->ref(), values_, e, f}, machine_);
   }
 
   kernels::Status EliminatedBlocks(const NormalBlocksRequest& request) final {
@@ -83,14 +84,14 @@ class GeneralBatch final : public Batch {
           Sum<kernels::CellProduct::kMatrix>(nullptr, packed));
     }
     kernels::MergedRows merged;
-    merged.rows = rows_->view();
+    merged.rows = rows_->ref();
     merged.values = values_;
     merged.column = rows_->merged_column();
     CERES_EXT_RETURN_IF_ERROR(AddToMerged(merged, request.u));
     if (request.schur_diagonal != nullptr && !rows_->e_lists().empty()) {
       kernels::EliminatedBlocks formula;
       formula.values = values_;
-      formula.row_begin = rows_->view().row_begin;
+      formula.row_begin = rows_->ref().row_begin;
       formula.eliminated = merged.eliminated = rows_->eliminated();
       for (int i = 0; i < blocks_.e.size(); ++i) {
         formula.v_inverse[i] = merged.v_inverse[i] =
@@ -136,7 +137,7 @@ class GeneralBatch final : public Batch {
 
   kernels::Status ListRows(int batch,
                            kernels::SchurPairsBuilder* builder) final {
-    const kernels::BlockRowsView& view = rows_->view();
+    const kernels::BlockRowsRef& view = rows_->ref();
     std::vector<int32_t> cell_begin(static_cast<size_t>(view.num_rows) + 1);
     CERES_EXT_RETURN_IF_ERROR(machine_->Download(
         view.num_rows + 1, view.cell_begin, cell_begin.data()));
@@ -172,7 +173,7 @@ class GeneralBatch final : public Batch {
 
   kernels::Status AddPairs(double* w, double* u) final {
     kernels::GeneralPairSums pairs;
-    pairs.rows = rows_->view();
+    pairs.rows = rows_->ref();
     pairs.values = values_;
     pairs.eliminated = rows_->eliminated();
     for (int i = 0; i < blocks_.e.size(); ++i) {
@@ -180,7 +181,7 @@ class GeneralBatch final : public Batch {
     }
     CERES_EXT_RETURN_IF_ERROR(schur_sums_.AddPairs(pairs, w, machine_));
     return schur_sums_.AddCrossings(
-        kernels::GeneralCrossingSums{rows_->view(), values_}, u, machine_);
+        kernels::GeneralCrossingSums{rows_->ref(), values_}, u, machine_);
   }
 
   void AppendOperands(std::vector<const void*>* operands) const final {
@@ -203,7 +204,7 @@ class GeneralBatch final : public Batch {
                           const kernels::PcgScalars* scalars) {
     return Run(
         kernels::RowProductParams{
-            rows_->view(), values_, e, f, start, y, scalars},
+            rows_->ref(), values_, e, f, start, y, scalars},
         machine_);
   }
 
@@ -221,7 +222,7 @@ class GeneralBatch final : public Batch {
                       const double* y = nullptr,
                       const kernels::PcgScalars* scalars = nullptr) {
     const kernels::CellProducts<kProduct> formula{
-        values_, rows_->view().row_begin, y};
+        values_, rows_->ref().row_begin, y};
     CERES_EXT_RETURN_IF_ERROR(
         sums_.Add(rows_->e_lists(), blocks_.e, formula, e, scalars, machine_));
     return AddToF(formula, f, scalars);

@@ -19,8 +19,9 @@
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_sums.h"
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/model_jacobian.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -35,14 +36,14 @@
 namespace ceres_ext::solver {
 
 template <typename Machine, typename SourceIn>
-class ObservationBatch final : public Batch {
+class ObservationBatch final : public Batch, public SchurContribution {
  public:
   using Source = SourceIn;
   using Shape = typename Source::Shape;
 
   // What the index views and the machine must outlive the batch. Blocks of the
   // index are those of families e_family and f_family in their order.
-  void Setup(const kernels::ObservationIndexView& index,
+  void Setup(const kernels::ObservationIndexRef& index,
              int e_family,
              int f_family,
              Machine* machine) {
@@ -54,11 +55,12 @@ class ObservationBatch final : public Batch {
   // The Jacobian that everything works on.
   void SetJacobian(const Source& jacobian) { jacobian_ = jacobian; }
 
+  SchurContribution* schur_contribution() final { return this; }
   int64_t num_residuals() const final {
     return Shape::kNumResiduals * index_.num_observations;
   }
 
-  kernels::Status SetupSolver(const InexactSolverOptions& options,
+  kernels::Status SetupSolver(const StepOptions& options,
                               const ProblemBlocks& blocks) final {
     CERES_EXT_RETURN_IF_ERROR(SetBlocks(blocks));
     const bool in_two_steps = !owns_points_ && options.use_schur;
@@ -260,10 +262,17 @@ class ObservationBatch final : public Batch {
   kernels::Status SetupSchur() final {
     if constexpr (kHasSchur) {
       CERES_EXT_RETURN_IF_ERROR(couplings_.Build(index_, kCouplings, machine_));
-      if constexpr (!std::is_same_v<Machine, kernels::HostMachine>) {
+      if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
+        CERES_EXT_RETURN_IF_ERROR(schur_rows_.Setup(
+            index_,
+            couplings_.ref(),
+            nullptr,
+            kernels::internal::CouplingScratch<Source>::kLocalF,
+            machine_));
+      } else {
         CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
             kernels::ScratchBytes<Source>(index_.num_observations,
-                                          couplings_.view().num_chunks),
+                                          couplings_.ref().num_chunks),
             &schur_scratch_));
       }
     }
@@ -271,26 +280,27 @@ class ObservationBatch final : public Batch {
   }
 
   int64_t num_schur_values() const final {
-    return F * F * couplings_.view().num_blocks;
+    return F * F * couplings_.ref().num_blocks;
   }
   kernels::Status ListSchurBlocks(kernels::SchurBlockList* list) final {
-    return kernels::DownloadBlocks(couplings_.view(), 0, machine_, list);
+    return kernels::DownloadBlocks(couplings_.ref(), 0, machine_, list);
   }
 
   kernels::Status WriteSchur(const SchurBlocksRequest& request) final {
     if constexpr (kHasSchur) {
       auto params =
           OnJacobian<kernels::SchurComplementParams<Source, kLayout>>();
-      params.couplings = couplings_.view();
+      params.couplings = couplings_.ref();
       params.unknowns = request.unknowns;
       params.v_inverse = PointView(request.v_inverse);
       params.schur_diagonal = CameraView(request.schur_diagonal);
       params.camera_diagonal = Cameras(request.f_diagonal);
       params.target = request.target;
+      params.rows = schur_rows_.ref();
       params.scratch = schur_scratch_.data();
       return Run(params, machine_);
     } else {
-      return Batch::WriteSchur(request);
+      return SchurContribution::WriteSchur(request);
     }
   }
 
@@ -305,7 +315,7 @@ class ObservationBatch final : public Batch {
             builder->AddRow(batch, k, {e_family_, point}, cells);
           });
     } else {
-      return Batch::ListRows(batch, builder);
+      return SchurContribution::ListRows(batch, builder);
     }
   }
 
@@ -321,7 +331,7 @@ class ObservationBatch final : public Batch {
       return schur_sums_.AddCrossings(
           kernels::CrossingSums<Source>{jacobian_}, u, machine_);
     } else {
-      return Batch::AddPairs(w, u);
+      return SchurContribution::AddPairs(w, u);
     }
   }
 
@@ -376,12 +386,12 @@ class ObservationBatch final : public Batch {
     return f == nullptr ? nullptr : f + f_begin_;
   }
   template <typename T>
-  kernels::BlockView<T, Shape::kPackedE, kLayout> PointView(T* packed) const {
+  kernels::BlockRef<T, Shape::kPackedE, kLayout> PointView(T* packed) const {
     return {packed == nullptr ? nullptr : packed + e_packed_begin_,
             index_.num_points};
   }
   template <typename T>
-  kernels::BlockView<T, Shape::kPackedF, kLayout> CameraView(T* packed) const {
+  kernels::BlockRef<T, Shape::kPackedF, kLayout> CameraView(T* packed) const {
     return {packed == nullptr ? nullptr : packed + f_packed_begin_,
             index_.num_cameras};
   }
@@ -424,7 +434,7 @@ class ObservationBatch final : public Batch {
     return Run(params, machine_);
   }
 
-  kernels::ObservationIndexView index_;
+  kernels::ObservationIndexRef index_;
   Machine* machine_ = nullptr;
   Source jacobian_;
   int e_family_ = 0;
@@ -445,6 +455,7 @@ class ObservationBatch final : public Batch {
   // Of S as a matrix.
   kernels::CouplingIndexOf<Machine> couplings_;
   Buffer<unsigned char> schur_scratch_;
+  kernels::HostSchurRows schur_rows_;  // of the host
   SchurSums<Machine> schur_sums_;
 };
 

@@ -17,17 +17,18 @@
 #include <cstdint>
 #include <string>
 
-#include "ceres_ext/solver/inexact_solver_options.h"
+#include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/base/vector_space.h"
 #include "cuda_kernels/ops/pcg.h"
 
 namespace ceres_ext::solver {
 
 // Vectors of n elements and the scalars, in the memory of the machine.
 struct PcgVectors {
-  int64_t n = 0;
+  kernels::VectorSpace space;
   const double* rhs = nullptr;
   double* x = nullptr;  // the solution
   double* p = nullptr;
@@ -52,22 +53,21 @@ template <typename Machine,
           typename Multiply,
           typename Precondition,
           typename Finish>
-kernels::Status ConjugateGradients(
-    const InexactSolverOptions& options,
-    const InexactSolverPerSolveOptions& per_solve,
-    const kernels::PcgForcing& forcing,
-    const kernels::BreakdownArrays& breakdowns,
-    const PcgVectors& v,
-    Multiply&& multiply,
-    Precondition&& precondition,
-    Finish&& finish,
-    typename Machine::PcgLoop* loop,
-    Machine* machine,
-    kernels::PcgScalars* scalars) {
+kernels::Status ConjugateGradients(const StepOptions& options,
+                                   const StepPerSolveOptions& per_solve,
+                                   const kernels::PcgForcing& forcing,
+                                   const kernels::BreakdownArrays& breakdowns,
+                                   const PcgVectors& v,
+                                   Multiply&& multiply,
+                                   Precondition&& precondition,
+                                   Finish&& finish,
+                                   typename Machine::PcgLoop* loop,
+                                   Machine* machine,
+                                   kernels::PcgScalars* scalars) {
   // x = 0, r = b, Q_0 = 0
   kernels::PcgStartParams start;
   start.x_is_given = v.x_is_given;
-  start.n = v.n;
+  start.n = v.space.size();
   start.q_tolerance = per_solve.q_tolerance;
   start.r_tolerance = per_solve.r_tolerance;
   start.model_cost_tolerance = per_solve.model_cost_tolerance;
@@ -85,7 +85,7 @@ kernels::Status ConjugateGradients(
 
   double* q = v.z;
   kernels::PcgResidualParams residual{
-      v.n, /*reset=*/false, v.rhs, q, v.x, v.r, v.scalars};
+      v.space.size(), /*reset=*/false, v.rhs, q, v.x, v.r, v.scalars};
   if (v.x_is_given) {
     // r = b - A x, Q_0 = -x'(b + r)
     CERES_EXT_RETURN_IF_ERROR(multiply(v.x, q));
@@ -99,15 +99,16 @@ kernels::Status ConjugateGradients(
     // z = M^-1 r
     CERES_EXT_RETURN_IF_ERROR(precondition(v.r, v.z));
     // rho = r'z, p = z + (rho / last rho) p
-    CERES_EXT_RETURN_IF_ERROR(
-        RunInOrder(machine,
-                   kernels::PcgRhoParams{v.n, v.r, v.z, v.scalars},
-                   kernels::PcgDirectionParams{v.n, v.z, v.p, v.scalars}));
+    CERES_EXT_RETURN_IF_ERROR(RunInOrder(
+        machine,
+        kernels::PcgRhoParams{v.space.size(), v.r, v.z, v.scalars},
+        kernels::PcgDirectionParams{v.space.size(), v.z, v.p, v.scalars}));
     // q = A p
     CERES_EXT_RETURN_IF_ERROR(multiply(v.p, q));
     // x = x + (rho / p'q) p, r = r - (rho / p'q) q
-    const kernels::PcgAlphaParams alpha{v.n, v.p, q, v.scalars};
-    const kernels::PcgAdvanceParams advance{v.n, v.p, v.x, v.scalars};
+    const kernels::PcgAlphaParams alpha{v.space.size(), v.p, q, v.scalars};
+    const kernels::PcgAdvanceParams advance{
+        v.space.size(), v.p, v.x, v.scalars};
     residual.reset = (i + 1) % period == 0;
     if (!residual.reset) {
       return RunInOrder(machine, alpha, advance, residual);

@@ -62,7 +62,7 @@ class SchurSums {
 // Calls fn(row, eliminated block, camera or view) for the observations of an
 // index, in host memory.
 template <typename Machine, typename Function>
-kernels::Status ForEachObservation(const kernels::ObservationIndexView& index,
+kernels::Status ForEachObservation(const kernels::ObservationIndexRef& index,
                                    Machine* machine,
                                    Function&& fn) {
   const int64_t n = index.num_observations;

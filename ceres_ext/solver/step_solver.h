@@ -16,42 +16,45 @@
 //
 //   StepSolver<HostMachine> solver;
 //   Status status = solver.Setup(options, blocks, {&batch}, &machine);
-//   InexactSolverSummary summary =
+//   StepSummary summary =
 //       solver.Solve({b, e_diagonal, f_diagonal}, per_solve, e_step, f_step);
 //
-// It composes an operator (linear_operator.h, explicit_schur_complement.h) with
-// a preconditioner (preconditioner.h) and PCG (pcg.h), or with a factorisation
-// of S as a matrix (schur_cholesky.h). The sign is Ceres's: b is the residual,
-// and the trust-region loop negates the step itself. PCG gives an undamped zero
-// column step zero, a factorisation fails on it.
+// It composes an operator (operator/) with a preconditioner (preconditioner/)
+// and PCG (pcg.h), or with a factorisation of S as a matrix (cholesky/), or
+// with both, of which it chooses one for each step (step_choice.h). The sign is
+// Ceres's: b is the residual, and the trust-region loop negates the step
+// itself. PCG gives an undamped zero column step zero, a factorisation fails on
+// it.
 //
-// Setup takes all memory, Solve takes none, except for a dense S that replaces
-// a sparse one whose factorisation is wrong; only a graph (cuda_graph.h) is
-// made by Solve, and serves those that follow on the same arrays. A solver
-// serves one Solve at a time. The same input gives the same bits, for any
-// number of threads.
+// Setup takes all memory, and Solve takes none, with three exceptions: a dense
+// S that replaces a sparse one whose factorisation is wrong; S as a matrix
+// where steps are by PCG or exact (StepOptions::is_mixture), which the first
+// exact step sets up; a graph (cuda_graph.h), which serves all solves on the
+// same arrays. A solver serves one Solve at a time. The same input gives the
+// same bits, for any number of threads.
 #ifndef CERES_EXT_SOLVER_STEP_SOLVER_H_
 #define CERES_EXT_SOLVER_STEP_SOLVER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
-#include "ceres_ext/solver/explicit_schur_complement.h"
-#include "ceres_ext/solver/inexact_solver_options.h"
-#include "ceres_ext/solver/linear_operator.h"
+#include "ceres_ext/solver/cholesky/schur_cholesky.h"
+#include "ceres_ext/solver/cholesky/sparse_factorization.h"
+#include "ceres_ext/solver/operator/create_operator.h"
+#include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/pcg.h"
-#include "ceres_ext/solver/preconditioner.h"
-#include "ceres_ext/solver/schur_cholesky.h"
+#include "ceres_ext/solver/preconditioner/create_preconditioner.h"
+#include "ceres_ext/solver/schur_matrix_size.h"
+#include "ceres_ext/solver/step_choice.h"
+#include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/machine/cuda_machine.h"
-#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/structure/block_families.h"
 
@@ -73,13 +76,14 @@ class StepSolver {
  public:
   // Batches and machine must outlive the solver. f_varies: of each value of F,
   // in host memory, whether it is an unknown of S as a matrix; empty: all
-  // are. kInvalidArgument: options.Validate fails. kOutOfMemory. kUnsupported:
-  // what a batch, or the machine, can't do.
-  kernels::Status Setup(const InexactSolverOptions& options,
+  // are. sparse: for a sparse S on the host. kInvalidArgument: options.Validate
+  // fails. kOutOfMemory. kUnsupported: what a batch, or the machine, can't do.
+  kernels::Status Setup(const StepOptions& options,
                         const ProblemBlocks& blocks,
                         const std::vector<Batch*>& batches,
                         Machine* machine,
-                        std::vector<unsigned char> f_varies = {}) {
+                        std::vector<unsigned char> f_varies = {},
+                        std::shared_ptr<SparseFactorization> sparse = {}) {
     std::string error;
     if (!options.Validate(&error)) {
       return {kernels::StatusCode::kInvalidArgument, error};
@@ -87,37 +91,26 @@ class StepSolver {
     options_ = options;
     batches_ = batches;
     machine_ = machine;
-    SchurComplement<Machine>* schur = nullptr;
-    explicit_schur_ = nullptr;
     if (f_varies.empty() && options.needs_schur_matrix()) {
       f_varies.assign(static_cast<size_t>(blocks.f.num_values()), 1);
     }
-    if (options.use_explicit_schur_complement) {
-      if constexpr (!kHasSchurMatrix) {
-        return {kernels::StatusCode::kUnsupported,
-                "This machine has no Schur complement as a matrix."};
-      } else {
-        auto owned = std::make_unique<ExplicitSchurComplement<Machine>>(
-            std::move(f_varies));
-        explicit_schur_ = owned.get();
-        schur = owned.get();
-        operator_ = std::move(owned);
-      }
-    } else if (options.use_schur) {
-      auto owned = std::make_unique<SchurComplement<Machine>>();
-      schur = owned.get();
-      operator_ = std::move(owned);
-    } else {
-      operator_ = std::make_unique<NormalMatrix<Machine>>();
-    }
+    SchurComplement<Machine>* schur = nullptr;
+    CERES_EXT_RETURN_IF_ERROR(
+        CreateOperator(options, f_varies, &operator_, &schur));
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Setup(options, blocks, batches, machine));
-    const int64_t n = operator_->size();
+    const int64_t n = operator_->space().size();
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &rhs_));
+    f_varies_ = std::move(f_varies);
+    sparse_ = std::move(sparse);
+    choice_.Setup(options.exact_step_cost,
+                  options.exact_setup_cost,
+                  options.max_num_iterations);
+    if (!options.is_mixture()) {
+      choice_.UsePcgAlone();
+    }
     if (options.factorizes()) {
-      cholesky_ = std::make_unique<SchurCholesky<Machine>>();
-      CERES_EXT_RETURN_IF_ERROR(
-          cholesky_->Setup(options, blocks, batches, f_varies, machine));
+      CERES_EXT_RETURN_IF_ERROR(SetupCholesky());
     } else {
       preconditioner_ = CreatePreconditioner<Machine>(options, schur);
       CERES_EXT_RETURN_IF_ERROR(
@@ -177,26 +170,26 @@ class StepSolver {
     return {};
   }
 
-  // Null: PCG.
+  // Null: no step has been exact.
   const SchurCholesky<Machine>* cholesky() const { return cholesky_.get(); }
   // Why S has become a dense matrix after Setup, a sentence; empty: it hasn't.
   const std::string& why_dense() const { return why_dense_; }
-  // Null: products are by the Jacobian, or there are none.
-  const ExplicitSchurComplement<Machine>* explicit_schur() const {
-    return explicit_schur_;
+  // Why PCG takes steps that should be exact, a sentence; empty: it doesn't.
+  const std::string& why_not_exact() const { return why_not_exact_; }
+  // Of S as a matrix, which is factorised or multiplied by; null: there is
+  // none.
+  const SchurMatrixSize* matrix_size() const {
+    return cholesky_ != nullptr ? &cholesky_->size() : operator_->matrix_size();
   }
 
   // e_step, f_step: values of E and of F. Both hold the step where the
   // termination is kSuccess or kNoConvergence and are unspecified otherwise.
-  InexactSolverSummary Solve(LinearSystem system,
-                             const InexactSolverPerSolveOptions& per_solve,
-                             double* e_step,
-                             double* f_step) {
+  StepSummary Solve(LinearSystem system,
+                    const StepPerSolveOptions& per_solve,
+                    double* e_step,
+                    double* f_step) {
     system.is_same_linearization = per_solve.is_same_linearization;
-    if (per_solve.use_model_cost) {
-      system.e_gradient = e_step;  // which has no value yet
-    }
-    InexactSolverSummary summary;
+    StepSummary summary;
     const kernels::Status status =
         SolveOrFail(system, per_solve, e_step, f_step, &summary);
     if (!status.ok()) {
@@ -212,10 +205,6 @@ class StepSolver {
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
-  // Not of machines that replace operations of the device.
-  static constexpr bool kHasSchurMatrix =
-      std::is_same_v<Machine, kernels::HostMachine> ||
-      std::is_same_v<Machine, kernels::CudaMachine>;
 
   enum Mark { kBegin, kSchurBegin, kSchurDone, kBlocksDone, kPcgDone, kEnd };
 
@@ -226,37 +215,80 @@ class StepSolver {
   };
 
   kernels::Status SolveOrFail(const LinearSystem& system,
-                              const InexactSolverPerSolveOptions& per_solve,
+                              const StepPerSolveOptions& per_solve,
                               double* e_step,
                               double* f_step,
-                              InexactSolverSummary* summary) {
-    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
+                              StepSummary* summary) {
     if (cholesky_ != nullptr && !system.is_same_linearization) {
       cholesky_->Forget();
     }
+    if (options_.factorizes()) {
+      return Factorize(system, e_step, f_step, summary);
+    }
+    if (choice_.IsExact()) {
+      choice_.NoteExact();
+      return Factorize(system, e_step, f_step, summary);
+    }
     CERES_EXT_RETURN_IF_ERROR(
-        operator_->Update(system, WantedBlocks(), rhs_.data()));
-    if (cholesky_ == nullptr && per_solve.use_model_cost) {
+        Iterate(system, per_solve, e_step, f_step, summary));
+    if (!options_.is_mixture() ||
+        !choice_.NotePcg(summary->num_pcg_iterations, summary->is_at_limit)) {
+      return {};
+    }
+    if (cholesky_ == nullptr) {
+      kernels::Status status = SetupCholesky();
+      if (!status.ok()) {
+        if (status.code == kernels::StatusCode::kDeviceError) {
+          return status;
+        }
+        cholesky_.reset();
+        why_not_exact_ = status.message;
+        choice_.UsePcgAlone();
+        return Iterate(system, per_solve, e_step, f_step, summary);
+      }
+    }
+    choice_.NoteExact();
+    return Factorize(system, e_step, f_step, summary);
+  }
+
+  kernels::Status SetupCholesky() {
+    cholesky_ = std::make_unique<SchurCholesky<Machine>>();
+    return cholesky_->Setup(options_,
+                            operator_->blocks(),
+                            batches_,
+                            f_varies_,
+                            std::move(sparse_),
+                            machine_);
+  }
+
+  kernels::Status Iterate(LinearSystem system,
+                          const StepPerSolveOptions& per_solve,
+                          double* e_step,
+                          double* f_step,
+                          StepSummary* summary) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
+    if (per_solve.use_model_cost) {
+      system.e_gradient = e_step;  // which has no value yet
+    }
+    CERES_EXT_RETURN_IF_ERROR(operator_->Update(
+        system, preconditioner_->WantedBlocks(), rhs_.data()));
+    if (per_solve.use_model_cost) {
       CERES_EXT_RETURN_IF_ERROR(
           operator_->ModelConstant(&scalars_.data()->model_constant));
     }
-    if (cholesky_ != nullptr) {
-      return Factorize(system, e_step, f_step, summary);
-    }
-    if constexpr (kHasSchurMatrix) {
-      if (explicit_schur_ != nullptr) {
-        // Before the diagonal blocks are inverted in place.
-        CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurBegin));
-        CERES_EXT_RETURN_IF_ERROR(
-            explicit_schur_->Write(system, WantedBlocks().schur_diagonal));
-        CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
-      }
+    const bool has_matrix = operator_->matrix_size() != nullptr;
+    if (has_matrix) {
+      // Before the diagonal blocks are inverted in place.
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurBegin));
+      CERES_EXT_RETURN_IF_ERROR(operator_->FormMatrix(
+          system, preconditioner_->WantedBlocks().schur_diagonal));
+      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
     }
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 
     PcgVectors vectors;
-    vectors.n = operator_->size();
+    vectors.space = operator_->space();
     vectors.rhs = rhs_.data();
     vectors.x = options_.use_schur ? f_step : x_.data();
     vectors.p = p_.data();
@@ -274,15 +306,19 @@ class StepSolver {
     operator_->ListBreakdowns(&breakdowns);
     preconditioner_->ListBreakdowns(&breakdowns);
     kernels::PcgScalars scalars;
-    InexactSolverPerSolveOptions of_solve = per_solve;
+    StepPerSolveOptions of_solve = per_solve;
     kernels::PcgForcing forcing;
-    if (per_solve.use_forcing_sequence && per_solve.is_same_linearization) {
+    if (per_solve.use_forcing_sequence && per_solve.is_same_linearization &&
+        forcing_.last_q_tolerance > 0.0) {
       of_solve.q_tolerance = forcing_.last_q_tolerance;
     } else if (per_solve.use_forcing_sequence) {
       forcing = forcing_;
     }
+    StepOptions options = options_;
+    options.max_num_iterations =
+        std::max(options.min_num_iterations, choice_.MaxNumIterations());
     CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
-        options_,
+        options,
         of_solve,
         forcing,
         breakdowns,
@@ -312,20 +348,23 @@ class StepSolver {
       forcing_ = {scalars.norm_rhs, scalars.q_tolerance};
     }
     summary->residual_norm = scalars.norm_r;
-    summary->num_iterations = scalars.num_iterations;
+    summary->num_iterations += scalars.num_iterations;
+    summary->num_pcg_iterations += scalars.num_iterations;
     summary->is_at_limit = scalars.end == kernels::PcgEnd::kMaxNumIterations;
     summary->termination = PcgTermination(scalars.end);
     summary->message = PcgMessage(scalars);
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
-    summary->normal_blocks_seconds =
+    summary->normal_blocks_seconds +=
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
-    if (explicit_schur_ != nullptr) {
-      summary->schur_seconds =
+    if (has_matrix) {
+      const double of_schur =
           machine_->SecondsBetweenMarks(kSchurBegin, kSchurDone);
-      summary->normal_blocks_seconds -= summary->schur_seconds;
+      summary->schur_seconds += of_schur;
+      summary->normal_blocks_seconds -= of_schur;
     }
-    summary->pcg_seconds = machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
-    summary->back_substitution_seconds =
+    summary->pcg_seconds +=
+        machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
+    summary->back_substitution_seconds +=
         machine_->SecondsBetweenMarks(kPcgDone, kEnd);
     return {};
   }
@@ -333,7 +372,10 @@ class StepSolver {
   kernels::Status Factorize(const LinearSystem& system,
                             double* e_step,
                             double* f_step,
-                            InexactSolverSummary* summary) {
+                            StepSummary* summary) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
+    CERES_EXT_RETURN_IF_ERROR(
+        operator_->Update(system, cholesky_->WantedBlocks(), rhs_.data()));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
     kernels::Status status = FactorizeOnce(system, e_step, f_step);
     if (cholesky_->sparse_is_wrong()) {
@@ -351,16 +393,21 @@ class StepSolver {
     }
     CERES_EXT_RETURN_IF_ERROR(status);
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
-    summary->num_iterations = 1;
+    ++summary->num_iterations;
+    summary->is_exact = true;
+    summary->is_at_limit = false;
+    summary->residual_norm = -1.0;
     summary->termination = Termination::kSuccess;
     summary->message = "Success.";
-    summary->normal_blocks_seconds =
+    // Of no use to the sequence that PCG goes on with.
+    forcing_ = {};
+    summary->normal_blocks_seconds +=
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
-    summary->schur_seconds =
+    summary->schur_seconds +=
         machine_->SecondsBetweenMarks(kBlocksDone, kSchurDone);
-    summary->factorization_seconds =
+    summary->factorization_seconds +=
         machine_->SecondsBetweenMarks(kSchurDone, kPcgDone);
-    summary->back_substitution_seconds =
+    summary->back_substitution_seconds +=
         machine_->SecondsBetweenMarks(kPcgDone, kEnd);
     return {};
   }
@@ -372,8 +419,7 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(
         cholesky_->Write(system, operator_->e_matrices()));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
-    // A dense factor is queued without looking at S.
-    const bool waits = cholesky_->size().is_sparse;
+    const bool waits = cholesky_->waits();
     if (waits) {
       CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
     }
@@ -388,8 +434,8 @@ class StepSolver {
   }
 
   NormalBlocksRequest WantedBlocks() const {
-    return cholesky_ != nullptr ? cholesky_->WantedBlocks()
-                                : preconditioner_->WantedBlocks();
+    return preconditioner_ != nullptr ? preconditioner_->WantedBlocks()
+                                      : cholesky_->WantedBlocks();
   }
 
   // Room for packed matrices, which Update of operator or preconditioner fills
@@ -472,16 +518,19 @@ class StepSolver {
     return &iterations.loop;
   }
 
-  InexactSolverOptions options_;
+  StepOptions options_;
   std::vector<Batch*> batches_;
   Machine* machine_ = nullptr;
   std::unique_ptr<LinearOperator<Machine>> operator_;
-  // operator_, or null.
-  ExplicitSchurComplement<Machine>* explicit_schur_ = nullptr;
-  // One of them.
+  // Null where all steps are exact.
   std::unique_ptr<Preconditioner<Machine>> preconditioner_;
   std::unique_ptr<SchurCholesky<Machine>> cholesky_;
+  StepChoice choice_;
+  // What cholesky_ is set up with.
+  std::vector<unsigned char> f_varies_;
+  std::shared_ptr<SparseFactorization> sparse_;
   std::string why_dense_;
+  std::string why_not_exact_;
 
   Buffer<double> rhs_;
   Buffer<double> x_;  // without Schur complement

@@ -11,10 +11,12 @@
 #define CERES_EXT_SOLVER_VIEW_BATCH_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/observation_batch.h"
+#include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/model_jacobian.h"
@@ -26,7 +28,7 @@
 namespace ceres_ext::solver {
 
 template <typename Machine, typename SourceIn>
-class ViewBatch final : public Batch {
+class ViewBatch final : public Batch, public SchurContribution {
  public:
   using Source = SourceIn;
   using Shape = typename Source::Shape;
@@ -34,7 +36,7 @@ class ViewBatch final : public Batch {
 
   // As ObservationBatch::Setup, the cameras of the index being views. *views
   // outlives the batch.
-  kernels::Status Setup(const kernels::ObservationIndexView& index,
+  kernels::Status Setup(const kernels::ObservationIndexRef& index,
                         const kernels::Views<Machine>* views,
                         int e_family,
                         const ProblemBlocks& blocks,
@@ -59,9 +61,10 @@ class ViewBatch final : public Batch {
     return sums_.Reserve({&views->blocks().all}, /*packed=*/false, machine);
   }
 
+  SchurContribution* schur_contribution() final { return this; }
   int64_t num_residuals() const final { return batch_.num_residuals(); }
 
-  kernels::Status SetupSolver(const InexactSolverOptions& options,
+  kernels::Status SetupSolver(const StepOptions& options,
                               const ProblemBlocks& /*blocks*/) final {
     CERES_EXT_RETURN_IF_ERROR(batch_.SetupSolver(options, view_blocks_));
     const int64_t num_packed = view_blocks_.f.num_packed();
@@ -143,15 +146,58 @@ class ViewBatch final : public Batch {
     return batch_.BackSubstitute(b, v_inverse, p_.data(), y);
   }
 
+  // Where no block stands in two views, S is of the views as it is of cameras.
+  kernels::Status ListOwnBlocks(kernels::BlockFamilies* families,
+                                std::vector<int32_t>* columns) final {
+    if (batch_.schur_family() < 0) {
+      return {};
+    }
+    std::vector<int32_t> column;
+    CERES_EXT_RETURN_IF_ERROR(DownloadColumns(&column));
+    std::vector<unsigned char> is_there(
+        static_cast<size_t>(blocks_.f.num_values()));
+    int64_t num_left = blocks_.f.num_values();
+    for (const int32_t at : column) {
+      if (at >= 0) {
+        if (is_there[at] != 0) {
+          return {};
+        }
+        is_there[at] = 1;
+        --num_left;
+      }
+    }
+    if (num_left == 0) {
+      *families = view_blocks_.f;
+      *columns = std::move(column);
+    }
+    return {};
+  }
+  kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) final {
+    return batch_.ForecastSchur(bytes, build_bytes);
+  }
+  kernels::Status SetupSchur() final { return batch_.SetupSchur(); }
+  int64_t num_schur_values() const final { return batch_.num_schur_values(); }
+  kernels::Status ListSchurBlocks(kernels::SchurBlockList* list) final {
+    return batch_.ListSchurBlocks(list);
+  }
+  kernels::Status WriteSchur(const SchurBlocksRequest& request) final {
+    SchurBlocksRequest of_views = request;
+    of_views.schur_diagonal = schur_diagonal_.data();
+    if (request.f_diagonal != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(Gather(request.f_diagonal, nullptr));
+      of_views.f_diagonal = p_.data();
+    }
+    return batch_.WriteSchur(of_views);
+  }
+
   kernels::Status ListRows(int batch,
                            kernels::SchurPairsBuilder* builder) final {
     if constexpr (kernels::IsModel<Source>::value) {
-      return Batch::ListRows(batch, builder);
+      return SchurContribution::ListRows(batch, builder);
     } else {
       // The blocks of each view: runs of columns of F.
-      std::vector<int32_t> column(static_cast<size_t>(views_->num_values()));
-      CERES_EXT_RETURN_IF_ERROR(machine_->Download(
-          views_->num_values(), views_->column(), column.data()));
+      std::vector<int32_t> column;
+      CERES_EXT_RETURN_IF_ERROR(DownloadColumns(&column));
       std::vector<std::vector<kernels::SchurPairsBuilder::Cell>> cells(
           static_cast<size_t>(views_->num_views()));
       for (size_t at = 0; at < column.size(); ++at) {
@@ -193,6 +239,12 @@ class ViewBatch final : public Batch {
 
  private:
   using Buffer = typename Machine::template Buffer<double>;
+
+  kernels::Status DownloadColumns(std::vector<int32_t>* column) {
+    column->resize(static_cast<size_t>(views_->num_values()));
+    return machine_->Download(
+        views_->num_values(), views_->column(), column->data());
+  }
 
   // Where blocks of F'F are: nobody asks for those of S with them.
   Buffer& U() { return u_.size() > 0 ? u_ : schur_diagonal_; }
@@ -273,7 +325,7 @@ class ViewBatch final : public Batch {
     }
   }
 
-  kernels::ObservationIndexView index_;
+  kernels::ObservationIndexRef index_;
   const kernels::Views<Machine>* views_ = nullptr;
   int e_family_ = 0;
   ProblemBlocks blocks_;

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/camera_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
@@ -149,7 +149,7 @@ __device__ __forceinline__ void WarpSumArray(const double* values,
 // Order: a thread's entries ascending; a tree over the warp; warps from 0 on.
 template <typename Source, typename Term>
 __global__ void __launch_bounds__(kChunkBlock)
-    CameraChunkKernel(ObservationIndexView index,
+    CameraChunkKernel(ObservationIndexRef index,
                       Source source,
                       Term term,
                       const int32_t* chunk_camera,
@@ -445,6 +445,87 @@ __device__ __forceinline__ void AddRepeated(
 // Entries that a block stages at a time, two threads each.
 inline constexpr int kStagedEntries = kChunkBlock / 2;
 
+// Stages entry j of the camera, whose entries are camera_begin .. camera_end -
+// 1: two threads each write every second column of Jc to `left` and of m Jc to
+// `right`, the first of them y as well.
+template <bool kEliminated,
+          typename Source,
+          typename Term,
+          typename Left,
+          typename Right>
+__device__ __forceinline__ void StageEntry(const ObservationIndexRef& index,
+                                           const Source& source,
+                                           const Term& term,
+                                           const int32_t* entry_point,
+                                           int32_t camera,
+                                           int64_t camera_begin,
+                                           int64_t camera_end,
+                                           int64_t j,
+                                           Left& left,
+                                           Right& right) {
+  constexpr int R = Term::R;
+  constexpr int F = Term::F;
+  const int half = static_cast<int>(threadIdx.x) % 2;
+  const int slot = static_cast<int>(threadIdx.x) / 2;
+  const int32_t k = index.camera_entry[j];
+  const int32_t point = entry_point[j];
+  typename Source::Value jp[Source::Shape::kESize];
+  PointRecord<Term::E> record;
+  double m[R * R];
+  if constexpr (kEliminated) {
+    record = term.points[point];
+    source.LoadPoint(k, camera, point, jp);
+    Term::Remainder(jp, record, m);
+  }
+  if (half == 0) {
+    double y[R] = {};
+    if (term.b != nullptr) {
+      term.Residual(k, jp, record, y);
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      right[r][F][slot] = y[r];
+    }
+  }
+  const bool repeats =
+      kEliminated && ((j > camera_begin && entry_point[j - 1] == point) ||
+                      (j + 1 < camera_end && entry_point[j + 1] == point));
+#pragma unroll
+  for (int c = 0; c < (F + 1) / 2; ++c) {
+    const int column = 2 * c + half;
+    if (column < F) {
+      double x[R];
+      double t[R];
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        x[r] = static_cast<double>(source.camera_blocks(k, F * r + column));
+      }
+      Term::MultiplyByRemainder(m, x, t);
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        left[r][column][slot] = x[r];
+        right[r][column][slot] = t[r];
+      }
+    }
+  }
+  if (repeats) {
+    // W of the pair is a sum over its entries: each adds what the others have
+    // of it.
+    for (int64_t other = j - 1;
+         other >= camera_begin && entry_point[other] == point;
+         --other) {
+      AddRepeated<Term>(
+          source, jp, record, index.camera_entry[other], half, slot, right);
+    }
+    for (int64_t other = j + 1;
+         other < camera_end && entry_point[other] == point;
+         ++other) {
+      AddRepeated<Term>(
+          source, jp, record, index.camera_entry[other], half, slot, right);
+    }
+  }
+}
+
 // CameraChunkKernel with a NormalTerm with a matrix, of stored blocks whose row of
 // sums is more than a thread has registers for.
 // Mapping: one block per chunk. Two threads bring an entry to shared memory, the
@@ -452,7 +533,7 @@ inline constexpr int kStagedEntries = kChunkBlock / 2;
 // Order: the chunk's entries ascending. Traffic: CameraChunkKernel's.
 template <typename Source, bool kEliminated>
 __global__ void __launch_bounds__(kChunkBlock) StagedCameraChunkKernel(
-    ObservationIndexView index,
+    ObservationIndexRef index,
     Source source,
     NormalTerm<typename Source::Value, typename Source::Shape, true, kEliminated>
         term,
@@ -461,9 +542,7 @@ __global__ void __launch_bounds__(kChunkBlock) StagedCameraChunkKernel(
     const int32_t* entry_point,
     double* partial) {
   using Term = decltype(term);
-  using T = typename Source::Value;
   constexpr int R = Term::R;
-  constexpr int E = Term::E;
   constexpr int F = Term::F;
   constexpr int kRowSize = Term::kRowSize;
   constexpr int kElements = (kRowSize + kChunkBlock - 1) / kChunkBlock;
@@ -498,70 +577,20 @@ __global__ void __launch_bounds__(kChunkBlock) StagedCameraChunkKernel(
       e[n] = F;
     }
   }
-  const int half = thread % 2;
   const int slot = thread / 2;
   for (int64_t stage = begin; stage < end; stage += kStagedEntries) {
     const int64_t j = stage + slot;
     if (j < end) {
-      const int32_t k = index.camera_entry[j];
-      const int32_t point = entry_point[j];
-      T jp[Source::Shape::kESize];
-      PointRecord<E> record;
-      double m[R * R];
-      if constexpr (kEliminated) {
-        record = term.points[point];
-        source.LoadPoint(k, camera, point, jp);
-        Term::Remainder(jp, record, m);
-      }
-      if (half == 0) {
-        double y[R] = {};
-        if (term.b != nullptr) {
-          term.Residual(k, jp, record, y);
-        }
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-          right[r][F][slot] = y[r];
-        }
-      }
-      const bool repeats =
-          kEliminated &&
-          ((j > camera_begin && entry_point[j - 1] == point) ||
-           (j + 1 < camera_end && entry_point[j + 1] == point));
-#pragma unroll
-      for (int c = 0; c < (F + 1) / 2; ++c) {
-        const int column = 2 * c + half;
-        if (column < F) {
-          double x[R];
-          double t[R];
-#pragma unroll
-          for (int r = 0; r < R; ++r) {
-            x[r] =
-                static_cast<double>(source.camera_blocks(k, F * r + column));
-          }
-          Term::MultiplyByRemainder(m, x, t);
-#pragma unroll
-          for (int r = 0; r < R; ++r) {
-            left[r][column][slot] = x[r];
-            right[r][column][slot] = t[r];
-          }
-        }
-      }
-      if (repeats) {
-        // W of the pair is a sum over its entries: each adds what the others
-        // have of it.
-        for (int64_t other = j - 1;
-             other >= camera_begin && entry_point[other] == point;
-             --other) {
-          AddRepeated<Term>(
-              source, jp, record, index.camera_entry[other], half, slot, right);
-        }
-        for (int64_t other = j + 1;
-             other < camera_end && entry_point[other] == point;
-             ++other) {
-          AddRepeated<Term>(
-              source, jp, record, index.camera_entry[other], half, slot, right);
-        }
-      }
+      StageEntry<kEliminated>(index,
+                              source,
+                              term,
+                              entry_point,
+                              camera,
+                              camera_begin,
+                              camera_end,
+                              j,
+                              left,
+                              right);
     }
     __syncthreads();  // The entries are there.
     const int count = static_cast<int>(
@@ -595,7 +624,7 @@ __global__ void __launch_bounds__(64) FinishCameraBlocksKernel(
     Source source,
     const int32_t* camera_chunk_begin,
     const double* partial,
-    BlockView<double, Source::Shape::kPackedF, kLayout> matrix,
+    BlockRef<double, Source::Shape::kPackedF, kLayout> matrix,
     double* vector) {
   constexpr int kLocalDim = CameraCoordinates<Source>::Local::kF;
   constexpr int C = Source::Shape::kF;
@@ -663,7 +692,7 @@ struct CameraChunk<StoredJacobian<T, Shape, kLayout>,
 
 // A source of a module is an overload.
 template <typename Source, typename Term>
-Status SumCameraChunks(const ObservationIndexView& index,
+Status SumCameraChunks(const ObservationIndexRef& index,
                        const Source& source,
                        const Term& term,
                        CudaMachine* machine) {

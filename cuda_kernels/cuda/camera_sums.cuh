@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/machine/cuda_launch.cuh"
@@ -82,7 +82,7 @@ inline constexpr int kCameraSumBlock = 128;
 template <typename Source, typename T, typename Terms>
 __global__ void __launch_bounds__(kCameraSumBlock)
     SumTileCamerasKernel(Source source,
-                         TileIndexView tiles,
+                         TileIndexRef tiles,
                          const T* partial,
                          Terms terms,
                          const PcgScalars* scalars) {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kCameraSumBlock)
 template <typename Source, typename T, typename Terms>
 Status SumTileCameras(const Source& source,
                       int32_t num_cameras,
-                      const TileIndexView& tiles,
+                      const TileIndexRef& tiles,
                       const T* partial,
                       const Terms& terms,
                       const PcgScalars* scalars,
@@ -176,7 +176,7 @@ template <int E, BlockLayout kLayout = kDeviceLayout>
 struct TileOperands {
   const int64_t* point_begin = nullptr;
   const double* b = nullptr;  // R per observation
-  BlockView<const double, PackedSize(E), kLayout> v_inverse;
+  BlockRef<const double, PackedSize(E), kLayout> v_inverse;
   const double* point_x = nullptr;         // x given, E per point
   const double* point_diagonal = nullptr;  // D_p; null: zero
   double* point_out = nullptr;  // E per point; null: not wanted

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/cuda/vector_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -23,7 +23,7 @@ namespace ceres_ext::kernels {
 template <int N, typename T, BlockLayout kLayout>
 __device__ __forceinline__ bool StoreBlock(const double* from,
                                            int64_t k,
-                                           const BlockView<T, N, kLayout>& to) {
+                                           const BlockRef<T, N, kLayout>& to) {
   T values[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/cuda/camera_chunks.cuh"
 #include "cuda_kernels/cuda/point_tasks.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
@@ -179,7 +179,7 @@ template <typename Source>
 Status Run(const SquaredColumnNormsParams<Source>& params,
            CudaMachine* machine) {
   constexpr int C = Source::Shape::kF;
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   if (params.point_x != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(PointNorms(params, machine));
   }

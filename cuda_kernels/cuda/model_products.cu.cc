@@ -101,7 +101,7 @@ Status LaunchPointTasksInModule(ModelKernel kernel,
                                 const Params& params,
                                 CudaMachine* machine,
                                 Others... others) {
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   const PointTasks tasks{index.cuda_workspace->num_long_points,
                          index.cuda_workspace->long_point};
   const auto launch = [&](ModelKernel which, int64_t num_threads) {
@@ -139,7 +139,7 @@ Status PointNorms(const SquaredColumnNormsParams<ModelJacobian<F>>& params,
 }
 
 template <int F, typename Term>
-Status SumCameraChunks(const ObservationIndexView& index,
+Status SumCameraChunks(const ObservationIndexRef& index,
                        const ModelJacobian<F>& source,
                        const Term& term,
                        CudaMachine* machine) {
@@ -151,7 +151,7 @@ Status SumCameraChunks(const ObservationIndexView& index,
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has no tiles for stored blocks.");
   } else {
-    const CudaWorkspaceView& workspace = *index.cuda_workspace;
+    const CudaWorkspaceRef& workspace = *index.cuda_workspace;
     return LaunchInModule(kIsU       ? ModelKernel::kU
                           : kIsNorms ? ModelKernel::kCameraNorms
                                      : ModelKernel::kSchurDiagonal,

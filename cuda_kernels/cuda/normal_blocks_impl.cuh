@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/camera_chunks.cuh"
 #include "cuda_kernels/cuda/point_tasks.cuh"
@@ -143,7 +143,7 @@ Status PointBlocks(const NormalBlocksParams<Source, kLayout>& params,
 // Mapping: one thread per point.
 template <int E, BlockLayout kLayout>
 __global__ void __launch_bounds__(kPointBlock)
-    RecordPointsKernel(BlockView<const double, PackedSize(E), kLayout> v_inverse,
+    RecordPointsKernel(BlockRef<const double, PackedSize(E), kLayout> v_inverse,
                        PointRecord<E>* records) {
   const int64_t point = int64_t{blockIdx.x} * kPointBlock + threadIdx.x;
   if (point >= v_inverse.num_blocks) {
@@ -159,12 +159,12 @@ __global__ void __launch_bounds__(kPointBlock)
 
 template <bool kMatrix, bool kEliminated, typename Source, BlockLayout kLayout>
 Status CameraBlocks(const NormalBlocksParams<Source, kLayout>& params,
-                    BlockView<double, Source::Shape::kPackedF, kLayout> matrix,
+                    BlockRef<double, Source::Shape::kPackedF, kLayout> matrix,
                     double* vector,
                     CudaMachine* machine) {
   using Local = typename CameraCoordinates<Source>::Local;
   static_assert(PointRecord<Local::kE>::kSize <= CudaWorkspace::kPointRecord);
-  const CudaWorkspaceView& workspace = *params.index.cuda_workspace;
+  const CudaWorkspaceRef& workspace = *params.index.cuda_workspace;
   if (Local::kF > workspace.max_columns) {
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has scratch for fewer columns.");
@@ -191,8 +191,8 @@ Status CameraBlocks(const NormalBlocksParams<Source, kLayout>& params,
 template <typename Source, BlockLayout kLayout>
 Status Run(const NormalBlocksParams<Source, kLayout>& params,
            CudaMachine* machine) {
-  const ObservationIndexView& index = params.index;
-  const CudaWorkspaceView& workspace = *index.cuda_workspace;
+  const ObservationIndexRef& index = params.index;
+  const CudaWorkspaceRef& workspace = *index.cuda_workspace;
   // Reading stored blocks in the order of the cameras costs 4 times their
   // bytes, so vectors go by tiles, which read them in their own order.
   const bool by_tiles = !IsRecomputed<Source>::value &&

@@ -35,7 +35,7 @@ struct PointTask {
 // kLong: the same point, or none, for all lanes of a warp.
 template <bool kLong>
 __device__ __forceinline__ PointTask
-MakePointTask(const ObservationIndexView& index, const PointTasks& tasks) {
+MakePointTask(const ObservationIndexRef& index, const PointTasks& tasks) {
   PointTask task;
   const int64_t thread = int64_t{blockIdx.x} * kPointTaskBlock + threadIdx.x;
   if constexpr (kLong) {
@@ -66,7 +66,7 @@ template <typename Kernel, typename Params, typename... Others>
 Status LaunchPointTasks(const char* name,
                         Kernel kernel,
                         Kernel long_kernel,
-                        const ObservationIndexView& index,
+                        const ObservationIndexRef& index,
                         CudaMachine* machine,
                         const Params& params,
                         Others... others) {

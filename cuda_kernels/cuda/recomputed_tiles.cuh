@@ -3,7 +3,6 @@
 // Operations on tiles (TileMode, cuda/camera_sums.cuh) with the Jacobian
 // recomputed from camera and point: nothing per observation is read but 4 B of
 // slot and, where there is one, its row scale. Included by .cu.cc files only.
-// Long, as all are steps of one kernel.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_RECOMPUTED_TILES_CUH_
 
@@ -132,7 +131,7 @@ __global__ void RecordCamerasKernel(
 }
 
 template <typename T, int C, bool kScaledRows>
-Status RecordCameras(const ObservationIndexView& index,
+Status RecordCameras(const ObservationIndexRef& index,
                      const RecomputedJacobian<T, C, kScaledRows>& source,
                      const double* p,
                      const PcgScalars* scalars,
@@ -156,7 +155,7 @@ Status RecordCameras(const ObservationIndexView& index,
 
 template <typename T>
 struct RecomputedTileParams {
-  TileIndexView tiles;
+  TileIndexRef tiles;
   TileOperands<3> operands;
   const CameraRecord<T>* records = nullptr;
   const CameraState<T>* cameras = nullptr;
@@ -168,7 +167,7 @@ struct RecomputedTileParams {
 
 // The first camera of the tile whose segments and those of all cameras after
 // it up to segment `end` make one round. Every thread asks.
-__device__ __forceinline__ int FirstCameraOfRound(const TileIndexView& tiles,
+__device__ __forceinline__ int FirstCameraOfRound(const TileIndexRef& tiles,
                                                   const TileHeader& header,
                                                   int last_camera,
                                                   int end) {
@@ -287,15 +286,131 @@ __device__ __forceinline__ T RowScale(const RecomputedTileParams<T>& p,
   return T(1);
 }
 
+// fn(c, camera, projection, first slot, end of the slots) of the thread's tile
+// cameras of a long tile, whose point is at x.
+template <typename T, typename Function>
+__device__ __forceinline__ void ForEachCameraOfLongTile(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    const T* x,
+    const Function& fn) {
+  const TileIndexRef& tiles = p.tiles;
+  const int32_t camera_end = header.camera_begin + header.num_cameras;
+  for (int32_t c = header.camera_begin + static_cast<int32_t>(threadIdx.x);
+       c < camera_end;
+       c += kRecomputedBlock<T>) {
+    CameraRecord<T> camera;
+    LoadRecord<true>(p.records + tiles.tile_camera_id[c], &camera);
+    const int32_t end =
+        tiles.segment[tiles.tile_camera_segment[c + 1]].slot_begin;
+    Projection<T> projection;
+    ProjectTame(camera.state,
+                x,
+                p.cameras + tiles.tile_camera_id[c],
+                p.points + int64_t{3} * header.point_begin,
+                &projection);
+    fn(c,
+       camera,
+       projection,
+       tiles.segment[tiles.tile_camera_segment[c]].slot_begin,
+       end);
+  }
+}
+
+// s_p of a long tile, summed by the block, and what follows from it; with
+// kEliminate thread 0 writes the motion of the point. given: x_p, scaled.
+template <int kMode, bool kScaledRows, typename T>
+__device__ __forceinline__ void SumPointOfLongTile(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    const T* x,
+    const T* scale,
+    const T* given,
+    double* motion) {
+  double sum[3] = {0.0, 0.0, 0.0};
+  ForEachCameraOfLongTile(
+      p,
+      header,
+      x,
+      [&](int32_t,
+          const CameraRecord<T>& camera,
+          const Projection<T>& projection,
+          int32_t begin,
+          int32_t end) {
+        for (int32_t k = begin; k < end; ++k) {
+          T y[2];
+          Forward<kMode, (kMode & kUsePoint) != 0, kScaledRows>(
+              camera,
+              projection,
+              p.operands.b + int64_t{2} * k,
+              given,
+              RowScale<kScaledRows>(p, k),
+              y);
+          PointTransposeMultiplyAndAccumulate(camera.state, projection, y, sum);
+        }
+      });
+  for (int i = 0; i < 3; ++i) {
+    sum[i] =
+        BlockSum<kRecomputedBlock<T>>(sum[i]) * static_cast<double>(scale[i]);
+  }
+  if (threadIdx.x == 0) {
+    const int64_t point = header.point_begin;
+    double out[3];
+    double v[6] = {};
+    LoadInverse<kMode>(p.operands, point, v);
+    FinishPoint<kMode>(p.operands, point, v, 1, sum, out);
+    if constexpr ((kMode & kEliminate) != 0) {
+      for (int i = 0; i < 3; ++i) {
+        motion[i] = out[i];
+      }
+    }
+  }
+}
+
+// Row c of partial = sum of Jc' (y_k + Jp x_p) over tile camera c of a long
+// tile. given: x_p, scaled.
+template <int kMode, bool kScaledRows, typename T>
+__device__ __forceinline__ void SumCamerasOfLongTile(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    const T* x,
+    const T* given) {
+  ForEachCameraOfLongTile(
+      p,
+      header,
+      x,
+      [&](int32_t c,
+          const CameraRecord<T>& camera,
+          const Projection<T>& projection,
+          int32_t begin,
+          int32_t end) {
+        double local[9] = {};
+        for (int32_t k = begin; k < end; ++k) {
+          T y[2];
+          Forward<CameraHalf(kMode),
+                  (kMode & (kUsePoint | kEliminate)) != 0,
+                  kScaledRows>(camera,
+                               projection,
+                               p.operands.b + int64_t{2} * k,
+                               given,
+                               RowScale<kScaledRows>(p, k),
+                               y);
+          CameraTransposeMultiplyAndAccumulate(
+              camera.state, projection, y, local);
+        }
+        for (int i = 0; i < 9; ++i) {
+          p.partial[int64_t{9} * c + i] = static_cast<T>(local[i]);
+        }
+      });
+}
+
 // A long tile (tile_index.h): one point, as many observations as it has.
 // Mapping: a thread owns tile cameras; the block sums over the point.
 template <typename T, int kMode, bool kScaledRows>
 __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
-                                   int64_t point,
-                                   int32_t camera_begin,
-                                   int32_t camera_end) {
+                                   const TileHeader& header) {
   __shared__ double motion[3];
-  const TileIndexView& tiles = p.tiles;
+  const int64_t point = header.point_begin;
   T x[3];
   T scale[3];
   for (int i = 0; i < 3; ++i) {
@@ -308,60 +423,7 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
       given[i] = static_cast<T>(p.operands.point_x[3 * point + i]) * scale[i];
     }
   }
-  const auto for_each = [&](auto&& fn) {
-    for (int32_t c = camera_begin + static_cast<int32_t>(threadIdx.x);
-         c < camera_end;
-         c += kRecomputedBlock<T>) {
-      CameraRecord<T> camera;
-      LoadRecord<true>(p.records + tiles.tile_camera_id[c], &camera);
-      const int32_t end =
-          tiles.segment[tiles.tile_camera_segment[c + 1]].slot_begin;
-      Projection<T> projection;
-      ProjectTame(camera.state,
-                  x,
-                  p.cameras + tiles.tile_camera_id[c],
-                  p.points + 3 * point,
-                  &projection);
-      fn(c,
-         camera,
-         projection,
-         tiles.segment[tiles.tile_camera_segment[c]].slot_begin,
-         end);
-    }
-  };
-  double sum[3] = {0.0, 0.0, 0.0};
-  for_each([&](int32_t,
-               const CameraRecord<T>& camera,
-               const Projection<T>& projection,
-               int32_t begin,
-               int32_t end) {
-    for (int32_t k = begin; k < end; ++k) {
-      T y[2];
-      Forward<kMode, (kMode & kUsePoint) != 0, kScaledRows>(
-          camera,
-          projection,
-          p.operands.b + int64_t{2} * k,
-          given,
-          RowScale<kScaledRows>(p, k),
-          y);
-      PointTransposeMultiplyAndAccumulate(camera.state, projection, y, sum);
-    }
-  });
-  for (int i = 0; i < 3; ++i) {
-    sum[i] =
-        BlockSum<kRecomputedBlock<T>>(sum[i]) * static_cast<double>(scale[i]);
-  }
-  if (threadIdx.x == 0) {
-    double out[3];
-    double v[6] = {};
-    LoadInverse<kMode>(p.operands, point, v);
-    FinishPoint<kMode>(p.operands, point, v, 1, sum, out);
-    if constexpr ((kMode & kEliminate) != 0) {
-      for (int i = 0; i < 3; ++i) {
-        motion[i] = out[i];
-      }
-    }
-  }
+  SumPointOfLongTile<kMode, kScaledRows>(p, header, x, scale, given, motion);
   if constexpr ((kMode & kCameraOut) != 0) {
     if (p.partial == nullptr) {
       return;  // The whole block leaves.
@@ -372,29 +434,7 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
         given[i] = static_cast<T>(motion[i]) * scale[i];
       }
     }
-    for_each([&](int32_t c,
-                 const CameraRecord<T>& camera,
-                 const Projection<T>& projection,
-                 int32_t begin,
-                 int32_t end) {
-      double local[9] = {};
-      for (int32_t k = begin; k < end; ++k) {
-        T y[2];
-        Forward<CameraHalf(kMode),
-                (kMode & (kUsePoint | kEliminate)) != 0,
-                kScaledRows>(camera,
-                             projection,
-                             p.operands.b + int64_t{2} * k,
-                             given,
-                             RowScale<kScaledRows>(p, k),
-                             y);
-        CameraTransposeMultiplyAndAccumulate(
-            camera.state, projection, y, local);
-      }
-      for (int i = 0; i < 9; ++i) {
-        p.partial[int64_t{9} * c + i] = static_cast<T>(local[i]);
-      }
-    });
+    SumCamerasOfLongTile<kMode, kScaledRows>(p, header, x, given);
   }
 }
 
@@ -453,6 +493,339 @@ __device__ __forceinline__ void SumSegments(const int32_t* first,
   }
 }
 
+// What a block keeps of a tile in shared memory.
+template <typename T>
+struct RecomputedTileMemory {
+  Pair<T>* products;  // y of the slots, with KeepsProducts
+  T* positions;       // 3 per point; NaN: not tame
+  T* motions;         // 3 per point
+  T* vectors;         // 3 per observation, then 9 per segment of a round
+};
+
+// A segment in the registers of its thread. `loaded`, its number in the tile or
+// -1 for none, is not a member: the products with S would spill 12 B more.
+template <typename T>
+struct LoadedSegment {
+  CameraRecord<T> camera;
+  TileTask task;
+};
+
+// Loads segment `number` of the tile, without p of its camera unless
+// kWithLocal.
+template <bool kWithLocal, typename T>
+__device__ __forceinline__ void LoadSegment(const RecomputedTileParams<T>& p,
+                                            const TileHeader& header,
+                                            int number,
+                                            LoadedSegment<T>* segment,
+                                            int* loaded) {
+  segment->task = p.tiles.task[header.segment_begin + number];
+  LoadRecord<kWithLocal>(p.records + segment->task.camera, &segment->camera);
+  *loaded = number;
+}
+
+// Brings the points to shared memory, and asks for their Vi, needed a barrier
+// later: a line of 16 points of each element.
+template <int kMode, typename T>
+__device__ __forceinline__ void LoadPoints(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    const RecomputedTileMemory<T>& memory) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int32_t point_begin = header.point_begin;
+  const int num_points = header.num_points;
+  if constexpr ((kMode & kEliminate) != 0) {
+    for (int i = thread; i < 6 * ((num_points + 15) / 16);
+         i += kRecomputedBlock<T>) {
+      PrefetchToL2(&p.operands.v_inverse(point_begin + i / 6 * 16, i % 6));
+    }
+  }
+  for (int i = thread; i < 3 * num_points; i += kRecomputedBlock<T>) {
+    const T value = p.points[int64_t{3} * point_begin + i];
+    memory.positions[i] =
+        fabs(value) < Tame<T>::kLargest ? value : Tame<T>::kNaN;
+    if constexpr ((kMode & kUsePoint) != 0) {
+      const int64_t at = int64_t{3} * point_begin + i;
+      const T scale = p.point_scale == nullptr ? T(1) : p.point_scale[at];
+      memory.motions[i] = static_cast<T>(p.operands.point_x[at]) * scale;
+    }
+  }
+}
+
+// fn(slot, point, observation, s_k, projection) of the slots of a segment, in
+// their order. A slot is asked for while the one before is at work.
+template <bool kScaledRows, typename T, typename Function>
+__device__ __forceinline__ void ForEachSlot(const RecomputedTileParams<T>& p,
+                                            const TileHeader& header,
+                                            const T* positions,
+                                            const LoadedSegment<T>& segment,
+                                            const Function& fn) {
+  const TileTask& task = segment.task;
+  uint32_t next = p.tiles.slot[task.slot_begin];
+  for (int32_t slot = task.slot_begin; slot < task.slot_end; ++slot) {
+    const uint32_t packed = next;
+    if (slot + 1 < task.slot_end) {
+      next = p.tiles.slot[slot + 1];
+    }
+    const int point = static_cast<int>(packed >> 16);
+    const int observation = static_cast<int>(packed & 0xffff);
+    const T row_scale = RowScale<kScaledRows>(
+        p, int64_t{header.observation_begin} + observation);
+    Projection<T> projection;
+    ProjectTame(segment.camera.state,
+                positions + 3 * point,
+                p.cameras + task.camera,
+                p.points + int64_t{3} * (header.point_begin + point),
+                &projection);
+    fn(slot, point, observation, row_scale, projection);
+  }
+}
+
+// y_k, then Jp' y_k at the observation's place in point order.
+template <int kMode, bool kScaledRows, typename T>
+__device__ __forceinline__ void MultiplyToPoints(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    const RecomputedTileMemory<T>& memory,
+    LoadedSegment<T>* segment,
+    int* loaded) {
+  const int64_t begin = header.observation_begin;
+  for (int s = static_cast<int>(threadIdx.x); s < header.num_segments;
+       s += kRecomputedBlock<T>) {
+    if (s != *loaded) {
+      LoadSegment<true>(p, header, s, segment, loaded);
+    }
+    ForEachSlot<kScaledRows>(
+        p,
+        header,
+        memory.positions,
+        *segment,
+        [&](int32_t slot,
+            int point,
+            int observation,
+            T row_scale,
+            const Projection<T>& projection) {
+          T y[2];
+          Forward<kMode, (kMode & kUsePoint) != 0, kScaledRows>(
+              segment->camera,
+              projection,
+              p.operands.b + 2 * (begin + observation),
+              memory.motions + 3 * point,
+              row_scale,
+              y);
+          if constexpr (KeepsProducts(kMode)) {
+            memory.products[slot - static_cast<int32_t>(begin)] =
+                Pair<T>{y[0], y[1]};
+          }
+          T u[3] = {T(0), T(0), T(0)};
+          PointTransposeMultiplyAndAccumulate(
+              segment->camera.state, projection, y, u);
+#pragma unroll
+          for (int i = 0; i < 3; ++i) {
+            memory.vectors[3 * observation + i] = u[i];
+          }
+        });
+  }
+}
+
+// The point's half of point i of the tile, whose 3-vectors have this sum.
+template <int kMode, typename T>
+__device__ __forceinline__ void FinishPointOfTile(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    int i,
+    const double* v,
+    double* sum,
+    T* motions) {
+  const int64_t point = int64_t{header.point_begin} + i;
+  double scale[3] = {1.0, 1.0, 1.0};
+  if (p.point_scale != nullptr) {
+#pragma unroll
+    for (int j = 0; j < 3; ++j) {
+      scale[j] = static_cast<double>(p.point_scale[3 * point + j]);
+      sum[j] *= scale[j];
+    }
+  }
+  double x[3];
+  FinishPoint<kMode>(p.operands, point, v, 1, sum, x);
+  if constexpr ((kMode & kEliminate) != 0) {
+#pragma unroll
+    for (int j = 0; j < 3; ++j) {
+      motions[3 * i + j] = static_cast<T>(x[j] * scale[j]);
+    }
+  }
+}
+
+// s_p of the thread's points and what follows from it. Every thread of the
+// block calls it; it has a barrier.
+template <int kMode, typename T>
+__device__ __forceinline__ void SumPoints(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    const RecomputedTileMemory<T>& memory) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int32_t point_begin = header.point_begin;
+  const int64_t begin = header.observation_begin;
+  // A point's observations, asked for before the barrier, and those of the
+  // next point while one is summed.
+  int next_begin = 0;
+  int next_end = 0;
+  const auto load_range = [&](int i) {
+    if (i < header.num_points) {
+      next_begin = static_cast<int>(
+          p.operands.point_begin[int64_t{point_begin} + i] - begin);
+      next_end = static_cast<int>(
+          p.operands.point_begin[int64_t{point_begin} + i + 1] - begin);
+    }
+  };
+  load_range(thread);
+  __syncthreads();  // A point's observations belong to several threads.
+
+  for (int i = thread; i < header.num_points; i += kRecomputedBlock<T>) {
+    const int last = next_end;
+    int k = next_begin;
+    load_range(i + kRecomputedBlock<T>);
+    double v[6] = {};
+    LoadInverse<kMode>(p.operands, int64_t{point_begin} + i, v);
+    double sum[3] = {0.0, 0.0, 0.0};
+    for (; k < last; ++k) {
+#pragma unroll
+      for (int j = 0; j < 3; ++j) {
+        sum[j] += static_cast<double>(memory.vectors[3 * k + j]);
+      }
+    }
+    FinishPointOfTile<kMode>(p, header, i, v, sum, memory.motions);
+  }
+}
+
+// y_k + Jp x_p, or Jp x_p, of a slot.
+template <int kMode, bool kScaledRows, typename T>
+__device__ __forceinline__ void ForwardToCamera(
+    const RecomputedTileParams<T>& p,
+    const RecomputedTileMemory<T>& memory,
+    const CameraRecord<T>& camera,
+    const Projection<T>& projection,
+    int slot,
+    int64_t k,
+    int point,
+    T row_scale,
+    T* y) {
+  if constexpr (KeepsProducts(kMode)) {
+    const Pair<T> product = memory.products[slot];
+    y[0] = product.a;
+    y[1] = product.b;
+    if constexpr ((kMode & kEliminate) != 0) {
+      T moved[2];
+      PointMultiply(
+          camera.state, projection, memory.motions + 3 * point, moved);
+      if constexpr (kScaledRows) {
+        moved[0] *= row_scale * row_scale;
+        moved[1] *= row_scale * row_scale;
+      }
+      y[0] += moved[0];
+      y[1] += moved[1];
+    }
+  } else {
+    Forward<CameraHalf(kMode),
+            (kMode & (kUsePoint | kEliminate)) != 0,
+            kScaledRows>(camera,
+                         projection,
+                         p.operands.b + 2 * k,
+                         memory.motions + 3 * point,
+                         row_scale,
+                         y);
+  }
+}
+
+// Jc' (y_k + Jp x_p) of the thread's segments in a round, last segment first:
+// its camera is still there.
+template <int kMode, bool kScaledRows, typename T>
+__device__ __forceinline__ void MultiplyToCameras(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    const RecomputedTileMemory<T>& memory,
+    int round_begin,
+    int round_end,
+    LoadedSegment<T>* segment,
+    int* loaded) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t begin = header.observation_begin;
+  // The last of the thread's segments below the end, if there is one.
+  int s = round_end - 1 - thread;
+  s = s < 0 ? -1 : thread + s / kRecomputedBlock<T> * kRecomputedBlock<T>;
+  for (; s >= round_begin; s -= kRecomputedBlock<T>) {
+    if (s != *loaded) {
+      LoadSegment<!KeepsProducts(kMode)>(p, header, s, segment, loaded);
+    }
+    T local[9] = {};
+    ForEachSlot<kScaledRows>(p,
+                             header,
+                             memory.positions,
+                             *segment,
+                             [&](int32_t slot,
+                                 int point,
+                                 int observation,
+                                 T row_scale,
+                                 const Projection<T>& projection) {
+                               T y[2];
+                               ForwardToCamera<kMode, kScaledRows>(
+                                   p,
+                                   memory,
+                                   segment->camera,
+                                   projection,
+                                   slot - static_cast<int32_t>(begin),
+                                   begin + observation,
+                                   point,
+                                   row_scale,
+                                   y);
+                               CameraTransposeMultiplyAndAccumulate(
+                                   segment->camera.state, projection, y, local);
+                             });
+#pragma unroll
+    for (int i = 0; i < 9; ++i) {
+      memory.vectors[9 * (segment->task.segment - round_begin) + i] = local[i];
+    }
+  }
+}
+
+// Row c of partial = sum of Jc' (y_k + Jp x_p) over tile camera c, in rounds of
+// the segments that there is room for, last round first.
+template <int kMode, bool kScaledRows, typename T>
+__device__ __forceinline__ void SumCameras(
+    const RecomputedTileParams<T>& p,
+    const TileHeader& header,
+    const RecomputedTileMemory<T>& memory,
+    LoadedSegment<T>* segment,
+    int* loaded) {
+  const TileIndexRef& tiles = p.tiles;
+  int round_end = header.num_segments;
+  int round_camera_end = header.num_cameras;
+  while (round_camera_end > 0) {
+    int round_begin = 0;
+    int round_camera = 0;
+    if (round_end > tiles.round_segments) {
+      round_camera =
+          FirstCameraOfRound(tiles, header, round_camera_end - 1, round_end);
+      round_begin =
+          tiles.tile_camera_segment[header.camera_begin + round_camera] -
+          header.segment_begin;
+    }
+    MultiplyToCameras<kMode, kScaledRows>(
+        p, header, memory, round_begin, round_end, segment, loaded);
+    SumSegments(tiles.tile_camera_segment + header.camera_begin + round_camera,
+                round_camera_end - round_camera,
+                header.segment_begin + round_begin,
+                memory.vectors,
+                p.partial + 9 * (int64_t{header.camera_begin} + round_camera));
+    if (round_camera == 0) {
+      return;  // The whole block leaves.
+    }
+    __syncthreads();  // Vectors are used anew.
+    *loaded = -1;     // Not worth its registers.
+    round_end = round_begin;
+    round_camera_end = round_camera;
+  }
+}
+
 // Inputs, outputs: RecomputedTileParams; partial gets J_c' y in local
 // coordinates, one row per tile camera.
 // Mapping: one block per tile, a thread owns a segment and keeps its camera in
@@ -472,149 +845,32 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
   if (PcgHasEnded(p.operands.scalars)) {
     return;  // The whole block leaves.
   }
-  const TileIndexView& tiles = p.tiles;
+  const TileIndexRef& tiles = p.tiles;
   const int thread = static_cast<int>(threadIdx.x);
-  const int tile = static_cast<int>(blockIdx.x);
-  const TileHeader header = tiles.header[tile];
-  const int32_t point_begin = header.point_begin;
-  const int num_points = header.num_points;
-  const int32_t segment_begin = header.segment_begin;
-  const int num_segments = header.num_segments;
-  const int32_t camera_begin = header.camera_begin;
-  const int32_t camera_end = camera_begin + header.num_cameras;
-  const int64_t begin = header.observation_begin;
+  const TileHeader header = tiles.header[static_cast<int>(blockIdx.x)];
   if (header.num_observations > tiles.max_observations) {
-    RecomputedLongTile<T, kMode, kScaledRows>(
-        p, point_begin, camera_begin, camera_end);
+    RecomputedLongTile<T, kMode, kScaledRows>(p, header);
     return;  // The whole block leaves.
   }
-
-  // y of the slots; position and motion of the points; vectors of observations
-  // or segments.
-  Pair<T>* const products = reinterpret_cast<Pair<T>*>(shared);
-  T* const positions = reinterpret_cast<T*>(
-      products + (kKeepProducts ? tiles.max_observations : 0));
-  T* const motions = positions + 3 * tiles.max_points;
-  T* const vectors = motions + 3 * tiles.max_points;
-
-  CameraRecord<T> camera;
-  TileTask task{};
+  RecomputedTileMemory<T> memory;
+  memory.products = reinterpret_cast<Pair<T>*>(shared);
+  memory.positions = reinterpret_cast<T*>(
+      memory.products + (kKeepProducts ? tiles.max_observations : 0));
+  memory.motions = memory.positions + 3 * tiles.max_points;
+  memory.vectors = memory.motions + 3 * tiles.max_points;
+  LoadedSegment<T> segment;
+  segment.task = TileTask{};
   int loaded = -1;
-  const auto load_task = [&](int s) {
-    task = tiles.task[segment_begin + s];
-    LoadRecord<true>(p.records + task.camera, &camera);
-    loaded = s;
-  };
   // Before the barrier, so that the wait for the camera overlaps the points'.
-  if (thread < num_segments) {
-    load_task(thread);
+  if (thread < header.num_segments) {
+    LoadSegment<true>(p, header, thread, &segment, &loaded);
   }
-  if constexpr ((kMode & kEliminate) != 0) {
-    // Needed a barrier later: a line of 16 points of each element.
-    for (int i = thread; i < 6 * ((num_points + 15) / 16);
-         i += kRecomputedBlock<T>) {
-      PrefetchToL2(&p.operands.v_inverse(point_begin + i / 6 * 16, i % 6));
-    }
-  }
-  for (int i = thread; i < 3 * num_points; i += kRecomputedBlock<T>) {
-    const T value = p.points[int64_t{3} * point_begin + i];
-    positions[i] = fabs(value) < Tame<T>::kLargest ? value : Tame<T>::kNaN;
-    if constexpr ((kMode & kUsePoint) != 0) {
-      const int64_t at = int64_t{3} * point_begin + i;
-      const T scale = p.point_scale == nullptr ? T(1) : p.point_scale[at];
-      motions[i] = static_cast<T>(p.operands.point_x[at]) * scale;
-    }
-  }
+  LoadPoints<kMode>(p, header, memory);
   __syncthreads();  // Points are read by the threads of all their cameras.
-
-  // y_k, then Jp' y_k at the observation's place in point order.
-  const bool point_half = kKeepProducts || (kMode & kEliminate) != 0 ||
-                          p.operands.point_out != nullptr;
-  if (point_half) {
-    for (int s = thread; s < num_segments; s += kRecomputedBlock<T>) {
-      if (s != loaded) {
-        load_task(s);
-      }
-      uint32_t next = tiles.slot[task.slot_begin];
-      for (int32_t slot = task.slot_begin; slot < task.slot_end; ++slot) {
-        const uint32_t packed = next;
-        if (slot + 1 < task.slot_end) {
-          next = tiles.slot[slot + 1];
-        }
-        const int point = static_cast<int>(packed >> 16);
-        const int observation = static_cast<int>(packed & 0xffff);
-        const T row_scale = RowScale<kScaledRows>(p, begin + observation);
-        Projection<T> projection;
-        ProjectTame(camera.state,
-                    positions + 3 * point,
-                    p.cameras + task.camera,
-                    p.points + int64_t{3} * (point_begin + point),
-                    &projection);
-        T y[2];
-        Forward<kMode, (kMode & kUsePoint) != 0, kScaledRows>(
-            camera,
-            projection,
-            p.operands.b + 2 * (begin + observation),
-            motions + 3 * point,
-            row_scale,
-            y);
-        if constexpr (kKeepProducts) {
-          products[slot - static_cast<int32_t>(begin)] = Pair<T>{y[0], y[1]};
-        }
-        T u[3] = {T(0), T(0), T(0)};
-        PointTransposeMultiplyAndAccumulate(camera.state, projection, y, u);
-#pragma unroll
-        for (int i = 0; i < 3; ++i) {
-          vectors[3 * observation + i] = u[i];
-        }
-      }
-    }
-    // A point's observations, asked for before the barrier, and those of the
-    // next point while one is summed.
-    int next_begin = 0;
-    int next_end = 0;
-    const auto load_range = [&](int i) {
-      if (i < num_points) {
-        next_begin = static_cast<int>(
-            p.operands.point_begin[int64_t{point_begin} + i] - begin);
-        next_end = static_cast<int>(
-            p.operands.point_begin[int64_t{point_begin} + i + 1] - begin);
-      }
-    };
-    load_range(thread);
-    __syncthreads();  // A point's observations belong to several threads.
-
-    for (int i = thread; i < num_points; i += kRecomputedBlock<T>) {
-      const int64_t point = int64_t{point_begin} + i;
-      const int last = next_end;
-      int k = next_begin;
-      load_range(i + kRecomputedBlock<T>);
-      double v[6] = {};
-      LoadInverse<kMode>(p.operands, point, v);
-      double sum[3] = {0.0, 0.0, 0.0};
-      for (; k < last; ++k) {
-#pragma unroll
-        for (int j = 0; j < 3; ++j) {
-          sum[j] += static_cast<double>(vectors[3 * k + j]);
-        }
-      }
-      double scale[3] = {1.0, 1.0, 1.0};
-      if (p.point_scale != nullptr) {
-#pragma unroll
-        for (int j = 0; j < 3; ++j) {
-          scale[j] = static_cast<double>(p.point_scale[3 * point + j]);
-          sum[j] *= scale[j];
-        }
-      }
-      double x[3];
-      FinishPoint<kMode>(p.operands, point, v, 1, sum, x);
-      if constexpr ((kMode & kEliminate) != 0) {
-#pragma unroll
-        for (int j = 0; j < 3; ++j) {
-          motions[3 * i + j] = static_cast<T>(x[j] * scale[j]);
-        }
-      }
-    }
+  if (kKeepProducts || (kMode & kEliminate) != 0 ||
+      p.operands.point_out != nullptr) {
+    MultiplyToPoints<kMode, kScaledRows>(p, header, memory, &segment, &loaded);
+    SumPoints<kMode>(p, header, memory);
   }
   if constexpr ((kMode & kCameraOut) != 0) {
     if (p.partial == nullptr) {
@@ -622,108 +878,20 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
     }
     // Motions go to the threads of all cameras, and vectors are used anew.
     __syncthreads();
-
-    // J_c' (y_k + J_p x_p) of each segment, last segment first: its camera is
-    // still there.
-    int round_end = num_segments;
-    int round_camera_end = header.num_cameras;
-    while (round_camera_end > 0) {
-      int round_begin = 0;
-      int round_camera = 0;
-      if (round_end > tiles.round_segments) {
-        round_camera =
-            FirstCameraOfRound(tiles, header, round_camera_end - 1, round_end);
-        round_begin = tiles.tile_camera_segment[camera_begin + round_camera] -
-                      segment_begin;
-      }
-      // The last of the thread's segments below the end, if there is one.
-      int s = round_end - 1 - thread;
-      s = s < 0 ? -1 : thread + s / kRecomputedBlock<T> * kRecomputedBlock<T>;
-      for (; s >= round_begin; s -= kRecomputedBlock<T>) {
-        if (s != loaded) {
-          task = tiles.task[segment_begin + s];
-          LoadRecord<!kKeepProducts>(p.records + task.camera, &camera);
-          loaded = s;
-        }
-        T local[9] = {};
-        uint32_t next = tiles.slot[task.slot_begin];
-        for (int32_t slot = task.slot_begin; slot < task.slot_end; ++slot) {
-          const uint32_t packed = next;
-          if (slot + 1 < task.slot_end) {
-            next = tiles.slot[slot + 1];
-          }
-          const int point = static_cast<int>(packed >> 16);
-          [[maybe_unused]] const int observation =
-              static_cast<int>(packed & 0xffff);
-          [[maybe_unused]] const T row_scale =
-              RowScale<kScaledRows>(p, begin + observation);
-          Projection<T> projection;
-          ProjectTame(camera.state,
-                      positions + 3 * point,
-                      p.cameras + task.camera,
-                      p.points + int64_t{3} * (point_begin + point),
-                      &projection);
-          T y[2];
-          if constexpr (kKeepProducts) {
-            const Pair<T> product =
-                products[slot - static_cast<int32_t>(begin)];
-            y[0] = product.a;
-            y[1] = product.b;
-            if constexpr ((kMode & kEliminate) != 0) {
-              T moved[2];
-              PointMultiply(
-                  camera.state, projection, motions + 3 * point, moved);
-              if constexpr (kScaledRows) {
-                moved[0] *= row_scale * row_scale;
-                moved[1] *= row_scale * row_scale;
-              }
-              y[0] += moved[0];
-              y[1] += moved[1];
-            }
-          } else {
-            Forward<CameraHalf(kMode),
-                    (kMode & (kUsePoint | kEliminate)) != 0,
-                    kScaledRows>(camera,
-                                 projection,
-                                 p.operands.b + 2 * (begin + observation),
-                                 motions + 3 * point,
-                                 row_scale,
-                                 y);
-          }
-          CameraTransposeMultiplyAndAccumulate(
-              camera.state, projection, y, local);
-        }
-#pragma unroll
-        for (int i = 0; i < 9; ++i) {
-          vectors[9 * (task.segment - round_begin) + i] = local[i];
-        }
-      }
-      SumSegments(tiles.tile_camera_segment + camera_begin + round_camera,
-                  round_camera_end - round_camera,
-                  segment_begin + round_begin,
-                  vectors,
-                  p.partial + 9 * (int64_t{camera_begin} + round_camera));
-      if (round_camera == 0) {
-        return;  // The whole block leaves.
-      }
-      __syncthreads();  // Vectors are used anew.
-      loaded = -1;      // Not worth its registers.
-      round_end = round_begin;
-      round_camera_end = round_camera;
-    }
+    SumCameras<kMode, kScaledRows>(p, header, memory, &segment, &loaded);
   }
 }
 
 // Queues records, tiles and, with kCameraOut, the sums over cameras.
 template <int kMode, typename T, int C, bool kScaledRows>
-Status TileOperation(const ObservationIndexView& index,
+Status TileOperation(const ObservationIndexRef& index,
                      const RecomputedJacobian<T, C, kScaledRows>& source,
                      const double* camera_p,
                      const TileOperands<3>& operands,
                      const CameraSumTerms& terms,
                      CudaMachine* machine) {
-  const CudaWorkspaceView& workspace = *index.cuda_workspace;
-  const TileIndexView& tiles = workspace.recomputed_tiles;
+  const CudaWorkspaceRef& workspace = *index.cuda_workspace;
+  const TileIndexRef& tiles = workspace.recomputed_tiles;
   if (tiles.header == nullptr && index.num_points > 0) {
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has no tiles for recomputed Jacobians.");

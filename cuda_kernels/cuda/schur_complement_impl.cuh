@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/camera_chunks.cuh"
 #include "cuda_kernels/cuda/normal_blocks_impl.cuh"
@@ -215,7 +215,7 @@ class CouplingReader<StoredJacobian<T, Shape, kLayout>, kLayout> {
 
   using Coupling = int64_t;
 
-  __device__ __forceinline__ void Load(const CouplingIndexView& couplings,
+  __device__ __forceinline__ void Load(const CouplingIndexRef& couplings,
                                        int64_t at,
                                        Coupling* coupling) const {
     *coupling = couplings.coupling[at];
@@ -273,7 +273,7 @@ class CouplingReader<RecomputedJacobian<T, C, kScaledRows>, kLayout> {
         second_(static_cast<const CouplingCamera<T>*>(cameras) + j) {}
 
   // Coupling `at` of the index.
-  __device__ __forceinline__ void Load(const CouplingIndexView& couplings,
+  __device__ __forceinline__ void Load(const CouplingIndexRef& couplings,
                                        int64_t at,
                                        Coupling* coupling) const {
     int32_t point;
@@ -388,6 +388,90 @@ struct CouplingStage {
   }
 };
 
+// Columns a of Jc_k and b of m Jc_l, m = Jp_k Vi Jp_l', of a coupling, written
+// by the lane that the columns are of.
+template <typename Reader, typename Shape>
+__device__ __forceinline__ void StageCoupling(
+    const Reader& reader,
+    const typename Reader::Coupling& coupling,
+    int lane,
+    CouplingStage<Shape>* stage) {
+  constexpr int R = Shape::kNumResiduals;
+  constexpr int E = Shape::kE;
+  constexpr int F = Shape::kF;
+  constexpr int kStride = CouplingStage<Shape>::kStride;
+  using Column = typename CouplingStage<Shape>::Column;
+  Column* const columns = stage->columns;
+  double jc[R * F];
+  double jp_vi[R * E];
+  reader.First(coupling, jc, jp_vi);
+#pragma unroll
+  for (int a = 0; a < F; ++a) {
+    Column entry;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      entry.rows[r] = jc[F * r + a];
+    }
+    columns[kStride * a + lane] = entry;
+  }
+  double jp[R * E];
+  reader.Second(coupling, jc, jp);
+  double m[R * R];
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+#pragma unroll
+    for (int q = 0; q < R; ++q) {
+      m[R * r + q] = jp_vi[E * r] * jp[E * q];
+#pragma unroll
+      for (int e = 1; e < E; ++e) {
+        m[R * r + q] += jp_vi[E * r + e] * jp[E * q + e];
+      }
+    }
+  }
+#pragma unroll
+  for (int b = 0; b < F; ++b) {
+    Column entry;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      entry.rows[r] = m[R * r] * jc[b];
+#pragma unroll
+      for (int q = 1; q < R; ++q) {
+        entry.rows[r] += m[R * r + q] * jc[F * q + b];
+      }
+    }
+    columns[kStride * (F + b) + lane] = entry;
+  }
+}
+
+// tile += the products of a staged coupling, of which `first` is the column of
+// the tile's row 0 and `second` that of its column 0.
+template <typename Shape>
+__device__ __forceinline__ void AddStagedCoupling(
+    const typename CouplingStage<Shape>::Column* first,
+    const typename CouplingStage<Shape>::Column* second,
+    double* tile) {
+  constexpr int R = Shape::kNumResiduals;
+  constexpr int kStride = CouplingStage<Shape>::kStride;
+  constexpr int kSide = CouplingTiles<Shape::kF>::kSide;
+  using Column = typename CouplingStage<Shape>::Column;
+  Column right[kSide];
+#pragma unroll
+  for (int b = 0; b < kSide; ++b) {
+    right[b] = second[kStride * b];
+  }
+#pragma unroll
+  for (int a = 0; a < kSide; ++a) {
+    const Column left = first[kStride * a];
+#pragma unroll
+    for (int b = 0; b < kSide; ++b) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        tile[kSide * a + b] += left.rows[r] * right[b].rows[r];
+      }
+    }
+  }
+}
+
 // stage.values[a + F b] = element (a, b) of the sum over couplings begin ..
 // end - 1 of Jc_k' (Jp_k Vi Jp_l') Jc_l.
 // Order: group g of lanes adds couplings begin + 32 s + g, + kGroups, ... in
@@ -402,13 +486,11 @@ __device__ __forceinline__ void SumCouplings(
     int64_t begin,
     int64_t end,
     CouplingStage<Shape>* stage) {
-  constexpr int R = Shape::kNumResiduals;
-  constexpr int E = Shape::kE;
   constexpr int F = Shape::kF;
   constexpr int kStride = CouplingStage<Shape>::kStride;
+  using Reader = CouplingReader<Source, kLayout>;
   using Tiles = CouplingTiles<F>;
   constexpr int kSide = Tiles::kSide;
-  using Column = typename CouplingStage<Shape>::Column;
   static_assert(Tiles::kGroups * F * F * sizeof(double) <=
                 sizeof(CouplingStage<Shape>));
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -416,74 +498,22 @@ __device__ __forceinline__ void SumCouplings(
   const int row = lane % Tiles::kLanes / Tiles::kAcross * kSide;
   const int column = lane % Tiles::kAcross * kSide;
   double* const values = stage->values();
-  Column* const columns = stage->columns;
-  const CouplingReader<Source, kLayout> reader(p, records, cameras, i, j);
+  const Reader reader(p, records, cameras, i, j);
   double tile[kSide * kSide] = {};
   for (int64_t base = begin; base < end; base += kWarpSize) {
     const int count =
         end - base < kWarpSize ? static_cast<int>(end - base) : kWarpSize;
     if (lane < count) {
-      typename CouplingReader<Source, kLayout>::Coupling coupling;
+      typename Reader::Coupling coupling;
       reader.Load(p.couplings, base + lane, &coupling);
-      double jc[R * F];
-      double jp_vi[R * E];
-      reader.First(coupling, jc, jp_vi);
-#pragma unroll
-      for (int a = 0; a < F; ++a) {
-        Column entry;
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-          entry.rows[r] = jc[F * r + a];
-        }
-        columns[kStride * a + lane] = entry;
-      }
-      double jp[R * E];
-      reader.Second(coupling, jc, jp);
-      double m[R * R];  // Jp_k Vi Jp_l'
-#pragma unroll
-      for (int r = 0; r < R; ++r) {
-#pragma unroll
-        for (int q = 0; q < R; ++q) {
-          m[R * r + q] = jp_vi[E * r] * jp[E * q];
-#pragma unroll
-          for (int e = 1; e < E; ++e) {
-            m[R * r + q] += jp_vi[E * r + e] * jp[E * q + e];
-          }
-        }
-      }
-#pragma unroll
-      for (int b = 0; b < F; ++b) {
-        Column entry;
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-          entry.rows[r] = m[R * r] * jc[b];
-#pragma unroll
-          for (int q = 1; q < R; ++q) {
-            entry.rows[r] += m[R * r + q] * jc[F * q + b];
-          }
-        }
-        columns[kStride * (F + b) + lane] = entry;
-      }
+      StageCoupling(reader, coupling, lane, stage);
     }
     __syncwarp();  // Lanes read what others have made.
     if (group < Tiles::kGroups) {
       for (int t = group; t < count; t += Tiles::kGroups) {
-        Column right[kSide];
-#pragma unroll
-        for (int b = 0; b < kSide; ++b) {
-          right[b] = columns[kStride * (F + column + b) + t];
-        }
-#pragma unroll
-        for (int a = 0; a < kSide; ++a) {
-          const Column left = columns[kStride * (row + a) + t];
-#pragma unroll
-          for (int b = 0; b < kSide; ++b) {
-#pragma unroll
-            for (int r = 0; r < R; ++r) {
-              tile[kSide * a + b] += left.rows[r] * right[b].rows[r];
-            }
-          }
-        }
+        AddStagedCoupling<Shape>(stage->columns + kStride * row + t,
+                                 stage->columns + kStride * (F + column) + t,
+                                 tile);
       }
     }
     __syncwarp();  // The stage is written again.
@@ -724,7 +754,7 @@ __global__ void __launch_bounds__(
   __shared__ Stage stages[Stage::kWarps];
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int64_t task = int64_t{blockIdx.x} * Stage::kWarps + warp;
-  const CouplingIndexView& couplings = p.couplings;
+  const CouplingIndexRef& couplings = p.couplings;
   if (task >= couplings.num_chunks + couplings.num_blocks) {
     return;  // The whole warp leaves; no barrier of the block follows.
   }
@@ -776,7 +806,7 @@ __global__ void __launch_bounds__(
   __shared__ Stage stages[Stage::kWarps];
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int64_t task = int64_t{blockIdx.x} * Stage::kWarps + warp;
-  const CouplingIndexView& couplings = p.couplings;
+  const CouplingIndexRef& couplings = p.couplings;
   if (task >= couplings.num_chunks) {
     return;  // The whole warp leaves; no barrier of the block follows.
   }
@@ -801,14 +831,90 @@ __global__ void __launch_bounds__(
       p, cameras, block, couplings.row[block], couplings.column[block], stage);
 }
 
+// Queues the zeros of a dense target beside the family's blocks, which write
+// their own.
+template <typename Source, BlockLayout kLayout>
+Status ZeroOtherFamilies(const SchurComplementParams<Source, kLayout>& params,
+                         CudaMachine* machine) {
+  const SchurTarget target = params.target;
+  const int64_t n = params.unknowns.num_unknowns;
+  const int64_t first = params.unknowns.family_begin;
+  const int64_t last = params.unknowns.family_end;
+  if (last - first >= n) {
+    return {};
+  }
+  return ForEachBlock("ZeroOtherFamilies",
+                      n,
+                      machine->stream(),
+                      [=] __device__(int32_t column, int32_t thread) {
+                        const bool is_mine = column >= first && column < last;
+                        const int64_t begin = is_mine ? last : column;
+                        const int64_t end = is_mine ? n : target.stride;
+                        for (int64_t u = begin + thread; u < end;
+                             u += kForEachBlock) {
+                          target.values[target.stride * column + u] = 0.0;
+                        }
+                      });
+}
+
+// Queues the records of the observations or, where blocks are recomputed, of
+// the points, and of the cameras then.
+template <typename Source, BlockLayout kLayout>
+Status RecordForCouplings(const SchurComplementParams<Source, kLayout>& params,
+                          CudaMachine* machine,
+                          const void** records,
+                          const void** cameras) {
+  const ObservationIndexRef& index = params.index;
+  if constexpr (IsRecomputed<Source>::value) {
+    using T = typename Source::Value;
+    auto* const states = reinterpret_cast<CouplingCamera<T>*>(
+        index.cuda_workspace->local_cameras);
+    CERES_EXT_RETURN_IF_ERROR(Launch(
+        "RecordCouplingCameras",
+        RecordCouplingCamerasKernel<Source>,
+        CeilDivide(int64_t{CouplingCamera<T>::kMaxColumns} * index.num_cameras,
+                   kPointBlock),
+        kPointBlock,
+        0,
+        machine->stream(),
+        params.jacobian,
+        index.num_cameras,
+        states));
+    *cameras = states;
+    auto* const points =
+        reinterpret_cast<CouplingPoint*>(index.cuda_workspace->point_records);
+    *records = points;
+    return Launch("RecordCouplingPoints",
+                  RecordCouplingPointsKernel<Source, kLayout>,
+                  CeilDivide(index.num_points, kPointBlock),
+                  kPointBlock,
+                  0,
+                  machine->stream(),
+                  params,
+                  points);
+  } else {
+    auto* const observations = reinterpret_cast<
+        CouplingRecord<typename Source::Value, typename Source::Shape>*>(
+        params.scratch);
+    *records = observations;
+    return Launch("RecordObservations",
+                  RecordObservationsKernel<Source, kLayout>,
+                  CeilDivide(index.num_observations, kRecordBlock),
+                  kRecordBlock,
+                  0,
+                  machine->stream(),
+                  params,
+                  observations);
+  }
+}
+
 template <typename Source, BlockLayout kLayout>
 Status Run(const SchurComplementParams<Source, kLayout>& params,
            CudaMachine* machine) {
-  using Shape = typename Source::Shape;
   using Stage = CouplingStage<typename CameraCoordinates<Source>::Local>;
   using Scratch = internal::CouplingScratch<Source>;
-  const ObservationIndexView& index = params.index;
-  const CouplingIndexView& couplings = params.couplings;
+  const ObservationIndexRef& index = params.index;
+  const CouplingIndexRef& couplings = params.couplings;
   const int64_t n = params.unknowns.num_unknowns;
   if (params.scratch == nullptr &&
       ScratchBytes<Source>(index.num_observations, couplings.num_chunks) > 0) {
@@ -823,71 +929,12 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                         " unknowns needs columns of as many values, not " +
                         std::to_string(params.target.stride) + ".");
     }
-    // What is not of the family's blocks, which write their own zeros.
-    const SchurTarget target = params.target;
-    const int64_t first = params.unknowns.family_begin;
-    const int64_t last = params.unknowns.family_end;
-    if (last - first < n) {
-      CERES_EXT_RETURN_IF_ERROR(ForEachBlock(
-          "ZeroOtherFamilies",
-          n,
-          machine->stream(),
-          [=] __device__(int32_t column, int32_t thread) {
-            const bool is_mine = column >= first && column < last;
-            const int64_t begin = is_mine ? last : column;
-            const int64_t end = is_mine ? n : target.stride;
-            for (int64_t u = begin + thread; u < end; u += kForEachBlock) {
-              target.values[target.stride * column + u] = 0.0;
-            }
-          }));
-    }
+    CERES_EXT_RETURN_IF_ERROR(ZeroOtherFamilies(params, machine));
   }
   const void* records = nullptr;
-  const void* cameras = nullptr;  // CouplingCamera, where blocks are recomputed
-  if constexpr (IsRecomputed<Source>::value) {
-    using T = typename Source::Value;
-    auto* const states = reinterpret_cast<CouplingCamera<T>*>(
-        index.cuda_workspace->local_cameras);
-    CERES_EXT_RETURN_IF_ERROR(
-        Launch("RecordCouplingCameras",
-               RecordCouplingCamerasKernel<Source>,
-               CeilDivide(int64_t{CouplingCamera<T>::kMaxColumns} *
-                              index.num_cameras,
-                          kPointBlock),
-               kPointBlock,
-               0,
-               machine->stream(),
-               params.jacobian,
-               index.num_cameras,
-               states));
-    cameras = states;
-    auto* const points =
-        reinterpret_cast<CouplingPoint*>(index.cuda_workspace->point_records);
-    CERES_EXT_RETURN_IF_ERROR(
-        Launch("RecordCouplingPoints",
-               RecordCouplingPointsKernel<Source, kLayout>,
-               CeilDivide(index.num_points, kPointBlock),
-               kPointBlock,
-               0,
-               machine->stream(),
-               params,
-               points));
-    records = points;
-  } else {
-    auto* const observations =
-        reinterpret_cast<CouplingRecord<typename Source::Value, Shape>*>(
-            params.scratch);
-    CERES_EXT_RETURN_IF_ERROR(
-        Launch("RecordObservations",
-               RecordObservationsKernel<Source, kLayout>,
-               CeilDivide(index.num_observations, kRecordBlock),
-               kRecordBlock,
-               0,
-               machine->stream(),
-               params,
-               observations));
-    records = observations;
-  }
+  const void* cameras = nullptr;
+  CERES_EXT_RETURN_IF_ERROR(
+      RecordForCouplings(params, machine, &records, &cameras));
   double* const partial = reinterpret_cast<double*>(
       params.scratch + Scratch::kRecord * index.num_observations);
   CERES_EXT_RETURN_IF_ERROR(

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/cuda/recomputed_tiles.cuh"
 #include "cuda_kernels/cuda/stored_tiles.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/cuda/camera_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -20,7 +20,7 @@ namespace ceres_ext::kernels {
 inline constexpr int kStoredBlock = 256;
 // Thread blocks per multiprocessor that registers are limited for. Three instead
 // of two in double: 5 to 20 % off all operations on tiles, although the products
-// with S and J'J spill 100 to 150 B (docs/measurements/house.md).
+// with S and J'J spill 100 to 150 B (docs/measurements/gpu.md).
 // Above 10 columns, where the blocks of a row alone are 72 registers and more,
 // two and three.
 template <typename T, int F>
@@ -147,8 +147,8 @@ struct BlocksOf<StoredJacobian<T, Shape, kLayout>> {
 template <typename Blocks>
 struct StoredTileParams {
   using T = typename Blocks::Value;
-  TileIndexView tiles;
-  const uint32_t* position = nullptr;  // TileIndexView::position
+  TileIndexRef tiles;
+  const uint32_t* position = nullptr;  // TileIndexRef::position
   const int32_t* point_id = nullptr;
   typename Blocks::Operands operands;
   typename Blocks::Source source;
@@ -169,7 +169,7 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
   constexpr int E = Shape::kE;
   constexpr int C = Shape::kF;
   __shared__ double motion[E];
-  const TileIndexView& tiles = p.tiles;
+  const TileIndexRef& tiles = p.tiles;
   T given[E] = {};
   if constexpr ((kMode & kUsePoint) != 0) {
     for (int i = 0; i < E; ++i) {
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kStoredBlock, Blocks::kMinBlocks)
   if (PcgHasEnded(p.operands.scalars)) {
     return;  // The whole block leaves.
   }
-  const TileIndexView& tiles = p.tiles;
+  const TileIndexRef& tiles = p.tiles;
   const int thread = static_cast<int>(threadIdx.x);
   const int tile = static_cast<int>(blockIdx.x);
   const TileHeader header = tiles.header[tile];
@@ -415,7 +415,7 @@ Status LaunchTiles(const StoredTileParams<Blocks>& params,
 template <int kMode,
           typename Source,
           typename Blocks = typename BlocksOf<Source>::Type>
-Status TileOperation(const ObservationIndexView& index,
+Status TileOperation(const ObservationIndexRef& index,
                      const Source& source,
                      const double* camera_p,
                      const typename Blocks::Operands& operands,
@@ -426,8 +426,8 @@ Status TileOperation(const ObservationIndexView& index,
   constexpr int E = Shape::kE;
   constexpr int C = Shape::kF;
   constexpr int kStride = kSharedStride<C>;
-  const CudaWorkspaceView& workspace = *index.cuda_workspace;
-  const TileIndexView& tiles = workspace.stored_tiles;
+  const CudaWorkspaceRef& workspace = *index.cuda_workspace;
+  const TileIndexRef& tiles = workspace.stored_tiles;
   if (tiles.position == nullptr && index.num_observations > 0) {
     return Status(StatusCode::kInvalidArgument,
                   "The workspace has no tiles for stored blocks.");

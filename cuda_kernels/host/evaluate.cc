@@ -66,7 +66,7 @@ template <typename T, int C>
 Status Run(const EvaluateJacobianParams<T, C, kHostLayout>& params,
            HostMachine* machine) {
   using Shape = BalShape<C>;
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   const int row_size = params.camera_gradient == nullptr ? 0 : C;
   const int32_t map_bits =
       ClassifyMaps<C>(int64_t{kBalLocalCameraDim * C} * index.num_cameras,

@@ -77,7 +77,7 @@ class HostJacobian<StoredJacobian<T, Shape, kHostLayout>> {
   static constexpr int kBlocksSize = Local::kFSize + Local::kESize;
 
   HostJacobian(const StoredJacobian<T, Shape, kHostLayout>& source,
-               const ObservationIndexView& /*index*/,
+               const ObservationIndexRef& /*index*/,
                HostMachine* /*machine*/)
       : source_(source) {}
 
@@ -139,7 +139,7 @@ class HostJacobian<RecomputedJacobian<T, C, kScaledRows>> {
   static constexpr int kBlocksSize = Local::kFSize + Local::kESize;
 
   HostJacobian(const RecomputedJacobian<T, C, kScaledRows>& source,
-               const ObservationIndexView& index,
+               const ObservationIndexRef& index,
                HostMachine* machine)
       : source_(source),
         local_cameras_(index.host_workspace->local_cameras()),
@@ -282,7 +282,7 @@ inline void TransposeMultiplyPoint(const double* jp,
 // Calls fn(chunk, first, last, thread) for all chunks of points first ..
 // last - 1, their camera sums, row_size per slot, set to zero.
 template <typename Function>
-void ForEachChunk(const ObservationIndexView& index,
+void ForEachChunk(const ObservationIndexRef& index,
                   int row_size,
                   HostMachine* machine,
                   Function&& fn) {
@@ -306,7 +306,7 @@ void ForEachChunk(const ObservationIndexView& index,
 // Calls fn(point, first, last, thread) for all points, where first .. last - 1
 // are the point's observations; camera sums as in ForEachChunk.
 template <typename Function>
-void ForEachPoint(const ObservationIndexView& index,
+void ForEachPoint(const ObservationIndexRef& index,
                   int row_size,
                   HostMachine* machine,
                   Function&& fn) {
@@ -322,7 +322,7 @@ void ForEachPoint(const ObservationIndexView& index,
 }
 
 // The row of camera sums of observation k.
-inline double* CameraSum(const ObservationIndexView& index,
+inline double* CameraSum(const ObservationIndexRef& index,
                          int row_size,
                          int64_t k) {
   HostWorkspace* workspace = index.host_workspace;
@@ -333,7 +333,7 @@ inline double* CameraSum(const ObservationIndexView& index,
 // Calls fn(camera, sum) for all cameras, where sum are kNumSums of the row_size
 // sums that ForEachPoint left for the camera, from `offset` on.
 template <int kNumSums, typename Function>
-void ForEachCamera(const ObservationIndexView& index,
+void ForEachCamera(const ObservationIndexRef& index,
                    int row_size,
                    int offset,
                    HostMachine* machine,

@@ -24,7 +24,7 @@ Status Run(const RightMultiplyParams<Source>& params, HostMachine* machine) {
   using Shape = typename Source::Shape;
   using Jacobian = HostJacobian<Source>;
   using Local = typename Jacobian::Local;
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_x =
       jacobian.MapCameras(index.num_cameras, params.camera_x);
@@ -54,7 +54,7 @@ Status Run(const LeftMultiplyParams<Source>& params, HostMachine* machine) {
   constexpr int C = Shape::kF;
   using Jacobian = HostJacobian<Source>;
   using Local = typename Jacobian::Local;
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const int row_size = params.camera_x == nullptr ? 0 : Local::kF;
   ForEachPoint(index,
@@ -96,7 +96,7 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
   using T = typename Source::Value;
   using Shape = typename Source::Shape;
   constexpr int C = Shape::kF;
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   const int row_size = params.camera_x == nullptr ? 0 : C;
   ForEachPoint(index,
                row_size,

@@ -297,7 +297,7 @@ class NormalBlocksBody {
   }
 
   const Params& params_;
-  const ObservationIndexView& index_;
+  const ObservationIndexRef& index_;
   const Jacobian jacobian_;
   const Row<Params, Local::kF> row_;
   HostMachine* machine_;

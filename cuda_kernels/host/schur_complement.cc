@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <string>
 
+#include "cuda_kernels/base/simd.h"
+#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/host/host_jacobian.h"
+#include "cuda_kernels/host/schur_rows.h"
 #include "cuda_kernels/structure/host_workspace.h"
 
 namespace ceres_ext::kernels {
 namespace {
 
 using namespace host;  // NOLINT: the loops of all bodies.
-
-// Blocks of S per task: some microseconds where each has few couplings.
-constexpr int64_t kBlockGrain = 64;
 
 // out = G_i' sum G_j, C x C, of a sum in the Local shape.
 template <typename T, typename Shape>
@@ -51,105 +51,132 @@ void UnmapBlock(const RecomputedJacobian<double, C, kScaledRows>& source,
   }
 }
 
+// Adds the couplings of a task of camera i, Jc_k' (Jp_k Vi Jp_l') Jc_l.
+template <typename Source>
+CERES_EXT_SIMD_CLONES void AddCouplings(
+    const SchurComplementParams<Source, kHostLayout>& params,
+    const HostJacobian<Source>& jacobian,
+    int32_t i,
+    const SchurRowTask& task) {
+  using Local = typename HostJacobian<Source>::Local;
+  constexpr int R = Source::Shape::kNumResiduals;
+  constexpr int E = Source::Shape::kE;
+  constexpr int F = Local::kF;
+  constexpr int kGroups = NumGroups(F);
+  const ObservationIndexRef& index = task.index;
+  typename HostJacobian<Source>::Blocks first;
+  typename HostJacobian<Source>::Blocks second;
+  for (int64_t e = task.entry_begin; e < task.entry_end; ++e) {
+    const int64_t k = index.camera_entry[e];
+    const int32_t point = index.point_id[k];
+    const int64_t begin = index.point_begin[point];
+    const int64_t end = begin + NumCouplingsWithEarlier(index, k);
+    if (begin == end) {
+      continue;
+    }
+    first.Load(jacobian, k, i, point);
+    double jp_vi[R * E];
+    double jc[R * kRowGroup * kGroups] = {};
+    for (int r = 0; r < R; ++r) {
+      SymmetricMultiply<E>(
+          &params.v_inverse(point, 0), first.jp + E * r, jp_vi + E * r);
+      std::copy_n(first.jc + F * r, F, jc + kRowGroup * kGroups * r);
+    }
+    for (int64_t l = begin; l < end; ++l) {
+      const int32_t j = index.camera_id[l];
+      second.Load(jacobian, l, j, point);
+      RowGroup left[R * kGroups];  // Jc_k' m
+      for (int q = 0; q < R; ++q) {
+        for (int g = 0; g < kGroups; ++g) {
+          left[kGroups * q + g] = RowGroup{};
+        }
+        for (int r = 0; r < R; ++r) {
+          double m = 0.0;
+          for (int d = 0; d < E; ++d) {
+            m += jp_vi[E * r + d] * second.jp[E * q + d];
+          }
+          for (int g = 0; g < kGroups; ++g) {
+            left[kGroups * q + g] +=
+                GroupAt(jc + kRowGroup * (kGroups * r + g)) * m;
+          }
+        }
+      }
+      double* sums = task.sums + task.offset[j];
+      for (int b = 0; b < F; ++b) {
+        for (int g = 0; g < kGroups; ++g, sums += kRowGroup) {
+          RowGroup sum = GroupAt(sums);
+          for (int q = 0; q < R; ++q) {
+            sum += left[kGroups * q + g] * second.jc[F * q + b];
+          }
+          GroupAt(sums) = sum;
+        }
+      }
+    }
+  }
+}
+
 template <typename Source>
 class SchurComplementBody {
  public:
   using Params = SchurComplementParams<Source, kHostLayout>;
   using Jacobian = HostJacobian<Source>;
-  using Blocks = typename Jacobian::Blocks;
-  using Shape = typename Source::Shape;
   using Local = typename Jacobian::Local;
-  static constexpr int R = Shape::kNumResiduals;
-  static constexpr int E = Shape::kE;
   static constexpr int F = Local::kF;
-  static constexpr int C = Shape::kF;
+  static constexpr int C = Source::Shape::kF;
 
   SchurComplementBody(const Params& params, HostMachine* machine)
-      : params_(params),
-        index_(params.index),
-        couplings_(params.couplings),
-        jacobian_(params.jacobian, params.index, machine) {}
+      : params_(params), jacobian_(params.jacobian, params.index, machine) {}
 
   void Compute(HostMachine* machine) {
-    machine->context()->ParallelFor(
-        couplings_.num_blocks, kBlockGrain, [&](int64_t begin, int64_t end) {
-          for (int64_t b = begin; b < end; ++b) {
-            Block(b);
+    SumSchurRows(
+        params_.index,
+        params_.couplings,
+        params_.rows,
+        [&](int32_t i, const SchurRowTask& task) {
+          AddCouplings(params_, jacobian_, i, task);
+        },
+        [&](int64_t block, int32_t i, int32_t j, const double* sums) {
+          double sum[F * F];
+          for (int a = 0; a < F; ++a) {
+            for (int b = 0; b < F; ++b) {
+              sum[F * a + b] = -sums[kRowGroup * NumGroups(F) * b + a];
+            }
           }
-        });
+          double s[C * C];
+          UnmapBlock(params_.jacobian, i, j, sum, s);
+          Store(block, i, j, s);
+        },
+        machine);
+    machine->context()->ParallelFor(params_.couplings.num_cameras,
+                                    kCameraGrain,
+                                    [&](int64_t begin, int64_t end) {
+                                      for (int64_t i = begin; i < end; ++i) {
+                                        Diagonal(static_cast<int32_t>(i));
+                                      }
+                                    });
   }
 
  private:
-  void Block(int64_t block) {
-    const int32_t i = couplings_.row[block];
-    const int32_t j = couplings_.column[block];
+  void Diagonal(int32_t i) {
     double s[C * C];
-    if (i == j) {
-      for (int a = 0; a < C; ++a) {
-        for (int b = 0; b <= a; ++b) {
-          s[C * a + b] = params_.schur_diagonal(i, PackedIndex(a, b));
-        }
-        if (params_.camera_diagonal != nullptr) {
-          const double d = params_.camera_diagonal[int64_t{C} * i + a];
-          s[C * a + a] += d * d;
-        }
+    for (int a = 0; a < C; ++a) {
+      for (int b = 0; b <= a; ++b) {
+        s[C * a + b] = params_.schur_diagonal(i, PackedIndex(a, b));
       }
-    } else {
-      double sum[F * F] = {};
-      for (int64_t c = couplings_.coupling_begin[block];
-           c < couplings_.coupling_begin[block + 1];
-           ++c) {
-        AddCoupling(couplings_.coupling[c], i, j, sum);
-      }
-      UnmapBlock(params_.jacobian, i, j, sum, s);
-    }
-    Store(block, i, j, s);
-  }
-
-  // sum -= Jc_k' (Jp_k Vi Jp_l') Jc_l.
-  void AddCoupling(int64_t coupling, int32_t i, int32_t j, double* sum) const {
-    const int64_t k = FirstOfCoupling(coupling);
-    const int64_t l = SecondOfCoupling(coupling);
-    const int32_t point = index_.point_id[k];
-    Blocks first;
-    Blocks second;
-    first.Load(jacobian_, k, i, point);
-    second.Load(jacobian_, l, j, point);
-    double m[R * R];
-    for (int q = 0; q < R; ++q) {
-      double vi_jp[E];  // Vi Jp_l'
-      SymmetricMultiply<E>(
-          &params_.v_inverse(point, 0), second.jp + E * q, vi_jp);
-      for (int r = 0; r < R; ++r) {
-        double value = first.jp[E * r] * vi_jp[0];
-        for (int e = 1; e < E; ++e) {
-          value += first.jp[E * r + e] * vi_jp[e];
-        }
-        m[R * r + q] = value;
+      if (params_.camera_diagonal != nullptr) {
+        const double d = params_.camera_diagonal[int64_t{C} * i + a];
+        s[C * a + a] += d * d;
       }
     }
-    for (int r = 0; r < R; ++r) {
-      double right[F];  // of m Jc_l
-      for (int b = 0; b < F; ++b) {
-        right[b] = m[R * r] * second.jc[b];
-        for (int q = 1; q < R; ++q) {
-          right[b] += m[R * r + q] * second.jc[F * q + b];
-        }
-      }
-      for (int a = 0; a < F; ++a) {
-        for (int b = 0; b < F; ++b) {
-          sum[F * a + b] -= first.jc[F * r + a] * right[b];
-        }
-      }
-    }
+    Store(params_.couplings.row_begin[i + 1] - 1, i, i, s);
   }
 
   void Store(int64_t block, int32_t i, int32_t j, const double* s) const {
-    const SchurUnknownsView& unknowns = params_.unknowns;
-    for (int a = 0; a < C; ++a) {
-      const int32_t u = unknowns.id[int64_t{C} * i + a];
-      for (int b = 0; b < (i == j ? a + 1 : C); ++b) {
-        const int32_t v = unknowns.id[int64_t{C} * j + b];
+    const SchurUnknownsRef& unknowns = params_.unknowns;
+    for (int b = 0; b < C; ++b) {
+      const int32_t v = unknowns.id[int64_t{C} * j + b];
+      for (int a = i == j ? b : 0; a < C; ++a) {
+        const int32_t u = unknowns.id[int64_t{C} * i + a];
         if (u >= 0 && v >= 0) {
           params_.target.At(u, v, block, unknowns.begin[j]) = s[C * a + b];
         }
@@ -158,8 +185,6 @@ class SchurComplementBody {
   }
 
   const Params& params_;
-  const ObservationIndexView& index_;
-  const CouplingIndexView& couplings_;
   const Jacobian jacobian_;
 };
 
@@ -168,9 +193,12 @@ class SchurComplementBody {
 template <typename Source>
 Status Run(const SchurComplementParams<Source, kHostLayout>& params,
            HostMachine* machine) {
-  CERES_EXT_RETURN_IF_ERROR(CheckCouplings(params));
   const int64_t n = params.unknowns.num_unknowns;
   const SchurTarget& target = params.target;
+  if (params.couplings.num_couplings > 0 && params.rows.num_parts == 0) {
+    return {StatusCode::kInvalidArgument,
+            "The Schur complement on the host needs its rows (HostSchurRows)."};
+  }
   if (target.row_begin == nullptr) {
     if (target.stride < n) {
       return {StatusCode::kInvalidArgument,
@@ -178,11 +206,15 @@ Status Run(const SchurComplementParams<Source, kHostLayout>& params,
                   " unknowns needs columns of as many values, not " +
                   std::to_string(target.stride) + "."};
     }
-    for (int64_t v = 0; v < n; ++v) {
-      std::fill(target.values + target.stride * v + v,
-                target.values + target.stride * (v + 1),
-                0.0);
-    }
+    constexpr int64_t kColumnGrain = 64;
+    machine->context()->ParallelFor(
+        n, kColumnGrain, [&](int64_t begin, int64_t end) {
+          for (int64_t v = begin; v < end; ++v) {
+            std::fill(target.values + target.stride * v + v,
+                      target.values + target.stride * (v + 1),
+                      0.0);
+          }
+        });
   }
   SchurComplementBody<Source>(params, machine).Compute(machine);
   return {};

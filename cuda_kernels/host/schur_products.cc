@@ -20,7 +20,7 @@ void SchurProduct(
   constexpr int C = Shape::kF;
   using Jacobian = HostJacobian<Source>;
   using Local = typename Jacobian::Local;
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_p = jacobian.MapCameras(index.num_cameras, params.p);
 
@@ -93,7 +93,7 @@ Status Run(const BackSubstituteImplicitWParams<Source, kHostLayout>& params,
   constexpr int R = Shape::kNumResiduals;
   using Jacobian = HostJacobian<Source>;
   using Local = typename Jacobian::Local;
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_z = jacobian.MapCameras(index.num_cameras, params.z);
   ForEachPoint(
@@ -129,7 +129,7 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
   constexpr int C = Shape::kF;
   using Jacobian = HostJacobian<Source>;
   using Local = typename Jacobian::Local;
-  const ObservationIndexView& index = params.index;
+  const ObservationIndexRef& index = params.index;
   const Jacobian jacobian(params.jacobian, index, machine);
   const double* local_p =
       jacobian.MapCameras(index.num_cameras, params.camera_p);

@@ -263,7 +263,7 @@ Status CudaDenseCholesky::Setup(int64_t n,
   n_ = -1;
   has_factor_ = false;
   a_ = nullptr;
-  const Status status = TrySetup(n, options, machine);
+  Status status = TrySetup(n, options, machine);
   if (!status.ok()) {
     ReleaseMemory();
   }

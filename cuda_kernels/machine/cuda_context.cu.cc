@@ -76,7 +76,25 @@ Status QueueCopy(void* to,
   return Status();
 }
 
+// Of this thread.
+thread_local bool is_counting_memory = false;
+
 }  // namespace
+
+bool IsCountingMemory() { return is_counting_memory; }
+
+CountMemory::CountMemory(CudaContext* context)
+    : context_(context), peak_before_(context->peak_bytes_) {
+  is_counting_memory = true;
+  context->peak_bytes_ = context->used_bytes_;
+}
+
+CountMemory::~CountMemory() {
+  is_counting_memory = false;
+  context_->peak_bytes_ = peak_before_;
+}
+
+int64_t CountMemory::peak_bytes() const { return context_->peak_bytes_; }
 
 bool HasCudaDriver() {
   int version = 0;
@@ -122,6 +140,7 @@ Status CudaContext::Create(const CudaContextOptions& options,
   CERES_EXT_RETURN_IF_CUDA_ERROR(
       cudaGetDeviceProperties(&properties, options.device));
   result->device_name_ = properties.name;
+  result->device_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
   result->num_multiprocessors_ = properties.multiProcessorCount;
   result->shared_memory_per_block_ =
       static_cast<int64_t>(properties.sharedMemPerBlockOptin);
@@ -202,22 +221,39 @@ Status CudaContext::CheckLimit(int64_t num_bytes) const {
   for (const auto& [kept_bytes, data] : kept_memory_) {
     others -= kept_bytes;
   }
-  if (options_.memory_limit == 0 ||
-      num_bytes <= options_.memory_limit - others) {
+  if (num_bytes <= Limit() - others) {
     return {};
   }
   return {StatusCode::kOutOfMemory,
           "The solve takes " + std::to_string(num_bytes) +
-              " bytes of device memory by forecast, the limit is " +
-              std::to_string(options_.memory_limit) + " bytes" +
+              " bytes of device memory, the limit is " +
+              std::to_string(Limit()) + " bytes" +
               (others > 0 ? ", " + std::to_string(others) +
                                 " of which the process has in use."
                           : ".")};
 }
 
+int64_t CudaContext::Limit() const {
+  return options_.memory_limit > 0
+             ? std::min(options_.memory_limit, device_bytes_)
+             : device_bytes_;
+}
+
+bool CudaContext::MayRunShort(int64_t num_bytes) const {
+  const int64_t others = ProcessBytes(options_.device) - used_bytes_;
+  return num_bytes > Limit() - others;
+}
+
 Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   *data = nullptr;
   if (num_bytes <= 0) {
+    return Status();
+  }
+  if (is_counting_memory) {
+    // An address for nobody.
+    *data = reinterpret_cast<void*>(uintptr_t{1} << 20);
+    used_bytes_ += num_bytes;
+    peak_bytes_ = std::max(peak_bytes_, used_bytes_);
     return Status();
   }
   const auto kept = kept_memory_.find(num_bytes);
@@ -272,6 +308,9 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
     return;
   }
   used_bytes_ -= num_bytes;
+  if (is_counting_memory) {
+    return;
+  }
   if (keeps_memory_) {
     try {
       kept_memory_.emplace(num_bytes, data);
@@ -319,6 +358,10 @@ void CudaContext::FreeResult(void* data) { free_results_.push_back(data); }
 Status CudaContext::ReadResult(const void* data,
                                int64_t num_bytes,
                                void* to) const {
+  if (is_counting_memory) {
+    std::memset(to, 0, static_cast<size_t>(num_bytes));
+    return Status();
+  }
   CERES_EXT_RETURN_IF_ERROR(Synchronize());
   std::memcpy(to, data, static_cast<size_t>(num_bytes));
   copied_bytes_ += num_bytes;
@@ -387,7 +430,7 @@ Status CudaContext::CopyStaged(char* device,
 Status CudaContext::CopyToDevice(void* device,
                                  const void* host,
                                  int64_t num_bytes) const {
-  if (num_bytes <= 0) {
+  if (num_bytes <= 0 || is_counting_memory) {
     return Status();
   }
   const Status status =
@@ -408,12 +451,16 @@ Status CudaContext::CopyToHost(void* host,
   if (num_bytes <= 0) {
     return Status();
   }
+  if (is_counting_memory) {
+    std::memset(host, 0, static_cast<size_t>(num_bytes));
+    return Status();
+  }
   CERES_EXT_RETURN_IF_ERROR(QueueCopyToHost(host, device, num_bytes));
   return Synchronize();
 }
 
 Status CudaContext::SetBytes(void* device, int value, int64_t num_bytes) const {
-  if (num_bytes > 0) {
+  if (num_bytes > 0 && !is_counting_memory) {
     CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(
         device, value, static_cast<size_t>(num_bytes), stream_));
   }
@@ -423,6 +470,9 @@ Status CudaContext::SetBytes(void* device, int value, int64_t num_bytes) const {
 Status CudaContext::CopyOnDevice(void* to,
                                  const void* from,
                                  int64_t num_bytes) const {
+  if (is_counting_memory) {
+    return Status();
+  }
 #ifdef __CUDACC__
   GraphRecording* const recording = CurrentGraphRecording();
   if (recording != nullptr && num_bytes > 0) {

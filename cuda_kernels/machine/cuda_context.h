@@ -86,6 +86,29 @@ class CudaEvents {
   std::vector<cudaEvent_t> events_;
 };
 
+class CudaContext;
+
+// While it lives the context counts: what is asked of it, and of kernels and
+// sorts on this thread, is allocated, copied and run by nobody, and what would
+// come to the host is zero. So a set-up says what it will take. Everything that
+// is made goes before it.
+class CountMemory {
+ public:
+  explicit CountMemory(CudaContext* context);
+  ~CountMemory();
+  CountMemory(const CountMemory&) = delete;
+  CountMemory& operator=(const CountMemory&) = delete;
+
+  // The most bytes in use so far, what was in use before included.
+  int64_t peak_bytes() const;
+
+ private:
+  CudaContext* const context_;
+  const int64_t peak_before_;
+};
+// Whether this thread is in the life of one.
+bool IsCountingMemory();
+
 class CudaContext {
  public:
   // kUnsupported: no usable device. kInvalidArgument: no device of that number.
@@ -109,8 +132,10 @@ class CudaContext {
   void Forget();
 
   // kOutOfMemory where the context can't come to hold so many bytes, what it
-  // has kept included, by the limit. Takes nothing.
+  // has kept included, by the limit or the device. Takes nothing.
   Status CheckLimit(int64_t num_bytes) const;
+  // Whether it may come to an end of memory where it is to hold so many bytes.
+  bool MayRunShort(int64_t num_bytes) const;
   Status Allocate(int64_t num_bytes, void** data);
   void Free(void* data, int64_t num_bytes);
   // True: what is freed from now on stays with the context and serves the next
@@ -156,6 +181,8 @@ class CudaContext {
  private:
   CudaContext() = default;
 
+  // Of the options, or what the device has.
+  int64_t Limit() const;
   // kOutOfMemory where the limit or the device has no more.
   Status AllocateNew(int64_t num_bytes, void** data);
   // The memory and events of a staged copy, taken at the first one. False where
@@ -163,7 +190,10 @@ class CudaContext {
   bool HasStages() const;
   Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
 
+  friend class CountMemory;
+
   CudaContextOptions options_;
+  int64_t device_bytes_ = 0;  // that the device has
   void* driver_context_ = nullptr;
   // An allocation, and its number, by which a reset shows.
   void* beacon_ = nullptr;

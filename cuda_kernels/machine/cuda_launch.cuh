@@ -13,6 +13,7 @@
 
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_warp.cuh"
 
 #define CERES_EXT_RETURN_IF_CUDA_ERROR(call)                           \
@@ -72,7 +73,7 @@ Status Launch(const char* name,
               int64_t shared_bytes,
               cudaStream_t stream,
               Arguments... arguments) {
-  if (num_blocks <= 0) {
+  if (num_blocks <= 0 || IsCountingMemory()) {
     return Status();
   }
   if (num_blocks > 0x7fffffff) {

@@ -63,7 +63,7 @@ std::string TryOpen(const SharedLibrary& library,
                     std::vector<void*>* functions,
                     std::string* found) {
   if (name.find('/') != std::string::npos) {
-    const std::string why = WhyNoLibrary(name);
+    std::string why = WhyNoLibrary(name);
     if (!why.empty()) {
       return why;
     }

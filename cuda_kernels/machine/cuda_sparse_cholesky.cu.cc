@@ -211,12 +211,76 @@ Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
                                    const double* values,
                                    CudaMachine* machine) {
   Release();
-  const Status status = TryAnalyze(csr, values, machine);
+  Status status = TryAnalyze(csr, values, machine);
   is_analyzed_ = status.ok();
   if (!status.ok()) {
     handles_.reset();
   }
   return status;
+}
+
+Status CudaSparseCholesky::Configure() {
+  Handles* const handles = handles_.get();
+  CERES_EXT_CALL(cudssCreate, &handles->handle);
+  CERES_EXT_CALL(cudssSetStream, handles->handle, machine_->stream());
+  cudssDeviceMemHandler_t memory = {};
+  memory.ctx = handles;
+  memory.device_alloc = &Handles::Allocate;
+  memory.device_free = &Handles::Free;
+  std::strncpy(memory.name, "Ceres Ext", sizeof(memory.name) - 1);
+  CERES_EXT_CALL(cudssSetDeviceMemHandler, handles->handle, &memory);
+  if (std::getenv("CUDSS_JIT_CACHE_DIR") == nullptr) {
+    CERES_EXT_CALL(cudssSetJitCacheDir, handles->handle, "");  // none
+  }
+  CERES_EXT_CALL(cudssConfigCreate, &handles->config);
+  const int deterministic = 1;
+  CERES_EXT_CALL(cudssConfigSet,
+                 handles->config,
+                 CUDSS_CONFIG_DETERMINISTIC_MODE,
+                 &deterministic,
+                 sizeof(deterministic));
+  // A positive definite matrix needs none, and one would be of the values that
+  // there are at the analysis.
+  const cudssMatchingAlg_t matching = CUDSS_MATCHING_ALG_NONE;
+  CERES_EXT_CALL(cudssConfigSet,
+                 handles->config,
+                 CUDSS_CONFIG_MATCHING_ALG,
+                 &matching,
+                 sizeof(matching));
+  CERES_EXT_CALL(cudssDataCreate, handles->handle, &handles->data);
+  return {};
+}
+
+Status CudaSparseCholesky::CreateMatrices(const double* values) {
+  Handles* const handles = handles_.get();
+  const LowerCsr& csr = csr_;
+  CERES_EXT_CALL(cudssMatrixCreateCsr,
+                 &handles->a,
+                 csr.n,
+                 csr.n,
+                 csr.num_values,
+                 csr.row_begin,
+                 nullptr,  // A row ends where the next begins.
+                 csr.column,
+                 values,
+                 CUDA_R_64I,
+                 CUDA_R_32I,
+                 CUDA_R_64F,
+                 CUDSS_MTYPE_SPD,
+                 CUDSS_MVIEW_LOWER,
+                 CUDSS_BASE_ZERO);
+  handles->values = values;
+  for (cudssMatrix_t* const vector : {&handles->x, &handles->b}) {
+    CERES_EXT_CALL(cudssMatrixCreateDn,
+                   vector,
+                   csr.n,
+                   1,
+                   csr.n,
+                   handles->rhs.data(),
+                   CUDA_R_64F,
+                   CUDSS_LAYOUT_COL_MAJOR);
+  }
+  return {};
 }
 
 Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
@@ -248,59 +312,8 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
   CERES_EXT_RETURN_IF_ERROR(handles->check.Setup(csr.n, machine));
   const int64_t others_bytes = context->used_bytes();
 
-  CERES_EXT_CALL(cudssCreate, &handles->handle);
-  CERES_EXT_CALL(cudssSetStream, handles->handle, machine->stream());
-  cudssDeviceMemHandler_t memory = {};
-  memory.ctx = handles;
-  memory.device_alloc = &Handles::Allocate;
-  memory.device_free = &Handles::Free;
-  std::strncpy(memory.name, "Ceres Ext", sizeof(memory.name) - 1);
-  CERES_EXT_CALL(cudssSetDeviceMemHandler, handles->handle, &memory);
-  if (std::getenv("CUDSS_JIT_CACHE_DIR") == nullptr) {
-    CERES_EXT_CALL(cudssSetJitCacheDir, handles->handle, "");  // none
-  }
-  CERES_EXT_CALL(cudssConfigCreate, &handles->config);
-  const int deterministic = 1;
-  CERES_EXT_CALL(cudssConfigSet,
-                 handles->config,
-                 CUDSS_CONFIG_DETERMINISTIC_MODE,
-                 &deterministic,
-                 sizeof(deterministic));
-  // A positive definite matrix needs none, and one would be of the values that
-  // there are at the analysis.
-  const cudssMatchingAlg_t matching = CUDSS_MATCHING_ALG_NONE;
-  CERES_EXT_CALL(cudssConfigSet,
-                 handles->config,
-                 CUDSS_CONFIG_MATCHING_ALG,
-                 &matching,
-                 sizeof(matching));
-  CERES_EXT_CALL(cudssDataCreate, handles->handle, &handles->data);
-  CERES_EXT_CALL(cudssMatrixCreateCsr,
-                 &handles->a,
-                 csr.n,
-                 csr.n,
-                 csr.num_values,
-                 csr.row_begin,
-                 nullptr,  // A row ends where the next begins.
-                 csr.column,
-                 values,
-                 CUDA_R_64I,
-                 CUDA_R_32I,
-                 CUDA_R_64F,
-                 CUDSS_MTYPE_SPD,
-                 CUDSS_MVIEW_LOWER,
-                 CUDSS_BASE_ZERO);
-  handles->values = values;
-  for (cudssMatrix_t* const vector : {&handles->x, &handles->b}) {
-    CERES_EXT_CALL(cudssMatrixCreateDn,
-                   vector,
-                   csr.n,
-                   1,
-                   csr.n,
-                   handles->rhs.data(),
-                   CUDA_R_64F,
-                   CUDSS_LAYOUT_COL_MAJOR);
-  }
+  CERES_EXT_RETURN_IF_ERROR(Configure());
+  CERES_EXT_RETURN_IF_ERROR(CreateMatrices(values));
   CERES_EXT_CALL(cudssExecute,
                  handles->handle,
                  CUDSS_PHASE_ANALYSIS,
@@ -412,7 +425,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
   if (status != CUDSS_STATUS_EXECUTION_FAILED) {
     CERES_EXT_RETURN_IF_ERROR(handles->Check("cudssExecute", status));
   }
-  const Status executed = handles->Check("cudssExecute", status);
+  Status executed = handles->Check("cudssExecute", status);
   int info = 0;
   size_t num_written = 0;
   CERES_EXT_CALL(cudssDataGet,
@@ -488,7 +501,7 @@ Status CudaSparseCholesky::CheckSolution() {
   SolutionSums sums;
   CERES_EXT_RETURN_IF_ERROR(
       machine_->Download(1, handles_->sums.data(), &sums));
-  const Status status = ::ceres_ext::kernels::CheckSolution(
+  Status status = ::ceres_ext::kernels::CheckSolution(
       handles_->cudss->library, csr_.n, /*mixed_precision=*/false, sums);
   solution_is_wrong_ = status.code == StatusCode::kDeviceError;
   return status;

@@ -101,6 +101,9 @@ class CudaSparseCholesky {
   Status TryAnalyze(const LowerCsr& csr,
                     const double* values,
                     CudaMachine* machine);
+  // Creates cuDSS's handle and data, and the matrices of csr_.
+  Status Configure();
+  Status CreateMatrices(const double* values);
   // *first: the first of the values that is not finite; their number: all are.
   Status FindNotFinite(const double* values, int64_t* first);
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -25,6 +26,14 @@ namespace {
 // before within a few microseconds; a sleeping thread costs tens of them to
 // wake.
 constexpr std::chrono::microseconds kSpinTime(50);
+
+// Work for which one more thread is woken.
+constexpr double kSecondsPerThread = 30e-6;
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -105,15 +114,57 @@ struct HostContext::Pool {
   bool spin = true;
   std::vector<std::thread> threads;
 
-  void WorkOnChunks(int slot) {
+  // What calls of functions have taken; of the caller. Two functions may share
+  // a place, and take turns.
+  struct Cost {
+    Callback callback = nullptr;
+    double seconds_per_element = 0.0;
+  };
+  static constexpr int kNumCosts = 256;
+  Cost costs[kNumCosts];
+
+  Cost* CostOf(Callback of) {
+    // Functions begin at multiples of 16.
+    return &costs[(reinterpret_cast<uintptr_t>(of) >> 4) % kNumCosts];
+  }
+  // Seconds of elements that one thread has worked on.
+  void NoteCost(int64_t num_elements, double seconds) {
+    if (num_elements == 0) {
+      return;
+    }
+    Cost* const cost = CostOf(callback);
+    const double per_element = seconds / static_cast<double>(num_elements);
+    *cost = {callback,
+             cost->callback == callback
+                 ? 0.5 * (cost->seconds_per_element + per_element)
+                 : per_element};
+  }
+  // Threads beside the caller's that the region seems to have work for.
+  int NumHelpers() {
+    const auto most = static_cast<int>(std::min<int64_t>(
+        num_chunks - 1, static_cast<int64_t>(threads.size())));
+    const Cost& cost = *CostOf(callback);
+    if (cost.callback != callback) {
+      return most;
+    }
+    const double wanted =
+        cost.seconds_per_element * static_cast<double>(n) / kSecondsPerThread;
+    return wanted < most ? static_cast<int>(wanted) : most;
+  }
+
+  // Returns how many elements the thread has worked on.
+  int64_t WorkOnChunks(int slot) {
+    int64_t num_elements = 0;
     while (num_left.load(std::memory_order_relaxed) > 0) {
       const int64_t left = num_left.fetch_sub(1, std::memory_order_acquire);
       if (left <= 0) {
-        return;
+        break;
       }
       const int64_t begin = (num_chunks - left) * grain;
+      const int64_t end = std::min(begin + grain, n);
+      num_elements += end - begin;
       try {
-        callback(fn, begin, std::min(begin + grain, n), slot);
+        callback(fn, begin, end, slot);
       } catch (...) {
         const std::lock_guard<std::mutex> lock(mutex);
         if (begin < thrown_at) {
@@ -127,6 +178,7 @@ struct HostContext::Pool {
         done.Post();
       }
     }
+    return num_elements;
   }
 
   bool HasWork() const {
@@ -151,12 +203,17 @@ struct HostContext::Pool {
   // much.
   int TakeSleepers(int max_num) {
     int num = num_sleeping.load(std::memory_order_seq_cst);
-    while (num > 0 && !num_sleeping.compare_exchange_weak(
-                          num, num - std::min(num, max_num))) {
+    while (num > 0 && max_num > 0 &&
+           !num_sleeping.compare_exchange_weak(num,
+                                               num - std::min(num, max_num))) {
     }
-    return std::min(num, max_num);
+    return std::max(std::min(num, max_num), 0);
   }
 
+  int NumAwake() const {
+    return static_cast<int>(threads.size()) -
+           num_sleeping.load(std::memory_order_seq_cst);
+  }
   void WakeUpTo(int max_num) {
     for (int num = TakeSleepers(max_num); num > 0; --num) {
       wake.Post();
@@ -234,9 +291,11 @@ void HostContext::Run(int64_t n, int64_t grain, Callback callback, void* fn) {
   pool_->num_chunks = num_chunks;
   pool_->num_pending.store(num_chunks, std::memory_order_relaxed);
   pool_->num_left.store(num_chunks, std::memory_order_seq_cst);
-  pool_->WakeUpTo(
-      static_cast<int>(std::min<int64_t>(num_chunks - 1, num_threads_ - 1)));
-  pool_->WorkOnChunks(0);
+  // Threads that are awake come by themselves.
+  pool_->WakeUpTo(pool_->NumHelpers() - pool_->NumAwake());
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t num_own = pool_->WorkOnChunks(0);
+  pool_->NoteCost(num_own, SecondsSince(start));
   pool_->AwaitEnd();
   if (pool_->thrown != nullptr) {
     pool_->thrown_at = std::numeric_limits<int64_t>::max();

@@ -10,6 +10,10 @@
 // number, begin / grain, and adds the chunks in that order. Threads only decide
 // who works on which chunk.
 //
+// Waking a thread takes longer than a short call. So a context remembers how
+// long the calls of a function took, and wakes no more threads than the next
+// one has work for.
+//
 // Thread safety: one HostContext serves one caller at a time. Solves that run
 // at once own one each. Calls of ParallelFor must not be nested.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CONTEXT_H_

@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/shape.h"
@@ -33,8 +33,8 @@ struct StoredJacobian {
   using Shape = ShapeIn;
   static constexpr BlockLayout kLayout = kLayoutIn;
 
-  BlockView<const T, Shape::kFSize, kLayoutIn> camera_blocks;
-  BlockView<const T, Shape::kESize, kLayoutIn> point_blocks;
+  BlockRef<const T, Shape::kFSize, kLayoutIn> camera_blocks;
+  BlockRef<const T, Shape::kESize, kLayoutIn> point_blocks;
 
   CERES_EXT_HOST_DEVICE void LoadCamera(int64_t k,
                                         int32_t /*camera*/,

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/model/shape.h"
 
 namespace ceres_ext::kernels {

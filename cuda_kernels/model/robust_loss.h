@@ -14,7 +14,7 @@
 // subtracts nearly equal numbers (small s) these are the more exact ones. As
 // in Ceres, rho' never underflows to zero but for Tukey's loss.
 //
-// A LossView is the losses of the rows of a batch, a user's own among them.
+// A LossRef refers to the losses of a batch's rows, user-defined ones included.
 #ifndef CERES_EXT_CUDA_KERNELS_MODEL_ROBUST_LOSS_H_
 #define CERES_EXT_CUDA_KERNELS_MODEL_ROBUST_LOSS_H_
 
@@ -179,7 +179,7 @@ struct RobustLoss {
 inline constexpr uint8_t kNoLoss = 255;
 
 // The losses of the rows of a batch, by pointers that live where it is used.
-struct LossView {
+struct LossRef {
   // Chains of losses, and per row the number of the first of its chain, or
   // kNoLoss; loss_id null: no row has one.
   const RobustLoss* losses = nullptr;

@@ -21,12 +21,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/vector_operation.h"
 #include "cuda_kernels/structure/block_families.h"
@@ -37,7 +40,7 @@ namespace ceres_ext::kernels {
 // y_k = start_k + E_k e + F_k f, where a null vector is zero. start may be y.
 // Traffic: the cells of the vectors that are not null, once; 16 B per cell.
 struct RowProductParams {
-  BlockRowsView rows;
+  BlockRowsRef rows;
   const double* values = nullptr;
   const double* e = nullptr;
   const double* f = nullptr;
@@ -194,7 +197,7 @@ struct EliminatedBlocks {
 // F'F - W Vi W' of merged blocks (structure/merged_blocks.h), packed, W as
 // above; F'F where `eliminated` is null.
 struct MergedRows {
-  BlockRowsView rows;
+  BlockRowsRef rows;
   const double* values = nullptr;
   const int32_t* column = nullptr;  // of F, by column of the merged blocks
   const EliminatedCell* eliminated = nullptr;
@@ -286,7 +289,7 @@ struct PartialSums {
 // where each block has one segment, else left in `partial`.
 template <typename Formula>
 struct BlockSumParams {
-  BlockListView list;  // of a further step: segments are of PartialSums::in
+  BlockListRef list;  // of a further step: segments are of PartialSums::in
   Formula formula;
   int32_t width = 0;          // of a sum
   double* partial = nullptr;  // null: each block has one segment
@@ -310,6 +313,51 @@ struct BlockSumParams {
     }
   }
 };
+
+// Elements of the largest sum: a packed matrix of 32 columns.
+inline constexpr int kMaxSumWidth = PackedSize(32);
+
+// On the host a formula may sum all elements at once: Sums(cells, begin, end,
+// sums) adds to each element of `sums` what Sum gives, in the same order.
+template <typename Formula, typename = void>
+struct SumsAllElements : std::false_type {};
+template <typename Formula>
+struct SumsAllElements<Formula, std::void_t<decltype(&Formula::Sums)>>
+    : std::true_type {};
+template <typename Formula>
+std::enable_if_t<SumsAllElements<Formula>::value, Status> Run(
+    const BlockSumParams<Formula>& params, HostMachine* machine) {
+  BlockSumParams<Formula> p = params;
+  if (!p.Begin()) {
+    return {};
+  }
+  if (p.width > kMaxSumWidth) {
+    return {StatusCode::kInvalidArgument,
+            "A sum over blocks has " + std::to_string(p.width) +
+                " elements; at most " + std::to_string(kMaxSumWidth) +
+                " are supported."};
+  }
+  constexpr int64_t kSegmentGrain = 64;
+  machine->context()->ParallelFor(
+      p.list.num_segments, kSegmentGrain, [&](int64_t begin, int64_t end) {
+        double sums[kMaxSumWidth];
+        for (int64_t s = begin; s < end; ++s) {
+          std::fill_n(sums, p.width, 0.0);
+          p.formula.Sums(p.list.cells,
+                         p.list.segment_begin[s],
+                         p.list.segment_begin[s + 1],
+                         sums);
+          for (int element = 0; element < p.width; ++element) {
+            if (p.partial != nullptr) {
+              p.partial[s * p.width + element] = sums[element];
+            } else {
+              p.out(p.list.block[s], element) += sums[element];
+            }
+          }
+        }
+      });
+  return {};
+}
 
 // Sums over lists of blocks, and the scratch that they take.
 template <typename Machine>
@@ -394,7 +442,7 @@ class BlockSums {
 // J = J diag(s), in place.
 // Traffic: the values twice; 16 B per cell.
 struct ScaleRowsParams {
-  BlockRowsView rows;
+  BlockRowsRef rows;
   double* values = nullptr;
   const double* e = nullptr;
   const double* f = nullptr;

@@ -27,7 +27,7 @@ namespace ceres_ext::kernels {
 // padded vector (num_blocks x padded_size, row-major) beyond tangent_size[i].
 // Where values of a block are held its columns stand where its other values do,
 // and the places of those that are held are padding.
-struct BlockTableView {
+struct BlockTableRef {
   int32_t num_blocks = 0;
   int32_t padded_size = 0;
   int32_t ambient_size = 0;
@@ -83,7 +83,7 @@ struct UniformBlockTableParams {
 // padded = vector, and `padding` where the vector has no value.
 // Traffic: 16 B per value, 8 B where the vector is null.
 struct GatherTangentParams {
-  BlockTableView table;
+  BlockTableRef table;
   const double* vector = nullptr;  // null: zero
   double padding = 0.0;
   double* padded = nullptr;
@@ -103,7 +103,7 @@ struct GatherTangentParams {
 // in the vector changes.
 // Traffic: 16 B per value.
 struct ScatterTangentParams {
-  BlockTableView table;
+  BlockTableRef table;
   const double* padded = nullptr;
   double* vector = nullptr;
 
@@ -122,7 +122,7 @@ struct ScatterTangentParams {
 // `state`, or their constant values.
 // Traffic: 16 B per value.
 struct GatherStateParams {
-  BlockTableView table;
+  BlockTableRef table;
   const double* state = nullptr;
   double* ambient = nullptr;
 
@@ -160,7 +160,7 @@ struct GatherTuplesParams {
 // and nothing else in state_plus_delta changes. It may be `state`.
 // Traffic: 24 B per value.
 struct PlusParams {
-  BlockTableView table;
+  BlockTableRef table;
   const double* state = nullptr;
   const double* delta = nullptr;  // a tangent vector
   double* state_plus_delta = nullptr;

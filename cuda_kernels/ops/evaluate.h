@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/base/vector_sums.h"
@@ -155,7 +155,7 @@ struct Evaluation {
 
 // A vector operation (ops/vector_operation.h) on the observations.
 struct EvaluateCostParams {
-  ObservationIndexView index;
+  ObservationIndexRef index;
   const CameraState<double>* cameras = nullptr;
   const double* points = nullptr;        // 3 per point
   const double* observations = nullptr;  // measured x, y per observation
@@ -195,15 +195,15 @@ inline Traffic GetTraffic(const EvaluateCostParams& p) {
 // Order of the gradient: a fixed order of the machine's own.
 template <typename T, int C, BlockLayout kLayout>
 struct EvaluateJacobianParams {
-  ObservationIndexView index;
+  ObservationIndexRef index;
   const CameraState<double>* cameras = nullptr;
   const double* camera_maps = nullptr;   // 9 x C per camera, row-major
   const double* points = nullptr;        // 3 per point
   const double* point_scale = nullptr;   // s_p, 3 per point; null: one
   const double* observations = nullptr;  // measured x, y per observation
   double* residuals = nullptr;           // 2 per observation; null: not wanted
-  BlockView<T, BalShape<C>::kFSize, kLayout> camera_blocks;  // Jc
-  BlockView<T, BalShape<C>::kESize, kLayout> point_blocks;   // Jp
+  BlockRef<T, BalShape<C>::kFSize, kLayout> camera_blocks;  // Jc
+  BlockRef<T, BalShape<C>::kESize, kLayout> point_blocks;   // Jp
   // J'r from unrounded blocks; null: not wanted.
   double* camera_gradient = nullptr;  // C per camera
   double* point_gradient = nullptr;   // 3 per point

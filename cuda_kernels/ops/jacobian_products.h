@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/vector_operation.h"
@@ -23,7 +23,7 @@ class HostMachine;
 // Order: columns from 0 on, cameras before points.
 template <typename Source>
 struct RightMultiplyParams {
-  ObservationIndexView index;
+  ObservationIndexRef index;
   Source jacobian;
   const double* camera_x = nullptr;  // F per camera
   const double* point_x = nullptr;   // E per point
@@ -46,7 +46,7 @@ Traffic GetTraffic(const RightMultiplyParams<Source>& p) {
 // Order: as ops/normal_blocks.h.
 template <typename Source>
 struct LeftMultiplyParams {
-  ObservationIndexView index;
+  ObservationIndexRef index;
   Source jacobian;
   const double* y = nullptr;   // R per observation
   double* camera_x = nullptr;  // F per camera
@@ -71,7 +71,7 @@ Traffic GetTraffic(const LeftMultiplyParams<Source>& p) {
 // Order and traffic: as LeftMultiply, without y.
 template <typename Source>
 struct SquaredColumnNormsParams {
-  ObservationIndexView index;
+  ObservationIndexRef index;
   Source jacobian;
   double* camera_x = nullptr;
   double* point_x = nullptr;
@@ -91,9 +91,9 @@ Traffic GetTraffic(const SquaredColumnNormsParams<Source>& p) {
 // observations.
 template <typename T, typename Shape, BlockLayout kLayout>
 struct ScaleColumnsParams {
-  ObservationIndexView index;
-  BlockView<T, Shape::kFSize, kLayout> camera_blocks;
-  BlockView<T, Shape::kESize, kLayout> point_blocks;
+  ObservationIndexRef index;
+  BlockRef<T, Shape::kFSize, kLayout> camera_blocks;
+  BlockRef<T, Shape::kESize, kLayout> point_blocks;
   const double* camera_scale = nullptr;  // F per camera
   const double* point_scale = nullptr;   // E per point
 

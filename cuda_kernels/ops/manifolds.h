@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/manifold.h"
 #include "cuda_kernels/ops/vector_operation.h"
@@ -123,7 +123,7 @@ struct ApplyPointTangentsParams {
   int64_t n = 0;
   const int32_t* point_id = nullptr;  // n
   const double* tangents = nullptr;   // 3 x 3 per point, row-major
-  BlockView<T, 6, kLayout> point_blocks;
+  BlockRef<T, 6, kLayout> point_blocks;
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t k) const {
     const double* t = tangents + int64_t{9} * point_id[k];

@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
@@ -37,15 +37,15 @@ template <typename Source, BlockLayout kLayout>
 struct NormalBlocksParams {
   using Shape = typename Source::Shape;
 
-  ObservationIndexView index;
+  ObservationIndexRef index;
   Source jacobian;
   // R per observation; may be null where neither gradient nor s is asked for.
   const double* b = nullptr;
   const double* point_diagonal = nullptr;  // D_p, E per point; null: zero
 
   // Per point.
-  BlockView<double, Shape::kPackedE, kLayout> v;  // packed, without D_p^2
-  BlockView<double, Shape::kPackedE, kLayout>
+  BlockRef<double, Shape::kPackedE, kLayout> v;  // packed, without D_p^2
+  BlockRef<double, Shape::kPackedE, kLayout>
       v_inverse;                     // Vi, packed; needs `breakdown`
   double* point_gradient = nullptr;  // g_p, E
 
@@ -55,11 +55,11 @@ struct NormalBlocksParams {
   bool v_inverse_is_given = false;
 
   // Per camera.
-  BlockView<double, Shape::kPackedF, kLayout> u;  // packed
-  double* camera_gradient = nullptr;              // g_c, F
+  BlockRef<double, Shape::kPackedF, kLayout> u;  // packed
+  double* camera_gradient = nullptr;             // g_c, F
   // These two need v_inverse.
-  BlockView<double, Shape::kPackedF, kLayout> schur_diagonal;  // S_c, packed
-  double* schur_rhs = nullptr;                                 // s_c, F
+  BlockRef<double, Shape::kPackedF, kLayout> schur_diagonal;  // S_c, packed
+  double* schur_rhs = nullptr;                                // s_c, F
 
   // Set: the first point without Vi. Outputs that depend on the Vi of such a
   // point are unspecified. Not null where v_inverse is wanted; lives where the

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/model/robust_loss.h"
@@ -39,8 +39,8 @@ struct SquaredNormsParams {
 // Blocks are computed in double and rounded to T once.
 template <typename T, typename Shape, BlockLayout kLayout>
 struct LossCorrection {
-  BlockView<T, Shape::kFSize, kLayout> camera_blocks;  // in place; null: none
-  BlockView<T, Shape::kESize, kLayout> point_blocks;   // in place; null: none
+  BlockRef<T, Shape::kFSize, kLayout> camera_blocks;  // in place; null: none
+  BlockRef<T, Shape::kESize, kLayout> point_blocks;   // in place; null: none
 
   CERES_EXT_HOST_DEVICE void Correct(int64_t k,
                                      double s,
@@ -60,7 +60,7 @@ struct LossCorrection {
       const LossCorrector& corrector,
       const double* residual,
       int64_t k,
-      const BlockView<T, N, kLayout>& blocks) {
+      const BlockRef<T, N, kLayout>& blocks) {
     if (blocks.data == nullptr) {
       return;
     }
@@ -89,7 +89,7 @@ struct LossCorrection {
 template <typename T, typename Shape, BlockLayout kLayout>
 struct CorrectForLossParams {
   int64_t n = 0;  // observations
-  LossView loss;
+  LossRef loss;
   const double* residuals = nullptr;  // R per observation
   // R per observation; null: not wanted. May be `residuals`, nothing else.
   double* corrected_residuals = nullptr;
@@ -133,7 +133,7 @@ struct CorrectForLossParams {
 template <typename T>
 struct ScaleRowsForLossParams {
   int64_t n = 0;  // observations
-  LossView loss;
+  LossRef loss;
   double* residuals = nullptr;  // 2 per observation, in place
   T* row_scale = nullptr;
   Evaluation* evaluation = nullptr;  // cost is set

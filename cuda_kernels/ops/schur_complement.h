@@ -19,17 +19,18 @@
 // right-hand side out of s, and ScatterValues brings their solution back.
 //
 // Order: one owner per block, which adds its couplings in a fixed order of the
-// machine's own (host: their order).
+// machine's own (host: host/schur_rows.h).
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_SCHUR_COMPLEMENT_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_COMPLEMENT_H_
 
 #include <cstdint>
 #include <string>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/coupling_index.h"
+#include "cuda_kernels/structure/host_schur_rows.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/schur_matrix.h"
 
@@ -42,14 +43,17 @@ template <typename Source, BlockLayout kLayout>
 struct SchurComplementParams {
   using Shape = typename Source::Shape;
 
-  ObservationIndexView index;
-  CouplingIndexView couplings;
-  SchurUnknownsView unknowns;
+  ObservationIndexRef index;
+  CouplingIndexRef couplings;
+  SchurUnknownsRef unknowns;
   Source jacobian;
-  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
-  BlockView<const double, Shape::kPackedF, kLayout> schur_diagonal;  // S_c
+  BlockRef<const double, Shape::kPackedE, kLayout> v_inverse;
+  BlockRef<const double, Shape::kPackedF, kLayout> schur_diagonal;  // S_c
   const double* camera_diagonal = nullptr;  // D_c, F per camera; null: zero
   SchurTarget target;
+
+  // Of the host: for cameras of kLocalF columns (internal::CouplingScratch).
+  HostSchurRowsRef rows;
 
   // Scratch of a device, ScratchBytes of it, aligned to 16: what it makes of
   // stored blocks so that a coupling reads whole lines, and sums of chunks.
@@ -84,15 +88,19 @@ struct CouplingScratch<RecomputedJacobian<T, C, kScaledRows>> {
 
 }  // namespace internal
 
-// What an index of couplings has to list for a source: observations, and on a
-// device points where these are all that a Jacobian differs by.
+// What an index of couplings has to list for a source: blocks on the host,
+// where another will do as well; observations on a device, or points where
+// these are all that a Jacobian differs by.
 template <typename Source, BlockLayout kLayout>
 inline constexpr CouplingList kCouplings = CouplingList::kObservations;
+template <typename Source>
+inline constexpr CouplingList kCouplings<Source, kHostLayout> =
+    CouplingList::kBlocks;
 template <typename T, int C>
 inline constexpr CouplingList
     kCouplings<RecomputedJacobian<T, C, /*kScaledRows=*/false>, kDeviceLayout> =
         CouplingList::kPoints;
-// kInvalidArgument where the index lists others.
+// Of a device: kInvalidArgument where the index lists others.
 template <typename Source, BlockLayout kLayout>
 Status CheckCouplings(const SchurComplementParams<Source, kLayout>& p) {
   constexpr bool kPoints = kCouplings<Source, kLayout> == CouplingList::kPoints;
@@ -173,8 +181,8 @@ int64_t GetFlops(const SchurComplementParams<Source, kLayout>& p) {
 
 // Sources: those of SchurProductImplicitW (ops/schur_products.h), of one index
 // with couplings and unknowns of it. kInvalidArgument: a dense target whose
-// stride is below n, no scratch where some is needed, or couplings that do
-// not list what they have to.
+// stride is below n, no scratch or rows where some are needed, or, on a
+// device, couplings that do not list what they have to.
 template <typename Source>
 Status Run(const SchurComplementParams<Source, kHostLayout>& params,
            HostMachine* machine);

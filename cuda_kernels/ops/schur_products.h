@@ -11,7 +11,7 @@
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_SCHUR_PRODUCTS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_PRODUCTS_H_
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
@@ -31,9 +31,9 @@ template <typename Source, BlockLayout kLayout>
 struct SchurProductImplicitWParams {
   using Shape = typename Source::Shape;
 
-  ObservationIndexView index;
+  ObservationIndexRef index;
   Source jacobian;
-  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
+  BlockRef<const double, Shape::kPackedE, kLayout> v_inverse;
   const double* camera_diagonal = nullptr;  // D_c; null: zero
   const double* p = nullptr;
   double* q = nullptr;
@@ -58,10 +58,10 @@ template <typename Source, BlockLayout kLayout>
 struct BackSubstituteImplicitWParams {
   using Shape = typename Source::Shape;
 
-  ObservationIndexView index;
+  ObservationIndexRef index;
   Source jacobian;
   const double* b = nullptr;
-  BlockView<const double, Shape::kPackedE, kLayout> v_inverse;
+  BlockRef<const double, Shape::kPackedE, kLayout> v_inverse;
   const double* z = nullptr;
   double* y = nullptr;
 };
@@ -82,7 +82,7 @@ Traffic GetTraffic(const BackSubstituteImplicitWParams<Source, kLayout>& p) {
 //   q_c = D_c^2 p_c + sum_k Jc' y_k,  q_p = D_p^2 p_p + sum_k Jp' y_k
 template <typename Source>
 struct NormalProductImplicitWParams {
-  ObservationIndexView index;
+  ObservationIndexRef index;
   Source jacobian;
   const double* camera_diagonal = nullptr;  // null: zero
   const double* point_diagonal = nullptr;   // null: zero

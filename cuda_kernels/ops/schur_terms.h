@@ -71,6 +71,30 @@ struct PairSums {
     }
     return sum;
   }
+  void Sums(const BlockCell* cells,
+            int64_t begin,
+            int64_t end,
+            double* sums) const {
+    constexpr int E = Shape::kE;
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const int first = static_cast<int>(cell.value & 0xffff);
+      for (int r = 0; r < Shape::kNumResiduals; ++r) {
+        double e[E];
+        for (int m = 0; m < E; ++m) {
+          e[m] =
+              static_cast<double>(jacobian.point_blocks(cell.row, E * r + m));
+        }
+        for (int a = 0; a < cell.size; ++a) {
+          const double f = static_cast<double>(
+              jacobian.camera_blocks(cell.row, Shape::kF * r + first + a));
+          for (int m = 0; m < E; ++m) {
+            sums[E * a + m] += f * e[m];
+          }
+        }
+      }
+    }
+  }
 };
 
 // Element (a, b) of F_i'F_j.
@@ -103,12 +127,33 @@ struct CrossingSums {
     }
     return sum;
   }
+  void Sums(const BlockCell* cells,
+            int64_t begin,
+            int64_t end,
+            double* sums) const {
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const auto i = static_cast<int32_t>(cell.value >> 32);
+      const auto j = static_cast<int32_t>(cell.value & 0xffffffff);
+      for (int r = 0; r < Shape::kNumResiduals; ++r) {
+        for (int a = 0; a < i >> kCellSizeShift; ++a) {
+          const double f = static_cast<double>(jacobian.camera_blocks(
+              cell.row, Shape::kF * r + (i & 0xffff) + a));
+          for (int b = 0; b < j >> kCellSizeShift; ++b) {
+            sums[cell.size * a + b] +=
+                f * static_cast<double>(jacobian.camera_blocks(
+                        cell.row, Shape::kF * r + (j & 0xffff) + b));
+          }
+        }
+      }
+    }
+  }
 };
 
 // Of rows of any shape, where the value of a cell is its number among those of
 // all rows.
 struct GeneralPairSums {
-  BlockRowsView rows;
+  BlockRowsRef rows;
   const double* values = nullptr;
   const EliminatedCell* eliminated = nullptr;  // of each row
   // Columns of the eliminated blocks of each family.
@@ -140,7 +185,7 @@ struct GeneralPairSums {
 };
 
 struct GeneralCrossingSums {
-  BlockRowsView rows;
+  BlockRowsRef rows;
   const double* values = nullptr;
 
   static constexpr bool kPacked = false;
@@ -203,7 +248,7 @@ struct PairInverseParams {
 
 // What is common to the sums over couplings of pairs.
 struct PairCouplings {
-  CouplingIndexView couplings;
+  CouplingIndexRef couplings;
   int32_t e_size = 0;
   const int64_t* w_begin = nullptr;
   const double* w = nullptr;
@@ -264,7 +309,7 @@ struct CouplingChunksParams {
 struct SubtractCouplingsParams {
   PairCouplings of;
   const double* partial = nullptr;
-  SchurUnknownsView unknowns;
+  SchurUnknownsRef unknowns;
   const int64_t* value_begin = nullptr;  // of each F block in a vector of F
   SchurTarget target;
 
@@ -327,7 +372,7 @@ struct AddCrossingsParams {
   const int32_t* column = nullptr;  // num_blocks: j
   const int64_t* place = nullptr;   // num_blocks, in the target's list
   const double* u = nullptr;        // width per block
-  SchurUnknownsView unknowns;
+  SchurUnknownsRef unknowns;
   const int64_t* value_begin = nullptr;  // of each F block in a vector of F
   SchurTarget target;
 
@@ -353,7 +398,7 @@ struct SchurDiagonalParams {
   int32_t columns = 0;
   BlockArray<const double> schur_diagonal;  // packed
   const double* diagonal = nullptr;         // D_f of the family; null: zero
-  SchurUnknownsView unknowns;               // of the family
+  SchurUnknownsRef unknowns;                // of the family
   SchurTarget target;
 
   static constexpr int kUnroll = 1;
@@ -381,7 +426,7 @@ struct SchurDiagonalParams {
 // Mapping: one thread an unknown of a chunk. Traffic: each stored value of S
 // twice, 8 B a block.
 struct SchurRowChunksParams {
-  SchurRowsView rows;
+  SchurRowsRef rows;
   const double* values = nullptr;  // of S
   const double* p = nullptr;       // vector of F
   double* partial = nullptr;       // width per chunk
@@ -426,7 +471,7 @@ struct SchurRowChunksParams {
 // Mapping: one thread a value of F. Order: chunks ascending. Traffic: the sums,
 // and q.
 struct SchurRowSumsParams {
-  SchurRowsView rows;
+  SchurRowsRef rows;
   const double* partial = nullptr;
   double* q = nullptr;  // vector of F
   const PcgScalars* scalars = nullptr;

@@ -25,7 +25,9 @@
 //                                      own; false: nothing is done
 //   int64_t grain() const              with Apply, elements of a task of the
 //                                      host, else 4096, or all below 8192
-//   static constexpr int kUnroll       elements per turn of a thread, else 4
+//   static constexpr int kUnroll       elements per turn of a thread, else 4;
+//                                      1: an element takes long, and a task of
+//                                      the host has 256
 //   static constexpr int kMinBlocks    blocks per multiprocessor that registers
 //                                      are limited for, else the compiler's
 //                                      choice (1 took 10 % off the cost's rate)
@@ -108,6 +110,13 @@ inline constexpr int64_t kVectorGrain = 4096;
 // Blocks of a sum that it handles side by side, so that it reads longer runs.
 inline constexpr int64_t kSumGrain = 8;
 
+// Whether an element takes so long that none of this counts.
+template <typename P, bool kHasUnroll = HasUnroll<P>::value>
+struct IsLong : std::false_type {};
+template <typename P>
+struct IsLong<P, true> : std::bool_constant<P::kUnroll == 1> {};
+inline constexpr int64_t kLongGrain = kSumLanes;
+
 // Lanes of one block, and lane 0 after all have been combined.
 struct SumBlock {
   double first[kSumLanes] = {};
@@ -156,7 +165,9 @@ TwoSums SumTerms(const P& params, int64_t n, HostContext* context) {
       partial[block] = blocks[block - from].template Combine<First>();
     }
   };
-  if (n < kMinParallel) {
+  if (IsLong<P>::value) {
+    context->ParallelFor(num_blocks, 1, sum_blocks);
+  } else if (n < kMinParallel) {
     for (int64_t from = 0; from < num_blocks; from += kSumGrain) {
       sum_blocks(from, std::min(from + kSumGrain, num_blocks));
     }
@@ -185,7 +196,9 @@ std::enable_if_t<kIsVectorOperation<P>, Status> Run(const P& params,
   if constexpr (HasTerm<P>::value) {
     p.Set(internal::SumTerms(p, n, machine->context()));
   } else {
-    int64_t grain = n < internal::kMinParallel ? n : internal::kVectorGrain;
+    int64_t grain = internal::IsLong<P>::value   ? internal::kLongGrain
+                    : n < internal::kMinParallel ? n
+                                                 : internal::kVectorGrain;
     if constexpr (HasGrain<P>::value) {
       grain = p.grain();
     }

@@ -6,9 +6,10 @@
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_VIEWS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_VIEWS_H_
 
+#include <algorithm>
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
@@ -153,6 +154,45 @@ struct SharedSchurBlocks {
     }
     return sum;
   }
+  void Sums(const BlockCell* cells,
+            int64_t begin,
+            int64_t end,
+            double* sums) const {
+    for (int64_t c = begin; c < end;) {
+      const int32_t point = point_id[cells[c].row];
+      // Of blocks of one family, which a merged one has all columns of.
+      double w[F][E] = {};
+      int size = 0;
+      for (; c < end && point_id[cells[c].row] == point; ++c) {
+        const BlockCell cell = cells[c];
+        size = std::max(size, static_cast<int>(cell.size));
+        for (int r = 0; r < R; ++r) {
+          double f[F];
+          for (int i = 0; i < cell.size; ++i) {
+            const int at = kMerged ? merged_columns[cell.value + i]
+                                   : static_cast<int>(cell.value) + i;
+            f[i] = at < 0 ? 0.0
+                          : static_cast<double>(
+                                jacobian.camera_blocks(cell.row, F * r + at));
+            for (int m = 0; m < E; ++m) {
+              w[i][m] += f[i] * static_cast<double>(
+                                    jacobian.point_blocks(cell.row, E * r + m));
+            }
+          }
+          for (int i = 0, at = 0; i < cell.size; ++i) {
+            for (int j = 0; j <= i; ++j, ++at) {
+              sums[at] += f[i] * f[j];
+            }
+          }
+        }
+      }
+      for (int i = 0, at = 0; i < size; ++i) {
+        for (int j = 0; j <= i; ++j, ++at) {
+          sums[at] = SubtractProduct<E>(sums[at], w[i], w[j], v_inverse, point);
+        }
+      }
+    }
+  }
 };
 
 // Where a column of a view stands in a row that Ceres has evaluated.
@@ -174,12 +214,12 @@ struct PackRowsParams {
   int64_t n = 0;
   int64_t begin = 0;
   const int32_t* place = nullptr;  // null: place[i] is i
-  ObservationIndexView index;
+  ObservationIndexRef index;
   const int32_t* e_size = nullptr;      // columns of each eliminated block
   const ViewColumn* columns = nullptr;  // F per view
   const double* rows = nullptr;         // kStride per row, from `begin` on
-  BlockView<T, Shape::kFSize, kLayout> camera_blocks;
-  BlockView<T, Shape::kESize, kLayout> point_blocks;
+  BlockRef<T, Shape::kFSize, kLayout> camera_blocks;
+  BlockRef<T, Shape::kESize, kLayout> point_blocks;
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
     const int64_t k = place == nullptr ? begin + i : place[begin + i];

@@ -10,14 +10,14 @@
 // A vector over families is one family after the other, each of them size
 // values per block. The symmetric matrices of blocks (V, U, S_c and their
 // inverses) lie one family after the other as well, packed (small_matrix.h),
-// each family a BlockView in the layout of the machine.
+// each family a BlockRef in the layout of the machine.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_FAMILIES_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_FAMILIES_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/small_matrix.h"
 

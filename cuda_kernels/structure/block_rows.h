@@ -23,7 +23,7 @@
 // than the blocks of its family: it then has the first ones.
 //
 // For sums over the rows of a block, the cells of a family are listed block by
-// block in the order of the rows (BlockListView). Blocks that no row has are
+// block in the order of the rows (BlockListRef). Blocks that no row has are
 // not listed, so a family may be large and the rows few. The cells of a block
 // are cut into segments of kSegmentCells, the sums of segments are summed
 // kSegmentSums at a time, and so on until there is one per block: every sum has
@@ -55,7 +55,7 @@ struct alignas(16) RowCell {
   int16_t eliminated;
 };
 
-struct BlockRowsView {
+struct BlockRowsRef {
   int64_t num_rows = 0;
   int64_t num_residuals = 0;
   const int32_t* residual_row = nullptr;  // [num_residuals]
@@ -81,7 +81,7 @@ struct alignas(16) EliminatedCell {
 };
 
 // The cells of one family, block by block.
-struct BlockListView {
+struct BlockListRef {
   int32_t size = 0;                // columns of the family's blocks
   int32_t num_blocks = 0;          // that are listed
   const int32_t* block = nullptr;  // [num_blocks], ascending
@@ -92,7 +92,7 @@ struct BlockListView {
 };
 
 // One step from sums to fewer sums.
-struct SumLevelView {
+struct SumLevelRef {
   int64_t num_sums = 0;
   const int64_t* begin = nullptr;  // [num_sums + 1], sums of the level before
 };
@@ -100,7 +100,7 @@ struct SumLevelView {
 // The cells of one family, in host memory.
 struct BlockList {
   int family = 0;
-  BlockListView sizes;  // without addresses
+  BlockListRef sizes;  // without addresses
   std::vector<int32_t> block;
   std::vector<BlockCell> cells;
   std::vector<int64_t> segment_begin;
@@ -207,8 +207,8 @@ struct MachineBlockList {
   using Buffer = typename Machine::template Buffer<T>;
 
   int family = 0;
-  BlockListView view;
-  std::vector<SumLevelView> levels;
+  BlockListRef view;
+  std::vector<SumLevelRef> levels;
   Buffer<int32_t> block;
   Buffer<BlockCell> cells;
   Buffer<int64_t> segment_begin;
@@ -281,7 +281,7 @@ class BlockRows {
     return SetupBlockLists(builder.merged_lists(), machine, &merged_lists_);
   }
 
-  const BlockRowsView& view() const { return view_; }
+  const BlockRowsRef& ref() const { return view_; }
   const EliminatedCell* eliminated() const { return eliminated_.data(); }
   const std::vector<List>& e_lists() const { return e_lists_; }
   const std::vector<List>& f_lists() const { return f_lists_; }
@@ -290,7 +290,7 @@ class BlockRows {
   int64_t num_values() const { return num_values_; }
 
  private:
-  BlockRowsView view_;
+  BlockRowsRef view_;
   int64_t num_values_ = 0;
   Buffer<int32_t> residual_row_;
   Buffer<int32_t> row_begin_;

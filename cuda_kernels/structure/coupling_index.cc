@@ -11,7 +11,7 @@ namespace {
 
 // Calls fn(k, l) for the couplings of camera i, sorted by (k, l).
 template <typename Function>
-void ForEachCoupling(const ObservationIndexView& index,
+void ForEachCoupling(const ObservationIndexRef& index,
                      int32_t i,
                      Function&& fn) {
   for (int64_t e = index.camera_begin[i]; e < index.camera_begin[i + 1]; ++e) {
@@ -26,7 +26,7 @@ void ForEachCoupling(const ObservationIndexView& index,
 
 }  // namespace
 
-void ForecastBytes(const ObservationIndexView& index,
+void ForecastBytes(const ObservationIndexRef& index,
                    CouplingList list,
                    bool on_device,
                    CouplingForecast* forecast) {
@@ -38,9 +38,12 @@ void ForecastBytes(const ObservationIndexView& index,
   forecast->max_num_blocks = off_diagonal + num_cameras;
   // A block that is cut has at most two chunks per kCouplingChunk couplings.
   forecast->bytes =
-      (list == CouplingList::kPoints ? int64_t{sizeof(int32_t)} : kWord) * n +
-      kBlock * forecast->max_num_blocks + kWord * (num_cameras + 2) +
-      static_cast<int64_t>(sizeof(CouplingChunk)) * (2 * n / kCouplingChunk);
+      kBlock * forecast->max_num_blocks + kWord * (num_cameras + 2);
+  if (list != CouplingList::kBlocks) {
+    forecast->bytes +=
+        (list == CouplingList::kPoints ? int64_t{sizeof(int32_t)} : kWord) * n +
+        static_cast<int64_t>(sizeof(CouplingChunk)) * (2 * n / kCouplingChunk);
+  }
   if (on_device) {
     // Sums over entries; keys before and after the sort of a slab, values, and
     // as much of both as CUB takes; the slabs' blocks, and sums over blocks.
@@ -55,7 +58,7 @@ void ForecastBytes(const ObservationIndexView& index,
   }
 }
 
-Status ForecastCouplings(const ObservationIndexView& index,
+Status ForecastCouplings(const ObservationIndexRef& index,
                          CouplingList list,
                          HostMachine* /*machine*/,
                          CouplingForecast* forecast) {
@@ -73,7 +76,7 @@ Status ForecastCouplings(const ObservationIndexView& index,
   return {};
 }
 
-Status CouplingIndex::Build(const ObservationIndexView& index,
+Status CouplingIndex::Build(const ObservationIndexRef& index,
                             CouplingList list,
                             HostMachine* machine) {
   view_ = {};
@@ -95,11 +98,13 @@ Status CouplingIndex::Build(const ObservationIndexView& index,
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_blocks, &column_));
       CERES_EXT_RETURN_IF_ERROR(
           machine->Allocate(num_blocks + 1, &coupling_begin_));
-      const bool points = list == CouplingList::kPoints;
+      const auto if_listed = [&](CouplingList what) {
+        return list == what ? num_couplings : 0;
+      };
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
+          if_listed(CouplingList::kObservations), &coupling_));
       CERES_EXT_RETURN_IF_ERROR(
-          machine->Allocate(points ? 0 : num_couplings, &coupling_));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine->Allocate(points ? num_couplings : 0, &point_));
+          machine->Allocate(if_listed(CouplingList::kPoints), &point_));
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_chunks, &chunk_));
     }
     num_blocks = num_couplings = num_chunks = 0;
@@ -123,7 +128,7 @@ Status CouplingIndex::Build(const ObservationIndexView& index,
           coupling_begin_.data()[num_blocks] = num_couplings;
           place.data()[j] = num_couplings;
         }
-        if (count > kCouplingChunk) {
+        if (count > kCouplingChunk && list != CouplingList::kBlocks) {
           for (int64_t begin = 0; begin < count; begin += kCouplingChunk) {
             if (fill) {
               chunk_.data()[num_chunks] = {num_blocks, num_couplings + begin};
@@ -134,7 +139,7 @@ Status CouplingIndex::Build(const ObservationIndexView& index,
         ++num_blocks;
         num_couplings += count;
       }
-      if (fill) {
+      if (fill && list != CouplingList::kBlocks) {
         ForEachCoupling(index, i, [&](int64_t k, int64_t l) {
           const int64_t to = place.data()[index.camera_id[l]]++;
           if (list == CouplingList::kPoints) {
@@ -143,8 +148,8 @@ Status CouplingIndex::Build(const ObservationIndexView& index,
             coupling_.data()[to] = MakeCoupling(k, l);
           }
         });
-        place.data()[i] = 0;
       }
+      place.data()[i] = 0;
       for (int32_t s = 0; s < num_seen; ++s) {
         place.data()[seen.data()[s]] = 0;
       }

@@ -7,7 +7,7 @@
 //   Status status = ForecastCouplings(index, list, &machine, &forecast);
 //   CouplingIndex couplings;
 //   if (status.ok()) status = couplings.Build(index, list, &machine);
-//   params.couplings = couplings.view();
+//   params.couplings = couplings.ref();
 //
 // A *coupling* is two observations k and l of one point by cameras i and j,
 // i > j: block (i, j) of S is minus the sum of W_k Vi W_l' over its couplings.
@@ -35,6 +35,7 @@ class HostMachine;
 enum class CouplingList {
   kObservations,  // k and l, 8 B
   kPoints,        // their point, 4 B: the same Jacobian for all that see it
+  kBlocks,        // nothing but the blocks of S: the host goes by rows of these
 };
 
 // k in the upper half, l in the lower one: one word, as sorts move it.
@@ -59,7 +60,7 @@ struct CouplingChunk {
 };
 
 // Passed to kernels by value; owns nothing.
-struct CouplingIndexView {
+struct CouplingIndexRef {
   int32_t num_cameras = 0;
   int64_t num_blocks = 0;
   int64_t num_couplings = 0;
@@ -73,18 +74,19 @@ struct CouplingIndexView {
   // The couplings of block b are coupling_begin[b] .. coupling_begin[b + 1]
   // - 1.
   const int64_t* coupling_begin = nullptr;  // num_blocks + 1
-  // num_couplings, one of them, the other null: CouplingList.
+  // num_couplings, one of them or none, the others null: CouplingList.
   const int64_t* coupling = nullptr;
   const int32_t* point = nullptr;
 
-  // The chunks of the blocks that are cut, sorted by (block, begin).
+  // The chunks of the blocks that are cut, sorted by (block, begin); none with
+  // kBlocks.
   const CouplingChunk* chunk = nullptr;
 };
 
 // How many couplings with observations before it observation k has: those of
 // its point by cameras below its own.
 CERES_EXT_HOST_DEVICE inline int64_t NumCouplingsWithEarlier(
-    const ObservationIndexView& index, int64_t k) {
+    const ObservationIndexRef& index, int64_t k) {
   const int64_t begin = index.point_begin[index.point_id[k]];
   while (k > begin && index.camera_id[k - 1] == index.camera_id[k]) {
     --k;
@@ -102,16 +104,16 @@ struct CouplingForecast {
 };
 
 // index: one of the machine's. Allocates nothing.
-Status ForecastCouplings(const ObservationIndexView& index,
+Status ForecastCouplings(const ObservationIndexRef& index,
                          CouplingList list,
                          HostMachine* machine,
                          CouplingForecast* forecast);
-Status ForecastCouplings(const ObservationIndexView& index,
+Status ForecastCouplings(const ObservationIndexRef& index,
                          CouplingList list,
                          CudaMachine* machine,
                          CouplingForecast* forecast);
 // The bytes of num_couplings and row_couplings, which are set.
-void ForecastBytes(const ObservationIndexView& index,
+void ForecastBytes(const ObservationIndexRef& index,
                    CouplingList list,
                    bool on_device,
                    CouplingForecast* forecast);
@@ -121,15 +123,15 @@ void ForecastBytes(const ObservationIndexView& index,
 class CouplingIndex {
  public:
   // On an error the index is empty.
-  Status Build(const ObservationIndexView& index,
+  Status Build(const ObservationIndexRef& index,
                CouplingList list,
                HostMachine* machine);
 
   // Valid until the next Build or the end of the object.
-  const CouplingIndexView& view() const { return view_; }
+  const CouplingIndexRef& ref() const { return view_; }
 
  private:
-  CouplingIndexView view_;
+  CouplingIndexRef view_;
   HostBuffer<int64_t> row_begin_;
   HostBuffer<int32_t> row_;
   HostBuffer<int32_t> column_;

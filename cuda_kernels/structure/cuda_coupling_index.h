@@ -26,18 +26,16 @@ class CudaCouplingIndex {
   // index: in device memory. slab: kCouplingSlab, or another number of
   // couplings, at least one. Waits for the stream once a slab. On an error the
   // index is empty.
-  Status Build(const ObservationIndexView& index,
+  Status Build(const ObservationIndexRef& index,
                CouplingList list,
                CudaMachine* machine,
                int64_t slab = kCouplingSlab);
 
   // Valid until the next Build or the end of the object.
-  const CouplingIndexView& view() const { return view_; }
+  const CouplingIndexRef& ref() const { return view_; }
 
  private:
-  struct Slab;
-
-  CouplingIndexView view_;
+  CouplingIndexRef view_;
   DeviceBuffer<int64_t> row_begin_;
   DeviceBuffer<int32_t> row_;
   DeviceBuffer<int32_t> column_;

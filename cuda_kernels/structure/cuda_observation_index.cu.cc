@@ -115,7 +115,7 @@ Status CudaObservationIndex::BuildOrdered(const ObservationPairs& pairs,
   CERES_EXT_RETURN_IF_ERROR(Build(pairs, scratch, context));
   CERES_EXT_RETURN_IF_ERROR(scratch->rank.Allocate(context, pairs.num_points));
   CERES_EXT_RETURN_IF_ERROR(OrderPointsByCamera(
-      view(), point_order, scratch->rank.data(), scratch, context));
+      ref(), point_order, scratch->rank.data(), scratch, context));
   const int32_t* const rank = scratch->rank.data();
   ObservationPairs renamed = pairs;
   renamed.point = new_points;
@@ -127,7 +127,7 @@ Status CudaObservationIndex::BuildOrdered(const ObservationPairs& pairs,
   return Build(renamed, scratch, context);
 }
 
-Status OrderPointsByCamera(const ObservationIndexView& index,
+Status OrderPointsByCamera(const ObservationIndexRef& index,
                            int32_t* point_order,
                            int32_t* point_rank,
                            CudaIndexScratch* scratch,

@@ -39,10 +39,10 @@ class CudaObservationIndex {
                       CudaContext* context);
 
   // Valid as long as this object lives and is not built again.
-  const ObservationIndexView& view() const { return view_; }
+  const ObservationIndexRef& ref() const { return view_; }
 
  private:
-  ObservationIndexView view_;
+  ObservationIndexRef view_;
   DeviceBuffer<int64_t> point_begin_;
   DeviceBuffer<int64_t> camera_begin_;
   DeviceBuffer<int32_t> camera_id_;
@@ -81,7 +81,7 @@ CERES_EXT_HOST_DEVICE inline uint64_t HilbertIndex(uint32_t x,
 //   point_order[r]: the point of rank r; point_rank: its inverse.
 // Both in device memory, num_points each (docs/measurements/gpu.md).
 inline constexpr int kPointOrderGroup = 4;
-Status OrderPointsByCamera(const ObservationIndexView& index,
+Status OrderPointsByCamera(const ObservationIndexRef& index,
                            int32_t* point_order,
                            int32_t* point_rank,
                            CudaIndexScratch* scratch,

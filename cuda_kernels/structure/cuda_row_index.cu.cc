@@ -29,7 +29,7 @@ Status RowIndex<CudaMachine>::Setup(const ObservationPairs& pairs,
   if (point_order != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(order.CopyToHost(point_order));
   }
-  return workspace_.Setup(index_.view(), options, &scratch, machine->context());
+  return workspace_.Setup(index_.ref(), options, &scratch, machine->context());
 }
 
 }  // namespace ceres_ext::kernels

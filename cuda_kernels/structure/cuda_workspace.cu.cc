@@ -10,13 +10,89 @@
 
 namespace ceres_ext::kernels {
 
-Status CudaWorkspace::Setup(const ObservationIndexView& index,
+namespace {
+
+// Cuts the entries of each camera into chunks.
+Status CutCameraChunks(const ObservationIndexRef& index,
+                       CudaIndexScratch* scratch,
+                       CudaContext* context,
+                       DeviceBuffer<int32_t>* camera_chunk_begin,
+                       DeviceBuffer<int32_t>* chunk_cameras,
+                       CudaWorkspaceRef* view) {
+  const cudaStream_t stream = context->stream();
+  const int64_t num_cameras = index.num_cameras;
+  CERES_EXT_RETURN_IF_ERROR(
+      camera_chunk_begin->Allocate(context, num_cameras + 1));
+  CERES_EXT_RETURN_IF_ERROR(camera_chunk_begin->SetZero());
+  int32_t* const chunk_end = camera_chunk_begin->data() + 1;
+  const int64_t chunk_length = CameraChunkLength(index.num_observations);
+  CERES_EXT_RETURN_IF_ERROR(
+      ForEach("CountChunks", num_cameras, stream, [=] __device__(int64_t c) {
+        const int64_t n = index.camera_begin[c + 1] - index.camera_begin[c];
+        chunk_end[c] =
+            n == 0 ? 1 : static_cast<int32_t>(CeilDivide(n, chunk_length));
+      }));
+  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
+      num_cameras, chunk_end, &view->num_chunks, scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(chunk_cameras->Allocate(context, view->num_chunks));
+  int32_t* const chunk_camera = chunk_cameras->data();
+  view->chunk_camera = chunk_camera;
+  view->camera_chunk_begin = camera_chunk_begin->data();
+  return ForEach("FillChunks", num_cameras, stream, [=] __device__(int64_t c) {
+    for (int32_t i = chunk_end[c - 1]; i < chunk_end[c]; ++i) {
+      chunk_camera[i] = static_cast<int32_t>(c);
+    }
+  });
+}
+
+// entry_point[j] = the point of entry j of the cameras.
+Status FillEntryPoints(const ObservationIndexRef& index,
+                       int32_t* entry_point,
+                       cudaStream_t stream) {
+  return ForEach(
+      "EntryPoint", index.num_observations, stream, [=] __device__(int64_t j) {
+        entry_point[j] = index.point_id[index.camera_entry[j]];
+      });
+}
+
+// Lists the points of more than kLongTrack observations; numbers: scratch.
+Status ListLongPoints(const ObservationIndexRef& index,
+                      CudaIndexScratch* scratch,
+                      CudaContext* context,
+                      DeviceBuffer<int32_t>* numbers,
+                      DeviceBuffer<int32_t>* long_points,
+                      CudaWorkspaceRef* view) {
+  const cudaStream_t stream = context->stream();
+  CERES_EXT_RETURN_IF_ERROR(numbers->Allocate(context, index.num_points));
+  int32_t* const number = numbers->data();
+  CERES_EXT_RETURN_IF_ERROR(ForEach(
+      "FlagLongPoints", index.num_points, stream, [=] __device__(int64_t p) {
+        number[p] = index.point_begin[p + 1] - index.point_begin[p] > kLongTrack
+                        ? 1
+                        : 0;
+      }));
+  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
+      index.num_points, number, &view->num_long_points, scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(
+      long_points->Allocate(context, view->num_long_points));
+  int32_t* const long_point = long_points->data();
+  view->long_point = long_point;
+  return ForEach(
+      "ListLongPoints", index.num_points, stream, [=] __device__(int64_t p) {
+        if (number[p] != (p == 0 ? 0 : number[p - 1])) {
+          long_point[number[p] - 1] = static_cast<int32_t>(p);
+        }
+      });
+}
+
+}  // namespace
+
+Status CudaWorkspace::Setup(const ObservationIndexRef& index,
                             const Options& options,
                             CudaIndexScratch* scratch,
                             CudaContext* context) {
-  const cudaStream_t stream = context->stream();
   const int64_t num_cameras = index.num_cameras;
-  view_ = CudaWorkspaceView();
+  view_ = CudaWorkspaceRef();
   index_ = index;
   index_.cuda_workspace = &view_;
   int64_t num_tile_cameras = 0;
@@ -28,72 +104,28 @@ Status CudaWorkspace::Setup(const ObservationIndexView& index,
     }
     CERES_EXT_RETURN_IF_ERROR(
         recomputed_tiles_.Build(index, tiles, scratch, context));
-    view_.recomputed_tiles = recomputed_tiles_.view();
+    view_.recomputed_tiles = recomputed_tiles_.ref();
     num_tile_cameras = view_.recomputed_tiles.num_tile_cameras;
   }
   if (options.stored_tiles) {
     CERES_EXT_RETURN_IF_ERROR(
         stored_tiles_.Build(index, options.stored, scratch, context));
-    view_.stored_tiles = stored_tiles_.view();
+    view_.stored_tiles = stored_tiles_.ref();
     num_tile_cameras = std::max(num_tile_cameras,
                                 int64_t{view_.stored_tiles.num_tile_cameras});
   }
 
-  CERES_EXT_RETURN_IF_ERROR(
-      camera_chunk_begin_.Allocate(context, num_cameras + 1));
-  CERES_EXT_RETURN_IF_ERROR(camera_chunk_begin_.SetZero());
-  int32_t* const chunk_end = camera_chunk_begin_.data() + 1;
-  const int64_t chunk_length = CameraChunkLength(index.num_observations);
-  CERES_EXT_RETURN_IF_ERROR(
-      ForEach("CountChunks", num_cameras, stream, [=] __device__(int64_t c) {
-        const int64_t n = index.camera_begin[c + 1] - index.camera_begin[c];
-        chunk_end[c] =
-            n == 0 ? 1 : static_cast<int32_t>(CeilDivide(n, chunk_length));
-      }));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
-      num_cameras, chunk_end, &view_.num_chunks, scratch, context));
-  CERES_EXT_RETURN_IF_ERROR(chunk_camera_.Allocate(context, view_.num_chunks));
-  int32_t* const chunk_camera = chunk_camera_.data();
-  CERES_EXT_RETURN_IF_ERROR(
-      ForEach("FillChunks", num_cameras, stream, [=] __device__(int64_t c) {
-        for (int32_t i = chunk_end[c - 1]; i < chunk_end[c]; ++i) {
-          chunk_camera[i] = static_cast<int32_t>(c);
-        }
-      }));
+  CERES_EXT_RETURN_IF_ERROR(CutCameraChunks(
+      index, scratch, context, &camera_chunk_begin_, &chunk_camera_, &view_));
   CERES_EXT_RETURN_IF_ERROR(
       entry_point_.Allocate(context, index.num_observations));
   int32_t* const entry_point = entry_point_.data();
-  CERES_EXT_RETURN_IF_ERROR(ForEach(
-      "EntryPoint", index.num_observations, stream, [=] __device__(int64_t j) {
-        entry_point[j] = index.point_id[index.camera_entry[j]];
-      }));
-  view_.chunk_camera = chunk_camera;
-  view_.camera_chunk_begin = camera_chunk_begin_.data();
-  view_.entry_point = entry_point;
-
-  // Long points: flags, their sums, and the list.
-  DeviceBuffer<int32_t> long_numbers;
-  CERES_EXT_RETURN_IF_ERROR(long_numbers.Allocate(context, index.num_points));
-  int32_t* const number = long_numbers.data();
-  CERES_EXT_RETURN_IF_ERROR(ForEach(
-      "FlagLongPoints", index.num_points, stream, [=] __device__(int64_t p) {
-        number[p] = index.point_begin[p + 1] - index.point_begin[p] > kLongTrack
-                        ? 1
-                        : 0;
-      }));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
-      index.num_points, number, &view_.num_long_points, scratch, context));
   CERES_EXT_RETURN_IF_ERROR(
-      long_point_.Allocate(context, view_.num_long_points));
-  int32_t* const long_point = long_point_.data();
-  CERES_EXT_RETURN_IF_ERROR(ForEach(
-      "ListLongPoints", index.num_points, stream, [=] __device__(int64_t p) {
-        if (number[p] != (p == 0 ? 0 : number[p - 1])) {
-          long_point[number[p] - 1] = static_cast<int32_t>(p);
-        }
-      }));
-  view_.long_point = long_point;
-
+      FillEntryPoints(index, entry_point, context->stream()));
+  view_.entry_point = entry_point;
+  DeviceBuffer<int32_t> numbers;
+  CERES_EXT_RETURN_IF_ERROR(
+      ListLongPoints(index, scratch, context, &numbers, &long_point_, &view_));
   view_.max_columns = options.max_columns;
   const int64_t chunk_values =
       NumChunkValues(view_.num_chunks, options.max_columns);

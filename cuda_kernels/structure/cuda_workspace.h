@@ -42,9 +42,9 @@ inline constexpr TileOptions kStoredTiles{256, 256, 256, false};
 // Measurement: docs/measurements/gpu.md.
 inline constexpr int kLongTrack = 64;
 
-struct CudaWorkspaceView {
-  TileIndexView recomputed_tiles;
-  TileIndexView stored_tiles;
+struct CudaWorkspaceRef {
+  TileIndexRef recomputed_tiles;
+  TileIndexRef stored_tiles;
 
   int32_t num_chunks = 0;
   const int32_t* chunk_camera = nullptr;        // [num_chunks]
@@ -117,18 +117,18 @@ class CudaWorkspace {
 
   // index: in device memory. What it views must outlive the workspace, and the
   // workspace its own index().
-  Status Setup(const ObservationIndexView& index,
+  Status Setup(const ObservationIndexRef& index,
                const Options& options,
                CudaIndexScratch* scratch,
                CudaContext* context);
 
-  const CudaWorkspaceView& view() const { return view_; }
+  const CudaWorkspaceRef& ref() const { return view_; }
   // The index, with this workspace.
-  const ObservationIndexView& index() const { return index_; }
+  const ObservationIndexRef& index() const { return index_; }
 
  private:
-  ObservationIndexView index_;
-  CudaWorkspaceView view_;
+  ObservationIndexRef index_;
+  CudaWorkspaceRef view_;
   TileIndex recomputed_tiles_;
   TileIndex stored_tiles_;
   DeviceBuffer<int32_t> chunk_camera_;

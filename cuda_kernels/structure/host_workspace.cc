@@ -16,7 +16,7 @@ constexpr int64_t kMaxNumChunks = 256;
 
 }  // namespace
 
-Status HostWorkspace::Setup(const ObservationIndexView& index,
+Status HostWorkspace::Setup(const ObservationIndexRef& index,
                             HostMachine* machine,
                             int max_columns) {
   machine_ = machine;
@@ -43,7 +43,7 @@ Status HostWorkspace::Setup(const ObservationIndexView& index,
   return machine->Allocate(2 * num_chunks_, &chunk_sums_);
 }
 
-Status HostWorkspace::CutIntoChunks(const ObservationIndexView& index) {
+Status HostWorkspace::CutIntoChunks(const ObservationIndexRef& index) {
   const int64_t total = index.num_observations + index.num_points;
   const int64_t size = std::max(kMinChunkSize, total / kMaxNumChunks);
   // Two neighbouring chunks together exceed `size`.
@@ -64,7 +64,7 @@ Status HostWorkspace::CutIntoChunks(const ObservationIndexView& index) {
   return {};
 }
 
-Status HostWorkspace::AssignSlots(const ObservationIndexView& index) {
+Status HostWorkspace::AssignSlots(const ObservationIndexRef& index) {
   HostBuffer<int32_t> last_slot;  // Of each camera.
   CERES_EXT_RETURN_IF_ERROR(last_slot.Allocate(index.num_cameras, -1));
   CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_chunks_ + 1, &slot_begin_));

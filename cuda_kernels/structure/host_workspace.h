@@ -3,7 +3,7 @@
 // How the host cuts the points of an index into chunks, and scratch for sums.
 //
 //   HostWorkspace workspace;
-//   Status status = workspace.Setup(index.view(), &machine);
+//   Status status = workspace.Setup(index.ref(), &machine);
 //   params.index = workspace.index();
 //
 // A host body reads each Jacobian block once, in point order, one chunk of
@@ -37,7 +37,7 @@ class HostWorkspace {
   // Cuts the points of the index into chunks and makes room for the sums of one
   // vector per camera, of up to max_columns columns. What the index views must
   // outlive the workspace, and the workspace its own index().
-  Status Setup(const ObservationIndexView& index,
+  Status Setup(const ObservationIndexRef& index,
                HostMachine* machine,
                int max_columns = kMaxCameraColumns);
 
@@ -45,7 +45,7 @@ class HostWorkspace {
   Status ReserveCameraSums(int row_size);
 
   // The index, with this workspace.
-  const ObservationIndexView& index() const { return index_; }
+  const ObservationIndexRef& index() const { return index_; }
 
   int64_t num_chunks() const { return num_chunks_; }
   // Chunk i owns points chunk_begin()[i] .. chunk_begin()[i + 1] - 1 and slots
@@ -72,11 +72,11 @@ class HostWorkspace {
   double* chunk_sums() { return chunk_sums_.data(); }
 
  private:
-  Status CutIntoChunks(const ObservationIndexView& index);
-  Status AssignSlots(const ObservationIndexView& index);
+  Status CutIntoChunks(const ObservationIndexRef& index);
+  Status AssignSlots(const ObservationIndexRef& index);
 
   HostMachine* machine_ = nullptr;
-  ObservationIndexView index_;
+  ObservationIndexRef index_;
   int64_t num_chunks_ = 0;
   int64_t point_scratch_stride_ = 0;
   HostBuffer<int32_t> chunk_begin_;

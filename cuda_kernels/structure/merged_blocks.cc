@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "cuda_kernels/base/small_matrix.h"
+
 namespace ceres_ext::kernels {
 
 MergedBlocksBuilder::MergedBlocksBuilder(const BlockFamilies& f) : f_(f) {
@@ -108,6 +110,46 @@ MergedBlocks MergedBlocksBuilder::Build(
     }
   }
   return merged.num_merged > 0 ? merged : MergedBlocks();
+}
+
+std::vector<int64_t> PlacesInMerged(const BlockFamilies& f,
+                                    const MergedBlocks& merged,
+                                    BlockLayout layout) {
+  // Where an element of a matrix is among those of all families.
+  const auto place_of =
+      [layout](const BlockFamily& family, int64_t block, int64_t element) {
+        return family.packed_begin +
+               (layout == BlockLayout::kContinuousElement
+                    ? element * family.num_blocks + block
+                    : block * PackedSize(family.size) + element);
+      };
+  std::vector<int64_t> places(static_cast<size_t>(f.num_packed()));
+  for (int i = 0; i < f.size(); ++i) {
+    const BlockFamily& from = f[i];
+    for (int32_t b = 0; b < from.num_blocks; ++b) {
+      MergedBlocks::Place to = merged.place[i][b];
+      int32_t offset = 0;
+      if (to.family < 0) {
+        to = {i, b};
+      } else {
+        const auto column =
+            static_cast<int32_t>(from.value_begin + int64_t{from.size} * b);
+        const int64_t begin = merged.ColumnBegin(to);
+        while (merged.column[begin + offset] != column) {
+          ++offset;
+        }
+      }
+      for (int32_t j = 0; j < from.size; ++j) {
+        for (int32_t k = 0; k <= j; ++k) {
+          places[place_of(from, b, PackedIndex(j, k))] =
+              place_of(merged.families[to.family],
+                       to.block,
+                       PackedIndex(offset + j, offset + k));
+        }
+      }
+    }
+  }
+  return places;
 }
 
 }  // namespace ceres_ext::kernels

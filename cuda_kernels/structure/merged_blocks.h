@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/structure/block_families.h"
 
 namespace ceres_ext::kernels {
@@ -68,6 +69,13 @@ struct MergedBlocks {
         static_cast<int32_t>((at - f[family].value_begin) / f[family].size)};
   }
 };
+
+// Of each value of the packed matrices of F's blocks, in that order, where it
+// is in those of merged.families, which hold these on their diagonals. merged
+// is not empty.
+std::vector<int64_t> PlacesInMerged(const BlockFamilies& f,
+                                    const MergedBlocks& merged,
+                                    BlockLayout layout);
 
 // A partition of the F blocks, refined row by row: blocks that one row tells
 // apart are in different classes from then on. Time and memory are linear in

@@ -4,7 +4,7 @@
 //
 //   ObservationIndex index;
 //   Status status = index.Build({num_cameras, num_points, n, camera, point});
-//   const ObservationIndexView view = index.view();
+//   const ObservationIndexRef view = index.ref();
 //
 // Observations are sorted by (point, camera, input position). The place k of an
 // observation in that order is its place in every array with one block per
@@ -23,7 +23,7 @@
 namespace ceres_ext::kernels {
 
 class HostWorkspace;
-struct CudaWorkspaceView;
+struct CudaWorkspaceRef;
 
 // What an index is made of: one camera and one point per observation, in any
 // order, in the memory of whoever builds it.
@@ -36,7 +36,7 @@ struct ObservationPairs {
 };
 
 // Passed to kernels by value; owns nothing.
-struct ObservationIndexView {
+struct ObservationIndexRef {
   int32_t num_cameras = 0;
   int32_t num_points = 0;
   int64_t num_observations = 0;
@@ -55,7 +55,7 @@ struct ObservationIndexView {
   // How the machine that the index is for cuts its work; in host memory.
   union {
     HostWorkspace* host_workspace = nullptr;
-    const CudaWorkspaceView* cuda_workspace;
+    const CudaWorkspaceRef* cuda_workspace;
   };
 
   // The position of observation k in the caller's order. No kernel asks, so it
@@ -64,7 +64,7 @@ struct ObservationIndexView {
 };
 // Parameters of kernels are copied for each launch: an index of 80 bytes made
 // one that is bound by memory 3 % slower.
-static_assert(sizeof(ObservationIndexView) <= 64);
+static_assert(sizeof(ObservationIndexRef) <= 64);
 
 // The index in host memory. Building takes linear time (counting sorts) and one
 // thread; the result depends on the input alone.
@@ -76,10 +76,10 @@ class ObservationIndex {
   Status Build(const ObservationPairs& pairs, int64_t* account = nullptr);
 
   // Valid until the next Build or the end of the object.
-  const ObservationIndexView& view() const { return view_; }
+  const ObservationIndexRef& ref() const { return view_; }
 
  private:
-  ObservationIndexView view_;
+  ObservationIndexRef view_;
   HostBuffer<int64_t> point_begin_;
   HostBuffer<int32_t> camera_id_;
   HostBuffer<int32_t> point_id_;

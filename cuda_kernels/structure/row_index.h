@@ -4,7 +4,7 @@
 //
 //   RowIndex<Machine> index;
 //   Status status = index.Setup(pairs, {}, &point_order, &machine);
-//   params.index = index.view();
+//   params.index = index.ref();
 //
 // pairs: in host memory. point_order: where the machine numbers the points
 // anew, so that neighbours are seen by the same cameras, point i of the index
@@ -48,9 +48,9 @@ class RowIndex<HostMachine> {
       point_order->clear();
     }
     CERES_EXT_RETURN_IF_ERROR(index_.Build(pairs, machine->account()));
-    return workspace_.Setup(index_.view(), machine, options.max_columns);
+    return workspace_.Setup(index_.ref(), machine, options.max_columns);
   }
-  const ObservationIndexView& view() const { return workspace_.index(); }
+  const ObservationIndexRef& ref() const { return workspace_.index(); }
 
  private:
   ObservationIndex index_;
@@ -66,7 +66,7 @@ class RowIndex<CudaMachine> {
                const Options& options,
                std::vector<int32_t>* point_order,
                CudaMachine* machine);
-  const ObservationIndexView& view() const { return workspace_.index(); }
+  const ObservationIndexRef& ref() const { return workspace_.index(); }
 
  private:
   CudaObservationIndex index_;

@@ -32,10 +32,9 @@
 namespace ceres_ext::kernels {
 
 // Passed to kernels by value; owns nothing.
-struct SchurUnknownsView {
+struct SchurUnknownsRef {
   int32_t num_unknowns = 0;  // n
-  // The unknown that each value of a vector of F is; -1: none. Ascending where
-  // they are not negative.
+  // The unknown that each value of a vector of F is; -1: none.
   const int32_t* id = nullptr;
   // Those of block c are begin[c] .. begin[c + 1] - 1.
   const int32_t* begin = nullptr;
@@ -56,7 +55,7 @@ struct SchurBlockList {
 };
 
 template <typename Machine>
-Status DownloadBlocks(const CouplingIndexView& couplings,
+Status DownloadBlocks(const CouplingIndexRef& couplings,
                       int32_t first_block,
                       Machine* machine,
                       SchurBlockList* list) {
@@ -80,6 +79,7 @@ class SchurUnknowns {
                const unsigned char* varies,
                Machine* machine) {
     families_ = families;
+    own_id_ = {};
     if (families.num_values() > std::numeric_limits<int32_t>::max()) {
       return {StatusCode::kUnsupported,
               "A Schur complement of " + std::to_string(families.num_values()) +
@@ -114,33 +114,67 @@ class SchurUnknowns {
     return {};
   }
 
-  const SchurUnknownsView& view() const { return view_; }
+  // The same in the order of other blocks that hold F's values, each once, as
+  // views do: OfFamily and first_block are of their families. columns: of each
+  // of their values the place in vectors of F, -1: none.
+  Status Setup(const BlockFamilies& families,
+               const std::vector<int32_t>& columns,
+               const unsigned char* varies,
+               int64_t num_values,
+               Machine* machine) {
+    std::vector<unsigned char> own_varies(columns.size());
+    for (size_t at = 0; at < columns.size(); ++at) {
+      own_varies[at] =
+          columns[at] >= 0 && (varies == nullptr || varies[columns[at]] != 0)
+              ? 1
+              : 0;
+    }
+    CERES_EXT_RETURN_IF_ERROR(Setup(families, own_varies.data(), machine));
+    std::vector<int32_t> id(static_cast<size_t>(num_values), -1);
+    for (size_t u = 0; u < host_column_.size(); ++u) {
+      host_column_[u] = columns[static_cast<size_t>(host_column_[u])];
+      id[static_cast<size_t>(host_column_[u])] = static_cast<int32_t>(u);
+    }
+    std::swap(id_, own_id_);
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(id, &id_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(host_column_, &column_));
+    view_.id = id_.data();
+    view_.column = column_.data();
+    return {};
+  }
+
+  const SchurUnknownsRef& ref() const { return view_; }
   // With id and begin from the family's first block on.
-  SchurUnknownsView OfFamily(int family) const {
-    SchurUnknownsView view = view_;
+  SchurUnknownsRef OfFamily(int family) const {
+    SchurUnknownsRef view = view_;
+    if (own_id_.size() > 0) {
+      view.id = own_id_.data();
+    }
     view.id += families_[family].value_begin;
     const int32_t first = first_block(family);
     view.begin += first;
     view.family_begin = host_begin_[static_cast<size_t>(first)];
     view.family_end =
-        host_begin_[static_cast<size_t>(first + families_[family].num_blocks)];
+        host_begin_[static_cast<size_t>(first) + families_[family].num_blocks];
     return view;
   }
   int32_t first_block(int family) const {
     return first_block_[static_cast<size_t>(family)];
   }
   const BlockFamilies& families() const { return families_; }
-  // view().begin and view().column in host memory.
+  int64_t num_values() const { return id_.size(); }  // of a vector of F
+  // ref().begin and ref().column in host memory.
   const std::vector<int32_t>& host_begin() const { return host_begin_; }
   const std::vector<int64_t>& host_column() const { return host_column_; }
 
  private:
   BlockFamilies families_;
-  SchurUnknownsView view_;
+  SchurUnknownsRef view_;
   std::vector<int32_t> first_block_;  // of each family
   std::vector<int32_t> host_begin_;
   std::vector<int64_t> host_column_;
   typename Machine::template Buffer<int32_t> id_;
+  typename Machine::template Buffer<int32_t> own_id_;  // of other blocks
   typename Machine::template Buffer<int32_t> begin_;
   typename Machine::template Buffer<int64_t> column_;
 };
@@ -188,9 +222,9 @@ class SchurCsr {
                Machine* machine) {
     begin_ = unknowns.host_begin();
     const int32_t num_rows = static_cast<int32_t>(begin_.size()) - 1;
-    std::vector<std::vector<int32_t>> offsets;
-    for (const SchurBlockList& list : lists) {
-      offsets.emplace_back(list.column.size());
+    std::vector<std::vector<int32_t>> offsets(lists.size());
+    for (size_t i = 0; i < lists.size(); ++i) {
+      offsets[i].resize(lists[i].column.size());
     }
     host_row_begin_.assign(1, 0);
     block_begin_.assign(1, 0);
@@ -249,7 +283,7 @@ class SchurCsr {
   }
 
   // Of one list.
-  Status Setup(const CouplingIndexView& couplings,
+  Status Setup(const CouplingIndexRef& couplings,
                const SchurUnknowns<Machine>& unknowns,
                Machine* machine) {
     std::vector<SchurBlockList> lists(1);
@@ -324,8 +358,8 @@ struct SchurRowBlock {
 };
 
 // Passed to kernels by value; owns nothing.
-struct SchurRowsView {
-  SchurUnknownsView unknowns;
+struct SchurRowsRef {
+  SchurUnknownsRef unknowns;
   int64_t num_values = 0;  // of a vector of F
   int32_t width = 0;       // unknowns of the widest block
   int64_t num_chunks = 0;
@@ -399,8 +433,8 @@ class SchurRows {
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(chunk_row, &chunk_row_));
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(first_chunk, &first_chunk_));
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(row_of, &row_of_));
-    view_.unknowns = unknowns.view();
-    view_.num_values = unknowns.families().num_values();
+    view_.unknowns = unknowns.ref();
+    view_.num_values = unknowns.num_values();
     view_.num_chunks = static_cast<int64_t>(chunk_row.size());
     view_.row_of = row_of_.data();
     view_.row_begin = csr.row_begin();
@@ -411,7 +445,7 @@ class SchurRows {
     return {};
   }
 
-  const SchurRowsView& view() const { return view_; }
+  const SchurRowsRef& ref() const { return view_; }
   // In the machine's memory.
   int64_t num_bytes() const {
     return 8 * (block_.size() + chunk_begin_.size() + first_chunk_.size()) +
@@ -422,7 +456,7 @@ class SchurRows {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  SchurRowsView view_;
+  SchurRowsRef view_;
   Buffer<SchurRowBlock> block_;
   Buffer<int64_t> chunk_begin_;
   Buffer<int32_t> chunk_row_;

@@ -83,7 +83,7 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
     if (pairs.f_block.empty()) {
       continue;
     }
-    ObservationIndexView index;
+    ObservationIndexRef index;
     index.num_cameras = static_cast<int32_t>(pairs.camera_begin.size()) - 1;
     index.num_observations = static_cast<int64_t>(pairs.f_block.size());
     CouplingForecast couplings;
@@ -162,6 +162,7 @@ Status SchurPairsBuilder::BuildPairs(int e_family) {
     }
   }
   std::vector<int> w_family;
+  w_family.reserve(static_cast<size_t>(f_.size()));
   for (int f = 0; f < f_.size(); ++f) {
     w_family.push_back(
         w_families_.Add(f_[f].size * pairs.e_size, num_pairs[f]));

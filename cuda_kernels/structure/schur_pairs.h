@@ -167,8 +167,8 @@ class PairIndex {
   struct View {
     int32_t e_size = 0;
     const int64_t* w_begin = nullptr;
-    ObservationIndexView index;  // of pairs; without a workspace
-    CouplingIndexView couplings;
+    ObservationIndexRef index;  // of pairs; without a workspace
+    CouplingIndexRef couplings;
   };
 
   Status Setup(const SchurPairsBuilder::Pairs& pairs, Machine* machine) {
@@ -192,12 +192,15 @@ class PairIndex {
     view_.index.point_id = e_block_.data();
     view_.index.camera_begin = camera_begin_.data();
     view_.index.camera_entry = camera_entry_.data();
-    CERES_EXT_RETURN_IF_ERROR(
-        couplings_.Build(view_.index, CouplingList::kObservations, machine));
-    view_.couplings = couplings_.view();
+    CERES_EXT_RETURN_IF_ERROR(couplings_.Build(
+        view_.index,
+        std::is_base_of_v<HostMachine, Machine> ? CouplingList::kBlocks
+                                                : CouplingList::kObservations,
+        machine));
+    view_.couplings = couplings_.ref();
     return {};
   }
-  const View& view() const { return view_; }
+  const View& ref() const { return view_; }
 
  private:
   template <typename T>

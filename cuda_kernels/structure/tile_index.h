@@ -77,7 +77,7 @@ struct alignas(16) TileHeader {
   int32_t num_cameras;
 };
 
-struct TileIndexView {
+struct TileIndexRef {
   int32_t num_tiles = 0;
   int32_t num_segments = 0;
   int32_t num_tile_cameras = 0;
@@ -113,16 +113,16 @@ struct TileIndexView {
 class TileIndex {
  public:
   // index: in device memory. Waits for the stream, to learn the sizes.
-  Status Build(const ObservationIndexView& index,
+  Status Build(const ObservationIndexRef& index,
                const TileOptions& options,
                CudaIndexScratch* scratch,
                CudaContext* context);
 
   // Valid as long as this object lives and is not built again.
-  const TileIndexView& view() const { return view_; }
+  const TileIndexRef& ref() const { return view_; }
 
  private:
-  TileIndexView view_;
+  TileIndexRef view_;
   DeviceBuffer<TileHeader> header_;
   DeviceBuffer<TileSegment> segment_;
   DeviceBuffer<TileTask> task_;

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/structure/observation_index.h"
 
@@ -28,7 +28,7 @@ struct Traffic {
     per_camera += other.per_camera;
     return *this;
   }
-  int64_t Bytes(const ObservationIndexView& index) const {
+  int64_t Bytes(const ObservationIndexRef& index) const {
     return per_observation * index.num_observations +
            per_point * index.num_points + per_camera * index.num_cameras;
   }
@@ -46,7 +46,7 @@ int64_t BytesIf(const T* data, int64_t num_values) {
   return data == nullptr ? 0 : num_values * static_cast<int64_t>(sizeof(T));
 }
 template <typename T, int kSize, BlockLayout kLayout>
-int64_t BytesIf(const BlockView<T, kSize, kLayout>& view) {
+int64_t BytesIf(const BlockRef<T, kSize, kLayout>& view) {
   return BytesIf(view.data, kSize);
 }
 

@@ -8,8 +8,8 @@
 
 #include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
-#include "examples/bal/number_text.h"
 #include "examples/bal/solver_flags.h"
+#include "problem_io/number_text.h"
 
 // clang-format off
 DEFINE_string(input, "",
@@ -48,17 +48,6 @@ DEFINE_string(output, "",
               "Write the refined problem to this BAL file, in the frame of the "
               "input; compressed if the name ends in .gz or .bz2, binary if it "
               "ends in .npz.");
-
-DEFINE_string(checkpoint, "",
-              "Write what --resume needs to this file: in the solve, at its end "
-              "and when a signal ends it.");
-DEFINE_double(checkpoint_seconds, 600.0,
-              "Seconds between checkpoints in the solve, at least. Each costs "
-              "one set-up and one evaluation.");
-DEFINE_string(resume, "",
-              "Go on from this checkpoint of --input's problem, whose own "
-              "cameras and points are then not used; --num_iterations counts "
-              "those before it too. May be the file of --checkpoint.");
 
 DEFINE_bool(compare, false,
             "Solve by several solvers, each from the same start in a process "
@@ -107,7 +96,7 @@ progress, then the full report.
 Exit codes:
   0  the solution is usable
   1  a flag is unknown or has a value that is not accepted
-  2  the input or the checkpoint to resume from could not be read
+  2  the input could not be read
   3  the solve failed (the report or a message says why)
   4  an output could not be written; the others are
   5  SIGINT, SIGTERM or SIGHUP ended the solve early; the solution so far is
@@ -125,7 +114,6 @@ const std::vector<FlagGroup>& FlagGroups() {
           "problem",
           "robustify"}},
         {"Output", {"output"}},
-        {"Long runs", {"checkpoint", "checkpoint_seconds", "resume"}},
         {"Comparison",
          {"compare",
           "compare_solvers",
@@ -163,25 +151,6 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
   }
   if (FLAGS_use_manifolds && !FLAGS_use_quaternions) {
     *error = "--use_manifolds: expected --use_quaternions too, found none";
-    return false;
-  }
-  if (!FLAGS_resume.empty() &&
-      (FLAGS_rotation_sigma != 0.0 || FLAGS_translation_sigma != 0.0 ||
-       FLAGS_point_sigma != 0.0)) {
-    *error =
-        "--resume: expected no noise added to the start, found "
-        "--rotation_sigma, --translation_sigma or --point_sigma";
-    return false;
-  }
-  if (FLAGS_line_search && !(FLAGS_checkpoint + FLAGS_resume).empty()) {
-    *error =
-        "--line_search: expected neither --checkpoint nor --resume, which hold "
-        "a trust region, found one";
-    return false;
-  }
-  if (FLAGS_checkpoint.empty() &&
-      !gflags::GetCommandLineFlagInfoOrDie("checkpoint_seconds").is_default) {
-    *error = "--checkpoint_seconds: expected --checkpoint too, found none";
     return false;
   }
   for (const char* flag : {"compare_solvers",
@@ -233,8 +202,6 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
          CheckNotNegative(
              "translation_sigma", FLAGS_translation_sigma, error) &&
          CheckNotNegative("point_sigma", FLAGS_point_sigma, error) &&
-         CheckNotNegative(
-             "checkpoint_seconds", FLAGS_checkpoint_seconds, error) &&
          SolverOptionsFromFlags(
              &options->solver_options, &options->ext_options, error) &&
          options->solver_options.IsValid(error);

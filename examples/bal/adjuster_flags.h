@@ -15,9 +15,6 @@
 // What is read and written, and the start; the rest is in SolveBalOptions.
 DECLARE_string(input);
 DECLARE_string(output);
-DECLARE_string(checkpoint);
-DECLARE_double(checkpoint_seconds);
-DECLARE_string(resume);
 DECLARE_bool(use_quaternions);
 DECLARE_double(rotation_sigma);
 DECLARE_double(translation_sigma);

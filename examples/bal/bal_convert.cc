@@ -5,13 +5,13 @@
 #include <iostream>
 #include <string>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-#include "examples/bal/bal_writer.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
-#include "examples/bal/safe_file.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
+#include "problem_io/bal_writer.h"
+#include "problem_io/safe_file.h"
 
 // clang-format off
 DEFINE_string(input, "",

@@ -9,15 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "examples/bal/bal_synthetic.h"
-#include "examples/bal/bal_writer.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
-#include "examples/bal/safe_file.h"
-#include "examples/colmap/colmap_model.h"
-#include "examples/colmap/colmap_synthetic.h"
-#include "examples/colmap/colmap_writer.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_synthetic.h"
+#include "problem_io/bal_writer.h"
+#include "problem_io/colmap_model.h"
+#include "problem_io/colmap_synthetic.h"
+#include "problem_io/colmap_writer.h"
+#include "problem_io/safe_file.h"
 
 // clang-format off
 DEFINE_string(output, "",

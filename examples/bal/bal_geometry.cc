@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ceres/rotation.h"
-#include "examples/bal/for_each_chunk.h"
-#include "examples/bal/portable_math.h"
+#include "problem_io/for_each_chunk.h"
+#include "problem_io/portable_math.h"
 
 namespace ceres_ext::bal {
 namespace {

@@ -14,7 +14,6 @@
 #include <sstream>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "ceres/iteration_callback.h"
@@ -23,24 +22,23 @@
 #include "examples/bal/adjuster_flags.h"
 #include "examples/bal/adjuster_program.h"
 #include "examples/bal/bal_geometry.h"
-#include "examples/bal/bal_npz.h"
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-#include "examples/bal/bal_writer.h"
-#include "examples/bal/checkpoint.h"
 #include "examples/bal/compare_solvers.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
-#include "examples/bal/progress_line.h"
+#include "examples/bal/interrupt_callback.h"
 #include "examples/bal/reprojection_errors.h"
-#include "examples/bal/safe_file.h"
 #include "examples/bal/seconds_since.h"
-#include "examples/bal/segmented_solve.h"
 #include "examples/bal/solve_bal.h"
 #include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
-#include "examples/bal/text_writer.h"
+#include "problem_io/bal_npz.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
+#include "problem_io/bal_writer.h"
+#include "problem_io/progress_line.h"
+#include "problem_io/safe_file.h"
+#include "problem_io/text_writer.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -96,51 +94,6 @@ class DeviceStart {
   std::future<void> start_;
 };
 
-bool SaveCheckpoint(const BalProblem& problem,
-                    const Checkpoint& checkpoint,
-                    std::string* error) {
-  if (!WriteCheckpoint(FLAGS_checkpoint, problem, checkpoint, error)) {
-    return false;
-  }
-  std::cout << FLAGS_checkpoint << ": checkpoint after iteration "
-            << checkpoint.progress.num_iterations << std::endl;
-  return true;
-}
-
-// To the start of the solve, in the frame in which it runs. False if the
-// checkpoint can't be read.
-bool PrepareStart(SolveBalOptions* options,
-                  BalProblem* problem,
-                  Checkpoint* start,
-                  std::string* error) {
-  if (FLAGS_use_quaternions) {
-    ToQuaternions(problem);
-  }
-  if (FLAGS_resume.empty()) {
-    start->frame = Normalize(problem);
-    Perturb(FLAGS_rotation_sigma,
-            FLAGS_translation_sigma,
-            FLAGS_point_sigma,
-            static_cast<uint32_t>(FLAGS_random_seed),
-            problem);
-    return true;
-  }
-  if (!ReadCheckpoint(FLAGS_resume, *problem, start, error)) {
-    return false;
-  }
-  problem->cameras = std::move(start->cameras);
-  problem->points = std::move(start->points);
-  options->solver_options.initial_trust_region_radius =
-      start->progress.trust_region_radius;
-  if (!options->solver_options.IsValid(error)) {
-    *error = FLAGS_resume + ": " + *error;
-    return false;
-  }
-  std::cout << FLAGS_resume << ": resumed after iteration "
-            << start->progress.num_iterations << std::endl;
-  return true;
-}
-
 // "Seconds: read 0.595, build 0, start of CUDA 0.327, set-up 0.071, ..."
 std::string WaitedFor(const SolveTimes& times,
                       const ceres_ext::Summary& summary,
@@ -164,19 +117,14 @@ ExitCode Run() {
   }
   std::string error;
   SolveBalOptions options;
-  // Only the solution may take the place of the problem, and a checkpoint that
-  // of the one before.
-  const std::vector<OutputFile> outputs = {
-      {"output", FLAGS_output, "input"},
-      {"final_ply", FLAGS_final_ply},
-      {"checkpoint", FLAGS_checkpoint, "resume"},
-      {"report_json", FLAGS_report_json},
-      {"report_html", FLAGS_report_html},
-      {"initial_ply", FLAGS_initial_ply}};
+  // Only the solution may take the place of the problem.
+  const std::vector<OutputFile> outputs = {{"output", FLAGS_output, "input"},
+                                           {"final_ply", FLAGS_final_ply},
+                                           {"report_json", FLAGS_report_json},
+                                           {"report_html", FLAGS_report_html},
+                                           {"initial_ply", FLAGS_initial_ply}};
   if (!SolveOptionsFromFlags(&options, &error) ||
-      !CheckDistinct(outputs,
-                     {{"input", FLAGS_input}, {"resume", FLAGS_resume}},
-                     &error)) {
+      !CheckDistinct(outputs, {{"input", FLAGS_input}}, &error)) {
     return Fail(EXIT_USAGE, error);
   }
   for (const OutputFile& output : outputs) {
@@ -211,10 +159,15 @@ ExitCode Run() {
     check_written(WritePlyFile(
         FLAGS_initial_ply, CameraCenters(problem), problem.points, &error));
   }
-  Checkpoint state;
-  if (!PrepareStart(&options, &problem, &state, &error)) {
-    return Fail(EXIT_INPUT, error);
+  if (FLAGS_use_quaternions) {
+    ToQuaternions(&problem);
   }
+  const Similarity frame = Normalize(&problem);
+  Perturb(FLAGS_rotation_sigma,
+          FLAGS_translation_sigma,
+          FLAGS_point_sigma,
+          static_cast<uint32_t>(FLAGS_random_seed),
+          &problem);
 
   const bool is_reported = !(FLAGS_report_json + FLAGS_report_html).empty();
   const auto compute_errors = [&options, &problem] {
@@ -226,25 +179,6 @@ ExitCode Run() {
     before = compute_errors();
   }
 
-  SolveControl control;
-  control.progress = state.progress;
-  control.is_interrupted = IsInterrupted;
-  const auto fill_state = [&](const SolveProgress& progress) {
-    state.progress = progress;
-    state.camera_size = problem.camera_size;
-    state.cameras = problem.cameras;
-    state.points = problem.points;
-  };
-  if (!FLAGS_checkpoint.empty()) {
-    control.seconds_between_saves = FLAGS_checkpoint_seconds;
-    control.save = [&](const SolveProgress& progress) {
-      fill_state(progress);
-      if (!SaveCheckpoint(problem, state, &error)) {
-        // The one at the end decides about the exit code.
-        Fail(EXIT_OUTPUT, error);
-      }
-    };
-  }
   // What the solve does not change is written while it runs.
   std::unique_ptr<BalNpzWriter> npz_writer;
   if (EndsWith(FLAGS_output, ".npz")) {
@@ -255,9 +189,11 @@ ExitCode Run() {
   SetSignalPhase(SIGNAL_ENDS_SOLVE);
   options.progress = &std::cerr;
   ProgressCallback progress(options.solver_options.max_num_iterations);
-  options.solver_options.callbacks.push_back(&progress);
-  SolveBal(options, &control, &problem, &summary, &times.build_in_seconds);
+  InterruptCallback interrupt;
+  options.solver_options.callbacks = {&progress, &interrupt};
+  SolveBal(options, &problem, &summary, &times.build_in_seconds);
   SetSignalPhase(SIGNAL_WAITS);
+  const bool was_interrupted = interrupt.WasInterrupted(&summary);
   // As if the solve had started CUDA.
   for (double* seconds : {&summary.context_time_in_seconds,
                           &summary.preprocessor_time_in_seconds,
@@ -283,19 +219,13 @@ ExitCode Run() {
     }
   }
   const auto solved = std::chrono::steady_clock::now();
-  if (!FLAGS_checkpoint.empty()) {
-    fill_state(control.progress);
-  }
-  Undo(state.frame, &problem);
+  Undo(frame, &problem);
   ToAngleAxes(&problem);
   if (summary.IsSolutionUsable()) {
     if (!FLAGS_output.empty()) {
       check_written(npz_writer != nullptr
                         ? npz_writer->Finish(problem, &error)
                         : WriteBalFile(FLAGS_output, problem, &error));
-    }
-    if (!FLAGS_checkpoint.empty()) {
-      check_written(SaveCheckpoint(problem, state, &error));
     }
     if (!FLAGS_final_ply.empty()) {
       check_written(WritePlyFile(
@@ -333,9 +263,8 @@ ExitCode Run() {
   if (!summary.IsSolutionUsable()) {
     return Fail(EXIT_SOLVE_FAILED, "the solve failed: " + summary.message);
   }
-  return code == EXIT_USABLE_SOLUTION && control.was_interrupted
-             ? EXIT_INTERRUPTED
-             : code;
+  return code == EXIT_USABLE_SOLUTION && was_interrupted ? EXIT_INTERRUPTED
+                                                         : code;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,10 +23,6 @@
 
 #include "examples/bal/adjuster_flags.h"
 #include "examples/bal/adjuster_program.h"
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-#include "examples/bal/bal_writer.h"
-#include "examples/bal/checkpoint.h"
 #include "examples/bal/child_process.h"
 #include "examples/bal/compared_solvers.h"
 #include "examples/bal/comparison.h"
@@ -33,13 +30,16 @@
 #include "examples/bal/flag_help.h"
 #include "examples/bal/html_page.h"
 #include "examples/bal/interrupt.h"
-#include "examples/bal/number_text.h"
-#include "examples/bal/safe_file.h"
 #include "examples/bal/seconds_since.h"
 #include "examples/bal/solve_bal.h"
 #include "examples/bal/solver_flags.h"
 #include "gflags/gflags.h"
 #include "nlohmann/json.hpp"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
+#include "problem_io/bal_writer.h"
+#include "problem_io/number_text.h"
+#include "problem_io/safe_file.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -76,12 +76,8 @@ bool CheckFlags(std::string* error) {
       return false;
     }
   }
-  for (const char* flag : {"output",
-                           "checkpoint",
-                           "resume",
-                           "report_json",
-                           "initial_ply",
-                           "final_ply"}) {
+  for (const char* flag :
+       {"output", "report_json", "initial_ply", "final_ply"}) {
     if (IsGiven(flag)) {
       *error = std::string("--") + flag +
                ": expected none with --compare, which has many solves, found "
@@ -127,13 +123,27 @@ std::string ProcessorName() {
   return "";
 }
 
+template <typename... Arrays>
+uint32_t Checksum(const Arrays&... arrays) {
+  uint32_t sum = 0;
+  ((sum = crc32_z(sum,
+                  reinterpret_cast<const Bytef*>(arrays.data()),
+                  arrays.size() * sizeof(arrays[0]))),
+   ...);
+  return sum;
+}
+
+// What all runs of a comparison have in common.
 Json Identity(const BalProblem& problem) {
   Json identity;
-  identity["problem"] = {{"num_cameras", problem.num_cameras()},
-                         {"num_points", problem.num_points()},
-                         {"num_observations", problem.num_observations()},
-                         {"observations_crc32", ObservationsChecksum(problem)},
-                         {"parameters_crc32", ParametersChecksum(problem)}};
+  identity["problem"] = {
+      {"num_cameras", problem.num_cameras()},
+      {"num_points", problem.num_points()},
+      {"num_observations", problem.num_observations()},
+      {"observations_crc32",
+       Checksum(
+           problem.camera_index, problem.point_index, problem.observations)},
+      {"parameters_crc32", Checksum(problem.cameras, problem.points)}};
   identity["flags"] = Json::object();
   for (const auto& [flag, value] :
        FlagValues(BundleAdjusterProgram().flag_groups)) {

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "examples/bal/number_text.h"
-#include "examples/bal/safe_file.h"
 #include "nlohmann/json.hpp"
+#include "problem_io/number_text.h"
+#include "problem_io/safe_file.h"
 
 namespace ceres_ext::bal {
 namespace {

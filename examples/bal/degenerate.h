@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "examples/bal/bal_problem.h"
+#include "problem_io/bal_problem.h"
 
 namespace ceres_ext::bal {
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "examples/bal/number_text.h"
-#include "examples/bal/safe_file.h"
 #include "gflags/gflags.h"
+#include "problem_io/number_text.h"
+#include "problem_io/safe_file.h"
 
 DECLARE_bool(help);
 DECLARE_bool(helpshort);

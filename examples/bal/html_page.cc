@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "examples/bal/number_text.h"
+#include "problem_io/number_text.h"
 
 namespace ceres_ext::bal {
 namespace {

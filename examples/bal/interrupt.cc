@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "examples/bal/safe_file.h"
+#include "problem_io/safe_file.h"
 
 namespace ceres_ext::bal {
 namespace {

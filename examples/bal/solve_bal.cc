@@ -16,8 +16,8 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/autodiff_cost_functions.h"
-#include "examples/bal/progress_line.h"
 #include "examples/bal/seconds_since.h"
+#include "problem_io/progress_line.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -76,20 +76,6 @@ std::shared_ptr<ceres::ParameterBlockOrdering> CreateInnerOrdering(
       break;
   }
   return nullptr;
-}
-
-template <typename Problem>
-void SolveWithControl(const SolveBalOptions& options,
-                      const ceres::Solver::Options& solver_options,
-                      Problem* problem,
-                      SolveControl* control,
-                      Summary* summary) {
-  if (control != nullptr) {
-    SolveInSegments(
-        solver_options, options.ext_options, problem, control, summary);
-  } else {
-    Solve(solver_options, options.ext_options, problem, summary);
-  }
 }
 
 bool TakesArrays(const SolveBalOptions& options) {
@@ -168,7 +154,6 @@ ArrayProblem BuildArrayProblem(ceres::LossFunction* loss,
 }
 
 void SolveBal(const SolveBalOptions& options,
-              SolveControl* control,
               BalProblem* problem,
               ceres_ext::Summary* summary,
               double* build_time_in_seconds) {
@@ -181,8 +166,7 @@ void SolveBal(const SolveBalOptions& options,
                                                             : nullptr,
         problem);
     *build_time_in_seconds = 0.0;
-    SolveWithControl(
-        options, options.solver_options, &arrays, control, summary);
+    Solve(options.solver_options, options.ext_options, &arrays, summary);
     return;
   }
   const auto start = std::chrono::steady_clock::now();
@@ -197,7 +181,7 @@ void SolveBal(const SolveBalOptions& options,
         CreateInnerOrdering(options.inner_iteration_blocks, problem);
   }
   *build_time_in_seconds = SecondsSince(start);
-  SolveWithControl(options, solver_options, &ceres_problem, control, summary);
+  Solve(solver_options, options.ext_options, &ceres_problem, summary);
 }
 
 }  // namespace ceres_ext::bal

@@ -14,8 +14,7 @@
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/segmented_solve.h"
+#include "problem_io/bal_problem.h"
 
 namespace ceres_ext::bal {
 
@@ -84,9 +83,7 @@ ArrayProblem BuildArrayProblem(ceres::LossFunction* loss,
 // options.ext_options.enabled is false, with Ceres alone.
 // *build_time_in_seconds is the time of BuildCeresProblem and of the orderings,
 // 0 where there is no ceres::Problem.
-// With a control, SolveInSegments solves.
 void SolveBal(const SolveBalOptions& options,
-              SolveControl* control,
               BalProblem* problem,
               ceres_ext::Summary* summary,
               double* build_time_in_seconds);

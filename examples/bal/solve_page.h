@@ -9,9 +9,9 @@
 #include <string>
 
 #include "ceres_ext/summary.h"
-#include "examples/bal/bal_problem.h"
 #include "examples/bal/reprojection_errors.h"
 #include "examples/bal/solve_report.h"
+#include "problem_io/bal_problem.h"
 
 namespace ceres_ext::bal {
 

@@ -65,6 +65,7 @@ Json ExtJson(const ceres_ext::Summary& summary) {
   json["device"] = summary.device;
   json["method"] = summary.method;
   json["num_pcg_iterations"] = summary.num_pcg_iterations;
+  json["num_exact_steps"] = summary.num_exact_steps;
   json["num_solves_at_pcg_limit"] = summary.num_solves_at_pcg_limit;
   json["context_time_in_seconds"] = summary.context_time_in_seconds;
   json["setup_time_in_seconds"] = summary.setup_time_in_seconds;

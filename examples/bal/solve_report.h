@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ceres_ext/summary.h"
-#include "examples/bal/bal_problem.h"
+#include "problem_io/bal_problem.h"
 
 namespace ceres_ext::bal {
 

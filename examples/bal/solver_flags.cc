@@ -3,12 +3,15 @@
 #include "examples/bal/solver_flags.h"
 
 #include <algorithm>
+#include <deque>
 #include <string>
-#include <utility>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "ceres/solver.h"
 #include "ceres/types.h"
+#include "ceres_ext/front/option_table.h"
 #include "ceres_ext/options.h"
 #include "cuda_kernels/machine/host_processors.h"
 #include "examples/bal/flag_enum.h"
@@ -31,56 +34,22 @@ DEFINE_string(solver, "ceres_ext",
               "Which solver: ceres_ext (this library under Ceres's trust-region "
               "loop, stock Ceres where it does not support the problem), ceres "
               "(stock Ceres alone).");
-DEFINE_string(device, "auto",
-              "Where ceres_ext runs: auto (a device where the problem seems "
-              "large enough for one), host, cuda.");
-DEFINE_int32(cuda_device, 0, "The number of the CUDA device of ceres_ext.");
-DEFINE_int64(cuda_memory_limit_bytes, 0,
-             "Most bytes that ceres_ext may hold on the device; 0: no limit. A "
-             "problem that needs more is solved on the host.");
-DEFINE_string(cuda_graph, "auto",
-              "Run PCG of ceres_ext as a CUDA graph that repeats itself: auto "
-              "(unless a profiler, sanitizer or debugger is found), on, off.");
-DEFINE_string(precision, "double",
-              "What ceres_ext keeps per observation on a device: double, mixed "
-              "(float; state, cost, gradient and sums stay double).");
-DEFINE_bool(batch_evaluation, true,
-            "Let ceres_ext evaluate residuals and Jacobians of its cost "
-            "functions. If not, Ceres does.");
-DEFINE_string(jacobian, "auto",
-              "Jacobian blocks of ceres_ext: stored (once per step), "
-              "recomputed (in every product), auto (recomputed on a device that "
-              "gains by it, of this library's cost functions).");
-DEFINE_string(fallback, "to_ceres",
-              "What ceres_ext does with a problem that it does not support: "
-              "to_ceres (stock Ceres solves it, the report says so), refuse.");
 
-DEFINE_string(linear_solver, "iterative_schur",
-              "iterative_schur, cgnr (both also by ceres_ext), sparse_schur, "
-              "dense_schur (on a device also by ceres_ext), sparse_normal_cholesky, dense_normal_cholesky, "
+DEFINE_string(linear_solver, "auto",
+              "auto (of ceres_ext for each step iterative_schur or an exact "
+              "step, whichever should be faster; of stock Ceres "
+              "iterative_schur), "
+              "iterative_schur, cgnr, sparse_schur, dense_schur (these also by "
+              "ceres_ext), sparse_normal_cholesky, dense_normal_cholesky, "
               "dense_qr.");
 DEFINE_string(preconditioner, "automatic",
               "automatic (schur_jacobi for iterative_schur, jacobi for cgnr), "
               "identity, jacobi, schur_jacobi (these also by ceres_ext), "
               "schur_power_series_expansion, cluster_jacobi, "
               "cluster_tridiagonal.");
-DEFINE_string(preconditioner_blocks, "merged",
-              "Blocks of jacobi and schur_jacobi of ceres_ext: merged "
-              "(parameter blocks that occur only together are one), single.");
 DEFINE_double(eta, 1e-2,
               "Accuracy of the iterative solve of each step (the q-tolerance "
               "of Nash and Sofer).");
-DEFINE_string(forcing_sequence, "auto",
-              "Accuracy of the solve of each step by ceres_ext: auto "
-              "(model_cost where preconditioner blocks are merged, else "
-              "constant), constant (eta, as Ceres), model_cost (eta, and more "
-              "accurate where a step takes most of the linear model's cost "
-              "away), eisenstat_walker "
-              "(from eta down to eta / 100, as fast as the gradient falls).");
-DEFINE_double(model_cost_tolerance, -1.0,
-              "With eta below 0.1 ceres_ext ends the solve of a step with 0.1 "
-              "where less than this times the cost is left to gain; 0 or below: "
-              "never.");
 DEFINE_int32(max_linear_solver_iterations, 500,
              "Iterations of the linear solver per step, at most.");
 DEFINE_bool(explicit_schur_complement, false,
@@ -100,10 +69,6 @@ DEFINE_double(spse_tolerance, 0.1,
               "Tolerance of the power series expansion.");
 DEFINE_int32(max_num_spse_iterations, 5,
              "Iterations of the power series expansion, at most.");
-DEFINE_string(schur_factorization, "auto",
-              "Factorisation of dense_schur and sparse_schur by ceres_ext on a "
-              "device: dense, sparse (needs cuDSS), auto (the one that should "
-              "be faster).");
 DEFINE_bool(mixed_precision_solves, false,
             "Factorise in single precision and refine (direct solvers).");
 DEFINE_int32(max_num_refinement_iterations, 0,
@@ -133,11 +98,59 @@ DEFINE_bool(inner_iterations, false,
 namespace ceres_ext::bal {
 namespace {
 
-bool SetLinearSolver(ceres::Solver::Options* options, std::string* error) {
+// False where the programs have more values (Ceres's), --solver or a report of
+// their own.
+bool IsFlag(const OptionRow& row) {
+  const std::string name = row.name;
+  return name != "enabled" && name != "linear_solver" &&
+         name != "preconditioner" && name != "report";
+}
+
+template <typename T>
+void Define(const OptionRow& row, const std::string& help, const T& value) {
+  // gflags keeps pointers to all of these.
+  static auto& texts = *new std::deque<std::string>;
+  static auto& values = *new std::deque<T>;
+  gflags::FlagRegisterer(row.name,
+                         texts.emplace_back(help).c_str(),
+                         __FILE__,
+                         &values.emplace_back(value),
+                         &values.emplace_back(value));
+}
+
+// A flag for each row.
+[[maybe_unused]] const bool kAreDefined = [] {
+  const ceres_ext::Options defaults;
+  for (const OptionRow& row : OptionTable()) {
+    if (!IsFlag(row)) {
+      continue;
+    }
+    std::visit(
+        [&](const auto& field) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(field)>,
+                                       EnumField>) {
+            Define(
+                row,
+                std::string(row.sentence) + " One of " + row.Accepted() + ".",
+                row.Get(defaults));
+          } else {
+            Define(row, row.sentence, defaults.*field);
+          }
+        },
+        row.field);
+  }
+  return true;
+}();
+
+// After SetMinimizer.
+bool SetLinearSolver(ceres::Solver::Options* options,
+                     ceres_ext::Options* ext_options,
+                     std::string* error) {
   if (!ParseEnum<ceres::LinearSolverType>(
           "linear_solver",
           FLAGS_linear_solver,
-          {{"iterative_schur", ceres::ITERATIVE_SCHUR},
+          {{"auto", ceres::ITERATIVE_SCHUR},
+           {"iterative_schur", ceres::ITERATIVE_SCHUR},
            {"cgnr", ceres::CGNR},
            {"sparse_schur", ceres::SPARSE_SCHUR},
            {"dense_schur", ceres::DENSE_SCHUR},
@@ -194,6 +207,16 @@ bool SetLinearSolver(ceres::Solver::Options* options, std::string* error) {
           error)) {
     return false;
   }
+  if (FLAGS_linear_solver == "auto") {
+    // Who names what only PCG has wants PCG.
+    if (FLAGS_preconditioner == "automatic" && !FLAGS_use_spse_initialization &&
+        !FLAGS_explicit_schur_complement) {
+      ext_options->linear_solver = LINEAR_SOLVER_AUTO;
+    }
+    if (options->trust_region_strategy_type == ceres::DOGLEG) {
+      options->linear_solver_type = ceres::SPARSE_SCHUR;  // which it needs
+    }
+  }
   options->eta = FLAGS_eta;
   options->max_linear_solver_iterations = FLAGS_max_linear_solver_iterations;
   options->use_explicit_schur_complement = FLAGS_explicit_schur_complement;
@@ -240,65 +263,40 @@ bool SetMinimizer(ceres::Solver::Options* options, std::string* error) {
              error);
 }
 
-// The flags bear the names that ceres_ext::ParseOptions knows. Its sentence
-// about a value begins with the name.
 bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
-  const std::pair<std::string, std::string> kSettings[] = {
-      {"device", FLAGS_device},
-      {"cuda_device", std::to_string(FLAGS_cuda_device)},
-      {"cuda_memory_limit_bytes",
-       std::to_string(FLAGS_cuda_memory_limit_bytes)},
-      {"cuda_graph", FLAGS_cuda_graph},
-      {"precision", FLAGS_precision},
-      {"preconditioner_blocks", FLAGS_preconditioner_blocks},
-      {"forcing_sequence", FLAGS_forcing_sequence},
-      {"schur_factorization", FLAGS_schur_factorization},
-      {"batch_evaluation", FLAGS_batch_evaluation ? "true" : "false"},
-      {"jacobian", FLAGS_jacobian},
-      {"fallback", FLAGS_fallback}};
-  options->model_cost_tolerance = FLAGS_model_cost_tolerance;
-  if (!ParseEnum<bool>("solver",
-                       FLAGS_solver,
-                       {{"ceres_ext", true}, {"ceres", false}},
-                       &options->enabled,
-                       error)) {
-    return false;
-  }
-  for (const auto& [flag, value] : kSettings) {
-    if (value.find(',') != std::string::npos) {
-      *error = "--" + flag + ": expected one name, found '" + value + "'";
-      return false;
-    }
-    if (!ceres_ext::ParseOptions(flag + "=" + value, options, error)) {
-      *error = (error->rfind(flag + ":", 0) == 0 ? "--" : "") + *error;
+  for (const OptionRow& row : OptionTable()) {
+    if (IsFlag(row) &&
+        !row.Set(gflags::GetCommandLineFlagInfoOrDie(row.name).current_value,
+                 options,
+                 error)) {
+      *error = "--" + *error;
       return false;
     }
   }
-  return true;
+  return ParseEnum<bool>("solver",
+                         FLAGS_solver,
+                         {{"ceres_ext", true}, {"ceres", false}},
+                         &options->enabled,
+                         error) &&
+         options->IsValid(error);
 }
 
 }  // namespace
 
 void AddSolverFlags(std::vector<FlagGroup>* groups) {
-  const std::vector<FlagGroup> kGroups = {
+  std::vector<FlagGroup> added = {
       {"Output", {"report_json", "report_html", "initial_ply", "final_ply"}},
-      {"Solver",
-       {"solver",
-        "device",
-        "cuda_device",
-        "cuda_memory_limit_bytes",
-        "cuda_graph",
-        "precision",
-        "jacobian",
-        "batch_evaluation",
-        "fallback"}},
+      {"Solver", {"solver"}},
+      {"Linear solver", {"linear_solver", "preconditioner"}},
+  };
+  for (const OptionRow& row : OptionTable()) {
+    if (IsFlag(row)) {
+      added.push_back({row.group, {row.name}});
+    }
+  }
+  const std::vector<FlagGroup> kLast = {
       {"Linear solver",
-       {"linear_solver",
-        "preconditioner",
-        "preconditioner_blocks",
-        "eta",
-        "forcing_sequence",
-        "model_cost_tolerance",
+       {"eta",
         "max_linear_solver_iterations",
         "explicit_schur_complement",
         "ordering_type",
@@ -308,7 +306,6 @@ void AddSolverFlags(std::vector<FlagGroup>* groups) {
         "use_spse_initialization",
         "spse_tolerance",
         "max_num_spse_iterations",
-        "schur_factorization",
         "mixed_precision_solves",
         "max_num_refinement_iterations"}},
       {"Minimizer",
@@ -323,7 +320,8 @@ void AddSolverFlags(std::vector<FlagGroup>* groups) {
         "line_search",
         "inner_iterations"}},
   };
-  for (const FlagGroup& group : kGroups) {
+  added.insert(added.end(), kLast.begin(), kLast.end());
+  for (const FlagGroup& group : added) {
     const auto own =
         std::find_if(groups->begin(), groups->end(), [&](const FlagGroup& g) {
           return g.title == group.title;
@@ -341,7 +339,7 @@ bool SolverOptionsFromFlags(ceres::Solver::Options* options,
                             ceres_ext::Options* ext_options,
                             std::string* error) {
   return SetExtOptions(ext_options, error) && SetMinimizer(options, error) &&
-         SetLinearSolver(options, error);
+         SetLinearSolver(options, ext_options, error);
 }
 
 }  // namespace ceres_ext::bal

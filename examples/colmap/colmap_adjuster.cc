@@ -8,33 +8,38 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ceres/ordered_groups.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres/types.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/solve.h"
 #include "ceres_ext/summary.h"
 #include "examples/bal/adjuster_program.h"
-#include "examples/bal/bal_writer.h"
 #include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
-#include "examples/bal/number_text.h"
-#include "examples/bal/safe_file.h"
+#include "examples/bal/interrupt_callback.h"
 #include "examples/bal/seconds_since.h"
-#include "examples/bal/segmented_solve.h"
 #include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
-#include "examples/colmap/colmap_model.h"
 #include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
-#include "examples/colmap/colmap_reader.h"
-#include "examples/colmap/colmap_writer.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_writer.h"
+#include "problem_io/colmap_model.h"
+#include "problem_io/colmap_reader.h"
+#include "problem_io/colmap_writer.h"
+#include "problem_io/number_text.h"
+#include "problem_io/safe_file.h"
 
 // clang-format off
 DEFINE_string(input_path, "", "Folder of the model to refine, as text or binary; where both are "
@@ -76,8 +81,8 @@ constexpr const char kIntroduction[] =
 
 Refines a model of COLMAP, as text or binary, as COLMAP's bundle_adjuster does,
 whose flags of the same names, behind "BundleAdjustment.", mean the same; the
-others are those of this library's bundle_adjuster. Steps are solved iteratively,
-whatever the number of images. Shows progress, then the full report.
+others are those of this library's bundle_adjuster. Shows progress, then the full
+report.
 
   colmap_adjuster --input_path=sparse/0 --output_path=refined
 
@@ -203,6 +208,27 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
          options->solver.IsValid(error);
 }
 
+// Where images see most of the points, Ceres would eliminate some images and
+// keep points. With many points images don't, and an ordering takes a second
+// for a million.
+constexpr size_t kMaxOrderedPoints = 50000;
+
+// Eliminates the points.
+std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
+    const ceres::Problem& problem, const Model& model) {
+  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
+  std::vector<double*> blocks;
+  problem.GetParameterBlocks(&blocks);
+  std::set<const double*> points;
+  for (const Point3D& point : model.points) {
+    points.insert(point.xyz);
+  }
+  for (double* block : blocks) {
+    ordering->AddElementToGroup(block, points.count(block) > 0 ? 0 : 1);
+  }
+  return ordering;
+}
+
 bool WritePly(const std::string& path, const Model& model, std::string* error) {
   std::vector<double> points;
   for (const Point3D& point : model.points) {
@@ -295,14 +321,18 @@ ExitCode Run() {
   }
   ceres::Problem problem;
   BuildProblem(options.problem, &model, &problem);
+  if (ceres::IsSchurType(options.solver.linear_solver_type) &&
+      model.points.size() <= kMaxOrderedPoints) {
+    options.solver.linear_solver_ordering = PointsFirst(problem, model);
+  }
   times.build_in_seconds = bal::SecondsSince(start);
-  bal::SolveControl control;
-  control.is_interrupted = bal::IsInterrupted;
+  bal::InterruptCallback interrupt;
+  options.solver.callbacks.push_back(&interrupt);
   ceres_ext::Summary summary;
   bal::SetSignalPhase(bal::SIGNAL_ENDS_SOLVE);
-  bal::SolveInSegments(
-      options.solver, options.ext, &problem, &control, &summary);
+  Solve(options.solver, options.ext, &problem, &summary);
   bal::SetSignalPhase(bal::SIGNAL_WAITS);
+  const bool was_interrupted = interrupt.WasInterrupted(&summary);
   std::cout << summary.FullReport() << std::endl;
 
   if (summary.IsSolutionUsable()) {
@@ -342,7 +372,7 @@ ExitCode Run() {
   if (!summary.IsSolutionUsable()) {
     return Fail(bal::EXIT_SOLVE_FAILED, "the solve failed: " + summary.message);
   }
-  return code == bal::EXIT_USABLE_SOLUTION && control.was_interrupted
+  return code == bal::EXIT_USABLE_SOLUTION && was_interrupted
              ? bal::EXIT_INTERRUPTED
              : code;
 }

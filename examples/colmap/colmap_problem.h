@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ceres/problem.h"
-#include "examples/colmap/colmap_model.h"
+#include "problem_io/colmap_model.h"
 
 namespace ceres_ext::colmap {
 

@@ -10,11 +10,11 @@
 
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-#include "examples/bal/bal_writer.h"
 #include "nanobind/nanobind.h"
 #include "nanobind/stl/string.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
+#include "problem_io/bal_writer.h"
 #include "python/src/array.h"
 #include "python/src/module.h"
 

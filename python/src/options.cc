@@ -6,8 +6,11 @@
 #include <cctype>
 #include <new>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
+#include "ceres_ext/front/option_table.h"
 #include "cuda_kernels/machine/host_processors.h"
 #include "nanobind/stl/string.h"
 #include "python/src/module.h"
@@ -27,20 +30,46 @@ std::string Lower(std::string text) {
   return text;
 }
 
+std::string Join(const ValueNames& names) {
+  std::string list;
+  for (const char* name : names) {
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  return list;
+}
+
 // An option of a few values, by their names in any case.
-template <typename Owner, typename Enum>
+template <typename Get, typename Set>
+void AddNames(Class* options,
+              const char* name,
+              const ValueNames& names,
+              const Get& get,
+              const Set& set,
+              const std::string& doc) {
+  options->def_prop_rw(
+      name,
+      get,
+      set,
+      ("Default " + get(SolverOptions()) + ", one of " + Join(names) +
+       ", in upper or lower case." + (doc.empty() ? "" : " ") + doc)
+          .c_str());
+}
+
+template <typename Enum>
 void AddEnum(Class* options,
              const char* name,
-             Enum Owner::*member,
+             Enum ceres::Solver::Options::*member,
              const char* (*to_string)(Enum),
              const std::vector<Enum>& values,
              const std::string& doc) {
-  std::string choices;
+  ValueNames names;
   for (const Enum value : values) {
-    choices += (choices.empty() ? "" : ", ") + std::string(to_string(value));
+    names.push_back(to_string(value));
   }
-  options->def_prop_rw(
+  AddNames(
+      options,
       name,
+      names,
       [=](const SolverOptions& self) {
         return std::string(to_string(self.*member));
       },
@@ -51,13 +80,10 @@ void AddEnum(Class* options,
             return;
           }
         }
-        throw ValueError(std::string(name) + ": expected one of " + choices +
-                         ", found " + text);
+        throw ValueError(std::string(name) + ": expected one of " +
+                         Join(names) + ", found " + text);
       },
-      ("Default " + std::string(to_string(SolverOptions().*member)) +
-       ", one of " + choices + ", in upper or lower case." +
-       (doc.empty() ? "" : " ") + doc)
-          .c_str());
+      doc);
 }
 
 // An option that is a number, a truth value or a string.
@@ -98,10 +124,9 @@ void AddCeresOptions(Class* options) {
            ceres::SPARSE_SCHUR,
            ceres::ITERATIVE_SCHUR,
            ceres::CGNR},
-          "Ceres's default is another one. This library has ITERATIVE_SCHUR "
-          "and CGNR and, on a device, the exact steps of DENSE_SCHUR and "
-          "SPARSE_SCHUR. With the others, and without a device, Ceres solves, "
-          "which needs an object for each block.");
+          "Ceres's default is another one. This library has ITERATIVE_SCHUR, "
+          "CGNR and the exact steps of DENSE_SCHUR and SPARSE_SCHUR. With the "
+          "others Ceres solves, which needs an object for each block.");
   AddEnum(options,
           "preconditioner_type",
           &Stock::preconditioner_type,
@@ -228,120 +253,40 @@ void AddCeresOptions(Class* options) {
 }
 
 void AddExtOptions(Class* options) {
-  using Ext = ceres_ext::Options;
-  AddEnum(options,
-          "device",
-          &Ext::device,
-          &DeviceTypeToString,
-          {DEVICE_AUTO, DEVICE_HOST, DEVICE_CUDA},
-          "Where the solve runs. AUTO: on a CUDA device where there is one and "
-          "the problem is large enough to gain by it. Summary.device says "
-          "where, and why on the host.");
-  AddEnum(
-      options,
-      "jacobian",
-      &Ext::jacobian,
-      &JacobianTypeToString,
-      {JACOBIAN_AUTO, JACOBIAN_STORED, JACOBIAN_RECOMPUTED},
-      "RECOMPUTED is the fastest on a device and takes the least memory; it "
-      "takes losses but TolerantLoss and, on points, no manifold but "
-      "SubsetManifold. AUTO: there, where that holds.");
-  AddEnum(options,
-          "precision",
-          &Ext::precision,
-          &PrecisionTypeToString,
-          {PRECISION_DOUBLE, PRECISION_MIXED},
-          "MIXED: blocks in float on a device, all else in double.");
-  AddEnum(options,
-          "preconditioner_blocks",
-          &Ext::preconditioner_blocks,
-          &PreconditionerBlocksTypeToString,
-          {PRECONDITIONER_BLOCKS_SINGLE, PRECONDITIONER_BLOCKS_MERGED},
-          "MERGED: parameter blocks that occur only together are one block of "
-          "the preconditioner.");
-  AddEnum(options,
-          "fallback",
-          &Ext::fallback,
-          &FallbackTypeToString,
-          {FALLBACK_TO_CERES, FALLBACK_REFUSE},
-          "What happens to what this library does not support.");
-  AddEnum(options,
-          "linear_solver",
-          &Ext::linear_solver,
-          &LinearSolverChoiceToString,
-          {LINEAR_SOLVER_AS_GIVEN,
-           LINEAR_SOLVER_ITERATIVE_SCHUR,
-           LINEAR_SOLVER_CGNR},
-          "In place of linear_solver_type.");
-  AddEnum(options,
-          "schur_factorization",
-          &Ext::schur_factorization,
-          &SchurFactorizationTypeToString,
-          {SCHUR_FACTORIZATION_AUTO,
-           SCHUR_FACTORIZATION_DENSE,
-           SCHUR_FACTORIZATION_SPARSE},
-          "Of DENSE_SCHUR and SPARSE_SCHUR on a device.");
-  AddEnum(options,
-          "forcing_sequence",
-          &Ext::forcing_sequence,
-          &ForcingSequenceTypeToString,
-          {FORCING_SEQUENCE_AUTO,
-           FORCING_SEQUENCE_CONSTANT,
-           FORCING_SEQUENCE_MODEL_COST,
-           FORCING_SEQUENCE_EISENSTAT_WALKER},
-          "The accuracy of a step's solve. AUTO: MODEL_COST where PCG "
-          "replaces a factorisation or has merged blocks, else CONSTANT. "
-          "CONSTANT: eta, as in Ceres. "
-          "MODEL_COST: eta, and more accurate where a step takes most of the "
-          "linear model's cost away. EISENSTAT_WALKER: from eta down to eta / "
-          "100, as fast as the gradient falls.");
-  AddValue(options,
-           "model_cost_tolerance",
-           &Ext::model_cost_tolerance,
-           "With eta below 0.1 a step's solve ends with 0.1 where less than "
-           "this times the cost is left to gain; 0 or below: never.");
-  AddEnum(
-      options,
-      "cuda_graph",
-      &Ext::cuda_graph,
-      &CudaGraphTypeToString,
-      {CUDA_GRAPH_AUTO, CUDA_GRAPH_ON, CUDA_GRAPH_OFF},
-      "PCG as a CUDA graph, which pays for small problems. AUTO: after a "
-      "hundred iterations without, unless a profiler, sanitizer or debugger "
-      "is found at the process.");
-  AddEnum(options,
-          "preconditioner",
-          &Ext::preconditioner,
-          &PreconditionerChoiceToString,
-          {PRECONDITIONER_AS_GIVEN,
-           PRECONDITIONER_IDENTITY,
-           PRECONDITIONER_JACOBI,
-           PRECONDITIONER_SCHUR_JACOBI,
-           PRECONDITIONER_SCHUR_POWER_SERIES_EXPANSION},
-          "In place of preconditioner_type.");
-  AddValue(options, "enabled", &Ext::enabled, "False: Ceres alone solves.");
-  AddValue(options,
-           "batch_evaluation",
-           &Ext::batch_evaluation,
-           "False: Ceres evaluates the residual blocks.");
-  AddValue(options,
-           "report",
-           &Ext::report,
-           "A file to which one line of JSON is appended about each solve, or "
-           "'stderr'; '': none.");
-  AddValue(
-      options, "cuda_device", &Ext::cuda_device, "The number of the device.");
-  AddValue(
-      options,
-      "cuda_memory_limit_bytes",
-      &Ext::cuda_memory_limit_bytes,
-      "Most bytes that all solves of the process may hold on the device at "
-      "once; 0: what the device has.");
+  for (const OptionRow& row : OptionTable()) {
+    std::visit(
+        [&](const auto& field) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(field)>,
+                                       EnumField>) {
+            AddNames(
+                options,
+                row.name,
+                field.names,
+                [&field](const SolverOptions& self) {
+                  return std::string(field.names[field.get(self)]);
+                },
+                [&row](SolverOptions& self, const std::string& text) {
+                  std::string error;
+                  if (!row.Set(text, &self, &error)) {
+                    throw ValueError(error);
+                  }
+                },
+                row.sentence);
+          } else {
+            AddValue(options, row.name, field, row.sentence);
+          }
+        },
+        row.field);
+  }
 }
 
 // What an attribute is set to, with errors that name it.
 void SetOption(nb::handle options, nb::handle name, nb::handle value) {
   if (PyObject_GenericSetAttr(options.ptr(), name.ptr(), value.ptr()) == 0) {
+    const std::string set = Str(name);
+    if (set == "linear_solver_type" || set == "preconditioner_type") {
+      nb::cast<SolverOptions*>(options)->linear_solver = LINEAR_SOLVER_AS_GIVEN;
+    }
     return;
   }
   const nb::python_error error;
@@ -362,6 +307,7 @@ void SetOption(nb::handle options, nb::handle name, nb::handle value) {
 
 SolverOptions::SolverOptions() {
   linear_solver_type = ceres::ITERATIVE_SCHUR;
+  linear_solver = LINEAR_SOLVER_AUTO;
   num_threads = kernels::NumUsableProcessors();
 }
 
@@ -385,7 +331,9 @@ void AddOptions(nb::module_* module) {
       *module,
       "SolverOptions",
       "The fields of ceres::Solver::Options and of ceres_ext::Options.\n\n"
-      "Defaults are Ceres's but for linear_solver_type and num_threads. Left "
+      "Defaults are Ceres's except linear_solver_type and num_threads. "
+      "linear_solver is AUTO until linear_solver_type or preconditioner_type "
+      "is set, which makes it AS_GIVEN. Left "
       "out "
       "is what names blocks or needs a ceres::Problem: orderings, the SUBSET "
       "preconditioner, line search, dumping of problems. solve checks whether "

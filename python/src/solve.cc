@@ -343,6 +343,9 @@ void AddSummary(nb::module_* module) {
       "for.");
   add("method", &Summary::method, "How it solved.");
   add("num_pcg_iterations", &Summary::num_pcg_iterations, "");
+  add("num_exact_steps",
+      &Summary::num_exact_steps,
+      "Linear solves by a factorisation.");
   add("num_solves_at_pcg_limit",
       &Summary::num_solves_at_pcg_limit,
       "Linear solves that ended at max_linear_solver_iterations.");

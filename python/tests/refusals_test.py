@@ -197,7 +197,7 @@ def test_residuals(arguments, error, words):
         (
             {"device": "GPU"},
             ValueError,
-            "device: expected one of AUTO, HOST, CUDA, found GPU",
+            "device: expected one of auto, host, cuda, found 'GPU'",
         ),
         (
             {"linear_solver_type": 5},

@@ -33,10 +33,13 @@ main_preset() {
 }
 
 # build_preset PRESET [TARGET...]: configures, then builds the targets, or all
-# of them. CERES_EXT_WERROR: as the option of CMake, default OFF.
+# of them. CERES_EXT_WERROR, CERES_EXT_STUDIES: as the options of CMake; default
+# OFF, and as it was.
 build_preset() {
   local preset="$1" targets=()
   local arguments=("-DCERES_EXT_WERROR=${CERES_EXT_WERROR:-OFF}")
+  [[ -z "${CERES_EXT_STUDIES:-}" ]] ||
+    arguments+=("-DCERES_EXT_STUDIES=$CERES_EXT_STUDIES")
   shift
   (($# == 0)) || targets=(--target "$@")
   if [[ "$preset" == release || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then

@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
 #include "tests/bal/bal_test_util.h"
 #include "tests/bal/program_test_util.h"
 

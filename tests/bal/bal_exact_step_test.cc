@@ -11,13 +11,13 @@
 #include "ceres/ceres.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
 #include "tests/bal/bal_test_util.h"
-#include "tests/glue/has_cudss.h"
-#include "tests/glue/has_device.h"
-#include "tests/glue/same_steps.h"
+#include "tests/front/has_cudss.h"
+#include "tests/front/has_device.h"
+#include "tests/front/same_steps.h"
 
 namespace ceres_ext::bal {
 namespace {

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <string>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-#include "examples/bal/bal_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
+#include "problem_io/bal_writer.h"
 #include "tests/bal/bal_test_util.h"
 #include "tests/bal/program_test_util.h"
 

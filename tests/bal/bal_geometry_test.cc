@@ -9,10 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_synthetic.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_synthetic.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/synthetic_scene.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -20,14 +21,7 @@ namespace {
 constexpr double kEpsilon = 2.220446049250313e-16;
 
 BalProblem MakeProblem() {
-  SyntheticOptions options;
-  options.num_cameras = 30;
-  options.num_points = 1000;
-  options.num_observations = 4000;
-  SyntheticProblem synthetic;
-  std::string error;
-  EXPECT_TRUE(GenerateSynthetic(options, &synthetic, &error)) << error;
-  return synthetic.start;
+  return MakeScene(OptionsOfSize(30, 1000, 4000)).start;
 }
 
 // One camera at angle-axis w and translation t, one point.

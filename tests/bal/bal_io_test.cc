@@ -21,14 +21,14 @@
 #include <string>
 #include <vector>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-#include "examples/bal/bal_text.h"
-#include "examples/bal/bal_writer.h"
-#include "examples/bal/byte_stream.h"
-#include "examples/bal/number_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
+#include "problem_io/bal_text.h"
+#include "problem_io/bal_writer.h"
+#include "problem_io/byte_stream.h"
+#include "problem_io/number_text.h"
 #include "tests/bal/bal_test_util.h"
 
 // The largest single allocation since the last reset, to show that the reader

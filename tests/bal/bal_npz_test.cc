@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "examples/bal/bal_npz.h"
+#include "problem_io/bal_npz.h"
 
 #include <unistd.h>
 
@@ -16,13 +16,13 @@
 #include <string_view>
 #include <vector>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-#include "examples/bal/bal_writer.h"
-#include "examples/bal/byte_stream.h"
-#include "examples/bal/npz_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
+#include "problem_io/bal_writer.h"
+#include "problem_io/byte_stream.h"
+#include "problem_io/npz_file.h"
 #include "tests/bal/bal_test_util.h"
 
 namespace ceres_ext::bal {

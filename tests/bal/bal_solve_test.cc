@@ -12,12 +12,13 @@
 #include "ceres/solver.h"
 #include "ceres_ext/summary.h"
 #include "examples/bal/bal_geometry.h"
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
-#include "examples/bal/bal_synthetic.h"
 #include "examples/bal/solve_bal.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
+#include "problem_io/bal_synthetic.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/synthetic_scene.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -71,7 +72,7 @@ void Solve(const SolveBalOptions& options,
            BalProblem* problem,
            ceres_ext::Summary* summary) {
   double build_time;
-  SolveBal(options, /*control=*/nullptr, problem, summary, &build_time);
+  SolveBal(options, problem, summary, &build_time);
   // Arrays are not built.
   EXPECT_EQ(build_time > 0.0,
             !options.ext_options.enabled ||
@@ -204,16 +205,10 @@ INSTANTIATE_TEST_SUITE_P(
 // chi-squared number with (residuals - parameters + 7) degrees of freedom; 7
 // for the frame.
 TEST(SyntheticSolve, ReachesTheCostOfTheNoise) {
-  SyntheticOptions synthetic_options;
-  synthetic_options.num_cameras = 20;
-  synthetic_options.num_points = 2000;
-  synthetic_options.num_observations = 12000;
+  SyntheticOptions synthetic_options = OptionsOfSize(20, 2000, 12000);
   synthetic_options.pixel_noise = 0.5;
   synthetic_options.outlier_fraction = 0.0;
-  SyntheticProblem synthetic;
-  std::string error;
-  ASSERT_TRUE(GenerateSynthetic(synthetic_options, &synthetic, &error))
-      << error;
+  SyntheticProblem synthetic = MakeScene(synthetic_options);
   for (const bool ceres_ext : {false, true}) {
     BalProblem problem = synthetic.start;
     Normalize(&problem);
@@ -227,16 +222,10 @@ TEST(SyntheticSolve, ReachesTheCostOfTheNoise) {
 }
 
 TEST(SyntheticSolve, UnobservedBlocksStayWhereTheyAre) {
-  SyntheticOptions synthetic_options;
-  synthetic_options.num_cameras = 20;
-  synthetic_options.num_points = 500;
-  synthetic_options.num_observations = 3000;
+  SyntheticOptions synthetic_options = OptionsOfSize(20, 500, 3000);
   synthetic_options.num_weak_cameras = 2;
   synthetic_options.weak_camera_points = 0;
-  SyntheticProblem synthetic;
-  std::string error;
-  ASSERT_TRUE(GenerateSynthetic(synthetic_options, &synthetic, &error))
-      << error;
+  SyntheticProblem synthetic = MakeScene(synthetic_options);
   BalProblem start = synthetic.start;
   start.points.insert(start.points.end(), {1.0, 2.0, 3.0});
   for (const bool ceres_ext : {false, true}) {
@@ -255,15 +244,9 @@ TEST(SyntheticSolve, UnobservedBlocksStayWhereTheyAre) {
 }
 
 TEST(SyntheticSolve, RobustifyWeighsOutliersLess) {
-  SyntheticOptions synthetic_options;
-  synthetic_options.num_cameras = 20;
-  synthetic_options.num_points = 1000;
-  synthetic_options.num_observations = 6000;
+  SyntheticOptions synthetic_options = OptionsOfSize(20, 1000, 6000);
   synthetic_options.outlier_fraction = 0.05;
-  SyntheticProblem synthetic;
-  std::string error;
-  ASSERT_TRUE(GenerateSynthetic(synthetic_options, &synthetic, &error))
-      << error;
+  SyntheticProblem synthetic = MakeScene(synthetic_options);
   for (const bool ceres_ext : {false, true}) {
     double costs[2];
     for (const bool robustify : {false, true}) {

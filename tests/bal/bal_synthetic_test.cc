@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "examples/bal/bal_synthetic.h"
+#include "problem_io/bal_synthetic.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "examples/bal/portable_math.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "problem_io/portable_math.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/synthetic_scene.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -79,13 +80,6 @@ TEST(PortableRandom, MomentsAndRange) {
   }
 }
 
-SyntheticProblem Generate(const SyntheticOptions& options) {
-  SyntheticProblem problem;
-  std::string error;
-  EXPECT_TRUE(GenerateSynthetic(options, &problem, &error)) << error;
-  return problem;
-}
-
 BalProblem Truth(const SyntheticProblem& synthetic) {
   BalProblem truth = synthetic.start;
   truth.cameras = synthetic.true_cameras;
@@ -119,9 +113,9 @@ uint64_t Hash(const SyntheticProblem& problem) {
 TEST(BalSynthetic, SameBitsEverywhere) {
   SyntheticOptions options;
   FindBalSize("ladybug-49", &options);
-  EXPECT_EQ(Hash(Generate(options)), 0xeda70e705ce7fc59u);
+  EXPECT_EQ(Hash(MakeScene(options)), 0xeda70e705ce7fc59u);
   options.seed = 2;
-  EXPECT_EQ(Hash(Generate(options)), 0xa4cb6a2ce56a9da9u);
+  EXPECT_EQ(Hash(MakeScene(options)), 0xa4cb6a2ce56a9da9u);
 
   SyntheticOptions all;
   all.num_cameras = 1000;  // two laps
@@ -132,22 +126,19 @@ TEST(BalSynthetic, SameBitsEverywhere) {
   all.num_points_seen_once = 100;
   all.num_far_points = 200;
   all.num_weak_cameras = 10;
-  EXPECT_EQ(Hash(Generate(all)), 0xb6d8675ce6f949ffu);
+  EXPECT_EQ(Hash(MakeScene(all)), 0xb6d8675ce6f949ffu);
 }
 
 TEST(BalSynthetic, SameBitsForAnyNumberOfThreads) {
   for (const auto order : {ORDER_BY_POINT, ORDER_BY_CAMERA, ORDER_SHUFFLED}) {
-    SyntheticOptions options;
-    options.num_cameras = 500;
-    options.num_points = 7001;
-    options.num_observations = 40009;
+    SyntheticOptions options = OptionsOfSize(500, 7001, 40009);
     options.order = order;
     options.shuffle_points = order == ORDER_BY_CAMERA;
     options.num_threads = 1;
-    const uint64_t hash = Hash(Generate(options));
+    const uint64_t hash = Hash(MakeScene(options));
     for (const int num_threads : {2, 3, 16, 0}) {
       options.num_threads = num_threads;
-      EXPECT_EQ(Hash(Generate(options)), hash) << num_threads;
+      EXPECT_EQ(Hash(MakeScene(options)), hash) << num_threads;
     }
   }
 }
@@ -190,7 +181,7 @@ TEST(BalSynthetic, ExactSizesOfTheBalProblems) {
       continue;  // for the sake of time
     }
     SCOPED_TRACE(size.name);
-    const SyntheticProblem synthetic = Generate(options);
+    const SyntheticProblem synthetic = MakeScene(options);
     const auto [of_point, of_camera] = CheckStructure(options, synthetic);
     // No camera is starved: at least a tenth of the mean.
     EXPECT_GT(*std::min_element(of_camera.begin(), of_camera.end()),
@@ -215,21 +206,18 @@ TEST(BalSynthetic, ExactSizesOfTheBalProblems) {
 }
 
 TEST(BalSynthetic, TruthHasTheCostOfTheNoise) {
-  SyntheticOptions options;
-  options.num_cameras = 900;
-  options.num_points = 20000;
-  options.num_observations = 100000;
+  SyntheticOptions options = OptionsOfSize(900, 20000, 100000);
   options.pixel_noise = 0.0;
   options.outlier_fraction = 0.0;
   // Observations exact but for rounding: P to 10 eps of 1e3 m at 3 m, times f.
   const double error = 10 * kEpsilon * 1e3 / 3.0 * 1e3;
-  EXPECT_LT(PlainCost(Truth(Generate(options))),
+  EXPECT_LT(PlainCost(Truth(MakeScene(options))),
             options.num_observations * error * error);
 
   // 2e5 squared normal numbers: deviation of the mean sqrt(2 / 2e5), five of
   // it.
   options.pixel_noise = 0.7;
-  EXPECT_NEAR(PlainCost(Truth(Generate(options))),
+  EXPECT_NEAR(PlainCost(Truth(MakeScene(options))),
               0.49 * options.num_observations,
               5 * std::sqrt(1e-5) * 0.49 * options.num_observations);
 
@@ -238,14 +226,14 @@ TEST(BalSynthetic, TruthHasTheCostOfTheNoise) {
   options.pixel_noise = 0.0;
   options.outlier_fraction = 1.0;
   options.outlier_size = 30.0;
-  EXPECT_NEAR(PlainCost(Truth(Generate(options))),
+  EXPECT_NEAR(PlainCost(Truth(MakeScene(options))),
               300.0 * options.num_observations,
               5 * 0.5 * 900.0 * std::sqrt(4.0 / 45.0 * 2e5));
 
   options.outlier_fraction = 0.1;
-  const SyntheticProblem some = Generate(options);
+  const SyntheticProblem some = MakeScene(options);
   options.outlier_fraction = 0.0;
-  const SyntheticProblem none = Generate(options);
+  const SyntheticProblem none = MakeScene(options);
   int64_t num_outliers = 0;
   for (int64_t i = 0; i < options.num_observations; ++i) {
     num_outliers +=
@@ -261,7 +249,7 @@ TEST(BalSynthetic, StartIsTheTruthWithoutNoise) {
   options.drift_translation = 0.0;
   options.focal_noise = 0.0;
   options.point_noise = 0.0;
-  SyntheticProblem synthetic = Generate(options);
+  SyntheticProblem synthetic = MakeScene(options);
   for (size_t i = 0; i < synthetic.start.cameras.size(); ++i) {
     // Distortion starts at 0.
     const double expected = i % 9 < 7 ? synthetic.true_cameras[i] : 0.0;
@@ -286,7 +274,7 @@ TEST(BalSynthetic, DriftGrowsLikeARandomWalk) {
   constexpr int kSeeds = 100;
   for (int seed = 0; seed < kSeeds; ++seed) {
     options.seed = seed;
-    const SyntheticProblem synthetic = Generate(options);
+    const SyntheticProblem synthetic = MakeScene(options);
     for (int k = 3; k < 6; ++k) {
       const auto difference = [&](int camera) {
         return synthetic.start.cameras[9 * camera + k] -
@@ -306,7 +294,7 @@ TEST(BalSynthetic, TracksAreLocalAndOneComponent) {
   options.num_cameras = 1600;  // four laps of 400
   options.num_points = 60000;
   options.num_observations = 300000;
-  const SyntheticProblem synthetic = Generate(options);
+  const SyntheticProblem synthetic = MakeScene(options);
   const BalProblem& start = synthetic.start;
   CheckStructure(options, synthetic);
   std::vector<int32_t> root(options.num_cameras);
@@ -353,11 +341,11 @@ TEST(BalSynthetic, Orders) {
     }
     return rows;
   };
-  const auto by_point = observations(Generate(options).start);
+  const auto by_point = observations(MakeScene(options).start);
   options.order = ORDER_BY_CAMERA;
-  auto by_camera = observations(Generate(options).start);
+  auto by_camera = observations(MakeScene(options).start);
   options.order = ORDER_SHUFFLED;
-  auto shuffled = observations(Generate(options).start);
+  auto shuffled = observations(MakeScene(options).start);
   EXPECT_TRUE(std::is_sorted(by_camera.begin(), by_camera.end()));
   EXPECT_NE(shuffled, by_point);
   EXPECT_NE(shuffled, by_camera);
@@ -377,9 +365,9 @@ TEST(BalSynthetic, Orders) {
     }
     return rows;
   };
-  auto in_order = points(Generate(options));
+  auto in_order = points(MakeScene(options));
   options.shuffle_points = true;
-  auto in_disorder = points(Generate(options));
+  auto in_disorder = points(MakeScene(options));
   EXPECT_NE(in_order, in_disorder);
   std::sort(in_order.begin(), in_order.end());
   std::sort(in_disorder.begin(), in_disorder.end());
@@ -393,7 +381,7 @@ TEST(BalSynthetic, DegenerateCases) {
   options.num_weak_cameras = 7;
   options.weak_camera_points = 3;
   options.collinear_cameras = true;
-  SyntheticProblem synthetic = Generate(options);
+  SyntheticProblem synthetic = MakeScene(options);
   auto [of_point, of_camera] = CheckStructure(options, synthetic);
   EXPECT_EQ(std::count(of_camera.begin(), of_camera.end(), 3), 7);
   int64_t num_far = 0;
@@ -427,18 +415,15 @@ TEST(BalSynthetic, DegenerateCases) {
   }
 
   options.weak_camera_points = 0;
-  synthetic = Generate(options);
+  synthetic = MakeScene(options);
   std::tie(of_point, of_camera) = CheckStructure(options, synthetic);
   EXPECT_EQ(std::count(of_camera.begin(), of_camera.end(), 0), 7);
 }
 
 TEST(BalSynthetic, DenseVisibility) {
   // Every camera sees nearly every point: the search has to widen.
-  SyntheticOptions options;
-  options.num_cameras = 8;
-  options.num_points = 200;
-  options.num_observations = 1000;
-  CheckStructure(options, Generate(options));
+  SyntheticOptions options = OptionsOfSize(8, 200, 1000);
+  CheckStructure(options, MakeScene(options));
 }
 
 TEST(BalSynthetic, Refusals) {

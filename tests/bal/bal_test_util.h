@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the tests of examples/bal share: the real problems, random ones, and the
-// cost of a problem by code of its own.
+// What the tests of problem_io and examples/bal share: the real problems,
+// random ones, and the cost of a problem by code of its own.
 
 #ifndef TESTS_BAL_BAL_TEST_UTIL_H_
 #define TESTS_BAL_BAL_TEST_UTIL_H_
@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/bal/bal_problem.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_problem.h"
 
 namespace ceres_ext::bal {
 

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "examples/bal/progress_line.h"
+#include "problem_io/progress_line.h"
 
 #include <cstdint>
 #include <sstream>

@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "examples/bal/bal_geometry.h"
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
 #include "examples/bal/html_page.h"
 #include "examples/bal/reprojection_errors.h"
 #include "examples/bal/svg_plot.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
 #include "tests/bal/bal_test_util.h"
 #include "tests/bal/page_test_util.h"
 #include "tests/bal/program_test_util.h"

@@ -118,9 +118,9 @@ row "$full" "" 1e-6 "${schur[@]}" --nonmonotonic_steps
 row "$full" "" 1e-6 "${schur[@]}" --inner_iterations
 row "$full" "" 1e-6 "${schur[@]}" --num_threads=1
 row "$full" "" 1e-6 "${schur[@]}" --point_sigma=0.01 --translation_sigma=0.01
+row "$full" "" 1e-6 "${bal[@]}"
+row "$full" "" 1e-6 "${schur[@]}" --explicit_schur_complement
 # What is left to Ceres.
-row CERES "" 1e-6 "${bal[@]}"
-row CERES "" 1e-6 "${schur[@]}" --explicit_schur_complement
 row CERES "" 1e-6 "${schur[@]}" --preconditioner=cluster_jacobi
 
 # 331 frames of 6 columns are eliminated.

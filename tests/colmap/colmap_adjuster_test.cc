@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -12,13 +13,14 @@
 #include <vector>
 
 #include "ceres_ext/photogrammetry.h"
-#include "examples/colmap/colmap_model.h"
-#include "examples/colmap/colmap_reader.h"
-#include "examples/colmap/colmap_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "problem_io/colmap_model.h"
+#include "problem_io/colmap_reader.h"
+#include "problem_io/colmap_writer.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/child_test_util.h"
 #include "tests/bal/program_test_util.h"
 #include "tests/colmap/colmap_test_util.h"
 
@@ -377,16 +379,19 @@ TEST_F(ColmapAdjusterTest, HelpHasAllFlagsInGroups) {
 }
 
 TEST_F(ColmapAdjusterTest, ASignalEndsTheSolveAndTheModelIsWritten) {
-  // Thousands of steps along a valley. In the foreground, timeout sends one
-  // signal, else another one to its group.
+  // Thousands of steps along a valley.
   Generate("FULL_OPENCV", "valley");
-  const Outcome outcome =
-      bal::Execute("timeout",
-                   std::string("--foreground --preserve-status -s TERM 5 '") +
-                       BUNDLE_ADJUSTER + "' " + Paths("valley", "output") +
-                       "--max_num_iterations=1000000 --gradient_tolerance=0");
-  EXPECT_EQ(outcome.code, 5) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("colmap_adjuster: SIGTERM: "));
+  bal::Child child(folder_,
+                   BUNDLE_ADJUSTER,
+                   {"--input_path=" + Path("valley"),
+                    "--output_path=" + Path("output"),
+                    "--linear_solver=iterative_schur",
+                    "--max_num_iterations=1000000",
+                    "--gradient_tolerance=0"});
+  child.WaitForOutput("\n  30 ");
+  child.Send(SIGTERM);
+  EXPECT_TRUE(bal::IsExit(5, child.Wait())) << child.err();
+  EXPECT_THAT(child.err(), StartsWith("colmap_adjuster: SIGTERM: "));
   EXPECT_LT(MeanError(Read("output")), 0.7);
 }
 

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "examples/colmap/colmap_model.h"
-#include "examples/colmap/colmap_reader.h"
-#include "examples/colmap/colmap_writer.h"
-#include "examples/colmap/little_endian.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "problem_io/colmap_model.h"
+#include "problem_io/colmap_reader.h"
+#include "problem_io/colmap_writer.h"
+#include "problem_io/little_endian.h"
 #include "tests/bal/bal_test_util.h"
 #include "tests/colmap/colmap_test_util.h"
 
@@ -286,10 +286,7 @@ TEST_F(ColmapBinaryTest, WithoutRigsThereAreThreeFiles) {
 // Text -> binary -> text, of all models of cameras and lists that are longer
 // than what is read at a time.
 TEST_F(ColmapBinaryTest, FormatsHoldTheSame) {
-  bal::SyntheticOptions options;
-  options.num_cameras = 3;
-  options.num_points = 20000;
-  options.num_observations = 40000;
+  bal::SyntheticOptions options = bal::OptionsOfSize(3, 20000, 40000);
   const bal::SyntheticProblem scene = MakeScene(options);
   for (const char* name : kCameraModels) {
     SCOPED_TRACE(name);

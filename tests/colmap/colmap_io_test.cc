@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "examples/bal/safe_file.h"
-#include "examples/colmap/colmap_model.h"
-#include "examples/colmap/colmap_reader.h"
-#include "examples/colmap/colmap_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "problem_io/colmap_model.h"
+#include "problem_io/colmap_reader.h"
+#include "problem_io/colmap_writer.h"
+#include "problem_io/safe_file.h"
 #include "tests/bal/bal_test_util.h"
 #include "tests/colmap/colmap_test_util.h"
 
@@ -178,10 +178,7 @@ TEST_F(ColmapIoTest, WritesWhatItReads) {
 }
 
 TEST_F(ColmapIoTest, AllBitsAndLongLinesSurvive) {
-  bal::SyntheticOptions options;
-  options.num_cameras = 3;
-  options.num_points = 9000;
-  options.num_observations = 20000;
+  bal::SyntheticOptions options = bal::OptionsOfSize(3, 9000, 20000);
   const bal::SyntheticProblem scene = MakeScene(options);
   const Model model = MakeModel(scene, "FULL_OPENCV", 2, VALUES_OF_TRUTH);
   std::string error;

@@ -18,7 +18,7 @@
 #include "examples/colmap/colmap_problem.h"
 #include "gtest/gtest.h"
 #include "tests/colmap/colmap_test_util.h"
-#include "tests/glue/has_device.h"
+#include "tests/front/has_device.h"
 
 namespace ceres_ext::colmap {
 namespace {
@@ -26,10 +26,7 @@ namespace {
 // A start in the basin of the minimum.
 const bal::SyntheticProblem& Scene() {
   static const auto* const kScene = [] {
-    bal::SyntheticOptions options;
-    options.num_cameras = 8;
-    options.num_points = 200;
-    options.num_observations = 1200;
+    bal::SyntheticOptions options = bal::OptionsOfSize(8, 200, 1200);
     options.outlier_fraction = 0.0;
     options.drift_rotation = 1e-3;
     options.drift_translation = 0.03;

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "examples/colmap/colmap_synthetic.h"
+#include "problem_io/colmap_synthetic.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "ceres/problem.h"
-#include "examples/bal/bal_problem.h"
 #include "examples/colmap/colmap_problem.h"
-#include "examples/colmap/colmap_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/colmap_reader.h"
 #include "tests/bal/bal_test_util.h"
 #include "tests/bal/program_test_util.h"
 #include "tests/colmap/colmap_test_util.h"
@@ -25,10 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bal::SyntheticOptions SceneOptions() {
-  bal::SyntheticOptions options;
-  options.num_cameras = 20;
-  options.num_points = 500;
-  options.num_observations = 2500;
+  bal::SyntheticOptions options = bal::OptionsOfSize(20, 500, 2500);
   options.num_weak_cameras = 1;
   options.weak_camera_points = 0;
   options.order = bal::ORDER_SHUFFLED;

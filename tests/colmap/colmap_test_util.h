@@ -9,10 +9,11 @@
 #include <cstdint>
 #include <string>
 
-#include "examples/bal/bal_synthetic.h"
-#include "examples/colmap/colmap_model.h"
-#include "examples/colmap/colmap_synthetic.h"
 #include "gtest/gtest.h"
+#include "problem_io/bal_synthetic.h"
+#include "problem_io/colmap_model.h"
+#include "problem_io/colmap_synthetic.h"
+#include "tests/bal/synthetic_scene.h"
 
 namespace ceres_ext::colmap {
 
@@ -28,13 +29,6 @@ inline const char* const kCameraModels[] = {"SIMPLE_PINHOLE",
 
 inline const char* Suffix(ModelFormat format) {
   return format == MODEL_BINARY ? ".bin" : ".txt";
-}
-
-inline bal::SyntheticProblem MakeScene(const bal::SyntheticOptions& options) {
-  bal::SyntheticProblem scene;
-  std::string error;
-  EXPECT_TRUE(bal::GenerateSynthetic(options, &scene, &error)) << error;
-  return scene;
 }
 
 inline Model MakeModel(const bal::SyntheticProblem& scene,

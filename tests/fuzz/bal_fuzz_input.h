@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the fuzzers of examples/bal share.
+// What the fuzzers of problem_io share.
 
 #ifndef TESTS_FUZZ_BAL_FUZZ_INPUT_H_
 #define TESTS_FUZZ_BAL_FUZZ_INPUT_H_
@@ -11,8 +11,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_reader.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_reader.h"
 
 namespace ceres_ext::bal {
 

@@ -14,9 +14,9 @@
 #include <tuple>
 #include <vector>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/byte_stream.h"
-#include "examples/bal/npz_file.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/byte_stream.h"
+#include "problem_io/npz_file.h"
 #include "tests/fuzz/bal_fuzz_input.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "examples/bal/bal_problem.h"
+#include "problem_io/bal_problem.h"
 #include "tests/fuzz/bal_fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <string>
 
-#include "examples/bal/bal_problem.h"
-#include "examples/bal/bal_writer.h"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_writer.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

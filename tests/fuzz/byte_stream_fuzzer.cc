@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "examples/bal/byte_stream.h"
+#include "problem_io/byte_stream.h"
 
 namespace ceres_ext::bal {
 namespace {

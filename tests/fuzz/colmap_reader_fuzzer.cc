@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <string>
 
-#include "examples/colmap/colmap_model.h"
-#include "examples/colmap/colmap_reader.h"
-#include "examples/colmap/colmap_writer.h"
+#include "problem_io/colmap_model.h"
+#include "problem_io/colmap_reader.h"
+#include "problem_io/colmap_writer.h"
 #include "tests/fuzz/colmap_fuzz_input.h"
 
 namespace ceres_ext::colmap {

@@ -265,7 +265,7 @@ void CudaEvaluateTest::CompareJacobian(bool general_maps) {
   RunOk(host, &host_machine_);
 
   // Each element again, in running numbers.
-  const ObservationIndexView& index = host_index_.view();
+  const ObservationIndexRef& index = host_index_.ref();
   Numbers running_residuals(2 * n_), running_jc(2 * C * n_), running_jp(6 * n_);
   std::vector<RunningSum<double>> camera_sums(C * num_cameras_),
       point_sums(3 * num_points_);

@@ -3,7 +3,7 @@
 // CUDA that fails when a test says so, and what a program holds of it. Whatever
 // stands in for CUDA's functions asks here: the emulated runtime
 // (emulation/cuda_runtime.h), and on a GPU the functions that the linker puts
-// between a test and the runtime (tests/glue/cuda_faults_calls.cc).
+// between a test and the runtime (tests/front/cuda_faults_calls.cc).
 #ifndef CERES_EXT_TESTS_KERNELS_CUDA_FAULTS_H_
 #define CERES_EXT_TESTS_KERNELS_CUDA_FAULTS_H_
 

@@ -82,30 +82,18 @@ TEST_F(CudaGraphTest, Operations) {
       {pairs.num_cameras, pairs.num_points, n, camera.data(), point.data()},
       &scratch,
       context_.get()));
-  ASSERT_OK(workspace.Setup(index.view(), {}, &scratch, context_.get()));
-  std::vector<double> cameras, points, observations;
-  MakeScene(pairs, 7, &cameras, &points, &observations);
-  const auto device_cameras = Upload(cameras);
-  const auto device_points = Upload(points);
-  const auto device_observations = Upload(observations);
-  auto states = Poisoned<CameraState<double>>(pairs.num_cameras);
-  auto maps = Poisoned<double>(81 * pairs.num_cameras);
+  ASSERT_OK(workspace.Setup(index.ref(), {}, &scratch, context_.get()));
+  const DeviceScene scene = MakeDeviceScene(pairs, 7);
   auto residuals = Poisoned<double>(2 * n);
   auto jc = Poisoned<double>(18 * n);
   auto jp = Poisoned<double>(6 * n);
   auto evaluation = Poisoned<Evaluation>(1);
-  PrepareCamerasParams<double, C> prepare;
-  prepare.num_cameras = pairs.num_cameras;
-  prepare.cameras = device_cameras.data();
-  prepare.states = states.data();
-  prepare.maps = maps.data();
-  ASSERT_OK(kernels::Run(prepare, machine_.get()));
   EvaluateJacobianParams<double, C, kDeviceLayout> evaluate;
   evaluate.index = workspace.index();
-  evaluate.cameras = states.data();
-  evaluate.camera_maps = maps.data();
-  evaluate.points = device_points.data();
-  evaluate.observations = device_observations.data();
+  evaluate.cameras = scene.states.data();
+  evaluate.camera_maps = scene.maps.data();
+  evaluate.points = scene.points.data();
+  evaluate.observations = scene.observations.data();
   evaluate.residuals = residuals.data();
   evaluate.camera_blocks = {jc.data(), n};
   evaluate.point_blocks = {jp.data(), n};
@@ -113,7 +101,7 @@ TEST_F(CudaGraphTest, Operations) {
   ExpectReplayLikeEager(&residuals,
                         [&] { return kernels::Run(evaluate, machine_.get()); });
   const Source source{
-      states.data(), maps.data(), device_points.data(), nullptr};
+      scene.states.data(), scene.maps.data(), scene.points.data(), nullptr};
   const Stored stored{{jc.data(), n}, {jp.data(), n}};
 
   const auto d = Upload(

@@ -37,9 +37,9 @@ class CudaIndexTest : public CudaProblemTest {
     EXPECT_EQ(std::vector<T>(host, host + n), Read(device, n)) << what;
   }
 
-  void ExpectSameAsHost() { ExpectSameAsHost(index_.view()); }
-  void ExpectSameAsHost(const ObservationIndexView& b) {
-    const ObservationIndexView& a = host_index_.view();
+  void ExpectSameAsHost() { ExpectSameAsHost(index_.ref()); }
+  void ExpectSameAsHost(const ObservationIndexRef& b) {
+    const ObservationIndexRef& a = host_index_.ref();
     const int64_t n = a.num_observations;
     ASSERT_EQ(n, b.num_observations);
     ExpectSame(a.point_begin, b.point_begin, a.num_points + 1, "point_begin");
@@ -65,24 +65,23 @@ class CudaIndexTest : public CudaProblemTest {
     CouplingForecast expected;
     CouplingForecast forecast;
     ASSERT_OK(
-        ForecastCouplings(host_index_.view(), list, &host_machine_, &expected));
+        ForecastCouplings(host_index_.ref(), list, &host_machine_, &expected));
     const int64_t before = context_->used_bytes();
-    ASSERT_OK(
-        ForecastCouplings(index_.view(), list, machine_.get(), &forecast));
+    ASSERT_OK(ForecastCouplings(index_.ref(), list, machine_.get(), &forecast));
     EXPECT_EQ(context_->used_bytes(), before);
     EXPECT_EQ(forecast.num_couplings, expected.num_couplings);
     EXPECT_EQ(forecast.row_couplings, expected.row_couplings);
     EXPECT_EQ(forecast.max_num_blocks, expected.max_num_blocks);
     EXPECT_EQ(forecast.bytes, expected.bytes);
     CouplingIndex host;
-    ASSERT_OK(host.Build(host_index_.view(), list, &host_machine_));
-    const CouplingIndexView& a = host.view();
+    ASSERT_OK(host.Build(host_index_.ref(), list, &host_machine_));
+    const CouplingIndexRef& a = host.ref();
     EXPECT_EQ(a.num_couplings, expected.num_couplings);
     CudaCouplingIndex couplings;
     for (const int64_t slab : {kCouplingSlab, int64_t{1}, int64_t{1000}}) {
-      ASSERT_OK(couplings.Build(index_.view(), list, machine_.get(), slab));
+      ASSERT_OK(couplings.Build(index_.ref(), list, machine_.get(), slab));
       EXPECT_LE(context_->used_bytes() - before, forecast.bytes);
-      const CouplingIndexView& b = couplings.view();
+      const CouplingIndexRef& b = couplings.ref();
       ASSERT_EQ(a.num_cameras, b.num_cameras);
       ASSERT_EQ(a.num_blocks, b.num_blocks);
       ASSERT_EQ(a.num_couplings, b.num_couplings);
@@ -136,14 +135,14 @@ TEST_F(CudaIndexTest, CouplingsOfALongTrackLikeHost) {
   BuildIndex(pairs);
   CouplingIndex host;
   ASSERT_OK(host.Build(
-      host_index_.view(), CouplingList::kObservations, &host_machine_));
+      host_index_.ref(), CouplingList::kObservations, &host_machine_));
   CudaCouplingIndex couplings;
-  ASSERT_OK(couplings.Build(index_.view(),
+  ASSERT_OK(couplings.Build(index_.ref(),
                             CouplingList::kObservations,
                             machine_.get(),
                             int64_t{1} << 20));
-  const CouplingIndexView& a = host.view();
-  const CouplingIndexView& b = couplings.view();
+  const CouplingIndexRef& a = host.ref();
+  const CouplingIndexRef& b = couplings.ref();
   ASSERT_EQ(b.num_couplings, int64_t{2406} * 2405 / 2);
   ASSERT_EQ(a.num_blocks, b.num_blocks);
   ExpectSame(a.column, b.column, a.num_blocks, "column");
@@ -231,14 +230,14 @@ TEST(HilbertIndex, VisitsEveryCellByStepsOfOne) {
 
 TEST_F(CudaIndexTest, PointOrder) {
   BuildIndex(MakeEdgePairs());
-  const ObservationIndexView& view = host_index_.view();
+  const ObservationIndexRef& view = host_index_.ref();
   const int64_t n = view.num_points;
   DeviceBuffer<int32_t> order;
   DeviceBuffer<int32_t> rank;
   ASSERT_OK(order.Allocate(context_.get(), n));
   ASSERT_OK(rank.Allocate(context_.get(), n));
   ASSERT_OK(OrderPointsByCamera(
-      index_.view(), order.data(), rank.data(), &scratch_, context_.get()));
+      index_.ref(), order.data(), rank.data(), &scratch_, context_.get()));
   const auto length = [&](int32_t p) {
     return view.point_begin[p + 1] - view.point_begin[p];
   };
@@ -280,7 +279,7 @@ TEST_F(CudaIndexTest, OrderedLikeHost) {
     auto order = Poisoned<int32_t>(num_points);
     auto rank = Poisoned<int32_t>(num_points);
     ASSERT_OK(OrderPointsByCamera(
-        index_.view(), order.data(), rank.data(), &scratch_, context_.get()));
+        index_.ref(), order.data(), rank.data(), &scratch_, context_.get()));
     const std::vector<int32_t> expected_order = Download(order);
     const std::vector<int32_t> host_rank = Download(rank);
     std::vector<int32_t> renamed = pairs.point;
@@ -338,9 +337,9 @@ TEST_F(CudaIndexTest, RowIndexLikeHost) {
       p = rank[static_cast<size_t>(p)];
     }
     BuildIndex(renamed);
-    ExpectSameAsHost(index.view());
-    ASSERT_NE(index.view().cuda_workspace, nullptr);
-    EXPECT_EQ(index.view().cuda_workspace->recomputed_tiles.num_tiles > 0,
+    ExpectSameAsHost(index.ref());
+    ASSERT_NE(index.ref().cuda_workspace, nullptr);
+    EXPECT_EQ(index.ref().cuda_workspace->recomputed_tiles.num_tiles > 0,
               pairs.num_points > 0);
   }
   RowIndex<CudaMachine> index;
@@ -355,9 +354,9 @@ TEST_F(CudaIndexTest, RowIndexLikeHost) {
 // Recomputes every array of a tile index from its definition.
 void CudaIndexTest::ExpectGoodTiles(const TileOptions& options) {
   TileIndex index;
-  ASSERT_OK(index.Build(index_.view(), options, &scratch_, context_.get()));
-  const TileIndexView& view = index.view();
-  const ObservationIndexView& o = host_index_.view();
+  ASSERT_OK(index.Build(index_.ref(), options, &scratch_, context_.get()));
+  const TileIndexRef& view = index.ref();
+  const ObservationIndexRef& o = host_index_.ref();
   const int32_t num_tiles = view.num_tiles;
   std::vector<int32_t> tile_point;
   std::vector<int32_t> tile_segment;

@@ -65,7 +65,7 @@ class CudaOperationsTest : public CudaProblemTest {
     ASSERT_OK(host_workspace_.ReserveCameraSums(2 * (kPacked + C)));
     MakeJacobian();
     longest_ = 0;
-    const ObservationIndexView& index = host_index_.view();
+    const ObservationIndexRef& index = host_index_.ref();
     for (int32_t c = 0; c < pairs.num_cameras; ++c) {
       longest_ =
           std::max(longest_, index.camera_begin[c + 1] - index.camera_begin[c]);
@@ -156,7 +156,7 @@ class CudaOperationsTest : public CudaProblemTest {
                                                 host_maps_.data(),
                                                 host_points_.data(),
                                                 host_scale_.data()};
-      const ObservationIndexView& index = host_index_.view();
+      const ObservationIndexRef& index = host_index_.ref();
       host_jc_.resize(static_cast<size_t>(2 * C * n_));
       host_jp_.resize(static_cast<size_t>(6 * n_));
       for (int64_t k = 0; k < n_; ++k) {
@@ -179,7 +179,7 @@ class CudaOperationsTest : public CudaProblemTest {
     running_jc_.assign(host_jc_.begin(), host_jc_.end());
     running_jp_.assign(host_jp_.begin(), host_jp_.end());
     if constexpr (kRecomputed) {
-      const ObservationIndexView& index = host_index_.view();
+      const ObservationIndexRef& index = host_index_.ref();
       running_jc_.resize(static_cast<size_t>(2 * C * n_));
       running_jp_.resize(static_cast<size_t>(6 * n_));
       for (int64_t k = 0; k < n_; ++k) {
@@ -258,7 +258,7 @@ class CudaOperationsTest : public CudaProblemTest {
 
   // F c + E p; empty: zero.
   Numbers Times(const Numbers& cameras, const Numbers& points) const {
-    const ObservationIndexView& index = host_index_.view();
+    const ObservationIndexRef& index = host_index_.ref();
     Numbers y(static_cast<size_t>(2 * n_));
     for (int64_t i = 0; i < 2 * n_; ++i) {
       const int64_t k = i / 2;
@@ -275,7 +275,7 @@ class CudaOperationsTest : public CudaProblemTest {
   }
   // F'y and E'y.
   std::pair<Numbers, Numbers> TransposeTimes(const Numbers& y) const {
-    const ObservationIndexView& index = host_index_.view();
+    const ObservationIndexRef& index = host_index_.ref();
     Sums cameras(static_cast<size_t>(C * num_cameras_));
     Sums points(static_cast<size_t>(3 * num_points_));
     for (int64_t i = 0; i < 2 * n_; ++i) {
@@ -378,7 +378,7 @@ class CudaOperationsTest : public CudaProblemTest {
   }
   // U - sum_p W_cp Vi_p W_cp'
   Numbers SchurDiagonals(const Numbers& v_inverse, const Numbers& u) const {
-    const ObservationIndexView& index = host_index_.view();
+    const ObservationIndexRef& index = host_index_.ref();
     Sums sums(u.size());
     for (size_t i = 0; i < u.size(); ++i) {
       sums[i].Add(u[i]);
@@ -531,7 +531,7 @@ void CudaOperationsTest<Combination>::CompareNormalBlocks(bool with_diagonal) {
       &host,
       &device);
   ASSERT_EQ(device.size(), 7u);
-  const ObservationIndexView& index = host_index_.view();
+  const ObservationIndexRef& index = host_index_.ref();
   const Numbers v = Squares<3>(running_jp_, index.point_id, num_points_);
   const Numbers u = Squares<C>(running_jc_, index.camera_id, num_cameras_);
   const auto [g_c, g_p] = TransposeTimes(Inputs(b_));
@@ -672,7 +672,7 @@ void CudaOperationsTest<Combination>::CompareJacobianProducts() {
     EXPECT_TRUE(SameBits(alone[0], both[0]));
     EXPECT_TRUE(SameBits(alone[1], both[1]));
   }
-  const ObservationIndexView& index = host_index_.view();
+  const ObservationIndexRef& index = host_index_.ref();
   Compare("norms",
           {Diagonals<C>(Squares<C>(running_jc_, index.camera_id, num_cameras_)),
            Diagonals<3>(Squares<3>(running_jp_, index.point_id, num_points_))},
@@ -721,10 +721,10 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   CouplingIndex host_couplings;
   CudaCouplingIndex couplings;
   ASSERT_OK(host_couplings.Build(
-      host_index_.view(), CouplingList::kObservations, &host_machine_));
+      host_index_.ref(), CouplingList::kObservations, &host_machine_));
   ASSERT_OK(couplings.Build(
-      index_.view(), kCouplings<Source, kDeviceLayout>, machine_.get()));
-  EXPECT_EQ(couplings.view().num_chunks > 0, expect_chunks);
+      index_.ref(), kCouplings<Source, kDeviceLayout>, machine_.get()));
+  EXPECT_EQ(couplings.ref().num_chunks > 0, expect_chunks);
   std::vector<unsigned char> varies(static_cast<size_t>(C * num_cameras_));
   std::vector<int64_t> unknown;
   for (size_t at = 0; at < varies.size(); ++at) {
@@ -741,13 +741,13 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   SchurUnknowns<CudaMachine> unknowns;
   ASSERT_OK(host_unknowns.Setup(families, varies.data(), &host_machine_));
   ASSERT_OK(unknowns.Setup(families, varies.data(), machine_.get()));
-  const int64_t n = unknowns.view().num_unknowns;
+  const int64_t n = unknowns.ref().num_unknowns;
   ASSERT_EQ(n, static_cast<int64_t>(unknown.size()));
   SchurCsr<HostMachine> host_csr;
   SchurCsr<CudaMachine> csr;
   ASSERT_OK(
-      host_csr.Setup(host_couplings.view(), host_unknowns, &host_machine_));
-  ASSERT_OK(csr.Setup(couplings.view(), unknowns, machine_.get()));
+      host_csr.Setup(host_couplings.ref(), host_unknowns, &host_machine_));
+  ASSERT_OK(csr.Setup(couplings.ref(), unknowns, machine_.get()));
   ASSERT_OK(host_csr.SetupColumns(&host_machine_));
   ASSERT_OK(csr.SetupColumns(machine_.get()));
   EXPECT_EQ(csr.host_row_begin(), host_csr.host_row_begin());
@@ -757,7 +757,7 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   EXPECT_TRUE(std::equal(column.begin(), column.end(), host_csr.column()));
 
   auto scratch = Poisoned<unsigned char>(
-      ScratchBytes<Source>(n_, couplings.view().num_chunks));
+      ScratchBytes<Source>(n_, couplings.ref().num_chunks));
   const auto set = [&](const auto& on,
                        const SchurTarget& target,
                        const double* s_c,
@@ -772,15 +772,23 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   const auto on_host = [&](const SchurTarget& target) {
     SchurComplementParams<HostSource, kHostLayout> params;
     set(on_host_, target, schur_diagonal.data(), &params);
-    params.couplings = host_couplings.view();
-    params.unknowns = host_unknowns.view();
+    params.couplings = host_couplings.ref();
+    params.unknowns = host_unknowns.ref();
+    HostSchurRows rows;
+    CERES_EXT_RETURN_IF_ERROR(
+        rows.Setup(params.index,
+                   params.couplings,
+                   nullptr,
+                   internal::CouplingScratch<HostSource>::kLocalF,
+                   &host_machine_));
+    params.rows = rows.ref();
     return kernels::Run(params, &host_machine_);
   };
   const auto on_device = [&](const SchurTarget& target) {
     SchurComplementParams<Source, kDeviceLayout> params;
     set(on_device_, target, device_schur_diagonal.data(), &params);
-    params.couplings = couplings.view();
-    params.unknowns = unknowns.view();
+    params.couplings = couplings.ref();
+    params.unknowns = unknowns.ref();
     params.scratch = scratch.data();
     return kernels::Run(params, machine_.get());
   };
@@ -791,18 +799,18 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
     return target;
   };
 
-  if (couplings.view().num_couplings > 0) {
+  if (couplings.ref().num_couplings > 0) {
     constexpr bool kPoints =
         kCouplings<Source, kDeviceLayout> == CouplingList::kPoints;
     CudaCouplingIndex other;
     ASSERT_OK(other.Build(
-        index_.view(),
+        index_.ref(),
         kPoints ? CouplingList::kObservations : CouplingList::kPoints,
         machine_.get()));
     SchurComplementParams<Source, kDeviceLayout> params;
     set(on_device_, {}, device_schur_diagonal.data(), &params);
-    params.couplings = other.view();
-    params.unknowns = unknowns.view();
+    params.couplings = other.ref();
+    params.unknowns = unknowns.ref();
     params.scratch = scratch.data();
     EXPECT_EQ(kernels::Run(params, machine_.get()).message,
               std::string("The Schur complement of this Jacobian needs an "
@@ -826,14 +834,14 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
     }
   }
   const Numbers running_v_inverse = Inputs(v_inverse);
-  const ObservationIndexView& index = host_index_.view();
+  const ObservationIndexRef& index = host_index_.ref();
   // Places in the dense matrix; what is in none stays exact.
   std::vector<int64_t> id(varies.size(), -1);
   for (size_t u = 0; u < unknown.size(); ++u) {
     id[static_cast<size_t>(unknown[u])] = static_cast<int64_t>(u);
   }
   Sums sums(static_cast<size_t>(n * n));
-  const CouplingIndexView& view = host_couplings.view();
+  const CouplingIndexRef& view = host_couplings.ref();
   for (int64_t at = 0; at < view.num_couplings; ++at) {
     const int64_t k = FirstOfCoupling(view.coupling[at]);
     const int64_t l = SecondOfCoupling(view.coupling[at]);
@@ -919,7 +927,7 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   auto device_p = Upload(std::vector<double>(varies.size(), 0.0));
   ASSERT_OK(kernels::Run(
       ScatterValuesParams{
-          n, unknowns.view().column, device_x.data(), device_p.data()},
+          n, unknowns.ref().column, device_x.data(), device_p.data()},
       machine_.get()));
   const std::vector<double> p = Download(device_p);
   for (size_t at = 0; at < id.size(); ++at) {
@@ -934,7 +942,7 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   const auto device_q = Upload(q);
   const auto product = RunTwice({{n}}, [&](const std::vector<double*>& out) {
     return kernels::Run(
-        GatherValuesParams{n, unknowns.view().column, device_q.data(), out[0]},
+        GatherValuesParams{n, unknowns.ref().column, device_q.data(), out[0]},
         machine_.get());
   })[0];
   const Numbers s_c =
@@ -972,17 +980,17 @@ void CudaOperationsTest<Combination>::CompareSchurComplement(
   SchurRows<CudaMachine> rows;
   ASSERT_OK(rows.Setup(csr, unknowns, machine_.get()));
   const auto device_values = Upload(values);
-  auto partial = Poisoned<double>(rows.view().num_chunks * rows.view().width);
+  auto partial = Poisoned<double>(rows.ref().num_chunks * rows.ref().width);
   const auto of_blocks = RunTwice(
       {{C * num_cameras_}}, [&](const std::vector<double*>& out) -> Status {
         CERES_EXT_RETURN_IF_ERROR(
-            kernels::Run(SchurRowChunksParams{rows.view(),
+            kernels::Run(SchurRowChunksParams{rows.ref(),
                                               device_values.data(),
                                               device_p.data(),
                                               partial.data()},
                          machine_.get()));
         return kernels::Run(
-            SchurRowSumsParams{rows.view(), partial.data(), out[0]},
+            SchurRowSumsParams{rows.ref(), partial.data(), out[0]},
             machine_.get());
       })[0];
   std::vector<double> by_blocks;
@@ -1035,7 +1043,7 @@ TYPED_TEST(CudaOperationsTest, ProductsWithSmallTiles) {
 TYPED_TEST(CudaOperationsTest, ProductsOfScatteredPoints) {
   // One tile is full; the other has the last points.
   this->Prepare(MakePairs(4000, 260, {6, 5, 7}, 9, 15), {});
-  const TileIndexView& tiles = this->workspace_.view().recomputed_tiles;
+  const TileIndexRef& tiles = this->workspace_.ref().recomputed_tiles;
   EXPECT_GT(tiles.max_tile_segments, 2 * tiles.round_segments);
   this->CompareProducts(true);
   this->CompareProducts(false);

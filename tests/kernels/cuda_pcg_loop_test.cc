@@ -29,20 +29,20 @@ constexpr int C = 9;
 using Recomputed = RecomputedJacobian<double, C>;
 using Stored = StoredJacobian<float, BalShape<C>, kDeviceLayout>;
 using solver::InexactSolver;
-using solver::InexactSolverOptions;
-using solver::InexactSolverPerSolveOptions;
-using solver::InexactSolverSummary;
 using solver::ObservationSystem;
 using solver::PcgVectors;
+using solver::StepOptions;
+using solver::StepPerSolveOptions;
+using solver::StepSummary;
 using solver::Termination;
 
 // Ends a solve after min_num_iterations.
-constexpr InexactSolverPerSolveOptions kEndAtMinimum{1e300, -1.0};
-constexpr InexactSolverPerSolveOptions kEndAtMaximum{-1.0, -1.0};
+constexpr StepPerSolveOptions kEndAtMinimum{1e300, -1.0};
+constexpr StepPerSolveOptions kEndAtMaximum{-1.0, -1.0};
 
 // What a solve leaves.
 struct Outcome {
-  InexactSolverSummary summary;
+  StepSummary summary;
   std::vector<double> camera;
   std::vector<double> point;
 };
@@ -73,7 +73,7 @@ class Problem {
         &scratch_,
         context));
     CERES_EXT_RETURN_IF_ERROR(
-        workspace_.Setup(index_.view(), {}, &scratch_, context));
+        workspace_.Setup(index_.ref(), {}, &scratch_, context));
     CERES_EXT_RETURN_IF_ERROR(graphs_.Setup(context));
     graphs_.EnableLoops();
     CERES_EXT_RETURN_IF_ERROR(ahead_.Setup(context));
@@ -102,7 +102,7 @@ class Problem {
     CERES_EXT_RETURN_IF_ERROR(AllocateStep(&camera_step, &point_step));
     return SetDamping(0.5, &camera_diagonal, &point_diagonal);
   }
-  const ObservationIndexView& index() const { return workspace_.index(); }
+  const ObservationIndexRef& index() const { return workspace_.index(); }
 
   // D, in the same memory at each call.
   Status SetDamping(double d,
@@ -139,7 +139,7 @@ class Problem {
 
   template <typename Source>
   Outcome Solve(const ObservationSystem<Source>& system,
-                const InexactSolverPerSolveOptions& per_solve,
+                const StepPerSolveOptions& per_solve,
                 InexactSolver<CudaMachine, Source>* solver,
                 DeviceBuffer<double>* camera,
                 DeviceBuffer<double>* point) {
@@ -154,15 +154,15 @@ class Problem {
     return outcome;
   }
   template <typename Source>
-  Outcome Solve(const InexactSolverPerSolveOptions& per_solve,
+  Outcome Solve(const StepPerSolveOptions& per_solve,
                 InexactSolver<CudaMachine, Source>* solver) {
     return Solve(
         System<Source>(), per_solve, solver, &camera_step, &point_step);
   }
   // Issued ahead.
   template <typename Source>
-  Outcome Expected(const InexactSolverOptions& options,
-                   const InexactSolverPerSolveOptions& per_solve,
+  Outcome Expected(const StepOptions& options,
+                   const StepPerSolveOptions& per_solve,
                    const ObservationSystem<Source>& system) {
     InexactSolver<CudaMachine, Source> solver;
     const Status status = solver.Setup(options, index(), &ahead_);
@@ -170,8 +170,8 @@ class Problem {
     return Solve(system, per_solve, &solver, &camera_step, &point_step);
   }
   template <typename Source>
-  Outcome Expected(const InexactSolverOptions& options,
-                   const InexactSolverPerSolveOptions& per_solve) {
+  Outcome Expected(const StepOptions& options,
+                   const StepPerSolveOptions& per_solve) {
     return Expected(options, per_solve, System<Source>());
   }
 
@@ -210,8 +210,8 @@ class CudaPcgLoopTest : public CudaTest {
   // Three solves by one solver: the first queues its iterations at least up to
   // the first reset, the others are a graph from the start.
   template <typename Source>
-  void ExpectLikeIssuedAhead(const InexactSolverOptions& options,
-                             const InexactSolverPerSolveOptions& per_solve,
+  void ExpectLikeIssuedAhead(const StepOptions& options,
+                             const StepPerSolveOptions& per_solve,
                              bool uses_graph = true) {
     const Outcome expected = problem_.Expected<Source>(options, per_solve);
     EXPECT_NE(expected.summary.termination, Termination::kFatalError)
@@ -240,7 +240,7 @@ class CudaPcgLoopTest : public CudaTest {
 TEST_F(CudaPcgLoopTest, EndsByTolerance) {
   for (const int n : {1, 2, 9, 10, 11, 19, 20, 21, 35}) {
     SCOPED_TRACE(n);
-    InexactSolverOptions options;
+    StepOptions options;
     options.min_num_iterations = n;
     ExpectLikeIssuedAhead<Recomputed>(options, kEndAtMinimum);
     ExpectLikeIssuedAhead<Stored>(options, kEndAtMinimum);
@@ -254,7 +254,7 @@ TEST_F(CudaPcgLoopTest, EndsByTolerance) {
 TEST_F(CudaPcgLoopTest, EndsAtMaxNumIterations) {
   for (const int n : {1, 4, 5, 9, 10, 11, 15, 20, 25}) {
     SCOPED_TRACE(n);
-    InexactSolverOptions options;
+    StepOptions options;
     options.max_num_iterations = n;
     ExpectLikeIssuedAhead<Recomputed>(options, kEndAtMaximum, n >= 5);
   }
@@ -263,7 +263,7 @@ TEST_F(CudaPcgLoopTest, EndsAtMaxNumIterations) {
 TEST_F(CudaPcgLoopTest, ResetPeriods) {
   for (const int period : {1, 2, 7, 20, 21, 1000}) {
     SCOPED_TRACE(period);
-    InexactSolverOptions options;
+    StepOptions options;
     options.residual_reset_period = period;
     options.max_num_iterations = 30;
     ExpectLikeIssuedAhead<Recomputed>(options, kEndAtMaximum, period <= 20);
@@ -271,7 +271,7 @@ TEST_F(CudaPcgLoopTest, ResetPeriods) {
 }
 
 TEST_F(CudaPcgLoopTest, Configurations) {
-  for (const InexactSolverOptions& options : solver::SolverConfigurations()) {
+  for (const StepOptions& options : solver::SolverConfigurations()) {
     SCOPED_TRACE(solver::ConfigurationName(options));
     ExpectLikeIssuedAhead<Recomputed>(options, {-1.0, 1e-8});
     ExpectLikeIssuedAhead<Stored>(options, {-1.0, 1e-8});
@@ -312,7 +312,7 @@ TEST_F(CudaPcgLoopTest, OneGraphForAllRadii) {
 
 // Two graphs are kept; a third takes the place of one.
 TEST_F(CudaPcgLoopTest, OtherArrays) {
-  constexpr InexactSolverPerSolveOptions kPerSolve{-1.0, 1e-8};
+  constexpr StepPerSolveOptions kPerSolve{-1.0, 1e-8};
   DeviceBuffer<double> camera_diagonal[3], point_diagonal[3];
   DeviceBuffer<double> camera_step[3], point_step[3];
   Outcome expected[3];
@@ -352,7 +352,7 @@ TEST_F(CudaPcgLoopTest, OtherArrays) {
       << problem_.record().status.message;
 
   // Other options, with the same arrays.
-  InexactSolverOptions options;
+  StepOptions options;
   options.residual_reset_period = 4;
   ASSERT_OK(solver.Setup(options, problem_.index(), problem_.graphs()));
   expected[0] = problem_.Expected(options, kPerSolve, system[0]);
@@ -363,7 +363,7 @@ TEST_F(CudaPcgLoopTest, OtherArrays) {
 
 // A graph is made in the second of four solves.
 TEST_F(CudaPcgLoopTest, AfterManyIterations) {
-  InexactSolverOptions options;
+  StepOptions options;
   options.max_num_iterations = 30;
   const Outcome expected =
       problem_.Expected<Recomputed>(options, kEndAtMaximum);
@@ -384,7 +384,7 @@ TEST_F(CudaPcgLoopTest, AfterManyIterations) {
 
 // Machine and solver are set up again, for a larger problem and back.
 TEST_F(CudaPcgLoopTest, OtherSizes) {
-  constexpr InexactSolverPerSolveOptions kPerSolve{-1.0, 1e-8};
+  constexpr StepPerSolveOptions kPerSolve{-1.0, 1e-8};
   Problem larger;
   ASSERT_OK(larger.Setup(MakeEdgePairs(), context_.get()));
   InexactSolver<CudaMachine, Recomputed> solver;
@@ -423,14 +423,14 @@ class CudaPcgLoopMatrixTest : public CudaPcgLoopTest {
          r = Poisoned<double>(n), z = Poisoned<double>(n);
     auto scalars = Poisoned<PcgScalars>(1);
     PcgVectors v;
-    v.n = n;
+    v.space.num_f = n;
     v.rhs = b.data();
     v.x = x.data();
     v.p = p.data();
     v.r = r.data();
     v.z = z.data();
     v.scalars = scalars.data();
-    InexactSolverOptions options;
+    StepOptions options;
     options.max_num_iterations = 50;
     std::vector<double> first_x;
     CudaMachine ahead;
@@ -527,7 +527,7 @@ TEST_F(CudaPcgLoopMatrixTest, IndefiniteLater) {
 }
 
 TEST_F(CudaPcgLoopTest, StreamsOfTheCaller) {
-  constexpr InexactSolverPerSolveOptions kPerSolve{-1.0, 1e-8};
+  constexpr StepPerSolveOptions kPerSolve{-1.0, 1e-8};
   const Outcome expected = problem_.Expected<Recomputed>({}, kPerSolve);
   cudaStream_t non_blocking = nullptr;
   cudaStream_t blocking = nullptr;
@@ -605,7 +605,7 @@ TEST_F(CudaPcgLoopTest, OtherThreadsDuringARecording) {
 }
 
 TEST_F(CudaPcgLoopTest, SolvesAtOnce) {
-  constexpr InexactSolverPerSolveOptions kPerSolve{-1.0, 1e-8};
+  constexpr StepPerSolveOptions kPerSolve{-1.0, 1e-8};
   const Outcome expected = problem_.Expected<Recomputed>({}, kPerSolve);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

@@ -299,10 +299,9 @@ TEST_F(CudaSolverTest, SolvesLikeHost) {
   const auto device_camera_diagonal = Upload(camera_diagonal);
   const auto device_point_diagonal = Upload(point_diagonal);
 
-  for (const solver::InexactSolverOptions& options :
-       solver::SolverConfigurations()) {
+  for (const solver::StepOptions& options : solver::SolverConfigurations()) {
     SCOPED_TRACE(solver::ConfigurationName(options));
-    solver::InexactSolverPerSolveOptions per_solve;
+    solver::StepPerSolveOptions per_solve;
     per_solve.q_tolerance = -1.0;
     per_solve.r_tolerance = 1e-10;
     std::vector<double> host_camera(C * pairs_.num_cameras);

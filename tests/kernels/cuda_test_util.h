@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -32,6 +32,7 @@
 #include "cuda_kernels/structure/host_workspace.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "gtest/gtest.h"
+#include "tests/kernels/random_vector.h"
 #include "tests/kernels/run_ok.h"
 #include "tests/kernels/running_error.h"
 
@@ -132,16 +133,6 @@ inline void MakeScene(const PairList& pairs,
   }
 }
 
-inline std::vector<double> RandomVector(int64_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<double> normal;
-  std::vector<double> x(static_cast<size_t>(n));
-  for (double& value : x) {
-    value = normal(random);
-  }
-  return x;
-}
-
 // Block arrays between the layouts.
 template <typename To, typename From>
 std::vector<To> ToDeviceLayout(const std::vector<From>& host, int block_size) {
@@ -230,6 +221,30 @@ class CudaTest : public ::testing::Test {
     return host;
   }
 
+  // MakeScene on the device, with states and maps of its cameras.
+  struct DeviceScene {
+    DeviceBuffer<double> cameras, points, observations;
+    DeviceBuffer<CameraState<double>> states;
+    DeviceBuffer<double> maps;
+  };
+  DeviceScene MakeDeviceScene(const PairList& pairs, unsigned seed) {
+    std::vector<double> cameras, points, observations;
+    MakeScene(pairs, seed, &cameras, &points, &observations);
+    DeviceScene scene;
+    scene.cameras = Upload(cameras);
+    scene.points = Upload(points);
+    scene.observations = Upload(observations);
+    scene.states = Poisoned<CameraState<double>>(pairs.num_cameras);
+    scene.maps = Poisoned<double>(int64_t{81} * pairs.num_cameras);
+    PrepareCamerasParams<double, 9> prepare;
+    prepare.num_cameras = pairs.num_cameras;
+    prepare.cameras = scene.cameras.data();
+    prepare.states = scene.states.data();
+    prepare.maps = scene.maps.data();
+    RunOk(prepare, machine_.get());
+    return scene;
+  }
+
   // An output of block_size values per block; what it is before the operation,
   // or poisoned.
   struct Output {
@@ -298,9 +313,9 @@ class CudaProblemTest : public CudaTest {
   void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(BuildIndex(pairs));
     ASSERT_OK(
-        workspace_.Setup(index_.view(), options, &scratch_, context_.get()));
+        workspace_.Setup(index_.ref(), options, &scratch_, context_.get()));
     ASSERT_OK(host_workspace_.Setup(
-        host_index_.view(), &host_machine_, options.max_columns));
+        host_index_.ref(), &host_machine_, options.max_columns));
   }
 
   PairList pairs_;
@@ -324,7 +339,7 @@ struct Operations {
   static constexpr BlockLayout kLayout = Machine::kLayout;
   using Value = typename Source::Value;
 
-  ObservationIndexView index;
+  ObservationIndexRef index;
   Source jacobian;
   const double* b = nullptr;
   const double* camera_diagonal = nullptr;

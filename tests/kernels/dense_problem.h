@@ -151,7 +151,7 @@ class DenseProblem {
                             structure.camera.data(),
                             structure.point.data()})
                     .ok());
-    EXPECT_TRUE(workspace.Setup(index_.view(), &machine, C).ok());
+    EXPECT_TRUE(workspace.Setup(index_.ref(), &machine, C).ok());
     // All that NormalBlocks gives per camera.
     EXPECT_TRUE(workspace.ReserveCameraSums(2 * (PackedSize(C) + C)).ok());
     jc.resize(2 * C * num_observations());
@@ -170,11 +170,11 @@ class DenseProblem {
                      0.5 * UniformVector(3 * num_points());
   }
 
-  // Makes columns inactive as the glue pads them: zero, with a unit diagonal.
+  // Makes columns inactive as set-up pads them: zero, with a unit diagonal.
   // Camera columns from `first` on, all of camera 0, and column 1 of each third
   // point.
   void Pad(int first) {
-    const ObservationIndexView& view = index();
+    const ObservationIndexRef& view = index();
     for (int64_t k = 0; k < num_observations(); ++k) {
       for (int i = 0; i < 2; ++i) {
         for (int j = 0; j < C; ++j) {
@@ -199,7 +199,7 @@ class DenseProblem {
     }
   }
 
-  const ObservationIndexView& index() const { return workspace.index(); }
+  const ObservationIndexRef& index() const { return workspace.index(); }
   int64_t num_cameras() const { return index().num_cameras; }
   int64_t num_points() const { return index().num_points; }
   int64_t num_observations() const { return index().num_observations; }

@@ -176,7 +176,7 @@ template <typename T, int C>
 void ExpectComposition(const Structure& structure) {
   BalProblem<T, C> bal(structure, 41);
   bal.Prepare();
-  const ObservationIndexView& index = bal.problem.index();
+  const ObservationIndexRef& index = bal.problem.index();
   // map = L T diag(s)
   for (int64_t c = 0; c < index.num_cameras; ++c) {
     constexpr int A = C;
@@ -284,7 +284,7 @@ TEST(Evaluate, CountsWhatIsNotFinite) {
   const Structure structure = RandomStructure("random", 4, 500, 3, 5);
   BalProblem<float, 9> bal(structure, 1);
   bal.Prepare();
-  const ObservationIndexView& index = bal.problem.index();
+  const ObservationIndexRef& index = bal.problem.index();
   // A point in the plane of the optical centre of a camera that sees it.
   const int64_t k = index.point_begin[300];
   CameraState<double>& camera = bal.states[index.camera_id[k]];

@@ -194,13 +194,41 @@ TEST_P(HostContextTest, WaitsForEveryChunk) {
       while (num_taken < num_threads) {
         std::this_thread::yield();
       }
-      if (slot != 0) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }
+      // So long that the next call wakes all threads too.
+      std::this_thread::sleep_for(std::chrono::milliseconds(slot != 0 ? 3 : 1));
       done[begin] = 1;
     });
     EXPECT_THAT(done, testing::Each(1));
   }
+}
+
+// Threads that sleep are left alone by calls that take less time than waking
+// one does, and are woken again where the same function has more to do.
+TEST_P(HostContextTest, WakesNobodyForAShortCall) {
+  HostContext context(GetParam());
+  const int num_threads = context.num_threads();
+  std::atomic<int> num_by_others{0};
+  const auto call = [&](int64_t n, int milliseconds) {
+    num_by_others = 0;
+    // Workers spin for less than that.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    context.ParallelFor(n, 1, [&](int64_t, int64_t, int slot) {
+      if (milliseconds > 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+      }
+      num_by_others += slot != 0 ? 1 : 0;
+    });
+  };
+  // One call may be held up by other processes.
+  int num_calls = 0;
+  do {
+    call(2 * num_threads, 0);
+  } while (num_by_others > 0 && ++num_calls < 100);
+  EXPECT_LT(num_calls, 100);
+  // Nobody knows of the first that it takes long.
+  call(2 * num_threads, 20);
+  call(2 * num_threads, 20);
+  EXPECT_GE(num_by_others, num_threads - 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads,

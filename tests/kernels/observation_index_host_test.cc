@@ -26,7 +26,7 @@ TEST(ObservationIndex, SortsByPointCameraAndInput) {
   int64_t bytes = 0;
   ObservationIndex index;
   ASSERT_TRUE(index.Build({3, 4, 6, camera, point}, &bytes).ok());
-  const ObservationIndexView& view = index.view();
+  const ObservationIndexRef& view = index.ref();
   EXPECT_EQ(view.num_cameras, 3);
   EXPECT_EQ(view.num_points, 4);
   EXPECT_EQ(view.num_observations, 6);
@@ -42,8 +42,8 @@ TEST(ObservationIndex, SortsByPointCameraAndInput) {
 TEST(ObservationIndex, Empty) {
   ObservationIndex index;
   ASSERT_TRUE(index.Build({0, 0, 0, nullptr, nullptr}).ok());
-  EXPECT_EQ(index.view().point_begin[0], 0);
-  EXPECT_EQ(index.view().camera_begin[0], 0);
+  EXPECT_EQ(index.ref().point_begin[0], 0);
+  EXPECT_EQ(index.ref().camera_begin[0], 0);
 }
 
 TEST(ObservationIndex, BuildsTwice) {
@@ -52,8 +52,8 @@ TEST(ObservationIndex, BuildsTwice) {
   ObservationIndex index;
   ASSERT_TRUE(index.Build({2, 1, 2, camera, point}).ok());
   ASSERT_TRUE(index.Build({2, 3, 1, camera, point}).ok());
-  EXPECT_THAT(Copy(index.view().point_begin, 4), ElementsAre(0, 1, 1, 1));
-  EXPECT_THAT(Copy(index.view().camera_begin, 3), ElementsAre(0, 0, 1));
+  EXPECT_THAT(Copy(index.ref().point_begin, 4), ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(Copy(index.ref().camera_begin, 3), ElementsAre(0, 0, 1));
 }
 
 TEST(ObservationIndex, NamesTheFirstIdOutOfRange) {
@@ -70,7 +70,7 @@ TEST(ObservationIndex, NamesTheFirstIdOutOfRange) {
   status = index.Build({6, 2, 4, camera, point});
   EXPECT_EQ(status.message,
             "Observation 3 has camera id -1, expected 0 <= id < 6.");
-  EXPECT_EQ(index.view().num_observations, 0);
+  EXPECT_EQ(index.ref().num_observations, 0);
 }
 
 TEST(ObservationIndex, RefusesBadSizes) {
@@ -91,10 +91,10 @@ TEST(RowIndex, IsTheIndexWithAWorkspace) {
   ASSERT_TRUE(
       index.Setup({3, 4, 6, camera, point}, {}, &point_order, &machine).ok());
   EXPECT_THAT(point_order, testing::IsEmpty());
-  EXPECT_THAT(Copy(index.view().point_begin, 5), ElementsAre(0, 1, 4, 4, 6));
-  EXPECT_THAT(Copy(index.view().input_id(), 6), ElementsAre(5, 3, 0, 2, 1, 4));
-  ASSERT_NE(index.view().host_workspace, nullptr);
-  EXPECT_EQ(index.view().host_workspace->num_chunks(), 1);
+  EXPECT_THAT(Copy(index.ref().point_begin, 5), ElementsAre(0, 1, 4, 4, 6));
+  EXPECT_THAT(Copy(index.ref().input_id(), 6), ElementsAre(5, 3, 0, 2, 1, 4));
+  ASSERT_NE(index.ref().host_workspace, nullptr);
+  EXPECT_EQ(index.ref().host_workspace->num_chunks(), 1);
   // The index, and the workspace.
   EXPECT_GT(machine.bytes(), 5 * 8 + 4 * 8 + 4 * 6 * 4);
   EXPECT_EQ(
@@ -109,7 +109,7 @@ class HostWorkspaceTest : public testing::TestWithParam<Structure> {};
 TEST_P(HostWorkspaceTest, CutsPointsIntoChunksAndSlots) {
   DenseProblem<double, 9> problem(GetParam(), 1);
   const HostWorkspace& workspace = problem.workspace;
-  const ObservationIndexView& index = problem.index();
+  const ObservationIndexRef& index = problem.index();
   EXPECT_EQ(index.host_workspace, &workspace);
   const int64_t num_chunks = workspace.num_chunks();
   EXPECT_EQ(num_chunks == 0, index.num_points == 0);
@@ -170,7 +170,7 @@ TEST(HostWorkspace, ManyObservationsMakeABoundedNumberOfChunks) {
                   .ok());
   HostMachine machine(1);
   HostWorkspace workspace;
-  ASSERT_TRUE(workspace.Setup(index.view(), &machine).ok());
+  ASSERT_TRUE(workspace.Setup(index.ref(), &machine).ok());
   EXPECT_GE(workspace.num_chunks(), 200);
   EXPECT_LE(workspace.num_chunks(), 512);
 }

@@ -54,7 +54,7 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
                           structure.camera.data(),
                           structure.point.data()})
                   .ok());
-  const ObservationIndexView& index = observations.view();
+  const ObservationIndexRef& index = observations.ref();
   // Blocks by (i, j), their couplings by (k, l).
   std::map<std::pair<int32_t, int32_t>,
            std::vector<std::pair<int64_t, int64_t>>>
@@ -93,7 +93,7 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
   ASSERT_TRUE(
       couplings.Build(index, CouplingList::kObservations, &machine).ok());
   EXPECT_LE(machine.bytes(), forecast.bytes);
-  const CouplingIndexView& view = couplings.view();
+  const CouplingIndexRef& view = couplings.ref();
   ASSERT_EQ(view.num_cameras, structure.num_cameras);
   ASSERT_EQ(view.num_blocks, static_cast<int64_t>(expected.size()));
   ASSERT_EQ(view.num_couplings, num_couplings);
@@ -125,10 +125,10 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
   // Their points.
   CouplingIndex points;
   ASSERT_TRUE(points.Build(index, CouplingList::kPoints, &machine).ok());
-  ASSERT_EQ(points.view().num_couplings, num_couplings);
-  EXPECT_EQ(points.view().coupling, nullptr);
+  ASSERT_EQ(points.ref().num_couplings, num_couplings);
+  EXPECT_EQ(points.ref().coupling, nullptr);
   for (int64_t at = 0; at < num_couplings; ++at) {
-    ASSERT_EQ(points.view().point[at],
+    ASSERT_EQ(points.ref().point[at],
               index.point_id[FirstOfCoupling(view.coupling[at])]);
   }
   EXPECT_EQ(view.row_begin[0], 0);
@@ -196,19 +196,27 @@ class MatrixOfProblem {
     families.Add(C, problem->index().num_cameras);
     EXPECT_TRUE(
         unknowns.Setup(families, varies.data(), &problem->machine).ok());
-    EXPECT_TRUE(csr.Setup(couplings.view(), unknowns, &problem->machine).ok());
+    EXPECT_TRUE(csr.Setup(couplings.ref(), unknowns, &problem->machine).ok());
     EXPECT_TRUE(csr.SetupColumns(&problem->machine).ok());
     EXPECT_TRUE(rows.Setup(csr, unknowns, &problem->machine).ok());
     params.index = problem->index();
-    params.couplings = couplings.view();
-    params.unknowns = unknowns.view();
+    params.couplings = couplings.ref();
+    EXPECT_TRUE(schur_rows
+                    .Setup(problem->index(),
+                           couplings.ref(),
+                           nullptr,
+                           C,
+                           &problem->machine)
+                    .ok());
+    params.rows = schur_rows.ref();
+    params.unknowns = unknowns.ref();
     params.jacobian = problem->source();
     params.v_inverse = {v_inverse.data(), problem->num_points()};
     params.schur_diagonal = {schur_diagonal.data(), problem->num_cameras()};
     params.camera_diagonal = camera_diagonal;
   }
 
-  int64_t n() const { return unknowns.view().num_unknowns; }
+  int64_t n() const { return unknowns.ref().num_unknowns; }
   // Column by column, `padding` values between two of them.
   MatrixXd Dense(int64_t padding = 0) {
     const int64_t stride = n() + padding;
@@ -249,19 +257,19 @@ class MatrixOfProblem {
   VectorXd Product(const VectorXd& p) {
     const std::vector<double> values = Values();
     std::vector<double> partial(
-        static_cast<size_t>(rows.view().num_chunks * rows.view().width), -7.0);
+        static_cast<size_t>(rows.ref().num_chunks * rows.ref().width), -7.0);
     VectorXd q = VectorXd::Constant(p.size(), -7.0);
     RunOk(
         SchurRowChunksParams{
-            rows.view(), values.data(), p.data(), partial.data()},
+            rows.ref(), values.data(), p.data(), partial.data()},
         &problem_->machine);
-    RunOk(SchurRowSumsParams{rows.view(), partial.data(), q.data()},
+    RunOk(SchurRowSumsParams{rows.ref(), partial.data(), q.data()},
           &problem_->machine);
     return q;
   }
   VectorXd Rhs() {
     VectorXd y = VectorXd::Constant(n(), -7.0);
-    RunOk(GatherValuesParams{n(), unknowns.view().column, rhs.data(), y.data()},
+    RunOk(GatherValuesParams{n(), unknowns.ref().column, rhs.data(), y.data()},
           &problem_->machine);
     return y;
   }
@@ -271,27 +279,12 @@ class MatrixOfProblem {
   SchurUnknowns<HostMachine> unknowns;
   SchurCsr<HostMachine> csr;
   SchurRows<HostMachine> rows;
+  HostSchurRows schur_rows;
   Params params;
 
  private:
   DenseProblem<T, C>* problem_;
 };
-
-TEST(SchurComplement, RefusesAnIndexThatListsPoints) {
-  DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 21);
-  MatrixOfProblem<double, 9> matrix(
-      &problem, std::vector<unsigned char>(9 * 4, 1), nullptr, nullptr);
-  CouplingIndex points;
-  ASSERT_TRUE(
-      points.Build(problem.index(), CouplingList::kPoints, &problem.machine)
-          .ok());
-  matrix.params.couplings = points.view();
-  const Status status = kernels::Run(matrix.params, &problem.machine);
-  EXPECT_EQ(status.code, StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message,
-            "The Schur complement of this Jacobian needs an index of couplings "
-            "that lists observations, and this one lists points.");
-}
 
 // held: columns from C - 2 on, all of camera 0, which Pad made zero, and, which
 // is not zero and held all the same, column 1 of every third camera.
@@ -374,7 +367,7 @@ void ExpectDense(const Structure& structure, bool damped, bool held) {
   const VectorXd x = problem.RandomVector(n);
   VectorXd p = VectorXd::Zero(problem.num_f());
   RunOk(
-      ScatterValuesParams{n, matrix.unknowns.view().column, x.data(), p.data()},
+      ScatterValuesParams{n, matrix.unknowns.ref().column, x.data(), p.data()},
       &problem.machine);
   VectorXd q(problem.num_f());
   SchurProductImplicitWParams<typename DenseProblem<T, C>::Source, kHostLayout>
@@ -522,6 +515,14 @@ void ExpectRecomputedLikeStored(const Structure& structure) {
   SchurComplementParams<Source, kHostLayout> params;
   params.index = problem.index();
   params.couplings = stored.params.couplings;
+  HostSchurRows rows;
+  ASSERT_TRUE(rows.Setup(params.index,
+                         params.couplings,
+                         nullptr,
+                         kBalLocalCameraDim,
+                         &problem.machine)
+                  .ok());
+  params.rows = rows.ref();
   params.unknowns = stored.params.unknowns;
   params.jacobian = Source{bal.states.data(),
                            bal.maps.data(),
@@ -542,7 +543,7 @@ void ExpectRecomputedLikeStored(const Structure& structure) {
 
   // |F| from absolute values of local blocks and maps.
   MatrixXd f = MatrixXd::Zero(2 * problem.num_observations(), n);
-  const ObservationIndexView& index = problem.index();
+  const ObservationIndexRef& index = problem.index();
   for (int64_t k = 0; k < problem.num_observations(); ++k) {
     const int32_t c = index.camera_id[k];
     Projection<double> projection;

@@ -70,7 +70,7 @@ class AgainstDense {
     ASSERT_EQ(breakdown_.first_block, Breakdown::kNone);
   }
 
-  BlockView<double, 6, kHostLayout> Vi() {
+  BlockRef<double, 6, kHostLayout> Vi() {
     return {packed_vi_.data(), problem_.num_points()};
   }
 

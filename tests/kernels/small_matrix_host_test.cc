@@ -4,7 +4,7 @@
 #include <random>
 
 #include "Eigen/Dense"
-#include "cuda_kernels/base/block_view.h"
+#include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -180,15 +180,15 @@ TEST(SmallMatrix, InverseMatchesEigen3) { InverseMatchesEigen<3>(); }
 TEST(SmallMatrix, InverseMatchesEigen9) { InverseMatchesEigen<9>(); }
 TEST(SmallMatrix, InverseMatchesEigen10) { InverseMatchesEigen<10>(); }
 
-TEST(BlockView, Layouts) {
+TEST(BlockRef, Layouts) {
   int values[6] = {0, 1, 2, 3, 4, 5};
-  const BlockView<int, 3, BlockLayout::kBlockContiguous> contiguous{values, 2};
+  const BlockRef<int, 3, BlockLayout::kBlockContiguous> contiguous{values, 2};
   EXPECT_EQ(contiguous(1, 0), 3);
   EXPECT_EQ(contiguous(1, 2), 5);
-  const BlockView<int, 3, BlockLayout::kContinuousElement> element{values, 2};
+  const BlockRef<int, 3, BlockLayout::kContinuousElement> element{values, 2};
   EXPECT_EQ(element(1, 0), 1);
   EXPECT_EQ(element(1, 2), 5);
-  const BlockView<const int, 3, BlockLayout::kContinuousElement> readonly =
+  const BlockRef<const int, 3, BlockLayout::kContinuousElement> readonly =
       element;
   EXPECT_EQ(readonly(0, 1), 2);
   EXPECT_EQ(readonly.size(), 6);

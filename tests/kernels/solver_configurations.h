@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "ceres_ext/solver/inexact_solver_options.h"
+#include "ceres_ext/solver/step_options.h"
 
 namespace ceres_ext::solver {
 
-inline std::vector<InexactSolverOptions> SolverConfigurations() {
-  std::vector<InexactSolverOptions> all;
+inline std::vector<StepOptions> SolverConfigurations() {
+  std::vector<StepOptions> all;
   for (const bool use_schur : {true, false}) {
     for (const PreconditionerType preconditioner :
          {PreconditionerType::kIdentity,
@@ -21,7 +21,7 @@ inline std::vector<InexactSolverOptions> SolverConfigurations() {
           PreconditionerType::kSchurJacobi,
           PreconditionerType::kSchurPowerSeriesExpansion}) {
       for (const bool use_spse_initialization : {false, true}) {
-        InexactSolverOptions options;
+        StepOptions options;
         options.use_schur = use_schur;
         options.preconditioner = preconditioner;
         options.use_spse_initialization = use_spse_initialization;
@@ -38,7 +38,7 @@ inline std::vector<InexactSolverOptions> SolverConfigurations() {
   return all;
 }
 
-inline std::string ConfigurationName(const InexactSolverOptions& options) {
+inline std::string ConfigurationName(const StepOptions& options) {
   std::string name = options.use_schur ? "schur" : "full";
   switch (options.preconditioner) {
     case PreconditionerType::kIdentity:

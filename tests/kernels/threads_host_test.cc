@@ -28,7 +28,7 @@ std::vector<double> Results(int num_threads) {
   const auto keep = [&](const VectorXd& values) {
     results.insert(results.end(), values.data(), values.data() + values.size());
   };
-  const ObservationIndexView& index = problem.index();
+  const ObservationIndexRef& index = problem.index();
   const int64_t num_e = problem.num_e();
   const int64_t num_f = problem.num_f();
   const VectorXd x = problem.RandomVector(num_e + num_f);

@@ -28,13 +28,13 @@ double* Somewhere() {
   return somewhere;
 }
 template <int N, typename T = double>
-BlockView<T, N, kDeviceLayout> View() {
+BlockRef<T, N, kDeviceLayout> Ref() {
   return {reinterpret_cast<T*>(Somewhere()), 1};
 }
 
 template <typename T>
 StoredJacobian<T, BalShape<C>, kDeviceLayout> Stored() {
-  return {View<2 * C, T>(), View<6, T>()};
+  return {Ref<2 * C, T>(), Ref<6, T>()};
 }
 template <typename T>
 RecomputedJacobian<T, C> Recomputed() {
@@ -55,7 +55,7 @@ SchurProductImplicitWParams<Source, kDeviceLayout> SchurProduct(
     const Source& source) {
   SchurProductImplicitWParams<Source, kDeviceLayout> p;
   p.jacobian = source;
-  p.v_inverse = View<6>();
+  p.v_inverse = Ref<6>();
   p.camera_diagonal = Somewhere();
   p.p = Somewhere();
   p.q = Somewhere();
@@ -80,8 +80,8 @@ Traffic OfOperation(const std::string& name, const Source& source) {
     p.points = Somewhere();
     p.observations = Somewhere();
     p.residuals = Somewhere();
-    p.camera_blocks = View<2 * C, T>();
-    p.point_blocks = View<6, T>();
+    p.camera_blocks = Ref<2 * C, T>();
+    p.point_blocks = Ref<6, T>();
     p.camera_gradient = Somewhere();
     p.point_gradient = Somewhere();
     return GetTraffic(p);
@@ -92,11 +92,11 @@ Traffic OfOperation(const std::string& name, const Source& source) {
     p.b = Somewhere();
     p.point_diagonal = Somewhere();
     if (name == "NormalBlocks: V, g_p") {
-      p.v = View<6>();
+      p.v = Ref<6>();
       p.point_gradient = Somewhere();
     } else {
-      p.v_inverse = View<6>();
-      p.schur_diagonal = View<45>();
+      p.v_inverse = Ref<6>();
+      p.schur_diagonal = Ref<45>();
       p.schur_rhs = Somewhere();
     }
     return GetTraffic(p);
@@ -107,7 +107,7 @@ Traffic OfOperation(const std::string& name, const Source& source) {
   if (name == "BackSubstituteImplicitW") {
     BackSubstituteImplicitWParams<Source, kDeviceLayout> p;
     p.jacobian = source;
-    p.v_inverse = View<6>();
+    p.v_inverse = Ref<6>();
     p.b = Somewhere();
     p.z = Somewhere();
     p.y = Somewhere();
@@ -149,8 +149,8 @@ Traffic OfOperation(const std::string& name, const Source& source) {
   }
   EXPECT_EQ(name, "ScaleColumns");
   ScaleColumnsParams<T, BalShape<C>, kDeviceLayout> p;
-  p.camera_blocks = View<2 * C, T>();
-  p.point_blocks = View<6, T>();
+  p.camera_blocks = Ref<2 * C, T>();
+  p.point_blocks = Ref<6, T>();
   p.camera_scale = Somewhere();
   p.point_scale = Somewhere();
   return GetTraffic(p);
@@ -200,7 +200,7 @@ TEST(Traffic, TableOfTheDocumentation) {
 // By hand: what a product with S reads and writes of 3 cameras, 5 points and 11
 // observations.
 TEST(Traffic, ByHand) {
-  ObservationIndexView index;
+  ObservationIndexRef index;
   index.num_cameras = 3;
   index.num_points = 5;
   index.num_observations = 11;

@@ -112,7 +112,7 @@ TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
   const auto tangent_size = Upload(table.tangent_size);
   const auto state_offset = Upload(table.state_offset);
   const auto constant_values = Upload(table.constant_values);
-  BlockTableView view = table.view();
+  BlockTableRef view = table.ref();
   view.tangent_offset = tangent_offset.data();
   view.tangent_size = tangent_size.data();
   view.state_offset = state_offset.data();
@@ -135,10 +135,10 @@ TEST_F(VectorsGraphTest, ReplayIsLikeEager) {
     }
   }
   const auto blocks = Upload(host_blocks);
-  const auto delta = Upload(NormalVector(table.tangent_values, 1));
-  const auto state = Upload(NormalVector(table.state_values, 2));
-  const auto x = Upload(NormalVector(kVector, 3));
-  const auto y = Upload(NormalVector(kVector, 4));
+  const auto delta = Upload(RandomVector(table.tangent_values, 1));
+  const auto state = Upload(RandomVector(table.state_values, 2));
+  const auto x = Upload(RandomVector(kVector, 3));
+  const auto y = Upload(RandomVector(kVector, 4));
   const LossProblem<float, 9> losses(kVector);
   const auto loss_table = Upload(losses.losses);
   const auto loss_id = Upload(losses.loss_id);

@@ -12,6 +12,7 @@
 #include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/robust_losses.h"
+#include "tests/kernels/random_vector.h"
 
 namespace ceres_ext::kernels {
 
@@ -42,7 +43,7 @@ struct TestTable {
     }
   }
 
-  BlockTableView view() const {
+  BlockTableRef ref() const {
     return {num_blocks,
             padded_size,
             ambient_size,
@@ -62,16 +63,6 @@ struct TestTable {
   std::vector<int32_t> state_offset;
   std::vector<double> constant_values;
 };
-
-inline std::vector<double> NormalVector(int64_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<double> normal;
-  std::vector<double> x(static_cast<size_t>(n));
-  for (double& value : x) {
-    value = normal(random);
-  }
-  return x;
-}
 
 // Pairs x_i = k 2^e, y_i = l 2^e, k and l of 20 bits, -20 <= e <= 20: all
 // products of sums of the two are exact, so that a fused product changes
@@ -112,9 +103,9 @@ struct LossProblem {
                RobustLoss(RobustLossKind::kArctan, 1.5),
                RobustLoss(RobustLossKind::kTolerant, 2.0, 0.7),
                RobustLoss(RobustLossKind::kTukey, 2.0)},
-        residuals(NormalVector(2 * n, 21)) {
-    const std::vector<double> camera = NormalVector(2 * C * n, 22);
-    const std::vector<double> point = NormalVector(6 * n, 23);
+        residuals(RandomVector(2 * n, 21)) {
+    const std::vector<double> camera = RandomVector(2 * C * n, 22);
+    const std::vector<double> point = RandomVector(6 * n, 23);
     camera_blocks.assign(camera.begin(), camera.end());
     point_blocks.assign(point.begin(), point.end());
     for (int64_t k = 0; k < n; ++k) {

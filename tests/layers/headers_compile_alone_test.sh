@@ -78,7 +78,7 @@ if alone nothing/there.h 2>/dev/null; then
 fi
 
 if grep -rnE '^#include [<"](cu[a-z_0-9]*\.h|cuda/|cub/|thrust/|nv)' \
-  --include='*.h' cuda_kernels ceres_ext examples benchmarks; then
+  --include='*.h' cuda_kernels ceres_ext problem_io examples benchmarks studies; then
   echo "a .h includes a header of CUDA" >&2
   exit 1
 fi
@@ -88,7 +88,7 @@ awk -F '"' '/^ *"command": / { is_host = !/ -x cu / }
   /^ *"file": / && is_host { print $4 }' "$commands" >"$work/sources"
 (($(wc -l <"$work/sources") > 100)) ||
   { echo "$commands has hardly any source" >&2; exit 1; }
-find cuda_kernels ceres_ext examples benchmarks \
+find cuda_kernels ceres_ext problem_io examples benchmarks studies \
   \( -name '*.h' -o -name '*.cuh' \) | LC_ALL=C sort >"$work/headers"
 shown_by "$work/sources" "$work/headers" >"$work/shown"
 LC_ALL=C comm -23 "$work/headers" "$work/shown" >"$work/others"

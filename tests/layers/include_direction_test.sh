@@ -5,7 +5,8 @@
 #
 # An include may skip downwards in the table of docs/architecture.md, never
 # point up, and host/ and cuda/ don't know each other. Installed headers include
-# installed headers alone. Without TREE also tries the test itself, on a tree of
+# installed headers alone; problem_io/ includes those and one header of the
+# machines. Without TREE also tries the test itself, on a tree of
 # its own.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -18,11 +19,12 @@ check() {
     installed=$(grep -oE 'cuda_kernels/[a-z_/]+\.cuh?|cuda_kernels/[a-z_/]+\.h' \
       cmake/CeresExtInstall.cmake | tr '\n' ' ')
   fi
-  find cuda_kernels ceres_ext examples benchmarks python -type f \
+  find cuda_kernels ceres_ext problem_io examples benchmarks studies python \
+    -path studies/tests -prune -o -type f \
     \( -name '*.h' -o -name '*.cuh' -o -name '*.cc' \) -print0 |
     LC_ALL=C sort -z |
     xargs -0 grep -HnE \
-      '^#include "(cuda_kernels|ceres_ext|examples|benchmarks|python|tests)/' |
+      '^#include "(cuda_kernels|ceres_ext|problem_io|examples|benchmarks|studies|python|tests)/' |
     awk -F '[:"]' -v installed=" $installed" '
       # The layer of a file; -1: none.
       function layer(path) {
@@ -34,9 +36,16 @@ check() {
         if (path ~ /^cuda_kernels\/(host|cuda)\//) return 5
         if (path ~ /^ceres_ext\/solver\//) return 6
         if (path ~ /^ceres_ext\/[^\/]*\.(h|cuh)$/) return 7
-        if (path ~ /^ceres_ext\/glue\//) return 8
-        if (path ~ /^ceres_ext\/[^\/]*\.cc$/) return 9
-        if (path ~ /^(examples|benchmarks|python)\//) return 10
+        if (path ~ /^ceres_ext\/base\//) return 8
+        if (path ~ /^ceres_ext\/import\//) return 9
+        if (path ~ /^ceres_ext\/blocks\//) return 10
+        if (path ~ /^ceres_ext\/rows\//) return 11
+        if (path ~ /^ceres_ext\/plan\//) return 12
+        if (path ~ /^ceres_ext\/session\//) return 13
+        if (path ~ /^ceres_ext\/under_ceres\//) return 14
+        if (path ~ /^ceres_ext\/front\//) return 15
+        if (path ~ /^problem_io\//) return 16
+        if (path ~ /^(examples|benchmarks|studies|python)\//) return 17
         return -1
       }
       {
@@ -47,10 +56,13 @@ check() {
         else if (b > a) wrong = "points up"
         else if (a == 7 && b != 7 && !index(installed, " " to " "))
           wrong = "is not installed"
+        else if (a == 16 && b != 16 && b != 7 &&
+                 to != "cuda_kernels/machine/host_processors.h")
+          wrong = "is not for problem_io"
         # Bodies are reached through ops/, but for templates that others
-        # instantiate and loops for bodies of the study.
+        # instantiate and loops for bodies of studies/.
         else if (b == 5 && to !~ /\.cuh$/ && a != 5 &&
-                 from !~ /^benchmarks\/study\//)
+                 from !~ /^studies\//)
           wrong = "is a body, include ops/ for it"
         else if ((from ~ /^cuda_kernels\/host\// &&
                   to ~ /^cuda_kernels\/cuda\//) ||
@@ -77,22 +89,34 @@ fi
 # What the test is to find.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{examples,benchmarks,python,ceres_ext/{solver,glue}}
+mkdir -p "$tree"/{examples,benchmarks,studies,python,problem_io}
+mkdir -p "$tree"/ceres_ext/{solver,import,rows}
 mkdir -p "$tree"/cuda_kernels/{base,ops,host,cuda}
 echo '#include "cuda_kernels/ops/b.h"' >"$tree/cuda_kernels/base/a.h"
 echo '#include "cuda_kernels/cuda/b.cuh"' >"$tree/cuda_kernels/host/a.cc"
 echo '#include "cuda_kernels/cuda/b.cuh"' >"$tree/ceres_ext/solver/a.cc"
 echo '#include "cuda_kernels/base/b.h"' >"$tree/ceres_ext/a.h"
-echo '#include "ceres_ext/glue/b.h"' >"$tree/ceres_ext/solver/b.cc"
-echo '#include "tests/b.h"' >"$tree/ceres_ext/glue/a.h"
+echo '#include "ceres_ext/import/b.h"' >"$tree/ceres_ext/solver/b.cc"
+echo '#include "ceres_ext/rows/b.h"' >"$tree/ceres_ext/import/a.cc"
+echo '#include "tests/b.h"' >"$tree/ceres_ext/rows/a.h"
+echo '#include "ceres_ext/rows/b.h"' >"$tree/problem_io/a.h"
+echo '#include "examples/b.h"' >"$tree/problem_io/b.h"
 echo '#include "cuda_kernels/base/b.h"' >"$tree/cuda_kernels/ops/good.h"
+echo '#include "ceres_ext/b.h"' >"$tree/problem_io/good.h"
+echo '#include "problem_io/b.h"' >"$tree/examples/good.h"
+echo '#include "benchmarks/b.h"' >"$tree/studies/good.h"
+echo '#include "studies/b.h"' >"$tree/problem_io/c.h"
 found=$(check "$tree")
 expected='ceres_ext/a.h:1: cuda_kernels/base/b.h is not installed
-ceres_ext/glue/a.h:1: tests/b.h is in no layer
+ceres_ext/import/a.cc:1: ceres_ext/rows/b.h points up
+ceres_ext/rows/a.h:1: tests/b.h is in no layer
 ceres_ext/solver/a.cc:1: cuda_kernels/cuda/b.cuh is for nvcc alone
-ceres_ext/solver/b.cc:1: ceres_ext/glue/b.h points up
+ceres_ext/solver/b.cc:1: ceres_ext/import/b.h points up
 cuda_kernels/base/a.h:1: cuda_kernels/ops/b.h points up
-cuda_kernels/host/a.cc:1: cuda_kernels/cuda/b.cuh is of the other machine'
+cuda_kernels/host/a.cc:1: cuda_kernels/cuda/b.cuh is of the other machine
+problem_io/a.h:1: ceres_ext/rows/b.h is not for problem_io
+problem_io/b.h:1: examples/b.h points up
+problem_io/c.h:1: studies/b.h points up'
 if [[ "$(LC_ALL=C sort <<<"$found")" != "$expected" ]]; then
   printf 'expected\n%s\nfound\n%s\n' "$expected" "$found" >&2
   exit 1

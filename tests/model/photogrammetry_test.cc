@@ -23,6 +23,7 @@
 #include "ceres/autodiff_cost_function.h"
 #include "ceres/jet.h"
 #include "ceres/manifold.h"
+#include "ceres_ext/row_evaluation.h"
 #include "gtest/gtest.h"
 #include "tests/model/camera_models_reference.h"
 
@@ -357,6 +358,48 @@ class Expected {
   MatrixXd tangents_;
 };
 
+// By the derivatives that a functor brings.
+template <typename Error, int... kSizes>
+Evaluation EvaluateWritten(const Error& error,
+                           const std::vector<double>& x,
+                           std::integer_sequence<int, kSizes...> sizes) {
+  constexpr int kNum = Error::kNumResiduals;
+  Evaluation found;
+  found.residuals.setZero(kNum);
+  found.jacobian.setZero(kNum, x.size());
+  std::vector<std::vector<double>> parts;
+  std::vector<const double*> blocks;
+  const double* next = x.data();
+  for (const int size : {kSizes...}) {
+    parts.emplace_back(kNum * size);
+    blocks.push_back(next);
+    next += size;
+  }
+  std::vector<double*> pointers;
+  for (auto& part : parts) {
+    pointers.push_back(part.data());
+  }
+  found.success = error.Differentiate(
+      sizes, blocks.data(), found.residuals.data(), pointers.data());
+  int column = 0;
+  for (const auto& part : parts) {
+    const int size = static_cast<int>(part.size()) / kNum;
+    for (int i = 0; i < kNum; ++i) {
+      for (int j = 0; j < size; ++j) {
+        found.jacobian(i, column + j) = part[i * size + j];
+      }
+    }
+    column += size;
+  }
+  return found;
+}
+
+// Those of what derives from a functor are not the functor's.
+using PinholeError = ReprojectionError<PinholeCamera, Quaternion>;
+static_assert(internal::HasDerivatives<PinholeError>());
+static_assert(!internal::HasDerivatives<WeightedError<PinholeError>>());
+static_assert(!internal::HasDerivatives<WhitenedError<PinholeError>>());
+
 template <typename Rotation, typename Sizes, typename Error>
 void ExpectAgrees(const Error& error,
                   const Values& values,
@@ -367,6 +410,10 @@ void ExpectAgrees(const Error& error,
   {
     SCOPED_TRACE("AutoDiffCostFunction");
     expected.Compare(EvaluateByCeres<Sizes>(error, expected.x()), tolerances);
+  }
+  if constexpr (internal::HasDerivatives<Error>()) {
+    SCOPED_TRACE("written");
+    expected.Compare(EvaluateWritten(error, expected.x(), Sizes()), tolerances);
   }
   SCOPED_TRACE("strides");
   expected.Compare(EvaluateInStrides<Sizes>(error, expected.x()), tolerances);
@@ -812,6 +859,35 @@ TYPED_TEST(PhotogrammetryTest, QuaternionsOfAnotherNormAreNotNormalized) {
       EXPECT_NEAR(transformed[i], static_cast<double>(expected[i]), 1e-14);
     }
   }
+}
+
+// A class that derives from a model has the derivatives of its own projection.
+struct ShearedCamera : SimpleRadialCamera {
+  template <typename T>
+  static bool ImgFromCam(const T* params, const T* point, T* pixel) {
+    if (!SimpleRadialCamera::ImgFromCam(params, point, pixel)) {
+      return false;
+    }
+    pixel[0] += 0.5 * pixel[1];
+    return true;
+  }
+};
+static_assert(internal::HasDistortion<SimpleRadialCamera>());
+static_assert(!internal::HasDistortion<ShearedCamera>());
+
+TEST(Photogrammetry, DerivedCamerasHaveTheirOwnDerivatives) {
+  using Error = ReprojectionError<ShearedCamera, EigenQuaternion>;
+  const std::vector<double> x = {
+      0.3, -0.2, 4.0, 0.0, 0.0, 0.0, 1.0, 0.1, 0.2, 0.5, 800, 600, 400, 0.1};
+  const Error error{612.25, 388.5};
+  const Evaluation written = EvaluateWritten(error, x, Error::BlockSizes());
+  const Evaluation jets = EvaluateByCeres<Error::BlockSizes>(error, x);
+  ASSERT_TRUE(written.success && jets.success);
+  // Both round some tens of operations.
+  EXPECT_LT((written.residuals - jets.residuals).norm(),
+            1e-13 * jets.residuals.norm());
+  EXPECT_LT((written.jacobian - jets.jacobian).norm(),
+            1e-13 * jets.jacobian.norm());
 }
 
 TEST(Photogrammetry, PointPriors) {

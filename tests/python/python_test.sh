@@ -4,8 +4,9 @@
 # python_test.sh BUILD WORK
 #
 # Installs the Python package, with the library of the build folder BUILD, into a
-# fresh virtual environment in the folder WORK, and runs python/tests there. Ends
-# with 77 where there is no Python to compile for or pip reaches no index.
+# fresh virtual environment in the folder WORK, and runs python/tests and the
+# examples in Python there. Ends with 77 where there is no Python to compile for or
+# pip reaches no index.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build="$1"
@@ -43,6 +44,6 @@ install --config-settings="build-dir=$work/build" \
   --config-settings="cmake.define.CERES_EXT_BUILD=$build" "$root"
 cd "$work"
 CERES_EXT_BUILD="$build" venv/bin/python -m pytest -q -rs \
-  -p no:cacheprovider "$root/python/tests"
+  -p no:cacheprovider "$root/python/tests" "$root/tests/examples"
 cd "$root"
 rm -rf "$work"

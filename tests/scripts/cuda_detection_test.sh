@@ -44,7 +44,7 @@ expect_equal "a driver that fails" "$CUDA_ARCHITECTURES" "$defaults"
 expect_equal "GPUs of a driver that fails" "$GPU_NAMES" ""
 
 mkdir -p "$WORK/programs" "$CHECKOUT"/{cuda_kernels,benchmarks} \
-  "$CHECKOUT"/{ceres_ext/solver,tests/{kernels,glue,solver,study}}
+  "$CHECKOUT"/{ceres_ext/solver,tests/{kernels,front,solver,study}}
 printf '#!/bin/sh\n' >"$WORK/programs/operations_benchmark"
 chmod +x "$WORK/programs/operations_benchmark"
 "$CHECKOUT/scripts/gpu_check" "$WORK/programs" "$WORK/checked" benchmark \

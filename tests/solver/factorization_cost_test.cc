@@ -3,7 +3,7 @@
 // What factorisations are expected to take against what they took on an H200
 // (docs/measurements/study_exact.md).
 
-#include "ceres_ext/solver/factorization_cost.h"
+#include "ceres_ext/solver/cholesky/factorization_cost.h"
 
 #include <algorithm>
 #include <cstdint>

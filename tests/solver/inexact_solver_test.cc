@@ -38,7 +38,7 @@ class Solution {
   using Problem = DenseProblem<T, C>;
   using Source = typename Problem::Source;
 
-  Solution(Problem* problem, const InexactSolverOptions& options)
+  Solution(Problem* problem, const StepOptions& options)
       : problem_(problem), step(problem->num_columns()) {
     const kernels::Status status =
         solver_.Setup(options, problem->index(), &problem->machine);
@@ -47,7 +47,7 @@ class Solution {
 
   void Solve(bool camera_damped,
              bool point_damped,
-             const InexactSolverPerSolveOptions& per_solve) {
+             const StepPerSolveOptions& per_solve) {
     ObservationSystem<Source> system;
     system.jacobian = problem_->source();
     system.b = problem_->b.data();
@@ -68,7 +68,7 @@ class Solution {
 
  public:
   VectorXd step;
-  InexactSolverSummary summary;
+  StepSummary summary;
 };
 
 // The matrix J'J + D^2 with ones on the diagonal of zero columns, whose
@@ -92,7 +92,7 @@ MatrixXd NormalMatrix(const MatrixXd& j,
 // be from the exact one:  |x - x*| <= |A^-1| (|r| + rounding |A| |x|).
 template <typename T, int C>
 void ExpectDenseSolution(DenseProblem<T, C>* problem,
-                         const InexactSolverOptions& options,
+                         const StepOptions& options,
                          bool damped,
                          const Solution<T, C>& solution,
                          bool point_damped) {
@@ -124,14 +124,14 @@ void ExpectDenseSolution(DenseProblem<T, C>* problem,
 }
 
 class InexactSolverTest
-    : public testing::TestWithParam<std::tuple<InexactSolverOptions, bool>> {
+    : public testing::TestWithParam<std::tuple<StepOptions, bool>> {
  protected:
   // A solve to the last digits, on every structure.
   template <typename T, int C>
   void MatchesDense() {
     auto [options, damped] = GetParam();
     options.max_num_iterations = 2000;
-    InexactSolverPerSolveOptions per_solve;
+    StepPerSolveOptions per_solve;
     per_solve.q_tolerance = -1.0;
     per_solve.r_tolerance = 1e-12;
     for (const Structure& structure : EdgeStructures()) {
@@ -187,7 +187,7 @@ TEST_P(InexactSolverTest, OneObjectSolvesSeveralSystems) {
   const auto& [options, damped] = GetParam();
   const Structure structure = RandomStructure("random", 5, 200, 4, 1);
   DenseProblem<double, 9> problem(structure, 1);
-  InexactSolverPerSolveOptions per_solve;
+  StepPerSolveOptions per_solve;
   per_solve.q_tolerance = 0.01;
   Solution<double, 9> reused(&problem, options);
   for (int i = 0; i < 3; ++i) {
@@ -207,7 +207,7 @@ TEST_P(InexactSolverTest, OneObjectSolvesSeveralSystems) {
 TEST_P(InexactSolverTest, SameBitsForAnyNumberOfThreads) {
   const auto& [options, damped] = GetParam();
   const Structure structure = RandomStructure("random", 30, 2000, 4, 2);
-  InexactSolverPerSolveOptions per_solve;
+  StepPerSolveOptions per_solve;
   per_solve.q_tolerance = 1e-4;
   VectorXd expected;
   for (const int num_threads : {1, 2, 3, 7, 16}) {
@@ -223,7 +223,7 @@ TEST_P(InexactSolverTest, SameBitsForAnyNumberOfThreads) {
 }
 
 TEST_P(InexactSolverTest, RefusesOptions) {
-  InexactSolverOptions options = std::get<0>(GetParam());
+  StepOptions options = std::get<0>(GetParam());
   options.max_num_iterations = -1;
   DenseProblem<double, 9> problem(RandomStructure("random", 2, 3, 2, 2), 3);
   InexactSolver<kernels::HostMachine, DenseProblem<double, 9>::Source> solver;
@@ -235,7 +235,7 @@ TEST_P(InexactSolverTest, RefusesOptions) {
 // names the camera, whose step is unspecified, or lets it run out of
 // iterations, and the caller sees it in the step.
 TEST_P(InexactSolverTest, NotANumber) {
-  InexactSolverOptions options = std::get<0>(GetParam());
+  StepOptions options = std::get<0>(GetParam());
   options.max_num_iterations = 25;
   DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 5);
   problem.jc[100] = std::numeric_limits<double>::quiet_NaN();
@@ -276,7 +276,7 @@ TEST(InexactSolver, PreconditionerIsTheMatrix) {
         problem.jc[i] = 0.0;
       }
     }
-    InexactSolverPerSolveOptions per_solve;
+    StepPerSolveOptions per_solve;
     per_solve.q_tolerance = 0.1;
     Solution<double, 9> solution(&problem, {});
     solution.Solve(true, true, per_solve);
@@ -327,7 +327,7 @@ void RecomputedFollowsStored() {
   recomputed.point_scale = bal.point_scale.data();
 
   const auto solve = [&](const auto& jacobian,
-                         const InexactSolverOptions& options,
+                         const StepOptions& options,
                          VectorXd* step) {
     using Source = std::decay_t<decltype(jacobian)>;
     InexactSolver<kernels::HostMachine, Source> solver;
@@ -339,19 +339,18 @@ void RecomputedFollowsStored() {
     system.camera_diagonal = bal.problem.camera_diagonal.data();
     system.point_diagonal = bal.problem.point_diagonal.data();
     step->resize(bal.problem.num_columns());
-    InexactSolverPerSolveOptions per_solve;
+    StepPerSolveOptions per_solve;
     per_solve.q_tolerance = 1e-3;
     return solver.Solve(
         system, per_solve, step->data() + bal.problem.num_e(), step->data());
   };
-  for (const InexactSolverOptions& options : SolverConfigurations()) {
+  for (const StepOptions& options : SolverConfigurations()) {
     SCOPED_TRACE(ConfigurationName(options));
     VectorXd stored_step;
     VectorXd recomputed_step;
-    const InexactSolverSummary stored =
+    const StepSummary stored =
         solve(bal.problem.source(), options, &stored_step);
-    const InexactSolverSummary again =
-        solve(recomputed, options, &recomputed_step);
+    const StepSummary again = solve(recomputed, options, &recomputed_step);
     EXPECT_EQ(stored.termination, Termination::kSuccess);
     EXPECT_EQ(stored.num_iterations, again.num_iterations);
     // Unit columns with D around one: a condition of at most the number of
@@ -410,7 +409,7 @@ TEST(InexactSolver, LoopsBelongToArrays) {
   system.camera_diagonal = problem.camera_diagonal.data();
   system.point_diagonal = problem.point_diagonal.data();
   const auto solve = [&](VectorXd* step) {
-    const InexactSolverSummary summary =
+    const StepSummary summary =
         solver.Solve(system, {}, step->data() + problem.num_e(), step->data());
     EXPECT_NE(summary.termination, Termination::kFatalError);
     return machine.last;
@@ -459,7 +458,7 @@ TEST(InexactSolver, LoopsBelongToArrays) {
 
 // All memory is taken by Setup; a message may take some bytes.
 TEST(InexactSolver, SolveAllocatesNothing) {
-  for (const InexactSolverOptions& options : SolverConfigurations()) {
+  for (const StepOptions& options : SolverConfigurations()) {
     DenseProblem<double, 9> problem(RandomStructure("random", 8, 900, 3, 4), 5);
     Solution<double, 9> solution(&problem, options);
     ResetLargestAllocation();
@@ -477,7 +476,7 @@ TEST(InexactSolver, UndampedPointOfRankTwoIsAFailure) {
        ++k) {
     std::fill_n(problem.jp.begin() + 6 * k, 6, 1.0);
   }
-  Solution<double, 9> solution(&problem, InexactSolverOptions());
+  Solution<double, 9> solution(&problem, StepOptions());
   solution.Solve(true, false, {});
   EXPECT_EQ(solution.summary.termination, Termination::kFailure);
   EXPECT_THAT(solution.summary.message, HasSubstr("point 17"));
@@ -487,7 +486,7 @@ TEST(InexactSolver, UndampedPointOfRankTwoIsAFailure) {
 }
 
 TEST(InexactSolver, ZeroResidualsGiveAZeroStep) {
-  for (const InexactSolverOptions& options : SolverConfigurations()) {
+  for (const StepOptions& options : SolverConfigurations()) {
     DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 5);
     problem.b.setZero();
     Solution<double, 9> solution(&problem, options);
@@ -500,7 +499,7 @@ TEST(InexactSolver, ZeroResidualsGiveAZeroStep) {
 
 TEST(InexactSolver, TimesAndMemory) {
   DenseProblem<double, 9> problem(RandomStructure("random", 4, 60, 3, 4), 5);
-  InexactSolverOptions options;
+  StepOptions options;
   const int64_t bytes = problem.machine.bytes();
   Solution<double, 9> solution(&problem, options);
   solution.Solve(true, true, {});

@@ -39,8 +39,8 @@ struct Result {
 Result DenseConjugateGradients(const MatrixXd& a,
                                const VectorXd& b,
                                const MatrixXd& preconditioner,
-                               const InexactSolverOptions& options,
-                               const InexactSolverPerSolveOptions& per_solve,
+                               const StepOptions& options,
+                               const StepPerSolveOptions& per_solve,
                                const VectorXd& x0 = {},
                                double model_constant = kInfinity) {
   Result result;
@@ -177,8 +177,8 @@ template <typename Machine>
 Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
              const VectorXd& b,
              const std::function<VectorXd(const VectorXd&)>& preconditioner,
-             const InexactSolverOptions& options,
-             const InexactSolverPerSolveOptions& per_solve,
+             const StepOptions& options,
+             const StepPerSolveOptions& per_solve,
              Machine* machine,
              const VectorXd& x0 = {},
              double model_constant = kNaN) {
@@ -195,7 +195,7 @@ Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
   device_scalars.end = kernels::PcgEnd::kResidual;
   device_scalars.model_constant = model_constant;
   PcgVectors vectors;
-  vectors.n = n;
+  vectors.space.num_f = n;
   vectors.rhs = b.data();
   vectors.x = result.x.data();
   vectors.p = p.data();
@@ -234,8 +234,8 @@ template <typename Machine>
 Result Solve(const std::function<VectorXd(const VectorXd&)>& a,
              const VectorXd& b,
              const std::function<VectorXd(const VectorXd&)>& preconditioner,
-             const InexactSolverOptions& options,
-             const InexactSolverPerSolveOptions& per_solve,
+             const StepOptions& options,
+             const StepPerSolveOptions& per_solve,
              const VectorXd& x0 = {},
              double model_constant = kNaN) {
   Machine machine(2);
@@ -303,8 +303,8 @@ class ConjugateGradientsTest : public testing::Test {
   VectorXd x0_;  // empty: zero
   double model_constant_ = kInfinity;
   MatrixXd m_;
-  InexactSolverOptions options_;
-  InexactSolverPerSolveOptions per_solve_;
+  StepOptions options_;
+  StepPerSolveOptions per_solve_;
 };
 
 TEST_F(ConjugateGradientsTest, QuadraticModel) {
@@ -579,8 +579,8 @@ TEST_F(ConjugateGradientsTest, NotFinite) {
   }
 }
 
-TEST(InexactSolverOptions, Validate) {
-  InexactSolverOptions options;
+TEST(StepOptions, Validate) {
+  StepOptions options;
   std::string error;
   EXPECT_TRUE(options.Validate(&error));
   options.use_schur = false;

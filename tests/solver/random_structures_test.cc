@@ -21,11 +21,11 @@
 #include "Eigen/Dense"
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/explicit_schur.h"
-#include "ceres_ext/solver/explicit_schur_complement.h"
 #include "ceres_ext/solver/general_batch.h"
-#include "ceres_ext/solver/linear_operator.h"
 #include "ceres_ext/solver/observation_batch.h"
-#include "ceres_ext/solver/preconditioner.h"
+#include "ceres_ext/solver/operator/explicit_schur_complement.h"
+#include "ceres_ext/solver/operator/linear_operator.h"
+#include "ceres_ext/solver/preconditioner/create_preconditioner.h"
 #include "ceres_ext/solver/step_solver.h"
 #include "ceres_ext/solver/view_batch.h"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -91,7 +91,7 @@ struct Pairs {
 };
 
 // Rows of a point and the blocks of a view.
-struct ViewRows {
+struct ViewEvaluator {
   std::vector<std::vector<kernels::ViewCell>> cells;
   std::vector<int32_t> view;
   std::vector<int32_t> point;
@@ -99,12 +99,16 @@ struct ViewRows {
 
 class Problem {
  public:
-  // merge: F blocks that occur only together.
-  explicit Problem(unsigned seed, bool merge = false) : random_(seed) {
-    const int num_observation_batches = Uniform(0, 3) == 0 ? 2 : Uniform(0, 1);
-    const bool has_views = Uniform(0, 2) == 0;
+  // merge: F blocks that occur only together. own_views: there are views alone,
+  // each of blocks of its own.
+  explicit Problem(unsigned seed, bool merge = false, bool own_views = false)
+      : random_(seed) {
+    const int num_observation_batches = own_views            ? 0
+                                        : Uniform(0, 3) == 0 ? 2
+                                                             : Uniform(0, 1);
+    const bool has_views = own_views || Uniform(0, 2) == 0;
     const bool has_points = num_observation_batches > 0 || has_views;
-    const bool has_general = !has_points || Uniform(0, 3) > 0;
+    const bool has_general = !own_views && (!has_points || Uniform(0, 3) > 0);
     if (has_points) {
       AddFamily(true, 3, Uniform(1, 12), false);
     }
@@ -119,7 +123,7 @@ class Problem {
       observations.push_back(pairs);
     }
     if (has_views) {
-      AddViewRows();
+      AddViewRows(own_views);
     }
     if (has_general) {
       AddGeneralRows(has_points);
@@ -133,7 +137,7 @@ class Problem {
 
   ProblemBlocks blocks;
   std::vector<Pairs> observations;
-  ViewRows views;
+  ViewEvaluator views;
   std::vector<Row> rows;
   std::unique_ptr<kernels::BlockRowsBuilder> builder;
   std::vector<double> general_values;
@@ -197,7 +201,7 @@ class Problem {
     return (eliminated ? blocks.e : blocks.f).Add(size, num_blocks);
   }
 
-  void AddViewRows() {
+  void AddViewRows(bool own_blocks) {
     constexpr int kColumns[] = {6, 9, 10, 12, 14, 16, 18};
     view_columns = kColumns[Uniform(0, 5)];
     const int first = blocks.f.size();
@@ -208,13 +212,15 @@ class Problem {
     enum { kAny, kOwn, kNumbered };
     std::vector<int> choice;
     for (int i = 0; i < num_families; ++i) {
-      choice.push_back(Uniform(kAny, kNumbered));
+      choice.push_back(own_blocks ? kOwn : Uniform(kAny, kNumbered));
       AddFamily(false,
-                Uniform(1, view_columns / 2 + 1),
+                Uniform(1,
+                        own_blocks ? view_columns / num_families
+                                   : view_columns / 2 + 1),
                 choice[i] == kAny   ? Uniform(1, 4)
                 : choice[i] == kOwn ? num_views
                                     : 3,
-                true);
+                !own_blocks);
     }
     for (int v = 0; v < num_views; ++v) {
       views.cells.emplace_back();
@@ -226,7 +232,8 @@ class Problem {
                           : kind == kOwn ? v
                                          : number;
         const int size = f_columns_[f][block];
-        if (size > 0 && columns + size <= view_columns && Uniform(0, 5) > 0) {
+        if (size > 0 && columns + size <= view_columns &&
+            (own_blocks || Uniform(0, 5) > 0)) {
           views.cells.back().push_back({f, block, size});
           columns += size;
         }
@@ -511,7 +518,7 @@ class OnMachine {
                            VectorXd* b) {
     using Source =
         kernels::StoredJacobian<double, kernels::BalShape<C>, Machine::kLayout>;
-    const ViewRows& rows = problem.views;
+    const ViewEvaluator& rows = problem.views;
     Source source;
     CERES_EXT_RETURN_IF_ERROR(
         IndexRows<C>(problem,
@@ -522,7 +529,7 @@ class OnMachine {
                      first_row,
                      b,
                      &source));
-    const kernels::ObservationIndexView& index = indices_.back()->view();
+    const kernels::ObservationIndexRef& index = indices_.back()->ref();
     const int64_t n = index.num_observations;
     std::vector<int32_t> view(n);
     std::vector<int32_t> point(n);
@@ -565,7 +572,7 @@ class OnMachine {
                      b,
                      &source));
     auto batch = std::make_unique<ObservationBatch<Machine, Source>>();
-    batch->Setup(indices_.back()->view(), 0, pairs.f_family, machine_);
+    batch->Setup(indices_.back()->ref(), 0, pairs.f_family, machine_);
     CERES_EXT_RETURN_IF_ERROR(batch->SetBlocks(problem.blocks));
     batch->SetJacobian(source);
     batches.push_back(batch.get());
@@ -599,16 +606,16 @@ class OnMachine {
                                options,
                                nullptr,
                                machine_));
-    const kernels::ObservationIndexView& index = indices_.back()->view();
+    const kernels::ObservationIndexRef& index = indices_.back()->ref();
     std::vector<int32_t> input(n);
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Download(n, index.input_id(), input.data()));
     std::vector<double> jc(2 * C * n);
     std::vector<double> jp(6 * n);
-    const kernels::BlockView<double, 2 * C, Machine::kLayout> camera_view{
+    const kernels::BlockRef<double, 2 * C, Machine::kLayout> camera_view{
         jc.data(), n};
-    const kernels::BlockView<double, 6, Machine::kLayout> point_view{jp.data(),
-                                                                     n};
+    const kernels::BlockRef<double, 6, Machine::kLayout> point_view{jp.data(),
+                                                                    n};
     for (int64_t k = 0; k < n; ++k) {
       for (int j = 0; j < 2 * C; ++j) {
         camera_view(k, j) = problem.camera_blocks[i][2 * C * input[k] + j];
@@ -762,7 +769,7 @@ testing::AssertionResult Near(const MatrixXd& a,
 TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Problem problem(seed, /*merge=*/seed % 2 == 1);
+    Problem problem(seed, /*merge=*/seed % 2 == 1, /*own_views=*/seed % 8 == 7);
     OnMachine data(problem, machine_.get());
     const int64_t num_e = problem.num_e();
     const int64_t num_f = problem.num_f();
@@ -812,7 +819,7 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
                                 Wanted{false, true},
                                 Wanted{true, true},
                                 Wanted{true, false}}) {
-      InexactSolverOptions options;
+      StepOptions options;
       options.preconditioner = asked.schur_diagonal
                                    ? PreconditionerType::kSchurJacobi
                                    : PreconditionerType::kJacobi;
@@ -902,9 +909,10 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
 TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
   int64_t num_below_diagonal = 0;
   int num_sparse = 0;
+  int num_in_other_order = 0;
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Problem problem(seed);
+    Problem problem(seed, /*merge=*/false, /*own_views=*/seed % 8 == 7);
     OnMachine data(problem, machine_.get());
     const int64_t num_e = problem.num_e();
     const int64_t num_f = problem.num_f();
@@ -925,7 +933,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
         1.0 + (problem.J.transpose() * problem.J).cwiseAbs().maxCoeff();
     const double tolerance =
         4.0 * (problem.J.rows() + 50) * kEpsilon * scale * scale;
-    InexactSolverOptions options;
+    StepOptions options;
     SchurComplement<Machine> schur;
     ASSERT_TRUE(
         schur.Setup(options, problem.blocks, data.batches, machine_.get())
@@ -959,7 +967,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
     ASSERT_TRUE(matrices[1].SetupColumns().ok());
     const std::vector<unsigned char> all(static_cast<size_t>(num_f), 1);
     ExplicitSchurComplement<Machine> products(seed % 2 == 0 ? all : varies);
-    InexactSolverOptions of_products = options;
+    StepOptions of_products = options;
     of_products.use_explicit_schur_complement = true;
     kernels::Status setup = products.Setup(
         of_products, problem.blocks, data.batches, machine_.get());
@@ -978,9 +986,14 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
       MatrixXd S = F.transpose() * F - W * V.llt().solve(W.transpose());
       S.diagonal() += D_f.cwiseAbs2();
       MatrixXd expected = MatrixXd::Zero(n, n);
+      const std::vector<int64_t>& order = matrices[0].unknowns().host_column();
+      ASSERT_TRUE(order == matrices[1].unknowns().host_column());
+      ASSERT_TRUE(std::is_permutation(
+          order.begin(), order.end(), unknown.begin(), unknown.end()));
+      num_in_other_order += order == unknown ? 0 : 1;
       for (int64_t v = 0; v < n; ++v) {
         for (int64_t u = v; u < n; ++u) {
-          expected(u, v) = S(unknown[u], unknown[v]);
+          expected(u, v) = S(order[u], order[v]);
           num_below_diagonal += u > v && expected(u, v) != 0.0 ? 1 : 0;
         }
       }
@@ -1032,7 +1045,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
 
       // A product adds the rounding of n terms.
       ASSERT_TRUE(products.Update(system, wanted, rhs).ok());
-      ASSERT_TRUE(products.Write(system, schur_diagonal).ok());
+      ASSERT_TRUE(products.FormMatrix(system, schur_diagonal).ok());
       VectorXd p =
           VectorXd::NullaryExpr(num_f, [&] { return problem.Normal(); });
       VectorXd expected_q = S * p;
@@ -1060,6 +1073,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
   }
   EXPECT_GT(num_below_diagonal, kNumProblems);
   EXPECT_GT(num_sparse, kNumProblems / 10);
+  EXPECT_GT(num_in_other_order, kNumProblems / 20);
 }
 
 // The eliminated part of S, and the power series of its inverse as a
@@ -1094,7 +1108,7 @@ TEST_F(RandomStructures, PowerSeriesIsTheDenseOne) {
     const VectorXd r =
         VectorXd::NullaryExpr(num_f, [&] { return problem.Normal(); });
 
-    InexactSolverOptions options;
+    StepOptions options;
     options.preconditioner = PreconditionerType::kSchurPowerSeriesExpansion;
     options.use_spse_initialization = true;
     options.max_num_spse_iterations = problem.Uniform(1, 6);
@@ -1171,7 +1185,7 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto all = SolverConfigurations();
-    InexactSolverOptions options = all[seed % all.size()];
+    StepOptions options = all[seed % all.size()];
     options.max_num_iterations = 2000;
     SCOPED_TRACE(ConfigurationName(options));
     Problem problem(
@@ -1189,7 +1203,7 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
     const kernels::Status setup =
         solver.Setup(options, problem.blocks, data.batches, machine_.get());
     ASSERT_TRUE(setup.ok()) << setup.message;
-    InexactSolverPerSolveOptions per_solve;
+    StepPerSolveOptions per_solve;
     per_solve.q_tolerance = -std::numeric_limits<double>::infinity();
     per_solve.r_tolerance = 1e-13;
     VectorXd first;
@@ -1227,7 +1241,7 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
           VectorXd::Constant(num_e + num_f + 1, std::nan(""));
       double* const e_step = data.Upload(poison);
       double* const f_step = data.Upload(poison);
-      const InexactSolverSummary summary =
+      const StepSummary summary =
           solver.Solve(data.system, per_solve, e_step, f_step);
       ASSERT_TRUE(summary.termination == Termination::kSuccess ||
                   summary.termination == Termination::kNoConvergence)
@@ -1249,6 +1263,84 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
 }
 
 // J x, J'y and column norms, which the trust-region loop asks of batches.
+// The same where PCG may take one iteration, and exact steps are the rest.
+// Where nothing is merged an exact step has the bits of a solver that has no
+// others.
+TEST_F(RandomStructures, StepsOfAMixtureAreTheDenseOnes) {
+  int num_exact = 0;
+  int num_by_pcg = 0;
+  int num_merged = 0;
+  for (int seed = 0; seed < kNumProblems; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    StepOptions options;
+    options.preconditioner = seed % 3 == 0 ? PreconditionerType::kJacobi
+                                           : PreconditionerType::kSchurJacobi;
+    options.factorization = Factorization::kDense;
+    Problem problem(seed, /*merge=*/seed % 2 == 1, /*own_views=*/seed % 8 == 7);
+    OnMachine data(problem, machine_.get());
+    const int64_t num_e = problem.num_e();
+    const int64_t num_f = problem.num_f();
+    const bool is_merged = !problem.blocks.merged.empty();
+    num_merged += is_merged ? 1 : 0;
+    MatrixXd A = problem.J.transpose() * problem.J;
+    A.diagonal() += problem.D.cwiseAbs2();
+    const VectorXd gradient = problem.J.transpose() * problem.b;
+    const VectorXd step = A.llt().solve(gradient);
+    const double norm = A.cwiseAbs().rowwise().sum().maxCoeff();
+    StepSolver<Machine> exact;
+    if (const kernels::Status status =
+            exact.Setup(options, problem.blocks, data.batches, machine_.get());
+        !status.ok()) {
+      GTEST_SKIP() << "No factorisation: " << status.message;
+    }
+    double* const e_step = data.Upload(VectorXd(VectorXd::Zero(num_e + 1)));
+    double* const f_step = data.Upload(VectorXd(VectorXd::Zero(num_f + 1)));
+    StepPerSolveOptions per_solve;
+    per_solve.q_tolerance = -std::numeric_limits<double>::infinity();
+    per_solve.r_tolerance = 1e-13;
+    const auto solve = [&](StepSolver<Machine>* solver, StepSummary* summary) {
+      *summary = solver->Solve(data.system, per_solve, e_step, f_step);
+      VectorXd x(num_e + num_f);
+      x << data.Download(num_e, e_step), data.Download(num_f, f_step);
+      return x;
+    };
+    StepSummary summary;
+    const VectorXd of_exact = solve(&exact, &summary);
+    ASSERT_EQ(summary.termination, Termination::kSuccess) << summary.message;
+    StepSolver<Machine> solver;
+    options.exact_step_cost = 1;
+    ASSERT_TRUE(
+        solver.Setup(options, problem.blocks, data.batches, machine_.get())
+            .ok());
+    for (int i = 0; i < 6; ++i) {
+      SCOPED_TRACE(i);
+      // Of three solves, two are of the same Jacobian.
+      per_solve.is_same_linearization = i % 3 == 1;
+      const VectorXd x = solve(&solver, &summary);
+      ASSERT_EQ(summary.termination, Termination::kSuccess) << summary.message;
+      EXPECT_EQ(summary.num_iterations,
+                summary.num_pcg_iterations + (summary.is_exact ? 1 : 0));
+      EXPECT_FALSE(summary.is_at_limit);
+      const double tolerance =
+          1e-12 * (1.0 + gradient.norm()) * std::pow(1.0 + norm, 1.5);
+      EXPECT_TRUE(Near(x, step, tolerance)) << summary.message;
+      if (summary.is_exact) {
+        ++num_exact;
+        // Tried before the first and the fifth exact step.
+        EXPECT_EQ(summary.num_pcg_iterations, i % 4 == 0 ? 1 : 0);
+        EXPECT_TRUE(is_merged || x == of_exact) << "other bits";
+      } else {
+        ++num_by_pcg;
+        EXPECT_LE(summary.num_pcg_iterations, 1);
+      }
+    }
+    EXPECT_EQ(solver.why_not_exact(), "");
+  }
+  EXPECT_GT(num_exact, 4 * kNumProblems);
+  EXPECT_GT(num_by_pcg, 0);
+  EXPECT_GT(num_merged, kNumProblems / 10);
+}
+
 TEST_F(RandomStructures, ProductsAreTheDenseOnes) {
   for (int seed = 0; seed < kNumProblems; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -1372,7 +1464,7 @@ TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
     ASSERT_TRUE(
         batch.Setup(&rows, blocks, machine_values.data(), machine_.get()).ok());
     SchurComplement<Machine> schur;
-    InexactSolverOptions options;
+    StepOptions options;
     options.preconditioner = PreconditionerType::kJacobi;
     ASSERT_TRUE(schur.Setup(options, blocks, {&batch}, machine_.get()).ok());
     const auto preconditioner = CreatePreconditioner<Machine>(options, &schur);
@@ -1397,7 +1489,7 @@ TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
       Buffer<double> f_step;
       ASSERT_TRUE(machine_->Allocate(2, &e_step).ok());
       ASSERT_TRUE(machine_->Allocate(10, &f_step).ok());
-      const InexactSolverSummary summary =
+      const StepSummary summary =
           solver.Solve(system, {-1.0, -1.0}, e_step.data(), f_step.data());
       if (overflows < 0) {
         EXPECT_NE(summary.termination, Termination::kFailure);

@@ -77,7 +77,41 @@ inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 
 inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+// Leaves no trace on the stack that ThreadSanitizer keeps of calls.
+#define CERES_EXT_UNTRACED __attribute__((no_sanitize("thread")))
+#else
+#define CERES_EXT_UNTRACED
+#endif
+
 namespace emulation {
+
+// Tells ThreadSanitizer which stack runs.
+class TracedStack {
+ public:
+  static void Switch(TracedStack* to) {
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(to->fiber_, 0);
+#else
+    static_cast<void>(to);
+#endif
+  }
+  void Prepare(bool is_current) {
+#if defined(__SANITIZE_THREAD__)
+    if (fiber_ == nullptr) {
+      fiber_ = is_current ? __tsan_get_current_fiber() : __tsan_create_fiber(0);
+    }
+#else
+    static_cast<void>(is_current);
+#endif
+  }
+
+ private:
+#if defined(__SANITIZE_THREAD__)
+  void* fiber_ = nullptr;
+#endif
+};
 
 enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
@@ -136,6 +170,7 @@ class Context {
 
 struct Fiber {
   Context context;
+  TracedStack traced;
   std::unique_ptr<char[]> stack;
   State state = State::kReady;
 };
@@ -145,6 +180,7 @@ constexpr size_t kStackBytes = 256 * 1024;
 struct Machine {
   std::vector<std::unique_ptr<Fiber>> fibers;
   Context scheduler;
+  TracedStack traced;
   const std::function<void()>* body = nullptr;
   int current = 0;
   // One value of up to 16 bytes per thread, for shuffles.
@@ -171,36 +207,37 @@ inline void Fail(const char* what) {
   std::abort();
 }
 
-inline void Yield(State state) {
+CERES_EXT_UNTRACED inline void Yield(State state) {
   Machine& m = machine();
   Fiber& fiber = *m.fibers[static_cast<size_t>(m.current)];
   fiber.state = state;
+  TracedStack::Switch(&m.traced);
   Context::Switch(&fiber.context, &m.scheduler);
 }
 
-inline void Trampoline() {
-  Machine& m = machine();
-  (*m.body)();
-  m.fibers[static_cast<size_t>(m.current)]->state = State::kDone;
-  Context::Switch(&m.fibers[static_cast<size_t>(m.current)]->context,
-                  &m.scheduler);
+CERES_EXT_UNTRACED inline void Trampoline() {
+  (*machine().body)();
+  Yield(State::kDone);
 }
 
-inline void Resume(int thread) {
+CERES_EXT_UNTRACED inline void Resume(int thread) {
   Machine& m = machine();
   m.current = thread;
   threadIdx.x = static_cast<unsigned>(thread);
   Fiber& fiber = *m.fibers[static_cast<size_t>(thread)];
   fiber.state = State::kReady;
+  TracedStack::Switch(&fiber.traced);
   Context::Switch(&m.scheduler, &fiber.context);
 }
 
 inline void RunBlock(int block_size) {
   Machine& m = machine();
+  m.traced.Prepare(true);
   for (int t = 0; t < block_size; ++t) {
     Fiber& fiber = *m.fibers[static_cast<size_t>(t)];
     fiber.state = State::kReady;
     fiber.context.Prepare(fiber.stack.get(), kStackBytes, &Trampoline);
+    fiber.traced.Prepare(false);
   }
   const auto state = [&](int t) {
     return m.fibers[static_cast<size_t>(t)]->state;
@@ -273,10 +310,11 @@ T Exchange(T value, int source_lane) {
   std::memcpy(m.exchange[static_cast<size_t>(self)].data(), &value, sizeof(T));
   Yield(State::kAtWarpBarrier);
   T result;
-  std::memcpy(
-      &result,
-      m.exchange[static_cast<size_t>(self / 32 * 32 + source_lane)].data(),
-      sizeof(T));
+  std::memcpy(&result,
+              m.exchange[static_cast<size_t>(self) / 32 * 32 +
+                         static_cast<size_t>(source_lane)]
+                  .data(),
+              sizeof(T));
   Yield(State::kAtWarpBarrier);
   return result;
 }
@@ -372,6 +410,7 @@ struct cudaDeviceProp {
   char name[256];
   int multiProcessorCount;
   size_t sharedMemPerBlockOptin;
+  size_t totalGlobalMem;
 };
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorMemoryAllocation ? "out of memory" : "emulated";
@@ -472,6 +511,7 @@ inline cudaError_t cudaSetDevice(int) {
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   std::strcpy(p->name, "emulated");
   p->multiProcessorCount = 2;
+  p->totalGlobalMem = size_t{1} << 40;
   p->sharedMemPerBlockOptin = 64 * 1024;  // The least of those supported.
   return emulation::Next("cudaGetDeviceProperties");
 }

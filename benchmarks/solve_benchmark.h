@@ -1,0 +1,152 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What benchmarks of whole solves share: flags, generated problems, each in a
+// process of its own and solved many times from the same start, and lines of
+// JSON. For the one source of a program.
+#ifndef CERES_EXT_BENCHMARKS_SOLVE_BENCHMARK_H_
+#define CERES_EXT_BENCHMARKS_SOLVE_BENCHMARK_H_
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceres_ext/summary.h"
+#include "examples/bal/bal_geometry.h"
+#include "examples/bal/solve_bal.h"
+#include "gflags/gflags.h"
+#include "nlohmann/json.hpp"
+#include "problem_io/bal_problem.h"
+#include "problem_io/bal_synthetic.h"
+
+DEFINE_string(like, "", "Sizes of this problem of BAL.");
+DEFINE_double(start,
+              1.0,
+              "How far from the truth a solve starts, times bal_generate's "
+              "drift and noise of focal lengths and points.");
+DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
+DEFINE_int32(solves, 3, "Of a problem, in each way.");
+DEFINE_int32(threads, 16, "Threads of the host.");
+DEFINE_int32(iterations, 10, "Iterations.");
+DEFINE_double(eta, 0.1, "Ceres's eta, where PCG solves.");
+
+namespace ceres_ext::bal {
+
+// Calls run in a child process; false where it, or the process, has failed.
+inline bool RunInProcess(const std::function<bool()>& run) {
+  const pid_t child = fork();
+  if (child == 0) {
+    // Not _exit: what traces the child writes when it ends.
+    std::exit(run() ? 0 : 1);
+  }
+  int status = 0;
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+// What main does: calls run(seed), which says whether it has worked, for seeds
+// 1 to --seeds, each in a process of its own. Defaults of flags are set to
+// these.
+inline int RunSeeds(
+    int argc,
+    char** argv,
+    const std::vector<std::pair<const char*, const char*>>& defaults,
+    bool (*run)(uint64_t seed)) {
+  for (const auto& [flag, value] : defaults) {
+    gflags::SetCommandLineOptionWithMode(
+        flag, value, gflags::SET_FLAGS_DEFAULT);
+  }
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  int code = 0;
+  for (int seed = 1; seed <= FLAGS_seeds; ++seed) {
+    code |= RunInProcess([&] { return run(seed); }) ? 0 : 1;
+  }
+  return code;
+}
+
+// ITERATIVE_SCHUR with SCHUR_JACOBI, --threads, --iterations and --eta; no
+// tolerance ends a solve.
+inline SolveBalOptions BenchmarkOptions() {
+  SolveBalOptions options;
+  ceres::Solver::Options& solver = options.solver_options;
+  solver.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  solver.preconditioner_type = ceres::SCHUR_JACOBI;
+  solver.num_threads = FLAGS_threads;
+  solver.max_num_iterations = FLAGS_iterations;
+  solver.eta = FLAGS_eta;
+  solver.function_tolerance = 0.0;
+  solver.logging_type = ceres::SILENT;
+  return options;
+}
+
+// A normalised problem of these sizes, --start from the truth. False where
+// there is none, which it says.
+inline bool GenerateStart(SyntheticOptions options, BalProblem* start) {
+  options.num_threads = FLAGS_threads;
+  options.drift_rotation *= FLAGS_start;
+  options.drift_translation *= FLAGS_start;
+  options.focal_noise *= FLAGS_start;
+  options.point_noise *= FLAGS_start;
+  SyntheticProblem generated;
+  std::string error;
+  if (!GenerateSynthetic(options, &generated, &error)) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return false;
+  }
+  *start = std::move(generated.start);
+  Normalize(start);
+  return true;
+}
+
+// Sets *problem, a copy of `start` that was solved, back to it: in place, in
+// memory that was touched before.
+inline void Restore(const BalProblem& start, BalProblem* problem) {
+  std::copy(
+      start.cameras.begin(), start.cameras.end(), problem->cameras.begin());
+  std::copy(start.points.begin(), start.points.end(), problem->points.begin());
+}
+
+inline std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream list(text);
+  for (std::string part; std::getline(list, part, ',');) {
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+// To six digits, as times are printed.
+inline double Rounded(double x) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", x);
+  return std::atof(text);
+}
+
+// Seconds until a solve that began at `begin` has had this cost; not a number:
+// never.
+inline double SecondsTo(const Summary& summary, double cost, double begin) {
+  for (const ceres::IterationSummary& iteration : summary.iterations) {
+    if (iteration.cost <= cost) {
+      return Rounded(begin + iteration.cumulative_time_in_seconds);
+    }
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+// A line of JSON; what is no number is null.
+inline void PrintLine(const nlohmann::ordered_json& line) {
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace ceres_ext::bal
+
+#endif  // CERES_EXT_BENCHMARKS_SOLVE_BENCHMARK_H_

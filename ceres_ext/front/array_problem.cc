@@ -1,0 +1,490 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/array_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <sstream>
+
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/import/array_import.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+namespace {
+
+using Parameters = ArrayProblem::Parameters;
+using Residuals = ArrayProblem::Residuals;
+
+constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+constexpr int64_t kPerTask = 1 << 16;
+
+template <typename... Parts>
+std::string Sentence(const Parts&... parts) {
+  std::ostringstream text;
+  text.precision(17);
+  (text << ... << parts);
+  return text.str();
+}
+
+// What an array takes in memory.
+struct Extent {
+  std::string name;
+  const char* begin;
+  const char* end;
+};
+
+class Validator {
+ public:
+  Validator(const ArrayProblem& problem,
+            kernels::HostContext* context,
+            std::string* error)
+      : problem_(problem), context_(context), error_(error) {}
+
+  // Sizes and addresses first, then what the arrays hold.
+  bool Run() {
+    for (int i = 0; i < NumParameters(); ++i) {
+      if (!CheckShape(i)) {
+        return false;
+      }
+    }
+    for (int i = 0; i < NumResiduals(); ++i) {
+      if (!CheckResiduals(i)) {
+        return false;
+      }
+    }
+    return CheckOverlap() && CheckValues();
+  }
+
+ private:
+  int NumParameters() const {
+    return static_cast<int>(problem_.parameters().size());
+  }
+  int NumResiduals() const {
+    return static_cast<int>(problem_.residuals().size());
+  }
+  const Parameters& parameters(int i) const { return problem_.parameters()[i]; }
+
+  template <typename... Parts>
+  bool Fail(const Parts&... parts) {
+    *error_ = Sentence(parts...);
+    return false;
+  }
+
+  bool CheckShape(int i) {
+    const Parameters& p = parameters(i);
+    const std::string name = Sentence("parameters ", i);
+    if (p.num_blocks < 0 || p.num_blocks > kLargest) {
+      return Fail(
+          name, ": num_blocks is ", p.num_blocks, ", expected 0 to 2^31 - 1");
+    }
+    if (p.size < 1) {
+      return Fail(name, ": size is ", p.size, ", expected at least 1");
+    }
+    if (p.values == nullptr && p.num_blocks > 0) {
+      return Fail(name, ": values is null");
+    }
+    // Sum by sum, so that none overflows.
+    num_values_ += p.num_blocks * p.size;
+    if (num_values_ > kLargest) {
+      return Fail("the parameters have ",
+                  num_values_,
+                  " values together, expected at most 2^31 - 1");
+    }
+    if (p.manifolds == nullptr && !CheckManifold(name, p, p.manifold)) {
+      return false;
+    }
+    for (int64_t b = 0; p.manifolds != nullptr && b < p.num_blocks; ++b) {
+      if (!CheckManifold(Sentence(name, ", block ", b), p, p.manifolds[b])) {
+        return false;
+      }
+    }
+    AddExtent(name + ": values", p.values, p.num_blocks * p.size);
+    AddExtent(name + ": is_constant", p.is_constant, p.num_blocks);
+    AddExtent(name + ": manifolds", p.manifolds, p.num_blocks);
+    return true;
+  }
+
+  bool CheckManifold(const std::string& name,
+                     const Parameters& p,
+                     const ceres::Manifold* manifold) {
+    return manifold == nullptr || manifold->AmbientSize() == p.size ||
+           Fail(name,
+                ": its manifold has AmbientSize ",
+                manifold->AmbientSize(),
+                ", expected the size ",
+                p.size);
+  }
+
+  // The parameter arrays that the slots name, and that there is one way to get
+  // cost functions.
+  bool CheckSlots(const Residuals& r, const std::string& name) {
+    if (r.num_blocks < 0 || r.num_blocks > kLargest) {
+      return Fail(
+          name, ": num_blocks is ", r.num_blocks, ", expected 0 to 2^31 - 1");
+    }
+    for (size_t b = 0; b < r.blocks.size(); ++b) {
+      const int array = r.blocks[b].parameters;
+      if (array < 0 || array >= NumParameters()) {
+        return Fail(name,
+                    ", blocks[",
+                    b,
+                    "]: parameters is ",
+                    array,
+                    ", expected 0 <= parameters < ",
+                    NumParameters());
+      }
+    }
+    return r.num_blocks == 0 ||
+           (r.make_cost_function == nullptr) != (r.cost_functions == nullptr) ||
+           Fail(name,
+                ": expected either constants of a type of cost function or "
+                "cost_functions");
+  }
+
+  // Makes the cost function of the first constants; null on failure.
+  std::unique_ptr<ceres::CostFunction> MakeCostFunction(
+      const Residuals& r, const std::string& name) {
+    std::unique_ptr<ceres::CostFunction> made;
+    if (r.constants == nullptr) {
+      Fail(name, ": constants is null");
+    } else if (r.constants_bytes < 1 || r.constants_bytes > kLargest) {
+      Fail(name,
+           ": constants_bytes is ",
+           r.constants_bytes,
+           ", expected 1 to 2^31 - 1");
+    } else {
+      made.reset(r.make_cost_function(r.constants));
+      if (made == nullptr) {
+        Fail(name, ": make_cost_function returned null");
+      }
+    }
+    return made;
+  }
+
+  bool CheckCostFunctions(const Residuals& r, const std::string& name) {
+    for (int64_t k = 0; k < r.num_blocks; ++k) {
+      const ceres::CostFunction* const f = r.cost_functions[k];
+      if (f == nullptr) {
+        return Fail(name, ": cost_functions[", k, "] is null");
+      }
+      if (f->parameter_block_sizes() !=
+              r.cost_functions[0]->parameter_block_sizes() ||
+          f->num_residuals() != r.cost_functions[0]->num_residuals()) {
+        return Fail(name,
+                    ": cost_functions[",
+                    k,
+                    "] has other sizes than cost_functions[0]");
+      }
+    }
+    return true;
+  }
+
+  bool CheckIndices(const Residuals& r,
+                    const std::string& name,
+                    const std::vector<int32_t>& sizes) {
+    if (r.blocks.size() != sizes.size()) {
+      return Fail(name,
+                  ": blocks has ",
+                  r.blocks.size(),
+                  " index arrays, expected ",
+                  sizes.size(),
+                  ", one for each parameter block of the cost function");
+    }
+    for (size_t b = 0; b < sizes.size(); ++b) {
+      const ArrayProblem::Index& index = r.blocks[b];
+      const std::string slot = Sentence(name, ", blocks[", b, "]");
+      const Parameters& p = parameters(index.parameters);
+      if (p.size != sizes[b]) {
+        return Fail(slot,
+                    ": parameters ",
+                    index.parameters,
+                    " has blocks of ",
+                    p.size,
+                    " values, expected ",
+                    sizes[b],
+                    " as the cost function has");
+      }
+      if (index.block == nullptr && p.num_blocks != r.num_blocks) {
+        return Fail(slot,
+                    ": block is null and parameters ",
+                    index.parameters,
+                    " has ",
+                    p.num_blocks,
+                    " blocks, expected ",
+                    r.num_blocks,
+                    ", one for each residual block");
+      }
+      AddExtent(slot + ": block", index.block, r.num_blocks);
+    }
+    return true;
+  }
+
+  bool CheckResiduals(int i) {
+    const Residuals& r = problem_.residuals()[i];
+    const std::string name = Sentence("residuals ", i);
+    if (!CheckSlots(r, name)) {
+      return false;
+    }
+    if (r.num_blocks == 0) {
+      return true;
+    }
+    std::unique_ptr<ceres::CostFunction> made;
+    if (r.make_cost_function != nullptr) {
+      made = MakeCostFunction(r, name);
+      if (made == nullptr) {
+        return false;
+      }
+    } else if (!CheckCostFunctions(r, name)) {
+      return false;
+    }
+    const ceres::CostFunction& cost_function =
+        made != nullptr ? *made : *r.cost_functions[0];
+    if (!CheckIndices(r, name, cost_function.parameter_block_sizes())) {
+      return false;
+    }
+    num_residuals_ += r.num_blocks * cost_function.num_residuals();
+    if (num_residuals_ > kLargest) {
+      return Fail("there are ",
+                  num_residuals_,
+                  " residuals, expected at most 2^31 - 1");
+    }
+    AddExtent(name + ": weights", r.weights, r.num_blocks);
+    if (made != nullptr) {
+      AddExtent(name + ": constants",
+                static_cast<const char*>(r.constants),
+                r.num_blocks * r.constants_bytes);
+    }
+    const auto* batchable =
+        dynamic_cast<const BatchableCostFunction*>(&cost_function);
+    if (r.constants_are_of_model &&
+        (made == nullptr || batchable == nullptr ||
+         batchable->batch_model().constants_bytes != r.constants_bytes)) {
+      return Fail(name,
+                  ": constants_are_of_model is true, expected constants of a "
+                  "BatchableCostFunction, as many bytes as its model has");
+    }
+    has_observations_.push_back(r.constants_are_of_model &&
+                                batchable->batch_model().kind !=
+                                    BatchModelKind::kOther);
+    checked_.push_back(i);
+    return true;
+  }
+
+  template <typename T>
+  void AddExtent(const std::string& name, const T* data, int64_t n) {
+    if (data != nullptr && n > 0) {
+      extents_.push_back({name,
+                          reinterpret_cast<const char*>(data),
+                          reinterpret_cast<const char*>(data + n)});
+    }
+  }
+
+  // What is written overlaps nothing.
+  bool CheckOverlap() {
+    std::sort(
+        extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) {
+          return std::less<const char*>()(a.begin, b.begin);
+        });
+    const auto is_written = [](const Extent& extent) {
+      return extent.name.find(": values") != std::string::npos;
+    };
+    // Of the extents before, those that reach furthest.
+    const Extent* any = nullptr;
+    const Extent* written = nullptr;
+    for (const Extent& extent : extents_) {
+      const Extent* const before = is_written(extent) ? any : written;
+      if (before != nullptr &&
+          std::less<const char*>()(extent.begin, before->end)) {
+        return Fail(before->name, " and ", extent.name, " overlap in memory");
+      }
+      const auto extend = [&extent](const Extent** furthest) {
+        if (*furthest == nullptr ||
+            std::less<const char*>()((*furthest)->end, extent.end)) {
+          *furthest = &extent;
+        }
+      };
+      extend(&any);
+      if (is_written(extent)) {
+        extend(&written);
+      }
+    }
+    return true;
+  }
+
+  bool CheckValues() {
+    for (int i = 0; i < NumParameters(); ++i) {
+      const Parameters& p = parameters(i);
+      const int64_t bad = FirstNotFinite(p.num_blocks * p.size, p.values);
+      if (bad >= 0) {
+        return Fail("parameters ",
+                    i,
+                    ": value ",
+                    bad % p.size,
+                    " of block ",
+                    bad / p.size,
+                    " is ",
+                    p.values[bad],
+                    ", expected a finite number");
+      }
+    }
+    for (size_t c = 0; c < checked_.size(); ++c) {
+      const int i = checked_[c];
+      const Residuals& r = problem_.residuals()[i];
+      const std::string name = Sentence("residuals ", i);
+      for (size_t b = 0; b < r.blocks.size(); ++b) {
+        const int32_t* const block = r.blocks[b].block;
+        if (block == nullptr) {
+          continue;
+        }
+        const auto num_blocks = static_cast<uint32_t>(
+            parameters(r.blocks[b].parameters).num_blocks);
+        const int64_t bad = First(r.num_blocks, [=](int64_t k) {
+          return static_cast<uint32_t>(block[k]) >= num_blocks;
+        });
+        if (bad >= 0) {
+          return Fail(name,
+                      ", blocks[",
+                      b,
+                      "]: block[",
+                      bad,
+                      "] is ",
+                      block[bad],
+                      ", expected 0 <= block < ",
+                      num_blocks);
+        }
+      }
+      if (!CheckDistinct(name, r)) {
+        return false;
+      }
+      if (has_observations_[c] != 0) {
+        const auto* const observed = static_cast<const double*>(r.constants);
+        const int64_t bad = FirstNotFinite(2 * r.num_blocks, observed);
+        if (bad >= 0) {
+          return Fail(name,
+                      ": value ",
+                      bad % 2,
+                      " of observation ",
+                      bad / 2,
+                      " is ",
+                      observed[bad],
+                      ", expected a finite number");
+        }
+      }
+      if (r.weights != nullptr) {
+        const double* const weights = r.weights;
+        const int64_t bad = First(r.num_blocks, [=](int64_t k) {
+          return !(weights[k] >= 0.0 && std::isfinite(weights[k]));
+        });
+        if (bad >= 0) {
+          return Fail(name,
+                      ": weights[",
+                      bad,
+                      "] is ",
+                      weights[bad],
+                      ", expected a finite number that is not negative");
+        }
+      }
+    }
+    return true;
+  }
+
+  // No residual block depends on one parameter block twice.
+  bool CheckDistinct(const std::string& name, const Residuals& r) {
+    for (size_t b = 0; b < r.blocks.size(); ++b) {
+      for (size_t a = 0; a < b; ++a) {
+        const ArrayProblem::Index& first = r.blocks[a];
+        const ArrayProblem::Index& second = r.blocks[b];
+        if (first.parameters != second.parameters) {
+          continue;
+        }
+        const int64_t bad = First(r.num_blocks, [&](int64_t k) {
+          return first.BlockOf(k) == second.BlockOf(k);
+        });
+        if (bad >= 0) {
+          return Fail(name,
+                      ", blocks[",
+                      a,
+                      "] and blocks[",
+                      b,
+                      "]: residual block ",
+                      bad,
+                      " has block ",
+                      first.BlockOf(bad),
+                      " of parameters ",
+                      first.parameters,
+                      " twice, expected different ones");
+        }
+      }
+    }
+    return true;
+  }
+
+  // The first i < n for which is_bad(i); -1: none.
+  template <typename Function>
+  int64_t First(int64_t n, const Function& is_bad) {
+    std::mutex mutex;
+    int64_t first = n;
+    context_->ParallelFor(n, kPerTask, [&](int64_t begin, int64_t end) {
+      // Without a branch, so that the compiler can take several at once.
+      bool any = false;
+      for (int64_t i = begin; i < end; ++i) {
+        any |= is_bad(i);
+      }
+      if (any) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        int64_t i = begin;
+        while (!is_bad(i)) {
+          ++i;
+        }
+        first = std::min(first, i);
+      }
+    });
+    return first < n ? first : -1;
+  }
+  int64_t FirstNotFinite(int64_t n, const double* values) {
+    return First(n, [values](int64_t i) {
+      return !(std::abs(values[i]) <= std::numeric_limits<double>::max());
+    });
+  }
+
+  const ArrayProblem& problem_;
+  kernels::HostContext* context_;
+  std::string* error_;
+  int64_t num_values_ = 0;
+  int64_t num_residuals_ = 0;
+  std::vector<Extent> extents_;
+  // Residuals that are not empty, and whether their constants are positions in
+  // an image.
+  std::vector<int> checked_;
+  std::vector<uint8_t> has_observations_;
+};
+
+}  // namespace
+
+int ArrayProblem::AddParameters(const Parameters& parameters) {
+  parameters_.push_back(parameters);
+  return static_cast<int>(parameters_.size()) - 1;
+}
+
+void ArrayProblem::AddResiduals(const Residuals& residuals) {
+  residuals_.push_back(residuals);
+}
+
+bool ArrayProblem::IsValid(int num_threads, std::string* error) const {
+  kernels::HostContext context(num_threads);
+  return IsValidProblem(*this, &context, error);
+}
+
+bool IsValidProblem(const ArrayProblem& problem,
+                    kernels::HostContext* context,
+                    std::string* error) {
+  std::string unused;
+  return Validator(problem, context, error != nullptr ? error : &unused).Run();
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,145 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Reads out of a problem of arrays (ceres_ext/array_problem.h) what
+// import_rows.h reads out of a Program of Ceres, with the same result. Where
+// all rows are observations, one array of each kind, index arrays, observations
+// and weights are referred to where they are, not copied, unless a block is
+// constant or in no residual block. Other problems go the way of a Program's
+// rows (array_rows.h).
+//
+// Ceres's loop runs over an empty shell of a problem: evaluator, linear solver
+// and vectors are all this library's, and the state goes to and from the arrays
+// (caller_state.h).
+
+#ifndef CERES_EXT_IMPORT_ARRAY_IMPORT_H_
+#define CERES_EXT_IMPORT_ARRAY_IMPORT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/import/array_rows.h"
+#include "ceres_ext/import/caller_state.h"
+#include "ceres_ext/import/import_rows.h"
+#include "ceres_ext/summary.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// ArrayProblem::IsValid by threads that are there already.
+bool IsValidProblem(const ArrayProblem& problem,
+                    kernels::HostContext* context,
+                    std::string* error);
+
+// Names the worst of degenerate blocks by array and block.
+void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate);
+
+class ArrayImport {
+ public:
+  // *problem is valid; it and *summary, that of the solve, outlive this object.
+  ArrayImport(const ArrayProblem* problem,
+              const ceres::Solver::Summary* summary)
+      : problem_(problem),
+        rows_(std::make_shared<ArrayRows>(problem)),
+        caller_state_(summary) {}
+
+  // Why the problem, or a solve with these options, needs a ceres::Problem, a
+  // part of a sentence; empty: it doesn't.
+  std::string WhyProblemIsNeeded(const ceres::Solver::Options& options) const;
+
+  // As ImportProgram, and throws std::bad_alloc. May be called again where
+  // *structure is used up; it refers to the arrays and to this object.
+  // wants_hash: of what ObservationTable::index_hash says.
+  bool Import(const ImportOptions& options,
+              bool wants_hash,
+              kernels::HostContext* context,
+              ProblemStructure* structure,
+              std::string* reason);
+  // Puts the blocks first that ITERATIVE_SCHUR eliminates, as Ceres would.
+  // *num_eliminate_blocks: how many, for the next Import. False, with a
+  // sentence in *reason, as Import.
+  bool ChooseEliminated(kernels::HostContext* context,
+                        int* num_eliminate_blocks,
+                        std::string* reason);
+
+  // After Import: puts a tangent vector of Ceres's loop where the blocks of the
+  // arrays are, one array and block after the other, with as many values as the
+  // tangent of each has, and zeros for those that do not vary.
+  void SpreadTangents(const double* tangents,
+                      std::vector<double>* of_blocks) const;
+
+  // Of residual blocks that depend on constants alone, after Import.
+  double fixed_cost() const { return fixed_cost_; }
+  // The same with or without losses and weights; false where one can't be
+  // evaluated.
+  bool FixedCost(bool apply_loss, double* cost) const;
+
+  const ArrayProblem& problem() const { return *problem_; }
+
+  // After Import, for Ceres's summary: of the problem, and of what varies.
+  void FillSummary(ceres::Solver::Summary* summary) const;
+
+  // Residuals times columns, if all blocks vary; of rows that the host
+  // evaluates where there is a device, too.
+  void CountValues(bool batch_evaluation,
+                   int64_t* num_values,
+                   int64_t* num_host_values) const;
+  // Columns of blocks that vary, after Import.
+  int64_t num_columns() const { return num_columns_; }
+
+ private:
+  // A parameter array as residual blocks see it.
+  struct Blocks {
+    // Of each block its place in its family; empty: its number.
+    std::vector<int32_t> place;
+    // The block at each place: those that vary first; empty: its number.
+    std::vector<int32_t> order;
+    int32_t num_varying = 0;
+    int num_columns = 0;
+    // Of the first that varies, in Ceres's vectors.
+    int state_begin = 0;
+    int column_begin = 0;
+  };
+
+  const ArrayProblem::Parameters& parameters(int i) const {
+    return problem_->parameters()[i];
+  }
+
+  // kOther where this library doesn't evaluate observations of that kind from
+  // the array itself.
+  BatchModelKind KindOf(int residuals) const;
+  // Whether all rows are observations that can be referred to.
+  bool AreObservations() const;
+  bool ImportObservations(bool wants_hash,
+                          kernels::HostContext* context,
+                          ProblemStructure* structure,
+                          std::string* reason);
+  bool SetupRows(kernels::HostContext* context, std::string* reason);
+  // Numbers the blocks of a parameter array that residual blocks name.
+  void NumberBlocks(int array, kernels::HostContext* context, Blocks* blocks);
+  void FillTable(int array,
+                 const Blocks& blocks,
+                 kernels::HostContext* context,
+                 BlockTable* table) const;
+
+  const ArrayProblem* problem_;
+  const std::shared_ptr<ArrayRows> rows_;
+  // Whether rows_ has been set up.
+  bool has_rows_ = false;
+  CallerState caller_state_;
+  std::vector<Blocks> blocks_;
+  int64_t num_columns_ = 0;
+  int num_parameters_ = 0;
+  // For Ceres's summary.
+  int num_blocks_ = 0;
+  int64_t num_rows_ = 0;
+  int num_residuals_ = 0;
+  double fixed_cost_ = 0.0;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_ARRAY_IMPORT_H_

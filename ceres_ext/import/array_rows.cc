@@ -1,0 +1,426 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/import/array_rows.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/import/ceres_row.h"
+
+namespace ceres_ext {
+namespace {
+
+constexpr int64_t kRowsPerTask = 1 << 16;
+
+}  // namespace
+
+int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block) {
+  const ceres::Manifold* const manifold = parameters.ManifoldOf(block);
+  return manifold == nullptr ? parameters.size : manifold->TangentSize();
+}
+
+bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block) {
+  return (parameters.is_constant != nullptr &&
+          parameters.is_constant[block] != 0) ||
+         TangentSize(parameters, block) == 0;
+}
+
+std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
+                              int array,
+                              kernels::HostContext* context) {
+  std::vector<uint8_t> is_used(problem.parameters()[array].num_blocks, 0);
+  for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
+    for (const ArrayProblem::Index& index : residuals.blocks) {
+      if (index.parameters != array) {
+        continue;
+      }
+      context->ParallelFor(
+          residuals.num_blocks, kRowsPerTask, [&](int64_t begin, int64_t end) {
+            for (int64_t k = begin; k < end; ++k) {
+              const int64_t block = index.BlockOf(k);
+              // Written once, so that threads share the line.
+              if (__atomic_load_n(&is_used[block], __ATOMIC_RELAXED) == 0) {
+                __atomic_store_n(&is_used[block], 1, __ATOMIC_RELAXED);
+              }
+            }
+          });
+    }
+  }
+  return is_used;
+}
+
+ArrayRows::ArrayRows(const ArrayProblem* problem) : problem_(problem) {
+  for (const Residuals& residuals : problem->residuals()) {
+    typical_.push_back(nullptr);
+    if (residuals.num_blocks > 0) {
+      std::unique_ptr<const ceres::CostFunction> owner;
+      typical_.back() = CostFunctionOf(residuals, 0, &owner);
+      made_.push_back(std::move(owner));
+    }
+  }
+}
+
+const ceres::CostFunction* ArrayRows::CostFunctionOf(
+    const Residuals& residuals,
+    int64_t k,
+    std::unique_ptr<const ceres::CostFunction>* owner) {
+  if (residuals.cost_functions != nullptr) {
+    return residuals.cost_functions[k];
+  }
+  owner->reset(residuals.make_cost_function(
+      static_cast<const std::byte*>(residuals.constants) +
+      k * residuals.constants_bytes));
+  return owner->get();
+}
+
+void ArrayRows::Setup(kernels::HostContext* context) {
+  const int num_arrays = static_cast<int>(problem_->parameters().size());
+  index_.assign(num_arrays, Index());
+  segments_.clear();
+  num_blocks_ = num_columns_ = num_parameters_ = 0;
+  for (int i = 0; i < num_arrays; ++i) {
+    const Parameters& p = parameters(i);
+    const std::vector<uint8_t> is_used = FindUsed(*problem_, i, context);
+    std::vector<int32_t> blocks;
+    for (int64_t b = 0; b < p.num_blocks; ++b) {
+      if (is_used[b] != 0 && !IsConstant(p, b)) {
+        blocks.push_back(static_cast<int32_t>(b));
+      }
+    }
+    Append(i, std::move(blocks));
+  }
+  FindRows(context);
+}
+
+void ArrayRows::Append(int array, std::vector<int32_t> blocks) {
+  const Parameters& p = parameters(array);
+  const auto n = static_cast<int32_t>(blocks.size());
+  Index& index = index_[array];
+  if (n == p.num_blocks) {
+    blocks = {};
+    index.of_block = {};
+    index.index_begin = num_blocks_;
+  } else if (index.of_block.empty()) {
+    index.of_block.assign(p.num_blocks, BlockOfRow::kConstant);
+  }
+  if (n == 0) {
+    return;
+  }
+  Segment segment = {num_blocks_,
+                     n,
+                     array,
+                     std::move(blocks),
+                     num_parameters_,
+                     num_columns_,
+                     {}};
+  for (int32_t i = 0; !segment.blocks.empty() && i < n; ++i) {
+    index.of_block[segment.blocks[i]] = num_blocks_ + i;
+  }
+  num_blocks_ += n;
+  num_parameters_ += n * p.size;
+  if (p.manifolds == nullptr) {
+    num_columns_ += n * TangentSize(p, 0);
+  }
+  for (int32_t i = 0; p.manifolds != nullptr && i < n; ++i) {
+    segment.column_begin.push_back(num_columns_);
+    num_columns_ += TangentSize(p, segment.Block(i));
+  }
+  segments_.push_back(std::move(segment));
+}
+
+void ArrayRows::Order(const std::vector<uint8_t>& is_first) {
+  // Of each parameter array, those that come first and the others.
+  std::vector<std::vector<int32_t>> parts[2];
+  for (auto& part : parts) {
+    part.resize(index_.size());
+  }
+  for (const Segment& segment : segments_) {
+    for (int32_t i = 0; i < segment.num_blocks; ++i) {
+      const bool first =
+          !is_first.empty() && is_first[segment.index_begin + i] != 0;
+      parts[first ? 0 : 1][segment.array].push_back(segment.Block(i));
+    }
+  }
+  segments_.clear();
+  num_blocks_ = num_columns_ = num_parameters_ = 0;
+  for (auto& part : parts) {
+    for (size_t array = 0; array < part.size(); ++array) {
+      std::sort(part[array].begin(), part[array].end());
+      if (!part[array].empty()) {
+        Append(static_cast<int>(array), std::move(part[array]));
+      }
+    }
+  }
+}
+
+void ArrayRows::FindRows(kernels::HostContext* context) {
+  groups_.clear();
+  num_rows_ = 0;
+  num_residuals_ = 0;
+  has_weights_ = false;
+  int64_t number = 0;
+  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
+    const Residuals& residuals = problem_->residuals()[r];
+    if (residuals.num_blocks == 0) {
+      continue;
+    }
+    Group group;
+    group.row_begin = num_rows_;
+    group.number_begin = number;
+    group.residuals = &residuals;
+    group.typical = typical_[r];
+    group.num_residuals = group.typical->num_residuals();
+    number += residuals.num_blocks;
+    // Whether residual block k is a row.
+    const auto varies = [&](int64_t k) {
+      return std::any_of(residuals.blocks.begin(),
+                         residuals.blocks.end(),
+                         [&](const ArrayProblem::Index& index) {
+                           return !BlockOf(index, k).is_constant();
+                         });
+    };
+    const bool all_may_be_constant =
+        std::all_of(residuals.blocks.begin(),
+                    residuals.blocks.end(),
+                    [this](const ArrayProblem::Index& index) {
+                      return !index_[index.parameters].of_block.empty();
+                    });
+    std::atomic<bool> all_vary{true};
+    if (all_may_be_constant) {
+      context->ParallelFor(
+          residuals.num_blocks, kRowsPerTask, [&](int64_t begin, int64_t end) {
+            for (int64_t k = begin; k < end && all_vary; ++k) {
+              if (!varies(k)) {
+                all_vary = false;
+              }
+            }
+          });
+    }
+    for (int64_t k = 0; !all_vary && k < residuals.num_blocks; ++k) {
+      if (varies(k)) {
+        group.kept.push_back(static_cast<int32_t>(k));
+      }
+    }
+    group.num_rows = all_vary ? residuals.num_blocks
+                              : static_cast<int64_t>(group.kept.size());
+    num_rows_ += group.num_rows;
+    num_residuals_ += static_cast<int>(group.num_rows * group.num_residuals);
+    has_weights_ |= residuals.weights != nullptr;
+    groups_.push_back(std::move(group));
+  }
+}
+
+bool ArrayRows::FixedCost(bool apply_loss, double* cost) const {
+  *cost = 0.0;
+  CeresRow evaluation;
+  for (const Group& group : groups_) {
+    const Residuals& residuals = *group.residuals;
+    if (group.num_rows == residuals.num_blocks) {
+      continue;
+    }
+    size_t next = 0;  // of those kept
+    for (int64_t k = 0; k < residuals.num_blocks; ++k) {
+      if (next < group.kept.size() && group.kept[next] == k) {
+        ++next;
+        continue;
+      }
+      evaluation.Clear();
+      for (const ArrayProblem::Index& index : residuals.blocks) {
+        const int size = parameters(index.parameters).size;
+        evaluation.Add(BlockOf(index, k).constant_value, size, size, nullptr);
+      }
+      std::unique_ptr<const ceres::CostFunction> owner;
+      double of_one = 0.0;
+      if (!evaluation.Evaluate(*CostFunctionOf(residuals, k, &owner),
+                               LossOf(residuals, k),
+                               apply_loss,
+                               &of_one,
+                               nullptr,
+                               nullptr)) {
+        return false;
+      }
+      *cost += of_one;
+    }
+  }
+  return true;
+}
+
+bool ArrayRows::AllResiduals(bool apply_loss,
+                             kernels::HostContext* context,
+                             std::vector<double>* values,
+                             std::string* error) const {
+  constexpr int64_t kRowsPerEvaluation = 1 << 10;
+  int64_t num_values = 0;
+  for (size_t r = 0; r < typical_.size(); ++r) {
+    if (typical_[r] != nullptr) {
+      num_values +=
+          problem_->residuals()[r].num_blocks * typical_[r]->num_residuals();
+    }
+  }
+  values->resize(num_values);
+  double* to = values->data();
+  for (size_t r = 0; r < typical_.size(); ++r) {
+    if (typical_[r] == nullptr) {
+      continue;
+    }
+    const Residuals& residuals = problem_->residuals()[r];
+    const int size = typical_[r]->num_residuals();
+    std::atomic<int64_t> first_bad{residuals.num_blocks};
+    context->ParallelFor(
+        residuals.num_blocks,
+        kRowsPerEvaluation,
+        [&](int64_t begin, int64_t end) {
+          CeresRow evaluation;
+          for (int64_t k = begin; k < end; ++k) {
+            evaluation.Clear();
+            for (const ArrayProblem::Index& index : residuals.blocks) {
+              const Parameters& p = parameters(index.parameters);
+              evaluation.Add(p.values + index.BlockOf(k) * p.size,
+                             p.size,
+                             p.size,
+                             nullptr);
+            }
+            std::unique_ptr<const ceres::CostFunction> owner;
+            double cost = 0.0;
+            std::string what;
+            if (!Succeeds(
+                    [&] {
+                      return evaluation.Evaluate(
+                          *CostFunctionOf(residuals, k, &owner),
+                          LossOf(residuals, k),
+                          apply_loss,
+                          &cost,
+                          to + k * size,
+                          nullptr);
+                    },
+                    &what)) {
+              int64_t known = first_bad;
+              while (k < known && !first_bad.compare_exchange_weak(known, k)) {
+              }
+              return;
+            }
+          }
+        });
+    if (first_bad < residuals.num_blocks) {
+      *error = "residuals[" + std::to_string(r) + "]: residual block " +
+               std::to_string(first_bad) + " can't be evaluated";
+      return false;
+    }
+    to += residuals.num_blocks * size;
+  }
+  return true;
+}
+
+void ArrayRows::AddTo(CallerState* caller_state) const {
+  for (const Segment& segment : segments_) {
+    const Parameters& p = parameters(segment.array);
+    caller_state->Add(p.values, p.size, p.num_blocks, segment.blocks);
+  }
+}
+
+VaryingBlock ArrayRows::block(int32_t index) const {
+  const auto next = std::upper_bound(segments_.begin(),
+                                     segments_.end(),
+                                     index,
+                                     [](int32_t i, const Segment& segment) {
+                                       return i < segment.index_begin;
+                                     });
+  const Segment& segment = *std::prev(next);
+  const Parameters& p = parameters(segment.array);
+  const int32_t i = index - segment.index_begin;
+  const int64_t block = segment.Block(i);
+  const int tangent_size = TangentSize(p, block);
+  return {segment.state_begin + i * p.size,
+          segment.column_begin.empty()
+              ? segment.tangent_begin + i * tangent_size
+              : segment.column_begin[i],
+          p.size,
+          tangent_size,
+          p.ManifoldOf(block)};
+}
+
+const ArrayRows::Group& ArrayRows::GroupOf(int64_t row) const {
+  const auto next = std::upper_bound(
+      groups_.begin(), groups_.end(), row, [](int64_t i, const Group& group) {
+        return i < group.row_begin;
+      });
+  return *std::prev(next);
+}
+
+BlockOfRow ArrayRows::BlockOf(const ArrayProblem::Index& index,
+                              int64_t k) const {
+  const int64_t block = index.BlockOf(k);
+  const int32_t i = index_[index.parameters].Of(block);
+  const Parameters& p = parameters(index.parameters);
+  return i == BlockOfRow::kConstant ? BlockOfRow{i, p.values + block * p.size}
+                                    : BlockOfRow{i, nullptr};
+}
+
+LossOfRow ArrayRows::LossOf(const Residuals& residuals, int64_t k) {
+  return {residuals.loss,
+          residuals.weights == nullptr ? nullptr : residuals.weights + k};
+}
+
+int ArrayRows::NumResiduals(int64_t row) const {
+  return GroupOf(row).num_residuals;
+}
+
+int ArrayRows::NumBlocks(int64_t row) const {
+  return static_cast<int>(GroupOf(row).residuals->blocks.size());
+}
+
+BlockOfRow ArrayRows::Block(int64_t row, int j) const {
+  const Group& group = GroupOf(row);
+  return BlockOf(group.residuals->blocks[j], group.ResidualBlock(row));
+}
+
+int ArrayRows::BlockSize(int64_t row, int j) const {
+  return parameters(GroupOf(row).residuals->blocks[j].parameters).size;
+}
+
+LossOfRow ArrayRows::Loss(int64_t row) const {
+  const Group& group = GroupOf(row);
+  return LossOf(*group.residuals, group.ResidualBlock(row));
+}
+
+const ceres::CostFunction& ArrayRows::TypicalCostFunction(int64_t row) const {
+  const Group& group = GroupOf(row);
+  return group.residuals->cost_functions == nullptr
+             ? *group.typical
+             : *group.residuals->cost_functions[group.ResidualBlock(row)];
+}
+
+const ceres::CostFunction* ArrayRows::CostFunction(
+    int64_t row, std::unique_ptr<const ceres::CostFunction>* owner) const {
+  const Group& group = GroupOf(row);
+  return CostFunctionOf(*group.residuals, group.ResidualBlock(row), owner);
+}
+
+void ArrayRows::CopyConstants(int64_t row, void* constants) const {
+  const Group& group = GroupOf(row);
+  const Residuals& residuals = *group.residuals;
+  const int64_t k = group.ResidualBlock(row);
+  if (residuals.constants_are_of_model) {
+    std::memcpy(constants,
+                static_cast<const std::byte*>(residuals.constants) +
+                    k * residuals.constants_bytes,
+                residuals.constants_bytes);
+    return;
+  }
+  std::unique_ptr<const ceres::CostFunction> owner;
+  static_cast<const BatchableCostFunction*>(
+      CostFunctionOf(residuals, k, &owner))
+      ->CopyConstants(constants);
+}
+
+int64_t ArrayRows::Number(int64_t row) const {
+  const Group& group = GroupOf(row);
+  return group.number_begin + group.ResidualBlock(row);
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,167 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The rows of a problem of arrays (ceres_ext/array_problem.h), read where the
+// arrays are: as those of Ceres's reduced Program of the same blocks, without
+// an object for any. Beside the arrays there is an index of 4 B per block of a
+// parameter array of which not all blocks vary, or are in one order, and of 4 B
+// per row of an array of residual blocks some of which depend on constants
+// alone.
+
+#ifndef CERES_EXT_IMPORT_ARRAY_ROWS_H_
+#define CERES_EXT_IMPORT_ARRAY_ROWS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/import/caller_state.h"
+#include "ceres_ext/import/problem_rows.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block);
+bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block);
+// Of each block of a parameter array, whether residual blocks name it.
+std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
+                              int array,
+                              kernels::HostContext* context);
+
+class ArrayRows final : public ProblemRows {
+ public:
+  // *problem is valid and outlives the object.
+  explicit ArrayRows(const ArrayProblem* problem);
+
+  // A cost function of an array of residual blocks, null where that is empty.
+  const ceres::CostFunction* cost_function(int residuals) const {
+    return typical_[residuals];
+  }
+
+  // Finds the rows and the blocks that vary, in the order of the arrays.
+  void Setup(kernels::HostContext* context);
+  // The blocks marked come before the others from then on, both in the order of
+  // the arrays. is_first: by index so far; empty: none is.
+  void Order(const std::vector<uint8_t>& is_first);
+  // The cost of the residual blocks that are no rows. False where one can't be
+  // evaluated.
+  bool FixedCost(bool apply_loss, double* cost) const;
+  // The residuals of all residual blocks at the values of the arrays, array by
+  // array. False, with array and place of the first in *error, where one can't
+  // be evaluated. Needs no Setup.
+  bool AllResiduals(bool apply_loss,
+                    kernels::HostContext* context,
+                    std::vector<double>* values,
+                    std::string* error) const;
+  // Adds the blocks in their order.
+  void AddTo(CallerState* caller_state) const;
+
+  // fn(block, tangent offset) of each block of a parameter array that varies.
+  template <typename Function>
+  void ForEachBlock(int array, Function&& fn) const {
+    for (const Segment& segment : segments_) {
+      for (int32_t i = 0; segment.array == array && i < segment.num_blocks;
+           ++i) {
+        fn(segment.Block(i), block(segment.index_begin + i).tangent_offset);
+      }
+    }
+  }
+
+  int num_columns() const final { return num_columns_; }
+  int num_parameters() const final { return num_parameters_; }
+  int num_residuals() const final { return num_residuals_; }
+  int32_t num_blocks() const final { return num_blocks_; }
+  VaryingBlock block(int32_t index) const final;
+
+  int64_t size() const final { return num_rows_; }
+  int NumResiduals(int64_t row) const final;
+  int NumBlocks(int64_t row) const final;
+  BlockOfRow Block(int64_t row, int j) const final;
+  int BlockSize(int64_t row, int j) const final;
+  LossOfRow Loss(int64_t row) const final;
+  bool has_weights() const final { return has_weights_; }
+  const ceres::CostFunction& TypicalCostFunction(int64_t row) const final;
+  const ceres::CostFunction* CostFunction(
+      int64_t row,
+      std::unique_ptr<const ceres::CostFunction>* owner) const final;
+  void CopyConstants(int64_t row, void* constants) const final;
+  int64_t Number(int64_t row) const final;
+
+ private:
+  using Parameters = ArrayProblem::Parameters;
+  using Residuals = ArrayProblem::Residuals;
+
+  // The rows of one array of residual blocks.
+  struct Group {
+    int64_t row_begin = 0;
+    int64_t number_begin = 0;  // of its residual blocks
+    const Residuals* residuals = nullptr;
+    const ceres::CostFunction* typical = nullptr;
+    int num_residuals = 0;  // of a row
+    int64_t num_rows = 0;
+    // The residual blocks that are rows, where not all are.
+    std::vector<int32_t> kept;
+
+    int64_t ResidualBlock(int64_t row) const {
+      const int64_t i = row - row_begin;
+      return kept.empty() ? i : kept[i];
+    }
+  };
+  // Blocks of one parameter array, one after the other in the state.
+  struct Segment {
+    int32_t index_begin;
+    int32_t num_blocks;
+    int array;
+    std::vector<int32_t> blocks;  // ascending; empty: all of the array
+    int state_begin;
+    int tangent_begin;
+    // Where manifolds differ: of each block where its columns begin.
+    std::vector<int32_t> column_begin;
+
+    int32_t Block(int32_t i) const { return blocks.empty() ? i : blocks[i]; }
+  };
+  // Of each block its index; empty: they all vary, from index_begin on.
+  struct Index {
+    std::vector<int32_t> of_block;
+    int32_t index_begin = 0;
+
+    int32_t Of(int64_t block) const {
+      return of_block.empty() ? index_begin + static_cast<int32_t>(block)
+                              : of_block[block];
+    }
+  };
+
+  const Parameters& parameters(int i) const {
+    return problem_->parameters()[i];
+  }
+  const Group& GroupOf(int64_t row) const;
+  static const ceres::CostFunction* CostFunctionOf(
+      const Residuals& residuals,
+      int64_t k,
+      std::unique_ptr<const ceres::CostFunction>* owner);
+  static LossOfRow LossOf(const Residuals& residuals, int64_t k);
+  BlockOfRow BlockOf(const ArrayProblem::Index& index, int64_t k) const;
+  void FindRows(kernels::HostContext* context);
+  // Appends blocks of an array, ascending.
+  void Append(int array, std::vector<int32_t> blocks);
+
+  const ArrayProblem* problem_;
+  // By array of residual blocks.
+  std::vector<const ceres::CostFunction*> typical_;
+  std::vector<std::unique_ptr<const ceres::CostFunction>> made_;
+  std::vector<Group> groups_;
+  std::vector<Segment> segments_;
+  std::vector<Index> index_;  // by parameter array
+  int64_t num_rows_ = 0;
+  int32_t num_blocks_ = 0;
+  int num_columns_ = 0;
+  int num_parameters_ = 0;
+  int num_residuals_ = 0;
+  bool has_weights_ = false;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_ARRAY_ROWS_H_

@@ -1,0 +1,131 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/import/ceres_row.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "ceres/parameter_block.h"
+#include "ceres/residual_block.h"
+
+namespace ceres_ext {
+
+struct CeresRow::ParameterBlocks {
+  std::vector<ceres::internal::ParameterBlock> blocks;
+  std::vector<ceres::internal::ParameterBlock*> pointers;
+};
+
+CeresRow::CeresRow() : parameter_blocks_(std::make_unique<ParameterBlocks>()) {}
+CeresRow::~CeresRow() = default;
+
+void CeresRow::TangentCostFunction::Set(const ceres::CostFunction* inner) {
+  inner_ = inner;
+  set_num_residuals(inner->num_residuals());
+  mutable_parameter_block_sizes()->clear();
+  for (const Block& block : row_->blocks_) {
+    mutable_parameter_block_sizes()->push_back(block.tangent_size);
+  }
+}
+
+bool CeresRow::TangentCostFunction::Evaluate(double const* const* parameters,
+                                             double* residuals,
+                                             double** jacobians) const {
+  const std::vector<Block>& blocks = row_->blocks_;
+  const int m = num_residuals();
+  // What isn't written is found there.
+  values_.assign(int64_t{m} * row_->num_values_,
+                 std::numeric_limits<double>::quiet_NaN());
+  jacobians_.assign(jacobians, jacobians + blocks.size());
+  double* values = values_.data();
+  for (size_t j = 0; j < blocks.size(); ++j) {
+    if (jacobians[j] != nullptr && blocks[j].plus_jacobian != nullptr) {
+      jacobians_[j] = values;
+      values += m * blocks[j].size;
+    }
+  }
+  if (!inner_->Evaluate(parameters, residuals, jacobians_.data())) {
+    return false;
+  }
+  for (size_t j = 0; j < blocks.size(); ++j) {
+    const auto [value, size, tangent_size, plus_jacobian] = blocks[j];
+    double* const jacobian = jacobians_[j];
+    if (jacobian == jacobians[j]) {
+      continue;
+    }
+    if (!std::all_of(jacobian, jacobian + m * size, [](double x) {
+          return std::isfinite(x);
+        })) {
+      // Ceres says so.
+      std::fill_n(jacobians[j],
+                  m * tangent_size,
+                  std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
+    for (int i = 0; i < m; ++i) {
+      for (int c = 0; c < tangent_size; ++c) {
+        double sum = 0.0;
+        for (int k = 0; k < size; ++k) {
+          sum += jacobian[i * size + k] * plus_jacobian[k * tangent_size + c];
+        }
+        jacobians[j][i * tangent_size + c] = sum;
+      }
+    }
+  }
+  return true;
+}
+
+void CeresRow::Clear() {
+  blocks_.clear();
+  has_manifold_ = false;
+  num_values_ = 0;
+}
+
+void CeresRow::Add(const double* value,
+                   int size,
+                   int tangent_size,
+                   const double* plus_jacobian) {
+  blocks_.push_back({value, size, tangent_size, plus_jacobian});
+  has_manifold_ |= plus_jacobian != nullptr;
+  num_values_ += size;
+}
+
+bool CeresRow::Evaluate(const ceres::CostFunction& cost_function,
+                        const LossOfRow& loss,
+                        bool apply_loss,
+                        double* cost,
+                        double* residuals,
+                        double** jacobians) {
+  const bool by_tangents = has_manifold_ && jacobians != nullptr;
+  if (by_tangents) {
+    by_tangents_.Set(&cost_function);
+  }
+  auto& [blocks, pointers] = *parameter_blocks_;
+  blocks.clear();
+  for (const Block& block : blocks_) {
+    // Ceres reads the value alone.
+    blocks.emplace_back(const_cast<double*>(block.value),
+                        by_tangents ? block.tangent_size : block.size,
+                        static_cast<int>(blocks.size()));
+  }
+  pointers.clear();
+  for (auto& block : blocks) {
+    pointers.push_back(&block);
+  }
+  std::optional<ceres::ScaledLoss> scaled;
+  if (loss.weight != nullptr) {
+    scaled.emplace(loss.loss, *loss.weight, ceres::DO_NOT_TAKE_OWNERSHIP);
+  }
+  const ceres::internal::ResidualBlock residual_block(
+      by_tangents ? &by_tangents_ : &cost_function,
+      scaled.has_value() ? &*scaled : loss.loss,
+      pointers,
+      /*index=*/0);
+  scratch_.resize(residual_block.NumResiduals());
+  return residual_block.Evaluate(
+      apply_loss, cost, residuals, jacobians, scratch_.data());
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,74 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The pairs of an eliminated parameter block and another that stand in a row
+// together. Two batches may not have the same pair (ceres_ext/solver/batch.h).
+
+#ifndef CERES_EXT_IMPORT_ELIMINATED_PAIRS_H_
+#define CERES_EXT_IMPORT_ELIMINATED_PAIRS_H_
+
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+#include "ceres_ext/import/problem_rows.h"
+
+namespace ceres_ext {
+
+class EliminatedPairs {
+ public:
+  // Both outlive the object. is_eliminated: of the blocks that vary.
+  EliminatedPairs(const ProblemRows& rows,
+                  const std::vector<uint8_t>& is_eliminated)
+      : rows_(rows), is_eliminated_(is_eliminated) {}
+
+  void AddPairsOf(int64_t row) {
+    AnyPair(row, [this](uint64_t pair) {
+      pairs_.insert(pair);
+      return false;
+    });
+  }
+
+  bool empty() const { return pairs_.empty(); }
+  bool Has(int32_t other, int32_t eliminated) const {
+    return pairs_.count(PairOf(other, eliminated)) > 0;
+  }
+  bool HasAPairOf(int64_t row) const {
+    return AnyPair(row,
+                   [this](uint64_t pair) { return pairs_.count(pair) > 0; });
+  }
+
+ private:
+  static uint64_t PairOf(int32_t other, int32_t eliminated) {
+    return uint64_t{static_cast<uint32_t>(other)} << 32 |
+           static_cast<uint32_t>(eliminated);
+  }
+
+  // Whether fn(pair) is true for a pair of the row; it is asked until one is.
+  template <typename Function>
+  bool AnyPair(int64_t row, Function&& fn) const {
+    const int num_blocks = rows_.NumBlocks(row);
+    for (int a = 0; a < num_blocks; ++a) {
+      const int32_t eliminated = rows_.Block(row, a).index;
+      if (eliminated == BlockOfRow::kConstant ||
+          is_eliminated_[eliminated] == 0) {
+        continue;
+      }
+      for (int b = 0; b < num_blocks; ++b) {
+        const int32_t other = rows_.Block(row, b).index;
+        if (other != BlockOfRow::kConstant && other != eliminated &&
+            fn(PairOf(other, eliminated))) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  const ProblemRows& rows_;
+  const std::vector<uint8_t>& is_eliminated_;
+  std::unordered_set<uint64_t> pairs_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_ELIMINATED_PAIRS_H_

@@ -1,0 +1,105 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/import/elimination.h"
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+
+#include "cuda_kernels/base/buffer.h"
+
+namespace ceres_ext {
+
+// Blocks are taken by their number of neighbours, in the order of the state
+// where that is equal, unless a neighbour has been taken. Neighbours are those
+// that stand in a row together.
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows,
+                                    kernels::HostContext* context) {
+  const int32_t n = rows.num_blocks();
+  // The blocks that vary of each row, read once, since most of the time goes
+  // into reaching them in memory.
+  constexpr int64_t kRowsPerTask = 1 << 14;
+  const int64_t num_rows = rows.size();
+  kernels::HostBuffer<int64_t> row_begin;
+  kernels::HostBuffer<int32_t> blocks;
+  if (!row_begin.Allocate(num_rows + 1).ok()) {
+    throw std::bad_alloc();
+  }
+  row_begin.data()[0] = 0;
+  context->ParallelFor(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      int64_t num_varying = 0;
+      for (int j = 0; j < rows.NumBlocks(i); ++j) {
+        num_varying += rows.Block(i, j).is_constant() ? 0 : 1;
+      }
+      row_begin.data()[i + 1] = num_varying;
+    }
+  });
+  std::partial_sum(
+      row_begin.data(), row_begin.data() + num_rows + 1, row_begin.data());
+  if (!blocks.Allocate(row_begin.data()[num_rows]).ok()) {
+    throw std::bad_alloc();
+  }
+  context->ParallelFor(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      int32_t* to = blocks.data() + row_begin.data()[i];
+      for (int j = 0; j < rows.NumBlocks(i); ++j) {
+        const int32_t block = rows.Block(i, j).index;
+        if (block != BlockOfRow::kConstant) {
+          *to++ = block;
+        }
+      }
+    }
+  });
+  // fn(index) of each varying block of the row.
+  const auto for_each_block = [&](int64_t row, auto&& fn) {
+    for (int64_t k = row_begin.data()[row]; k < row_begin.data()[row + 1];
+         ++k) {
+      fn(blocks.data()[k]);
+    }
+  };
+  // The rows of each block.
+  std::vector<int64_t> begin(n + 1, 0);
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    for_each_block(i, [&](int32_t b) { ++begin[b + 1]; });
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<int32_t> rows_of(begin[n]);
+  std::vector<int64_t> end(begin.begin(), begin.end() - 1);
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    for_each_block(
+        i, [&](int32_t b) { rows_of[end[b]++] = static_cast<int32_t>(i); });
+  }
+  // Some neighbours come several times, and so does the block itself.
+  const auto for_each_neighbor = [&](int b, auto&& fn) {
+    for (int64_t k = begin[b]; k < begin[b + 1]; ++k) {
+      for_each_block(rows_of[k], fn);
+    }
+  };
+  std::vector<int32_t> num_neighbors(n, 0);
+  std::vector<int32_t> seen_by(n, -1);
+  for (int b = 0; b < n; ++b) {
+    for_each_neighbor(b, [&](int other) {
+      if (seen_by[other] != b) {
+        seen_by[other] = b;
+        ++num_neighbors[b];
+      }
+    });
+  }
+  std::vector<int32_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return num_neighbors[a] < num_neighbors[b];
+  });
+  std::vector<uint8_t> is_taken(n, 0);
+  std::vector<uint8_t> has_taken_neighbor(n, 0);
+  for (const int32_t b : order) {
+    if (has_taken_neighbor[b] == 0) {
+      is_taken[b] = 1;
+      for_each_neighbor(b, [&](int other) { has_taken_neighbor[other] = 1; });
+    }
+  }
+  return is_taken;
+}
+
+}  // namespace ceres_ext

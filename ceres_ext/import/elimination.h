@@ -1,0 +1,25 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Which blocks ITERATIVE_SCHUR eliminates, in a program that Ceres does not
+// order for it.
+
+#ifndef CERES_EXT_IMPORT_ELIMINATION_H_
+#define CERES_EXT_IMPORT_ELIMINATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ceres_ext/import/problem_rows.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// Of each block that varies, whether it is in the independent set of Ceres's
+// ComputeStableSchurOrdering, which libceres keeps to itself. Its threads read
+// the rows. Throws std::bad_alloc where memory runs out.
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows,
+                                    kernels::HostContext* context);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_ELIMINATION_H_

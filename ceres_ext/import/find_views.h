@@ -1,0 +1,35 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Which rows that are no observations are seen from views
+// (cuda_kernels/structure/views.h).
+
+#ifndef CERES_EXT_IMPORT_FIND_VIEWS_H_
+#define CERES_EXT_IMPORT_FIND_VIEWS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/import/problem_rows.h"
+#include "ceres_ext/import/problem_structure.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// Puts those of *general_rows that have two residuals, a point and few columns
+// beside it into *views, if these have several rows each and no pair of their
+// blocks stands in a row that is left (eliminated_pairs.h). Else, and without
+// use_schur, none has a view. point_id is the index of the point among the
+// blocks that vary. False with a sentence in *reason where this library can't
+// take a row: it depends on two eliminated blocks.
+bool FindViews(const ProblemRows& problem,
+               const std::vector<uint8_t>& is_eliminated,
+               bool use_schur,
+               kernels::HostContext* context,
+               std::vector<int32_t>* general_rows,
+               ViewStructure* views,
+               std::string* reason);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_FIND_VIEWS_H_

@@ -1,0 +1,579 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/import/import_rows.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <new>
+#include <numeric>
+#include <typeinfo>
+#include <unordered_map>
+#include <utility>
+
+#include "ceres_ext/import/batch_models.h"
+#include "ceres_ext/import/eliminated_pairs.h"
+#include "ceres_ext/import/find_views.h"
+#include "cuda_kernels/model/shape.h"
+#include "cuda_kernels/structure/block_rows.h"
+
+namespace ceres_ext {
+namespace {
+
+constexpr int kPointSize = 3;
+constexpr int kNumKinds = 2;  // of BatchModelKind
+// The id of a block that is constant, and the kind of a residual block that is
+// no observation.
+constexpr int32_t kNone = -1;
+constexpr int8_t kOtherRow = -1;
+// Residual blocks that a thread reads in one go.
+constexpr int64_t kRowsPerTask = 1 << 14;
+constexpr int64_t kBlocksPerTask = 1 << 12;
+
+// Blocks of a family: those that vary in the order of the state, then the
+// constant ones in the order in which they are asked for.
+class BlockIds {
+ public:
+  // place_of_index: of each block that varies its id, kNone where it is in no
+  // family yet.
+  explicit BlockIds(std::vector<int32_t>* place_of_index)
+      : place_of_index_(place_of_index) {}
+
+  // Asks for the varying block with this index. Any number of threads at once.
+  void Ask(int32_t index) {
+    __atomic_store_n(&(*place_of_index_)[index], kAsked, __ATOMIC_RELAXED);
+  }
+  // Asks for a constant block, known by its value; what it has in place of an
+  // index.
+  int32_t AskConstant(const double* value) {
+    const auto [entry, is_new] = constant_.try_emplace(
+        value, kNone - 1 - static_cast<int32_t>(constants_.size()));
+    if (is_new) {
+      constants_.push_back({BlockOfRow::kConstant, value});
+    }
+    return entry->second;
+  }
+
+  // Numbers all that were asked for.
+  void Number() {
+    for (size_t i = 0; i < place_of_index_->size(); ++i) {
+      if ((*place_of_index_)[i] == kAsked) {
+        Append(static_cast<int32_t>(i));
+      }
+    }
+    num_varying_ = static_cast<int32_t>(blocks_.size());
+    blocks_.insert(blocks_.end(), constants_.begin(), constants_.end());
+  }
+  // Numbers the varying block with this index next.
+  void Append(int32_t index) {
+    (*place_of_index_)[index] = static_cast<int32_t>(blocks_.size());
+    blocks_.push_back({index, nullptr});
+  }
+
+  // After Number, of what was asked for.
+  int32_t Id(int32_t index) const {
+    return index >= 0 ? (*place_of_index_)[index]
+                      : num_varying_ + (kNone - 1 - index);
+  }
+  const std::vector<BlockOfRow>& blocks() const { return blocks_; }
+
+ private:
+  static constexpr int32_t kAsked = kNone - 1;
+
+  std::vector<int32_t>* place_of_index_;
+  std::unordered_map<const double*, int32_t> constant_;
+  std::vector<BlockOfRow> constants_;
+  int32_t num_varying_ = 0;
+  std::vector<BlockOfRow> blocks_;  // by id
+};
+
+// The models of rows, numbered as they are met; any number of threads at once.
+class ModelNumbers {
+ public:
+  // Of the row's model.
+  int16_t Add(const BatchModel* model, int64_t row) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known =
+        std::find_if(models_.begin(), models_.end(), [&](const Model& m) {
+          return m.model == model;
+        });
+    if (known != models_.end()) {
+      known->first_row = std::min(known->first_row, row);
+      return static_cast<int16_t>(known - models_.begin());
+    }
+    models_.push_back({model, row});
+    return static_cast<int16_t>(models_.size() - 1);
+  }
+  // The models in the order of their first rows, and of each number its place
+  // among them.
+  std::vector<const BatchModel*> Sort(std::vector<int16_t>* place) const {
+    std::vector<int16_t> order(models_.size());
+    std::iota(order.begin(), order.end(), int16_t{0});
+    std::sort(order.begin(), order.end(), [&](int16_t a, int16_t b) {
+      return models_[a].first_row < models_[b].first_row;
+    });
+    std::vector<const BatchModel*> sorted;
+    place->resize(models_.size());
+    for (const int16_t i : order) {
+      (*place)[i] = static_cast<int16_t>(sorted.size());
+      sorted.push_back(models_[i].model);
+    }
+    return sorted;
+  }
+
+ private:
+  struct Model {
+    const BatchModel* model;
+    int64_t first_row;
+  };
+  std::mutex mutex_;
+  std::vector<Model> models_;
+};
+
+static_assert(BlockOfRow::kConstant == kNone);
+
+class Importer {
+ public:
+  Importer(const ImportOptions& options,
+           kernels::HostContext* context,
+           ProblemStructure* structure,
+           std::string* reason)
+      : rows_(*structure->rows),
+        options_(options),
+        context_(context),
+        structure_(structure),
+        reason_(reason) {}
+
+  bool Import() {
+    if (rows_.size() > std::numeric_limits<int32_t>::max() / 2) {
+      *reason_ =
+          "the problem has " + std::to_string(rows_.size()) +
+          " residual blocks, more than 32-bit residual offsets can count";
+      return false;
+    }
+    if (!ReadRows()) {
+      return false;
+    }
+    structure_->num_columns = rows_.num_columns();
+    structure_->num_parameters = rows_.num_parameters();
+    structure_->num_residuals = rows_.num_residuals();
+    structure_->is_eliminated.assign(rows_.num_blocks(), 0);
+    structure_->place.assign(rows_.num_blocks(), kNone);
+    structure_->family.assign(rows_.num_blocks(), kNone);
+    if (!is_one_kind_) {
+      ChooseEliminated();
+      ChooseOtherRows();
+      if (!CheckEliminatedSizes() || !FindViews(rows_,
+                                                structure_->is_eliminated,
+                                                options_.use_schur,
+                                                context_,
+                                                &structure_->general_rows,
+                                                &structure_->views,
+                                                reason_)) {
+        return false;
+      }
+    }
+    if (!FillObservations()) {
+      return false;
+    }
+    FillOthers();
+    return true;
+  }
+
+ private:
+  // Memory that runs out is no reason to go on elsewhere.
+  bool Ok(const kernels::Status& status) {
+    if (status.code == kernels::StatusCode::kOutOfMemory) {
+      throw std::bad_alloc();
+    }
+    *reason_ = status.message;
+    return status.ok();
+  }
+
+  // The kind of each row and the blocks of observations. Most of the time goes
+  // into reaching the blocks in memory, so that is what all threads do.
+  bool ReadRows() {
+    const int64_t n = rows_.size();
+    if (!Ok(kind_.Allocate(n, kOtherRow))) {
+      return false;
+    }
+    if (!options_.batch_evaluation) {
+      return true;
+    }
+    if (!Ok(camera_.Allocate(n)) || !Ok(point_.Allocate(n)) ||
+        !Ok(constants_.Allocate(2 * n)) ||
+        !Ok(structure_->model_of_row.Allocate(n))) {
+      return false;
+    }
+    int16_t* const model_of_row = structure_->model_of_row.data();
+    ModelNumbers numbers;
+    const Type first = n > 0 ? TypeOf(0, &numbers) : Type();
+    const int8_t first_kind = first.kind;
+    std::atomic<bool> has_other_kind{false};
+    std::atomic<bool> has_loss{false};
+    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      // One dynamic_cast per type.
+      std::vector<Type> types;
+      const Type* type = nullptr;
+      bool one_has_loss = false;
+      for (int64_t i = begin; i < end; ++i) {
+        const ceres::CostFunction& cost_function = rows_.TypicalCostFunction(i);
+        if (type == nullptr || *type->type != typeid(cost_function)) {
+          const auto known =
+              std::find_if(types.begin(), types.end(), [&](const Type& t) {
+                return *t.type == typeid(cost_function);
+              });
+          type = known != types.end()
+                     ? &*known
+                     : &types.emplace_back(TypeOf(i, &numbers));
+          if (type->kind != first_kind) {
+            has_other_kind = true;
+          }
+        }
+        const int8_t kind = type->kind;
+        kind_.data()[i] = kind;
+        model_of_row[i] = type->model;
+        if (kind != kOtherRow) {
+          rows_.CopyConstants(i, constants_.data() + 2 * i);
+          camera_.data()[i] = rows_.Block(i, 0).index;
+          point_.data()[i] = rows_.Block(i, 1).index;
+          one_has_loss |= rows_.Loss(i).loss != nullptr;
+        }
+      }
+      if (one_has_loss) {
+        has_loss = true;
+      }
+    });
+    has_loss_ = has_loss;
+    has_observations_ = first_kind != kOtherRow || has_other_kind;
+    std::vector<int16_t> place;
+    structure_->models = numbers.Sort(&place);
+    if (structure_->models.size() > 1) {
+      context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          int16_t& model = model_of_row[i];
+          model = model == ProblemStructure::kNoModel ? model : place[model];
+        }
+      });
+    }
+    if (options_.use_schur && !has_observations_ &&
+        options_.num_eliminate_blocks == ImportOptions::kPoints) {
+      *reason_ = "no residual block is an observation";
+      return false;
+    }
+    is_one_kind_ = first_kind != kOtherRow && !has_other_kind &&
+                   options_.num_eliminate_blocks == ImportOptions::kPoints;
+    return true;
+  }
+
+  // What the type of a cost function says.
+  struct Type {
+    const std::type_info* type = nullptr;
+    int8_t kind = kOtherRow;
+    int16_t model = ProblemStructure::kNoModel;
+  };
+  Type TypeOf(int64_t row, ModelNumbers* numbers) const {
+    const ceres::CostFunction& cost_function = rows_.TypicalCostFunction(row);
+    Type result;
+    result.type = &typeid(cost_function);
+    const BatchModel* const model = FindBatchModel(cost_function);
+    if (model != nullptr && (model->kind != BatchModelKind::kOther ||
+                             options_.batch_users_functions)) {
+      result.kind = static_cast<int8_t>(model->kind);
+      result.model = numbers->Add(model, row);
+    }
+    return result;
+  }
+
+  void ChooseEliminated() {
+    if (options_.num_eliminate_blocks != ImportOptions::kPoints) {
+      std::fill_n(
+          structure_->is_eliminated.begin(), options_.num_eliminate_blocks, 1);
+      return;
+    }
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] != kOtherRow && point_.data()[i] != kNone) {
+        structure_->is_eliminated[point_.data()[i]] = 1;
+      }
+    }
+  }
+
+  // Observations that no batch of observations can take are rows like others:
+  // those whose point is not eliminated or whose camera is, and those whose
+  // camera and point stand in another row (ceres_ext/solver/batch.h).
+  void ChooseOtherRows() {
+    const std::vector<uint8_t>& is_eliminated = structure_->is_eliminated;
+    EliminatedPairs pairs(rows_, is_eliminated);
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] == kOtherRow && MayShareAPair(i)) {
+        pairs.AddPairsOf(i);
+      }
+    }
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] == kOtherRow) {
+        continue;
+      }
+      const int32_t camera = camera_.data()[i];
+      const int32_t point = point_.data()[i];
+      if ((point != kNone && is_eliminated[point] == 0) ||
+          (camera != kNone && is_eliminated[camera] != 0) ||
+          (!pairs.empty() && pairs.Has(camera, point))) {
+        kind_.data()[i] = kOtherRow;
+      }
+    }
+    structure_->general_rows.reserve(
+        std::count(kind_.data(), kind_.data() + rows_.size(), kOtherRow));
+    for (int64_t i = 0; i < rows_.size(); ++i) {
+      if (kind_.data()[i] == kOtherRow) {
+        structure_->general_rows.push_back(static_cast<int32_t>(i));
+      }
+    }
+  }
+
+  // Whether the row may have both blocks of an observation.
+  bool MayShareAPair(int64_t row) const {
+    if (!options_.use_schur || !has_observations_) {
+      return false;
+    }
+    for (int j = 0; j < rows_.NumBlocks(row); ++j) {
+      const int size = rows_.BlockSize(row, j);
+      if (size == 9 || size == kernels::kMaxCameraColumns) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool CheckEliminatedSizes() {
+    for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
+      const int size =
+          structure_->is_eliminated[i] != 0 ? rows_.block(i).tangent_size : 0;
+      if (size > kernels::kMaxEliminatedSize) {
+        *reason_ = "parameter block " + std::to_string(i) + " has " +
+                   std::to_string(size) +
+                   " tangent dimensions; this library takes at most " +
+                   std::to_string(kernels::kMaxEliminatedSize) +
+                   " for an eliminated block";
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Adds the family of the blocks, which have `size` values each.
+  BlockTable* AddFamily(const BlockIds& ids, bool is_eliminated, int size) {
+    auto* tables = is_eliminated ? &structure_->e : &structure_->f;
+    const auto family = static_cast<int32_t>(tables->size());
+    BlockTable* table = &tables->emplace_back();
+    table->Resize(static_cast<int32_t>(ids.blocks().size()));
+    table->ambient_size = size;
+    table->padded_size = size;
+    context_->ParallelFor(
+        table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const BlockOfRow& block = ids.blocks()[i];
+            if (block.is_constant()) {
+              table->Set(i, {-1, -1, 0, block.constant_value, nullptr});
+              continue;
+            }
+            const VaryingBlock varying = rows_.block(block.index);
+            table->Set(i,
+                       {varying.state_offset,
+                        varying.tangent_offset,
+                        varying.tangent_size,
+                        nullptr,
+                        varying.manifold});
+            structure_->family[block.index] = family;
+            structure_->is_eliminated[block.index] = is_eliminated ? 1 : 0;
+          }
+        });
+    table->SetUniformIfItIs();
+    return table;
+  }
+
+  bool FillObservations() {
+    BlockIds points(&structure_->place);
+    if (is_one_kind_) {
+      if (!FillKind(kind_.data()[0], {}, &points)) {
+        return false;
+      }
+    } else {
+      for (int kind = 0; kind < kNumKinds; ++kind) {
+        std::vector<int32_t> rows;
+        for (int64_t i = 0; i < rows_.size(); ++i) {
+          if (kind_.data()[i] == kind) {
+            rows.push_back(static_cast<int32_t>(i));
+          }
+        }
+        if (!rows.empty() && !FillKind(kind, rows, &points)) {
+          return false;
+        }
+      }
+    }
+    for (const ObservationTable& batch : structure_->observations) {
+      Ask(batch.size(), batch.point_id.data(), &points);
+    }
+    // The points of views are numbered with those of observations.
+    for (const int32_t point : structure_->views.point_id) {
+      points.Ask(point);
+    }
+    points.Number();
+    for (ObservationTable& batch : structure_->observations) {
+      Name(points, batch.size(), batch.point_id.own_data());
+    }
+    for (int32_t& point : structure_->views.point_id) {
+      point = points.Id(point);
+    }
+    if (!structure_->observations.empty() || structure_->views.size() > 0) {
+      AddFamily(points, /*is_eliminated=*/true, kPointSize);
+    }
+    return true;
+  }
+
+  // Asks for the blocks that vary.
+  void Ask(int64_t n, const int32_t* index, BlockIds* ids) {
+    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        if (index[k] >= 0) {
+          ids->Ask(index[k]);
+        }
+      }
+    });
+  }
+
+  // Puts ids in place of what was asked for.
+  void Name(const BlockIds& ids, int64_t n, int32_t* index) {
+    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        index[k] = ids.Id(index[k]);
+      }
+    });
+  }
+
+  // rows: the residual blocks of the kind; empty: all.
+  bool FillKind(int kind, const std::vector<int32_t>& rows, BlockIds* points) {
+    const bool all = rows.empty();
+    const int64_t n = static_cast<int64_t>(all ? rows_.size() : rows.size());
+    const auto row_of = [&](int64_t k) { return all ? k : rows[k]; };
+    ObservationTable batch;
+    batch.kind = static_cast<BatchModelKind>(kind);
+    batch.camera_family = static_cast<int>(structure_->f.size());
+    if (all) {
+      batch.camera_id.Take(std::move(camera_));
+      batch.point_id.Take(std::move(point_));
+      batch.observations.Take(std::move(constants_));
+    } else {
+      if (!Ok(batch.camera_id.Allocate(n)) || !Ok(batch.point_id.Allocate(n)) ||
+          !Ok(batch.observations.Allocate(2 * n))) {
+        return false;
+      }
+      for (int64_t k = 0; k < n; ++k) {
+        batch.camera_id.own_data()[k] = camera_.data()[rows[k]];
+        batch.point_id.own_data()[k] = point_.data()[rows[k]];
+        std::copy_n(constants_.data() + 2 * int64_t{rows[k]},
+                    2,
+                    batch.observations.own_data() + 2 * k);
+      }
+    }
+    BlockIds cameras(&structure_->place);
+    int32_t* const camera_id = batch.camera_id.own_data();
+    int32_t* const point_id = batch.point_id.own_data();
+    for (int64_t k = 0; k < n; ++k) {
+      if (camera_id[k] == kNone) {
+        camera_id[k] =
+            cameras.AskConstant(rows_.Block(row_of(k), 0).constant_value);
+      }
+      if (point_id[k] == kNone) {
+        point_id[k] =
+            points->AskConstant(rows_.Block(row_of(k), 1).constant_value);
+      }
+    }
+    Ask(n, camera_id, &cameras);
+    cameras.Number();
+    Name(cameras, n, camera_id);
+    if (has_loss_) {
+      batch.loss.resize(n);
+      std::atomic<bool> has_loss{false};
+      context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) {
+          batch.loss[k] = rows_.Loss(row_of(k)).loss;
+          if (batch.loss[k] != nullptr) {
+            has_loss = true;
+          }
+        }
+      });
+      if (!has_loss) {
+        batch.loss.clear();
+      }
+    }
+    bool has_weight = false;
+    for (int64_t k = 0; rows_.has_weights() && k < n && !has_weight; ++k) {
+      has_weight = rows_.Loss(row_of(k)).weight != nullptr;
+    }
+    if (has_weight) {
+      if (!Ok(batch.weights.Allocate(n))) {
+        return false;
+      }
+      for (int64_t k = 0; k < n; ++k) {
+        batch.weights.own_data()[k] = rows_.Loss(row_of(k)).Weight();
+      }
+    }
+    BlockTable* table = AddFamily(cameras,
+                                  /*is_eliminated=*/false,
+                                  rows_.BlockSize(row_of(0), 0));
+    // Columns that the kernels are compiled for.
+    table->padded_size =
+        table->MaxTangentSize() <= 9 ? 9 : kernels::kMaxCameraColumns;
+    structure_->observations.push_back(std::move(batch));
+    return true;
+  }
+
+  // Blocks that are in no family yet, by role and size.
+  void FillOthers() {
+    std::map<std::pair<bool, int>, BlockIds> others;
+    for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
+      if (structure_->place[i] == kNone) {
+        others
+            .try_emplace({structure_->is_eliminated[i] != 0,
+                          rows_.block(i).tangent_size},
+                         &structure_->place)
+            .first->second.Append(i);
+      }
+    }
+    for (const auto& [key, ids] : others) {
+      AddFamily(ids, key.first, key.second);
+    }
+  }
+
+  const ProblemRows& rows_;
+  const ImportOptions options_;
+  kernels::HostContext* context_;
+  ProblemStructure* structure_;
+  std::string* reason_;
+  // Per row; camera and point are indices of blocks, kNone where constant, of
+  // observations alone.
+  kernels::HostBuffer<int8_t> kind_;
+  kernels::HostBuffer<int32_t> camera_;
+  kernels::HostBuffer<int32_t> point_;
+  kernels::HostBuffer<double> constants_;
+  bool has_loss_ = false;  // of observations
+  bool has_observations_ = false;
+  // All rows are observations of one kind, and points are what is eliminated.
+  bool is_one_kind_ = false;
+};
+
+}  // namespace
+
+bool ImportRows(std::shared_ptr<const ProblemRows> rows,
+                const ImportOptions& options,
+                kernels::HostContext* context,
+                ProblemStructure* structure,
+                std::string* reason) {
+  *structure = ProblemStructure();
+  structure->rows = std::move(rows);
+  return Importer(options, context, structure, reason).Import();
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,61 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/import/problem_of_arrays.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ceres_ext {
+
+ProblemOfArrays::ProblemOfArrays(const ArrayProblem& arrays) {
+  ceres::Problem::Options options;
+  options.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  options.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  options.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  // Arrays that are valid do not overlap.
+  options.disable_all_safety_checks = true;
+  problem_ = std::make_unique<ceres::Problem>(options);
+  for (const ArrayProblem::Parameters& parameters : arrays.parameters()) {
+    for (int64_t i = 0; i < parameters.num_blocks; ++i) {
+      double* const block = parameters.values + i * parameters.size;
+      problem_->AddParameterBlock(block,
+                                  parameters.size,
+                                  parameters.manifolds != nullptr
+                                      ? parameters.manifolds[i]
+                                      : parameters.manifold);
+      if (parameters.is_constant != nullptr && parameters.is_constant[i] != 0) {
+        problem_->SetParameterBlockConstant(block);
+      }
+    }
+  }
+  for (const ArrayProblem::Residuals& residuals : arrays.residuals()) {
+    const auto* const constants =
+        static_cast<const std::byte*>(residuals.constants);
+    std::vector<double*> blocks(residuals.blocks.size());
+    for (int64_t k = 0; k < residuals.num_blocks; ++k) {
+      for (size_t b = 0; b < blocks.size(); ++b) {
+        const ArrayProblem::Index& index = residuals.blocks[b];
+        const ArrayProblem::Parameters& parameters =
+            arrays.parameters()[index.parameters];
+        blocks[b] = parameters.values + index.BlockOf(k) * parameters.size;
+      }
+      ceres::CostFunction* cost_function = nullptr;
+      if (residuals.cost_functions != nullptr) {
+        cost_function = residuals.cost_functions[k];
+      } else {
+        cost_function = residuals.make_cost_function(
+            constants + k * residuals.constants_bytes);
+        cost_functions_.emplace_back(cost_function);
+      }
+      ceres::LossFunction* loss = residuals.loss;
+      if (residuals.weights != nullptr) {
+        losses_.push_back(std::make_unique<ceres::ScaledLoss>(
+            loss, residuals.weights[k], ceres::DO_NOT_TAKE_OWNERSHIP));
+        loss = losses_.back().get();
+      }
+      problem_->AddResidualBlock(cost_function, loss, blocks);
+    }
+  }
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,36 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A problem of arrays (ceres_ext/array_problem.h) as a ceres::Problem: for what
+// the arrays alone can't be solved with. An object per block, as in any
+// ceres::Problem.
+
+#ifndef CERES_EXT_IMPORT_PROBLEM_OF_ARRAYS_H_
+#define CERES_EXT_IMPORT_PROBLEM_OF_ARRAYS_H_
+
+#include <memory>
+#include <vector>
+
+#include "ceres/cost_function.h"
+#include "ceres/loss_function.h"
+#include "ceres/problem.h"
+#include "ceres_ext/array_problem.h"
+
+namespace ceres_ext {
+
+class ProblemOfArrays {
+ public:
+  // arrays: valid; they outlive this object.
+  explicit ProblemOfArrays(const ArrayProblem& arrays);
+
+  ceres::Problem* problem() { return problem_.get(); }
+
+ private:
+  // The problem owns nothing, and goes first.
+  std::vector<std::unique_ptr<ceres::CostFunction>> cost_functions_;
+  std::vector<std::unique_ptr<ceres::LossFunction>> losses_;
+  std::unique_ptr<ceres::Problem> problem_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_PROBLEM_OF_ARRAYS_H_

@@ -1,0 +1,88 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The problem that a solve is of, as import and set-up read it: its residual
+// blocks (*rows*), each with a parameter block that varies, and the parameter
+// blocks. Those of Ceres's reduced Program are objects (program_rows.h), those
+// of a problem of arrays are not (array_rows.h).
+
+#ifndef CERES_EXT_IMPORT_PROBLEM_ROWS_H_
+#define CERES_EXT_IMPORT_PROBLEM_ROWS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "ceres/cost_function.h"
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
+
+namespace ceres_ext {
+
+// A parameter block of a row.
+struct BlockOfRow {
+  static constexpr int32_t kConstant = -1;
+
+  // Among the blocks that vary, in the order of the state; or kConstant.
+  int32_t index = kConstant;
+  // The value of a constant block, by which it is known; else null.
+  const double* constant_value = nullptr;
+
+  bool is_constant() const { return index == kConstant; }
+  bool operator==(const BlockOfRow& other) const {
+    return index == other.index && constant_value == other.constant_value;
+  }
+};
+
+// A parameter block that varies.
+struct VaryingBlock {
+  int state_offset = 0;
+  int tangent_offset = 0;
+  int size = 0;
+  int tangent_size = 0;
+  const ceres::Manifold* manifold = nullptr;  // null: it has none
+};
+
+struct LossOfRow {
+  const ceres::LossFunction* loss = nullptr;  // null: none
+  // What rho is multiplied by, as by ceres::ScaledLoss; null: by 1.
+  const double* weight = nullptr;
+
+  double Weight() const { return weight == nullptr ? 1.0 : *weight; }
+};
+
+// Thread safety: all members are const and may be called from any thread.
+class ProblemRows {
+ public:
+  virtual ~ProblemRows() = default;
+
+  // Sizes of the tangent, state and residual vectors.
+  virtual int num_columns() const = 0;
+  virtual int num_parameters() const = 0;
+  virtual int num_residuals() const = 0;
+
+  // The blocks that vary.
+  virtual int32_t num_blocks() const = 0;
+  virtual VaryingBlock block(int32_t index) const = 0;
+
+  virtual int64_t size() const = 0;
+  virtual int NumResiduals(int64_t row) const = 0;
+  virtual int NumBlocks(int64_t row) const = 0;
+  virtual BlockOfRow Block(int64_t row, int j) const = 0;
+  // Values of the block.
+  virtual int BlockSize(int64_t row, int j) const = 0;
+  virtual LossOfRow Loss(int64_t row) const = 0;
+  // Whether some rows have a weight.
+  virtual bool has_weights() const = 0;
+  // The row's cost function, or another one of its type.
+  virtual const ceres::CostFunction& TypicalCostFunction(int64_t row) const = 0;
+  // The row's cost function; *owner keeps one that is made for the caller.
+  virtual const ceres::CostFunction* CostFunction(
+      int64_t row, std::unique_ptr<const ceres::CostFunction>* owner) const = 0;
+  // Where that is a BatchableCostFunction, what its CopyConstants writes.
+  virtual void CopyConstants(int64_t row, void* constants) const = 0;
+  // Its place among all residual blocks of the problem, for messages.
+  virtual int64_t Number(int64_t row) const = 0;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_PROBLEM_ROWS_H_

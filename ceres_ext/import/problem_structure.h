@@ -1,0 +1,173 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What import makes of a problem (import_rows.h): which rows are observations,
+// which are seen from views and which are neither, and the families of the
+// parameter blocks.
+//
+// Blocks are put into families (cuda_kernels/structure/block_families.h): the
+// points of observations and views, the cameras of each kind of observation,
+// and all others by their role and tangent size. Constant blocks of
+// observations are blocks of their families without columns; other constant
+// blocks are left out.
+
+#ifndef CERES_EXT_IMPORT_PROBLEM_STRUCTURE_H_
+#define CERES_EXT_IMPORT_PROBLEM_STRUCTURE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceres/loss_function.h"
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/import/block_table.h"
+#include "ceres_ext/import/problem_rows.h"
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext {
+
+class CallerState;
+
+// Values in host memory, of its own or of somebody who outlives it.
+template <typename T>
+class HostArray {
+ public:
+  kernels::Status Allocate(int64_t size) {
+    CERES_EXT_RETURN_IF_ERROR(own_.Allocate(size));
+    Refer(size, own_.data());
+    return {};
+  }
+  void Take(kernels::HostBuffer<T> values) {
+    own_ = std::move(values);
+    Refer(own_.size(), own_.data());
+  }
+  void Refer(int64_t size, const T* data) {
+    size_ = size;
+    data_ = data;
+  }
+  // Its own from then on.
+  kernels::Status Own() {
+    if (own_.data() == data_) {
+      return {};
+    }
+    const T* const from = data_;
+    CERES_EXT_RETURN_IF_ERROR(Allocate(size_));
+    std::copy_n(from, size_, own_.data());
+    return {};
+  }
+
+  int64_t size() const { return size_; }
+  const T* data() const { return data_; }
+  T* own_data() { return own_.data(); }
+
+ private:
+  kernels::HostBuffer<T> own_;
+  int64_t size_ = 0;
+  const T* data_ = nullptr;
+};
+
+// Residual blocks of one batchable cost type.
+struct ObservationTable {
+  BatchModelKind kind = BatchModelKind::kBalAngleAxis;
+  int camera_family = 0;  // of f
+
+  // Per observation, in the order of the rows: places of its blocks in their
+  // families, measured image position (2 values) and loss. Points are family 0
+  // of e. `loss` is empty when no observation has one, and where all have the
+  // same, common_loss.
+  HostArray<int32_t> camera_id;
+  HostArray<int32_t> point_id;
+  HostArray<double> observations;
+  std::vector<const ceres::LossFunction*> loss;
+  const ceres::LossFunction* common_loss = nullptr;
+  // Of each observation what its rho is multiplied by; empty: 1.
+  HostArray<double> weights;
+  // Of camera_id and point_id, where somebody has asked for it; 0: unknown.
+  uint64_t index_hash = 0;
+
+  bool has_loss() const {
+    return common_loss != nullptr || !loss.empty() || weights.size() > 0;
+  }
+
+  int64_t size() const { return camera_id.size(); }
+};
+
+// Residual blocks of two residuals, one point and few other columns, by the
+// blocks that they have beside the point (a view,
+// cuda_kernels/structure/views.h).
+struct ViewStructure {
+  // Numbers of the rows, and of each its view and its point, as
+  // ObservationTable has it.
+  std::vector<int32_t> rows;
+  std::vector<int32_t> view_id;
+  std::vector<int32_t> point_id;
+  // Of each view the indices of its blocks, in the order in which its rows have
+  // them.
+  std::vector<std::vector<int32_t>> blocks;
+  int columns = 0;  // of a view, one of those of stored blocks (model/shape.h)
+
+  int64_t size() const { return static_cast<int64_t>(rows.size()); }
+};
+
+struct ProblemStructure {
+  // What the structure is of; null where all rows are observations that need
+  // nothing of it.
+  std::shared_ptr<const ProblemRows> rows;
+  // Families of eliminated blocks and of others; padded_size is the number of
+  // columns that a family's blocks have in the solver.
+  std::vector<BlockTable> e;
+  std::vector<BlockTable> f;
+  std::vector<ObservationTable> observations;
+  ViewStructure views;
+  // Other rows, by number.
+  std::vector<int32_t> general_rows;
+  // Who evaluates those of views and general rows: models of batchable cost
+  // functions, and of each row which of them does; kNoModel: Ceres. Empty:
+  // Ceres evaluates all.
+  static constexpr int16_t kNoModel = -1;
+  std::vector<const BatchModel*> models;
+  kernels::HostBuffer<int16_t> model_of_row;
+
+  // Sizes of Ceres's tangent, state and residual vectors.
+  int num_columns = 0;
+  int num_parameters = 0;
+  int num_residuals = 0;
+  // Where the state is read and written instead of Ceres's; null: Ceres's.
+  const CallerState* caller_state = nullptr;
+
+  // Of each parameter block that varies: whether it is eliminated, its family
+  // and its place there.
+  std::vector<uint8_t> is_eliminated;
+  std::vector<int32_t> family;
+  std::vector<int32_t> place;
+
+  int64_t num_observations() const {
+    int64_t sum = 0;
+    for (const ObservationTable& rows : observations) {
+      sum += rows.size();
+    }
+    return sum;
+  }
+  // Rows of views and general rows.
+  int64_t num_other_rows() const {
+    return views.size() + static_cast<int64_t>(general_rows.size());
+  }
+  // Whether all rows are observations of one batch.
+  bool IsOneBatchOfObservations() const {
+    return observations.size() == 1 && num_other_rows() == 0;
+  }
+  int16_t model(int32_t row) const {
+    return models.empty() ? kNoModel : model_of_row.data()[row];
+  }
+};
+
+// Sizes of residuals, of eliminated and of other blocks in the rows that have
+// an eliminated block, as Ceres detects them; "d" where they differ.
+std::string SchurStructure(const ProblemStructure& structure);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_PROBLEM_STRUCTURE_H_

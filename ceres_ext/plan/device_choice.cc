@@ -1,0 +1,303 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/plan/device_choice.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "ceres_ext/base/machines.h"
+#include "ceres_ext/import/batch_models.h"
+#include "ceres_ext/solver/cholesky/factorization_cost.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_cholesky.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_process.h"
+#include "cuda_kernels/machine/cuda_sparse_cholesky.h"
+#include "cuda_kernels/machine/host_processors.h"
+
+namespace ceres_ext {
+namespace {
+
+// The unit of work is a pass: a product with S or J'J of an iteration of PCG,
+// which reads the Jacobian once.
+
+// The steps and PCG iterations that a solve is taken to need, where its options
+// do not allow fewer: between those of docs/measurements/comparison.md, 14
+// iterations a step (final-13682, eta 0.1) and 34 (ladybug-49, eta 0.01).
+constexpr int kSteps = 10;
+constexpr int kPcgIterations = 20;
+// What a step takes beside PCG (evaluation, normal blocks, back-substitution),
+// in passes: on the host, of the two preconditioners of dubrovnik-16 in
+// docs/measurements/comparison.md; on an H200 12 to 14 (gpu.md, final-13682).
+constexpr int kPassesBesidePcg = 10;
+
+// A pass on one host thread with AVX-512: 0.9e-9 to 1.2e-9 on ten models of
+// 1,029 to 46,122 observations (docs/measurements/everyday.md).
+constexpr double kHostSecondsPerValue = 1.0e-9;
+
+// A pass on an H200, docs/measurements/gpu.md: the product of stored double
+// blocks is 2.73 ms an iteration with 696 M values, and an iteration with 36 k
+// observations 51 us, of which 3 are due to them.
+constexpr double kDeviceSecondsPerValue = 3.9e-12;
+constexpr double kDeviceSecondsPerPass = 48e-6;
+// Sending rows of Ceres: 108 MB took 10.7 ms (gpu.md).
+constexpr double kUploadSecondsPerValue = 8e-10;
+// Making a context, and the set-up of a solve with one: the first solve of a
+// process took 0.2 to 0.3 s more than the next
+// (docs/measurements/comparison.md); the smallest models took 0.045 to 0.06 s
+// there in all (docs/measurements/everyday.md).
+constexpr double kContextSeconds = 0.2;
+constexpr double kDeviceSetupSeconds = 0.035;
+
+// The share of a pass that arithmetic in double takes on an H200, where a
+// double takes as long as two floats: 4 operations a stored value at 33.5e12 a
+// second; about 300 an observation of 24 values where they are recomputed,
+// which pass in 1.6e-12 s each (gpu.md). Where double is slower, this part
+// grows.
+constexpr double kStoredDoubleShare = 0.03;
+constexpr double kRecomputedDoubleShare = 0.27;
+constexpr double kMeasuredRatio = 2.0;
+// A solve of recomputed blocks over one of stored ones there (docs/use.md).
+constexpr double kRecomputedPass = 0.43;
+
+// An exact step on one host thread: blocks of the pairs are formed of the
+// Jacobian where there are any, S is summed of products, then factorised by
+// n^3 / 3 operations. Fitted to the same models, 0.6 to 1.8 times of what they
+// take (docs/measurements/everyday.md). Setting up S takes about as long as an
+// exact step.
+constexpr double kHostPassesOfPairs = 5.0;
+constexpr double kHostPassesWithoutPairs = 1.0;
+constexpr double kHostSecondsPerCouplingProduct = 3.0e-10;
+constexpr double kHostSecondsPerFlop = 2.4e-11;
+constexpr double kHostSetupsPerStep = 1.0;
+
+// The same on an H200: S takes 5 ms at 5 M observations of 9 columns and tracks
+// of 6 (docs/measurements/gpu.md). Launches and the set-up are by the table of
+// docs/measurements/everyday.md, where exact steps take 20 to 40 ms more than
+// PCG on small problems.
+constexpr double kDeviceSecondsPerCouplingProduct = 3.5e-12;
+constexpr double kDeviceSecondsPerExactStep = 0.5e-3;
+constexpr double kDeviceSecondsOfSetup = 0.03;
+
+// Rows of an eliminated block and columns of the rest of a row where nobody has
+// counted.
+constexpr double kTrackLength = 6.0;
+constexpr double kColumns = 9.0;
+
+// Columns up to which a factorisation is as fast on the host: DENSE_QR of 6 and
+// DENSE_SCHUR of 138 took 0.6 to 0.8 of the time of ITERATIVE_SCHUR,
+// DENSE_SCHUR of 345 and of 690 took 1.1 (docs/measurements/comparison.md).
+constexpr int kMaxFactorizedColumns = 250;
+
+double CouplingProducts(const SolveWork& work) {
+  return work.num_coupling_products > 0.0
+             ? work.num_coupling_products
+             : 0.5 * (kTrackLength + 1.0) * kColumns * kColumns *
+                   static_cast<double>(work.num_values) /
+                   (2.0 * (kColumns + 3.0));
+}
+
+// Of one thread.
+double HostPassSeconds(const SolveWork& work) {
+  return kHostSecondsPerValue * static_cast<double>(work.num_values);
+}
+double HostExactStepSeconds(const SolveWork& work) {
+  const auto n = static_cast<double>(work.num_factorized_columns);
+  return (work.has_pairs ? kHostPassesOfPairs : kHostPassesWithoutPairs) *
+             HostPassSeconds(work) +
+         kHostSecondsPerCouplingProduct * CouplingProducts(work) +
+         kHostSecondsPerFlop * n * n * n / 3.0;
+}
+
+// A pass over one at the measured ratio, by the share of arithmetic in double.
+double SlowerDouble(double share, int float_to_double_ratio) {
+  return std::max(1.0, share * float_to_double_ratio / kMeasuredRatio);
+}
+
+// "less than 0.001 s", "about 0.02 s", "about 30 s".
+std::string About(double seconds) {
+  if (seconds < 1e-3) {
+    return "less than 0.001 s";
+  }
+  char text[32];
+  std::snprintf(text,
+                sizeof(text),
+                seconds < 9.5 ? "about %.1g s" : "about %.0f s",
+                seconds);
+  return text;
+}
+
+double DevicePassSeconds(const SolveWork& work, const DeviceState& state) {
+  const double share =
+      work.recomputed ? kRecomputedDoubleShare : kStoredDoubleShare;
+  const double slower =
+      work.mixed ? 1.0 : SlowerDouble(share, state.float_to_double_ratio);
+  return kDeviceSecondsPerPass +
+         kDeviceSecondsPerValue * slower * static_cast<double>(work.num_values);
+}
+double DeviceExactStepSeconds(const SolveWork& work, const DeviceState& state) {
+  return kDeviceSecondsPerExactStep +
+         kDeviceSecondsPerCouplingProduct * CouplingProducts(work) +
+         solver::DenseFactorizationSeconds(
+             work.num_factorized_columns,
+             work.float_factor ? 0 : state.float_to_double_ratio);
+}
+
+// All steps, less what is sent.
+double StepsSeconds(const SolveWork& work,
+                    double pass_seconds,
+                    double exact_step_seconds) {
+  const double by_pcg = work.num_pcg_iterations * pass_seconds;
+  const double linear = work.is_auto ? std::min(by_pcg, exact_step_seconds)
+                        : work.num_factorized_columns > 0 ? exact_step_seconds
+                                                          : by_pcg;
+  return work.num_steps * (kPassesBesidePcg * pass_seconds + linear);
+}
+
+}  // namespace
+
+SolveWork EstimateWork(const ProblemRows& rows,
+                       const ceres::Solver::Options& options,
+                       const Options& ext_options) {
+  constexpr int64_t kSample = 4096;
+  const int64_t stride = rows.size() / kSample + 1;
+  int64_t all_values = 0;
+  int64_t num_host_values = 0;
+  for (int64_t i = 0; i < rows.size(); i += stride) {
+    int64_t num_columns = 0;
+    for (int j = 0; j < rows.NumBlocks(i); ++j) {
+      const int32_t block = rows.Block(i, j).index;
+      num_columns +=
+          block == BlockOfRow::kConstant ? 0 : rows.block(block).tangent_size;
+    }
+    const int64_t num_values = num_columns * rows.NumResiduals(i) * stride;
+    all_values += num_values;
+    if (!ext_options.batch_evaluation ||
+        !HasDeviceForm(rows.TypicalCostFunction(i))) {
+      num_host_values += num_values;
+    }
+  }
+  return EstimateWork(all_values, num_host_values, options, ext_options);
+}
+
+SolveWork EstimateWork(int64_t num_values,
+                       int64_t num_host_values,
+                       const ceres::Solver::Options& options,
+                       const Options& ext_options) {
+  SolveWork work;
+  work.num_values = num_values;
+  work.num_host_values = num_host_values;
+  work.num_steps = std::min(options.max_num_iterations, kSteps);
+  work.num_pcg_iterations =
+      std::min(options.max_linear_solver_iterations, kPcgIterations);
+  work.num_threads = options.num_threads;
+  work.recomputed = ext_options.jacobian == JACOBIAN_RECOMPUTED;
+  work.mixed = ext_options.precision == PRECISION_MIXED;
+  return work;
+}
+
+double EstimateHostSeconds(const SolveWork& work) {
+  return StepsSeconds(work, HostPassSeconds(work), HostExactStepSeconds(work)) /
+         work.num_threads;
+}
+
+double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
+  return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
+         StepsSeconds(work,
+                      DevicePassSeconds(work, state),
+                      DeviceExactStepSeconds(work, state)) +
+         work.num_steps * kUploadSecondsPerValue *
+             static_cast<double>(work.num_host_values);
+}
+
+ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device) {
+  if (!on_device) {
+    const double step = HostExactStepSeconds(work) / HostPassSeconds(work);
+    return {step, kHostSetupsPerStep * step};
+  }
+  const DeviceState state;
+  const double pass = DevicePassSeconds(work, state);
+  return {DeviceExactStepSeconds(work, state) / pass,
+          kDeviceSecondsOfSetup / pass};
+}
+
+std::string WhyHost(const SolveWork& work, const DeviceState& state) {
+  const double host = EstimateHostSeconds(work);
+  const double device = EstimateDeviceSeconds(work, state);
+  if (device < host) {
+    return "";
+  }
+  std::string why = "device = AUTO estimates " + About(host);
+  if (!state.has_context && host < kContextSeconds) {
+    char text[64];
+    std::snprintf(text,
+                  sizeof(text),
+                  " of work, and CUDA takes %.1g s to start",
+                  kContextSeconds);
+    return why + text;
+  }
+  why += " on the host, " + About(device) + " on a device";
+  if (state.float_to_double_ratio > kMeasuredRatio) {
+    why += " with double at 1/" + std::to_string(state.float_to_double_ratio) +
+           " of the rate of float";
+  }
+  return why;
+}
+
+std::string WhyHost(const SolveWork& given_work, int cuda_device) {
+  DeviceState state;
+  if constexpr (kHasCuda) {
+    SolveWork work = given_work;
+    if (work.num_threads > 1) {
+      work.num_threads =
+          std::min(work.num_threads, kernels::NumUsableProcessors());
+    }
+    state.has_context = kernels::HasRuntimeContext(cuda_device);
+    const std::string why = WhyHost(work, state);
+    if (!why.empty()) {
+      return state.has_context || kernels::HasDriverFiles() ||
+                     kernels::HasCudaDriver()
+                 ? why
+                 : kernels::kNoCudaDriver;
+    }
+    // Starts the driver, but makes no context.
+    if (kernels::NumCudaDevices(nullptr) > 0) {
+      state.float_to_double_ratio = kernels::FloatToDoubleRatio(cuda_device);
+      return WhyHost(work, state);
+    }
+  }
+  return "";
+}
+
+std::string WhyNoFactorization([[maybe_unused]] SchurFactorizationType type) {
+  if constexpr (!kHasCuda) {
+    return "this build has no CUDA";
+  } else {
+    const auto why = [](const kernels::Status& status) {
+      return status.message.substr(
+          0, status.message.size() - (status.message.empty() ? 0 : 1));
+    };
+    std::string dense = type == SCHUR_FACTORIZATION_SPARSE
+                            ? ""
+                            : why(kernels::CudaDenseCholesky::Available());
+    if (type == SCHUR_FACTORIZATION_DENSE ||
+        (type == SCHUR_FACTORIZATION_AUTO && dense.empty())) {
+      return dense;
+    }
+    const std::string sparse = why(kernels::CudaSparseCholesky::Available());
+    return sparse.empty() || dense.empty() ? sparse : dense + "; " + sparse;
+  }
+}
+
+bool RecomputedIsFaster(PrecisionType precision, int float_to_double_ratio) {
+  return precision == PRECISION_MIXED ||
+         kRecomputedPass *
+                 SlowerDouble(kRecomputedDoubleShare, float_to_double_ratio) <
+             SlowerDouble(kStoredDoubleShare, float_to_double_ratio);
+}
+
+bool IsSmallFactorization(int num_columns) {
+  return num_columns <= kMaxFactorizedColumns;
+}
+
+}  // namespace ceres_ext

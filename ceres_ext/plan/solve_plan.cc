@@ -1,0 +1,258 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/plan/solve_plan.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <utility>
+
+#include "ceres_ext/plan/solver_choice.h"
+
+namespace ceres_ext {
+namespace {
+
+using kernels::Status;
+using kernels::StatusCode;
+
+// Whether exact steps may be taken in place of PCG.
+bool MayFactorize(const PlanRequest& request) {
+  return request.options.linear_solver == LINEAR_SOLVER_AUTO &&
+         !request.needs_pcg &&
+         request.solver_options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
+         !request.solver_options.use_explicit_schur_complement;
+}
+
+SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
+  SolveWork work = EstimateWork(rows.num_values,
+                                rows.num_host_values,
+                                request.solver_options,
+                                request.options);
+  work.num_threads = request.num_threads;
+  work.is_auto = MayFactorize(request);
+  if (work.is_auto || IsFactorized(request.solver_options.linear_solver_type)) {
+    work.float_factor = request.solver_options.use_mixed_precision_solves;
+    work.num_factorized_columns = rows.num_other_columns;
+    // Less those of the eliminated block, a point's.
+    constexpr double kEliminatedColumns = 3.0;
+    const double columns = std::max(
+        static_cast<double>(rows.num_values) /
+                static_cast<double>(std::max(rows.num_residuals, int64_t{1})) -
+            kEliminatedColumns,
+        1.0);
+    work.num_coupling_products = rows.num_couplings * columns * columns;
+    work.has_pairs = rows.has_pairs;
+  }
+  return work;
+}
+
+// Why the device that is to be used can't be.
+Status WhyNoDevice(const PlanRequest& request, const MachineFacts& machines) {
+  Status status = machines.WhyNoDevice();
+  if (!status.ok() ||
+      !IsFactorized(request.solver_options.linear_solver_type)) {
+    return status;
+  }
+  const std::string why =
+      machines.WhyNoFactorization(request.options.schur_factorization);
+  return why.empty() ? Status() : Status(StatusCode::kUnsupported, why);
+}
+
+// Sets on_device and why_host. False, with *refusal, where neither machine is
+// to be used.
+bool ChooseMachine(const PlanRequest& request,
+                   const RowFacts& rows,
+                   const MachineFacts& machines,
+                   SolvePlan* plan,
+                   Refusal* refusal) {
+  const Options& options = request.options;
+  const bool needs_matrix = NeedsSchurMatrix(request.solver_options);
+  plan->why_host = request.why_host;
+  if (options.device == DEVICE_AUTO && plan->why_host.empty()) {
+    plan->why_host = machines.WhyHost(WorkOf(request, rows));
+  }
+  if (options.device != DEVICE_HOST && plan->why_host.empty()) {
+    const Status why = WhyNoDevice(request, machines);
+    if (why.ok()) {
+      plan->on_device = true;
+      return true;
+    }
+    if (options.device == DEVICE_CUDA && options.fallback == FALLBACK_REFUSE) {
+      *refusal = {
+          "device = CUDA is not available, because " + AsClause(why.message),
+          needs_matrix};
+      return false;
+    }
+    plan->why_host =
+        (why.code == StatusCode::kDeviceError ? "the device failed: " : "") +
+        AsClause(why.message);
+    // A build without CUDA has nothing to say where nobody asks for it.
+    if (!machines.BuildHasCuda() && options.device == DEVICE_AUTO) {
+      plan->why_host.clear();
+    }
+  }
+  if (request.solver_options.use_mixed_precision_solves &&
+      IsFactorized(request.solver_options.linear_solver_type)) {
+    *refusal = {
+        SolvedByCeres(
+            request.solver_options,
+            "use_mixed_precision_solves needs a device" +
+                (plan->why_host.empty() ? "" : " (" + plan->why_host + ")")),
+        /*is_final=*/true};
+    return false;
+  }
+  return true;
+}
+
+// Whether S as a matrix needs a stored Jacobian. Of a recomputed one it takes
+// observations that are by themselves alone.
+bool NeedsStored(const RowFacts& rows) {
+  return rows.num_observation_kinds != 1 || rows.num_other_rows > 0;
+}
+
+// Chooses exact steps in place of PCG, or beside it: what these cost; 0: there
+// are none.
+ExactStepCost ChooseSolver(const PlanRequest& request,
+                           const RowFacts& rows,
+                           const MachineFacts& machines,
+                           SolvePlan* plan) {
+  // PCG takes more iterations than the first number for most steps
+  // (docs/measurements/everyday.md). An exact step that costs more than the
+  // second one, in iterations, would wait for many steps of PCG at their limit.
+  constexpr double kFewIterations = 25.0;
+  constexpr double kManyIterations = 1e4;
+  plan->linear_solver_type = request.solver_options.linear_solver_type;
+  if (!MayFactorize(request) || rows.num_other_columns == 0 ||
+      (plan->on_device &&
+       !machines.WhyNoFactorization(request.options.schur_factorization)
+            .empty())) {
+    return {};
+  }
+  const ExactStepCost cost =
+      EstimateExactStepCost(WorkOf(request, rows), plan->on_device);
+  if (cost.step + cost.setup < kFewIterations) {
+    plan->linear_solver_type = ceres::DENSE_SCHUR;
+    plan->notes.emplace_back(
+        "linear_solver = auto takes exact steps, which should be faster than "
+        "PCG");
+    return {};
+  }
+  return cost.step < kManyIterations ? cost : ExactStepCost();
+}
+
+// Sets `recomputed`. False, with *refusal, where it is asked for and can't be.
+bool ChooseJacobian(const PlanRequest& request,
+                    const ceres::Solver::Options& solver_options,
+                    const RowFacts& rows,
+                    const MachineFacts& machines,
+                    SolvePlan* plan,
+                    Refusal* refusal) {
+  const JacobianType asked = request.options.jacobian;
+  if (NeedsSchurMatrix(solver_options) && NeedsStored(rows)) {
+    if (asked == JACOBIAN_RECOMPUTED) {
+      plan->notes.emplace_back(
+          "the Jacobian is stored, since the Schur complement as a matrix is "
+          "formed of a recomputed one only of observations of one kind without "
+          "other residual blocks");
+    }
+    return true;
+  }
+  if (asked == JACOBIAN_AUTO) {
+    // On the host it takes twice the time.
+    plan->recomputed = plan->on_device &&
+                       RecomputedIsFaster(request.options.precision,
+                                          machines.FloatToDoubleRatio()) &&
+                       machines.WhyNotRecomputed().empty();
+  } else if (asked == JACOBIAN_RECOMPUTED) {
+    const std::string why = machines.WhyNotRecomputed();
+    if (!why.empty()) {
+      *refusal = {"jacobian RECOMPUTED takes " + why,
+                  NeedsSchurMatrix(solver_options)};
+      return false;
+    }
+    plan->recomputed = true;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
+                                        const RowFacts& rows,
+                                        const MachineFacts& machines) {
+  SolvePlan plan;
+  Refusal refusal;
+  if (request.options.jacobian == JACOBIAN_RECOMPUTED &&
+      rows.num_observations == 0 && !rows.has_models) {
+    return Refusal{
+        "jacobian RECOMPUTED needs residual blocks of this library's cost "
+        "functions"};
+  }
+  if (!ChooseMachine(request, rows, machines, &plan, &refusal)) {
+    return refusal;
+  }
+  const ExactStepCost exact = ChooseSolver(request, rows, machines, &plan);
+  ceres::Solver::Options solver_options = request.solver_options;
+  solver_options.linear_solver_type = plan.linear_solver_type;
+  if (!ChooseJacobian(
+          request, solver_options, rows, machines, &plan, &refusal)) {
+    return refusal;
+  }
+  plan.step = ToStepOptions(request.options, solver_options);
+  if (exact.step > 0.0 && !(plan.recomputed && NeedsStored(rows))) {
+    plan.step.factorization =
+        ToFactorization(request.options.schur_factorization);
+    plan.step.exact_step_cost = static_cast<int64_t>(std::ceil(exact.step));
+    plan.step.exact_setup_cost = static_cast<int64_t>(exact.setup);
+  }
+  plan.preconditioner_name =
+      ceres::PreconditionerTypeToString(solver_options.preconditioner_type);
+  // Without elimination, or without blocks, there is nothing to merge.
+  plan.merge_blocks =
+      request.options.preconditioner_blocks == PRECONDITIONER_BLOCKS_MERGED &&
+      solver_options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
+      !solver_options.use_explicit_schur_complement &&
+      (solver_options.preconditioner_type == ceres::JACOBI ||
+       solver_options.preconditioner_type == ceres::SCHUR_JACOBI);
+  plan.forcing_sequence = request.options.forcing_sequence;
+  if (plan.forcing_sequence == FORCING_SEQUENCE_AUTO &&
+      request.replaces_factorization) {
+    // The program's eta is not meant for steps that are exact.
+    plan.forcing_sequence = FORCING_SEQUENCE_MODEL_COST;
+  }
+  plan.model_cost_tolerance =
+      std::max(0.0, request.options.model_cost_tolerance);
+  // The host computes in double.
+  plan.mixed = plan.on_device && request.options.precision == PRECISION_MIXED;
+  plan.keeps_best = (plan.on_device || !request.has_ceres_state) &&
+                    !solver_options.update_state_every_iteration;
+  return plan;
+}
+
+std::string SolvedByCeres(const ceres::Solver::Options& options,
+                          const std::string& why_host) {
+  return std::string("stock Ceres solves with ") +
+         (IsFactorized(options.linear_solver_type)
+              ? ceres::LinearSolverTypeToString(options.linear_solver_type)
+              : "use_explicit_schur_complement") +
+         " on the host, because " + why_host;
+}
+
+std::string WithoutPeriod(std::string text) {
+  if (!text.empty() && text.back() == '.') {
+    text.pop_back();
+  }
+  return text;
+}
+
+std::string AsClause(const std::string& sentence) {
+  std::string clause = WithoutPeriod(sentence);
+  if (clause.size() > 1 &&
+      std::isupper(static_cast<unsigned char>(clause[1])) == 0) {
+    clause[0] =
+        static_cast<char>(std::tolower(static_cast<unsigned char>(clause[0])));
+  }
+  return clause;
+}
+
+}  // namespace ceres_ext

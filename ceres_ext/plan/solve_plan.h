@@ -1,0 +1,135 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// How a problem is solved: on which machine, by which step solver, with which
+// Jacobian, and why. A value, decided before anything of the problem is
+// allocated, and the only place where that is decided:
+//
+//   std::variant<SolvePlan, Refusal> decision = Decide(request, rows,
+//   machines);
+//
+// Decide is pure: it reads its arguments alone. When a device fails in the
+// set-up, the caller says so (MachineFacts::WhyNoDevice) and asks again.
+// The kinds of rows that a device can evaluate, or recompute, are known when
+// their kernels have been launched, in the set-up; the plan has no say in that.
+
+#ifndef CERES_EXT_PLAN_SOLVE_PLAN_H_
+#define CERES_EXT_PLAN_SOLVE_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ceres/solver.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/solver/step_options.h"
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext {
+
+// What is asked for.
+struct PlanRequest {
+  Options options;
+  ceres::Solver::Options solver_options;  // of a solver that is replaced
+  int num_threads = 1;
+  // Why the host must solve, a clause; empty: it need not.
+  std::string why_host;
+  // PCG stands in for a factorisation (ChooseLinearSolver).
+  bool replaces_factorization = false;
+  // The solve reads and writes its state in Ceres's own memory where that is
+  // the host's.
+  bool has_ceres_state = true;
+  // LINEAR_SOLVER_AUTO: exact steps have failed for want of memory or of a
+  // library.
+  bool needs_pcg = false;
+};
+
+// What is known of the rows when they have been imported.
+struct RowFacts {
+  int64_t num_observations = 0;
+  int num_observation_kinds = 0;
+  int64_t num_other_rows = 0;
+  bool has_models = false;  // of users' cost functions
+  // Columns that are not eliminated.
+  int64_t num_other_columns = 0;
+  int64_t num_residuals = 0;
+  // For an estimate of exact steps: pairs of rows of an eliminated block, each
+  // with itself included, over all of them; and whether S as a matrix is summed
+  // of pairs of blocks (solver/explicit_schur.h).
+  double num_couplings = 0.0;
+  bool has_pairs = false;
+  // Of the Jacobian: residuals times columns; of these, of rows that the host
+  // evaluates where there is a device.
+  int64_t num_values = 0;
+  int64_t num_host_values = 0;
+};
+
+// What is asked of rows and machines where a decision hangs on it, and not
+// before: it may take a pass over the rows, or start a driver.
+class MachineFacts {
+ public:
+  virtual ~MachineFacts() = default;
+
+  virtual bool BuildHasCuda() const = 0;
+  // A code and why the device of the options can't be used, a clause; ok: it
+  // can. Asked before anything of a device.
+  virtual kernels::Status WhyNoDevice() const = 0;
+  // DEVICE_AUTO: why the host is the better choice for so much work, a clause;
+  // empty: it isn't.
+  virtual std::string WhyHost(const SolveWork& work) const = 0;
+  // Why the device can't factorise as asked, a clause; empty: it can.
+  virtual std::string WhyNoFactorization(SchurFactorizationType type) const = 0;
+  // Of the device.
+  virtual int FloatToDoubleRatio() const = 0;
+  // Why the Jacobian of the observations can't be recomputed, as the end of
+  // "jacobian RECOMPUTED takes"; empty: it can.
+  virtual std::string WhyNotRecomputed() const = 0;
+};
+
+struct SolvePlan {
+  // That of the request, or DENSE_SCHUR by LINEAR_SOLVER_AUTO.
+  ceres::LinearSolverType linear_solver_type = ceres::ITERATIVE_SCHUR;
+  bool on_device = false;
+  // Why not on a device, a clause; empty: nobody asked for one.
+  std::string why_host;
+  solver::StepOptions step;
+  // F blocks that occur only together have one block of the preconditioner.
+  bool merge_blocks = false;
+  // Ceres's name of the preconditioner, for Summary::method.
+  std::string preconditioner_name;
+  // AUTO: by whether blocks are merged.
+  ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_AUTO;
+  // Of the model's cost that may be left to PCG, relative to the cost.
+  double model_cost_tolerance = 0.0;
+  // Of observations. Of views it is wished for (WhyStored).
+  bool recomputed = false;
+  bool mixed = false;
+  // The loop keeps its best state in a vector of its own.
+  bool keeps_best = false;
+  // What the user is told beside the path.
+  std::vector<std::string> notes;
+};
+
+// This library doesn't solve the problem, and why, a clause.
+struct Refusal {
+  std::string reason;
+  // Another order of elimination has no answer to it either.
+  bool is_final = false;
+};
+
+std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
+                                        const RowFacts& rows,
+                                        const MachineFacts& machines);
+
+// "stock Ceres solves with DENSE_SCHUR on the host, because device = HOST"
+std::string SolvedByCeres(const ceres::Solver::Options& options,
+                          const std::string& why_host);
+
+// A sentence as a part of another one. Names such as CUDA keep their capitals.
+std::string AsClause(const std::string& sentence);
+std::string WithoutPeriod(std::string text);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_PLAN_SOLVE_PLAN_H_

@@ -1,0 +1,141 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/plan/solver_choice.h"
+
+namespace ceres_ext {
+namespace {
+
+// False for a preconditioner that this library leaves to Ceres.
+bool ToPreconditionerType(ceres::PreconditionerType type,
+                          solver::PreconditionerType* result) {
+  switch (type) {
+    case ceres::IDENTITY:
+      *result = solver::PreconditionerType::kIdentity;
+      return true;
+    case ceres::JACOBI:
+      *result = solver::PreconditionerType::kJacobi;
+      return true;
+    case ceres::SCHUR_JACOBI:
+      *result = solver::PreconditionerType::kSchurJacobi;
+      return true;
+    case ceres::SCHUR_POWER_SERIES_EXPANSION:
+      *result = solver::PreconditionerType::kSchurPowerSeriesExpansion;
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+solver::Factorization ToFactorization(SchurFactorizationType type) {
+  switch (type) {
+    case SCHUR_FACTORIZATION_DENSE:
+      return solver::Factorization::kDense;
+    case SCHUR_FACTORIZATION_SPARSE:
+      return solver::Factorization::kSparse;
+    default:
+      return solver::Factorization::kAuto;
+  }
+}
+
+std::string LinearSolverName(const ceres::Solver::Options& options) {
+  const std::string name =
+      ceres::LinearSolverTypeToString(options.linear_solver_type);
+  return !IsIterative(options.linear_solver_type)
+             ? name
+             : name + " with " +
+                   ceres::PreconditionerTypeToString(
+                       options.preconditioner_type);
+}
+
+bool ChooseLinearSolver(const Options& options,
+                        ceres::Solver::Options* solver_options) {
+  ceres::LinearSolverType type = solver_options->linear_solver_type;
+  ceres::PreconditionerType preconditioner =
+      solver_options->preconditioner_type;
+  if (options.linear_solver == LINEAR_SOLVER_AUTO) {
+    // Decide may take exact steps in its place.
+    type = ceres::ITERATIVE_SCHUR;
+    preconditioner = ceres::SCHUR_JACOBI;
+  } else if (options.linear_solver != LINEAR_SOLVER_AS_GIVEN) {
+    ceres::StringToLinearSolverType(
+        LinearSolverChoiceToString(options.linear_solver), &type);
+  }
+  if (options.preconditioner != PRECONDITIONER_AS_GIVEN) {
+    ceres::StringToPreconditionerType(
+        PreconditionerChoiceToString(options.preconditioner), &preconditioner);
+  }
+  if (!IsIterative(type) ||
+      (type == solver_options->linear_solver_type &&
+       preconditioner == solver_options->preconditioner_type)) {
+    return false;
+  }
+  // It was said of the given choice, and is combined with SCHUR_JACOBI alone.
+  solver_options->use_explicit_schur_complement &=
+      solver_options->linear_solver_type == type &&
+      preconditioner == ceres::SCHUR_JACOBI;
+  solver_options->linear_solver_type = type;
+  solver_options->preconditioner_type = preconditioner;
+  solver_options->dynamic_sparsity = false;
+  solver_options->use_mixed_precision_solves = false;
+  return true;
+}
+
+std::string WhyLeftToCeres(const Options& options,
+                           const ceres::Solver::Options& solver_options) {
+  if (IsFactorized(solver_options.linear_solver_type)) {
+    if (solver_options.linear_solver_type == ceres::SPARSE_SCHUR &&
+        solver_options.dynamic_sparsity) {
+      return "dynamic_sparsity is Ceres's own";
+    }
+    return solver_options.use_mixed_precision_solves &&
+                   options.schur_factorization == SCHUR_FACTORIZATION_SPARSE
+               ? "use_mixed_precision_solves has no sparse factorisation "
+                 "(schur_factorization = SPARSE)"
+               : "";
+  }
+  if (!IsIterative(solver_options.linear_solver_type)) {
+    return std::string("linear_solver_type ") +
+           ceres::LinearSolverTypeToString(solver_options.linear_solver_type) +
+           " is Ceres's own; this library replaces ITERATIVE_SCHUR, CGNR, "
+           "DENSE_SCHUR and SPARSE_SCHUR";
+  }
+  solver::PreconditionerType preconditioner;
+  return ToPreconditionerType(solver_options.preconditioner_type,
+                              &preconditioner)
+             ? ""
+             : std::string("preconditioner_type ") +
+                   ceres::PreconditionerTypeToString(
+                       solver_options.preconditioner_type) +
+                   " is Ceres's own; this library has IDENTITY, JACOBI, "
+                   "SCHUR_JACOBI and SCHUR_POWER_SERIES_EXPANSION";
+}
+
+solver::StepOptions ToStepOptions(
+    const Options& options, const ceres::Solver::Options& solver_options) {
+  solver::StepOptions result;
+  result.use_schur = solver_options.linear_solver_type != ceres::CGNR;
+  if (IsFactorized(solver_options.linear_solver_type)) {
+    result.factorization = ToFactorization(options.schur_factorization);
+    result.use_mixed_precision_solves =
+        solver_options.use_mixed_precision_solves;
+    result.max_num_refinement_iterations =
+        solver_options.max_num_refinement_iterations;
+    return result;
+  }
+  ToPreconditionerType(solver_options.preconditioner_type,
+                       &result.preconditioner);
+  result.use_explicit_schur_complement =
+      result.use_schur && solver_options.use_explicit_schur_complement;
+  result.min_num_iterations = solver_options.min_linear_solver_iterations;
+  result.max_num_iterations = solver_options.max_linear_solver_iterations;
+  // As in Ceres, without meaning for CGNR.
+  result.use_spse_initialization =
+      result.use_schur && solver_options.use_spse_initialization;
+  result.max_num_spse_iterations = solver_options.max_num_spse_iterations;
+  result.spse_tolerance = solver_options.spse_tolerance;
+  return result;
+}
+
+}  // namespace ceres_ext

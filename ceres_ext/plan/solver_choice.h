@@ -1,0 +1,57 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Which linear solver of Ceres's options this library replaces, and by which of
+// its own.
+
+#ifndef CERES_EXT_PLAN_SOLVER_CHOICE_H_
+#define CERES_EXT_PLAN_SOLVER_CHOICE_H_
+
+#include <string>
+
+#include "ceres/solver.h"
+#include "ceres/types.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/solver/step_options.h"
+
+namespace ceres_ext {
+
+// Whether the type is one of those whose step is exact here, by a
+// factorisation.
+inline bool IsFactorized(ceres::LinearSolverType type) {
+  return type == ceres::DENSE_SCHUR || type == ceres::SPARSE_SCHUR;
+}
+inline bool IsIterative(ceres::LinearSolverType type) {
+  return type == ceres::ITERATIVE_SCHUR || type == ceres::CGNR;
+}
+
+// Whether S is formed as a matrix: for a factorisation or for products.
+inline bool NeedsSchurMatrix(const ceres::Solver::Options& options) {
+  return IsFactorized(options.linear_solver_type) ||
+         (options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
+          options.use_explicit_schur_complement);
+}
+
+// "SPARSE_SCHUR", "ITERATIVE_SCHUR with JACOBI"
+std::string LinearSolverName(const ceres::Solver::Options& options);
+
+// Makes *solver_options ask for the linear solver that Options::linear_solver
+// and preconditioner choose, without what only a factorisation has. False where
+// that is the program's already.
+bool ChooseLinearSolver(const Options& options,
+                        ceres::Solver::Options* solver_options);
+
+// Why the linear solve is Ceres's whatever the problem is, a clause; empty: it
+// isn't. Ceres's CGNR on CUDA, which it alone knows to be there, is not asked
+// for.
+std::string WhyLeftToCeres(const Options& options,
+                           const ceres::Solver::Options& solver_options);
+
+solver::Factorization ToFactorization(SchurFactorizationType type);
+
+// Of options that this library replaces.
+solver::StepOptions ToStepOptions(const Options& options,
+                                  const ceres::Solver::Options& solver_options);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_PLAN_SOLVER_CHOICE_H_

@@ -1,0 +1,138 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The rows of one model (ceres_ext/batchable_cost_function.h) among those of a
+// batch with a stored Jacobian: evaluated on the machine, by the model's device
+// form on a device and row by row on the threads of the host.
+
+#ifndef CERES_EXT_ROWS_MODEL_EVALUATOR_H_
+#define CERES_EXT_ROWS_MODEL_EVALUATOR_H_
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/blocks/block_manifolds.h"
+#include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/import/problem_rows.h"
+#include "ceres_ext/rows/batch_evaluator.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// Why rows of the model can't be evaluated on the machine, a part of a
+// sentence; empty: they can.
+template <typename Machine>
+std::string WhyNoForm(const BatchModel& model, Machine* machine);
+// The same of kernels that recompute its Jacobian, where WhyNoForm is empty.
+template <typename Machine>
+std::string WhyNoRecomputedForm(const BatchModel& model, Machine* machine);
+
+// Evaluates rows, or queues that. jacobian: e and f are wanted.
+template <typename Machine>
+kernels::Status EvaluateRows(const BatchModel& model,
+                             const RowBatch& rows,
+                             bool jacobian,
+                             Machine* machine,
+                             RowSums* sums);
+
+// Parameter blocks as rows see them: what they say of their state and manifold,
+// each manifold that is asked for numbered in RowBlock::tangent until Finish.
+class RowBlocks {
+ public:
+  // The block of a problem; size: of its value. column: RowBlock::column.
+  RowBlock Make(const ProblemRows& problem,
+                const BlockOfRow& block,
+                int size,
+                int32_t column);
+
+  // The varying blocks with a manifold, by number.
+  const std::vector<BlockManifold>& manifolds() const { return manifolds_; }
+  // The values of constant blocks.
+  const std::vector<double>& constant_state() const { return constant_state_; }
+
+ private:
+  std::unordered_map<int32_t, int32_t> number_of_;  // by index
+  std::vector<BlockManifold> manifolds_;
+  std::unordered_map<const double*, int32_t> constant_of_;  // by value
+  std::vector<double> constant_state_;
+};
+
+template <typename Machine>
+class ModelEvaluator {
+ public:
+  // The rows, by number. Of RowBatch, in host memory: blocks, combination and,
+  // of rows of any shape, residual_begin and value_begin.
+  struct Input {
+    const BatchModel* model = nullptr;
+    bool is_recomputed = false;  // The Jacobian is, by GetRecomputedForm().
+    std::vector<int32_t> rows;   // their numbers in the problem
+    std::vector<int32_t> place;  // empty: their numbers
+    std::vector<RowBlock> blocks;
+    std::vector<int32_t> combination;
+    std::vector<int32_t> residual_begin;
+    std::vector<int64_t> value_begin;
+
+    int32_t PlaceOf(int64_t i) const {
+      return place.empty() ? static_cast<int32_t>(i) : place[i];
+    }
+  };
+
+  // common: what rows of all models in the batch share, of points, constant
+  // state and tangents. problem: of the rows.
+  kernels::Status Setup(const Input& input,
+                        const RowBatch& common,
+                        const ProblemRows& problem,
+                        kernels::HostContext* host_context,
+                        Machine* machine);
+
+  // Evaluates, or queues that. wanted: state, apply_loss, residuals, e, f and
+  // stores_float; others are not read. jacobian: e and f are wanted, or of a
+  // recomputed one whether it is finite.
+  kernels::Status Evaluate(const RowBatch& wanted, bool jacobian);
+  // After Evaluate. kNumericalFailure names the type of the cost function where
+  // a row can't be evaluated or isn't finite.
+  kernels::Status Read(double* cost);
+
+  const LossModel<Machine>& loss() const { return loss_; }
+  const BatchModel& model() const { return *model_; }
+  // What Evaluate has evaluated last.
+  const RowBatch& batch() const { return batch_; }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // losses_differ: whether the rows have different ones, of which a list takes
+  // memory.
+  kernels::Status SetupConstants(const std::vector<int32_t>& rows,
+                                 const ProblemRows& problem,
+                                 kernels::HostContext* host_context,
+                                 bool* losses_differ);
+  kernels::Status SetupLosses(const std::vector<int32_t>& rows,
+                              const ProblemRows& problem,
+                              bool losses_differ,
+                              kernels::HostContext* host_context);
+  kernels::Status Run(const RowBatch& rows, bool jacobian);
+
+  Machine* machine_ = nullptr;
+  const BatchModel* model_ = nullptr;
+  bool is_recomputed_ = false;
+  std::string type_;
+  RowBatch batch_;
+  LossModel<Machine> loss_;
+  Buffer<int32_t> place_;
+  Buffer<RowBlock> blocks_;
+  Buffer<int32_t> combination_;
+  Buffer<int32_t> residual_begin_;
+  Buffer<int64_t> value_begin_;
+  Buffer<uint64_t> constants_;
+  Buffer<double> squared_norms_;
+  typename Machine::template Result<RowSums> sums_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_ROWS_MODEL_EVALUATOR_H_

@@ -1,0 +1,356 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "ceres_ext/base/machines.h"
+#include "ceres_ext/base/type_name.h"
+#include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/rows/observation_jacobian.h"
+#include "ceres_ext/rows/row_groups_evaluator.h"
+#include "cuda_kernels/ops/views.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+
+namespace {
+
+template <typename Machine, typename T, int C>
+class ViewEvaluator : public RowGroupsEvaluator<Machine> {
+  using Base = RowGroupsEvaluator<Machine>;
+  using typename Base::ModelInput;
+
+ public:
+  Status Setup(const RowGroupsInput<Machine>& input) {
+    rows_ = input.blocks->views();
+    const solver::ProblemBlocks& blocks = input.blocks->blocks();
+    this->owns_points_ = blocks.e_owner[0] != solver::ProblemBlocks::kShared;
+    const int64_t n = rows_->index().num_observations;
+    std::vector<int32_t> order(n);
+    CERES_EXT_RETURN_IF_ERROR(
+        rows_->machine->Download(n, rows_->index().input_id(), order.data()));
+    const ViewStructure& views = input.structure->views;
+    std::vector<int32_t> rows(n);
+    for (int64_t k = 0; k < n; ++k) {
+      rows[k] = views.rows[order[k]];
+    }
+    const auto describe = [&](RowBlocks* row_blocks,
+                              std::vector<RowBlock>* points,
+                              ModelInput* model) {
+      model->is_recomputed = input.recomputed_views;
+      if (points->empty()) {
+        DescribePoints(input, row_blocks, points);
+      }
+      DescribeModel(input, order, row_blocks, model);
+    };
+    CERES_EXT_RETURN_IF_ERROR(this->SetupRows(input,
+                                              rows,
+                                              Shape::kNumResiduals * n,
+                                              kChunk,
+                                              Shape::kESize,
+                                              rows_->index().point_id,
+                                              describe));
+    const int64_t num_host_rows = this->num_host_rows();
+    CERES_EXT_RETURN_IF_ERROR(values_.Allocate(
+        Pack::kStride *
+        (num_host_rows > kChunk ? kNumBuffers * kChunk : num_host_rows)));
+    return kIsHost<Machine>
+               ? Status()
+               : rows_->machine->Allocate(
+                     Pack::kStride * std::min(kChunk, num_host_rows),
+                     &machine_values_);
+  }
+
+  Status CreateJacobian(
+      std::unique_ptr<BatchJacobian>* jacobian) const override {
+    CERES_EXT_RETURN_IF_ERROR(
+        MakeAndSetUp<Jacobian>(jacobian, rows_, this->blocks().blocks()));
+    // Models write no padding.
+    return this->has_models() ? (*jacobian)->SetZero() : Status();
+  }
+
+ protected:
+  const ObservationBlocks<Machine>* rows_ = nullptr;
+
+ private:
+  using Shape = kernels::BalShape<C>;
+  using Source = kernels::StoredJacobian<T, Shape, Machine::kLayout>;
+  using Jacobian =
+      StoredBatchJacobian<Machine, solver::ViewBatch<Machine, Source>>;
+  using Pack = kernels::PackRowsParams<T, Shape, Machine::kLayout>;
+  // Rows of a chunk: 13 to 14 MB, which a device takes in half a millisecond.
+  static constexpr int64_t kChunk = 1 << 16;
+  static constexpr int kNumBuffers = 2;
+  static constexpr int64_t kRowsPerTask = 1 << 12;
+
+  static void DescribePoints(const RowGroupsInput<Machine>& input,
+                             RowBlocks* row_blocks,
+                             std::vector<RowBlock>* points) {
+    const ProblemStructure& structure = *input.structure;
+    // Those that only observations have are nobody's here.
+    points->resize(input.blocks->views()->points().size());
+    for (size_t b = 0; b < structure.place.size(); ++b) {
+      if (structure.is_eliminated[b] != 0 && structure.family[b] == 0) {
+        const auto index = static_cast<int32_t>(b);
+        (*points)[structure.place[b]] =
+            row_blocks->Make(*structure.rows,
+                             {index, nullptr},
+                             structure.rows->block(index).size,
+                             /*column=*/0);
+      }
+    }
+  }
+
+  // What stands for an eliminated block.
+  static constexpr BlockOfRow kEliminated = {BlockOfRow::kConstant, nullptr};
+
+  // The blocks of a row, its eliminated one excepted.
+  static bool HasBlocks(int32_t row,
+                        const ProblemStructure& structure,
+                        const BlockOfRow* blocks) {
+    for (int b = 0; b < structure.rows->NumBlocks(row); ++b) {
+      if (!(BlockOrPoint(structure.rows->Block(row, b), structure) ==
+            blocks[b])) {
+        return false;
+      }
+    }
+    return true;
+  }
+  static BlockOfRow BlockOrPoint(const BlockOfRow& block,
+                                 const ProblemStructure& structure) {
+    return !block.is_constant() && structure.is_eliminated[block.index] != 0
+               ? kEliminated
+               : block;
+  }
+
+  // Rows of a view usually have the same blocks in the same slots, a
+  // combination; constant blocks, which are in no view, and the point's slot
+  // may tell them apart.
+  static void DescribeModel(const RowGroupsInput<Machine>& input,
+                            const std::vector<int32_t>& order,
+                            RowBlocks* row_blocks,
+                            ModelInput* model) {
+    const ProblemStructure& structure = *input.structure;
+    const ViewStructure& views = structure.views;
+    const ProblemRows& problem = *structure.rows;
+    const int num_blocks = model->model->num_parameter_blocks;
+    std::vector<BlockOfRow> blocks;  // by combination
+    const auto blocks_of = [&](int32_t combination) {
+      return blocks.data() + int64_t{num_blocks} * combination;
+    };
+    const auto add = [&](int64_t i, int32_t view) {
+      const int32_t row = model->rows[i];
+      for (int b = 0; b < num_blocks; ++b) {
+        const BlockOfRow block = BlockOrPoint(problem.Block(row, b), structure);
+        blocks.push_back(block);
+        RowBlock described;
+        described.column = RowBlock::kPoint;
+        if (!(block == kEliminated)) {
+          int32_t column = 0;
+          for (const int32_t index : views.blocks[view]) {
+            if (index == block.index) {
+              break;
+            }
+            column += problem.block(index).tangent_size;
+          }
+          described = row_blocks->Make(problem,
+                                       block,
+                                       problem.BlockSize(row, b),
+                                       block.is_constant() ? 0 : column);
+        }
+        model->blocks.push_back(described);
+      }
+      return static_cast<int32_t>(blocks.size() / num_blocks) - 1;
+    };
+    // Combinations of each view; the first serves most rows.
+    std::vector<std::vector<int32_t>> of_view(views.blocks.size());
+    const int64_t n = static_cast<int64_t>(model->rows.size());
+    model->combination.resize(n);
+    const auto view_of = [&](int64_t i) {
+      return views.view_id[order[model->PlaceOf(i)]];
+    };
+    for (int64_t i = 0; i < n; ++i) {
+      auto& combinations = of_view[view_of(i)];
+      if (combinations.empty()) {
+        combinations.push_back(add(i, view_of(i)));
+      }
+      model->combination[i] = combinations[0];
+    }
+    // Most of the time goes into reaching the blocks in memory, so that is what
+    // all threads do.
+    std::vector<uint8_t> differs(n, 0);
+    input.host_context->ParallelFor(
+        n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            differs[i] =
+                HasBlocks(
+                    model->rows[i], structure, blocks_of(model->combination[i]))
+                    ? 0
+                    : 1;
+          }
+        });
+    for (int64_t i = 0; i < n; ++i) {
+      if (differs[i] == 0) {
+        continue;
+      }
+      auto& combinations = of_view[view_of(i)];
+      const auto known = std::find_if(
+          combinations.begin(), combinations.end(), [&](int32_t combination) {
+            return HasBlocks(model->rows[i], structure, blocks_of(combination));
+          });
+      model->combination[i] =
+          known != combinations.end()
+              ? *known
+              : combinations.emplace_back(add(i, view_of(i)));
+    }
+  }
+
+  double* ChunkValues(int64_t begin) {
+    return values_.data() +
+           begin / kChunk % kNumBuffers * Pack::kStride * kChunk;
+  }
+
+  int64_t FirstResidual(int64_t row) const final {
+    return Shape::kNumResiduals * row;
+  }
+  HostEvaluation::PlaceOf ValuesOf(int64_t begin,
+                                   BatchJacobian* /*jacobian*/) final {
+    return [begin, values = ChunkValues(begin)](int64_t k) {
+      return values + Pack::kStride * (k - begin);
+    };
+  }
+  Status Store(int64_t begin, int64_t end, BatchJacobian* jacobian) final {
+    Machine* machine = rows_->machine;
+    Pack pack;
+    pack.n = end - begin;
+    pack.begin = begin;
+    pack.place = kIsHost<Machine> && !this->host_place().empty()
+                     ? this->host_place().data()
+                     : this->machine_host_place();
+    pack.index = rows_->index();
+    pack.e_size = rows_->point_table().tangent_size;
+    pack.columns = rows_->columns.data();
+    pack.rows = ChunkValues(begin);
+    if constexpr (!kIsHost<Machine>) {
+      CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
+      CERES_EXT_RETURN_IF_ERROR(machine->Upload(
+          Pack::kStride * pack.n, pack.rows, machine_values_.data()));
+      pack.rows = machine_values_.data();
+    }
+    pack.camera_blocks = static_cast<Jacobian*>(jacobian)->camera_blocks();
+    pack.point_blocks = static_cast<Jacobian*>(jacobian)->point_blocks();
+    return kernels::Run(pack, machine);
+  }
+  void SetCells(BatchJacobian* jacobian, RowBatch* rows) override {
+    static_cast<Jacobian*>(jacobian)->SetCells(rows);
+  }
+
+  kernels::HostBuffer<double> values_;  // Chunks on the host.
+  // A chunk, where the machine isn't the host.
+  typename Machine::template Buffer<double> machine_values_;
+};
+
+// Rows of one model, whose Jacobian is recomputed.
+template <typename Machine, int C>
+class RecomputedViewJacobian final : public ViewEvaluator<Machine, double, C> {
+ public:
+  Status CreateJacobian(std::unique_ptr<BatchJacobian>* jacobian) const final {
+    return MakeAndSetUp<Jacobian>(jacobian,
+                                  this->rows_,
+                                  this->blocks().blocks(),
+                                  this->model_evaluator(0).model(),
+                                  this->blocks().num_parameters(),
+                                  this->num_tangents());
+  }
+
+ private:
+  using Jacobian = RecomputedModelJacobian<Machine, C>;
+
+  void SetCells(BatchJacobian* /*jacobian*/, RowBatch* /*rows*/) final {}
+  Status KeepState(BatchJacobian* jacobian) final {
+    return static_cast<Jacobian*>(jacobian)->SetState(
+        this->model_evaluator(0).batch());
+  }
+};
+
+}  // namespace
+
+template <typename Machine>
+std::string WhyStored(const ProblemStructure& structure,
+                      const std::vector<std::string>& why_no_form,
+                      Machine* machine,
+                      int* columns) {
+  if (kIsHost<Machine>) {
+    return "the host stores it";
+  }
+  const ViewStructure& views = structure.views;
+  if (views.size() == 0) {
+    return "no residual blocks have two residuals, an eliminated point and one "
+           "other block";
+  }
+  const int16_t model = structure.model(views.rows[0]);
+  std::vector<const ceres::LossFunction*> losses;
+  for (const int32_t row : views.rows) {
+    if (structure.model(row) != model || model == ProblemStructure::kNoModel ||
+        !why_no_form[model].empty()) {
+      return "not all are of one type that the device evaluates";
+    }
+    losses.push_back(structure.rows->Loss(row).loss);
+  }
+  if (std::any_of(views.blocks.begin(), views.blocks.end(), [](const auto& b) {
+        return b.size() > 1;
+      })) {
+    return "some have several blocks beside the point that vary";
+  }
+  std::vector<kernels::RobustLoss> known;
+  std::vector<uint8_t> ids;
+  std::vector<double> weights;
+  if (FindChains(losses, &known, &ids, &weights) != nullptr) {
+    return "some have a loss of a user's own";
+  }
+  const BatchModel& its_model = *structure.models[model];
+  const std::string why = WhyNoRecomputedForm(its_model, machine);
+  if (!why.empty()) {
+    return TypeName(structure.rows->TypicalCostFunction(views.rows[0])) + " " +
+           why;
+  }
+  *columns = its_model.GetRecomputedForm()->columns;
+  return "";
+}
+
+template <typename Machine>
+Status CreateViewEvaluator(const RowGroupsInput<Machine>& input,
+                           std::unique_ptr<BatchEvaluator>* rows) {
+  if constexpr (!kIsHost<Machine>) {
+    if (input.recomputed_views) {
+      return kernels::WithStoredColumns(
+          input.structure->views.columns, [&](auto columns) {
+            return MakeAndSetUp<RecomputedViewJacobian<Machine, columns>>(
+                rows, input);
+          });
+    }
+  }
+  return WithBlockType<Machine>(input.mixed_precision, [&](auto value) {
+    return kernels::WithStoredColumns(
+        input.structure->views.columns, [&](auto columns) {
+          return MakeAndSetUp<ViewEvaluator<Machine, decltype(value), columns>>(
+              rows, input);
+        });
+  });
+}
+
+#define CERES_EXT_INSTANTIATE(Machine)                                        \
+  template std::string WhyStored(const ProblemStructure& structure,           \
+                                 const std::vector<std::string>& why_no_form, \
+                                 Machine* machine,                            \
+                                 int* columns);                               \
+  template Status CreateViewEvaluator<Machine>(                               \
+      const RowGroupsInput<Machine>& input,                                   \
+      std::unique_ptr<BatchEvaluator>* rows);
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext

@@ -1,0 +1,96 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What sessions one after the other share: threads of the host, machines with
+// the device memory that the last one had, and the index of its observations.
+// Not thread safe. To be cleared after a session that failed, which may have
+// left a device in any state.
+
+#ifndef CERES_EXT_SESSION_KEPT_MACHINES_H_
+#define CERES_EXT_SESSION_KEPT_MACHINES_H_
+
+#include <memory>
+#include <string>
+
+#include "ceres_ext/base/machines.h"
+#include "ceres_ext/blocks/machine_problem.h"
+#include "ceres_ext/options.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// A machine, and the index that it has made of observations. The machine goes
+// last.
+template <typename Machine>
+struct KeptMachine {
+  KeptMachine() = default;
+  KeptMachine(const KeptMachine&) = delete;
+  KeptMachine& operator=(const KeptMachine&) = delete;
+  // A device may have been reset since.
+  ~KeptMachine() {
+    [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
+    if constexpr (!kIsHost<Machine>) {
+      if (machine != nullptr) {
+        machine->ForgetIfLost();
+      }
+    }
+    index = {};
+    machine.reset();
+  }
+
+  // "host, 16 threads", "NVIDIA H200 (CUDA device 0)"
+  std::string Name() const;
+  // Whether what was made on it can still be used: user code may have reset or
+  // broken a device.
+  bool IsAlive() const {
+    [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
+    if constexpr (!kIsHost<Machine>) {
+      return machine->context()->IsAlive();
+    }
+    return true;
+  }
+
+  // What it was made for.
+  Options options;
+  int num_threads = 0;
+  // Threads for what is put in order on the host: the machine's, or those of
+  // KeptMachines.
+  kernels::HostContext* host_context = nullptr;
+  std::unique_ptr<Machine> machine;
+  KeptIndex<Machine> index;
+};
+
+class KeptMachines {
+ public:
+  using Host = KeptMachine<kernels::HostMachine>;
+  using Device = KeptMachine<DeviceMachine>;
+
+  // Threads of the host.
+  kernels::HostContext* host_context(int num_threads);
+  // The host.
+  std::shared_ptr<Host> GetHost(const Options& options, int num_threads);
+  // The device of the options. kUnsupported where the build or the computer has
+  // no CUDA.
+  kernels::Status GetDevice(const Options& options,
+                            int num_threads,
+                            std::shared_ptr<Device>* device);
+
+  void Clear() {
+    host_context_.reset();
+    host_.reset();
+    ClearDevice();
+  }
+  void ClearDevice() { device_.reset(); }
+  // Whether there may be a next session.
+  bool is_for_several = false;
+
+ private:
+  int num_threads_ = 0;
+  std::shared_ptr<kernels::HostContext> host_context_;
+  std::shared_ptr<Host> host_;
+  std::shared_ptr<Device> device_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SESSION_KEPT_MACHINES_H_

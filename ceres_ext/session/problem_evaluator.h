@@ -1,0 +1,350 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Evaluates a problem on a machine: each batch its rows (rows/
+// batch_evaluator.h), and the state x (+) delta.
+//
+// Cost and gradient are sums over the batches in their order.
+
+#ifndef CERES_EXT_SESSION_PROBLEM_EVALUATOR_H_
+#define CERES_EXT_SESSION_PROBLEM_EVALUATOR_H_
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/base/machines.h"
+#include "ceres_ext/blocks/block_manifolds.h"
+#include "ceres_ext/blocks/machine_problem.h"
+#include "ceres_ext/import/block_table.h"
+#include "ceres_ext/rows/batch_evaluator.h"
+#include "ceres_ext/session/host_program.h"
+#include "ceres_ext/session/linearization.h"
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/vectors.h"
+
+namespace ceres_ext {
+
+// What is wanted of an evaluation, in the machine's memory.
+template <typename Machine>
+struct EvaluationWanted {
+  const double* state = nullptr;
+  bool is_new_point = true;  // For HostProgram::Publish.
+  bool apply_loss = true;
+  double* residuals = nullptr;  // corrected for the loss; null: not wanted
+  double* gradient = nullptr;   // J'r; null: not wanted
+  Linearization<Machine>* jacobian = nullptr;  // null: not wanted
+};
+
+template <typename Machine>
+class ProblemEvaluator {
+ public:
+  // Once, before anything else. rows: the evaluators of the batches in their
+  // order. host_program: null where the problem has none. All memory of
+  // evaluations but that of a Jacobian is taken here. *problem and
+  // *host_program outlive the evaluator.
+  kernels::Status Setup(const MachineProblem<Machine>* problem,
+                        std::vector<std::unique_ptr<BatchEvaluator>> rows,
+                        HostProgram* host_program) {
+    problem_ = problem;
+    rows_ = std::move(rows);
+    host_program_ = host_program;
+    CERES_EXT_RETURN_IF_ERROR(ChoosePlus());
+    for (const auto& part : rows_) {
+      if (part->CostTakesScratch()) {
+        CERES_EXT_RETURN_IF_ERROR(AllocateScratch());
+      }
+    }
+    needs_host_state_ = host_program != nullptr && host_program->ReadsStates();
+    for (const auto& part : rows_) {
+      needs_host_state_ |= part->num_host_rows() > 0;
+    }
+    if (!kIsHost<Machine>) {
+      if (needs_host_state_) {
+        CERES_EXT_RETURN_IF_ERROR(
+            host_state_.Allocate(problem->num_parameters()));
+      }
+      if (plus_by_ == PlusBy::kHost) {
+        CERES_EXT_RETURN_IF_ERROR(host_plus_.Allocate(
+            2 * int64_t{problem->num_parameters()} + problem->num_columns()));
+      }
+    }
+    return {};
+  }
+
+  kernels::Status CreateLinearization(
+      std::unique_ptr<Linearization<Machine>>* linearization) const {
+    std::vector<std::unique_ptr<BatchJacobian>> parts(rows_.size());
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      CERES_EXT_RETURN_IF_ERROR(rows_[i]->CreateJacobian(&parts[i]));
+    }
+    *linearization =
+        std::make_unique<Linearization<Machine>>(problem_, std::move(parts));
+    return {};
+  }
+
+  // Rows that the host evaluates.
+  int64_t num_host_rows() const {
+    int64_t sum = 0;
+    for (const auto& part : rows_) {
+      sum += part->num_host_rows();
+    }
+    return sum;
+  }
+  // Blocks that vary and whose manifold a device leaves to the host, and the
+  // type of the first.
+  int num_host_manifolds() const {
+    return kIsHost<Machine> ? 0 : manifolds_.num_called();
+  }
+  std::string host_manifold_type() const {
+    return kIsHost<Machine> ? "" : manifolds_.called_type();
+  }
+  // Room for all residuals that an evaluation may use; null: none. What is not
+  // kept over an evaluation may stand there too.
+  double* scratch_residuals() { return scratch_residuals_.data(); }
+
+  // kNumericalFailure where a row can't be evaluated or isn't finite: of no use
+  // is then what has been written.
+  kernels::Status Evaluate(const EvaluationWanted<Machine>& wanted,
+                           double* cost) {
+    const bool want_jacobian =
+        wanted.gradient != nullptr || wanted.jacobian != nullptr;
+    CERES_EXT_RETURN_IF_ERROR(PrepareHostState(wanted, want_jacobian));
+    const CurrentMachine<Machine> current(machine());
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    Linearization<Machine>* jacobian = wanted.jacobian;
+    if (want_jacobian && jacobian == nullptr) {
+      if (scratch_jacobian_ == nullptr) {
+        CERES_EXT_RETURN_IF_ERROR(CreateLinearization(&scratch_jacobian_));
+      }
+      jacobian = scratch_jacobian_.get();
+    }
+    CERES_EXT_RETURN_IF_ERROR(EvaluateRows(wanted, jacobian));
+    CERES_EXT_RETURN_IF_ERROR(Finish(cost));
+    if (jacobian != nullptr) {
+      jacobian->NoteEvaluation(*cost);
+    }
+    return {};
+  }
+
+  // state_plus_delta = state (+) delta. kNumericalFailure where a manifold
+  // fails.
+  kernels::Status Plus(const double* state,
+                       const double* delta,
+                       double* state_plus_delta) {
+    const CurrentMachine<Machine> current(machine());
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    switch (plus_by_) {
+      case PlusBy::kHost:
+        return PlusOnHost(state, delta, state_plus_delta);
+      case PlusBy::kMachine:
+        return PlusOnMachine(state, delta, state_plus_delta);
+      default:
+        return kernels::Run(
+            kernels::AddVectorsParams{
+                problem_->num_parameters(), state, delta, state_plus_delta},
+            machine());
+    }
+  }
+
+ private:
+  using Buffer = typename Machine::template Buffer<double>;
+  // Who computes x (+) delta.
+  enum class PlusBy { kSum, kMachine, kHost };
+
+  Machine* machine() const { return problem_->machine(); }
+
+  // Of a program of the host all is the program's there, elsewhere bounds are.
+  kernels::Status ChoosePlus() {
+    if (kIsHost<Machine> && host_program_ != nullptr) {
+      return {};
+    }
+    std::vector<BlockManifold> blocks;
+    for (const auto* families : {&problem_->e(), &problem_->f()}) {
+      for (const auto& family : *families) {
+        if (family.table().HasManifold()) {
+          AppendBlocks(family.table(), &blocks);
+        } else {
+          plain_families_.push_back(&family.ref());
+        }
+      }
+    }
+    if (host_program_ == nullptr || !host_program_->HasBounds()) {
+      plus_by_ = blocks.empty() &&
+                         problem_->num_parameters() == problem_->num_columns()
+                     ? PlusBy::kSum
+                     : PlusBy::kMachine;
+    }
+    return manifolds_.Setup(blocks, /*wants_tangents=*/false, machine());
+  }
+
+  static void AppendBlocks(const BlockTable& table,
+                           std::vector<BlockManifold>* blocks) {
+    for (int32_t i = 0; i < table.size(); ++i) {
+      if (table.state_offset(i) >= 0) {
+        const ceres::Manifold* manifold = table.manifold(i);
+        blocks->push_back({manifold,
+                           table.state_offset(i),
+                           table.tangent_offset(i),
+                           manifold != nullptr ? manifold->AmbientSize()
+                                               : table.tangent_size(i),
+                           table.tangent_size(i)});
+      }
+    }
+  }
+
+  // Publishes the state where somebody on the host reads it. A user's code
+  // finds that device current which its program left.
+  kernels::Status PrepareHostState(const EvaluationWanted<Machine>& wanted,
+                                   bool want_jacobian) {
+    if (!needs_host_state_) {
+      return {};
+    }
+    if constexpr (!kIsHost<Machine>) {
+      const CurrentMachine<Machine> current(machine());
+      CERES_EXT_RETURN_IF_ERROR(current.status());
+      CERES_EXT_RETURN_IF_ERROR(machine()->Download(
+          problem_->num_parameters(), wanted.state, host_state_.data()));
+    }
+    const bool is_taken =
+        host_program_ == nullptr || !host_program_->ReadsStates() ||
+        host_program_->Publish(
+            HostState(wanted.state), want_jacobian, wanted.is_new_point);
+    return is_taken
+               ? kernels::Status()
+               : kernels::Status(kernels::StatusCode::kNumericalFailure,
+                                 "The state can't be given to the program.");
+  }
+
+  const double* HostState(const double* state) const {
+    return kIsHost<Machine> ? state : host_state_.data();
+  }
+
+  kernels::Status AllocateScratch() {
+    return scratch_residuals_.size() == 0
+               ? machine()->Allocate(problem_->num_residuals(),
+                                     &scratch_residuals_)
+               : kernels::Status();
+  }
+
+  kernels::Status EvaluateRows(const EvaluationWanted<Machine>& wanted,
+                               Linearization<Machine>* jacobian) {
+    EvaluationRequest request;
+    request.state = wanted.state;
+    request.host_state = HostState(wanted.state);
+    request.apply_loss = wanted.apply_loss;
+    request.want_gradient = wanted.gradient != nullptr;
+    if (request.want_gradient) {
+      request.e_gradient = problem_->working().e;
+      request.f_gradient = problem_->working().f;
+      CERES_EXT_RETURN_IF_ERROR(
+          problem_->SetSharedToZero(request.e_gradient, request.f_gradient));
+    }
+    if (jacobian != nullptr && wanted.residuals == nullptr) {
+      // No step of the trust-region loop asks for this.
+      CERES_EXT_RETURN_IF_ERROR(AllocateScratch());
+    }
+    int64_t begin = 0;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      request.residuals =
+          wanted.residuals == nullptr ? nullptr : wanted.residuals + begin;
+      request.scratch_residuals = scratch_residuals_.size() == 0
+                                      ? nullptr
+                                      : scratch_residuals_.data() + begin;
+      request.jacobian =
+          jacobian == nullptr ? nullptr : jacobian->part(static_cast<int>(i));
+      CERES_EXT_RETURN_IF_ERROR(rows_[i]->Evaluate(request));
+      begin += rows_[i]->num_residuals();
+    }
+    return wanted.gradient == nullptr
+               ? kernels::Status()
+               : problem_->Scatter(
+                     request.e_gradient, request.f_gradient, wanted.gradient);
+  }
+
+  // Reads the evaluations.
+  kernels::Status Finish(double* cost) {
+    kernels::Evaluation sum;
+    for (const auto& rows : rows_) {
+      kernels::Evaluation evaluation;
+      CERES_EXT_RETURN_IF_ERROR(rows->Read(&evaluation));
+      sum.cost += evaluation.cost;
+      sum.num_not_finite += evaluation.num_not_finite;
+    }
+    *cost = sum.cost;
+    if (sum.num_not_finite > 0) {
+      return {kernels::StatusCode::kNumericalFailure,
+              "Residual or Jacobian of " + std::to_string(sum.num_not_finite) +
+                  " observations is not finite: a point is at the optical "
+                  "centre of a camera, or a parameter is out of range."};
+    }
+    if (!std::isfinite(sum.cost)) {
+      return {kernels::StatusCode::kNumericalFailure,
+              "Accumulated cost = " + std::to_string(sum.cost) +
+                  " is not a finite number. Evaluation failed."};
+    }
+    return {};
+  }
+
+  kernels::Status PlusOnMachine(const double* state,
+                                const double* delta,
+                                double* state_plus_delta) {
+    for (const kernels::BlockTableRef* family : plain_families_) {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::PlusParams{*family, state, delta, state_plus_delta},
+          machine()));
+    }
+    return manifolds_.Plus(state, delta, state_plus_delta);
+  }
+
+  kernels::Status PlusOnHost(const double* state,
+                             const double* delta,
+                             double* state_plus_delta) {
+    const auto plus = [&](const double* x, const double* d, double* sum) {
+      std::string what;
+      return Succeeds([&] { return host_program_->Plus(x, d, sum); }, &what)
+                 ? kernels::Status()
+                 : kernels::Status(kernels::StatusCode::kNumericalFailure,
+                                   "Manifold::Plus " + what);
+    };
+    if constexpr (kIsHost<Machine>) {
+      return plus(state, delta, state_plus_delta);
+    } else {
+      const int num_parameters = problem_->num_parameters();
+      double* const x = host_plus_.data();
+      double* const d = x + num_parameters;
+      double* const sum = d + problem_->num_columns();
+      CERES_EXT_RETURN_IF_ERROR(machine()->Download(num_parameters, state, x));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine()->Download(problem_->num_columns(), delta, d));
+      CERES_EXT_RETURN_IF_ERROR(plus(x, d, sum));
+      return machine()->Upload(num_parameters, sum, state_plus_delta);
+    }
+  }
+
+  const MachineProblem<Machine>* problem_ = nullptr;
+  HostProgram* host_program_ = nullptr;
+  std::vector<std::unique_ptr<BatchEvaluator>> rows_;
+  // By rows or by the program.
+  bool needs_host_state_ = false;
+  PlusBy plus_by_ = PlusBy::kHost;
+  // Families without manifolds, and the blocks of others.
+  std::vector<const kernels::BlockTableRef*> plain_families_;
+  BlockManifolds<Machine> manifolds_;
+
+  Buffer scratch_residuals_;
+  // The state, where it isn't on the host; state, delta and their sum.
+  kernels::HostBuffer<double> host_state_;
+  kernels::HostBuffer<double> host_plus_;
+  // For gradients without a Jacobian (line search); made when first asked for.
+  std::unique_ptr<Linearization<Machine>> scratch_jacobian_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SESSION_PROBLEM_EVALUATOR_H_

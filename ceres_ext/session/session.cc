@@ -1,0 +1,380 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/session/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ceres_ext/base/scoped_seconds.h"
+#include "ceres_ext/import/caller_state.h"
+#include "ceres_ext/rows/observation_evaluator.h"
+#include "ceres_ext/rows/row_groups_evaluator.h"
+#include "ceres_ext/session/method_name.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+
+template <typename Machine>
+Status Session<Machine>::Setup(const SolvePlan& plan,
+                               const SessionSetup& setup,
+                               ProblemStructure* structure,
+                               Summary* record) {
+  const CurrentMachine<Machine> current(machine_);
+  CERES_EXT_RETURN_IF_ERROR(current.status());
+  if constexpr (!kIsHost<Machine>) {
+    // What the set-up frees goes back to the device.
+    machine_->context()->KeepMemory(false);
+    machine_->context()->ResetPeak();
+  }
+  host_program_ = setup.host_program;
+  caller_state_ = structure->caller_state;
+  record_ = record;
+  record->device = kept_->Name();
+  record->memory_forecast_bytes = 0;
+  record->num_host_losses = 0;
+  record->host_loss_type.clear();
+  notes_.insert(plan.notes.begin(), plan.notes.end());
+  Forms forms;
+  CERES_EXT_RETURN_IF_ERROR(FindForms(plan, structure, &forms));
+  CERES_EXT_RETURN_IF_ERROR(problem_.Setup(plan.merge_blocks,
+                                           structure,
+                                           plan.recomputed,
+                                           plan.mixed,
+                                           &kept_->index,
+                                           host_context_,
+                                           machine_));
+  CERES_EXT_RETURN_IF_ERROR(CheckMemory(plan, setup, forms, *structure));
+  has_float_blocks_ =
+      plan.mixed && (!structure->observations.empty() ||
+                     (problem_.views() != nullptr && !forms.recomputed_views));
+  return SetupRest(plan, setup, forms, *structure, record, &parts_);
+}
+
+template <typename Machine>
+Status Session<Machine>::FindForms(const SolvePlan& plan,
+                                   ProblemStructure* structure,
+                                   Forms* forms) {
+  if (structure->num_other_rows() == 0) {
+    return {};
+  }
+  for (const BatchModel* model : structure->models) {
+    forms->why_no_form.push_back(WhyNoForm(*model, machine_));
+    const bool is_on_host =
+        kIsHost<Machine> || !forms->why_no_form.back().empty();
+    // A library without optimisation is slow itself.
+    if (is_on_host && model->is_unoptimized && !kIsUnoptimized) {
+      notes_.insert(
+          "cost functions of the program are compiled without optimisation, "
+          "which makes them slow; compile it with -O2 "
+          "(CMAKE_BUILD_TYPE=Release)");
+    }
+  }
+  if (plan.recomputed && !forms->why_no_form.empty()) {
+    const std::string why_stored = WhyStored(
+        *structure, forms->why_no_form, machine_, &structure->views.columns);
+    forms->recomputed_views = why_stored.empty();
+    if (!forms->recomputed_views) {
+      notes_.insert("the Jacobian of users' cost functions is stored, since " +
+                    why_stored);
+    }
+  }
+  return {};
+}
+
+// Counting is setting up once more, which takes time where the host has rows to
+// put in order, so it is done where memory may be short. The rest has been seen
+// to take up to ten times what is held by then.
+template <typename Machine>
+Status Session<Machine>::CheckMemory(const SolvePlan& plan,
+                                     const SessionSetup& setup,
+                                     const Forms& forms,
+                                     const ProblemStructure& structure) {
+  if constexpr (!kIsHost<Machine>) {
+    constexpr int64_t kMostRest = 20;
+    kernels::CudaContext* const context = machine_->context();
+    if (!context->MayRunShort(kMostRest * machine_->bytes())) {
+      return {};
+    }
+    SolvePlan counted = plan;
+    // What a matrix takes is known when its pattern is, and checked there.
+    counted.step.factorization = solver::Factorization::kNone;
+    counted.step.use_explicit_schur_complement = false;
+    int64_t num_bytes = 0;
+    {
+      const kernels::CountMemory count(context);
+      Summary ignored;
+      Parts parts;
+      CERES_EXT_RETURN_IF_ERROR(
+          SetupRest(counted, setup, forms, structure, &ignored, &parts));
+      num_bytes = machine_->bytes();
+      if (setup.caller_bytes) {
+        num_bytes +=
+            setup.caller_bytes(parts.evaluator.scratch_residuals() != nullptr);
+      }
+      num_bytes = std::max(num_bytes, count.peak_bytes());
+    }
+    return context->CheckLimit(num_bytes);
+  }
+  return {};
+}
+
+template <typename Machine>
+Status Session<Machine>::SetupRest(const SolvePlan& plan,
+                                   const SessionSetup& setup,
+                                   const Forms& forms,
+                                   const ProblemStructure& structure,
+                                   Summary* record,
+                                   Parts* parts) {
+  CERES_EXT_RETURN_IF_ERROR(SetupEvaluator(
+      plan, forms, structure, setup.host_program, record, parts));
+  return setup.has_steps ? SetupSteps(plan, setup, forms, record, parts)
+                         : Status();
+}
+
+template <typename Machine>
+Status Session<Machine>::SetupEvaluator(const SolvePlan& plan,
+                                        const Forms& forms,
+                                        const ProblemStructure& structure,
+                                        HostProgram* host_program,
+                                        Summary* record,
+                                        Parts* parts) {
+  std::vector<std::unique_ptr<BatchEvaluator>> rows;
+  for (size_t i = 0; i < structure.observations.size(); ++i) {
+    CERES_EXT_RETURN_IF_ERROR(
+        CreateObservationEvaluator(plan.recomputed,
+                                   plan.mixed,
+                                   structure.observations[i],
+                                   &problem_.observations(static_cast<int>(i)),
+                                   problem_.blocks(),
+                                   host_context_,
+                                   record,
+                                   &rows.emplace_back()));
+  }
+  const RowGroupsInput<Machine> input = {&structure,
+                                         &problem_,
+                                         host_context_,
+                                         record,
+                                         forms.why_no_form,
+                                         &notes_,
+                                         plan.mixed,
+                                         forms.recomputed_views};
+  if (problem_.views() != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(CreateViewEvaluator(input, &rows.emplace_back()));
+  }
+  if (problem_.general_rows() != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(
+        CreateGeneralEvaluator(input, &rows.emplace_back()));
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      parts->evaluator.Setup(&problem_, std::move(rows), host_program));
+  record->num_host_manifolds = parts->evaluator.num_host_manifolds();
+  record->host_manifold_type = parts->evaluator.host_manifold_type();
+  return parts->evaluator.CreateLinearization(&parts->linearization);
+}
+
+template <typename Machine>
+Status Session<Machine>::SetupSteps(const SolvePlan& plan,
+                                    const SessionSetup& setup,
+                                    const Forms& forms,
+                                    Summary* record,
+                                    Parts* parts) {
+  const solver::ProblemBlocks& blocks = problem_.blocks();
+  model_cost_tolerance_ = plan.model_cost_tolerance;
+  forcing_sequence_ = plan.forcing_sequence;
+  if (forcing_sequence_ == FORCING_SEQUENCE_AUTO) {
+    forcing_sequence_ = blocks.merged.num_merged > 0
+                            ? FORCING_SEQUENCE_MODEL_COST
+                            : FORCING_SEQUENCE_CONSTANT;
+  }
+  std::vector<unsigned char> f_varies;
+  if (plan.step.needs_schur_matrix()) {
+    CERES_EXT_RETURN_IF_ERROR(FindUnknowns(&f_varies));
+  }
+  CERES_EXT_RETURN_IF_ERROR(parts->solver.Setup(plan.step,
+                                                blocks,
+                                                parts->linearization->batches(),
+                                                machine_,
+                                                std::move(f_varies),
+                                                setup.sparse_factorization));
+  const solver::SchurMatrixSize* const matrix = parts->solver.matrix_size();
+  if (parts->solver.cholesky() != nullptr) {
+    has_named_matrix_ = true;
+    matrix_name_ = MatrixName(*matrix, plan.step.use_mixed_precision_solves);
+  }
+  record->method = MethodName(plan,
+                              {problem_.num_observation_batches() > 0,
+                               problem_.views() != nullptr,
+                               forms.recomputed_views,
+                               problem_.general_rows() != nullptr},
+                              blocks.merged.num_merged,
+                              matrix);
+  return {};
+}
+
+template <typename Machine>
+void Session<Machine>::FinishSetup() {
+  if constexpr (!kIsHost<Machine>) {
+    const CurrentMachine<Machine> current(machine_);
+    // So does what the session before had and this one has not asked for; what
+    // it has taken serves the next one.
+    machine_->context()->ReleaseKeptMemory();
+    machine_->context()->KeepMemory(true);
+  }
+  record_->memory_bytes = peak_bytes();
+  if constexpr (!kIsHost<Machine>) {
+    const auto* cholesky = parts_.solver.cholesky();
+    record_->memory_forecast_bytes =
+        std::max(peak_bytes(),
+                 machine_->bytes() +
+                     (cholesky != nullptr ? cholesky->bytes_to_come() : 0));
+  }
+}
+
+template <typename Machine>
+Status Session<Machine>::FindUnknowns(
+    std::vector<unsigned char>* f_varies) const {
+  const auto padding = problem_.working_diagonal();
+  CERES_EXT_RETURN_IF_ERROR(
+      problem_.Gather(nullptr, 1.0, padding.e, padding.f));
+  std::vector<double> is_padding(
+      static_cast<size_t>(problem_.blocks().f.num_values()));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+      static_cast<int64_t>(is_padding.size()), padding.f, is_padding.data()));
+  for (const double value : is_padding) {
+    f_varies->push_back(value == 0.0 ? 1 : 0);
+  }
+  return {};
+}
+
+template <typename Machine>
+Status Session<Machine>::Step(const StepWanted& wanted,
+                              double* step,
+                              solver::StepSummary* summary) {
+  const CurrentMachine<Machine> current(machine_);
+  CERES_EXT_RETURN_IF_ERROR(current.status());
+  if (!has_stepped_) {
+    has_stepped_ = true;
+    CERES_EXT_RETURN_IF_ERROR(FindDegenerateBlocks());
+  }
+  // Padding is damped by one, so that its step is zero.
+  const auto diagonal = problem_.working_diagonal();
+  const auto of_families = problem_.working();
+  CERES_EXT_RETURN_IF_ERROR(
+      problem_.Gather(wanted.diagonal, 1.0, diagonal.e, diagonal.f));
+  solver::StepPerSolveOptions per_solve;
+  per_solve.q_tolerance = wanted.q_tolerance;
+  per_solve.r_tolerance = wanted.r_tolerance;
+  per_solve.model_cost_tolerance =
+      model_cost_tolerance_ * parts_.linearization->cost();
+  per_solve.use_model_cost = forcing_sequence_ == FORCING_SEQUENCE_MODEL_COST;
+  per_solve.use_forcing_sequence =
+      forcing_sequence_ == FORCING_SEQUENCE_EISENSTAT_WALKER;
+  per_solve.is_same_linearization =
+      parts_.linearization->num_evaluations() == last_evaluation_;
+  last_evaluation_ = parts_.linearization->num_evaluations();
+  *summary = parts_.solver.Solve({wanted.residuals, diagonal.e, diagonal.f},
+                                 per_solve,
+                                 of_families.e,
+                                 of_families.f);
+  record_->num_pcg_iterations += summary->num_pcg_iterations;
+  record_->num_exact_steps += summary->is_exact ? 1 : 0;
+  record_->num_solves_at_pcg_limit += summary->is_at_limit ? 1 : 0;
+  record_->normal_blocks_time_in_seconds += summary->normal_blocks_seconds;
+  record_->schur_time_in_seconds += summary->schur_seconds;
+  record_->factorization_time_in_seconds += summary->factorization_seconds;
+  record_->pcg_time_in_seconds += summary->pcg_seconds;
+  record_->back_substitution_time_in_seconds +=
+      summary->back_substitution_seconds;
+  NoteMatrix();
+  // The first exact step may take some, as cuDSS does with its first factor.
+  record_->memory_bytes = std::max(record_->memory_bytes, peak_bytes());
+  return problem_.Scatter(of_families.e, of_families.f, step);
+}
+
+template <typename Machine>
+void Session<Machine>::NoteMatrix() {
+  if (!parts_.solver.why_not_exact().empty() && !has_noted_why_not_exact_) {
+    has_noted_why_not_exact_ = true;
+    record_->path_reason += "; PCG takes all steps since " +
+                            WithoutPeriod(parts_.solver.why_not_exact());
+  }
+  const auto* const cholesky = parts_.solver.cholesky();
+  if (record_->num_exact_steps > 0 && !has_named_matrix_) {
+    has_named_matrix_ = true;
+    matrix_name_ = MatrixName(cholesky->size(), /*mixed=*/false);
+    record_->method += matrix_name_;
+  }
+  const std::string& why = parts_.solver.why_dense();
+  const size_t place = record_->method.find(matrix_name_);
+  if (why.empty() || matrix_name_.empty() || place == std::string::npos) {
+    return;
+  }
+  // There is no sparse factor of mixed precision.
+  record_->method.replace(
+      place,
+      matrix_name_.size(),
+      MatrixName(parts_.solver.cholesky()->size(), /*mixed=*/false));
+  record_->path_reason += "; the Schur complement is a dense matrix since " +
+                          why.substr(0, why.size() - 1);
+  matrix_name_.clear();
+}
+
+template <typename Machine>
+Status Session<Machine>::FindDegenerateBlocks() {
+  const ScopedSeconds timer(&record_->normal_blocks_time_in_seconds);
+  const auto padding = problem_.working_diagonal();
+  CERES_EXT_RETURN_IF_ERROR(
+      problem_.Gather(nullptr, 1.0, padding.e, padding.f));
+  solver::DegenerateBlocks e;
+  solver::DegenerateBlocks f;
+  CERES_EXT_RETURN_IF_ERROR(
+      parts_.solver.FindDegenerateBlocks(padding.e, padding.f, &e, &f));
+  record_->degenerate_eliminated_blocks = Named(e, problem_.e());
+  record_->degenerate_other_blocks = Named(f, problem_.f());
+  return {};
+}
+
+template <typename Machine>
+DegenerateBlocks Session<Machine>::Named(
+    const solver::DegenerateBlocks& degenerate,
+    const std::vector<FamilyTable<Machine>>& families) const {
+  DegenerateBlocks named;
+  if (degenerate.count == 0) {
+    return named;
+  }
+  named.count = degenerate.count;
+  named.worst_relative_pivot = degenerate.relative_pivot;
+  const int offset =
+      families[degenerate.family].table().state_offset(degenerate.block);
+  named.worst = host_program_ != nullptr ? host_program_->Values(offset)
+                                         : caller_state_->Find(offset);
+  return named;
+}
+
+template <typename Machine>
+int64_t Session<Machine>::peak_bytes() const {
+  if constexpr (kIsHost<Machine>) {
+    return machine_->bytes();
+  } else {
+    return machine_->context()->peak_bytes();
+  }
+}
+
+template <typename Machine>
+std::vector<int> Session<Machine>::NumBlocks() const {
+  std::vector<int> result;
+  for (const auto* families : {&problem_.e(), &problem_.f()}) {
+    result.push_back(0);
+    for (const auto& family : *families) {
+      result.back() += family.table().NumVarying();
+    }
+  }
+  return result;
+}
+
+#define CERES_EXT_INSTANTIATE(Machine) template class Session<Machine>;
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext

@@ -1,0 +1,231 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The exact solution of S z = s on a device (schur_cholesky.h): of a dense S by
+// cuSOLVER, of a sparse one by cuDSS.
+//
+// Setup takes all memory. Two things come later: what cuDSS takes with the
+// first factor, for which Setup makes sure that there is room, and a dense
+// matrix that replaces a sparse one.
+#ifndef CERES_EXT_SOLVER_CHOLESKY_DEVICE_SCHUR_CHOLESKY_H_
+#define CERES_EXT_SOLVER_CHOLESKY_DEVICE_SCHUR_CHOLESKY_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/cholesky/factorization_cost.h"
+#include "ceres_ext/solver/cholesky/factorized_schur.h"
+#include "ceres_ext/solver/cholesky/sparse_factorization.h"
+#include "ceres_ext/solver/step_options.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_cholesky.h"
+#include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/cuda_process.h"
+#include "cuda_kernels/machine/cuda_sparse_cholesky.h"
+
+namespace ceres_ext::solver {
+
+class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
+ public:
+  // f_varies: of each value of F, in host memory, whether it is an unknown. The
+  // library for sparse matrices of the host has no use here. kUnsupported: a
+  // library that is not there, or what ExplicitSchur can't do. kOutOfMemory:
+  // with kAuto, neither matrix has room.
+  kernels::Status Setup(const StepOptions& options,
+                        const ProblemBlocks& blocks,
+                        const std::vector<Batch*>& batches,
+                        const std::vector<unsigned char>& f_varies,
+                        const std::shared_ptr<SparseFactorization>& /*sparse*/,
+                        kernels::CudaMachine* machine) {
+    CERES_EXT_RETURN_IF_ERROR(Prepare(blocks, batches, f_varies, machine));
+    if (options.factorization == Factorization::kSparse) {
+      return SetupSparse(f_varies);
+    }
+    const bool may_be_sparse = options.factorization == Factorization::kAuto &&
+                               !options.use_mixed_precision_solves &&
+                               kernels::CudaSparseCholesky::Available().ok();
+    kernels::Status status = SetupFaster(options, f_varies, may_be_sparse);
+    if (!may_be_sparse || (status.code != kernels::StatusCode::kOutOfMemory &&
+                           status.code != kernels::StatusCode::kUnsupported)) {
+      return status;
+    }
+    values_.Release();
+    return SetupSparse(f_varies);
+  }
+  // What the first factorisation will take: cuDSS takes a factor's memory with
+  // the first one.
+  int64_t bytes_to_come() const { return bytes_to_come_; }
+
+  // Whether Solve looks at S; else it only queues.
+  bool waits() const { return size_.is_sparse; }
+  // z = S^-1 s, vectors of F; columns that don't vary have step zero. Before z
+  // is used CheckFactor is to say that it is the solution.
+  kernels::Status Solve(const double* rhs, double* z) {
+    if (size_.is_sparse) {
+      int64_t failed_order = 0;
+      CERES_EXT_RETURN_IF_ERROR(
+          sparse_.Factorize(values_.data(), &failed_order));
+      CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(dense_.QueueFactorization(values_.data()));
+    }
+    CERES_EXT_RETURN_IF_ERROR(Gather(rhs));
+    CERES_EXT_RETURN_IF_ERROR(size_.is_sparse
+                                  ? sparse_.Solve(x_.data(), x_.data())
+                                  : dense_.Solve(x_.data(), x_.data()));
+    return Scatter(z);
+  }
+  // After queued work. kNumericalFailure names the column where S is not
+  // positive definite. kDeviceError: also where z is not the solution, which
+  // the library has not noticed.
+  kernels::Status CheckFactor() {
+    if (size_.is_sparse) {
+      return sparse_.CheckSolution();
+    }
+    int64_t failed_order = 0;
+    CERES_EXT_RETURN_IF_ERROR(dense_.ReadFailedOrder(&failed_order));
+    CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
+    return dense_.CheckSolution();
+  }
+  // Whether CheckFactor has found that of a sparse matrix.
+  bool sparse_is_wrong() const {
+    return size_.is_sparse && sparse_.solution_is_wrong();
+  }
+  // Factorises a dense matrix from now on, in place of a sparse one. S is to be
+  // written again. kUnsupported: it was dense. After an error there is no
+  // matrix.
+  kernels::Status ReplaceSparse() {
+    if (!size_.is_sparse) {
+      return {kernels::StatusCode::kUnsupported,
+              "There is no sparse matrix to replace."};
+    }
+    const int64_t stride = kernels::CudaDenseCholesky::Stride(num_unknowns_);
+    sparse_.Release();
+    values_.Release();
+    schur_.SetupDense(stride);
+    // It counts for the limit.
+    machine_->context()->ReleaseKeptMemory();
+    int64_t of_factor = 0;
+    CERES_EXT_RETURN_IF_ERROR(
+        dense_.ForecastBytes(num_unknowns_, {}, machine_, &of_factor));
+    CERES_EXT_RETURN_IF_ERROR(machine_->context()->CheckLimit(
+        machine_->bytes() + of_factor + kDouble * stride * num_unknowns_));
+    return SetupDense({});
+  }
+
+ private:
+  static constexpr int64_t kDouble = sizeof(double);
+
+  // Dense, where there is room, unless `may_be_sparse` and that is faster.
+  kernels::Status SetupFaster(const StepOptions& options,
+                              const std::vector<unsigned char>& f_varies,
+                              bool may_be_sparse) {
+    kernels::CudaDenseCholesky::Options of_cholesky;
+    of_cholesky.mixed_precision = options.use_mixed_precision_solves;
+    of_cholesky.max_num_refinement_iterations =
+        options.max_num_refinement_iterations;
+    const int64_t n = num_unknowns_;
+    const int64_t stride = kernels::CudaDenseCholesky::Stride(n);
+    int64_t of_factor = 0;
+    CERES_EXT_RETURN_IF_ERROR(
+        dense_.ForecastBytes(n, of_cholesky, machine_, &of_factor));
+    const int64_t of_matrix = kDouble * stride * n;
+    CERES_EXT_RETURN_IF_ERROR(CheckRoom(of_matrix, of_factor));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    const int ratio =
+        kernels::FloatToDoubleRatio(machine_->context()->device());
+    if (may_be_sparse &&
+        SparseMayBeFaster(n, schur_.EstimateNumValues(), ratio)) {
+      kernels::Status status = AnalyzeSparse();
+      if (status.ok() &&
+          SparseIsFaster(
+              n, sparse_.num_factor_values(), sparse_.num_flops(), ratio)) {
+        status = MakeRoomForFactor();
+        if (status.ok()) {
+          return {};
+        }
+      }
+      // Whatever cuDSS does not do, a dense one does without it.
+      if (!status.ok() && !machine_->context()->IsAlive()) {
+        return status;
+      }
+      sparse_.Release();
+      values_.Release();
+    }
+    return SetupDense(of_cholesky);
+  }
+  kernels::Status SetupDense(
+      const kernels::CudaDenseCholesky::Options& of_cholesky) {
+    const int64_t n = num_unknowns_;
+    const int64_t stride = kernels::CudaDenseCholesky::Stride(n);
+    schur_.SetupDense(stride);
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(stride * n, &values_));
+    SetSize();
+    return dense_.Setup(n, of_cholesky, machine_);
+  }
+
+  kernels::Status SetupSparse(const std::vector<unsigned char>& f_varies) {
+    CERES_EXT_RETURN_IF_ERROR(kernels::CudaSparseCholesky::Available());
+    if (schur_.is_prepared()) {
+      CERES_EXT_RETURN_IF_ERROR(CheckRoom(0, 0));
+      CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    }
+    CERES_EXT_RETURN_IF_ERROR(AnalyzeSparse());
+    return MakeRoomForFactor();
+  }
+  // When what S is summed from is there.
+  kernels::Status AnalyzeSparse() {
+    kernels::LowerCsr pattern;
+    CERES_EXT_RETURN_IF_ERROR(SetupPattern(&pattern));
+    bytes_before_analysis_ = machine_->bytes();
+    CERES_EXT_RETURN_IF_ERROR(
+        sparse_.Analyze(pattern, values_.data(), machine_));
+    SetSize();
+    size_.num_factor_values = sparse_.num_factor_values();
+    return {};
+  }
+  // What is to come beside what the analysis keeps: makes sure that it is
+  // there.
+  kernels::Status MakeRoomForFactor() {
+    bytes_to_come_ =
+        std::max(int64_t{0},
+                 bytes_before_analysis_ + sparse_.peak_device_bytes() -
+                     machine_->bytes());
+    Buffer<unsigned char> room;
+    return machine_->Allocate(bytes_to_come_, &room);
+  }
+
+  // kOutOfMemory where the limit is below what matrix and factor need, or what
+  // they are summed from while that is listed.
+  kernels::Status CheckRoom(int64_t of_matrix, int64_t of_factor) {
+    int64_t of_schur = 0;
+    int64_t of_building = 0;
+    CERES_EXT_RETURN_IF_ERROR(schur_.ForecastBytes(&of_schur, &of_building));
+    const kernels::Status status = machine_->context()->CheckLimit(
+        machine_->bytes() + of_schur +
+        std::max(of_matrix + of_factor, of_building));
+    if (status.ok()) {
+      return {};
+    }
+    return {status.code,
+            status.message.substr(0, status.message.size() - 1) + "; " +
+                std::to_string(of_matrix) +
+                " are for the Schur complement as a matrix of " +
+                std::to_string(num_unknowns_) + " columns, " +
+                std::to_string(of_schur) + " for what it is summed from and " +
+                std::to_string(of_building) + " more until that is listed, " +
+                std::to_string(of_factor) + " for its factor."};
+  }
+
+  int64_t bytes_to_come_ = 0;
+  int64_t bytes_before_analysis_ = 0;
+  kernels::CudaDenseCholesky dense_;
+  kernels::CudaSparseCholesky sparse_;
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_CHOLESKY_DEVICE_SCHUR_CHOLESKY_H_

@@ -1,0 +1,105 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The exact solution of S z = s on the host, with the members of
+// DeviceSchurCholesky: of a dense S by HostDenseCholesky, of a sparse one by a
+// library that the caller brings (sparse_factorization.h).
+#ifndef CERES_EXT_SOLVER_CHOLESKY_HOST_SCHUR_CHOLESKY_H_
+#define CERES_EXT_SOLVER_CHOLESKY_HOST_SCHUR_CHOLESKY_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/cholesky/factorization_cost.h"
+#include "ceres_ext/solver/cholesky/factorized_schur.h"
+#include "ceres_ext/solver/cholesky/sparse_factorization.h"
+#include "ceres_ext/solver/step_options.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_cholesky.h"
+#include "cuda_kernels/machine/host_machine.h"
+
+namespace ceres_ext::solver {
+
+class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
+ public:
+  // f_varies: of each value of F whether it is an unknown. sparse: null where
+  // there is no library. kUnsupported: what ExplicitSchur can't do, or a sparse
+  // matrix without a library.
+  kernels::Status Setup(const StepOptions& options,
+                        const ProblemBlocks& blocks,
+                        const std::vector<Batch*>& batches,
+                        const std::vector<unsigned char>& f_varies,
+                        std::shared_ptr<SparseFactorization> sparse,
+                        kernels::HostMachine* machine) {
+    sparse_ = std::move(sparse);
+    if (options.factorization == Factorization::kSparse && sparse_ == nullptr) {
+      return {kernels::StatusCode::kUnsupported,
+              "There is no library for a sparse factorisation on the host."};
+    }
+    CERES_EXT_RETURN_IF_ERROR(Prepare(blocks, batches, f_varies, machine));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    const bool may_be_sparse = sparse_ != nullptr && num_unknowns_ > 0;
+    if (may_be_sparse &&
+        (options.factorization == Factorization::kSparse ||
+         (options.factorization == Factorization::kAuto &&
+          SparseIsFasterOnHost(num_unknowns_,
+                               schur_.EstimateNumValues(),
+                               machine->context()->num_threads())))) {
+      return SetupSparse();
+    }
+    sparse_ = nullptr;
+    const int64_t stride = kernels::HostDenseCholesky::Stride(num_unknowns_);
+    schur_.SetupDense(stride);
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(stride * num_unknowns_, &values_));
+    SetSize();
+    return dense_.Setup(num_unknowns_, machine);
+  }
+
+  bool waits() const { return true; }
+  // z = S^-1 s, vectors of F. kNumericalFailure: S is not positive definite.
+  kernels::Status Solve(const double* rhs, double* z) {
+    CERES_EXT_RETURN_IF_ERROR(Gather(rhs));
+    if (sparse_ != nullptr) {
+      bool failed = false;
+      CERES_EXT_RETURN_IF_ERROR(sparse_->Factorize(values_.data(), &failed));
+      CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed ? -1 : 0));
+      std::swap(x_, rhs_);
+      CERES_EXT_RETURN_IF_ERROR(sparse_->Solve(rhs_.data(), x_.data()));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(dense_.QueueFactorization(values_.data()));
+      int64_t failed_order = 0;
+      CERES_EXT_RETURN_IF_ERROR(dense_.ReadFailedOrder(&failed_order));
+      CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
+      CERES_EXT_RETURN_IF_ERROR(dense_.Solve(x_.data(), x_.data()));
+    }
+    return Scatter(z);
+  }
+  // Solve has said it.
+  kernels::Status CheckFactor() { return {}; }
+  bool sparse_is_wrong() const { return false; }
+  kernels::Status ReplaceSparse() {
+    return {kernels::StatusCode::kUnsupported,
+            "There is no sparse matrix to replace."};
+  }
+
+ private:
+  kernels::Status SetupSparse() {
+    kernels::LowerCsr pattern;
+    CERES_EXT_RETURN_IF_ERROR(SetupPattern(&pattern));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_unknowns_, &rhs_));
+    SetSize();
+    return sparse_->Analyze(pattern, schur_.unknowns().host_begin());
+  }
+
+  kernels::HostDenseCholesky dense_;
+  std::shared_ptr<SparseFactorization> sparse_;  // null: dense
+  Buffer<double> rhs_;                           // with sparse_
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_CHOLESKY_HOST_SCHUR_CHOLESKY_H_

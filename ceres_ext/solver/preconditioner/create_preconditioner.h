@@ -1,0 +1,48 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The preconditioner that options ask for.
+#ifndef CERES_EXT_SOLVER_PRECONDITIONER_CREATE_PRECONDITIONER_H_
+#define CERES_EXT_SOLVER_PRECONDITIONER_CREATE_PRECONDITIONER_H_
+
+#include <memory>
+#include <utility>
+
+#include "ceres_ext/solver/operator/schur_complement.h"
+#include "ceres_ext/solver/preconditioner/block_diagonal.h"
+#include "ceres_ext/solver/preconditioner/power_series.h"
+#include "ceres_ext/solver/preconditioner/preconditioner.h"
+#include "ceres_ext/solver/step_options.h"
+
+namespace ceres_ext::solver {
+
+// schur: the operator, which outlives the preconditioner; null where it is
+// another one.
+template <typename Machine>
+std::unique_ptr<Preconditioner<Machine>> CreatePreconditioner(
+    const StepOptions& options, SchurComplement<Machine>* schur) {
+  std::unique_ptr<Preconditioner<Machine>> result;
+  switch (options.preconditioner) {
+    case PreconditionerType::kIdentity:
+      result = std::make_unique<Preconditioner<Machine>>();
+      break;
+    case PreconditionerType::kJacobi:
+      if (!options.use_spse_initialization) {
+        result = std::make_unique<BlockDiagonalPreconditioner<Machine>>(false);
+      }
+      break;
+    case PreconditionerType::kSchurJacobi:
+      result = std::make_unique<BlockDiagonalPreconditioner<Machine>>(true);
+      break;
+    case PreconditionerType::kSchurPowerSeriesExpansion:
+      break;
+  }
+  if (result == nullptr || options.use_spse_initialization) {
+    return std::make_unique<PowerSeriesExpansion<Machine>>(
+        options, std::move(result), schur);
+  }
+  return result;
+}
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_PRECONDITIONER_CREATE_PRECONDITIONER_H_

@@ -1,0 +1,61 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Preconditioners z = M^-1 r of the operators in operator/.
+//
+// A new one is a file here and a line in create_preconditioner.h.
+#ifndef CERES_EXT_SOLVER_PRECONDITIONER_PRECONDITIONER_H_
+#define CERES_EXT_SOLVER_PRECONDITIONER_PRECONDITIONER_H_
+
+#include <cstdint>
+
+#include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/operator/linear_operator.h"
+#include "cuda_kernels/base/breakdown.h"
+#include "cuda_kernels/base/pcg_scalars.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/vectors.h"
+
+namespace ceres_ext::solver {
+
+// M = I, and what others override.
+template <typename Machine>
+class Preconditioner {
+ public:
+  virtual ~Preconditioner() = default;
+
+  // Takes all memory. use_schur: of S, else of J'J + D^2.
+  virtual kernels::Status Setup(const ProblemBlocks& blocks,
+                                bool use_schur,
+                                Machine* machine) {
+    machine_ = machine;
+    n_ = blocks.f.num_values() + (use_schur ? 0 : blocks.e.num_values());
+    return {};
+  }
+  // The blocks that it is made of (u, v, schur_diagonal), computed before each
+  // Update.
+  virtual NormalBlocksRequest WantedBlocks() { return {}; }
+  virtual kernels::Status Update(const LinearSystem& /*system*/) { return {}; }
+  // Where the last Update tells, when it is done, of blocks without inverse.
+  virtual void ListBreakdowns(kernels::BreakdownArrays* /*arrays*/) const {}
+  // Waits for the last Update. kNumericalFailure where there is no inverse.
+  virtual kernels::Status CheckUpdate() { return {}; }
+  virtual kernels::Status Apply(const double* r,
+                                double* z,
+                                const kernels::PcgScalars* /*scalars*/) {
+    return Run(kernels::CopyParams{n_, r, z}, machine_);
+  }
+  // x = what PCG starts from, where options.use_spse_initialization.
+  virtual kernels::Status Initialize(const double* /*rhs*/, double* /*x*/) {
+    return {};
+  }
+
+ protected:
+  Machine* machine_ = nullptr;
+
+ private:
+  int64_t n_ = 0;
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_PRECONDITIONER_PRECONDITIONER_H_

@@ -1,0 +1,82 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What a batch has to say to S as a matrix (explicit_schur.h): it writes blocks
+// of S, or lists its rows.
+#ifndef CERES_EXT_SOLVER_SCHUR_CONTRIBUTION_H_
+#define CERES_EXT_SOLVER_SCHUR_CONTRIBUTION_H_
+
+#include <cstdint>
+
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/structure/schur_matrix.h"
+#include "cuda_kernels/structure/schur_pairs.h"
+
+namespace ceres_ext::solver {
+
+// S as a matrix, of what a batch that owns its E family writes of it
+// (ops/schur_complement.h). Arrays over families.
+struct SchurBlocksRequest {
+  const double* v_inverse = nullptr;
+  const double* schur_diagonal = nullptr;
+  const double* f_diagonal = nullptr;  // D_f; null: zero
+  kernels::SchurUnknownsRef unknowns;  // of the batch's F family
+  kernels::SchurTarget target;         // with the list of the batch's blocks
+};
+
+class SchurContribution {
+ public:
+  virtual ~SchurContribution() = default;
+
+  // A batch that eliminates its E family in
+  // an operation of its own writes the blocks between the F blocks of its
+  // family: the number of that; -1: it lists its rows, and sums W and F_i'F_j
+  // of pairs and crossings (structure/schur_pairs.h).
+  virtual int schur_family() const { return -1; }
+  // Of a writer whose blocks are not F's, but hold all values of F once: its
+  // families, and of each of their values the place in vectors of F, -1: none.
+  // SchurBlocksRequest::unknowns is then of its schur_family(). Empty: they are
+  // F's, or it writes only a part.
+  virtual kernels::Status ListOwnBlocks(kernels::BlockFamilies* /*families*/,
+                                        std::vector<int32_t>* /*columns*/) {
+    return {};
+  }
+  // *bytes: memory that SetupSchur will take, to within a few per cent.
+  // *build_bytes: what it takes on top until it is done. Allocates nothing.
+  virtual kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) {
+    *bytes = 0;
+    *build_bytes = 0;
+    return {};
+  }
+  // Takes all memory.
+  virtual kernels::Status SetupSchur() { return {}; }
+  // After SetupSchur: values of the blocks that it writes, whole diagonal ones
+  // included, and which blocks they are.
+  virtual int64_t num_schur_values() const { return 0; }
+  virtual kernels::Status ListSchurBlocks(kernels::SchurBlockList* /*list*/) {
+    return {};
+  }
+  // Writes every element between F blocks of its family, and of a dense target
+  // zeros everywhere else.
+  virtual kernels::Status WriteSchur(const SchurBlocksRequest& /*request*/) {
+    return {};
+  }
+  // Adds the rows as those of batch number `batch`. kUnsupported for a Jacobian
+  // that is not stored.
+  virtual kernels::Status ListRows(int /*batch*/,
+                                   kernels::SchurPairsBuilder* /*builder*/) {
+    return {kernels::StatusCode::kUnsupported,
+            "The Schur complement as a matrix needs a stored Jacobian."};
+  }
+  // Takes the lists of that batch.
+  virtual kernels::Status SetupPairs(
+      int /*batch*/, const kernels::SchurPairsBuilder& /*builder*/) {
+    return {};
+  }
+  // w += F'E, u += F_i'F_j, vectors over the builder's families; null: not
+  // wanted.
+  virtual kernels::Status AddPairs(double* /*w*/, double* /*u*/) { return {}; }
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_SCHUR_CONTRIBUTION_H_

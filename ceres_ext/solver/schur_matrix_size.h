@@ -1,0 +1,23 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What S as a matrix, and its factor, are.
+#ifndef CERES_EXT_SOLVER_SCHUR_MATRIX_SIZE_H_
+#define CERES_EXT_SOLVER_SCHUR_MATRIX_SIZE_H_
+
+#include <cstdint>
+
+namespace ceres_ext::solver {
+
+struct SchurMatrixSize {
+  bool is_factorized = false;
+  bool is_sparse = false;
+  int64_t num_unknowns = 0;
+  // Of the lower triangle of a sparse S, diagonal ones included.
+  int64_t num_blocks = 0;
+  int64_t num_values = 0;         // of S, with those behind the columns
+  int64_t num_factor_values = 0;  // of a sparse factor
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_SCHUR_MATRIX_SIZE_H_

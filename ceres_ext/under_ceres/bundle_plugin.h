@@ -1,0 +1,168 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What Ceres asks for its linear solver, evaluator and loop vectors during one
+// solve: an adapter of SolveSetup, which finds them. A solve takes one of two
+// paths:
+//
+//   PATH_FULL   ProgramEvaluator, ProgramLinearSolver, LoopVectors:
+//               observations are evaluated by this library, other rows by it or
+//               by Ceres;
+//   PATH_CERES  nothing: the reason says why.
+//
+// Options::linear_solver and preconditioner take effect in OwnsOrdering: Ceres
+// reads its options again after it. Where they differ from the program's, the
+// plugin takes the solve there or leaves order and options as they were, so
+// that stock Ceres goes on as if it had never been asked.
+//
+// A problem of arrays (import/array_import.h) comes with an empty shell of a
+// Program, which is never solved: where the first path isn't taken, Ceres's
+// solve ends, and IsTaken says so.
+//
+// An object serves one solve and outlives everything that it makes. Not thread
+// safe; solves that run at once have one each. No exception leaves it or what
+// it makes: it ends the solve with FAILURE and a sentence in the summary's
+// message. So does host memory that runs out: stock Ceres would need more of
+// it.
+
+#ifndef CERES_EXT_UNDER_CERES_BUNDLE_PLUGIN_H_
+#define CERES_EXT_UNDER_CERES_BUNDLE_PLUGIN_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ceres/iteration_callback.h"
+#include "ceres/preprocessor.h"
+#include "ceres/solver_plugin.h"
+#include "ceres/trust_region_vectors.h"
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/import/array_import.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/session/kept_machines.h"
+#include "ceres_ext/summary.h"
+#include "ceres_ext/under_ceres/solve_setup.h"
+
+namespace ceres_ext {
+
+// How a solve is tried: first as the caller wants it, then again from the start
+// without what has failed.
+struct SolveAttempt {
+  // Why the host solves in place of a device; else empty.
+  std::string why_host;
+  // Whether it is in double since mixed precision failed.
+  bool after_mixed_precision = false;
+  // A sentence for the log on why there is this attempt.
+  std::string reason;
+
+  Options Apply(Options options) const {
+    if (!why_host.empty()) {
+      options.device = DEVICE_HOST;
+    }
+    if (after_mixed_precision) {
+      options.precision = PRECISION_DOUBLE;
+    }
+    return options;
+  }
+};
+
+class BundlePlugin final : public ceres::internal::SolverPlugin {
+ public:
+  // append_to_message: the caller sees only a ceres::Solver::Summary, so Finish
+  // adds path and reason to its message.
+  BundlePlugin(const Options& options, bool append_to_message);
+  // arrays: what is to be solved in place of what Ceres is given, by
+  // num_threads threads; kept: what this solve may use and leaves for the next
+  // one. Both outlive the plugin.
+  BundlePlugin(const Options& options,
+               int num_threads,
+               ArrayImport* arrays,
+               KeptMachines* kept);
+
+  bool OwnsOrdering(ceres::internal::PreprocessedProblem* pp) override;
+  bool SetupLinearSolver(ceres::internal::PreprocessedProblem* pp) override;
+  bool SetupEvaluator(ceres::internal::PreprocessedProblem* pp) override;
+  std::shared_ptr<ceres::internal::TrustRegionVectors> CreateTrustRegionVectors(
+      ceres::internal::PreprocessedProblem* pp) override;
+  void Finish(const ceres::internal::PreprocessedProblem& pp,
+              ceres::Solver::Summary* summary) override;
+
+  // Whether this library has taken the problem.
+  bool IsTaken() const { return record_.path == PATH_FULL; }
+  // The caller makes the attempt that Next asks for. leaves_no_trace: nothing
+  // that the caller sees changes before the solve has ended.
+  void SetAttempt(const SolveAttempt& attempt, bool leaves_no_trace) {
+    may_solve_again_ = true;
+    leaves_no_trace_ = leaves_no_trace;
+    attempt_ = attempt;
+  }
+  // Whether the solve is to be done again, as *next then says.
+  bool Next(SolveAttempt* next) const;
+  // Whether the solve has ended for a reason that no other way of solving has
+  // an answer to.
+  bool HasFailed() const { return failure_.has_happened(); }
+  // Why the path, with what became of a chosen linear solver and what ended the
+  // solve.
+  std::string Reason() const;
+  // Once, when the solve has ended: reports it if Ceres has not called Finish.
+  // failure: what ended the solve outside of this object, or nothing.
+  void FinishIfCeresDidNot(const Failure& failure,
+                           const ceres::Solver::Summary& summary);
+  // Then: moves what this solve adds to Ceres's summary.
+  void FillSummary(Summary* summary);
+
+ private:
+  // Comes after the callbacks of the user and looks what they have left.
+  class Watch final : public ceres::IterationCallback {
+   public:
+    explicit Watch(BundlePlugin* plugin) : plugin_(plugin) {}
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary&) override;
+
+   private:
+    BundlePlugin* plugin_;
+  };
+
+  bool Take(ceres::internal::PreprocessedProblem* pp);
+  void FinishUnguarded(const ceres::internal::PreprocessedProblem& pp,
+                       ceres::Solver::Summary* summary);
+  void Decline(const std::string& reason);
+  void NameWorst(const ceres::internal::PreprocessedProblem& pp,
+                 DegenerateBlocks* degenerate) const;
+  // Null where nothing was set up.
+  MachineSolve* machine() const {
+    return setup_.has_value() ? setup_->machine() : nullptr;
+  }
+  // Whether mixed precision may be why the solve failed.
+  bool HasFailedInFloat() const;
+  bool IsToBeDoneAgain() const;
+  void Report(const ceres::Solver::Summary& summary);
+
+  Options options_;
+  const bool append_to_message_;
+  ArrayImport* const arrays_;
+  // What this solve adds to Ceres's summary; what it adds on PATH_CERES.
+  Summary record_;
+  Summary nothing_;
+  Failure failure_;
+  const double start_in_seconds_;
+  int num_threads_ = 0;  // 0: not known yet
+  bool may_solve_again_ = false;
+  bool leaves_no_trace_ = false;
+  SolveAttempt attempt_;
+
+  // How the solve has ended; its message where HasFailedInFloat.
+  bool is_finished_ = false;
+  bool has_result_ = false;
+  bool has_failed_ = false;
+  bool has_iterations_ = false;
+  std::string message_;
+
+  KeptMachines own_machines_;
+  KeptMachines* const kept_;
+  std::optional<SolveSetup> setup_;
+  Watch watch_{this};
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_UNDER_CERES_BUNDLE_PLUGIN_H_

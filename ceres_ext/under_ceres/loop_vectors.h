@@ -1,0 +1,341 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The vectors of Ceres's trust-region loop in the memory of a Machine. Sums
+// have an order of their own (cuda_kernels/ops/vectors.h), so that neither
+// threads nor runs change a bit.
+
+#ifndef CERES_EXT_UNDER_CERES_LOOP_VECTORS_H_
+#define CERES_EXT_UNDER_CERES_LOOP_VECTORS_H_
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "ceres/trust_region_vectors.h"
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/base/machines.h"
+#include "ceres_ext/import/caller_state.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/vectors.h"
+#include "glog/logging.h"
+
+namespace ceres_ext {
+
+template <typename Machine>
+class LoopVectors final : public ceres::internal::TrustRegionVectors {
+ public:
+  // *machine and *failure outlive the vectors. caller_state: where the state
+  // comes from and goes to in place of Ceres's memory, with the threads of
+  // *host_context; both then outlive them too, or are null.
+  LoopVectors(Machine* machine,
+              const CallerState* caller_state,
+              kernels::HostContext* host_context,
+              Failure* failure)
+      : machine_(machine),
+        caller_state_(caller_state),
+        host_context_(host_context),
+        failure_(failure) {}
+
+  struct Sizes {
+    int num_parameters = 0;            // of x
+    int num_effective_parameters = 0;  // of a step
+    int num_residuals = 0;
+    // The loop keeps the best x in a vector of its own.
+    bool keeps_best = true;
+    // A gradient that is no number, as of float blocks that are infinite, fails
+    // the solve. Ceres takes it for convergence.
+    bool nan_fails = false;
+  };
+  // Bytes that Setup takes. has_scratch: it is given residuals.
+  static int64_t NumBytes(const Sizes& sizes, bool shares, bool has_scratch) {
+    int64_t num_values = 1;
+    for (const auto& memory : Memories(sizes, shares)) {
+      num_values += memory.is_scratch && has_scratch ? 0 : memory.n;
+    }
+    return num_values * static_cast<int64_t>(sizeof(double));
+  }
+
+  // Once, before anything else. Takes the memory of all vectors that the loop
+  // will ask for, so that a lack of it shows while there is another way.
+  // scratch_residuals: memory for the model's residuals that somebody else uses
+  // where no step is being computed; or null.
+  kernels::Status Setup(const Sizes& sizes, double* scratch_residuals) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&scalars_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &num_invalid_));
+    memories_ = Memories(sizes, Shares());
+    vectors_.clear();
+    for (Memory& memory : memories_) {
+      if (memory.is_scratch && scratch_residuals != nullptr) {
+        memory.data = scratch_residuals;
+        continue;
+      }
+      vectors_.emplace_back();
+      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(memory.n, &vectors_.back()));
+      memory.data = vectors_.back().data();
+    }
+    order_ = Order(sizes);
+    nan_fails_ = sizes.nan_fails;
+    num_asked_ = 0;
+    num_used_ = 0;
+    return {};
+  }
+
+  // What is the caller's is no memory of Ceres.
+  bool IsHost() const final {
+    return kIsHost<Machine> && caller_state_ == nullptr;
+  }
+
+  // What the loop asks for next, by Order; new memory for anything else.
+  double* Allocate(int n) final {
+    double* data = nullptr;
+    if (num_asked_ < order_.size() && memories_[order_[num_asked_]].n == n) {
+      data = memories_[order_[num_asked_++]].data;
+    } else if (Guarded([&] {
+                 vectors_.emplace_back();
+                 return machine_->Allocate(n, &vectors_.back());
+               })) {
+      data = vectors_.back().data();
+    }
+    num_used_ += data != nullptr ? 1 : 0;
+    return data;
+  }
+
+  // Takes no memory: destructors call it. Another loop may begin after the last
+  // vector of one.
+  void Free(double* x) final {
+    num_used_ -= x != nullptr ? 1 : 0;
+    if (num_used_ == 0) {
+      num_asked_ = 0;
+    }
+  }
+
+  bool CopyFromHost(int n, const double* host_x, double* y) final {
+    return Guarded([&] {
+      return caller_state_ != nullptr
+                 ? caller_state_->CopyToMachine(y, machine_)
+                 : machine_->Upload(n, host_x, y);
+    });
+  }
+  bool CopyToHost(int n, const double* x, double* host_y) final {
+    return Guarded([&] {
+      return caller_state_ != nullptr
+                 ? caller_state_->CopyFromMachine(x, machine_, host_context_)
+                 : machine_->Download(n, x, host_y);
+    });
+  }
+  void Copy(int n, const double* x, double* y) final {
+    Run(kernels::CopyParams{n, x, y});
+  }
+  void SetZero(int n, double* x) final {
+    Run(kernels::SetConstantParams{n, 0.0, x});
+  }
+  void SetOne(int n, double* x) final {
+    Run(kernels::SetConstantParams{n, 1.0, x});
+  }
+  void Negate(int n, const double* x, double* y) final {
+    Run(kernels::NegateParams{n, x, y});
+  }
+  void Multiply(int n, const double* x, const double* y, double* z) final {
+    Run(kernels::MultiplyParams{n, x, y, z});
+  }
+  void JacobiScaling(int n, double* x) final {
+    Run(kernels::JacobiScalingParams{n, x});
+  }
+  void Clamp(int n, double min_value, double max_value, double* x) final {
+    Run(kernels::ClampParams{n, min_value, max_value, x});
+  }
+  void LevenbergMarquardtDiagonal(int n,
+                                  const double* x,
+                                  double radius,
+                                  double* y) final {
+    Run(kernels::LevenbergMarquardtDiagonalParams{n, radius, x, y});
+  }
+  void Invalidate(int n, double* x) final {
+    Run(kernels::SetConstantParams{n, kernels::kImpossibleValue, x});
+  }
+
+  bool NegateIfValid(int n, double* x) final {
+    kernels::LoopScalars scalars;
+    return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::CountInvalidParams{
+              n, x, scalars_.data(), num_invalid_.data()},
+          machine_));
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+          kernels::NegateIfValidParams{n, x, num_invalid_.data()}, machine_));
+      return machine_->ReadResult(scalars_, &scalars);
+    }) && scalars.num_invalid == 0;
+  }
+
+  bool ProjectedGradientNorms(int n,
+                              const double* x,
+                              const double* projected_x,
+                              double* max_norm,
+                              double* norm) final {
+    kernels::LoopScalars scalars;
+    const bool ok = RunAndRead(
+        kernels::ProjectedGradientNormsParams{n, x, projected_x}, &scalars);
+    *max_norm = scalars.max_norm;
+    *norm = scalars.norm;
+    if (ok && nan_fails_ &&
+        (std::isnan(scalars.max_norm) || std::isnan(scalars.norm))) {
+      failure_->Explain("The gradient is not a number.");
+      return false;
+    }
+    return ok;
+  }
+
+  bool StepNorms(int n,
+                 const double* x,
+                 const double* candidate_x,
+                 double* x_norm,
+                 double* step_norm) final {
+    kernels::LoopScalars scalars;
+    const bool ok =
+        RunAndRead(kernels::StepNormsParams{n, x, candidate_x}, &scalars);
+    *x_norm = scalars.x_norm;
+    *step_norm = scalars.step_norm;
+    return ok;
+  }
+
+  bool ModelCostChange(int n,
+                       const double* residuals,
+                       const double* model_residuals,
+                       double* model_cost_change) final {
+    kernels::LoopScalars scalars;
+    const bool ok = RunAndRead(
+        kernels::ModelCostChangeParams{n, residuals, model_residuals},
+        &scalars);
+    *model_cost_change = scalars.model_cost_change;
+    return ok;
+  }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // Memory of n values, of one vector or of several that never hold something
+  // at the same time.
+  struct Memory {
+    int n = 0;
+    bool is_scratch = false;  // of the model's residuals
+    double* data = nullptr;
+  };
+  // By number in Memories. Vectors of Ceres's own memory are not shared, since
+  // whoever works on them there has other habits.
+  enum Place {
+    kX,
+    kCandidate,
+    kStep,
+    kScaledStep,
+    kScaling,
+    kDiagonal,
+    kResiduals,
+    kModelResiduals,
+    kBest,
+    // Only where nothing is shared.
+    kProjected,
+    kGradient,
+    kNegativeGradient,
+    kDiagonalRoot,
+  };
+  static std::vector<Memory> Memories(const Sizes& sizes, bool shares) {
+    const int x = sizes.num_parameters;
+    const int step = sizes.num_effective_parameters;
+    const int residuals = sizes.num_residuals;
+    std::vector<Memory> memories = {{x},
+                                    {x},
+                                    {step},
+                                    {step},
+                                    {step},
+                                    {step},
+                                    {residuals},
+                                    {residuals, /*is_scratch=*/true},
+                                    {sizes.keeps_best ? x : 0}};
+    if (!shares) {
+      memories.insert(memories.end(), {{x}, {step}, {step}, {step}});
+    }
+    return memories;
+  }
+  bool Shares() const { return !IsHost(); }
+  // In the order in which the loop asks: TrustRegionMinimizer::Init, then
+  // LevenbergMarquardtStrategy::ComputeStep. What shares a memory:
+  //   candidate             candidate; the projected gradient step, which is
+  //                         read where it is made
+  //   step                  step; gradient, until it is negated
+  //   scaled step           scaled step; the negative gradient, read where it
+  //   is
+  //                         made; the damping, which the linear solver reads
+  //                         before there is a step to scale
+  std::vector<Place> Order(const Sizes& sizes) const {
+    const bool shares = Shares();
+    std::vector<Place> order = {kX};
+    if (sizes.keeps_best) {
+      order.push_back(kBest);
+    }
+    order.insert(order.end(),
+                 {kResiduals,
+                  kStep,
+                  kScaledStep,
+                  kCandidate,
+                  shares ? kStep : kGradient,
+                  kModelResiduals,
+                  shares ? kScaledStep : kNegativeGradient,
+                  shares ? kCandidate : kProjected,
+                  kScaling,
+                  kDiagonal,
+                  shares ? kScaledStep : kDiagonalRoot});
+    return order;
+  }
+
+  // Methods that can't report an error leave that to the next one that can.
+  // False: there has been one, after which nothing is done.
+  template <typename Function>
+  bool Guarded(Function&& fn) {
+    return !failure_->has_happened() && failure_->Guard(false, [&] {
+      const CurrentMachine<Machine> current(machine_);
+      const kernels::Status status =
+          current.status().ok() ? fn() : current.status();
+      if (!status.ok()) {
+        LOG_IF(ERROR, failure_->is_logged())
+            << "A vector operation failed: " << status.message;
+        failure_->Set(status);
+      }
+      return status.ok();
+    });
+  }
+
+  template <typename Params>
+  void Run(const Params& params) {
+    Guarded([&] { return kernels::Run(params, machine_); });
+  }
+
+  // Runs an operation that sets some of the scalars and reads them.
+  template <typename Params>
+  bool RunAndRead(Params params, kernels::LoopScalars* scalars) {
+    params.scalars = scalars_.data();
+    return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
+      CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
+      return machine_->ReadResult(scalars_, scalars);
+    });
+  }
+
+  Machine* machine_;
+  const CallerState* caller_state_;
+  kernels::HostContext* host_context_;
+  Failure* failure_;
+  // An operation sets some of them, and all are read.
+  typename Machine::template Result<kernels::LoopScalars> scalars_;
+  Buffer<int64_t> num_invalid_;
+  std::vector<Memory> memories_;
+  std::vector<Place> order_;
+  bool nan_fails_ = false;
+  size_t num_asked_ = 0;
+  int num_used_ = 0;
+  std::vector<Buffer<double>> vectors_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_UNDER_CERES_LOOP_VECTORS_H_

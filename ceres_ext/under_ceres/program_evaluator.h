@@ -1,0 +1,120 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A session as Ceres's Evaluator.
+
+#ifndef CERES_EXT_UNDER_CERES_PROGRAM_EVALUATOR_H_
+#define CERES_EXT_UNDER_CERES_PROGRAM_EVALUATOR_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ceres/casts.h"
+#include "ceres/evaluator.h"
+#include "ceres/execution_summary.h"
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/base/scoped_seconds.h"
+#include "ceres_ext/session/session.h"
+#include "ceres_ext/under_ceres/program_jacobian.h"
+#include "cuda_kernels/base/status.h"
+#include "glog/logging.h"
+
+namespace ceres_ext {
+
+template <typename Machine>
+class ProgramEvaluator final : public ceres::internal::Evaluator {
+ public:
+  // Both outlive the evaluator.
+  ProgramEvaluator(Session<Machine>* session, Failure* failure)
+      : session_(session),
+        failure_(failure),
+        jacobian_(std::make_unique<ProgramJacobian<Machine>>(
+            session->linearization(), session->machine(), failure)) {}
+
+  // That of the session; null when asked a second time.
+  std::unique_ptr<ceres::internal::SparseMatrix> CreateJacobian() const final {
+    return std::move(jacobian_);
+  }
+  // Until CreateJacobian gives it away.
+  const ProgramJacobian<Machine>* jacobian() const { return jacobian_.get(); }
+
+  bool Evaluate(const EvaluateOptions& evaluate_options,
+                const double* state,
+                double* cost,
+                double* residuals,
+                double* gradient,
+                ceres::internal::SparseMatrix* jacobian) final {
+    auto& of_type = gradient != nullptr || jacobian != nullptr
+                        ? jacobian_calls_
+                        : residual_calls_;
+    const ScopedSeconds total_timer(&total_calls_.time);
+    const ScopedSeconds timer(&of_type.time);
+    ++total_calls_.calls;
+    ++of_type.calls;
+    return !failure_->has_happened() && failure_->Guard(false, [&] {
+      failure_->Explain("");
+      EvaluationWanted<Machine> wanted;
+      wanted.state = state;
+      wanted.is_new_point = evaluate_options.new_evaluation_point;
+      wanted.apply_loss = evaluate_options.apply_loss_function;
+      wanted.residuals = residuals;
+      wanted.gradient = gradient;
+      wanted.jacobian =
+          jacobian == nullptr
+              ? nullptr
+              : ceres::down_cast<ProgramJacobian<Machine>*>(jacobian)
+                    ->linearization();
+      return Ok(session_->Evaluate(wanted, cost));
+    });
+  }
+
+  bool Plus(const double* state,
+            const double* delta,
+            double* state_plus_delta) const final {
+    return !failure_->has_happened() && failure_->Guard(false, [&] {
+      return Ok(session_->Plus(state, delta, state_plus_delta));
+    });
+  }
+
+  int NumParameters() const final { return session_->num_parameters(); }
+  int NumEffectiveParameters() const final { return session_->num_columns(); }
+  int NumResiduals() const final { return session_->num_residuals(); }
+
+  std::map<std::string, ceres::internal::CallStatistics> Statistics()
+      const final {
+    using Calls = std::map<std::string, ceres::internal::CallStatistics>;
+    return failure_->Guard(Calls(), [&] {
+      return Calls{{"Evaluator::Total", total_calls_},
+                   {"Evaluator::Residual", residual_calls_},
+                   {"Evaluator::Jacobian", jacobian_calls_}};
+    });
+  }
+
+ private:
+  // A cost function or manifold that can't be evaluated somewhere is no error
+  // of the program, and Ceres may find a way on.
+  bool Ok(const kernels::Status& status) const {
+    if (status.code == kernels::StatusCode::kNumericalFailure) {
+      LOG_IF(WARNING, failure_->is_logged()) << status.message;
+      failure_->Explain(status.message);
+    } else if (!status.ok()) {
+      LOG_IF(ERROR, failure_->is_logged())
+          << "Evaluation failed: " << status.message;
+      failure_->Set(status);
+    }
+    return status.ok();
+  }
+
+  Session<Machine>* session_;
+  Failure* failure_;
+  mutable std::unique_ptr<ProgramJacobian<Machine>> jacobian_;
+  // Ceres's own timers take memory when they stop.
+  ceres::internal::CallStatistics total_calls_;
+  ceres::internal::CallStatistics residual_calls_;
+  ceres::internal::CallStatistics jacobian_calls_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_UNDER_CERES_PROGRAM_EVALUATOR_H_

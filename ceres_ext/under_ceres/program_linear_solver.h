@@ -1,0 +1,112 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The steps of a session as Ceres's linear solver: it reads the Jacobian where
+// it lies.
+
+#ifndef CERES_EXT_UNDER_CERES_PROGRAM_LINEAR_SOLVER_H_
+#define CERES_EXT_UNDER_CERES_PROGRAM_LINEAR_SOLVER_H_
+
+#include <map>
+#include <string>
+
+#include "ceres/execution_summary.h"
+#include "ceres/linear_solver.h"
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/base/scoped_seconds.h"
+#include "ceres_ext/session/session.h"
+#include "ceres_ext/solver/step_options.h"
+#include "ceres_ext/under_ceres/program_jacobian.h"
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext {
+
+template <typename Machine>
+class ProgramLinearSolver final : public ceres::internal::LinearSolver {
+ public:
+  using LinearSolver = ceres::internal::LinearSolver;
+
+  // *jacobian is the only one that the solver will be given. All outlive the
+  // solver.
+  ProgramLinearSolver(Session<Machine>* session,
+                      const ProgramJacobian<Machine>* jacobian,
+                      Failure* failure)
+      : session_(session), jacobian_(jacobian), failure_(failure) {}
+
+  // FATAL_ERROR, which ends Ceres's loop, once *failure has happened.
+  LinearSolver::Summary Solve(
+      ceres::internal::LinearOperator* A,
+      const double* b,
+      const LinearSolver::PerSolveOptions& per_solve_options,
+      double* x) final {
+    const ScopedSeconds timer(&calls_.time);
+    ++calls_.calls;
+    solver::StepSummary step;
+    failure_->Guard(false, [&] {
+      if (A != jacobian_) {
+        failure_->Set("The linear solver was set up for another Jacobian.");
+      } else if (!failure_->has_happened()) {
+        const kernels::Status status =
+            session_->Step({b,
+                            per_solve_options.D,
+                            per_solve_options.q_tolerance,
+                            per_solve_options.r_tolerance},
+                           x,
+                           &step);
+        if (!status.ok()) {
+          failure_->Set(status);
+        } else if (step.termination == solver::Termination::kFatalError) {
+          failure_->Set(
+              kernels::Status(kernels::StatusCode::kDeviceError, step.message));
+        }
+      }
+      return true;
+    });
+    if (failure_->has_happened()) {
+      step.num_iterations = 0;
+      step.termination = solver::Termination::kFatalError;
+      AssignOrShorten(failure_->sentence(), &step.message);
+    }
+    return ToCeres(std::move(step));
+  }
+
+  std::map<std::string, ceres::internal::CallStatistics> Statistics()
+      const final {
+    using Calls = std::map<std::string, ceres::internal::CallStatistics>;
+    return failure_->Guard(Calls(), [&] {
+      return Calls{{"LinearSolver::Solve", calls_}};
+    });
+  }
+
+ private:
+  static LinearSolver::Summary ToCeres(solver::StepSummary step) {
+    using Type = ceres::internal::LinearSolverTerminationType;
+    LinearSolver::Summary summary;
+    summary.residual_norm = step.residual_norm;
+    summary.num_iterations = step.num_iterations;
+    summary.message = std::move(step.message);
+    switch (step.termination) {
+      case solver::Termination::kSuccess:
+        summary.termination_type = Type::SUCCESS;
+        break;
+      case solver::Termination::kNoConvergence:
+        summary.termination_type = Type::NO_CONVERGENCE;
+        break;
+      case solver::Termination::kFailure:
+        summary.termination_type = Type::FAILURE;
+        break;
+      case solver::Termination::kFatalError:
+        summary.termination_type = Type::FATAL_ERROR;
+        break;
+    }
+    return summary;
+  }
+
+  Session<Machine>* session_;
+  const ProgramJacobian<Machine>* jacobian_;
+  Failure* failure_;
+  ceres::internal::CallStatistics calls_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_UNDER_CERES_PROGRAM_LINEAR_SOLVER_H_

@@ -1,0 +1,102 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The rows of Ceres's reduced Program, and what is asked of it at import.
+
+#ifndef CERES_EXT_UNDER_CERES_PROGRAM_ROWS_H_
+#define CERES_EXT_UNDER_CERES_PROGRAM_ROWS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres/ordered_groups.h"
+#include "ceres/parameter_block.h"
+#include "ceres/program.h"
+#include "ceres/residual_block.h"
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/import/import_rows.h"
+#include "ceres_ext/import/problem_rows.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+class ProgramRows final : public ProblemRows {
+ public:
+  // *program, whose parameter offsets and indices are set, outlives the object.
+  explicit ProgramRows(const ceres::internal::Program& program)
+      : program_(program) {}
+
+  int num_columns() const final { return program_.NumEffectiveParameters(); }
+  int num_parameters() const final { return program_.NumParameters(); }
+  int num_residuals() const final { return program_.NumResiduals(); }
+
+  int32_t num_blocks() const final { return program_.NumParameterBlocks(); }
+  VaryingBlock block(int32_t index) const final {
+    const auto& block = *program_.parameter_blocks()[index];
+    return {block.state_offset(),
+            block.delta_offset(),
+            block.Size(),
+            block.TangentSize(),
+            block.manifold()};
+  }
+
+  int64_t size() const final { return program_.NumResidualBlocks(); }
+  int NumResiduals(int64_t row) const final { return At(row).NumResiduals(); }
+  int NumBlocks(int64_t row) const final {
+    return At(row).NumParameterBlocks();
+  }
+  BlockOfRow Block(int64_t row, int j) const final {
+    const auto& block = *At(row).parameter_blocks()[j];
+    return block.IsConstant() ? BlockOfRow{BlockOfRow::kConstant, block.state()}
+                              : BlockOfRow{block.index(), nullptr};
+  }
+  int BlockSize(int64_t row, int j) const final {
+    return At(row).parameter_blocks()[j]->Size();
+  }
+  LossOfRow Loss(int64_t row) const final {
+    return {At(row).loss_function(), nullptr};
+  }
+  bool has_weights() const final { return false; }
+  const ceres::CostFunction& TypicalCostFunction(int64_t row) const final {
+    return *At(row).cost_function();
+  }
+  const ceres::CostFunction* CostFunction(
+      int64_t row,
+      std::unique_ptr<const ceres::CostFunction>* /*owner*/) const final {
+    return At(row).cost_function();
+  }
+  void CopyConstants(int64_t row, void* constants) const final {
+    static_cast<const BatchableCostFunction*>(At(row).cost_function())
+        ->CopyConstants(constants);
+  }
+  int64_t Number(int64_t row) const final { return At(row).index(); }
+
+ private:
+  const ceres::internal::ResidualBlock& At(int64_t row) const {
+    return *program_.residual_blocks()[row];
+  }
+
+  const ceres::internal::Program& program_;
+};
+
+// As ImportRows, of a Program whose parameter offsets and indices are set.
+bool ImportProgram(const ceres::internal::Program& program,
+                   const ImportOptions& options,
+                   kernels::HostContext* context,
+                   ProblemStructure* structure,
+                   std::string* reason);
+
+// Sets *is_eliminated, of each parameter block of the program, to what Ceres's
+// own ITERATIVE_SCHUR would eliminate: the first group of the ordering where
+// there is one with several, else the independent set. `ordering` may be null.
+// False with a sentence in *reason where the first group is no independent set.
+bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
+                            const ceres::ParameterBlockOrdering* ordering,
+                            kernels::HostContext* context,
+                            std::vector<uint8_t>* is_eliminated,
+                            std::string* reason);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_UNDER_CERES_PROGRAM_ROWS_H_

@@ -1,0 +1,291 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/under_ceres/solve_once.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "ceres/context_impl.h"
+#include "ceres/parameter_block.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
+#include "ceres/sized_cost_function.h"
+#include "ceres/solver_plugin.h"
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/import/array_import.h"
+#include "ceres_ext/under_ceres/solver_options.h"
+#include "glog/logging.h"
+
+namespace ceres_ext {
+namespace {
+
+// The parameter blocks of a problem as they are before a solve, for one that an
+// exception takes out of Ceres.
+class Start {
+ public:
+  Start(const ceres::Solver::Options& options, ceres::Problem* problem)
+      : program_(problem->mutable_impl()->mutable_program()) {
+    // Else Ceres writes to the user's blocks when it ends, and with success;
+    // but what it then finds of wrong gradients is a failure.
+    if (options.update_state_every_iteration || options.check_gradients ||
+        program_->mutable_evaluation_callback() != nullptr) {
+      for (const auto* block : program_->parameter_blocks()) {
+        values_.insert(values_.end(),
+                       block->user_state(),
+                       block->user_state() + block->Size());
+      }
+    }
+  }
+
+  // As Ceres leaves a problem, with the values of the start.
+  void Restore() noexcept {
+    program_->SetParameterOffsetsAndIndex();
+    const double* values = values_.data();
+    if (!values_.empty()) {
+      for (auto* block : program_->parameter_blocks()) {
+        std::copy_n(values, block->Size(), block->mutable_user_state());
+        values += block->Size();
+      }
+    }
+    Failure ignored;  // of a manifold of the user's
+    ignored.Guard(false, [&] {
+      return program_->SetParameterBlockStatePtrsToUserStatePtrs();
+    });
+  }
+
+ private:
+  ceres::internal::Program* program_;
+  std::vector<double> values_;
+};
+
+// ceres::Solve with as many of the threads as the system has.
+void SolveWithThreads(ceres::Solver::Options options,
+                      ceres::Problem* problem,
+                      ceres::Solver::Summary* summary) {
+  ceres::internal::ContextImpl* context = problem->mutable_impl()->context();
+  try {
+    context->EnsureMinimumThreads(options.num_threads - 1);
+  } catch (const std::system_error&) {
+    options.num_threads =
+        std::min(options.num_threads, 1 + context->thread_pool.Size());
+    LOG(WARNING) << "The system refuses threads: " << options.num_threads
+                 << " solve.";
+  }
+  ceres::Solve(options, problem, summary);
+}
+
+// Whether the caller sees nothing of a solve before it has ended, so that it
+// can be done again from the start.
+bool LeavesNoTrace(const ceres::Solver::Options& options) {
+  return options.callbacks.empty() && !options.update_state_every_iteration;
+}
+
+// What Ceres is given in place of a problem of arrays: one parameter block that
+// varies, and a residual block on it, which nobody evaluates.
+class Shell {
+ public:
+  Shell() {
+    ceres::Problem::Options options;
+    options.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    problem_ = std::make_unique<ceres::Problem>(options);
+    problem_->AddResidualBlock(&cost_function_, nullptr, &value_);
+  }
+  ceres::Problem* problem() { return problem_.get(); }
+
+ private:
+  class NoCostFunction final : public ceres::SizedCostFunction<1, 1> {
+   public:
+    bool Evaluate(double const* const* /*parameters*/,
+                  double* /*residuals*/,
+                  double** /*jacobians*/) const final {
+      return false;
+    }
+  };
+  NoCostFunction cost_function_;
+  double value_ = 0.0;
+  std::unique_ptr<ceres::Problem> problem_;
+};
+
+// The parameters of arrays as they are before a solve that writes to them on
+// the way, or nothing.
+class ArraysStart {
+ public:
+  ArraysStart(const ceres::Solver::Options& options,
+              const ArrayProblem& problem)
+      : problem_(problem) {
+    for (const ArrayProblem::Parameters& array : problem.parameters()) {
+      if (options.update_state_every_iteration) {
+        values_.emplace_back(array.values,
+                             array.values + array.num_blocks * array.size);
+      }
+    }
+  }
+  void Restore() noexcept {
+    for (size_t i = 0; i < values_.size(); ++i) {
+      std::copy(values_[i].begin(),
+                values_[i].end(),
+                problem_.parameters()[i].values);
+    }
+  }
+
+ private:
+  const ArrayProblem& problem_;
+  std::vector<std::vector<double>> values_;
+};
+
+}  // namespace
+
+bool CanSolve(const ceres::Solver::Options& options,
+              const Options& ext_options,
+              ceres::Problem* problem,
+              std::string* error) {
+  if (ext_options.IsValid(error)) {
+    return CanBeGivenToCeres(
+        options, problem == nullptr ? nullptr : problem->mutable_impl(), error);
+  }
+  *error = "ceres_ext::Options is not valid: " + *error;
+  return false;
+}
+
+bool SolveOnce(const ceres::Solver::Options& options,
+               const Options& ext_options,
+               SolveAttempt* attempt,
+               ceres::Problem* problem,
+               ceres::Solver::Summary* summary,
+               Summary* ext_summary) {
+  Failure failure;
+  std::optional<BundlePlugin> plugin;
+  std::optional<Start> start;
+  failure.Guard(false, [&] {
+    if (ext_summary != nullptr) {
+      *ext_summary = Summary();
+    } else {
+      *summary = ceres::Solver::Summary();
+    }
+    std::string error;
+    if (CanSolve(options, ext_options, problem, &error) && problem == nullptr) {
+      error = "problem is null; expected a ceres::Problem";
+    }
+    if (!error.empty()) {
+      LOG(ERROR) << "Terminating: " << error;
+      failure.Set(error);
+      return false;
+    }
+    plugin.emplace(attempt->Apply(ext_options),
+                   /*append_to_message=*/ext_summary == nullptr);
+    plugin->SetAttempt(*attempt,
+                       LeavesNoTrace(options) &&
+                           problem->mutable_impl()
+                                   ->mutable_program()
+                                   ->mutable_evaluation_callback() == nullptr);
+    start.emplace(options, problem);
+    ceres::internal::ScopedSolverPlugin scoped_plugin(&*plugin);
+    SolveWithThreads(options, problem, summary);
+    return true;
+  });
+  if (start.has_value() &&
+      (failure.has_happened() ||
+       (options.check_gradients && !summary->IsSolutionUsable()))) {
+    start->Restore();
+  }
+  if (failure.has_happened()) {
+    summary->termination_type = ceres::FAILURE;
+    AssignOrShorten(failure.sentence(), &summary->message);
+  }
+  bool again = false;
+  if (plugin.has_value()) {
+    plugin->FinishIfCeresDidNot(failure, *summary);
+    Failure ignored;  // Then the failure stands.
+    again = ignored.Guard(false, [&] { return plugin->Next(attempt); });
+    if (ext_summary != nullptr) {
+      plugin->FillSummary(ext_summary);
+    }
+  } else if (ext_summary != nullptr) {
+    AssignOrShorten(failure.sentence(), &ext_summary->path_reason);
+  }
+  return again;
+}
+
+bool SolveArraysOnce(const ceres::Solver::Options& options,
+                     const Options& ext_options,
+                     SolveAttempt* attempt,
+                     const ArrayProblem& problem,
+                     KeptMachines* kept,
+                     Summary* summary,
+                     std::string* reason,
+                     bool* again) {
+  *again = false;
+  if (!ext_options.enabled) {
+    *reason = "this library is switched off (enabled = false)";
+    return false;
+  }
+  ArrayImport arrays(&problem, summary);
+  *reason = arrays.WhyProblemIsNeeded(options);
+  if (!reason->empty()) {
+    return false;
+  }
+  BundlePlugin plugin(
+      attempt->Apply(ext_options), options.num_threads, &arrays, kept);
+  plugin.SetAttempt(*attempt, LeavesNoTrace(options));
+  // Ceres itself needs no thread.
+  ceres::Solver::Options shell_options = options;
+  shell_options.num_threads = 1;
+  Shell shell;
+  ArraysStart start(options, problem);
+  Failure failure;
+  failure.Guard(false, [&] {
+    ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
+    ceres::Solve(shell_options, shell.problem(), summary);
+    return true;
+  });
+  if (failure.has_happened()) {
+    summary->termination_type = ceres::FAILURE;
+    AssignOrShorten(failure.sentence(), &summary->message);
+  }
+  if (!summary->IsSolutionUsable()) {
+    start.Restore();
+  }
+  plugin.FinishIfCeresDidNot(failure, *summary);
+  *reason = plugin.Reason();
+  *again = plugin.Next(attempt);
+  plugin.FillSummary(summary);
+  return plugin.IsTaken() || plugin.HasFailed();
+}
+
+}  // namespace ceres_ext
+
+// What Ceres looks up when CERES_SOLVER_PLUGIN names this library. Returns null
+// with a message of at most error_size - 1 characters in `error` when the
+// settings are not valid.
+extern "C" __attribute__((visibility("default"))) ceres::internal::SolverPlugin*
+CeresCreateSolverPlugin(int abi_version,
+                        const char* settings,
+                        char* error,
+                        int error_size) {
+  using ceres::internal::SolverPlugin;
+  ceres_ext::Failure failure;
+  SolverPlugin* plugin = nullptr;
+  failure.Guard(false, [&] {
+    std::string message;
+    ceres_ext::Options options;
+    if (abi_version != ceres::internal::kSolverPluginAbiVersion) {
+      message = "ceres_ext was built for version " +
+                std::to_string(ceres::internal::kSolverPluginAbiVersion) +
+                " of the plugin interface, this Ceres has version " +
+                std::to_string(abi_version) + ".";
+    } else if (ceres_ext::ParseOptions(settings, &options, &message)) {
+      plugin = new ceres_ext::BundlePlugin(options, /*append_to_message=*/true);
+      return true;
+    }
+    failure.Set(message);
+    return false;
+  });
+  if (plugin == nullptr) {
+    std::snprintf(error, error_size, "%s", failure.sentence());
+  }
+  return plugin;
+}

@@ -1,0 +1,50 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// One call of Ceres's loop with a plugin of this library.
+
+#ifndef CERES_EXT_UNDER_CERES_SOLVE_ONCE_H_
+#define CERES_EXT_UNDER_CERES_SOLVE_ONCE_H_
+
+#include <string>
+
+#include "ceres/problem.h"
+#include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/session/kept_machines.h"
+#include "ceres_ext/summary.h"
+#include "ceres_ext/under_ceres/bundle_plugin.h"
+
+namespace ceres_ext {
+
+// Whether the options can be used, for this problem where it is not null; else
+// *error says why not.
+bool CanSolve(const ceres::Solver::Options& options,
+              const Options& ext_options,
+              ceres::Problem* problem,
+              std::string* error);
+
+// ext_summary is summary or null. Returns whether the problem is to be solved
+// again, as *attempt then says.
+bool SolveOnce(const ceres::Solver::Options& options,
+               const Options& ext_options,
+               SolveAttempt* attempt,
+               ceres::Problem* problem,
+               ceres::Solver::Summary* summary,
+               Summary* ext_summary);
+
+// Solves without a ceres::Problem, or fails where one would fail too. False,
+// with a part of a sentence in *reason, where one is needed; *summary is of no
+// use then. *again: as SolveOnce.
+bool SolveArraysOnce(const ceres::Solver::Options& options,
+                     const Options& ext_options,
+                     SolveAttempt* attempt,
+                     const ArrayProblem& problem,
+                     KeptMachines* kept,
+                     Summary* summary,
+                     std::string* reason,
+                     bool* again);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_UNDER_CERES_SOLVE_ONCE_H_

@@ -1,0 +1,112 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Finds a way to solve a problem that Ceres has preprocessed, and sets it up:
+// the linear solver that the options choose, else the program's; an order of
+// elimination; a machine. Where most rows are observations, just their points
+// are eliminated; else the blocks that Ceres would eliminate are (import/
+// elimination.h). Ceres orders nothing then. The solve runs on a device where
+// there is one that can and, if none was asked for, gains by it; else on the
+// host (plan/solve_plan.h).
+
+#ifndef CERES_EXT_UNDER_CERES_SOLVE_SETUP_H_
+#define CERES_EXT_UNDER_CERES_SOLVE_SETUP_H_
+
+#include <memory>
+#include <string>
+
+#include "ceres/preprocessor.h"
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/import/array_import.h"
+#include "ceres_ext/import/import_rows.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/solve_plan.h"
+#include "ceres_ext/session/kept_machines.h"
+#include "ceres_ext/summary.h"
+#include "ceres_ext/under_ceres/machine_solve.h"
+#include "cuda_kernels/base/status.h"
+
+namespace ceres_ext {
+
+// What a solve is of. All outlive the set-up.
+struct SolveInput {
+  Options options;
+  int num_threads = 1;
+  // Why the host solves in place of a device, a clause; empty: it need not.
+  std::string why_host;
+  // What is solved in place of Ceres's problem; or null.
+  ArrayImport* arrays = nullptr;
+  KeptMachines* kept = nullptr;
+  Failure* failure = nullptr;
+  Summary* record = nullptr;
+};
+
+class SolveSetup {
+ public:
+  explicit SolveSetup(const SolveInput& input) : input_(input) {}
+
+  // Whether this library takes the problem; the record's path and path_reason
+  // say so. pp->options are then those of the solver that is used, else they
+  // and the order of the blocks are what they were.
+  bool Take(ceres::internal::PreprocessedProblem* pp);
+
+  // What became of the linear solver that the options choose, to be put before
+  // the reason; else empty.
+  const std::string& choice() const { return choice_; }
+  // Null where nothing was set up.
+  MachineSolve* machine() const { return machine_.get(); }
+  ProgramObjects* objects() { return &objects_; }
+  bool is_on_device() const { return is_on_device_; }
+  // For Ceres's summary.
+  const std::string& schur_structure() const { return schur_structure_; }
+
+ private:
+  // With pp->options, in either order.
+  bool TakeInAnyOrder(ceres::internal::PreprocessedProblem* pp);
+  // The problem as it is ordered now.
+  bool TakeAsOrdered(ImportOptions import_options,
+                     ceres::internal::PreprocessedProblem* pp);
+  // With the blocks first that ITERATIVE_SCHUR eliminates.
+  bool TakeEliminated(ImportOptions import_options,
+                      ceres::internal::PreprocessedProblem* pp);
+  // As the options choose. *is_done: there is nothing else to try.
+  bool TakeChosen(ceres::internal::PreprocessedProblem* pp, bool* is_done);
+  // With DEVICE_AUTO: whether the linear solver that pp.options were changed to
+  // may be faster than the given one, or stock Ceres must not solve.
+  bool GainsByChoice(const ceres::Solver::Options& given,
+                     const ceres::internal::PreprocessedProblem& pp) const;
+  // Why the solve is Ceres's whatever the problem is, a clause; empty: it
+  // isn't.
+  std::string WhyCeres(const ceres::internal::PreprocessedProblem& pp) const;
+  SolveWork Work(const ceres::internal::PreprocessedProblem& pp) const;
+  bool Import(const ImportOptions& import_options,
+              const ceres::internal::PreprocessedProblem& pp,
+              ProblemStructure* structure);
+  // Decides on a plan and sets it up, with the host where a device fails. False
+  // with the record's reason.
+  bool SetupPlan(const ImportOptions& import_options,
+                 ProblemStructure* structure,
+                 ceres::internal::PreprocessedProblem* pp);
+  kernels::Status SetupMachine(const SolvePlan& plan,
+                               std::unique_ptr<MachineSolve> machine,
+                               ProblemStructure* structure,
+                               ceres::internal::PreprocessedProblem* pp);
+  bool Decline(const std::string& reason) {
+    input_.record->path_reason = reason;
+    return false;
+  }
+
+  SolveInput input_;
+  std::string choice_;
+  bool replaces_factorization_ = false;
+  // What no machine does in one order, none does in another.
+  bool is_final_ = false;
+  bool is_on_device_ = false;
+  std::string schur_structure_;
+  std::unique_ptr<MachineSolve> machine_;
+  ProgramObjects objects_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_UNDER_CERES_SOLVE_SETUP_H_

@@ -1,0 +1,76 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Cholesky's factorisation A = L L' of a dense symmetric matrix on the host, by
+// tiles on all threads. The members are those of CudaDenseCholesky.
+//
+//   HostDenseCholesky cholesky;
+//   Status status = cholesky.Setup(n, &machine);
+//   if (status.ok()) status = cholesky.QueueFactorization(a);
+//   if (status.ok()) status = cholesky.Solve(b, x);
+//   int64_t failed_order = 0;
+//   if (status.ok()) status = cholesky.ReadFailedOrder(&failed_order);
+//
+// A matrix is n x n doubles, column-major with Stride(n) from column to column;
+// what is above its diagonal has no meaning, zeros are behind its columns.
+// Tiles that are zero cost nothing: a matrix whose columns are in a good order,
+// such as that of a camera's path, is factorised like a banded one.
+//
+// Right-looking, panels of kTile columns (Golub and Van Loan, Matrix
+// Computations, algorithm 4.2.7). The machine code for AVX-512, AVX2 or SSE2 is
+// chosen when the library is loaded, without fused multiply-add, so that bits
+// depend neither on that nor on the number of threads.
+// Thread safety: one thread at a time, as the machine, which must outlive the
+// object.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CHOLESKY_H_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CHOLESKY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_machine.h"
+
+namespace ceres_ext::kernels {
+
+class HostDenseCholesky {
+ public:
+  static constexpr int64_t kTile = 64;
+  // Values from column to column: whole vectors of 8.
+  static constexpr int64_t Stride(int64_t n) { return (n + 15) / 16 * 16; }
+
+  // Takes all memory. May be called again, for another size or machine.
+  Status Setup(int64_t n, HostMachine* machine);
+
+  // a: the lower triangle of A, whose place L takes and which belongs to this
+  // object until the last Solve.
+  Status QueueFactorization(double* a);
+  // *failed_order: 0, or k where the leading minor of order k is not positive
+  // or not finite. There is no factor then, and solutions are none either.
+  Status ReadFailedOrder(int64_t* failed_order) const {
+    *failed_order = failed_order_;
+    return {};
+  }
+  // x = A^-1 b, n values each; x may be b.
+  Status Solve(const double* b, double* x);
+
+ private:
+  // Factorises the columns of the panel that begins with column k.
+  void FactorPanel(int64_t k);
+  // Subtracts the panel's products from all columns behind it.
+  void UpdateRest(int64_t k);
+
+  HostMachine* machine_ = nullptr;
+  int64_t n_ = 0;
+  int64_t stride_ = 0;
+  double* a_ = nullptr;  // the caller's
+  int64_t failed_order_ = 0;
+  // Rows of the panel in strips of 8 rows, each column by column.
+  HostBuffer<double> panel_;
+  HostBuffer<double> diagonal_;         // L of the panel's own rows, row by row
+  std::vector<unsigned char> is_zero_;  // of each tile of the panel
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CHOLESKY_H_

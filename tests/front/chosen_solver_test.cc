@@ -1,0 +1,440 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Options::linear_solver and preconditioner: a program that asks for one linear
+// solver is solved as one that asks for another, to the bit, and where that
+// can't be, as if nothing had been chosen. Also with an emulated device.
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ceres/autodiff_cost_function.h"
+#include "ceres/ordered_groups.h"
+#include "ceres/parameter_block.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
+#include "ceres_ext/solve.h"
+#include "ceres_ext/under_ceres/program_rows.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/front/bal_test_problem.h"
+#include "tests/front/has_device.h"
+
+namespace ceres_ext {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Options Chosen(LinearSolverChoice linear_solver,
+               PreconditionerChoice preconditioner) {
+  Options options;
+  options.device = kDevice;
+  options.linear_solver = linear_solver;
+  options.preconditioner = preconditioner;
+  // AUTO is more accurate where PCG replaces a factorisation.
+  options.forcing_sequence = FORCING_SEQUENCE_CONSTANT;
+  return options;
+}
+
+struct Result {
+  Summary summary;
+  std::vector<double> parameters;
+};
+
+// Solves the same problem each time. modify(bal, problem, options).
+template <typename Modify>
+Result SolveModified(const Options& ext_options,
+                     Derivatives derivatives,
+                     Modify&& modify) {
+  BalTestProblem bal = MakeBalTestProblem(10, 150, 5, 9);
+  auto problem = BuildProblem(&bal, derivatives);
+  ceres::Solver::Options options = TestOptions(&bal);
+  modify(&bal, problem.get(), &options);
+  Result result;
+  Solve(options, ext_options, problem.get(), &result.summary);
+  result.parameters = bal.cameras;
+  result.parameters.insert(
+      result.parameters.end(), bal.points.begin(), bal.points.end());
+  return result;
+}
+
+using Case = std::tuple<ceres::LinearSolverType, Derivatives, bool>;
+
+class Replaces : public ::testing::TestWithParam<Case> {
+ protected:
+  // As the program has it, or with another linear solver.
+  template <typename Modify>
+  static auto WithOrdering(Modify&& modify) {
+    return [modify](BalTestProblem*, ceres::Problem*, auto* options) {
+      if (!std::get<2>(GetParam())) {
+        options->linear_solver_ordering = nullptr;
+      }
+      options->preconditioner_type = ceres::JACOBI;
+      modify(options);
+    };
+  }
+  static void GivenSolver(ceres::Solver::Options* options) {
+    options->linear_solver_type = std::get<0>(GetParam());
+    // Of a choice that is replaced: products by S have other bits.
+    options->use_explicit_schur_complement = true;
+    // Of factorisations alone.
+    if (options->linear_solver_type == ceres::SPARSE_NORMAL_CHOLESKY) {
+      options->dynamic_sparsity = true;
+    }
+  }
+};
+
+TEST_P(Replaces, IterativeSchurToTheBit) {
+  const Derivatives derivatives = std::get<1>(GetParam());
+  const auto schur = WithOrdering([](ceres::Solver::Options* options) {
+    options->linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options->preconditioner_type = ceres::SCHUR_JACOBI;
+  });
+  const Result chosen = SolveModified(
+      Chosen(LINEAR_SOLVER_ITERATIVE_SCHUR, PRECONDITIONER_SCHUR_JACOBI),
+      derivatives,
+      WithOrdering(GivenSolver));
+  const Result asked =
+      SolveModified(Chosen(LINEAR_SOLVER_AS_GIVEN, PRECONDITIONER_AS_GIVEN),
+                    derivatives,
+                    schur);
+  ASSERT_EQ(chosen.summary.path, PATH_FULL) << chosen.summary.path_reason;
+  EXPECT_GT(chosen.summary.num_pcg_iterations, 0);
+  EXPECT_EQ(chosen.parameters, asked.parameters);
+  EXPECT_EQ(chosen.summary.linear_solver_type_given, std::get<0>(GetParam()));
+  EXPECT_EQ(chosen.summary.linear_solver_type_used, ceres::ITERATIVE_SCHUR);
+  EXPECT_EQ(chosen.summary.preconditioner_type_used, ceres::SCHUR_JACOBI);
+  EXPECT_THAT(
+      chosen.summary.path_reason,
+      HasSubstr(std::string("ITERATIVE_SCHUR with SCHUR_JACOBI was chosen in "
+                            "place of ") +
+                ceres::LinearSolverTypeToString(std::get<0>(GetParam()))));
+  EXPECT_THAT(chosen.summary.FullReport(), HasSubstr("was chosen in place"));
+
+  // Structure and order are those of stock Ceres.
+  Options stock_options;
+  stock_options.enabled = false;
+  const Result stock = SolveModified(stock_options, derivatives, schur);
+  EXPECT_EQ(chosen.summary.schur_structure_given,
+            stock.summary.schur_structure_given);
+  EXPECT_EQ(chosen.summary.linear_solver_ordering_used,
+            stock.summary.linear_solver_ordering_used);
+  EXPECT_NEAR(chosen.summary.final_cost,
+              stock.summary.final_cost,
+              1e-6 * stock.summary.final_cost);
+}
+
+TEST_P(Replaces, CgnrToTheBit) {
+  const Derivatives derivatives = std::get<1>(GetParam());
+  const Result chosen =
+      SolveModified(Chosen(LINEAR_SOLVER_CGNR, PRECONDITIONER_AS_GIVEN),
+                    derivatives,
+                    WithOrdering(GivenSolver));
+  const Result asked =
+      SolveModified(Chosen(LINEAR_SOLVER_AS_GIVEN, PRECONDITIONER_AS_GIVEN),
+                    derivatives,
+                    WithOrdering([](ceres::Solver::Options* options) {
+                      options->linear_solver_type = ceres::CGNR;
+                    }));
+  ASSERT_EQ(chosen.summary.path, PATH_FULL) << chosen.summary.path_reason;
+  EXPECT_GT(chosen.summary.num_pcg_iterations, 0);
+  EXPECT_EQ(chosen.parameters, asked.parameters);
+  EXPECT_EQ(chosen.summary.linear_solver_type_used, ceres::CGNR);
+  EXPECT_THAT(chosen.summary.path_reason, HasSubstr("CGNR with JACOBI"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Given,
+    Replaces,
+    ::testing::Combine(::testing::Values(ceres::SPARSE_SCHUR,
+                                         ceres::DENSE_SCHUR,
+                                         ceres::SPARSE_NORMAL_CHOLESKY,
+                                         ceres::DENSE_NORMAL_CHOLESKY,
+                                         ceres::DENSE_QR),
+                       ::testing::Values(Derivatives::kAnalytic,
+                                         Derivatives::kAutodiff),
+                       ::testing::Bool()),
+    [](const auto& info) {
+      return std::string(
+                 ceres::LinearSolverTypeToString(std::get<0>(info.param))) +
+             (std::get<1>(info.param) == Derivatives::kAnalytic ? "_analytic"
+                                                                : "_autodiff") +
+             (std::get<2>(info.param) ? "_ordered" : "_free");
+    });
+
+struct OfSeven {
+  template <typename T>
+  bool operator()(const T* camera, const T* seven, T* residuals) const {
+    for (int i = 0; i < 7; ++i) {
+      residuals[i] = 0.1 * (camera[i] - seven[i]);
+    }
+    return true;
+  }
+};
+
+struct Unmet {
+  const char* name;
+  LinearSolverChoice linear_solver;
+  PreconditionerChoice preconditioner;
+  void (*modify)(BalTestProblem*, ceres::Problem*, ceres::Solver::Options*);
+  const char* reason;
+};
+
+class CantBeHad : public ::testing::TestWithParam<Unmet> {};
+
+TEST_P(CantBeHad, LeavesAllAsItWasAndSaysWhy) {
+  const Unmet& c = GetParam();
+  Options ext_options = Chosen(c.linear_solver, c.preconditioner);
+  const Result chosen =
+      SolveModified(ext_options, Derivatives::kAnalytic, c.modify);
+  EXPECT_THAT(chosen.summary.path_reason, HasSubstr("can't be had"));
+  EXPECT_THAT(chosen.summary.path_reason, HasSubstr(c.reason));
+  // Stock Ceres, or this library where it serves what was given.
+  ext_options = Chosen(LINEAR_SOLVER_AS_GIVEN, PRECONDITIONER_AS_GIVEN);
+  const Result given =
+      SolveModified(ext_options, Derivatives::kAnalytic, c.modify);
+  EXPECT_EQ(chosen.summary.path, given.summary.path);
+  EXPECT_EQ(chosen.parameters, given.parameters);
+  EXPECT_EQ(chosen.summary.linear_solver_type_used,
+            given.summary.linear_solver_type_used);
+  EXPECT_EQ(chosen.summary.preconditioner_type_used,
+            given.summary.preconditioner_type_used);
+
+  ext_options = Chosen(c.linear_solver, c.preconditioner);
+  ext_options.fallback = FALLBACK_REFUSE;
+  const Result refused =
+      SolveModified(ext_options, Derivatives::kAnalytic, c.modify);
+  EXPECT_EQ(refused.summary.termination_type, ceres::FAILURE);
+  EXPECT_THAT(refused.summary.message, HasSubstr(c.reason));
+}
+
+std::vector<double>& Seven() {
+  static auto* const seven = new std::vector<double>(7, 0.1);
+  return *seven;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Reasons,
+    CantBeHad,
+    ::testing::Values(
+        Unmet{"Dogleg",
+              LINEAR_SOLVER_ITERATIVE_SCHUR,
+              PRECONDITIONER_AS_GIVEN,
+              [](auto*, auto*, ceres::Solver::Options* options) {
+                options->linear_solver_type = ceres::DENSE_SCHUR;
+                options->trust_region_strategy_type = ceres::DOGLEG;
+              },
+              "DOGLEG"},
+        Unmet{"PreconditionerOfCgnr",
+              LINEAR_SOLVER_CGNR,
+              PRECONDITIONER_AS_GIVEN,
+              [](auto*, auto*, ceres::Solver::Options* options) {
+                options->linear_solver_type = ceres::SPARSE_SCHUR;
+              },
+              "SCHUR_JACOBI"},
+        Unmet{"ServedAsGiven",
+              LINEAR_SOLVER_CGNR,
+              PRECONDITIONER_AS_GIVEN,
+              [](auto*, auto*, auto*) {},
+              "SCHUR_JACOBI"},
+        Unmet{"EliminatedBlocksOfSevenColumns",
+              LINEAR_SOLVER_ITERATIVE_SCHUR,
+              PRECONDITIONER_JACOBI,
+              [](BalTestProblem* bal,
+                 ceres::Problem* problem,
+                 ceres::Solver::Options* options) {
+                Seven().assign(7, 0.1);
+                problem->AddResidualBlock(
+                    new ceres::AutoDiffCostFunction<OfSeven, 7, 9, 7>(
+                        new OfSeven),
+                    nullptr,
+                    bal->camera(0),
+                    Seven().data());
+                options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+                options->linear_solver_ordering = nullptr;
+                // Both of observations and of others.
+                problem->AddResidualBlock(
+                    new ceres::
+                        AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
+                            new AutodiffReprojection<3>{0.0, 0.0}),
+                    nullptr,
+                    bal->camera(0),
+                    bal->point(0));
+                for (size_t i = 0; i < 2 * bal->camera_id.size(); ++i) {
+                  problem->AddResidualBlock(
+                      new ceres::AutoDiffCostFunction<OfSeven, 7, 9, 7>(
+                          new OfSeven),
+                      nullptr,
+                      bal->camera(0),
+                      Seven().data());
+                }
+              },
+              "7 tangent dimensions"},
+        Unmet{"FirstGroupIsNotIndependent",
+              LINEAR_SOLVER_ITERATIVE_SCHUR,
+              PRECONDITIONER_JACOBI,
+              [](BalTestProblem* bal,
+                 ceres::Problem*,
+                 ceres::Solver::Options* options) {
+                options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+                for (int i = 1; i < bal->num_cameras(); ++i) {
+                  options->linear_solver_ordering->AddElementToGroup(
+                      bal->camera(i), 0);
+                }
+              },
+              "independent"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ChosenPreconditioner, ReplacesThatOfAnIterativeSolverAlone) {
+  for (const bool iterative : {true, false}) {
+    const Result result = SolveModified(
+        Chosen(LINEAR_SOLVER_AS_GIVEN, PRECONDITIONER_SCHUR_JACOBI),
+        Derivatives::kAnalytic,
+        [iterative](auto*, auto*, ceres::Solver::Options* options) {
+          options->linear_solver_type =
+              iterative ? ceres::ITERATIVE_SCHUR : ceres::DENSE_NORMAL_CHOLESKY;
+          options->preconditioner_type = ceres::CLUSTER_JACOBI;
+        });
+    EXPECT_EQ(result.summary.path, iterative ? PATH_FULL : PATH_CERES);
+    EXPECT_THAT(result.summary.path_reason,
+                HasSubstr(iterative ? "in place of ITERATIVE_SCHUR with "
+                                      "CLUSTER_JACOBI"
+                                    : "DENSE_NORMAL_CHOLESKY is Ceres's own"));
+    if (!iterative) {
+      EXPECT_THAT(result.summary.path_reason, Not(HasSubstr("chosen")));
+    }
+  }
+}
+
+TEST(ChosenSolver, WhatIsGivenAlreadyIsNotNamed) {
+  const Result result = SolveModified(
+      Chosen(LINEAR_SOLVER_ITERATIVE_SCHUR, PRECONDITIONER_SCHUR_JACOBI),
+      Derivatives::kAnalytic,
+      [](auto*, auto*, auto*) {});
+  EXPECT_EQ(result.summary.path, PATH_FULL);
+  EXPECT_THAT(result.summary.path_reason, Not(HasSubstr("chosen")));
+}
+
+struct Line {
+  template <typename T>
+  bool operator()(const T* x, T* residual) const {
+    residual[0] = x[0] + t * x[1] + t * t - exp(x[2] * t);
+    return true;
+  }
+  double t;
+};
+
+// All blocks are eliminated, and nothing is left for PCG.
+TEST(ChosenSolver, OneBlockOfDenseQr) {
+  double x[3][3];
+  for (int i = 0; i < 3; ++i) {
+    const bool is_kept = i == 2;
+    double* const state = x[i];
+    state[0] = state[1] = state[2] = 0.1;
+    ceres::Problem problem;
+    for (int t = 0; t < 20; ++t) {
+      problem.AddResidualBlock(
+          new ceres::AutoDiffCostFunction<Line, 1, 3>(new Line{0.1 * t}),
+          nullptr,
+          state);
+    }
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::DENSE_QR;
+    options.logging_type = ceres::SILENT;
+    options.function_tolerance = 1e-14;
+    Options ext_options =
+        Chosen(LINEAR_SOLVER_ITERATIVE_SCHUR, PRECONDITIONER_AS_GIVEN);
+    ext_options.device = i == 0 ? kDevice : DEVICE_AUTO;
+    ext_options.fallback = is_kept ? FALLBACK_TO_CERES : FALLBACK_REFUSE;
+    Summary summary;
+    Solve(options, ext_options, &problem, &summary);
+    EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE) << summary.message;
+    // DEVICE_AUTO keeps what is as fast where it may.
+    EXPECT_EQ(summary.path, is_kept ? PATH_CERES : PATH_FULL);
+    EXPECT_THAT(summary.path_reason,
+                HasSubstr(is_kept ? "DENSE_QR, which is as fast (device = auto)"
+                                  : "chosen in place of DENSE_QR; "));
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NEAR(x[0][i], x[2][i], 1e-6);
+    EXPECT_NEAR(x[1][i], x[2][i], 1e-6);
+  }
+}
+
+struct Difference {
+  template <typename T>
+  bool operator()(const T* a, const T* b, T* residuals) const {
+    for (int i = 0; i < 3; ++i) {
+      residuals[i] = a[i] - b[i] - 1.0;
+    }
+    return true;
+  }
+};
+
+// Ceres writes what it eliminates into the ordering of one group that it is
+// given.
+TEST(Elimination, IsCeressOwn) {
+  std::mt19937 random(3);
+  for (const int num_rows : {1, 20, 40, 200, 2000}) {
+    constexpr int kBlocks = 40;
+    std::vector<double> x(3 * kBlocks, 0.0);
+    ceres::Problem problem;
+    for (int i = 0; i < kBlocks; ++i) {
+      problem.AddParameterBlock(&x[3 * i], 3);
+    }
+    for (int i = 0; i < num_rows; ++i) {
+      const int a = static_cast<int>(random() % kBlocks);
+      const int b =
+          (a + 1 + static_cast<int>(random() % (kBlocks - 1))) % kBlocks;
+      problem.AddResidualBlock(
+          new ceres::AutoDiffCostFunction<Difference, 3, 3, 3>(new Difference),
+          nullptr,
+          &x[3 * a],
+          &x[3 * b]);
+    }
+    problem.SetParameterBlockConstant(x.data());
+    // Blocks without rows are not in the reduced program.
+    std::vector<double*> removed;
+    double fixed_cost = 0.0;
+    std::string error;
+    const auto program =
+        problem.mutable_impl()->mutable_program()->CreateReducedProgram(
+            &removed, &fixed_cost, &error);
+    ASSERT_NE(program, nullptr) << error;
+    const ceres::ParameterBlockOrdering ordering;
+    kernels::HostContext context(3);
+    std::vector<uint8_t> is_eliminated;
+    std::string reason;
+    ASSERT_TRUE(ChooseEliminatedBlocks(
+        *program, &ordering, &context, &is_eliminated, &reason));
+    std::set<double*> chosen;
+    for (int i = 0; i < program->NumParameterBlocks(); ++i) {
+      if (is_eliminated[i] != 0) {
+        chosen.insert(
+            const_cast<double*>(program->parameter_blocks()[i]->user_state()));
+      }
+    }
+
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options.max_num_iterations = 0;
+    options.logging_type = ceres::SILENT;
+    options.linear_solver_ordering =
+        std::make_shared<ceres::ParameterBlockOrdering>();
+    for (int i = 0; i < kBlocks; ++i) {
+      options.linear_solver_ordering->AddElementToGroup(&x[3 * i], 0);
+    }
+    ceres::Solver::Summary summary;
+    ceres::Solve(options, &problem, &summary);
+    EXPECT_EQ(chosen, options.linear_solver_ordering->group_to_elements().at(0))
+        << num_rows;
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext

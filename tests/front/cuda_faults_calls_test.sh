@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#
+# Whether cuda_faults_test stands between the library and every function of
+# CUDA's runtime that it calls.
+#
+#   cuda_faults_calls_test.sh LIST OBJECT...
+#
+# OBJECT: archives and object files of the library. What registers kernels when
+# a program starts, and what only translates an error, is left out.
+set -euo pipefail
+list="$1"
+shift
+left_out='^(cudaGetErrorString|__cuda(GetKernel|PopCallConfiguration|PushCallConfiguration|Register.*|UnregisterFatBinary))$'
+called="$(nm -u "$@" | awk '$1 == "U" {print $2}' |
+  grep -E '^(__)?cu(da|[A-Z])[A-Za-z0-9_]*$|^(nvml|cublas|cusolver|cusparse)' |
+  grep -vE "$left_out" | sort -u)"
+if [[ "$(wc -l <<<"$called")" -lt 20 ]]; then
+  echo "FAILED: the objects call hardly any function of CUDA:" "$called"
+  exit 1
+fi
+missing="$(comm -23 <(echo "$called") <(sort -u "$list"))"
+if [[ -n "$missing" ]]; then
+  echo "FAILED: the library calls, and $(basename "$list") lacks:" "$missing"
+  exit 1
+fi
+echo "$(wc -l <<<"$called") functions of CUDA's runtime are called."

@@ -1,0 +1,134 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A program that knows nothing of this library and calls ceres::Solve, with
+// CERES_SOLVER_PLUGIN set.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "ceres/ceres.h"
+#include "gtest/gtest.h"
+#include "tests/front/bal_test_problem.h"
+
+namespace ceres_ext {
+namespace {
+
+// SetUp and TearDown keep the variable to one test.
+class Environment : public ::testing::Test {
+ protected:
+  void TearDown() override { unsetenv("CERES_SOLVER_PLUGIN"); }
+
+  // Solves the same problem with the variable set to `value`, or unset if null.
+  static ceres::Solver::Summary Solve(
+      const char* value,
+      Derivatives derivatives,
+      ceres::LinearSolverType type = ceres::ITERATIVE_SCHUR) {
+    if (value != nullptr) {
+      setenv("CERES_SOLVER_PLUGIN", value, /*overwrite=*/1);
+    } else {
+      unsetenv("CERES_SOLVER_PLUGIN");
+    }
+    BalTestProblem bal = MakeBalTestProblem(10, 120, 5, 9);
+    auto problem = BuildProblem(&bal, derivatives);
+    ceres::Solver::Options options = TestOptions(&bal);
+    options.linear_solver_type = type;
+    ceres::Solver::Summary summary;
+    ceres::Solve(options, problem.get(), &summary);
+    return summary;
+  }
+};
+
+const std::string kLibrary = CERES_EXT_TEST_LIBRARY;
+
+TEST_F(Environment, UnsetIsStock) {
+  const auto summary = Solve(nullptr, Derivatives::kAnalytic);
+  EXPECT_TRUE(summary.IsSolutionUsable());
+  EXPECT_EQ(summary.message.find("Ceres Ext"), std::string::npos);
+}
+
+TEST_F(Environment, LibraryTakesThePathsItCan) {
+  const auto stock = Solve(nullptr, Derivatives::kAutodiff);
+  const auto full =
+      Solve((kLibrary + ":device=cuda").c_str(), Derivatives::kAnalytic);
+  EXPECT_NE(full.message.find("[Ceres Ext: path FULL"), std::string::npos)
+      << full.message;
+  EXPECT_NEAR(full.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
+
+  const auto rows = Solve((kLibrary + ":device=cuda,jacobian=stored").c_str(),
+                          Derivatives::kAutodiff);
+  EXPECT_NE(rows.message.find("evaluated by Ceres"), std::string::npos)
+      << rows.message;
+  EXPECT_NEAR(rows.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
+
+  const auto switched_off =
+      Solve((kLibrary + ":enabled=false").c_str(), Derivatives::kAutodiff);
+  EXPECT_NE(switched_off.message.find("[Ceres Ext: path CERES"),
+            std::string::npos)
+      << switched_off.message;
+  EXPECT_EQ(switched_off.final_cost, stock.final_cost);
+}
+
+// What a program that fixes its linear solver can be given, and what is written
+// about each of its solves.
+TEST_F(Environment, AnotherLinearSolverAndAReport) {
+  const std::string file = ::testing::TempDir() + "ceres_ext_environment_" +
+                           std::to_string(getpid()) + ".jsonl";
+  for (const auto type : {ceres::SPARSE_SCHUR,
+                          ceres::DENSE_SCHUR,
+                          ceres::SPARSE_NORMAL_CHOLESKY}) {
+    const auto stock = Solve(nullptr, Derivatives::kAutodiff, type);
+    const auto chosen = Solve((kLibrary +
+                               ":linear_solver=iterative_schur,preconditioner="
+                               "schur_jacobi,report=" +
+                               file)
+                                  .c_str(),
+                              Derivatives::kAutodiff,
+                              type);
+    EXPECT_EQ(chosen.linear_solver_type_given, type);
+    EXPECT_EQ(chosen.linear_solver_type_used, ceres::ITERATIVE_SCHUR);
+    EXPECT_NE(chosen.message.find(
+                  std::string("ITERATIVE_SCHUR with SCHUR_JACOBI was chosen in "
+                              "place of ") +
+                  ceres::LinearSolverTypeToString(type) + "; all residual"),
+              std::string::npos)
+        << chosen.message;
+    EXPECT_NEAR(chosen.final_cost, stock.final_cost, 1e-3 * stock.final_cost);
+  }
+  Solve((kLibrary + ":report=" + file).c_str(),
+        Derivatives::kAnalytic,
+        ceres::DENSE_QR);
+  std::ifstream stream(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  ASSERT_EQ(lines.size(), 4u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_NE(lines[i].find(i < 3 ? "\"path\":\"FULL\"" : "\"path\":\"CERES\""),
+              std::string::npos)
+        << lines[i];
+  }
+  std::remove(file.c_str());
+}
+
+TEST_F(Environment, BadSettingsAreAnErrorMessageAndStock) {
+  const auto stock = Solve(nullptr, Derivatives::kAutodiff);
+  for (const char* settings :
+       {":speed=fast", ":jacobian=both", ":jacobian=stored,", "="}) {
+    ::testing::internal::CaptureStderr();
+    const auto summary =
+        Solve((kLibrary + settings).c_str(), Derivatives::kAutodiff);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(summary.final_cost, stock.final_cost) << settings;
+    EXPECT_EQ(summary.message.find("Ceres Ext"), std::string::npos);
+    EXPECT_NE(log.find("CERES_SOLVER_PLUGIN"), std::string::npos) << log;
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext

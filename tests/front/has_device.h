@@ -1,0 +1,32 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#ifndef CERES_EXT_TESTS_FRONT_HAS_DEVICE_H_
+#define CERES_EXT_TESTS_FRONT_HAS_DEVICE_H_
+
+#include "ceres_ext/options.h"
+
+#ifdef CERES_EXT_WITH_CUDA
+#include "cuda_kernels/machine/cuda_context.h"
+#endif
+
+namespace ceres_ext {
+
+// Where tests solve that are built for the host and with a device emulated.
+#ifdef CERES_EXT_EMULATED
+inline constexpr DeviceType kDevice = DEVICE_CUDA;
+#else
+inline constexpr DeviceType kDevice = DEVICE_HOST;
+#endif
+
+// Whether there is a device, real or emulated.
+inline bool HasDevice() {
+#ifdef CERES_EXT_WITH_CUDA
+  return kernels::NumCudaDevices(nullptr) > 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_TESTS_FRONT_HAS_DEVICE_H_

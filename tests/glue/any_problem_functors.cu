@@ -1,3 +1,0 @@
-// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-
-#include "tests/glue/any_problem_functors.cuh"

@@ -1,0 +1,316 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What is read out of a Program of several tasks' length, against the problem
+// that it was made of, for one thread and for several.
+
+#include "ceres_ext/import/import_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "ceres/loss_function.h"
+#include "ceres/parameter_block.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
+#include "ceres/residual_block.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/under_ceres/program_rows.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "gtest/gtest.h"
+#include "tests/front/bal_test_problem.h"
+
+namespace ceres_ext {
+namespace {
+
+using ceres::internal::ParameterBlock;
+using ceres::internal::ProblemImpl;
+using ceres::internal::Program;
+
+constexpr int kRows = 60000;
+constexpr int kViews = 4;
+
+class BundleStructureTest : public testing::TestWithParam<int> {
+ protected:
+  BundleStructureTest()
+      : bal_(MakeBalTestProblem(30, kRows / kViews, kViews, 9)),
+        other_camera_(10, 0.5),
+        context_(GetParam()) {}
+
+  // Row `row` of the problem, by a cost function of another kind or model where
+  // it is among those.
+  void AddRows(int autodiff_row,
+               int quaternion_row,
+               ceres::LossFunction* loss) {
+    for (int i = 0; i < kRows; ++i) {
+      const double* z = &bal_.observations[2 * i];
+      double* point = bal_.point(bal_.point_id[i]);
+      double* camera = bal_.camera(bal_.camera_id[i]);
+      ceres::LossFunction* row_loss = i % 3 == 1 ? loss : nullptr;
+      if (i == autodiff_row) {
+        impl_.AddResidualBlock(
+            new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
+                new AutodiffReprojection<3>{z[0], z[1]}),
+            row_loss,
+            camera,
+            point);
+      } else if (i == quaternion_row) {
+        impl_.AddResidualBlock(CreateBalReprojectionErrorQuaternion(z[0], z[1]),
+                               row_loss,
+                               other_camera_.data(),
+                               point);
+      } else {
+        impl_.AddResidualBlock(
+            CreateBalReprojectionError(z[0], z[1]), row_loss, camera, point);
+      }
+    }
+  }
+
+  // As the preprocessor does it.
+  std::unique_ptr<Program> Reduce() {
+    double fixed_cost = 0.0;
+    std::string error;
+    auto program =
+        impl_.program().CreateReducedProgram(&removed_, &fixed_cost, &error);
+    EXPECT_NE(program, nullptr) << error;
+    program->SetParameterOffsetsAndIndex();
+    return program;
+  }
+
+  // Ids in the order of the Program, then constants by first appearance;
+  // offsets and constants, from the Program alone.
+  static void ExpectTable(const Program& program,
+                          int slot,
+                          const BlockTable& table,
+                          const HostArray<int32_t>& ids) {
+    const auto& rows = program.residual_blocks();
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    std::unordered_set<const ParameterBlock*> named;
+    for (const auto* row : rows) {
+      named.insert(row->parameter_blocks()[slot]);
+    }
+    std::vector<const ParameterBlock*> expected;
+    for (const ParameterBlock* block : program.parameter_blocks()) {
+      if (named.count(block) > 0) {
+        expected.push_back(block);
+      }
+    }
+    const size_t num_varying = expected.size();
+    for (const auto* row : rows) {
+      const ParameterBlock* block = row->parameter_blocks()[slot];
+      if (block->IsConstant() &&
+          std::find(expected.begin() + num_varying, expected.end(), block) ==
+              expected.end()) {
+        expected.push_back(block);
+      }
+    }
+    ASSERT_EQ(table.size(), static_cast<int32_t>(expected.size()));
+    ASSERT_EQ(ids.size(), num_rows);
+    for (int64_t i = 0; i < num_rows; ++i) {
+      ASSERT_EQ(expected[ids.data()[i]], rows[i]->parameter_blocks()[slot])
+          << "row " << i;
+    }
+    for (int32_t id = 0; id < table.size(); ++id) {
+      const ParameterBlock& block = *expected[id];
+      const bool varies = !block.IsConstant();
+      EXPECT_EQ(table.constant_value(id), varies ? nullptr : block.state());
+      EXPECT_EQ(table.state_offset(id), varies ? block.state_offset() : -1);
+      EXPECT_EQ(table.tangent_size(id), varies ? block.TangentSize() : 0);
+      if (varies) {
+        EXPECT_EQ(table.tangent_offset(id), block.delta_offset());
+      }
+    }
+  }
+
+  BalTestProblem bal_;
+  std::vector<double> other_camera_;
+  kernels::HostContext context_;
+  ProblemImpl impl_;
+  std::vector<double*> removed_;
+};
+
+TEST_P(BundleStructureTest, RowsAsInTheProgram) {
+  AddRows(-1, -1, new ceres::HuberLoss(1.0));
+  impl_.SetParameterBlockConstant(bal_.camera(3));
+  impl_.SetParameterBlockConstant(bal_.point(0));
+  impl_.SetParameterBlockConstant(bal_.point(9000));
+  const std::unique_ptr<Program> program = Reduce();
+  ProblemStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportProgram(*program, {}, &context_, &structure, &reason))
+      << reason;
+
+  EXPECT_TRUE(structure.general_rows.empty());
+  ASSERT_EQ(structure.observations.size(), 1u);
+  ASSERT_EQ(structure.e.size(), 1u);
+  ASSERT_EQ(structure.f.size(), 1u);
+  const ObservationTable& batch = structure.observations[0];
+  EXPECT_EQ(batch.kind, BatchModelKind::kBalAngleAxis);
+  EXPECT_EQ(structure.f[0].ambient_size, 9);
+  EXPECT_EQ(structure.e[0].ambient_size, 3);
+  EXPECT_EQ(structure.f[0].padded_size, 9);
+  EXPECT_EQ(structure.e[0].padded_size, 3);
+  ExpectTable(*program, 0, structure.f[0], batch.camera_id);
+  ExpectTable(*program, 1, structure.e[0], batch.point_id);
+  const auto& rows = program->residual_blocks();
+  ASSERT_EQ(batch.loss.size(), rows.size());
+  ASSERT_EQ(batch.observations.size(), 2 * static_cast<int64_t>(rows.size()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(batch.loss[i], rows[i]->loss_function());
+    double z[2];
+    static_cast<const BatchableCostFunction*>(rows[i]->cost_function())
+        ->CopyConstants(z);
+    EXPECT_EQ(batch.observations.data()[2 * i], z[0]);
+    EXPECT_EQ(batch.observations.data()[2 * i + 1], z[1]);
+  }
+}
+
+TEST_P(BundleStructureTest, NoLossNoArray) {
+  AddRows(-1, -1, nullptr);
+  ProblemStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportProgram(*Reduce(), {}, &context_, &structure, &reason))
+      << reason;
+  EXPECT_TRUE(structure.observations[0].loss.empty());
+}
+
+// A row of another cost type is evaluated by Ceres, and so are observations of
+// the same camera and point; a row of another model is a batch of its own.
+TEST_P(BundleStructureTest, RowsOfSeveralKinds) {
+  AddRows(51111, 33333, nullptr);
+  // The pair of row 51111 once more.
+  double* blocks[2] = {bal_.camera(bal_.camera_id[51111]),
+                       bal_.point(bal_.point_id[51111])};
+  impl_.AddResidualBlock(
+      CreateBalReprojectionError(1.0, 2.0), nullptr, blocks, 2);
+  const std::unique_ptr<Program> program = Reduce();
+  ProblemStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportProgram(*program, {}, &context_, &structure, &reason))
+      << reason;
+  EXPECT_EQ(structure.general_rows, (std::vector<int32_t>{51111, kRows}));
+  ASSERT_EQ(structure.observations.size(), 2u);
+  EXPECT_EQ(structure.observations[0].kind, BatchModelKind::kBalAngleAxis);
+  EXPECT_EQ(structure.observations[0].size(), kRows - 2);
+  EXPECT_EQ(structure.observations[1].kind, BatchModelKind::kBalQuaternion);
+  EXPECT_EQ(structure.observations[1].size(), 1);
+  EXPECT_EQ(structure.e.size(), 1u);
+  ASSERT_EQ(structure.f.size(), 2u);
+  EXPECT_EQ(structure.f[1].size(), 1);
+  EXPECT_EQ(structure.f[1].ambient_size, 10);
+  // Every block is in the place that it says.
+  for (const ParameterBlock* block : program->parameter_blocks()) {
+    const auto& families = structure.is_eliminated[block->index()] != 0
+                               ? structure.e
+                               : structure.f;
+    const BlockTable& table = families[structure.family[block->index()]];
+    const int32_t place = structure.place[block->index()];
+    ASSERT_EQ(table.tangent_offset(place), block->delta_offset());
+    ASSERT_EQ(structure.is_eliminated[block->index()] != 0, block->Size() == 3);
+  }
+}
+
+TEST_P(BundleStructureTest, BatchEvaluationSwitchedOff) {
+  AddRows(-1, -1, nullptr);
+  ImportOptions options;
+  options.batch_evaluation = false;
+  ProblemStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportProgram(*Reduce(), options, &context_, &structure, &reason))
+      << reason;
+  EXPECT_EQ(structure.general_rows.size(), static_cast<size_t>(kRows));
+  EXPECT_TRUE(structure.observations.empty());
+  EXPECT_TRUE(structure.e.empty());
+  EXPECT_EQ(structure.f.size(), 2u);
+}
+
+TEST_P(BundleStructureTest, NoRows) {
+  ImportOptions options;
+  options.use_schur = false;
+  ProblemStructure structure;
+  std::string reason;
+  EXPECT_TRUE(ImportProgram(*Reduce(), options, &context_, &structure, &reason))
+      << reason;
+  EXPECT_EQ(structure.num_observations(), 0);
+  EXPECT_TRUE(structure.f.empty());
+  // There are no points to eliminate.
+  EXPECT_FALSE(ImportProgram(*Reduce(), {}, &context_, &structure, &reason));
+  EXPECT_EQ(reason, "no residual block is an observation");
+}
+
+struct Prior {
+  template <typename T>
+  bool operator()(const T* x, T* residual) const {
+    residual[0] = x[0];
+    return true;
+  }
+};
+
+// Rows that Ceres evaluates, where it has put the points first: those of a
+// point and a camera are of views, all others of any shape.
+TEST_P(BundleStructureTest, ViewsAndRowsOfAnyShape) {
+  for (int i = 0; i < kRows; ++i) {
+    impl_.AddResidualBlock(
+        new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
+            new AutodiffReprojection<3>{1.0, 2.0}),
+        nullptr,
+        std::array<double*, 2>{bal_.camera(bal_.camera_id[i]),
+                               bal_.point(bal_.point_id[i])}
+            .data(),
+        2);
+  }
+  for (double* block : {bal_.camera(4), bal_.camera(7)}) {
+    impl_.AddResidualBlock(
+        new ceres::AutoDiffCostFunction<Prior, 1, 9>(new Prior),
+        nullptr,
+        &block,
+        1);
+  }
+  impl_.SetParameterBlockConstant(bal_.camera(3));
+  const std::unique_ptr<Program> program = Reduce();
+  auto* blocks = program->mutable_parameter_blocks();
+  std::stable_partition(blocks->begin(), blocks->end(), [](const auto* block) {
+    return block->Size() == 3;
+  });
+  program->SetParameterOffsetsAndIndex();
+  ImportOptions options;
+  options.num_eliminate_blocks = bal_.num_points();
+  ProblemStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportProgram(*program, options, &context_, &structure, &reason))
+      << reason;
+  EXPECT_EQ(structure.views.size(), kRows);
+  EXPECT_EQ(structure.views.columns, 9);
+  // One view per camera, and one for those of the constant camera.
+  EXPECT_EQ(structure.views.blocks.size(),
+            static_cast<size_t>(bal_.num_cameras()));
+  EXPECT_EQ(structure.general_rows, (std::vector<int32_t>{kRows, kRows + 1}));
+  ASSERT_EQ(structure.e.size(), 1u);
+  EXPECT_EQ(structure.e[0].size(), bal_.num_points());
+  ASSERT_EQ(structure.f.size(), 1u);
+  EXPECT_EQ(structure.f[0].size(), bal_.num_cameras() - 1);
+  for (int64_t k = 0; k < structure.views.size(); ++k) {
+    const auto* row =
+        program
+            ->residual_blocks()[structure.views.rows[static_cast<size_t>(k)]];
+    const auto& view =
+        structure.views.blocks[structure.views.view_id[static_cast<size_t>(k)]];
+    const ParameterBlock* camera = row->parameter_blocks()[0];
+    ASSERT_EQ(view.size(), camera->IsConstant() ? 0u : 1u);
+    if (!view.empty()) {
+      ASSERT_EQ(view[0], camera->index());
+    }
+    ASSERT_EQ(structure.e[0].tangent_offset(
+                  structure.views.point_id[static_cast<size_t>(k)]),
+              row->parameter_blocks()[1]->delta_offset());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));
+
+}  // namespace
+}  // namespace ceres_ext

@@ -1,0 +1,199 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The rule of DEVICE_AUTO: what is counted, and what decides.
+
+#include "ceres_ext/plan/device_choice.h"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
+#include "ceres_ext/under_ceres/program_rows.h"
+#include "cuda_kernels/machine/cuda_process.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/front/bal_test_problem.h"
+
+namespace ceres_ext {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A solve of so many observations of a camera of nine columns.
+SolveWork Observations(int64_t n, int num_threads) {
+  SolveWork work;
+  work.num_values = 24 * n;
+  work.num_steps = 10;
+  work.num_pcg_iterations = 20;
+  work.num_threads = num_threads;
+  return work;
+}
+
+constexpr DeviceState kCold = {false, 2};
+constexpr DeviceState kWarm = {true, 2};
+
+TEST(DeviceChoice, SmallSolvesDoNotPayForAContext) {
+  EXPECT_EQ(WhyHost(Observations(1000, 2), kCold),
+            "device = AUTO estimates about 0.004 s of work, and CUDA takes 0.2 "
+            "s to start");
+  EXPECT_EQ(WhyHost(Observations(10, 2), kCold),
+            "device = AUTO estimates less than 0.001 s of work, and CUDA takes "
+            "0.2 s to start");
+  EXPECT_EQ(WhyHost(Observations(1000000, 2), kCold), "");
+  // Where the context is there, less is enough.
+  EXPECT_NE(WhyHost(Observations(30000, 2), kCold), "");
+  EXPECT_EQ(WhyHost(Observations(30000, 2), kWarm), "");
+  EXPECT_THAT(WhyHost(Observations(1000, 2), kWarm),
+              HasSubstr("about 0.004 s on the host, about 0.05 s on a device"));
+}
+
+// More work never goes back to the host, and more threads keep more there.
+TEST(DeviceChoice, OneCrossover) {
+  int64_t last = 0;
+  for (const int num_threads : {1, 2, 16, 64}) {
+    int64_t crossover = 0;
+    for (int64_t n = 100; n < 100000000; n = n * 5 / 4) {
+      const bool on_host =
+          !WhyHost(Observations(n, num_threads), kCold).empty();
+      if (!on_host && crossover == 0) {
+        crossover = n;
+      }
+      EXPECT_EQ(on_host, crossover == 0) << n;
+    }
+    EXPECT_GT(crossover, last);
+    last = crossover;
+  }
+}
+
+TEST(DeviceChoice, SlowDoubleCountsWhereArithmeticDecides) {
+  SolveWork work = Observations(10000000, 64);
+  work.recomputed = true;
+  const DeviceState slow = {true, 64};
+  EXPECT_GT(EstimateDeviceSeconds(work, slow),
+            5.0 * EstimateDeviceSeconds(work, kWarm));
+  // Unknown is taken for fast.
+  EXPECT_EQ(EstimateDeviceSeconds(work, {true, 0}),
+            EstimateDeviceSeconds(work, kWarm));
+  work.mixed = true;
+  EXPECT_EQ(EstimateDeviceSeconds(work, slow),
+            EstimateDeviceSeconds(work, kWarm));
+  // Stored blocks are read, which takes longer than what is done with them.
+  work.mixed = false;
+  work.recomputed = false;
+  EXPECT_LT(EstimateDeviceSeconds(work, slow),
+            1.5 * EstimateDeviceSeconds(work, kWarm));
+  work.recomputed = true;
+  work.num_threads = 100;
+  EXPECT_EQ(WhyHost(work, kWarm), "");
+  EXPECT_THAT(WhyHost(work, slow),
+              HasSubstr("on a device with double at 1/64 of the rate"));
+}
+
+// Rows of Ceres cross the bus in each step.
+TEST(DeviceChoice, RowsOfCeresCostMore) {
+  SolveWork work = Observations(1000000, 2);
+  const double without = EstimateDeviceSeconds(work, kWarm);
+  work.num_host_values = work.num_values;
+  EXPECT_NEAR(
+      EstimateDeviceSeconds(work, kWarm) - without, 10 * 24e6 * 8e-10, 1e-9);
+}
+
+TEST(DeviceChoice, WorkIsCounted) {
+  // Below, at and beyond the rows that are all looked at.
+  for (const int num_points : {40, 1024, 5000}) {
+    BalTestProblem bal = MakeBalTestProblem(8, num_points, 4, 9);
+    auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+    const auto program = [&problem] {
+      std::vector<double*> removed;
+      double fixed_cost = 0.0;
+      std::string error;
+      return problem->mutable_impl()->mutable_program()->CreateReducedProgram(
+          &removed, &fixed_cost, &error);
+    };
+    ceres::Solver::Options options = TestOptions(&bal, 3);
+    Options ext_options;
+    const auto estimate = [&] {
+      const auto reduced = program();
+      return EstimateWork(ProgramRows(*reduced), options, ext_options);
+    };
+    SolveWork work = estimate();
+    // The last stride of rows may be short.
+    EXPECT_NEAR(work.num_values, 24 * 4 * num_points, 24 * 5);
+    EXPECT_EQ(work.num_host_values, 0);
+    EXPECT_EQ(work.num_threads, 3);
+    EXPECT_EQ(work.num_steps, 10);
+    EXPECT_EQ(work.num_pcg_iterations, 20);
+    EXPECT_FALSE(IsSmallFactorization(program()->NumEffectiveParameters()) &&
+                 num_points > 40);
+
+    ext_options.batch_evaluation = false;
+    options.max_num_iterations = 3;
+    options.max_linear_solver_iterations = 2;
+    work = estimate();
+    EXPECT_EQ(work.num_host_values, work.num_values);
+    EXPECT_EQ(work.num_steps, 3);
+    EXPECT_EQ(work.num_pcg_iterations, 2);
+
+    for (int i = 0; i < bal.num_cameras(); ++i) {
+      problem->SetParameterBlockConstant(bal.camera(i));
+    }
+    work = estimate();
+    EXPECT_NEAR(work.num_values, 6 * 4 * num_points, 6 * 5);
+  }
+}
+
+// At the rates of an H200 and of devices for displays; 0: not known.
+TEST(DeviceChoice, RecomputedWhereArithmeticIsCheap) {
+  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, 0));
+  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, 2));
+  EXPECT_FALSE(RecomputedIsFaster(PRECISION_DOUBLE, 32));
+  EXPECT_FALSE(RecomputedIsFaster(PRECISION_DOUBLE, 64));
+  EXPECT_TRUE(RecomputedIsFaster(PRECISION_MIXED, 64));
+}
+
+// A process that has no driver has no context and knows no rates, and asking
+// changes nothing. (On a GPU the process may be linked to start one.)
+TEST(CudaProcess, WithoutADriver) {
+  EXPECT_FALSE(kernels::HasRuntimeContext(1000));
+  EXPECT_EQ(kernels::FloatToDoubleRatio(1000), 0);
+  EXPECT_FALSE(kernels::HasRuntimeContext(0));
+}
+
+// What IsUnderTool says in a child that has called prepare(), 0 or 1.
+template <typename Prepare>
+int FoundInChild(Prepare&& prepare) {
+  const pid_t child = fork();
+  if (child == 0) {
+    prepare();
+    _exit(kernels::IsUnderTool() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(CudaProcess, ToolsAreFound) {
+  // Sanitizers and debuggers of whoever runs this.
+  if (!kernels::IsUnderTool()) {
+    EXPECT_EQ(FoundInChild([] {}), 0);
+  }
+  EXPECT_EQ(FoundInChild([] { setenv("CUDA_INJECTION64_PATH", "x", 1); }), 1);
+  EXPECT_EQ(FoundInChild([] { setenv("NV_TPS_LAUNCH_TOKEN", "", 1); }), 1);
+  const int found = FoundInChild([] {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) {
+      _exit(2);  // Not allowed here.
+    }
+  });
+  EXPECT_TRUE(found == 1 || found == 2) << found;
+}
+
+}  // namespace
+}  // namespace ceres_ext

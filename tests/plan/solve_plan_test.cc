@@ -1,0 +1,391 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Decide as a table: what is asked for and what there is against the plan, or
+// the refusal.
+
+#include "ceres_ext/plan/solve_plan.h"
+
+#include <string>
+#include <variant>
+
+#include "ceres_ext/plan/solver_choice.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext {
+namespace {
+
+using kernels::Status;
+using kernels::StatusCode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// What a test says of rows and machines. Counts what it is asked.
+class Facts final : public MachineFacts {
+ public:
+  bool build_has_cuda = true;
+  Status no_device;
+  std::string why_host;
+  std::string why_no_factorization;
+  int ratio = 2;
+  std::string why_not_recomputed;
+  mutable int num_asked_for_host = 0;
+  mutable int num_asked_for_rows = 0;
+  mutable SolveWork work;
+
+  bool BuildHasCuda() const final { return build_has_cuda; }
+  Status WhyNoDevice() const final { return no_device; }
+  std::string WhyHost(const SolveWork& given) const final {
+    ++num_asked_for_host;
+    work = given;
+    return why_host;
+  }
+  std::string WhyNoFactorization(SchurFactorizationType) const final {
+    return why_no_factorization;
+  }
+  int FloatToDoubleRatio() const final { return ratio; }
+  std::string WhyNotRecomputed() const final {
+    ++num_asked_for_rows;
+    return why_not_recomputed;
+  }
+};
+
+class SolvePlanTest : public ::testing::Test {
+ protected:
+  SolvePlanTest() {
+    request_.solver_options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    request_.solver_options.preconditioner_type = ceres::SCHUR_JACOBI;
+    rows_.num_observations = 1000;
+    rows_.num_observation_kinds = 1;
+    rows_.num_other_columns = 90;
+    rows_.num_couplings = 3000;
+    rows_.num_residuals = 2000;
+    rows_.num_values = 24000;
+  }
+  SolvePlan Plan() const {
+    const auto decision = Decide(request_, rows_, facts_);
+    const auto* plan = std::get_if<SolvePlan>(&decision);
+    EXPECT_NE(plan, nullptr) << std::get<Refusal>(decision).reason;
+    return plan == nullptr ? SolvePlan() : *plan;
+  }
+  Refusal Refused() const {
+    const auto decision = Decide(request_, rows_, facts_);
+    const auto* refusal = std::get_if<Refusal>(&decision);
+    EXPECT_NE(refusal, nullptr);
+    return refusal == nullptr ? Refusal() : *refusal;
+  }
+  Options& options() { return request_.options; }
+
+  PlanRequest request_;
+  RowFacts rows_;
+  Facts facts_;
+};
+
+TEST_F(SolvePlanTest, TakesTheDeviceThatThereIs) {
+  for (const DeviceType device : {DEVICE_AUTO, DEVICE_CUDA}) {
+    options().device = device;
+    const SolvePlan plan = Plan();
+    EXPECT_TRUE(plan.on_device);
+    EXPECT_EQ(plan.why_host, "");
+    EXPECT_THAT(plan.notes, IsEmpty());
+  }
+  EXPECT_EQ(facts_.num_asked_for_host, 1);  // by AUTO
+  EXPECT_EQ(facts_.work.num_values, 24000);
+}
+
+TEST_F(SolvePlanTest, TakesTheHostWhereItIsAskedForOrFaster) {
+  options().device = DEVICE_HOST;
+  EXPECT_FALSE(Plan().on_device);
+  EXPECT_EQ(Plan().why_host, "");
+  options().device = DEVICE_AUTO;
+  facts_.why_host = "it is small";
+  EXPECT_FALSE(Plan().on_device);
+  EXPECT_EQ(Plan().why_host, "it is small");
+  // Nobody asks who is faster where the host must solve.
+  facts_.num_asked_for_host = 0;
+  request_.why_host = "the device failed: it is hot";
+  EXPECT_EQ(Plan().why_host, "the device failed: it is hot");
+  EXPECT_EQ(facts_.num_asked_for_host, 0);
+}
+
+TEST_F(SolvePlanTest, ChoosesExactStepsOfFewColumns) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  options().device = DEVICE_HOST;
+  SolvePlan plan = Plan();
+  EXPECT_EQ(plan.linear_solver_type, ceres::DENSE_SCHUR);
+  EXPECT_TRUE(plan.step.factorizes());
+  EXPECT_FALSE(plan.merge_blocks);
+  EXPECT_THAT(plan.notes,
+              ElementsAre("linear_solver = auto takes exact steps, which "
+                          "should be faster than PCG"));
+  // A device takes longer to set S up than PCG takes for a step.
+  options().device = DEVICE_CUDA;
+  plan = Plan();
+  EXPECT_TRUE(plan.step.is_mixture());
+  EXPECT_EQ(plan.linear_solver_type, ceres::ITERATIVE_SCHUR);
+  for (const DeviceType device : {DEVICE_HOST, DEVICE_CUDA}) {
+    options().device = device;
+    // A factor of 1e6 columns takes hours.
+    rows_.num_other_columns = 1000000;
+    plan = Plan();
+    EXPECT_EQ(plan.linear_solver_type, ceres::ITERATIVE_SCHUR);
+    EXPECT_FALSE(plan.step.may_factorize());
+    EXPECT_TRUE(plan.merge_blocks);
+    EXPECT_THAT(plan.notes, IsEmpty());
+    // There are no exact steps where they have failed before, or where all
+    // columns are eliminated.
+    rows_.num_other_columns = 90;
+    request_.needs_pcg = true;
+    EXPECT_FALSE(Plan().step.may_factorize());
+    request_.needs_pcg = false;
+    rows_.num_other_columns = 0;
+    EXPECT_FALSE(Plan().step.may_factorize());
+    rows_.num_other_columns = 90;
+  }
+}
+
+// Between few columns and too many, PCG takes the steps that it can take in the
+// time of an exact one.
+TEST_F(SolvePlanTest, MixesPcgAndExactSteps) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  options().device = DEVICE_HOST;
+  rows_.num_other_columns = 1500;
+  SolvePlan plan = Plan();
+  EXPECT_EQ(plan.linear_solver_type, ceres::ITERATIVE_SCHUR);
+  EXPECT_TRUE(plan.step.is_mixture());
+  EXPECT_FALSE(plan.step.factorizes());
+  EXPECT_TRUE(plan.merge_blocks);
+  EXPECT_THAT(plan.notes, IsEmpty());
+  // n^3 / 3 operations of 2.4e-11 s against 24,000 values of 1e-9 s.
+  EXPECT_NEAR(plan.step.exact_step_cost, 2.7e-2 / 2.4e-5, 20);
+  EXPECT_NEAR(plan.step.exact_setup_cost, plan.step.exact_step_cost, 1);
+  // The same for any number of threads.
+  request_.num_threads = 16;
+  EXPECT_EQ(Plan().step.exact_step_cost, plan.step.exact_step_cost);
+  // Rows that S can't be formed of keep their recomputed Jacobian, and PCG.
+  options().device = DEVICE_CUDA;
+  options().jacobian = JACOBIAN_RECOMPUTED;
+  EXPECT_TRUE(Plan().step.is_mixture());
+  rows_.num_other_rows = 10;
+  plan = Plan();
+  EXPECT_TRUE(plan.recomputed);
+  EXPECT_FALSE(plan.step.may_factorize());
+  options().jacobian = JACOBIAN_STORED;
+  EXPECT_TRUE(Plan().step.is_mixture());
+}
+
+// A device without cuSOLVER has PCG.
+TEST_F(SolvePlanTest, ChoosesPcgWithoutALibrary) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  options().device = DEVICE_CUDA;
+  facts_.why_no_factorization = "cuSOLVER is not there";
+  EXPECT_TRUE(Plan().on_device);
+  EXPECT_FALSE(Plan().step.may_factorize());
+}
+
+// What was asked for as such stays.
+TEST_F(SolvePlanTest, ChoosesNothingUnasked) {
+  options().device = DEVICE_HOST;
+  EXPECT_FALSE(Plan().step.may_factorize());
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  request_.solver_options.use_explicit_schur_complement = true;
+  EXPECT_EQ(Plan().linear_solver_type, ceres::ITERATIVE_SCHUR);
+}
+
+TEST_F(SolvePlanTest, GoesOnOnTheHostWithoutADevice) {
+  facts_.no_device = {StatusCode::kUnsupported, "There is no device."};
+  for (const DeviceType device : {DEVICE_AUTO, DEVICE_CUDA}) {
+    options().device = device;
+    EXPECT_FALSE(Plan().on_device);
+    EXPECT_EQ(Plan().why_host, "there is no device");
+  }
+  facts_.no_device = {StatusCode::kDeviceError, "CUDA says no."};
+  EXPECT_EQ(Plan().why_host, "the device failed: CUDA says no");
+  facts_.build_has_cuda = false;
+  EXPECT_NE(Plan().why_host, "");
+  options().device = DEVICE_AUTO;
+  EXPECT_EQ(Plan().why_host, "");
+  options().device = DEVICE_CUDA;
+  options().fallback = FALLBACK_REFUSE;
+  EXPECT_EQ(Refused().reason,
+            "device = CUDA is not available, because CUDA says no");
+  EXPECT_FALSE(Refused().is_final);
+}
+
+TEST_F(SolvePlanTest, FormsMatricesOnTheHostToo) {
+  request_.solver_options.linear_solver_type = ceres::DENSE_SCHUR;
+  EXPECT_TRUE(Plan().on_device);
+  EXPECT_EQ(facts_.work.num_factorized_columns, 90);
+  facts_.why_no_factorization = "cuSOLVER is missing";
+  EXPECT_FALSE(Plan().on_device);
+  EXPECT_EQ(Plan().why_host, "cuSOLVER is missing");
+  EXPECT_TRUE(Plan().step.factorizes());
+  request_.solver_options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  EXPECT_TRUE(Plan().on_device);  // It needs no factorisation.
+  request_.solver_options.use_explicit_schur_complement = true;
+  EXPECT_TRUE(Plan().on_device);
+  facts_.why_host = "it is small";
+  EXPECT_FALSE(Plan().on_device);
+  EXPECT_TRUE(Plan().step.use_explicit_schur_complement);
+}
+
+TEST_F(SolvePlanTest, LeavesFactorsOfFloatOnTheHostToCeres) {
+  request_.solver_options.linear_solver_type = ceres::DENSE_SCHUR;
+  request_.solver_options.use_mixed_precision_solves = true;
+  EXPECT_TRUE(Plan().on_device);
+  facts_.why_host = "it is small";
+  EXPECT_EQ(Refused().reason,
+            "stock Ceres solves with DENSE_SCHUR on the host, because "
+            "use_mixed_precision_solves needs a device (it is small)");
+  EXPECT_TRUE(Refused().is_final);
+  options().device = DEVICE_HOST;
+  EXPECT_EQ(Refused().reason,
+            "stock Ceres solves with DENSE_SCHUR on the host, because "
+            "use_mixed_precision_solves needs a device");
+}
+
+TEST_F(SolvePlanTest, RecomputesWhereThatIsFasterAndCanBe) {
+  EXPECT_TRUE(Plan().recomputed);
+  facts_.why_not_recomputed = "no manifolds on points";
+  EXPECT_FALSE(Plan().recomputed);
+  EXPECT_THAT(Plan().notes, IsEmpty());
+  // Where double is slow it isn't faster, and no rows are read.
+  facts_.why_not_recomputed.clear();
+  facts_.num_asked_for_rows = 0;
+  facts_.ratio = 64;
+  EXPECT_FALSE(Plan().recomputed);
+  options().jacobian = JACOBIAN_STORED;
+  facts_.ratio = 2;
+  EXPECT_FALSE(Plan().recomputed);
+  options().jacobian = JACOBIAN_AUTO;
+  options().device = DEVICE_HOST;
+  EXPECT_FALSE(Plan().recomputed);
+  EXPECT_EQ(facts_.num_asked_for_rows, 0);
+  options().jacobian = JACOBIAN_RECOMPUTED;
+  EXPECT_TRUE(Plan().recomputed);
+  facts_.why_not_recomputed = "no manifolds on points";
+  EXPECT_EQ(Refused().reason,
+            "jacobian RECOMPUTED takes no manifolds on points");
+}
+
+TEST_F(SolvePlanTest, StoresWhatAMatrixIsFormedOf) {
+  request_.solver_options.linear_solver_type = ceres::SPARSE_SCHUR;
+  options().jacobian = JACOBIAN_RECOMPUTED;
+  EXPECT_TRUE(Plan().recomputed);
+  rows_.num_other_rows = 1;
+  EXPECT_FALSE(Plan().recomputed);
+  EXPECT_THAT(Plan().notes,
+              ElementsAre(HasSubstr("the Jacobian is stored, since")));
+  rows_.num_other_rows = 0;
+  rows_.num_observation_kinds = 2;
+  EXPECT_FALSE(Plan().recomputed);
+  options().jacobian = JACOBIAN_AUTO;
+  EXPECT_FALSE(Plan().recomputed);
+  EXPECT_THAT(Plan().notes, IsEmpty());
+}
+
+TEST_F(SolvePlanTest, NeedsRowsThatCanBeRecomputed) {
+  options().jacobian = JACOBIAN_RECOMPUTED;
+  rows_.num_observations = 0;
+  rows_.num_observation_kinds = 0;
+  rows_.num_other_rows = 5;
+  EXPECT_THAT(Refused().reason, HasSubstr("this library's cost functions"));
+  rows_.has_models = true;
+  EXPECT_TRUE(Plan().recomputed);
+}
+
+TEST_F(SolvePlanTest, SaysHowStepsAreComputed) {
+  options().precision = PRECISION_MIXED;
+  request_.solver_options.max_linear_solver_iterations = 7;
+  SolvePlan plan = Plan();
+  EXPECT_TRUE(plan.mixed);
+  EXPECT_TRUE(plan.step.use_schur);
+  EXPECT_EQ(plan.step.preconditioner, solver::PreconditionerType::kSchurJacobi);
+  EXPECT_EQ(plan.step.max_num_iterations, 7);
+  EXPECT_EQ(plan.preconditioner_name, "SCHUR_JACOBI");
+  EXPECT_EQ(plan.merge_blocks,
+            options().preconditioner_blocks == PRECONDITIONER_BLOCKS_MERGED);
+  EXPECT_EQ(plan.forcing_sequence, FORCING_SEQUENCE_AUTO);
+  request_.replaces_factorization = true;
+  EXPECT_EQ(Plan().forcing_sequence, FORCING_SEQUENCE_MODEL_COST);
+  options().forcing_sequence = FORCING_SEQUENCE_CONSTANT;
+  EXPECT_EQ(Plan().forcing_sequence, FORCING_SEQUENCE_CONSTANT);
+  options().device = DEVICE_HOST;
+  EXPECT_FALSE(Plan().mixed);  // The host computes in double.
+  request_.solver_options.linear_solver_type = ceres::CGNR;
+  request_.solver_options.preconditioner_type = ceres::JACOBI;
+  plan = Plan();
+  EXPECT_FALSE(plan.step.use_schur);
+  EXPECT_FALSE(plan.merge_blocks);
+}
+
+TEST_F(SolvePlanTest, KeepsTheBestStateWhereCeresDoesNot) {
+  for (const bool on_device : {false, true}) {
+    for (const bool has_ceres_state : {false, true}) {
+      for (const bool update_state : {false, true}) {
+        options().device = on_device ? DEVICE_CUDA : DEVICE_HOST;
+        request_.has_ceres_state = has_ceres_state;
+        request_.solver_options.update_state_every_iteration = update_state;
+        EXPECT_EQ(Plan().keeps_best,
+                  (on_device || !has_ceres_state) && !update_state);
+      }
+    }
+  }
+}
+
+// Which linear solvers are replaced.
+TEST(SolverChoice, SaysWhatIsLeftToCeres) {
+  struct Row {
+    ceres::LinearSolverType type;
+    ceres::PreconditionerType preconditioner;
+    const char* why;  // "": it is replaced
+  };
+  for (const Row& row :
+       {Row{ceres::ITERATIVE_SCHUR, ceres::SCHUR_JACOBI, ""},
+        Row{ceres::ITERATIVE_SCHUR, ceres::IDENTITY, ""},
+        Row{ceres::ITERATIVE_SCHUR, ceres::SCHUR_POWER_SERIES_EXPANSION, ""},
+        Row{ceres::CGNR, ceres::JACOBI, ""},
+        Row{ceres::DENSE_SCHUR, ceres::CLUSTER_JACOBI, ""},
+        Row{ceres::SPARSE_SCHUR, ceres::JACOBI, ""},
+        Row{ceres::ITERATIVE_SCHUR, ceres::CLUSTER_JACOBI, "CLUSTER_JACOBI"},
+        Row{ceres::CGNR, ceres::SUBSET, "SUBSET"},
+        Row{ceres::DENSE_QR, ceres::JACOBI, "DENSE_QR"}}) {
+    ceres::Solver::Options solver_options;
+    solver_options.linear_solver_type = row.type;
+    solver_options.preconditioner_type = row.preconditioner;
+    const std::string why = WhyLeftToCeres({}, solver_options);
+    EXPECT_EQ(why.empty(), row.why[0] == '\0') << why;
+    EXPECT_THAT(why, HasSubstr(row.why));
+  }
+  ceres::Solver::Options sparse;
+  sparse.linear_solver_type = ceres::SPARSE_SCHUR;
+  sparse.dynamic_sparsity = true;
+  EXPECT_THAT(WhyLeftToCeres({}, sparse), HasSubstr("dynamic_sparsity"));
+  sparse.dynamic_sparsity = false;
+  sparse.use_mixed_precision_solves = true;
+  EXPECT_EQ(WhyLeftToCeres({}, sparse), "");
+  Options options;
+  options.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
+  EXPECT_THAT(WhyLeftToCeres(options, sparse),
+              HasSubstr("no sparse factorisation"));
+}
+
+TEST(SolverChoice, ChoosesOnlyAnother) {
+  ceres::Solver::Options given;
+  given.linear_solver_type = ceres::DENSE_SCHUR;
+  given.use_mixed_precision_solves = true;
+  Options options;
+  EXPECT_FALSE(ChooseLinearSolver(options, &given));
+  options.linear_solver = LINEAR_SOLVER_ITERATIVE_SCHUR;
+  ceres::Solver::Options chosen = given;
+  EXPECT_TRUE(ChooseLinearSolver(options, &chosen));
+  EXPECT_EQ(chosen.linear_solver_type, ceres::ITERATIVE_SCHUR);
+  EXPECT_FALSE(chosen.use_mixed_precision_solves);
+  EXPECT_EQ(LinearSolverName(given), "DENSE_SCHUR");
+  EXPECT_EQ(LinearSolverName(chosen), "ITERATIVE_SCHUR with JACOBI");
+  EXPECT_FALSE(ChooseLinearSolver(options, &chosen));
+}
+
+}  // namespace
+}  // namespace ceres_ext

@@ -1,0 +1,282 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The vectors of the trust-region loop against plain loops.
+
+#include "ceres_ext/under_ceres/loop_vectors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/front/on_machine.h"
+
+namespace ceres_ext {
+namespace {
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+class TrustRegionVectors : public OnMachine {
+ protected:
+  void SetUp() override {
+    OnMachine::SetUp();
+    if (machine_ != nullptr) {
+      SetUpVectors();
+    }
+  }
+  void SetUpVectors() {
+    vectors_ =
+        std::make_unique<LoopVectors<TestMachine>>(machine_.get(),
+                                                   /*caller_state=*/nullptr,
+                                                   /*host_context=*/nullptr,
+                                                   &failure_);
+  }
+
+  std::vector<double> Random(int n) {
+    std::uniform_real_distribution<double> uniform(-2.0, 2.0);
+    std::vector<double> x(n);
+    for (double& value : x) {
+      value = uniform(generator_);
+    }
+    return x;
+  }
+  double* New(const std::vector<double>& x) {
+    double* data = vectors_->Allocate(static_cast<int>(x.size()));
+    EXPECT_TRUE(
+        vectors_->CopyFromHost(static_cast<int>(x.size()), x.data(), data));
+    return data;
+  }
+  std::vector<double> Get(int n, const double* x) {
+    std::vector<double> values(n);
+    EXPECT_TRUE(vectors_->CopyToHost(n, x, values.data()));
+    return values;
+  }
+
+  std::mt19937 generator_{7};
+  Failure failure_;
+  std::unique_ptr<LoopVectors<TestMachine>> vectors_;
+};
+
+// Edge sizes of warps and blocks, and one of several blocks.
+const int kSizes[] = {0, 1, 31, 32, 33, 255, 257, 70001};
+
+TEST_F(TrustRegionVectors, ElementByElement) {
+  for (const int n : kSizes) {
+    SCOPED_TRACE("n " + std::to_string(n));
+    ASSERT_TRUE(vectors_->Setup({n, n, n}, nullptr).ok());
+    const std::vector<double> x = Random(n);
+    const std::vector<double> y = Random(n);
+    double* a = New(x);
+    double* b = New(y);
+    double* c = vectors_->Allocate(n);
+    const auto expect = [&](const double* result, auto&& formula) {
+      const std::vector<double> values = Get(n, result);
+      for (int i = 0; i < n; ++i) {
+        ASSERT_EQ(values[i], formula(i)) << "element " << i;
+      }
+    };
+    vectors_->Copy(n, a, c);
+    expect(c, [&](int i) { return x[i]; });
+    vectors_->Negate(n, a, c);
+    expect(c, [&](int i) { return -x[i]; });
+    vectors_->Multiply(n, a, b, c);
+    expect(c, [&](int i) { return x[i] * y[i]; });
+    vectors_->Copy(n, a, c);
+    vectors_->Clamp(n, -0.5, 1.0, c);
+    expect(c, [&](int i) { return std::min(std::max(x[i], -0.5), 1.0); });
+    vectors_->Multiply(n, a, a, c);
+    vectors_->JacobiScaling(n, c);
+    expect(c, [&](int i) { return 1.0 / (1.0 + std::sqrt(x[i] * x[i])); });
+    vectors_->Multiply(n, a, a, c);
+    vectors_->LevenbergMarquardtDiagonal(n, c, 3.0, b);
+    expect(b, [&](int i) { return std::sqrt(x[i] * x[i] / 3.0); });
+    vectors_->SetOne(n, c);
+    expect(c, [&](int) { return 1.0; });
+    vectors_->SetZero(n, c);
+    expect(c, [&](int) { return 0.0; });
+    for (double* vector : {a, b, c}) {
+      vectors_->Free(vector);
+    }
+  }
+}
+
+// A sum of n products of at most 4 in any order is within n eps of the sum of
+// their magnitudes.
+TEST_F(TrustRegionVectors, Sums) {
+  for (const int n : kSizes) {
+    SCOPED_TRACE("n " + std::to_string(n));
+    ASSERT_TRUE(vectors_->Setup({n, n, n}, nullptr).ok());
+    const std::vector<double> x = Random(n);
+    const std::vector<double> y = Random(n);
+    double* a = New(x);
+    double* b = New(y);
+    long double xx = 0, dd = 0, change = 0, magnitude = 0;
+    double largest = 0.0;
+    for (int i = 0; i < n; ++i) {
+      const long double d = static_cast<long double>(x[i]) - y[i];
+      xx += static_cast<long double>(x[i]) * x[i];
+      dd += d * d;
+      largest = std::fmax(largest, std::fabs(x[i] - y[i]));
+      // y = J step, x = f.
+      const long double term =
+          y[i] * (x[i] + y[i] / static_cast<long double>(2));
+      change -= term;
+      magnitude += std::fabs(static_cast<double>(term));
+    }
+    const double relative = (n + 4) * kEpsilon;
+    double max_norm = -1, norm = -1, x_norm = -1, step_norm = -1, model = -1;
+    ASSERT_TRUE(vectors_->ProjectedGradientNorms(n, a, b, &max_norm, &norm));
+    EXPECT_EQ(max_norm, largest);
+    EXPECT_NEAR(norm, std::sqrt(dd), relative * std::sqrt(dd));
+    ASSERT_TRUE(vectors_->StepNorms(n, a, b, &x_norm, &step_norm));
+    EXPECT_NEAR(x_norm, std::sqrt(xx), relative * std::sqrt(xx));
+    EXPECT_NEAR(step_norm, std::sqrt(dd), relative * std::sqrt(dd));
+    ASSERT_TRUE(vectors_->ModelCostChange(n, a, b, &model));
+    EXPECT_NEAR(model, change, relative * static_cast<double>(magnitude));
+    // The same bits once more.
+    double again = -1;
+    ASSERT_TRUE(vectors_->ModelCostChange(n, a, b, &again));
+    EXPECT_EQ(model, again);
+    vectors_->Free(a);
+    vectors_->Free(b);
+  }
+}
+
+// A step is taken where every element is finite and has been written.
+TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
+  for (const int n : {1, 33, 70001}) {
+    ASSERT_TRUE(vectors_->Setup({n, n, n}, nullptr).ok());
+    const std::vector<double> x = Random(n);
+    double* a = New(x);
+    ASSERT_TRUE(vectors_->NegateIfValid(n, a));
+    const std::vector<double> negated = Get(n, a);
+    for (int i = 0; i < n; ++i) {
+      ASSERT_EQ(negated[i], -x[i]);
+    }
+    for (const double bad : {std::numeric_limits<double>::quiet_NaN(),
+                             std::numeric_limits<double>::infinity()}) {
+      for (const int at : {0, n / 2, n - 1}) {
+        std::vector<double> with_bad = x;
+        with_bad[at] = bad;
+        ASSERT_TRUE(vectors_->CopyFromHost(n, with_bad.data(), a));
+        EXPECT_FALSE(vectors_->NegateIfValid(n, a)) << bad << " at " << at;
+      }
+    }
+    // Everything but one element is written.
+    for (const int at : {0, n - 1}) {
+      vectors_->Invalidate(n, a);
+      std::vector<double> values = Get(n, a);
+      const double left = values[at];
+      values = x;
+      values[at] = left;
+      ASSERT_TRUE(vectors_->CopyFromHost(n, values.data(), a));
+      EXPECT_FALSE(vectors_->NegateIfValid(n, a)) << "unwritten " << at;
+    }
+    vectors_->Free(a);
+  }
+}
+
+// Setup takes what the loop will ask for. Off the host's own memory some of it
+// is shared by vectors that never hold something at the same time.
+TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
+  constexpr int kX = 50;
+  constexpr int kStep = 40;
+  constexpr int kResiduals = 60;
+  const bool shares = !vectors_->IsHost();
+  for (const bool keeps_best : {true, false}) {
+    SCOPED_TRACE(keeps_best);
+    std::vector<int> sizes = {kX};
+    if (keeps_best) {
+      sizes.push_back(kX);
+    }
+    // Residuals, step, scaled step, candidate, gradient, model residuals,
+    // negative gradient, projected step, scaling, damping and its root.
+    const size_t first = sizes.size();
+    sizes.insert(sizes.end(),
+                 {kResiduals,
+                  kStep,
+                  kStep,
+                  kX,
+                  kStep,
+                  kResiduals,
+                  kStep,
+                  kX,
+                  kStep,
+                  kStep,
+                  kStep});
+    const std::vector<std::pair<size_t, size_t>> shared = {
+        {first + 1, first + 4},
+        {first + 2, first + 6},
+        {first + 2, first + 10},
+        {first + 6, first + 10},
+        {first + 3, first + 7}};
+    vectors_.reset();
+    SetUpVectors();
+    const int64_t before = machine_->bytes();
+    const LoopVectors<TestMachine>::Sizes loop = {
+        kX, kStep, kResiduals, keeps_best};
+    ASSERT_TRUE(vectors_->Setup(loop, nullptr).ok());
+    const int64_t bytes = machine_->bytes();
+    // The host counts the scalars too, which a device has in page-locked
+    // memory.
+    const int64_t scalars =
+        kIsHost<TestMachine> ? int64_t{sizeof(kernels::LoopScalars)} : 0;
+    EXPECT_EQ(bytes - before - scalars,
+              LoopVectors<TestMachine>::NumBytes(
+                  loop, shares, /*has_scratch=*/false));
+    std::vector<double*> first_round;
+    for (int round = 0; round < 2; ++round) {
+      std::vector<double*> taken;
+      for (const int n : sizes) {
+        taken.push_back(vectors_->Allocate(n));
+        ASSERT_NE(taken.back(), nullptr);
+      }
+      EXPECT_EQ(machine_->bytes(), bytes);
+      for (size_t j = 0; j < sizes.size(); ++j) {
+        for (size_t i = 0; i < j; ++i) {
+          const bool same =
+              shares &&
+              std::find(shared.begin(), shared.end(), std::pair(i, j)) !=
+                  shared.end();
+          EXPECT_EQ(taken[i] == taken[j], same) << i << " and " << j;
+        }
+      }
+      if (round == 0) {
+        first_round = taken;
+      }
+      EXPECT_EQ(taken, first_round);
+      for (double* vector : taken) {
+        vectors_->Free(vector);
+      }
+    }
+    // A vector that the loop does not have is one of its own.
+    double* const other = vectors_->Allocate(kX + 1);
+    EXPECT_EQ(std::count(first_round.begin(), first_round.end(), other), 0);
+    vectors_->Free(other);
+  }
+}
+
+// The model's residuals may stand where an evaluation has scratch.
+TEST_F(TrustRegionVectors, ModelResidualsStandInScratch) {
+  Buffer<double> scratch;
+  ASSERT_TRUE(machine_->Allocate(60, &scratch).ok());
+  ASSERT_TRUE(vectors_->Setup({50, 40, 60}, scratch.data()).ok());
+  std::vector<double*> residuals;
+  for (const int n : {50, 50, 60, 40, 40, 50, 40, 60}) {
+    double* const vector = vectors_->Allocate(n);
+    if (n == 60) {
+      residuals.push_back(vector);
+    }
+  }
+  ASSERT_EQ(residuals.size(), 2);
+  EXPECT_NE(residuals[0], scratch.data());
+  EXPECT_EQ(residuals[1], scratch.data());
+}
+
+}  // namespace
+}  // namespace ceres_ext
