@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/doors_functors.h"
 #include "benchmarks/solve_benchmark.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
@@ -39,14 +40,17 @@ DEFINE_double(outlier_fraction,
 DEFINE_string(door,
               "arrays,ceres",
               "Which doors, in this order: arrays, kept (arrays by one "
-              "ArraySolver), ceres, own (a ceres::Problem that owns nothing, "
-              "as docs/use.md has it).");
+              "ArraySolver), functor (arrays of a user's functor), shared "
+              "(arrays of another one, poses apart from intrinsics that 100 "
+              "cameras share, with weights and a prior on each pose), ceres, "
+              "own (a ceres::Problem that owns nothing, as docs/use.md has "
+              "it).");
 DEFINE_int32(best_iterations,
              0,
              "Iterations of the longer solve for the best cost; 0: none.");
 DEFINE_int32(pcg_iterations, 100, "At most so many of PCG in a step.");
 DEFINE_string(device, "cuda", "cuda or host.");
-DEFINE_string(jacobian, "recomputed", "stored or recomputed.");
+DEFINE_string(jacobian, "recomputed", "auto, stored or recomputed.");
 DEFINE_string(cuda_graph, "auto", "auto, on or off.");
 DEFINE_string(precision, "double", "double or mixed.");
 
@@ -102,6 +106,64 @@ void SolveOwn(const SolveBalOptions& options,
         &solved->summary);
 }
 
+// The same residuals by a user's functor.
+void SolveFunctor(const SolveBalOptions& options,
+                  BalProblem* problem,
+                  Solved* solved) {
+  ArrayProblem arrays;
+  const int cameras = arrays.AddParameters(
+      {problem->cameras.data(), problem->num_cameras(), 9});
+  const int points =
+      arrays.AddParameters({problem->points.data(), problem->num_points(), 3});
+  arrays.AddResiduals<SnavelyCost>(problem->num_observations(),
+                                   problem->observations.data(),
+                                   {{cameras, problem->camera_index.data()},
+                                    {points, problem->point_index.data()}});
+  Solve(options.solver_options, options.ext_options, &arrays, &solved->summary);
+}
+
+// Poses, and intrinsics of the first of every 100 cameras.
+void SolveShared(const SolveBalOptions& options,
+                 BalProblem* problem,
+                 Solved* solved) {
+  constexpr int kCamerasThatShare = 100;
+  std::vector<double> poses;
+  std::vector<double> intrinsics;
+  std::vector<double> translations;
+  for (int c = 0; c < problem->num_cameras(); ++c) {
+    const double* const camera = problem->cameras.data() + 9 * c;
+    poses.insert(poses.end(), camera, camera + 6);
+    translations.insert(translations.end(), camera + 3, camera + 6);
+    if (c % kCamerasThatShare == 0) {
+      intrinsics.insert(intrinsics.end(), camera + 6, camera + 9);
+    }
+  }
+  const int64_t n = problem->num_observations();
+  std::vector<int32_t> intrinsics_index(n);
+  for (int64_t i = 0; i < n; ++i) {
+    intrinsics_index[i] = problem->camera_index[i] / kCamerasThatShare;
+  }
+  const std::vector<double> weights(n, 0.5);
+  ArrayProblem arrays;
+  const int pose_array =
+      arrays.AddParameters({poses.data(), problem->num_cameras(), 6});
+  const int intrinsics_array = arrays.AddParameters(
+      {intrinsics.data(), static_cast<int64_t>(intrinsics.size()) / 3, 3});
+  const int points =
+      arrays.AddParameters({problem->points.data(), problem->num_points(), 3});
+  arrays.AddResiduals<SharedSnavelyCost>(
+      n,
+      problem->observations.data(),
+      {{pose_array, problem->camera_index.data()},
+       {intrinsics_array, intrinsics_index.data()},
+       {points, problem->point_index.data()}},
+      nullptr,
+      weights.data());
+  arrays.AddResiduals<TranslationCost>(
+      problem->num_cameras(), translations.data(), {{pose_array, nullptr}});
+  Solve(options.solver_options, options.ext_options, &arrays, &solved->summary);
+}
+
 Solved SolveOnce(const std::string& door,
                  const SolveBalOptions& options,
                  const BalProblem& start,
@@ -122,6 +184,10 @@ Solved SolveOnce(const std::string& door,
         options.solver_options, options.ext_options, &arrays, &solved.summary);
   } else if (door == "own") {
     SolveOwn(options, problem, &solved);
+  } else if (door == "functor") {
+    SolveFunctor(options, problem, &solved);
+  } else if (door == "shared") {
+    SolveShared(options, problem, &solved);
   } else {
     SolveBal(of_door, problem, &solved.summary, &solved.build_seconds);
   }

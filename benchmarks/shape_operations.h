@@ -188,18 +188,17 @@ class ShapeBenchmark {
         cells[v].push_back({f, slot.is_shared ? 0 : v, slot.size});
       }
     }
-    std::vector<int32_t> view(n_);
-    std::vector<int32_t> point(n_);
-    OK_OR_EXIT(machine_->Download(n_, index_.ref().camera_id, view.data()));
-    OK_OR_EXIT(machine_->Download(n_, index_.ref().point_id, point.data()));
+    const auto read_rows = [this](std::vector<int32_t>* view,
+                                  std::vector<int32_t>* point) {
+      view->resize(n_);
+      point->resize(n_);
+      OK_OR_EXIT(machine_->Download(n_, index_.ref().camera_id, view->data()));
+      OK_OR_EXIT(machine_->Download(n_, index_.ref().point_id, point->data()));
+      return kernels::Status();
+    };
     kernels::Views<Machine> views;
-    OK_OR_EXIT(views.Setup(blocks.f,
-                           blocks.merged,
-                           C,
-                           cells,
-                           view,
-                           std::vector<int64_t>(point.begin(), point.end()),
-                           machine_));
+    OK_OR_EXIT(
+        views.Setup(blocks.f, blocks.merged, C, cells, read_rows, machine_));
     const Stored<T, C> jacobian{{arrays.Upload(Random<T>(2 * C * n_)), n_},
                                 {arrays.Upload(Random<T>(6 * n_)), n_}};
     solver::ViewBatch<Machine, Stored<T, C>> batch;

@@ -203,14 +203,24 @@ Status MachineProblem<Machine>::SetupIndex(
       point_id[k] = place_of[point_id[k]];
     }
   }
-  for (int32_t& point : structure->views.point_id) {
-    point = place_of[point];
-  }
-  for (size_t b = 0; b < structure->place.size(); ++b) {
-    if (structure->is_eliminated[b] != 0 && structure->family[b] == 0) {
-      structure->place[b] = place_of[structure->place[b]];
+  if (batch != views_.get()) {
+    int32_t* const point_id = structure->views.point_id.data();
+    for (int64_t k = 0; k < structure->views.size(); ++k) {
+      point_id[k] = place_of[point_id[k]];
     }
   }
+  constexpr int64_t kBlocksPerTask = 1 << 14;
+  host_context->ParallelFor(
+      static_cast<int64_t>(structure->place.size()),
+      kBlocksPerTask,
+      [&](int64_t begin, int64_t end) {
+        for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end);
+             ++b) {
+          if (structure->is_eliminated[b] != 0 && structure->family[b] == 0) {
+            structure->place[b] = place_of[structure->place[b]];
+          }
+        }
+      });
   return {};
 }
 
@@ -230,15 +240,14 @@ void MachineProblem<Machine>::MergeBlocks(const ProblemStructure& structure) {
   for (const int32_t i : structure.general_rows) {
     bool has_eliminated = false;
     blocks.clear();
-    for (int j = 0; j < structure.rows->NumBlocks(i); ++j) {
-      const BlockOfRow block = structure.rows->Block(i, j);
-      if (block.is_constant()) {
+    for (const int32_t block : structure.rows->BlocksOf(i)) {
+      if (block == BlockOfRow::kConstant) {
         continue;
       }
-      if (structure.is_eliminated[block.index] != 0) {
+      if (structure.is_eliminated[block] != 0) {
         has_eliminated = true;
       } else {
-        add(block.index);
+        add(block);
       }
     }
     if (has_eliminated) {
@@ -298,20 +307,17 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
   }
   CERES_EXT_RETURN_IF_ERROR(machine_->Upload(columns, &views_->columns));
   const kernels::ObservationIndexRef& index = views_->index();
-  std::vector<int32_t> view_of_row(rows.size());
-  std::vector<int32_t> point_of_row(rows.size());
-  CERES_EXT_RETURN_IF_ERROR(
-      machine_->Download(rows.size(), index.camera_id, view_of_row.data()));
-  CERES_EXT_RETURN_IF_ERROR(
-      machine_->Download(rows.size(), index.point_id, point_of_row.data()));
+  const auto read_rows = [&](std::vector<int32_t>* view_of_row,
+                             std::vector<int32_t>* point_of_row) -> Status {
+    view_of_row->resize(rows.size());
+    point_of_row->resize(rows.size());
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(rows.size(), index.camera_id, view_of_row->data()));
+    return machine_->Download(
+        rows.size(), index.point_id, point_of_row->data());
+  };
   return views_->views.Setup(
-      blocks_.f,
-      blocks_.merged,
-      rows.columns,
-      cells,
-      view_of_row,
-      std::vector<int64_t>(point_of_row.begin(), point_of_row.end()),
-      machine_);
+      blocks_.f, blocks_.merged, rows.columns, cells, read_rows, machine_);
 }
 
 template <typename Machine>
@@ -323,8 +329,7 @@ Status MachineProblem<Machine>::SetupGeneralRows(
                     2 * static_cast<int64_t>(structure.general_rows.size()));
   for (const int32_t i : structure.general_rows) {
     builder_->AddRow(structure.rows->NumResiduals(i));
-    for (int j = 0; j < structure.rows->NumBlocks(i); ++j) {
-      const int32_t block = structure.rows->Block(i, j).index;
+    for (const int32_t block : structure.rows->BlocksOf(i)) {
       if (block == BlockOfRow::kConstant) {
         continue;
       }

@@ -105,6 +105,23 @@ BatchModelKind ArrayImport::KindOf(int residuals) const {
              : batchable->batch_model().kind;
 }
 
+bool ArrayImport::MayHaveObservations() const {
+  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
+    const Residuals& residuals = problem_->residuals()[r];
+    if (residuals.num_blocks == 0) {
+      continue;
+    }
+    const BatchModel* const model =
+        FindBatchModel(*rows_->cost_function(static_cast<int>(r)));
+    // One by one they may be of any type.
+    if (residuals.cost_functions != nullptr ||
+        (model != nullptr && model->kind != BatchModelKind::kOther)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool ArrayImport::AreObservations() const {
   int points = kNone;
   std::vector<BatchModelKind> kinds;
@@ -266,6 +283,10 @@ bool ArrayImport::Import(const ImportOptions& options,
   if (by_points && options.batch_evaluation && AreObservations()) {
     return ImportObservations(wants_hash, context, structure, reason);
   }
+  if (by_points && options.use_schur && !MayHaveObservations()) {
+    *reason = "no residual block is an observation";
+    return false;
+  }
   if (!SetupRows(context, reason)) {
     return false;
   }
@@ -311,8 +332,18 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
   if (!SetupRows(context, reason)) {
     return false;
   }
+  // The independent set of many rows takes longer than some steps.
+  constexpr int64_t kManyRows = 1 << 17;
+  const int array =
+      rows_->size() >= kManyRows ? rows_->IndependentArray(kPointSize) : -1;
+  if (array >= 0) {
+    *num_eliminate_blocks = rows_->NumVarying(array);
+    rows_->OrderFirst(array);
+    return true;
+  }
   rows_->Order({});
-  const std::vector<uint8_t> is_eliminated = IndependentSet(*rows_, context);
+  rows_->ReadBlocks(context);
+  const std::vector<uint8_t> is_eliminated = IndependentSet(*rows_);
   rows_->Order(is_eliminated);
   *num_eliminate_blocks = static_cast<int>(
       std::count(is_eliminated.begin(), is_eliminated.end(), 1));

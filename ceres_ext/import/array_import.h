@@ -58,7 +58,9 @@ class ArrayImport {
               kernels::HostContext* context,
               ProblemStructure* structure,
               std::string* reason);
-  // Puts the blocks first that ITERATIVE_SCHUR eliminates, as Ceres would.
+  // Puts the blocks first that ITERATIVE_SCHUR eliminates: those that Ceres
+  // would eliminate, or, of many rows, an array of points that most blocks are
+  // in (ArrayRows::IndependentArray).
   // *num_eliminate_blocks: how many, for the next Import. False, with a
   // sentence in *reason, as Import.
   bool ChooseEliminated(kernels::HostContext* context,
@@ -111,6 +113,8 @@ class ArrayImport {
   // kOther where this library doesn't evaluate observations of that kind from
   // the array itself.
   BatchModelKind KindOf(int residuals) const;
+  // Whether one of the rows may be an observation.
+  bool MayHaveObservations() const;
   // Whether all rows are observations that can be referred to.
   bool AreObservations() const;
   bool ImportObservations(bool wants_hash,

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "ceres_ext/base/failure.h"
@@ -81,8 +82,8 @@ const ceres::CostFunction* ArrayRows::CostFunctionOf(
 void ArrayRows::Setup(kernels::HostContext* context) {
   const int num_arrays = static_cast<int>(problem_->parameters().size());
   index_.assign(num_arrays, Index());
-  segments_.clear();
-  num_blocks_ = num_columns_ = num_parameters_ = 0;
+  ForgetOrder();
+  is_in_order_of_arrays_ = true;
   for (int i = 0; i < num_arrays; ++i) {
     const Parameters& p = parameters(i);
     const std::vector<uint8_t> is_used = FindUsed(*problem_, i, context);
@@ -133,7 +134,62 @@ void ArrayRows::Append(int array, std::vector<int32_t> blocks) {
   segments_.push_back(std::move(segment));
 }
 
+void ArrayRows::ForgetOrder() {
+  segments_.clear();
+  num_blocks_ = num_columns_ = num_parameters_ = 0;
+}
+
+void ArrayRows::OrderFirst(int array) {
+  std::vector<Segment> segments;
+  segments.swap(segments_);
+  ForgetOrder();
+  is_in_order_of_arrays_ = false;
+  for (const bool first : {true, false}) {
+    for (Segment& segment : segments) {
+      if ((segment.array == array) == first) {
+        std::vector<int32_t> blocks = std::move(segment.blocks);
+        if (blocks.empty()) {
+          blocks.resize(segment.num_blocks);
+          std::iota(blocks.begin(), blocks.end(), 0);
+        }
+        Append(segment.array, std::move(blocks));
+      }
+    }
+  }
+}
+
+int ArrayRows::NumVarying(int array) const {
+  int num_blocks = 0;
+  for (const Segment& segment : segments_) {
+    num_blocks += segment.array == array ? segment.num_blocks : 0;
+  }
+  return num_blocks;
+}
+
+int ArrayRows::IndependentArray(int max_size) const {
+  for (size_t a = 0; a < index_.size(); ++a) {
+    const auto array = static_cast<int>(a);
+    if (2 * int64_t{NumVarying(array)} <= num_blocks_) {
+      continue;
+    }
+    const bool is_independent = std::all_of(
+        groups_.begin(), groups_.end(), [array](const Group& group) {
+          const auto& blocks = group.residuals->blocks;
+          return std::count_if(blocks.begin(),
+                               blocks.end(),
+                               [array](const ArrayProblem::Index& index) {
+                                 return index.parameters == array;
+                               }) <= 1;
+        });
+    return is_independent && parameters(array).size <= max_size ? array : -1;
+  }
+  return -1;
+}
+
 void ArrayRows::Order(const std::vector<uint8_t>& is_first) {
+  if (is_first.empty() && is_in_order_of_arrays_) {
+    return;
+  }
   // Of each parameter array, those that come first and the others.
   std::vector<std::vector<int32_t>> parts[2];
   for (auto& part : parts) {
@@ -146,8 +202,8 @@ void ArrayRows::Order(const std::vector<uint8_t>& is_first) {
       parts[first ? 0 : 1][segment.array].push_back(segment.Block(i));
     }
   }
-  segments_.clear();
-  num_blocks_ = num_columns_ = num_parameters_ = 0;
+  ForgetOrder();
+  is_in_order_of_arrays_ = is_first.empty();
   for (auto& part : parts) {
     for (size_t array = 0; array < part.size(); ++array) {
       std::sort(part[array].begin(), part[array].end());
@@ -377,6 +433,26 @@ int ArrayRows::NumBlocks(int64_t row) const {
 BlockOfRow ArrayRows::Block(int64_t row, int j) const {
   const Group& group = GroupOf(row);
   return BlockOf(group.residuals->blocks[j], group.ResidualBlock(row));
+}
+
+void ArrayRows::CopyBlocks(int64_t begin, int64_t end, int32_t* to) const {
+  const Group* group = &GroupOf(begin);
+  for (int64_t i = begin; i < end;) {
+    const int64_t last = std::min(end, group->row_begin + group->num_rows);
+    const auto& blocks = group->residuals->blocks;
+    const auto num_blocks = static_cast<int64_t>(blocks.size());
+    for (int64_t j = 0; j < num_blocks; ++j) {
+      const ArrayProblem::Index& block = blocks[j];
+      const Index& index = index_[block.parameters];
+      for (int64_t k = i; k < last; ++k) {
+        to[(k - i) * num_blocks + j] =
+            index.Of(block.BlockOf(group->ResidualBlock(k)));
+      }
+    }
+    to += (last - i) * num_blocks;
+    i = last;
+    ++group;
+  }
 }
 
 int ArrayRows::BlockSize(int64_t row, int j) const {

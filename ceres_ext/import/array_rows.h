@@ -45,6 +45,13 @@ class ArrayRows final : public ProblemRows {
   // The blocks marked come before the others from then on, both in the order of
   // the arrays. is_first: by index so far; empty: none is.
   void Order(const std::vector<uint8_t>& is_first);
+  // Those of this parameter array do.
+  void OrderFirst(int array);
+  // The parameter array that has most of all blocks that vary, of at most
+  // max_size columns each, if no residual block names two of it; -1: there is
+  // none.
+  int IndependentArray(int max_size) const;
+  int NumVarying(int array) const;
   // The cost of the residual blocks that are no rows. False where one can't be
   // evaluated.
   bool FixedCost(bool apply_loss, double* cost) const;
@@ -133,6 +140,8 @@ class ArrayRows final : public ProblemRows {
     }
   };
 
+  void CopyBlocks(int64_t begin, int64_t end, int32_t* to) const final;
+
   const Parameters& parameters(int i) const {
     return problem_->parameters()[i];
   }
@@ -146,6 +155,7 @@ class ArrayRows final : public ProblemRows {
   void FindRows(kernels::HostContext* context);
   // Appends blocks of an array, ascending.
   void Append(int array, std::vector<int32_t> blocks);
+  void ForgetOrder();
 
   const ArrayProblem* problem_;
   // By array of residual blocks.
@@ -160,6 +170,7 @@ class ArrayRows final : public ProblemRows {
   int num_parameters_ = 0;
   int num_residuals_ = 0;
   bool has_weights_ = false;
+  bool is_in_order_of_arrays_ = false;
 };
 
 }  // namespace ceres_ext

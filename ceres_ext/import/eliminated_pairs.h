@@ -16,7 +16,8 @@ namespace ceres_ext {
 
 class EliminatedPairs {
  public:
-  // Both outlive the object. is_eliminated: of the blocks that vary.
+  // Both outlive the object. rows: after ReadBlocks. is_eliminated: of the
+  // blocks that vary.
   EliminatedPairs(const ProblemRows& rows,
                   const std::vector<uint8_t>& is_eliminated)
       : rows_(rows), is_eliminated_(is_eliminated) {}
@@ -46,15 +47,12 @@ class EliminatedPairs {
   // Whether fn(pair) is true for a pair of the row; it is asked until one is.
   template <typename Function>
   bool AnyPair(int64_t row, Function&& fn) const {
-    const int num_blocks = rows_.NumBlocks(row);
-    for (int a = 0; a < num_blocks; ++a) {
-      const int32_t eliminated = rows_.Block(row, a).index;
+    for (const int32_t eliminated : rows_.BlocksOf(row)) {
       if (eliminated == BlockOfRow::kConstant ||
           is_eliminated_[eliminated] == 0) {
         continue;
       }
-      for (int b = 0; b < num_blocks; ++b) {
-        const int32_t other = rows_.Block(row, b).index;
+      for (const int32_t other : rows_.BlocksOf(row)) {
         if (other != BlockOfRow::kConstant && other != eliminated &&
             fn(PairOf(other, eliminated))) {
           return true;

@@ -3,59 +3,21 @@
 #include "ceres_ext/import/elimination.h"
 
 #include <algorithm>
-#include <new>
 #include <numeric>
-
-#include "cuda_kernels/base/buffer.h"
 
 namespace ceres_ext {
 
 // Blocks are taken by their number of neighbours, in the order of the state
 // where that is equal, unless a neighbour has been taken. Neighbours are those
 // that stand in a row together.
-std::vector<uint8_t> IndependentSet(const ProblemRows& rows,
-                                    kernels::HostContext* context) {
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows) {
   const int32_t n = rows.num_blocks();
-  // The blocks that vary of each row, read once, since most of the time goes
-  // into reaching them in memory.
-  constexpr int64_t kRowsPerTask = 1 << 14;
-  const int64_t num_rows = rows.size();
-  kernels::HostBuffer<int64_t> row_begin;
-  kernels::HostBuffer<int32_t> blocks;
-  if (!row_begin.Allocate(num_rows + 1).ok()) {
-    throw std::bad_alloc();
-  }
-  row_begin.data()[0] = 0;
-  context->ParallelFor(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      int64_t num_varying = 0;
-      for (int j = 0; j < rows.NumBlocks(i); ++j) {
-        num_varying += rows.Block(i, j).is_constant() ? 0 : 1;
-      }
-      row_begin.data()[i + 1] = num_varying;
-    }
-  });
-  std::partial_sum(
-      row_begin.data(), row_begin.data() + num_rows + 1, row_begin.data());
-  if (!blocks.Allocate(row_begin.data()[num_rows]).ok()) {
-    throw std::bad_alloc();
-  }
-  context->ParallelFor(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      int32_t* to = blocks.data() + row_begin.data()[i];
-      for (int j = 0; j < rows.NumBlocks(i); ++j) {
-        const int32_t block = rows.Block(i, j).index;
-        if (block != BlockOfRow::kConstant) {
-          *to++ = block;
-        }
-      }
-    }
-  });
   // fn(index) of each varying block of the row.
-  const auto for_each_block = [&](int64_t row, auto&& fn) {
-    for (int64_t k = row_begin.data()[row]; k < row_begin.data()[row + 1];
-         ++k) {
-      fn(blocks.data()[k]);
+  const auto for_each_block = [&rows](int64_t row, auto&& fn) {
+    for (const int32_t block : rows.BlocksOf(row)) {
+      if (block != BlockOfRow::kConstant) {
+        fn(block);
+      }
     }
   };
   // The rows of each block.

@@ -10,15 +10,13 @@
 #include <vector>
 
 #include "ceres_ext/import/problem_rows.h"
-#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
 // Of each block that varies, whether it is in the independent set of Ceres's
-// ComputeStableSchurOrdering, which libceres keeps to itself. Its threads read
-// the rows. Throws std::bad_alloc where memory runs out.
-std::vector<uint8_t> IndependentSet(const ProblemRows& rows,
-                                    kernels::HostContext* context);
+// ComputeStableSchurOrdering, which libceres keeps to itself. After
+// ProblemRows::ReadBlocks.
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows);
 
 }  // namespace ceres_ext
 

@@ -3,6 +3,8 @@
 #include "ceres_ext/import/find_views.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -13,11 +15,11 @@ namespace ceres_ext {
 namespace {
 
 constexpr int kPointSize = 3;
-// Residual blocks that a thread reads in one go.
-constexpr int64_t kRowsPerTask = 1 << 14;
-// Rows that all threads read before one puts them together.
-constexpr int64_t kRowsAtATime = 1 << 18;
+// Residual blocks that a thread reads in one go. Views are numbered once for
+// each, so there are as few as keep the threads busy.
+constexpr int64_t kRowsPerTask = 1 << 16;
 constexpr int64_t kLeastRowsOfAView = 4;
+constexpr int32_t kNoView = -1;
 
 // A row: its eliminated block, the last of them, and the blocks beside it, by
 // which views are told apart.
@@ -54,8 +56,7 @@ Row ReadRow(const ProblemRows& problem,
   Row row;
   bool fits = use_schur && problem.NumResiduals(i) == 2;
   int size = 0;
-  for (int j = 0; j < problem.NumBlocks(i); ++j) {
-    const int32_t block = problem.Block(i, j).index;
+  for (const int32_t block : problem.BlocksOf(i)) {
     if (block == BlockOfRow::kConstant) {
       continue;
     }
@@ -78,45 +79,45 @@ Row ReadRow(const ProblemRows& problem,
   return row;
 }
 
-// Views as their rows come.
-class ViewsByBlocks {
+// What a thread finds among the rows that it reads: their views, numbered as
+// they come.
+class FoundViews {
  public:
-  void Reserve(int64_t n) {
-    views_.rows.reserve(n);
-    views_.view_id.reserve(n);
-    views_.point_id.reserve(n);
-  }
-
-  void Add(const Row& row, int32_t number) {
-    int32_t id = 0;
+  int32_t Find(const Row& row) {
     // Rows of a view often come one after the other.
-    if (views_.size() > 0 && row.HasBlocks(views_.blocks.back())) {
-      id = static_cast<int32_t>(views_.blocks.size()) - 1;
-    } else {
-      const auto [entry, is_new] =
-          id_of_.try_emplace(row, static_cast<int32_t>(id_of_.size()));
-      if (is_new) {
-        views_.blocks.emplace_back(row.blocks, row.blocks + row.size);
-      }
-      id = entry->second;
+    if (last_ != kNoView && row == rows_[static_cast<size_t>(last_)]) {
+      return last_;
     }
-    views_.rows.push_back(number);
-    views_.view_id.push_back(id);
-    views_.point_id.push_back(row.point);
-    views_.columns = std::max(views_.columns, row.columns);
+    const auto [entry, is_new] =
+        number_of_.try_emplace(row, static_cast<int32_t>(rows_.size()));
+    if (is_new) {
+      rows_.push_back(row);
+    }
+    last_ = entry->second;
+    return last_;
   }
-
-  int64_t size() const { return views_.size(); }
-  ViewStructure Take() {
-    views_.columns = kernels::WithStoredColumns(
-        views_.columns, [](auto columns) { return int{columns}; });
-    return std::move(views_);
-  }
+  // A row of each view.
+  const std::vector<Row>& rows() const { return rows_; }
 
  private:
-  ViewStructure views_;
-  std::unordered_map<Row, int32_t, Row::Hash> id_of_;
+  int32_t last_ = kNoView;
+  std::vector<Row> rows_;
+  std::unordered_map<Row, int32_t, Row::Hash> number_of_;
 };
+
+struct Task {
+  std::vector<Row> rows;        // one of each view
+  std::vector<int32_t> views;   // their numbers among those of all tasks
+  int64_t num_rows = 0;         // that have a view
+  int32_t two_eliminated = -1;  // the first row that has
+};
+
+template <typename T>
+void Allocate(int64_t size, kernels::HostBuffer<T>* buffer) {
+  if (!buffer->Allocate(size).ok()) {
+    throw std::bad_alloc();
+  }
+}
 
 bool HasPairsOf(const std::vector<int32_t>& others,
                 const ViewStructure& views,
@@ -127,59 +128,117 @@ bool HasPairsOf(const std::vector<int32_t>& others,
     pairs.AddPairsOf(i);
   }
   return !pairs.empty() &&
-         std::any_of(views.rows.begin(), views.rows.end(), [&](int32_t i) {
-           return pairs.HasAPairOf(i);
-         });
+         std::any_of(views.rows.data(),
+                     views.rows.data() + views.rows.size(),
+                     [&](int32_t i) { return pairs.HasAPairOf(i); });
 }
 
 }  // namespace
 
 bool FindViews(const ProblemRows& problem,
+               const OtherRows& rows,
                const std::vector<uint8_t>& is_eliminated,
                bool use_schur,
                kernels::HostContext* context,
                std::vector<int32_t>* general_rows,
                ViewStructure* views,
                std::string* reason) {
-  const std::vector<int32_t>& rows = *general_rows;
-  const auto n = static_cast<int64_t>(rows.size());
-  ViewsByBlocks found;
-  std::vector<int32_t> others;
-  // All threads read, and one puts together what they have read.
-  std::vector<Row> read(std::min(n, kRowsAtATime));
-  for (int64_t first = 0; first < n; first += kRowsAtATime) {
-    const int64_t last = std::min(first + kRowsAtATime, n);
-    context->ParallelFor(
-        last - first, kRowsPerTask, [&](int64_t begin, int64_t end) {
-          for (int64_t k = begin; k < end; ++k) {
-            read[k] =
-                ReadRow(problem, is_eliminated, use_schur, rows[first + k]);
-          }
-        });
-    for (int64_t k = first; k < last; ++k) {
-      const Row& row = read[k - first];
-      if (row.num_eliminated > 1) {
-        *reason = "residual block " + std::to_string(rows[k]) +
-                  " depends on two eliminated blocks";
-        return false;
+  const int64_t n = rows.size;
+  // Of each row its view in the task, and its point.
+  kernels::HostBuffer<int32_t> view_of;
+  kernels::HostBuffer<int32_t> point_of;
+  Allocate(n, &view_of);
+  Allocate(n, &point_of);
+  std::vector<Task> tasks(
+      static_cast<size_t>((n + kRowsPerTask - 1) / kRowsPerTask));
+  context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    Task* const task = &tasks[static_cast<size_t>(begin / kRowsPerTask)];
+    FoundViews found;
+    for (int64_t k = begin; k < end; ++k) {
+      const Row row = ReadRow(problem, is_eliminated, use_schur, rows[k]);
+      if (row.num_eliminated > 1 && task->two_eliminated < 0) {
+        task->two_eliminated = rows[k];
       }
-      if (row.size < 0) {
-        others.push_back(rows[k]);
-      } else {
-        if (found.size() == 0) {
-          found.Reserve(n - k);
+      point_of.data()[k] = row.point;
+      view_of.data()[k] = row.size < 0 ? kNoView : found.Find(row);
+      task->num_rows += row.size < 0 ? 0 : 1;
+    }
+    task->rows = found.rows();
+  });
+  // Views are numbered as their rows come.
+  ViewStructure all;
+  std::unordered_map<Row, int32_t, Row::Hash> number_of;
+  int64_t num_rows = 0;
+  int32_t columns = 0;
+  for (Task& task : tasks) {
+    if (task.two_eliminated >= 0) {
+      *reason = "residual block " + std::to_string(task.two_eliminated) +
+                " depends on two eliminated blocks";
+      return false;
+    }
+    for (const Row& row : task.rows) {
+      const auto [entry, is_new] =
+          number_of.try_emplace(row, static_cast<int32_t>(number_of.size()));
+      if (is_new) {
+        all.blocks.emplace_back(row.blocks, row.blocks + row.size);
+        columns = std::max(columns, row.columns);
+      }
+      task.views.push_back(entry->second);
+    }
+    num_rows += task.num_rows;
+  }
+  const bool has_views =
+      num_rows > 0 &&
+      num_rows >= kLeastRowsOfAView * static_cast<int64_t>(all.blocks.size());
+  if (has_views) {
+    all.columns = kernels::WithStoredColumns(
+        columns, [](auto stored) { return int{stored}; });
+    std::vector<int32_t> others(static_cast<size_t>(n - num_rows));
+    // Without others the arrays serve as they are.
+    const bool has_others = num_rows < n;
+    const bool lists_rows = has_others || rows.rows != nullptr;
+    Allocate(has_others ? num_rows : 0, &all.view_id);
+    Allocate(has_others ? num_rows : 0, &all.point_id);
+    Allocate(lists_rows ? num_rows : 0, &all.rows);
+    int32_t* const view_id = (has_others ? all.view_id : view_of).data();
+    int32_t* const point_id = (has_others ? all.point_id : point_of).data();
+    std::vector<int64_t> first{0};  // of each task, of those that have a view
+    for (const Task& task : tasks) {
+      first.push_back(first.back() + task.num_rows);
+    }
+    context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      const auto t = static_cast<size_t>(begin / kRowsPerTask);
+      int64_t to = first[t];
+      for (int64_t k = begin; k < end; ++k) {
+        const int32_t view = view_of.data()[k];
+        if (view == kNoView) {
+          others[static_cast<size_t>(k - to)] = rows[k];
+          continue;
         }
-        found.Add(row, rows[k]);
+        view_id[to] = tasks[t].views[static_cast<size_t>(view)];
+        point_id[to] = point_of.data()[k];
+        if (lists_rows) {
+          all.rows.data()[to] = rows[k];
+        }
+        ++to;
       }
+    });
+    if (!has_others) {
+      all.view_id = std::move(view_of);
+      all.point_id = std::move(point_of);
+    }
+    if (!HasPairsOf(others, all, problem, is_eliminated)) {
+      *views = std::move(all);
+      *general_rows = std::move(others);
+      return true;
     }
   }
-  ViewStructure all = found.Take();
-  if (all.size() >=
-          kLeastRowsOfAView * static_cast<int64_t>(all.blocks.size()) &&
-      !HasPairsOf(others, all, problem, is_eliminated)) {
-    *views = std::move(all);
-    *general_rows = std::move(others);
-  }
+  general_rows->resize(static_cast<size_t>(n));
+  context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      (*general_rows)[static_cast<size_t>(k)] = rows[k];
+    }
+  });
   return true;
 }
 

@@ -16,13 +16,25 @@
 
 namespace ceres_ext {
 
-// Puts those of *general_rows that have two residuals, a point and few columns
+// The rows that are no observations: all, where there is no list.
+struct OtherRows {
+  int64_t size = 0;
+  const int32_t* rows = nullptr;
+
+  int32_t operator[](int64_t k) const {
+    return rows == nullptr ? static_cast<int32_t>(k) : rows[k];
+  }
+};
+
+// Puts those of the rows that have two residuals, a point and few columns
 // beside it into *views, if these have several rows each and no pair of their
-// blocks stands in a row that is left (eliminated_pairs.h). Else, and without
-// use_schur, none has a view. point_id is the index of the point among the
-// blocks that vary. False with a sentence in *reason where this library can't
-// take a row: it depends on two eliminated blocks.
+// blocks stands in a row that is left (eliminated_pairs.h), and the rest into
+// *general_rows. Else, and without use_schur, none has a view. point_id is the
+// index of the point among the blocks that vary. After ProblemRows::ReadBlocks.
+// False with a sentence in *reason where this library can't take a row: it
+// depends on two eliminated blocks. Throws std::bad_alloc.
 bool FindViews(const ProblemRows& problem,
+               const OtherRows& rows,
                const std::vector<uint8_t>& is_eliminated,
                bool use_schur,
                kernels::HostContext* context,

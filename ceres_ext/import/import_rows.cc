@@ -146,7 +146,7 @@ class Importer {
         structure_(structure),
         reason_(reason) {}
 
-  bool Import() {
+  bool Import(ProblemRows* rows) {
     if (rows_.size() > std::numeric_limits<int32_t>::max() / 2) {
       *reason_ =
           "the problem has " + std::to_string(rows_.size()) +
@@ -163,9 +163,17 @@ class Importer {
     structure_->place.assign(rows_.num_blocks(), kNone);
     structure_->family.assign(rows_.num_blocks(), kNone);
     if (!is_one_kind_) {
+      rows->ReadBlocks(context_);
       ChooseEliminated();
-      ChooseOtherRows();
+      OtherRows others;
+      std::vector<int32_t> listed;
+      others.size = rows_.size();
+      if (has_observations_) {
+        listed = ListOtherRows();
+        others = {static_cast<int64_t>(listed.size()), listed.data()};
+      }
       if (!CheckEliminatedSizes() || !FindViews(rows_,
+                                                others,
                                                 structure_->is_eliminated,
                                                 options_.use_schur,
                                                 context_,
@@ -293,7 +301,7 @@ class Importer {
           structure_->is_eliminated.begin(), options_.num_eliminate_blocks, 1);
       return;
     }
-    for (int64_t i = 0; i < rows_.size(); ++i) {
+    for (int64_t i = 0; has_observations_ && i < rows_.size(); ++i) {
       if (kind_.data()[i] != kOtherRow && point_.data()[i] != kNone) {
         structure_->is_eliminated[point_.data()[i]] = 1;
       }
@@ -303,7 +311,7 @@ class Importer {
   // Observations that no batch of observations can take are rows like others:
   // those whose point is not eliminated or whose camera is, and those whose
   // camera and point stand in another row (ceres_ext/solver/batch.h).
-  void ChooseOtherRows() {
+  std::vector<int32_t> ListOtherRows() {
     const std::vector<uint8_t>& is_eliminated = structure_->is_eliminated;
     EliminatedPairs pairs(rows_, is_eliminated);
     for (int64_t i = 0; i < rows_.size(); ++i) {
@@ -323,13 +331,15 @@ class Importer {
         kind_.data()[i] = kOtherRow;
       }
     }
-    structure_->general_rows.reserve(
+    std::vector<int32_t> others;
+    others.reserve(
         std::count(kind_.data(), kind_.data() + rows_.size(), kOtherRow));
     for (int64_t i = 0; i < rows_.size(); ++i) {
       if (kind_.data()[i] == kOtherRow) {
-        structure_->general_rows.push_back(static_cast<int32_t>(i));
+        others.push_back(static_cast<int32_t>(i));
       }
     }
+    return others;
   }
 
   // Whether the row may have both blocks of an observation.
@@ -399,7 +409,7 @@ class Importer {
       if (!FillKind(kind_.data()[0], {}, &points)) {
         return false;
       }
-    } else {
+    } else if (has_observations_) {
       for (int kind = 0; kind < kNumKinds; ++kind) {
         std::vector<int32_t> rows;
         for (int64_t i = 0; i < rows_.size(); ++i) {
@@ -416,16 +426,13 @@ class Importer {
       Ask(batch.size(), batch.point_id.data(), &points);
     }
     // The points of views are numbered with those of observations.
-    for (const int32_t point : structure_->views.point_id) {
-      points.Ask(point);
-    }
+    ViewStructure* const views = &structure_->views;
+    Ask(views->size(), views->point_id.data(), &points);
     points.Number();
     for (ObservationTable& batch : structure_->observations) {
       Name(points, batch.size(), batch.point_id.own_data());
     }
-    for (int32_t& point : structure_->views.point_id) {
-      point = points.Id(point);
-    }
+    Name(points, views->size(), views->point_id.data());
     if (!structure_->observations.empty() || structure_->views.size() > 0) {
       AddFamily(points, /*is_eliminated=*/true, kPointSize);
     }
@@ -566,14 +573,14 @@ class Importer {
 
 }  // namespace
 
-bool ImportRows(std::shared_ptr<const ProblemRows> rows,
+bool ImportRows(const std::shared_ptr<ProblemRows>& rows,
                 const ImportOptions& options,
                 kernels::HostContext* context,
                 ProblemStructure* structure,
                 std::string* reason) {
   *structure = ProblemStructure();
-  structure->rows = std::move(rows);
-  return Importer(options, context, structure, reason).Import();
+  structure->rows = rows;
+  return Importer(options, context, structure, reason).Import(rows.get());
 }
 
 }  // namespace ceres_ext

@@ -35,7 +35,7 @@ struct ImportOptions {
 // Fills *structure, the same for any number of threads. Returns false with a
 // sentence in *reason where the problem is not one this library can solve or
 // the ordering has to be Ceres's. Throws std::bad_alloc where memory runs out.
-bool ImportRows(std::shared_ptr<const ProblemRows> rows,
+bool ImportRows(const std::shared_ptr<ProblemRows>& rows,
                 const ImportOptions& options,
                 kernels::HostContext* context,
                 ProblemStructure* structure,

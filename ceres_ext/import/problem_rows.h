@@ -14,6 +14,8 @@
 #include "ceres/cost_function.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
+#include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
@@ -49,10 +51,34 @@ struct LossOfRow {
   double Weight() const { return weight == nullptr ? 1.0 : *weight; }
 };
 
-// Thread safety: all members are const and may be called from any thread.
+// Thread safety: const members may be called from any thread.
 class ProblemRows {
  public:
   virtual ~ProblemRows() = default;
+
+  // Reads the blocks of all rows on all threads, for BlocksOf: most of the time
+  // goes into reaching them in memory. Again where their indices have changed.
+  // Throws std::bad_alloc.
+  void ReadBlocks(kernels::HostContext* context);
+  // The indices of the row's blocks, kConstant of constant ones. After
+  // ReadBlocks.
+  class Blocks {
+   public:
+    Blocks(const int32_t* begin, const int32_t* end)
+        : begin_(begin), end_(end) {}
+    const int32_t* begin() const { return begin_; }
+    const int32_t* end() const { return end_; }
+    int size() const { return static_cast<int>(end_ - begin_); }
+    int32_t operator[](int j) const { return begin_[j]; }
+
+   private:
+    const int32_t* begin_;
+    const int32_t* end_;
+  };
+  Blocks BlocksOf(int64_t row) const {
+    return {blocks_.data() + FirstBlock(row),
+            blocks_.data() + FirstBlock(row + 1)};
+  }
 
   // Sizes of the tangent, state and residual vectors.
   virtual int num_columns() const = 0;
@@ -81,6 +107,21 @@ class ProblemRows {
   virtual void CopyConstants(int64_t row, void* constants) const = 0;
   // Its place among all residual blocks of the problem, for messages.
   virtual int64_t Number(int64_t row) const = 0;
+
+ private:
+  // Writes the indices of the blocks of rows begin .. end - 1 one after the
+  // other.
+  virtual void CopyBlocks(int64_t begin, int64_t end, int32_t* to) const = 0;
+
+  int64_t FirstBlock(int64_t row) const {
+    return blocks_of_each_ > 0 ? blocks_of_each_ * row
+                               : first_block_.data()[row];
+  }
+
+  // Of BlocksOf. 0: the rows have different numbers of blocks.
+  int64_t blocks_of_each_ = 0;
+  kernels::HostBuffer<int64_t> first_block_;
+  kernels::HostBuffer<int32_t> blocks_;
 };
 
 }  // namespace ceres_ext

@@ -25,8 +25,7 @@ std::string SchurStructure(const ProblemStructure& structure) {
   for (const int32_t i : structure.general_rows) {
     std::set<int> eliminated;
     std::set<int> others;
-    for (int j = 0; j < structure.rows->NumBlocks(i); ++j) {
-      const int32_t block = structure.rows->Block(i, j).index;
+    for (const int32_t block : structure.rows->BlocksOf(i)) {
       if (block != BlockOfRow::kConstant) {
         (structure.is_eliminated[block] != 0 ? eliminated : others)
             .insert(structure.rows->block(block).tangent_size);

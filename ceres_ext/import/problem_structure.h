@@ -100,16 +100,20 @@ struct ObservationTable {
 // cuda_kernels/structure/views.h).
 struct ViewStructure {
   // Numbers of the rows, and of each its view and its point, as
-  // ObservationTable has it.
-  std::vector<int32_t> rows;
-  std::vector<int32_t> view_id;
-  std::vector<int32_t> point_id;
+  // ObservationTable has it. rows: empty where all rows of the problem are
+  // rows of views.
+  kernels::HostBuffer<int32_t> rows;
+  kernels::HostBuffer<int32_t> view_id;
+  kernels::HostBuffer<int32_t> point_id;
   // Of each view the indices of its blocks, in the order in which its rows have
   // them.
   std::vector<std::vector<int32_t>> blocks;
   int columns = 0;  // of a view, one of those of stored blocks (model/shape.h)
 
-  int64_t size() const { return static_cast<int64_t>(rows.size()); }
+  int64_t size() const { return view_id.size(); }
+  int32_t row(int64_t k) const {
+    return rows.size() == 0 ? static_cast<int32_t>(k) : rows.data()[k];
+  }
 };
 
 struct ProblemStructure {

@@ -91,14 +91,17 @@ class GeneralEvaluator final : public RowGroupsEvaluator<Machine> {
 
   Status Setup(const RowGroupsInput<Machine>& input) {
     index_ = input.blocks->general_rows();
-    std::vector<int32_t> rows;
-    for (const int32_t i : index_->row_order()) {
-      rows.push_back(input.structure->general_rows[i]);
+    HostArray<int32_t> rows;
+    CERES_EXT_RETURN_IF_ERROR(rows.Allocate(index_->num_rows()));
+    for (int64_t k = 0; k < rows.size(); ++k) {
+      rows.own_data()[k] =
+          input.structure->general_rows[index_->row_order()[k]];
     }
     const auto describe = [&](RowBlocks* blocks,
                               std::vector<RowBlock>* /*points*/,
                               ModelInput* model) {
       DescribeModel(input, blocks, model);
+      return Status();
     };
     CERES_EXT_RETURN_IF_ERROR(this->SetupRows(input,
                                               rows,
@@ -144,9 +147,9 @@ class GeneralEvaluator final : public RowGroupsEvaluator<Machine> {
                      ModelInput* model) const {
     const kernels::BlockRowsBuilder& index = *index_;
     const ProblemRows& problem = *input.structure->rows;
-    for (size_t i = 0; i < model->rows.size(); ++i) {
-      const int32_t place = model->PlaceOf(static_cast<int64_t>(i));
-      const int32_t row = model->rows[i];
+    for (int64_t i = 0; i < model->rows.size(); ++i) {
+      const int32_t place = model->PlaceOf(i);
+      const int32_t row = model->rows.data()[i];
       const int32_t first = index.cell_begin()[place];
       const int32_t end = index.cell_begin()[place + 1];
       const int64_t value_begin = FirstValue(place);

@@ -234,8 +234,8 @@ Status ModelEvaluator<Machine>::Setup(const Input& input,
   machine_ = machine;
   model_ = input.model;
   is_recomputed_ = input.is_recomputed;
-  const int64_t n = static_cast<int64_t>(input.rows.size());
-  type_ = TypeName(problem.TypicalCostFunction(input.rows[0]));
+  const int64_t n = input.rows.size();
+  type_ = TypeName(problem.TypicalCostFunction(input.rows.data()[0]));
   batch_ = common;
   batch_.num_rows = n;
   // Null where there is none.
@@ -248,8 +248,9 @@ Status ModelEvaluator<Machine>::Setup(const Input& input,
   };
   CERES_EXT_RETURN_IF_ERROR(upload(input.place, &place_, &batch_.place));
   CERES_EXT_RETURN_IF_ERROR(upload(input.blocks, &blocks_, &batch_.blocks));
-  CERES_EXT_RETURN_IF_ERROR(
-      upload(input.combination, &combination_, &batch_.combination));
+  CERES_EXT_RETURN_IF_ERROR(machine->Upload(
+      input.combination.size(), input.combination.data(), &combination_));
+  batch_.combination = combination_.data();
   CERES_EXT_RETURN_IF_ERROR(
       upload(input.residual_begin, &residual_begin_, &batch_.residual_begin));
   CERES_EXT_RETURN_IF_ERROR(
@@ -270,12 +271,12 @@ Status ModelEvaluator<Machine>::Setup(const Input& input,
 // side by side.
 template <typename Machine>
 Status ModelEvaluator<Machine>::SetupConstants(
-    const std::vector<int32_t>& rows,
+    const HostArray<int32_t>& rows,
     const ProblemRows& problem,
     kernels::HostContext* host_context,
     bool* losses_differ) {
-  const auto n = static_cast<int64_t>(rows.size());
-  const ceres::LossFunction* const loss = problem.Loss(rows[0]).loss;
+  const int64_t n = rows.size();
+  const ceres::LossFunction* const loss = problem.Loss(rows.data()[0]).loss;
   std::atomic<bool> differ{false};
   const int64_t num_words = (model_->constants_bytes + 7) / 8;
   batch_.constant_row = kIsHost<Machine> ? num_words : 1;
@@ -296,8 +297,9 @@ Status ModelEvaluator<Machine>::SetupConstants(
           std::vector<uint64_t> words(num_words);
           bool one_differs = false;
           for (int64_t i = begin; i < end; ++i) {
-            one_differs |= problem.Loss(rows[first + i]).loss != loss;
-            problem.CopyConstants(rows[first + i], words.data());
+            const int32_t row = rows.data()[first + i];
+            one_differs |= problem.Loss(row).loss != loss;
+            problem.CopyConstants(row, words.data());
             for (int64_t w = 0; w < num_words; ++w) {
               to[i * batch_.constant_row + w * word] = words[w];
             }
@@ -317,17 +319,18 @@ Status ModelEvaluator<Machine>::SetupConstants(
 
 template <typename Machine>
 Status ModelEvaluator<Machine>::SetupLosses(
-    const std::vector<int32_t>& rows,
+    const HostArray<int32_t>& rows,
     const ProblemRows& problem,
     bool losses_differ,
     kernels::HostContext* host_context) {
-  const auto n = static_cast<int64_t>(rows.size());
-  const ceres::LossFunction* const first = problem.Loss(rows[0]).loss;
+  const int64_t n = rows.size();
+  const int32_t* const row = rows.data();
+  const ceres::LossFunction* const first = problem.Loss(row[0]).loss;
   if (losses_differ) {
     std::vector<const ceres::LossFunction*> losses(n);
     host_context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        losses[i] = problem.Loss(rows[i]).loss;
+        losses[i] = problem.Loss(row[i]).loss;
       }
     });
     CERES_EXT_RETURN_IF_ERROR(
@@ -336,8 +339,8 @@ Status ModelEvaluator<Machine>::SetupLosses(
     CERES_EXT_RETURN_IF_ERROR(loss_.Setup(*first, n, host_context, machine_));
   }
   if (!problem.has_weights() ||
-      std::none_of(rows.begin(), rows.end(), [&problem](int32_t row) {
-        return problem.Loss(row).weight != nullptr;
+      std::none_of(row, row + n, [&problem](int32_t i) {
+        return problem.Loss(i).weight != nullptr;
       })) {
     return {};
   }
@@ -347,9 +350,12 @@ Status ModelEvaluator<Machine>::SetupLosses(
   CERES_EXT_RETURN_IF_ERROR(crossing.Allocate(std::min(n, kRowsThatCross)));
   for (int64_t begin = 0; begin < n; begin += kRowsThatCross) {
     const int64_t size = std::min(kRowsThatCross, n - begin);
-    for (int64_t i = 0; i < size; ++i) {
-      crossing.data()[i] = problem.Loss(rows[begin + i]).Weight();
-    }
+    host_context->ParallelFor(
+        size, kRowsPerTask, [&](int64_t task_begin, int64_t task_end) {
+          for (int64_t i = task_begin; i < task_end; ++i) {
+            crossing.data()[i] = problem.Loss(row[begin + i]).Weight();
+          }
+        });
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Upload(size, crossing.data(), weights.data() + begin));
   }

@@ -16,6 +16,7 @@
 #include "ceres_ext/blocks/block_manifolds.h"
 #include "ceres_ext/blocks/loss_model.h"
 #include "ceres_ext/import/problem_rows.h"
+#include "ceres_ext/import/problem_structure.h"
 #include "ceres_ext/rows/batch_evaluator.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -68,10 +69,10 @@ class ModelEvaluator {
   struct Input {
     const BatchModel* model = nullptr;
     bool is_recomputed = false;  // The Jacobian is, by GetRecomputedForm().
-    std::vector<int32_t> rows;   // their numbers in the problem
+    HostArray<int32_t> rows;     // their numbers in the problem
     std::vector<int32_t> place;  // empty: their numbers
     std::vector<RowBlock> blocks;
-    std::vector<int32_t> combination;
+    kernels::HostBuffer<int32_t> combination;
     std::vector<int32_t> residual_begin;
     std::vector<int64_t> value_begin;
 
@@ -107,11 +108,11 @@ class ModelEvaluator {
 
   // losses_differ: whether the rows have different ones, of which a list takes
   // memory.
-  kernels::Status SetupConstants(const std::vector<int32_t>& rows,
+  kernels::Status SetupConstants(const HostArray<int32_t>& rows,
                                  const ProblemRows& problem,
                                  kernels::HostContext* host_context,
                                  bool* losses_differ);
-  kernels::Status SetupLosses(const std::vector<int32_t>& rows,
+  kernels::Status SetupLosses(const HostArray<int32_t>& rows,
                               const ProblemRows& problem,
                               bool losses_differ,
                               kernels::HostContext* host_context);

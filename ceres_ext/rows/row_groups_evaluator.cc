@@ -3,6 +3,7 @@
 #include "ceres_ext/rows/row_groups_evaluator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <string>
 #include <system_error>
@@ -15,10 +16,16 @@ namespace ceres_ext {
 
 using kernels::Status;
 
+namespace {
+
+constexpr int64_t kRowsPerTask = 1 << 14;
+
+}  // namespace
+
 template <typename Machine>
 Status RowGroupsEvaluator<Machine>::SetupRows(
     const RowGroupsInput<Machine>& input,
-    const std::vector<int32_t>& rows,
+    const HostArray<int32_t>& rows,
     int64_t num_residuals,
     int64_t chunk,
     int e_values,
@@ -33,27 +40,42 @@ Status RowGroupsEvaluator<Machine>::SetupRows(
   // Models without a form on this machine leave their rows to Ceres.
   const std::vector<std::string>& why_not = input.why_no_form;
   std::vector<uint8_t> has_note(structure.models.size(), 0);
-  std::vector<int16_t> model_of_place(rows.size());
+  // Of each row; empty: they are all of the first one's.
+  std::vector<int16_t> model_of_place;
   std::vector<int32_t> host_rows;
-  for (size_t k = 0; k < rows.size(); ++k) {
-    const int16_t model = structure.model(rows[k]);
+  const int16_t first_model = structure.model(rows.data()[0]);
+  std::atomic<bool> is_one_model{first_model != ProblemStructure::kNoModel &&
+                                 why_not[first_model].empty()};
+  input.host_context->ParallelFor(
+      is_one_model ? rows.size() : 0,
+      kRowsPerTask,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) {
+          if (structure.model(rows.data()[k]) != first_model) {
+            is_one_model = false;
+            return;
+          }
+        }
+      });
+  for (int64_t k = 0; !is_one_model && k < rows.size(); ++k) {
+    const int32_t row = rows.data()[k];
+    const int16_t model = structure.model(row);
     const bool is_host_row =
         model == ProblemStructure::kNoModel || !why_not[model].empty();
     if (is_host_row && model != ProblemStructure::kNoModel &&
         has_note[model] == 0) {
       has_note[model] = 1;
-      input.notes->insert(
-          TypeName(structure.rows->TypicalCostFunction(rows[k])) + " " +
-          why_not[model]);
+      input.notes->insert(TypeName(structure.rows->TypicalCostFunction(row)) +
+                          " " + why_not[model]);
     }
-    model_of_place[k] = is_host_row ? ProblemStructure::kNoModel : model;
+    model_of_place.push_back(is_host_row ? ProblemStructure::kNoModel : model);
     if (is_host_row) {
-      host_rows.push_back(rows[k]);
+      host_rows.push_back(row);
       host_place_.push_back(static_cast<int32_t>(k));
     }
   }
   num_host_rows_ = static_cast<int64_t>(host_rows.size());
-  if (host_rows.size() == rows.size()) {
+  if (num_host_rows_ == rows.size()) {
     host_place_.clear();
   } else {
     CERES_EXT_RETURN_IF_ERROR(
@@ -81,25 +103,29 @@ Status RowGroupsEvaluator<Machine>::SetupRows(
 template <typename Machine>
 Status RowGroupsEvaluator<Machine>::SetupModels(
     const RowGroupsInput<Machine>& input,
-    const std::vector<int32_t>& rows,
+    const HostArray<int32_t>& rows,
     const std::vector<int16_t>& model_of_place,
     const int32_t* point_id,
     const DescribeModel& describe) {
   const std::vector<const BatchModel*>& models = input.structure->models;
   std::vector<ModelInput> of_model(models.size());
-  const int16_t first = model_of_place[0];
-  const bool is_one_model =
-      first != ProblemStructure::kNoModel &&
-      std::all_of(model_of_place.begin(),
-                  model_of_place.end(),
-                  [first](int16_t model) { return model == first; });
-  if (is_one_model) {
-    of_model[first].rows = rows;
+  if (model_of_place.empty()) {
+    of_model[input.structure->model(rows.data()[0])].rows.Refer(rows.size(),
+                                                                rows.data());
   }
-  for (size_t k = 0; !is_one_model && k < rows.size(); ++k) {
+  std::vector<int64_t> num_rows(models.size(), 0);
+  for (const int16_t model : model_of_place) {
+    if (model != ProblemStructure::kNoModel) {
+      ++num_rows[model];
+    }
+  }
+  for (size_t m = 0; !model_of_place.empty() && m < models.size(); ++m) {
+    CERES_EXT_RETURN_IF_ERROR(of_model[m].rows.Allocate(num_rows[m]));
+  }
+  for (size_t k = 0; k < model_of_place.size(); ++k) {
     if (model_of_place[k] != ProblemStructure::kNoModel) {
       ModelInput& model = of_model[model_of_place[k]];
-      model.rows.push_back(rows[k]);
+      model.rows.own_data()[model.place.size()] = rows.data()[k];
       model.place.push_back(static_cast<int32_t>(k));
     }
   }
@@ -107,8 +133,8 @@ Status RowGroupsEvaluator<Machine>::SetupModels(
   std::vector<RowBlock> points;
   for (size_t m = 0; m < models.size(); ++m) {
     of_model[m].model = models[m];
-    if (!of_model[m].rows.empty()) {
-      describe(&row_blocks, &points, &of_model[m]);
+    if (of_model[m].rows.size() > 0) {
+      CERES_EXT_RETURN_IF_ERROR(describe(&row_blocks, &points, &of_model[m]));
     }
   }
 
@@ -137,7 +163,7 @@ Status RowGroupsEvaluator<Machine>::SetupModels(
   common.constant_state = constant_state_.data();
   common.tangents = manifolds_.tangents();
   for (ModelInput& model : of_model) {
-    if (!model.rows.empty()) {
+    if (model.rows.size() > 0) {
       CERES_EXT_RETURN_IF_ERROR(set_tangents(&model.blocks));
       models_.push_back(std::make_unique<ModelEvaluator<Machine>>());
       CERES_EXT_RETURN_IF_ERROR(models_.back()->Setup(model,

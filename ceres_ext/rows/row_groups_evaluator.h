@@ -58,6 +58,7 @@ struct RowGroupsInput {
 template <typename Machine>
 std::string WhyStored(const ProblemStructure& structure,
                       const std::vector<std::string>& why_no_form,
+                      kernels::HostContext* host_context,
                       Machine* machine,
                       int* columns);
 
@@ -141,7 +142,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
 
   // What a kind says of the rows of one model.
   using ModelInput = typename ModelEvaluator<Machine>::Input;
-  using DescribeModel = std::function<void(
+  using DescribeModel = std::function<kernels::Status(
       RowBlocks* blocks, std::vector<RowBlock>* points, ModelInput* input)>;
 
   // rows: their numbers in the problem, in the order of the index. chunk: host
@@ -149,7 +150,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
   // describe fills what a ModelInput says of blocks, rows and place being set,
   // and points, once.
   kernels::Status SetupRows(const RowGroupsInput<Machine>& input,
-                            const std::vector<int32_t>& rows,
+                            const HostArray<int32_t>& rows,
                             int64_t num_residuals,
                             int64_t chunk,
                             int e_values,
@@ -212,7 +213,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
   virtual kernels::Status KeepState(BatchJacobian* /*jacobian*/) { return {}; }
 
   kernels::Status SetupModels(const RowGroupsInput<Machine>& input,
-                              const std::vector<int32_t>& rows,
+                              const HostArray<int32_t>& rows,
                               const std::vector<int16_t>& model_of_place,
                               const int32_t* point_id,
                               const DescribeModel& describe);

@@ -1,8 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
+#include <mutex>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/base/machines.h"
@@ -18,6 +22,8 @@ using kernels::Status;
 
 namespace {
 
+constexpr int64_t kRowsPerTask = 1 << 12;
+
 template <typename Machine, typename T, int C>
 class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   using Base = RowGroupsEvaluator<Machine>;
@@ -29,22 +35,30 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     const solver::ProblemBlocks& blocks = input.blocks->blocks();
     this->owns_points_ = blocks.e_owner[0] != solver::ProblemBlocks::kShared;
     const int64_t n = rows_->index().num_observations;
-    std::vector<int32_t> order(n);
+    kernels::HostBuffer<int32_t> order;
+    CERES_EXT_RETURN_IF_ERROR(order.Allocate(n));
     CERES_EXT_RETURN_IF_ERROR(
         rows_->machine->Download(n, rows_->index().input_id(), order.data()));
     const ViewStructure& views = input.structure->views;
-    std::vector<int32_t> rows(n);
-    for (int64_t k = 0; k < n; ++k) {
-      rows[k] = views.rows[order[k]];
+    HostArray<int32_t> rows;
+    rows.Refer(n, order.data());
+    if (views.rows.size() > 0) {
+      CERES_EXT_RETURN_IF_ERROR(rows.Allocate(n));
+      input.host_context->ParallelFor(
+          n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+            for (int64_t k = begin; k < end; ++k) {
+              rows.own_data()[k] = views.row(order.data()[k]);
+            }
+          });
     }
     const auto describe = [&](RowBlocks* row_blocks,
                               std::vector<RowBlock>* points,
-                              ModelInput* model) {
+                              ModelInput* model) -> Status {
       model->is_recomputed = input.recomputed_views;
       if (points->empty()) {
         DescribePoints(input, row_blocks, points);
       }
-      DescribeModel(input, order, row_blocks, model);
+      return DescribeModel(input, order.data(), row_blocks, model);
     };
     CERES_EXT_RETURN_IF_ERROR(this->SetupRows(input,
                                               rows,
@@ -84,7 +98,6 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   // Rows of a chunk: 13 to 14 MB, which a device takes in half a millisecond.
   static constexpr int64_t kChunk = 1 << 16;
   static constexpr int kNumBuffers = 2;
-  static constexpr int64_t kRowsPerTask = 1 << 12;
 
   static void DescribePoints(const RowGroupsInput<Machine>& input,
                              RowBlocks* row_blocks,
@@ -92,15 +105,31 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     const ProblemStructure& structure = *input.structure;
     // Those that only observations have are nobody's here.
     points->resize(input.blocks->views()->points().size());
-    for (size_t b = 0; b < structure.place.size(); ++b) {
-      if (structure.is_eliminated[b] != 0 && structure.family[b] == 0) {
-        const auto index = static_cast<int32_t>(b);
-        (*points)[structure.place[b]] =
-            row_blocks->Make(*structure.rows,
-                             {index, nullptr},
-                             structure.rows->block(index).size,
-                             /*column=*/0);
+    std::atomic<bool> has_manifold{false};
+    const auto make = [&](int32_t index, auto&& fn) {
+      if (structure.is_eliminated[index] != 0 && structure.family[index] == 0) {
+        fn(structure.rows->block(index), &(*points)[structure.place[index]]);
       }
+    };
+    const auto n = static_cast<int64_t>(structure.place.size());
+    input.host_context->ParallelFor(
+        n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (auto b = static_cast<int32_t>(begin); b < end; ++b) {
+            make(b, [&](const VaryingBlock& block, RowBlock* point) {
+              if (block.manifold != nullptr) {
+                has_manifold = true;
+              }
+              point->state = block.state_offset;
+              point->size = block.tangent_size;
+            });
+          }
+        });
+    // Manifolds are numbered in their order.
+    for (int32_t b = 0; has_manifold && b < n; ++b) {
+      make(b, [&](const VaryingBlock& block, RowBlock* point) {
+        *point = row_blocks->Make(
+            *structure.rows, {b, nullptr}, block.size, /*column=*/0);
+      });
     }
   }
 
@@ -111,9 +140,13 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   static bool HasBlocks(int32_t row,
                         const ProblemStructure& structure,
                         const BlockOfRow* blocks) {
-    for (int b = 0; b < structure.rows->NumBlocks(row); ++b) {
-      if (!(BlockOrPoint(structure.rows->Block(row, b), structure) ==
-            blocks[b])) {
+    const ProblemRows::Blocks of_row = structure.rows->BlocksOf(row);
+    for (int b = 0; b < of_row.size(); ++b) {
+      const BlockOfRow block =
+          of_row[b] == BlockOfRow::kConstant
+              ? structure.rows->Block(row, b)
+              : BlockOrPoint({of_row[b], nullptr}, structure);
+      if (!(block == blocks[b])) {
         return false;
       }
     }
@@ -129,10 +162,10 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   // Rows of a view usually have the same blocks in the same slots, a
   // combination; constant blocks, which are in no view, and the point's slot
   // may tell them apart.
-  static void DescribeModel(const RowGroupsInput<Machine>& input,
-                            const std::vector<int32_t>& order,
-                            RowBlocks* row_blocks,
-                            ModelInput* model) {
+  static Status DescribeModel(const RowGroupsInput<Machine>& input,
+                              const int32_t* order,
+                              RowBlocks* row_blocks,
+                              ModelInput* model) {
     const ProblemStructure& structure = *input.structure;
     const ViewStructure& views = structure.views;
     const ProblemRows& problem = *structure.rows;
@@ -142,7 +175,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
       return blocks.data() + int64_t{num_blocks} * combination;
     };
     const auto add = [&](int64_t i, int32_t view) {
-      const int32_t row = model->rows[i];
+      const int32_t row = model->rows.data()[i];
       for (int b = 0; b < num_blocks; ++b) {
         const BlockOfRow block = BlockOrPoint(problem.Block(row, b), structure);
         blocks.push_back(block);
@@ -165,47 +198,66 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
       }
       return static_cast<int32_t>(blocks.size() / num_blocks) - 1;
     };
-    // Combinations of each view; the first serves most rows.
-    std::vector<std::vector<int32_t>> of_view(views.blocks.size());
-    const int64_t n = static_cast<int64_t>(model->rows.size());
-    model->combination.resize(n);
+    // Combinations of each view; that of its first row serves most rows.
+    const int64_t n = model->rows.size();
     const auto view_of = [&](int64_t i) {
-      return views.view_id[order[model->PlaceOf(i)]];
+      return views.view_id.data()[order[model->PlaceOf(i)]];
     };
-    for (int64_t i = 0; i < n; ++i) {
-      auto& combinations = of_view[view_of(i)];
-      if (combinations.empty()) {
-        combinations.push_back(add(i, view_of(i)));
-      }
-      model->combination[i] = combinations[0];
+    std::vector<std::atomic<int32_t>> first_of(views.blocks.size());
+    for (std::atomic<int32_t>& first : first_of) {
+      first = std::numeric_limits<int32_t>::max();
     }
-    // Most of the time goes into reaching the blocks in memory, so that is what
-    // all threads do.
-    std::vector<uint8_t> differs(n, 0);
     input.host_context->ParallelFor(
         n, kRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
-            differs[i] =
-                HasBlocks(
-                    model->rows[i], structure, blocks_of(model->combination[i]))
-                    ? 0
-                    : 1;
+            std::atomic<int32_t>& first = first_of[view_of(i)];
+            int32_t known = first.load(std::memory_order_relaxed);
+            while (i < known && !first.compare_exchange_weak(
+                                    known, static_cast<int32_t>(i))) {
+            }
           }
         });
-    for (int64_t i = 0; i < n; ++i) {
-      if (differs[i] == 0) {
-        continue;
+    std::vector<std::pair<int32_t, int32_t>> views_by_row;
+    for (size_t v = 0; v < first_of.size(); ++v) {
+      if (first_of[v] < n) {
+        views_by_row.push_back({first_of[v], static_cast<int32_t>(v)});
       }
+    }
+    std::sort(views_by_row.begin(), views_by_row.end());
+    std::vector<std::vector<int32_t>> of_view(views.blocks.size());
+    for (const auto& [i, view] : views_by_row) {
+      of_view[view].push_back(add(i, view));
+    }
+    CERES_EXT_RETURN_IF_ERROR(model->combination.Allocate(n));
+    int32_t* const combination = model->combination.data();
+    // Rows with other blocks than the first one of their view.
+    std::mutex mutex;
+    std::vector<int64_t> others;
+    input.host_context->ParallelFor(
+        n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            combination[i] = of_view[view_of(i)][0];
+            if (!HasBlocks(model->rows.data()[i],
+                           structure,
+                           blocks_of(combination[i]))) {
+              const std::lock_guard<std::mutex> lock(mutex);
+              others.push_back(i);
+            }
+          }
+        });
+    std::sort(others.begin(), others.end());
+    for (const int64_t i : others) {
       auto& combinations = of_view[view_of(i)];
       const auto known = std::find_if(
           combinations.begin(), combinations.end(), [&](int32_t combination) {
-            return HasBlocks(model->rows[i], structure, blocks_of(combination));
+            return HasBlocks(
+                model->rows.data()[i], structure, blocks_of(combination));
           });
-      model->combination[i] =
-          known != combinations.end()
-              ? *known
-              : combinations.emplace_back(add(i, view_of(i)));
+      combination[i] = known != combinations.end()
+                           ? *known
+                           : combinations.emplace_back(add(i, view_of(i)));
     }
+    return {};
   }
 
   double* ChunkValues(int64_t begin) {
@@ -281,6 +333,7 @@ class RecomputedViewJacobian final : public ViewEvaluator<Machine, double, C> {
 template <typename Machine>
 std::string WhyStored(const ProblemStructure& structure,
                       const std::vector<std::string>& why_no_form,
+                      kernels::HostContext* host_context,
                       Machine* machine,
                       int* columns) {
   if (kIsHost<Machine>) {
@@ -291,14 +344,29 @@ std::string WhyStored(const ProblemStructure& structure,
     return "no residual blocks have two residuals, an eliminated point and one "
            "other block";
   }
-  const int16_t model = structure.model(views.rows[0]);
-  std::vector<const ceres::LossFunction*> losses;
-  for (const int32_t row : views.rows) {
-    if (structure.model(row) != model || model == ProblemStructure::kNoModel ||
-        !why_no_form[model].empty()) {
-      return "not all are of one type that the device evaluates";
-    }
-    losses.push_back(structure.rows->Loss(row).loss);
+  const int16_t model = structure.model(views.row(0));
+  const ceres::LossFunction* const loss =
+      structure.rows->Loss(views.row(0)).loss;
+  std::atomic<bool> is_one_model{model != ProblemStructure::kNoModel &&
+                                 why_no_form[model].empty()};
+  std::atomic<bool> is_one_loss{true};
+  host_context->ParallelFor(
+      views.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end && is_one_model; ++k) {
+          if (structure.model(views.row(k)) != model) {
+            is_one_model = false;
+          }
+          if (structure.rows->Loss(views.row(k)).loss != loss) {
+            is_one_loss = false;
+          }
+        }
+      });
+  if (!is_one_model) {
+    return "not all are of one type that the device evaluates";
+  }
+  std::vector<const ceres::LossFunction*> losses = {loss};
+  for (int64_t k = 1; !is_one_loss && k < views.size(); ++k) {
+    losses.push_back(structure.rows->Loss(views.row(k)).loss);
   }
   if (std::any_of(views.blocks.begin(), views.blocks.end(), [](const auto& b) {
         return b.size() > 1;
@@ -314,7 +382,7 @@ std::string WhyStored(const ProblemStructure& structure,
   const BatchModel& its_model = *structure.models[model];
   const std::string why = WhyNoRecomputedForm(its_model, machine);
   if (!why.empty()) {
-    return TypeName(structure.rows->TypicalCostFunction(views.rows[0])) + " " +
+    return TypeName(structure.rows->TypicalCostFunction(views.row(0))) + " " +
            why;
   }
   *columns = its_model.GetRecomputedForm()->columns;
@@ -345,6 +413,7 @@ Status CreateViewEvaluator(const RowGroupsInput<Machine>& input,
 #define CERES_EXT_INSTANTIATE(Machine)                                        \
   template std::string WhyStored(const ProblemStructure& structure,           \
                                  const std::vector<std::string>& why_no_form, \
+                                 kernels::HostContext* host_context,          \
                                  Machine* machine,                            \
                                  int* columns);                               \
   template Status CreateViewEvaluator<Machine>(                               \

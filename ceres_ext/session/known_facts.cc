@@ -24,32 +24,36 @@ bool HasContext(int cuda_device) {
 
 // Counted where that takes no time to speak of. Of many rows as if all blocks
 // had equally many.
-double NumCouplings(const ProblemStructure& structure) {
-  constexpr int64_t kMany = 1 << 22;
-  std::vector<int32_t> num_rows;
-  double num_couplings = 0.0;
-  const auto add = [&](int64_t n, const int32_t* block) {
-    for (int64_t i = 0; i < n; ++i) {
-      if (static_cast<size_t>(block[i]) >= num_rows.size()) {
-        num_rows.resize(static_cast<size_t>(block[i]) + 1);
-      }
-      num_couplings += ++num_rows[block[i]];
-    }
-  };
+double NumCouplings(const ProblemStructure& structure,
+                    kernels::HostContext* context) {
+  constexpr int64_t kMany = 1 << 23;
+  constexpr int64_t kRowsPerTask = 1 << 14;
+  int64_t num_blocks = 0;
+  for (const BlockTable& table : structure.e) {
+    num_blocks += table.size();
+  }
   const int64_t n = structure.num_observations() + structure.views.size();
   if (n > kMany) {
-    int64_t num_blocks = 0;
-    for (const BlockTable& table : structure.e) {
-      num_blocks += table.NumVarying();
-    }
     const auto rows = static_cast<double>(n);
     return 0.5 * rows *
            (rows / static_cast<double>(std::max(num_blocks, int64_t{1})) + 1.0);
   }
+  std::vector<int32_t> num_rows(num_blocks, 0);
+  const auto add = [&](int64_t size, const int32_t* block) {
+    context->ParallelFor(size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        __atomic_fetch_add(&num_rows[block[i]], 1, __ATOMIC_RELAXED);
+      }
+    });
+  };
   for (const ObservationTable& table : structure.observations) {
     add(table.size(), table.point_id.data());
   }
   add(structure.views.size(), structure.views.point_id.data());
+  double num_couplings = 0.0;
+  for (const double rows : num_rows) {
+    num_couplings += 0.5 * rows * (rows + 1.0);
+  }
   return num_couplings;
 }
 
@@ -83,8 +87,10 @@ RowFacts FactsOf(const ProblemStructure& structure) {
   return facts;
 }
 
-void CountCouplings(const ProblemStructure& structure, RowFacts* facts) {
-  facts->num_couplings = NumCouplings(structure);
+void CountCouplings(const ProblemStructure& structure,
+                    kernels::HostContext* context,
+                    RowFacts* facts) {
+  facts->num_couplings = NumCouplings(structure, context);
   facts->has_pairs = HasPairs(structure);
 }
 

@@ -21,7 +21,9 @@ namespace ceres_ext {
 // The facts of a structure. The caller adds num_values and num_host_values.
 RowFacts FactsOf(const ProblemStructure& structure);
 // Adds those of S as a matrix, which takes a pass over the rows.
-void CountCouplings(const ProblemStructure& structure, RowFacts* facts);
+void CountCouplings(const ProblemStructure& structure,
+                    kernels::HostContext* context,
+                    RowFacts* facts);
 
 class KnownFacts final : public MachineFacts {
  public:

@@ -71,8 +71,11 @@ Status Session<Machine>::FindForms(const SolvePlan& plan,
     }
   }
   if (plan.recomputed && !forms->why_no_form.empty()) {
-    const std::string why_stored = WhyStored(
-        *structure, forms->why_no_form, machine_, &structure->views.columns);
+    const std::string why_stored = WhyStored(*structure,
+                                             forms->why_no_form,
+                                             host_context_,
+                                             machine_,
+                                             &structure->views.columns);
     forms->recomputed_views = why_stored.empty();
     if (!forms->recomputed_views) {
       notes_.insert("the Jacobian of users' cost functions is stored, since " +

@@ -26,7 +26,9 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             std::vector<uint8_t>* is_eliminated,
                             std::string* reason) {
   if (ordering == nullptr || ordering->NumGroups() < 2) {
-    *is_eliminated = IndependentSet(ProgramRows(program), context);
+    ProgramRows rows(program);
+    rows.ReadBlocks(context);
+    *is_eliminated = IndependentSet(rows);
     return true;
   }
   if (ordering->NumElements() != program.NumParameterBlocks()) {

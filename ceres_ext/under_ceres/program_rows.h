@@ -73,6 +73,16 @@ class ProgramRows final : public ProblemRows {
   int64_t Number(int64_t row) const final { return At(row).index(); }
 
  private:
+  void CopyBlocks(int64_t begin, int64_t end, int32_t* to) const final {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto& row = At(i);
+      for (int j = 0; j < row.NumParameterBlocks(); ++j) {
+        const auto& block = *row.parameter_blocks()[j];
+        *to++ = block.IsConstant() ? BlockOfRow::kConstant : block.index();
+      }
+    }
+  }
+
   const ceres::internal::ResidualBlock& At(int64_t row) const {
     return *program_.residual_blocks()[row];
   }

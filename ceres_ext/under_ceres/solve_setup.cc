@@ -290,7 +290,8 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
     rows.num_host_values = work.num_host_values;
     if (options.linear_solver == LINEAR_SOLVER_AUTO ||
         IsFactorized(pp->options.linear_solver_type)) {
-      CountCouplings(*structure, &rows);
+      CountCouplings(
+          *structure, input_.kept->host_context(input_.num_threads), &rows);
     }
   }
   KnownFacts facts(options, input_.num_threads, structure, input_.kept);

@@ -59,7 +59,7 @@ Status BlockRowsBuilder::Check() const {
 
 std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
                                       const std::vector<FamilyCell>& cells,
-                                      const std::vector<int64_t>& pair_of_row) {
+                                      const std::vector<int32_t>& pair_of_row) {
   std::vector<BlockList> lists;
   for (int f = 0; f < families.size(); ++f) {
     // The cells block by block: a stable counting sort.
@@ -88,7 +88,7 @@ std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
       if (pair_of_row.empty()) {
         return false;
       }
-      const int64_t pair = pair_of_row[list.cells[a].row];
+      const int32_t pair = pair_of_row[list.cells[a].row];
       return pair >= 0 && pair == pair_of_row[list.cells[b].row];
     };
     std::vector<int64_t> sums{0};  // of each listed block, the first segment
@@ -177,7 +177,7 @@ Status BlockRowsBuilder::Build() {
   std::vector<FamilyCell> e_cells;
   std::vector<FamilyCell> f_cells;
   std::vector<FamilyCell> merged_cells;
-  std::vector<int64_t> pair_of_row(n, -1);
+  std::vector<int32_t> pair_of_row(n, -1);
   eliminated_.assign(n, {0, 0, 0, 0});
   cells_.reserve(given_cells_.size());
   for (int32_t i = 0; i < n; ++i) {
@@ -198,7 +198,7 @@ Status BlockRowsBuilder::Build() {
       if (cell.eliminated) {
         eliminated_[i] = {
             num_values_, cell.block, size, static_cast<int16_t>(cell.family)};
-        pair_of_row[i] = family.value_begin + cell.block;
+        pair_of_row[i] = static_cast<int32_t>(family.value_begin + cell.block);
       }
       if (cell.size > 0) {
         (cell.eliminated ? e_cells : f_cells)

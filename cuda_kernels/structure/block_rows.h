@@ -120,7 +120,7 @@ struct FamilyCell {
 // none. May be empty.
 std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
                                       const std::vector<FamilyCell>& cells,
-                                      const std::vector<int64_t>& pair_of_row);
+                                      const std::vector<int32_t>& pair_of_row);
 
 class BlockRowsBuilder {
  public:

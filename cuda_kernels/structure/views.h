@@ -13,12 +13,13 @@
 //
 //   Views<Machine> views;
 //   Status status = views.Setup(families, merged, columns, cells_of_views,
-//                               view_of_row, pair_of_row, &machine);
+//                               read_rows, &machine);
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -54,15 +55,17 @@ class Views {
     std::vector<List> shared;
   };
 
+  // Writes the view and the point of each row of the batch.
+  using ReadRows = std::function<Status(std::vector<int32_t>* view_of_row,
+                                        std::vector<int32_t>* point_of_row)>;
+
   // families: of F. merged: of F. cells: of each view, in the order of their
-  // columns. view_of_row, pair_of_row: of each row of the batch, the latter as
-  // for MakeBlockLists.
+  // columns. read_rows: called where several views share a block.
   Status Setup(const BlockFamilies& families,
                const MergedBlocks& merged,
                int columns,
                const std::vector<std::vector<ViewCell>>& cells,
-               const std::vector<int32_t>& view_of_row,
-               const std::vector<int64_t>& pair_of_row,
+               const ReadRows& read_rows,
                Machine* machine) {
     columns_ = columns;
     num_views_ = static_cast<int32_t>(cells.size());
@@ -93,19 +96,15 @@ class Views {
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(column, &column_));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(merged_columns, &merged_columns_));
-    CERES_EXT_RETURN_IF_ERROR(SetupLists(families,
-                                         blocks,
-                                         columns,
-                                         view_of_row,
-                                         pair_of_row,
-                                         machine,
-                                         &blocks_));
+    Rows rows;
+    CERES_EXT_RETURN_IF_ERROR(SetupLists(
+        families, blocks, columns, read_rows, &rows, machine, &blocks_));
     return merged.empty() ? Status()
                           : SetupLists(merged.families,
                                        merged_blocks,
                                        0,
-                                       view_of_row,
-                                       pair_of_row,
+                                       read_rows,
+                                       &rows,
                                        machine,
                                        &merged_);
   }
@@ -123,6 +122,11 @@ class Views {
   const int16_t* merged_columns() const { return merged_columns_.data(); }
 
  private:
+  struct Rows {
+    std::vector<int32_t> view;
+    std::vector<int32_t> point;
+  };
+
   // Appends the merged blocks of view v, each once, and their columns. column:
   // those of F, of the view.
   void ListMergedBlocks(const MergedBlocks& merged,
@@ -162,8 +166,8 @@ class Views {
   Status SetupLists(const BlockFamilies& families,
                     const std::vector<FamilyCell>& cells,
                     int value_per_view,
-                    const std::vector<int32_t>& view_of_row,
-                    const std::vector<int64_t>& pair_of_row,
+                    const ReadRows& read_rows,
+                    Rows* rows,
                     Machine* machine,
                     Lists* lists) const {
     std::vector<std::vector<int32_t>> num_views_of;
@@ -183,9 +187,13 @@ class Views {
         single.push_back(cell);
       }
     }
+    const bool has_shared = single.size() < cells.size();
+    if (has_shared && rows->view.empty()) {
+      CERES_EXT_RETURN_IF_ERROR(read_rows(&rows->view, &rows->point));
+    }
     std::vector<FamilyCell> shared;
-    for (size_t k = 0; k < view_of_row.size(); ++k) {
-      const int32_t v = view_of_row[k];
+    for (size_t k = 0; has_shared && k < rows->view.size(); ++k) {
+      const int32_t v = rows->view[k];
       for (int64_t c = begin[v]; c < begin[v + 1]; ++c) {
         const FamilyCell& cell = cells[c];
         if (num_views_of[cell.family][cell.block] > 1) {
@@ -202,7 +210,7 @@ class Views {
     CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
         MakeBlockLists(families, single, {}), machine, &lists->single));
     return SetupBlockLists(
-        MakeBlockLists(families, shared, pair_of_row), machine, &lists->shared);
+        MakeBlockLists(families, shared, rows->point), machine, &lists->shared);
   }
 
   int columns_ = 0;

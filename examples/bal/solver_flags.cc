@@ -75,6 +75,9 @@ DEFINE_int32(max_num_refinement_iterations, 0,
              "Iterations of that refinement, at most.");
 
 DEFINE_int32(num_threads, -1, "Threads; -1 for one per processor.");
+DEFINE_bool(warm_up, false,
+            "Solve once before, from the same start: the times are those of a "
+            "process in which CUDA, its kernels and memory are there.");
 DEFINE_double(max_solver_time, 1e32, "Seconds of the minimizer, at most.");
 DEFINE_double(function_tolerance, 1e-16,
               "Stop when the cost changes by less, relative to the cost.");
@@ -310,6 +313,7 @@ void AddSolverFlags(std::vector<FlagGroup>* groups) {
         "max_num_refinement_iterations"}},
       {"Minimizer",
        {"num_threads",
+        "warm_up",
         "max_solver_time",
         "function_tolerance",
         "gradient_tolerance",

@@ -19,6 +19,7 @@ DECLARE_string(report_html);
 DECLARE_string(initial_ply);
 DECLARE_string(final_ply);
 DECLARE_bool(line_search);
+DECLARE_bool(warm_up);
 DECLARE_double(max_solver_time);
 
 namespace ceres_ext::bal {

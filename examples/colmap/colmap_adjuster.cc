@@ -319,12 +319,23 @@ ExitCode Run() {
               << bal::NumberText(options.origin[2]) << " (--origin)"
               << std::endl;
   }
-  ceres::Problem problem;
-  BuildProblem(options.problem, &model, &problem);
-  if (ceres::IsSchurType(options.solver.linear_solver_type) &&
-      model.points.size() <= kMaxOrderedPoints) {
-    options.solver.linear_solver_ordering = PointsFirst(problem, model);
+  const auto build = [&options](Model* of, ceres::Problem* problem) {
+    BuildProblem(options.problem, of, problem);
+    if (ceres::IsSchurType(options.solver.linear_solver_type) &&
+        of->points.size() <= kMaxOrderedPoints) {
+      options.solver.linear_solver_ordering = PointsFirst(*problem, *of);
+    }
+  };
+  if (FLAGS_warm_up) {
+    Model same = model;
+    ceres::Problem problem;
+    build(&same, &problem);
+    ceres_ext::Summary ignored;
+    Solve(options.solver, options.ext, &problem, &ignored);
+    start = std::chrono::steady_clock::now();
   }
+  ceres::Problem problem;
+  build(&model, &problem);
   times.build_in_seconds = bal::SecondsSince(start);
   bal::InterruptCallback interrupt;
   options.solver.callbacks.push_back(&interrupt);

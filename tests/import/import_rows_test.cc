@@ -294,18 +294,15 @@ TEST_P(BundleStructureTest, ViewsAndRowsOfAnyShape) {
   ASSERT_EQ(structure.f.size(), 1u);
   EXPECT_EQ(structure.f[0].size(), bal_.num_cameras() - 1);
   for (int64_t k = 0; k < structure.views.size(); ++k) {
-    const auto* row =
-        program
-            ->residual_blocks()[structure.views.rows[static_cast<size_t>(k)]];
+    const auto* row = program->residual_blocks()[structure.views.row(k)];
     const auto& view =
-        structure.views.blocks[structure.views.view_id[static_cast<size_t>(k)]];
+        structure.views.blocks[structure.views.view_id.data()[k]];
     const ParameterBlock* camera = row->parameter_blocks()[0];
     ASSERT_EQ(view.size(), camera->IsConstant() ? 0u : 1u);
     if (!view.empty()) {
       ASSERT_EQ(view[0], camera->index());
     }
-    ASSERT_EQ(structure.e[0].tangent_offset(
-                  structure.views.point_id[static_cast<size_t>(k)]),
+    ASSERT_EQ(structure.e[0].tangent_offset(structure.views.point_id.data()[k]),
               row->parameter_blocks()[1]->delta_offset());
   }
 }

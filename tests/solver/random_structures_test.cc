@@ -531,20 +531,20 @@ class OnMachine {
                      &source));
     const kernels::ObservationIndexRef& index = indices_.back()->ref();
     const int64_t n = index.num_observations;
-    std::vector<int32_t> view(n);
-    std::vector<int32_t> point(n);
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Download(n, index.camera_id, view.data()));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Download(n, index.point_id, point.data()));
-    CERES_EXT_RETURN_IF_ERROR(
-        views_.Setup(problem.blocks.f,
-                     problem.blocks.merged,
-                     C,
-                     rows.cells,
-                     view,
-                     std::vector<int64_t>(point.begin(), point.end()),
-                     machine_));
+    const auto read_rows = [&](std::vector<int32_t>* view,
+                               std::vector<int32_t>* point) -> kernels::Status {
+      view->resize(n);
+      point->resize(n);
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Download(n, index.camera_id, view->data()));
+      return machine_->Download(n, index.point_id, point->data());
+    };
+    CERES_EXT_RETURN_IF_ERROR(views_.Setup(problem.blocks.f,
+                                           problem.blocks.merged,
+                                           C,
+                                           rows.cells,
+                                           read_rows,
+                                           machine_));
     auto batch = std::make_unique<ViewBatch<Machine, Source>>();
     CERES_EXT_RETURN_IF_ERROR(
         batch->Setup(index, &views_, 0, problem.blocks, source, machine_));

@@ -108,8 +108,8 @@ class Fixture {
     for (const int32_t i : structure_.general_rows) {
       is_host[i] = true;
     }
-    for (const int32_t i : structure_.views.rows) {
-      is_host[i] = true;
+    for (int64_t k = 0; k < structure_.views.size(); ++k) {
+      is_host[structure_.views.row(k)] = true;
     }
     std::vector<int> observations;
     for (size_t i = 0; i < is_host.size(); ++i) {
@@ -132,7 +132,7 @@ class Fixture {
     if (problem.views() != nullptr) {
       const auto& index = problem.views()->index();
       for (int64_t k = 0; k < index.num_observations; ++k) {
-        copy(structure_.views.rows[index.input_id()[k]]);
+        copy(structure_.views.row(index.input_id()[k]));
       }
     }
     if (problem.general_rows() != nullptr) {
