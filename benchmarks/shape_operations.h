@@ -188,6 +188,7 @@ class ShapeBenchmark {
         cells[v].push_back({f, slot.is_shared ? 0 : v, slot.size});
       }
     }
+    kernels::HostContext host_context(1);
     const auto read_rows = [this](std::vector<int32_t>* view,
                                   std::vector<int32_t>* point) {
       view->resize(n_);
@@ -197,8 +198,8 @@ class ShapeBenchmark {
       return kernels::Status();
     };
     kernels::Views<Machine> views;
-    OK_OR_EXIT(
-        views.Setup(blocks.f, blocks.merged, C, cells, read_rows, machine_));
+    OK_OR_EXIT(views.Setup(
+        blocks.f, blocks.merged, C, cells, read_rows, &host_context, machine_));
     const Stored<T, C> jacobian{{arrays.Upload(Random<T>(2 * C * n_)), n_},
                                 {arrays.Upload(Random<T>(6 * n_)), n_}};
     solver::ViewBatch<Machine, Stored<T, C>> batch;

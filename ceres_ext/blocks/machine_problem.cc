@@ -316,8 +316,13 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
     return machine_->Download(
         rows.size(), index.point_id, point_of_row->data());
   };
-  return views_->views.Setup(
-      blocks_.f, blocks_.merged, rows.columns, cells, read_rows, machine_);
+  return views_->views.Setup(blocks_.f,
+                             blocks_.merged,
+                             rows.columns,
+                             cells,
+                             read_rows,
+                             host_context,
+                             machine_);
 }
 
 template <typename Machine>

@@ -180,10 +180,9 @@ class SessionEvaluation {
                           &structure,
                           evaluated);
       };
-      const Status status = plan.on_device
-                                ? evaluate_on(facts.device())
-                                : evaluate_on(kept_->GetHost(
-                                      request_.options, request_.num_threads));
+      const Status status =
+          plan.on_device ? evaluate_on(facts.device())
+                         : evaluate_on(kept_->GetHost(request_.num_threads));
       if (status.ok()) {
         return true;
       }

@@ -12,6 +12,7 @@
 #include "ceres_ext/front/evaluate_arrays.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/problem_of_arrays.h"
+#include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/under_ceres/solve_once.h"
 #include "glog/logging.h"
@@ -147,10 +148,10 @@ bool StartDevice(const Options& ext_options, std::string* error) {
       failure.Set("ceres_ext::Options is not valid: " + *error);
       return false;
     }
-    KeptMachines kept;
+    const BorrowedMachines kept;
     std::shared_ptr<KeptMachines::Device> device;
     const kernels::Status status =
-        kept.GetDevice(ext_options, /*num_threads=*/1, &device);
+        kept->GetDevice(ext_options, /*num_threads=*/1, &device);
     if (!status.ok()) {
       failure.Set(status);
     }
@@ -167,9 +168,15 @@ bool Evaluate(const EvaluateOptions& options,
               std::vector<double>* residuals,
               std::vector<double>* gradient,
               std::string* error) {
-  KeptMachines kept;
-  return EvaluateArrays(
-      options, ext_options, problem, &kept, cost, residuals, gradient, error);
+  const BorrowedMachines kept;
+  return EvaluateArrays(options,
+                        ext_options,
+                        problem,
+                        kept.get(),
+                        cost,
+                        residuals,
+                        gradient,
+                        error);
 }
 
 struct ArraySolver::Impl {
@@ -211,8 +218,8 @@ void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ArrayProblem* problem,
            Summary* summary) {
-  KeptMachines kept;
-  SolveArraysOrProblem(options, ext_options, problem, &kept, summary);
+  const BorrowedMachines kept;
+  SolveArraysOrProblem(options, ext_options, problem, kept.get(), summary);
 }
 
 }  // namespace ceres_ext

@@ -3,6 +3,7 @@
 #include "ceres_ext/import/elimination.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 namespace ceres_ext {
@@ -62,6 +63,26 @@ std::vector<uint8_t> IndependentSet(const ProblemRows& rows) {
     }
   }
   return is_taken;
+}
+
+bool IsIndependentSet(const ProblemRows& rows,
+                      const std::vector<uint8_t>& is_marked,
+                      kernels::HostContext* context) {
+  constexpr int64_t kRowsPerTask = 1 << 14;
+  std::atomic<bool> is_independent{true};
+  context->ParallelFor(
+      rows.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end && is_independent; ++i) {
+          int num_marked = 0;
+          for (const int32_t block : rows.BlocksOf(i)) {
+            num_marked += block == BlockOfRow::kConstant ? 0 : is_marked[block];
+          }
+          if (num_marked > 1) {
+            is_independent = false;
+          }
+        }
+      });
+  return is_independent;
 }
 
 }  // namespace ceres_ext

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ceres_ext/import/problem_rows.h"
+#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
@@ -17,6 +18,12 @@ namespace ceres_ext {
 // ComputeStableSchurOrdering, which libceres keeps to itself. After
 // ProblemRows::ReadBlocks.
 std::vector<uint8_t> IndependentSet(const ProblemRows& rows);
+
+// Whether no row has two of the blocks that are marked, by index. After
+// ProblemRows::ReadBlocks.
+bool IsIndependentSet(const ProblemRows& rows,
+                      const std::vector<uint8_t>& is_marked,
+                      kernels::HostContext* context);
 
 }  // namespace ceres_ext
 

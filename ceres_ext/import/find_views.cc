@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
-#include <unordered_map>
 #include <utility>
 
 #include "ceres_ext/import/eliminated_pairs.h"
@@ -31,22 +30,17 @@ struct Row {
   int32_t point = 0;
   int32_t num_eliminated = 0;
 
-  bool HasBlocks(const std::vector<int32_t>& others) const {
-    return std::equal(blocks, blocks + size, others.begin(), others.end());
-  }
   bool operator==(const Row& other) const {
     return size == other.size &&
            std::equal(blocks, blocks + size, other.blocks);
   }
-  struct Hash {
-    size_t operator()(const Row& row) const {
-      uint64_t hash = 0xcbf29ce484222325ull;
-      for (int i = 0; i < row.size; ++i) {
-        hash = (hash ^ static_cast<uint32_t>(row.blocks[i])) * 0x100000001b3ull;
-      }
-      return hash ^ hash >> 32;
+  size_t Hash() const {
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (int i = 0; i < size; ++i) {
+      hash = (hash ^ static_cast<uint32_t>(blocks[i])) * 0x9e3779b97f4a7c15ull;
     }
-  };
+    return static_cast<size_t>(hash >> 32);
+  }
 };
 
 Row ReadRow(const ProblemRows& problem,
@@ -79,8 +73,7 @@ Row ReadRow(const ProblemRows& problem,
   return row;
 }
 
-// What a thread finds among the rows that it reads: their views, numbered as
-// they come.
+// Views, by a row of each, numbered as they come.
 class FoundViews {
  public:
   int32_t Find(const Row& row) {
@@ -88,21 +81,41 @@ class FoundViews {
     if (last_ != kNoView && row == rows_[static_cast<size_t>(last_)]) {
       return last_;
     }
-    const auto [entry, is_new] =
-        number_of_.try_emplace(row, static_cast<int32_t>(rows_.size()));
-    if (is_new) {
+    if (2 * rows_.size() >= slots_.size()) {
+      Grow();
+    }
+    int32_t* const slot = SlotOf(row);
+    if (*slot == kNoView) {
+      *slot = static_cast<int32_t>(rows_.size());
       rows_.push_back(row);
     }
-    last_ = entry->second;
+    last_ = *slot;
     return last_;
   }
-  // A row of each view.
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
+  // That of the row, or the free one that it would have: open addressing with
+  // linear probing.
+  int32_t* SlotOf(const Row& row) {
+    size_t i = row.Hash();
+    for (;; ++i) {
+      int32_t* const slot = &slots_[i & (slots_.size() - 1)];
+      if (*slot == kNoView || rows_[static_cast<size_t>(*slot)] == row) {
+        return slot;
+      }
+    }
+  }
+  void Grow() {
+    slots_.assign(std::max(size_t{64}, 4 * slots_.size()), kNoView);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      *SlotOf(rows_[i]) = static_cast<int32_t>(i);
+    }
+  }
+
   int32_t last_ = kNoView;
   std::vector<Row> rows_;
-  std::unordered_map<Row, int32_t, Row::Hash> number_of_;
+  std::vector<int32_t> slots_;  // a power of two
 };
 
 struct Task {
@@ -167,7 +180,7 @@ bool FindViews(const ProblemRows& problem,
   });
   // Views are numbered as their rows come.
   ViewStructure all;
-  std::unordered_map<Row, int32_t, Row::Hash> number_of;
+  FoundViews of_all;
   int64_t num_rows = 0;
   int32_t columns = 0;
   for (Task& task : tasks) {
@@ -177,15 +190,13 @@ bool FindViews(const ProblemRows& problem,
       return false;
     }
     for (const Row& row : task.rows) {
-      const auto [entry, is_new] =
-          number_of.try_emplace(row, static_cast<int32_t>(number_of.size()));
-      if (is_new) {
-        all.blocks.emplace_back(row.blocks, row.blocks + row.size);
-        columns = std::max(columns, row.columns);
-      }
-      task.views.push_back(entry->second);
+      task.views.push_back(of_all.Find(row));
     }
     num_rows += task.num_rows;
+  }
+  for (const Row& row : of_all.rows()) {
+    all.blocks.emplace_back(row.blocks, row.blocks + row.size);
+    columns = std::max(columns, row.columns);
   }
   const bool has_views =
       num_rows > 0 &&

@@ -58,6 +58,10 @@ class BlockIds {
 
   // Numbers all that were asked for.
   void Number() {
+    blocks_.reserve(
+        constants_.size() +
+        static_cast<size_t>(std::count(
+            place_of_index_->begin(), place_of_index_->end(), kAsked)));
     for (size_t i = 0; i < place_of_index_->size(); ++i) {
       if ((*place_of_index_)[i] == kAsked) {
         Append(static_cast<int32_t>(i));
@@ -357,17 +361,27 @@ class Importer {
   }
 
   bool CheckEliminatedSizes() {
-    for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
-      const int size =
-          structure_->is_eliminated[i] != 0 ? rows_.block(i).tangent_size : 0;
-      if (size > kernels::kMaxEliminatedSize) {
-        *reason_ = "parameter block " + std::to_string(i) + " has " +
-                   std::to_string(size) +
-                   " tangent dimensions; this library takes at most " +
-                   std::to_string(kernels::kMaxEliminatedSize) +
-                   " for an eliminated block";
-        return false;
+    const auto size_of = [this](int32_t i) {
+      return structure_->is_eliminated[i] != 0 ? rows_.block(i).tangent_size
+                                               : 0;
+    };
+    const int32_t n = rows_.num_blocks();
+    std::atomic<int32_t> first_large{n};
+    context_->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<int32_t>(begin); i < end; ++i) {
+        int32_t known = first_large;
+        while (i < known && size_of(i) > kernels::kMaxEliminatedSize &&
+               !first_large.compare_exchange_weak(known, i)) {
+        }
       }
+    });
+    if (first_large < n) {
+      *reason_ = "parameter block " + std::to_string(first_large) + " has " +
+                 std::to_string(size_of(first_large)) +
+                 " tangent dimensions; this library takes at most " +
+                 std::to_string(kernels::kMaxEliminatedSize) +
+                 " for an eliminated block";
+      return false;
     }
     return true;
   }

@@ -3,6 +3,7 @@
 #include "ceres_ext/plan/device_choice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "ceres_ext/base/machines.h"
@@ -28,12 +29,18 @@ constexpr int kSteps = 10;
 constexpr int kPcgIterations = 20;
 // What a step takes beside PCG (evaluation, normal blocks, back-substitution),
 // in passes: on the host, of the two preconditioners of dubrovnik-16 in
-// docs/measurements/comparison.md; on an H200 12 to 14 (gpu.md, final-13682).
+// docs/measurements/comparison.md; on an H100 6 of everyday models
+// (docs/measurements/everyday.md), on an H200 12 to 14 of final-13682 (gpu.md).
 constexpr int kPassesBesidePcg = 10;
+constexpr int kDevicePassesBesidePcg = 6;
 
 // A pass on one host thread with AVX-512: 0.9e-9 to 1.2e-9 on ten models of
 // 1,029 to 46,122 observations (docs/measurements/everyday.md).
 constexpr double kHostSecondsPerValue = 1.0e-9;
+// Threads share it out less well the more there are: 16 take a ninth. Waking
+// them, and what one does alone, a step.
+constexpr double kHostThreadsExponent = 0.8;
+constexpr double kHostSecondsPerStep = 1e-4;
 
 // A pass on an H200, docs/measurements/gpu.md: the product of stored double
 // blocks is 2.73 ms an iteration with 696 M values, and an iteration with 36 k
@@ -44,10 +51,10 @@ constexpr double kDeviceSecondsPerPass = 48e-6;
 constexpr double kUploadSecondsPerValue = 8e-10;
 // Making a context, and the set-up of a solve with one: the first solve of a
 // process took 0.2 to 0.3 s more than the next
-// (docs/measurements/comparison.md); the smallest models took 0.045 to 0.06 s
-// there in all (docs/measurements/everyday.md).
+// (docs/measurements/comparison.md), and that of everyday models took 3 to 6 ms
+// (docs/measurements/everyday.md).
 constexpr double kContextSeconds = 0.2;
-constexpr double kDeviceSetupSeconds = 0.035;
+constexpr double kDeviceSetupSeconds = 0.004;
 
 // The share of a pass that arithmetic in double takes on an H200, where a
 // double takes as long as two floats: 4 operations a stored value at 33.5e12 a
@@ -72,12 +79,13 @@ constexpr double kHostSecondsPerFlop = 2.4e-11;
 constexpr double kHostSetupsPerStep = 1.0;
 
 // The same on an H200: S takes 5 ms at 5 M observations of 9 columns and tracks
-// of 6 (docs/measurements/gpu.md). Launches and the set-up are by the table of
-// docs/measurements/everyday.md, where exact steps take 20 to 40 ms more than
-// PCG on small problems.
+// of 6 (docs/measurements/gpu.md). Launches and the set-up of everyday models,
+// on an H100: 0.3 to 0.4 ms a step of 177 columns, 2 ms, and where there are
+// pairs, which the host lists, 8 ms for 280 k values.
 constexpr double kDeviceSecondsPerCouplingProduct = 3.5e-12;
-constexpr double kDeviceSecondsPerExactStep = 0.5e-3;
-constexpr double kDeviceSecondsOfSetup = 0.03;
+constexpr double kDeviceSecondsPerExactStep = 0.25e-3;
+constexpr double kDeviceSecondsOfSetup = 2e-3;
+constexpr double kDeviceSetupSecondsPerValueOfPairs = 3e-8;
 
 // Rows of an eliminated block and columns of the rest of a row where nobody has
 // counted.
@@ -143,15 +151,23 @@ double DeviceExactStepSeconds(const SolveWork& work, const DeviceState& state) {
              work.float_factor ? 0 : state.float_to_double_ratio);
 }
 
+double DeviceExactSetupSeconds(const SolveWork& work) {
+  return kDeviceSecondsOfSetup + (work.has_pairs
+                                      ? kDeviceSetupSecondsPerValueOfPairs *
+                                            static_cast<double>(work.num_values)
+                                      : 0.0);
+}
+
 // All steps, less what is sent.
 double StepsSeconds(const SolveWork& work,
+                    int passes_beside_pcg,
                     double pass_seconds,
                     double exact_step_seconds) {
   const double by_pcg = work.num_pcg_iterations * pass_seconds;
   const double linear = work.is_auto ? std::min(by_pcg, exact_step_seconds)
                         : work.num_factorized_columns > 0 ? exact_step_seconds
                                                           : by_pcg;
-  return work.num_steps * (kPassesBesidePcg * pass_seconds + linear);
+  return work.num_steps * (passes_beside_pcg * pass_seconds + linear);
 }
 
 }  // namespace
@@ -197,13 +213,18 @@ SolveWork EstimateWork(int64_t num_values,
 }
 
 double EstimateHostSeconds(const SolveWork& work) {
-  return StepsSeconds(work, HostPassSeconds(work), HostExactStepSeconds(work)) /
-         work.num_threads;
+  return work.num_steps * kHostSecondsPerStep +
+         StepsSeconds(work,
+                      kPassesBesidePcg,
+                      HostPassSeconds(work),
+                      HostExactStepSeconds(work)) /
+             std::pow(work.num_threads, kHostThreadsExponent);
 }
 
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
   return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
          StepsSeconds(work,
+                      kDevicePassesBesidePcg,
                       DevicePassSeconds(work, state),
                       DeviceExactStepSeconds(work, state)) +
          work.num_steps * kUploadSecondsPerValue *
@@ -218,7 +239,7 @@ ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device) {
   const DeviceState state;
   const double pass = DevicePassSeconds(work, state);
   return {DeviceExactStepSeconds(work, state) / pass,
-          kDeviceSecondsOfSetup / pass};
+          DeviceExactSetupSeconds(work) / pass};
 }
 
 std::string WhyHost(const SolveWork& work, const DeviceState& state) {

@@ -117,9 +117,11 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
                            const MachineFacts& machines,
                            SolvePlan* plan) {
   // PCG takes more iterations than the first number for most steps
-  // (docs/measurements/everyday.md). An exact step that costs more than the
-  // second one, in iterations, would wait for many steps of PCG at their limit.
+  // (docs/measurements/everyday.md), of which a solve has some ten. An exact
+  // step that costs more than the last one, in iterations, would wait for many
+  // steps of PCG at their limit.
   constexpr double kFewIterations = 25.0;
+  constexpr double kSteps = 10.0;
   constexpr double kManyIterations = 1e4;
   plan->linear_solver_type = request.solver_options.linear_solver_type;
   if (!MayFactorize(request) || rows.num_other_columns == 0 ||
@@ -130,7 +132,7 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   }
   const ExactStepCost cost =
       EstimateExactStepCost(WorkOf(request, rows), plan->on_device);
-  if (cost.step + cost.setup < kFewIterations) {
+  if (cost.step + cost.setup / kSteps < kFewIterations) {
     plan->linear_solver_type = ceres::DENSE_SCHUR;
     plan->notes.emplace_back(
         "linear_solver = auto takes exact steps, which should be faster than "

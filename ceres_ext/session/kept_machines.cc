@@ -63,6 +63,24 @@ Status GetDeviceMachine(const Options& options,
   }
 }
 
+template <typename Machine>
+void RestDevice(int64_t max_bytes,
+                std::shared_ptr<KeptMachine<Machine>>* kept) {
+  if constexpr (!kIsHost<Machine>) {
+    KeptMachine<Machine>* const device = kept->get();
+    if (device == nullptr) {
+      return;
+    }
+    if (device->options.cuda_stream != nullptr || !device->IsAlive()) {
+      kept->reset();
+      return;
+    }
+    const KeepCurrentDevice<Machine> keep;
+    device->index = {};
+    device->machine->context()->ReleaseKeptMemory(max_bytes);
+  }
+}
+
 }  // namespace
 
 template <typename Machine>
@@ -77,22 +95,22 @@ std::string KeptMachine<Machine>::Name() const {
   }
 }
 
-kernels::HostContext* KeptMachines::host_context(int num_threads) {
-  if (host_context_ == nullptr || num_threads_ != num_threads) {
-    host_context_ = std::make_shared<kernels::HostContext>(num_threads);
-    num_threads_ = num_threads;
-  }
-  return host_context_.get();
-}
-
-std::shared_ptr<KeptMachines::Host> KeptMachines::GetHost(
-    const Options& options, int num_threads) {
-  if (!IsSuch(host_.get(), options, num_threads)) {
-    host_ = Make<kernels::HostMachine>(options, num_threads);
+std::shared_ptr<KeptMachines::Host> KeptMachines::GetHost(int num_threads) {
+  if (host_ == nullptr || host_->num_threads != num_threads) {
+    host_ = std::make_shared<Host>();
+    host_->num_threads = num_threads;
     host_->machine = std::make_unique<kernels::HostMachine>(num_threads);
     host_->host_context = host_->machine->context();
   }
   return host_;
+}
+
+void KeptMachines::Rest(int64_t max_bytes) {
+  is_for_several = false;
+  if (host_ != nullptr) {
+    host_->index = {};
+  }
+  RestDevice(max_bytes, &device_);
 }
 
 Status KeptMachines::GetDevice(const Options& options,

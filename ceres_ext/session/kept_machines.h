@@ -8,6 +8,7 @@
 #ifndef CERES_EXT_SESSION_KEPT_MACHINES_H_
 #define CERES_EXT_SESSION_KEPT_MACHINES_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -53,8 +54,7 @@ struct KeptMachine {
   // What it was made for.
   Options options;
   int num_threads = 0;
-  // Threads for what is put in order on the host: the machine's, or those of
-  // KeptMachines.
+  // Threads for what is put in order on the host.
   kernels::HostContext* host_context = nullptr;
   std::unique_ptr<Machine> machine;
   KeptIndex<Machine> index;
@@ -65,10 +65,11 @@ class KeptMachines {
   using Host = KeptMachine<kernels::HostMachine>;
   using Device = KeptMachine<DeviceMachine>;
 
-  // Threads of the host.
-  kernels::HostContext* host_context(int num_threads);
-  // The host.
-  std::shared_ptr<Host> GetHost(const Options& options, int num_threads);
+  // The host, and its threads.
+  std::shared_ptr<Host> GetHost(int num_threads);
+  kernels::HostContext* host_context(int num_threads) {
+    return GetHost(num_threads)->machine->context();
+  }
   // The device of the options. kUnsupported where the build or the computer has
   // no CUDA.
   kernels::Status GetDevice(const Options& options,
@@ -76,17 +77,17 @@ class KeptMachines {
                             std::shared_ptr<Device>* device);
 
   void Clear() {
-    host_context_.reset();
     host_.reset();
     ClearDevice();
   }
   void ClearDevice() { device_.reset(); }
+  // Nobody uses them for a while: the index goes, a device that is not alive or
+  // works on a stream of the caller's, and of its memory all but max_bytes.
+  void Rest(int64_t max_bytes);
   // Whether there may be a next session.
   bool is_for_several = false;
 
  private:
-  int num_threads_ = 0;
-  std::shared_ptr<kernels::HostContext> host_context_;
   std::shared_ptr<Host> host_;
   std::shared_ptr<Device> device_;
 };

@@ -23,7 +23,8 @@ BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
       append_to_message_(append_to_message),
       arrays_(nullptr),
       start_in_seconds_(ceres::internal::WallTimeInSeconds()),
-      kept_(&own_machines_) {
+      own_machines_(std::make_unique<BorrowedMachines>()),
+      kept_(own_machines_->get()) {
   Decline("Ceres ended before it asked for a linear solver");
 }
 
@@ -38,6 +39,12 @@ BundlePlugin::BundlePlugin(const Options& options,
       num_threads_(num_threads),
       kept_(kept) {
   Decline("Ceres ended before it asked for a linear solver");
+}
+
+BundlePlugin::~BundlePlugin() {
+  if (own_machines_ != nullptr && failure_.has_happened()) {
+    own_machines_->Discard();
+  }
 }
 
 void BundlePlugin::Decline(const std::string& reason) {

@@ -38,6 +38,7 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/summary.h"
 #include "ceres_ext/under_ceres/solve_setup.h"
@@ -77,6 +78,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
                int num_threads,
                ArrayImport* arrays,
                KeptMachines* kept);
+  ~BundlePlugin() override;
 
   bool OwnsOrdering(ceres::internal::PreprocessedProblem* pp) override;
   bool SetupLinearSolver(ceres::internal::PreprocessedProblem* pp) override;
@@ -157,7 +159,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   bool has_iterations_ = false;
   std::string message_;
 
-  KeptMachines own_machines_;
+  // Null where the caller has some.
+  std::unique_ptr<BorrowedMachines> own_machines_;
   KeptMachines* const kept_;
   std::optional<SolveSetup> setup_;
   Watch watch_{this};

@@ -25,9 +25,9 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
                             std::string* reason) {
+  ProgramRows rows(program);
+  rows.ReadBlocks(context);
   if (ordering == nullptr || ordering->NumGroups() < 2) {
-    ProgramRows rows(program);
-    rows.ReadBlocks(context);
     *is_eliminated = IndependentSet(rows);
     return true;
   }
@@ -40,15 +40,15 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
   }
   const std::set<double*>& first_group =
       ordering->group_to_elements().begin()->second;
-  if (!program.IsParameterBlockSetIndependent(first_group)) {
-    *reason =
-        "the first group of linear_solver_ordering is not an independent set";
-    return false;
-  }
   is_eliminated->clear();
   for (const auto* block : program.parameter_blocks()) {
     auto* state = const_cast<double*>(block->user_state());
     is_eliminated->push_back(first_group.count(state) > 0 ? 1 : 0);
+  }
+  if (!IsIndependentSet(rows, *is_eliminated, context)) {
+    *reason =
+        "the first group of linear_solver_ordering is not an independent set";
+    return false;
   }
   return true;
 }

@@ -310,13 +310,13 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
       return Decline(refusal->reason);
     }
     const SolvePlan& plan = std::get<SolvePlan>(decision);
-    const Status status =
-        SetupMachine(plan,
-                     plan.on_device ? CreateMachineSolve(facts.device())
-                                    : CreateMachineSolve(input_.kept->GetHost(
-                                          options, input_.num_threads)),
-                     structure,
-                     pp);
+    const Status status = SetupMachine(
+        plan,
+        plan.on_device
+            ? CreateMachineSolve(facts.device())
+            : CreateMachineSolve(input_.kept->GetHost(input_.num_threads)),
+        structure,
+        pp);
     if (status.ok()) {
       is_on_device_ = plan.on_device;
       pp->options.linear_solver_type = plan.linear_solver_type;

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <thread>
 #include <utility>
@@ -325,14 +326,21 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
   ProcessBytes(options_.device) -= num_bytes;
 }
 
-void CudaContext::ReleaseKeptMemory() {
+void CudaContext::ReleaseKeptMemory(int64_t max_bytes) {
+  int64_t kept_bytes = 0;
   for (const auto& [num_bytes, data] : kept_memory_) {
-    if (!is_forgotten_) {
-      Ignore(cudaFree(data));
-    }
-    ProcessBytes(options_.device) -= num_bytes;
+    kept_bytes += num_bytes;
   }
-  kept_memory_.clear();
+  // The largest first: it takes as long to get a small one back.
+  while (kept_bytes > max_bytes) {
+    const auto last = std::prev(kept_memory_.end());
+    if (!is_forgotten_) {
+      Ignore(cudaFree(last->second));
+    }
+    kept_bytes -= last->first;
+    ProcessBytes(options_.device) -= last->first;
+    kept_memory_.erase(last);
+  }
 }
 
 Status CudaContext::AllocateResult(void** data) {

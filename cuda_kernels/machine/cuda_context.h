@@ -142,8 +142,8 @@ class CudaContext {
   // request for as many bytes, or goes where another one finds no memory; it
   // counts for memory_limit. False: what is freed goes back to the device.
   void KeepMemory(bool keep) { keeps_memory_ = keep; }
-  // Gives back what was kept and has not been asked for.
-  void ReleaseKeptMemory();
+  // Gives back what was kept and has not been asked for, all but max_bytes.
+  void ReleaseKeptMemory(int64_t max_bytes = 0);
 
   // Room for a record of at most kResultBytes in page-locked memory, which
   // kernels write and ReadResult copies after all queued work: a third of the

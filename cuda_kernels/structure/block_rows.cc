@@ -57,79 +57,66 @@ Status BlockRowsBuilder::Check() const {
   return {};
 }
 
-std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
-                                      const std::vector<FamilyCell>& cells,
-                                      const std::vector<int32_t>& pair_of_row) {
-  std::vector<BlockList> lists;
-  for (int f = 0; f < families.size(); ++f) {
-    // The cells block by block: a stable counting sort.
-    const int32_t num_blocks = families[f].num_blocks;
-    std::vector<int64_t> begin(int64_t{num_blocks} + 1, 0);
-    for (const FamilyCell& cell : cells) {
-      if (cell.family == f) {
-        ++begin[cell.block + 1];
-      }
+void CutBlockList(const std::vector<int64_t>& begin,
+                  const std::vector<int32_t>& pair_of_row,
+                  BlockList* list) {
+  const BlockCell* const cells = list->cells.data();
+  // Segments. The rows of one eliminated block stay together.
+  const auto is_same_pair = [&](int64_t a, int64_t b) {
+    if (pair_of_row.empty()) {
+      return false;
     }
-    std::partial_sum(begin.begin(), begin.end(), begin.begin());
-    if (begin.back() == 0) {
+    const int32_t pair = pair_of_row[cells[a].row];
+    return pair >= 0 && pair == pair_of_row[cells[b].row];
+  };
+  std::vector<int64_t> sums{0};  // of each listed block, the first segment
+  for (size_t b = 0; b + 1 < begin.size(); ++b) {
+    if (begin[b] == begin[b + 1]) {
       continue;
     }
-    BlockList list;
-    list.family = f;
-    list.cells.resize(begin.back());
-    std::vector<int64_t> next(begin.begin(), begin.end() - 1);
-    for (const FamilyCell& cell : cells) {
-      if (cell.family == f) {
-        list.cells[next[cell.block]++] = cell.cell;
+    list->block.push_back(static_cast<int32_t>(b));
+    for (int64_t first = begin[b]; first < begin[b + 1];) {
+      list->segment_begin.push_back(first);
+      int64_t last = std::min(first + kSegmentCells, begin[b + 1]);
+      while (last < begin[b + 1] && is_same_pair(last - 1, last)) {
+        ++last;
       }
+      first = last;
     }
-    // Segments. The rows of one eliminated block stay together.
-    const auto is_same_pair = [&](int64_t a, int64_t b) {
-      if (pair_of_row.empty()) {
-        return false;
-      }
-      const int32_t pair = pair_of_row[list.cells[a].row];
-      return pair >= 0 && pair == pair_of_row[list.cells[b].row];
-    };
-    std::vector<int64_t> sums{0};  // of each listed block, the first segment
-    for (int32_t b = 0; b < num_blocks; ++b) {
-      if (begin[b] == begin[b + 1]) {
-        continue;
-      }
-      list.block.push_back(b);
-      for (int64_t first = begin[b]; first < begin[b + 1];) {
-        list.segment_begin.push_back(first);
-        int64_t last = std::min(first + kSegmentCells, begin[b + 1]);
-        while (last < begin[b + 1] && is_same_pair(last - 1, last)) {
-          ++last;
-        }
-        first = last;
-      }
-      sums.push_back(static_cast<int64_t>(list.segment_begin.size()));
-    }
-    list.segment_begin.push_back(static_cast<int64_t>(list.cells.size()));
-    const int64_t num_listed = static_cast<int64_t>(list.block.size());
-    list.sizes.size = families[f].size;
-    list.sizes.num_blocks = static_cast<int32_t>(num_listed);
-    list.sizes.num_segments = sums.back();
-    // sums[b] .. sums[b + 1]: the sums of block b, cut until each has one.
-    while (sums.back() > num_listed) {
-      std::vector<int64_t> level;
-      std::vector<int64_t> fewer{0};
-      for (int64_t b = 0; b < num_listed; ++b) {
-        for (int64_t first = sums[b]; first < sums[b + 1];
-             first += kSegmentSums) {
-          level.push_back(first);
-        }
-        fewer.push_back(static_cast<int64_t>(level.size()));
-      }
-      level.push_back(sums.back());
-      list.levels.push_back(std::move(level));
-      sums.swap(fewer);
-    }
-    lists.push_back(std::move(list));
+    sums.push_back(static_cast<int64_t>(list->segment_begin.size()));
   }
-  return lists;
+  list->segment_begin.push_back(list->cells.size());
+  const int64_t num_listed = static_cast<int64_t>(list->block.size());
+  list->sizes.num_blocks = static_cast<int32_t>(num_listed);
+  list->sizes.num_segments = sums.back();
+  // sums[b] .. sums[b + 1]: the sums of block b, cut until each has one.
+  while (sums.back() > num_listed) {
+    std::vector<int64_t> level;
+    std::vector<int64_t> fewer{0};
+    for (int64_t b = 0; b < num_listed; ++b) {
+      for (int64_t first = sums[b]; first < sums[b + 1];
+           first += kSegmentSums) {
+        level.push_back(first);
+      }
+      fewer.push_back(static_cast<int64_t>(level.size()));
+    }
+    level.push_back(sums.back());
+    list->levels.push_back(std::move(level));
+    sums.swap(fewer);
+  }
+}
+
+Status MakeBlockLists(const BlockFamilies& families,
+                      const std::vector<FamilyCell>& cells,
+                      const std::vector<int32_t>& pair_of_row,
+                      std::vector<BlockList>* lists) {
+  return MakeBlockLists(
+      families,
+      static_cast<int64_t>(cells.size()),
+      [&cells](int64_t i, auto&& fn) { fn(cells[static_cast<size_t>(i)]); },
+      pair_of_row,
+      /*context=*/nullptr,
+      lists);
 }
 
 // The cell of row i, once.
@@ -213,11 +200,13 @@ Status BlockRowsBuilder::Build() {
     }
     cell_begin_.push_back(static_cast<int32_t>(cells_.size()));
   }
-  e_lists_ = MakeBlockLists(e_, e_cells, pair_of_row);
-  f_lists_ = MakeBlockLists(f_, f_cells, pair_of_row);
+  CERES_EXT_RETURN_IF_ERROR(
+      MakeBlockLists(e_, e_cells, pair_of_row, &e_lists_));
+  CERES_EXT_RETURN_IF_ERROR(
+      MakeBlockLists(f_, f_cells, pair_of_row, &f_lists_));
   if (!merged_cells.empty()) {
-    merged_lists_ =
-        MakeBlockLists(merged_->families, merged_cells, pair_of_row);
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
+        merged_->families, merged_cells, pair_of_row, &merged_lists_));
     merged_column_ = merged_->column;
   }
   given_cells_.clear();

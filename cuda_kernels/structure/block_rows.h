@@ -33,10 +33,15 @@
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/merged_blocks.h"
 
@@ -102,7 +107,7 @@ struct BlockList {
   int family = 0;
   BlockListRef sizes;  // without addresses
   std::vector<int32_t> block;
-  std::vector<BlockCell> cells;
+  HostBuffer<BlockCell> cells;
   std::vector<int64_t> segment_begin;
   std::vector<std::vector<int64_t>> levels;
 };
@@ -114,13 +119,102 @@ struct FamilyCell {
   BlockCell cell;
 };
 
-// The lists of the families that have cells. cells: in the order of their rows.
-// pair_of_row: of each row a number that neighbours of one eliminated block
-// have in common, whose cells of one block then are in one segment; negative:
-// none. May be empty.
-std::vector<BlockList> MakeBlockLists(const BlockFamilies& families,
-                                      const std::vector<FamilyCell>& cells,
-                                      const std::vector<int32_t>& pair_of_row);
+// Cuts the cells of a list. begin: of each block of the family, and the end.
+void CutBlockList(const std::vector<int64_t>& begin,
+                  const std::vector<int32_t>& pair_of_row,
+                  BlockList* list);
+
+// The lists of the families that have cells, in the order of their rows.
+// for_each_cell(i, fn) calls fn(FamilyCell) for the cells of row i, and is
+// called twice, by the threads of *context where that is not null. pair_of_row:
+// of each row a number that neighbours of one eliminated block have in common,
+// whose cells of one block then are in one segment; negative: none. May be
+// empty.
+template <typename ForEachCell>
+Status MakeBlockLists(const BlockFamilies& families,
+                      int64_t num_rows,
+                      const ForEachCell& for_each_cell,
+                      const std::vector<int32_t>& pair_of_row,
+                      HostContext* context,
+                      std::vector<BlockList>* lists) {
+  // A stable counting sort. Each task counts for itself.
+  constexpr int64_t kLeastRows = 1 << 15;
+  constexpr int64_t kMostTasks = 64;
+  constexpr int64_t kMostCounts = 1 << 24;
+  std::vector<int64_t> first_block{0};  // of each family
+  for (const BlockFamily& family : families) {
+    first_block.push_back(first_block.back() + family.num_blocks);
+  }
+  const int64_t num_blocks = first_block.back();
+  int64_t num_tasks =
+      context == nullptr
+          ? 1
+          : std::clamp(num_rows / kLeastRows, int64_t{1}, kMostTasks);
+  if (num_tasks * num_blocks > kMostCounts) {
+    num_tasks = 1;
+  }
+  const int64_t rows_of_each = (num_rows + num_tasks - 1) / num_tasks;
+  const auto for_each_task = [&](auto&& task) {
+    if (num_tasks == 1) {
+      task(0, 1);
+    } else {
+      context->ParallelFor(num_tasks, 1, task);
+    }
+  };
+  std::vector<int64_t> next(static_cast<size_t>(num_tasks * num_blocks), 0);
+  // fn(place in next of the cell's block in the task, cell)
+  const auto for_each = [&](int64_t task, auto&& fn) {
+    const int64_t end = std::min(num_rows, (task + 1) * rows_of_each);
+    for (int64_t i = task * rows_of_each; i < end; ++i) {
+      for_each_cell(i, [&](const FamilyCell& cell) {
+        fn(&next[static_cast<size_t>(
+               task * num_blocks +
+               first_block[static_cast<size_t>(cell.family)] + cell.block)],
+           cell);
+      });
+    }
+  };
+  for_each_task([&](int64_t task, int64_t /*end*/) {
+    for_each(task, [](int64_t* count, const FamilyCell&) { ++*count; });
+  });
+  std::vector<BlockList> of_family(static_cast<size_t>(families.size()));
+  std::vector<std::vector<int64_t>> begin;
+  for (int f = 0; f < families.size(); ++f) {
+    begin.emplace_back(1, 0);
+    for (int32_t b = 0; b < families[f].num_blocks; ++b) {
+      int64_t at = begin.back().back();
+      for (int64_t task = 0; task < num_tasks; ++task) {
+        at += std::exchange(
+            next[static_cast<size_t>(task * num_blocks +
+                                     first_block[static_cast<size_t>(f)] + b)],
+            at);
+      }
+      begin.back().push_back(at);
+    }
+    BlockList& list = of_family[static_cast<size_t>(f)];
+    list.family = f;
+    list.sizes.size = families[f].size;
+    CERES_EXT_RETURN_IF_ERROR(list.cells.Allocate(begin.back().back()));
+  }
+  for_each_task([&](int64_t task, int64_t /*end*/) {
+    for_each(task, [&](int64_t* place, const FamilyCell& cell) {
+      of_family[static_cast<size_t>(cell.family)].cells.data()[(*place)++] =
+          cell.cell;
+    });
+  });
+  lists->clear();
+  for (size_t f = 0; f < of_family.size(); ++f) {
+    if (of_family[f].cells.size() > 0) {
+      CutBlockList(begin[f], pair_of_row, &of_family[f]);
+      lists->push_back(std::move(of_family[f]));
+    }
+  }
+  return {};
+}
+Status MakeBlockLists(const BlockFamilies& families,
+                      const std::vector<FamilyCell>& cells,
+                      const std::vector<int32_t>& pair_of_row,
+                      std::vector<BlockList>* lists);
 
 class BlockRowsBuilder {
  public:
@@ -218,7 +312,8 @@ struct MachineBlockList {
     family = list.family;
     view = list.sizes;
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(list.block, &block));
-    CERES_EXT_RETURN_IF_ERROR(machine->Upload(list.cells, &cells));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(list.cells.size(), list.cells.data(), &cells));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(list.segment_begin, &segment_begin));
     view.block = block.data();

@@ -13,7 +13,7 @@
 //
 //   Views<Machine> views;
 //   Status status = views.Setup(families, merged, columns, cells_of_views,
-//                               read_rows, &machine);
+//                               read_rows, &host_context, &machine);
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/block_rows.h"
 #include "cuda_kernels/structure/merged_blocks.h"
@@ -60,12 +61,14 @@ class Views {
                                         std::vector<int32_t>* point_of_row)>;
 
   // families: of F. merged: of F. cells: of each view, in the order of their
-  // columns. read_rows: called where several views share a block.
+  // columns. read_rows: called where several views share a block. *context:
+  // threads that list their rows.
   Status Setup(const BlockFamilies& families,
                const MergedBlocks& merged,
                int columns,
                const std::vector<std::vector<ViewCell>>& cells,
                const ReadRows& read_rows,
+               HostContext* context,
                Machine* machine) {
     columns_ = columns;
     num_views_ = static_cast<int32_t>(cells.size());
@@ -97,14 +100,21 @@ class Views {
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(merged_columns, &merged_columns_));
     Rows rows;
-    CERES_EXT_RETURN_IF_ERROR(SetupLists(
-        families, blocks, columns, read_rows, &rows, machine, &blocks_));
+    CERES_EXT_RETURN_IF_ERROR(SetupLists(families,
+                                         blocks,
+                                         columns,
+                                         read_rows,
+                                         &rows,
+                                         context,
+                                         machine,
+                                         &blocks_));
     return merged.empty() ? Status()
                           : SetupLists(merged.families,
                                        merged_blocks,
                                        0,
                                        read_rows,
                                        &rows,
+                                       context,
                                        machine,
                                        &merged_);
   }
@@ -168,18 +178,16 @@ class Views {
                     int value_per_view,
                     const ReadRows& read_rows,
                     Rows* rows,
+                    HostContext* context,
                     Machine* machine,
                     Lists* lists) const {
     std::vector<std::vector<int32_t>> num_views_of;
     for (const BlockFamily& family : families) {
       num_views_of.emplace_back(family.num_blocks, 0);
     }
-    std::vector<int64_t> begin(int64_t{num_views_} + 1, 0);
     for (const FamilyCell& cell : cells) {
       ++num_views_of[cell.family][cell.block];
-      ++begin[cell.cell.row + 1];
     }
-    std::partial_sum(begin.begin(), begin.end(), begin.begin());
     // Blocks of one view, and rows of the others.
     std::vector<FamilyCell> single;
     for (const FamilyCell& cell : cells) {
@@ -191,26 +199,34 @@ class Views {
     if (has_shared && rows->view.empty()) {
       CERES_EXT_RETURN_IF_ERROR(read_rows(&rows->view, &rows->point));
     }
-    std::vector<FamilyCell> shared;
-    for (size_t k = 0; has_shared && k < rows->view.size(); ++k) {
-      const int32_t v = rows->view[k];
-      for (int64_t c = begin[v]; c < begin[v + 1]; ++c) {
-        const FamilyCell& cell = cells[c];
-        if (num_views_of[cell.family][cell.block] > 1) {
-          shared.push_back({cell.family,
-                            cell.block,
-                            {cell.cell.value - int64_t{value_per_view} * v,
-                             static_cast<int32_t>(k),
-                             cell.cell.size}});
-        }
+    // Those of each view that others have too.
+    std::vector<std::vector<FamilyCell>> shared(
+        static_cast<size_t>(num_views_));
+    for (const FamilyCell& cell : cells) {
+      if (num_views_of[cell.family][cell.block] > 1) {
+        FamilyCell of_row = cell;
+        of_row.cell.value -= int64_t{value_per_view} * cell.cell.row;
+        shared[cell.cell.row].push_back(of_row);
       }
     }
-    CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
-        MakeBlockLists(families, cells, {}), machine, &lists->all));
-    CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(
-        MakeBlockLists(families, single, {}), machine, &lists->single));
-    return SetupBlockLists(
-        MakeBlockLists(families, shared, rows->point), machine, &lists->shared);
+    std::vector<BlockList> made;
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(families, cells, {}, &made));
+    CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(made, machine, &lists->all));
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(families, single, {}, &made));
+    CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(made, machine, &lists->single));
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
+        families,
+        has_shared ? static_cast<int64_t>(rows->view.size()) : 0,
+        [&](int64_t k, auto&& fn) {
+          for (FamilyCell cell : shared[rows->view[k]]) {
+            cell.cell.row = static_cast<int32_t>(k);
+            fn(cell);
+          }
+        },
+        rows->point,
+        context,
+        &made));
+    return SetupBlockLists(made, machine, &lists->shared);
   }
 
   int columns_ = 0;

@@ -179,8 +179,9 @@ ExitCode Run() {
     before = compute_errors();
   }
 
-  const double waited_in_seconds = device_start.Wait();
+  double waited_in_seconds = device_start.Wait();
   if (FLAGS_warm_up) {
+    waited_in_seconds = 0.0;
     BalProblem same = problem;
     ceres_ext::Summary ignored;
     SolveBal(options, &same, &ignored, &times.build_in_seconds);

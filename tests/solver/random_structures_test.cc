@@ -531,6 +531,7 @@ class OnMachine {
                      &source));
     const kernels::ObservationIndexRef& index = indices_.back()->ref();
     const int64_t n = index.num_observations;
+    kernels::HostContext host_context(2);
     const auto read_rows = [&](std::vector<int32_t>* view,
                                std::vector<int32_t>* point) -> kernels::Status {
       view->resize(n);
@@ -544,6 +545,7 @@ class OnMachine {
                                            C,
                                            rows.cells,
                                            read_rows,
+                                           &host_context,
                                            machine_));
     auto batch = std::make_unique<ViewBatch<Machine, Source>>();
     CERES_EXT_RETURN_IF_ERROR(

@@ -1,0 +1,73 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/session/idle_machines.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace ceres_ext {
+namespace {
+
+struct Idle {
+  std::mutex mutex;
+  const pid_t process = getpid();
+  std::vector<std::unique_ptr<KeptMachines>> machines;
+};
+
+// Those of this process: a fork leaves threads, locks and devices behind. Never
+// destroyed: threads may solve, and CUDA may be gone, when the process ends.
+Idle& idle() {
+  static std::atomic<Idle*> last{nullptr};
+  Idle* known = last;
+  if (known == nullptr || known->process != getpid()) {
+    auto* const made = new Idle;
+    if (last.compare_exchange_strong(known, made)) {
+      return *made;
+    }
+    delete made;
+  }
+  return *last;
+}
+
+}  // namespace
+
+BorrowedMachines::BorrowedMachines() {
+  Idle& all = idle();
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    if (!all.machines.empty()) {
+      machines_ = std::move(all.machines.back());
+      all.machines.pop_back();
+    }
+  }
+  if (machines_ == nullptr) {
+    machines_ = std::make_unique<KeptMachines>();
+  }
+}
+
+BorrowedMachines::~BorrowedMachines() {
+  try {
+    machines_->Rest(kMostIdleBytes);
+    Idle& all = idle();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    if (all.machines.size() < kMostIdle) {
+      all.machines.push_back(std::move(machines_));
+    }
+  } catch (const std::exception&) {
+    // Then they are made anew.
+  }
+}
+
+void BorrowedMachines::ClearIdle() {
+  std::vector<std::unique_ptr<KeptMachines>> machines;
+  Idle& all = idle();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  machines.swap(all.machines);
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,52 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Machines that solves of this process have left for the next: threads of the
+// host, a stream, page-locked memory and small buffers of a device. Making them
+// takes as long as a solve of a few thousand residual blocks.
+//
+//   BorrowedMachines machines;
+//   machines->GetDevice(...);
+//   machines.Discard();  // after a failure; else they are given back
+
+#ifndef CERES_EXT_SESSION_IDLE_MACHINES_H_
+#define CERES_EXT_SESSION_IDLE_MACHINES_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "ceres_ext/session/kept_machines.h"
+
+namespace ceres_ext {
+
+// Thread safety: each object serves one thread at a time; machines go from one
+// to the other under a lock.
+class BorrowedMachines {
+ public:
+  // Machines that were given back; what is kept of a device in all.
+  static constexpr int kMostIdle = 4;
+  static constexpr int64_t kMostIdleBytes = int64_t{64} << 20;
+
+  // Those given back last; new ones where none are idle, and in a process that
+  // was forked.
+  BorrowedMachines();
+  // Gives them back: not those that work on a stream of the caller's, and of
+  // the device's memory no more than kMostIdleBytes.
+  ~BorrowedMachines();
+  BorrowedMachines(const BorrowedMachines&) = delete;
+  BorrowedMachines& operator=(const BorrowedMachines&) = delete;
+
+  KeptMachines* get() const { return machines_.get(); }
+  KeptMachines* operator->() const { return machines_.get(); }
+  // They go. What failed may have left a device in any state.
+  void Discard() { machines_->Clear(); }
+
+  // Destroys those that are idle now.
+  static void ClearIdle();
+
+ private:
+  std::unique_ptr<KeptMachines> machines_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SESSION_IDLE_MACHINES_H_
