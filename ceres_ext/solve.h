@@ -91,6 +91,12 @@ void Solve(const ceres::Solver::Options& options,
 // sentence in *error where it can't be had. Thread safe.
 bool StartDevice(const Options& ext_options, std::string* error);
 
+// Frees what solves have left for the next ones of the process: threads of the
+// host, and of a device a stream, page-locked memory and at most 64 MiB for
+// each of up to four solves that ran at once. ArraySolvers keep theirs. Thread
+// safe.
+void ReleaseIdle();
+
 struct EvaluateOptions {
   // False: without losses and weights.
   bool apply_loss_function = true;

@@ -161,6 +161,8 @@ bool StartDevice(const Options& ext_options, std::string* error) {
   return !failure.has_happened();
 }
 
+void ReleaseIdle() { BorrowedMachines::ReleaseIdle(); }
+
 bool Evaluate(const EvaluateOptions& options,
               const Options& ext_options,
               const ArrayProblem& problem,

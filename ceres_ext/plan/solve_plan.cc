@@ -117,10 +117,12 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
                            const MachineFacts& machines,
                            SolvePlan* plan) {
   // PCG takes more iterations than the first number for most steps
-  // (docs/measurements/everyday.md), of which a solve has some ten. An exact
-  // step that costs more than the last one, in iterations, would wait for many
-  // steps of PCG at their limit.
-  constexpr double kFewIterations = 25.0;
+  // (docs/measurements/everyday.md), of which a solve has some ten; and than
+  // the second one, where S as a matrix is set up for them. An exact step that
+  // costs more than the last one, in iterations, would wait for many steps of
+  // PCG at their limit.
+  constexpr double kFewIterations = 13.0;
+  constexpr double kFewWithSetup = 25.0;
   constexpr double kSteps = 10.0;
   constexpr double kManyIterations = 1e4;
   plan->linear_solver_type = request.solver_options.linear_solver_type;
@@ -132,7 +134,8 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   }
   const ExactStepCost cost =
       EstimateExactStepCost(WorkOf(request, rows), plan->on_device);
-  if (cost.step + cost.setup / kSteps < kFewIterations) {
+  if (cost.step < kFewIterations &&
+      cost.step + cost.setup / kSteps < kFewWithSetup) {
     plan->linear_solver_type = ceres::DENSE_SCHUR;
     plan->notes.emplace_back(
         "linear_solver = auto takes exact steps, which should be faster than "

@@ -63,7 +63,8 @@ BorrowedMachines::~BorrowedMachines() {
   }
 }
 
-void BorrowedMachines::ClearIdle() {
+void BorrowedMachines::ReleaseIdle() {
+  // Destroyed after the lock.
   std::vector<std::unique_ptr<KeptMachines>> machines;
   Idle& all = idle();
   const std::lock_guard<std::mutex> lock(all.mutex);

@@ -41,7 +41,7 @@ class BorrowedMachines {
   void Discard() { machines_->Clear(); }
 
   // Destroys those that are idle now.
-  static void ClearIdle();
+  static void ReleaseIdle();
 
  private:
   std::unique_ptr<KeptMachines> machines_;

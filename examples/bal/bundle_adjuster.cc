@@ -182,6 +182,7 @@ ExitCode Run() {
   double waited_in_seconds = device_start.Wait();
   if (FLAGS_warm_up) {
     waited_in_seconds = 0.0;
+    WarmUp(options.ext_options);
     BalProblem same = problem;
     ceres_ext::Summary ignored;
     SolveBal(options, &same, &ignored, &times.build_in_seconds);

@@ -13,6 +13,7 @@
 #include "ceres/types.h"
 #include "ceres_ext/front/option_table.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/solve.h"
 #include "cuda_kernels/machine/host_processors.h"
 #include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
@@ -76,8 +77,8 @@ DEFINE_int32(max_num_refinement_iterations, 0,
 
 DEFINE_int32(num_threads, -1, "Threads; -1 for one per processor.");
 DEFINE_bool(warm_up, false,
-            "Solve once before, from the same start: the times are those of a "
-            "process in which CUDA, its kernels and memory are there.");
+            "Start CUDA and solve once before, from the same start: the times are "
+            "those of a process in which CUDA, its kernels and memory are there.");
 DEFINE_double(max_solver_time, 1e32, "Seconds of the minimizer, at most.");
 DEFINE_double(function_tolerance, 1e-16,
               "Stop when the cost changes by less, relative to the cost.");
@@ -344,6 +345,13 @@ bool SolverOptionsFromFlags(ceres::Solver::Options* options,
                             std::string* error) {
   return SetExtOptions(ext_options, error) && SetMinimizer(options, error) &&
          SetLinearSolver(options, ext_options, error);
+}
+
+void WarmUp(const ceres_ext::Options& ext_options) {
+  if (ext_options.enabled && ext_options.device != DEVICE_HOST) {
+    std::string ignored;  // The solve says the same.
+    StartDevice(ext_options, &ignored);
+  }
 }
 
 }  // namespace ceres_ext::bal

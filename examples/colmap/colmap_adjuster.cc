@@ -330,6 +330,7 @@ ExitCode Run() {
     Model same = model;
     ceres::Problem problem;
     build(&same, &problem);
+    bal::WarmUp(options.ext);
     ceres_ext::Summary ignored;
     Solve(options.solver, options.ext, &problem, &ignored);
     start = std::chrono::steady_clock::now();

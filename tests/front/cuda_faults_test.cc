@@ -178,11 +178,11 @@ void SetOptions(const Subject& subject,
 }
 
 // solver: of arrays; null: one for this solve alone.
-Result SolveSubject(const Subject& subject,
-                    DeviceType device,
-                    FallbackType fallback,
-                    ceres::IterationCallback* callback = nullptr,
-                    ArraySolver* solver = nullptr) {
+Result SolveOnly(const Subject& subject,
+                 DeviceType device,
+                 FallbackType fallback,
+                 ceres::IterationCallback* callback = nullptr,
+                 ArraySolver* solver = nullptr) {
   Result result;
   Options ext_options;
   ext_options.device = device;
@@ -236,6 +236,17 @@ Result SolveSubject(const Subject& subject,
     }
   }
   result.parameters = Parameters(bal);
+  return result;
+}
+
+// So that each solve takes all that it needs, and leaves nothing.
+Result SolveSubject(const Subject& subject,
+                    DeviceType device,
+                    FallbackType fallback,
+                    ceres::IterationCallback* callback = nullptr,
+                    ArraySolver* solver = nullptr) {
+  Result result = SolveOnly(subject, device, fallback, callback, solver);
+  ReleaseIdle();
   return result;
 }
 
@@ -548,6 +559,33 @@ TEST(CudaFaults, KeptMemoryIsNotUsedAfterAFault) {
       EXPECT_EQ(cuda_faults().num_held(), held);
       EXPECT_EQ(kernels::ProcessBytes(0), 0);
     }
+  }
+}
+
+// What a solve leaves idle serves the next one, and nobody uses what was lost
+// with a device in between.
+TEST(CudaFaults, IdleMachinesServeTheNextSolve) {
+  SKIP_WITHOUT_DEVICE();
+  for (const Subject& subject : {kObservations, kArrays}) {
+    const Expected expected(subject);
+    int64_t held = 0;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(SolveOnly(subject, DEVICE_CUDA, FALLBACK_REFUSE).parameters,
+                expected.device.parameters);
+      EXPECT_GT(cuda_faults().num_held(), 0);
+      EXPECT_TRUE(i == 0 || cuda_faults().num_held() == held);
+      held = cuda_faults().num_held();
+    }
+    // A fault ends in nothing that is kept.
+    cuda_faults().Start(20, /*and_all_later=*/false);
+    const Result result = SolveOnly(subject, DEVICE_CUDA, FALLBACK_TO_CERES);
+    cuda_faults().Stop();
+    EXPECT_TRUE(result.summary.IsSolutionUsable()) << result.summary.message;
+    EXPECT_EQ(SolveOnly(subject, DEVICE_CUDA, FALLBACK_REFUSE).parameters,
+              expected.device.parameters);
+    ReleaseIdle();
+    EXPECT_EQ(cuda_faults().num_held(), 0);
+    EXPECT_EQ(kernels::ProcessBytes(0), 0);
   }
 }
 
