@@ -148,7 +148,7 @@ bool StartDevice(const Options& ext_options, std::string* error) {
       failure.Set("ceres_ext::Options is not valid: " + *error);
       return false;
     }
-    const BorrowedMachines kept;
+    const BorrowedMachines kept(ext_options);
     std::shared_ptr<KeptMachines::Device> device;
     const kernels::Status status =
         kept->GetDevice(ext_options, /*num_threads=*/1, &device);
@@ -170,7 +170,7 @@ bool Evaluate(const EvaluateOptions& options,
               std::vector<double>* residuals,
               std::vector<double>* gradient,
               std::string* error) {
-  const BorrowedMachines kept;
+  const BorrowedMachines kept(ext_options);
   return EvaluateArrays(options,
                         ext_options,
                         problem,
@@ -220,7 +220,7 @@ void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ArrayProblem* problem,
            Summary* summary) {
-  const BorrowedMachines kept;
+  const BorrowedMachines kept(ext_options);
   SolveArraysOrProblem(options, ext_options, problem, kept.get(), summary);
 }
 

@@ -36,7 +36,10 @@ Idle& idle() {
 
 }  // namespace
 
-BorrowedMachines::BorrowedMachines() {
+BorrowedMachines::BorrowedMachines(const Options& options) {
+  if (options.cuda_memory_limit_bytes > 0) {
+    ReleaseIdle();
+  }
   Idle& all = idle();
   {
     const std::lock_guard<std::mutex> lock(all.mutex);

@@ -4,7 +4,7 @@
 // host, a stream, page-locked memory and small buffers of a device. Making them
 // takes as long as a solve of a few thousand residual blocks.
 //
-//   BorrowedMachines machines;
+//   BorrowedMachines machines(options);
 //   machines->GetDevice(...);
 //   machines.Discard();  // after a failure; else they are given back
 
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "ceres_ext/options.h"
 #include "ceres_ext/session/kept_machines.h"
 
 namespace ceres_ext {
@@ -27,10 +28,10 @@ class BorrowedMachines {
   static constexpr int64_t kMostIdleBytes = int64_t{64} << 20;
 
   // Those given back last; new ones where none are idle, and in a process that
-  // was forked.
-  BorrowedMachines();
-  // Gives them back: not those that work on a stream of the caller's, and of
-  // the device's memory no more than kMostIdleBytes.
+  // was forked. With a limit of memory none stay idle: it is the process's.
+  explicit BorrowedMachines(const Options& options);
+  // Gives them back: no device whose memory is limited or that works on a
+  // stream of the caller's, and of its memory no more than kMostIdleBytes.
   ~BorrowedMachines();
   BorrowedMachines(const BorrowedMachines&) = delete;
   BorrowedMachines& operator=(const BorrowedMachines&) = delete;

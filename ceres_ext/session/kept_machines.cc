@@ -71,7 +71,8 @@ void RestDevice(int64_t max_bytes,
     if (device == nullptr) {
       return;
     }
-    if (device->options.cuda_stream != nullptr || !device->IsAlive()) {
+    if (device->options.cuda_stream != nullptr ||
+        device->options.cuda_memory_limit_bytes > 0 || !device->IsAlive()) {
       kept->reset();
       return;
     }

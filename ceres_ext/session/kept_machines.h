@@ -81,8 +81,9 @@ class KeptMachines {
     ClearDevice();
   }
   void ClearDevice() { device_.reset(); }
-  // Nobody uses them for a while: the index goes, a device that is not alive or
-  // works on a stream of the caller's, and of its memory all but max_bytes.
+  // Nobody uses them for a while: the index goes, a device that is not alive,
+  // works on a stream of the caller's or has a limit of memory, and of its
+  // memory all but max_bytes.
   void Rest(int64_t max_bytes);
   // Whether there may be a next session.
   bool is_for_several = false;

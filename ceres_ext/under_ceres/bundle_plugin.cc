@@ -23,7 +23,7 @@ BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
       append_to_message_(append_to_message),
       arrays_(nullptr),
       start_in_seconds_(ceres::internal::WallTimeInSeconds()),
-      own_machines_(std::make_unique<BorrowedMachines>()),
+      own_machines_(std::make_unique<BorrowedMachines>(options)),
       kept_(own_machines_->get()) {
   Decline("Ceres ended before it asked for a linear solver");
 }

@@ -13,6 +13,7 @@
 
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/machine/host_processors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -219,12 +220,13 @@ TEST_P(HostContextTest, WakesNobodyForAShortCall) {
       num_by_others += slot != 0 ? 1 : 0;
     });
   };
-  // One call may be held up by other processes.
+  // One call may be held up by other processes, and each by threads that share
+  // a processor with the caller.
   int num_calls = 0;
   do {
     call(2 * num_threads, 0);
   } while (num_by_others > 0 && ++num_calls < 100);
-  EXPECT_LT(num_calls, 100);
+  EXPECT_TRUE(num_calls < 100 || num_threads > NumUsableProcessors());
   // Nobody knows of the first that it takes long.
   call(2 * num_threads, 20);
   call(2 * num_threads, 20);

@@ -252,7 +252,7 @@ class Fixture {
   BalTestProblem bal_;
   ceres::internal::PreprocessedProblem pp_;
   KeptMachines machines_;
-  Session<kernels::HostMachine> session_{machines_.GetHost({}, 3)};
+  Session<kernels::HostMachine> session_{machines_.GetHost(3)};
   ProblemStructure structure_;
   Summary summary_;
   Failure failure_;
