@@ -116,12 +116,12 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
                            const RowFacts& rows,
                            const MachineFacts& machines,
                            SolvePlan* plan) {
-  // PCG takes more iterations than the first number for most steps
+  // PCG takes more iterations than these for most steps
   // (docs/measurements/everyday.md), of which a solve has some ten; and than
-  // the second one, where S as a matrix is set up for them. An exact step that
-  // costs more than the last one, in iterations, would wait for many steps of
-  // PCG at their limit.
-  constexpr double kFewIterations = 13.0;
+  // kFewWithSetup, where S as a matrix is set up for them. An exact step that
+  // costs more than the last number, in iterations, would wait for many steps
+  // of PCG at their limit.
+  const double few_iterations = plan->on_device ? 15.0 : 12.0;
   constexpr double kFewWithSetup = 25.0;
   constexpr double kSteps = 10.0;
   constexpr double kManyIterations = 1e4;
@@ -134,7 +134,7 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   }
   const ExactStepCost cost =
       EstimateExactStepCost(WorkOf(request, rows), plan->on_device);
-  if (cost.step < kFewIterations &&
+  if (cost.step < few_iterations &&
       cost.step + cost.setup / kSteps < kFewWithSetup) {
     plan->linear_solver_type = ceres::DENSE_SCHUR;
     plan->notes.emplace_back(
