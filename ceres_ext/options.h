@@ -104,6 +104,13 @@ enum PreconditionerChoice {
   PRECONDITIONER_JACOBI,
   PRECONDITIONER_SCHUR_JACOBI,
   PRECONDITIONER_SCHUR_POWER_SERIES_EXPANSION,
+  // SCHUR_JACOBI and a second level of vectors of clusters of blocks, where
+  // ITERATIVE_SCHUR can have S as a matrix: a few iterations in place of
+  // hundreds (docs/options.md).
+  PRECONDITIONER_TWO_LEVEL,
+  // SCHUR_JACOBI, and the second level once steps take so many iterations that
+  // it pays.
+  PRECONDITIONER_AUTO,
 };
 
 // PCG's iterations as a CUDA graph that repeats itself on the device, with the

@@ -77,6 +77,15 @@ struct Summary : public ceres::Solver::Summary {
   // DENSE_SCHUR and SPARSE_SCHUR, some where LINEAR_SOLVER_AUTO takes both.
   int64_t num_exact_steps = 0;
 
+  // Of the PCG iterations those with a second level
+  // (Options::preconditioner), its clusters of parameter blocks and its
+  // columns, a few for each, 0: no step has had it, and the seconds of forming
+  // it, S as a matrix included.
+  int64_t num_coarse_iterations = 0;
+  int32_t num_clusters = 0;
+  int64_t num_coarse_columns = 0;
+  double coarse_time_in_seconds = 0.0;
+
   // Number of linear solves that ended at max_linear_solver_iterations, less
   // accurate than Solver::Options::eta asks.
   int64_t num_solves_at_pcg_limit = 0;

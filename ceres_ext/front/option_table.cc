@@ -38,7 +38,9 @@ ValueNames Names(PreconditionerChoice) {
           "IDENTITY",
           "JACOBI",
           "SCHUR_JACOBI",
-          "SCHUR_POWER_SERIES_EXPANSION"};
+          "SCHUR_POWER_SERIES_EXPANSION",
+          "TWO_LEVEL",
+          "AUTO"};
 }
 ValueNames Names(CudaGraphType) { return {"AUTO", "ON", "OFF"}; }
 

@@ -75,6 +75,13 @@ std::string Summary::FullReport() const {
     if (num_exact_steps > 0) {
       report += Line("Exact steps", std::to_string(num_exact_steps));
     }
+    if (num_coarse_columns > 0) {
+      report +=
+          Line("Second level",
+               std::to_string(num_coarse_columns) + " columns of " +
+                   std::to_string(num_clusters) + " clusters, " +
+                   std::to_string(num_coarse_iterations) + " PCG iterations");
+    }
   }
   report += Line("Memory",
                  Megabytes(memory_bytes) +

@@ -242,6 +242,19 @@ ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device) {
           DeviceExactSetupSeconds(work) / pass};
 }
 
+int EstimateCoarseCost(const SolveWork& work, bool on_device) {
+  // S is formed, and of parts of it vectors are made.
+  constexpr double kTimesS = 4.0;
+  constexpr double kLeast = 30.0;
+  constexpr double kMost = 1e6;
+  const double s_seconds = (on_device ? kDeviceSecondsPerCouplingProduct
+                                      : kHostSecondsPerCouplingProduct) *
+                           CouplingProducts(work);
+  const double pass = on_device ? DevicePassSeconds(work, DeviceState())
+                                : HostPassSeconds(work);
+  return static_cast<int>(std::min(kLeast + kTimesS * s_seconds / pass, kMost));
+}
+
 std::string WhyHost(const SolveWork& work, const DeviceState& state) {
   const double host = EstimateHostSeconds(work);
   const double device = EstimateDeviceSeconds(work, state);

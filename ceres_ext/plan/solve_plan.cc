@@ -18,6 +18,7 @@ using kernels::StatusCode;
 // Whether exact steps may be taken in place of PCG.
 bool MayFactorize(const PlanRequest& request) {
   return request.options.linear_solver == LINEAR_SOLVER_AUTO &&
+         request.options.preconditioner != PRECONDITIONER_TWO_LEVEL &&
          !request.needs_pcg &&
          request.solver_options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
          !request.solver_options.use_explicit_schur_complement;
@@ -30,7 +31,8 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
                                 request.options);
   work.num_threads = request.num_threads;
   work.is_auto = MayFactorize(request);
-  if (work.is_auto || IsFactorized(request.solver_options.linear_solver_type)) {
+  if (work.is_auto || rows.num_couplings > 0.0 ||
+      IsFactorized(request.solver_options.linear_solver_type)) {
     work.float_factor = request.solver_options.use_mixed_precision_solves;
     work.num_factorized_columns = rows.num_other_columns;
     // Less those of the eliminated block, a point's.
@@ -145,6 +147,56 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   return cost.step < kManyIterations ? cost : ExactStepCost();
 }
 
+// Why PCG can't have a second level, a clause; empty: it can.
+std::string WhyNotCoarse(const RowFacts& rows,
+                         const MachineFacts& machines,
+                         const SolvePlan& plan) {
+  if (!plan.step.use_schur ||
+      plan.step.preconditioner != solver::PreconditionerType::kSchurJacobi) {
+    return "it is for ITERATIVE_SCHUR with SCHUR_JACOBI";
+  }
+  if (plan.step.use_explicit_schur_complement) {
+    return "use_explicit_schur_complement is on";
+  }
+  if (plan.step.has_power_series()) {
+    return "use_spse_initialization is on";
+  }
+  // Of these CoarseSpace makes two clusters at least.
+  constexpr int64_t kLeastColumns = 270;
+  if (rows.num_other_columns < kLeastColumns) {
+    return "there are fewer than " + std::to_string(kLeastColumns) +
+           " columns of blocks that are not eliminated";
+  }
+  if (plan.recomputed && NeedsStored(rows)) {
+    return "the Schur complement as a matrix is formed of a recomputed "
+           "Jacobian only of observations of one kind without other residual "
+           "blocks";
+  }
+  return plan.on_device
+             ? AsClause(machines.WhyNoFactorization(SCHUR_FACTORIZATION_DENSE))
+             : "";
+}
+
+// From which iteration of a step on PCG has a second level; below 0: never.
+int ChooseCoarseAfter(const PlanRequest& request,
+                      const RowFacts& rows,
+                      const MachineFacts& machines,
+                      SolvePlan* plan) {
+  const PreconditionerChoice asked = request.options.preconditioner;
+  if ((asked != PRECONDITIONER_TWO_LEVEL && asked != PRECONDITIONER_AUTO) ||
+      plan->step.may_factorize()) {
+    return -1;
+  }
+  const std::string why_not = WhyNotCoarse(rows, machines, *plan);
+  if (!why_not.empty()) {
+    plan->notes.push_back("PCG has no second level since " + why_not);
+    return -1;
+  }
+  return asked == PRECONDITIONER_TWO_LEVEL
+             ? 0
+             : EstimateCoarseCost(WorkOf(request, rows), plan->on_device);
+}
+
 // Sets `recomputed`. False, with *refusal, where it is asked for and can't be.
 bool ChooseJacobian(const PlanRequest& request,
                     const ceres::Solver::Options& solver_options,
@@ -210,6 +262,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
     plan.step.exact_step_cost = static_cast<int64_t>(std::ceil(exact.step));
     plan.step.exact_setup_cost = static_cast<int64_t>(exact.setup);
   }
+  plan.step.coarse_after = ChooseCoarseAfter(request, rows, machines, &plan);
   plan.preconditioner_name =
       ceres::PreconditionerTypeToString(solver_options.preconditioner_type);
   // Without elimination, or without blocks, there is nothing to merge.

@@ -62,7 +62,10 @@ bool ChooseLinearSolver(const Options& options,
     ceres::StringToLinearSolverType(
         LinearSolverChoiceToString(options.linear_solver), &type);
   }
-  if (options.preconditioner != PRECONDITIONER_AS_GIVEN) {
+  if (options.preconditioner == PRECONDITIONER_TWO_LEVEL ||
+      options.preconditioner == PRECONDITIONER_AUTO) {
+    preconditioner = ceres::SCHUR_JACOBI;
+  } else if (options.preconditioner != PRECONDITIONER_AS_GIVEN) {
     ceres::StringToPreconditionerType(
         PreconditionerChoiceToString(options.preconditioner), &preconditioner);
   }

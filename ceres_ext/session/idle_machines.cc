@@ -62,7 +62,7 @@ BorrowedMachines::~BorrowedMachines() {
       all.machines.push_back(std::move(machines_));
     }
   } catch (const std::exception&) {
-    // Then they are made anew.
+    // Then they are made again.
   }
 }
 

@@ -78,6 +78,12 @@ std::string MethodName(const SolvePlan& plan,
   if (num_merged_blocks > 0) {
     name += " with " + std::to_string(num_merged_blocks) + " merged blocks";
   }
+  if (plan.step.may_be_coarse()) {
+    name += plan.step.coarse_after == 0
+                ? " and a second level"
+                : ", a second level where PCG takes more than " +
+                      std::to_string(plan.step.coarse_after) + " iterations";
+  }
   if (plan.step.is_mixture()) {
     name += "; exact steps where PCG takes more than " +
             std::to_string(plan.step.exact_step_cost) + " iterations";

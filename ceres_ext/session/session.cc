@@ -199,7 +199,8 @@ Status Session<Machine>::SetupSteps(const SolvePlan& plan,
                                                 parts->linearization->batches(),
                                                 machine_,
                                                 std::move(f_varies),
-                                                setup.sparse_factorization));
+                                                setup.sparse_factorization,
+                                                host_context_));
   const solver::SchurMatrixSize* const matrix = parts->solver.matrix_size();
   if (parts->solver.cholesky() != nullptr) {
     has_named_matrix_ = true;
@@ -287,6 +288,12 @@ Status Session<Machine>::Step(const StepWanted& wanted,
   record_->schur_time_in_seconds += summary->schur_seconds;
   record_->factorization_time_in_seconds += summary->factorization_seconds;
   record_->pcg_time_in_seconds += summary->pcg_seconds;
+  record_->coarse_time_in_seconds += summary->coarse_seconds;
+  record_->num_coarse_iterations += summary->num_coarse_iterations;
+  if (const auto* coarse = parts_.solver.coarse(); coarse != nullptr) {
+    record_->num_clusters = coarse->num_clusters();
+    record_->num_coarse_columns = coarse->num_coarse();
+  }
   record_->back_substitution_time_in_seconds +=
       summary->back_substitution_seconds;
   NoteMatrix();
@@ -301,6 +308,11 @@ void Session<Machine>::NoteMatrix() {
     has_noted_why_not_exact_ = true;
     record_->path_reason += "; PCG takes all steps since " +
                             WithoutPeriod(parts_.solver.why_not_exact());
+  }
+  if (!parts_.solver.why_not_coarse().empty() && !has_noted_why_not_coarse_) {
+    has_noted_why_not_coarse_ = true;
+    record_->path_reason += "; PCG has no second level since " +
+                            AsClause(parts_.solver.why_not_coarse());
   }
   const auto* const cholesky = parts_.solver.cholesky();
   if (record_->num_exact_steps > 0 && !has_named_matrix_) {

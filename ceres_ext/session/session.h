@@ -205,6 +205,7 @@ class Session {
   std::string matrix_name_;
   bool has_named_matrix_ = false;
   bool has_noted_why_not_exact_ = false;
+  bool has_noted_why_not_coarse_ = false;
 };
 
 }  // namespace ceres_ext

@@ -35,6 +35,16 @@
 
 namespace ceres_ext::solver {
 
+// split_schur.h, at the end.
+template <typename Machine, typename Source>
+kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
+                               const Source& jacobian,
+                               const std::vector<int32_t>& cluster,
+                               const std::vector<unsigned char>& varies,
+                               const double* e_diagonal,
+                               Machine* machine,
+                               SplitSchur* split);
+
 template <typename Machine, typename SourceIn>
 class ObservationBatch final : public Batch, public SchurContribution {
  public:
@@ -304,6 +314,48 @@ class ObservationBatch final : public Batch, public SchurContribution {
     }
   }
 
+  kernels::Status FormSplit(const SplitRequest& request,
+                            SplitSchur* split) final {
+    *split = {};
+    if constexpr (kHasSchur) {
+      if (!owns_points_) {
+        return {};
+      }
+      // Of a camera the cluster of most of its columns.
+      std::vector<int32_t> cluster(static_cast<size_t>(index_.num_cameras), -1);
+      std::vector<unsigned char> varies(
+          static_cast<size_t>(int64_t{F} * index_.num_cameras), 0);
+      for (size_t c = 0; c < cluster.size(); ++c) {
+        const int32_t* const of_column =
+            request.cluster->data() + f_begin_ + F * static_cast<int64_t>(c);
+        int64_t most = 0;
+        for (int j = 0; j < F; ++j) {
+          const int64_t count =
+              std::count(of_column, of_column + F, of_column[j]);
+          if (of_column[j] >= 0 && count > most) {
+            most = count;
+            cluster[c] = of_column[j];
+          }
+        }
+        for (int j = 0; j < F; ++j) {
+          varies[F * c + j] =
+              cluster[c] >= 0 && of_column[j] == cluster[c] ? 1 : 0;
+        }
+      }
+      CERES_EXT_RETURN_IF_ERROR(FormSplitSchur(index_,
+                                               jacobian_,
+                                               cluster,
+                                               varies,
+                                               Points(request.e_diagonal),
+                                               machine_,
+                                               split));
+      for (int64_t& column : split->column) {
+        column += f_begin_;
+      }
+    }
+    return {};
+  }
+
   kernels::Status ListRows(int batch,
                            kernels::SchurPairsBuilder* builder) final {
     if constexpr (kIsStored) {
@@ -460,5 +512,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
 };
 
 }  // namespace ceres_ext::solver
+
+#include "ceres_ext/solver/split_schur.h"
 
 #endif  // CERES_EXT_SOLVER_OBSERVATION_BATCH_H_

@@ -5,7 +5,9 @@
 #ifndef CERES_EXT_SOLVER_SCHUR_CONTRIBUTION_H_
 #define CERES_EXT_SOLVER_SCHUR_CONTRIBUTION_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/schur_matrix.h"
@@ -21,6 +23,37 @@ struct SchurBlocksRequest {
   const double* f_diagonal = nullptr;  // D_f; null: zero
   kernels::SchurUnknownsRef unknowns;  // of the batch's F family
   kernels::SchurTarget target;         // with the list of the batch's blocks
+};
+
+// Of clusters of F blocks, in host memory; the rest in the machine's.
+struct SplitRequest {
+  // Of each value of F its cluster; -1: it is no unknown.
+  const std::vector<int32_t>* cluster = nullptr;
+  const double* e_diagonal = nullptr;  // D_e; null: zero
+};
+// S of a split problem (split_schur.h), of the rows of a batch, in host memory:
+// the lower triangle in compressed sparse rows of blocks, as SchurCsr has it.
+struct SplitSchur {
+  std::vector<int32_t> begin;   // of each block's unknowns
+  std::vector<int64_t> column;  // of each unknown its place in F
+  std::vector<int64_t> block_begin;
+  std::vector<int32_t> block_column;
+  std::vector<int64_t> row_begin;
+  std::vector<double> values;
+
+  // fn(column in F, column in F, value) of each element of block rows i.
+  template <typename Function>
+  void ForEachElement(size_t i, Function&& fn) const {
+    for (int32_t u = begin[i]; u < begin[i + 1]; ++u) {
+      const double* value = values.data() + row_begin[u];
+      for (int64_t b = block_begin[i]; b < block_begin[i + 1]; ++b) {
+        const int32_t j = block_column[b];
+        for (int32_t v = begin[j]; v < begin[j + 1] && v <= u; ++v) {
+          fn(column[u], column[v], *value++);
+        }
+      }
+    }
+  }
 };
 
 class SchurContribution {
@@ -58,6 +91,14 @@ class SchurContribution {
   // Writes every element between F blocks of its family, and of a dense target
   // zeros everywhere else.
   virtual kernels::Status WriteSchur(const SchurBlocksRequest& /*request*/) {
+    return {};
+  }
+  // *split: S of the split problem of these rows, if they have their eliminated
+  // blocks to themselves; else, or where their Jacobian is recomputed by a
+  // user's kernels, it has no blocks.
+  virtual kernels::Status FormSplit(const SplitRequest& /*request*/,
+                                    SplitSchur* split) {
+    *split = {};
     return {};
   }
   // Adds the rows as those of batch number `batch`. kUnsupported for a Jacobian

@@ -55,6 +55,11 @@ struct StepOptions {
   // kSchurJacobi, and no power series.
   bool use_explicit_schur_complement = false;
 
+  // The iterations of PCG in a step after which it gets a second level
+  // (coarse_choice.h); 0: all steps have it; below 0: none. Needs kSchurJacobi,
+  // and no other use of S as a matrix.
+  int coarse_after = -1;
+
   // 0 <= min_num_iterations <= max_num_iterations. There is at least one
   // iteration, unless the right-hand side is zero.
   int min_num_iterations = 0;
@@ -79,8 +84,9 @@ struct StepOptions {
   bool may_factorize() const { return factorization != Factorization::kNone; }
   bool is_mixture() const { return may_factorize() && exact_step_cost > 0; }
   bool factorizes() const { return may_factorize() && !is_mixture(); }
+  bool may_be_coarse() const { return coarse_after >= 0; }
   bool needs_schur_matrix() const {
-    return may_factorize() || use_explicit_schur_complement;
+    return may_factorize() || use_explicit_schur_complement || may_be_coarse();
   }
   // Whether a solver asks for the blocks of F'F, and for those of S.
   bool needs_u() const {
@@ -111,6 +117,13 @@ struct StepOptions {
       *error =
           "use_explicit_schur_complement needs the Schur complement and the "
           "preconditioner SCHUR_JACOBI, without a power series.";
+    } else if (may_be_coarse() &&
+               (!use_schur || has_power_series() || may_factorize() ||
+                use_explicit_schur_complement ||
+                preconditioner != PreconditionerType::kSchurJacobi)) {
+      *error =
+          "A second level needs the Schur complement and the preconditioner "
+          "SCHUR_JACOBI, without a power series or a factorisation.";
     } else if (preconditioner == PreconditionerType::kSchurJacobi &&
                !use_schur) {
       *error = "The preconditioner SCHUR_JACOBI needs the Schur complement.";
@@ -174,8 +187,9 @@ enum class Termination {
 struct StepSummary {
   // |b - A x| of the system that was iterated on, -1 where there was none.
   double residual_norm = -1.0;
-  int num_iterations = 0;      // of PCG; 1 where there is none
-  int num_pcg_iterations = 0;  // without the 1
+  int num_iterations = 0;         // of PCG; 1 where there is none
+  int num_pcg_iterations = 0;     // without the 1
+  int num_coarse_iterations = 0;  // of these with a second level
   bool is_exact = false;
   bool is_at_limit = false;  // PCG's step, which ended at max_num_iterations
   Termination termination = Termination::kFatalError;
@@ -183,6 +197,7 @@ struct StepSummary {
 
   double normal_blocks_seconds = 0.0;  // blocks, factors and right-hand side
   double schur_seconds = 0.0;          // S as a matrix
+  double coarse_seconds = 0.0;         // the second level, S included
   double factorization_seconds = 0.0;  // its factor, and the solution with it
   double pcg_seconds = 0.0;
   double back_substitution_seconds = 0.0;

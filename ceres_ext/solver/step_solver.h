@@ -36,6 +36,7 @@
 #define CERES_EXT_SOLVER_STEP_SOLVER_H_
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,9 +46,11 @@
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/cholesky/schur_cholesky.h"
 #include "ceres_ext/solver/cholesky/sparse_factorization.h"
+#include "ceres_ext/solver/coarse_choice.h"
 #include "ceres_ext/solver/operator/create_operator.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/pcg.h"
+#include "ceres_ext/solver/preconditioner/coarse_space.h"
 #include "ceres_ext/solver/preconditioner/create_preconditioner.h"
 #include "ceres_ext/solver/schur_matrix_size.h"
 #include "ceres_ext/solver/step_choice.h"
@@ -55,7 +58,9 @@
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/block_families.h"
 
 namespace ceres_ext::solver {
@@ -83,7 +88,8 @@ class StepSolver {
                         const std::vector<Batch*>& batches,
                         Machine* machine,
                         std::vector<unsigned char> f_varies = {},
-                        std::shared_ptr<SparseFactorization> sparse = {}) {
+                        std::shared_ptr<SparseFactorization> sparse = {},
+                        kernels::HostContext* context = nullptr) {
     std::string error;
     if (!options.Validate(&error)) {
       return {kernels::StatusCode::kInvalidArgument, error};
@@ -109,6 +115,8 @@ class StepSolver {
     if (!options.is_mixture()) {
       choice_.UsePcgAlone();
     }
+    context_ = context;
+    coarse_choice_.Setup(context == nullptr ? -1 : options.coarse_after);
     if (options.factorizes()) {
       CERES_EXT_RETURN_IF_ERROR(SetupCholesky());
     } else {
@@ -132,6 +140,7 @@ class StepSolver {
         &u_));
     // Solve is to take no memory.
     ListOperands({}, nullptr);
+    operands_.push_back(nullptr);
     for (PcgIterations& iterations : iterations_) {
       iterations.loop.Reset();
       iterations.operands.clear();
@@ -174,6 +183,10 @@ class StepSolver {
   const SchurCholesky<Machine>* cholesky() const { return cholesky_.get(); }
   // Why S has become a dense matrix after Setup, a sentence; empty: it hasn't.
   const std::string& why_dense() const { return why_dense_; }
+  // The second level of PCG; null: no step has had it.
+  const CoarseSpace<Machine>* coarse() const { return coarse_.get(); }
+  // Why steps go without it that should have it, a sentence; empty: none do.
+  const std::string& why_not_coarse() const { return why_not_coarse_; }
   // Why PCG takes steps that should be exact, a sentence; empty: it doesn't.
   const std::string& why_not_exact() const { return why_not_exact_; }
   // Of S as a matrix, which is factorised or multiplied by; null: there is
@@ -212,6 +225,7 @@ class StepSolver {
   struct PcgIterations {
     std::vector<const void*> operands;
     typename Machine::PcgLoop loop;
+    int64_t last_use = 0;
   };
 
   kernels::Status SolveOrFail(const LinearSystem& system,
@@ -284,6 +298,14 @@ class StepSolver {
           system, preconditioner_->WantedBlocks().schur_diagonal));
       CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
     }
+    bool is_coarse = false;
+    if (coarse_choice_.MayBeOn()) {
+      CERES_EXT_RETURN_IF_ERROR(KeepDiagonal());
+      if (coarse_choice_.IsOn()) {
+        CERES_EXT_RETURN_IF_ERROR(
+            UpdateCoarse(system, &is_coarse, &summary->coarse_seconds));
+      }
+    }
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 
@@ -300,7 +322,6 @@ class StepSolver {
       CERES_EXT_RETURN_IF_ERROR(
           preconditioner_->Initialize(rhs_.data(), vectors.x));
     }
-    ListOperands(system, vectors.x);
     // PCG looks at these where they are, and the host need not wait for them.
     kernels::BreakdownArrays breakdowns;
     operator_->ListBreakdowns(&breakdowns);
@@ -315,29 +336,66 @@ class StepSolver {
       forcing = forcing_;
     }
     StepOptions options = options_;
-    options.max_num_iterations =
-        std::max(options.min_num_iterations, choice_.MaxNumIterations());
-    CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
-        options,
-        of_solve,
-        forcing,
-        breakdowns,
-        vectors,
-        [&](const double* p, double* q) {
-          return operator_->Multiply(p, q, vectors.scalars);
-        },
-        [&](const double* r, double* z) {
-          return preconditioner_->Apply(r, z, vectors.scalars);
-        },
-        [&]() -> kernels::Status {
-          CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
-          CERES_EXT_RETURN_IF_ERROR(
-              operator_->Finish(vectors.x, e_step, f_step));
-          return machine_->RecordMark(kEnd);
-        },
-        FindLoop(),
-        machine_,
-        &scalars));
+    const auto iterate = [&](int max_num_iterations) -> kernels::Status {
+      ListOperands(system, vectors.x);
+      operands_.push_back(is_coarse ? coarse_.get() : nullptr);
+      options.max_num_iterations = max_num_iterations;
+      if (is_coarse) {
+        options.min_num_iterations = std::max(options.min_num_iterations,
+                                              CoarseChoice::kLeastIterations);
+      }
+      options.max_num_iterations =
+          std::max(options.min_num_iterations, options.max_num_iterations);
+      CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
+          options,
+          of_solve,
+          forcing,
+          breakdowns,
+          vectors,
+          [&](const double* p, double* q) {
+            return operator_->Multiply(p, q, vectors.scalars);
+          },
+          [&](const double* r, double* z) -> kernels::Status {
+            CERES_EXT_RETURN_IF_ERROR(
+                preconditioner_->Apply(r, z, vectors.scalars));
+            return is_coarse ? coarse_->Add(r, z, vectors.scalars)
+                             : kernels::Status();
+          },
+          [&]() -> kernels::Status {
+            CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
+            CERES_EXT_RETURN_IF_ERROR(
+                operator_->Finish(vectors.x, e_step, f_step));
+            return machine_->RecordMark(kEnd);
+          },
+          FindLoop(),
+          machine_,
+          &scalars));
+      summary->num_iterations += scalars.num_iterations;
+      summary->num_pcg_iterations += scalars.num_iterations;
+      summary->num_coarse_iterations += is_coarse ? scalars.num_iterations : 0;
+      return {};
+    };
+    const int most = choice_.MaxNumIterations();
+    CERES_EXT_RETURN_IF_ERROR(
+        iterate(is_coarse ? most : coarse_choice_.MaxNumIterations(most)));
+    const int without = is_coarse ? 0 : scalars.num_iterations;
+    if (!is_coarse && coarse_choice_.MayBeOn() && without < most &&
+        scalars.end == kernels::PcgEnd::kMaxNumIterations) {
+      CERES_EXT_RETURN_IF_ERROR(
+          UpdateCoarse(system, &is_coarse, &summary->coarse_seconds));
+      if (is_coarse) {
+        coarse_choice_.SwitchOn();
+      }
+      // From where it is, to the same accuracy.
+      vectors.x_is_given = true;
+      forcing = {};
+      of_solve.q_tolerance = scalars.q_tolerance;
+      CERES_EXT_RETURN_IF_ERROR(iterate(most - without));
+    }
+    if (is_coarse && coarse_choice_.NoteStep(scalars.num_iterations,
+                                             per_solve.is_same_linearization)) {
+      coarse_->RenewVectors();
+    }
 
     if (scalars.end == kernels::PcgEnd::kBlockBreakdown) {
       // The block by its name.
@@ -348,8 +406,6 @@ class StepSolver {
       forcing_ = {scalars.norm_rhs, scalars.q_tolerance};
     }
     summary->residual_norm = scalars.norm_r;
-    summary->num_iterations += scalars.num_iterations;
-    summary->num_pcg_iterations += scalars.num_iterations;
     summary->is_at_limit = scalars.end == kernels::PcgEnd::kMaxNumIterations;
     summary->termination = PcgTermination(scalars.end);
     summary->message = PcgMessage(scalars);
@@ -366,6 +422,52 @@ class StepSolver {
         machine_->SecondsBetweenMarks(kBlocksDone, kPcgDone);
     summary->back_substitution_seconds +=
         machine_->SecondsBetweenMarks(kPcgDone, kEnd);
+    return {};
+  }
+
+  // The diagonal blocks of S, before they are inverted in place.
+  kernels::Status KeepDiagonal() {
+    if (coarse_ == nullptr) {
+      coarse_ = std::make_unique<CoarseSpace<Machine>>();
+      CERES_EXT_RETURN_IF_ERROR(
+          coarse_->SetupDiagonal(operator_->blocks(), machine_));
+    }
+    return Run(
+        kernels::CopyParams{operator_->blocks().f_matrices().num_packed(),
+                            preconditioner_->WantedBlocks().schur_diagonal,
+                            coarse_->WantedBlocks().schur_diagonal},
+        machine_);
+  }
+
+  // *is_coarse: the second level is there. Errors are those that end a solve.
+  kernels::Status UpdateCoarse(const LinearSystem& system,
+                               bool* is_coarse,
+                               double* seconds) {
+    const auto start = std::chrono::steady_clock::now();
+    kernels::Status status;
+    if (!coarse_is_set_up_) {
+      status = coarse_->Setup(batches_, f_varies_, context_);
+      coarse_is_set_up_ = status.ok();
+    }
+    if (status.ok()) {
+      if (!system.is_same_linearization) {
+        coarse_->Forget();
+      }
+      status = coarse_->Update(system, operator_->e_matrices());
+    }
+    *is_coarse = status.ok();
+    *seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count();
+    if (status.code == kernels::StatusCode::kDeviceError) {
+      return status;
+    }
+    // With more damping the next system may be positive definite.
+    if (!status.ok() && status.code != kernels::StatusCode::kNumericalFailure) {
+      why_not_coarse_ = status.message;
+      coarse_choice_.Disable();
+      coarse_.reset();
+    }
     return {};
   }
 
@@ -507,15 +609,22 @@ class StepSolver {
 
   // The loop for operands_, in place of the one used least recently.
   typename Machine::PcgLoop* FindLoop() {
-    if (iterations_[last_iterations_].operands != operands_) {
-      last_iterations_ = 1 - last_iterations_;
+    PcgIterations* found = &iterations_[0];
+    for (PcgIterations& iterations : iterations_) {
+      if (iterations.operands == operands_) {
+        found = &iterations;
+        break;
+      }
+      if (iterations.last_use < found->last_use) {
+        found = &iterations;
+      }
     }
-    PcgIterations& iterations = iterations_[last_iterations_];
-    if (iterations.operands != operands_) {
-      iterations.operands = operands_;
-      iterations.loop.Reset();
+    if (found->operands != operands_) {
+      found->operands = operands_;
+      found->loop.Reset();
     }
-    return &iterations.loop;
+    found->last_use = ++num_uses_;
+    return &found->loop;
   }
 
   StepOptions options_;
@@ -531,6 +640,11 @@ class StepSolver {
   std::shared_ptr<SparseFactorization> sparse_;
   std::string why_dense_;
   std::string why_not_exact_;
+  CoarseChoice coarse_choice_;
+  kernels::HostContext* context_ = nullptr;
+  std::unique_ptr<CoarseSpace<Machine>> coarse_;
+  bool coarse_is_set_up_ = false;
+  std::string why_not_coarse_;
 
   Buffer<double> rhs_;
   Buffer<double> x_;  // without Schur complement
@@ -545,10 +659,11 @@ class StepSolver {
   Buffer<double> v_;
   Buffer<double> u_;
 
-  // Two, for callers that swap a state and a candidate.
+  // Two, for callers that swap a state and a candidate, times two, without and
+  // with a second level.
   std::vector<const void*> operands_;
-  PcgIterations iterations_[2];
-  int last_iterations_ = 0;
+  PcgIterations iterations_[4];
+  int64_t num_uses_ = 0;
 
   // Of the last linearisation that was solved for.
   kernels::PcgForcing forcing_;

@@ -190,6 +190,26 @@ class ViewBatch final : public Batch, public SchurContribution {
     return batch_.WriteSchur(of_views);
   }
 
+  // The views' columns in place of F's.
+  kernels::Status FormSplit(const SplitRequest& request,
+                            SplitSchur* split) final {
+    std::vector<int32_t> column;
+    CERES_EXT_RETURN_IF_ERROR(DownloadColumns(&column));
+    std::vector<int32_t> cluster(column.size(), -1);
+    for (size_t at = 0; at < column.size(); ++at) {
+      if (column[at] >= 0) {
+        cluster[at] = (*request.cluster)[static_cast<size_t>(column[at])];
+      }
+    }
+    SplitRequest of_views = request;
+    of_views.cluster = &cluster;
+    CERES_EXT_RETURN_IF_ERROR(batch_.FormSplit(of_views, split));
+    for (int64_t& at : split->column) {
+      at = column[static_cast<size_t>(at)];
+    }
+    return {};
+  }
+
   kernels::Status ListRows(int batch,
                            kernels::SchurPairsBuilder* builder) final {
     if constexpr (kernels::IsModel<Source>::value) {

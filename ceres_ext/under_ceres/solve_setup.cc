@@ -283,13 +283,13 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
                          replaces_factorization_,
                          input_.arrays == nullptr};
   RowFacts rows = FactsOf(*structure);
-  if (options.device == DEVICE_AUTO ||
-      options.linear_solver == LINEAR_SOLVER_AUTO) {
+  const bool has_auto = options.linear_solver == LINEAR_SOLVER_AUTO ||
+                        options.preconditioner == PRECONDITIONER_AUTO;
+  if (options.device == DEVICE_AUTO || has_auto) {
     const SolveWork work = Work(*pp);
     rows.num_values = work.num_values;
     rows.num_host_values = work.num_host_values;
-    if (options.linear_solver == LINEAR_SOLVER_AUTO ||
-        IsFactorized(pp->options.linear_solver_type)) {
+    if (has_auto || IsFactorized(pp->options.linear_solver_type)) {
       CountCouplings(
           *structure, input_.kept->host_context(input_.num_threads), &rows);
     }

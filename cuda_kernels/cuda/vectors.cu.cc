@@ -15,6 +15,7 @@
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/coarse_space.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -198,6 +199,7 @@ CERES_EXT_RUN(GatherStateParams)
 CERES_EXT_RUN(UniformBlockTableParams)
 CERES_EXT_RUN(GatherTuplesParams<1>)
 CERES_EXT_RUN(GatherTuplesParams<2>)
+CERES_EXT_RUN(GatherTuplesParams<3>)
 CERES_EXT_RUN(PlusParams)
 
 CERES_EXT_RUN(PlusManifoldsParams)
@@ -275,7 +277,21 @@ CERES_EXT_RUN(AddCrossingsParams)
 CERES_EXT_RUN(SchurDiagonalParams)
 CERES_EXT_RUN(SchurRowChunksParams)
 CERES_EXT_RUN(SchurRowSumsParams)
-// Stored blocks: ops/views.h, ops/robust_losses.h, ops/schur_terms.h
+// ops/coarse_space.h
+CERES_EXT_RUN(SchurBlockNormsParams)
+CERES_EXT_RUN(MultiplyByProlongationParams)
+CERES_EXT_RUN(CoarseMatrixParams)
+CERES_EXT_RUN(SetIdentityParams)
+CERES_EXT_RUN(RestrictParams)
+CERES_EXT_RUN(SumLanesParams)
+CERES_EXT_RUN(DenseProductParams)
+CERES_EXT_RUN(ProlongParams)
+#define CERES_EXT_RUN_COPY(...) \
+  CERES_EXT_RUN(CopyRowsParams<RecomputedJacobian<__VA_ARGS__>, kDeviceLayout>)
+CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_RUN_COPY)
+#undef CERES_EXT_RUN_COPY
+// Stored blocks: ops/views.h, ops/robust_losses.h, ops/schur_terms.h,
+// ops/coarse_space.h
 #define CERES_EXT_RUN_ROWS(T, C)                                               \
   CERES_EXT_RUN(                                                               \
       BlockSumParams<                                                          \
@@ -289,6 +305,8 @@ CERES_EXT_RUN(SchurRowSumsParams)
   CERES_EXT_RUN(BlockSumParams<                                                \
                 CrossingSums<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>)  \
   CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)                 \
+  CERES_EXT_RUN(CopyRowsParams<StoredJacobian<T, BalShape<C>, kDeviceLayout>,  \
+                               kDeviceLayout>)                                 \
   CERES_EXT_RUN(ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>)
 #define CERES_EXT_RUN_STORED(C) \
   CERES_EXT_RUN_ROWS(double, C) \

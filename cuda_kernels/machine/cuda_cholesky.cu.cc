@@ -413,7 +413,7 @@ Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
   return {};
 }
 
-Status CudaDenseCholesky::SolveInPlace(void* x) {
+Status CudaDenseCholesky::SolveInPlace(void* x, int64_t num_columns) {
   const CusolverFunctions* cusolver = nullptr;
   CERES_EXT_RETURN_IF_ERROR(LoadCusolver(&cusolver));
   const bool is_float = options_.mixed_precision;
@@ -425,7 +425,7 @@ Status CudaDenseCholesky::SolveInPlace(void* x) {
                  params_,
                  CUBLAS_FILL_MODE_LOWER,
                  n_,
-                 1,
+                 num_columns,
                  type,
                  is_float ? static_cast<const void*>(float_factor_.data()) : a_,
                  Stride(n_),
@@ -457,6 +457,14 @@ Status CudaDenseCholesky::Solve(const double* b, double* x) {
     CERES_EXT_RETURN_IF_ERROR(SolveInPlace(x));
   }
   return check_.QueueDenseSolution(x, correction(), sums);
+}
+
+Status CudaDenseCholesky::SolveColumns(int64_t num_columns, double* x) {
+  if (!has_factor_ || options_.mixed_precision) {
+    return {StatusCode::kInvalidArgument,
+            "Systems were to be solved without a factor in double."};
+  }
+  return n_ == 0 ? Status() : SolveInPlace(x, num_columns);
 }
 
 Status CudaDenseCholesky::CheckSolution() {

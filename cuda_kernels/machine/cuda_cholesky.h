@@ -104,6 +104,9 @@ class CudaDenseCholesky {
   // x = A^-1 b, n values each; x may be b. kInvalidArgument: there is no
   // factor. b that is not finite gives an x that isn't.
   Status Solve(const double* b, double* x);
+  // x = A^-1 x, n x num_columns values, column-major without gaps. In double
+  // alone, and not checked.
+  Status SolveColumns(int64_t num_columns, double* x);
   // What cuda_solution_check.h says of the last Solve. Where ReadFailedOrder
   // came after that, nothing is waited for.
   Status CheckSolution();
@@ -132,8 +135,8 @@ class CudaDenseCholesky {
   Status TrySetup(int64_t n, const Options& options, CudaMachine* machine);
   void ReleaseMemory();
   void DestroyHandles();
-  // x = (L L')^-1 x in the type of the factor.
-  Status SolveInPlace(void* x);
+  // x = (L L')^-1 x in the type of the factor, for columns side by side.
+  Status SolveInPlace(void* x, int64_t num_columns = 1);
   Status SolveMixed(const double* b, double* x);
   // The last one of mixed precision, else null.
   const float* correction() const {

@@ -66,6 +66,10 @@ Json ExtJson(const ceres_ext::Summary& summary) {
   json["method"] = summary.method;
   json["num_pcg_iterations"] = summary.num_pcg_iterations;
   json["num_exact_steps"] = summary.num_exact_steps;
+  json["num_coarse_iterations"] = summary.num_coarse_iterations;
+  json["num_clusters"] = summary.num_clusters;
+  json["num_coarse_columns"] = summary.num_coarse_columns;
+  json["coarse_time_in_seconds"] = summary.coarse_time_in_seconds;
   json["num_solves_at_pcg_limit"] = summary.num_solves_at_pcg_limit;
   json["context_time_in_seconds"] = summary.context_time_in_seconds;
   json["setup_time_in_seconds"] = summary.setup_time_in_seconds;

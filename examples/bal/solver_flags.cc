@@ -45,9 +45,10 @@ DEFINE_string(linear_solver, "auto",
               "dense_qr.");
 DEFINE_string(preconditioner, "automatic",
               "automatic (schur_jacobi for iterative_schur, jacobi for cgnr), "
-              "identity, jacobi, schur_jacobi (these also by ceres_ext), "
-              "schur_power_series_expansion, cluster_jacobi, "
-              "cluster_tridiagonal.");
+              "identity, jacobi, schur_jacobi, schur_power_series_expansion "
+              "(these also by ceres_ext), two_level (by ceres_ext alone: "
+              "schur_jacobi and a second level), auto (by ceres_ext alone: the "
+              "same once it pays), cluster_jacobi, cluster_tridiagonal.");
 DEFINE_double(eta, 1e-2,
               "Accuracy of the iterative solve of each step (the q-tolerance "
               "of Nash and Sofer).");
@@ -173,6 +174,8 @@ bool SetLinearSolver(ceres::Solver::Options* options,
            {"identity", ceres::IDENTITY},
            {"jacobi", ceres::JACOBI},
            {"schur_jacobi", ceres::SCHUR_JACOBI},
+           {"two_level", ceres::SCHUR_JACOBI},
+           {"auto", ceres::SCHUR_JACOBI},
            {"schur_power_series_expansion",
             ceres::SCHUR_POWER_SERIES_EXPANSION},
            {"cluster_jacobi", ceres::CLUSTER_JACOBI},
@@ -210,6 +213,16 @@ bool SetLinearSolver(ceres::Solver::Options* options,
           &options->linear_solver_ordering_type,
           error)) {
     return false;
+  }
+  if (FLAGS_preconditioner == "two_level" || FLAGS_preconditioner == "auto") {
+    if (FLAGS_solver == "ceres") {
+      *error = "--preconditioner: " + FLAGS_preconditioner +
+               " needs --solver=ceres_ext";
+      return false;
+    }
+    ext_options->preconditioner = FLAGS_preconditioner == "auto"
+                                      ? PRECONDITIONER_AUTO
+                                      : PRECONDITIONER_TWO_LEVEL;
   }
   if (FLAGS_linear_solver == "auto") {
     // Who names what only PCG has wants PCG.

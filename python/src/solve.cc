@@ -346,6 +346,19 @@ void AddSummary(nb::module_* module) {
   add("num_exact_steps",
       &Summary::num_exact_steps,
       "Linear solves by a factorisation.");
+  add("num_coarse_iterations",
+      &Summary::num_coarse_iterations,
+      "PCG iterations with a second level.");
+  add("num_clusters",
+      &Summary::num_clusters,
+      "Clusters of parameter blocks of the second level, 0: no step has had "
+      "it.");
+  add("num_coarse_columns",
+      &Summary::num_coarse_columns,
+      "Columns of the second level, a few for each cluster.");
+  add("coarse_time_in_seconds",
+      &Summary::coarse_time_in_seconds,
+      "Of forming the second level, S as a matrix included.");
   add("num_solves_at_pcg_limit",
       &Summary::num_solves_at_pcg_limit,
       "Linear solves that ended at max_linear_solver_iterations.");

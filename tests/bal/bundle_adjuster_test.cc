@@ -182,7 +182,7 @@ TEST_F(BundleAdjusterTest, UsageErrors) {
        "auto, iterative_schur, cgnr, sparse_schur, dense_schur, "
        "sparse_normal_cholesky, dense_normal_cholesky, dense_qr"},
       {"preconditioner",
-       "automatic, identity, jacobi, schur_jacobi, "
+       "automatic, identity, jacobi, schur_jacobi, two_level, auto, "
        "schur_power_series_expansion, cluster_jacobi, cluster_tridiagonal"},
       {"visibility_clustering", "canonical_views, single_linkage"},
       {"sparse_linear_algebra_library",
@@ -224,6 +224,9 @@ TEST_F(BundleAdjusterTest, UsageErrors) {
                 name +
                     "--model_cost_tolerance: expected a finite number, found "
                     "nan");
+  ExpectFailure(input + "--solver=ceres --preconditioner=two_level",
+                1,
+                name + "--preconditioner: two_level needs --solver=ceres_ext");
   ExpectFailure(input + "--num_threads=0",
                 1,
                 name + "--num_threads: expected -1 or a number >= 1, found 0");
@@ -452,6 +455,10 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                           "method",
                           "num_pcg_iterations",
                           "num_exact_steps",
+                          "num_coarse_iterations",
+                          "num_clusters",
+                          "num_coarse_columns",
+                          "coarse_time_in_seconds",
                           "num_solves_at_pcg_limit",
                           "context_time_in_seconds",
                           "setup_time_in_seconds",

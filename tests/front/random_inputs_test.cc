@@ -423,15 +423,16 @@ std::string RandomSettings(Random* random) {
     keys.push_back(row.name);
   }
   static const char* const kValues[] = {
-      "true",     "false",  "auto",   "host",
-      "cuda",     "stored", "mixed",  "recomputed",
-      "double",   "single", "merged", "iterative_schur",
-      "identity", "jacobi", "cgnr",   "schur_power_series_expansion",
-      "0",        "1",      "-1",     "99999999999999999999",
-      "0x10",     " 1",     "1e3",    "2147483648",
-      "as_given", "refuse", "",       "/dev/null",
-      "on",       "off",    "1e-7",   "eisenstat_walker",
-      "stderr ",  "a/b/c",  "\n",     "to_ceres"};
+      "true",      "false",   "auto",   "host",
+      "cuda",      "stored",  "mixed",  "recomputed",
+      "double",    "single",  "merged", "iterative_schur",
+      "identity",  "jacobi",  "cgnr",   "schur_power_series_expansion",
+      "0",         "1",       "-1",     "99999999999999999999",
+      "0x10",      " 1",      "1e3",    "2147483648",
+      "as_given",  "refuse",  "",       "/dev/null",
+      "on",        "off",     "1e-7",   "eisenstat_walker",
+      "two_level", "stderr ", "a/b/c",  "\n",
+      "to_ceres"};
   std::string text;
   for (int i = random->Below(5); i > 0; --i) {
     text += keys[random->Below(static_cast<int>(keys.size()))];

@@ -40,7 +40,8 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                         const std::vector<unsigned char>& f_varies,
                         const std::shared_ptr<SparseFactorization>& /*sparse*/,
                         kernels::CudaMachine* machine) {
-    CERES_EXT_RETURN_IF_ERROR(Prepare(blocks, batches, f_varies, machine));
+    CERES_EXT_RETURN_IF_ERROR(SetupDiagonal(blocks, machine));
+    CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies));
     if (options.factorization == Factorization::kSparse) {
       return SetupSparse(f_varies);
     }

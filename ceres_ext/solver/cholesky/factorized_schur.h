@@ -58,13 +58,10 @@ class FactorizedSchur {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  kernels::Status Prepare(const ProblemBlocks& blocks,
-                          const std::vector<Batch*>& batches,
-                          const std::vector<unsigned char>& f_varies,
-                          Machine* machine) {
+  // The memory of WantedBlocks.
+  kernels::Status SetupDiagonal(const ProblemBlocks& blocks, Machine* machine) {
     machine_ = machine;
     blocks_ = blocks;
-    CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks, batches, machine));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(blocks.f.num_packed(), &schur_diagonal_));
     if (!blocks.merged.empty()) {
@@ -74,9 +71,15 @@ class FactorizedSchur {
       CERES_EXT_RETURN_IF_ERROR(
           machine->Allocate(blocks.merged.families.num_packed(), &merged_));
     }
+    return {};
+  }
+  // After SetupDiagonal.
+  kernels::Status Prepare(const std::vector<Batch*>& batches,
+                          const std::vector<unsigned char>& f_varies) {
+    CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks_, batches, machine_));
     num_unknowns_ = std::count(
         f_varies.begin(), f_varies.end(), static_cast<unsigned char>(1));
-    return machine->Allocate(num_unknowns_, &x_);
+    return machine_->Allocate(num_unknowns_, &x_);
   }
   void SetSize() {
     size_ = schur_.size();

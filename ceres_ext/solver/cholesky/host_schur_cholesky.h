@@ -39,7 +39,8 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
       return {kernels::StatusCode::kUnsupported,
               "There is no library for a sparse factorisation on the host."};
     }
-    CERES_EXT_RETURN_IF_ERROR(Prepare(blocks, batches, f_varies, machine));
+    CERES_EXT_RETURN_IF_ERROR(SetupDiagonal(blocks, machine));
+    CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
     const bool may_be_sparse = sparse_ != nullptr && num_unknowns_ > 0;
     if (may_be_sparse &&

@@ -212,11 +212,14 @@ cusolverStatus_t cusolverDnXpotrs(cusolverDnHandle_t handle,
   const char* const name = "cusolverDnXpotrs";
   if (!ExpectMatrix(name, handle, params, fill_mode, n, type, stride) ||
       !Expect(b_type == type, name, "another type") ||
-      !Expect(num_columns == 1 && b_stride >= n, name, "the size of b") ||
+      !Expect(num_columns >= 1 && b_stride >= n, name, "the size of b") ||
       !Expect(IsMatrixOnDevice(a, n, stride, type),
               name,
               "no matrix on the device") ||
-      !Expect(emulation::IsOnDevice(b, static_cast<size_t>(n) * SizeOf(type)),
+      !Expect(emulation::IsOnDevice(
+                  b,
+                  static_cast<size_t>((num_columns - 1) * b_stride + n) *
+                      SizeOf(type)),
               name,
               "no b on the device") ||
       !Expect(emulation::IsOnDevice(info, sizeof(int)),
@@ -228,10 +231,18 @@ cusolverStatus_t cusolverDnXpotrs(cusolverDnHandle_t handle,
   if (error != cudaSuccess) {
     return StatusOf(error);
   }
-  if (type == CUDA_R_32F) {
-    Solve(static_cast<const float*>(a), n, stride, static_cast<float*>(b));
-  } else {
-    Solve(static_cast<const double*>(a), n, stride, static_cast<double*>(b));
+  for (int64_t j = 0; j < num_columns; ++j) {
+    if (type == CUDA_R_32F) {
+      Solve(static_cast<const float*>(a),
+            n,
+            stride,
+            static_cast<float*>(b) + j * b_stride);
+    } else {
+      Solve(static_cast<const double*>(a),
+            n,
+            stride,
+            static_cast<double*>(b) + j * b_stride);
+    }
   }
   *info = 0;
   return CUSOLVER_STATUS_SUCCESS;

@@ -1,0 +1,324 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Clusters of random graphs, and their vectors against Eigen's eigenvectors.
+
+#include "ceres_ext/solver/preconditioner/coarse_vectors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "Eigen/Dense"
+#include "ceres_ext/solver/preconditioner/clusters.h"
+#include "cuda_kernels/machine/host_cholesky.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext::solver {
+namespace {
+
+using kernels::HostDenseCholesky;
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+constexpr int32_t kMeanSize = 90;
+constexpr int32_t kMaxNeighbors = 20;
+
+// Columns of each cluster; its number is of 0 .. num_clusters - 1, all of which
+// occur.
+std::vector<int64_t> Columns(const std::vector<int32_t>& size,
+                             const std::vector<int32_t>& cluster,
+                             int32_t num_clusters) {
+  EXPECT_EQ(cluster.size(), size.size());
+  std::vector<int64_t> columns(static_cast<size_t>(num_clusters), 0);
+  for (size_t b = 0; b < cluster.size(); ++b) {
+    EXPECT_GE(cluster[b], 0);
+    EXPECT_LT(cluster[b], num_clusters);
+    columns[cluster[b]] += size[b];
+  }
+  for (const int64_t c : columns) {
+    EXPECT_GT(c, 0);
+  }
+  return columns;
+}
+
+std::vector<Coupling> Chain(int32_t first, int32_t last, double weight) {
+  std::vector<Coupling> couplings;
+  for (int32_t b = first; b + 1 < last; ++b) {
+    couplings.push_back({b, b + 1, weight});
+  }
+  return couplings;
+}
+
+TEST(Clusters, OfNothing) {
+  int32_t num_clusters = -1;
+  EXPECT_TRUE(
+      MakeClusters({}, {}, kMeanSize, kMaxNeighbors, &num_clusters).empty());
+  EXPECT_EQ(num_clusters, 0);
+}
+
+TEST(Clusters, BlocksWithoutCouplingsStayAlone) {
+  int32_t num_clusters = 0;
+  const std::vector<int32_t> cluster =
+      MakeClusters({9, 9, 9}, {}, kMeanSize, kMaxNeighbors, &num_clusters);
+  EXPECT_EQ(num_clusters, 3);
+  EXPECT_EQ(cluster, (std::vector<int32_t>{0, 1, 2}));
+}
+
+TEST(Clusters, OfAChainArePiecesOfTheSizeAskedFor) {
+  for (const int32_t n : {2, 10, 20, 100, 1001}) {
+    SCOPED_TRACE(n);
+    const std::vector<int32_t> size(static_cast<size_t>(n), 9);
+    int32_t num_clusters = 0;
+    const std::vector<int32_t> cluster = MakeClusters(
+        size, Chain(0, n, 1.0), kMeanSize, kMaxNeighbors, &num_clusters);
+    const std::vector<int64_t> columns = Columns(size, cluster, num_clusters);
+    EXPECT_LE(*std::max_element(columns.begin(), columns.end()), 2 * kMeanSize);
+    if (n >= 20) {
+      EXPECT_GE(int64_t{9} * n / num_clusters, kMeanSize / 2);
+    }
+    // A cluster of a chain that is matched by edges is a piece of it.
+    int32_t num_cuts = 0;
+    for (size_t b = 0; b + 1 < cluster.size(); ++b) {
+      num_cuts += cluster[b] != cluster[b + 1] ? 1 : 0;
+    }
+    EXPECT_EQ(num_cuts, num_clusters - 1);
+  }
+}
+
+// Strong couplings inside of groups, weak ones between. Of a group pairs can be
+// made, and pairs of pairs.
+TEST(Clusters, FollowStrongCouplings) {
+  constexpr int32_t kGroups = 6;
+  constexpr int32_t kOfGroup = 12;
+  std::mt19937 generator(3);
+  // Blocks of a group are not neighbours by their numbers.
+  std::vector<int32_t> number(kGroups * kOfGroup);
+  for (size_t b = 0; b < number.size(); ++b) {
+    number[b] = static_cast<int32_t>(b);
+  }
+  std::shuffle(number.begin(), number.end(), generator);
+  std::vector<Coupling> couplings;
+  for (int32_t a = 0; a < kGroups * kOfGroup; ++a) {
+    for (int32_t b = a + 1; b < kGroups * kOfGroup; ++b) {
+      const bool is_inside = a / kOfGroup == b / kOfGroup;
+      if (is_inside || (a + b) % 7 == 0) {
+        couplings.push_back(
+            {number[a],
+             number[b],
+             is_inside ? 1.0 + 1e-3 * (generator() % 100) : 1e-3});
+      }
+    }
+  }
+  const std::vector<int32_t> size(number.size(), 9);
+  int32_t num_clusters = 0;
+  const std::vector<int32_t> cluster =
+      MakeClusters(size, couplings, 9 * kOfGroup / 3, 1000, &num_clusters);
+  Columns(size, cluster, num_clusters);
+  // None has blocks of two groups.
+  for (int32_t a = 0; a < kGroups * kOfGroup; ++a) {
+    for (int32_t b = 0; b < kGroups * kOfGroup; ++b) {
+      if (cluster[number[a]] == cluster[number[b]]) {
+        EXPECT_EQ(a / kOfGroup, b / kOfGroup) << a << ", " << b;
+      }
+    }
+  }
+}
+
+TEST(Clusters, WhatAllShareStaysAlone) {
+  constexpr int32_t kNumBlocks = 41;  // the last is coupled with all others
+  std::vector<Coupling> couplings = Chain(0, kNumBlocks - 1, 1.0);
+  for (int32_t b = 0; b + 1 < kNumBlocks; ++b) {
+    couplings.push_back({b, kNumBlocks - 1, 10.0});
+  }
+  std::vector<int32_t> size(kNumBlocks, 6);
+  size.back() = 3;
+  int32_t num_clusters = 0;
+  const std::vector<int32_t> cluster =
+      MakeClusters(size, couplings, kMeanSize, kMaxNeighbors, &num_clusters);
+  const std::vector<int64_t> columns = Columns(size, cluster, num_clusters);
+  EXPECT_EQ(columns[cluster.back()], 3);
+  EXPECT_GT(num_clusters, 2);
+  EXPECT_LT(num_clusters, kNumBlocks / 4);
+}
+
+TEST(Clusters, OfRandomGraphsHaveTheirLimits) {
+  std::mt19937 generator(11);
+  for (int trial = 0; trial < 50; ++trial) {
+    SCOPED_TRACE(trial);
+    const auto n = static_cast<int32_t>(1 + generator() % 200);
+    std::vector<int32_t> size;
+    for (int32_t b = 0; b < n; ++b) {
+      // Some are larger than a cluster should be.
+      size.push_back(static_cast<int32_t>(
+          generator() % 20 == 0 ? 300 : 1 + generator() % 12));
+    }
+    std::vector<Coupling> couplings;
+    for (int32_t a = 0; a < n; ++a) {
+      for (int32_t b = a + 1; b < n; ++b) {
+        if (generator() % static_cast<unsigned>(n) < 4) {
+          couplings.push_back(
+              {a, b, std::ldexp(1.0 + generator() % 7, -(a % 40))});
+        }
+      }
+    }
+    int32_t num_clusters = 0;
+    const std::vector<int32_t> cluster =
+        MakeClusters(size, couplings, kMeanSize, kMaxNeighbors, &num_clusters);
+    const std::vector<int64_t> columns = Columns(size, cluster, num_clusters);
+    std::vector<int32_t> num_blocks(static_cast<size_t>(num_clusters), 0);
+    for (const int32_t c : cluster) {
+      ++num_blocks[c];
+    }
+    for (int32_t c = 0; c < num_clusters; ++c) {
+      if (num_blocks[c] > 1) {
+        EXPECT_LE(columns[c], 2 * kMeanSize);
+      }
+    }
+  }
+}
+
+// N of a chain of blocks with weak springs between them and to the ground, so
+// that long bends are soft; B is its block diagonal.
+struct Chained {
+  ClusterSystem system;
+  Eigen::MatrixXd n;
+  Eigen::MatrixXd b;
+};
+Chained MakeChained(const std::vector<int32_t>& block_size,
+                    double ground,
+                    unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  Chained made;
+  made.system.block_size = block_size;
+  int64_t n = 0;
+  for (const int32_t size : block_size) {
+    n += size;
+  }
+  made.system.n = n;
+  // Rows couple two blocks each.
+  Eigen::MatrixXd a = Eigen::MatrixXd::Zero(3 * n, n);
+  int64_t row = 0;
+  int64_t begin = 0;
+  for (size_t k = 0; k + 1 < block_size.size(); ++k) {
+    const int64_t next = begin + block_size[k];
+    for (int i = 0; i < block_size[k]; ++i, ++row) {
+      for (int64_t j = begin; j < next; ++j) {
+        a(row, j) = normal(generator);
+      }
+      for (int64_t j = next; j < next + block_size[k + 1]; ++j) {
+        a(row, j) = normal(generator);
+      }
+    }
+    begin = next;
+  }
+  made.n = a.transpose() * a;
+  made.n.diagonal().array() += ground;
+  made.b = Eigen::MatrixXd::Zero(n, n);
+  begin = 0;
+  for (const int32_t size : block_size) {
+    made.b.block(begin, begin, size, size) =
+        made.n.block(begin, begin, size, size);
+    for (int32_t j = 0; j < size; ++j) {
+      for (int32_t i = 0; i < size; ++i) {
+        made.system.blocks.push_back(made.n(begin + i, begin + j));
+      }
+    }
+    begin += size;
+  }
+  const int64_t stride = HostDenseCholesky::Stride(n);
+  made.system.matrix.assign(static_cast<size_t>(stride * n), 0.0);
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = j; i < n; ++i) {
+      made.system.matrix[static_cast<size_t>(stride * j + i)] = made.n(i, j);
+    }
+  }
+  return made;
+}
+
+Eigen::MatrixXd FindVectors(int32_t m, Chained* made) {
+  std::vector<double> vectors;
+  const kernels::Status status =
+      FindCoarseVectors(m, 7, &made->system, &vectors);
+  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_EQ(vectors.size(), static_cast<size_t>(made->n.rows() * m));
+  return Eigen::Map<
+      const Eigen::
+          Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(
+      vectors.data(), made->n.rows(), m);
+}
+
+// What PCG has to do is what the eigenvalues outside of the span leave: of all
+// vectors that are B-orthogonal to the span, the lowest quotient. Two steps of
+// subspace iteration from random vectors reach half of the best.
+TEST(CoarseVectors, SpanTheSoftDirections) {
+  constexpr int32_t kNumVectors = 12;
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(seed);
+    Chained made =
+        MakeChained(std::vector<int32_t>(20, 9), /*ground=*/1e-4, seed);
+    const Eigen::MatrixXd p = FindVectors(kNumVectors, &made);
+    const int64_t n = made.n.rows();
+    const Eigen::MatrixXd gram = p.transpose() * made.b * p;
+    EXPECT_LE((gram - Eigen::MatrixXd::Identity(kNumVectors, kNumVectors))
+                  .cwiseAbs()
+                  .maxCoeff(),
+              100.0 * static_cast<double>(n) * kEpsilon);
+    const Eigen::GeneralizedSelfAdjointEigenSolver<Eigen::MatrixXd> all(made.n,
+                                                                        made.b);
+    // B^(1/2) is a Cholesky factor.
+    const Eigen::MatrixXd l = made.b.llt().matrixL();
+    const Eigen::MatrixXd in_span = l.transpose() * p;
+    const Eigen::HouseholderQR<Eigen::MatrixXd> qr(in_span);
+    const Eigen::MatrixXd q = qr.householderQ();
+    const Eigen::MatrixXd rest = q.rightCols(n - kNumVectors);
+    const Eigen::MatrixXd scaled =
+        l.triangularView<Eigen::Lower>().solve(Eigen::MatrixXd(
+            l.triangularView<Eigen::Lower>().solve(made.n).transpose()));
+    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> left(rest.transpose() *
+                                                              scaled * rest);
+    EXPECT_GE(left.eigenvalues()(0), 0.5 * all.eigenvalues()(kNumVectors))
+        << all.eigenvalues().head(2 * kNumVectors).transpose();
+  }
+}
+
+TEST(CoarseVectors, AreAllThatThereAreOfASmallCluster) {
+  Chained made = MakeChained({3, 2}, 1e-2, 1);
+  const Eigen::MatrixXd p = FindVectors(12, &made);
+  const Eigen::MatrixXd gram = p.transpose() * made.b * p;
+  for (int i = 0; i < 12; ++i) {
+    for (int j = 0; j < 12; ++j) {
+      EXPECT_NEAR(gram(i, j), i == j && i < 5 ? 1.0 : 0.0, 1e-12);
+    }
+  }
+}
+
+// The same input gives the same bits, another seed other vectors.
+TEST(CoarseVectors, AreTheSameInEveryRun) {
+  std::vector<double> first;
+  for (int run = 0; run < 3; ++run) {
+    Chained made = MakeChained(std::vector<int32_t>(6, 6), 1e-3, 2);
+    std::vector<double> vectors;
+    ASSERT_TRUE(
+        FindCoarseVectors(4, run < 2 ? 5 : 6, &made.system, &vectors).ok());
+    if (run == 0) {
+      first = vectors;
+    }
+    EXPECT_EQ(vectors == first, run < 2);
+  }
+}
+
+// Of an indefinite matrix.
+TEST(CoarseVectors, AreLeftOutWhereThereIsNoFactor) {
+  Chained made = MakeChained({3, 3, 3}, 1e-2, 1);
+  const int64_t stride = HostDenseCholesky::Stride(made.n.rows());
+  made.system.matrix[static_cast<size_t>(stride * 4 + 4)] = -1.0;
+  const Eigen::MatrixXd p = FindVectors(4, &made);
+  EXPECT_EQ(p.cwiseAbs().maxCoeff(), 0.0);
+}
+
+}  // namespace
+}  // namespace ceres_ext::solver
