@@ -610,7 +610,9 @@ class StepSolver {
   // The loop for operands_, in place of the one used least recently.
   typename Machine::PcgLoop* FindLoop() {
     PcgIterations* found = &iterations_[0];
-    for (PcgIterations& iterations : iterations_) {
+    const int num_loops = options_.may_be_coarse() ? 4 : 2;
+    for (int i = 0; i < num_loops; ++i) {
+      PcgIterations& iterations = iterations_[i];
       if (iterations.operands == operands_) {
         found = &iterations;
         break;
@@ -659,8 +661,8 @@ class StepSolver {
   Buffer<double> v_;
   Buffer<double> u_;
 
-  // Two, for callers that swap a state and a candidate, times two, without and
-  // with a second level.
+  // Two, for callers that swap a state and a candidate; two more where steps
+  // may have a second level.
   std::vector<const void*> operands_;
   PcgIterations iterations_[4];
   int64_t num_uses_ = 0;
