@@ -242,17 +242,25 @@ ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device) {
           DeviceExactSetupSeconds(work) / pass};
 }
 
-int EstimateCoarseCost(const SolveWork& work, bool on_device) {
-  // S is formed, and of parts of it vectors are made.
+CoarseCost EstimateCoarseCost(const SolveWork& work,
+                              bool by_rows,
+                              bool on_device) {
+  // Of rows, the same for all sizes (docs/measurements/preconditioners.md).
+  constexpr int kStep = 15;
+  const int setup = on_device ? 200 : 100;
+  if (by_rows) {
+    return {setup, kStep};
+  }
+  // S is formed in each step, and of parts of it vectors are made.
   constexpr double kTimesS = 4.0;
-  constexpr double kLeast = 30.0;
   constexpr double kMost = 1e6;
   const double s_seconds = (on_device ? kDeviceSecondsPerCouplingProduct
                                       : kHostSecondsPerCouplingProduct) *
                            CouplingProducts(work);
   const double pass = on_device ? DevicePassSeconds(work, DeviceState())
                                 : HostPassSeconds(work);
-  return static_cast<int>(std::min(kLeast + kTimesS * s_seconds / pass, kMost));
+  const double s = std::min(s_seconds / pass, kMost);
+  return {setup + static_cast<int>(kTimesS * s), kStep + static_cast<int>(s)};
 }
 
 std::string WhyHost(const SolveWork& work, const DeviceState& state) {

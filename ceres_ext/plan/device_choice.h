@@ -68,8 +68,15 @@ struct ExactStepCost {
   double setup = 0.0;
 };
 ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device);
-// What a second level of PCG costs to set up, in iterations.
-int EstimateCoarseCost(const SolveWork& work, bool on_device);
+// What a second level of PCG costs, in iterations: to set up, and for each step
+// that has it. by_rows: without S (solver/preconditioner/coarse_parts.h).
+struct CoarseCost {
+  int setup = 0;
+  int step = 0;
+};
+CoarseCost EstimateCoarseCost(const SolveWork& work,
+                              bool by_rows,
+                              bool on_device);
 
 // Why the host should solve, as a clause: "device = AUTO estimates about 0.01 s
 // of work, and CUDA takes 0.2 s to start". Empty where the device is faster.

@@ -177,24 +177,27 @@ std::string WhyNotCoarse(const RowFacts& rows,
              : "";
 }
 
-// From which iteration of a step on PCG has a second level; below 0: never.
-int ChooseCoarseAfter(const PlanRequest& request,
-                      const RowFacts& rows,
-                      const MachineFacts& machines,
-                      SolvePlan* plan) {
+// When PCG has a second level.
+void ChooseCoarse(const PlanRequest& request,
+                  const RowFacts& rows,
+                  const MachineFacts& machines,
+                  SolvePlan* plan) {
   const PreconditionerChoice asked = request.options.preconditioner;
   if ((asked != PRECONDITIONER_TWO_LEVEL && asked != PRECONDITIONER_AUTO) ||
       plan->step.may_factorize()) {
-    return -1;
+    return;
   }
   const std::string why_not = WhyNotCoarse(rows, machines, *plan);
   if (!why_not.empty()) {
     plan->notes.push_back("PCG has no second level since " + why_not);
-    return -1;
+    return;
   }
-  return asked == PRECONDITIONER_TWO_LEVEL
-             ? 0
-             : EstimateCoarseCost(WorkOf(request, rows), plan->on_device);
+  const bool by_rows = rows.num_observation_kinds == 1 &&
+                       rows.num_other_rows == 0 && !rows.has_pairs;
+  const CoarseCost cost =
+      EstimateCoarseCost(WorkOf(request, rows), by_rows, plan->on_device);
+  plan->step.coarse_after = asked == PRECONDITIONER_TWO_LEVEL ? 0 : cost.setup;
+  plan->step.coarse_again = cost.step;
 }
 
 // Sets `recomputed`. False, with *refusal, where it is asked for and can't be.
@@ -262,7 +265,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
     plan.step.exact_step_cost = static_cast<int64_t>(std::ceil(exact.step));
     plan.step.exact_setup_cost = static_cast<int64_t>(exact.setup);
   }
-  plan.step.coarse_after = ChooseCoarseAfter(request, rows, machines, &plan);
+  ChooseCoarse(request, rows, machines, &plan);
   plan.preconditioner_name =
       ceres::PreconditionerTypeToString(solver_options.preconditioner_type);
   // Without elimination, or without blocks, there is nothing to merge.

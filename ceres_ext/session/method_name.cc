@@ -81,7 +81,7 @@ std::string MethodName(const SolvePlan& plan,
   if (plan.step.may_be_coarse()) {
     name += plan.step.coarse_after == 0
                 ? " and a second level"
-                : ", a second level where PCG takes more than " +
+                : ", a second level after " +
                       std::to_string(plan.step.coarse_after) + " iterations";
   }
   if (plan.step.is_mixture()) {

@@ -2,10 +2,12 @@
 //
 // Whether PCG has a second level (preconditioner/coarse_space.h). At the start
 // of a solve there is nothing to gain; once steps take hundreds of iterations,
-// it takes a tenth of them. So a step begins without, and gets it when it has
-// taken as many iterations as making it costs: it never costs much more than
-// twice the cheaper way. The next steps begin with it. By counts alone, so that
-// the same problem has the same steps in every run.
+// it takes a tenth of them. So it is made when all steps together have taken as
+// many iterations as making it costs: a solve never costs much more than twice
+// the cheaper way. From then on steps begin with it, until some in a row are
+// rejected: with more damping PCG does well alone. A step that then takes more
+// iterations than having it costs goes on with it. By counts alone, so that the
+// same problem has the same steps in every run.
 #ifndef CERES_EXT_SOLVER_COARSE_CHOICE_H_
 #define CERES_EXT_SOLVER_COARSE_CHOICE_H_
 
@@ -15,26 +17,42 @@ namespace ceres_ext::solver {
 
 class CoarseChoice {
  public:
-  // after: iterations of a step; 0: all steps begin with it; below 0: never.
-  void Setup(int after) {
+  // after: iterations of all steps after which it is made; 0: all steps begin
+  // with it; below 0: there is none. again: iterations that a step with it
+  // costs beside its own, once it is made.
+  void Setup(int after, int again) {
     *this = CoarseChoice();
     after_ = after;
-    is_on_ = after == 0;
+    again_ = again;
+    is_on_ = is_made_ = after == 0;
   }
-  void Disable() { Setup(-1); }
+  void Disable() { Setup(-1, 0); }
 
   bool MayBeOn() const { return after_ >= 0; }
   // Whether the next step begins with it.
   bool IsOn() const { return is_on_; }
-  // Iterations without it at most.
+  // Iterations of the next step without it at most.
   int MaxNumIterations(int of_pcg) const {
-    return after_ > 0 ? std::min(after_, of_pcg) : of_pcg;
+    if (after_ <= 0) {
+      return of_pcg;
+    }
+    return std::min(of_pcg,
+                    std::max(is_made_ ? again_ : after_ - num_without_, 1));
   }
-  // A step has reached MaxNumIterations() without it and goes on with it.
-  void SwitchOn() {
-    is_on_ = true;
-    first_ = 0;
-    num_rejected_ = 0;
+  // A step has taken so many iterations without it. Whether it goes on with it:
+  // it has not ended, and these were MaxNumIterations().
+  bool NoteStepWithout(int num_iterations, bool has_ended) {
+    if (after_ <= 0) {
+      return false;
+    }
+    num_without_ += num_iterations;
+    const bool is_due = !is_made_ && num_without_ >= after_;
+    if (!has_ended || is_due) {
+      is_on_ = is_made_ = true;
+      first_ = 0;
+      num_rejected_ = 0;
+    }
+    return !has_ended;
   }
   // A step has taken so many iterations with it. is_same_linearization: the one
   // before was rejected. Whether its vectors are to be made again: iterations
@@ -42,7 +60,7 @@ class CoarseChoice {
   bool NoteStep(int num_iterations, bool is_same_linearization) {
     num_rejected_ = is_same_linearization ? num_rejected_ + 1 : 0;
     if (after_ > 0 && num_rejected_ >= kMostRejected) {
-      is_on_ = false;  // More damping makes PCG's work easy.
+      is_on_ = false;
       return false;
     }
     if (first_ == 0) {
@@ -64,6 +82,9 @@ class CoarseChoice {
   static constexpr int kMostRejected = 2;
 
   int after_ = -1;
+  int again_ = 0;
+  int num_without_ = 0;  // iterations
+  bool is_made_ = false;
   bool is_on_ = false;
   int first_ = 0;  // iterations of the first step with these vectors
   int num_rejected_ = 0;

@@ -19,11 +19,13 @@
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_sums.h"
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/model_jacobian.h"
+#include "cuda_kernels/ops/coarse_rows.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/schur_complement.h"
@@ -61,6 +63,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
     e_family_ = e_family;
     f_family_ = f_family;
     machine_ = machine;
+    row_sample_ = {};
   }
   // The Jacobian that everything works on.
   void SetJacobian(const Source& jacobian) { jacobian_ = jacobian; }
@@ -342,10 +345,14 @@ class ObservationBatch final : public Batch, public SchurContribution {
               cluster[c] >= 0 && of_column[j] == cluster[c] ? 1 : 0;
         }
       }
+      const RowSample* sample = nullptr;
+      CERES_EXT_RETURN_IF_ERROR(SampleOfRows(&sample));
       CERES_EXT_RETURN_IF_ERROR(FormSplitSchur(index_,
+                                               *sample,
                                                jacobian_,
                                                cluster,
                                                varies,
+                                               request,
                                                Points(request.e_diagonal),
                                                machine_,
                                                split));
@@ -354,6 +361,46 @@ class ObservationBatch final : public Batch, public SchurContribution {
       }
     }
     return {};
+  }
+
+  const kernels::ObservationIndexRef* part_index() final {
+    return kHasSchur && owns_points_ ? &index_ : nullptr;
+  }
+
+  kernels::Status SampleOfRows(const RowSample** sample) final {
+    if (row_sample_.per_camera == 0) {
+      CERES_EXT_RETURN_IF_ERROR(SampleRows(
+          index_, NumSampledRows(index_.num_cameras), machine_, &row_sample_));
+    }
+    *sample = &row_sample_;
+    return {};
+  }
+
+  kernels::Status PartVectors(const PartVectorsRequest& request) final {
+    if constexpr (kHasSchur) {
+      kernels::CameraVectorsParams<Source> cameras;
+      cameras.jacobian = jacobian_;
+      cameras.num_cameras = index_.num_cameras;
+      cameras.place = request.place + f_begin_;
+      cameras.p = request.p;
+      if (camera_vectors_.size() == 0) {
+        CERES_EXT_RETURN_IF_ERROR(
+            machine_->Allocate(cameras.size(), &camera_vectors_));
+      }
+      cameras.q = camera_vectors_.data();
+      CERES_EXT_RETURN_IF_ERROR(Run(cameras, machine_));
+      auto parts = OnJacobian<kernels::PartVectorsParams<Source, kLayout>>();
+      parts.num_parts = request.num_parts;
+      parts.row = request.row;
+      parts.part_begin = request.part_begin;
+      parts.part_point = request.part_point;
+      parts.v_inverse = PointView(request.v_inverse);
+      parts.q = camera_vectors_.data();
+      parts.t = request.t;
+      return Run(parts, machine_);
+    } else {
+      return SchurContribution::PartVectors(request);
+    }
   }
 
   kernels::Status ListRows(int batch,
@@ -509,6 +556,8 @@ class ObservationBatch final : public Batch, public SchurContribution {
   Buffer<unsigned char> schur_scratch_;
   kernels::HostSchurRows schur_rows_;  // of the host
   SchurSums<Machine> schur_sums_;
+  Buffer<double> camera_vectors_;  // of PartVectors
+  RowSample row_sample_;
 };
 
 }  // namespace ceres_ext::solver

@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/cluster_vectors.h"
+#include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/schur_matrix.h"
 #include "cuda_kernels/structure/schur_pairs.h"
 
@@ -30,6 +33,12 @@ struct SplitRequest {
   // Of each value of F its cluster; -1: it is no unknown.
   const std::vector<int32_t>* cluster = nullptr;
   const double* e_diagonal = nullptr;  // D_e; null: zero
+  // Not null, of the only family of F: S is written to these, in the machine's
+  // memory, one of each two elements beside the diagonal. In host memory:
+  // where the rows of N begin, and their places, for each value of F.
+  const kernels::ClusterMatricesRef* matrices = nullptr;
+  const std::vector<int64_t>* row_begin = nullptr;
+  const std::vector<int32_t>* place = nullptr;
 };
 // S of a split problem (split_schur.h), of the rows of a batch, in host memory:
 // the lower triangle in compressed sparse rows of blocks, as SchurCsr has it.
@@ -39,7 +48,8 @@ struct SplitSchur {
   std::vector<int64_t> block_begin;
   std::vector<int32_t> block_column;
   std::vector<int64_t> row_begin;
-  std::vector<double> values;
+  kernels::HostBuffer<double> values;
+  double scale = 1.0;  // by which the values are those of all rows
 
   // fn(column in F, column in F, value) of each element of block rows i.
   template <typename Function>
@@ -55,6 +65,21 @@ struct SplitSchur {
     }
   }
 };
+
+// T of parts (ops/coarse_rows.h), in the machine's memory.
+struct PartVectorsRequest {
+  int64_t num_parts = 0;
+  const int32_t* row = nullptr;         // by parts
+  const int32_t* part_begin = nullptr;  // num_parts + 1
+  const int32_t* part_point = nullptr;
+  // The vectors, and of each value of F its place among them.
+  const double* p = nullptr;
+  const int32_t* place = nullptr;
+  const double* v_inverse = nullptr;  // over families
+  double* t = nullptr;
+};
+
+struct RowSample;
 
 class SchurContribution {
  public:
@@ -99,6 +124,16 @@ class SchurContribution {
   virtual kernels::Status FormSplit(const SplitRequest& /*request*/,
                                     SplitSchur* split) {
     *split = {};
+    return {};
+  }
+  // The index of rows of which PartVectors can be made; null: S has to be
+  // formed for a second level.
+  virtual const kernels::ObservationIndexRef* part_index() { return nullptr; }
+  // A sample of these rows, kept by the object.
+  virtual kernels::Status SampleOfRows(const RowSample** /*sample*/) {
+    return {};
+  }
+  virtual kernels::Status PartVectors(const PartVectorsRequest& /*request*/) {
     return {};
   }
   // Adds the rows as those of batch number `batch`. kUnsupported for a Jacobian

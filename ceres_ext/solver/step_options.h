@@ -55,10 +55,11 @@ struct StepOptions {
   // kSchurJacobi, and no power series.
   bool use_explicit_schur_complement = false;
 
-  // The iterations of PCG in a step after which it gets a second level
-  // (coarse_choice.h); 0: all steps have it; below 0: none. Needs kSchurJacobi,
-  // and no other use of S as a matrix.
+  // The iterations of PCG in all steps together after which it gets a second
+  // level (coarse_choice.h); 0: all steps have it; below 0: none. Those that it
+  // costs in each step. Needs kSchurJacobi, and no other use of S as a matrix.
   int coarse_after = -1;
+  int coarse_again = 0;
 
   // 0 <= min_num_iterations <= max_num_iterations. There is at least one
   // iteration, unless the right-hand side is zero.

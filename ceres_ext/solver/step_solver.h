@@ -116,7 +116,8 @@ class StepSolver {
       choice_.UsePcgAlone();
     }
     context_ = context;
-    coarse_choice_.Setup(context == nullptr ? -1 : options.coarse_after);
+    coarse_choice_.Setup(context == nullptr ? -1 : options.coarse_after,
+                         options.coarse_again);
     if (options.factorizes()) {
       CERES_EXT_RETURN_IF_ERROR(SetupCholesky());
     } else {
@@ -379,13 +380,11 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(
         iterate(is_coarse ? most : coarse_choice_.MaxNumIterations(most)));
     const int without = is_coarse ? 0 : scalars.num_iterations;
-    if (!is_coarse && coarse_choice_.MayBeOn() && without < most &&
-        scalars.end == kernels::PcgEnd::kMaxNumIterations) {
+    const bool has_ended =
+        without >= most || scalars.end != kernels::PcgEnd::kMaxNumIterations;
+    if (!is_coarse && coarse_choice_.NoteStepWithout(without, has_ended)) {
       CERES_EXT_RETURN_IF_ERROR(
           UpdateCoarse(system, &is_coarse, &summary->coarse_seconds));
-      if (is_coarse) {
-        coarse_choice_.SwitchOn();
-      }
       // From where it is, to the same accuracy.
       vectors.x_is_given = true;
       forcing = {};

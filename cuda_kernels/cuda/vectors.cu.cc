@@ -15,6 +15,8 @@
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/cluster_vectors.h"
+#include "cuda_kernels/ops/coarse_rows.h"
 #include "cuda_kernels/ops/coarse_space.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/ops/evaluate.h"
@@ -286,8 +288,25 @@ CERES_EXT_RUN(RestrictParams)
 CERES_EXT_RUN(SumLanesParams)
 CERES_EXT_RUN(DenseProductParams)
 CERES_EXT_RUN(ProlongParams)
+// ops/cluster_vectors.h
+CERES_EXT_RUN(CompleteClustersParams)
+CERES_EXT_RUN(ClusterBlocksParams)
+// ops/coarse_rows.h
+CERES_EXT_RUN(SamplePointsParams)
+CERES_EXT_RUN(PointRangesParams)
+CERES_EXT_RUN(GatherIdsParams)
+CERES_EXT_RUN(FirstOfPartParams)
+CERES_EXT_RUN(ListPartsParams)
+CERES_EXT_RUN(PartChunksParams)
+CERES_EXT_RUN(OtherCoarseBlocksParams)
+CERES_EXT_RUN(CoarseDiagonalParams)
+CERES_EXT_RUN(FinishCoarseDiagonalParams)
+#define CERES_EXT_RUN_COARSE(...)                           \
+  CERES_EXT_RUN(CopyRowsParams<__VA_ARGS__, kDeviceLayout>) \
+  CERES_EXT_RUN(CameraVectorsParams<__VA_ARGS__>)           \
+  CERES_EXT_RUN(PartVectorsParams<__VA_ARGS__, kDeviceLayout>)
 #define CERES_EXT_RUN_COPY(...) \
-  CERES_EXT_RUN(CopyRowsParams<RecomputedJacobian<__VA_ARGS__>, kDeviceLayout>)
+  CERES_EXT_RUN_COARSE(RecomputedJacobian<__VA_ARGS__>)
 CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_RUN_COPY)
 #undef CERES_EXT_RUN_COPY
 // Stored blocks: ops/views.h, ops/robust_losses.h, ops/schur_terms.h,
@@ -305,8 +324,7 @@ CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_RUN_COPY)
   CERES_EXT_RUN(BlockSumParams<                                                \
                 CrossingSums<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>)  \
   CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)                 \
-  CERES_EXT_RUN(CopyRowsParams<StoredJacobian<T, BalShape<C>, kDeviceLayout>,  \
-                               kDeviceLayout>)                                 \
+  CERES_EXT_RUN_COARSE(StoredJacobian<T, BalShape<C>, kDeviceLayout>)          \
   CERES_EXT_RUN(ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>)
 #define CERES_EXT_RUN_STORED(C) \
   CERES_EXT_RUN_ROWS(double, C) \
@@ -320,6 +338,7 @@ CERES_EXT_RUN_CORRECT(10)
 #undef CERES_EXT_RUN_CORRECT
 #undef CERES_EXT_RUN_STORED
 #undef CERES_EXT_RUN_ROWS
+#undef CERES_EXT_RUN_COARSE
 #undef CERES_EXT_RUN
 
 }  // namespace ceres_ext::kernels

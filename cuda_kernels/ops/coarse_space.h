@@ -21,7 +21,10 @@
 
 namespace ceres_ext::kernels {
 
-// Rows of a batch in another order, as stored blocks of doubles.
+// Vectors of a cluster (docs/measurements/preconditioners.md).
+inline constexpr int32_t kCoarseVectors = 12;
+
+// Some rows of a batch, as stored blocks of doubles.
 // Mapping: a thread takes a row. Traffic: the values in and out.
 template <typename Source, BlockLayout kLayout>
 struct CopyRowsParams {
@@ -30,13 +33,14 @@ struct CopyRowsParams {
 
   int64_t n = 0;
   Source from;
-  ObservationIndexRef index;     // of `from`
-  const int32_t* row = nullptr;  // the place in `from` of each row
+  ObservationIndexRef index;       // of `from`
+  const int32_t* row = nullptr;    // of each row that is taken its place there
+  const int32_t* order = nullptr;  // n, in row
   BlockRef<double, Shape::kFSize, kLayout> camera_blocks;
   BlockRef<double, Shape::kESize, kLayout> point_blocks;
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
-    const int64_t k = row[i];
+    const int64_t k = row[order[i]];
     typename Source::Value jc[Shape::kFSize];
     typename Source::Value jp[Shape::kESize];
     from.Load(k, index.camera_id[k], index.point_id[k], jc, jp);

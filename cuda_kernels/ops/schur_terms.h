@@ -337,28 +337,12 @@ struct SubtractCouplingsParams {
     if (end - begin <= kCouplingChunk) {
       sum = of.Sum(begin, end, a, b);
     } else {
-      int64_t chunk = FirstChunk(block);
+      int64_t chunk = FirstChunk(of.couplings, block);
       for (int64_t c = begin; c < end; c += kCouplingChunk, ++chunk) {
         sum += partial[chunk * of.width + element];
       }
     }
     target.At(u, v, block, unknowns.begin[j]) -= sum;
-  }
-
- private:
-  // Chunks are sorted by block.
-  CERES_EXT_HOST_DEVICE int64_t FirstChunk(int64_t block) const {
-    int64_t low = 0;
-    int64_t high = of.couplings.num_chunks;
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      if (of.couplings.chunk[middle].block < block) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
   }
 };
 

@@ -83,6 +83,22 @@ struct CouplingIndexRef {
   const CouplingChunk* chunk = nullptr;
 };
 
+// The first chunk of a block that is cut.
+CERES_EXT_HOST_DEVICE inline int64_t FirstChunk(
+    const CouplingIndexRef& couplings, int64_t block) {
+  int64_t low = 0;
+  int64_t high = couplings.num_chunks;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (couplings.chunk[middle].block < block) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 // How many couplings with observations before it observation k has: those of
 // its point by cameras below its own.
 CERES_EXT_HOST_DEVICE inline int64_t NumCouplingsWithEarlier(

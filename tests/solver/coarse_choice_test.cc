@@ -16,7 +16,7 @@ TEST(CoarseChoice, IsOffUnlessAskedFor) {
 
 TEST(CoarseChoice, ZeroIsOnFromTheStart) {
   CoarseChoice choice;
-  choice.Setup(0);
+  choice.Setup(0, 15);
   EXPECT_TRUE(choice.IsOn());
   EXPECT_EQ(choice.MaxNumIterations(500), 500);
   // Whatever is rejected.
@@ -26,21 +26,32 @@ TEST(CoarseChoice, ZeroIsOnFromTheStart) {
   }
 }
 
-// A step without costs at most what the second level costs.
-TEST(CoarseChoice, SwitchesOnWhereAStepCostsAsMuch) {
+// All steps without cost at most what the second level costs.
+TEST(CoarseChoice, SwitchesOnWhereStepsCostAsMuch) {
   CoarseChoice choice;
-  choice.Setup(60);
+  choice.Setup(60, 15);
   EXPECT_TRUE(choice.MayBeOn());
   EXPECT_FALSE(choice.IsOn());
   EXPECT_EQ(choice.MaxNumIterations(500), 60);
   EXPECT_EQ(choice.MaxNumIterations(20), 20);
-  choice.SwitchOn();
+  EXPECT_FALSE(choice.NoteStepWithout(20, true));
+  EXPECT_FALSE(choice.IsOn());
+  EXPECT_EQ(choice.MaxNumIterations(500), 40);
+  EXPECT_TRUE(choice.NoteStepWithout(40, false));
+  EXPECT_TRUE(choice.IsOn());
+}
+
+// A step that ends with the last of them has no need to go on.
+TEST(CoarseChoice, TheNextStepBeginsWithIt) {
+  CoarseChoice choice;
+  choice.Setup(60, 15);
+  EXPECT_FALSE(choice.NoteStepWithout(60, true));
   EXPECT_TRUE(choice.IsOn());
 }
 
 TEST(CoarseChoice, RenewsVectorsWhenIterationsHaveDoubled) {
   CoarseChoice choice;
-  choice.Setup(0);
+  choice.Setup(0, 15);
   EXPECT_FALSE(choice.NoteStep(10, false));
   EXPECT_FALSE(choice.NoteStep(19, false));
   EXPECT_TRUE(choice.NoteStep(20, false));
@@ -53,7 +64,7 @@ TEST(CoarseChoice, RenewsVectorsWhenIterationsHaveDoubled) {
 // Of one or two iterations twice as many are none.
 TEST(CoarseChoice, FewIterationsAreNotCompared) {
   CoarseChoice choice;
-  choice.Setup(0);
+  choice.Setup(0, 15);
   EXPECT_FALSE(choice.NoteStep(1, false));
   EXPECT_FALSE(choice.NoteStep(2 * CoarseChoice::kLeastIterations - 1, false));
   EXPECT_TRUE(choice.NoteStep(2 * CoarseChoice::kLeastIterations, false));
@@ -61,8 +72,8 @@ TEST(CoarseChoice, FewIterationsAreNotCompared) {
 
 TEST(CoarseChoice, SwitchesOffWhereStepsAreRejected) {
   CoarseChoice choice;
-  choice.Setup(60);
-  choice.SwitchOn();
+  choice.Setup(60, 15);
+  choice.NoteStepWithout(60, false);
   EXPECT_FALSE(choice.NoteStep(10, false));
   EXPECT_FALSE(choice.NoteStep(10, true));
   EXPECT_TRUE(choice.IsOn());
@@ -72,14 +83,17 @@ TEST(CoarseChoice, SwitchesOffWhereStepsAreRejected) {
   EXPECT_TRUE(choice.IsOn());
   EXPECT_FALSE(choice.NoteStep(10, true));
   EXPECT_FALSE(choice.IsOn());
-  // It may come back.
-  EXPECT_TRUE(choice.MayBeOn());
-  EXPECT_EQ(choice.MaxNumIterations(500), 60);
+  // It comes back where a step takes more iterations than it costs.
+  EXPECT_EQ(choice.MaxNumIterations(500), 15);
+  EXPECT_FALSE(choice.NoteStepWithout(14, true));
+  EXPECT_FALSE(choice.IsOn());
+  EXPECT_TRUE(choice.NoteStepWithout(15, false));
+  EXPECT_TRUE(choice.IsOn());
 }
 
 TEST(CoarseChoice, DisabledIsNeverOn) {
   CoarseChoice choice;
-  choice.Setup(0);
+  choice.Setup(0, 15);
   choice.Disable();
   EXPECT_FALSE(choice.MayBeOn());
   EXPECT_FALSE(choice.IsOn());

@@ -16,8 +16,9 @@
 //   // in PCG, z = M^-1 r:
 //   if (status.ok()) status = coarse.Add(r, z, scalars);
 //
-// S is formed as a matrix for it, by what rows there are (explicit_schur.h).
-// Update takes memory the first time, and when vectors are made again.
+// E is formed by the rows where they have their points to themselves
+// (coarse_parts.h), else of S as a matrix (coarse_cells.h). Update takes memory
+// the first time, and when vectors are made again.
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_SPACE_H_
 #define CERES_EXT_SOLVER_PRECONDITIONER_COARSE_SPACE_H_
 
@@ -25,9 +26,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <string>
-#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,24 +37,29 @@
 #include "ceres_ext/solver/cholesky/factorized_schur.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/preconditioner/clusters.h"
+#include "ceres_ext/solver/preconditioner/coarse_cells.h"
+#include "ceres_ext/solver/preconditioner/coarse_parts.h"
 #include "ceres_ext/solver/preconditioner/coarse_solver.h"
 #include "ceres_ext/solver/preconditioner/coarse_vectors.h"
+#include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_cholesky.h"
 #include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/ops/cluster_vectors.h"
 #include "cuda_kernels/ops/coarse_space.h"
+#include "cuda_kernels/structure/schur_matrix.h"
 
 namespace ceres_ext::solver {
 
 template <typename Machine>
 class CoarseSpace : public FactorizedSchur<Machine> {
  public:
-  // Vectors of a cluster; columns that it has on average, for few and for many
-  // columns in all (docs/measurements/preconditioners.md).
-  static constexpr int32_t kNumVectors = 12;
+  static constexpr int32_t kNumVectors = kernels::kCoarseVectors;
+  // Columns that a cluster has on average, for few and for many columns in all
+  // (docs/measurements/preconditioners.md).
   static constexpr int32_t kColumns = 180;
   static constexpr int32_t kColumnsOfMany = 360;
   static constexpr int64_t kMany = 18000;
@@ -71,6 +78,10 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     context_ = context;
     num_clusters_ = 0;
     CERES_EXT_RETURN_IF_ERROR(CoarseSolver<Machine>::Available());
+    by_parts_ = CoarseParts<Machine>::Takes(this->blocks_, batches);
+    if (by_parts_) {
+      return own_unknowns_.Setup(this->blocks_.f, f_varies.data(), machine_);
+    }
     CERES_EXT_RETURN_IF_ERROR(this->Prepare(batches, f_varies));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
@@ -81,7 +92,9 @@ class CoarseSpace : public FactorizedSchur<Machine> {
   // kUnsupported: there are too few clusters, or no rows to make vectors of.
   // kNumericalFailure: E is not positive definite.
   kernels::Status Update(const LinearSystem& system, const double* v_inverse) {
-    CERES_EXT_RETURN_IF_ERROR(this->Write(system, v_inverse));
+    if (!by_parts_) {
+      CERES_EXT_RETURN_IF_ERROR(this->Write(system, v_inverse));
+    }
     if (num_clusters_ == 0) {
       CERES_EXT_RETURN_IF_ERROR(FindClusters());
       needs_vectors_ = true;
@@ -90,7 +103,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
       CERES_EXT_RETURN_IF_ERROR(FindVectors(system));
       needs_vectors_ = false;
     }
-    return FormCoarseMatrix();
+    return FormCoarseMatrix(system, v_inverse);
   }
   // Its vectors are made again by the next Update.
   void RenewVectors() { needs_vectors_ = true; }
@@ -125,96 +138,36 @@ class CoarseSpace : public FactorizedSchur<Machine> {
   using Base::schur_;
   using Base::values_;
 
-  kernels::SchurValuesRef Values() const {
-    return {values_.data(),
-            schur_.unknowns().ref().begin,
-            schur_.csr().row_begin()};
-  }
-  // fn(row, column, offset) of each stored block of S.
-  template <typename Function>
-  void ForEachBlock(Function&& fn) const {
-    const std::vector<int32_t>& begin = schur_.unknowns().host_begin();
-    const auto& csr = schur_.csr();
-    for (size_t i = 0; i + 1 < begin.size(); ++i) {
-      int32_t offset = 0;
-      for (int64_t b = csr.block_begin()[i]; b < csr.block_begin()[i + 1];
-           ++b) {
-        const int32_t j = csr.block_column()[b];
-        fn(static_cast<int32_t>(i), j, offset);
-        offset += begin[j + 1] - begin[j];
-      }
-    }
+  const kernels::SchurUnknowns<Machine>& unknowns() const {
+    return by_parts_ ? own_unknowns_ : schur_.unknowns();
   }
 
-  // Clusters of the blocks of S, by the norms of those between them; the order
-  // of P.
+  // Clusters of the blocks of F, and the order of P.
   kernels::Status FindClusters() {
-    std::vector<int32_t> row;
-    std::vector<int32_t> column;
-    std::vector<int32_t> offset;
-    ForEachBlock([&](int32_t i, int32_t j, int32_t at) {
-      row.push_back(i);
-      column.push_back(j);
-      offset.push_back(at);
-    });
-    std::vector<double> norm(row.size());
-    {
-      Buffer<int32_t> rows;
-      Buffer<int32_t> columns;
-      Buffer<int32_t> offsets;
-      Buffer<double> norms;
-      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(row, &rows));
-      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(column, &columns));
-      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(offset, &offsets));
-      const auto n = static_cast<int64_t>(row.size());
-      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &norms));
-      CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::SchurBlockNormsParams{n,
-                                             Values(),
-                                             rows.data(),
-                                             columns.data(),
-                                             offsets.data(),
-                                             norms.data()},
-              machine_));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Download(n, norms.data(), norm.data()));
-    }
-    const std::vector<int32_t>& begin = schur_.unknowns().host_begin();
-    const size_t num_blocks = begin.size() - 1;
-    std::vector<int32_t> size(num_blocks);
-    for (size_t i = 0; i < num_blocks; ++i) {
+    const std::vector<int32_t>& begin = unknowns().host_begin();
+    std::vector<int32_t> size(begin.size() - 1);
+    for (size_t i = 0; i < size.size(); ++i) {
       size[i] = begin[i + 1] - begin[i];
     }
-    std::vector<double> diagonal(num_blocks, 1.0);
-    for (size_t b = 0; b < row.size(); ++b) {
-      if (row[b] == column[b]) {
-        diagonal[row[b]] = norm[b];
-      }
-    }
     std::vector<Coupling> couplings;
-    std::vector<int32_t> num_neighbors(num_blocks, 0);
-    for (size_t b = 0; b < row.size(); ++b) {
-      const double weight = std::sqrt(
-          norm[b] / std::sqrt(diagonal[row[b]] * diagonal[column[b]]));
-      if (row[b] != column[b] && weight > 0.0) {
-        couplings.push_back({row[b], column[b], weight});
-        ++num_neighbors[row[b]];
-        ++num_neighbors[column[b]];
-      }
+    SchurBlocks blocks;
+    int32_t max_neighbors = std::numeric_limits<int32_t>::max();
+    if (by_parts_) {
+      SchurContribution* const rows = batches_[0]->schur_contribution();
+      const RowSample* sample = nullptr;
+      CERES_EXT_RETURN_IF_ERROR(rows->SampleOfRows(&sample));
+      CERES_EXT_RETURN_IF_ERROR(ListSampledCouplings(
+          *rows->part_index(), *sample, context_, machine_, &couplings));
+    } else {
+      blocks.List(schur_);
+      CERES_EXT_RETURN_IF_ERROR(
+          ListCouplings(schur_, values_.data(), blocks, machine_, &couplings));
+      max_neighbors = MostNeighbors(size.size(), couplings);
     }
-    // Blocks that are coupled with far more others than most stay alone.
-    constexpr int32_t kFarMore = 8;
-    constexpr int32_t kLeastNeighbors = 64;
-    std::vector<int32_t> sorted = num_neighbors;
-    std::nth_element(
-        sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
-    const int32_t max_neighbors =
-        std::max(kLeastNeighbors,
-                 sorted.empty() ? 0 : kFarMore * sorted[sorted.size() / 2]);
     std::vector<int32_t> cluster =
         MakeClusters(size,
                      std::move(couplings),
-                     this->num_unknowns_ > kMany ? kColumnsOfMany : kColumns,
+                     begin.back() > kMany ? kColumnsOfMany : kColumns,
                      max_neighbors,
                      &num_clusters_);
     if (num_clusters_ < kLeastClusters) {
@@ -223,36 +176,19 @@ class CoarseSpace : public FactorizedSchur<Machine> {
               "The problem has fewer than " + std::to_string(kLeastClusters) +
                   " clusters."};
     }
-    // The order.
-    std::vector<std::vector<int32_t>> unknowns(
-        static_cast<size_t>(num_clusters_));
-    for (size_t i = 0; i < num_blocks; ++i) {
-      for (int32_t u = begin[i]; u < begin[i + 1]; ++u) {
-        unknowns[cluster[i]].push_back(u);
+    CERES_EXT_RETURN_IF_ERROR(SetOrder(cluster));
+    if (by_parts_) {
+      std::vector<int32_t> place(
+          static_cast<size_t>(this->blocks_.f.num_values()), -1);
+      for (size_t t = 0; t < order_.size(); ++t) {
+        place[unknowns().host_column()[order_[t]]] = static_cast<int32_t>(t);
       }
+      CERES_EXT_RETURN_IF_ERROR(parts_.Setup(
+          batches_[0], this->blocks_, cluster, num_clusters_, place, machine_));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(
+          cells_.Setup(schur_, blocks, cluster, machine_));
     }
-    cluster_begin_.assign(1, 0);
-    order_.clear();
-    std::vector<int32_t> cluster_of;
-    std::vector<int64_t> place_in_f;
-    place_.assign(static_cast<size_t>(this->num_unknowns_), 0);
-    for (int32_t c = 0; c < num_clusters_; ++c) {
-      for (const int32_t u : unknowns[c]) {
-        place_[u] = static_cast<int32_t>(order_.size());
-        order_.push_back(u);
-        cluster_of.push_back(c);
-        place_in_f.push_back(schur_.unknowns().host_column()[u]);
-      }
-      cluster_begin_.push_back(static_cast<int32_t>(order_.size()));
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Upload(cluster_begin_, &machine_cluster_begin_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(cluster_of, &cluster_of_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(place_in_f, &column_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(place_, &machine_place_));
-    CERES_EXT_RETURN_IF_ERROR(ListCells(cluster, row, column, offset));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-        kNumVectors * static_cast<int64_t>(order_.size()), &p_));
     stride_ = CoarseSolver<Machine>::Stride(num_coarse());
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(stride_ * num_coarse(), &coarse_));
@@ -264,98 +200,159 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     return solver_.Setup(num_coarse(), machine_);
   }
 
-  // The blocks of each row of S by clusters, and these by pairs of clusters.
-  kernels::Status ListCells(const std::vector<int32_t>& cluster,
-                            const std::vector<int32_t>& row,
-                            const std::vector<int32_t>& column,
-                            const std::vector<int32_t>& offset) {
-    struct Entry {
-      int32_t row;
-      int32_t cluster;
-      int32_t column;
-      int32_t offset;
-    };
-    std::vector<std::vector<Entry>> of_row(cluster.size());
-    for (size_t b = 0; b < row.size(); ++b) {
-      const int32_t i = row[b];
-      const int32_t j = column[b];
-      of_row[i].push_back({i, cluster[j], j, offset[b]});
-      if (i != j) {
-        of_row[j].push_back({j, cluster[i], i, offset[b]});
+  // Blocks that are coupled with far more others than most stay alone.
+  static int32_t MostNeighbors(size_t num_blocks,
+                               const std::vector<Coupling>& couplings) {
+    constexpr int32_t kFarMore = 8;
+    constexpr int32_t kLeastNeighbors = 64;
+    std::vector<int32_t> num_neighbors(num_blocks, 0);
+    for (const Coupling& c : couplings) {
+      ++num_neighbors[c.i];
+      ++num_neighbors[c.j];
+    }
+    std::nth_element(num_neighbors.begin(),
+                     num_neighbors.begin() + num_neighbors.size() / 2,
+                     num_neighbors.end());
+    return std::max(kLeastNeighbors,
+                    num_blocks == 0
+                        ? 0
+                        : kFarMore * num_neighbors[num_neighbors.size() / 2]);
+  }
+
+  // cluster: of each block.
+  kernels::Status SetOrder(const std::vector<int32_t>& cluster) {
+    const std::vector<int32_t>& begin = unknowns().host_begin();
+    std::vector<std::vector<int32_t>> of_cluster(
+        static_cast<size_t>(num_clusters_));
+    for (size_t i = 0; i < cluster.size(); ++i) {
+      for (int32_t u = begin[i]; u < begin[i + 1]; ++u) {
+        of_cluster[cluster[i]].push_back(u);
       }
     }
-    const std::vector<int32_t>& begin = schur_.unknowns().host_begin();
-    width_ = 0;
-    std::vector<int32_t> cell_row;
-    std::vector<int32_t> cell_cluster;
-    std::vector<int64_t> entry_begin;
-    std::vector<int32_t> entry_column;
-    std::vector<int32_t> entry_offset;
-    for (size_t i = 0; i < of_row.size(); ++i) {
-      width_ = std::max(width_, begin[i + 1] - begin[i]);
-      std::sort(of_row[i].begin(),
-                of_row[i].end(),
-                [](const Entry& a, const Entry& b) {
-                  return std::tie(a.cluster, a.column) <
-                         std::tie(b.cluster, b.column);
-                });
-      for (size_t e = 0; e < of_row[i].size(); ++e) {
-        const Entry& entry = of_row[i][e];
-        if (e == 0 || entry.cluster != of_row[i][e - 1].cluster) {
-          cell_row.push_back(entry.row);
-          cell_cluster.push_back(entry.cluster);
-          entry_begin.push_back(static_cast<int64_t>(entry_column.size()));
-        }
-        entry_column.push_back(entry.column);
-        entry_offset.push_back(entry.offset);
+    cluster_begin_.assign(1, 0);
+    order_.clear();
+    std::vector<int32_t> cluster_of;
+    std::vector<int64_t> place_in_f;
+    std::vector<int32_t> place(static_cast<size_t>(begin.back()), 0);
+    for (int32_t c = 0; c < num_clusters_; ++c) {
+      for (const int32_t u : of_cluster[c]) {
+        place[u] = static_cast<int32_t>(order_.size());
+        order_.push_back(u);
+        cluster_of.push_back(c);
+        place_in_f.push_back(unknowns().host_column()[u]);
       }
-      of_row[i] = {};
+      cluster_begin_.push_back(static_cast<int32_t>(order_.size()));
     }
-    entry_begin.push_back(static_cast<int64_t>(entry_column.size()));
-    num_cells_ = static_cast<int64_t>(cell_row.size());
-    std::vector<int32_t> cells;
-    for (int32_t c = 0; c < num_cells_; ++c) {
-      if (cluster[cell_row[c]] >= cell_cluster[c]) {
-        cells.push_back(c);
-      }
-    }
-    const auto pair_of = [&](int32_t c) {
-      return std::pair(cluster[cell_row[c]], cell_cluster[c]);
-    };
-    std::stable_sort(cells.begin(), cells.end(), [&](int32_t a, int32_t b) {
-      return pair_of(a) < pair_of(b);
-    });
-    std::vector<int32_t> pair_row;
-    std::vector<int32_t> pair_column;
-    std::vector<int64_t> cell_begin;
-    for (size_t c = 0; c < cells.size(); ++c) {
-      if (c == 0 || pair_of(cells[c]) != pair_of(cells[c - 1])) {
-        pair_row.push_back(pair_of(cells[c]).first);
-        pair_column.push_back(pair_of(cells[c]).second);
-        cell_begin.push_back(static_cast<int64_t>(c));
-      }
-    }
-    cell_begin.push_back(static_cast<int64_t>(cells.size()));
-    num_pairs_ = static_cast<int64_t>(pair_row.size());
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(cell_row, &cell_row_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(entry_begin, &entry_begin_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(entry_column, &entry_column_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(entry_offset, &entry_offset_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(cells, &pair_cell_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(pair_row, &pair_row_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(pair_column, &pair_column_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(cell_begin, &cell_begin_));
-    return machine_->Allocate(num_cells_ * width_ * kNumVectors, &t_);
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(cluster_begin_, &machine_cluster_begin_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(cluster_of, &cluster_of_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(place_in_f, &column_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(place, &machine_place_));
+    return machine_->Allocate(kNumVectors * static_cast<int64_t>(order_.size()),
+                              &p_);
   }
 
   // P, of the split problem of the system.
   kernels::Status FindVectors(const LinearSystem& system) {
+    if constexpr (std::is_same_v<Machine, kernels::CudaMachine>) {
+      if (by_parts_ && LargestCluster() <= kernels::MaxClusterSize(machine_)) {
+        return FindVectorsOnDevice(system);
+      }
+    }
+    return FindVectorsOnHost(system);
+  }
+
+  int32_t LargestCluster() const {
+    int32_t largest = 0;
+    for (int32_t c = 0; c < num_clusters_; ++c) {
+      largest = std::max(largest, cluster_begin_[c + 1] - cluster_begin_[c]);
+    }
+    return largest;
+  }
+
+  kernels::Status FindVectorsOnDevice(const LinearSystem& system) {
+    const kernels::BlockFamilies& f = this->blocks_.f;
+    std::vector<int64_t> matrix_begin(1, 0);
+    for (int32_t c = 0; c < num_clusters_; ++c) {
+      const int64_t n = cluster_begin_[c + 1] - cluster_begin_[c];
+      matrix_begin.push_back(matrix_begin.back() + n * n);
+    }
+    const auto num_unknowns = static_cast<int64_t>(order_.size());
+    Buffer<int64_t> begins;
+    Buffer<double> values;
+    Buffer<int32_t> first;
+    Buffer<int32_t> size;
+    Buffer<double> b;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(matrix_begin, &begins));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(matrix_begin.back(), &values));
+    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(values.size(), values.data()));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_unknowns, &first));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_unknowns, &size));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
+        kernels::ClusterBlocksParams::kWidth * num_unknowns, &b));
+    const kernels::ClusterMatricesRef matrices = {num_clusters_,
+                                                  machine_cluster_begin_.data(),
+                                                  begins.data(),
+                                                  values.data()};
+    const auto num_f = static_cast<size_t>(f.num_values());
+    std::vector<int32_t> cluster(num_f, -1);
+    std::vector<int32_t> place(num_f, 0);
+    std::vector<int64_t> row_begin(num_f, 0);
+    for (int32_t c = 0; c < num_clusters_; ++c) {
+      const int64_t n = cluster_begin_[c + 1] - cluster_begin_[c];
+      for (int32_t i = 0; i < n; ++i) {
+        const int64_t column =
+            unknowns().host_column()[order_[cluster_begin_[c] + i]];
+        cluster[column] = c;
+        place[column] = i;
+        row_begin[column] = matrix_begin[c] + n * i;
+      }
+    }
+    SplitRequest request;
+    request.cluster = &cluster;
+    request.e_diagonal = system.e_diagonal;
+    request.matrices = &matrices;
+    request.row_begin = &row_begin;
+    request.place = &place;
+    SplitSchur split;
+    CERES_EXT_RETURN_IF_ERROR(
+        batches_[0]->schur_contribution()->FormSplit(request, &split));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CompleteClustersParams{
+            num_unknowns, cluster_of_.data(), split.scale, matrices},
+        machine_));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::ClusterBlocksParams{
+            f[0].num_blocks,
+            f[0].size,
+            parts_.place(),
+            cluster_of_.data(),
+            kernels::PackedBlocks<const double>(
+                f[0], Machine::kLayout, this->schur_diagonal_.data()),
+            system.f_diagonal,
+            matrices,
+            first.data(),
+            size.data(),
+            b.data()},
+        machine_));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::ClusterVectorsParams{matrices,
+                                          LargestCluster(),
+                                          first.data(),
+                                          size.data(),
+                                          b.data(),
+                                          p_.data()},
+            machine_));
+    return machine_->Synchronize();
+  }
+
+  kernels::Status FindVectorsOnHost(const LinearSystem& system) {
     const kernels::BlockFamilies& f = this->blocks_.f;
     const auto num_f = static_cast<size_t>(f.num_values());
     std::vector<int32_t> cluster(num_f, -1);
     std::vector<int32_t> place(num_f, -1);  // in the cluster
     std::vector<ClusterSystem> systems(static_cast<size_t>(num_clusters_));
-    const std::vector<int64_t>& f_column = schur_.unknowns().host_column();
+    const std::vector<int64_t>& f_column = unknowns().host_column();
     for (int32_t c = 0; c < num_clusters_; ++c) {
       systems[c].n = cluster_begin_[c + 1] - cluster_begin_[c];
       systems[c].matrix.assign(
@@ -375,16 +372,29 @@ class CoarseSpace : public FactorizedSchur<Machine> {
       SplitSchur split;
       CERES_EXT_RETURN_IF_ERROR(
           batch->schur_contribution()->FormSplit(request, &split));
+      std::vector<std::vector<size_t>> rows(systems.size());
       for (size_t i = 0; i + 1 < split.begin.size(); ++i) {
-        has_rows = true;
-        split.ForEachElement(i, [&](int64_t u, int64_t v, double value) {
-          ClusterSystem& of = systems[cluster[u]];
-          const int64_t stride = kernels::HostDenseCholesky::Stride(of.n);
-          const int32_t a = std::max(place[u], place[v]);
-          const int32_t b = std::min(place[u], place[v]);
-          of.matrix[static_cast<size_t>(stride * b + a)] += value;
-        });
+        if (split.begin[i + 1] > split.begin[i]) {
+          rows[cluster[split.column[split.begin[i]]]].push_back(i);
+          has_rows = true;
+        }
       }
+      context_->ParallelFor(
+          num_clusters_, /*grain=*/1, [&](int64_t begin, int64_t end) {
+            for (int64_t c = begin; c < end; ++c) {
+              ClusterSystem& of = systems[c];
+              const int64_t stride = kernels::HostDenseCholesky::Stride(of.n);
+              for (const size_t i : rows[c]) {
+                split.ForEachElement(
+                    i, [&](int64_t u, int64_t v, double value) {
+                      const int32_t a = std::max(place[u], place[v]);
+                      const int32_t b = std::min(place[u], place[v]);
+                      of.matrix[static_cast<size_t>(stride * b + a)] +=
+                          split.scale * value;
+                    });
+              }
+            }
+          });
     }
     if (!has_rows) {
       return {kernels::StatusCode::kUnsupported,
@@ -474,34 +484,17 @@ class CoarseSpace : public FactorizedSchur<Machine> {
             p_.data()};
   }
 
-  kernels::Status FormCoarseMatrix() {
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::MultiplyByProlongationParams{num_cells_,
-                                                  width_,
-                                                  Values(),
-                                                  Prolongation(),
-                                                  cell_row_.data(),
-                                                  entry_begin_.data(),
-                                                  entry_column_.data(),
-                                                  entry_offset_.data(),
-                                                  t_.data()},
-            machine_));
+  kernels::Status FormCoarseMatrix(const LinearSystem& system,
+                                   const double* v_inverse) {
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(coarse_.size(), coarse_.data()));
     CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::CoarseMatrixParams{num_pairs_,
-                                        width_,
-                                        stride_,
-                                        Prolongation(),
-                                        Values().begin,
-                                        pair_row_.data(),
-                                        pair_column_.data(),
-                                        cell_begin_.data(),
-                                        pair_cell_.data(),
-                                        cell_row_.data(),
-                                        t_.data(),
-                                        coarse_.data()},
-            machine_));
+        by_parts_
+            ? parts_.Form(system, v_inverse, p_.data(), stride_, coarse_.data())
+            : cells_.Form(SchurValues(schur_, values_.data()),
+                          Prolongation(),
+                          stride_,
+                          coarse_.data()));
     int64_t failed_order = 0;
     CERES_EXT_RETURN_IF_ERROR(solver_.Factorize(coarse_.data(), &failed_order));
     return failed_order == 0
@@ -514,29 +507,18 @@ class CoarseSpace : public FactorizedSchur<Machine> {
   kernels::HostContext* context_ = nullptr;
   int32_t num_clusters_ = 0;  // 0: they are not known
   bool needs_vectors_ = true;
-  // The unknowns by clusters, and of each its place there.
-  std::vector<int32_t> order_;
-  std::vector<int32_t> place_;
+  bool by_parts_ = false;
+  kernels::SchurUnknowns<Machine> own_unknowns_;  // by parts
+  CoarseParts<Machine> parts_;
+  CoarseCells<Machine> cells_;
+  std::vector<int32_t> order_;  // the unknowns by clusters
   std::vector<int32_t> cluster_begin_;
   Buffer<int32_t> machine_cluster_begin_;
   Buffer<int32_t> machine_place_;
   Buffer<int32_t> cluster_of_;
   Buffer<int64_t> column_;
   Buffer<double> p_;
-  // T = S P and E.
-  int32_t width_ = 0;
-  int64_t num_cells_ = 0;
-  int64_t num_pairs_ = 0;
-  int64_t stride_ = 0;
-  Buffer<int32_t> cell_row_;
-  Buffer<int64_t> entry_begin_;
-  Buffer<int32_t> entry_column_;
-  Buffer<int32_t> entry_offset_;
-  Buffer<int32_t> pair_row_;
-  Buffer<int32_t> pair_column_;
-  Buffer<int64_t> cell_begin_;
-  Buffer<int32_t> pair_cell_;
-  Buffer<double> t_;
+  int64_t stride_ = 0;  // of E
   Buffer<double> coarse_;
   CoarseSolver<Machine> solver_;
   Buffer<double> partial_;

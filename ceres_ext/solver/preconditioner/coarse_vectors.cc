@@ -8,6 +8,7 @@
 
 #include "cuda_kernels/machine/host_cholesky.h"
 #include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/ops/cluster_vectors.h"
 
 namespace ceres_ext::solver {
 namespace {
@@ -20,15 +21,6 @@ constexpr double kShift = 1e-10;
 // What is left of a column, squared, below which it is a combination of those
 // before it.
 constexpr double kLeast = 1e-12;
-
-// splitmix64, as a number from -1 to 1.
-double Random(uint64_t* state) {
-  uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * 0x1p-52 - 1.0;
-}
 
 // y = B x
 void MultiplyByBlocks(const ClusterSystem& system, const double* x, double* y) {
@@ -121,8 +113,8 @@ kernels::Status FindCoarseVectors(int32_t m,
       static_cast<int32_t>(std::min(n, static_cast<int64_t>(m)));
   std::vector<double> x(static_cast<size_t>(n * num_columns));
   std::vector<double> bx(x.size());
-  for (double& value : x) {
-    value = Random(&seed);
+  for (size_t k = 0; k < x.size(); ++k) {
+    x[k] = kernels::CoarseRandom(seed, k);
   }
   for (int step = 0; step < kNumSteps; ++step) {
     for (int32_t a = 0; a < num_columns; ++a) {
