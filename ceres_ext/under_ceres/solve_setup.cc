@@ -357,8 +357,12 @@ Status SolveSetup::SetupMachine(const SolvePlan& plan,
   objects_ = ProgramObjects();
   machine_ = std::move(machine);
   schur_structure_ = SchurStructure(*structure);
-  Status status = machine_->Setup(
-      plan, structure, pp, input_.failure, input_.record, &objects_);
+  Status status = machine_->Setup(plan,
+                                  structure,
+                                  pp,
+                                  input_.failure,
+                                  input_.record,
+                                  input_.has_loop ? &objects_ : nullptr);
   if (!status.ok()) {
     objects_ = ProgramObjects();
     machine_.reset();

@@ -16,6 +16,7 @@
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/coarse_space.h"
+#include "cuda_kernels/ops/covariance.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -286,6 +287,10 @@ CERES_EXT_RUN(RestrictParams)
 CERES_EXT_RUN(SumLanesParams)
 CERES_EXT_RUN(DenseProductParams)
 CERES_EXT_RUN(ProlongParams)
+// ops/covariance.h
+CERES_EXT_RUN(UnitColumnsParams)
+CERES_EXT_RUN(CovarianceStartParams)
+CERES_EXT_RUN(CovarianceTermsParams)
 #define CERES_EXT_RUN_COPY(...) \
   CERES_EXT_RUN(CopyRowsParams<RecomputedJacobian<__VA_ARGS__>, kDeviceLayout>)
 CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_RUN_COPY)

@@ -159,6 +159,55 @@ double Dot(const double* a, const double* x, int64_t n) {
   return sum;
 }
 
+constexpr int64_t kRightHandSides = 4;
+
+// x -= L x_0 for num_strips strips of rows of kRightHandSides columns, L of
+// kTile columns.
+CERES_EXT_SIMD_CLONES
+void SubtractTile(const double* l,
+                  int64_t stride,
+                  int64_t num_strips,
+                  const double* x0,
+                  double* x) {
+  for (int64_t s = 0; s < num_strips; ++s) {
+    SimdDoubles sum[kRightHandSides] = {};
+    for (int64_t k = 0; k < kTile; ++k) {
+      const SimdDoubles& strip = At(l + stride * k + kLanes * s);
+      for (int q = 0; q < kRightHandSides; ++q) {
+        sum[q] += strip * x0[stride * q + k];
+      }
+    }
+    for (int q = 0; q < kRightHandSides; ++q) {
+      At(x + stride * q + kLanes * s) -= sum[q];
+    }
+  }
+}
+// x_0 -= L'x of the same, L of `size` columns.
+CERES_EXT_SIMD_CLONES
+void SubtractTransposed(const double* l,
+                        int64_t stride,
+                        int64_t size,
+                        int64_t num_strips,
+                        const double* x,
+                        double* x0) {
+  for (int64_t k = 0; k < size; ++k) {
+    SimdDoubles sums[kRightHandSides] = {};
+    for (int64_t s = 0; s < num_strips; ++s) {
+      const SimdDoubles& strip = At(l + stride * k + kLanes * s);
+      for (int q = 0; q < kRightHandSides; ++q) {
+        sums[q] += strip * At(x + stride * q + kLanes * s);
+      }
+    }
+    for (int q = 0; q < kRightHandSides; ++q) {
+      double sum = 0.0;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        sum += sums[q][lane];
+      }
+      x0[stride * q + k] -= sum;
+    }
+  }
+}
+
 }  // namespace
 
 Status HostDenseCholesky::Setup(int64_t n, HostMachine* machine) {
@@ -270,6 +319,100 @@ Status HostDenseCholesky::Solve(const double* b, double* x) {
     x[c] -= Dot(column + c + 1, x + c + 1, n_ - c - 1);
     x[c] /= column[c];
   }
+  return {};
+}
+
+void HostDenseCholesky::SolveGroup(double* x) const {
+  const int64_t num_tiles = (n_ + kTile - 1) / kTile;
+  const auto strips_behind = [this](int64_t k) {
+    return std::max(int64_t{0}, NumStrips(n_ - k - kTile));
+  };
+  int64_t first = 0;
+  const auto is_zero = [&](int64_t k) {
+    for (int64_t q = 0; q < kColumnsAtOnce; ++q) {
+      if (!IsZero(x + stride_ * q + k, std::min(kTile, n_ - k))) {
+        return false;
+      }
+    }
+    return true;
+  };
+  while (first < num_tiles && is_zero(kTile * first)) {
+    ++first;
+  }
+  for (int64_t t = first; t < num_tiles; ++t) {
+    const int64_t k = kTile * t;
+    const int64_t size = std::min(kTile, n_ - k);
+    const double* const tile = a_ + stride_ * k + k;
+    for (int64_t q = 0; q < kColumnsAtOnce; ++q) {
+      double* const of = x + stride_ * q + k;
+      for (int64_t c = 0; c < size; ++c) {
+        of[c] /= tile[stride_ * c + c];
+        SubtractColumns(tile + stride_ * c + c + 1,
+                        stride_,
+                        1,
+                        size - c - 1,
+                        of + c,
+                        of + c + 1);
+      }
+    }
+    for (int64_t q = 0; q < kColumnsAtOnce; q += kRightHandSides) {
+      SubtractTile(tile + kTile,
+                   stride_,
+                   strips_behind(k),
+                   x + stride_ * q + k,
+                   x + stride_ * q + k + kTile);
+    }
+  }
+  for (int64_t t = num_tiles - 1; t >= 0; --t) {
+    const int64_t k = kTile * t;
+    const int64_t size = std::min(kTile, n_ - k);
+    const double* const tile = a_ + stride_ * k + k;
+    for (int64_t q = 0; q < kColumnsAtOnce; q += kRightHandSides) {
+      SubtractTransposed(tile + kTile,
+                         stride_,
+                         size,
+                         strips_behind(k),
+                         x + stride_ * q + k + kTile,
+                         x + stride_ * q + k);
+    }
+    for (int64_t q = 0; q < kColumnsAtOnce; ++q) {
+      double* const of = x + stride_ * q + k;
+      for (int64_t c = size - 1; c >= 0; --c) {
+        const double* const column = tile + stride_ * c;
+        of[c] -= Dot(column + c + 1, of + c + 1, size - c - 1);
+        of[c] /= column[c];
+      }
+    }
+  }
+}
+
+Status HostDenseCholesky::SolveColumns(int64_t num_columns, double* x) {
+  if (a_ == nullptr) {
+    return {StatusCode::kInvalidArgument, "There is no factor to solve with."};
+  }
+  const int64_t num_groups =
+      (num_columns + kColumnsAtOnce - 1) / kColumnsAtOnce;
+  const int64_t group_size = kColumnsAtOnce * stride_;
+  HostBuffer<double> groups;
+  CERES_EXT_RETURN_IF_ERROR(
+      machine_->Allocate(group_size * num_groups, &groups));
+  machine_->context()->ParallelFor(
+      num_groups, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t g = begin; g < end; ++g) {
+          double* const group = groups.data() + group_size * g;
+          double* const from = x + n_ * kColumnsAtOnce * g;
+          const int64_t count =
+              std::min(kColumnsAtOnce, num_columns - kColumnsAtOnce * g);
+          std::fill_n(group, group_size, 0.0);
+          for (int64_t q = 0; q < count; ++q) {
+            std::copy_n(from + n_ * q, n_, group + stride_ * q);
+          }
+          SolveGroup(group);
+          for (int64_t q = 0; q < count; ++q) {
+            std::copy_n(group + stride_ * q, n_, from + n_ * q);
+          }
+        }
+      });
   return {};
 }
 

@@ -53,8 +53,15 @@ class HostDenseCholesky {
   }
   // x = A^-1 b, n values each; x may be b.
   Status Solve(const double* b, double* x);
+  // x = A^-1 x, n x num_columns values, column-major without gaps. Zeros at the
+  // beginning of a column save time.
+  Status SolveColumns(int64_t num_columns, double* x);
 
  private:
+  // x = A^-1 x of kColumnsAtOnce columns of stride_ values, zeros behind them.
+  static constexpr int64_t kColumnsAtOnce = 8;
+  void SolveGroup(double* x) const;
+
   // Factorises the columns of the panel that begins with column k.
   void FactorPanel(int64_t k);
   // Subtracts the panel's products from all columns behind it.

@@ -25,6 +25,7 @@
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
+#include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext::solver {
 
@@ -79,6 +80,24 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                                   : dense_.Solve(x_.data(), x_.data()));
     return Scatter(z);
   }
+  // As HostSchurCholesky's. Waits.
+  kernels::Status Factorize() {
+    int64_t failed_order = 0;
+    CERES_EXT_RETURN_IF_ERROR(
+        size_.is_sparse ? sparse_.Factorize(values_.data(), &failed_order)
+                        : dense_.Factorize(values_.data(), &failed_order));
+    return CheckOrder(failed_order);
+  }
+  kernels::Status SolveColumns(int64_t num_columns, double* x, double* work) {
+    if (!size_.is_sparse) {
+      return dense_.SolveColumns(num_columns, x);
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::CopyParams{num_unknowns_ * num_columns, x, work},
+            machine_));
+    return sparse_.SolveColumns(num_columns, work, x);
+  }
+  bool NeedsWork() const { return size_.is_sparse; }
   // After queued work. kNumericalFailure names the column where S is not
   // positive definite. kDeviceError: also where z is not the solution, which
   // the library has not noticed.
