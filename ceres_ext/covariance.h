@@ -96,8 +96,9 @@ struct CovarianceSummary {
   // What the blocks are multiplied by: 1, or 2 cost / redundancy.
   double variance_factor = 1.0;
   // Smallest eigenvalue of the Schur complement, scaled to the unit diagonal
-  // that it would have if nothing were eliminated; -1 with DAMPED and where
-  // there is none.
+  // that it would have if nothing were eliminated, beside those of free
+  // directions; -1 with DAMPED and where there is none. Its inverse times 1e-16
+  // and the number of columns bounds what rounding makes of the blocks.
   double smallest_eigenvalue = -1.0;
   double total_time_in_seconds = 0.0;
   double evaluation_time_in_seconds = 0.0;

