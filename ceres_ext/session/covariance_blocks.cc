@@ -172,6 +172,14 @@ class CovarianceSolver {
       id_[value] = static_cast<int32_t>(u);
       column_.push_back(column_of_value[value]);
     }
+    for (size_t b = 0; b < f_size_.size(); ++b) {
+      int32_t first = std::numeric_limits<int32_t>::max();
+      for (int32_t a = 0; a < f_size_[b]; ++a) {
+        const int32_t u = id_[static_cast<size_t>(value_begin_[b] + a)];
+        first = u < 0 ? first : std::min(first, u);
+      }
+      order_.push_back(first);
+    }
   }
 
   const solver::ExplicitSchur<Machine>& schur() {
@@ -419,8 +427,10 @@ class CovarianceSolver {
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(x->size(), x->data(), &columns));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(cholesky->NeedsWork() ? x->size() : 0, &work));
-    CERES_EXT_RETURN_IF_ERROR(
-        cholesky->SolveColumns(x->cols(), columns.data(), work.data()));
+    CERES_EXT_RETURN_IF_ERROR(cholesky->SolveColumns(x->cols(),
+                                                     /*only_from_first=*/false,
+                                                     columns.data(),
+                                                     work.data()));
     return machine_->Download(x->size(), columns.data(), x->data());
   }
 
@@ -502,6 +512,8 @@ class CovarianceSolver {
     std::vector<unsigned char> is_needed(f_size_.size(), 0);
     kernels::CovarianceTermsParams terms;
     bool has_e = false;
+    // Whether the part of S^-1 on its diagonal and below is enough.
+    bool is_lower = true;
     int64_t num_values = 0;
     for (const auto& wanted : wanted_.blocks) {
       Place left = PlaceOf(wanted.left);
@@ -514,6 +526,7 @@ class CovarianceSolver {
       num_values += int64_t{Size(left)} * Size(right);
       terms.of.max_rows = std::max(terms.of.max_rows, Size(left));
       has_e = has_e || left.family >= 0;
+      is_lower = is_lower && (left.family < 0 || wanted.left == wanted.right);
       if (right.family < 0) {
         is_needed[static_cast<size_t>(right.block)] = 1;
       }
@@ -525,11 +538,13 @@ class CovarianceSolver {
     Buffer<int32_t> f_size;
     Buffer<int64_t> value_begin;
     Buffer<int32_t> id;
+    Buffer<int32_t> order;
     Buffer<double> values;
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(blocks, &blocks_on));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(f_size_, &f_size));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(value_begin_, &value_begin));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(id_, &id));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(order_, &order));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_values, &values));
     terms.of.n = static_cast<int64_t>(blocks.size());
     terms.of.blocks = blocks_on.data();
@@ -537,6 +552,7 @@ class CovarianceSolver {
     terms.of.values = values.data();
     terms.id = id.data();
     terms.value_begin = value_begin.data();
+    terms.order = is_lower ? order.data() : nullptr;
     terms.stride = num_unknowns();
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::CovarianceStartParams{terms.of}, machine_));
@@ -575,9 +591,14 @@ class CovarianceSolver {
                             : problem_.blocks().e[place.family].size;
   }
   // Columns of S^-1 are needed for a block of F alone, but for all of those
-  // that an eliminated block stands with.
+  // that an eliminated block stands with. Of two blocks of F the right one
+  // comes first in S.
   bool IsTurned(const CovarianceWanted::Block& block) const {
-    return PlaceOf(block.left).family < 0 && PlaceOf(block.right).family >= 0;
+    const Place left = PlaceOf(block.left);
+    const Place right = PlaceOf(block.right);
+    return left.family < 0 &&
+           (right.family >= 0 || order_[static_cast<size_t>(left.block)] <
+                                     order_[static_cast<size_t>(right.block)]);
   }
 
   // W of all rows; marks the F blocks of eliminated right blocks.
@@ -662,7 +683,10 @@ class CovarianceSolver {
           Run(kernels::UnitColumnsParams{count, n, unknown_on.data(), x.data()},
               machine_));
       CERES_EXT_RETURN_IF_ERROR(
-          cholesky->SolveColumns(count, x.data(), work.data()));
+          cholesky->SolveColumns(count,
+                                 /*only_from_first=*/terms->order != nullptr,
+                                 x.data(),
+                                 work.data()));
       terms->first_column = first_column_on.data();
       terms->x = x.data();
       CERES_EXT_RETURN_IF_ERROR(Run(*terms, machine_));
@@ -761,6 +785,7 @@ class CovarianceSolver {
   std::vector<Place> places_;         // of each tangent offset
   std::vector<int32_t> f_size_;       // columns of each F block
   std::vector<int64_t> value_begin_;  // of each F block in a vector of F
+  std::vector<int32_t> order_;        // first unknown of each F block
   std::vector<int32_t> id_;           // unknown of each value of F
   std::vector<int32_t> column_;       // tangent column of each unknown
   std::vector<double> scale_;         // lengths of tangent columns

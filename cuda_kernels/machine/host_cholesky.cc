@@ -159,51 +159,84 @@ double Dot(const double* a, const double* x, int64_t n) {
   return sum;
 }
 
-constexpr int64_t kRightHandSides = 4;
+// Right-hand sides that are solved for at once, side by side in each row.
+constexpr int64_t kRightHandSides = 32;
+// Vectors of them that a loop holds sums of, for kRowsAtOnce rows.
+constexpr int64_t kVectorsAtOnce = 2;
+constexpr int64_t kRowsAtOnce = 4;
 
-// x -= L x_0 for num_strips strips of rows of kRightHandSides columns, L of
-// kTile columns.
-CERES_EXT_SIMD_CLONES
-void SubtractTile(const double* l,
-                  int64_t stride,
-                  int64_t num_strips,
-                  const double* x0,
-                  double* x) {
-  for (int64_t s = 0; s < num_strips; ++s) {
-    SimdDoubles sum[kRightHandSides] = {};
-    for (int64_t k = 0; k < kTile; ++k) {
-      const SimdDoubles& strip = At(l + stride * k + kLanes * s);
-      for (int q = 0; q < kRightHandSides; ++q) {
-        sum[q] += strip * x0[stride * q + k];
+// x_r -= sum over k < size of L_rk x_k for kRows rows, where L_rk is
+// l[row_stride r + stride k].
+template <int kRows>
+CERES_EXT_SIMD_CLONES void SubtractProducts(const double* l,
+                                            int64_t row_stride,
+                                            int64_t stride,
+                                            int64_t size,
+                                            const double* x0,
+                                            double* x) {
+  for (int64_t v = 0; v < kRightHandSides; v += kLanes * kVectorsAtOnce) {
+    SimdDoubles sum[kRows][kVectorsAtOnce] = {};
+    for (int64_t k = 0; k < size; ++k) {
+      for (int r = 0; r < kRows; ++r) {
+        const double factor = l[row_stride * r + stride * k];
+        for (int q = 0; q < kVectorsAtOnce; ++q) {
+          sum[r][q] += At(x0 + kRightHandSides * k + v + kLanes * q) * factor;
+        }
       }
     }
-    for (int q = 0; q < kRightHandSides; ++q) {
-      At(x + stride * q + kLanes * s) -= sum[q];
+    for (int r = 0; r < kRows; ++r) {
+      for (int q = 0; q < kVectorsAtOnce; ++q) {
+        At(x + kRightHandSides * r + v + kLanes * q) -= sum[r][q];
+      }
     }
   }
 }
-// x_0 -= L'x of the same, L of `size` columns.
+// The same for num_rows rows.
+void SubtractAllProducts(const double* l,
+                         int64_t row_stride,
+                         int64_t stride,
+                         int64_t size,
+                         int64_t num_rows,
+                         const double* x0,
+                         double* x) {
+  int64_t r = 0;
+  for (; r + kRowsAtOnce <= num_rows; r += kRowsAtOnce) {
+    SubtractProducts<kRowsAtOnce>(l + row_stride * r,
+                                  row_stride,
+                                  stride,
+                                  size,
+                                  x0,
+                                  x + kRightHandSides * r);
+  }
+  for (; r < num_rows; ++r) {
+    SubtractProducts<1>(l + row_stride * r,
+                        row_stride,
+                        stride,
+                        size,
+                        x0,
+                        x + kRightHandSides * r);
+  }
+}
+// x = L^-1 x, or L'^-1 x, for a tile of `size` rows.
 CERES_EXT_SIMD_CLONES
-void SubtractTransposed(const double* l,
-                        int64_t stride,
-                        int64_t size,
-                        int64_t num_strips,
-                        const double* x,
-                        double* x0) {
-  for (int64_t k = 0; k < size; ++k) {
-    SimdDoubles sums[kRightHandSides] = {};
-    for (int64_t s = 0; s < num_strips; ++s) {
-      const SimdDoubles& strip = At(l + stride * k + kLanes * s);
-      for (int q = 0; q < kRightHandSides; ++q) {
-        sums[q] += strip * At(x + stride * q + kLanes * s);
+void SolveTile(const double* l,
+               int64_t stride,
+               int64_t size,
+               bool is_transposed,
+               double* x) {
+  for (int64_t i = 0; i < size; ++i) {
+    const int64_t c = is_transposed ? size - 1 - i : i;
+    const int64_t begin = is_transposed ? c + 1 : 0;
+    const int64_t end = is_transposed ? size : c;
+    for (int64_t v = 0; v < kRightHandSides; v += kLanes) {
+      SimdDoubles sum = {};
+      for (int64_t k = begin; k < end; ++k) {
+        sum += At(x + kRightHandSides * k + v) *
+               (is_transposed ? l[stride * c + k] : l[stride * k + c]);
       }
-    }
-    for (int q = 0; q < kRightHandSides; ++q) {
-      double sum = 0.0;
-      for (int lane = 0; lane < kLanes; ++lane) {
-        sum += sums[q][lane];
-      }
-      x0[stride * q + k] -= sum;
+      SimdDoubles& value = At(x + kRightHandSides * c + v);
+      value -= sum;
+      value /= l[stride * c + c];
     }
   }
 }
@@ -322,77 +355,53 @@ Status HostDenseCholesky::Solve(const double* b, double* x) {
   return {};
 }
 
-void HostDenseCholesky::SolveGroup(double* x) const {
+void HostDenseCholesky::SolveGroup(bool only_from_first, double* x) const {
   const int64_t num_tiles = (n_ + kTile - 1) / kTile;
-  const auto strips_behind = [this](int64_t k) {
-    return std::max(int64_t{0}, NumStrips(n_ - k - kTile));
-  };
   int64_t first = 0;
-  const auto is_zero = [&](int64_t k) {
-    for (int64_t q = 0; q < kColumnsAtOnce; ++q) {
-      if (!IsZero(x + stride_ * q + k, std::min(kTile, n_ - k))) {
-        return false;
-      }
-    }
-    return true;
-  };
-  while (first < num_tiles && is_zero(kTile * first)) {
+  while (first < num_tiles &&
+         IsZero(x + kRightHandSides * kTile * first,
+                kRightHandSides * std::min(kTile, n_ - kTile * first))) {
     ++first;
   }
   for (int64_t t = first; t < num_tiles; ++t) {
     const int64_t k = kTile * t;
     const int64_t size = std::min(kTile, n_ - k);
     const double* const tile = a_ + stride_ * k + k;
-    for (int64_t q = 0; q < kColumnsAtOnce; ++q) {
-      double* const of = x + stride_ * q + k;
-      for (int64_t c = 0; c < size; ++c) {
-        of[c] /= tile[stride_ * c + c];
-        SubtractColumns(tile + stride_ * c + c + 1,
-                        stride_,
+    double* const of_tile = x + kRightHandSides * k;
+    SolveTile(tile, stride_, size, /*is_transposed=*/false, of_tile);
+    SubtractAllProducts(tile + size,
                         1,
-                        size - c - 1,
-                        of + c,
-                        of + c + 1);
-      }
-    }
-    for (int64_t q = 0; q < kColumnsAtOnce; q += kRightHandSides) {
-      SubtractTile(tile + kTile,
-                   stride_,
-                   strips_behind(k),
-                   x + stride_ * q + k,
-                   x + stride_ * q + k + kTile);
-    }
+                        stride_,
+                        size,
+                        n_ - k - size,
+                        of_tile,
+                        of_tile + kRightHandSides * size);
   }
-  for (int64_t t = num_tiles - 1; t >= 0; --t) {
+  for (int64_t t = num_tiles - 1; t >= (only_from_first ? first : 0); --t) {
     const int64_t k = kTile * t;
     const int64_t size = std::min(kTile, n_ - k);
     const double* const tile = a_ + stride_ * k + k;
-    for (int64_t q = 0; q < kColumnsAtOnce; q += kRightHandSides) {
-      SubtractTransposed(tile + kTile,
-                         stride_,
-                         size,
-                         strips_behind(k),
-                         x + stride_ * q + k + kTile,
-                         x + stride_ * q + k);
-    }
-    for (int64_t q = 0; q < kColumnsAtOnce; ++q) {
-      double* const of = x + stride_ * q + k;
-      for (int64_t c = size - 1; c >= 0; --c) {
-        const double* const column = tile + stride_ * c;
-        of[c] -= Dot(column + c + 1, of + c + 1, size - c - 1);
-        of[c] /= column[c];
-      }
-    }
+    double* const of_tile = x + kRightHandSides * k;
+    SubtractAllProducts(tile + size,
+                        stride_,
+                        1,
+                        n_ - k - size,
+                        size,
+                        of_tile + kRightHandSides * size,
+                        of_tile);
+    SolveTile(tile, stride_, size, /*is_transposed=*/true, of_tile);
   }
 }
 
-Status HostDenseCholesky::SolveColumns(int64_t num_columns, double* x) {
+Status HostDenseCholesky::SolveColumns(int64_t num_columns,
+                                       bool only_from_first,
+                                       double* x) {
   if (a_ == nullptr) {
     return {StatusCode::kInvalidArgument, "There is no factor to solve with."};
   }
   const int64_t num_groups =
-      (num_columns + kColumnsAtOnce - 1) / kColumnsAtOnce;
-  const int64_t group_size = kColumnsAtOnce * stride_;
+      (num_columns + kRightHandSides - 1) / kRightHandSides;
+  const int64_t group_size = kRightHandSides * n_;
   HostBuffer<double> groups;
   CERES_EXT_RETURN_IF_ERROR(
       machine_->Allocate(group_size * num_groups, &groups));
@@ -400,16 +409,20 @@ Status HostDenseCholesky::SolveColumns(int64_t num_columns, double* x) {
       num_groups, 1, [&](int64_t begin, int64_t end) {
         for (int64_t g = begin; g < end; ++g) {
           double* const group = groups.data() + group_size * g;
-          double* const from = x + n_ * kColumnsAtOnce * g;
+          double* const from = x + n_ * kRightHandSides * g;
           const int64_t count =
-              std::min(kColumnsAtOnce, num_columns - kColumnsAtOnce * g);
+              std::min(kRightHandSides, num_columns - kRightHandSides * g);
           std::fill_n(group, group_size, 0.0);
           for (int64_t q = 0; q < count; ++q) {
-            std::copy_n(from + n_ * q, n_, group + stride_ * q);
+            for (int64_t i = 0; i < n_; ++i) {
+              group[kRightHandSides * i + q] = from[n_ * q + i];
+            }
           }
-          SolveGroup(group);
+          SolveGroup(only_from_first, group);
           for (int64_t q = 0; q < count; ++q) {
-            std::copy_n(group + stride_ * q, n_, from + n_ * q);
+            for (int64_t i = 0; i < n_; ++i) {
+              from[n_ * q + i] = group[kRightHandSides * i + q];
+            }
           }
         }
       });

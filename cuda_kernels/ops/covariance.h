@@ -131,8 +131,14 @@ struct CovarianceTermsParams {
   const int32_t* id = nullptr;           // unknown of each value of F; -1: none
   const int64_t* value_begin = nullptr;  // of each F block
   const int32_t* first_column = nullptr;  // of each F block in X; -1: none
-  int64_t stride = 0;                     // unknowns of S
-  const double* x = nullptr;              // stride x columns, column-major
+  // Of each F block its first unknown, where blocks (f, f') have f not before
+  // f', and no eliminated block stands with another block than itself: only
+  // what is on the diagonal of S^-1 and below is read then. Blocks (e, e) get
+  // twice the terms below the diagonal, so that block and transpose are twice
+  // the result. Null: all is read.
+  const int32_t* order = nullptr;
+  int64_t stride = 0;         // unknowns of S
+  const double* x = nullptr;  // stride x columns, column-major
 
   CERES_EXT_HOST_DEVICE int64_t size() const { return of.n * of.max_rows; }
   CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
@@ -143,13 +149,12 @@ struct CovarianceTermsParams {
     }
     double row[kMaxCovarianceColumns];
     if (block.right_family < 0) {
-      const int32_t first = first_column[block.right_block];
-      if (first < 0) {
+      if (first_column[block.right_block] < 0) {
         return;
       }
       const int32_t columns = of.f_size[block.right_block];
       double* const out = of.values + block.out + int64_t{columns} * i;
-      FindRow(block, i, first, columns, row);
+      FindRow(block, i, block.right_block, row);
       for (int32_t c = 0; c < columns; ++c) {
         out[c] += row[c];
       }
@@ -162,13 +167,12 @@ struct CovarianceTermsParams {
          k < right.End(block.right_block);
          ++k) {
       const int32_t f = right.f_block[k];
-      const int32_t first = first_column[f];
-      if (first < 0) {
+      if (first_column[f] < 0) {
         continue;
       }
       has_terms = true;
       const int32_t columns = of.f_size[f];
-      FindRow(block, i, first, columns, row);
+      FindRow(block, i, f, row);
       const double* w = right.w + right.w_begin[k];
       for (int32_t c = 0; c < columns; ++c) {
         for (int32_t m = 0; m < right.e_size; ++m) {
@@ -190,27 +194,39 @@ struct CovarianceTermsParams {
   }
 
  private:
-  // Row i of the left block's part, times `count` columns of X from `first` on.
+  // Element (a, c) of block (f, right) of S^-1, a of unknown u.
+  CERES_EXT_HOST_DEVICE double At(
+      int32_t f, int32_t a, int32_t u, int32_t right, int32_t c) const {
+    const int32_t first = first_column[right];
+    return f == right && a < c
+               ? x[stride * (first + a) + id[value_begin[right] + c]]
+               : x[stride * (first + c) + u];
+  }
+  // Row i of the left block's part, times the columns of F block `right`.
   CERES_EXT_HOST_DEVICE void FindRow(const CovarianceBlock& block,
                                      int32_t i,
-                                     int32_t first,
-                                     int32_t count,
+                                     int32_t right,
                                      double* row) const {
-    const double* const columns = x + stride * first;
-    if (block.left_family < 0) {
-      const int32_t u = id[value_begin[block.left_block] + i];
-      for (int32_t c = 0; c < count; ++c) {
-        row[c] = u < 0 ? 0.0 : columns[stride * c + u];
-      }
-      return;
-    }
+    const int32_t count = of.f_size[right];
     for (int32_t c = 0; c < count; ++c) {
       row[c] = 0.0;
+    }
+    if (block.left_family < 0) {
+      const int32_t u = id[value_begin[block.left_block] + i];
+      for (int32_t c = 0; c < count && u >= 0; ++c) {
+        row[c] =
+            IsUnknown(right, c) ? At(block.left_block, i, u, right, c) : 0.0;
+      }
+      return;
     }
     const CovariancePairs& left = of.pairs[block.left_family];
     const int32_t e = block.left_block;
     for (int64_t k = left.Begin(e); k < left.End(e); ++k) {
       const int32_t f = left.f_block[k];
+      if (order != nullptr && order[f] < order[right]) {
+        continue;
+      }
+      const double weight = order != nullptr && f != right ? -2.0 : -1.0;
       const double* w = left.w + left.w_begin[k];
       for (int32_t a = 0; a < of.f_size[f]; ++a, w += left.e_size) {
         const int32_t u = id[value_begin[f] + a];
@@ -219,13 +235,19 @@ struct CovarianceTermsParams {
         }
         double y = 0.0;
         for (int32_t m = 0; m < left.e_size; ++m) {
-          y -= left.VInverse(e, i, m) * w[m];
+          y += left.VInverse(e, i, m) * w[m];
         }
+        y *= weight;
         for (int32_t c = 0; c < count; ++c) {
-          row[c] += y * columns[stride * c + u];
+          if (IsUnknown(right, c)) {
+            row[c] += y * At(f, a, u, right, c);
+          }
         }
       }
     }
+  }
+  CERES_EXT_HOST_DEVICE bool IsUnknown(int32_t f, int32_t c) const {
+    return id[value_begin[f] + c] >= 0;
   }
 };
 

@@ -88,7 +88,10 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                         : dense_.Factorize(values_.data(), &failed_order));
     return CheckOrder(failed_order);
   }
-  kernels::Status SolveColumns(int64_t num_columns, double* x, double* work) {
+  kernels::Status SolveColumns(int64_t num_columns,
+                               bool /*only_from_first*/,
+                               double* x,
+                               double* work) {
     if (!size_.is_sparse) {
       return dense_.SolveColumns(num_columns, x);
     }

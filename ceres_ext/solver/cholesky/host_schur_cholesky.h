@@ -88,9 +88,13 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
   }
   // x = S^-1 x of unknowns, num_unknowns() x num_columns values, column-major.
   // work: as many, of no meaning afterwards; null where NeedsWork is false.
-  kernels::Status SolveColumns(int64_t num_columns, double* x, double* work) {
+  // only_from_first: HostDenseCholesky::SolveColumns.
+  kernels::Status SolveColumns(int64_t num_columns,
+                               bool only_from_first,
+                               double* x,
+                               double* work) {
     if (sparse_ == nullptr) {
-      return dense_.SolveColumns(num_columns, x);
+      return dense_.SolveColumns(num_columns, only_from_first, x);
     }
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::CopyParams{num_unknowns_ * num_columns, x, work}, machine_));

@@ -13,7 +13,7 @@
 //   if (cholesky.sparse_is_wrong()) status = cholesky.ReplaceSparse();
 //   // or, for columns of S^-1:
 //   if (status.ok()) status = cholesky.Factorize();
-//   if (status.ok()) status = cholesky.SolveColumns(num_columns, x, work);
+//   if (status.ok()) status = cholesky.SolveColumns(n, false, x, work);
 #ifndef CERES_EXT_SOLVER_CHOLESKY_SCHUR_CHOLESKY_H_
 #define CERES_EXT_SOLVER_CHOLESKY_SCHUR_CHOLESKY_H_
 
@@ -58,6 +58,7 @@ class NoSchurCholesky {
   bool waits() const { return false; }
   kernels::Status Factorize() { return {}; }
   kernels::Status SolveColumns(int64_t /*num_columns*/,
+                               bool /*only_from_first*/,
                                double* /*x*/,
                                double* /*work*/) {
     return {};
