@@ -222,6 +222,21 @@ struct Covariance::Impl {
     }
     return true;
   }
+  // Block (i, i) where it need not be lifted and has values; else null.
+  const double* FindWhole(int32_t i) const {
+    const std::pair<int32_t, int32_t> pair(i, i);
+    const auto at =
+        std::lower_bound(request.pairs.begin(), request.pairs.end(), pair);
+    if (!has_result || i < 0 || at == request.pairs.end() || *at != pair ||
+        !result.blocks[static_cast<size_t>(i)].plus_jacobian.empty()) {
+      return nullptr;
+    }
+    const int64_t place =
+        result.place[static_cast<size_t>(at - request.pairs.begin())];
+    return place < 0 ? nullptr
+                     : result.found.values.data() +
+                           result.found.begin[static_cast<size_t>(place)];
+  }
   static Matrix Lift(const CovarianceResult::Block& block, const Matrix& x) {
     if (block.tangent_size == 0) {
       return Matrix::Zero(block.size, x.cols());
@@ -405,14 +420,24 @@ bool Covariance::GetDiagonalBlocks(int array, double* covariance_blocks) const {
     return false;
   }
   const auto& p = impl_->arrays[static_cast<size_t>(array)];
-  for (int64_t i = 0; i < p.num_blocks; ++i) {
-    const double* const block = p.values + i * p.size;
-    if (!GetCovarianceBlock(
-            block, block, covariance_blocks + i * p.size * p.size)) {
-      return false;
+  // Blocks of an array have numbers in a row.
+  const int32_t first = p.num_blocks > 0 ? impl_->Find(p.values) : 0;
+  Failure ignored;
+  return ignored.Guard(false, [&] {
+    Matrix block;
+    for (int64_t i = 0; i < p.num_blocks; ++i) {
+      double* const to = covariance_blocks + i * p.size * p.size;
+      const auto number = static_cast<int32_t>(first + i);
+      if (const double* from = impl_->FindWhole(number)) {
+        std::copy_n(from, int64_t{p.size} * p.size, to);
+      } else if (impl_->Get(number, number, /*lift=*/true, &block)) {
+        std::copy_n(block.data(), block.size(), to);
+      } else {
+        return false;
+      }
     }
-  }
-  return true;
+    return true;
+  });
 }
 
 bool Covariance::GetCovarianceOfFunction(

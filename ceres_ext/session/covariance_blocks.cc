@@ -30,6 +30,8 @@ using kernels::StatusCode;
 constexpr int kMostInner = 7;
 // Blocks that a message names.
 constexpr size_t kMostNamed = 5;
+// In place of the first unknown of a block that has none.
+constexpr int32_t kNoUnknown = std::numeric_limits<int32_t>::max();
 
 // Makes the columns orthonormal, in two passes of Gram and Schmidt. A column
 // that depends on those before it becomes zero.
@@ -173,7 +175,7 @@ class CovarianceSolver {
       column_.push_back(column_of_value[value]);
     }
     for (size_t b = 0; b < f_size_.size(); ++b) {
-      int32_t first = std::numeric_limits<int32_t>::max();
+      int32_t first = kNoUnknown;
       for (int32_t a = 0; a < f_size_[b]; ++a) {
         const int32_t u = id_[static_cast<size_t>(value_begin_[b] + a)];
         first = u < 0 ? first : std::min(first, u);
@@ -508,6 +510,9 @@ class CovarianceSolver {
   // The blocks of (J'J + D^2)^-1 for the factors that are there.
   Status FindBlocks() {
     CERES_EXT_RETURN_IF_ERROR(CheckSizes());
+    if (wanted_.blocks.empty()) {
+      return {};
+    }
     std::vector<kernels::CovarianceBlock> blocks;
     std::vector<unsigned char> is_needed(f_size_.size(), 0);
     kernels::CovarianceTermsParams terms;
@@ -696,7 +701,8 @@ class CovarianceSolver {
       return machine_->Synchronize();
     };
     for (size_t f = 0; f < f_size_.size(); ++f) {
-      if (is_needed[f] == 0) {
+      // A block of constants has no columns.
+      if (is_needed[f] == 0 || order_[f] == kNoUnknown) {
         continue;
       }
       if (static_cast<int64_t>(unknown.size()) + f_size_[f] > most) {

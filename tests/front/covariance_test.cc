@@ -801,6 +801,27 @@ TEST_P(OnDevices, CostFunctionThrows) {
   EXPECT_FALSE(covariance.error().empty());
 }
 
+// Then the Schur complement has no unknowns.
+TEST_P(OnDevices, PointsAlone) {
+  Case of(Kind::kObservations, 1, MakeBalTestProblem(4, 20, 4, 9, 3));
+  for (int i = 0; i < of.bal.num_cameras(); ++i) {
+    of.problem->SetParameterBlockConstant(of.bal.camera(i));
+  }
+  const std::vector<double*> blocks = {
+      of.bal.point(0), of.bal.point(1), of.bal.camera(2)};
+  Covariance covariance(options_);
+  ASSERT_TRUE(covariance.Compute(Const(blocks), of.problem.get()))
+      << covariance.error();
+  Note(covariance);
+  RowMajor matrix(15, 15);
+  ASSERT_TRUE(covariance.GetCovarianceMatrix(Const(blocks), matrix.data()));
+  const MatrixXd j =
+      DenseJacobian(of.problem.get(), {of.bal.point(0), of.bal.point(1)});
+  MatrixXd expected = MatrixXd::Zero(15, 15);
+  expected.topLeftCorner(6, 6) = (j.transpose() * j).inverse();
+  EXPECT_TRUE(AreNear(matrix, expected, 1e-10));
+}
+
 TEST_P(OnDevices, NothingVaries) {
   Case of(Kind::kObservations, 1, MakeBalTestProblem(3, 20, 3, 9, 3));
   std::vector<double*> all;

@@ -80,13 +80,23 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                                   : dense_.Solve(x_.data(), x_.data()));
     return Scatter(z);
   }
-  // As HostSchurCholesky's. Waits.
+  // As HostSchurCholesky's. Waits. kDeviceError: also where a solution with the
+  // factor, of ones, is wrong, as CheckFactor has it.
   kernels::Status Factorize() {
     int64_t failed_order = 0;
     CERES_EXT_RETURN_IF_ERROR(
         size_.is_sparse ? sparse_.Factorize(values_.data(), &failed_order)
                         : dense_.Factorize(values_.data(), &failed_order));
-    return CheckOrder(failed_order);
+    CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
+    const std::vector<double> ones(static_cast<size_t>(num_unknowns_), 1.0);
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(num_unknowns_, ones.data(), x_.data()));
+    if (size_.is_sparse) {
+      CERES_EXT_RETURN_IF_ERROR(sparse_.Solve(x_.data(), x_.data()));
+      return sparse_.CheckSolution();
+    }
+    CERES_EXT_RETURN_IF_ERROR(dense_.Solve(x_.data(), x_.data()));
+    return dense_.CheckSolution();
   }
   kernels::Status SolveColumns(int64_t num_columns,
                                bool /*only_from_first*/,
