@@ -42,7 +42,7 @@ struct Covariance::Impl {
 
   // What is asked for, ready to be looked up: addresses ascend, and so do
   // pairs.
-  void Add(Pairs pairs, const std::vector<const double*>& blocks) {
+  void Add(const Pairs& pairs, const std::vector<const double*>& blocks) {
     const std::less<const double*> less;
     request.parameter_blocks = blocks;
     for (const auto& [left, right] : pairs) {
@@ -109,7 +109,7 @@ struct Covariance::Impl {
   }
 
   template <typename Problem>
-  bool Compute(Pairs pairs,
+  bool Compute(const Pairs& pairs,
                const std::vector<const double*>& blocks,
                bool refuses_unused,
                Problem&& problem) {
@@ -131,7 +131,7 @@ struct Covariance::Impl {
       request.is_damped = options.gauge == COVARIANCE_GAUGE_DAMPED;
       request.damping = options.damping;
       request.refuses_unused = refuses_unused;
-      Add(std::move(pairs), blocks);
+      Add(pairs, blocks);
       const BorrowedMachines kept(request.options);
       if constexpr (std::is_same_v<std::decay_t<Problem>, ArrayProblem>) {
         if (!IsValidProblem(
@@ -464,6 +464,7 @@ bool Covariance::GetCovarianceOfFunction(
       jacobians.emplace_back(num_residuals, sizes[i]);
       num_columns += sizes[i];
     }
+    addresses.reserve(jacobians.size());
     for (Matrix& jacobian : jacobians) {
       addresses.push_back(jacobian.data());
     }

@@ -222,7 +222,7 @@ class CovarianceSolver {
       return {StatusCode::kNumericalFailure, "There are degenerate blocks."};
     }
     CERES_EXT_RETURN_IF_ERROR(FindScale());
-    const Status status = FactorizeWith({});
+    Status status = FactorizeWith({});
     if (!status.ok() && status.code != StatusCode::kNumericalFailure) {
       return status;
     }

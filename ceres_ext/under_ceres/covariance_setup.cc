@@ -415,7 +415,8 @@ class Computation {
       for (int i = 0; i < from.second; ++i) {
         const double value =
             request_.damping[from.first + static_cast<size_t>(i)];
-        wanted->diagonal[static_cast<size_t>(offset + i)] = value;
+        wanted->diagonal[static_cast<size_t>(offset) + static_cast<size_t>(i)] =
+            value;
         result_->num_damped += value != 0.0 ? 1 : 0;
       }
     }

@@ -35,6 +35,10 @@
 #include "tests/front/has_device.h"
 #include "tests/front/row_kinds.h"
 
+#ifdef CERES_EXT_EMULATED
+#include "tests/kernels/emulation/spoiler.h"
+#endif
+
 namespace ceres_ext {
 namespace {
 
@@ -799,6 +803,100 @@ TEST_P(OnDevices, CostFunctionThrows) {
   EXPECT_FALSE(covariance.Compute(std::vector<const double*>{of.bal.camera(2)},
                                   of.problem.get()));
   EXPECT_FALSE(covariance.error().empty());
+}
+
+#ifndef CERES_EXT_EMULATED
+// The spread of solutions of stock Ceres for noisy observations. The variance
+// of n samples is off by sqrt(2 / n) of itself.
+TEST(Covariance, AgreesWithTheSpreadOfNoisySolves) {
+  constexpr int kSolves = 1000;
+  constexpr double kNoise = 1e-2;  // pixels, so that all is nearly linear
+  BalTestProblem truth = MakeBalTestProblem(5, 30, 5, 9, 8);
+  for (size_t k = 0; k < truth.camera_id.size(); ++k) {
+    AutodiffReprojection<3>{0.0, 0.0}(truth.camera(truth.camera_id[k]),
+                                      truth.point(truth.point_id[k]),
+                                      &truth.observations[2 * k]);
+  }
+  std::mt19937 generator(9);
+  std::normal_distribution<double> normal(0.0, kNoise);
+  VectorXd sum = VectorXd::Zero(12);
+  MatrixXd squares = MatrixXd::Zero(12, 12);
+  for (int i = 0; i < kSolves; ++i) {
+    BalTestProblem noisy = truth;
+    for (double& observation : noisy.observations) {
+      observation += normal(generator);
+    }
+    const auto problem = BuildProblem(&noisy, Derivatives::kAnalytic);
+    HoldTwo({noisy.camera(0), noisy.camera(1)}, problem.get());
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::DENSE_SCHUR;
+    options.logging_type = ceres::SILENT;
+    options.max_num_iterations = 5;
+    ceres::Solver::Summary summary;
+    ceres::Solve(options, problem.get(), &summary);
+    VectorXd error(12);
+    for (int j = 0; j < 9; ++j) {
+      error(j) = noisy.camera(2)[j] - truth.camera(2)[j];
+    }
+    for (int j = 0; j < 3; ++j) {
+      error(9 + j) = noisy.point(3)[j] - truth.point(3)[j];
+    }
+    sum += error;
+    squares += error * error.transpose();
+  }
+  const auto problem = BuildProblem(&truth, Derivatives::kAnalytic);
+  HoldTwo({truth.camera(0), truth.camera(1)}, problem.get());
+  CovarianceOptions options;
+  options.ext.device = DEVICE_HOST;
+  Covariance covariance(options);
+  const std::vector<const double*> blocks = {truth.camera(2), truth.point(3)};
+  ASSERT_TRUE(covariance.Compute(blocks, problem.get())) << covariance.error();
+  RowMajor matrix(12, 12);
+  ASSERT_TRUE(covariance.GetCovarianceMatrix(blocks, matrix.data()));
+  matrix *= kNoise * kNoise;
+  const VectorXd mean = sum / kSolves;
+  const MatrixXd spread = squares / kSolves - MatrixXd(mean * mean.transpose());
+  const double five_sigma = 5.0 * std::sqrt(2.0 / kSolves);
+  EXPECT_TRUE(AreNear(spread, matrix, five_sigma));
+}
+#endif
+
+// A device without memory, or with a wrong factor, leaves it to the host, which
+// has the same blocks.
+TEST_P(OnDevices, TheHostServesWhereADeviceDoesNot) {
+  if (GetParam() != DEVICE_CUDA) {
+    GTEST_SKIP() << "Of a device.";
+  }
+  Case of(Kind::kObservations, 1, MakeBalTestProblem(7, 60, 4, 9, 3));
+  HoldTwo({of.bal.camera(0), of.bal.camera(1)}, of.problem.get());
+  const std::vector<const double*> blocks = {of.bal.camera(2), of.bal.point(3)};
+  const auto compute = [&](const CovarianceOptions& options, bool is_on_host) {
+    Covariance covariance(options);
+    EXPECT_TRUE(covariance.Compute(blocks, of.problem.get()))
+        << covariance.error();
+    EXPECT_EQ(covariance.summary().device.find("host") == 0, is_on_host)
+        << covariance.summary().device;
+    RowMajor matrix = RowMajor::Zero(12, 12);
+    covariance.GetCovarianceMatrix(blocks, matrix.data());
+    return matrix;
+  };
+  CovarianceOptions on_host = options_;
+  on_host.ext.device = DEVICE_HOST;
+  const RowMajor expected = compute(on_host, true);
+  CovarianceOptions limited = options_;
+  limited.ext.cuda_memory_limit_bytes = 1000;
+  EXPECT_EQ(compute(limited, true), expected);
+  limited.ext.fallback = FALLBACK_REFUSE;
+  Covariance refused(limited);
+  EXPECT_FALSE(refused.Compute(blocks, of.problem.get()));
+#ifdef CERES_EXT_EMULATED
+  emulation::spoiler() = [](const char* /*library*/, int64_t /*i*/, double x) {
+    return 0.5 * x;
+  };
+  EXPECT_EQ(compute(options_, true), expected);
+  emulation::spoiler() = nullptr;
+#endif
+  EXPECT_TRUE(AreNear(compute(options_, false), expected, 1e-9));
 }
 
 // Then the Schur complement has no unknowns.
