@@ -327,6 +327,7 @@ bool ArrayImport::SetupRows(kernels::HostContext* context,
 }
 
 bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
+                                   int max_size,
                                    int* num_eliminate_blocks,
                                    std::string* reason) {
   if (!SetupRows(context, reason)) {
@@ -343,7 +344,7 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
   }
   rows_->Order({});
   rows_->ReadBlocks(context);
-  const std::vector<uint8_t> is_eliminated = IndependentSet(*rows_);
+  const std::vector<uint8_t> is_eliminated = IndependentSet(*rows_, max_size);
   rows_->Order(is_eliminated);
   *num_eliminate_blocks = static_cast<int>(
       std::count(is_eliminated.begin(), is_eliminated.end(), 1));

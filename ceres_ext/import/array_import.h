@@ -61,9 +61,11 @@ class ArrayImport {
   // Puts the blocks first that ITERATIVE_SCHUR eliminates: those that Ceres
   // would eliminate, or, of many rows, an array of points that most blocks are
   // in (ArrayRows::IndependentArray).
-  // *num_eliminate_blocks: how many, for the next Import. False, with a
-  // sentence in *reason, as Import.
+  // *num_eliminate_blocks: how many, for the next Import. max_size: of these,
+  // blocks with more tangent dimensions stay. False, with a sentence in
+  // *reason, as Import.
   bool ChooseEliminated(kernels::HostContext* context,
+                        int max_size,
                         int* num_eliminate_blocks,
                         std::string* reason);
 

@@ -11,7 +11,7 @@ namespace ceres_ext {
 // Blocks are taken by their number of neighbours, in the order of the state
 // where that is equal, unless a neighbour has been taken. Neighbours are those
 // that stand in a row together.
-std::vector<uint8_t> IndependentSet(const ProblemRows& rows) {
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size) {
   const int32_t n = rows.num_blocks();
   // fn(index) of each varying block of the row.
   const auto for_each_block = [&rows](int64_t row, auto&& fn) {
@@ -60,6 +60,11 @@ std::vector<uint8_t> IndependentSet(const ProblemRows& rows) {
     if (has_taken_neighbor[b] == 0) {
       is_taken[b] = 1;
       for_each_neighbor(b, [&](int other) { has_taken_neighbor[other] = 1; });
+    }
+  }
+  for (int b = 0; b < n; ++b) {
+    if (rows.block(b).tangent_size > max_size) {
+      is_taken[b] = 0;
     }
   }
   return is_taken;

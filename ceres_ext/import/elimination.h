@@ -16,8 +16,9 @@ namespace ceres_ext {
 
 // Of each block that varies, whether it is in the independent set of Ceres's
 // ComputeStableSchurOrdering, which libceres keeps to itself. After
-// ProblemRows::ReadBlocks.
-std::vector<uint8_t> IndependentSet(const ProblemRows& rows);
+// ProblemRows::ReadBlocks. Without those of more than max_size tangent
+// dimensions.
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size);
 
 // Whether no row has two of the blocks that are marked, by index. After
 // ProblemRows::ReadBlocks.

@@ -362,8 +362,7 @@ DegenerateBlocks Session<Machine>::Named(
   named.worst_relative_pivot = degenerate.relative_pivot;
   const int offset =
       families[degenerate.family].table().state_offset(degenerate.block);
-  named.worst = host_program_ != nullptr ? host_program_->Values(offset)
-                                         : caller_state_->Find(offset);
+  named.worst = ValuesAt(offset);
   return named;
 }
 

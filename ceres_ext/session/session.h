@@ -26,6 +26,7 @@
 
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/blocks/machine_problem.h"
+#include "ceres_ext/import/caller_state.h"
 #include "ceres_ext/import/problem_structure.h"
 #include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/host_program.h"
@@ -101,6 +102,15 @@ class Session {
   kernels::Status Step(const StepWanted& wanted,
                        double* step,
                        solver::StepSummary* summary);
+  // The caller's values of the block at this offset of the state.
+  const double* ValuesAt(int state_offset) const {
+    return host_program_ != nullptr ? host_program_->Values(state_offset)
+                                    : caller_state_->Find(state_offset);
+  }
+  // What solves for steps.
+  solver::StepSolver<Machine>* solver() { return &parts_.solver; }
+  // Notes in the record which blocks are degenerate. The first step does it.
+  kernels::Status FindDegenerateBlocks();
   // Copies n values of the machine's memory to the host.
   kernels::Status Download(int64_t n, const double* x, double* host_x) {
     const CurrentMachine<Machine> current(machine_);
@@ -177,8 +187,6 @@ class Session {
   // Says in the record what S is since an exact step, why it has become a dense
   // matrix, and why there is none.
   void NoteMatrix();
-  // Notes in the record which blocks are degenerate at the start.
-  kernels::Status FindDegenerateBlocks();
   DegenerateBlocks Named(
       const solver::DegenerateBlocks& degenerate,
       const std::vector<FamilyTable<Machine>>& families) const;

@@ -202,6 +202,54 @@ class ExplicitSchur {
   }
   kernels::Status SetupColumns() { return csr_.SetupColumns(machine_); }
 
+  // Pairs of a family of E and W of them; null: it has none.
+  struct PairsOfFamily {
+    const typename kernels::PairIndex<Machine>::View* index = nullptr;
+    const double* w = nullptr;
+  };
+  // After Write, for what needs W of all rows: lists the pairs of the writer
+  // too, which S doesn't need, and sums their W of the Jacobian as it is. Takes
+  // memory. kUnsupported: as Prepare.
+  kernels::Status SetupAllPairs() {
+    if (writer_ == nullptr) {
+      return {};
+    }
+    kernels::SchurPairsBuilder builder(blocks_.e, blocks_.f, 1);
+    CERES_EXT_RETURN_IF_ERROR(writer_->ListRows(0, &builder));
+    CERES_EXT_RETURN_IF_ERROR(builder.Build());
+    CERES_EXT_RETURN_IF_ERROR(writer_->SetupPairs(0, builder));
+    writer_pairs_.clear();
+    for (int i = 0; i < blocks_.e.size(); ++i) {
+      writer_pairs_.push_back(std::make_unique<kernels::PairIndex<Machine>>());
+      if (!builder.pairs(i).f_block.empty()) {
+        CERES_EXT_RETURN_IF_ERROR(writer_pairs_.back()->Setup(
+            builder.pairs(i), machine_, /*with_couplings=*/false));
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(builder.w_families().num_values(), &writer_w_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(writer_w_.size(), writer_w_.data()));
+    Buffer<double> crossings;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
+        builder.crossing_families().num_values(), &crossings));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(crossings.size(), crossings.data()));
+    return writer_->AddPairs(writer_w_.data(), crossings.data());
+  }
+  // After SetupAllPairs.
+  PairsOfFamily AllPairs(int e_family) const {
+    const auto i = static_cast<size_t>(e_family);
+    if (i < writer_pairs_.size() &&
+        writer_pairs_[i]->ref().index.num_observations > 0) {
+      return {&writer_pairs_[i]->ref(), writer_w_.data()};
+    }
+    if (i < pairs_.size() && pairs_[i]->ref().index.num_observations > 0) {
+      return {&pairs_[i]->ref(), w_.data()};
+    }
+    return {};
+  }
+
   // There is another Jacobian.
   void Forget() { is_written_ = false; }
   // values: size().num_values, of a dense matrix column-major, those above the
@@ -467,6 +515,9 @@ class ExplicitSchur {
   Buffer<double> y_;  // W Vi
   Buffer<double> crossings_;
   bool is_written_ = false;  // w_ and crossings_ are of the Jacobian
+  // Of SetupAllPairs.
+  std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> writer_pairs_;
+  Buffer<double> writer_w_;
 };
 
 }  // namespace ceres_ext::solver

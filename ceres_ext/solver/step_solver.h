@@ -182,6 +182,23 @@ class StepSolver {
 
   // Null: no step has been exact.
   const SchurCholesky<Machine>* cholesky() const { return cholesky_.get(); }
+  // Where all steps are exact: forms and factorises S of a system whose
+  // solution nobody asks for, so that columns of its inverse can be had.
+  // kNumericalFailure: an eliminated block, or S, is not positive definite.
+  kernels::Status FactorizeSystem(const LinearSystem& system) {
+    if (!system.is_same_linearization) {
+      cholesky_->Forget();
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        operator_->Update(system, cholesky_->WantedBlocks(), rhs_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        cholesky_->Write(system, operator_->e_matrices()));
+    CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
+    return cholesky_->Factorize();
+  }
+  SchurCholesky<Machine>* mutable_cholesky() { return cholesky_.get(); }
+  // (E'E + D_e^2)^-1 of the system that was factorised last, packed.
+  double* e_inverses() { return operator_->e_matrices(); }
   // Why S has become a dense matrix after Setup, a sentence; empty: it hasn't.
   const std::string& why_dense() const { return why_dense_; }
   // The second level of PCG; null: no step has had it.

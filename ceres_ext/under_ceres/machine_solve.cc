@@ -40,6 +40,7 @@ class MachineSolveImpl final : public MachineSolve {
     setup.caller_bytes = [sizes](bool has_scratch) {
       return Vectors::NumBytes(sizes, /*shares=*/true, has_scratch);
     };
+    record_ = record;
     // The Program of arrays is a shell without their blocks.
     if (structure->caller_state == nullptr) {
       setup.host_program =
@@ -49,6 +50,9 @@ class MachineSolveImpl final : public MachineSolve {
       setup.sparse_factorization = CreateSparseFactorization(pp->options);
     }
     CERES_EXT_RETURN_IF_ERROR(session_.Setup(plan, setup, structure, record));
+    if (objects == nullptr) {
+      return {};
+    }
     auto evaluator =
         std::make_unique<ProgramEvaluator<Machine>>(&session_, failure);
     auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
@@ -71,6 +75,11 @@ class MachineSolveImpl final : public MachineSolve {
     return {};
   }
 
+  Status ComputeCovariance(const CovarianceWanted& wanted,
+                           CovarianceFound* found) final {
+    return ComputeCovarianceBlocks(wanted, *record_, &session_, found);
+  }
+
   int64_t copied_bytes() const final { return session_.copied_bytes(); }
   bool IsAlive() const final { return session_.IsAlive(); }
   bool has_float_blocks() const final { return session_.has_float_blocks(); }
@@ -83,6 +92,7 @@ class MachineSolveImpl final : public MachineSolve {
  private:
   std::optional<CeresProgram> program_;
   Session<Machine> session_;
+  const Summary* record_ = nullptr;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/problem_structure.h"
 #include "ceres_ext/plan/solve_plan.h"
+#include "ceres_ext/session/covariance_blocks.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
@@ -36,14 +37,19 @@ class MachineSolve {
  public:
   virtual ~MachineSolve() = default;
 
-  // Makes evaluator, linear solver and vectors of *pp. All memory of the solve
-  // is taken here. As Session::Setup.
+  // Makes evaluator, linear solver and vectors of *pp; null objects: nothing of
+  // the kind, for a covariance. All memory of the solve is taken here. As
+  // Session::Setup.
   virtual kernels::Status Setup(const SolvePlan& plan,
                                 ProblemStructure* structure,
                                 ceres::internal::PreprocessedProblem* pp,
                                 Failure* failure,
                                 Summary* record,
                                 ProgramObjects* objects) = 0;
+
+  // After Setup, with exact steps.
+  virtual kernels::Status ComputeCovariance(const CovarianceWanted& wanted,
+                                            CovarianceFound* found) = 0;
 
   // What Session says.
   virtual int64_t copied_bytes() const = 0;

@@ -22,13 +22,14 @@ bool ImportProgram(const ceres::internal::Program& program,
 
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             const ceres::ParameterBlockOrdering* ordering,
+                            int max_size,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
                             std::string* reason) {
   ProgramRows rows(program);
   rows.ReadBlocks(context);
   if (ordering == nullptr || ordering->NumGroups() < 2) {
-    *is_eliminated = IndependentSet(rows);
+    *is_eliminated = IndependentSet(rows, max_size);
     return true;
   }
   if (ordering->NumElements() != program.NumParameterBlocks()) {

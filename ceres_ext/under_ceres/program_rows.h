@@ -101,8 +101,10 @@ bool ImportProgram(const ceres::internal::Program& program,
 // own ITERATIVE_SCHUR would eliminate: the first group of the ordering where
 // there is one with several, else the independent set. `ordering` may be null.
 // False with a sentence in *reason where the first group is no independent set.
+// max_size: of the independent set, as IndependentSet has it.
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             const ceres::ParameterBlockOrdering* ordering,
+                            int max_size,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
                             std::string* reason);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "ceres_ext/session/known_facts.h"
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "ceres_ext/under_ceres/solver_options.h"
+#include "cuda_kernels/structure/block_rows.h"
 
 namespace ceres_ext {
 namespace {
@@ -180,15 +182,21 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   kernels::HostContext* const context =
       input_.kept->host_context(input_.num_threads);
   std::string* const reason = &input_.record->path_reason;
+  // A solve eliminates what Ceres would, or is Ceres's.
+  const int max_size = input_.has_loop ? std::numeric_limits<int>::max()
+                                       : kernels::kMaxEliminatedSize;
   if (input_.arrays != nullptr) {
-    return input_.arrays->ChooseEliminated(
-               context, &import_options.num_eliminate_blocks, reason) &&
+    return input_.arrays->ChooseEliminated(context,
+                                           max_size,
+                                           &import_options.num_eliminate_blocks,
+                                           reason) &&
            TakeAsOrdered(import_options, pp);
   }
   ceres::internal::Program* program = pp->reduced_program.get();
   std::vector<uint8_t> is_eliminated;
   if (!ChooseEliminatedBlocks(*program,
                               pp->options.linear_solver_ordering.get(),
+                              max_size,
                               context,
                               &is_eliminated,
                               reason)) {
@@ -357,8 +365,12 @@ Status SolveSetup::SetupMachine(const SolvePlan& plan,
   objects_ = ProgramObjects();
   machine_ = std::move(machine);
   schur_structure_ = SchurStructure(*structure);
-  Status status = machine_->Setup(
-      plan, structure, pp, input_.failure, input_.record, &objects_);
+  Status status = machine_->Setup(plan,
+                                  structure,
+                                  pp,
+                                  input_.failure,
+                                  input_.record,
+                                  input_.has_loop ? &objects_ : nullptr);
   if (!status.ok()) {
     objects_ = ProgramObjects();
     machine_.reset();

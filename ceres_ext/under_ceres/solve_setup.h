@@ -39,6 +39,8 @@ struct SolveInput {
   KeptMachines* kept = nullptr;
   Failure* failure = nullptr;
   Summary* record = nullptr;
+  // False: nobody asks for ProgramObjects.
+  bool has_loop = true;
 };
 
 class SolveSetup {

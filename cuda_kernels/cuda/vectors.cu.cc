@@ -18,6 +18,7 @@
 #include "cuda_kernels/ops/cluster_vectors.h"
 #include "cuda_kernels/ops/coarse_rows.h"
 #include "cuda_kernels/ops/coarse_space.h"
+#include "cuda_kernels/ops/covariance.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
@@ -305,6 +306,10 @@ CERES_EXT_RUN(FinishCoarseDiagonalParams)
   CERES_EXT_RUN(CopyRowsParams<__VA_ARGS__, kDeviceLayout>) \
   CERES_EXT_RUN(CameraVectorsParams<__VA_ARGS__>)           \
   CERES_EXT_RUN(PartVectorsParams<__VA_ARGS__, kDeviceLayout>)
+// ops/covariance.h
+CERES_EXT_RUN(UnitColumnsParams)
+CERES_EXT_RUN(CovarianceStartParams)
+CERES_EXT_RUN(CovarianceTermsParams)
 #define CERES_EXT_RUN_COPY(...) \
   CERES_EXT_RUN_COARSE(RecomputedJacobian<__VA_ARGS__>)
 CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_RUN_COPY)

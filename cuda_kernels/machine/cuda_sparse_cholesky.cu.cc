@@ -489,6 +489,52 @@ Status CudaSparseCholesky::Solve(const double* b, double* x) {
       csr_.row_begin, csr_.column, handles->values, x, sums);
 }
 
+Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
+                                        double* b,
+                                        double* x) {
+  if (!has_factor_) {
+    return {StatusCode::kInvalidArgument,
+            "Systems were to be solved without a factor of their matrix."};
+  }
+  if (csr_.n == 0 || num_columns == 0) {
+    return {};
+  }
+  Handles* const handles = handles_.get();
+  // Destroyed on all ways out.
+  struct Columns {
+    ~Columns() {
+      if (matrix != nullptr) {
+        static_cast<void>(cudss->cudssMatrixDestroy(matrix));
+      }
+    }
+    const CudssFunctions* cudss;
+    cudssMatrix_t matrix = nullptr;
+  };
+  Columns of_b{handles->cudss};
+  Columns of_x{handles->cudss};
+  for (auto& [columns, values] : {std::pair<Columns*, double*>(&of_b, b),
+                                  std::pair<Columns*, double*>(&of_x, x)}) {
+    CERES_EXT_CALL(cudssMatrixCreateDn,
+                   &columns->matrix,
+                   csr_.n,
+                   num_columns,
+                   csr_.n,
+                   values,
+                   CUDA_R_64F,
+                   CUDSS_LAYOUT_COL_MAJOR);
+  }
+  CERES_EXT_CALL(cudssExecute,
+                 handles->handle,
+                 CUDSS_PHASE_SOLVE,
+                 handles->config,
+                 handles->data,
+                 handles->a,
+                 of_x.matrix,
+                 of_b.matrix);
+  // What describes the columns goes.
+  return machine_->Synchronize();
+}
+
 Status CudaSparseCholesky::CheckSolution() {
   solution_is_wrong_ = false;
   if (!has_factor_) {
@@ -531,6 +577,11 @@ Status CudaSparseCholesky::Factorize(const double* /*values*/,
   return Available();
 }
 Status CudaSparseCholesky::Solve(const double* /*b*/, double* /*x*/) {
+  return Available();
+}
+Status CudaSparseCholesky::SolveColumns(int64_t /*num_columns*/,
+                                        double* /*b*/,
+                                        double* /*x*/) {
   return Available();
 }
 Status CudaSparseCholesky::CheckSolution() { return Available(); }

@@ -90,6 +90,9 @@ class CudaSparseCholesky {
   // there is no factor. b that is not finite, or a factor that has overflown,
   // gives an x that is not finite.
   Status Solve(const double* b, double* x);
+  // x = A^-1 b, n x num_columns values each, column-major without gaps; x is
+  // not b. Not checked.
+  Status SolveColumns(int64_t num_columns, double* b, double* x);
   // What cuda_solution_check.h says of the last Solve.
   Status CheckSolution();
   // Whether that was that cuDSS's solution is wrong, and not an error of CUDA.

@@ -53,8 +53,15 @@ class HostDenseCholesky {
   }
   // x = A^-1 b, n values each; x may be b.
   Status Solve(const double* b, double* x);
+  // x = A^-1 x, n x num_columns values, column-major without gaps. Columns that
+  // begin with zeros, next to each other, take less time. only_from_first: of a
+  // column only what is from its first value on that is not zero is wanted; the
+  // rest is of no meaning.
+  Status SolveColumns(int64_t num_columns, bool only_from_first, double* x);
 
  private:
+  // The same for as many columns as are solved for at once, row by row.
+  void SolveGroup(bool only_from_first, double* x) const;
   // Factorises the columns of the panel that begins with column k.
   void FactorPanel(int64_t k);
   // Subtracts the panel's products from all columns behind it.

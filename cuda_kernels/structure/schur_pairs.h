@@ -171,7 +171,10 @@ class PairIndex {
     CouplingIndexRef couplings;
   };
 
-  Status Setup(const SchurPairsBuilder::Pairs& pairs, Machine* machine) {
+  // with_couplings: else the view has none.
+  Status Setup(const SchurPairsBuilder::Pairs& pairs,
+               Machine* machine,
+               bool with_couplings = true) {
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(pairs.point_begin, &point_begin_));
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(pairs.f_block, &f_block_));
@@ -192,6 +195,9 @@ class PairIndex {
     view_.index.point_id = e_block_.data();
     view_.index.camera_begin = camera_begin_.data();
     view_.index.camera_entry = camera_entry_.data();
+    if (!with_couplings) {
+      return {};
+    }
     CERES_EXT_RETURN_IF_ERROR(couplings_.Build(
         view_.index,
         std::is_base_of_v<HostMachine, Machine> ? CouplingList::kBlocks

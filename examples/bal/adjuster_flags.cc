@@ -49,6 +49,17 @@ DEFINE_string(output, "",
               "input; compressed if the name ends in .gz or .bz2, binary if it "
               "ends in .npz.");
 
+DEFINE_string(covariance, "",
+              "Write the covariances of all cameras and points at the solution "
+              "to this file, in the frame of the input and with inner "
+              "constraints: arrays if the name ends in .npz, else a table of "
+              "standard deviations. With analytic derivatives, and cameras of "
+              "9 parameters.");
+DEFINE_string(covariance_scale, "a_posteriori",
+              "Of these: a_posteriori (the standard deviation of an image "
+              "position is estimated from the solution), a_priori (it is one "
+              "pixel).");
+
 DEFINE_bool(compare, false,
             "Solve by several solvers, each from the same start in a process "
             "of its own, and show how fast each gets to the best cost; "
@@ -97,7 +108,7 @@ Exit codes:
   0  the solution is usable
   1  a flag is unknown or has a value that is not accepted
   2  the input could not be read
-  3  the solve failed (the report or a message says why)
+  3  the solve failed (the report or a message says why), or --covariance did
   4  an output could not be written; the others are
   5  SIGINT, SIGTERM or SIGHUP ended the solve early; the solution so far is
      usable and all outputs hold it (a second signal kills)
@@ -113,7 +124,7 @@ const std::vector<FlagGroup>& FlagGroups() {
           "cost_function",
           "problem",
           "robustify"}},
-        {"Output", {"output"}},
+        {"Output", {"output", "covariance", "covariance_scale"}},
         {"Comparison",
          {"compare",
           "compare_solvers",
@@ -165,6 +176,12 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
       return false;
     }
   }
+  if (FLAGS_covariance_scale != "a_posteriori" &&
+      FLAGS_covariance_scale != "a_priori") {
+    *error = "--covariance_scale: expected a_posteriori or a_priori, found '" +
+             FLAGS_covariance_scale + "'";
+    return false;
+  }
   options->solver_options.max_num_iterations = FLAGS_num_iterations;
   options->robustify = FLAGS_robustify;
   options->use_manifolds = FLAGS_use_manifolds;
@@ -205,6 +222,11 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
          SolverOptionsFromFlags(
              &options->solver_options, &options->ext_options, error) &&
          options->solver_options.IsValid(error);
+}
+
+CovarianceScale CovarianceScaleFromFlags() {
+  return FLAGS_covariance_scale == "a_priori" ? COVARIANCE_SCALE_A_PRIORI
+                                              : COVARIANCE_SCALE_A_POSTERIORI;
 }
 
 AdjusterProgram BundleAdjusterProgram() {

@@ -23,6 +23,7 @@
 #include "examples/bal/adjuster_program.h"
 #include "examples/bal/bal_geometry.h"
 #include "examples/bal/compare_solvers.h"
+#include "examples/bal/covariance_file.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
 #include "examples/bal/interrupt_callback.h"
@@ -120,6 +121,7 @@ ExitCode Run() {
   // Only the solution may take the place of the problem.
   const std::vector<OutputFile> outputs = {{"output", FLAGS_output, "input"},
                                            {"final_ply", FLAGS_final_ply},
+                                           {"covariance", FLAGS_covariance},
                                            {"report_json", FLAGS_report_json},
                                            {"report_html", FLAGS_report_html},
                                            {"initial_ply", FLAGS_initial_ply}};
@@ -240,6 +242,21 @@ ExitCode Run() {
           FLAGS_final_ply, CameraCenters(problem), problem.points, &error));
     }
   }
+  CovarianceSummary of_covariance;
+  if (summary.IsSolutionUsable() && !FLAGS_covariance.empty()) {
+    std::vector<CovarianceArray> arrays;
+    if (ComputeBalCovariance(options,
+                             CovarianceScaleFromFlags(),
+                             &problem,
+                             &arrays,
+                             &of_covariance,
+                             &error)) {
+      std::cout << CovarianceText(arrays, of_covariance);
+      check_written(WriteCovarianceFile(FLAGS_covariance, arrays, &error));
+    } else {
+      code = Fail(EXIT_SOLVE_FAILED, "no covariance: " + error);
+    }
+  }
   if (!FLAGS_report_json.empty()) {
     check_written(WriteTextFile(
         FLAGS_report_json,
@@ -263,8 +280,12 @@ ExitCode Run() {
   if (std::none_of(outputs.begin(), outputs.end(), [](const OutputFile& file) {
         return IsStandardOutput(file.path);
       })) {
+    // The covariance has its own line.
     std::cout << WaitedFor(
-                     times, summary, SecondsSince(solved), SecondsSince(start))
+                     times,
+                     summary,
+                     SecondsSince(solved) - of_covariance.total_time_in_seconds,
+                     SecondsSince(start))
               << std::endl;
   }
   check_written(FlushStandardOutput(&error));

@@ -77,7 +77,12 @@ bool CheckFlags(std::string* error) {
     }
   }
   for (const char* flag :
-       {"output", "report_json", "initial_ply", "final_ply"}) {
+       {"output",
+        "covariance",
+        "covariance_scale",
+        "report_json",
+        "initial_ply",
+        "final_ply"}) {
     if (IsGiven(flag)) {
       *error = std::string("--") + flag +
                ": expected none with --compare, which has many solves, found "

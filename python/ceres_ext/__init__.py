@@ -47,6 +47,7 @@ from ._ceres_ext import (
     TrivialLoss,
     TukeyLoss,
     __version__,
+    _covariance,
     _evaluate,
     _read_bal,
     _write_bal,
@@ -60,6 +61,7 @@ __all__ = [
     "BalProblem",
     "CauchyLoss",
     "ComposedLoss",
+    "Covariance",
     "EigenQuaternionManifold",
     "EuclideanManifold",
     "Evaluation",
@@ -80,6 +82,7 @@ __all__ = [
     "TrivialLoss",
     "TukeyLoss",
     "__version__",
+    "covariance",
     "evaluate",
     "read_bal",
     "solve",
@@ -123,6 +126,76 @@ def evaluate(
         *_evaluate(
             problem, options, apply_loss_function, residuals, gradient, **values
         )
+    )
+
+
+class Covariance(typing.NamedTuple):
+    """What covariance() has found."""
+
+    diagonals: list[numpy.typing.NDArray[numpy.float64]]
+    """Of each of `arrays`, (num_blocks, size, size). Zeros where a block is
+    constant, NaN where it is in no residual block."""
+    pairs: list[numpy.typing.NDArray[numpy.float64]]
+    """Of each of `pairs`, (size of the first block, size of the second)."""
+    device: str
+    """Where it was computed."""
+    cost: float
+    num_free_directions: int
+    """Directions that no residual holds, which inner constraints take out."""
+    redundancy: int
+    variance_factor: float
+    """What all blocks are multiplied by."""
+    smallest_eigenvalue: float
+    """CovarianceSummary::smallest_eigenvalue of ceres_ext/covariance.h."""
+    total_time_in_seconds: float
+
+
+def covariance(
+    problem: ArrayProblem,
+    arrays: typing.Sequence[int] = (),
+    pairs: typing.Sequence[tuple[tuple[int, int], tuple[int, int]]] = (),
+    options: SolverOptions | None = None,
+    *,
+    apply_loss_function: bool = True,
+    gauge: str = "as_given",
+    scale: str = "a_priori",
+    damping: typing.Sequence[float] = (),
+    **values: object,
+) -> Covariance:
+    """Computes covariances at the values of the arrays, without solving.
+
+    arrays: what add_parameters returned, of which all diagonal blocks are wanted.
+    pairs: pairs of blocks, each (array, number of the block).
+    options, values: as of solve(), of which those that say where and with which
+    threads have an effect, and schur_factorization.
+    gauge: as_given (free directions are an error), inner (inner constraints),
+    damped. damping: with damped, D of all columns of all arrays.
+    scale: a_priori, a_posteriori. docs/covariance.md says what all this means.
+
+    ValueError: options, arrays or pairs do not fit together, or the problem is
+    being solved. ArithmeticError: there is no covariance; the message says why.
+    """
+    gauges = ["as_given", "inner", "damped"]
+    scales = ["a_priori", "a_posteriori"]
+    for name, value, choices in (("gauge", gauge, gauges), ("scale", scale, scales)):
+        if value.lower() not in choices:
+            raise ValueError(
+                f"{name}: expected one of {', '.join(choices)}, found {value!r}"
+            )
+    diagonals, *rest = _covariance(
+        problem,
+        list(arrays),
+        [(*first, *second) for first, second in pairs],
+        options,
+        apply_loss_function,
+        gauges.index(gauge.lower()),
+        scales.index(scale.lower()),
+        list(damping),
+        **values,
+    )
+    return Covariance(
+        [blocks.reshape(-1, blocks.shape[1], blocks.shape[1]) for blocks in diagonals],
+        *rest,
     )
 
 

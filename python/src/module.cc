@@ -13,5 +13,6 @@ NB_MODULE(_ceres_ext, module) {
   ceres_ext::python::AddProblem(&module);
   ceres_ext::python::AddOptions(&module);
   ceres_ext::python::AddSolve(&module);
+  ceres_ext::python::AddCovariance(&module);
   ceres_ext::python::AddBalFile(&module);
 }

@@ -5,6 +5,7 @@
 // can't be, as if nothing had been chosen. Also with an emulated device.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <random>
 #include <set>
@@ -410,8 +411,12 @@ TEST(Elimination, IsCeressOwn) {
     kernels::HostContext context(3);
     std::vector<uint8_t> is_eliminated;
     std::string reason;
-    ASSERT_TRUE(ChooseEliminatedBlocks(
-        *program, &ordering, &context, &is_eliminated, &reason));
+    ASSERT_TRUE(ChooseEliminatedBlocks(*program,
+                                       &ordering,
+                                       std::numeric_limits<int>::max(),
+                                       &context,
+                                       &is_eliminated,
+                                       &reason));
     std::set<double*> chosen;
     for (int i = 0; i < program->NumParameterBlocks(); ++i) {
       if (is_eliminated[i] != 0) {

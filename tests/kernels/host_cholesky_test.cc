@@ -106,6 +106,43 @@ TEST(HostDenseCholesky, Solves) {
   }
 }
 
+// Columns at the edges of groups and tiles; zeros at their beginning; and the
+// part from the first value on alone.
+TEST(HostDenseCholesky, SolvesColumns) {
+  for (const int64_t n : {int64_t{1}, int64_t{9}, kTile, 2 * kTile + 3}) {
+    for (const int64_t num_columns :
+         {int64_t{0}, int64_t{1}, int64_t{31}, int64_t{32}, int64_t{33}}) {
+      SCOPED_TRACE(testing::Message() << n << ", " << num_columns);
+      const MatrixXd a = RandomMatrix(n, n, 7);
+      std::vector<double> l = Stored(a);
+      MatrixXd b = MatrixXd::Random(n, num_columns);
+      b.topRows(n / 2).setZero();
+      MatrixXd first;
+      for (const int num_threads : {1, 3}) {
+        HostMachine machine(num_threads);
+        HostDenseCholesky cholesky;
+        MatrixXd x = b;
+        std::vector<double> factor = l;
+        ASSERT_TRUE(cholesky.Setup(n, &machine).ok());
+        ASSERT_FALSE(cholesky.SolveColumns(num_columns, false, x.data()).ok());
+        ASSERT_TRUE(cholesky.QueueFactorization(factor.data()).ok());
+        ASSERT_TRUE(cholesky.SolveColumns(num_columns, false, x.data()).ok());
+        for (int64_t j = 0; j < num_columns; ++j) {
+          ExpectSolves(a, b.col(j), x.col(j));
+        }
+        MatrixXd lower = b;
+        ASSERT_TRUE(
+            cholesky.SolveColumns(num_columns, true, lower.data()).ok());
+        EXPECT_EQ(lower.bottomRows(n - n / 2), x.bottomRows(n - n / 2));
+        if (num_threads == 1) {
+          first = x;
+        }
+        EXPECT_EQ(x, first);
+      }
+    }
+  }
+}
+
 TEST(HostDenseCholesky, HasTheSameBitsOnAnyNumberOfThreads) {
   const int64_t n = 5 * kTile + 11;
   const MatrixXd a = RandomMatrix(n, n, 3);

@@ -25,6 +25,7 @@
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
+#include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext::solver {
 
@@ -79,6 +80,36 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                                   : dense_.Solve(x_.data(), x_.data()));
     return Scatter(z);
   }
+  // As HostSchurCholesky's. Waits. kDeviceError: also where a solution with the
+  // factor, of ones, is wrong, as CheckFactor has it.
+  kernels::Status Factorize() {
+    int64_t failed_order = 0;
+    CERES_EXT_RETURN_IF_ERROR(
+        size_.is_sparse ? sparse_.Factorize(values_.data(), &failed_order)
+                        : dense_.Factorize(values_.data(), &failed_order));
+    CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
+    const std::vector<double> ones(static_cast<size_t>(num_unknowns_), 1.0);
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(num_unknowns_, ones.data(), x_.data()));
+    if (size_.is_sparse) {
+      CERES_EXT_RETURN_IF_ERROR(sparse_.Solve(x_.data(), x_.data()));
+      return sparse_.CheckSolution();
+    }
+    CERES_EXT_RETURN_IF_ERROR(dense_.Solve(x_.data(), x_.data()));
+    return dense_.CheckSolution();
+  }
+  kernels::Status SolveColumns(int64_t num_columns,
+                               bool /*only_from_first*/,
+                               double* x,
+                               double* work) {
+    if (!size_.is_sparse) {
+      return dense_.SolveColumns(num_columns, x);
+    }
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CopyParams{num_unknowns_ * num_columns, x, work}, machine_));
+    return sparse_.SolveColumns(num_columns, work, x);
+  }
+  bool NeedsWork() const { return size_.is_sparse; }
   // After queued work. kNumericalFailure names the column where S is not
   // positive definite. kDeviceError: also where z is not the solution, which
   // the library has not noticed.

@@ -53,6 +53,9 @@ class FactorizedSchur {
   }
   // There is another Jacobian.
   void Forget() { schur_.Forget(); }
+  // S itself, with its unknowns and pairs.
+  const ExplicitSchur<Machine>& schur() const { return schur_; }
+  ExplicitSchur<Machine>* mutable_schur() { return &schur_; }
 
  protected:
   template <typename T>

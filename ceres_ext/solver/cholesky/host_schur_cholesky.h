@@ -20,6 +20,7 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_cholesky.h"
 #include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/ops/vectors.h"
 
 namespace ceres_ext::solver {
 
@@ -64,21 +65,46 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
   // z = S^-1 s, vectors of F. kNumericalFailure: S is not positive definite.
   kernels::Status Solve(const double* rhs, double* z) {
     CERES_EXT_RETURN_IF_ERROR(Gather(rhs));
+    CERES_EXT_RETURN_IF_ERROR(Factorize());
     if (sparse_ != nullptr) {
-      bool failed = false;
-      CERES_EXT_RETURN_IF_ERROR(sparse_->Factorize(values_.data(), &failed));
-      CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed ? -1 : 0));
       std::swap(x_, rhs_);
       CERES_EXT_RETURN_IF_ERROR(sparse_->Solve(rhs_.data(), x_.data()));
     } else {
-      CERES_EXT_RETURN_IF_ERROR(dense_.QueueFactorization(values_.data()));
-      int64_t failed_order = 0;
-      CERES_EXT_RETURN_IF_ERROR(dense_.ReadFailedOrder(&failed_order));
-      CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
       CERES_EXT_RETURN_IF_ERROR(dense_.Solve(x_.data(), x_.data()));
     }
     return Scatter(z);
   }
+  // The first half of Solve, for columns of S^-1.
+  kernels::Status Factorize() {
+    if (sparse_ != nullptr) {
+      bool failed = false;
+      CERES_EXT_RETURN_IF_ERROR(sparse_->Factorize(values_.data(), &failed));
+      return CheckOrder(failed ? -1 : 0);
+    }
+    CERES_EXT_RETURN_IF_ERROR(dense_.QueueFactorization(values_.data()));
+    int64_t failed_order = 0;
+    CERES_EXT_RETURN_IF_ERROR(dense_.ReadFailedOrder(&failed_order));
+    return CheckOrder(failed_order);
+  }
+  // x = S^-1 x of unknowns, num_unknowns() x num_columns values, column-major.
+  // work: as many, of no meaning afterwards; null where NeedsWork is false.
+  // only_from_first: HostDenseCholesky::SolveColumns.
+  kernels::Status SolveColumns(int64_t num_columns,
+                               bool only_from_first,
+                               double* x,
+                               double* work) {
+    if (sparse_ == nullptr) {
+      return dense_.SolveColumns(num_columns, only_from_first, x);
+    }
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CopyParams{num_unknowns_ * num_columns, x, work}, machine_));
+    for (int64_t c = 0; c < num_columns; ++c) {
+      CERES_EXT_RETURN_IF_ERROR(
+          sparse_->Solve(work + num_unknowns_ * c, x + num_unknowns_ * c));
+    }
+    return {};
+  }
+  bool NeedsWork() const { return sparse_ != nullptr; }
   // Solve has said it.
   kernels::Status CheckFactor() { return {}; }
   bool sparse_is_wrong() const { return false; }

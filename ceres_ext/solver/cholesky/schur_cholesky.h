@@ -11,6 +11,9 @@
 //   if (status.ok()) status = cholesky.Solve(rhs, z);
 //   if (status.ok()) status = cholesky.CheckFactor();
 //   if (cholesky.sparse_is_wrong()) status = cholesky.ReplaceSparse();
+//   // or, for columns of S^-1:
+//   if (status.ok()) status = cholesky.Factorize();
+//   if (status.ok()) status = cholesky.SolveColumns(n, false, x, work);
 #ifndef CERES_EXT_SOLVER_CHOLESKY_SCHUR_CHOLESKY_H_
 #define CERES_EXT_SOLVER_CHOLESKY_SCHUR_CHOLESKY_H_
 
@@ -22,6 +25,7 @@
 #include "ceres_ext/solver/cholesky/device_schur_cholesky.h"
 #include "ceres_ext/solver/cholesky/host_schur_cholesky.h"
 #include "ceres_ext/solver/cholesky/sparse_factorization.h"
+#include "ceres_ext/solver/explicit_schur.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/schur_matrix_size.h"
 #include "ceres_ext/solver/step_options.h"
@@ -52,6 +56,16 @@ class NoSchurCholesky {
   }
   void Forget() {}
   bool waits() const { return false; }
+  kernels::Status Factorize() { return {}; }
+  kernels::Status SolveColumns(int64_t /*num_columns*/,
+                               bool /*only_from_first*/,
+                               double* /*x*/,
+                               double* /*work*/) {
+    return {};
+  }
+  bool NeedsWork() const { return false; }
+  const ExplicitSchur<Machine>& schur() const { return schur_; }
+  ExplicitSchur<Machine>* mutable_schur() { return &schur_; }
   kernels::Status Solve(const double* /*rhs*/, double* /*z*/) { return {}; }
   kernels::Status CheckFactor() { return {}; }
   bool sparse_is_wrong() const { return false; }
@@ -59,6 +73,7 @@ class NoSchurCholesky {
 
  private:
   SchurMatrixSize size_;
+  ExplicitSchur<Machine> schur_;
 };
 
 template <typename Machine>

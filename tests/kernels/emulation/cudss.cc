@@ -203,7 +203,10 @@ cudssStatus_t Solve(cudssHandle_t handle,
                     const cudssMatrix& x,
                     const cudssMatrix& b) {
   if (!Expect(data->was_factorized && data->info == 0, "solve", "no factor") ||
-      !Expect(x.values != b.values, "solve", "x is b")) {
+      !Expect(x.values != b.values, "solve", "x is b") ||
+      !Expect(x.num_values == b.num_values && b.num_values % data->n == 0,
+              "solve",
+              "columns of other sizes")) {
     return CUDSS_STATUS_INVALID_VALUE;
   }
   const int64_t n = data->n;
@@ -212,24 +215,26 @@ cudssStatus_t Solve(cudssHandle_t handle,
     return CUDSS_STATUS_ALLOC_FAILED;
   }
   const double* const l = data->factor;
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] = static_cast<const double*>(b.values)[Reverse(n, i)];
-  }
-  for (int64_t j = 0; j < n; ++j) {
-    y[j] /= l[j * n + j];
-    for (int64_t i = j + 1; i < n; ++i) {
-      y[i] -= l[j * n + i] * y[j];
+  for (int64_t begin = 0; begin < b.num_values; begin += n) {
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = static_cast<const double*>(b.values)[begin + Reverse(n, i)];
     }
-  }
-  for (int64_t j = n - 1; j >= 0; --j) {
-    for (int64_t i = j + 1; i < n; ++i) {
-      y[j] -= l[j * n + i] * y[i];
+    for (int64_t j = 0; j < n; ++j) {
+      y[j] /= l[j * n + j];
+      for (int64_t i = j + 1; i < n; ++i) {
+        y[i] -= l[j * n + i] * y[j];
+      }
     }
-    y[j] /= l[j * n + j];
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    static_cast<double*>(x.values)[Reverse(n, i)] =
-        emulation::Spoiled("cuDSS", Reverse(n, i), y[i]);
+    for (int64_t j = n - 1; j >= 0; --j) {
+      for (int64_t i = j + 1; i < n; ++i) {
+        y[j] -= l[j * n + i] * y[i];
+      }
+      y[j] /= l[j * n + j];
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      static_cast<double*>(x.values)[begin + Reverse(n, i)] =
+          emulation::Spoiled("cuDSS", Reverse(n, i), y[i]);
+    }
   }
   Free(handle, y, ScratchBytes(n));
   return CUDSS_STATUS_SUCCESS;
@@ -437,11 +442,12 @@ cudssStatus_t cudssMatrixCreateDn(cudssMatrix_t* matrix,
                                   cudaDataType value_type,
                                   cudssLayout_t layout) {
   const char* const name = "cudssMatrixCreateDn";
-  if (!Expect(num_columns == 1 && stride >= num_rows &&
+  if (!Expect(num_columns >= 1 && stride == num_rows &&
                   value_type == CUDA_R_64F && layout == CUDSS_LAYOUT_COL_MAJOR,
               name,
-              "no vector") ||
-      !Expect(IsOnDevice(static_cast<const double*>(values), num_rows),
+              "no vectors without gaps") ||
+      !Expect(IsOnDevice(static_cast<const double*>(values),
+                         num_rows * num_columns),
               name,
               "no values on the device")) {
     return CUDSS_STATUS_INVALID_VALUE;
@@ -450,7 +456,11 @@ cudssStatus_t cudssMatrixCreateDn(cudssMatrix_t* matrix,
   if (*matrix == nullptr) {
     return CUDSS_STATUS_ALLOC_FAILED;
   }
-  **matrix = {num_rows, num_rows, nullptr, nullptr, const_cast<void*>(values)};
+  **matrix = {num_rows,
+              num_rows * num_columns,
+              nullptr,
+              nullptr,
+              const_cast<void*>(values)};
   return CUDSS_STATUS_SUCCESS;
 }
 

@@ -1,0 +1,819 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/session/covariance_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "Eigen/Core"
+#include "Eigen/Eigenvalues"
+#include "ceres_ext/base/scoped_seconds.h"
+#include "ceres_ext/import/caller_state.h"
+#include "cuda_kernels/base/relative_pivot.h"
+#include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/ops/covariance.h"
+
+namespace ceres_ext {
+namespace {
+
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+using kernels::BlockFamily;
+using kernels::Status;
+using kernels::StatusCode;
+
+// Directions of similarity motions: what inner constraints may take away.
+constexpr int kMostInner = 7;
+// Blocks that a message names.
+constexpr size_t kMostNamed = 5;
+// In place of the first unknown of a block that has none.
+constexpr int32_t kNoUnknown = std::numeric_limits<int32_t>::max();
+
+// Makes the columns orthonormal, in two passes of Gram and Schmidt. A column
+// that depends on those before it becomes zero.
+void Orthonormalize(MatrixXd* x) {
+  for (Eigen::Index j = 0; j < x->cols(); ++j) {
+    const double before = x->col(j).norm();
+    for (int pass = 0; pass < 2; ++pass) {
+      for (Eigen::Index i = 0; i < j; ++i) {
+        x->col(j) -= x->col(i).dot(x->col(j)) * x->col(i);
+      }
+    }
+    const double norm = x->col(j).norm();
+    constexpr double kDependent = 1e-14;
+    if (norm > kDependent * before) {
+      x->col(j) /= norm;
+    } else {
+      x->col(j).setZero();
+    }
+  }
+}
+
+template <typename Machine>
+class CovarianceSolver {
+ public:
+  CovarianceSolver(const CovarianceWanted& wanted,
+                   const Summary& record,
+                   Session<Machine>* session,
+                   CovarianceFound* found)
+      : wanted_(wanted),
+        record_(record),
+        session_(session),
+        problem_(session->problem()),
+        machine_(session->machine()),
+        found_(found) {}
+
+  Status Compute() {
+    *found_ = {};
+    found_->num_residuals = session_->num_residuals();
+    found_->num_columns = session_->num_columns();
+    {
+      const ScopedSeconds timer(&found_->evaluation_seconds);
+      CERES_EXT_RETURN_IF_ERROR(Evaluate());
+    }
+    ListBlocks();
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    {
+      const ScopedSeconds timer(&found_->factorization_seconds);
+      CERES_EXT_RETURN_IF_ERROR(Factorize());
+    }
+    const ScopedSeconds timer(&found_->blocks_seconds);
+    CERES_EXT_RETURN_IF_ERROR(FindBlocks());
+    if (found_->num_free > 0) {
+      CERES_EXT_RETURN_IF_ERROR(Project());
+    }
+    return {};
+  }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // A parameter block that varies.
+  struct Place {
+    int32_t family = -1;  // of E; -1: of F
+    int32_t block = 0;    // of F: counted through
+    int32_t tangent_size = 0;
+    int32_t state_offset = 0;
+  };
+
+  Status Evaluate() {
+    {
+      const CurrentMachine<Machine> current(machine_);
+      CERES_EXT_RETURN_IF_ERROR(current.status());
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Allocate(session_->num_parameters(), &state_));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Allocate(session_->num_residuals(), &residuals_));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Allocate(session_->num_residuals(), &product_));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Allocate(session_->num_columns(), &tangent_));
+      CERES_EXT_RETURN_IF_ERROR(
+          wanted_.state.empty()
+              ? session_->caller_state()->CopyToMachine(state_.data(), machine_)
+              : machine_->Upload(static_cast<int64_t>(wanted_.state.size()),
+                                 wanted_.state.data(),
+                                 state_.data()));
+    }
+    session_->FinishSetup();
+    EvaluationWanted<Machine> evaluation;
+    evaluation.state = state_.data();
+    evaluation.apply_loss = wanted_.apply_loss;
+    evaluation.residuals = residuals_.data();
+    evaluation.jacobian = session_->linearization();
+    return session_->Evaluate(evaluation, &found_->cost);
+  }
+
+  // Where parameter blocks and unknowns of S stand.
+  void ListBlocks() {
+    const auto num_columns = static_cast<size_t>(session_->num_columns());
+    places_.assign(num_columns, {});
+    const auto list =
+        [this](const BlockTable& table, int32_t family, int32_t first_block) {
+          for (int32_t b = 0; b < table.size(); ++b) {
+            if (table.tangent_size(b) > 0) {
+              places_[static_cast<size_t>(table.tangent_offset(b))] = {
+                  family,
+                  first_block + b,
+                  table.tangent_size(b),
+                  table.state_offset(b)};
+            }
+          }
+        };
+    for (size_t i = 0; i < problem_.e().size(); ++i) {
+      list(problem_.e()[i].table(), static_cast<int32_t>(i), 0);
+    }
+    const kernels::BlockFamilies& f = problem_.blocks().f;
+    std::vector<int32_t> column_of_value(static_cast<size_t>(f.num_values()),
+                                         -1);
+    int32_t first_block = 0;
+    for (int i = 0; i < f.size(); ++i) {
+      const BlockTable& table = problem_.f()[static_cast<size_t>(i)].table();
+      list(table, -1, first_block);
+      for (int32_t b = 0; b < f[i].num_blocks; ++b) {
+        const int64_t begin = f[i].value_begin + int64_t{f[i].size} * b;
+        f_size_.push_back(f[i].size);
+        value_begin_.push_back(begin);
+        for (int32_t a = 0; a < table.tangent_size(b); ++a) {
+          column_of_value[static_cast<size_t>(begin + a)] =
+              table.tangent_offset(b) + a;
+        }
+      }
+      first_block += f[i].num_blocks;
+    }
+    const auto& unknowns = schur().unknowns();
+    id_.assign(static_cast<size_t>(f.num_values()), -1);
+    for (size_t u = 0; u < unknowns.host_column().size(); ++u) {
+      const auto value = static_cast<size_t>(unknowns.host_column()[u]);
+      id_[value] = static_cast<int32_t>(u);
+      column_.push_back(column_of_value[value]);
+    }
+    for (size_t b = 0; b < f_size_.size(); ++b) {
+      int32_t first = kNoUnknown;
+      for (int32_t a = 0; a < f_size_[b]; ++a) {
+        const int32_t u = id_[static_cast<size_t>(value_begin_[b] + a)];
+        first = u < 0 ? first : std::min(first, u);
+      }
+      order_.push_back(first);
+    }
+  }
+
+  const solver::ExplicitSchur<Machine>& schur() {
+    return session_->solver()->mutable_cholesky()->schur();
+  }
+  int64_t num_unknowns() const { return static_cast<int64_t>(column_.size()); }
+
+  // Damped by D of each tangent column.
+  Status FactorizeWith(const std::vector<double>& diagonal) {
+    const auto families = problem_.working_diagonal();
+    if (!diagonal.empty()) {
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Upload(static_cast<int64_t>(diagonal.size()),
+                           diagonal.data(),
+                           tangent_.data()));
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        problem_.Gather(diagonal.empty() ? nullptr : tangent_.data(),
+                        1.0,
+                        families.e,
+                        families.f));
+    solver::LinearSystem system;
+    system.b = residuals_.data();
+    system.e_diagonal = families.e;
+    system.f_diagonal = families.f;
+    system.is_same_linearization = has_factorized_;
+    has_factorized_ = true;
+    return session_->solver()->FactorizeSystem(system);
+  }
+
+  Status Factorize() {
+    if (!wanted_.diagonal.empty()) {
+      return FactorizeWith(wanted_.diagonal);
+    }
+    CERES_EXT_RETURN_IF_ERROR(session_->FindDegenerateBlocks());
+    if (record_.degenerate_eliminated_blocks.count > 0 ||
+        record_.degenerate_other_blocks.count > 0) {
+      return {StatusCode::kNumericalFailure, "There are degenerate blocks."};
+    }
+    CERES_EXT_RETURN_IF_ERROR(FindScale());
+    Status status = FactorizeWith({});
+    if (!status.ok() && status.code != StatusCode::kNumericalFailure) {
+      return status;
+    }
+    if (num_unknowns() == 0) {
+      return status;
+    }
+    tolerance_ =
+        std::max(kernels::kDegeneratePivot,
+                 std::sqrt(static_cast<double>(num_unknowns()) *
+                           static_cast<double>(session_->num_residuals())) *
+                     std::numeric_limits<double>::epsilon() / 2.0);
+    if (status.ok()) {
+      constexpr int kVectors = 8;
+      constexpr int kIterations = 3;
+      MatrixXd vectors;
+      VectorXd values;
+      CERES_EXT_RETURN_IF_ERROR(
+          FindSmallest(kVectors, kIterations, 0.0, &values, &vectors));
+      found_->smallest_eigenvalue = values(0);
+      if (values(0) > tolerance_) {
+        return {};
+      }
+    }
+    return FindFree(status);
+  }
+
+  // The lengths of the columns of J.
+  Status FindScale() {
+    const auto n = static_cast<int64_t>(session_->num_columns());
+    CERES_EXT_RETURN_IF_ERROR(
+        session_->linearization()->SquaredColumnNorms(tangent_.data()));
+    scale_.resize(static_cast<size_t>(n));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(n, tangent_.data(), scale_.data()));
+    for (double& value : scale_) {
+      value = std::sqrt(value);
+    }
+    return {};
+  }
+
+  // The smallest eigenvalues and their vectors of H = s^-1 S s^-1, ascending,
+  // where S + shift s^2 was factorised last.
+  Status FindSmallest(int num_vectors,
+                      int num_iterations,
+                      double shift,
+                      VectorXd* values,
+                      MatrixXd* vectors) {
+    const int64_t n = num_unknowns();
+    const auto p = static_cast<Eigen::Index>(std::min<int64_t>(num_vectors, n));
+    VectorXd s(n);
+    for (int64_t u = 0; u < n; ++u) {
+      s(u) = scale_[static_cast<size_t>(column_[static_cast<size_t>(u)])];
+    }
+    std::mt19937 random(1);
+    MatrixXd y(n, p);
+    for (Eigen::Index j = 0; j < p; ++j) {
+      for (Eigen::Index i = 0; i < n; ++i) {
+        y(i, j) = static_cast<double>(random()) / 4294967296.0 - 0.5;
+      }
+    }
+    Orthonormalize(&y);
+    MatrixXd x;
+    for (int i = 0; i < num_iterations; ++i) {
+      x = s.asDiagonal() * y;
+      CERES_EXT_RETURN_IF_ERROR(SolveColumns(&x));
+      x = s.asDiagonal() * x;
+      if (i + 1 < num_iterations) {
+        y = x;
+        Orthonormalize(&y);
+      }
+    }
+    // Of the inverse, in the space of y.
+    const MatrixXd projected = y.transpose() * x;
+    const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(
+        0.5 * (projected + projected.transpose()));
+    values->resize(p);
+    vectors->resize(n, p);
+    for (Eigen::Index j = 0; j < p; ++j) {
+      const double inverse = eigen.eigenvalues()(p - 1 - j);
+      // Written so that NaN is no eigenvalue above a tolerance.
+      (*values)(j) = inverse > 0.0 ? 1.0 / inverse - shift : 0.0;
+      vectors->col(j) = x * eigen.eigenvectors().col(p - 1 - j);
+    }
+    Orthonormalize(vectors);
+    return {};
+  }
+
+  // The directions that nothing holds, by the columns of F damped a little.
+  Status FindFree(const Status& why_singular) {
+    // Far above rounding, and far below what else there is.
+    const double shift = 100.0 * tolerance_;
+    constexpr int kIterations = 6;
+    std::vector<double> diagonal(scale_.size(), 0.0);
+    for (const int32_t column : column_) {
+      diagonal[static_cast<size_t>(column)] =
+          std::sqrt(shift) * scale_[static_cast<size_t>(column)];
+    }
+    CERES_EXT_RETURN_IF_ERROR(FactorizeWith(diagonal));
+    VectorXd values;
+    MatrixXd vectors;
+    CERES_EXT_RETURN_IF_ERROR(FindSmallest(CovarianceFound::kMostDirections,
+                                           kIterations,
+                                           shift,
+                                           &values,
+                                           &vectors));
+    const auto d = static_cast<int>((values.array() <= tolerance_).count());
+    if (d == 0) {
+      return why_singular.ok()
+                 ? Status(StatusCode::kNumericalFailure,
+                          "The Schur complement is too close to a singular "
+                          "matrix to be inverted.")
+                 : why_singular;
+    }
+    found_->num_free = d;
+    found_->smallest_eigenvalue = d < values.size() ? values(d) : tolerance_;
+    vectors.conservativeResize(Eigen::NoChange, d);
+    NameMoved(vectors);
+    if (!wanted_.inner_constraints || d > kMostInner) {
+      return {StatusCode::kNumericalFailure, "There are free directions."};
+    }
+    return SetupInner(vectors);
+  }
+
+  // Which blocks of F the directions move.
+  void NameMoved(const MatrixXd& vectors) {
+    std::vector<std::pair<double, int>> moved;
+    for (const Place& place : places_) {
+      if (place.tangent_size == 0 || place.family >= 0) {
+        continue;
+      }
+      double square = 0.0;
+      const int64_t begin = value_begin_[static_cast<size_t>(place.block)];
+      for (int32_t a = 0; a < place.tangent_size; ++a) {
+        const int32_t u = id_[static_cast<size_t>(begin + a)];
+        square += u < 0 ? 0.0 : vectors.row(u).squaredNorm();
+      }
+      moved.emplace_back(-square, place.state_offset);
+    }
+    std::stable_sort(
+        moved.begin(), moved.end(), [](const auto& a, const auto& b) {
+          return a.first < b.first;
+        });
+    constexpr double kMoves = 1e-6;
+    for (const auto& [square, offset] : moved) {
+      if (square < kMoves * moved[0].first) {
+        ++found_->num_moved_blocks;
+        if (found_->moved_blocks.size() < kMostNamed) {
+          found_->moved_blocks.push_back(session_->ValuesAt(offset));
+        }
+      }
+    }
+  }
+
+  // From eigenvectors of H to free_ = N, of all tangent columns, and the
+  // factors of B.
+  Status SetupInner(const MatrixXd& vectors) {
+    const Eigen::Index d = vectors.cols();
+    free_ = MatrixXd::Zero(session_->num_columns(), d);
+    for (int64_t u = 0; u < num_unknowns(); ++u) {
+      const auto column = column_[static_cast<size_t>(u)];
+      const double scale = scale_[static_cast<size_t>(column)];
+      if (scale > 0.0) {
+        free_.row(column) = vectors.row(u) / scale;
+      }
+    }
+    for (Eigen::Index j = 0; j < d; ++j) {
+      // y = -Vi E'F z
+      VectorXd of_e;
+      VectorXd z = free_.col(j);
+      CERES_EXT_RETURN_IF_ERROR(MultiplyNormal(z, &of_e));
+      CERES_EXT_RETURN_IF_ERROR(ApplyInverses(&of_e));
+      free_.col(j) -= of_e;
+    }
+    Orthonormalize(&free_);
+    // Columns to be held: complete pivoting on the scaled rows of N.
+    MatrixXd rows(num_unknowns(), d);
+    for (int64_t u = 0; u < num_unknowns(); ++u) {
+      const auto column = column_[static_cast<size_t>(u)];
+      rows.row(u) = scale_[static_cast<size_t>(column)] * free_.row(column);
+    }
+    std::vector<double> diagonal(scale_.size(), 0.0);
+    for (Eigen::Index j = 0; j < d; ++j) {
+      Eigen::Index best = 0;
+      const double square = rows.rowwise().squaredNorm().maxCoeff(&best);
+      if (!(square > 0.0)) {
+        return {StatusCode::kNumericalFailure,
+                "The free directions are not those of the blocks that are not "
+                "eliminated."};
+      }
+      const auto column =
+          static_cast<size_t>(column_[static_cast<size_t>(best)]);
+      diagonal[column] = scale_[column];
+      const Eigen::RowVectorXd direction = rows.row(best) / std::sqrt(square);
+      rows -= (rows * direction.transpose()) * direction;
+    }
+    return FactorizeWith(diagonal);
+  }
+
+  // x = S^-1 x
+  Status SolveColumns(MatrixXd* x) {
+    auto* const cholesky = session_->solver()->mutable_cholesky();
+    Buffer<double> columns;
+    Buffer<double> work;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(x->size(), x->data(), &columns));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(cholesky->NeedsWork() ? x->size() : 0, &work));
+    CERES_EXT_RETURN_IF_ERROR(cholesky->SolveColumns(x->cols(),
+                                                     /*only_from_first=*/false,
+                                                     columns.data(),
+                                                     work.data()));
+    return machine_->Download(x->size(), columns.data(), x->data());
+  }
+
+  // y = J'J x
+  Status MultiplyNormal(const VectorXd& x, VectorXd* y) {
+    auto* const jacobian = session_->linearization();
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(x.size(), x.data(), tangent_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(product_.size(), product_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        jacobian->RightMultiplyAndAccumulate(tangent_.data(), product_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(tangent_.size(), tangent_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        jacobian->LeftMultiplyAndAccumulate(product_.data(), tangent_.data()));
+    y->resize(x.size());
+    return machine_->Download(x.size(), tangent_.data(), y->data());
+  }
+
+  // x = Vi x of the columns of E, zero of all others.
+  Status ApplyInverses(VectorXd* x) {
+    const auto working = problem_.working();
+    const kernels::BlockFamilies& e = problem_.blocks().e;
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(x->size(), x->data(), tangent_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        problem_.Gather(tangent_.data(), 0.0, working.e, working.f));
+    Buffer<double> result;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(e.num_values(), &result));
+    for (const BlockFamily& family : e) {
+      if (family.num_blocks > 0) {
+        CERES_EXT_RETURN_IF_ERROR(Run(
+            kernels::ApplyBlocksParams<kernels::kDynamic>{
+                family.num_blocks,
+                family.size,
+                kernels::PackedBlocks<const double>(
+                    family, Machine::kLayout, session_->solver()->e_inverses()),
+                working.e + family.value_begin,
+                1.0,
+                result.data() + family.value_begin,
+                nullptr},
+            machine_));
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(problem_.blocks().f.num_values(), working.f));
+    CERES_EXT_RETURN_IF_ERROR(
+        problem_.Scatter(result.data(), working.f, tangent_.data()));
+    return machine_->Download(x->size(), tangent_.data(), x->data());
+  }
+
+  // x = (J'J + D^2)^-1 x of all tangent columns, D zero in those of E.
+  Status SolveAll(VectorXd* x) {
+    VectorXd of_e = *x;
+    CERES_EXT_RETURN_IF_ERROR(ApplyInverses(&of_e));
+    VectorXd product;
+    CERES_EXT_RETURN_IF_ERROR(MultiplyNormal(of_e, &product));
+    MatrixXd z(num_unknowns(), 1);
+    for (int64_t u = 0; u < num_unknowns(); ++u) {
+      const auto column = column_[static_cast<size_t>(u)];
+      z(u, 0) = (*x)(column)-product(column);
+    }
+    CERES_EXT_RETURN_IF_ERROR(SolveColumns(&z));
+    VectorXd of_f = VectorXd::Zero(x->size());
+    for (int64_t u = 0; u < num_unknowns(); ++u) {
+      of_f(column_[static_cast<size_t>(u)]) = z(u, 0);
+    }
+    CERES_EXT_RETURN_IF_ERROR(MultiplyNormal(of_f, &product));
+    CERES_EXT_RETURN_IF_ERROR(ApplyInverses(&product));
+    *x = of_e - product + of_f;
+    return {};
+  }
+
+  // The blocks of (J'J + D^2)^-1 for the factors that are there.
+  Status FindBlocks() {
+    CERES_EXT_RETURN_IF_ERROR(CheckSizes());
+    if (wanted_.blocks.empty()) {
+      return {};
+    }
+    std::vector<kernels::CovarianceBlock> blocks;
+    std::vector<unsigned char> is_needed(f_size_.size(), 0);
+    kernels::CovarianceTermsParams terms;
+    bool has_e = false;
+    // Whether the part of S^-1 on its diagonal and below is enough.
+    bool is_lower = true;
+    int64_t num_values = 0;
+    for (const auto& wanted : wanted_.blocks) {
+      Place left = PlaceOf(wanted.left);
+      Place right = PlaceOf(wanted.right);
+      if (IsTurned(wanted)) {
+        std::swap(left, right);
+      }
+      blocks.push_back(
+          {left.family, left.block, right.family, right.block, num_values});
+      num_values += int64_t{Size(left)} * Size(right);
+      terms.of.max_rows = std::max(terms.of.max_rows, Size(left));
+      has_e = has_e || left.family >= 0;
+      is_lower = is_lower && (left.family < 0 || wanted.left == wanted.right);
+      if (right.family < 0) {
+        is_needed[static_cast<size_t>(right.block)] = 1;
+      }
+    }
+    if (has_e) {
+      CERES_EXT_RETURN_IF_ERROR(SetupPairs(blocks, &is_needed, &terms.of));
+    }
+    Buffer<kernels::CovarianceBlock> blocks_on;
+    Buffer<int32_t> f_size;
+    Buffer<int64_t> value_begin;
+    Buffer<int32_t> id;
+    Buffer<int32_t> order;
+    Buffer<double> values;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(blocks, &blocks_on));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(f_size_, &f_size));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(value_begin_, &value_begin));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(id_, &id));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(order_, &order));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_values, &values));
+    terms.of.n = static_cast<int64_t>(blocks.size());
+    terms.of.blocks = blocks_on.data();
+    terms.of.f_size = f_size.data();
+    terms.of.values = values.data();
+    terms.id = id.data();
+    terms.value_begin = value_begin.data();
+    terms.order = is_lower ? order.data() : nullptr;
+    terms.stride = num_unknowns();
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::CovarianceStartParams{terms.of}, machine_));
+    CERES_EXT_RETURN_IF_ERROR(AddChunks(is_needed, &terms));
+    std::vector<double> padded(static_cast<size_t>(num_values));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(num_values, values.data(), padded.data()));
+    Unpad(blocks, padded);
+    return {};
+  }
+
+  // What the operations can't take.
+  Status CheckSizes() const {
+    for (const int32_t size : f_size_) {
+      if (size > kernels::kMaxCovarianceColumns) {
+        return {StatusCode::kUnsupported,
+                "A covariance takes blocks of at most " +
+                    std::to_string(kernels::kMaxCovarianceColumns) +
+                    " columns; one has " + std::to_string(size) + "."};
+      }
+    }
+    return problem_.blocks().e.size() > kernels::kMaxEliminatedFamilies
+               ? Status(StatusCode::kUnsupported,
+                        "A covariance takes eliminated blocks of at most " +
+                            std::to_string(kernels::kMaxEliminatedFamilies) +
+                            " kinds.")
+               : Status();
+  }
+
+  Place PlaceOf(int32_t tangent_offset) const {
+    return places_[static_cast<size_t>(tangent_offset)];
+  }
+  // With padding.
+  int32_t Size(const Place& place) const {
+    return place.family < 0 ? f_size_[static_cast<size_t>(place.block)]
+                            : problem_.blocks().e[place.family].size;
+  }
+  // Columns of S^-1 are needed for a block of F alone, but for all of those
+  // that an eliminated block stands with. Of two blocks of F the right one
+  // comes first in S.
+  bool IsTurned(const CovarianceWanted::Block& block) const {
+    const Place left = PlaceOf(block.left);
+    const Place right = PlaceOf(block.right);
+    return left.family < 0 &&
+           (right.family >= 0 || order_[static_cast<size_t>(left.block)] <
+                                     order_[static_cast<size_t>(right.block)]);
+  }
+
+  // W of all rows; marks the F blocks of eliminated right blocks.
+  Status SetupPairs(const std::vector<kernels::CovarianceBlock>& blocks,
+                    std::vector<unsigned char>* is_needed,
+                    kernels::CovarianceBlocks* of) {
+    auto* const matrix =
+        session_->solver()->mutable_cholesky()->mutable_schur();
+    CERES_EXT_RETURN_IF_ERROR(matrix->SetupAllPairs());
+    const kernels::BlockFamilies& e = problem_.blocks().e;
+    for (int i = 0; i < e.size(); ++i) {
+      kernels::CovariancePairs& pairs = of->pairs[i];
+      pairs.e_size = e[i].size;
+      pairs.v_inverse = kernels::PackedBlocks<const double>(
+          e[i], Machine::kLayout, session_->solver()->e_inverses());
+      const auto found = matrix->AllPairs(i);
+      if (found.index == nullptr) {
+        continue;
+      }
+      pairs.point_begin = found.index->index.point_begin;
+      pairs.f_block = found.index->index.camera_id;
+      pairs.w_begin = found.index->w_begin;
+      pairs.w = found.w;
+      std::vector<int64_t> begin(static_cast<size_t>(e[i].num_blocks) + 1);
+      std::vector<int32_t> f_block(
+          static_cast<size_t>(found.index->index.num_observations));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+          static_cast<int64_t>(begin.size()), pairs.point_begin, begin.data()));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Download(
+          static_cast<int64_t>(f_block.size()), pairs.f_block, f_block.data()));
+      for (const auto& block : blocks) {
+        for (int64_t k = block.right_family == i
+                             ? begin[static_cast<size_t>(block.right_block)]
+                             : 0;
+             block.right_family == i &&
+             k < begin[static_cast<size_t>(block.right_block) + 1];
+             ++k) {
+          (*is_needed)[static_cast<size_t>(f_block[static_cast<size_t>(k)])] =
+              1;
+        }
+      }
+    }
+    return {};
+  }
+
+  Status AddChunks(const std::vector<unsigned char>& is_needed,
+                   kernels::CovarianceTermsParams* terms) {
+    // Columns at once: enough for the factor to be read seldom, in 256 MiB.
+    constexpr int64_t kMostValues = int64_t{32} << 20;
+    constexpr int64_t kMostColumns = 1024;
+    const int64_t n = num_unknowns();
+    const int64_t most =
+        std::max(int64_t{kernels::kMaxCovarianceColumns},
+                 std::min(kMostColumns, kMostValues / std::max(n, int64_t{1})));
+    std::vector<int32_t> first_column(f_size_.size(), -1);
+    std::vector<int32_t> unknown;
+    Buffer<double> x;
+    Buffer<double> work;
+    auto* const cholesky = session_->solver()->mutable_cholesky();
+    const auto finish = [&]() -> Status {
+      const auto count = static_cast<int64_t>(unknown.size());
+      if (count == 0) {
+        return {};
+      }
+      if (x.size() == 0) {
+        int64_t needed = 0;
+        for (size_t f = 0; f < f_size_.size(); ++f) {
+          needed += is_needed[f] != 0 ? f_size_[f] : 0;
+        }
+        const int64_t size = n * std::min(most, needed);
+        CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(size, &x));
+        CERES_EXT_RETURN_IF_ERROR(
+            machine_->Allocate(cholesky->NeedsWork() ? size : 0, &work));
+      }
+      Buffer<int32_t> unknown_on;
+      Buffer<int32_t> first_column_on;
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(unknown, &unknown_on));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Upload(first_column, &first_column_on));
+      CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(n * count, x.data()));
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::UnitColumnsParams{count, n, unknown_on.data(), x.data()},
+              machine_));
+      CERES_EXT_RETURN_IF_ERROR(
+          cholesky->SolveColumns(count,
+                                 /*only_from_first=*/terms->order != nullptr,
+                                 x.data(),
+                                 work.data()));
+      terms->first_column = first_column_on.data();
+      terms->x = x.data();
+      CERES_EXT_RETURN_IF_ERROR(Run(*terms, machine_));
+      std::fill(first_column.begin(), first_column.end(), -1);
+      unknown.clear();
+      // The lists of the chunk go.
+      return machine_->Synchronize();
+    };
+    for (size_t f = 0; f < f_size_.size(); ++f) {
+      // A block of constants has no columns.
+      if (is_needed[f] == 0 || order_[f] == kNoUnknown) {
+        continue;
+      }
+      if (static_cast<int64_t>(unknown.size()) + f_size_[f] > most) {
+        CERES_EXT_RETURN_IF_ERROR(finish());
+      }
+      first_column[f] = static_cast<int32_t>(unknown.size());
+      for (int32_t a = 0; a < f_size_[f]; ++a) {
+        unknown.push_back(id_[static_cast<size_t>(value_begin_[f] + a)]);
+      }
+    }
+    return finish();
+  }
+
+  // To the caller's order, without padding; diagonal blocks become symmetric.
+  void Unpad(const std::vector<kernels::CovarianceBlock>& blocks,
+             const std::vector<double>& padded) {
+    found_->begin.clear();
+    found_->values.clear();
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      const auto& wanted = wanted_.blocks[b];
+      const Place left = PlaceOf(wanted.left);
+      const Place right = PlaceOf(wanted.right);
+      const bool is_turned = IsTurned(wanted);
+      const int32_t stride = Size(is_turned ? left : right);
+      const auto at = [&](int32_t i, int32_t j) {
+        return padded[static_cast<size_t>(
+            blocks[b].out +
+            (is_turned ? int64_t{stride} * j + i : int64_t{stride} * i + j))];
+      };
+      found_->begin.push_back(static_cast<int64_t>(found_->values.size()));
+      for (int32_t i = 0; i < left.tangent_size; ++i) {
+        for (int32_t j = 0; j < right.tangent_size; ++j) {
+          found_->values.push_back(wanted.left == wanted.right
+                                       ? 0.5 * (at(i, j) + at(j, i))
+                                       : at(i, j));
+        }
+      }
+    }
+  }
+
+  // From B to P B P = B - N C' - C N' + N (N'C) N', C = B N.
+  Status Project() {
+    MatrixXd c = free_;
+    for (Eigen::Index j = 0; j < c.cols(); ++j) {
+      VectorXd column = c.col(j);
+      CERES_EXT_RETURN_IF_ERROR(SolveAll(&column));
+      c.col(j) = column;
+    }
+    MatrixXd inner = free_.transpose() * c;
+    inner = 0.5 * (inner + inner.transpose()).eval();
+    for (size_t b = 0; b < wanted_.blocks.size(); ++b) {
+      const auto& wanted = wanted_.blocks[b];
+      const int32_t rows = PlaceOf(wanted.left).tangent_size;
+      const int32_t columns = PlaceOf(wanted.right).tangent_size;
+      const auto n_left = free_.middleRows(wanted.left, rows);
+      const auto n_right = free_.middleRows(wanted.right, columns);
+      const auto c_left = c.middleRows(wanted.left, rows);
+      const auto c_right = c.middleRows(wanted.right, columns);
+      Eigen::Map<
+          Eigen::
+              Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
+          block(found_->values.data() + found_->begin[b], rows, columns);
+      block += n_left * inner * n_right.transpose() -
+               n_left * c_right.transpose() - c_left * n_right.transpose();
+      if (wanted.left == wanted.right) {
+        block = 0.5 * (block + block.transpose()).eval();
+      }
+    }
+    return {};
+  }
+
+  const CovarianceWanted& wanted_;
+  const Summary& record_;
+  Session<Machine>* const session_;
+  const MachineProblem<Machine>& problem_;
+  Machine* const machine_;
+  CovarianceFound* const found_;
+
+  Buffer<double> state_;
+  Buffer<double> residuals_;
+  Buffer<double> product_;  // of J and a vector
+  Buffer<double> tangent_;
+  bool has_factorized_ = false;
+  double tolerance_ = 0.0;
+
+  std::vector<Place> places_;         // of each tangent offset
+  std::vector<int32_t> f_size_;       // columns of each F block
+  std::vector<int64_t> value_begin_;  // of each F block in a vector of F
+  std::vector<int32_t> order_;        // first unknown of each F block
+  std::vector<int32_t> id_;           // unknown of each value of F
+  std::vector<int32_t> column_;       // tangent column of each unknown
+  std::vector<double> scale_;         // lengths of tangent columns
+  MatrixXd free_;                     // N
+};
+
+}  // namespace
+
+template <typename Machine>
+Status ComputeCovarianceBlocks(const CovarianceWanted& wanted,
+                               const Summary& record,
+                               Session<Machine>* session,
+                               CovarianceFound* found) {
+  return CovarianceSolver<Machine>(wanted, record, session, found).Compute();
+}
+
+#define CERES_EXT_INSTANTIATE(Machine)                                    \
+  template Status ComputeCovarianceBlocks(const CovarianceWanted& wanted, \
+                                          const Summary& record,          \
+                                          Session<Machine>* session,      \
+                                          CovarianceFound* found);
+CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
+#undef CERES_EXT_INSTANTIATE
+
+}  // namespace ceres_ext

@@ -1,0 +1,489 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/under_ceres/covariance_setup.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <numeric>
+
+#include "ceres/parameter_block.h"
+#include "ceres/preprocessor.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/import/array_import.h"
+#include "ceres_ext/plan/solve_plan.h"
+#include "ceres_ext/under_ceres/solve_setup.h"
+
+namespace ceres_ext {
+namespace {
+
+using ceres::internal::ParameterBlock;
+using ceres::internal::PreprocessedProblem;
+using ceres::internal::Program;
+using kernels::Status;
+using kernels::StatusCode;
+
+// A parameter block as a problem has it.
+struct SourceBlock {
+  const double* values = nullptr;
+  int size = 0;
+  const ceres::Manifold* manifold = nullptr;
+  bool is_constant = false;
+  // In the tangent vector of what varies; -1: constant, or not used.
+  int tangent_offset = -1;
+
+  int tangent_size() const {
+    return manifold == nullptr ? size : manifold->TangentSize();
+  }
+};
+
+// What differs between kinds of problems.
+class Source {
+ public:
+  virtual ~Source() = default;
+  // Sets up what is solved. False with a sentence in *error.
+  virtual bool Prepare(PreprocessedProblem* pp, std::string* error) = 0;
+  virtual ArrayImport* arrays() { return nullptr; }
+  // The block at these values; false: there is none. tangent_offset is set
+  // after the set-up of the solve.
+  virtual bool Find(const double* values, SourceBlock* block) = 0;
+  // How a message calls it.
+  virtual std::string Name(const double* values) = 0;
+  // Calls fn of all blocks in order.
+  virtual void ForEach(const std::function<void(const SourceBlock&)>& fn) = 0;
+  // After the set-up of the solve.
+  virtual void SetState(const PreprocessedProblem& pp,
+                        std::vector<double>* state) = 0;
+};
+
+class ProblemSource final : public Source {
+ public:
+  explicit ProblemSource(ceres::Problem* problem)
+      : problem_(problem->mutable_impl()) {}
+  ~ProblemSource() final {
+    // As Ceres leaves it after a solve.
+    Failure ignored;
+    ignored.Guard(false, [&] {
+      problem_->mutable_program()->SetParameterOffsetsAndIndex();
+      return problem_->mutable_program()
+          ->SetParameterBlockStatePtrsToUserStatePtrs();
+    });
+  }
+
+  bool Prepare(PreprocessedProblem* pp, std::string* error) final {
+    pp->problem = problem_;
+    Program* const program = problem_->mutable_program();
+    if (!program->SetParameterBlockStatePtrsToUserStatePtrs()) {
+      *error = "The derivative of a manifold can't be computed.";
+      return false;
+    }
+    if (!program->ParameterBlocksAreFinite(error)) {
+      return false;
+    }
+    std::vector<double*> removed;
+    double fixed_cost = 0.0;
+    pp->reduced_program =
+        program->CreateReducedProgram(&removed, &fixed_cost, error);
+    reduced_ = pp->reduced_program.get();
+    return reduced_ != nullptr;
+  }
+
+  bool Find(const double* values, SourceBlock* block) final {
+    const auto& map = problem_->parameter_map();
+    const auto found = map.find(const_cast<double*>(values));
+    if (found == map.end()) {
+      return false;
+    }
+    *block = Describe(*found->second);
+    return true;
+  }
+  std::string Name(const double* values) final {
+    const auto& blocks = problem_->program().parameter_blocks();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i]->user_state() == values) {
+        return "parameter block " + std::to_string(i);
+      }
+    }
+    return "a parameter block";
+  }
+  void ForEach(const std::function<void(const SourceBlock&)>& fn) final {
+    for (const ParameterBlock* block : problem_->program().parameter_blocks()) {
+      fn(Describe(*block));
+    }
+  }
+  void SetState(const PreprocessedProblem& pp,
+                std::vector<double>* state) final {
+    state->resize(static_cast<size_t>(pp.reduced_program->NumParameters()));
+    pp.reduced_program->ParameterBlocksToStateVector(state->data());
+  }
+
+ private:
+  SourceBlock Describe(const ParameterBlock& block) const {
+    SourceBlock result;
+    result.values = block.user_state();
+    result.size = block.Size();
+    result.manifold = block.manifold();
+    result.is_constant = block.IsConstant();
+    const auto& varying = reduced_->parameter_blocks();
+    const auto index = static_cast<size_t>(block.index());
+    if (block.index() >= 0 && index < varying.size() &&
+        varying[index] == &block) {
+      result.tangent_offset = block.delta_offset();
+    }
+    return result;
+  }
+
+  ceres::internal::ProblemImpl* problem_;
+  Program* reduced_ = nullptr;
+};
+
+class ArraySource final : public Source {
+ public:
+  explicit ArraySource(const ArrayProblem& problem)
+      : problem_(problem), arrays_(&problem, &ignored_) {}
+
+  bool Prepare(PreprocessedProblem* pp, std::string* error) final {
+    pp->problem = nullptr;
+    pp->reduced_program = std::make_unique<Program>();
+    const std::string why = arrays_.WhyProblemIsNeeded(pp->options);
+    if (!why.empty()) {
+      *error = "The problem has no covariance, because " + why + ".";
+    }
+    return why.empty();
+  }
+  ArrayImport* arrays() final { return &arrays_; }
+
+  bool Find(const double* values, SourceBlock* block) final {
+    size_t array = 0;
+    int64_t i = 0;
+    if (!Locate(values, &array, &i)) {
+      return false;
+    }
+    *block = Describe(array, i);
+    return true;
+  }
+  std::string Name(const double* values) final {
+    size_t array = 0;
+    int64_t i = 0;
+    return Locate(values, &array, &i)
+               ? "block " + std::to_string(i) + " of parameter array " +
+                     std::to_string(array)
+               : "a parameter block";
+  }
+  void ForEach(const std::function<void(const SourceBlock&)>& fn) final {
+    for (size_t a = 0; a < problem_.parameters().size(); ++a) {
+      for (int64_t i = 0; i < problem_.parameters()[a].num_blocks; ++i) {
+        fn(Describe(a, i));
+      }
+    }
+  }
+  void SetState(const PreprocessedProblem& /*pp*/,
+                std::vector<double>* /*state*/) final {
+    // Their numbers, from 1 on: zero is where nothing varies.
+    std::vector<double> numbers(static_cast<size_t>(arrays_.num_columns()));
+    std::iota(numbers.begin(), numbers.end(), 1.0);
+    arrays_.SpreadTangents(numbers.data(), &offsets_);
+    begin_.clear();
+    int64_t begin = 0;
+    for (const ArrayProblem::Parameters& p : problem_.parameters()) {
+      begin_.emplace_back();
+      for (int64_t i = 0; i < p.num_blocks && p.manifolds != nullptr; ++i) {
+        begin_.back().push_back(begin);
+        begin += TangentSize(p, i);
+      }
+      if (p.manifolds == nullptr) {
+        begin_.back().push_back(begin);
+        begin += p.num_blocks == 0 ? 0 : p.num_blocks * TangentSize(p, 0);
+      }
+    }
+  }
+
+ private:
+  bool Locate(const double* values, size_t* array, int64_t* block) const {
+    const std::less<const double*> less;
+    for (size_t a = 0; a < problem_.parameters().size(); ++a) {
+      const ArrayProblem::Parameters& p = problem_.parameters()[a];
+      if (!less(values, p.values) &&
+          less(values, p.values + p.num_blocks * p.size)) {
+        *array = a;
+        *block = (values - p.values) / p.size;
+        return p.values + *block * p.size == values;
+      }
+    }
+    return false;
+  }
+  static int TangentSize(const ArrayProblem::Parameters& p, int64_t i) {
+    const ceres::Manifold* const manifold = p.ManifoldOf(i);
+    return manifold == nullptr ? p.size : manifold->TangentSize();
+  }
+  SourceBlock Describe(size_t array, int64_t i) const {
+    const ArrayProblem::Parameters& p = problem_.parameters()[array];
+    SourceBlock result;
+    result.values = p.values + i * p.size;
+    result.size = p.size;
+    result.manifold = p.ManifoldOf(i);
+    result.is_constant = (p.is_constant != nullptr && p.is_constant[i] != 0) ||
+                         result.tangent_size() == 0;
+    if (!begin_.empty() && !result.is_constant) {
+      const int64_t begin = p.manifolds != nullptr
+                                ? begin_[array][static_cast<size_t>(i)]
+                                : begin_[array][0] + i * result.tangent_size();
+      result.tangent_offset =
+          static_cast<int>(offsets_[static_cast<size_t>(begin)]) - 1;
+    }
+    return result;
+  }
+
+  const ArrayProblem& problem_;
+  const ceres::Solver::Summary ignored_;
+  ArrayImport arrays_;
+  std::vector<double> offsets_;
+  std::vector<std::vector<int64_t>> begin_;  // of arrays, or of their blocks
+};
+
+class Computation {
+ public:
+  Computation(const CovarianceRequest& request,
+              Source* source,
+              KeptMachines* kept,
+              CovarianceResult* result,
+              std::string* error)
+      : request_(request),
+        source_(source),
+        kept_(kept),
+        result_(result),
+        error_(error) {}
+
+  bool Run() {
+    std::string why_host;
+    while (true) {
+      bool again = false;
+      if (RunOnce(why_host, &again)) {
+        return true;
+      }
+      kept_->Clear();
+      if (!again) {
+        return false;
+      }
+      why_host = "the device failed: " + AsClause(*error_);
+    }
+  }
+
+ private:
+  bool RunOnce(const std::string& why_host, bool* again) {
+    *result_ = {};
+    error_->clear();
+    PreprocessedProblem pp;
+    pp.options.linear_solver_type = ceres::DENSE_SCHUR;
+    pp.options.num_threads = request_.num_threads;
+    // What a covariance costs, in steps of a solve.
+    pp.options.max_num_iterations = 10;
+    if (!source_->Prepare(&pp, error_)) {
+      return false;
+    }
+    Failure failure;
+    Summary record;
+    SolveInput input;
+    input.options = request_.options;
+    input.num_threads = request_.num_threads;
+    input.why_host = why_host;
+    input.arrays = source_->arrays();
+    input.kept = kept_;
+    input.failure = &failure;
+    input.record = &record;
+    input.has_loop = false;
+    SolveSetup setup(input);
+    const bool has_columns = source_->arrays() != nullptr ||
+                             pp.reduced_program->NumParameterBlocks() > 0;
+    const bool is_set_up = has_columns && setup.Take(&pp);
+    if (has_columns && !is_set_up) {
+      *error_ = failure.has_happened()
+                    ? failure.sentence()
+                    : "The problem has no covariance, because " +
+                          AsClause(record.path_reason) + ".";
+      return false;
+    }
+    CovarianceWanted wanted;
+    wanted.apply_loss = request_.apply_loss;
+    wanted.inner_constraints = request_.inner_constraints;
+    source_->SetState(pp, &wanted.state);
+    if (!ListBlocks(&wanted) || !ListDamping(&wanted)) {
+      return false;
+    }
+    result_->device = record.device;
+    if (!is_set_up) {
+      return true;  // Nothing varies.
+    }
+    const Status status =
+        setup.machine()->ComputeCovariance(wanted, &result_->found);
+    if (!status.ok()) {
+      Explain(status, record);
+      *again = setup.is_on_device() &&
+               request_.options.fallback != FALLBACK_REFUSE &&
+               (status.code == StatusCode::kDeviceError ||
+                status.code == StatusCode::kOutOfMemory ||
+                status.code == StatusCode::kUnsupported);
+    }
+    return status.ok();
+  }
+
+  static constexpr int kConstant = -1;
+  static constexpr int kUnused = -2;
+
+  bool ListBlocks(CovarianceWanted* wanted) {
+    std::vector<int> offsets;
+    for (const double* values : request_.parameter_blocks) {
+      SourceBlock block;
+      if (!source_->Find(values, &block)) {
+        *error_ =
+            "A covariance is wanted of a parameter block that is not in "
+            "the problem.";
+        return false;
+      }
+      if (!block.is_constant && block.tangent_offset < 0 &&
+          request_.refuses_unused) {
+        *error_ = "A covariance is wanted of " + source_->Name(values) +
+                  ", which no residual block depends on.";
+        return false;
+      }
+      offsets.push_back(block.is_constant          ? kConstant
+                        : block.tangent_offset < 0 ? kUnused
+                                                   : block.tangent_offset);
+      CovarianceResult::Block of_result;
+      of_result.size = block.size;
+      of_result.tangent_size = block.tangent_size();
+      if (block.manifold != nullptr && of_result.tangent_size > 0) {
+        of_result.plus_jacobian.resize(
+            static_cast<size_t>(block.size) *
+            static_cast<size_t>(of_result.tangent_size));
+        std::string what;
+        if (!Succeeds(
+                [&] {
+                  return block.manifold->PlusJacobian(
+                      block.values, of_result.plus_jacobian.data());
+                },
+                &what)) {
+          *error_ = "PlusJacobian of the manifold of " + source_->Name(values) +
+                    " " + what + ".";
+          return false;
+        }
+      }
+      result_->blocks.push_back(std::move(of_result));
+    }
+    for (const auto& [left, right] : request_.pairs) {
+      const int at_left = offsets[static_cast<size_t>(left)];
+      const int at_right = offsets[static_cast<size_t>(right)];
+      if (at_left < 0 || at_right < 0) {
+        result_->place.push_back(at_left == kConstant || at_right == kConstant
+                                     ? CovarianceResult::kZero
+                                     : CovarianceResult::kUnknown);
+        continue;
+      }
+      result_->place.push_back(static_cast<int64_t>(wanted->blocks.size()));
+      wanted->blocks.push_back({at_left, at_right});
+    }
+    return true;
+  }
+
+  bool ListDamping(CovarianceWanted* wanted) {
+    if (!request_.is_damped) {
+      return true;
+    }
+    size_t at = 0;
+    int64_t num_columns = 0;
+    bool is_long_enough = true;
+    std::vector<std::pair<int, std::pair<size_t, int>>> places;
+    source_->ForEach([&](const SourceBlock& block) {
+      const int size = block.tangent_size();
+      if (!block.is_constant && block.tangent_offset >= 0) {
+        places.push_back({block.tangent_offset, {at, size}});
+        num_columns += size;
+      }
+      at += static_cast<size_t>(size);
+      is_long_enough = is_long_enough && at <= request_.damping.size();
+    });
+    if (!is_long_enough || at != request_.damping.size()) {
+      *error_ = "damping has " + std::to_string(request_.damping.size()) +
+                " values; expected " + std::to_string(at) +
+                ", those of the tangent spaces of all blocks.";
+      return false;
+    }
+    wanted->diagonal.assign(static_cast<size_t>(num_columns), 0.0);
+    for (const auto& [offset, from] : places) {
+      for (int i = 0; i < from.second; ++i) {
+        const double value =
+            request_.damping[from.first + static_cast<size_t>(i)];
+        wanted->diagonal[static_cast<size_t>(offset) + static_cast<size_t>(i)] =
+            value;
+        result_->num_damped += value != 0.0 ? 1 : 0;
+      }
+    }
+    return true;
+  }
+
+  // Fills *error_.
+  void Explain(const Status& status, const Summary& record) {
+    *error_ = status.message;
+    if (status.code != StatusCode::kNumericalFailure || request_.is_damped) {
+      return;
+    }
+    const CovarianceFound& found = result_->found;
+    const int64_t num_degenerate = record.degenerate_eliminated_blocks.count +
+                                   record.degenerate_other_blocks.count;
+    if (num_degenerate > 0) {
+      const DegenerateBlocks& worst =
+          record.degenerate_eliminated_blocks.count > 0
+              ? record.degenerate_eliminated_blocks
+              : record.degenerate_other_blocks;
+      *error_ =
+          "The residuals do not determine " + std::to_string(num_degenerate) +
+          " parameter blocks by themselves, " + source_->Name(worst.worst) +
+          " worst of all; hold them constant, take them out, or damp "
+          "them (gauge = DAMPED).";
+    } else if (found.num_free > 0) {
+      const bool has_more = found.num_free >= CovarianceFound::kMostDirections;
+      *error_ = std::string("The residuals leave ") +
+                (has_more ? "at least " : "") + std::to_string(found.num_free) +
+                " directions free, which move " +
+                std::to_string(found.num_moved_blocks) +
+                " blocks that are not eliminated, ";
+      for (size_t i = 0; i < found.moved_blocks.size(); ++i) {
+        *error_ += (i == 0 ? "" : ", ") + source_->Name(found.moved_blocks[i]);
+      }
+      *error_ += request_.inner_constraints
+                     ? " among them; inner constraints take at most 7."
+                     : " among them; hold blocks constant, or set gauge = "
+                       "INNER or DAMPED.";
+    }
+  }
+
+  const CovarianceRequest& request_;
+  Source* const source_;
+  KeptMachines* const kept_;
+  CovarianceResult* const result_;
+  std::string* const error_;
+};
+
+}  // namespace
+
+bool ComputeCovariance(const CovarianceRequest& request,
+                       ceres::Problem* problem,
+                       KeptMachines* kept,
+                       CovarianceResult* result,
+                       std::string* error) {
+  ProblemSource source(problem);
+  return Computation(request, &source, kept, result, error).Run();
+}
+
+bool ComputeCovariance(const CovarianceRequest& request,
+                       const ArrayProblem& problem,
+                       KeptMachines* kept,
+                       CovarianceResult* result,
+                       std::string* error) {
+  ArraySource source(problem);
+  return Computation(request, &source, kept, result, error).Run();
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,72 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A covariance of a ceres::Problem or of arrays: the problem is set up as for a
+// solve with DENSE_SCHUR (solve_setup.h), and its session computes
+// (session/covariance_blocks.h).
+
+#ifndef CERES_EXT_UNDER_CERES_COVARIANCE_SETUP_H_
+#define CERES_EXT_UNDER_CERES_COVARIANCE_SETUP_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceres/problem.h"
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/session/covariance_blocks.h"
+#include "ceres_ext/session/kept_machines.h"
+
+namespace ceres_ext {
+
+struct CovarianceRequest {
+  Options options;
+  int num_threads = 1;
+  bool apply_loss = true;
+  bool inner_constraints = false;
+  // As CovarianceOptions::damping.
+  bool is_damped = false;
+  std::vector<double> damping;
+  // Different parameter blocks, and pairs of them by number, left <= right.
+  std::vector<const double*> parameter_blocks;
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  // Whether blocks in no residual block are an error, or have NaN.
+  bool refuses_unused = true;
+};
+
+struct CovarianceResult {
+  // Of a parameter block.
+  struct Block {
+    int size = 0;
+    int tangent_size = 0;
+    // size x tangent_size, row-major; empty: the identity.
+    std::vector<double> plus_jacobian;
+  };
+  std::vector<Block> blocks;
+  static constexpr int64_t kZero = -1;
+  static constexpr int64_t kUnknown = -2;
+  // Of each pair its number in `found`, kZero, or kUnknown: NaN.
+  std::vector<int64_t> place;
+  CovarianceFound found;
+  // Values of D that have an effect and are not zero.
+  int64_t num_damped = 0;
+  std::string device;
+};
+
+// False with a sentence in *error. Throws std::bad_alloc and what a user's code
+// throws. *kept is cleared where a machine has failed.
+bool ComputeCovariance(const CovarianceRequest& request,
+                       ceres::Problem* problem,
+                       KeptMachines* kept,
+                       CovarianceResult* result,
+                       std::string* error);
+bool ComputeCovariance(const CovarianceRequest& request,
+                       const ArrayProblem& problem,
+                       KeptMachines* kept,
+                       CovarianceResult* result,
+                       std::string* error);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_UNDER_CERES_COVARIANCE_SETUP_H_
