@@ -22,6 +22,11 @@ class BlockTeam {
   template <int kColumns>
   static constexpr int kTile = kColumns == 10 ? 5 : 3;
 
+  template <int kTile>
+  static constexpr int kWidth = kTile;
+  // In registers it has none, and computing is faster than main memory.
+  static constexpr int kSavedRows = 0;
+
   __device__ explicit BlockTeam(double* warps) : warps_(warps) {}
 
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }

@@ -17,6 +17,10 @@ class HostTeam {
   template <int kColumns>
   static constexpr int kTile = kColumns;
 
+  template <int kTile>
+  static constexpr int kWidth = (kTile + 3) / 4 * 4;
+  static constexpr int kSavedRows = 16;
+
   static int rank() { return 0; }
   static int size() { return 1; }
   static void Barrier() {}

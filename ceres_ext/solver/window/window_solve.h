@@ -21,7 +21,8 @@
 //
 // What a Team has: rank() < size(), Barrier(), and, valid in all threads, Sum
 // (in one order), Max (NaN where one is) and All; Or on bits, FirstBit, and
-// kTile<columns>, the side of a tile of S. Sum, Max and All are barriers too.
+// kTile<columns>, the side of a tile of S, kWidth<side> and kSavedRows (below).
+// Sum, Max and All are barriers too.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 
@@ -36,6 +37,13 @@
 #include "cuda_kernels/model/manifold.h"
 #include "cuda_kernels/model/robust_loss.h"
 
+// On the host all is one function, compiled for the processor's vectors.
+#ifdef __CUDACC__
+#define CERES_EXT_WINDOW __host__ __device__
+#else
+#define CERES_EXT_WINDOW __attribute__((always_inline))
+#endif
+
 namespace ceres_ext {
 
 // kRotation: values of a camera's rotation, 3 or 4. kColumns: 6, 9 or 10.
@@ -47,11 +55,13 @@ class WindowSolve {
   static constexpr int kTurn = kColumns == 10 ? 4 : 3;
   static constexpr int kRow = WindowRowSize(kColumns);
   static constexpr int kTile = Team::template kTile<kColumns>;
+  // Of its rows with zeros behind, as whole vectors.
+  static constexpr int kWidth = Team::template kWidth<kTile>;
 
-  CERES_EXT_HOST_DEVICE WindowSolve(const Window& window,
-                                    bool has_schur,
-                                    double* memory,
-                                    Team* team)
+  CERES_EXT_WINDOW WindowSolve(const Window& window,
+                               bool has_schur,
+                               double* memory,
+                               Team* team)
       : w_(window), team_(team), n_(kColumns * window.counts.num_cameras) {
     const TeamLayout at(kColumns,
                         window.counts.num_cameras,
@@ -78,7 +88,7 @@ class WindowSolve {
     step_ = schur_ + At(n_, 0);
   }
 
-  CERES_EXT_HOST_DEVICE void Run(const TrustRegionOptions& options) {
+  CERES_EXT_WINDOW void Run(const TrustRegionOptions& options) {
     if (team_->rank() == 0) {
       *region_ = TrustRegion(options);
     }
@@ -150,13 +160,13 @@ class WindowSolve {
   static constexpr int kResidual = kPointJacobian + 6;
   static constexpr int kReduced = kResidual + 2;
 
-  CERES_EXT_HOST_DEVICE static int64_t At(int r, int c) {
+  CERES_EXT_WINDOW static int64_t At(int r, int c) {
     return int64_t{r} * (r + 1) / 2 + c;
   }
 
   // What rank 0 decides, in all threads.
   template <typename Function>
-  CERES_EXT_HOST_DEVICE int32_t Decide(const Function& function) {
+  CERES_EXT_WINDOW int32_t Decide(const Function& function) {
     if (team_->rank() == 0) {
       *verdict_ = static_cast<int32_t>(function());
     }
@@ -166,22 +176,22 @@ class WindowSolve {
     return verdict;
   }
 
-  CERES_EXT_HOST_DEVICE bool Varies(int camera, int column) const {
+  CERES_EXT_WINDOW bool Varies(int camera, int column) const {
     return (w_.column_mask[camera] >> column & 1) != 0;
   }
-  CERES_EXT_HOST_DEVICE const State& StateOf(int camera) const {
+  CERES_EXT_WINDOW const State& StateOf(int camera) const {
     return camera < w_.counts.num_cameras
                ? states_[camera]
                : constant_states_[camera - w_.counts.num_cameras];
   }
-  CERES_EXT_HOST_DEVICE const double* PointOf(int point) const {
+  CERES_EXT_WINDOW const double* PointOf(int point) const {
     return point < w_.counts.num_points
                ? w_.points + 3 * int64_t{point}
                : w_.constant_points + 3 * int64_t{point - w_.counts.num_points};
   }
 
   // States of the cameras and the derivatives of their turns by columns.
-  CERES_EXT_HOST_DEVICE void Prepare() {
+  CERES_EXT_WINDOW void Prepare() {
     for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
       const double* const camera = w_.cameras + kCamera * i;
       double* const map = rotation_maps_ + 12 * i;
@@ -209,7 +219,7 @@ class WindowSolve {
 
   // Row k's residual and Jacobians into its place of the chunk. Adds to *cost;
   // false where a value isn't finite.
-  CERES_EXT_HOST_DEVICE bool EvaluateRow(int k, double* row, double* cost) {
+  CERES_EXT_WINDOW bool EvaluateRow(int k, double* row, double* cost) {
     const int camera = w_.camera[k];
     const int point = w_.point[k];
     const State& state = StateOf(camera);
@@ -266,7 +276,7 @@ class WindowSolve {
 
   // Of point p, whose rows are at `row`: A in place of Jp, r', and in its
   // record L and L^-1 g. False where V is not positive definite.
-  CERES_EXT_HOST_DEVICE bool Eliminate(
+  CERES_EXT_WINDOW bool Eliminate(
       int p, int num_rows, bool is_first, double* row, double* gradient_max) {
     double v[6] = {};
     double g[3] = {};
@@ -326,20 +336,20 @@ class WindowSolve {
   }
 
   // y = L^-1 y
-  CERES_EXT_HOST_DEVICE static void LowerSolve(const double* l, double* y) {
+  CERES_EXT_WINDOW static void LowerSolve(const double* l, double* y) {
     y[0] *= l[0];
     y[1] = (y[1] - l[1] * y[0]) * l[2];
     y[2] = (y[2] - l[3] * y[0] - l[4] * y[1]) * l[5];
   }
   // y = L^-T y
-  CERES_EXT_HOST_DEVICE static void UpperSolve(const double* l, double* y) {
+  CERES_EXT_WINDOW static void UpperSolve(const double* l, double* y) {
     y[2] *= l[5];
     y[1] = (y[1] - l[4] * y[2]) * l[2];
     y[0] = (y[0] - l[1] * y[1] - l[3] * y[2]) * l[0];
   }
 
   // *largest = max(*largest, |value|), NaN where value is.
-  CERES_EXT_HOST_DEVICE static void Largest(double value, double* largest) {
+  CERES_EXT_WINDOW static void Largest(double value, double* largest) {
     using std::fabs;
     if (!(fabs(value) <= *largest) && *largest == *largest) {
       *largest = fabs(value);
@@ -349,12 +359,14 @@ class WindowSolve {
   // Adds the rows of a chunk to a tile of block (i, j) of S, i >= j: rows
   // kTile a ..., columns kTile b ... of it. Of diagonal blocks, where b is 0,
   // also to the right-hand side, the gradient and the columns' squared norms.
-  CERES_EXT_HOST_DEVICE void AddTile(int i, int j, int a, int b, bool is_last) {
+  CERES_EXT_WINDOW void AddTile(int i, int j, int a, int b, bool is_last) {
     unsigned long long points = masks_[i] & masks_[j];
     if (points == 0) {
       return;
     }
-    double sum[kTile][kTile] = {};
+    double sum[kTile][kWidth] = {};
+    double y0[kWidth] = {};
+    double y1[kWidth] = {};
     double reduced[kTile] = {};
     double gradient[kTile] = {};
     double norms[kTile] = {};
@@ -374,8 +386,6 @@ class WindowSolve {
       const double m11 = same - (ai[3] * aj[3] + ai[4] * aj[4] + ai[5] * aj[5]);
       double x0[kTile];
       double x1[kTile];
-      double y0[kTile];
-      double y1[kTile];
       for (int c = 0; c < kTile; ++c) {
         const double j0 = row_j[kTile * b + c];
         const double j1 = row_j[kColumns + kTile * b + c];
@@ -385,7 +395,7 @@ class WindowSolve {
         x1[c] = row_i[kColumns + kTile * a + c];
       }
       for (int r = 0; r < kTile; ++r) {
-        for (int c = 0; c < kTile; ++c) {
+        for (int c = 0; c < kWidth; ++c) {
           sum[r][c] += x0[r] * y0[c] + x1[r] * y1[c];
         }
       }
@@ -418,7 +428,7 @@ class WindowSolve {
     }
   }
 
-  CERES_EXT_HOST_DEVICE void AddTiles(bool is_last) {
+  CERES_EXT_WINDOW void AddTiles(bool is_last) {
     constexpr int kSide = kColumns / kTile;
     const int num_cameras = w_.counts.num_cameras;
     // Blocks by their distance from the diagonal: neighbours in a warp have
@@ -443,7 +453,7 @@ class WindowSolve {
   }
 
   // The largest r with r (r + 1) / 2 <= t.
-  CERES_EXT_HOST_DEVICE static int TriangularRoot(int t) {
+  CERES_EXT_WINDOW static int TriangularRoot(int t) {
     using std::sqrt;
     int r = static_cast<int>(
         (sqrt(8.0F * static_cast<float>(t) + 1.0F) - 1.0F) / 2.0F);
@@ -458,7 +468,7 @@ class WindowSolve {
 
   // Evaluates at x, eliminates the points and forms S with the radius that the
   // region has now.
-  CERES_EXT_HOST_DEVICE Linearization Form(bool is_first) {
+  CERES_EXT_WINDOW Linearization Form(bool is_first) {
     // Ends after this iteration: the gradient alone.
     const bool is_last = region_->IsLast();
     for (int64_t e = team_->rank(); e < PackedTriangle(n_ + 1);
@@ -540,10 +550,10 @@ class WindowSolve {
   }
 
   // moved = x (+) delta of camera i.
-  CERES_EXT_HOST_DEVICE void Plus(int i,
-                                  const double* x,
-                                  const double* delta,
-                                  double* moved) const {
+  CERES_EXT_WINDOW void Plus(int i,
+                             const double* x,
+                             const double* delta,
+                             double* moved) const {
     if constexpr (kRotation != kTurn) {
       kernels::PlusQuaternion<0, 1, 2, 3>(x, delta, moved);
     }
@@ -557,7 +567,7 @@ class WindowSolve {
 
   // S = L L' by panels of a camera's columns; the last row becomes L^-1 b.
   // False where S is not positive definite.
-  CERES_EXT_HOST_DEVICE bool Factorize() {
+  CERES_EXT_WINDOW bool Factorize() {
     if (team_->rank() == 0) {
       *verdict_ = 1;
     }
@@ -597,7 +607,7 @@ class WindowSolve {
   }
 
   // In place; the diagonal has 1 / L(c, c).
-  CERES_EXT_HOST_DEVICE bool FactorizeDiagonal(int k0) {
+  CERES_EXT_WINDOW bool FactorizeDiagonal(int k0) {
     using std::sqrt;
     bool is_definite = true;
     for (int r = 0; r < kColumns; ++r) {
@@ -621,7 +631,7 @@ class WindowSolve {
   }
 
   // S -= (panel at k0) (panel at k0)' in the rows and columns behind it.
-  CERES_EXT_HOST_DEVICE void UpdateTrailing(int k0) {
+  CERES_EXT_WINDOW void UpdateTrailing(int k0) {
     const int begin = k0 + kColumns;
     const int side = (n_ - begin) / kTile;
     const int num_tiles = static_cast<int>(PackedTriangle(side));
@@ -645,17 +655,19 @@ class WindowSolve {
         }
         continue;
       }
-      double sum[kTile][kTile] = {};
-      const double* x[kTile];
-      const double* y[kTile];
-      for (int e = 0; e < kTile; ++e) {
-        x[e] = schur_ + At(r0 + e, k0);
-        y[e] = schur_ + At(c0 + e, k0);
+      double sum[kTile][kWidth] = {};
+      double y[kColumns][kWidth] = {};
+      for (int c = 0; c < kTile; ++c) {
+        const double* const row = schur_ + At(c0 + c, k0);
+        for (int k = 0; k < kColumns; ++k) {
+          y[k][c] = row[k];
+        }
       }
-      for (int k = 0; k < kColumns; ++k) {
-        for (int r = 0; r < kTile; ++r) {
-          for (int c = 0; c < kTile; ++c) {
-            sum[r][c] += x[r][k] * y[c][k];
+      for (int r = 0; r < kTile; ++r) {
+        const double* const x = schur_ + At(r0 + r, k0);
+        for (int k = 0; k < kColumns; ++k) {
+          for (int c = 0; c < kWidth; ++c) {
+            sum[r][c] += x[k] * y[k][c];
           }
         }
       }
@@ -671,7 +683,7 @@ class WindowSolve {
 
   // The steps of the cameras, L'step = L^-1 b, in step_. False where one isn't
   // finite.
-  CERES_EXT_HOST_DEVICE bool Substitute() {
+  CERES_EXT_WINDOW bool Substitute() {
     for (int k0 = n_ - kColumns; k0 >= 0; k0 -= kColumns) {
       if (team_->rank() == 0) {
         for (int r = kColumns - 1; r >= 0; --r) {
@@ -700,10 +712,10 @@ class WindowSolve {
   }
 
   // Of row k at x: the corrected [Jp | Jc step] as 2 x 4, and r.
-  CERES_EXT_HOST_DEVICE void Linear(int k,
-                                    const double* x,
-                                    double* r,
-                                    double* columns) const {
+  CERES_EXT_WINDOW void Linear(int k,
+                               const double* x,
+                               double* r,
+                               double* columns) const {
     const int camera = w_.camera[k];
     const State& state = StateOf(camera);
     const kernels::Projection<double> p = kernels::Project(state, x);
@@ -731,8 +743,37 @@ class WindowSolve {
     }
   }
 
+  // Keeps what Linear says of the first rows of a point, where the team has
+  // room for it.
+  CERES_EXT_WINDOW static void Save(int at,
+                                    const double* r,
+                                    const double* columns,
+                                    double* saved) {
+    if (at < Team::kSavedRows) {
+      for (int e = 0; e < 8; ++e) {
+        saved[10 * at + e] = columns[e];
+      }
+      saved[10 * at + 8] = r[0];
+      saved[10 * at + 9] = r[1];
+    }
+  }
+  CERES_EXT_WINDOW static bool Load(int at,
+                                    const double* saved,
+                                    double* r,
+                                    double* columns) {
+    if (at >= Team::kSavedRows) {
+      return false;
+    }
+    for (int e = 0; e < 8; ++e) {
+      columns[e] = saved[10 * at + e];
+    }
+    r[0] = saved[10 * at + 8];
+    r[1] = saved[10 * at + 9];
+    return true;
+  }
+
   // Moves the cameras to new_cameras_.
-  CERES_EXT_HOST_DEVICE void MoveCameras(double* x_norm, double* step_norm) {
+  CERES_EXT_WINDOW void MoveCameras(double* x_norm, double* step_norm) {
     for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
       const double* const x = w_.cameras + kCamera * i;
       const double* const delta = step_ + kColumns * i;
@@ -763,7 +804,7 @@ class WindowSolve {
 
   // The candidate: points and cameras moved, what the model says of them and
   // what they cost.
-  CERES_EXT_HOST_DEVICE Step TakeStep() {
+  CERES_EXT_WINDOW Step TakeStep() {
     double x_norm = 0.0;
     double step_norm = 0.0;
     double model = 0.0;
@@ -774,6 +815,7 @@ class WindowSolve {
     for (int p = team_->rank(); p < w_.counts.all_points();
          p += team_->size()) {
       const double* const x = PointOf(p);
+      double saved[10 * Team::kSavedRows + 1];
       double step[3] = {};
       double moved[3] = {x[0], x[1], x[2]};
       const int begin = w_.point_begin[p];
@@ -785,6 +827,7 @@ class WindowSolve {
           double r[2];
           double columns[8];
           Linear(k, x, r, columns);
+          Save(k - begin, r, columns, saved);
           for (int a = 0; a < 3; ++a) {
             step[a] -= columns[a] * columns[3] + columns[4 + a] * columns[7];
           }
@@ -805,7 +848,9 @@ class WindowSolve {
       for (int k = begin; k < end; ++k) {
         double r[2];
         double columns[8];
-        Linear(k, x, r, columns);
+        if (p >= w_.counts.num_points || !Load(k - begin, saved, r, columns)) {
+          Linear(k, x, r, columns);
+        }
         for (int i = 0; i < 2; ++i) {
           const double* const j = columns + 4 * i;
           const double change =
@@ -838,7 +883,7 @@ class WindowSolve {
     return result;
   }
 
-  CERES_EXT_HOST_DEVICE void Accept() {
+  CERES_EXT_WINDOW void Accept() {
     for (int e = team_->rank(); e < kCamera * w_.counts.num_cameras;
          e += team_->size()) {
       w_.cameras[e] = new_cameras_[e];
@@ -877,5 +922,7 @@ class WindowSolve {
 };
 
 }  // namespace ceres_ext
+
+#undef CERES_EXT_WINDOW
 
 #endif  // CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
