@@ -125,14 +125,10 @@ std::string Format(const char* format, double a, double b) {
   return text;
 }
 
-// Ceres's sentences.
+// Ceres's sentences for what ends a window.
 std::string MessageOf(const TrustRegion& region,
                       const TrustRegionOptions& options) {
   switch (region.end()) {
-    case TrustRegionEnd::kInitialEvaluation:
-      return "Initial residual and Jacobian evaluation failed.";
-    case TrustRegionEnd::kEvaluation:
-      return "Residual and Jacobian evaluation failed.";
     case TrustRegionEnd::kInvalidSteps:
       return "Number of consecutive invalid steps more than "
              "Solver::Options::max_num_consecutive_invalid_steps: " +
@@ -159,6 +155,8 @@ std::string MessageOf(const TrustRegion& region,
                     region.end_value(),
                     options.function_tolerance);
     case TrustRegionEnd::kNone:
+    case TrustRegionEnd::kInitialEvaluation:
+    case TrustRegionEnd::kEvaluation:
       break;
   }
   return "The window was not solved.";
@@ -175,10 +173,8 @@ void Summarize(const TrustRegion& region,
                                               : ceres::CONVERGENCE;
   summary->message = MessageOf(region, options);
   summary->fixed_cost = fixed_cost;
-  if (end != TrustRegionEnd::kInitialEvaluation) {
-    summary->initial_cost = region.initial_cost() + fixed_cost;
-    summary->final_cost = region.final_cost() + fixed_cost;
-  }
+  summary->initial_cost = region.initial_cost() + fixed_cost;
+  summary->final_cost = region.final_cost() + fixed_cost;
   summary->num_successful_steps = region.num_successful_steps();
   summary->num_unsuccessful_steps = region.num_unsuccessful_steps();
   summary->is_window = true;
@@ -689,9 +685,12 @@ class BatchSolve {
   void Finish(int64_t i) {
     ProblemSummary& summary = summary_->problems[i];
     const TrustRegion& region = ResultOf(i)->region;
-    if (region.end() == TrustRegionEnd::kNone) {
+    if (region.end() <= TrustRegionEnd::kEvaluation) {
+      // ceres_ext::Solve says which observations.
       summary.is_window = false;
-      summary.path_reason = "there was no memory for the window";
+      summary.path_reason = region.end() == TrustRegionEnd::kNone
+                                ? "there was no memory for the window"
+                                : "an evaluation of the window failed";
       return;
     }
     Failure failure;
