@@ -48,9 +48,9 @@ struct WindowCounts {
   }
 };
 
-// Points of a chunk: the bits of a mask. Rows: their numbers are bytes.
+// Points of a chunk: the bits of a mask.
 inline constexpr int kMaxChunkPoints = 64;
-inline constexpr int kMaxChunkRows = 256;
+inline constexpr int kMaxChunkRows = 512;
 // Cameras that vary; with more other solvers are faster.
 inline constexpr int kMaxWindowCameras = 128;
 // What a team of a device has, in bytes: 227 KB less what a kernel declares.
@@ -82,7 +82,8 @@ struct TeamLayout {
     squared_norms = Take(n, &end);
     gradient = Take(n, &end);
     masks = Take(num_cameras, &end);
-    table = Take(int64_t{kMaxChunkPoints / 8} * num_cameras, &end);
+    table = Take(int64_t{kMaxChunkPoints / 4} * num_cameras, &end);
+    factors = Take(9 * kMaxChunkPoints, &end);
     // What a step takes is there when no chunk is.
     const int64_t of_chunk = int64_t{WindowRowSize(num_columns)} * chunk_rows;
     const int64_t of_step = int64_t{kState + kLocal} * num_cameras;
@@ -101,6 +102,7 @@ struct TeamLayout {
   int64_t gradient;
   int64_t masks;
   int64_t table;
+  int64_t factors;
   int64_t rows;
   int64_t new_states;
   int64_t local_steps;
@@ -122,7 +124,7 @@ inline int ChunkRows(int num_columns,
                      int max_degree,
                      bool* has_schur) {
   constexpr int64_t kBytes = sizeof(double);
-  const int wanted = std::max(max_degree, num_cameras <= 12 ? 128 : 256);
+  const int wanted = std::max(max_degree, num_cameras <= 12 ? 280 : 320);
   if (num_cameras > kMaxWindowCameras || max_degree > kMaxChunkRows) {
     return 0;
   }

@@ -33,6 +33,17 @@ class BlockTeam {
   __device__ int size() const { return static_cast<int>(blockDim.x); }
   __device__ void Barrier() const { __syncthreads(); }
 
+  __device__ bool IsInFirstWarp() const { return threadIdx.x < kWarpSize; }
+  __device__ int warp_size() const { return kWarpSize; }
+  __device__ void WarpBarrier() const { __syncwarp(); }
+  __device__ static double InverseSqrt(double value) {
+#ifdef __CUDACC__
+    return rsqrt(value);
+#else
+    return 1.0 / sqrt(value);
+#endif
+  }
+
   // Over the lanes by a tree, then over the warps in their order.
   __device__ double Sum(double value) const {
     Share(kernels::WarpSum(value));

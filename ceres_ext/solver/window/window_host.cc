@@ -2,6 +2,7 @@
 
 #include "ceres_ext/solver/window/window_host.h"
 
+#include <cmath>
 #include <cstdint>
 
 #include "ceres_ext/solver/window/window_solve.h"
@@ -24,6 +25,10 @@ class HostTeam {
   static int rank() { return 0; }
   static int size() { return 1; }
   static void Barrier() {}
+  static bool IsInFirstWarp() { return true; }
+  static int warp_size() { return 1; }
+  static void WarpBarrier() {}
+  static double InverseSqrt(double value) { return 1.0 / std::sqrt(value); }
   static double Sum(double value) { return value; }
   static double Max(double value) { return value; }
   static bool All(bool value) { return value; }

@@ -6,7 +6,8 @@
 // Form, chunk by chunk, with Jacobians that never leave the team's memory:
 //
 //   per row    r, Jc, Jp, corrected by the loss
-//   per point  V = Jp'Jp + D^2 = L L',  A = Jp L^-T,  r' = r - A L^-1 Jp'r
+//   per point  V = Jp'Jp + D^2 = L L'
+//   per row    A = Jp L^-T,  r' = r - A L^-1 Jp'r
 //   per tile   S_ij += sum over points of Jc_i' (I - A_i A_j') Jc_j,
 //              b_i  -= sum over rows of Jc_i' r',
 //              where I is there for rows of the same camera alone
@@ -21,6 +22,8 @@
 //
 // What a Team has: rank() < size(), Barrier(), and, valid in all threads, Sum
 // (in one order), Max (NaN where one is) and All; Or on bits, FirstBit, and
+// InverseSqrt, IsInFirstWarp
+// with WarpBarrier and warp_size() for what is too small for all, and
 // kTile<columns>, the side of a tile of S, kWidth<side> and kSavedRows (below).
 // Sum, Max and All are barriers too.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
@@ -75,7 +78,8 @@ class WindowSolve {
     squared_norms_ = memory + at.squared_norms;
     gradient_ = memory + at.gradient;
     masks_ = reinterpret_cast<unsigned long long*>(memory + at.masks);
-    table_ = reinterpret_cast<uint8_t*>(memory + at.table);
+    table_ = reinterpret_cast<uint16_t*>(memory + at.table);
+    factors_ = memory + at.factors;
     rows_ = memory + at.rows;
     new_states_ = reinterpret_cast<State*>(memory + at.new_states);
     local_steps_ = memory + at.local_steps;
@@ -274,10 +278,14 @@ class WindowSolve {
     return is_finite;
   }
 
-  // Of point p, whose rows are at `row`: A in place of Jp, r', and in its
-  // record L and L^-1 g. False where V is not positive definite.
-  CERES_EXT_WINDOW bool Eliminate(
-      int p, int num_rows, bool is_first, double* row, double* gradient_max) {
+  // Of point p, whose rows are at `row`: L and L^-1 g, in its record and at
+  // `factor`. False where V is not positive definite.
+  CERES_EXT_WINDOW bool FactorizePoint(int p,
+                                       int num_rows,
+                                       bool is_first,
+                                       const double* row,
+                                       double* factor,
+                                       double* gradient_max) {
     double v[6] = {};
     double g[3] = {};
     for (int k = 0; k < num_rows; ++k) {
@@ -307,32 +315,43 @@ class WindowSolve {
       }
       v[kDiagonal[a]] += region_->SquaredDamping(squared_norm, *scale);
     }
-    using std::sqrt;
     // L as 1 / l00, l10, 1 / l11, l20, l21, 1 / l22.
     double l[6];
-    l[0] = 1.0 / sqrt(v[0]);
+    l[0] = Team::InverseSqrt(v[0]);
     l[1] = v[1] * l[0];
     l[3] = v[3] * l[0];
     const double d1 = v[2] - l[1] * l[1];
-    l[2] = 1.0 / sqrt(d1);
+    l[2] = Team::InverseSqrt(d1);
     l[4] = (v[4] - l[3] * l[1]) * l[2];
     const double d2 = v[5] - l[3] * l[3] - l[4] * l[4];
-    l[5] = 1.0 / sqrt(d2);
+    l[5] = Team::InverseSqrt(d2);
     LowerSolve(l, g);
     for (int e = 0; e < 6; ++e) {
       record[6 + e] = l[e];
+      factor[e] = l[e];
     }
     for (int a = 0; a < 3; ++a) {
       record[12 + a] = g[a];
-    }
-    for (int k = 0; k < num_rows; ++k) {
-      for (int i = 0; i < 2; ++i) {
-        double* const a = row + kRow * k + kPointJacobian + 3 * i;
-        LowerSolve(l, a);
-        row[kRow * k + kReduced + i] -= a[0] * g[0] + a[1] * g[1] + a[2] * g[2];
-      }
+      factor[6 + a] = g[a];
     }
     return v[0] > 0.0 && d1 > 0.0 && d2 > 0.0;
+  }
+
+  // A in place of Jp, and r', with what FactorizePoint says.
+  CERES_EXT_WINDOW static void EliminateFromRow(const double* factor,
+                                                double* row) {
+    for (int i = 0; i < 2; ++i) {
+      double a[3];
+      for (int e = 0; e < 3; ++e) {
+        a[e] = row[kPointJacobian + 3 * i + e];
+      }
+      LowerSolve(factor, a);
+      for (int e = 0; e < 3; ++e) {
+        row[kPointJacobian + 3 * i + e] = a[e];
+      }
+      row[kReduced + i] = row[kResidual + i] - a[0] * factor[6] -
+                          a[1] * factor[7] - a[2] * factor[8];
+    }
   }
 
   // y = L^-1 y
@@ -356,98 +375,136 @@ class WindowSolve {
     }
   }
 
-  // Adds the rows of a chunk to a tile of block (i, j) of S, i >= j: rows
-  // kTile a ..., columns kTile b ... of it. Of diagonal blocks, where b is 0,
-  // also to the right-hand side, the gradient and the columns' squared norms.
-  CERES_EXT_WINDOW void AddTile(int i, int j, int a, int b, bool is_last) {
+  // sum += Jc_i' (I - A_i A_j') Jc_j of a point, rows kTile a ... and columns
+  // kTile b ...; without I where the cameras differ. y0 and y1 have zeros
+  // behind kTile.
+  CERES_EXT_WINDOW static void AddPoint(const double* row_i,
+                                        const double* row_j,
+                                        double same,
+                                        int a,
+                                        int b,
+                                        double* y0,
+                                        double* y1,
+                                        double (*sum)[kWidth]) {
+    const double* const ai = row_i + kPointJacobian;
+    const double* const aj = row_j + kPointJacobian;
+    const double m00 = same - (ai[0] * aj[0] + ai[1] * aj[1] + ai[2] * aj[2]);
+    const double m01 = -(ai[0] * aj[3] + ai[1] * aj[4] + ai[2] * aj[5]);
+    const double m10 = -(ai[3] * aj[0] + ai[4] * aj[1] + ai[5] * aj[2]);
+    const double m11 = same - (ai[3] * aj[3] + ai[4] * aj[4] + ai[5] * aj[5]);
+    for (int c = 0; c < kTile; ++c) {
+      const double j0 = row_j[kTile * b + c];
+      const double j1 = row_j[kColumns + kTile * b + c];
+      y0[c] = m00 * j0 + m01 * j1;
+      y1[c] = m10 * j0 + m11 * j1;
+    }
+    for (int r = 0; r < kTile; ++r) {
+      const double x0 = row_i[kTile * a + r];
+      const double x1 = row_i[kColumns + kTile * a + r];
+      for (int c = 0; c < kWidth; ++c) {
+        sum[r][c] += x0 * y0[c] + x1 * y1[c];
+      }
+    }
+  }
+
+  // Adds the rows of a chunk to a tile of block (i, j) of S, i >= j.
+  CERES_EXT_WINDOW void AddTile(int i, int j, int a, int b) {
     unsigned long long points = masks_[i] & masks_[j];
     if (points == 0) {
       return;
     }
     double sum[kTile][kWidth] = {};
-    double y0[kWidth] = {};
-    double y1[kWidth] = {};
-    double reduced[kTile] = {};
-    double gradient[kTile] = {};
-    double norms[kTile] = {};
-    const bool has_vectors = i == j && b == 0;
+    double y0[2][kWidth] = {};
+    double y1[2][kWidth] = {};
     const double same = i == j ? 1.0 : 0.0;
-    const uint8_t* const of_i = table_ + kMaxChunkPoints * i;
-    const uint8_t* const of_j = table_ + kMaxChunkPoints * j;
-    for (; points != 0; points &= points - 1) {
+    const uint16_t* const of_i = table_ + kMaxChunkPoints * i;
+    const uint16_t* const of_j = table_ + kMaxChunkPoints * j;
+    while (points != 0) {
       const int p = Team::FirstBit(points);
-      const double* const row_i = rows_ + kRow * of_i[p];
-      const double* const row_j = rows_ + kRow * of_j[p];
-      const double* const ai = row_i + kPointJacobian;
-      const double* const aj = row_j + kPointJacobian;
-      const double m00 = same - (ai[0] * aj[0] + ai[1] * aj[1] + ai[2] * aj[2]);
-      const double m01 = -(ai[0] * aj[3] + ai[1] * aj[4] + ai[2] * aj[5]);
-      const double m10 = -(ai[3] * aj[0] + ai[4] * aj[1] + ai[5] * aj[2]);
-      const double m11 = same - (ai[3] * aj[3] + ai[4] * aj[4] + ai[5] * aj[5]);
-      double x0[kTile];
-      double x1[kTile];
-      for (int c = 0; c < kTile; ++c) {
-        const double j0 = row_j[kTile * b + c];
-        const double j1 = row_j[kColumns + kTile * b + c];
-        y0[c] = m00 * j0 + m01 * j1;
-        y1[c] = m10 * j0 + m11 * j1;
-        x0[c] = row_i[kTile * a + c];
-        x1[c] = row_i[kColumns + kTile * a + c];
-      }
-      for (int r = 0; r < kTile; ++r) {
-        for (int c = 0; c < kWidth; ++c) {
-          sum[r][c] += x0[r] * y0[c] + x1[r] * y1[c];
-        }
-      }
-      if (has_vectors) {
-        for (int r = 0; r < kTile; ++r) {
-          reduced[r] += x0[r] * row_i[kReduced] + x1[r] * row_i[kReduced + 1];
-          gradient[r] +=
-              x0[r] * row_i[kResidual] + x1[r] * row_i[kResidual + 1];
-          norms[r] += x0[r] * x0[r] + x1[r] * x1[r];
-        }
+      points &= points - 1;
+      if (points != 0) {
+        // Two at a time, so that one's loads are there when the other is added.
+        const int q = Team::FirstBit(points);
+        points &= points - 1;
+        const double* const pi = rows_ + kRow * of_i[p];
+        const double* const pj = rows_ + kRow * of_j[p];
+        const double* const qi = rows_ + kRow * of_i[q];
+        const double* const qj = rows_ + kRow * of_j[q];
+        AddPoint(pi, pj, same, a, b, y0[0], y1[0], sum);
+        AddPoint(qi, qj, same, a, b, y0[1], y1[1], sum);
+      } else {
+        AddPoint(rows_ + kRow * of_i[p],
+                 rows_ + kRow * of_j[p],
+                 same,
+                 a,
+                 b,
+                 y0[0],
+                 y1[0],
+                 sum);
       }
     }
     const int r0 = kColumns * i + kTile * a;
     const int c0 = kColumns * j + kTile * b;
-    if (!is_last) {
-      for (int r = 0; r < kTile; ++r) {
-        const int end = r0 + r - c0 + 1 < kTile ? r0 + r - c0 + 1 : kTile;
-        double* const to = schur_ + At(r0 + r, c0);
-        for (int c = 0; c < end; ++c) {
+    for (int r = 0; r < kTile; ++r) {
+      double* const to = schur_ + At(r0 + r, c0);
+      for (int c = 0; c < kTile; ++c) {
+        if (c0 + c <= r0 + r) {
           to[c] += sum[r][c];
         }
       }
     }
-    if (has_vectors) {
+  }
+
+  // Adds the rows of a chunk to kTile elements of camera i's right-hand side,
+  // gradient and squared norms of columns.
+  CERES_EXT_WINDOW void AddVectors(int i, int a) {
+    double reduced[kTile] = {};
+    double gradient[kTile] = {};
+    double norms[kTile] = {};
+    const uint16_t* const of_i = table_ + kMaxChunkPoints * i;
+    for (unsigned long long points = masks_[i]; points != 0;
+         points &= points - 1) {
+      const double* const row = rows_ + kRow * of_i[Team::FirstBit(points)];
       for (int r = 0; r < kTile; ++r) {
-        step_[r0 + r] -= reduced[r];
-        gradient_[r0 + r] += gradient[r];
-        squared_norms_[r0 + r] += norms[r];
+        const double x0 = row[kTile * a + r];
+        const double x1 = row[kColumns + kTile * a + r];
+        reduced[r] += x0 * row[kReduced] + x1 * row[kReduced + 1];
+        gradient[r] += x0 * row[kResidual] + x1 * row[kResidual + 1];
+        norms[r] += x0 * x0 + x1 * x1;
       }
+    }
+    const int r0 = kColumns * i + kTile * a;
+    for (int r = 0; r < kTile; ++r) {
+      step_[r0 + r] -= reduced[r];
+      gradient_[r0 + r] += gradient[r];
+      squared_norms_[r0 + r] += norms[r];
     }
   }
 
   CERES_EXT_WINDOW void AddTiles(bool is_last) {
     constexpr int kSide = kColumns / kTile;
     const int num_cameras = w_.counts.num_cameras;
+    const int num_vectors = num_cameras * kSide;
     // Blocks by their distance from the diagonal: neighbours in a warp have
     // about as many points.
-    const int num_blocks =
-        is_last ? num_cameras : static_cast<int>(PackedTriangle(num_cameras));
-    const int last = static_cast<int>(PackedTriangle(num_cameras)) - 1;
-    for (int t = team_->rank(); t < num_blocks * kSide * kSide;
+    const int num_blocks = static_cast<int>(PackedTriangle(num_cameras));
+    const int num_tiles = is_last ? 0 : num_blocks * kSide * kSide;
+    for (int t = team_->rank(); t < num_tiles + num_vectors;
          t += team_->size()) {
+      if (t >= num_tiles) {
+        AddVectors((t - num_tiles) / kSide, (t - num_tiles) % kSide);
+        continue;
+      }
       const int block = t / (kSide * kSide);
       const int tile = t % (kSide * kSide);
       const int a = tile / kSide;
       const int b = tile % kSide;
-      const int from_end = last - block;
+      const int from_end = num_blocks - 1 - block;
       const int root = TriangularRoot(from_end);
       const int j = root - (from_end - static_cast<int>(PackedTriangle(root)));
       const int i = j + num_cameras - 1 - root;
       if (i != j || b <= a) {
-        AddTile(i, j, a, b, is_last);
+        AddTile(i, j, a, b);
       }
     }
   }
@@ -500,7 +557,7 @@ class WindowSolve {
         if (camera < w_.counts.num_cameras) {
           const int p = w_.point[k] - first_point;
           table_[kMaxChunkPoints * camera + p] =
-              static_cast<uint8_t>(k - first_row);
+              static_cast<uint16_t>(k - first_row);
           Team::Or(1ULL << p, masks_ + camera);
         }
       }
@@ -509,11 +566,20 @@ class WindowSolve {
           end_point < w_.counts.num_points ? end_point : w_.counts.num_points;
       for (int p = first_point + team_->rank(); p < end_varying;
            p += team_->size()) {
-        is_solvable &= Eliminate(p,
-                                 w_.point_begin[p + 1] - w_.point_begin[p],
-                                 is_first,
-                                 rows_ + kRow * (w_.point_begin[p] - first_row),
-                                 &gradient_max);
+        is_solvable &=
+            FactorizePoint(p,
+                           w_.point_begin[p + 1] - w_.point_begin[p],
+                           is_first,
+                           rows_ + kRow * (w_.point_begin[p] - first_row),
+                           factors_ + 9 * (p - first_point),
+                           &gradient_max);
+      }
+      team_->Barrier();
+      for (int k = first_row + team_->rank(); k < end_row; k += team_->size()) {
+        if (w_.point[k] < w_.counts.num_points) {
+          EliminateFromRow(factors_ + 9 * (w_.point[k] - first_point),
+                           rows_ + kRow * (k - first_row));
+        }
       }
       team_->Barrier();
       AddTiles(is_last);
@@ -572,7 +638,8 @@ class WindowSolve {
       *verdict_ = 1;
     }
     for (int k0 = 0; k0 < n_; k0 += kColumns) {
-      if (team_->rank() == 0 && !FactorizeDiagonal(k0)) {
+      if (team_->IsInFirstWarp() && !FactorizeDiagonal(k0) &&
+          team_->rank() == 0) {
         *verdict_ = 0;
       }
       team_->Barrier();
@@ -606,26 +673,29 @@ class WindowSolve {
     return is_definite;
   }
 
-  // In place; the diagonal has 1 / L(c, c).
+  // In place, by the first warp; the diagonal has 1 / L(c, c).
   CERES_EXT_WINDOW bool FactorizeDiagonal(int k0) {
-    using std::sqrt;
     bool is_definite = true;
-    for (int r = 0; r < kColumns; ++r) {
-      double* const row = schur_ + At(k0 + r, k0);
-      double v[kColumns];
-      double pivot = row[r];
-      for (int c = 0; c < r; ++c) {
-        const double* const other = schur_ + At(k0 + c, k0);
-        v[c] = row[c];
-        for (int t = 0; t < c; ++t) {
-          v[c] -= v[t] * other[t];
-        }
-        v[c] *= other[c];
-        pivot -= v[c] * v[c];
-        row[c] = v[c];
+    for (int c = 0; c < kColumns; ++c) {
+      double* const pivot = schur_ + At(k0 + c, k0 + c);
+      is_definite = is_definite && *pivot > 0.0;
+      const double inverse = Team::InverseSqrt(*pivot);
+      for (int r = c + 1 + team_->rank(); r < kColumns;
+           r += team_->warp_size()) {
+        schur_[At(k0 + r, k0 + c)] *= inverse;
       }
-      is_definite = is_definite && pivot > 0.0;
-      row[r] = 1.0 / sqrt(pivot);
+      team_->WarpBarrier();
+      for (int r = c + 1 + team_->rank(); r < kColumns;
+           r += team_->warp_size()) {
+        double* const row = schur_ + At(k0 + r, k0);
+        for (int t = c + 1; t <= r; ++t) {
+          row[t] -= row[c] * schur_[At(k0 + t, k0 + c)];
+        }
+      }
+      if (team_->rank() == 0) {
+        *pivot = inverse;
+      }
+      team_->WarpBarrier();
     }
     return is_definite;
   }
@@ -685,13 +755,17 @@ class WindowSolve {
   // finite.
   CERES_EXT_WINDOW bool Substitute() {
     for (int k0 = n_ - kColumns; k0 >= 0; k0 -= kColumns) {
-      if (team_->rank() == 0) {
+      if (team_->IsInFirstWarp()) {
         for (int r = kColumns - 1; r >= 0; --r) {
-          double y = step_[k0 + r];
-          for (int t = r + 1; t < kColumns; ++t) {
-            y -= schur_[At(k0 + t, k0 + r)] * step_[k0 + t];
+          const double* const row = schur_ + At(k0 + r, k0);
+          const double x = step_[k0 + r] * row[r];
+          for (int t = team_->rank(); t < r; t += team_->warp_size()) {
+            step_[k0 + t] -= row[t] * x;
           }
-          step_[k0 + r] = y * schur_[At(k0 + r, k0 + r)];
+          team_->WarpBarrier();
+          if (team_->rank() == 0) {
+            step_[k0 + r] = x;
+          }
         }
       }
       team_->Barrier();
@@ -908,7 +982,8 @@ class WindowSolve {
   double* squared_norms_;
   double* gradient_;
   unsigned long long* masks_;
-  uint8_t* table_;
+  uint16_t* table_;
+  double* factors_;
   double* rows_;
   State* new_states_;
   double* local_steps_;
