@@ -335,14 +335,14 @@ class DeviceWindows {
 
   explicit DeviceWindows(DeviceMachine* machine) : machine_(machine) {}
 
-  Status Solve(const TrustRegionOptions& options,
+  // Sends the windows and queues their solution; the host goes on.
+  Status Start(const TrustRegionOptions& options,
                const std::vector<PackedWindow>& packed,
                const std::vector<int64_t>& windows,
                const std::vector<kernels::RobustLoss>& losses,
                int64_t input_bytes,
                const unsigned char* inputs,
-               int64_t output_bytes,
-               unsigned char* outputs) {
+               int64_t output_bytes) {
     const CurrentMachine<DeviceMachine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
     const std::vector<Group> groups = MakeGroups(packed, windows);
@@ -385,7 +385,14 @@ class DeviceWindows {
       params.records += group.windows.size();
       ++params.queue;
     }
-    return machine_->Download(output_bytes, outputs_.data(), outputs);
+    return {};
+  }
+
+  // Waits for the solution and fetches it.
+  Status Wait(unsigned char* outputs) {
+    const CurrentMachine<DeviceMachine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    return machine_->Download(outputs_.size(), outputs_.data(), outputs);
   }
 
  private:
@@ -472,6 +479,19 @@ class BatchSolve {
         packer_(batch),
         summary_(summary) {}
 
+  // What is on a device goes while it is current.
+  ~BatchSolve() {
+#ifdef CERES_EXT_WITH_CUDA
+    const KeepCurrentDevice<DeviceMachine> keep;
+    for (Piece& piece : pieces_) {
+      piece.on_device.reset();
+    }
+    second_machine_.reset();
+#endif
+  }
+  BatchSolve(const BatchSolve&) = delete;
+  BatchSolve& operator=(const BatchSolve&) = delete;
+
   // Solves the windows. False where a device was asked for, the host may not
   // replace it, and *error says what is wrong with it.
   bool RunWindows(std::string* error) {
@@ -488,12 +508,25 @@ class BatchSolve {
     if (!ChooseDevice(error)) {
       return false;
     }
-    packed_.resize(batch_->num_problems);
-    for (int64_t begin = 0; begin < batch_->num_problems;) {
-      const int64_t end = EndOfPiece(begin);
-      RunPiece(begin, end);
-      begin = end;
+    const double start = Now();
+    const int64_t n = batch_->num_problems;
+    packed_.resize(n);
+    // While a device solves one piece the host packs and sends the next.
+    for (int64_t begin = 0, piece = 0; begin < n; ++piece) {
+      Piece* const next = &pieces_[piece % 2];
+      Finish(next);
+      next->begin = begin;
+      next->end = EndOfPiece(begin);
+      begin = next->end;
+      Pack(next);
+      if (!StartOnDevice(next)) {
+        SolveOnHost(next);
+      }
     }
+    Finish(&pieces_[0]);
+    Finish(&pieces_[1]);
+    summary_->window_time_in_seconds =
+        Now() - start - summary_->pack_time_in_seconds;
     return true;
   }
 
@@ -509,7 +542,7 @@ class BatchSolve {
 
  private:
   // What is packed, sent and solved at a time.
-  static constexpr int64_t kPieceBytes = int64_t{256} << 20;
+  static constexpr int64_t kPieceBytes = int64_t{64} << 20;
   static constexpr int64_t kWindowsPerTask = 4;
   // With fewer residual blocks in the batch DEVICE_AUTO is the host.
   static constexpr int64_t kMinDeviceRows = 15000;
@@ -545,11 +578,47 @@ class BatchSolve {
     }
 #ifdef CERES_EXT_WITH_CUDA
     device_ = std::move(device);
-    windows_ = std::make_unique<DeviceWindows>(device_->machine.get());
+    pieces_[0].on_device =
+        std::make_unique<DeviceWindows>(device_->machine.get());
     summary_->device = device_->Name();
+    MakeSecondMachine();
 #endif
     return true;
   }
+
+  // Windows that are packed together.
+  struct Piece {
+    int64_t begin = 0;
+    int64_t end = 0;
+    std::vector<int64_t> windows;
+    int64_t input_bytes = 0;
+    int64_t output_bytes = 0;
+    Bytes inputs;
+    Bytes outputs;
+    bool is_running = false;  // on the device
+#ifdef CERES_EXT_WITH_CUDA
+    std::unique_ptr<DeviceWindows> on_device;
+#endif
+  };
+
+#ifdef CERES_EXT_WITH_CUDA
+  // A stream for every other piece, where the caller has not given one and does
+  // not limit the memory. Without it pieces follow each other.
+  void MakeSecondMachine() {
+    DeviceMachine* machine = device_->machine.get();
+    if (EndOfPiece(0) < batch_->num_problems &&
+        ext_options_.cuda_stream == nullptr &&
+        ext_options_.cuda_memory_limit_bytes == 0) {
+      const KeepCurrentDevice<DeviceMachine> keep;
+      kernels::CudaContextOptions options;
+      options.device = ext_options_.cuda_device;
+      if (DeviceMachine::Create(options, &second_machine_).ok()) {
+        machine = second_machine_.get();
+      }
+    }
+    pieces_[1].on_device = std::make_unique<DeviceWindows>(machine);
+  }
+#endif
 
   int64_t EndOfPiece(int64_t begin) const {
     const int64_t limit = ext_options_.cuda_memory_limit_bytes;
@@ -564,18 +633,20 @@ class BatchSolve {
     return end;
   }
 
-  void PackOne(int64_t i, int64_t begin, WindowPacker::Scratch* scratch) {
+  void PackOne(int64_t i, Piece* piece, WindowPacker::Scratch* scratch) {
     ProblemSummary& summary = summary_->problems[i];
     WindowRecord& record = packed_[i].record;
-    record.input_begin = packer_.input_begin(i) - packer_.input_begin(begin);
-    record.output_begin = packer_.output_begin(i) - packer_.output_begin(begin);
+    record.input_begin =
+        packer_.input_begin(i) - packer_.input_begin(piece->begin);
+    record.output_begin =
+        packer_.output_begin(i) - packer_.output_begin(piece->begin);
     Failure failure;
     summary.is_window = failure.Guard(false, [&] {
       summary.path_reason = packer_.Pack(
-          i, scratch, inputs_.data() + record.input_begin, &packed_[i]);
+          i, scratch, piece->inputs.data() + record.input_begin, &packed_[i]);
       if (summary.path_reason.empty()) {
         // Until it is solved.
-        *ResultOf(i) = WindowResult();
+        *ResultOf(i, piece) = WindowResult();
       }
       return summary.path_reason.empty();
     });
@@ -584,81 +655,106 @@ class BatchSolve {
     }
   }
 
-  WindowResult* ResultOf(int64_t i) {
-    return reinterpret_cast<WindowResult*>(outputs_.data() +
+  WindowResult* ResultOf(int64_t i, Piece* piece) {
+    return reinterpret_cast<WindowResult*>(piece->outputs.data() +
                                            packed_[i].record.output_begin);
   }
 
-  void RunPiece(int64_t begin, int64_t end) {
-    std::vector<int64_t> windows;
-    const int64_t input_bytes =
-        packer_.input_begin(end) - packer_.input_begin(begin);
-    const int64_t output_bytes =
-        packer_.output_begin(end) - packer_.output_begin(begin);
-    {
-      const Stopwatch time(&summary_->pack_time_in_seconds);
-      inputs_.Reserve(input_bytes);
-      outputs_.Reserve(output_bytes);
-      std::vector<WindowPacker::Scratch> scratch(context_->num_threads());
-      context_->ParallelFor(end - begin,
-                            kWindowsPerTask,
-                            [&](int64_t first, int64_t last, int slot) {
-                              for (int64_t e = first; e < last; ++e) {
-                                PackOne(begin + e, begin, &scratch[slot]);
-                              }
-                            });
-      for (int64_t i = begin; i < end; ++i) {
-        if (summary_->problems[i].is_window) {
-          windows.push_back(i);
-        }
-      }
-    }
-    const Stopwatch time(&summary_->window_time_in_seconds);
-    if (!SolveOnDevice(windows, input_bytes, output_bytes)) {
-      SolveOnHost(windows);
-    }
-    context_->ParallelFor(static_cast<int64_t>(windows.size()),
+  void Pack(Piece* piece) {
+    const Stopwatch time(&summary_->pack_time_in_seconds);
+    piece->input_bytes =
+        packer_.input_begin(piece->end) - packer_.input_begin(piece->begin);
+    piece->output_bytes =
+        packer_.output_begin(piece->end) - packer_.output_begin(piece->begin);
+    piece->inputs.Reserve(piece->input_bytes);
+    piece->outputs.Reserve(piece->output_bytes);
+    std::vector<WindowPacker::Scratch> scratch(context_->num_threads());
+    context_->ParallelFor(piece->end - piece->begin,
                           kWindowsPerTask,
-                          [&](int64_t first, int64_t last) {
+                          [&](int64_t first, int64_t last, int slot) {
                             for (int64_t e = first; e < last; ++e) {
-                              Finish(windows[e]);
+                              PackOne(piece->begin + e, piece, &scratch[slot]);
                             }
                           });
-    for (const int64_t i : windows) {
-      summary_->num_windows += summary_->problems[i].is_window ? 1 : 0;
+    piece->windows.clear();
+    for (int64_t i = piece->begin; i < piece->end; ++i) {
+      if (summary_->problems[i].is_window) {
+        piece->windows.push_back(i);
+      }
     }
   }
 
-  // False where the host has to.
-  bool SolveOnDevice([[maybe_unused]] const std::vector<int64_t>& windows,
-                     [[maybe_unused]] int64_t input_bytes,
-                     [[maybe_unused]] int64_t output_bytes) {
+  // False where the host has to solve it.
+  bool StartOnDevice([[maybe_unused]] Piece* piece) {
 #ifdef CERES_EXT_WITH_CUDA
-    if (windows_ == nullptr || windows.empty()) {
-      return windows.empty();
+    if (piece->on_device != nullptr && !piece->windows.empty()) {
+      const KeepCurrentDevice<DeviceMachine> keep;
+      const Status status = piece->on_device->Start(region_options_,
+                                                    packed_,
+                                                    piece->windows,
+                                                    packer_.losses(),
+                                                    piece->input_bytes,
+                                                    piece->inputs.data(),
+                                                    piece->output_bytes);
+      piece->is_running = status.ok();
+      if (!status.ok()) {
+        LeaveDevice(status);
+      }
+      return status.ok();
     }
-    const KeepCurrentDevice<DeviceMachine> keep;
-    const Status status = windows_->Solve(region_options_,
-                                          packed_,
-                                          windows,
-                                          packer_.losses(),
-                                          input_bytes,
-                                          inputs_.data(),
-                                          output_bytes,
-                                          outputs_.data());
-    if (status.ok()) {
-      return true;
+#endif
+    return false;
+  }
+
+#ifdef CERES_EXT_WITH_CUDA
+  // The host solves what is not solved yet.
+  void LeaveDevice(const Status& status) {
+    if (device_ == nullptr) {
+      return;
     }
     summary_->device =
         device_->Name() + ", then the host (" + status.message + ")";
-    windows_.reset();
+    for (Piece& piece : pieces_) {
+      piece.on_device.reset();
+      if (piece.is_running) {
+        piece.is_running = false;
+        SolveOnHost(&piece);
+      }
+    }
+    second_machine_.reset();
     device_.reset();
     machines_->ClearDevice();
+  }
 #endif
-    return windows.empty();
+
+  // Waits for the piece and writes its results.
+  void Finish(Piece* piece) {
+#ifdef CERES_EXT_WITH_CUDA
+    if (piece->is_running) {
+      const KeepCurrentDevice<DeviceMachine> keep;
+      const Status status = piece->on_device->Wait(piece->outputs.data());
+      if (status.ok()) {
+        piece->is_running = false;
+      } else {
+        LeaveDevice(status);
+      }
+    }
+#endif
+    context_->ParallelFor(static_cast<int64_t>(piece->windows.size()),
+                          kWindowsPerTask,
+                          [&](int64_t first, int64_t last) {
+                            for (int64_t e = first; e < last; ++e) {
+                              FinishOne(piece->windows[e], piece);
+                            }
+                          });
+    for (const int64_t i : piece->windows) {
+      summary_->num_windows += summary_->problems[i].is_window ? 1 : 0;
+    }
+    piece->windows.clear();
   }
 
-  void SolveOnHost(const std::vector<int64_t>& windows) {
+  void SolveOnHost(Piece* piece) {
+    const std::vector<int64_t>& windows = piece->windows;
     std::vector<std::vector<double>> memory(context_->num_threads());
     context_->ParallelFor(static_cast<int64_t>(windows.size()),
                           1,
@@ -673,8 +769,8 @@ class BatchSolve {
                                                   region_options_,
                                                   window.record,
                                                   packer_.losses().data(),
-                                                  inputs_.data(),
-                                                  outputs_.data(),
+                                                  piece->inputs.data(),
+                                                  piece->outputs.data(),
                                                   &memory[slot]);
                                 return true;
                               });
@@ -682,9 +778,9 @@ class BatchSolve {
                           });
   }
 
-  void Finish(int64_t i) {
+  void FinishOne(int64_t i, Piece* piece) {
     ProblemSummary& summary = summary_->problems[i];
-    const TrustRegion& region = ResultOf(i)->region;
+    const TrustRegion& region = ResultOf(i, piece)->region;
     if (region.end() <= TrustRegionEnd::kEvaluation) {
       // ceres_ext::Solve says which observations.
       summary.is_window = false;
@@ -699,8 +795,9 @@ class BatchSolve {
       return true;
     });
     if (summary.IsSolutionUsable()) {
-      packer_.Unpack(
-          i, packed_[i], outputs_.data() + packed_[i].record.output_begin);
+      packer_.Unpack(i,
+                     packed_[i],
+                     piece->outputs.data() + packed_[i].record.output_begin);
     }
   }
 
@@ -713,12 +810,12 @@ class BatchSolve {
   WindowPacker packer_;
   BatchSummary* const summary_;
   std::vector<PackedWindow> packed_;
-  Bytes inputs_;
-  Bytes outputs_;
 #ifdef CERES_EXT_WITH_CUDA
+  // Outlive what is on them.
   std::shared_ptr<KeptMachines::Device> device_;
-  std::unique_ptr<DeviceWindows> windows_;
+  std::unique_ptr<DeviceMachine> second_machine_;
 #endif
+  Piece pieces_[2];
 };
 
 }  // namespace
@@ -740,7 +837,13 @@ bool SolveBatch(const ceres::Solver::Options& options,
       return false;
     }
     if (!CanSolve(options, ext_options, /*problem=*/nullptr, &reason) ||
-        !options.IsValid(&reason) || !IsValidBatch(*batch, &reason)) {
+        !options.IsValid(&reason)) {
+      failure.Set(reason);
+      return false;
+    }
+    BorrowedMachines machines(ext_options);
+    if (!IsValidBatch(
+            *batch, machines->host_context(options.num_threads), &reason)) {
       failure.Set(reason);
       return false;
     }
@@ -748,7 +851,6 @@ bool SolveBatch(const ceres::Solver::Options& options,
     if (batch->num_problems == 0) {
       return true;
     }
-    BorrowedMachines machines(ext_options);
     {
       BatchSolve solve(options, ext_options, batch, machines.get(), summary);
       if (!solve.RunWindows(&reason)) {

@@ -3,6 +3,7 @@
 #include "ceres_ext/front/window_packer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -63,35 +64,58 @@ bool IsActiveBlock(const std::vector<const uint8_t*>& flags,
   return flags.empty() || flags[array] == nullptr || flags[array][block] != 0;
 }
 
-// Names of the array and of blocks of one problem in arrays of all.
-bool HasForeignBlocks(const ProblemBatch& batch, size_t r, std::string* error) {
+// Whether row k of problem i names a block of another problem.
+bool IsForeign(const ProblemBatch& batch,
+               const ArrayProblem::Index& index,
+               int64_t i,
+               int64_t k) {
+  const int64_t* const begin = batch.parameter_begin[index.parameters];
+  const int64_t block = index.BlockOf(k);
+  return (block < begin[i] || block >= begin[i + 1]) && block >= 0 &&
+         block < batch.problem.parameters()[index.parameters].num_blocks;
+}
+
+bool HasForeignBlocks(const ProblemBatch& batch,
+                      size_t r,
+                      kernels::HostContext* context,
+                      std::string* error) {
+  constexpr int64_t kProblemsPerTask = 16;
+  const int64_t* const rows = batch.residual_begin[r];
   const Residuals& residuals = batch.problem.residuals()[r];
   for (size_t b = 0; b < residuals.blocks.size(); ++b) {
     const ArrayProblem::Index& index = residuals.blocks[b];
-    const int64_t* const of_rows = batch.residual_begin[r];
-    const int64_t* const of_blocks = batch.parameter_begin[index.parameters];
-    const int64_t num_blocks =
-        batch.problem.parameters()[index.parameters].num_blocks;
-    for (int64_t i = 0; i < batch.num_problems; ++i) {
-      for (int64_t k = of_rows[i]; k < of_rows[i + 1]; ++k) {
-        const int64_t block = index.BlockOf(k);
-        const bool is_own = block >= of_blocks[i] && block < of_blocks[i + 1];
-        if (!is_own && block >= 0 && block < num_blocks) {
-          *error = Sentence("residuals ",
-                            r,
-                            ", blocks[",
-                            b,
-                            "]: residual block ",
-                            k,
-                            " of problem ",
-                            i,
-                            " names block ",
-                            block,
-                            " of parameters ",
-                            index.parameters,
-                            ", which is another problem's");
-          return true;
-        }
+    // The first problem that has one; its first row is found again.
+    std::atomic<int64_t> first{batch.num_problems};
+    context->ParallelFor(
+        batch.num_problems, kProblemsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            bool is_foreign = false;
+            for (int64_t k = rows[i]; k < rows[i + 1]; ++k) {
+              is_foreign |= IsForeign(batch, index, i, k);
+            }
+            int64_t seen = first.load();
+            while (is_foreign && i < seen &&
+                   !first.compare_exchange_weak(seen, i)) {
+            }
+          }
+        });
+    const int64_t i = first.load();
+    for (int64_t k = rows[i]; i < batch.num_problems && k < rows[i + 1]; ++k) {
+      if (IsForeign(batch, index, i, k)) {
+        *error = Sentence("residuals ",
+                          r,
+                          ", blocks[",
+                          b,
+                          "]: residual block ",
+                          k,
+                          " of problem ",
+                          i,
+                          " names block ",
+                          index.BlockOf(k),
+                          " of parameters ",
+                          index.parameters,
+                          ", which is another problem's");
+        return true;
       }
     }
   }
@@ -100,7 +124,9 @@ bool HasForeignBlocks(const ProblemBatch& batch, size_t r, std::string* error) {
 
 }  // namespace
 
-bool IsValidBatch(const ProblemBatch& batch, std::string* error) {
+bool IsValidBatch(const ProblemBatch& batch,
+                  kernels::HostContext* context,
+                  std::string* error) {
   const auto& parameters = batch.problem.parameters();
   const auto& residuals = batch.problem.residuals();
   if (batch.num_problems < 0 ||
@@ -146,7 +172,8 @@ bool IsValidBatch(const ProblemBatch& batch, std::string* error) {
       const Parameters& p = parameters[a];
       const Parameters& q = parameters[b];
       if (p.values != nullptr && q.values != nullptr && p.num_blocks > 0 &&
-          q.num_blocks > 0 && less(p.values, q.values + q.num_blocks * q.size) &&
+          q.num_blocks > 0 &&
+          less(p.values, q.values + q.num_blocks * q.size) &&
           less(q.values, p.values + p.num_blocks * p.size)) {
         *error = Sentence(
             "parameters ", b, " and parameters ", a, " overlap in memory");
@@ -174,7 +201,7 @@ bool IsValidBatch(const ProblemBatch& batch, std::string* error) {
         return false;
       }
     }
-    if (HasForeignBlocks(batch, r, error)) {
+    if (HasForeignBlocks(batch, r, context, error)) {
       return false;
     }
   }

@@ -14,6 +14,7 @@
 
 #include "ceres_ext/batch.h"
 #include "ceres_ext/solver/window/window_arena.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
@@ -30,7 +31,9 @@ struct PackedWindow {
 
 // True where the offsets fit the arrays and no residual block names a block of
 // another problem. Blocks that are no block at all are left to the problems.
-bool IsValidBatch(const ProblemBatch& batch, std::string* error);
+bool IsValidBatch(const ProblemBatch& batch,
+                  kernels::HostContext* context,
+                  std::string* error);
 
 class WindowPacker {
  public:
@@ -89,7 +92,6 @@ class WindowPacker {
   void ReadForms();
   void ReadForm(const ceres::Manifold* manifold);
   const CameraForm& FormOf(int64_t camera) const;
-  // Null constants mean that the row is left out.
   bool IsActive(int residuals, int64_t k, int64_t camera, int64_t point) const;
   template <typename Function>
   bool ForEachRow(int64_t i, const Function& function) const;
