@@ -24,6 +24,7 @@ class BlockTeam {
 
   template <int kTile>
   static constexpr int kWidth = kTile;
+  static constexpr bool kPairs = true;
   // In registers it has none, and computing is faster than main memory.
   static constexpr int kSavedRows = 0;
 

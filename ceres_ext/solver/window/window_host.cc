@@ -20,6 +20,7 @@ class HostTeam {
 
   template <int kTile>
   static constexpr int kWidth = (kTile + 3) / 4 * 4;
+  static constexpr bool kPairs = false;
   static constexpr int kSavedRows = 16;
 
   static int rank() { return 0; }

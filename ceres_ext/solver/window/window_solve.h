@@ -21,11 +21,10 @@
 // passes, and 120 a point for its L and step.
 //
 // What a Team has: rank() < size(), Barrier(), and, valid in all threads, Sum
-// (in one order), Max (NaN where one is) and All; Or on bits, FirstBit, and
-// InverseSqrt, IsInFirstWarp
-// with WarpBarrier and warp_size() for what is too small for all, and
-// kTile<columns>, the side of a tile of S, kWidth<side> and kSavedRows (below).
-// Sum, Max and All are barriers too.
+// (in one order), Max (NaN where one is) and All, which are barriers too. For
+// what is too small for all threads IsInFirstWarp, warp_size() and WarpBarrier.
+// Or on bits, FirstBit, InverseSqrt; kTile<columns>, the side of a tile of S,
+// kWidth<side>, kPairs and kSavedRows (below).
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 
@@ -422,26 +421,21 @@ class WindowSolve {
     while (points != 0) {
       const int p = Team::FirstBit(points);
       points &= points - 1;
-      if (points != 0) {
+      const double* const pi = rows_ + kRow * of_i[p];
+      const double* const pj = rows_ + kRow * of_j[p];
+      if constexpr (Team::kPairs) {
         // Two at a time, so that one's loads are there when the other is added.
-        const int q = Team::FirstBit(points);
-        points &= points - 1;
-        const double* const pi = rows_ + kRow * of_i[p];
-        const double* const pj = rows_ + kRow * of_j[p];
-        const double* const qi = rows_ + kRow * of_i[q];
-        const double* const qj = rows_ + kRow * of_j[q];
-        AddPoint(pi, pj, same, a, b, y0[0], y1[0], sum);
-        AddPoint(qi, qj, same, a, b, y0[1], y1[1], sum);
-      } else {
-        AddPoint(rows_ + kRow * of_i[p],
-                 rows_ + kRow * of_j[p],
-                 same,
-                 a,
-                 b,
-                 y0[0],
-                 y1[0],
-                 sum);
+        if (points != 0) {
+          const int q = Team::FirstBit(points);
+          points &= points - 1;
+          const double* const qi = rows_ + kRow * of_i[q];
+          const double* const qj = rows_ + kRow * of_j[q];
+          AddPoint(pi, pj, same, a, b, y0[0], y1[0], sum);
+          AddPoint(qi, qj, same, a, b, y0[1], y1[1], sum);
+          continue;
+        }
       }
+      AddPoint(pi, pj, same, a, b, y0[0], y1[0], sum);
     }
     const int r0 = kColumns * i + kTile * a;
     const int c0 = kColumns * j + kTile * b;
