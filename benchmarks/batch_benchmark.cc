@@ -242,6 +242,7 @@ Run SolveByStock(const Windows& start) {
   Run run;
   const double begin = Seconds();
   std::vector<std::thread> threads;
+  threads.reserve(FLAGS_threads);
   for (int t = 0; t < FLAGS_threads; ++t) {
     threads.emplace_back([&] {
       for (int i = next++; i < windows.count; i = next++) {
@@ -271,6 +272,7 @@ void Measure(const Size& size, const std::string& machine) {
     return is_stock ? SolveByStock(start) : SolveAll(start, device);
   };
   std::vector<Run> runs;
+  runs.reserve(FLAGS_repeats);
   solve(one);  // Starts the device.
   for (int i = 0; i < FLAGS_repeats; ++i) {
     runs.push_back(solve(windows));
@@ -280,6 +282,7 @@ void Measure(const Size& size, const std::string& machine) {
   });
   const Run& median = runs[runs.size() / 2];
   std::vector<double> single;
+  single.reserve(FLAGS_singles);
   for (int i = 0; i < FLAGS_singles; ++i) {
     single.push_back(1e3 * solve(one).seconds);
   }

@@ -28,7 +28,6 @@ namespace ceres_ext {
 namespace {
 
 using kernels::Status;
-using kernels::StatusCode;
 using Residuals = ArrayProblem::Residuals;
 
 double Now() {

@@ -421,6 +421,7 @@ TEST(SolveBatch, HasTheSameBitsInAnyBatch) {
     return values;
   };
   std::vector<Case> many;
+  many.reserve(40);
   for (int i = 0; i < 40; ++i) {
     many.push_back(cases[(i * 3) % cases.size()]);
   }
@@ -499,10 +500,9 @@ TEST(SolveBatch, KeepsBadProblemsToThemselves) {
     if (ours.termination_type == ceres::FAILURE) {
       EXPECT_EQ(ours.initial_cost, -1.0);
       const std::vector<double> values = batch.ValuesOf(i);
-      EXPECT_EQ(std::memcmp(values.data(),
-                            cases[i].problem.cameras.data(),
-                            27 * sizeof(double)),
-                0);
+      EXPECT_TRUE(std::equal(cases[i].problem.cameras.begin(),
+                             cases[i].problem.cameras.end(),
+                             values.begin()));
     } else {
       EXPECT_NEAR(ours.final_cost, of_alone.final_cost, 1e-9);
     }
@@ -595,6 +595,7 @@ TEST(SolveBatch, ReturnsAtOnceFromAnEmptyBatch) {
 // In pieces, where memory is limited.
 TEST(SolveBatch, SolvesInPieces) {
   std::vector<Case> cases;
+  cases.reserve(30);
   for (int i = 0; i < 30; ++i) {
     cases.push_back(MakeCase(3, 60, 3, 9, 500 + i));
   }

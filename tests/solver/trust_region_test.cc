@@ -85,8 +85,7 @@ Course CourseOfCeres(const ceres::Solver::Options& options,
     course.is_successful.push_back(iteration.step_is_successful);
   }
   course.type = summary.termination_type;
-  course.message =
-      summary.message.substr(0, summary.message.find_first_of("."));
+  course.message = summary.message.substr(0, summary.message.find('.'));
   course.num_successful_steps = summary.num_successful_steps;
   course.num_unsuccessful_steps = summary.num_unsuccessful_steps;
   course.initial_cost = summary.initial_cost;

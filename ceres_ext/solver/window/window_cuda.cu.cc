@@ -3,6 +3,7 @@
 #include "ceres_ext/solver/window/window_cuda.h"
 
 #include <cstdint>
+#include <new>
 
 #include "ceres_ext/solver/window/window_solve.h"
 #include "cuda_kernels/machine/cuda_launch.cuh"
@@ -71,10 +72,11 @@ class BlockTeam {
     return Max(value ? 0.0 : 1.0) == 0.0;
   }
   // Bits that are set are the same in any order.
-  __device__ static void Or(unsigned long long bits, unsigned long long* to) {
-    atomicOr(to, bits);
+  __device__ static void Or(uint64_t bits, uint64_t* to) {
+    atomicOr(reinterpret_cast<unsigned long long*>(to),
+             static_cast<unsigned long long>(bits));
   }
-  __device__ static int FirstBit(unsigned long long bits) {
+  __device__ static int FirstBit(uint64_t bits) {
 #ifdef __CUDACC__
     return __ffsll(static_cast<long long>(bits)) - 1;
 #else
@@ -110,7 +112,15 @@ __launch_bounds__(kMaxThreads)
   CERES_EXT_DYNAMIC_SHARED(memory);
   __shared__ double warps[kMaxThreads / kWarpSize];
   __shared__ int32_t next;
-  BlockTeam team(warps);
+  // The same for all threads, so that none holds it in registers of its own.
+  using Solve = WindowSolve<kRotation, kColumns, BlockTeam>;
+  __shared__ double team_storage[(sizeof(BlockTeam) + 7) / 8];
+  __shared__ double solve_storage[(sizeof(Solve) + 7) / 8];
+  auto* const team = reinterpret_cast<BlockTeam*>(team_storage);
+  auto* const solve = reinterpret_cast<Solve*>(solve_storage);
+  if (threadIdx.x == 0) {
+    new (team) BlockTeam(warps);
+  }
   for (;;) {
     if (threadIdx.x == 0) {
       next = atomicAdd(params.queue, 1);
@@ -130,10 +140,14 @@ __launch_bounds__(kMaxThreads)
                    params.inputs,
                    params.outputs,
                    params.scratch + params.scratch_size * blockIdx.x);
-    CopyStart(kRotation + 6, record, params.inputs, window, &team);
-    WindowSolve<kRotation, kColumns, BlockTeam>(
-        window, params.has_schur, reinterpret_cast<double*>(memory), &team)
-        .Run(params.options);
+    CopyStart(kRotation + 6, record, params.inputs, window, team);
+    if (threadIdx.x == 0) {
+      new (solve) Solve(
+          window, params.has_schur, reinterpret_cast<double*>(memory), team);
+    }
+    __syncthreads();
+    // Ends with a barrier.
+    solve->Run(params.options);
   }
 }
 

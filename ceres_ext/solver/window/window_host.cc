@@ -33,10 +33,8 @@ class HostTeam {
   static double Sum(double value) { return value; }
   static double Max(double value) { return value; }
   static bool All(bool value) { return value; }
-  static void Or(unsigned long long bits, unsigned long long* to) {
-    *to |= bits;
-  }
-  static int FirstBit(unsigned long long bits) { return __builtin_ctzll(bits); }
+  static void Or(uint64_t bits, uint64_t* to) { *to |= bits; }
+  static int FirstBit(uint64_t bits) { return __builtin_ctzll(bits); }
 };
 
 template <int kRotation, int kColumns>

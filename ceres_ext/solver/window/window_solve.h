@@ -40,10 +40,14 @@
 #include "cuda_kernels/model/robust_loss.h"
 
 // On the host all is one function, compiled for the processor's vectors.
+// On a device each phase has the registers by itself: what doesn't fit goes to
+// main memory, since S leaves the first cache no room.
 #ifdef __CUDACC__
 #define CERES_EXT_WINDOW __host__ __device__
+#define CERES_EXT_WINDOW_PHASE __host__ __device__ __noinline__
 #else
 #define CERES_EXT_WINDOW __attribute__((always_inline))
+#define CERES_EXT_WINDOW_PHASE CERES_EXT_WINDOW
 #endif
 
 namespace ceres_ext {
@@ -76,7 +80,7 @@ class WindowSolve {
     rotation_maps_ = memory + at.rotation_maps;
     squared_norms_ = memory + at.squared_norms;
     gradient_ = memory + at.gradient;
-    masks_ = reinterpret_cast<unsigned long long*>(memory + at.masks);
+    masks_ = reinterpret_cast<uint64_t*>(memory + at.masks);
     table_ = reinterpret_cast<uint16_t*>(memory + at.table);
     factors_ = memory + at.factors;
     rows_ = memory + at.rows;
@@ -408,7 +412,7 @@ class WindowSolve {
 
   // Adds the rows of a chunk to a tile of block (i, j) of S, i >= j.
   CERES_EXT_WINDOW void AddTile(int i, int j, int a, int b) {
-    unsigned long long points = masks_[i] & masks_[j];
+    uint64_t points = masks_[i] & masks_[j];
     if (points == 0) {
       return;
     }
@@ -456,8 +460,7 @@ class WindowSolve {
     double gradient[kTile] = {};
     double norms[kTile] = {};
     const uint16_t* const of_i = table_ + kMaxChunkPoints * i;
-    for (unsigned long long points = masks_[i]; points != 0;
-         points &= points - 1) {
+    for (uint64_t points = masks_[i]; points != 0; points &= points - 1) {
       const double* const row = rows_ + kRow * of_i[Team::FirstBit(points)];
       for (int r = 0; r < kTile; ++r) {
         const double x0 = row[kTile * a + r];
@@ -475,7 +478,7 @@ class WindowSolve {
     }
   }
 
-  CERES_EXT_WINDOW void AddTiles(bool is_last) {
+  CERES_EXT_WINDOW_PHASE void AddTiles(bool is_last) {
     constexpr int kSide = kColumns / kTile;
     const int num_cameras = w_.counts.num_cameras;
     const int num_vectors = num_cameras * kSide;
@@ -519,7 +522,7 @@ class WindowSolve {
 
   // Evaluates at x, eliminates the points and forms S with the radius that the
   // region has now.
-  CERES_EXT_WINDOW Linearization Form(bool is_first) {
+  CERES_EXT_WINDOW_PHASE Linearization Form(bool is_first) {
     // Ends after this iteration: the gradient alone.
     const bool is_last = region_->IsLast();
     for (int64_t e = team_->rank(); e < PackedTriangle(n_ + 1);
@@ -552,7 +555,7 @@ class WindowSolve {
           const int p = w_.point[k] - first_point;
           table_[kMaxChunkPoints * camera + p] =
               static_cast<uint16_t>(k - first_row);
-          Team::Or(1ULL << p, masks_ + camera);
+          Team::Or(uint64_t{1} << p, masks_ + camera);
         }
       }
       team_->Barrier();
@@ -627,7 +630,7 @@ class WindowSolve {
 
   // S = L L' by panels of a camera's columns; the last row becomes L^-1 b.
   // False where S is not positive definite.
-  CERES_EXT_WINDOW bool Factorize() {
+  CERES_EXT_WINDOW_PHASE bool Factorize() {
     if (team_->rank() == 0) {
       *verdict_ = 1;
     }
@@ -747,7 +750,7 @@ class WindowSolve {
 
   // The steps of the cameras, L'step = L^-1 b, in step_. False where one isn't
   // finite.
-  CERES_EXT_WINDOW bool Substitute() {
+  CERES_EXT_WINDOW_PHASE bool Substitute() {
     for (int k0 = n_ - kColumns; k0 >= 0; k0 -= kColumns) {
       if (team_->IsInFirstWarp()) {
         for (int r = kColumns - 1; r >= 0; --r) {
@@ -872,7 +875,7 @@ class WindowSolve {
 
   // The candidate: points and cameras moved, what the model says of them and
   // what they cost.
-  CERES_EXT_WINDOW Step TakeStep() {
+  CERES_EXT_WINDOW_PHASE Step TakeStep() {
     double x_norm = 0.0;
     double step_norm = 0.0;
     double model = 0.0;
@@ -951,7 +954,7 @@ class WindowSolve {
     return result;
   }
 
-  CERES_EXT_WINDOW void Accept() {
+  CERES_EXT_WINDOW_PHASE void Accept() {
     for (int e = team_->rank(); e < kCamera * w_.counts.num_cameras;
          e += team_->size()) {
       w_.cameras[e] = new_cameras_[e];
@@ -975,7 +978,7 @@ class WindowSolve {
   double* rotation_maps_;
   double* squared_norms_;
   double* gradient_;
-  unsigned long long* masks_;
+  uint64_t* masks_;
   uint16_t* table_;
   double* factors_;
   double* rows_;
@@ -993,5 +996,6 @@ class WindowSolve {
 }  // namespace ceres_ext
 
 #undef CERES_EXT_WINDOW
+#undef CERES_EXT_WINDOW_PHASE
 
 #endif  // CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
