@@ -27,6 +27,8 @@ using Residuals = ArrayProblem::Residuals;
 // Places of blocks that are not in the window.
 constexpr int32_t kUnused = -1;
 constexpr int kPoint = kernels::kBalPointDim;
+// Problems with more rows, cameras or points are no windows.
+constexpr int64_t kLargest = int64_t{1} << 24;
 
 template <typename... Parts>
 std::string Sentence(const Parts&... parts) {
@@ -276,17 +278,17 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
     }
     const Blocks cameras = BlocksOf(cameras_, i);
     const Blocks points = BlocksOf(points_, i);
-    // Problems that are larger are no windows.
-    constexpr int64_t kLargest = int64_t{1} << 24;
     WindowCounts counts;
-    if (std::max(
-            {rows, cameras.end - cameras.begin, points.end - points.begin}) <
-        kLargest) {
+    const bool is_too_large = std::max({rows,
+                                        cameras.end - cameras.begin,
+                                        points.end - points.begin}) > kLargest;
+    if (!is_too_large) {
       counts.num_cameras = static_cast<int32_t>(cameras.end - cameras.begin);
       counts.num_points = static_cast<int32_t>(points.end - points.begin);
       counts.num_rows = static_cast<int32_t>(rows);
       counts.num_chunks = counts.num_points;
     }
+    is_too_large_.push_back(is_too_large ? 1 : 0);
     // Constant ones take the same room; three paddings of 8 bytes more.
     input_begin_.push_back(
         input_begin_[i] + 64 +
@@ -688,7 +690,9 @@ std::string WindowPacker::Pack(int64_t i,
                                Scratch* scratch,
                                unsigned char* input,
                                PackedWindow* window) {
-  // As counted at the start: a problem without rows there has no room either.
+  if (is_too_large_[i] != 0) {
+    return "the problem is too large for a window";
+  }
   std::string reason = Count(i, scratch, window);
   if (reason.empty()) {
     reason = ChooseKind(i, window);

@@ -121,6 +121,7 @@ class WindowPacker {
   // Of each block its number in its window, or kUnused.
   std::vector<int32_t> camera_place_;
   std::vector<int32_t> point_place_;
+  std::vector<uint8_t> is_too_large_;  // of each problem
   std::vector<int64_t> input_begin_;
   std::vector<int64_t> output_begin_;
 };
