@@ -500,39 +500,21 @@ Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
     return {};
   }
   Handles* const handles = handles_.get();
-  // Destroyed on all ways out.
-  struct Columns {
-    ~Columns() {
-      if (matrix != nullptr) {
-        static_cast<void>(cudss->cudssMatrixDestroy(matrix));
-      }
-    }
-    const CudssFunctions* cudss;
-    cudssMatrix_t matrix = nullptr;
-  };
-  Columns of_b{handles->cudss};
-  Columns of_x{handles->cudss};
-  for (auto& [columns, values] : {std::pair<Columns*, double*>(&of_b, b),
-                                  std::pair<Columns*, double*>(&of_x, x)}) {
-    CERES_EXT_CALL(cudssMatrixCreateDn,
-                   &columns->matrix,
-                   csr_.n,
-                   num_columns,
-                   csr_.n,
-                   values,
-                   CUDA_R_64F,
-                   CUDSS_LAYOUT_COL_MAJOR);
+  // One after the other: cuDSS refuses several at a time with this
+  // configuration (CUDSS_STATUS_NOT_SUPPORTED).
+  for (int64_t j = 0; j < num_columns; ++j) {
+    CERES_EXT_CALL(cudssMatrixSetValues, handles->b, b + csr_.n * j);
+    CERES_EXT_CALL(cudssMatrixSetValues, handles->x, x + csr_.n * j);
+    CERES_EXT_CALL(cudssExecute,
+                   handles->handle,
+                   CUDSS_PHASE_SOLVE,
+                   handles->config,
+                   handles->data,
+                   handles->a,
+                   handles->x,
+                   handles->b);
   }
-  CERES_EXT_CALL(cudssExecute,
-                 handles->handle,
-                 CUDSS_PHASE_SOLVE,
-                 handles->config,
-                 handles->data,
-                 handles->a,
-                 of_x.matrix,
-                 of_b.matrix);
-  // What describes the columns goes.
-  return machine_->Synchronize();
+  return {};
 }
 
 Status CudaSparseCholesky::CheckSolution() {

@@ -1,0 +1,338 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Windows per second and latency of ceres_ext::SolveBatch, beside a loop of
+// stock Ceres solves on as many threads.
+//
+//   batch_benchmark --window=W10,W20,W50 --machine=cuda,host,stock --threads=16
+//
+// A camera moves along a line; each point is in five images in a row, with
+// noise of half a pixel. W10: 10 cameras, 500 points, 2,500 observations; W20:
+// 20, 2,000, 10,000; W50: 50, 5,000, 25,000; P1: a pose with 200 points that
+// are known; 32 different ones, repeated. Ten iterations each, double, 9
+// columns a camera. A line of JSON each: windows per second from arrays to
+// arrays, median of --repeats; the parts of it; milliseconds of one window by
+// itself, percentiles of --singles; the mean of final costs; windows that ended
+// with other bits than their first copy. Of stock the ceres::Problem is made
+// beforehand, which is not counted.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ceres/problem.h"
+#include "ceres/solver.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/batch.h"
+#include "cuda_kernels/model/bal_model.h"
+#include "gflags/gflags.h"
+
+DEFINE_string(window, "W10,W20,W50", "Which windows.");
+DEFINE_string(machine, "cuda,host,stock", "Which solvers.");
+DEFINE_int32(threads, 1, "Threads of the host.");
+DEFINE_int32(count, 0, "Windows in a batch; 0: 4096 W10, 2048 W20, 1024 W50.");
+DEFINE_int32(repeats, 5, "Batches.");
+DEFINE_int32(singles, 50, "Batches of one window.");
+DEFINE_int32(iterations, 10, "Of a window.");
+
+namespace ceres_ext {
+namespace {
+
+constexpr int kDistinct = 32;
+
+struct Size {
+  std::string name;
+  int num_cameras;
+  int num_points;
+  int views;
+  int count;
+  bool has_constant_points;
+};
+
+const Size kSizes[] = {{"W10", 10, 500, 5, 4096, false},
+                       {"W20", 20, 2000, 5, 2048, false},
+                       {"W50", 50, 5000, 5, 1024, false},
+                       {"P1", 1, 200, 1, 65536, true}};
+
+struct Windows {
+  Size size;
+  int count = 0;
+  std::vector<double> cameras;
+  std::vector<double> points;
+  std::vector<double> observations;
+  std::vector<int32_t> camera_id;
+  std::vector<int32_t> point_id;
+  std::vector<uint8_t> point_is_constant;
+  std::vector<int64_t> camera_begin{0};
+  std::vector<int64_t> point_begin{0};
+  std::vector<int64_t> row_begin{0};
+};
+
+void AddWindow(unsigned seed, Windows* windows) {
+  const Size& size = windows->size;
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> uniform(0.0, 1.0);
+  std::vector<double> cameras;
+  for (int i = 0; i < size.num_cameras; ++i) {
+    for (int e = 0; e < 3; ++e) {
+      cameras.push_back(0.02 * normal(random));
+    }
+    cameras.push_back(-0.5 * i);
+    cameras.push_back(0.05 * normal(random));
+    cameras.push_back(0.05 * normal(random));
+    cameras.insert(cameras.end(), {500.0, -0.01, 0.001});
+  }
+  const auto first_camera = static_cast<int32_t>(windows->camera_begin.back());
+  const auto first_point = static_cast<int32_t>(windows->point_begin.back());
+  for (int p = 0; p < size.num_points; ++p) {
+    const int last = size.num_cameras - size.views;
+    const int first = static_cast<int>(uniform(random) * (last + 1));
+    const double point[3] = {
+        0.5 * (first + 0.5 * size.views) + 2.0 * (uniform(random) - 0.5),
+        3.0 * (uniform(random) - 0.5),
+        -4.0 - 4.0 * uniform(random)};
+    for (int c = first; c < first + size.views; ++c) {
+      const auto state = kernels::PrepareBalCamera<3, double>(
+          cameras.data() + int64_t{9} * c, nullptr);
+      const double zero[2] = {};
+      double observed[2];
+      kernels::Residual(state, kernels::Project(state, point), zero, observed);
+      windows->observations.push_back(observed[0] + 0.5 * normal(random));
+      windows->observations.push_back(observed[1] + 0.5 * normal(random));
+      windows->camera_id.push_back(first_camera + c);
+      windows->point_id.push_back(first_point + p);
+    }
+    for (const double value : point) {
+      windows->points.push_back(
+          value + (size.has_constant_points ? 0.0 : 0.05 * normal(random)));
+    }
+  }
+  for (size_t e = 0; e < cameras.size(); ++e) {
+    windows->cameras.push_back(cameras[e] +
+                               (e % 9 < 6 ? 0.01 * normal(random) : 0.0));
+  }
+  windows->camera_begin.push_back(first_camera + size.num_cameras);
+  windows->point_begin.push_back(first_point + size.num_points);
+  windows->row_begin.push_back(static_cast<int64_t>(windows->camera_id.size()));
+}
+
+Windows MakeWindows(const Size& size, int count) {
+  Windows windows;
+  windows.size = size;
+  windows.count = count;
+  for (int i = 0; i < count; ++i) {
+    AddWindow(i % kDistinct + 1, &windows);
+  }
+  windows.point_is_constant.assign(windows.points.size() / 3,
+                                   size.has_constant_points ? 1 : 0);
+  return windows;
+}
+
+ceres::Solver::Options SolverOptions(int num_threads) {
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::DENSE_SCHUR;
+  options.max_num_iterations = FLAGS_iterations;
+  options.function_tolerance = 0.0;
+  options.gradient_tolerance = 0.0;
+  options.parameter_tolerance = 0.0;
+  options.num_threads = num_threads;
+  options.logging_type = ceres::SILENT;
+  return options;
+}
+
+double Seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+double Percentile(std::vector<double> values, double part) {
+  std::sort(values.begin(), values.end());
+  return values.empty()
+             ? 0.0
+             : values[std::min(values.size() - 1,
+                               static_cast<size_t>(part * values.size()))];
+}
+
+struct Run {
+  double seconds = 0.0;
+  double mean_cost = 0.0;
+  int64_t num_other_bits = 0;
+  BatchSummary summary;
+};
+
+// The batch from its start.
+Run SolveAll(const Windows& start, DeviceType device) {
+  Windows windows = start;
+  ProblemBatch batch;
+  ArrayProblem::Parameters points;
+  points.values = windows.points.data();
+  points.num_blocks = windows.point_begin.back();
+  points.size = 3;
+  points.is_constant = windows.size.has_constant_points
+                           ? windows.point_is_constant.data()
+                           : nullptr;
+  const int c = batch.problem.AddParameters(
+      {windows.cameras.data(), windows.camera_begin.back(), 9});
+  const int p = batch.problem.AddParameters(points);
+  batch.problem.AddResiduals<BalReprojectionError>(
+      windows.row_begin.back(),
+      windows.observations.data(),
+      {{c, windows.camera_id.data()}, {p, windows.point_id.data()}});
+  batch.num_problems = windows.count;
+  batch.parameter_begin = {windows.camera_begin.data(),
+                           windows.point_begin.data()};
+  batch.residual_begin = {windows.row_begin.data()};
+  Options ext_options;
+  ext_options.device = device;
+  ext_options.fallback = FALLBACK_REFUSE;
+  Run run;
+  std::string error;
+  const double begin = Seconds();
+  if (!SolveBatch(SolverOptions(FLAGS_threads),
+                  ext_options,
+                  &batch,
+                  &run.summary,
+                  &error)) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return run;
+  }
+  run.seconds = Seconds() - begin;
+  const int64_t values = int64_t{9} * windows.size.num_cameras;
+  for (int i = 0; i < windows.count; ++i) {
+    run.mean_cost += run.summary.problems[i].final_cost / windows.count;
+    const double* const cameras = windows.cameras.data();
+    run.num_other_bits += !std::equal(cameras + values * i,
+                                      cameras + values * (i + 1),
+                                      cameras + values * (i % kDistinct));
+  }
+  return run;
+}
+
+// Stock Ceres on threads, a window each at a time.
+Run SolveByStock(const Windows& start) {
+  Windows windows = start;
+  std::vector<std::unique_ptr<ceres::Problem>> problems;
+  for (int i = 0; i < windows.count; ++i) {
+    problems.push_back(std::make_unique<ceres::Problem>());
+    for (int64_t k = windows.row_begin[i]; k < windows.row_begin[i + 1]; ++k) {
+      double* const point = &windows.points[int64_t{3} * windows.point_id[k]];
+      problems[i]->AddResidualBlock(
+          CreateBalReprojectionError(windows.observations[2 * k],
+                                     windows.observations[2 * k + 1]),
+          nullptr,
+          &windows.cameras[int64_t{9} * windows.camera_id[k]],
+          point);
+      if (windows.size.has_constant_points) {
+        problems[i]->SetParameterBlockConstant(point);
+      }
+    }
+  }
+  const ceres::Solver::Options options = SolverOptions(1);
+  std::vector<double> costs(windows.count);
+  std::atomic<int> next{0};
+  Run run;
+  const double begin = Seconds();
+  std::vector<std::thread> threads;
+  threads.reserve(FLAGS_threads);
+  for (int t = 0; t < FLAGS_threads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < windows.count; i = next++) {
+        ceres::Solver::Summary summary;
+        ceres::Solve(options, problems[i].get(), &summary);
+        costs[i] = summary.final_cost;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  run.seconds = Seconds() - begin;
+  for (const double cost : costs) {
+    run.mean_cost += cost / windows.count;
+  }
+  return run;
+}
+
+void Measure(const Size& size, const std::string& machine) {
+  const bool is_stock = machine == "stock";
+  const DeviceType device = machine == "cuda" ? DEVICE_CUDA : DEVICE_HOST;
+  const int count = FLAGS_count > 0 ? FLAGS_count : size.count;
+  const Windows windows = MakeWindows(size, count);
+  const Windows one = MakeWindows(size, 1);
+  const auto solve = [&](const Windows& start) {
+    return is_stock ? SolveByStock(start) : SolveAll(start, device);
+  };
+  std::vector<Run> runs;
+  runs.reserve(FLAGS_repeats);
+  solve(one);  // Starts the device.
+  for (int i = 0; i < FLAGS_repeats; ++i) {
+    runs.push_back(solve(windows));
+  }
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+    return a.seconds < b.seconds;
+  });
+  const Run& median = runs[runs.size() / 2];
+  std::vector<double> single;
+  single.reserve(FLAGS_singles);
+  for (int i = 0; i < FLAGS_singles; ++i) {
+    single.push_back(1e3 * solve(one).seconds);
+  }
+  std::printf(
+      "{\"window\": \"%s\", \"machine\": \"%s\", \"threads\": %d, "
+      "\"count\": %d, \"windows_per_second\": %.1f, \"pack_s\": %.4f, "
+      "\"window_s\": %.4f, \"total_s\": %.4f, \"single_ms_p50\": %.3f, "
+      "\"single_ms_p90\": %.3f, \"single_ms_p99\": %.3f, "
+      "\"mean_cost\": %.9f, \"other_bits\": %lld, \"windows\": %lld, "
+      "\"device\": \"%s\"}\n",
+      size.name.c_str(),
+      machine.c_str(),
+      FLAGS_threads,
+      count,
+      count / median.seconds,
+      median.summary.pack_time_in_seconds,
+      median.summary.window_time_in_seconds,
+      median.seconds,
+      Percentile(single, 0.5),
+      Percentile(single, 0.9),
+      Percentile(single, 0.99),
+      median.mean_cost,
+      static_cast<long long>(median.num_other_bits),
+      static_cast<long long>(median.summary.num_windows),
+      median.summary.device.c_str());
+  std::fflush(stdout);
+}
+
+bool Names(const std::string& list, const std::string& name) {
+  std::istringstream stream(list);
+  for (std::string word; std::getline(stream, word, ',');) {
+    if (word == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+}  // namespace ceres_ext
+
+int main(int argc, char** argv) {
+  gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
+  for (const ceres_ext::Size& size : ceres_ext::kSizes) {
+    for (const char* const machine : {"cuda", "host", "stock"}) {
+      if (ceres_ext::Names(FLAGS_window, size.name) &&
+          ceres_ext::Names(FLAGS_machine, machine)) {
+        ceres_ext::Measure(size, machine);
+      }
+    }
+  }
+  return 0;
+}

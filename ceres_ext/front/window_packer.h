@@ -1,0 +1,131 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Reads the problems of a batch into windows (solver/window/): numbers what is
+// used, leaves out what is not active, sorts rows by point and cuts them into
+// chunks. A problem that is no window is named with the reason.
+
+#ifndef CERES_EXT_FRONT_WINDOW_PACKER_H_
+#define CERES_EXT_FRONT_WINDOW_PACKER_H_
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ceres_ext/batch.h"
+#include "ceres_ext/solver/window/window_arena.h"
+#include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/model/robust_loss.h"
+
+namespace ceres_ext {
+
+struct PackedWindow {
+  WindowRecord record;
+  WindowKind kind;
+  bool has_schur = false;
+  // Of rows between constants alone.
+  double fixed_cost = 0.0;
+
+  WindowOutput output() const { return {kind.camera_size, record.counts}; }
+};
+
+// True where the offsets fit the arrays and no residual block names a block of
+// another problem. Blocks that are no block at all are left to the problems.
+bool IsValidBatch(const ProblemBatch& batch,
+                  kernels::HostContext* context,
+                  std::string* error);
+
+class WindowPacker {
+ public:
+  // *batch is valid and outlives the object. Throws std::bad_alloc.
+  explicit WindowPacker(const ProblemBatch* batch);
+
+  // Why no problem of the batch is a window; empty: some may be.
+  const std::string& reason() const { return reason_; }
+  const std::vector<kernels::RobustLoss>& losses() const { return losses_; }
+
+  // Bytes that the input and the output of problem i need at most, and that
+  // all problems before it do.
+  int64_t input_begin(int64_t i) const { return input_begin_[i]; }
+  int64_t output_begin(int64_t i) const { return output_begin_[i]; }
+
+  // Of a thread, to be used again.
+  struct Scratch {
+    std::vector<int32_t> row_begin;
+    std::vector<int32_t> seen;
+  };
+
+  // Writes problem i to `input` and the rest of *window but the places in the
+  // arenas. Empty, or why it is no window. Different problems at once.
+  std::string Pack(int64_t i,
+                   Scratch* scratch,
+                   unsigned char* input,
+                   PackedWindow* window);
+
+  // The way back: the values of what varies. `output`: of this window.
+  void Unpack(int64_t i,
+              const PackedWindow& window,
+              const unsigned char* output) const;
+
+ private:
+  // What a manifold makes of a camera.
+  struct CameraForm {
+    bool is_known = false;
+    bool turns = false;   // The rotation is a quaternion's manifold.
+    uint16_t varies = 0;  // bits of the camera's values, a turn as a whole
+  };
+
+  struct Blocks {
+    int64_t begin;
+    int64_t end;
+  };
+  Blocks BlocksOf(int array, int64_t i) const {
+    return {batch_->parameter_begin[array][i],
+            batch_->parameter_begin[array][i + 1]};
+  }
+  const ArrayProblem::Parameters& parameters(int array) const {
+    return batch_->problem.parameters()[array];
+  }
+  const double* ValuesOf(int array, int64_t block) const {
+    return parameters(array).values + parameters(array).size * block;
+  }
+  void ReadForms();
+  void ReadForm(const ceres::Manifold* manifold);
+  const CameraForm& FormOf(int64_t camera) const;
+  bool IsActive(int residuals, int64_t k, int64_t camera, int64_t point) const;
+  template <typename Function>
+  bool ForEachRow(int64_t i, const Function& function) const;
+  std::string Count(int64_t i, Scratch* scratch, PackedWindow* window);
+  std::string ChooseKind(int64_t i, PackedWindow* window) const;
+  std::string Cut(Scratch* scratch,
+                  std::vector<int32_t>* chunks,
+                  PackedWindow* window) const;
+  std::string Write(int64_t i,
+                    Scratch* scratch,
+                    const std::vector<int32_t>& chunks,
+                    unsigned char* input,
+                    PackedWindow* window);
+  bool AddFixedCost(int residuals, int64_t k, double* cost) const;
+
+  const ProblemBatch* batch_;
+  std::string reason_;
+  // Arrays of cameras and points, and of residual blocks that are not empty.
+  int cameras_ = -1;
+  int points_ = -1;
+  int camera_size_ = 0;
+  std::vector<int> residuals_;
+  bool has_weights_ = false;
+  std::vector<kernels::RobustLoss> losses_;
+  std::vector<uint8_t> loss_id_;  // of residuals_
+  std::unordered_map<const ceres::Manifold*, CameraForm> forms_;
+  // Of each block its number in its window, or kUnused.
+  std::vector<int32_t> camera_place_;
+  std::vector<int32_t> point_place_;
+  std::vector<uint8_t> is_too_large_;  // of each problem
+  std::vector<int64_t> input_begin_;
+  std::vector<int64_t> output_begin_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_FRONT_WINDOW_PACKER_H_

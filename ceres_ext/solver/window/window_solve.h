@@ -1,0 +1,1001 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A whole Levenberg-Marquardt solve of a window by one team: a thread block of
+// a device, or one thread of the host. The only copy of the arithmetic.
+//
+// Form, chunk by chunk, with Jacobians that never leave the team's memory:
+//
+//   per row    r, Jc, Jp, corrected by the loss
+//   per point  V = Jp'Jp + D^2 = L L'
+//   per row    A = Jp L^-T,  r' = r - A L^-1 Jp'r
+//   per tile   S_ij += sum over points of Jc_i' (I - A_i A_j') Jc_j,
+//              b_i  -= sum over rows of Jc_i' r',
+//              where I is there for rows of the same camera alone
+//
+// A thread owns a tile of S, so that each sum has one order: that of the rows.
+// Then S + D^2 = L L' with b as its last row, which makes forward substitution
+// a part of the factorisation; steps of points, the model's change, the
+// candidate's cost, and the decision (solver/trust_region.h).
+//
+// Traffic: of main memory 28 bytes a row and 24 a point in each of three
+// passes, and 120 a point for its L and step.
+//
+// What a Team has: rank() < size(), Barrier(), and, valid in all threads, Sum
+// (in one order), Max (NaN where one is) and All, which are barriers too. For
+// what is too small for all threads IsInFirstWarp, warp_size() and WarpBarrier.
+// Or on bits, FirstBit, InverseSqrt; kTile<columns>, the side of a tile of S,
+// kWidth<side>, kPairs and kSavedRows (below).
+#ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
+#define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/window/window.h"
+#include "cuda_kernels/base/host_device.h"
+#include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/model/manifold.h"
+#include "cuda_kernels/model/robust_loss.h"
+
+// On the host all is one function, compiled for the processor's vectors.
+// On a device each phase has the registers by itself: what doesn't fit goes to
+// main memory, since S leaves the first cache no room.
+#ifdef __CUDACC__
+#define CERES_EXT_WINDOW __host__ __device__
+#define CERES_EXT_WINDOW_PHASE __host__ __device__ __noinline__
+#else
+#define CERES_EXT_WINDOW __attribute__((always_inline))
+#define CERES_EXT_WINDOW_PHASE CERES_EXT_WINDOW
+#endif
+
+namespace ceres_ext {
+
+// kRotation: values of a camera's rotation, 3 or 4. kColumns: 6, 9 or 10.
+template <int kRotation, int kColumns, typename Team>
+class WindowSolve {
+ public:
+  static constexpr int kCamera = kRotation + 6;
+  // Columns of the rotation.
+  static constexpr int kTurn = kColumns == 10 ? 4 : 3;
+  static constexpr int kRow = WindowRowSize(kColumns);
+  static constexpr int kTile = Team::template kTile<kColumns>;
+  // Of its rows with zeros behind, as whole vectors.
+  static constexpr int kWidth = Team::template kWidth<kTile>;
+
+  CERES_EXT_WINDOW WindowSolve(const Window& window,
+                               bool has_schur,
+                               double* memory,
+                               Team* team)
+      : w_(window), team_(team), n_(kColumns * window.counts.num_cameras) {
+    const TeamLayout at(kColumns,
+                        window.counts.num_cameras,
+                        window.counts.chunk_rows,
+                        has_schur);
+    const WindowScratch scratch(kCamera, kColumns, window.counts, has_schur);
+    region_ = reinterpret_cast<TrustRegion*>(memory + at.region);
+    verdict_ = reinterpret_cast<int32_t*>(memory + at.states) - 2;
+    states_ = reinterpret_cast<State*>(memory + at.states);
+    rotation_maps_ = memory + at.rotation_maps;
+    squared_norms_ = memory + at.squared_norms;
+    gradient_ = memory + at.gradient;
+    masks_ = reinterpret_cast<uint64_t*>(memory + at.masks);
+    table_ = reinterpret_cast<uint16_t*>(memory + at.table);
+    factors_ = memory + at.factors;
+    rows_ = memory + at.rows;
+    new_states_ = reinterpret_cast<State*>(memory + at.new_states);
+    local_steps_ = memory + at.local_steps;
+    new_cameras_ = w_.scratch + scratch.new_cameras;
+    scales_ = w_.scratch + scratch.scales;
+    constant_states_ =
+        reinterpret_cast<State*>(w_.scratch + scratch.constant_states);
+    records_ = w_.scratch + scratch.records;
+    schur_ = has_schur ? memory + at.schur : w_.scratch + scratch.schur;
+    step_ = schur_ + At(n_, 0);
+  }
+
+  CERES_EXT_WINDOW void Run(const TrustRegionOptions& options) {
+    if (team_->rank() == 0) {
+      *region_ = TrustRegion(options);
+    }
+    for (int i = team_->rank(); i < w_.counts.num_constant_cameras;
+         i += team_->size()) {
+      constant_states_[i] = kernels::PrepareBalCamera<kRotation, double>(
+          w_.constant_cameras + kCamera * i, nullptr);
+    }
+    Prepare();
+    Linearization at_x = Form(/*is_first=*/true);
+    bool goes_on = Decide([&] {
+      return region_->Begin(
+          at_x.is_evaluated, at_x.cost, at_x.gradient_max_norm);
+    });
+    while (goes_on) {
+      const bool is_solved = at_x.is_solvable && Factorize() && Substitute();
+      Step step;
+      if (is_solved) {
+        step = TakeStep();
+      }
+      if (!is_solved || !(step.model_cost_change > 0.0)) {
+        goes_on = Decide([&] { return region_->RejectInvalidStep(); });
+      } else {
+        const auto verdict = static_cast<TrustRegion::Verdict>(Decide([&] {
+          return static_cast<int32_t>(region_->Judge(
+              step.model_cost_change, step.cost, step.x_norm, step.step_norm));
+        }));
+        goes_on = verdict == TrustRegion::Verdict::kRejected;
+        if (verdict == TrustRegion::Verdict::kAccepted) {
+          Accept();
+          at_x = Form(/*is_first=*/false);
+          goes_on = Decide([&] {
+            return region_->Linearize(
+                at_x.is_evaluated, at_x.cost, at_x.gradient_max_norm);
+          });
+          continue;
+        }
+      }
+      if (goes_on) {
+        // The same Jacobian with another radius.
+        at_x = Form(/*is_first=*/false);
+      }
+    }
+    if (team_->rank() == 0) {
+      w_.result->region = *region_;
+    }
+    team_->Barrier();
+  }
+
+ private:
+  using State = kernels::CameraState<double>;
+  static_assert(sizeof(State) == TeamLayout::kState * sizeof(double),
+                "states are doubles alone");
+
+  struct Linearization {
+    bool is_evaluated = false;
+    bool is_solvable = false;  // Each V is positive definite.
+    double cost = 0.0;
+    double gradient_max_norm = 0.0;
+  };
+  struct Step {
+    double model_cost_change = 0.0;
+    double cost = DBL_MAX;
+    double x_norm = 0.0;
+    double step_norm = 0.0;
+  };
+  // Places in a row of a chunk.
+  static constexpr int kPointJacobian = 2 * kColumns;
+  static constexpr int kResidual = kPointJacobian + 6;
+  static constexpr int kReduced = kResidual + 2;
+
+  CERES_EXT_WINDOW static int64_t At(int r, int c) {
+    return int64_t{r} * (r + 1) / 2 + c;
+  }
+
+  // What rank 0 decides, in all threads.
+  template <typename Function>
+  CERES_EXT_WINDOW int32_t Decide(const Function& function) {
+    if (team_->rank() == 0) {
+      *verdict_ = static_cast<int32_t>(function());
+    }
+    team_->Barrier();
+    const int32_t verdict = *verdict_;
+    team_->Barrier();
+    return verdict;
+  }
+
+  CERES_EXT_WINDOW bool Varies(int camera, int column) const {
+    return (w_.column_mask[camera] >> column & 1) != 0;
+  }
+  CERES_EXT_WINDOW const State& StateOf(int camera) const {
+    return camera < w_.counts.num_cameras
+               ? states_[camera]
+               : constant_states_[camera - w_.counts.num_cameras];
+  }
+  CERES_EXT_WINDOW const double* PointOf(int point) const {
+    return point < w_.counts.num_points
+               ? w_.points + 3 * int64_t{point}
+               : w_.constant_points + 3 * int64_t{point - w_.counts.num_points};
+  }
+
+  // States of the cameras and the derivatives of their turns by columns.
+  CERES_EXT_WINDOW void Prepare() {
+    for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
+      const double* const camera = w_.cameras + kCamera * i;
+      double* const map = rotation_maps_ + 12 * i;
+      if constexpr (kRotation == kTurn) {
+        states_[i] = kernels::PrepareBalCamera<kRotation>(camera, map);
+      } else {
+        double by_quaternion[12];
+        states_[i] =
+            kernels::PrepareBalCamera<kRotation>(camera, by_quaternion);
+        double by_turn[12];
+        kernels::PlusJacobianQuaternion<0, 1, 2, 3>(camera, 3, by_turn);
+        for (int a = 0; a < 3; ++a) {
+          for (int b = 0; b < 3; ++b) {
+            double sum = 0.0;
+            for (int q = 0; q < 4; ++q) {
+              sum += by_quaternion[4 * a + q] * by_turn[3 * q + b];
+            }
+            map[3 * a + b] = sum;
+          }
+        }
+      }
+    }
+    team_->Barrier();
+  }
+
+  // Row k's residual and Jacobians into its place of the chunk. Adds to *cost;
+  // false where a value isn't finite.
+  CERES_EXT_WINDOW bool EvaluateRow(int k, double* row, double* cost) {
+    const int camera = w_.camera[k];
+    const int point = w_.point[k];
+    const State& state = StateOf(camera);
+    const kernels::Projection<double> p =
+        kernels::Project(state, PointOf(point));
+    double r[2];
+    kernels::Residual(state, p, w_.observed + 2 * int64_t{k}, r);
+    bool is_finite = kernels::AllFinite(r, 2);
+    double jacobian[2 * kColumns] = {};
+    if (camera < w_.counts.num_cameras) {
+      double local[2 * TeamLayout::kLocal];
+      kernels::CameraJacobian(state, p, local);
+      is_finite = is_finite && kernels::AllFinite(local, 18);
+      const double* const map = rotation_maps_ + 12 * camera;
+      const int mask = w_.column_mask[camera];
+      for (int i = 0; i < 2; ++i) {
+        const double* const of_row = local + TeamLayout::kLocal * i;
+        for (int c = 0; c < kColumns; ++c) {
+          const double value = c < kTurn ? of_row[0] * map[c] +
+                                               of_row[1] * map[kTurn + c] +
+                                               of_row[2] * map[2 * kTurn + c]
+                                         : of_row[3 + c - kTurn];
+          jacobian[kColumns * i + c] = (mask >> c & 1) != 0 ? value : 0.0;
+        }
+      }
+    }
+    double by_point[6] = {};
+    if (point < w_.counts.num_points) {
+      kernels::PointJacobian(state, p, by_point);
+      is_finite = is_finite && kernels::AllFinite(by_point, 6);
+    }
+    const double squared_norm = r[0] * r[0] + r[1] * r[1];
+    double rho[3];
+    w_.loss.Evaluate(k, squared_norm, rho);
+    *cost += 0.5 * rho[0];
+    if (!kernels::LossCorrector::IsIdentity(rho)) {
+      const kernels::LossCorrector corrector(squared_norm, rho);
+      corrector.template CorrectJacobian<2, kColumns>(r, jacobian);
+      corrector.template CorrectJacobian<2, 3>(r, by_point);
+      corrector.template CorrectResidual<2>(r);
+    }
+    for (int e = 0; e < 2 * kColumns; ++e) {
+      row[e] = jacobian[e];
+    }
+    for (int e = 0; e < 6; ++e) {
+      row[kPointJacobian + e] = by_point[e];
+    }
+    for (int i = 0; i < 2; ++i) {
+      row[kResidual + i] = r[i];
+      row[kReduced + i] = r[i];
+    }
+    return is_finite;
+  }
+
+  // Of point p, whose rows are at `row`: L and L^-1 g, in its record and at
+  // `factor`. False where V is not positive definite.
+  CERES_EXT_WINDOW bool FactorizePoint(int p,
+                                       int num_rows,
+                                       bool is_first,
+                                       const double* row,
+                                       double* factor,
+                                       double* gradient_max) {
+    double v[6] = {};
+    double g[3] = {};
+    for (int k = 0; k < num_rows; ++k) {
+      for (int i = 0; i < 2; ++i) {
+        const double* const j = row + kRow * k + kPointJacobian + 3 * i;
+        const double r = row[kRow * k + kResidual + i];
+        v[0] += j[0] * j[0];
+        v[1] += j[1] * j[0];
+        v[2] += j[1] * j[1];
+        v[3] += j[2] * j[0];
+        v[4] += j[2] * j[1];
+        v[5] += j[2] * j[2];
+        for (int a = 0; a < 3; ++a) {
+          g[a] += j[a] * r;
+        }
+      }
+    }
+    double* const record = records_ + WindowScratch::kRecord * int64_t{p};
+    const double* const x = w_.points + 3 * int64_t{p};
+    constexpr int kDiagonal[3] = {0, 2, 5};
+    for (int a = 0; a < 3; ++a) {
+      Largest(x[a] - (x[a] - g[a]), gradient_max);
+      const double squared_norm = v[kDiagonal[a]];
+      double* const scale = record + 3 + a;
+      if (is_first) {
+        *scale = region_->Scale(squared_norm);
+      }
+      v[kDiagonal[a]] += region_->SquaredDamping(squared_norm, *scale);
+    }
+    // L as 1 / l00, l10, 1 / l11, l20, l21, 1 / l22.
+    double l[6];
+    l[0] = Team::InverseSqrt(v[0]);
+    l[1] = v[1] * l[0];
+    l[3] = v[3] * l[0];
+    const double d1 = v[2] - l[1] * l[1];
+    l[2] = Team::InverseSqrt(d1);
+    l[4] = (v[4] - l[3] * l[1]) * l[2];
+    const double d2 = v[5] - l[3] * l[3] - l[4] * l[4];
+    l[5] = Team::InverseSqrt(d2);
+    LowerSolve(l, g);
+    for (int e = 0; e < 6; ++e) {
+      record[6 + e] = l[e];
+      factor[e] = l[e];
+    }
+    for (int a = 0; a < 3; ++a) {
+      record[12 + a] = g[a];
+      factor[6 + a] = g[a];
+    }
+    return v[0] > 0.0 && d1 > 0.0 && d2 > 0.0;
+  }
+
+  // A in place of Jp, and r', with what FactorizePoint says.
+  CERES_EXT_WINDOW static void EliminateFromRow(const double* factor,
+                                                double* row) {
+    for (int i = 0; i < 2; ++i) {
+      double a[3];
+      for (int e = 0; e < 3; ++e) {
+        a[e] = row[kPointJacobian + 3 * i + e];
+      }
+      LowerSolve(factor, a);
+      for (int e = 0; e < 3; ++e) {
+        row[kPointJacobian + 3 * i + e] = a[e];
+      }
+      row[kReduced + i] = row[kResidual + i] - a[0] * factor[6] -
+                          a[1] * factor[7] - a[2] * factor[8];
+    }
+  }
+
+  // y = L^-1 y
+  CERES_EXT_WINDOW static void LowerSolve(const double* l, double* y) {
+    y[0] *= l[0];
+    y[1] = (y[1] - l[1] * y[0]) * l[2];
+    y[2] = (y[2] - l[3] * y[0] - l[4] * y[1]) * l[5];
+  }
+  // y = L^-T y
+  CERES_EXT_WINDOW static void UpperSolve(const double* l, double* y) {
+    y[2] *= l[5];
+    y[1] = (y[1] - l[4] * y[2]) * l[2];
+    y[0] = (y[0] - l[1] * y[1] - l[3] * y[2]) * l[0];
+  }
+
+  // *largest = max(*largest, |value|), NaN where value is.
+  CERES_EXT_WINDOW static void Largest(double value, double* largest) {
+    using std::fabs;
+    if (!(fabs(value) <= *largest) && *largest == *largest) {
+      *largest = fabs(value);
+    }
+  }
+
+  // sum += Jc_i' (I - A_i A_j') Jc_j of a point, rows kTile a ... and columns
+  // kTile b ...; without I where the cameras differ. y0 and y1 have zeros
+  // behind kTile.
+  CERES_EXT_WINDOW static void AddPoint(const double* row_i,
+                                        const double* row_j,
+                                        double same,
+                                        int a,
+                                        int b,
+                                        double* y0,
+                                        double* y1,
+                                        double (*sum)[kWidth]) {
+    const double* const ai = row_i + kPointJacobian;
+    const double* const aj = row_j + kPointJacobian;
+    const double m00 = same - (ai[0] * aj[0] + ai[1] * aj[1] + ai[2] * aj[2]);
+    const double m01 = -(ai[0] * aj[3] + ai[1] * aj[4] + ai[2] * aj[5]);
+    const double m10 = -(ai[3] * aj[0] + ai[4] * aj[1] + ai[5] * aj[2]);
+    const double m11 = same - (ai[3] * aj[3] + ai[4] * aj[4] + ai[5] * aj[5]);
+    for (int c = 0; c < kTile; ++c) {
+      const double j0 = row_j[kTile * b + c];
+      const double j1 = row_j[kColumns + kTile * b + c];
+      y0[c] = m00 * j0 + m01 * j1;
+      y1[c] = m10 * j0 + m11 * j1;
+    }
+    for (int r = 0; r < kTile; ++r) {
+      const double x0 = row_i[kTile * a + r];
+      const double x1 = row_i[kColumns + kTile * a + r];
+      for (int c = 0; c < kWidth; ++c) {
+        sum[r][c] += x0 * y0[c] + x1 * y1[c];
+      }
+    }
+  }
+
+  // Adds the rows of a chunk to a tile of block (i, j) of S, i >= j.
+  CERES_EXT_WINDOW void AddTile(int i, int j, int a, int b) {
+    uint64_t points = masks_[i] & masks_[j];
+    if (points == 0) {
+      return;
+    }
+    double sum[kTile][kWidth] = {};
+    double y0[2][kWidth] = {};
+    double y1[2][kWidth] = {};
+    const double same = i == j ? 1.0 : 0.0;
+    const uint16_t* const of_i = table_ + kMaxChunkPoints * i;
+    const uint16_t* const of_j = table_ + kMaxChunkPoints * j;
+    while (points != 0) {
+      const int p = Team::FirstBit(points);
+      points &= points - 1;
+      const double* const pi = rows_ + kRow * of_i[p];
+      const double* const pj = rows_ + kRow * of_j[p];
+      if constexpr (Team::kPairs) {
+        // Two at a time, so that one's loads are there when the other is added.
+        if (points != 0) {
+          const int q = Team::FirstBit(points);
+          points &= points - 1;
+          const double* const qi = rows_ + kRow * of_i[q];
+          const double* const qj = rows_ + kRow * of_j[q];
+          AddPoint(pi, pj, same, a, b, y0[0], y1[0], sum);
+          AddPoint(qi, qj, same, a, b, y0[1], y1[1], sum);
+          continue;
+        }
+      }
+      AddPoint(pi, pj, same, a, b, y0[0], y1[0], sum);
+    }
+    const int r0 = kColumns * i + kTile * a;
+    const int c0 = kColumns * j + kTile * b;
+    for (int r = 0; r < kTile; ++r) {
+      double* const to = schur_ + At(r0 + r, c0);
+      for (int c = 0; c < kTile; ++c) {
+        if (c0 + c <= r0 + r) {
+          to[c] += sum[r][c];
+        }
+      }
+    }
+  }
+
+  // Adds the rows of a chunk to kTile elements of camera i's right-hand side,
+  // gradient and squared norms of columns.
+  CERES_EXT_WINDOW void AddVectors(int i, int a) {
+    double reduced[kTile] = {};
+    double gradient[kTile] = {};
+    double norms[kTile] = {};
+    const uint16_t* const of_i = table_ + kMaxChunkPoints * i;
+    for (uint64_t points = masks_[i]; points != 0; points &= points - 1) {
+      const double* const row = rows_ + kRow * of_i[Team::FirstBit(points)];
+      for (int r = 0; r < kTile; ++r) {
+        const double x0 = row[kTile * a + r];
+        const double x1 = row[kColumns + kTile * a + r];
+        reduced[r] += x0 * row[kReduced] + x1 * row[kReduced + 1];
+        gradient[r] += x0 * row[kResidual] + x1 * row[kResidual + 1];
+        norms[r] += x0 * x0 + x1 * x1;
+      }
+    }
+    const int r0 = kColumns * i + kTile * a;
+    for (int r = 0; r < kTile; ++r) {
+      step_[r0 + r] -= reduced[r];
+      gradient_[r0 + r] += gradient[r];
+      squared_norms_[r0 + r] += norms[r];
+    }
+  }
+
+  CERES_EXT_WINDOW_PHASE void AddTiles(bool is_last) {
+    constexpr int kSide = kColumns / kTile;
+    const int num_cameras = w_.counts.num_cameras;
+    const int num_vectors = num_cameras * kSide;
+    // Blocks by their distance from the diagonal: neighbours in a warp have
+    // about as many points.
+    const int num_blocks = static_cast<int>(PackedTriangle(num_cameras));
+    const int num_tiles = is_last ? 0 : num_blocks * kSide * kSide;
+    for (int t = team_->rank(); t < num_tiles + num_vectors;
+         t += team_->size()) {
+      if (t >= num_tiles) {
+        AddVectors((t - num_tiles) / kSide, (t - num_tiles) % kSide);
+        continue;
+      }
+      const int block = t / (kSide * kSide);
+      const int tile = t % (kSide * kSide);
+      const int a = tile / kSide;
+      const int b = tile % kSide;
+      const int from_end = num_blocks - 1 - block;
+      const int root = TriangularRoot(from_end);
+      const int j = root - (from_end - static_cast<int>(PackedTriangle(root)));
+      const int i = j + num_cameras - 1 - root;
+      if (i != j || b <= a) {
+        AddTile(i, j, a, b);
+      }
+    }
+  }
+
+  // The largest r with r (r + 1) / 2 <= t.
+  CERES_EXT_WINDOW static int TriangularRoot(int t) {
+    using std::sqrt;
+    int r = static_cast<int>(
+        (sqrt(8.0F * static_cast<float>(t) + 1.0F) - 1.0F) / 2.0F);
+    while (PackedTriangle(r) > t) {
+      --r;
+    }
+    while (PackedTriangle(r + 1) <= t) {
+      ++r;
+    }
+    return r;
+  }
+
+  // Evaluates at x, eliminates the points and forms S with the radius that the
+  // region has now.
+  CERES_EXT_WINDOW_PHASE Linearization Form(bool is_first) {
+    // Ends after this iteration: the gradient alone.
+    const bool is_last = region_->IsLast();
+    for (int64_t e = team_->rank(); e < PackedTriangle(n_ + 1);
+         e += team_->size()) {
+      schur_[e] = 0.0;
+    }
+    for (int c = team_->rank(); c < n_; c += team_->size()) {
+      squared_norms_[c] = 0.0;
+      gradient_[c] = 0.0;
+    }
+    Linearization result;
+    bool is_evaluated = true;
+    bool is_solvable = true;
+    double gradient_max = 0.0;
+    double cost = 0.0;
+    for (int chunk = 0; chunk < w_.counts.num_chunks; ++chunk) {
+      for (int i = team_->rank(); i < w_.counts.num_cameras;
+           i += team_->size()) {
+        masks_[i] = 0;
+      }
+      team_->Barrier();
+      const int first_point = w_.chunk_begin[chunk];
+      const int end_point = w_.chunk_begin[chunk + 1];
+      const int first_row = w_.point_begin[first_point];
+      const int end_row = w_.point_begin[end_point];
+      for (int k = first_row + team_->rank(); k < end_row; k += team_->size()) {
+        is_evaluated &= EvaluateRow(k, rows_ + kRow * (k - first_row), &cost);
+        const int camera = w_.camera[k];
+        if (camera < w_.counts.num_cameras) {
+          const int p = w_.point[k] - first_point;
+          table_[kMaxChunkPoints * camera + p] =
+              static_cast<uint16_t>(k - first_row);
+          Team::Or(uint64_t{1} << p, masks_ + camera);
+        }
+      }
+      team_->Barrier();
+      const int end_varying =
+          end_point < w_.counts.num_points ? end_point : w_.counts.num_points;
+      for (int p = first_point + team_->rank(); p < end_varying;
+           p += team_->size()) {
+        is_solvable &=
+            FactorizePoint(p,
+                           w_.point_begin[p + 1] - w_.point_begin[p],
+                           is_first,
+                           rows_ + kRow * (w_.point_begin[p] - first_row),
+                           factors_ + 9 * (p - first_point),
+                           &gradient_max);
+      }
+      team_->Barrier();
+      for (int k = first_row + team_->rank(); k < end_row; k += team_->size()) {
+        if (w_.point[k] < w_.counts.num_points) {
+          EliminateFromRow(factors_ + 9 * (w_.point[k] - first_point),
+                           rows_ + kRow * (k - first_row));
+        }
+      }
+      team_->Barrier();
+      AddTiles(is_last);
+      team_->Barrier();
+    }
+    for (int c = team_->rank(); c < n_; c += team_->size()) {
+      if (!Varies(c / kColumns, c % kColumns)) {
+        schur_[At(c, c)] = 1.0;
+        continue;
+      }
+      if (is_first) {
+        scales_[c] = region_->Scale(squared_norms_[c]);
+      }
+      schur_[At(c, c)] +=
+          region_->SquaredDamping(squared_norms_[c], scales_[c]);
+    }
+    for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
+      double minus_gradient[kColumns];
+      for (int c = 0; c < kColumns; ++c) {
+        minus_gradient[c] = -gradient_[kColumns * i + c];
+      }
+      const double* const x = w_.cameras + kCamera * i;
+      double moved[kCamera];
+      Plus(i, x, minus_gradient, moved);
+      for (int e = 0; e < kCamera; ++e) {
+        Largest(x[e] - moved[e], &gradient_max);
+      }
+    }
+    result.is_evaluated = team_->All(is_evaluated);
+    result.is_solvable = team_->All(is_solvable);
+    result.cost = team_->Sum(cost);
+    result.gradient_max_norm = team_->Max(gradient_max);
+    return result;
+  }
+
+  // moved = x (+) delta of camera i.
+  CERES_EXT_WINDOW void Plus(int i,
+                             const double* x,
+                             const double* delta,
+                             double* moved) const {
+    if constexpr (kRotation != kTurn) {
+      kernels::PlusQuaternion<0, 1, 2, 3>(x, delta, moved);
+    }
+    constexpr int kFirst = kRotation == kTurn ? 0 : 3;
+    constexpr int kShift = kRotation - kTurn;
+    for (int e = kFirst + kShift; e < kCamera; ++e) {
+      const int c = e - kShift;
+      moved[e] = c < kColumns && Varies(i, c) ? x[e] + delta[c] : x[e];
+    }
+  }
+
+  // S = L L' by panels of a camera's columns; the last row becomes L^-1 b.
+  // False where S is not positive definite.
+  CERES_EXT_WINDOW_PHASE bool Factorize() {
+    if (team_->rank() == 0) {
+      *verdict_ = 1;
+    }
+    for (int k0 = 0; k0 < n_; k0 += kColumns) {
+      if (team_->IsInFirstWarp() && !FactorizeDiagonal(k0) &&
+          team_->rank() == 0) {
+        *verdict_ = 0;
+      }
+      team_->Barrier();
+      // Rows below: each solves with the diagonal block.
+      const double* diagonal[kColumns];
+      for (int c = 0; c < kColumns; ++c) {
+        diagonal[c] = schur_ + At(k0 + c, k0);
+      }
+      for (int r = k0 + kColumns + team_->rank(); r <= n_; r += team_->size()) {
+        double* const row = schur_ + At(r, k0);
+        double v[kColumns];
+        for (int c = 0; c < kColumns; ++c) {
+          v[c] = row[c];
+        }
+        for (int c = 0; c < kColumns; ++c) {
+          for (int t = 0; t < c; ++t) {
+            v[c] -= v[t] * diagonal[c][t];
+          }
+          v[c] *= diagonal[c][c];
+        }
+        for (int c = 0; c < kColumns; ++c) {
+          row[c] = v[c];
+        }
+      }
+      team_->Barrier();
+      UpdateTrailing(k0);
+      team_->Barrier();
+    }
+    const bool is_definite = *verdict_ != 0;
+    team_->Barrier();
+    return is_definite;
+  }
+
+  // In place, by the first warp; the diagonal has 1 / L(c, c).
+  CERES_EXT_WINDOW bool FactorizeDiagonal(int k0) {
+    bool is_definite = true;
+    for (int c = 0; c < kColumns; ++c) {
+      double* const pivot = schur_ + At(k0 + c, k0 + c);
+      is_definite = is_definite && *pivot > 0.0;
+      const double inverse = Team::InverseSqrt(*pivot);
+      for (int r = c + 1 + team_->rank(); r < kColumns;
+           r += team_->warp_size()) {
+        schur_[At(k0 + r, k0 + c)] *= inverse;
+      }
+      team_->WarpBarrier();
+      for (int r = c + 1 + team_->rank(); r < kColumns;
+           r += team_->warp_size()) {
+        double* const row = schur_ + At(k0 + r, k0);
+        for (int t = c + 1; t <= r; ++t) {
+          row[t] -= row[c] * schur_[At(k0 + t, k0 + c)];
+        }
+      }
+      if (team_->rank() == 0) {
+        *pivot = inverse;
+      }
+      team_->WarpBarrier();
+    }
+    return is_definite;
+  }
+
+  // S -= (panel at k0) (panel at k0)' in the rows and columns behind it.
+  CERES_EXT_WINDOW void UpdateTrailing(int k0) {
+    const int begin = k0 + kColumns;
+    const int side = (n_ - begin) / kTile;
+    const int num_tiles = static_cast<int>(PackedTriangle(side));
+    // The last row has a tile for each column, one row high.
+    for (int t = team_->rank(); t < num_tiles + side; t += team_->size()) {
+      const bool is_last_row = t >= num_tiles;
+      const int a = is_last_row ? side : TriangularRoot(t);
+      const int b =
+          is_last_row ? t - num_tiles : t - static_cast<int>(PackedTriangle(a));
+      const int r0 = begin + kTile * a;
+      const int c0 = begin + kTile * b;
+      if (is_last_row) {
+        for (int c = c0; c < c0 + kTile; ++c) {
+          const double* const x = schur_ + At(n_, k0);
+          const double* const y = schur_ + At(c, k0);
+          double sum = 0.0;
+          for (int k = 0; k < kColumns; ++k) {
+            sum += x[k] * y[k];
+          }
+          schur_[At(n_, c)] -= sum;
+        }
+        continue;
+      }
+      double sum[kTile][kWidth] = {};
+      double y[kColumns][kWidth] = {};
+      for (int c = 0; c < kTile; ++c) {
+        const double* const row = schur_ + At(c0 + c, k0);
+        for (int k = 0; k < kColumns; ++k) {
+          y[k][c] = row[k];
+        }
+      }
+      for (int r = 0; r < kTile; ++r) {
+        const double* const x = schur_ + At(r0 + r, k0);
+        for (int k = 0; k < kColumns; ++k) {
+          for (int c = 0; c < kWidth; ++c) {
+            sum[r][c] += x[k] * y[k][c];
+          }
+        }
+      }
+      for (int r = 0; r < kTile; ++r) {
+        const int end = r0 + r - c0 + 1 < kTile ? r0 + r - c0 + 1 : kTile;
+        double* const to = schur_ + At(r0 + r, c0);
+        for (int c = 0; c < end; ++c) {
+          to[c] -= sum[r][c];
+        }
+      }
+    }
+  }
+
+  // The steps of the cameras, L'step = L^-1 b, in step_. False where one isn't
+  // finite.
+  CERES_EXT_WINDOW_PHASE bool Substitute() {
+    for (int k0 = n_ - kColumns; k0 >= 0; k0 -= kColumns) {
+      if (team_->IsInFirstWarp()) {
+        for (int r = kColumns - 1; r >= 0; --r) {
+          const double* const row = schur_ + At(k0 + r, k0);
+          const double x = step_[k0 + r] * row[r];
+          for (int t = team_->rank(); t < r; t += team_->warp_size()) {
+            step_[k0 + t] -= row[t] * x;
+          }
+          team_->WarpBarrier();
+          if (team_->rank() == 0) {
+            step_[k0 + r] = x;
+          }
+        }
+      }
+      team_->Barrier();
+      for (int r = team_->rank(); r < k0; r += team_->size()) {
+        double sum = 0.0;
+        for (int t = 0; t < kColumns; ++t) {
+          sum += schur_[At(k0 + t, r)] * step_[k0 + t];
+        }
+        step_[r] -= sum;
+      }
+      team_->Barrier();
+    }
+    bool is_finite = true;
+    for (int c = team_->rank(); c < n_; c += team_->size()) {
+      is_finite &= kernels::AllFinite(step_ + c, 1);
+    }
+    return team_->All(is_finite);
+  }
+
+  // Of row k at x: the corrected [Jp | Jc step] as 2 x 4, and r.
+  CERES_EXT_WINDOW void Linear(int k,
+                               const double* x,
+                               double* r,
+                               double* columns) const {
+    const int camera = w_.camera[k];
+    const State& state = StateOf(camera);
+    const kernels::Projection<double> p = kernels::Project(state, x);
+    kernels::Residual(state, p, w_.observed + 2 * int64_t{k}, r);
+    double jacobian[6];
+    kernels::PointJacobian(state, p, jacobian);
+    double moved[2] = {};
+    if (camera < w_.counts.num_cameras) {
+      kernels::CameraMultiply(
+          state, p, local_steps_ + TeamLayout::kLocal * camera, moved);
+    }
+    for (int i = 0; i < 2; ++i) {
+      for (int a = 0; a < 3; ++a) {
+        columns[4 * i + a] = jacobian[3 * i + a];
+      }
+      columns[4 * i + 3] = moved[i];
+    }
+    const double squared_norm = r[0] * r[0] + r[1] * r[1];
+    double rho[3];
+    w_.loss.Evaluate(k, squared_norm, rho);
+    if (!kernels::LossCorrector::IsIdentity(rho)) {
+      const kernels::LossCorrector corrector(squared_norm, rho);
+      corrector.template CorrectJacobian<2, 4>(r, columns);
+      corrector.template CorrectResidual<2>(r);
+    }
+  }
+
+  // Keeps what Linear says of the first rows of a point, where the team has
+  // room for it.
+  CERES_EXT_WINDOW static void Save(int at,
+                                    const double* r,
+                                    const double* columns,
+                                    double* saved) {
+    if (at < Team::kSavedRows) {
+      for (int e = 0; e < 8; ++e) {
+        saved[10 * at + e] = columns[e];
+      }
+      saved[10 * at + 8] = r[0];
+      saved[10 * at + 9] = r[1];
+    }
+  }
+  CERES_EXT_WINDOW static bool Load(int at,
+                                    const double* saved,
+                                    double* r,
+                                    double* columns) {
+    if (at >= Team::kSavedRows) {
+      return false;
+    }
+    for (int e = 0; e < 8; ++e) {
+      columns[e] = saved[10 * at + e];
+    }
+    r[0] = saved[10 * at + 8];
+    r[1] = saved[10 * at + 9];
+    return true;
+  }
+
+  // Moves the cameras to new_cameras_.
+  CERES_EXT_WINDOW void MoveCameras(double* x_norm, double* step_norm) {
+    for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
+      const double* const x = w_.cameras + kCamera * i;
+      const double* const delta = step_ + kColumns * i;
+      double* const moved = new_cameras_ + kCamera * i;
+      Plus(i, x, delta, moved);
+      for (int e = 0; e < kCamera; ++e) {
+        *x_norm += x[e] * x[e];
+        *step_norm += (x[e] - moved[e]) * (x[e] - moved[e]);
+      }
+      new_states_[i] =
+          kernels::PrepareBalCamera<kRotation, double>(moved, nullptr);
+      const double* const map = rotation_maps_ + 12 * i;
+      double* const local = local_steps_ + TeamLayout::kLocal * i;
+      for (int a = 0; a < 3; ++a) {
+        double sum = 0.0;
+        for (int c = 0; c < kTurn; ++c) {
+          sum += map[kTurn * a + c] * delta[c];
+        }
+        local[a] = sum;
+      }
+      for (int c = 3; c < TeamLayout::kLocal; ++c) {
+        const int column = c - 3 + kTurn;
+        local[c] = column < kColumns ? delta[column] : 0.0;
+      }
+    }
+    team_->Barrier();
+  }
+
+  // The candidate: points and cameras moved, what the model says of them and
+  // what they cost.
+  CERES_EXT_WINDOW_PHASE Step TakeStep() {
+    double x_norm = 0.0;
+    double step_norm = 0.0;
+    double model = 0.0;
+    double cost = 0.0;
+    bool is_finite = true;
+    bool is_evaluated = true;
+    MoveCameras(&x_norm, &step_norm);
+    for (int p = team_->rank(); p < w_.counts.all_points();
+         p += team_->size()) {
+      const double* const x = PointOf(p);
+      double saved[10 * Team::kSavedRows + 1];
+      double step[3] = {};
+      double moved[3] = {x[0], x[1], x[2]};
+      const int begin = w_.point_begin[p];
+      const int end = w_.point_begin[p + 1];
+      if (p < w_.counts.num_points) {
+        double* const record = records_ + WindowScratch::kRecord * int64_t{p};
+        // -L^-T (L^-1 g + L^-1 Jp'Jc step)
+        for (int k = begin; k < end; ++k) {
+          double r[2];
+          double columns[8];
+          Linear(k, x, r, columns);
+          Save(k - begin, r, columns, saved);
+          for (int a = 0; a < 3; ++a) {
+            step[a] -= columns[a] * columns[3] + columns[4 + a] * columns[7];
+          }
+        }
+        LowerSolve(record + 6, step);
+        for (int a = 0; a < 3; ++a) {
+          step[a] -= record[12 + a];
+        }
+        UpperSolve(record + 6, step);
+        is_finite &= kernels::AllFinite(step, 3);
+        for (int a = 0; a < 3; ++a) {
+          moved[a] += step[a];
+          record[a] = moved[a];
+          x_norm += x[a] * x[a];
+          step_norm += (x[a] - moved[a]) * (x[a] - moved[a]);
+        }
+      }
+      for (int k = begin; k < end; ++k) {
+        double r[2];
+        double columns[8];
+        if (p >= w_.counts.num_points || !Load(k - begin, saved, r, columns)) {
+          Linear(k, x, r, columns);
+        }
+        for (int i = 0; i < 2; ++i) {
+          const double* const j = columns + 4 * i;
+          const double change =
+              j[3] + j[0] * step[0] + j[1] * step[1] + j[2] * step[2];
+          model -= change * (r[i] + 0.5 * change);
+        }
+        const int camera = w_.camera[k];
+        const State& state = camera < w_.counts.num_cameras
+                                 ? new_states_[camera]
+                                 : StateOf(camera);
+        const kernels::Projection<double> projection =
+            kernels::Project(state, moved);
+        kernels::Residual(state, projection, w_.observed + 2 * int64_t{k}, r);
+        is_evaluated &= kernels::AllFinite(r, 2);
+        double rho[3];
+        w_.loss.Evaluate(k, r[0] * r[0] + r[1] * r[1], rho);
+        cost += 0.5 * rho[0];
+      }
+    }
+    using std::sqrt;
+    Step result;
+    is_finite = team_->All(is_finite);
+    is_evaluated = team_->All(is_evaluated);
+    model = team_->Sum(model);
+    cost = team_->Sum(cost);
+    result.x_norm = sqrt(team_->Sum(x_norm));
+    result.step_norm = sqrt(team_->Sum(step_norm));
+    result.model_cost_change = is_finite ? model : 0.0;
+    result.cost = is_evaluated ? cost : DBL_MAX;
+    return result;
+  }
+
+  CERES_EXT_WINDOW_PHASE void Accept() {
+    for (int e = team_->rank(); e < kCamera * w_.counts.num_cameras;
+         e += team_->size()) {
+      w_.cameras[e] = new_cameras_[e];
+    }
+    for (int p = team_->rank(); p < w_.counts.num_points; p += team_->size()) {
+      for (int a = 0; a < 3; ++a) {
+        w_.points[3 * int64_t{p} + a] =
+            records_[WindowScratch::kRecord * int64_t{p} + a];
+      }
+    }
+    team_->Barrier();
+    Prepare();
+  }
+
+  const Window w_;
+  Team* const team_;
+  const int n_;
+  TrustRegion* region_;
+  int32_t* verdict_;
+  State* states_;
+  double* rotation_maps_;
+  double* squared_norms_;
+  double* gradient_;
+  uint64_t* masks_;
+  uint16_t* table_;
+  double* factors_;
+  double* rows_;
+  State* new_states_;
+  double* local_steps_;
+  double* new_cameras_;
+  double* scales_;
+  State* constant_states_;
+  double* records_;
+  double* schur_;
+  // The last row of schur_: b, L^-1 b, then the step.
+  double* step_;
+};
+
+}  // namespace ceres_ext
+
+#undef CERES_EXT_WINDOW
+#undef CERES_EXT_WINDOW_PHASE
+
+#endif  // CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_

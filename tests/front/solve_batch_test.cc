@@ -1,0 +1,618 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Batches against stock Ceres with DENSE_SCHUR, problem by problem; the same
+// bits wherever in a batch a window is; bad problems beside good ones. With
+// CERES_EXT_TEST_ON_CUDA on a device.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bal_test_problem.h"
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
+#include "ceres/problem.h"
+#include "ceres/product_manifold.h"
+#include "ceres/solver.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/batch.h"
+#include "ceres_ext/solve.h"
+#include "gtest/gtest.h"
+
+namespace ceres_ext {
+namespace {
+
+// A problem and what of it is constant or left out.
+struct Case {
+  BalTestProblem problem;
+  std::vector<uint8_t> camera_is_constant;
+  std::vector<uint8_t> point_is_constant;
+  std::vector<uint8_t> row_is_active;
+  std::vector<double> weights;
+  ceres::Manifold* manifold = nullptr;  // of the cameras
+};
+
+Case MakeCase(int num_cameras,
+              int num_points,
+              int views_per_point,
+              int camera_size,
+              unsigned seed) {
+  Case one;
+  one.problem = MakeBalTestProblem(
+      num_cameras, num_points, views_per_point, camera_size, seed);
+  one.camera_is_constant.assign(num_cameras, 0);
+  one.point_is_constant.assign(num_points, 0);
+  one.row_is_active.assign(one.problem.camera_id.size(), 1);
+  one.weights.assign(one.problem.camera_id.size(), 1.0);
+  return one;
+}
+
+// Cases end to end.
+struct Batch {
+  std::vector<double> cameras;
+  std::vector<double> points;
+  std::vector<int32_t> camera_id;
+  std::vector<int32_t> point_id;
+  std::vector<double> observations;
+  std::vector<double> weights;
+  std::vector<uint8_t> camera_is_constant;
+  std::vector<uint8_t> point_is_constant;
+  std::vector<uint8_t> row_is_active;
+  std::vector<ceres::Manifold*> manifolds;
+  std::vector<int64_t> camera_begin{0};
+  std::vector<int64_t> point_begin{0};
+  std::vector<int64_t> row_begin{0};
+  ProblemBatch batch;
+  int camera_size = 9;
+
+  Batch(const std::vector<Case>& cases, ceres::LossFunction* loss)
+      : camera_size(cases.empty() ? 9 : cases[0].problem.camera_size) {
+    const auto append = [](const auto& from, auto* to) {
+      to->insert(to->end(), from.begin(), from.end());
+    };
+    for (const Case& one : cases) {
+      for (size_t k = 0; k < one.problem.camera_id.size(); ++k) {
+        camera_id.push_back(static_cast<int32_t>(camera_begin.back()) +
+                            one.problem.camera_id[k]);
+        point_id.push_back(static_cast<int32_t>(point_begin.back()) +
+                           one.problem.point_id[k]);
+      }
+      append(one.problem.cameras, &cameras);
+      append(one.problem.points, &points);
+      append(one.problem.observations, &observations);
+      append(one.weights, &weights);
+      append(one.camera_is_constant, &camera_is_constant);
+      append(one.point_is_constant, &point_is_constant);
+      append(one.row_is_active, &row_is_active);
+      manifolds.resize(cameras.size() / camera_size, one.manifold);
+      camera_begin.push_back(static_cast<int64_t>(cameras.size()) /
+                             camera_size);
+      point_begin.push_back(static_cast<int64_t>(points.size()) / 3);
+      row_begin.push_back(static_cast<int64_t>(camera_id.size()));
+    }
+    ArrayProblem::Parameters of_cameras;
+    of_cameras.values = cameras.data();
+    of_cameras.num_blocks = camera_begin.back();
+    of_cameras.size = camera_size;
+    of_cameras.manifolds = manifolds.data();
+    of_cameras.is_constant = camera_is_constant.data();
+    ArrayProblem::Parameters of_points;
+    of_points.values = points.data();
+    of_points.num_blocks = point_begin.back();
+    of_points.size = 3;
+    of_points.is_constant = point_is_constant.data();
+    const int c = batch.problem.AddParameters(of_cameras);
+    const int p = batch.problem.AddParameters(of_points);
+    const std::vector<ArrayProblem::Index> blocks = {{c, camera_id.data()},
+                                                     {p, point_id.data()}};
+    if (camera_size == 9) {
+      batch.problem.AddResiduals<BalReprojectionError>(
+          row_begin.back(), observations.data(), blocks, loss, weights.data());
+    } else {
+      batch.problem.AddResiduals<BalQuaternionReprojectionError>(
+          row_begin.back(), observations.data(), blocks, loss, weights.data());
+    }
+    batch.num_problems = static_cast<int64_t>(cases.size());
+    batch.parameter_begin = {camera_begin.data(), point_begin.data()};
+    batch.residual_begin = {row_begin.data()};
+    batch.residual_is_active = {row_is_active.data()};
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  std::vector<double> ValuesOf(int i) const {
+    std::vector<double> values(
+        cameras.begin() + camera_begin[i] * camera_size,
+        cameras.begin() + camera_begin[i + 1] * camera_size);
+    values.insert(values.end(),
+                  points.begin() + point_begin[i] * 3,
+                  points.begin() + point_begin[i + 1] * 3);
+    return values;
+  }
+};
+
+ceres::Solver::Options SomeOptions() {
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::DENSE_SCHUR;
+  options.max_num_iterations = 20;
+  options.num_threads = 2;
+  options.logging_type = ceres::SILENT;
+  return options;
+}
+
+Options OnMachine() {
+  Options ext_options;
+#ifdef CERES_EXT_TEST_ON_CUDA
+  ext_options.device = DEVICE_CUDA;
+#else
+  ext_options.device = DEVICE_HOST;
+#endif
+  return ext_options;
+}
+
+// Stock Ceres on a copy; returns the refined values as ValuesOf does.
+std::vector<double> SolveByCeres(Case one,
+                                 ceres::LossFunction* loss,
+                                 const ceres::Solver::Options& options,
+                                 ceres::Solver::Summary* summary) {
+  ceres::Problem::Options of_problem;
+  of_problem.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  std::vector<std::unique_ptr<ceres::LossFunction>> losses;
+  ceres::Problem problem(of_problem);
+  BalTestProblem& bal = one.problem;
+  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
+    if (one.row_is_active[k] == 0) {
+      continue;
+    }
+    losses.push_back(std::make_unique<ceres::ScaledLoss>(
+        loss, one.weights[k], ceres::DO_NOT_TAKE_OWNERSHIP));
+    const double x = bal.observations[2 * k];
+    const double y = bal.observations[2 * k + 1];
+    problem.AddResidualBlock(bal.camera_size == 9
+                                 ? CreateBalReprojectionError(x, y)
+                                 : CreateBalReprojectionErrorQuaternion(x, y),
+                             losses.back().get(),
+                             bal.camera(bal.camera_id[k]),
+                             bal.point(bal.point_id[k]));
+  }
+  for (int i = 0; i < bal.num_cameras(); ++i) {
+    if (problem.HasParameterBlock(bal.camera(i))) {
+      if (one.manifold != nullptr) {
+        problem.SetManifold(bal.camera(i), one.manifold);
+      }
+      if (one.camera_is_constant[i] != 0) {
+        problem.SetParameterBlockConstant(bal.camera(i));
+      }
+    }
+  }
+  for (int i = 0; i < bal.num_points(); ++i) {
+    if (problem.HasParameterBlock(bal.point(i)) &&
+        one.point_is_constant[i] != 0) {
+      problem.SetParameterBlockConstant(bal.point(i));
+    }
+  }
+  ceres::Solve(options, &problem, summary);
+  std::vector<double> values = bal.cameras;
+  values.insert(values.end(), bal.points.begin(), bal.points.end());
+  return values;
+}
+
+// A window goes the way of stock Ceres: the same ending after the same steps.
+// Costs differ by rounding in the steps, of which ten or so follow each other,
+// each at a minimum of a condition of 1e6 or so in the model: 1e-9 is seen.
+constexpr double kNothing = 1e-12;
+void ExpectAsCeres(const std::vector<Case>& cases,
+                   ceres::LossFunction* loss,
+                   const ceres::Solver::Options& options) {
+  Batch batch(cases, loss);
+  BatchSummary summary;
+  std::string error;
+  ASSERT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary, &error))
+      << error;
+  ASSERT_EQ(summary.problems.size(), cases.size());
+  EXPECT_EQ(summary.num_windows, cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const ProblemSummary& ours = summary.problems[i];
+    ceres::Solver::Summary ceres;
+    SolveByCeres(cases[i], loss, options, &ceres);
+    EXPECT_TRUE(ours.is_window) << ours.path_reason;
+    EXPECT_EQ(ours.termination_type, ceres.termination_type)
+        << ours.message << " / " << ceres.message;
+    EXPECT_EQ(ours.message.substr(0, 20), ceres.message.substr(0, 20));
+    EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
+    EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
+    EXPECT_NEAR(
+        ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
+    // Where the images have no noise to fit, rounding is what is left.
+    EXPECT_NEAR(
+        ours.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost + kNothing);
+    EXPECT_NEAR(ours.fixed_cost, ceres.fixed_cost, 1e-12 * ceres.fixed_cost);
+    // What is there now costs that much.
+    Case after = cases[i];
+    const std::vector<double> values = batch.ValuesOf(static_cast<int>(i));
+    std::copy_n(values.begin(),
+                after.problem.cameras.size(),
+                after.problem.cameras.begin());
+    std::copy_n(values.begin() + after.problem.cameras.size(),
+                after.problem.points.size(),
+                after.problem.points.begin());
+    ceres::Solver::Options evaluate = options;
+    evaluate.max_num_iterations = 0;
+    SolveByCeres(after, loss, evaluate, &ceres);
+    EXPECT_NEAR(
+        ours.final_cost, ceres.final_cost, 1e-9 * ceres.final_cost + kNothing);
+  }
+}
+
+std::vector<Case> SomeCases(int camera_size) {
+  std::vector<Case> cases;
+  unsigned seed = 1;
+  for (const int num_cameras : {1, 2, 3, 10, 13, 25, 26}) {
+    const int views = std::min(num_cameras, 5);
+    cases.push_back(MakeCase(num_cameras,
+                             std::max(30, 10 * num_cameras),
+                             views,
+                             camera_size,
+                             ++seed));
+    // Gauge freedom is held by the first camera.
+    cases.back().camera_is_constant[0] = num_cameras > 1 ? 1 : 0;
+  }
+  return cases;
+}
+
+TEST(SolveBatch, SolvesAsCeresByKind) {
+  for (const int camera_size : {9, 10}) {
+    SCOPED_TRACE(camera_size);
+    ExpectAsCeres(SomeCases(camera_size), nullptr, SomeOptions());
+  }
+}
+
+TEST(SolveBatch, SolvesAsCeresWithManifolds) {
+  // Of 9 values: constant intrinsics, 6 columns; a constant angle and k2, 9.
+  ceres::SubsetManifold constant_intrinsics(9, {6, 7, 8});
+  ceres::SubsetManifold some(9, {1, 8});
+  for (ceres::Manifold* const manifold : {&constant_intrinsics, &some}) {
+    std::vector<Case> cases = SomeCases(9);
+    for (Case& one : cases) {
+      one.manifold = manifold;
+    }
+    ExpectAsCeres(cases, nullptr, SomeOptions());
+  }
+  // Of 10: a turn with and without intrinsics, 9 and 6 columns; none, but
+  // constant values, 10.
+  BalCameraManifold turn;
+  ceres::ProductManifold<ceres::QuaternionManifold, ceres::SubsetManifold>
+      turn_of_pose(ceres::QuaternionManifold(),
+                   ceres::SubsetManifold(6, {3, 4, 5}));
+  ceres::SubsetManifold constant_focal_length(10, {7});
+  for (ceres::Manifold* const manifold :
+       {static_cast<ceres::Manifold*>(&turn),
+        static_cast<ceres::Manifold*>(&turn_of_pose),
+        static_cast<ceres::Manifold*>(&constant_focal_length)}) {
+    std::vector<Case> cases = SomeCases(10);
+    for (Case& one : cases) {
+      one.manifold = manifold;
+    }
+    ExpectAsCeres(cases, nullptr, SomeOptions());
+  }
+}
+
+// Whatever is constant, left out, weighted or lost: a hundred small ones.
+TEST(SolveBatch, SolvesRandomWindowsAsCeres) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> uniform(0.0, 1.0);
+  ceres::HuberLoss huber(1.0);
+  ceres::CauchyLoss cauchy(2.0);
+  ceres::TolerantLoss tolerant(2.0, 0.5);
+  for (ceres::LossFunction* const loss :
+       {static_cast<ceres::LossFunction*>(&huber),
+        static_cast<ceres::LossFunction*>(&cauchy),
+        static_cast<ceres::LossFunction*>(&tolerant)}) {
+    std::vector<Case> cases;
+    for (int i = 0; i < 30; ++i) {
+      const int num_cameras = 1 + static_cast<int>(8 * uniform(random));
+      const int views = std::min(num_cameras, 4);
+      Case one = MakeCase(num_cameras, 40, views, 9, 100 + i);
+      const double p_constant = uniform(random);
+      one.camera_is_constant[0] = 1;
+      for (uint8_t& is_constant : one.camera_is_constant) {
+        is_constant |= uniform(random) < 0.5 * p_constant ? 1 : 0;
+      }
+      for (uint8_t& is_constant : one.point_is_constant) {
+        is_constant = uniform(random) < p_constant * p_constant ? 1 : 0;
+      }
+      const double p_left_out = 0.3 * uniform(random);
+      for (size_t k = 0; k < one.weights.size(); ++k) {
+        one.row_is_active[k] = uniform(random) < p_left_out ? 0 : 1;
+        one.weights[k] = 0.5 + uniform(random);
+      }
+      // What has nothing to solve is no window.
+      one.point_is_constant[0] = 0;
+      std::fill_n(one.row_is_active.begin(), views, uint8_t{1});
+      cases.push_back(one);
+    }
+    ceres::Solver::Options options = SomeOptions();
+    options.max_num_iterations = 8;
+    ExpectAsCeres(cases, loss, options);
+  }
+}
+
+// A pose of points that are known: nothing is eliminated.
+TEST(SolveBatch, RefinesPosesAsCeres) {
+  ceres::SubsetManifold pose(9, {6, 7, 8});
+  std::vector<Case> cases;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    cases.push_back(MakeCase(1, 50, 1, 9, 200 + seed));
+    cases.back().point_is_constant.assign(50, 1);
+    cases.back().manifold = &pose;
+  }
+  ExpectAsCeres(cases, nullptr, SomeOptions());
+}
+
+// Points of 0, 1, 31, 32, 33 and 200 rows, of which most are of constant
+// cameras; and a chunk's limits of 64 points.
+TEST(SolveBatch, SolvesLongTracksAsCeres) {
+  std::vector<Case> cases;
+  for (const int views : {1, 31, 32, 33, 200}) {
+    cases.push_back(MakeCase(std::max(views, 3), 70, views, 9, 300 + views));
+    for (int i = 2; i < std::max(views, 3); ++i) {
+      cases.back().camera_is_constant[i] = 1;
+    }
+    cases.back().camera_is_constant[0] = 1;
+    // Point 0 is in no row.
+    for (int k = 0; k < views; ++k) {
+      cases.back().row_is_active[k] = 0;
+    }
+  }
+  ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = 5;
+  ExpectAsCeres(cases, nullptr, options);
+}
+
+TEST(SolveBatch, EndsAsCeresForEachReason) {
+  ceres::Solver::Options options = SomeOptions();
+  std::vector<Case> cases = SomeCases(9);
+  options.max_num_iterations = 0;
+  ExpectAsCeres(cases, nullptr, options);
+  options.max_num_iterations = 50;
+  options.function_tolerance = 1e-2;
+  ExpectAsCeres(cases, nullptr, options);
+  options.function_tolerance = 1e-16;
+  options.parameter_tolerance = 1e-3;
+  ExpectAsCeres(cases, nullptr, options);
+  options.parameter_tolerance = 1e-16;
+  options.gradient_tolerance = 1e3;
+  ExpectAsCeres(cases, nullptr, options);
+  options.gradient_tolerance = 1e-10;
+  options.initial_trust_region_radius = 1e-20;
+  options.min_trust_region_radius = 1e-20;
+  ExpectAsCeres(cases, nullptr, options);
+  options.initial_trust_region_radius = 1e2;
+  options.min_trust_region_radius = 1e-32;
+  options.jacobi_scaling = false;
+  options.max_num_iterations = 6;
+  ExpectAsCeres(cases, nullptr, options);
+}
+
+// The bits of a window are those that it has alone, wherever in a batch it is
+// and however many threads there are.
+TEST(SolveBatch, HasTheSameBitsInAnyBatch) {
+  std::vector<Case> cases = SomeCases(9);
+  const auto solve = [](const std::vector<Case>& some, int num_threads) {
+    Batch batch(some, nullptr);
+    ceres::Solver::Options options = SomeOptions();
+    options.num_threads = num_threads;
+    BatchSummary summary;
+    EXPECT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
+    EXPECT_EQ(summary.num_windows, some.size());
+    std::vector<std::vector<double>> values;
+    for (size_t i = 0; i < some.size(); ++i) {
+      values.push_back(batch.ValuesOf(static_cast<int>(i)));
+    }
+    return values;
+  };
+  std::vector<Case> many;
+  many.reserve(40);
+  for (int i = 0; i < 40; ++i) {
+    many.push_back(cases[(i * 3) % cases.size()]);
+  }
+  const auto of_many = solve(many, 2);
+  const auto again = solve(many, 1);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto alone = solve({cases[i]}, 1)[0];
+    for (size_t k = 0; k < many.size(); ++k) {
+      if ((k * 3) % cases.size() == i) {
+        EXPECT_EQ(
+            std::memcmp(
+                alone.data(), of_many[k].data(), alone.size() * sizeof(double)),
+            0);
+        EXPECT_EQ(
+            std::memcmp(
+                alone.data(), again[k].data(), alone.size() * sizeof(double)),
+            0);
+      }
+    }
+  }
+}
+
+// Each bad problem ends as ceres_ext::Solve ends it, and the good ones beside
+// them as without them.
+TEST(SolveBatch, KeepsBadProblemsToThemselves) {
+  std::vector<Case> cases;
+  for (int i = 0; i < 8; ++i) {
+    cases.push_back(MakeCase(3, 30, 3, 9, 400 + i));
+    cases.back().camera_is_constant[0] = 1;
+  }
+  const std::vector<Case> good = cases;
+  cases[1].problem.observations[4] = std::numeric_limits<double>::quiet_NaN();
+  cases[2].problem.points[5] = std::numeric_limits<double>::infinity();
+  cases[3].row_is_active.assign(cases[3].row_is_active.size(), 0);
+  cases[4].camera_is_constant.assign(3, 1);
+  cases[4].point_is_constant.assign(30, 1);
+  // A camera sees a point twice.
+  cases[5].problem.camera_id[1] = cases[5].problem.camera_id[0];
+  // A point at the optical centre of camera 0.
+  for (int e = 0; e < 6; ++e) {
+    cases[6].problem.cameras[e] = 0.0;
+  }
+  std::fill_n(cases[6].problem.points.begin(), 3, 0.0);
+  Batch batch(cases, nullptr);
+  Batch unspoilt(good, nullptr);
+  BatchSummary summary;
+  BatchSummary of_good;
+  const ceres::Solver::Options options = SomeOptions();
+  ASSERT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
+  ASSERT_TRUE(SolveBatch(options, OnMachine(), &unspoilt.batch, &of_good));
+  EXPECT_EQ(of_good.num_windows, 8);
+  EXPECT_EQ(summary.num_windows, 2);
+  for (int i = 0; i < 8; ++i) {
+    SCOPED_TRACE(i);
+    const ProblemSummary& ours = summary.problems[i];
+    EXPECT_EQ(ours.is_window, i == 0 || i == 7) << ours.path_reason;
+    if (i == 0 || i == 7) {
+      EXPECT_EQ(batch.ValuesOf(i), unspoilt.ValuesOf(i));
+      continue;
+    }
+    EXPECT_NE(ours.is_window, !ours.path_reason.empty());
+    // The problem by itself.
+    std::vector<Case> one = {cases[i]};
+    for (size_t k = one[0].row_is_active.size(); k-- > 0;) {
+      if (one[0].row_is_active[k] == 0) {
+        one[0].problem.camera_id.erase(one[0].problem.camera_id.begin() + k);
+        one[0].problem.point_id.erase(one[0].problem.point_id.begin() + k);
+      }
+    }
+    Batch alone(one, nullptr);
+    Summary of_alone;
+    Solve(options, OnMachine(), &alone.batch.problem, &of_alone);
+    EXPECT_EQ(ours.termination_type, of_alone.termination_type);
+    EXPECT_EQ(ours.message, of_alone.message);
+    EXPECT_EQ(ours.num_successful_steps, of_alone.num_successful_steps);
+    if (ours.termination_type == ceres::FAILURE) {
+      EXPECT_EQ(ours.initial_cost, -1.0);
+      const std::vector<double> values = batch.ValuesOf(i);
+      EXPECT_TRUE(std::equal(cases[i].problem.cameras.begin(),
+                             cases[i].problem.cameras.end(),
+                             values.begin()));
+    } else {
+      EXPECT_NEAR(ours.final_cost, of_alone.final_cost, 1e-9);
+    }
+  }
+}
+
+// What windows do not support goes through ceres_ext::Solve, and says so.
+TEST(SolveBatch, SolvesOthersOneByOne) {
+  std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1),
+                             MakeCase(3, 30, 3, 9, 2)};
+  const auto expect_others = [&](const ceres::Solver::Options& options,
+                                 ceres::LossFunction* loss,
+                                 const std::string& reason) {
+    Batch batch(cases, loss);
+    BatchSummary summary;
+    ASSERT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
+    EXPECT_EQ(summary.num_windows, 0);
+    for (const ProblemSummary& problem : summary.problems) {
+      EXPECT_FALSE(problem.is_window);
+      EXPECT_NE(problem.path_reason.find(reason), std::string::npos)
+          << problem.path_reason;
+      EXPECT_TRUE(problem.IsSolutionUsable()) << problem.message;
+      EXPECT_LT(problem.final_cost, problem.initial_cost);
+    }
+  };
+  ceres::Solver::Options options = SomeOptions();
+  options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  expect_others(options, nullptr, "iterative");
+  options = SomeOptions();
+  options.use_nonmonotonic_steps = true;
+  expect_others(options, nullptr, "nonmonotonic");
+  options = SomeOptions();
+  options.trust_region_strategy_type = ceres::DOGLEG;
+  expect_others(options, nullptr, "DOGLEG");
+  class OwnLoss final : public ceres::LossFunction {
+   public:
+    void Evaluate(double s, double* rho) const override {
+      rho[0] = 0.5 * s;
+      rho[1] = 0.5;
+      rho[2] = 0.0;
+    }
+  } own;
+  expect_others(SomeOptions(), &own, "user-defined");
+  cases = {MakeCase(130, 200, 4, 9, 1)};
+  options = SomeOptions();
+  options.max_num_iterations = 3;
+  expect_others(options, nullptr, "at most 128 cameras");
+}
+
+TEST(SolveBatch, RefusesBatchesThatDoNotFit) {
+  const std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1),
+                                   MakeCase(3, 30, 3, 9, 2)};
+  const auto expect_refused = [&](const std::function<void(Batch*)>& spoil,
+                                  const std::string& part) {
+    Batch batch(cases, nullptr);
+    spoil(&batch);
+    const std::vector<double> before = batch.cameras;
+    BatchSummary summary;
+    std::string error;
+    EXPECT_FALSE(
+        SolveBatch(SomeOptions(), OnMachine(), &batch.batch, &summary, &error));
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+    EXPECT_EQ(batch.cameras, before);
+  };
+  expect_refused([](Batch* b) { b->camera_id[0] = 3; }, "another problem's");
+  expect_refused([](Batch* b) { b->row_begin[1] = -1; }, "residual_begin[0]");
+  expect_refused([](Batch* b) { b->camera_begin[2] = 5; },
+                 "parameter_begin[0]");
+  expect_refused([](Batch* b) { b->batch.parameter_begin.pop_back(); },
+                 "parameter_begin has 1 arrays, expected 2");
+  expect_refused([](Batch* b) { b->batch.num_problems = -1; },
+                 "num_problems is -1");
+  expect_refused([](Batch* b) { b->batch.residual_is_active.push_back({}); },
+                 "residual_is_active has 2 arrays");
+  BatchSummary summary;
+  std::string error;
+  EXPECT_FALSE(
+      SolveBatch(SomeOptions(), OnMachine(), nullptr, &summary, &error));
+  EXPECT_NE(error.find("null"), std::string::npos);
+}
+
+TEST(SolveBatch, ReturnsAtOnceFromAnEmptyBatch) {
+  Batch batch({}, nullptr);
+  BatchSummary summary;
+  EXPECT_TRUE(SolveBatch(SomeOptions(), OnMachine(), &batch.batch, &summary));
+  EXPECT_TRUE(summary.problems.empty());
+  EXPECT_FALSE(summary.BriefReport().empty());
+}
+
+// In pieces, where memory is limited.
+TEST(SolveBatch, SolvesInPieces) {
+  std::vector<Case> cases;
+  cases.reserve(30);
+  for (int i = 0; i < 30; ++i) {
+    cases.push_back(MakeCase(3, 60, 3, 9, 500 + i));
+  }
+  Batch whole(cases, nullptr);
+  Batch pieces(cases, nullptr);
+  BatchSummary summary;
+  Options ext_options = OnMachine();
+  ASSERT_TRUE(SolveBatch(SomeOptions(), ext_options, &whole.batch, &summary));
+  EXPECT_EQ(summary.num_windows, 30);
+  // A few windows a piece, with room for the results and the machine.
+  ext_options.cuda_memory_limit_bytes = int64_t{1} << 19;
+  ASSERT_TRUE(SolveBatch(SomeOptions(), ext_options, &pieces.batch, &summary));
+  EXPECT_EQ(summary.num_windows, 30);
+#ifndef CERES_EXT_TEST_ON_CUDA
+  EXPECT_EQ(whole.cameras, pieces.cameras);
+#endif
+}
+
+}  // namespace
+}  // namespace ceres_ext
