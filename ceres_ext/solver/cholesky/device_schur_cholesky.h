@@ -169,7 +169,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
     const int ratio =
         kernels::FloatToDoubleRatio(machine_->context()->device());
-    if (may_be_sparse &&
+    if (may_be_sparse && !options.wants_columns &&
         SparseMayBeFaster(n, schur_.EstimateNumValues(), ratio)) {
       kernels::Status status = AnalyzeSparse();
       if (status.ok() &&

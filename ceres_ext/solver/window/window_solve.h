@@ -816,31 +816,35 @@ class WindowSolve {
 
   // Keeps what Linear says of the first rows of a point, where the team has
   // room for it.
-  CERES_EXT_WINDOW static void Save(int at,
-                                    const double* r,
-                                    const double* columns,
-                                    double* saved) {
-    if (at < Team::kSavedRows) {
-      for (int e = 0; e < 8; ++e) {
-        saved[10 * at + e] = columns[e];
+  CERES_EXT_WINDOW static void Save([[maybe_unused]] int at,
+                                    [[maybe_unused]] const double* r,
+                                    [[maybe_unused]] const double* columns,
+                                    [[maybe_unused]] double* saved) {
+    if constexpr (Team::kSavedRows > 0) {
+      if (at < Team::kSavedRows) {
+        for (int e = 0; e < 8; ++e) {
+          saved[10 * at + e] = columns[e];
+        }
+        saved[10 * at + 8] = r[0];
+        saved[10 * at + 9] = r[1];
       }
-      saved[10 * at + 8] = r[0];
-      saved[10 * at + 9] = r[1];
     }
   }
-  CERES_EXT_WINDOW static bool Load(int at,
-                                    const double* saved,
-                                    double* r,
-                                    double* columns) {
-    if (at >= Team::kSavedRows) {
-      return false;
+  CERES_EXT_WINDOW static bool Load([[maybe_unused]] int at,
+                                    [[maybe_unused]] const double* saved,
+                                    [[maybe_unused]] double* r,
+                                    [[maybe_unused]] double* columns) {
+    if constexpr (Team::kSavedRows > 0) {
+      if (at < Team::kSavedRows) {
+        for (int e = 0; e < 8; ++e) {
+          columns[e] = saved[10 * at + e];
+        }
+        r[0] = saved[10 * at + 8];
+        r[1] = saved[10 * at + 9];
+        return true;
+      }
     }
-    for (int e = 0; e < 8; ++e) {
-      columns[e] = saved[10 * at + e];
-    }
-    r[0] = saved[10 * at + 8];
-    r[1] = saved[10 * at + 9];
-    return true;
+    return false;
   }
 
   // Moves the cameras to new_cameras_.
