@@ -76,13 +76,12 @@ bool CheckFlags(std::string* error) {
       return false;
     }
   }
-  for (const char* flag :
-       {"output",
-        "covariance",
-        "covariance_scale",
-        "report_json",
-        "initial_ply",
-        "final_ply"}) {
+  for (const char* flag : {"output",
+                           "covariance",
+                           "covariance_scale",
+                           "report_json",
+                           "initial_ply",
+                           "final_ply"}) {
     if (IsGiven(flag)) {
       *error = std::string("--") + flag +
                ": expected none with --compare, which has many solves, found "
