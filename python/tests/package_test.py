@@ -37,8 +37,10 @@ def test_stubs_have_all_names():
     stubs = {node.name for node in tree.body if hasattr(node, "name")}
     python = {
         "BalProblem",
+        "Covariance",
         "Evaluation",
         "__version__",
+        "covariance",
         "evaluate",
         "read_bal",
         "write_bal",
