@@ -18,7 +18,7 @@
 // A problem whose residual blocks are all BAL reprojection errors is a *window*
 // and is solved from start to end by one thread block of a device, or one
 // thread of the host, by exact steps with Ceres's trust region: the same steps
-// as ceres_ext::Solve with DENSE_SCHUR, but for rounding. All other problems
+// as ceres_ext::Solve with DENSE_SCHUR, apart from rounding. All other problems
 // are solved one after the other by ceres_ext::Solve, and their summaries say
 // why (docs/batch.md).
 //

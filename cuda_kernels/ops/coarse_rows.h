@@ -292,7 +292,7 @@ struct PartVectorsParams {
   }
 
  private:
-  // C of Vi = C C', lower. Where Vi has no such, which PCG finds out, zeros.
+  // C of Vi = C C', lower. Zeros where Vi is not positive definite.
   CERES_EXT_HOST_DEVICE void FactorOfInverse(int32_t point, double* c) const {
     for (int i = 0; i < Shape::kE; ++i) {
       for (int j = 0; j <= i; ++j) {
