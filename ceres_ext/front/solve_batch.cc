@@ -179,8 +179,8 @@ void Summarize(const TrustRegion& region,
   summary->is_window = true;
 }
 
-// One problem of a batch as a problem by itself, with arrays of its own but for
-// the parameters' values.
+// One problem of a batch as a problem by itself, with arrays of its own except
+// for the values of the parameters.
 class OneOfBatch {
  public:
   OneOfBatch(const ProblemBatch& batch, int64_t i) {

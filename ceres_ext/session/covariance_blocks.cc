@@ -595,9 +595,9 @@ class CovarianceSolver {
     return place.family < 0 ? f_size_[static_cast<size_t>(place.block)]
                             : problem_.blocks().e[place.family].size;
   }
-  // Columns of S^-1 are needed for a block of F alone, but for all of those
-  // that an eliminated block stands with. Of two blocks of F the right one
-  // comes first in S.
+  // A block of F needs its own columns of S^-1, an eliminated block those of
+  // all blocks that it stands with. Of two blocks of F the right one comes
+  // first in S.
   bool IsTurned(const CovarianceWanted::Block& block) const {
     const Place left = PlaceOf(block.left);
     const Place right = PlaceOf(block.right);

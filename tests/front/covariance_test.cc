@@ -313,7 +313,7 @@ TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
   for (int i = 0; i < of.bal.num_cameras(); ++i) {
     problem->SetManifold(of.bal.camera(i), new Pose);
   }
-  // Intrinsics of one are known, but for the focal length.
+  // Of one only the focal length of the intrinsics is unknown.
   problem->SetManifold(
       of.bal.camera(2),
       new ceres::ProductManifold<ceres::QuaternionManifold,

@@ -5,7 +5,7 @@
 // kind.
 //
 //   CoarseCells<Machine> cells;
-//   Status status = cells.Setup(schur, cluster, &machine);
+//   Status status = cells.Setup(schur, blocks, cluster, &machine);
 //   if (status.ok()) status = cells.Form(values, prolongation, stride, e);
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_CELLS_H_
 #define CERES_EXT_SOLVER_PRECONDITIONER_COARSE_CELLS_H_

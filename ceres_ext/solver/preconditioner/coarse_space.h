@@ -23,11 +23,9 @@
 #define CERES_EXT_SOLVER_PRECONDITIONER_COARSE_SPACE_H_
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <string>
 #include <type_traits>
 #include <utility>
