@@ -73,8 +73,8 @@ class BlockTeam {
   }
   // Bits that are set are the same in any order.
   __device__ static void Or(uint64_t bits, uint64_t* to) {
-    atomicOr(reinterpret_cast<unsigned long long*>(to),
-             static_cast<unsigned long long>(bits));
+    using Word = unsigned long long;  // NOLINT: as atomicOr
+    atomicOr(reinterpret_cast<Word*>(to), static_cast<Word>(bits));
   }
   __device__ static int FirstBit(uint64_t bits) {
 #ifdef __CUDACC__
