@@ -61,8 +61,29 @@ enum CovarianceScale {
   COVARIANCE_SCALE_A_POSTERIORI,
 };
 
+enum CovarianceMethod {
+  // FACTORIZATION, or PCG where that has no memory, or a library is missing,
+  // and at most 200 parameter blocks are the right ones of wanted pairs.
+  COVARIANCE_METHOD_AUTO,
+  // The Schur complement as a matrix and its Cholesky factor: all blocks that
+  // are wanted at the price of a few exact steps of a solve.
+  COVARIANCE_METHOD_FACTORIZATION,
+  // Each column of each right block of a pair is a solution by conjugate
+  // gradients, preconditioned by the diagonal blocks of the Schur complement,
+  // which is no matrix then: for a few blocks of a large problem. Nothing is
+  // said of the rank; where directions are free PCG does not get to
+  // pcg_tolerance, which is an error. Not with gauge = INNER.
+  COVARIANCE_METHOD_PCG,
+};
+
 struct CovarianceOptions {
   int num_threads = 1;  // of the host, 1 or more
+  CovarianceMethod method = COVARIANCE_METHOD_AUTO;
+  // Of PCG: residual of each solution, relative to the right-hand side, above 0
+  // and below 1; and iterations for each at most, 1 or more. The relative error
+  // is up to the condition number times the tolerance.
+  double pcg_tolerance = 1e-10;
+  int max_num_pcg_iterations = 10000;
   // False: J is that without losses and weights, as is the cost.
   bool apply_loss_function = true;
   CovarianceGauge gauge = COVARIANCE_GAUGE_AS_GIVEN;
@@ -97,9 +118,12 @@ struct CovarianceSummary {
   double variance_factor = 1.0;
   // Smallest eigenvalue of the Schur complement, scaled to the unit diagonal
   // that it would have if nothing were eliminated, beside those of free
-  // directions; -1 with DAMPED and where there is none. Its inverse times 1e-16
-  // and the number of columns bounds what rounding makes of the blocks.
+  // directions; -1 with DAMPED, with PCG and where there is none. Its inverse
+  // times 1e-16 and the number of columns bounds what rounding makes of the
+  // blocks.
   double smallest_eigenvalue = -1.0;
+  // With PCG: of all solutions.
+  int64_t num_pcg_iterations = 0;
   double total_time_in_seconds = 0.0;
   double evaluation_time_in_seconds = 0.0;
   // With the decision on the rank.

@@ -3,11 +3,15 @@
 #include "problem_io/bal_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "problem_io/bal_npz.h"
@@ -56,6 +60,47 @@ void WriteItems(int64_t n, const Function& append, TextWriter* writer) {
   }
 }
 
+// An octahedron whose faces are four triangles each.
+struct Sphere {
+  Sphere() {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      for (const double sign : {1.0, -1.0}) {
+        vertices.emplace_back();
+        vertices.back()[axis] = sign;
+      }
+    }
+    // Vertex 2 a is on axis a, 2 a + 1 opposite; one of each axis is a face.
+    for (size_t octant = 0; octant < 8; ++octant) {
+      const size_t x = octant & 1;
+      size_t y = 2 + (octant >> 1 & 1);
+      size_t z = 4 + (octant >> 2);
+      // So that all are seen from outside with their vertices turning left.
+      if ((x + y + z) % 2 != 0) {
+        std::swap(y, z);
+      }
+      const size_t xy = Middle(x, y);
+      const size_t yz = Middle(y, z);
+      const size_t zx = Middle(z, x);
+      faces.insert(faces.end(),
+                   {{x, xy, zx}, {y, yz, xy}, {z, zx, yz}, {xy, yz, zx}});
+    }
+  }
+  size_t Middle(size_t a, size_t b) {
+    std::array<double, 3> middle = {};
+    for (size_t i = 0; i < 3; ++i) {
+      middle[i] = std::sqrt(0.5) * (vertices[a][i] + vertices[b][i]);
+    }
+    const auto found = std::find(vertices.begin(), vertices.end(), middle);
+    const auto at = static_cast<size_t>(found - vertices.begin());
+    if (found == vertices.end()) {
+      vertices.push_back(middle);
+    }
+    return at;
+  }
+  std::vector<std::array<double, 3>> vertices;
+  std::vector<std::array<size_t, 3>> faces;
+};
+
 }  // namespace
 
 bool WriteBalFile(const std::string& path,
@@ -102,13 +147,21 @@ bool WriteBalFile(const std::string& path,
 bool WritePlyFile(const std::string& path,
                   const std::vector<double>& camera_centers,
                   const std::vector<double>& points,
+                  const std::vector<Ellipsoid>& ellipsoids,
                   std::string* error) {
+  const Sphere sphere;
   TextWriter writer(path);
   writer << "ply\nformat ascii 1.0\nelement vertex ";
-  writer.Number((camera_centers.size() + points.size()) / 3);
+  writer.Number((camera_centers.size() + points.size()) / 3 +
+                sphere.vertices.size() * ellipsoids.size());
   writer << "\nproperty float x\nproperty float y\nproperty float z\n"
-            "property uchar red\nproperty uchar green\nproperty uchar blue\n"
-            "end_header\n";
+            "property uchar red\nproperty uchar green\nproperty uchar blue\n";
+  if (!ellipsoids.empty()) {
+    writer << "element face ";
+    writer.Number(sphere.faces.size() * ellipsoids.size());
+    writer << "\nproperty list uchar int vertex_indices\n";
+  }
+  writer << "end_header\n";
   const auto write_vertices = [&writer](const std::vector<double>& xyz,
                                         const char* color) {
     for (size_t i = 0; i < xyz.size(); ++i) {
@@ -118,6 +171,29 @@ bool WritePlyFile(const std::string& path,
   };
   write_vertices(camera_centers, " 0 255 0\n");
   write_vertices(points, " 255 255 255\n");
+  for (const Ellipsoid& ellipsoid : ellipsoids) {
+    std::vector<double> xyz;
+    for (const auto& vertex : sphere.vertices) {
+      for (size_t i = 0; i < 3; ++i) {
+        xyz.push_back(ellipsoid.center[i] + vertex[0] * ellipsoid.semi_axes[i] +
+                      vertex[1] * ellipsoid.semi_axes[3 + i] +
+                      vertex[2] * ellipsoid.semi_axes[6 + i]);
+      }
+    }
+    write_vertices(xyz, " 255 0 0\n");
+  }
+  size_t first = (camera_centers.size() + points.size()) / 3;
+  for (size_t e = 0; e < ellipsoids.size(); ++e) {
+    for (const auto& face : sphere.faces) {
+      writer << "3";
+      for (const size_t vertex : face) {
+        writer << " ";
+        writer.Number(first + vertex);
+      }
+      writer << "\n";
+    }
+    first += sphere.vertices.size();
+  }
   return writer.Close(error);
 }
 

@@ -20,11 +20,18 @@ bool WriteBalFile(const std::string& path,
                   const BalProblem& problem,
                   std::string* error);
 
+struct Ellipsoid {
+  double center[3] = {};
+  double semi_axes[9] = {};  // three vectors, one after the other
+};
+
 // Writes camera centers (3 each) as green and points (3 each) as white vertices
-// of an ASCII PLY file, for MeshLab or CloudCompare.
+// of an ASCII PLY file, for MeshLab or CloudCompare, and ellipsoids as red
+// meshes of 18 vertices and 32 faces.
 bool WritePlyFile(const std::string& path,
                   const std::vector<double>& camera_centers,
                   const std::vector<double>& points,
+                  const std::vector<Ellipsoid>& ellipsoids,
                   std::string* error);
 
 // Writes text as it is.

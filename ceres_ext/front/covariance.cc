@@ -65,6 +65,19 @@ struct Covariance::Impl {
     request.pairs.erase(std::unique(request.pairs.begin(), request.pairs.end()),
                         request.pairs.end());
   }
+  static constexpr int64_t kMostPcgBlocks = 200;
+  int64_t NumRightBlocks() const {
+    std::vector<int32_t> right;
+    for (const auto& pair : request.pairs) {
+      right.push_back(pair.second);
+    }
+    std::sort(right.begin(), right.end());
+    int64_t count = std::unique(right.begin(), right.end()) - right.begin();
+    for (const int array : request.arrays) {
+      count += arrays[static_cast<size_t>(array)].num_blocks;
+    }
+    return count;
+  }
   // The number of a parameter block; -1: it was not asked for.
   int32_t Find(const double* block) const {
     const auto& all = request.parameter_blocks;
@@ -82,6 +95,24 @@ struct Covariance::Impl {
                  std::to_string(options.num_threads) + "; expected 1 or more.";
     } else if (!options.ext.IsValid(&why)) {
       *message = "CovarianceOptions::ext is not valid: " + why;
+    } else if (options.method < COVARIANCE_METHOD_AUTO ||
+               options.method > COVARIANCE_METHOD_PCG) {
+      *message = "CovarianceOptions::method is " +
+                 std::to_string(static_cast<int>(options.method)) +
+                 ", which is no method.";
+    } else if (!(options.pcg_tolerance > 0.0 && options.pcg_tolerance < 1.0)) {
+      *message = "CovarianceOptions::pcg_tolerance is " +
+                 std::to_string(options.pcg_tolerance) +
+                 "; expected a number above 0 and below 1.";
+    } else if (options.max_num_pcg_iterations < 1) {
+      *message = "CovarianceOptions::max_num_pcg_iterations is " +
+                 std::to_string(options.max_num_pcg_iterations) +
+                 "; expected 1 or more.";
+    } else if (options.method == COVARIANCE_METHOD_PCG &&
+               options.gauge == COVARIANCE_GAUGE_INNER) {
+      *message =
+          "CovarianceOptions::method is PCG, which has no inner constraints; "
+          "expected another gauge or method.";
     } else if (options.gauge < COVARIANCE_GAUGE_AS_GIVEN ||
                options.gauge > COVARIANCE_GAUGE_DAMPED) {
       *message = "CovarianceOptions::gauge is " +
@@ -111,6 +142,7 @@ struct Covariance::Impl {
   template <typename Problem>
   bool Compute(const Pairs& pairs,
                const std::vector<const double*>& blocks,
+               const std::vector<int>& whole_arrays,
                bool refuses_unused,
                Problem&& problem) {
     const auto start = std::chrono::steady_clock::now();
@@ -126,12 +158,19 @@ struct Covariance::Impl {
       }
       request.options = OptionsOf(options);
       request.num_threads = options.num_threads;
+      request.use_pcg = options.method == COVARIANCE_METHOD_PCG;
+      request.pcg_tolerance = options.pcg_tolerance;
+      request.max_num_pcg_iterations = options.max_num_pcg_iterations;
       request.apply_loss = options.apply_loss_function;
       request.inner_constraints = options.gauge == COVARIANCE_GAUGE_INNER;
       request.is_damped = options.gauge == COVARIANCE_GAUGE_DAMPED;
       request.damping = options.damping;
       request.refuses_unused = refuses_unused;
+      request.arrays = whole_arrays;
       Add(pairs, blocks);
+      request.may_use_pcg = options.method == COVARIANCE_METHOD_AUTO &&
+                            options.gauge != COVARIANCE_GAUGE_INNER &&
+                            NumRightBlocks() <= kMostPcgBlocks;
       const BorrowedMachines kept(request.options);
       if constexpr (std::is_same_v<std::decay_t<Problem>, ArrayProblem>) {
         if (!IsValidProblem(
@@ -162,6 +201,7 @@ struct Covariance::Impl {
                          (found.num_columns - found.num_free) +
                          result.num_damped;
     summary.smallest_eigenvalue = found.smallest_eigenvalue;
+    summary.num_pcg_iterations = found.num_pcg_iterations;
     summary.evaluation_time_in_seconds = found.evaluation_seconds;
     summary.factorization_time_in_seconds = found.factorization_seconds;
     summary.blocks_time_in_seconds = found.blocks_seconds;
@@ -187,31 +227,35 @@ struct Covariance::Impl {
     return true;
   }
 
-  // Block (i, j) in the tangent spaces, or lifted. False: it was not computed.
-  bool Get(int32_t i, int32_t j, bool lift, Matrix* block) const {
-    if (!has_result || i < 0 || j < 0) {
-      return false;
-    }
+  // The block of two parameter blocks in the tangent spaces, or lifted. False:
+  // it was not computed.
+  bool Get(const double* first,
+           const double* second,
+           bool lift,
+           Matrix* block) const {
+    const int32_t i = Find(first);
+    const int32_t j = Find(second);
     const std::pair<int32_t, int32_t> pair(std::min(i, j), std::max(i, j));
     const auto at =
         std::lower_bound(request.pairs.begin(), request.pairs.end(), pair);
-    if (at == request.pairs.end() || *at != pair) {
-      return false;
+    if (!has_result || pair.first < 0 || at == request.pairs.end() ||
+        *at != pair) {
+      const ArrayProblem::Parameters* p = nullptr;
+      int64_t place = 0;
+      const bool is_found =
+          has_result && first == second && FindInArray(first, &p, &place);
+      if (is_found) {
+        block->resize(p->size, p->size);
+        CopyValues(place, block->size(), block->data());
+      }
+      return is_found;
     }
     const auto& left = result.blocks[static_cast<size_t>(pair.first)];
     const auto& right = result.blocks[static_cast<size_t>(pair.second)];
-    const int64_t place =
-        result.place[static_cast<size_t>(at - request.pairs.begin())];
-    Matrix tangent = Matrix::Zero(left.tangent_size, right.tangent_size);
-    if (place == CovarianceResult::kUnknown) {
-      tangent.setConstant(std::numeric_limits<double>::quiet_NaN());
-    } else if (place >= 0) {
-      tangent = Eigen::Map<const Matrix>(
-          result.found.values.data() +
-              result.found.begin[static_cast<size_t>(place)],
-          left.tangent_size,
-          right.tangent_size);
-    }
+    Matrix tangent(left.tangent_size, right.tangent_size);
+    CopyValues(result.place[static_cast<size_t>(at - request.pairs.begin())],
+               tangent.size(),
+               tangent.data());
     if (lift) {
       tangent = Lift(left, Lift(right, tangent.transpose()).transpose());
     }
@@ -222,20 +266,49 @@ struct Covariance::Impl {
     }
     return true;
   }
-  // Block (i, i) where it need not be lifted and has values; else null.
-  const double* FindWhole(int32_t i) const {
-    const std::pair<int32_t, int32_t> pair(i, i);
-    const auto at =
-        std::lower_bound(request.pairs.begin(), request.pairs.end(), pair);
-    if (!has_result || i < 0 || at == request.pairs.end() || *at != pair ||
-        !result.blocks[static_cast<size_t>(i)].plus_jacobian.empty()) {
-      return nullptr;
+  // n values of a block, or what CovarianceResult::place says of it.
+  void CopyValues(int64_t place, int64_t n, double* to) const {
+    if (place == CovarianceResult::kUnknown) {
+      std::fill_n(to, n, std::numeric_limits<double>::quiet_NaN());
+    } else if (place == CovarianceResult::kZero) {
+      std::fill_n(to, n, 0.0);
+    } else {
+      std::copy_n(result.found.values.data() +
+                      result.found.begin[static_cast<size_t>(place)],
+                  n,
+                  to);
     }
-    const int64_t place =
-        result.place[static_cast<size_t>(at - request.pairs.begin())];
-    return place < 0 ? nullptr
-                     : result.found.values.data() +
-                           result.found.begin[static_cast<size_t>(place)];
+  }
+  // The array of request.arrays with a block at these values, and the block's
+  // place; false: there is none.
+  bool FindInArray(const double* values,
+                   const ArrayProblem::Parameters** p,
+                   int64_t* place) const {
+    const std::less<const double*> less;
+    for (size_t k = 0; k < request.arrays.size(); ++k) {
+      *p = &arrays[static_cast<size_t>(request.arrays[k])];
+      const double* const begin = (*p)->values;
+      const int size = (*p)->size;
+      if (!less(values, begin) &&
+          less(values, begin + (*p)->num_blocks * size) &&
+          (values - begin) % size == 0) {
+        *place = result.place_in_array[k][static_cast<size_t>((values - begin) /
+                                                              size)];
+        return true;
+      }
+    }
+    return false;
+  }
+  // The size of a block, or of its tangent space; 0: it was not asked for.
+  int SizeOf(const double* values, bool lift) const {
+    const int32_t i = Find(values);
+    if (i >= 0) {
+      const auto& block = result.blocks[static_cast<size_t>(i)];
+      return lift ? block.size : block.tangent_size;
+    }
+    const ArrayProblem::Parameters* p = nullptr;
+    int64_t place = 0;
+    return FindInArray(values, &p, &place) ? p->size : 0;
   }
   static Matrix Lift(const CovarianceResult::Block& block, const Matrix& x) {
     if (block.tangent_size == 0) {
@@ -256,7 +329,7 @@ struct Covariance::Impl {
     Failure ignored;
     return ignored.Guard(false, [&] {
       Matrix block;
-      if (!Get(Find(left), Find(right), lift, &block)) {
+      if (!Get(left, right, lift, &block)) {
         return false;
       }
       std::copy_n(block.data(), block.size(), covariance);
@@ -268,19 +341,13 @@ struct Covariance::Impl {
                  Matrix* matrix) const {
     std::vector<Eigen::Index> begin = {0};
     for (const double* block : blocks) {
-      const int32_t i = Find(block);
-      if (!has_result || i < 0) {
-        return false;
-      }
-      const auto& of_block = result.blocks[static_cast<size_t>(i)];
-      begin.push_back(begin.back() +
-                      (lift ? of_block.size : of_block.tangent_size));
+      begin.push_back(begin.back() + (has_result ? SizeOf(block, lift) : 0));
     }
     matrix->resize(begin.back(), begin.back());
     Matrix block;
     for (size_t i = 0; i < blocks.size(); ++i) {
       for (size_t j = 0; j < blocks.size(); ++j) {
-        if (!Get(Find(blocks[i]), Find(blocks[j]), lift, &block)) {
+        if (!Get(blocks[i], blocks[j], lift, &block)) {
           return false;
         }
         matrix->block(begin[i], begin[j], block.rows(), block.cols()) = block;
@@ -341,7 +408,7 @@ bool Covariance::Compute(const Pairs& covariance_blocks,
     return false;
   }
   return impl_->Compute(
-      covariance_blocks, {}, /*refuses_unused=*/true, problem);
+      covariance_blocks, {}, {}, /*refuses_unused=*/true, problem);
 }
 
 bool Covariance::Compute(const std::vector<const double*>& parameter_blocks,
@@ -353,7 +420,7 @@ bool Covariance::Compute(const Pairs& covariance_blocks,
                          const ArrayProblem& problem) {
   impl_->arrays.clear();
   return impl_->Compute(
-      covariance_blocks, {}, /*refuses_unused=*/true, problem);
+      covariance_blocks, {}, {}, /*refuses_unused=*/true, problem);
 }
 
 bool Covariance::Compute(const std::vector<const double*>& parameter_blocks,
@@ -366,6 +433,7 @@ bool Covariance::ComputeDiagonals(const std::vector<int>& arrays,
                                   const ArrayProblem& problem) {
   impl_->arrays.assign(problem.parameters().size(), {});
   std::vector<const double*> blocks;
+  std::vector<int> whole_arrays;
   for (const int array : arrays) {
     if (array < 0 || array >= static_cast<int>(problem.parameters().size())) {
       impl_->has_result = false;
@@ -375,13 +443,23 @@ bool Covariance::ComputeDiagonals(const std::vector<int>& arrays,
       return false;
     }
     const auto& p = problem.parameters()[static_cast<size_t>(array)];
+    if (impl_->arrays[static_cast<size_t>(array)].values != nullptr) {
+      continue;
+    }
     impl_->arrays[static_cast<size_t>(array)] = p;
+    if (p.manifold == nullptr && p.manifolds == nullptr) {
+      whole_arrays.push_back(array);
+      continue;
+    }
     for (int64_t i = 0; i < p.num_blocks; ++i) {
       blocks.push_back(p.values + i * p.size);
     }
   }
-  return impl_->Compute(
-      covariance_blocks, blocks, /*refuses_unused=*/false, problem);
+  return impl_->Compute(covariance_blocks,
+                        blocks,
+                        whole_arrays,
+                        /*refuses_unused=*/false,
+                        problem);
 }
 
 const std::string& Covariance::error() const { return impl_->error; }
@@ -420,21 +498,30 @@ bool Covariance::GetDiagonalBlocks(int array, double* covariance_blocks) const {
     return false;
   }
   const auto& p = impl_->arrays[static_cast<size_t>(array)];
-  // Blocks of an array have numbers in a row.
-  const int32_t first = p.num_blocks > 0 ? impl_->Find(p.values) : 0;
+  if (!impl_->has_result) {
+    return false;
+  }
+  const int64_t square = int64_t{p.size} * p.size;
+  const auto& whole = impl_->request.arrays;
+  const auto found = std::find(whole.begin(), whole.end(), array);
+  if (found != whole.end()) {
+    for (const int64_t place :
+         impl_->result
+             .place_in_array[static_cast<size_t>(found - whole.begin())]) {
+      impl_->CopyValues(place, square, covariance_blocks);
+      covariance_blocks += square;
+    }
+    return true;
+  }
   Failure ignored;
   return ignored.Guard(false, [&] {
     Matrix block;
     for (int64_t i = 0; i < p.num_blocks; ++i) {
-      double* const to = covariance_blocks + i * p.size * p.size;
-      const auto number = static_cast<int32_t>(first + i);
-      if (const double* from = impl_->FindWhole(number)) {
-        std::copy_n(from, int64_t{p.size} * p.size, to);
-      } else if (impl_->Get(number, number, /*lift=*/true, &block)) {
-        std::copy_n(block.data(), block.size(), to);
-      } else {
+      const double* const values = p.values + i * p.size;
+      if (!impl_->Get(values, values, /*lift=*/true, &block)) {
         return false;
       }
+      std::copy_n(block.data(), block.size(), covariance_blocks + i * square);
     }
     return true;
   });
@@ -457,8 +544,7 @@ bool Covariance::GetCovarianceOfFunction(
     std::vector<double*> addresses;
     Eigen::Index num_columns = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
-      const int32_t block = impl_->Find(parameter_blocks[i]);
-      if (impl_->result.blocks[static_cast<size_t>(block)].size != sizes[i]) {
+      if (impl_->SizeOf(parameter_blocks[i], /*lift=*/true) != sizes[i]) {
         return false;
       }
       jacobians.emplace_back(num_residuals, sizes[i]);

@@ -470,22 +470,36 @@ void ArrayImport::SpreadTangents(const double* tangents,
       end += TangentSize(p, i);
     }
     of_blocks->resize(end, 0.0);
-    const auto copy = [&](int64_t block, int column) {
+    ForEachVarying(array, [&](int64_t block, int column) {
       std::copy_n(tangents + column,
                   TangentSize(p, block),
                   of_blocks->data() + begin[block]);
-    };
-    if (has_rows_) {
-      rows_->ForEachBlock(static_cast<int>(array), copy);
-      continue;
-    }
-    const Blocks& blocks = blocks_[array];
-    int column = blocks.column_begin;
-    for (int32_t i = 0; i < blocks.num_varying; ++i) {
-      const int32_t block = blocks.order.empty() ? i : blocks.order[i];
-      copy(block, column);
-      column += TangentSize(p, block);
-    }
+    });
+  }
+}
+
+void ArrayImport::ListTangentOffsets(int array,
+                                     std::vector<int32_t>* of_blocks) const {
+  const Parameters& p = problem_->parameters()[array];
+  of_blocks->assign(static_cast<size_t>(p.num_blocks), -1);
+  ForEachVarying(array, [&](int64_t block, int column) {
+    (*of_blocks)[static_cast<size_t>(block)] = column;
+  });
+}
+
+template <typename Function>
+void ArrayImport::ForEachVarying(size_t array, Function&& fn) const {
+  if (has_rows_) {
+    rows_->ForEachBlock(static_cast<int>(array), fn);
+    return;
+  }
+  const Parameters& p = problem_->parameters()[array];
+  const Blocks& blocks = blocks_[array];
+  int column = blocks.column_begin;
+  for (int32_t i = 0; i < blocks.num_varying; ++i) {
+    const int32_t block = blocks.order.empty() ? i : blocks.order[i];
+    fn(block, column);
+    column += TangentSize(p, block);
   }
 }
 

@@ -74,6 +74,9 @@ class ArrayImport {
   // tangent of each has, and zeros for those that do not vary.
   void SpreadTangents(const double* tangents,
                       std::vector<double>* of_blocks) const;
+  // After Import: the place in a tangent vector of each block of an array; -1:
+  // it does not vary.
+  void ListTangentOffsets(int array, std::vector<int32_t>* of_blocks) const;
 
   // Of residual blocks that depend on constants alone, after Import.
   double fixed_cost() const { return fixed_cost_; }
@@ -95,6 +98,10 @@ class ArrayImport {
   int64_t num_columns() const { return num_columns_; }
 
  private:
+  // fn(block, place in a tangent vector) of all that vary.
+  template <typename Function>
+  void ForEachVarying(size_t array, Function&& fn) const;
+
   // A parameter array as residual blocks see it.
   struct Blocks {
     // Of each block its place in its family; empty: its number.

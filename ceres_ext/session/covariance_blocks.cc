@@ -78,6 +78,11 @@ class CovarianceSolver {
     ListBlocks();
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
+    if (is_iterative()) {
+      const ScopedSeconds timer(&found_->blocks_seconds);
+      return ComputeByPcg();
+    }
+    ListUnknowns();
     {
       const ScopedSeconds timer(&found_->factorization_seconds);
       CERES_EXT_RETURN_IF_ERROR(Factorize());
@@ -132,30 +137,32 @@ class CovarianceSolver {
 
   // Where parameter blocks and unknowns of S stand.
   void ListBlocks() {
-    const auto num_columns = static_cast<size_t>(session_->num_columns());
-    places_.assign(num_columns, {});
-    const auto list =
-        [this](const BlockTable& table, int32_t family, int32_t first_block) {
-          for (int32_t b = 0; b < table.size(); ++b) {
-            if (table.tangent_size(b) > 0) {
-              places_[static_cast<size_t>(table.tangent_offset(b))] = {
-                  family,
-                  first_block + b,
-                  table.tangent_size(b),
-                  table.state_offset(b)};
-            }
-          }
-        };
-    for (size_t i = 0; i < problem_.e().size(); ++i) {
-      list(problem_.e()[i].table(), static_cast<int32_t>(i), 0);
+    block_at_.assign(static_cast<size_t>(session_->num_columns()), -1);
+    int32_t num_blocks = 0;
+    const auto list = [&](const BlockTable& table) {
+      tables_.push_back(&table);
+      first_block_.push_back(num_blocks);
+      for (int32_t b = 0; b < table.size(); ++b) {
+        if (table.tangent_size(b) > 0) {
+          block_at_[static_cast<size_t>(table.tangent_offset(b))] =
+              num_blocks + b;
+        }
+      }
+      num_blocks += table.size();
+    };
+    for (const auto& family : problem_.e()) {
+      list(family.table());
     }
+    for (const auto& family : problem_.f()) {
+      list(family.table());
+    }
+  }
+  void ListUnknowns() {
     const kernels::BlockFamilies& f = problem_.blocks().f;
     std::vector<int32_t> column_of_value(static_cast<size_t>(f.num_values()),
                                          -1);
-    int32_t first_block = 0;
     for (int i = 0; i < f.size(); ++i) {
       const BlockTable& table = problem_.f()[static_cast<size_t>(i)].table();
-      list(table, -1, first_block);
       for (int32_t b = 0; b < f[i].num_blocks; ++b) {
         const int64_t begin = f[i].value_begin + int64_t{f[i].size} * b;
         f_size_.push_back(f[i].size);
@@ -165,7 +172,6 @@ class CovarianceSolver {
               table.tangent_offset(b) + a;
         }
       }
-      first_block += f[i].num_blocks;
     }
     const auto& unknowns = schur().unknowns();
     id_.assign(static_cast<size_t>(f.num_values()), -1);
@@ -189,8 +195,92 @@ class CovarianceSolver {
   }
   int64_t num_unknowns() const { return static_cast<int64_t>(column_.size()); }
 
+  bool is_iterative() {
+    return session_->solver()->mutable_cholesky() == nullptr;
+  }
+
+  // Blocks from columns of the inverse, each a solution by PCG.
+  Status ComputeByPcg() {
+    if (wanted_.diagonal.empty()) {
+      CERES_EXT_RETURN_IF_ERROR(CheckDegenerateBlocks());
+    }
+    CERES_EXT_RETURN_IF_ERROR(UploadSystem(wanted_.diagonal));
+    CERES_EXT_RETURN_IF_ERROR(session_->solver()->PrepareSystem(system_));
+    // By their right blocks, whose columns they need.
+    std::vector<size_t> order(wanted_.blocks.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
+      return wanted_.blocks[a].right < wanted_.blocks[b].right;
+    });
+    for (const auto& block : wanted_.blocks) {
+      found_->begin.push_back(static_cast<int64_t>(found_->values.size()));
+      found_->values.resize(
+          found_->values.size() +
+          static_cast<size_t>(PlaceOf(block.left).tangent_size) *
+              static_cast<size_t>(PlaceOf(block.right).tangent_size));
+    }
+    for (size_t first = 0, last = 0; first < order.size(); first = last) {
+      const int32_t right = wanted_.blocks[order[first]].right;
+      while (last < order.size() &&
+             wanted_.blocks[order[last]].right == right) {
+        ++last;
+      }
+      const int32_t columns = PlaceOf(right).tangent_size;
+      for (int32_t a = 0; a < columns; ++a) {
+        VectorXd x = VectorXd::Zero(session_->num_columns());
+        x(right + a) = 1.0;
+        CERES_EXT_RETURN_IF_ERROR(SolveAll(&x));
+        for (size_t k = first; k < last; ++k) {
+          const int32_t left = wanted_.blocks[order[k]].left;
+          double* const block = found_->values.data() + found_->begin[order[k]];
+          for (int32_t i = 0; i < PlaceOf(left).tangent_size; ++i) {
+            block[columns * i + a] = x(left + i);
+          }
+        }
+      }
+    }
+    MakeSymmetric();
+    return {};
+  }
+  // x = S^-1 x of the columns of F, zero of those of E.
+  Status SolveReduced(VectorXd* x) {
+    const auto working = problem_.working();
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(x->size(), x->data(), tangent_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        problem_.Gather(tangent_.data(), 0.0, working.e, working.f));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(problem_.blocks().f.num_values(), &solution_));
+    const Status status =
+        session_->solver()->SolveReduced(system_,
+                                         working.f,
+                                         wanted_.pcg_tolerance,
+                                         solution_.data(),
+                                         &found_->num_pcg_iterations);
+    if (status.code == StatusCode::kNumericalFailure) {
+      return {status.code,
+              "PCG does not reach the accuracy that is wanted, as where "
+              "directions are free: " +
+                  status.message};
+    }
+    CERES_EXT_RETURN_IF_ERROR(status);
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(problem_.blocks().e.num_values(), working.e));
+    CERES_EXT_RETURN_IF_ERROR(
+        problem_.Scatter(working.e, solution_.data(), tangent_.data()));
+    return machine_->Download(x->size(), tangent_.data(), x->data());
+  }
+
   // Damped by D of each tangent column.
   Status FactorizeWith(const std::vector<double>& diagonal) {
+    CERES_EXT_RETURN_IF_ERROR(UploadSystem(diagonal));
+    CERES_EXT_RETURN_IF_ERROR(session_->solver()->FactorizeSystem(system_));
+    auto* const cholesky = session_->solver()->mutable_cholesky();
+    return cholesky->CanInvert() && num_unknowns() > 0 ? cholesky->Invert()
+                                                       : Status();
+  }
+  // Sets system_.
+  Status UploadSystem(const std::vector<double>& diagonal) {
     const auto families = problem_.working_diagonal();
     if (!diagonal.empty()) {
       CERES_EXT_RETURN_IF_ERROR(
@@ -203,24 +293,18 @@ class CovarianceSolver {
                         1.0,
                         families.e,
                         families.f));
-    solver::LinearSystem system;
-    system.b = residuals_.data();
-    system.e_diagonal = families.e;
-    system.f_diagonal = families.f;
-    system.is_same_linearization = has_factorized_;
-    has_factorized_ = true;
-    return session_->solver()->FactorizeSystem(system);
+    system_.is_same_linearization = system_.b != nullptr;
+    system_.b = residuals_.data();
+    system_.e_diagonal = families.e;
+    system_.f_diagonal = families.f;
+    return {};
   }
 
   Status Factorize() {
     if (!wanted_.diagonal.empty()) {
       return FactorizeWith(wanted_.diagonal);
     }
-    CERES_EXT_RETURN_IF_ERROR(session_->FindDegenerateBlocks());
-    if (record_.degenerate_eliminated_blocks.count > 0 ||
-        record_.degenerate_other_blocks.count > 0) {
-      return {StatusCode::kNumericalFailure, "There are degenerate blocks."};
-    }
+    CERES_EXT_RETURN_IF_ERROR(CheckDegenerateBlocks());
     CERES_EXT_RETURN_IF_ERROR(FindScale());
     Status status = FactorizeWith({});
     if (!status.ok() && status.code != StatusCode::kNumericalFailure) {
@@ -247,6 +331,15 @@ class CovarianceSolver {
       }
     }
     return FindFree(status);
+  }
+
+  Status CheckDegenerateBlocks() {
+    CERES_EXT_RETURN_IF_ERROR(session_->FindDegenerateBlocks());
+    return record_.degenerate_eliminated_blocks.count > 0 ||
+                   record_.degenerate_other_blocks.count > 0
+               ? Status(StatusCode::kNumericalFailure,
+                        "There are degenerate blocks.")
+               : Status();
   }
 
   // The lengths of the columns of J.
@@ -349,8 +442,12 @@ class CovarianceSolver {
   // Which blocks of F the directions move.
   void NameMoved(const MatrixXd& vectors) {
     std::vector<std::pair<double, int>> moved;
-    for (const Place& place : places_) {
-      if (place.tangent_size == 0 || place.family >= 0) {
+    for (size_t column = 0; column < block_at_.size(); ++column) {
+      if (block_at_[column] < 0) {
+        continue;
+      }
+      const Place place = PlaceOf(static_cast<int32_t>(column));
+      if (place.family >= 0) {
         continue;
       }
       double square = 0.0;
@@ -491,15 +588,19 @@ class CovarianceSolver {
     CERES_EXT_RETURN_IF_ERROR(ApplyInverses(&of_e));
     VectorXd product;
     CERES_EXT_RETURN_IF_ERROR(MultiplyNormal(of_e, &product));
-    MatrixXd z(num_unknowns(), 1);
-    for (int64_t u = 0; u < num_unknowns(); ++u) {
-      const auto column = column_[static_cast<size_t>(u)];
-      z(u, 0) = (*x)(column)-product(column);
-    }
-    CERES_EXT_RETURN_IF_ERROR(SolveColumns(&z));
-    VectorXd of_f = VectorXd::Zero(x->size());
-    for (int64_t u = 0; u < num_unknowns(); ++u) {
-      of_f(column_[static_cast<size_t>(u)]) = z(u, 0);
+    VectorXd of_f = *x - product;
+    if (is_iterative()) {
+      CERES_EXT_RETURN_IF_ERROR(SolveReduced(&of_f));
+    } else {
+      MatrixXd z(num_unknowns(), 1);
+      for (int64_t u = 0; u < num_unknowns(); ++u) {
+        z(u, 0) = of_f(column_[static_cast<size_t>(u)]);
+      }
+      CERES_EXT_RETURN_IF_ERROR(SolveColumns(&z));
+      of_f.setZero();
+      for (int64_t u = 0; u < num_unknowns(); ++u) {
+        of_f(column_[static_cast<size_t>(u)]) = z(u, 0);
+      }
     }
     CERES_EXT_RETURN_IF_ERROR(MultiplyNormal(of_f, &product));
     CERES_EXT_RETURN_IF_ERROR(ApplyInverses(&product));
@@ -514,21 +615,28 @@ class CovarianceSolver {
       return {};
     }
     std::vector<kernels::CovarianceBlock> blocks;
+    blocks.reserve(wanted_.blocks.size());
+    const bool is_whole =
+        session_->solver()->mutable_cholesky()->inverse().values != nullptr;
     std::vector<unsigned char> is_needed(f_size_.size(), 0);
     kernels::CovarianceTermsParams terms;
     bool has_e = false;
     // Whether the part of S^-1 on its diagonal and below is enough.
     bool is_lower = true;
+    bool is_padded = false;
     int64_t num_values = 0;
     for (const auto& wanted : wanted_.blocks) {
       Place left = PlaceOf(wanted.left);
       Place right = PlaceOf(wanted.right);
-      if (IsTurned(wanted)) {
+      const bool is_turned = IsTurned(left, right);
+      if (is_turned) {
         std::swap(left, right);
       }
       blocks.push_back(
           {left.family, left.block, right.family, right.block, num_values});
       num_values += int64_t{Size(left)} * Size(right);
+      is_padded = is_padded || is_turned || Size(left) != left.tangent_size ||
+                  Size(right) != right.tangent_size;
       terms.of.max_rows = std::max(terms.of.max_rows, Size(left));
       has_e = has_e || left.family >= 0;
       is_lower = is_lower && (left.family < 0 || wanted.left == wanted.right);
@@ -537,7 +645,10 @@ class CovarianceSolver {
       }
     }
     if (has_e) {
-      CERES_EXT_RETURN_IF_ERROR(SetupPairs(blocks, &is_needed, &terms.of));
+      CERES_EXT_RETURN_IF_ERROR(SetupPairs(&terms.of));
+      if (!is_whole) {
+        CERES_EXT_RETURN_IF_ERROR(MarkNeeded(blocks, terms.of, &is_needed));
+      }
     }
     Buffer<kernels::CovarianceBlock> blocks_on;
     Buffer<int32_t> f_size;
@@ -558,14 +669,22 @@ class CovarianceSolver {
     terms.id = id.data();
     terms.value_begin = value_begin.data();
     terms.order = is_lower ? order.data() : nullptr;
-    terms.stride = num_unknowns();
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::CovarianceStartParams{terms.of}, machine_));
-    CERES_EXT_RETURN_IF_ERROR(AddChunks(is_needed, &terms));
-    std::vector<double> padded(static_cast<size_t>(num_values));
+    CERES_EXT_RETURN_IF_ERROR(is_whole ? AddWhole(&terms)
+                                       : AddChunks(is_needed, &terms));
+    found_->values.resize(static_cast<size_t>(num_values));
     CERES_EXT_RETURN_IF_ERROR(
-        machine_->Download(num_values, values.data(), padded.data()));
-    Unpad(blocks, padded);
+        machine_->Download(num_values, values.data(), found_->values.data()));
+    if (is_padded) {
+      Unpad(blocks);
+    } else {
+      found_->begin.reserve(blocks.size());
+      for (const auto& block : blocks) {
+        found_->begin.push_back(block.out);
+      }
+    }
+    MakeSymmetric();
     return {};
   }
 
@@ -588,7 +707,17 @@ class CovarianceSolver {
   }
 
   Place PlaceOf(int32_t tangent_offset) const {
-    return places_[static_cast<size_t>(tangent_offset)];
+    const int32_t number = block_at_[static_cast<size_t>(tangent_offset)];
+    size_t i = tables_.size() - 1;
+    while (number < first_block_[i]) {
+      --i;
+    }
+    const size_t num_e = problem_.e().size();
+    const int32_t b = number - first_block_[i];
+    return {i < num_e ? static_cast<int32_t>(i) : -1,
+            i < num_e ? b : number - first_block_[num_e],
+            tables_[i]->tangent_size(b),
+            tables_[i]->state_offset(b)};
   }
   // With padding.
   int32_t Size(const Place& place) const {
@@ -598,18 +727,14 @@ class CovarianceSolver {
   // A block of F needs its own columns of S^-1, an eliminated block those of
   // all blocks that it stands with. Of two blocks of F the right one comes
   // first in S.
-  bool IsTurned(const CovarianceWanted::Block& block) const {
-    const Place left = PlaceOf(block.left);
-    const Place right = PlaceOf(block.right);
+  bool IsTurned(const Place& left, const Place& right) const {
     return left.family < 0 &&
            (right.family >= 0 || order_[static_cast<size_t>(left.block)] <
                                      order_[static_cast<size_t>(right.block)]);
   }
 
-  // W of all rows; marks the F blocks of eliminated right blocks.
-  Status SetupPairs(const std::vector<kernels::CovarianceBlock>& blocks,
-                    std::vector<unsigned char>* is_needed,
-                    kernels::CovarianceBlocks* of) {
+  // W of all rows.
+  Status SetupPairs(kernels::CovarianceBlocks* of) {
     auto* const matrix =
         session_->solver()->mutable_cholesky()->mutable_schur();
     CERES_EXT_RETURN_IF_ERROR(matrix->SetupAllPairs());
@@ -623,30 +748,52 @@ class CovarianceSolver {
       if (found.index == nullptr) {
         continue;
       }
-      pairs.point_begin = found.index->index.point_begin;
-      pairs.f_block = found.index->index.camera_id;
-      pairs.w_begin = found.index->w_begin;
+      pairs.point_begin = found.index->point_begin;
+      pairs.f_block = found.index->camera_id;
+      pairs.first_f_block = found.first_f_block;
+      pairs.w_begin = found.w_begin;
+      pairs.w_size = int64_t{e[i].size} *
+                     f_size_[static_cast<size_t>(found.first_f_block)];
       pairs.w = found.w;
+      num_pairs_[i] = found.index->num_observations;
+    }
+    return {};
+  }
+  // The F blocks that eliminated right blocks stand with.
+  Status MarkNeeded(const std::vector<kernels::CovarianceBlock>& blocks,
+                    const kernels::CovarianceBlocks& of,
+                    std::vector<unsigned char>* is_needed) {
+    const kernels::BlockFamilies& e = problem_.blocks().e;
+    for (int i = 0; i < e.size(); ++i) {
+      const kernels::CovariancePairs& pairs = of.pairs[i];
+      if (pairs.point_begin == nullptr) {
+        continue;
+      }
       std::vector<int64_t> begin(static_cast<size_t>(e[i].num_blocks) + 1);
-      std::vector<int32_t> f_block(
-          static_cast<size_t>(found.index->index.num_observations));
+      std::vector<int32_t> f_block(static_cast<size_t>(num_pairs_[i]));
       CERES_EXT_RETURN_IF_ERROR(machine_->Download(
           static_cast<int64_t>(begin.size()), pairs.point_begin, begin.data()));
-      CERES_EXT_RETURN_IF_ERROR(machine_->Download(
-          static_cast<int64_t>(f_block.size()), pairs.f_block, f_block.data()));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Download(num_pairs_[i], pairs.f_block, f_block.data()));
       for (const auto& block : blocks) {
-        for (int64_t k = block.right_family == i
-                             ? begin[static_cast<size_t>(block.right_block)]
-                             : 0;
-             block.right_family == i &&
-             k < begin[static_cast<size_t>(block.right_block) + 1];
-             ++k) {
-          (*is_needed)[static_cast<size_t>(f_block[static_cast<size_t>(k)])] =
-              1;
+        if (block.right_family != i) {
+          continue;
+        }
+        const auto right = static_cast<size_t>(block.right_block);
+        for (int64_t k = begin[right]; k < begin[right + 1]; ++k) {
+          (*is_needed)[static_cast<size_t>(
+              pairs.first_f_block + f_block[static_cast<size_t>(k)])] = 1;
         }
       }
     }
     return {};
+  }
+
+  Status AddWhole(kernels::CovarianceTermsParams* terms) {
+    const auto inverse = session_->solver()->mutable_cholesky()->inverse();
+    terms->stride = inverse.stride;
+    terms->x = inverse.values;
+    return Run(*terms, machine_);
   }
 
   Status AddChunks(const std::vector<unsigned char>& is_needed,
@@ -655,6 +802,7 @@ class CovarianceSolver {
     constexpr int64_t kMostValues = int64_t{32} << 20;
     constexpr int64_t kMostColumns = 1024;
     const int64_t n = num_unknowns();
+    terms->stride = n;
     const int64_t most =
         std::max(int64_t{kernels::kMaxCovarianceColumns},
                  std::min(kMostColumns, kMostValues / std::max(n, int64_t{1})));
@@ -716,28 +864,37 @@ class CovarianceSolver {
     return finish();
   }
 
-  // To the caller's order, without padding; diagonal blocks become symmetric.
-  void Unpad(const std::vector<kernels::CovarianceBlock>& blocks,
-             const std::vector<double>& padded) {
+  // To the caller's order, without padding.
+  void Unpad(const std::vector<kernels::CovarianceBlock>& blocks) {
+    const std::vector<double> padded = std::move(found_->values);
     found_->begin.clear();
     found_->values.clear();
     for (size_t b = 0; b < blocks.size(); ++b) {
-      const auto& wanted = wanted_.blocks[b];
-      const Place left = PlaceOf(wanted.left);
-      const Place right = PlaceOf(wanted.right);
-      const bool is_turned = IsTurned(wanted);
-      const int32_t stride = Size(is_turned ? left : right);
-      const auto at = [&](int32_t i, int32_t j) {
-        return padded[static_cast<size_t>(
-            blocks[b].out +
-            (is_turned ? int64_t{stride} * j + i : int64_t{stride} * i + j))];
-      };
+      const Place left = PlaceOf(wanted_.blocks[b].left);
+      const Place right = PlaceOf(wanted_.blocks[b].right);
+      const bool is_turned = IsTurned(left, right);
+      const int64_t stride = Size(is_turned ? left : right);
       found_->begin.push_back(static_cast<int64_t>(found_->values.size()));
       for (int32_t i = 0; i < left.tangent_size; ++i) {
         for (int32_t j = 0; j < right.tangent_size; ++j) {
-          found_->values.push_back(wanted.left == wanted.right
-                                       ? 0.5 * (at(i, j) + at(j, i))
-                                       : at(i, j));
+          found_->values.push_back(padded[static_cast<size_t>(
+              blocks[b].out + (is_turned ? stride * j + i : stride * i + j))]);
+        }
+      }
+    }
+  }
+  void MakeSymmetric() {
+    for (size_t b = 0; b < wanted_.blocks.size(); ++b) {
+      const auto& wanted = wanted_.blocks[b];
+      if (wanted.left != wanted.right) {
+        continue;
+      }
+      const int32_t n = PlaceOf(wanted.left).tangent_size;
+      double* const block = found_->values.data() + found_->begin[b];
+      for (int32_t i = 0; i < n; ++i) {
+        for (int32_t j = 0; j < i; ++j) {
+          block[n * i + j] = block[n * j + i] =
+              0.5 * (block[n * i + j] + block[n * j + i]);
         }
       }
     }
@@ -785,10 +942,15 @@ class CovarianceSolver {
   Buffer<double> residuals_;
   Buffer<double> product_;  // of J and a vector
   Buffer<double> tangent_;
-  bool has_factorized_ = false;
+  Buffer<double> solution_;  // of PCG
+  solver::LinearSystem system_;
   double tolerance_ = 0.0;
 
-  std::vector<Place> places_;         // of each tangent offset
+  // E's families, then F's; their blocks are counted through.
+  std::vector<const BlockTable*> tables_;
+  std::vector<int32_t> first_block_;
+  std::vector<int32_t> block_at_;  // of each tangent offset; -1: none
+  int64_t num_pairs_[kernels::kMaxEliminatedFamilies] = {};  // of E families
   std::vector<int32_t> f_size_;       // columns of each F block
   std::vector<int64_t> value_begin_;  // of each F block in a vector of F
   std::vector<int32_t> order_;        // first unknown of each F block

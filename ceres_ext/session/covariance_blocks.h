@@ -8,6 +8,9 @@
 // (cuda_kernels/ops/covariance.h), so that nothing of the size of the inverse
 // is kept.
 //
+// Where the session has no factor but PCG, a wanted column of the inverse is
+// one solution of the whole system.
+//
 // Rank. H is S scaled by the squares of the columns of F, so that units don't
 // matter. Its smallest eigenvalue is at most the pivot that any column has when
 // it comes last (cuda_kernels/base/relative_pivot.h), and at least 1/n of the
@@ -48,6 +51,10 @@ struct CovarianceWanted {
   // The pseudo-inverse where at most seven directions are free; else they are
   // an error.
   bool inner_constraints = false;
+  // Of PCG, where its steps are what the session has in place of a factor: the
+  // residual of each solution, relative to its right-hand side. Nothing is said
+  // of the rank then.
+  double pcg_tolerance = 1e-10;
   // D of each tangent column; empty: zero. Then nothing is said of the rank.
   std::vector<double> diagonal;
   // The state; empty: the session's CallerState has it.
@@ -77,6 +84,7 @@ struct CovarianceFound {
   // Smallest eigenvalue of the scaled S beside those of free directions; -1:
   // there is none, or nobody asks.
   double smallest_eigenvalue = -1.0;
+  int64_t num_pcg_iterations = 0;
   double evaluation_seconds = 0.0;
   double factorization_seconds = 0.0;
   double blocks_seconds = 0.0;

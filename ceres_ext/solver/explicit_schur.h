@@ -202,17 +202,29 @@ class ExplicitSchur {
   }
   kernels::Status SetupColumns() { return csr_.SetupColumns(machine_); }
 
-  // Pairs of a family of E and W of them; null: it has none.
+  // Pairs of a family of E and W of them.
   struct PairsOfFamily {
-    const typename kernels::PairIndex<Machine>::View* index = nullptr;
+    const kernels::ObservationIndexRef* index = nullptr;  // null: it has none
+    int32_t first_f_block = 0;  // to be added to the cameras of the index
+    // Null: all pairs have as many values, F's columns times E's.
+    const int64_t* w_begin = nullptr;
     const double* w = nullptr;
   };
-  // After Write, for what needs W of all rows: lists the pairs of the writer
-  // too, which S doesn't need, and sums their W of the Jacobian as it is. Takes
-  // memory. kUnsupported: as Prepare.
+  // After Write, for what needs W of all rows: that of the writer's rows, or of
+  // pairs that are listed of them, which S doesn't need, of the Jacobian as it
+  // is. Takes memory. kUnsupported: as Prepare.
   kernels::Status SetupAllPairs() {
     if (writer_ == nullptr) {
       return {};
+    }
+    row_pairs_ = writer_->row_pairs();
+    if (row_pairs_.index != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Allocate(row_pairs_.index->num_observations *
+                                 blocks_.e[row_pairs_.e_family].size *
+                                 blocks_.f[row_pairs_.f_family].size,
+                             &writer_w_));
+      return writer_->WriteRowPairs(writer_w_.data());
     }
     kernels::SchurPairsBuilder builder(blocks_.e, blocks_.f, 1);
     CERES_EXT_RETURN_IF_ERROR(writer_->ListRows(0, &builder));
@@ -239,13 +251,20 @@ class ExplicitSchur {
   }
   // After SetupAllPairs.
   PairsOfFamily AllPairs(int e_family) const {
-    const auto i = static_cast<size_t>(e_family);
-    if (i < writer_pairs_.size() &&
-        writer_pairs_[i]->ref().index.num_observations > 0) {
-      return {&writer_pairs_[i]->ref(), writer_w_.data()};
+    if (row_pairs_.index != nullptr && row_pairs_.e_family == e_family) {
+      int32_t first_f_block = 0;
+      for (int f = 0; f < row_pairs_.f_family; ++f) {
+        first_f_block += blocks_.f[f].num_blocks;
+      }
+      return {row_pairs_.index, first_f_block, nullptr, writer_w_.data()};
     }
-    if (i < pairs_.size() && pairs_[i]->ref().index.num_observations > 0) {
-      return {&pairs_[i]->ref(), w_.data()};
+    const auto i = static_cast<size_t>(e_family);
+    for (const auto& [of, w] :
+         {std::pair{&writer_pairs_, &writer_w_}, std::pair{&pairs_, &w_}}) {
+      if (i < of->size() && (*of)[i]->ref().index.num_observations > 0) {
+        const auto& pairs = (*of)[i]->ref();
+        return {&pairs.index, 0, pairs.w_begin, w->data()};
+      }
     }
     return {};
   }
@@ -516,6 +535,7 @@ class ExplicitSchur {
   Buffer<double> crossings_;
   bool is_written_ = false;  // w_ and crossings_ are of the Jacobian
   // Of SetupAllPairs.
+  RowPairs row_pairs_;
   std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> writer_pairs_;
   Buffer<double> writer_w_;
 };

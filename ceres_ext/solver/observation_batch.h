@@ -403,6 +403,21 @@ class ObservationBatch final : public Batch, public SchurContribution {
     }
   }
 
+  RowPairs row_pairs() final {
+    return kIsStored && owns_points_ ? RowPairs{&index_, e_family_, f_family_}
+                                     : RowPairs{};
+  }
+  kernels::Status WriteRowPairs(double* w) final {
+    if constexpr (kIsStored) {
+      return Run(
+          kernels::RowPairsParams<Source>{
+              index_.num_observations, jacobian_, w},
+          machine_);
+    } else {
+      return SchurContribution::WriteRowPairs(w);
+    }
+  }
+
   kernels::Status ListRows(int batch,
                            kernels::SchurPairsBuilder* builder) final {
     if constexpr (kIsStored) {

@@ -81,6 +81,13 @@ struct PartVectorsRequest {
 
 struct RowSample;
 
+// Rows that are pairs of one eliminated block and one F block each.
+struct RowPairs {
+  const kernels::ObservationIndexRef* index = nullptr;  // null: they are none
+  int e_family = 0;
+  int f_family = 0;
+};
+
 class SchurContribution {
  public:
   virtual ~SchurContribution() = default;
@@ -136,6 +143,10 @@ class SchurContribution {
   virtual kernels::Status PartVectors(const PartVectorsRequest& /*request*/) {
     return {};
   }
+  // Of rows of a stored Jacobian whose eliminated blocks are in no other rows.
+  virtual RowPairs row_pairs() { return {}; }
+  // W = F'E of each of them.
+  virtual kernels::Status WriteRowPairs(double* /*w*/) { return {}; }
   // Adds the rows as those of batch number `batch`. kUnsupported for a Jacobian
   // that is not stored.
   virtual kernels::Status ListRows(int /*batch*/,

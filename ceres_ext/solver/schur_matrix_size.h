@@ -18,6 +18,12 @@ struct SchurMatrixSize {
   int64_t num_factor_values = 0;  // of a sparse factor
 };
 
+// S^-1, dense and column-major, both triangles of it.
+struct SchurInverse {
+  const double* values = nullptr;
+  int64_t stride = 0;
+};
+
 }  // namespace ceres_ext::solver
 
 #endif  // CERES_EXT_SOLVER_SCHUR_MATRIX_SIZE_H_

@@ -197,6 +197,55 @@ class StepSolver {
     return cholesky_->Factorize();
   }
   SchurCholesky<Machine>* mutable_cholesky() { return cholesky_.get(); }
+  // Where PCG takes steps: what SolveReduced needs of a system.
+  kernels::Status PrepareSystem(const LinearSystem& system) {
+    CERES_EXT_RETURN_IF_ERROR(operator_->Update(
+        system, preconditioner_->WantedBlocks(), rhs_.data()));
+    CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
+    CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
+    return preconditioner_->CheckUpdate();
+  }
+  // x = S^-1 rhs of that system, vectors of F, with |rhs - S x| <= r_tolerance
+  // |rhs|. kNumericalFailure: max_num_iterations of the options have not got
+  // there, or S is not positive definite. Adds to *num_iterations.
+  kernels::Status SolveReduced(const LinearSystem& system,
+                               const double* rhs,
+                               double r_tolerance,
+                               double* x,
+                               int64_t* num_iterations) {
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::CopyParams{operator_->space().size(), rhs, rhs_.data()},
+            machine_));
+    PcgVectors vectors = VectorsOfPcg(x);
+    StepPerSolveOptions per_solve;
+    per_solve.q_tolerance = 0.0;
+    per_solve.r_tolerance = r_tolerance;
+    ListOperands(system, x);
+    operands_.push_back(nullptr);
+    kernels::PcgScalars scalars;
+    CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
+        options_,
+        per_solve,
+        /*forcing=*/{},
+        /*breakdowns=*/{},
+        vectors,
+        [&](const double* p, double* q) {
+          return operator_->Multiply(p, q, vectors.scalars);
+        },
+        [&](const double* r, double* z) {
+          return preconditioner_->Apply(r, z, vectors.scalars);
+        },
+        [] { return kernels::Status(); },
+        FindLoop(),
+        machine_,
+        &scalars));
+    *num_iterations += scalars.num_iterations;
+    // NaN is no residual within the tolerance.
+    return scalars.norm_r <= r_tolerance * scalars.norm_rhs
+               ? kernels::Status()
+               : kernels::Status(kernels::StatusCode::kNumericalFailure,
+                                 PcgMessage(scalars));
+  }
   // (E'E + D_e^2)^-1 of the system that was factorised last, packed.
   double* e_inverses() { return operator_->e_matrices(); }
   // Why S has become a dense matrix after Setup, a sentence; empty: it hasn't.
@@ -327,14 +376,7 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 
-    PcgVectors vectors;
-    vectors.space = operator_->space();
-    vectors.rhs = rhs_.data();
-    vectors.x = options_.use_schur ? f_step : x_.data();
-    vectors.p = p_.data();
-    vectors.r = r_.data();
-    vectors.z = z_.data();
-    vectors.scalars = scalars_.data();
+    PcgVectors vectors = VectorsOfPcg(options_.use_schur ? f_step : x_.data());
     vectors.x_is_given = options_.use_spse_initialization;
     if (vectors.x_is_given) {
       CERES_EXT_RETURN_IF_ERROR(
@@ -439,6 +481,18 @@ class StepSolver {
     summary->back_substitution_seconds +=
         machine_->SecondsBetweenMarks(kPcgDone, kEnd);
     return {};
+  }
+
+  PcgVectors VectorsOfPcg(double* x) {
+    PcgVectors vectors;
+    vectors.space = operator_->space();
+    vectors.rhs = rhs_.data();
+    vectors.x = x;
+    vectors.p = p_.data();
+    vectors.r = r_.data();
+    vectors.z = z_.data();
+    vectors.scalars = scalars_.data();
+    return vectors;
   }
 
   // The diagonal blocks of S, before they are inverted in place.

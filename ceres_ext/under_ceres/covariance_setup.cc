@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <numeric>
 
 #include "ceres/parameter_block.h"
 #include "ceres/preprocessor.h"
@@ -49,6 +48,9 @@ class Source {
   // The block at these values; false: there is none. tangent_offset is set
   // after the set-up of the solve.
   virtual bool Find(const double* values, SourceBlock* block) = 0;
+  // Of all blocks of a parameter array without manifolds: tangent offset, -1:
+  // constant, -2: not used.
+  virtual void ListArray(int /*array*/, std::vector<int32_t>* /*offsets*/) {}
   // How a message calls it.
   virtual std::string Name(const double* values) = 0;
   // Calls fn of all blocks in order.
@@ -181,21 +183,20 @@ class ArraySource final : public Source {
   }
   void SetState(const PreprocessedProblem& /*pp*/,
                 std::vector<double>* /*state*/) final {
-    // Their numbers, from 1 on: zero is where nothing varies.
-    std::vector<double> numbers(static_cast<size_t>(arrays_.num_columns()));
-    std::iota(numbers.begin(), numbers.end(), 1.0);
-    arrays_.SpreadTangents(numbers.data(), &offsets_);
-    begin_.clear();
-    int64_t begin = 0;
-    for (const ArrayProblem::Parameters& p : problem_.parameters()) {
-      begin_.emplace_back();
-      for (int64_t i = 0; i < p.num_blocks && p.manifolds != nullptr; ++i) {
-        begin_.back().push_back(begin);
-        begin += TangentSize(p, i);
-      }
-      if (p.manifolds == nullptr) {
-        begin_.back().push_back(begin);
-        begin += p.num_blocks == 0 ? 0 : p.num_blocks * TangentSize(p, 0);
+    offsets_.resize(problem_.parameters().size());
+    for (size_t a = 0; a < offsets_.size(); ++a) {
+      arrays_.ListTangentOffsets(static_cast<int>(a), &offsets_[a]);
+    }
+  }
+  void ListArray(int array, std::vector<int32_t>* offsets) final {
+    const auto a = static_cast<size_t>(array);
+    const ArrayProblem::Parameters& p = problem_.parameters()[a];
+    *offsets = offsets_[a];
+    for (size_t i = 0; i < offsets->size(); ++i) {
+      if ((*offsets)[i] < 0) {
+        (*offsets)[i] = p.is_constant != nullptr && p.is_constant[i] != 0
+                            ? CovarianceResult::kZero
+                            : CovarianceResult::kUnknown;
       }
     }
   }
@@ -214,10 +215,6 @@ class ArraySource final : public Source {
     }
     return false;
   }
-  static int TangentSize(const ArrayProblem::Parameters& p, int64_t i) {
-    const ceres::Manifold* const manifold = p.ManifoldOf(i);
-    return manifold == nullptr ? p.size : manifold->TangentSize();
-  }
   SourceBlock Describe(size_t array, int64_t i) const {
     const ArrayProblem::Parameters& p = problem_.parameters()[array];
     SourceBlock result;
@@ -226,12 +223,8 @@ class ArraySource final : public Source {
     result.manifold = p.ManifoldOf(i);
     result.is_constant = (p.is_constant != nullptr && p.is_constant[i] != 0) ||
                          result.tangent_size() == 0;
-    if (!begin_.empty() && !result.is_constant) {
-      const int64_t begin = p.manifolds != nullptr
-                                ? begin_[array][static_cast<size_t>(i)]
-                                : begin_[array][0] + i * result.tangent_size();
-      result.tangent_offset =
-          static_cast<int>(offsets_[static_cast<size_t>(begin)]) - 1;
+    if (!offsets_.empty() && !result.is_constant) {
+      result.tangent_offset = offsets_[array][static_cast<size_t>(i)];
     }
     return result;
   }
@@ -239,8 +232,7 @@ class ArraySource final : public Source {
   const ArrayProblem& problem_;
   const ceres::Solver::Summary ignored_;
   ArrayImport arrays_;
-  std::vector<double> offsets_;
-  std::vector<std::vector<int64_t>> begin_;  // of arrays, or of their blocks
+  std::vector<std::vector<int32_t>> offsets_;  // of each array's blocks
 };
 
 class Computation {
@@ -257,10 +249,26 @@ class Computation {
         error_(error) {}
 
   bool Run() {
+    if (RunOnMachines(request_.use_pcg)) {
+      return true;
+    }
+    if (!request_.may_use_pcg || !has_no_factor_) {
+      return false;
+    }
+    const std::string why = AsClause(*error_);
+    if (!RunOnMachines(/*use_pcg=*/true)) {
+      return false;
+    }
+    result_->device += "; PCG, since there is no factorisation: " + why;
+    return true;
+  }
+
+ private:
+  bool RunOnMachines(bool use_pcg) {
     std::string why_host;
     while (true) {
       bool again = false;
-      if (RunOnce(why_host, &again)) {
+      if (RunOnce(use_pcg, why_host, &again)) {
         return true;
       }
       kept_->Clear();
@@ -271,15 +279,20 @@ class Computation {
     }
   }
 
- private:
-  bool RunOnce(const std::string& why_host, bool* again) {
+  bool RunOnce(bool use_pcg, const std::string& why_host, bool* again) {
     *result_ = {};
     error_->clear();
+    has_no_factor_ = false;
     PreprocessedProblem pp;
     pp.options.linear_solver_type = ceres::DENSE_SCHUR;
     pp.options.num_threads = request_.num_threads;
     // What a covariance costs, in steps of a solve.
     pp.options.max_num_iterations = 10;
+    if (use_pcg) {
+      pp.options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+      pp.options.preconditioner_type = ceres::SCHUR_JACOBI;
+      pp.options.max_linear_solver_iterations = request_.max_num_pcg_iterations;
+    }
     if (!source_->Prepare(&pp, error_)) {
       return false;
     }
@@ -298,7 +311,8 @@ class Computation {
     const bool has_columns = source_->arrays() != nullptr ||
                              pp.reduced_program->NumParameterBlocks() > 0;
     const bool is_set_up = has_columns && setup.Take(&pp);
-    if (has_columns && !is_set_up) {
+    has_no_factor_ = has_columns && !is_set_up;
+    if (has_no_factor_) {
       *error_ = failure.has_happened()
                     ? failure.sentence()
                     : "The problem has no covariance, because " +
@@ -308,6 +322,7 @@ class Computation {
     CovarianceWanted wanted;
     wanted.apply_loss = request_.apply_loss;
     wanted.inner_constraints = request_.inner_constraints;
+    wanted.pcg_tolerance = request_.pcg_tolerance;
     source_->SetState(pp, &wanted.state);
     if (!ListBlocks(&wanted) || !ListDamping(&wanted)) {
       return false;
@@ -319,6 +334,8 @@ class Computation {
     const Status status =
         setup.machine()->ComputeCovariance(wanted, &result_->found);
     if (!status.ok()) {
+      has_no_factor_ = status.code == StatusCode::kOutOfMemory ||
+                       status.code == StatusCode::kUnsupported;
       Explain(status, record);
       *again = setup.is_on_device() &&
                request_.options.fallback != FALLBACK_REFUSE &&
@@ -328,9 +345,6 @@ class Computation {
     }
     return status.ok();
   }
-
-  static constexpr int kConstant = -1;
-  static constexpr int kUnused = -2;
 
   bool ListBlocks(CovarianceWanted* wanted) {
     std::vector<int> offsets;
@@ -348,8 +362,8 @@ class Computation {
                   ", which no residual block depends on.";
         return false;
       }
-      offsets.push_back(block.is_constant          ? kConstant
-                        : block.tangent_offset < 0 ? kUnused
+      offsets.push_back(block.is_constant          ? CovarianceResult::kZero
+                        : block.tangent_offset < 0 ? CovarianceResult::kUnknown
                                                    : block.tangent_offset);
       CovarianceResult::Block of_result;
       of_result.size = block.size;
@@ -372,13 +386,27 @@ class Computation {
       }
       result_->blocks.push_back(std::move(of_result));
     }
+    for (const int array : request_.arrays) {
+      std::vector<int32_t> of_array;
+      source_->ListArray(array, &of_array);
+      auto& place = result_->place_in_array.emplace_back();
+      place.reserve(of_array.size());
+      for (const int32_t offset : of_array) {
+        place.push_back(
+            offset < 0 ? offset : static_cast<int64_t>(wanted->blocks.size()));
+        if (offset >= 0) {
+          wanted->blocks.push_back({offset, offset});
+        }
+      }
+    }
     for (const auto& [left, right] : request_.pairs) {
       const int at_left = offsets[static_cast<size_t>(left)];
       const int at_right = offsets[static_cast<size_t>(right)];
       if (at_left < 0 || at_right < 0) {
-        result_->place.push_back(at_left == kConstant || at_right == kConstant
-                                     ? CovarianceResult::kZero
-                                     : CovarianceResult::kUnknown);
+        const bool is_zero = at_left == CovarianceResult::kZero ||
+                             at_right == CovarianceResult::kZero;
+        result_->place.push_back(is_zero ? CovarianceResult::kZero
+                                         : CovarianceResult::kUnknown);
         continue;
       }
       result_->place.push_back(static_cast<int64_t>(wanted->blocks.size()));
@@ -464,6 +492,8 @@ class Computation {
   KeptMachines* const kept_;
   CovarianceResult* const result_;
   std::string* const error_;
+  // What went wrong is no fault of the problem.
+  bool has_no_factor_ = false;
 };
 
 }  // namespace

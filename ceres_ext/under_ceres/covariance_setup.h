@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A covariance of a ceres::Problem or of arrays: the problem is set up as for a
-// solve with DENSE_SCHUR (solve_setup.h), and its session computes
+// solve with DENSE_SCHUR, or with PCG ITERATIVE_SCHUR (solve_setup.h), and its
+// session computes
 // (session/covariance_blocks.h).
 
 #ifndef CERES_EXT_UNDER_CERES_COVARIANCE_SETUP_H_
@@ -23,6 +24,11 @@ namespace ceres_ext {
 struct CovarianceRequest {
   Options options;
   int num_threads = 1;
+  bool use_pcg = false;
+  // Where there is no factorisation.
+  bool may_use_pcg = false;
+  double pcg_tolerance = 0.0;
+  int max_num_pcg_iterations = 0;
   bool apply_loss = true;
   bool inner_constraints = false;
   // As CovarianceOptions::damping.
@@ -33,6 +39,9 @@ struct CovarianceRequest {
   std::vector<std::pair<int32_t, int32_t>> pairs;
   // Whether blocks in no residual block are an error, or have NaN.
   bool refuses_unused = true;
+  // Of an ArrayProblem: parameter arrays without manifolds, whose diagonal
+  // blocks are wanted too.
+  std::vector<int> arrays;
 };
 
 struct CovarianceResult {
@@ -44,10 +53,12 @@ struct CovarianceResult {
     std::vector<double> plus_jacobian;
   };
   std::vector<Block> blocks;
-  static constexpr int64_t kZero = -1;
-  static constexpr int64_t kUnknown = -2;
+  static constexpr int kZero = -1;
+  static constexpr int kUnknown = -2;
   // Of each pair its number in `found`, kZero, or kUnknown: NaN.
   std::vector<int64_t> place;
+  // The same of each array's blocks.
+  std::vector<std::vector<int64_t>> place_in_array;
   CovarianceFound found;
   // Values of D that have an effect and are not zero.
   int64_t num_damped = 0;

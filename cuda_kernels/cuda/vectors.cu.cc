@@ -284,7 +284,6 @@ CERES_EXT_RUN(SchurRowSumsParams)
 CERES_EXT_RUN(SchurBlockNormsParams)
 CERES_EXT_RUN(MultiplyByProlongationParams)
 CERES_EXT_RUN(CoarseMatrixParams)
-CERES_EXT_RUN(SetIdentityParams)
 CERES_EXT_RUN(RestrictParams)
 CERES_EXT_RUN(SumLanesParams)
 CERES_EXT_RUN(DenseProductParams)
@@ -326,6 +325,7 @@ CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_RUN_COPY)
                             true>>)                                            \
   CERES_EXT_RUN(                                                               \
       BlockSumParams<PairSums<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>) \
+  CERES_EXT_RUN(RowPairsParams<StoredJacobian<T, BalShape<C>, kDeviceLayout>>) \
   CERES_EXT_RUN(BlockSumParams<                                                \
                 CrossingSums<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>)  \
   CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)                 \

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
@@ -72,6 +73,135 @@ __global__ void __launch_bounds__(kBlock)
   if (i < n) {
     y[i] += static_cast<double>(x[i]);
   }
+}
+
+// A tile of a matrix that a block of threads has at a time.
+constexpr int kTile = 32;
+constexpr int kTileRows = 8;
+
+// Zeros above the diagonal. Block c has column c.
+__global__ void __launch_bounds__(kBlock)
+    ZeroUpperTriangle(int64_t stride, double* a) {
+  const int64_t column = blockIdx.x;
+  for (int64_t row = threadIdx.x; row < column; row += kBlock) {
+    a[column * stride + row] = 0.0;
+  }
+}
+
+// Each tile on the diagonal of a lower triangle becomes its inverse. Block t
+// has tile t, thread c its column c: x = L^-1 e_c by substitution.
+__global__ void __launch_bounds__(kTile)
+    InvertTiles(int64_t n, int64_t stride, double* a) {
+  __shared__ double l[kTile][kTile + 1];
+  __shared__ double x[kTile][kTile + 1];
+  const int64_t first = int64_t{blockIdx.x} * kTile;
+  const int size = static_cast<int>(n - first < kTile ? n - first : kTile);
+  const int c = static_cast<int>(threadIdx.x);
+  double* const tile = a + first * (stride + 1);
+  if (c < size) {
+    for (int j = 0; j < size; ++j) {
+      l[c][j] = tile[j * stride + c];
+    }
+  }
+  __syncthreads();
+  if (c < size) {
+    for (int i = 0; i < size; ++i) {
+      double sum = i == c ? 1.0 : 0.0;
+      for (int k = c; k < i; ++k) {
+        sum -= l[i][k] * x[k][c];
+      }
+      x[i][c] = i < c ? 0.0 : sum / l[i][i];
+    }
+  }
+  __syncthreads();
+  if (c < size) {
+    for (int j = 0; j <= c; ++j) {
+      tile[j * stride + c] = x[c][j];
+    }
+  }
+}
+
+// y = x, rows x columns, and its transpose; of the square above, what is on and
+// below the diagonal of x. A block has a tile of x.
+// Traffic: 24 B an element.
+__global__ void __launch_bounds__(kTile* kTileRows) CopySymmetric(
+    int64_t rows, int64_t columns, const double* x, int64_t stride, double* y) {
+  __shared__ double tile[kTile][kTile + 1];
+  const int64_t tiles_down = (rows + kTile - 1) / kTile;
+  const int64_t i0 = int64_t{blockIdx.x} % tiles_down * kTile;
+  const int64_t j0 = int64_t{blockIdx.x} / tiles_down * kTile;
+  if (i0 < j0) {
+    return;
+  }
+  const int lane = static_cast<int>(threadIdx.x) % kTile;
+  const int warp = static_cast<int>(threadIdx.x) / kTile;
+  for (int k = warp; k < kTile; k += kTileRows) {
+    const int64_t i = i0 + lane;
+    const int64_t j = j0 + k;
+    if (i < rows && j < columns) {
+      tile[k][lane] = x[j * rows + i];
+      if (i >= j) {
+        y[j * stride + i] = tile[k][lane];
+      }
+    }
+  }
+  __syncthreads();
+  for (int k = warp; k < kTile; k += kTileRows) {
+    const int64_t i = i0 + k;
+    const int64_t j = j0 + lane;
+    if (i < rows && j < columns && i > j) {
+      y[i * stride + j] = tile[lane][k];
+    }
+  }
+}
+
+// A matrix of a batch, column-major, `step` values from one to the next.
+struct Operand {
+  const double* values;
+  int64_t stride;
+  int64_t step;
+};
+struct Target {
+  double* values;
+  int64_t stride;
+  int64_t step;
+};
+struct ProductSize {
+  int64_t rows;
+  int64_t columns;
+  int64_t inner;
+};
+// c = alpha a b, `count` times.
+Status MultiplyBatched(const CublasFunctions* cublas,
+                       cublasHandle_t handle,
+                       const ProductSize& size,
+                       double alpha,
+                       const Operand& a,
+                       const Operand& b,
+                       const Target& c,
+                       int64_t count) {
+  const double zero = 0.0;
+  CERES_EXT_CALL(cublas,
+                 cublasDgemmStridedBatched_64,
+                 handle,
+                 CUBLAS_OP_N,
+                 CUBLAS_OP_N,
+                 size.rows,
+                 size.columns,
+                 size.inner,
+                 &alpha,
+                 a.values,
+                 a.stride,
+                 a.step,
+                 b.values,
+                 b.stride,
+                 b.step,
+                 &zero,
+                 c.values,
+                 c.stride,
+                 c.step,
+                 count);
+  return {};
 }
 
 // *first = the least k for which the k-th element of the diagonal, counted from
@@ -188,9 +318,8 @@ Status CudaDenseCholesky::Prepare(int64_t n,
                 ", is negative."};
   }
   const CusolverFunctions* cusolver = nullptr;
-  const CublasFunctions* cublas = nullptr;
+  CERES_EXT_RETURN_IF_ERROR(Available());
   CERES_EXT_RETURN_IF_ERROR(LoadCusolver(&cusolver));
-  CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
   if (machine != machine_) {
     DestroyHandles();
     machine_ = machine;
@@ -207,12 +336,7 @@ Status CudaDenseCholesky::Prepare(int64_t n,
     CERES_EXT_CALL(cusolver, cusolverDnCreateParams, &params_);
   }
   if (options.mixed_precision && options.max_num_refinement_iterations > 0) {
-    if (cublas_ == nullptr) {
-      CERES_EXT_CALL(cublas, cublasCreate_v2, &cublas_);
-    }
-    CERES_EXT_CALL(cublas, cublasSetStream_v2, cublas_, machine->stream());
-    CERES_EXT_CALL(
-        cublas, cublasSetAtomicsMode, cublas_, CUBLAS_ATOMICS_NOT_ALLOWED);
+    CERES_EXT_RETURN_IF_ERROR(PrepareCublas());
   }
   const cudaDataType type = options.mixed_precision ? CUDA_R_32F : CUDA_R_64F;
   CERES_EXT_CALL(cusolver,
@@ -319,6 +443,7 @@ Status CudaDenseCholesky::Factorize(double* a, int64_t* failed_order) {
 
 Status CudaDenseCholesky::QueueFactorization(double* a) {
   has_factor_ = false;
+  is_inverted_ = false;
   if (n_ < 0) {
     return {StatusCode::kInvalidArgument,
             "A matrix was to be factorised before the set-up."};
@@ -437,7 +562,7 @@ Status CudaDenseCholesky::SolveInPlace(void* x, int64_t num_columns) {
 }
 
 Status CudaDenseCholesky::Solve(const double* b, double* x) {
-  if (!has_factor_) {
+  if (!has_factor_ || is_inverted_) {
     return {StatusCode::kInvalidArgument,
             "A system was to be solved without a factor of its matrix."};
   }
@@ -459,12 +584,202 @@ Status CudaDenseCholesky::Solve(const double* b, double* x) {
   return check_.QueueDenseSolution(x, correction(), sums);
 }
 
-Status CudaDenseCholesky::SolveColumns(int64_t num_columns, double* x) {
-  if (!has_factor_ || options_.mixed_precision) {
+Status CudaDenseCholesky::SolveColumns(int64_t num_columns,
+                                       const double* b,
+                                       double* x) {
+  if (!has_factor_ || options_.mixed_precision || (is_inverted_ && x == b)) {
     return {StatusCode::kInvalidArgument,
             "Systems were to be solved without a factor in double."};
   }
-  return n_ == 0 ? Status() : SolveInPlace(x, num_columns);
+  if (n_ == 0 || num_columns == 0) {
+    return {};
+  }
+  if (is_inverted_) {
+    const CublasFunctions* cublas = nullptr;
+    CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
+    return MultiplyBatched(cublas,
+                           cublas_,
+                           {n_, num_columns, n_},
+                           1.0,
+                           {a_, Stride(n_), 0},
+                           {b, n_, 0},
+                           {x, n_, 0},
+                           1);
+  }
+  if (x != b) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->context()->CopyOnDevice(
+        x, b, n_ * num_columns * static_cast<int64_t>(sizeof(double))));
+  }
+  return SolveInPlace(x, num_columns);
+}
+
+Status CudaDenseCholesky::PrepareCublas() {
+  const CublasFunctions* cublas = nullptr;
+  CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
+  if (cublas_ == nullptr) {
+    CERES_EXT_CALL(cublas, cublasCreate_v2, &cublas_);
+  }
+  CERES_EXT_CALL(cublas, cublasSetStream_v2, cublas_, machine_->stream());
+  CERES_EXT_CALL(
+      cublas, cublasSetAtomicsMode, cublas_, CUBLAS_ATOMICS_NOT_ALLOWED);
+  return {};
+}
+
+Status CudaDenseCholesky::Invert() {
+  if (!has_factor_ || is_inverted_ || options_.mixed_precision) {
+    return {StatusCode::kInvalidArgument,
+            "A matrix was to be inverted without a factor in double."};
+  }
+  if (n_ > 0) {
+    CERES_EXT_RETURN_IF_ERROR(PrepareCublas());
+    DeviceBuffer<double> work;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(kInversionBlock * n_, &work));
+    has_factor_ = false;
+    CERES_EXT_RETURN_IF_ERROR(InvertFactor(work.data()));
+    CERES_EXT_RETURN_IF_ERROR(MultiplyFactors(work.data()));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+    has_factor_ = true;
+  }
+  is_inverted_ = true;
+  return {};
+}
+
+// a_ = L^-1, with zeros above its diagonal. The inverse of a triangle of two
+// rows and columns of blocks,
+//   [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1 C^-1],
+// by doubling: from tiles to kInversionBlock all pairs of blocks of one size at
+// once, beyond that column of blocks by column, the last one first, with all
+// rows below it as C.
+Status CudaDenseCholesky::InvertFactor(double* work) {
+  const CublasFunctions* cublas = nullptr;
+  CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
+  const cudaStream_t stream = machine_->stream();
+  const int64_t stride = Stride(n_);
+  const auto at = [this, stride](int64_t i, int64_t j) {
+    return a_ + j * stride + i;
+  };
+  CERES_EXT_RETURN_IF_ERROR(Launch("ZeroUpperTriangle",
+                                   ZeroUpperTriangle,
+                                   n_,
+                                   kBlock,
+                                   0,
+                                   stream,
+                                   stride,
+                                   a_));
+  CERES_EXT_RETURN_IF_ERROR(Launch("InvertTiles",
+                                   InvertTiles,
+                                   CeilDivide(n_, kTile),
+                                   kTile,
+                                   0,
+                                   stream,
+                                   n_,
+                                   stride,
+                                   a_));
+  for (int64_t b = kTile; b < kInversionBlock && b < n_; b *= 2) {
+    const int64_t step = 2 * b * (stride + 1);
+    const int64_t num_whole = n_ / (2 * b);
+    const int64_t last = 2 * b * num_whole;
+    // Pairs that are whole, then what there is of another.
+    for (const auto& [first, rows, count] :
+         {std::array<int64_t, 3>{0, b, num_whole},
+          std::array<int64_t, 3>{last, n_ - last - b, 1}}) {
+      if (rows <= 0 || count == 0) {
+        continue;
+      }
+      CERES_EXT_RETURN_IF_ERROR(
+          MultiplyBatched(cublas,
+                          cublas_,
+                          {rows, b, b},
+                          1.0,
+                          {at(first + b, first), stride, step},
+                          {at(first, first), stride, step},
+                          {work, rows, rows * b},
+                          count));
+      CERES_EXT_RETURN_IF_ERROR(
+          MultiplyBatched(cublas,
+                          cublas_,
+                          {rows, b, rows},
+                          -1.0,
+                          {at(first + b, first + b), stride, step},
+                          {work, rows, rows * b},
+                          {at(first + b, first), stride, step},
+                          count));
+    }
+  }
+  constexpr int64_t b = kInversionBlock;
+  for (int64_t first = (CeilDivide(n_, b) - 2) * b; first >= 0; first -= b) {
+    const int64_t rows = n_ - first - b;
+    const double one = 1.0;
+    CERES_EXT_CALL(cublas,
+                   cublasDtrmm_v2_64,
+                   cublas_,
+                   CUBLAS_SIDE_LEFT,
+                   CUBLAS_FILL_MODE_LOWER,
+                   CUBLAS_OP_N,
+                   CUBLAS_DIAG_NON_UNIT,
+                   rows,
+                   b,
+                   &one,
+                   at(first + b, first + b),
+                   stride,
+                   at(first + b, first),
+                   stride,
+                   work,
+                   rows);
+    CERES_EXT_RETURN_IF_ERROR(MultiplyBatched(cublas,
+                                              cublas_,
+                                              {rows, b, b},
+                                              -1.0,
+                                              {work, rows, 0},
+                                              {at(first, first), stride, 0},
+                                              {at(first + b, first), stride, 0},
+                                              1));
+  }
+  return {};
+}
+
+// a_ = X'X of X = a_, a lower triangle with zeros above it. The columns from j
+// on need X from its row and column j on alone, so that what stands before may
+// be overwritten, and so may what is above X's diagonal blocks.
+Status CudaDenseCholesky::MultiplyFactors(double* work) {
+  const CublasFunctions* cublas = nullptr;
+  CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
+  const int64_t stride = Stride(n_);
+  for (int64_t first = 0; first < n_; first += kInversionBlock) {
+    const int64_t rows = n_ - first;
+    const int64_t columns = std::min(kInversionBlock, rows);
+    double* const x = a_ + first * (stride + 1);
+    const double one = 1.0;
+    CERES_EXT_CALL(cublas,
+                   cublasDtrmm_v2_64,
+                   cublas_,
+                   CUBLAS_SIDE_LEFT,
+                   CUBLAS_FILL_MODE_LOWER,
+                   CUBLAS_OP_T,
+                   CUBLAS_DIAG_NON_UNIT,
+                   rows,
+                   columns,
+                   &one,
+                   x,
+                   stride,
+                   x,
+                   stride,
+                   work,
+                   rows);
+    CERES_EXT_RETURN_IF_ERROR(
+        Launch("CopySymmetric",
+               CopySymmetric,
+               CeilDivide(rows, kTile) * CeilDivide(columns, kTile),
+               kTile * kTileRows,
+               0,
+               machine_->stream(),
+               rows,
+               columns,
+               work,
+               stride,
+               x));
+  }
+  return {};
 }
 
 Status CudaDenseCholesky::CheckSolution() {
@@ -577,6 +892,12 @@ Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
 Status CudaDenseCholesky::Solve(const double* /*b*/, double* /*x*/) {
   return Available();
 }
+Status CudaDenseCholesky::SolveColumns(int64_t /*num_columns*/,
+                                       const double* /*b*/,
+                                       double* /*x*/) {
+  return Available();
+}
+Status CudaDenseCholesky::Invert() { return Available(); }
 Status CudaDenseCholesky::CheckSolution() { return Available(); }
 
 #endif

@@ -10,6 +10,7 @@
 //   if (status.ok()) status = cholesky.Factorize(a, &failed_order);
 //   if (status.ok() && failed_order == 0) status = cholesky.Solve(b, x);
 //   if (status.ok()) status = cholesky.CheckSolution();
+//   if (status.ok()) status = cholesky.Invert();  // a = A^-1
 //
 // A matrix is n x n doubles on the device, column-major with Stride(n) from
 // column to column; what is above its diagonal and behind its columns has no
@@ -104,9 +105,17 @@ class CudaDenseCholesky {
   // x = A^-1 b, n values each; x may be b. kInvalidArgument: there is no
   // factor. b that is not finite gives an x that isn't.
   Status Solve(const double* b, double* x);
-  // x = A^-1 x, n x num_columns values, column-major without gaps. In double
-  // alone, and not checked.
-  Status SolveColumns(int64_t num_columns, double* x);
+  // x = A^-1 b, n x num_columns values, column-major without gaps; x may be b
+  // before Invert, and may not after it. In double alone, and not checked.
+  Status SolveColumns(int64_t num_columns, const double* b, double* x);
+  // A^-1, both triangles of it, takes the place of the factor. After that
+  // SolveColumns alone may be called, until the next factorisation. In double
+  // alone. Takes kInversionBlock n doubles of device memory until it is done,
+  // and waits. n^3 multiplications, most of them by cuBLAS in blocks of that
+  // size; Du Croz and Higham, Stability of Methods for Matrix Inversion, 1992,
+  // methods 2C and 3.
+  Status Invert();
+  static constexpr int64_t kInversionBlock = 1024;
   // What cuda_solution_check.h says of the last Solve. Where ReadFailedOrder
   // came after that, nothing is waited for.
   Status CheckSolution();
@@ -138,6 +147,11 @@ class CudaDenseCholesky {
   // x = (L L')^-1 x in the type of the factor, for columns side by side.
   Status SolveInPlace(void* x, int64_t num_columns = 1);
   Status SolveMixed(const double* b, double* x);
+  // Makes cublas_, without atomics.
+  Status PrepareCublas();
+  // The steps of Invert. work: kInversionBlock n values.
+  Status InvertFactor(double* work);
+  Status MultiplyFactors(double* work);
   // The last one of mixed precision, else null.
   const float* correction() const {
     return options_.mixed_precision ? correction_.data() : nullptr;
@@ -150,6 +164,7 @@ class CudaDenseCholesky {
   int64_t n_ = -1;  // -1: there has been no Setup.
   Options options_;
   bool has_factor_ = false;
+  bool is_inverted_ = false;
   double* a_ = nullptr;  // the caller's
   DeviceBuffer<unsigned char> workspace_;
   HostBuffer<unsigned char> host_workspace_;

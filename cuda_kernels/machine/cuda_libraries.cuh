@@ -59,7 +59,9 @@ namespace ceres_ext::kernels {
 #define CERES_EXT_FOR_EACH_CUBLAS_FUNCTION(F) \
   F(cublasCreate_v2)                          \
   F(cublasDestroy_v2)                         \
+  F(cublasDgemmStridedBatched_64)             \
   F(cublasDsymv_v2_64)                        \
+  F(cublasDtrmm_v2_64)                        \
   F(cublasSetAtomicsMode)                     \
   F(cublasSetStream_v2)
 

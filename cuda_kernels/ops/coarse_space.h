@@ -189,19 +189,6 @@ struct CoarseMatrixParams {
   }
 };
 
-// a = I, dense.
-struct SetIdentityParams {
-  int64_t num_columns = 0;
-  double* a = nullptr;
-
-  CERES_EXT_HOST_DEVICE int64_t size() const {
-    return num_columns * num_columns;
-  }
-  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
-    a[i] = i / num_columns == i % num_columns ? 1.0 : 0.0;
-  }
-};
-
 // Sums that kCoarseLanes threads share.
 inline constexpr int32_t kCoarseLanes = 16;
 
@@ -254,6 +241,7 @@ struct SumLanesParams {
 struct DenseProductParams {
   static constexpr int kUnroll = 1;
   int64_t n = 0;
+  int64_t stride = 0;  // from column to column
   const double* a = nullptr;
   const double* x = nullptr;
   double* partial = nullptr;
@@ -266,7 +254,7 @@ struct DenseProductParams {
     const int64_t i = element - lane * n;
     double sum = 0.0;
     for (int64_t j = lane; j < n; j += kCoarseLanes) {
-      sum += a[j * n + i] * x[j];
+      sum += a[j * stride + i] * x[j];
     }
     partial[element] = sum;
   }

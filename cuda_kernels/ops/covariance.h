@@ -8,8 +8,9 @@
 //   (A^-1)_ee' = delta_ee' Vi_e
 //                + sum_i sum_j Y_ei (S^-1)_ij Y_e'j'
 //
-// where i are the F blocks that stand in rows with e. Columns of S^-1 come in
-// chunks of whole F blocks: X = S^-1 restricted to the blocks of the chunk.
+// where i are the F blocks that stand in rows with e. S^-1 is there as a whole,
+// or its columns come in chunks of whole F blocks: X = S^-1 restricted to the
+// blocks of the chunk.
 //
 //   UnitColumnsParams      the right-hand sides of a chunk
 //   CovarianceStartParams  the blocks without any column
@@ -48,13 +49,21 @@ struct CovarianceBlock {
 struct CovariancePairs {
   int32_t e_size = 0;
   const int64_t* point_begin = nullptr;  // null: the family has no pairs
-  const int32_t* f_block = nullptr;
-  const int64_t* w_begin = nullptr;
+  const int32_t* f_block = nullptr;      // to which first_f_block is added
+  int32_t first_f_block = 0;
+  const int64_t* w_begin = nullptr;  // null: each has w_size values
+  int64_t w_size = 0;
   const double* w = nullptr;
   BlockArray<const double> v_inverse;
 
   CERES_EXT_HOST_DEVICE double VInverse(int32_t e, int i, int j) const {
     return v_inverse(e, i < j ? PackedIndex(j, i) : PackedIndex(i, j));
+  }
+  CERES_EXT_HOST_DEVICE int32_t FBlock(int64_t k) const {
+    return first_f_block + f_block[k];
+  }
+  CERES_EXT_HOST_DEVICE const double* W(int64_t k) const {
+    return w + (w_begin == nullptr ? w_size * k : w_begin[k]);
   }
   CERES_EXT_HOST_DEVICE int64_t Begin(int32_t e) const {
     return point_begin == nullptr ? 0 : point_begin[e];
@@ -130,15 +139,16 @@ struct CovarianceTermsParams {
   CovarianceBlocks of;
   const int32_t* id = nullptr;           // unknown of each value of F; -1: none
   const int64_t* value_begin = nullptr;  // of each F block
-  const int32_t* first_column = nullptr;  // of each F block in X; -1: none
+  // Of each F block in X; -1: none. Null: X is S^-1, both triangles of it.
+  const int32_t* first_column = nullptr;
   // Of each F block its first unknown, where blocks (f, f') have f not before
   // f', and no eliminated block stands with another block than itself: only
   // what is on the diagonal of S^-1 and below is read then. Blocks (e, e) get
   // twice the terms below the diagonal, so that block and transpose are twice
   // the result. Null: all is read.
   const int32_t* order = nullptr;
-  int64_t stride = 0;         // unknowns of S
-  const double* x = nullptr;  // stride x columns, column-major
+  int64_t stride = 0;         // from column to column
+  const double* x = nullptr;  // of the unknowns of S, column-major
 
   CERES_EXT_HOST_DEVICE int64_t size() const { return of.n * of.max_rows; }
   CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
@@ -149,7 +159,7 @@ struct CovarianceTermsParams {
     }
     double row[kMaxCovarianceColumns];
     if (block.right_family < 0) {
-      if (first_column[block.right_block] < 0) {
+      if (!HasColumns(block.right_block)) {
         return;
       }
       const int32_t columns = of.f_size[block.right_block];
@@ -166,14 +176,14 @@ struct CovarianceTermsParams {
     for (int64_t k = right.Begin(block.right_block);
          k < right.End(block.right_block);
          ++k) {
-      const int32_t f = right.f_block[k];
-      if (first_column[f] < 0) {
+      const int32_t f = right.FBlock(k);
+      if (!HasColumns(f)) {
         continue;
       }
       has_terms = true;
       const int32_t columns = of.f_size[f];
       FindRow(block, i, f, row);
-      const double* w = right.w + right.w_begin[k];
+      const double* w = right.W(k);
       for (int32_t c = 0; c < columns; ++c) {
         for (int32_t m = 0; m < right.e_size; ++m) {
           sums[m] += row[c] * w[right.e_size * c + m];
@@ -194,9 +204,15 @@ struct CovarianceTermsParams {
   }
 
  private:
+  CERES_EXT_HOST_DEVICE bool HasColumns(int32_t f) const {
+    return first_column == nullptr || first_column[f] >= 0;
+  }
   // Element (a, c) of block (f, right) of S^-1, a of unknown u.
   CERES_EXT_HOST_DEVICE double At(
       int32_t f, int32_t a, int32_t u, int32_t right, int32_t c) const {
+    if (first_column == nullptr) {
+      return x[stride * u + id[value_begin[right] + c]];
+    }
     const int32_t first = first_column[right];
     return f == right && a < c
                ? x[stride * (first + a) + id[value_begin[right] + c]]
@@ -222,12 +238,12 @@ struct CovarianceTermsParams {
     const CovariancePairs& left = of.pairs[block.left_family];
     const int32_t e = block.left_block;
     for (int64_t k = left.Begin(e); k < left.End(e); ++k) {
-      const int32_t f = left.f_block[k];
+      const int32_t f = left.FBlock(k);
       if (order != nullptr && order[f] < order[right]) {
         continue;
       }
       const double weight = order != nullptr && f != right ? -2.0 : -1.0;
-      const double* w = left.w + left.w_begin[k];
+      const double* w = left.W(k);
       for (int32_t a = 0; a < of.f_size[f]; ++a, w += left.e_size) {
         const int32_t u = id[value_begin[f] + a];
         if (u < 0) {

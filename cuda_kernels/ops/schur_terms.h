@@ -4,6 +4,7 @@
 // (structure/schur_pairs.h):
 //
 //   PairSums, GeneralPairSums           W = F'E of pairs, by BlockSums
+//   RowPairsParams                      W of rows that are pairs
 //   CrossingSums, GeneralCrossingSums   U_ij = F_i'F_j, by BlockSums
 //   PairInverseParams                   Y = W Vi
 //   CouplingChunksParams,
@@ -92,6 +93,36 @@ struct PairSums {
             sums[E * a + m] += f * e[m];
           }
         }
+      }
+    }
+  }
+};
+
+// W of rows, of stored blocks, F x E each.
+// Mapping: a thread takes a row. Traffic: the blocks and W once.
+template <typename Source>
+struct RowPairsParams {
+  static constexpr int kUnroll = 1;
+  using Shape = typename Source::Shape;
+  int64_t n = 0;
+  Source jacobian;
+  double* w = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t k) const {
+    constexpr int E = Shape::kE;
+    double* const out = w + int64_t{E * Shape::kF} * k;
+    for (int a = 0; a < Shape::kF; ++a) {
+      double sums[E] = {};
+      for (int r = 0; r < Shape::kNumResiduals; ++r) {
+        const auto f =
+            static_cast<double>(jacobian.camera_blocks(k, Shape::kF * r + a));
+        for (int m = 0; m < E; ++m) {
+          sums[m] +=
+              f * static_cast<double>(jacobian.point_blocks(k, E * r + m));
+        }
+      }
+      for (int m = 0; m < E; ++m) {
+        out[E * a + m] = sums[m];
       }
     }
   }

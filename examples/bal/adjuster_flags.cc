@@ -49,17 +49,6 @@ DEFINE_string(output, "",
               "input; compressed if the name ends in .gz or .bz2, binary if it "
               "ends in .npz.");
 
-DEFINE_string(covariance, "",
-              "Write the covariances of all cameras and points at the solution "
-              "to this file, in the frame of the input and with inner "
-              "constraints: arrays if the name ends in .npz, else a table of "
-              "standard deviations. With analytic derivatives, and cameras of "
-              "9 parameters.");
-DEFINE_string(covariance_scale, "a_posteriori",
-              "Of these: a_posteriori (the standard deviation of an image "
-              "position is estimated from the solution), a_priori (it is one "
-              "pixel).");
-
 DEFINE_bool(compare, false,
             "Solve by several solvers, each from the same start in a process "
             "of its own, and show how fast each gets to the best cost; "
@@ -124,7 +113,7 @@ const std::vector<FlagGroup>& FlagGroups() {
           "cost_function",
           "problem",
           "robustify"}},
-        {"Output", {"output", "covariance", "covariance_scale"}},
+        {"Output", {"output"}},
         {"Comparison",
          {"compare",
           "compare_solvers",
@@ -176,12 +165,6 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
       return false;
     }
   }
-  if (FLAGS_covariance_scale != "a_posteriori" &&
-      FLAGS_covariance_scale != "a_priori") {
-    *error = "--covariance_scale: expected a_posteriori or a_priori, found '" +
-             FLAGS_covariance_scale + "'";
-    return false;
-  }
   options->solver_options.max_num_iterations = FLAGS_num_iterations;
   options->robustify = FLAGS_robustify;
   options->use_manifolds = FLAGS_use_manifolds;
@@ -222,11 +205,6 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
          SolverOptionsFromFlags(
              &options->solver_options, &options->ext_options, error) &&
          options->solver_options.IsValid(error);
-}
-
-CovarianceScale CovarianceScaleFromFlags() {
-  return FLAGS_covariance_scale == "a_priori" ? COVARIANCE_SCALE_A_PRIORI
-                                              : COVARIANCE_SCALE_A_POSTERIORI;
 }
 
 AdjusterProgram BundleAdjusterProgram() {

@@ -8,7 +8,6 @@
 
 #include <string>
 
-#include "ceres_ext/covariance.h"
 #include "examples/bal/adjuster_program.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
@@ -16,7 +15,6 @@
 // What is read and written, and the start; the rest is in SolveBalOptions.
 DECLARE_string(input);
 DECLARE_string(output);
-DECLARE_string(covariance);
 DECLARE_bool(use_quaternions);
 DECLARE_double(rotation_sigma);
 DECLARE_double(translation_sigma);
@@ -34,9 +32,6 @@ namespace ceres_ext::bal {
 
 // With the help of bundle_adjuster.
 AdjusterProgram BundleAdjusterProgram();
-
-// Of --covariance_scale, which SolveOptionsFromFlags has checked.
-CovarianceScale CovarianceScaleFromFlags();
 
 // Checks all flags but paths. On failure returns false and sets *error to one
 // line that names the flag.

@@ -158,8 +158,11 @@ ExitCode Run() {
     }
   };
   if (!FLAGS_initial_ply.empty()) {
-    check_written(WritePlyFile(
-        FLAGS_initial_ply, CameraCenters(problem), problem.points, &error));
+    check_written(WritePlyFile(FLAGS_initial_ply,
+                               CameraCenters(problem),
+                               problem.points,
+                               /*ellipsoids=*/{},
+                               &error));
   }
   if (FLAGS_use_quaternions) {
     ToQuaternions(&problem);
@@ -237,25 +240,25 @@ ExitCode Run() {
                         ? npz_writer->Finish(problem, &error)
                         : WriteBalFile(FLAGS_output, problem, &error));
     }
-    if (!FLAGS_final_ply.empty()) {
-      check_written(WritePlyFile(
-          FLAGS_final_ply, CameraCenters(problem), problem.points, &error));
-    }
   }
-  CovarianceSummary of_covariance;
+  CovarianceReport covariance;
+  bool has_covariance = false;
   if (summary.IsSolutionUsable() && !FLAGS_covariance.empty()) {
-    std::vector<CovarianceArray> arrays;
-    if (ComputeBalCovariance(options,
-                             CovarianceScaleFromFlags(),
-                             &problem,
-                             &arrays,
-                             &of_covariance,
-                             &error)) {
-      std::cout << CovarianceText(arrays, of_covariance);
-      check_written(WriteCovarianceFile(FLAGS_covariance, arrays, &error));
+    has_covariance = ComputeBalCovariance(
+        options, CovarianceScaleFromFlags(), &problem, &covariance, &error);
+    if (has_covariance) {
+      std::cout << CovarianceText(covariance);
+      check_written(WriteCovarianceFile(FLAGS_covariance, covariance, &error));
     } else {
       code = Fail(EXIT_SOLVE_FAILED, "no covariance: " + error);
     }
+  }
+  if (summary.IsSolutionUsable() && !FLAGS_final_ply.empty()) {
+    check_written(WritePlyFile(FLAGS_final_ply,
+                               CameraCenters(problem),
+                               problem.points,
+                               Ellipsoids(covariance, FLAGS_covariance_sigmas),
+                               &error));
   }
   if (!FLAGS_report_json.empty()) {
     check_written(WriteTextFile(
@@ -263,29 +266,32 @@ ExitCode Run() {
         SolveReportJson(reported,
                         FlagValues(BundleAdjusterProgram().flag_groups),
                         times,
-                        summary),
+                        summary,
+                        has_covariance ? CovarianceJson(covariance) : ""),
         &error));
   }
   if (!FLAGS_report_html.empty()) {
     check_written(WriteTextFile(
         FLAGS_report_html,
-        SolvePage(reported,
-                  times,
-                  summary,
-                  BalSections(problem,
-                              before,
-                              summary.IsSolutionUsable() ? &after : nullptr)),
+        SolvePage(
+            reported,
+            times,
+            summary,
+            (has_covariance ? CovarianceSection(covariance) : "") +
+                BalSections(problem,
+                            before,
+                            summary.IsSolutionUsable() ? &after : nullptr)),
         &error));
   }
   if (std::none_of(outputs.begin(), outputs.end(), [](const OutputFile& file) {
         return IsStandardOutput(file.path);
       })) {
     // The covariance has its own line.
-    std::cout << WaitedFor(
-                     times,
-                     summary,
-                     SecondsSince(solved) - of_covariance.total_time_in_seconds,
-                     SecondsSince(start))
+    std::cout << WaitedFor(times,
+                           summary,
+                           SecondsSince(solved) -
+                               covariance.summary.total_time_in_seconds,
+                           SecondsSince(start))
               << std::endl;
   }
   check_written(FlushStandardOutput(&error));

@@ -124,7 +124,8 @@ std::string SolveReportJson(
     const ReportedProblem& problem,
     const std::vector<std::pair<std::string, std::string>>& flags,
     const SolveTimes& times,
-    const ceres_ext::Summary& summary) {
+    const ceres_ext::Summary& summary,
+    const std::string& covariance) {
   Json json;
   json["format"] = problem.format;
   json["problem"]["input"] = problem.input;
@@ -141,6 +142,9 @@ std::string SolveReportJson(
   json["ceres_ext"] = ExtJson(summary);
   for (const auto& [name, cost] : problem.recomputed_costs) {
     json["recomputed_costs"][name] = cost;
+  }
+  if (!covariance.empty()) {
+    json["covariance"] = Json::parse(covariance);
   }
   json["iterations"] = Json::array();
   for (const ceres::IterationSummary& iteration : summary.iterations) {

@@ -31,12 +31,14 @@ struct SolveTimes {
 };
 
 // One solve as JSON, for scripts and tables. docs/bundle_adjuster.md lists the
-// fields. Numbers that are not finite are null.
+// fields. Numbers that are not finite are null. covariance: CovarianceJson, or
+// empty.
 std::string SolveReportJson(
     const ReportedProblem& problem,
     const std::vector<std::pair<std::string, std::string>>& flags,
     const SolveTimes& times,
-    const ceres_ext::Summary& summary);
+    const ceres_ext::Summary& summary,
+    const std::string& covariance);
 
 }  // namespace ceres_ext::bal
 

@@ -3,6 +3,7 @@
 #include "examples/bal/solver_flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <string>
 #include <type_traits>
@@ -17,6 +18,7 @@
 #include "cuda_kernels/machine/host_processors.h"
 #include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
+#include "problem_io/number_text.h"
 
 // clang-format off
 DEFINE_string(report_json, "",
@@ -30,6 +32,20 @@ DEFINE_string(initial_ply, "",
 DEFINE_string(final_ply, "",
               "Write the refined cameras and points to this PLY file, in the "
               "frame of the input.");
+
+DEFINE_string(covariance, "",
+              "Write the covariances at the solution to this file, in the "
+              "frame of the input: arrays if the name ends in .npz, else a "
+              "table of standard deviations. The reports and --final_ply show "
+              "them too.");
+DEFINE_string(covariance_scale, "a_posteriori",
+              "Of these: a_posteriori (the standard deviation of an image "
+              "position is estimated from the solution), a_priori (it is one "
+              "pixel).");
+DEFINE_double(covariance_sigmas, 3.0,
+              "Semi-axes of their ellipsoids in --final_ply, in standard "
+              "deviations; it shows those of the 1000 least accurate cameras "
+              "and points.");
 
 DEFINE_string(solver, "ceres_ext",
               "Which solver: ceres_ext (this library under Ceres's trust-region "
@@ -302,7 +318,14 @@ bool SetExtOptions(ceres_ext::Options* options, std::string* error) {
 
 void AddSolverFlags(std::vector<FlagGroup>* groups) {
   std::vector<FlagGroup> added = {
-      {"Output", {"report_json", "report_html", "initial_ply", "final_ply"}},
+      {"Output",
+       {"report_json",
+        "report_html",
+        "initial_ply",
+        "final_ply",
+        "covariance",
+        "covariance_scale",
+        "covariance_sigmas"}},
       {"Solver", {"solver"}},
       {"Linear solver", {"linear_solver", "preconditioner"}},
   };
@@ -356,8 +379,25 @@ void AddSolverFlags(std::vector<FlagGroup>* groups) {
 bool SolverOptionsFromFlags(ceres::Solver::Options* options,
                             ceres_ext::Options* ext_options,
                             std::string* error) {
+  if (FLAGS_covariance_scale != "a_posteriori" &&
+      FLAGS_covariance_scale != "a_priori") {
+    *error = "--covariance_scale: expected a_posteriori or a_priori, found '" +
+             FLAGS_covariance_scale + "'";
+    return false;
+  }
+  if (!(FLAGS_covariance_sigmas > 0.0 &&
+        std::isfinite(FLAGS_covariance_sigmas))) {
+    *error = "--covariance_sigmas: expected a number above 0, found " +
+             NumberText(FLAGS_covariance_sigmas);
+    return false;
+  }
   return SetExtOptions(ext_options, error) && SetMinimizer(options, error) &&
          SetLinearSolver(options, ext_options, error);
+}
+
+CovarianceScale CovarianceScaleFromFlags() {
+  return FLAGS_covariance_scale == "a_priori" ? COVARIANCE_SCALE_A_PRIORI
+                                              : COVARIANCE_SCALE_A_POSTERIORI;
 }
 
 void WarmUp(const ceres_ext::Options& ext_options) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ceres/solver.h"
+#include "ceres_ext/covariance.h"
 #include "ceres_ext/options.h"
 #include "examples/bal/flag_help.h"
 #include "gflags/gflags.h"
@@ -18,6 +19,8 @@ DECLARE_string(report_json);
 DECLARE_string(report_html);
 DECLARE_string(initial_ply);
 DECLARE_string(final_ply);
+DECLARE_string(covariance);
+DECLARE_double(covariance_sigmas);
 DECLARE_bool(line_search);
 DECLARE_bool(warm_up);
 DECLARE_double(max_solver_time);
@@ -34,6 +37,9 @@ void AddSolverFlags(std::vector<FlagGroup>* groups);
 bool SolverOptionsFromFlags(ceres::Solver::Options* options,
                             ceres_ext::Options* ext_options,
                             std::string* error);
+
+// Of --covariance_scale, which SolverOptionsFromFlags has checked.
+CovarianceScale CovarianceScaleFromFlags();
 
 // What --warm_up starts before its solve: CUDA, where a device may be used.
 void WarmUp(const ceres_ext::Options& ext_options);

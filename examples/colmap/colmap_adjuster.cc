@@ -19,10 +19,12 @@
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres/types.h"
+#include "ceres_ext/covariance.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/summary.h"
 #include "examples/bal/adjuster_program.h"
+#include "examples/bal/covariance_file.h"
 #include "examples/bal/flag_enum.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
@@ -31,6 +33,7 @@
 #include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
+#include "examples/colmap/colmap_covariance.h"
 #include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
 #include "gflags/gflags.h"
@@ -67,6 +70,11 @@ DEFINE_string(origin, "auto",
               "scene, if that is far from zero: more than 20 times the scene's "
               "extent), none (zero), or X,Y,Z. Files keep their coordinates.");
 
+DEFINE_string(covariance_gauge, "inner",
+              "Of --covariance: inner (inner constraints, nothing is held), "
+              "as_solved (relative to what the solve holds: the pose of the "
+              "first image and one coordinate of another).");
+
 DEFINE_int32(max_num_iterations, 100, "Iterations of the minimizer, at most.");
 // clang-format on
 
@@ -90,7 +98,7 @@ Exit codes:
   0  the solution is usable
   1  a flag is unknown or has a value that is not accepted
   2  the model could not be read
-  3  the solve failed (the report or a message says why)
+  3  the solve failed (the report or a message says why), or --covariance did
   4  an output could not be written; the others are
   5  SIGINT, SIGTERM or SIGHUP ended the solve early; the solution so far is
      usable and all outputs hold it (a second signal kills)
@@ -107,7 +115,7 @@ bal::AdjusterProgram Program() {
         "loss_function_scale",
         "split_pose",
         "origin"}},
-      {"Output", {"output_path", "output_type"}},
+      {"Output", {"output_path", "output_type", "covariance_gauge"}},
       {"Solver", {}},
       {"Linear solver", {}},
       {"Minimizer", {"max_num_iterations"}},
@@ -139,6 +147,7 @@ struct AdjusterOptions {
   ceres::Solver::Options solver;
   ceres_ext::Options ext;
   OutputType output_type = OUTPUT_AS_INPUT;
+  CovarianceGauge covariance_gauge = COVARIANCE_GAUGE_INNER;
 };
 
 bool ParseOrigin(AdjusterOptions* options, std::string* error) {
@@ -203,6 +212,13 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
                                      {"BIN", OUTPUT_BINARY}},
                                     &options->output_type,
                                     error) &&
+         bal::ParseEnum<CovarianceGauge>(
+             "covariance_gauge",
+             FLAGS_covariance_gauge,
+             {{"inner", COVARIANCE_GAUGE_INNER},
+              {"as_solved", COVARIANCE_GAUGE_AS_GIVEN}},
+             &options->covariance_gauge,
+             error) &&
          ParseOrigin(options, error) &&
          bal::SolverOptionsFromFlags(&options->solver, &options->ext, error) &&
          options->solver.IsValid(error);
@@ -229,12 +245,16 @@ std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
   return ordering;
 }
 
-bool WritePly(const std::string& path, const Model& model, std::string* error) {
+bool WritePly(const std::string& path,
+              const Model& model,
+              const std::vector<bal::Ellipsoid>& ellipsoids,
+              std::string* error) {
   std::vector<double> points;
   for (const Point3D& point : model.points) {
     points.insert(points.end(), point.xyz, point.xyz + 3);
   }
-  return bal::WritePlyFile(path, CameraCenters(model), points, error);
+  return bal::WritePlyFile(
+      path, CameraCenters(model), points, ellipsoids, error);
 }
 
 // EXIT_USABLE_SOLUTION if all outputs can be written. Only the model may take
@@ -244,6 +264,7 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
                       std::string* error) {
   const std::vector<bal::OutputFile> files = {
       {"final_ply", FLAGS_final_ply},
+      {"covariance", FLAGS_covariance},
       {"report_json", FLAGS_report_json},
       {"report_html", FLAGS_report_html},
       {"initial_ply", FLAGS_initial_ply}};
@@ -269,6 +290,22 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
     }
   }
   return bal::EXIT_USABLE_SOLUTION;
+}
+
+bool FindCovariance(const AdjusterOptions& options,
+                    const double* origin,
+                    Model* model,
+                    bal::CovarianceReport* report,
+                    std::string* error) {
+  CovarianceOptions covariance;
+  covariance.num_threads = options.solver.num_threads;
+  covariance.gauge = options.covariance_gauge;
+  covariance.scale = bal::CovarianceScaleFromFlags();
+  covariance.ext = options.ext;
+  ProblemOptions problem = options.problem;
+  problem.fix_gauge = options.covariance_gauge != COVARIANCE_GAUGE_INNER;
+  return ComputeModelCovariance(
+      covariance, problem, origin, model, report, error);
 }
 
 ExitCode Run() {
@@ -306,7 +343,8 @@ ExitCode Run() {
     }
   };
   if (!FLAGS_initial_ply.empty()) {
-    check_written(WritePly(FLAGS_initial_ply, model, &error));
+    check_written(
+        WritePly(FLAGS_initial_ply, model, /*ellipsoids=*/{}, &error));
   }
   start = std::chrono::steady_clock::now();
   std::optional<MovedModel> moved;
@@ -347,14 +385,37 @@ ExitCode Run() {
   const bool was_interrupted = interrupt.WasInterrupted(&summary);
   std::cout << summary.FullReport() << std::endl;
 
+  bal::CovarianceReport covariance;
+  bool has_covariance = false;
   if (summary.IsSolutionUsable()) {
     UpdateErrors(&model);
+    if (!FLAGS_covariance.empty()) {
+      has_covariance =
+          FindCovariance(options,
+                         moved.has_value() ? options.origin : nullptr,
+                         &model,
+                         &covariance,
+                         &error);
+      if (!has_covariance) {
+        code = Fail(bal::EXIT_SOLVE_FAILED, "no covariance: " + error);
+      }
+    }
     if (moved.has_value()) {
       moved->MoveBack(problem, &model);
     }
     check_written(WriteModel(FLAGS_output_path, model, &error));
+    if (has_covariance) {
+      SetPositions(model, &covariance);
+      std::cout << bal::CovarianceText(covariance);
+      check_written(
+          bal::WriteCovarianceFile(FLAGS_covariance, covariance, &error));
+    }
     if (!FLAGS_final_ply.empty()) {
-      check_written(WritePly(FLAGS_final_ply, model, &error));
+      check_written(
+          WritePly(FLAGS_final_ply,
+                   model,
+                   bal::Ellipsoids(covariance, FLAGS_covariance_sigmas),
+                   &error));
     }
   }
   const auto size = [](const auto& items) {
@@ -371,13 +432,21 @@ ExitCode Run() {
     check_written(bal::WriteTextFile(
         FLAGS_report_json,
         bal::SolveReportJson(
-            reported, bal::FlagValues(Program().flag_groups), times, summary),
+            reported,
+            bal::FlagValues(Program().flag_groups),
+            times,
+            summary,
+            has_covariance ? bal::CovarianceJson(covariance) : ""),
         &error));
   }
   if (!FLAGS_report_html.empty()) {
     check_written(bal::WriteTextFile(
         FLAGS_report_html,
-        bal::SolvePage(reported, times, summary, /*sections=*/""),
+        bal::SolvePage(
+            reported,
+            times,
+            summary,
+            has_covariance ? bal::CovarianceSection(covariance) : ""),
         &error));
   }
   check_written(bal::FlushStandardOutput(&error));

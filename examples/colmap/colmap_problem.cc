@@ -48,7 +48,9 @@ class ProblemBuilder {
       });
     }
     ParameterizePoses();
-    FixGauge();
+    if (options_.fix_gauge) {
+      FixGauge();
+    }
     ParameterizeCameras();
   }
 

@@ -26,6 +26,9 @@ struct ProblemOptions {
   bool refine_principal_point = false;
   bool refine_extra_params = true;
 
+  // Whether blocks are held as said below; else nothing holds the gauge.
+  bool fix_gauge = true;
+
   LossType loss = LOSS_TRIVIAL;
   double loss_scale = 1.0;  // pixels
 };

@@ -147,6 +147,8 @@ class Covariance(typing.NamedTuple):
     """What all blocks are multiplied by."""
     smallest_eigenvalue: float
     """CovarianceSummary::smallest_eigenvalue of ceres_ext/covariance.h."""
+    num_pcg_iterations: int
+    """With PCG, of all solutions."""
     total_time_in_seconds: float
 
 
@@ -160,6 +162,8 @@ def covariance(
     gauge: str = "as_given",
     scale: str = "a_priori",
     damping: typing.Sequence[float] = (),
+    method: str = "auto",
+    pcg_tolerance: float = 1e-10,
     **values: object,
 ) -> Covariance:
     """Computes covariances at the values of the arrays, without solving.
@@ -170,14 +174,21 @@ def covariance(
     threads have an effect, and schur_factorization.
     gauge: as_given (free directions are an error), inner (inner constraints),
     damped. damping: with damped, D of all columns of all arrays.
-    scale: a_priori, a_posteriori. docs/covariance.md says what all this means.
+    scale: a_priori, a_posteriori.
+    method: auto, factorization, pcg, the last with relative residuals of
+    pcg_tolerance. docs/covariance.md says what all this means.
 
     ValueError: options, arrays or pairs do not fit together, or the problem is
     being solved. ArithmeticError: there is no covariance; the message says why.
     """
     gauges = ["as_given", "inner", "damped"]
     scales = ["a_priori", "a_posteriori"]
-    for name, value, choices in (("gauge", gauge, gauges), ("scale", scale, scales)):
+    methods = ["auto", "factorization", "pcg"]
+    for name, value, choices in (
+        ("gauge", gauge, gauges),
+        ("scale", scale, scales),
+        ("method", method, methods),
+    ):
         if value.lower() not in choices:
             raise ValueError(
                 f"{name}: expected one of {', '.join(choices)}, found {value!r}"
@@ -191,6 +202,8 @@ def covariance(
         gauges.index(gauge.lower()),
         scales.index(scale.lower()),
         list(damping),
+        methods.index(method.lower()),
+        pcg_tolerance,
         **values,
     )
     return Covariance(

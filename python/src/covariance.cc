@@ -52,6 +52,8 @@ nb::tuple Compute(Problem* problem,
                   int gauge,
                   int scale,
                   const std::vector<double>& damping,
+                  int method,
+                  double pcg_tolerance,
                   const nb::kwargs& values) {
   SolverOptions options = given == nullptr ? SolverOptions() : *given;
   SetOptions(values, &options);
@@ -64,6 +66,8 @@ nb::tuple Compute(Problem* problem,
   covariance_options.gauge = static_cast<CovarianceGauge>(gauge);
   covariance_options.scale = static_cast<CovarianceScale>(scale);
   covariance_options.damping = damping;
+  covariance_options.method = static_cast<CovarianceMethod>(method);
+  covariance_options.pcg_tolerance = pcg_tolerance;
   covariance_options.ext = options;
   std::vector<std::pair<const double*, const double*>> blocks;
   for (const auto& [array0, block0, array1, block1] : pairs) {
@@ -114,6 +118,7 @@ nb::tuple Compute(Problem* problem,
                         summary.redundancy,
                         summary.variance_factor,
                         summary.smallest_eigenvalue,
+                        summary.num_pcg_iterations,
                         summary.total_time_in_seconds);
 }
 
@@ -131,6 +136,8 @@ void AddCovariance(nb::module_* module) {
               "gauge"_a,
               "scale"_a,
               "damping"_a,
+              "method"_a,
+              "pcg_tolerance"_a,
               "values"_a);
 }
 

@@ -57,6 +57,21 @@ def test_pseudo_inverse(bal):
     assert (found.pairs[1] == found.pairs[0].T).all()
 
 
+def test_pcg(bal):
+    constant = numpy.zeros(len(bal.cameras), bool)
+    constant[:2] = True
+    problem = make_problem(bal, constant=constant)
+    pairs = [((0, 2), (0, 2)), ((0, 2), (1, 5))]
+    factor = ceres_ext.covariance(problem, [], pairs, method="factorization", **OPTIONS)
+    pcg = ceres_ext.covariance(
+        problem, [], pairs, method="pcg", pcg_tolerance=1e-13, **OPTIONS
+    )
+    assert pcg.num_pcg_iterations > 0
+    for a, b in zip(pcg.pairs, factor.pairs, strict=True):
+        error = numpy.linalg.norm(a - b) / numpy.linalg.norm(b)
+        assert error < 1e-12 / factor.smallest_eigenvalue
+
+
 def test_refusals(bal):
     problem = make_problem(bal)
     with pytest.raises(ArithmeticError, match="7 directions free"):

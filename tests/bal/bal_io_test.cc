@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cctype>
 #include <cmath>
@@ -14,11 +15,13 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <memory>
 #include <new>
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -694,7 +697,8 @@ TEST(BalWriter, Failures) {
 TEST(PlyWriter, CamerasGreenPointsWhite) {
   const std::string path = TempPath("a.ply");
   std::string error;
-  ASSERT_TRUE(WritePlyFile(path, {1, 2, 3}, {0.5, -4, 1e10, 7, 8, 9}, &error))
+  ASSERT_TRUE(
+      WritePlyFile(path, {1, 2, 3}, {0.5, -4, 1e10, 7, 8, 9}, {}, &error))
       << error;
   EXPECT_EQ(ReadBytes(path),
             "ply\n"
@@ -710,6 +714,63 @@ TEST(PlyWriter, CamerasGreenPointsWhite) {
             "1 2 3 0 255 0\n"
             "0.5 -4 1e+10 255 255 255\n"
             "7 8 9 255 255 255\n");
+  std::remove(path.c_str());
+}
+
+// Vertices on the ellipsoid, in the order x, y, z of its axes, and faces that
+// close it, seen from outside with their vertices turning left.
+TEST(PlyWriter, Ellipsoids) {
+  const std::string path = TempPath("a.ply");
+  std::string error;
+  const Ellipsoid ellipsoid = {{1, 2, 3}, {2, 0, 0, 0, 3, 0, 0, 0, 4}};
+  ASSERT_TRUE(WritePlyFile(path, {}, {0, 0, 0}, {ellipsoid}, &error)) << error;
+  std::istringstream file(ReadBytes(path));
+  std::string line;
+  while (line != "end_header") {
+    ASSERT_TRUE(std::getline(file, line));
+  }
+  std::getline(file, line);
+  EXPECT_EQ(line, "0 0 0 255 255 255");
+  std::vector<std::array<double, 3>> vertices(1);
+  for (int i = 0; i < 18; ++i) {
+    double x = 0.0;
+    double y = 0.0;
+    double z = 0.0;
+    std::string color;
+    file >> x >> y >> z;
+    std::getline(file, color);
+    EXPECT_EQ(color, " 255 0 0");
+    vertices.push_back({(x - 1) / 2, (y - 2) / 3, (z - 3) / 4});
+    EXPECT_NEAR(
+        std::hypot(vertices.back()[0], vertices.back()[1], vertices.back()[2]),
+        1.0,
+        1e-6);
+  }
+  std::map<std::pair<int, int>, int> edges;
+  for (int i = 0; i < 32; ++i) {
+    int count = 0;
+    int v[3];
+    ASSERT_TRUE(file >> count >> v[0] >> v[1] >> v[2]);
+    EXPECT_EQ(count, 3);
+    double determinant = 0.0;
+    for (int k = 0; k < 3; ++k) {
+      ASSERT_GE(v[k], 1);
+      ASSERT_LE(v[k], 18);
+      ++edges[{v[k], v[(k + 1) % 3]}];
+      const auto& a = vertices[static_cast<size_t>(v[0])];
+      const auto& b = vertices[static_cast<size_t>(v[1])];
+      const auto& c = vertices[static_cast<size_t>(v[2])];
+      const auto j = static_cast<size_t>((k + 1) % 3);
+      const auto l = static_cast<size_t>((k + 2) % 3);
+      determinant += a[static_cast<size_t>(k)] * (b[j] * c[l] - b[l] * c[j]);
+    }
+    EXPECT_GT(determinant, 0.0);
+  }
+  EXPECT_EQ(edges.size(), 96u);
+  for (const auto& [edge, count] : edges) {
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(edges.count({edge.second, edge.first}), 1u);
+  }
   std::remove(path.c_str());
 }
 

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/photogrammetry.h"
@@ -31,6 +33,7 @@ namespace fs = std::filesystem;
 using bal::Adjust;
 using bal::ExpectFailure;
 using bal::Outcome;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -357,6 +360,90 @@ TEST_F(ColmapAdjusterTest, WritesReportAndPly) {
     }
   }
   EXPECT_NE(plys[0], plys[1]);
+}
+
+// Standard deviations that do not depend on where the origin is, on the form
+// of the poses or of the file, and that the outputs agree on.
+TEST_F(ColmapAdjusterTest, WritesCovariances) {
+  const auto table = [&](const std::string& name) {
+    std::map<std::pair<std::string, int64_t>, std::vector<double>> rows;
+    std::istringstream lines(bal::ReadBytes(Path(name)));
+    std::string line;
+    while (std::getline(lines, line)) {
+      std::istringstream words(line);
+      std::string kind;
+      int64_t id = 0;
+      words >> kind >> id;
+      double value = 0.0;
+      auto& row = rows[{kind, id}];
+      while (words >> value) {
+        row.push_back(value);
+      }
+    }
+    return rows;
+  };
+  const Outcome outcome =
+      Adjust(Paths("input", "output") + "--covariance='" + Path("sigmas.txt") +
+             "' --report_json='" + Path("report.json") + "' --report_html='" +
+             Path("page.html") + "' --final_ply='" + Path("final.ply") + "'");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("7 free directions"));
+  EXPECT_THAT(outcome.out, HasSubstr("Standard deviations of centers: median"));
+  const auto expected = table("sigmas.txt");
+  const Model model = Read("output");
+  EXPECT_EQ(expected.size(), 2 * 8 + 200 + 8u);
+  for (const auto& [key, row] : expected) {
+    EXPECT_EQ(row.size(),
+              key.first == "images"           ? 6u
+              : key.first == "cameras_OPENCV" ? 8u
+                                              : 3u);
+  }
+  // Principal points are not refined.
+  const auto& camera = expected.at({"cameras_OPENCV", model.cameras[0].id});
+  EXPECT_EQ(camera[2], 0.0);
+  EXPECT_GT(camera[0], 0.0);
+
+  const auto json =
+      nlohmann::ordered_json::parse(bal::ReadBytes(Path("report.json")));
+  const auto& of_points = json["covariance"]["standard_deviations"]["points"];
+  EXPECT_EQ(of_points["num_blocks"], 200);
+  EXPECT_EQ(of_points["worst"].size(), 10u);
+  const auto& worst = expected.at({"points", of_points["worst"][0]["id"]});
+  EXPECT_EQ(of_points["worst"][0]["largest"],
+            *std::max_element(worst.begin(), worst.end()));
+  EXPECT_THAT(bal::ReadBytes(Path("page.html")),
+              HasSubstr("<h2>Standard deviations</h2>"));
+  // An ellipsoid each camera and point.
+  EXPECT_THAT(bal::ReadBytes(Path("final.ply")),
+              AllOf(HasSubstr("element vertex " +
+                              std::to_string(208 + 18 * 208) + "\n"),
+                    HasSubstr("element face " + std::to_string(32 * 208))));
+
+  for (const char* const flags :
+       {"--origin=10,-20,5", "--split_pose", "--device=host"}) {
+    const Outcome other = Adjust(Paths("input", "other") + flags +
+                                 " --covariance='" + Path("other.txt") + "'");
+    ASSERT_EQ(other.code, 0) << other.err;
+    const auto found = table("other.txt");
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [key, row] : expected) {
+      for (size_t i = 0; i < row.size(); ++i) {
+        // Solutions differ by what ends a solve.
+        EXPECT_NEAR(found.at(key)[i], row[i], 1e-3 * row[i])
+            << flags << ", " << key.first << " " << key.second;
+      }
+    }
+  }
+
+  const Outcome solved =
+      Adjust(Paths("input", "output") + "--covariance_gauge=as_solved " +
+             "--covariance='" + Path("sigmas.npz") + "'");
+  ASSERT_EQ(solved.code, 0) << solved.err;
+  EXPECT_THAT(solved.out, HasSubstr("0 free directions"));
+  ExpectFailure(Paths("input", "output") + "--covariance_sigmas=0",
+                1,
+                "colmap_adjuster: --covariance_sigmas: expected a number above "
+                "0, found 0");
 }
 
 // All flags of the solver are those of bundle_adjuster.

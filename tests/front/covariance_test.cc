@@ -28,6 +28,7 @@
 #include "ceres/program.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/batch.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
 #include "tests/front/bits.h"
@@ -303,6 +304,67 @@ TEST_P(OnDevices, SparseFactor) {
     HoldTwo({of.bal.camera(0), of.bal.camera(1)}, of.problem.get());
     ExpectAsCeres(options_, Some(&of), of.problem.get(), &device_);
   }
+}
+
+// S x = e to a relative residual r is off by r over the smallest eigenvalue of
+// S, scaled as PCG's preconditioner almost has it.
+TEST_P(OnDevices, PcgAsFactorization) {
+  for (const Kind kind :
+       {Kind::kObservations, Kind::kViews, Kind::kGeneralRows}) {
+    SCOPED_TRACE(Name(kind));
+    Case of(kind, 1, MakeBalTestProblem(7, 60, 4, 9, 3));
+    const std::vector<const double*> free = {of.bal.camera(2)};
+    options_.method = COVARIANCE_METHOD_PCG;
+    Covariance of_nothing(options_);
+    EXPECT_FALSE(of_nothing.Compute(free, of.problem.get()));
+    EXPECT_NE(of_nothing.error().find("PCG does not reach"), std::string::npos)
+        << of_nothing.error();
+
+    HoldTwo({of.bal.camera(0), of.bal.camera(1)}, of.problem.get());
+    const std::vector<const double*> blocks = Const(Some(&of));
+    std::vector<std::pair<const double*, const double*>> pairs;
+    for (const double* left : blocks) {
+      for (const double* right : blocks) {
+        pairs.emplace_back(left, right);
+      }
+    }
+    options_.method = COVARIANCE_METHOD_FACTORIZATION;
+    Covariance by_factor(options_);
+    ASSERT_TRUE(by_factor.Compute(pairs, of.problem.get()))
+        << by_factor.error();
+    options_.method = COVARIANCE_METHOD_PCG;
+    options_.pcg_tolerance = 1e-12;
+    Covariance by_pcg(options_);
+    ASSERT_TRUE(by_pcg.Compute(pairs, of.problem.get())) << by_pcg.error();
+    Note(by_pcg);
+    EXPECT_GT(by_pcg.summary().num_pcg_iterations, 0);
+    EXPECT_EQ(by_pcg.summary().smallest_eigenvalue, -1.0);
+    int size = 0;
+    for (const double* block : blocks) {
+      size += of.problem->ParameterBlockSize(block);
+    }
+    RowMajor expected(size, size);
+    RowMajor matrix(size, size);
+    ASSERT_TRUE(by_factor.GetCovarianceMatrix(blocks, expected.data()));
+    ASSERT_TRUE(by_pcg.GetCovarianceMatrix(blocks, matrix.data()));
+    EXPECT_TRUE(AreNear(matrix,
+                        expected,
+                        10.0 * options_.pcg_tolerance /
+                            by_factor.summary().smallest_eigenvalue));
+
+    // Too few iterations.
+    options_.max_num_pcg_iterations = 3;
+    Covariance too_few(options_);
+    EXPECT_FALSE(too_few.Compute(pairs, of.problem.get()));
+    options_.max_num_pcg_iterations = 10000;
+  }
+  options_.gauge = COVARIANCE_GAUGE_INNER;
+  Case of(Kind::kObservations, 1, MakeBalTestProblem(7, 60, 4, 9, 3));
+  Covariance inner(options_);
+  EXPECT_FALSE(inner.Compute(std::vector<const double*>{of.bal.camera(2)},
+                             of.problem.get()));
+  EXPECT_NE(inner.error().find("has no inner constraints"), std::string::npos)
+      << inner.error();
 }
 
 TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
@@ -806,43 +868,89 @@ TEST_P(OnDevices, CostFunctionThrows) {
 }
 
 #ifndef CERES_EXT_EMULATED
-// The spread of solutions of stock Ceres for noisy observations. The variance
-// of n samples is off by sqrt(2 / n) of itself.
+// The spread of solutions for noisy observations, by windows. The variance of n
+// samples is off by sqrt(2 / n) of itself.
 TEST(Covariance, AgreesWithTheSpreadOfNoisySolves) {
-  constexpr int kSolves = 1000;
+  constexpr int kSolves = 2000;
   constexpr double kNoise = 1e-2;  // pixels, so that all is nearly linear
-  BalTestProblem truth = MakeBalTestProblem(5, 30, 5, 9, 8);
-  for (size_t k = 0; k < truth.camera_id.size(); ++k) {
+  constexpr int kCameras = 5;
+  constexpr int kPoints = 30;
+  BalTestProblem truth = MakeBalTestProblem(kCameras, kPoints, 5, 9, 8);
+  const size_t num_rows = truth.camera_id.size();
+  for (size_t k = 0; k < num_rows; ++k) {
     AutodiffReprojection<3>{0.0, 0.0}(truth.camera(truth.camera_id[k]),
                                       truth.point(truth.point_id[k]),
                                       &truth.observations[2 * k]);
   }
   std::mt19937 generator(9);
   std::normal_distribution<double> normal(0.0, kNoise);
+  std::vector<double> cameras;
+  std::vector<double> points;
+  std::vector<double> observations;
+  std::vector<int32_t> camera_id;
+  std::vector<int32_t> point_id;
+  std::vector<uint8_t> is_constant;
+  std::vector<int64_t> camera_begin;
+  std::vector<int64_t> point_begin;
+  std::vector<int64_t> row_begin;
+  for (int i = 0; i <= kSolves; ++i) {
+    camera_begin.push_back(int64_t{kCameras} * i);
+    point_begin.push_back(int64_t{kPoints} * i);
+    row_begin.push_back(static_cast<int64_t>(num_rows) * i);
+    if (i == kSolves) {
+      break;
+    }
+    cameras.insert(
+        cameras.end(), truth.camera(0), truth.camera(0) + 9 * kCameras);
+    points.insert(points.end(), truth.point(0), truth.point(0) + 3 * kPoints);
+    for (int c = 0; c < kCameras; ++c) {
+      is_constant.push_back(c < 2 ? 1 : 0);
+    }
+    for (size_t k = 0; k < num_rows; ++k) {
+      camera_id.push_back(kCameras * i + truth.camera_id[k]);
+      point_id.push_back(kPoints * i + truth.point_id[k]);
+      observations.push_back(truth.observations[2 * k] + normal(generator));
+      observations.push_back(truth.observations[2 * k + 1] + normal(generator));
+    }
+  }
+  ProblemBatch batch;
+  ArrayProblem::Parameters of_cameras = {
+      cameras.data(), int64_t{kCameras} * kSolves, 9};
+  of_cameras.is_constant = is_constant.data();
+  const int camera_array = batch.problem.AddParameters(of_cameras);
+  const int point_array = batch.problem.AddParameters(
+      {points.data(), int64_t{kPoints} * kSolves, 3});
+  batch.problem.AddResiduals<BalReprojectionError>(
+      row_begin.back(),
+      observations.data(),
+      {{camera_array, camera_id.data()}, {point_array, point_id.data()}});
+  batch.num_problems = kSolves;
+  batch.parameter_begin = {camera_begin.data(), point_begin.data()};
+  batch.residual_begin = {row_begin.data()};
+  ceres::Solver::Options solver_options;
+  solver_options.max_num_iterations = 5;
+  Options on_host;
+  on_host.device = DEVICE_HOST;
+  BatchSummary summary;
+  std::string error;
+  ASSERT_TRUE(SolveBatch(solver_options, on_host, &batch, &summary, &error))
+      << error;
+  EXPECT_EQ(summary.num_windows, kSolves);
+
   VectorXd sum = VectorXd::Zero(12);
   MatrixXd squares = MatrixXd::Zero(12, 12);
   for (int i = 0; i < kSolves; ++i) {
-    BalTestProblem noisy = truth;
-    for (double& observation : noisy.observations) {
-      observation += normal(generator);
-    }
-    const auto problem = BuildProblem(&noisy, Derivatives::kAnalytic);
-    HoldTwo({noisy.camera(0), noisy.camera(1)}, problem.get());
-    ceres::Solver::Options options;
-    options.linear_solver_type = ceres::DENSE_SCHUR;
-    options.logging_type = ceres::SILENT;
-    options.max_num_iterations = 5;
-    ceres::Solver::Summary summary;
-    ceres::Solve(options, problem.get(), &summary);
-    VectorXd error(12);
+    VectorXd of_solve(12);
     for (int j = 0; j < 9; ++j) {
-      error(j) = noisy.camera(2)[j] - truth.camera(2)[j];
+      of_solve(j) = cameras[static_cast<size_t>(9 * (kCameras * i + 2) + j)] -
+                    truth.camera(2)[j];
     }
     for (int j = 0; j < 3; ++j) {
-      error(9 + j) = noisy.point(3)[j] - truth.point(3)[j];
+      of_solve(9 + j) = points[static_cast<size_t>(3 * (kPoints * i + 3) + j)] -
+                        truth.point(3)[j];
     }
-    sum += error;
-    squares += error * error.transpose();
+    sum += of_solve;
+    squares += of_solve * of_solve.transpose();
   }
   const auto problem = BuildProblem(&truth, Derivatives::kAnalytic);
   HoldTwo({truth.camera(0), truth.camera(1)}, problem.get());

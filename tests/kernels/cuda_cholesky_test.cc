@@ -209,6 +209,88 @@ TEST_F(CudaDenseCholeskyTest, SameBitsTwice) {
   }
 }
 
+// Of X = A^-1 from L with errors of rounding alone, blocks and products in any
+// order: |A X - I| <= c n u |A| |X| |L^-1| |L| and the like, in norms (Du Croz
+// and Higham 1992, section 4), here c = 8 and all norms of one of the two
+// factors. The condition of A is at most trace / n.
+TEST_F(CudaDenseCholeskyTest, Inverts) {
+  CudaDenseCholesky cholesky;
+  std::vector<int64_t> sizes(std::begin(kSizes), std::end(kSizes));
+  // Beyond kInversionBlock, with rows behind it in half a pair of tiles.
+  sizes.push_back(CudaDenseCholesky::kInversionBlock + 41);
+#ifndef CERES_EXT_EMULATED
+  sizes.push_back(2 * CudaDenseCholesky::kInversionBlock + 700);
+#endif
+  for (const int64_t n : sizes) {
+    SCOPED_TRACE(n);
+    const Matrix a = PositiveDefinite(n, 6);
+    ASSERT_OK(cholesky.Setup(n, {}, machine_.get()));
+    std::vector<double> first;
+    for (int run = 0; run < 2; ++run) {
+      DeviceBuffer<double> values = Upload(Strided(a));
+      int64_t failed_order = -1;
+      EXPECT_EQ(cholesky.Invert().code, StatusCode::kInvalidArgument);
+      ASSERT_OK(cholesky.Factorize(values.data(), &failed_order));
+      ASSERT_EQ(failed_order, 0);
+      ASSERT_OK(cholesky.Invert());
+      EXPECT_EQ(cholesky.Invert().code, StatusCode::kInvalidArgument);
+      const std::vector<double> inverse = Unstrided(n, Download(values));
+      const auto x = [&](int64_t i, int64_t j) {
+        return inverse[static_cast<size_t>(j * n + i)];
+      };
+      if (run > 0) {
+        EXPECT_TRUE(SameBits(inverse, first));
+        break;
+      }
+      first = inverse;
+      double norm = 0.0;
+      for (int64_t j = 0; j < n; ++j) {
+        for (int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(x(i, j), x(j, i)) << i << ", " << j;
+          norm += x(i, j) * x(i, j);
+        }
+      }
+      const double condition = a.trace() / static_cast<double>(n);
+      const double bound = 8.0 * static_cast<double>(n) *
+                           kUnitRoundoff<double> * a.trace() * std::sqrt(norm) *
+                           condition;
+      // A column is enough of a large one.
+      for (int64_t j = 0; j<n; j += n> 300 ? 97 : 1) {
+        for (int64_t i = 0; i < n; ++i) {
+          double sum = i == j ? -1.0 : 0.0;
+          for (int64_t k = 0; k < n; ++k) {
+            sum += a(i, k) * x(k, j);
+          }
+          ASSERT_LE(std::fabs(sum), bound) << i << ", " << j;
+        }
+      }
+      // By it.
+      const std::vector<double> b = RandomVector(2 * n, 7);
+      DeviceBuffer<double> rhs = Upload(b);
+      DeviceBuffer<double> solution = Poisoned<double>(2 * n);
+      ASSERT_OK(cholesky.SolveColumns(2, rhs.data(), solution.data()));
+      const std::vector<double> solved = Download(solution);
+      for (int64_t c = 0; c < 2; ++c) {
+        for (int64_t i = 0; i < n; ++i) {
+          double sum = 0.0;
+          double size = 0.0;
+          for (int64_t k = 0; k < n; ++k) {
+            const double term = x(i, k) * b[static_cast<size_t>(c * n + k)];
+            sum += term;
+            size += std::fabs(term);
+          }
+          ASSERT_LE(std::fabs(solved[static_cast<size_t>(c * n + i)] - sum),
+                    2.0 * Gamma<double>(n) * size);
+        }
+      }
+      EXPECT_EQ(cholesky.SolveColumns(1, rhs.data(), rhs.data()).code,
+                StatusCode::kInvalidArgument);
+      EXPECT_EQ(cholesky.Solve(rhs.data(), rhs.data()).code,
+                StatusCode::kInvalidArgument);
+    }
+  }
+}
+
 TEST_F(CudaDenseCholeskyTest, NamesTheMinorThatIsNotPositive) {
   CudaDenseCholesky cholesky;
   for (const bool mixed_precision : {false, true}) {

@@ -83,6 +83,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
   // As HostSchurCholesky's. Waits. kDeviceError: also where a solution with the
   // factor, of ones, is wrong, as CheckFactor has it.
   kernels::Status Factorize() {
+    is_inverted_ = false;
     int64_t failed_order = 0;
     CERES_EXT_RETURN_IF_ERROR(
         size_.is_sparse ? sparse_.Factorize(values_.data(), &failed_order)
@@ -102,14 +103,30 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                                bool /*only_from_first*/,
                                double* x,
                                double* work) {
-    if (!size_.is_sparse) {
-      return dense_.SolveColumns(num_columns, x);
+    if (!NeedsWork()) {
+      return dense_.SolveColumns(num_columns, x, x);
     }
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::CopyParams{num_unknowns_ * num_columns, x, work}, machine_));
+    if (!size_.is_sparse) {
+      return dense_.SolveColumns(num_columns, work, x);
+    }
     return sparse_.SolveColumns(num_columns, work, x);
   }
-  bool NeedsWork() const { return size_.is_sparse; }
+  bool NeedsWork() const { return size_.is_sparse || is_inverted_; }
+  // S^-1 takes the place of a dense factor, until S is factorised again.
+  bool CanInvert() const { return !size_.is_sparse; }
+  kernels::Status Invert() {
+    is_inverted_ = true;
+    return dense_.Invert();
+  }
+  // Null where Invert was not called.
+  SchurInverse inverse() const {
+    return is_inverted_
+               ? SchurInverse{values_.data(),
+                              kernels::CudaDenseCholesky::Stride(num_unknowns_)}
+               : SchurInverse();
+  }
   // After queued work. kNumericalFailure names the column where S is not
   // positive definite. kDeviceError: also where z is not the solution, which
   // the library has not noticed.
@@ -254,6 +271,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
 
   int64_t bytes_to_come_ = 0;
   int64_t bytes_before_analysis_ = 0;
+  bool is_inverted_ = false;
   kernels::CudaDenseCholesky dense_;
   kernels::CudaSparseCholesky sparse_;
 };

@@ -105,6 +105,10 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
     return {};
   }
   bool NeedsWork() const { return sparse_ != nullptr; }
+  // S^-1 as a whole has no use here: solving takes as long.
+  bool CanInvert() const { return false; }
+  kernels::Status Invert() { return {}; }
+  SchurInverse inverse() const { return {}; }
   // Solve has said it.
   kernels::Status CheckFactor() { return {}; }
   bool sparse_is_wrong() const { return false; }

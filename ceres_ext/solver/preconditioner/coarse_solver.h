@@ -81,24 +81,19 @@ class CoarseSolver<kernels::CudaMachine> {
     machine_ = machine;
     n_ = n;
     CERES_EXT_RETURN_IF_ERROR(cholesky_.Setup(n, {}, machine));
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n * n, &inverse_));
     return machine->Allocate(kernels::kCoarseLanes * n, &partial_);
   }
   kernels::Status Factorize(double* e, int64_t* failed_order) {
+    inverse_ = e;
     CERES_EXT_RETURN_IF_ERROR(cholesky_.Factorize(e, failed_order));
-    if (*failed_order != 0) {
-      return {};
-    }
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::SetIdentityParams{n_, inverse_.data()}, machine_));
-    return cholesky_.SolveColumns(n_, inverse_.data());
+    return *failed_order != 0 ? kernels::Status() : cholesky_.Invert();
   }
   kernels::Status Solve(const double* v,
                         double* w,
                         const kernels::PcgScalars* scalars) {
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::DenseProductParams{
-            n_, inverse_.data(), v, partial_.data(), scalars},
+            n_, Stride(n_), inverse_, v, partial_.data(), scalars},
         machine_));
     return Run(kernels::SumLanesParams{n_, partial_.data(), w, scalars},
                machine_);
@@ -108,7 +103,7 @@ class CoarseSolver<kernels::CudaMachine> {
   kernels::CudaMachine* machine_ = nullptr;
   int64_t n_ = 0;
   kernels::CudaDenseCholesky cholesky_;
-  kernels::CudaMachine::Buffer<double> inverse_;
+  const double* inverse_ = nullptr;
   kernels::CudaMachine::Buffer<double> partial_;
 };
 

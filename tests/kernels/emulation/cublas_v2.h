@@ -27,6 +27,9 @@ enum cublasStatus_t {
   CUBLAS_STATUS_EXECUTION_FAILED = 13
 };
 enum cublasFillMode_t { CUBLAS_FILL_MODE_LOWER, CUBLAS_FILL_MODE_UPPER };
+enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
+enum cublasSideMode_t { CUBLAS_SIDE_LEFT, CUBLAS_SIDE_RIGHT };
+enum cublasDiagType_t { CUBLAS_DIAG_NON_UNIT, CUBLAS_DIAG_UNIT };
 enum cublasAtomicsMode_t { CUBLAS_ATOMICS_NOT_ALLOWED, CUBLAS_ATOMICS_ALLOWED };
 
 typedef struct cublasContext* cublasHandle_t;
@@ -49,6 +52,38 @@ cublasStatus_t cublasDsymv_v2_64(cublasHandle_t handle,
                                  const double* beta,
                                  double* y,
                                  int64_t y_stride);
+cublasStatus_t cublasDgemmStridedBatched_64(cublasHandle_t handle,
+                                            cublasOperation_t a_operation,
+                                            cublasOperation_t b_operation,
+                                            int64_t rows,
+                                            int64_t columns,
+                                            int64_t inner,
+                                            const double* alpha,
+                                            const double* a,
+                                            int64_t a_stride,
+                                            long long a_step,
+                                            const double* b,
+                                            int64_t b_stride,
+                                            long long b_step,
+                                            const double* beta,
+                                            double* c,
+                                            int64_t c_stride,
+                                            long long c_step,
+                                            int64_t count);
+cublasStatus_t cublasDtrmm_v2_64(cublasHandle_t handle,
+                                 cublasSideMode_t side,
+                                 cublasFillMode_t fill_mode,
+                                 cublasOperation_t operation,
+                                 cublasDiagType_t diagonal,
+                                 int64_t rows,
+                                 int64_t columns,
+                                 const double* alpha,
+                                 const double* a,
+                                 int64_t a_stride,
+                                 const double* b,
+                                 int64_t b_stride,
+                                 double* c,
+                                 int64_t c_stride);
 }
 
 #endif  // CERES_EXT_TESTS_EMULATION_CUBLAS_V2_H_

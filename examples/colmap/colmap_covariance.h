@@ -1,0 +1,38 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Covariances of a model that was solved.
+
+#ifndef EXAMPLES_COLMAP_COLMAP_COVARIANCE_H_
+#define EXAMPLES_COLMAP_COLMAP_COVARIANCE_H_
+
+#include <string>
+
+#include "ceres_ext/covariance.h"
+#include "examples/bal/covariance_file.h"
+#include "examples/colmap/colmap_problem.h"
+#include "problem_io/colmap_model.h"
+
+namespace ceres_ext::colmap {
+
+// Of what the problem of *model has, at its values: by ids
+//
+//   images          6 x 6: w and t, where R becomes exp([w]x) R, w in radians
+//   centers         3 x 3: -R't
+//   points          3 x 3
+//   cameras_MODEL   of the parameters, an array each camera model
+//
+// origin: of the coordinates of *model in those of its file; null: zero. Images
+// are described in the file's. Without positions. False with *error.
+bool ComputeModelCovariance(const CovarianceOptions& options,
+                            const ProblemOptions& problem_options,
+                            const double* origin,
+                            Model* model,
+                            bal::CovarianceReport* report,
+                            std::string* error);
+
+// Sets the positions of centers and points, by the values of `model`.
+void SetPositions(const Model& model, bal::CovarianceReport* report);
+
+}  // namespace ceres_ext::colmap
+
+#endif  // EXAMPLES_COLMAP_COLMAP_COVARIANCE_H_
