@@ -13,7 +13,7 @@
 //                [flags]
 //
 // Prints the full report, or writes it as bundle_adjuster does
-// (docs/bundle_adjuster.md) for the part `shapes` of scripts/gpu_compare.
+// (docs/programs.md) for the part `shapes` of scripts/gpu_compare.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -2,7 +2,7 @@
 //
 // Solves a problem of the "Bundle Adjustment in the Large" kind with this
 // library or with Ceres alone. The flags are a superset of those of Ceres's own
-// bundle_adjuster; docs/bundle_adjuster.md lists where defaults differ.
+// bundle_adjuster; docs/programs.md lists where defaults differ.
 
 #include <algorithm>
 #include <chrono>

@@ -2,7 +2,7 @@
 //
 // Solves of one problem by several solvers, each from the same start in a
 // process of its own, and what they say about each other.
-// docs/bundle_adjuster.md describes the file.
+// docs/programs.md describes the file.
 
 #ifndef EXAMPLES_BAL_COMPARISON_H_
 #define EXAMPLES_BAL_COMPARISON_H_
