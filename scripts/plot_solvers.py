@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 """Turns the records of scripts/gpu_solvers into the table and the plot of
-docs/measurements/comparison.md.
+docs/measurements/comparison/solvers.md.
 
   scripts/plot_solvers.py [FOLDER]... [--commit HASH]
       [--record docs/measurements/comparison/solvers.jsonl]
-      [--page docs/measurements/comparison.md] [--no-plots]
+      [--page docs/measurements/comparison/solvers.md] [--no-plots]
 
 FOLDER has files SIZE-SEED.json of bundle_adjuster --compare_json; --commit says
 which commit they are of. Their runs join those of the record, a line each, in
@@ -199,7 +199,7 @@ def main():
         "--record", type=pathlib.Path,
         default=ROOT / "docs/measurements/comparison/solvers.jsonl")
     parser.add_argument("--page", type=pathlib.Path,
-                        default=ROOT / "docs/measurements/comparison.md")
+                        default=ROOT / "docs/measurements/comparison/solvers.md")
     parser.add_argument("--no-plots", action="store_true")
     arguments = parser.parse_args()
 

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 """Turns the record of bal_study into the tables and plots of
-docs/measurements/study.md.
+docs/measurements/study.md and study_runs.md.
 
   scripts/plot_study.py RESULTS/study.json [--ncu RESULTS/ncu_SIZE.csv]...
       [--add RESULTS/host.json[@HASH]]... [--commit HASH]
       [--output docs/measurements/study]
       [--tables docs/measurements/study/tables.md]
       [--page docs/measurements/study.md]
+      [--page docs/measurements/study_runs.md]
 
 Writes SVG files into the output folder and the tables, in Markdown, into one
-file or to the standard output. --page replaces what stands between
+file or to the standard output. --page replaces the text between
 "<!-- begin NAME -->" and "<!-- end NAME -->" in a page by the table NAME:
 claims, runs, and figures: those that there are in the output folder.
 --ncu adds the profiler's metrics to the record, as "profiles";
@@ -838,7 +839,8 @@ def main():
                         help="where a file of --ncu doesn't say it")
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--tables", type=pathlib.Path)
-    parser.add_argument("--page", type=pathlib.Path)
+    parser.add_argument("--page", type=pathlib.Path, action="append",
+                        default=[])
     parser.add_argument("--no-plots", action="store_true")
     arguments = parser.parse_args()
 
@@ -872,9 +874,8 @@ def main():
         write_tables(record, sys.stdout)
     if arguments.output and not arguments.no_plots:
         plot(record, arguments.output)
-    if arguments.page:
-        fill_page(arguments.page, arguments.output or arguments.page.parent,
-                  record)
+    for page in arguments.page:
+        fill_page(page, arguments.output or page.parent, record)
 
 
 if __name__ == "__main__":
