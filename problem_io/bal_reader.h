@@ -53,7 +53,7 @@ bool ReadBalMemory(const std::string& name,
                    std::string* error,
                    const BalReadOptions& options = BalReadOptions());
 
-// Whether a file begins as a problem in BAL format does.
+// True if a file begins as a problem in BAL format does.
 bool IsBalFile(const std::string& path);
 
 }  // namespace ceres_ext::bal

@@ -19,7 +19,7 @@
 
 namespace ceres_ext::bal {
 
-// Whether a file that starts with these bytes may be one.
+// True if a file that starts with these bytes may be one.
 bool IsNpz(std::string_view first_bytes);
 
 struct NpyArray {

@@ -99,7 +99,7 @@ void RemoveTemporaryFiles();
 // empty path is never written.
 bool CanWrite(const std::string& path, std::string* error);
 
-// Whether an output of this path goes to standard output.
+// True if an output of this path goes to standard output.
 bool IsStandardOutput(const std::string& path);
 
 // False, with one line in *error, if something that this program wrote to
@@ -118,7 +118,7 @@ struct OutputFile {
   std::string may_replace = "";
 };
 
-// Whether no output takes the place of another or of an input: whether no two
+// True if no output takes the place of another or of an input: whether no two
 // paths lead, through links of any kind, to one regular file, or to one name
 // for a file that is not there yet. Devices, pipes and the program's own
 // standard output and error don't count, nor do empty paths. On failure returns

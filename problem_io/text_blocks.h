@@ -31,13 +31,13 @@ struct TextBlock {
   const char* begin = nullptr;
   const char* end = nullptr;
   const char* text_end = nullptr;
-  // Whether the character before begin and the one at begin are of one token.
+  // True if the character before begin and the one at begin are of one token.
   bool starts_in_token = false;
-  // Whether nothing comes behind text_end, and what was found there in place
-  // of more, empty where the text is whole.
+  // True if nothing follows text_end; `error` then says what was found instead
+  // of more text, empty if the text is complete.
   bool has_text_end = false;
   std::string error;
-  // Whether nothing comes behind end.
+  // True if nothing follows end.
   bool is_last = false;
 
   std::vector<char> buffer;

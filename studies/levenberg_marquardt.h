@@ -43,7 +43,7 @@ enum StudyMark { kMark0 = 4, kMark1, kMark2, kMark3 };
 
 struct StudyOptions {
   solver::StepOptions solver;
-  // Whether products go by the blocks of W = F'E, formed once a solve.
+  // True if products go by the blocks of W = F'E, formed once a solve.
   bool explicit_w = false;
   // eta. Below zero: PCG always takes max_num_iterations.
   double r_tolerance = -1.0;

@@ -44,7 +44,7 @@ std::string HostInstructions() {
 #endif
 }
 
-// Whether it takes one line: no object below it, or an array of arrays.
+// True if it takes one line: no object below it, or an array of arrays.
 bool IsRow(const Json& json) {
   return std::none_of(json.begin(), json.end(), [](const Json& value) {
     return value.is_object() ||

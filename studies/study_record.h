@@ -81,7 +81,7 @@ class StudyRecord {
 
   double elapsed_seconds() const;
   bool out_of_time() const { return elapsed_seconds() > settings_.seconds; }
-  // Whether a part is asked for.
+  // True if a part is asked for.
   bool Wants(const std::string& part) const;
   // Options of a whole run that takes at most max_seconds, and what is left of
   // the time of the study.

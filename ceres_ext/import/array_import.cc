@@ -32,8 +32,8 @@ uint64_t Mix(uint64_t x) {
   return x ^ x >> 33;
 }
 
-// Of both ids of all rows, each at its place: a sum, so that threads may add in
-// any order. Not 0.
+// Hash of both ids of all rows, each at its place. It is a sum, so threads may
+// add in any order. Not 0.
 uint64_t HashOf(const ObservationTable& rows, kernels::HostContext* context) {
   std::atomic<uint64_t> sum{0};
   const int32_t* const camera = rows.camera_id.data();
@@ -462,7 +462,7 @@ void ArrayImport::SpreadTangents(const double* tangents,
   of_blocks->clear();
   for (size_t array = 0; array < problem_->parameters().size(); ++array) {
     const Parameters& p = problem_->parameters()[array];
-    // Where the blocks of the array begin.
+    // The first block of the array.
     std::vector<size_t> begin;
     size_t end = of_blocks->size();
     for (int64_t i = 0; i < p.num_blocks; ++i) {

@@ -55,7 +55,7 @@ bool ChooseLinearSolver(const Options& options,
   ceres::PreconditionerType preconditioner =
       solver_options->preconditioner_type;
   if (options.linear_solver == LINEAR_SOLVER_AUTO) {
-    // Decide may take exact steps in its place.
+    // Decide may take exact steps instead.
     type = ceres::ITERATIVE_SCHUR;
     preconditioner = ceres::SCHUR_JACOBI;
   } else if (options.linear_solver != LINEAR_SOLVER_AS_GIVEN) {

@@ -162,7 +162,7 @@ class ObservationEvaluator final : public BatchEvaluator {
                                : fn(OfType<Recomputed<true>>());
   }
 
-  // Where J'r of cameras and points is set; null: not wanted.
+  // The place of J'r of cameras and points, or null.
   struct Gradient {
     double* points = nullptr;
     double* cameras = nullptr;
@@ -195,7 +195,7 @@ class ObservationEvaluator final : public BatchEvaluator {
                       : Status();
   }
 
-  // Where the host calls losses, at these residuals.
+  // The losses of these residuals, if the host calls them.
   Status CallLosses(const double* residuals) {
     if (!loss_model_.calls_user()) {
       return {};

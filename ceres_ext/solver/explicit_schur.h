@@ -202,7 +202,7 @@ class ExplicitSchur {
   }
   kernels::Status SetupColumns() { return csr_.SetupColumns(machine_); }
 
-  // Pairs of a family of E and W of them; null: it has none.
+  // Pairs of a family of E and W of them; null if it has none.
   struct PairsOfFamily {
     const typename kernels::PairIndex<Machine>::View* index = nullptr;
     const double* w = nullptr;

@@ -466,7 +466,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       kernels::kCouplings<Source, kLayout>;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
-  // Whether S as a matrix has an operation of its own, and whether rows are
+  // True if S as a matrix has an operation of its own, and whether rows are
   // there for others; of machines that replace operations neither.
   static constexpr bool kHasSchur =
       !kernels::IsModel<Source>::value &&

@@ -30,7 +30,7 @@ struct SchurBlocksRequest {
 
 // Of clusters of F blocks, in host memory; the rest in the machine's.
 struct SplitRequest {
-  // Of each value of F its cluster; -1: it is no unknown.
+  // Of each value of F its cluster; -1 if it is no unknown.
   const std::vector<int32_t>* cluster = nullptr;
   const double* e_diagonal = nullptr;  // D_e; null: zero
   // Not null, of the only family of F: S is written to these, in the machine's
@@ -87,7 +87,7 @@ class SchurContribution {
 
   // A batch that eliminates its E family in
   // an operation of its own writes the blocks between the F blocks of its
-  // family: the number of that; -1: it lists its rows, and sums W and F_i'F_j
+  // family: the number of that; -1 if it lists its rows, and sums W and F_i'F_j
   // of pairs and crossings (structure/schur_pairs.h).
   virtual int schur_family() const { return -1; }
   // Of a writer whose blocks are not F's, but hold all values of F once: its

@@ -61,7 +61,7 @@ struct StepOptions {
   bool use_explicit_schur_complement = false;
 
   // The iterations of PCG in all steps together after which it gets a second
-  // level (coarse_choice.h); 0: all steps have it; below 0: none. Those that it
+  // level (coarse_choice.h); 0 if all steps have it; below 0: none. Those that it
   // costs in each step. Needs kSchurJacobi, and no other use of S as a matrix.
   int coarse_after = -1;
   int coarse_again = 0;
@@ -73,7 +73,7 @@ struct StepOptions {
   // Every so many iterations r = b - A x is computed anew; at least 1.
   int residual_reset_period = 10;
 
-  // Whether PCG starts from the power series for the right-hand side, of at
+  // True if PCG starts from the power series for the right-hand side, of at
   // most 1 + max_num_spse_iterations terms, the last one being the first that
   // is smaller than spse_tolerance times the first one; else it starts from
   // zero.
@@ -85,8 +85,8 @@ struct StepOptions {
     return use_spse_initialization ||
            preconditioner == PreconditionerType::kSchurPowerSeriesExpansion;
   }
-  // Whether steps may be exact, whether some are by PCG all the same, and
-  // whether none is.
+  // True if some steps may be exact, if both kinds of steps are used, and if
+  // all steps are exact.
   bool may_factorize() const { return factorization != Factorization::kNone; }
   bool is_mixture() const { return may_factorize() && exact_step_cost > 0; }
   bool factorizes() const { return may_factorize() && !is_mixture(); }
@@ -94,7 +94,7 @@ struct StepOptions {
   bool needs_schur_matrix() const {
     return may_factorize() || use_explicit_schur_complement || may_be_coarse();
   }
-  // Whether a solver asks for the blocks of F'F, and for those of S.
+  // True if a solver needs the blocks of F'F, and those of S.
   bool needs_u() const {
     return has_power_series() || preconditioner == PreconditionerType::kJacobi;
   }
@@ -179,7 +179,7 @@ struct StepPerSolveOptions {
   // q_tolerance is the largest value of a forcing sequence, with an element for
   // each linearisation (PcgForcing).
   bool use_forcing_sequence = false;
-  // Whether the Jacobian is that of the solve before, which was of no use.
+  // True if the Jacobian is that of the solve before, which was of no use.
   bool is_same_linearization = false;
 };
 

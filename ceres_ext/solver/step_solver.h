@@ -199,15 +199,18 @@ class StepSolver {
   SchurCholesky<Machine>* mutable_cholesky() { return cholesky_.get(); }
   // (E'E + D_e^2)^-1 of the system that was factorised last, packed.
   double* e_inverses() { return operator_->e_matrices(); }
-  // Why S has become a dense matrix after Setup, a sentence; empty: it hasn't.
+  // The reason why S has become a dense matrix after Setup, a sentence; empty if
+  // it hasn't.
   const std::string& why_dense() const { return why_dense_; }
   // The second level of PCG; null: no step has had it.
   const CoarseSpace<Machine>* coarse() const { return coarse_.get(); }
-  // Why steps go without it that should have it, a sentence; empty: none do.
+  // The reason why steps go without it that should have it, a sentence; empty:
+  // none do.
   const std::string& why_not_coarse() const { return why_not_coarse_; }
-  // Why PCG takes steps that should be exact, a sentence; empty: it doesn't.
+  // The reason why PCG takes steps that should be exact, a sentence; empty if it
+  // doesn't.
   const std::string& why_not_exact() const { return why_not_exact_; }
-  // Of S as a matrix, which is factorised or multiplied by; null: there is
+  // Of S as a matrix, which is factorised or multiplied by; null if there is
   // none.
   const SchurMatrixSize* matrix_size() const {
     return cholesky_ != nullptr ? &cholesky_->size() : operator_->matrix_size();

@@ -50,7 +50,7 @@ struct TrustRegionOptions {
   bool jacobi_scaling = true;
 };
 
-// Why a loop ended.
+// The reason why a loop ended.
 enum class TrustRegionEnd : int32_t {
   kNone,               // It has not.
   kInitialEvaluation,  // The start can't be evaluated: FAILURE.
@@ -180,7 +180,7 @@ class TrustRegion {
            (radius_ * squared_scale);
   }
 
-  // Whether the loop ends with this iteration, whatever the gradient is.
+  // True if the loop ends with this iteration, whatever the gradient is.
   CERES_EXT_HOST_DEVICE bool IsLast() const {
     return iteration_ >= options_.max_num_iterations;
   }

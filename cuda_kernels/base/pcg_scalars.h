@@ -15,7 +15,7 @@
 
 namespace ceres_ext::kernels {
 
-// Why a solve ended, in the order in which one iteration tests them.
+// The reason why a solve ended, in the order in which one iteration tests them.
 enum class PcgEnd : int32_t {
   kRunning = 0,
   kBlockBreakdown,     // a block that A or M is made of has no inverse
@@ -110,7 +110,7 @@ CERES_EXT_HOST_DEVICE inline bool IsInfinite(double x) {
 //   eta_k = 0.9 |b_k| / |b_{k-1}|, at least 0.9 eta_{k-1} where that is over
 //   0.1
 struct PcgForcing {
-  // |b| and q_tolerance of the linearisation before; 0: there is none, or the
+  // |b| and q_tolerance of the linearisation before; 0 if there is none, or the
   // tolerance is constant.
   double last_norm_rhs = 0.0;
   double last_q_tolerance = 0.0;

@@ -270,7 +270,7 @@ struct alignas(2 * sizeof(T)) Pair {
   T b;
 };
 
-// Whether the camera half finds y_k in shared memory, where it costs more to
+// True if the camera half finds y_k in shared memory, where it costs more to
 // compute than to keep.
 CERES_EXT_HOST_DEVICE constexpr bool KeepsProducts(int mode) {
   return (CameraHalf(mode) & kUseCamera) != 0 && (mode & kCameraOut) != 0;

@@ -31,8 +31,8 @@ constexpr int kResultsPerPage = 64;
 
 constexpr char kNoDevice[] = "no CUDA device was found";
 
-// Why cudaGetDeviceCount failed. Where no driver is installed its error is the
-// one of a driver that is too old; the version tells them apart.
+// The reason why cudaGetDeviceCount failed. Where no driver is installed its
+// error is the one of a driver that is too old; the version tells them apart.
 std::string WhyNoDevice(cudaError_t error) {
   if (error == cudaErrorNoDevice) {
     return kNoDevice;

@@ -106,7 +106,7 @@ class CountMemory {
   CudaContext* const context_;
   const int64_t peak_before_;
 };
-// Whether this thread is in the life of one.
+// True if this thread is in the life of one.
 bool IsCountingMemory();
 
 class CudaContext {
@@ -123,7 +123,7 @@ class CudaContext {
   // Waits for the stream and returns the first error of its work.
   Status Synchronize() const;
 
-  // Whether what the context has made is still there and can be used: not after
+  // True if what the context has made is still there and can be used: not after
   // a reset of the device, nor after an error of anybody's kernel, which ends
   // all of the process's work on it. Makes the device current.
   bool IsAlive() const;
@@ -134,7 +134,7 @@ class CudaContext {
   // kOutOfMemory where the context can't come to hold so many bytes, what it
   // has kept included, by the limit or the device. Takes nothing.
   Status CheckLimit(int64_t num_bytes) const;
-  // Whether it may come to an end of memory where it is to hold so many bytes.
+  // True if it may come to an end of memory where it is to hold so many bytes.
   bool MayRunShort(int64_t num_bytes) const;
   Status Allocate(int64_t num_bytes, void** data);
   void Free(void* data, int64_t num_bytes);

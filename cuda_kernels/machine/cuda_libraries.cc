@@ -25,8 +25,8 @@ bool ReadStart(const std::string& file, ElfStart* start) {
          std::memcmp(start->ident, ELFMAG, SELFMAG) == 0;
 }
 
-// Why the dynamic linker can't load a file, empty where nothing is found. It
-// does not always say: a file for another processor is no file to it.
+// The reason why the dynamic linker can't load a file, empty where nothing is
+// found. It does not always say: a file for another processor is no file to it.
 std::string WhyNoLibrary(const std::string& file) {
   struct stat status;
   if (stat(file.c_str(), &status) != 0) {

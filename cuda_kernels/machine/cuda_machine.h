@@ -145,7 +145,7 @@ class CudaMachine {
 
   // What has become of graphs so far.
   struct LoopRecord {
-    // Why there are none, where not ok.
+    // The reason why there are none, where not ok.
     Status status{StatusCode::kUnsupported, "Not enabled."};
     int64_t num_recordings = 0;
     int64_t num_launches = 0;

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Whether x solves A x = b, A symmetric and positive definite on a device, for
-// libraries that may report success and return something else. A dense factor
+// Checks that x solves A x = b, A symmetric and positive definite, on a device,
+// because libraries may report success and return a wrong x. A dense factor
 // overwrites A, so the residual is not formed as a vector but multiplied by a
 // vector that is chosen before:
 //

@@ -112,7 +112,7 @@ class CudaSparseCholesky::Handles {
             (status == CUDSS_STATUS_ALLOC_FAILED ? ", out of memory." : ".")};
   }
 
-  // For cuDSS; 0: it has worked. Sizes are kept here, so that the account is
+  // For cuDSS; 0 if it has worked. Sizes are kept here, so that the account is
   // right whatever cuDSS says that it gives back.
   static int Allocate(void* self,
                       void** data,

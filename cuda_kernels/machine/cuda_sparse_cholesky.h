@@ -95,7 +95,7 @@ class CudaSparseCholesky {
   Status SolveColumns(int64_t num_columns, double* b, double* x);
   // What cuda_solution_check.h says of the last Solve.
   Status CheckSolution();
-  // Whether that was that cuDSS's solution is wrong, and not an error of CUDA.
+  // True if that was that cuDSS's solution is wrong, and not an error of CUDA.
   bool solution_is_wrong() const { return solution_is_wrong_; }
 
  private:

@@ -478,7 +478,7 @@ CERES_EXT_HOST_DEVICE inline void MapCameraJacobian(const T* local_jacobian,
   }
 }
 
-// Whether element (i, j) of a camera map lies in one of its blocks where it is
+// True if element (i, j) of a camera map lies in one of its blocks where it is
 // [blockdiag(3 x rotation_dim, diagonal 6), 0]: cameras without a manifold, or
 // with a full one for the rotation, scaled, padded or with constants.
 CERES_EXT_HOST_DEVICE constexpr bool IsInMapBlocks(int rotation_dim,

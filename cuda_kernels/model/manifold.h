@@ -37,7 +37,7 @@ struct ManifoldFactor {
            : kind == ManifoldKind::kLine      ? size - 2
                                               : size - 1;
   }
-  // Whether its derivative is the same everywhere.
+  // True if its derivative is the same everywhere.
   CERES_EXT_HOST_DEVICE bool is_linear() const {
     return kind == ManifoldKind::kConstant || kind == ManifoldKind::kEuclidean;
   }

@@ -250,7 +250,7 @@ class LossCorrector {
     }
   }
 
-  // Whether one of these would correct nothing.
+  // True if one of these would correct nothing.
   CERES_EXT_HOST_DEVICE static bool IsIdentity(const double* rho) {
     return rho[1] == 1.0 && rho[2] <= 0.0;
   }

@@ -475,7 +475,7 @@ struct InvertBlocksParams {
   BlockArray<const double> a;
   const double* diagonal = nullptr;  // D, columns per block; null: zero
   BlockArray<double> inverse;
-  // Whether a block that rounding has left not positive definite is replaced by
+  // True if a block that rounding has left not positive definite is replaced by
   // its diagonal, with elements below D^2 raised to that, as a preconditioner
   // may be; else, with D, it has the pivots of one that is definite
   // (small_matrix.h), and without it is a breakdown. kDynamic: where true,

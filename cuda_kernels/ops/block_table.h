@@ -40,7 +40,7 @@ struct BlockTableRef {
   const uint8_t* held = nullptr;
 
   // Which of the block's values of a tangent vector a place of the padded one
-  // has; -1: it is padding.
+  // has; -1 if it is padding.
   CERES_EXT_HOST_DEVICE int ValueAt(int64_t block, int element) const {
     const int bits = held == nullptr ? 0 : held[block];
     if (bits == 0) {

@@ -37,7 +37,7 @@ namespace ceres_ext::kernels {
 inline constexpr int kPartColumns = 3;
 
 // Up to `per_camera` rows of each camera, evenly over those it has: the point
-// of the i-th at per_camera * camera + i; -1: there are fewer. Of two rows that
+// of the i-th at per_camera * camera + i; -1 if there are fewer. Of two rows that
 // of the shorter point: rows by chance would be of long ones.
 struct SamplePointsParams {
   int64_t num_cameras = 0;
@@ -195,7 +195,7 @@ struct CameraVectorsParams {
   static constexpr int kColumns = Source::Shape::kF;
   int64_t num_cameras = 0;
   Source jacobian;
-  // Of each column of each camera its place in the order of P; -1: it is no
+  // Of each column of each camera its place in the order of P; -1 if it is no
   // unknown.
   const int32_t* place = nullptr;
   const double* p = nullptr;  // m of each in the order

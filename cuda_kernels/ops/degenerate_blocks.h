@@ -26,7 +26,7 @@ namespace ceres_ext::kernels {
 // Of one family.
 struct DegenerateRecord {
   int64_t count = 0;
-  // 1 / relative pivot of the worst, at most kMaxSeverity; 0: there is none.
+  // 1 / relative pivot of the worst, at most kMaxSeverity; 0 if there is none.
   double severity = 0.0;
   int32_t block = Breakdown::kNone;  // the worst
   int32_t unused = 0;

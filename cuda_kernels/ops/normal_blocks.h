@@ -49,7 +49,7 @@ struct NormalBlocksParams {
       v_inverse;                     // Vi, packed; needs `breakdown`
   double* point_gradient = nullptr;  // g_p, E
 
-  // Whether v_inverse is an input, of points that rows of other batches see as
+  // True if v_inverse is an input, of points that rows of other batches see as
   // well. Nothing of points is computed then, and schur_rhs is not to be asked
   // for.
   bool v_inverse_is_given = false;

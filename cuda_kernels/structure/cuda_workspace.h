@@ -95,7 +95,7 @@ class CudaWorkspace {
     // With fewer observations where a block can't have that much shared memory.
     TileOptions recomputed = kRecomputedTiles;
     TileOptions stored = kStoredTiles;
-    // Whether points keep their numbers (row_index.h).
+    // True if points keep their numbers (row_index.h).
     bool keep_point_order = false;
     // The most columns of a camera that scratch is made for.
     int max_columns = kMaxCameraColumns;

@@ -30,7 +30,7 @@ void HandleSignals(const char* program);
 
 void SetSignalPhase(SignalPhase phase);
 
-// Whether a signal has been noted.
+// True if a signal has been noted.
 bool IsInterrupted();
 
 }  // namespace ceres_ext::bal

@@ -98,7 +98,9 @@ class Evaluation(typing.NamedTuple):
     residuals: list[numpy.typing.NDArray[numpy.float64]] | None
     """An array for each call of add_residuals, (n, 2)."""
     gradient: list[numpy.typing.NDArray[numpy.float64]] | None
-    """An array for each call of add_parameters: (n, size), where size is that of\n    the manifold's tangent, or (values,) if manifolds of an array differ in it.\n    Zeros for blocks that are constant or in no residual block."""
+    """An array for each call of add_parameters: (n, size), where size is that of
+    the manifold's tangent, or (values,) if manifolds of an array differ in it.
+    Zeros for blocks that are constant or in no residual block."""
 
 
 def evaluate(
@@ -112,10 +114,12 @@ def evaluate(
 ) -> Evaluation:
     """Evaluates the problem at the values of its arrays, without solving it.
 
-    options, values: as for solve(); only device, num_threads and precision have\n    an effect.\n    apply_loss_function: if False, losses and weights are not applied.
+    options, values: as for solve(); only device, num_threads and precision have
+    an effect.
+    apply_loss_function: if False, losses and weights are not applied.
 
     ValueError: options or arrays do not fit together, or the problem is being
-    solved. ArithmeticError: a residual block can't be evaluated, for\n    example of a point at the optical centre of its camera.
+    solved. ArithmeticError: a residual block can't be evaluated, for example of a point at the optical centre of its camera.
     """
     return Evaluation(
         *_evaluate(
@@ -128,9 +132,11 @@ class Covariance(typing.NamedTuple):
     """The result of covariance()."""
 
     diagonals: list[numpy.typing.NDArray[numpy.float64]]
-    """An array for each of `arrays`, (num_blocks, size, size). Zeros for constant\n    blocks, NaN for blocks in no residual block."""
+    """An array for each of `arrays`, (num_blocks, size, size). Zeros for constant
+    blocks, NaN for blocks in no residual block."""
     pairs: list[numpy.typing.NDArray[numpy.float64]]
-    """An array for each of `pairs`, (size of the first block, size of the\n    second)."""
+    """An array for each of `pairs`, (size of the first block, size of the
+    second)."""
     device: str
     """The machine that computed it."""
     cost: float
@@ -232,7 +238,8 @@ def write_bal(path: str | os.PathLike[str], problem: BalProblem) -> None:
     """Writes a file that read_bal reads back with the same bits.
 
     A name that ends in .gz or .bz2 is compressed, one that ends in .npz holds
-    arrays. The file is written completely or not at all, and a file that it replaces\n    stays until then.
+    arrays. The file is written completely or not at all, and a file that it
+    replaces stays until then.
 
     TypeError, ValueError: the arrays are not a BAL problem. OSError: the file
     can't be written.

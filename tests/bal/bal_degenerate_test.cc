@@ -362,7 +362,7 @@ ceres::Solver::Summary SolveStock(BalProblem* problem) {
   return summary;
 }
 
-// Whether stock Ceres ends at most 0.1 % below `cost` from one of 300 starts
+// True if stock Ceres ends at most 0.1 % below `cost` from one of 300 starts
 // that differ from `start` by rounding.
 bool StockMayEndAt(double cost, const BalProblem& start) {
   std::mt19937 random(1);

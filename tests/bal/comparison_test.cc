@@ -96,7 +96,7 @@ class CompareTest : public BundleAdjusterTest {
     return Child(folder, BUNDLE_ADJUSTER, arguments);
   }
 
-  // Whether it ends while somebody waits for it.
+  // True if it ends while somebody waits for it.
   static bool Ends(int process) {
     return Child::WaitUntil([process] {
       return kill(process, 0) != 0 ||

@@ -470,7 +470,7 @@ TEST_F(LossesInOrder, ThatThrowEndInAStatus) {
   fragile.fault = Fragile::kThrowANumber;
   EXPECT_EQ(Fail(losses, s).message,
             "The loss function " + name +
-                " threw: something that is no std::exception");
+                " threw: something that is not a std::exception");
   fragile.fault = Fragile::kNone;
   Update(losses, s, &rho);
 }

@@ -193,7 +193,7 @@ TEST_P(CantBeHad, LeavesAllAsItWasAndSaysWhy) {
   Options ext_options = Chosen(c.linear_solver, c.preconditioner);
   const Result chosen =
       SolveModified(ext_options, Derivatives::kAnalytic, c.modify);
-  EXPECT_THAT(chosen.summary.path_reason, HasSubstr("can't be had"));
+  EXPECT_THAT(chosen.summary.path_reason, HasSubstr("is not available"));
   EXPECT_THAT(chosen.summary.path_reason, HasSubstr(c.reason));
   // Stock Ceres, or this library where it serves what was given.
   ext_options = Chosen(LINEAR_SOLVER_AS_GIVEN, PRECONDITIONER_AS_GIVEN);

@@ -148,7 +148,7 @@ MatrixXd PseudoInverse(const MatrixXd& j, int nullity) {
          svd.matrixV().leftCols(rank).transpose();
 }
 
-// Whether all elements agree, each in proportion to the standard deviations of
+// True if all elements agree, each in proportion to the standard deviations of
 // its row and column.
 ::testing::AssertionResult AreNear(const MatrixXd& a,
                                    const MatrixXd& expected,

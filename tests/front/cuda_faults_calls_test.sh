@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #
-# Whether cuda_faults_test stands between the library and every function of
-# CUDA's runtime that it calls.
+# Checks that cuda_faults_test intercepts every function of CUDA's runtime that
+# the library calls.
 #
 #   cuda_faults_calls_test.sh LIST OBJECT...
 #

@@ -298,16 +298,16 @@ TEST(OptionsThatEndCeres, AreRefused) {
          ordering.Remove(*ordering.group_to_elements().at(0).begin());
          ordering.AddElementToGroup(&other, 0);
        },
-       "Solver::Options::linear_solver_ordering has what is no parameter block "
-       "of the problem"},
+       "Solver::Options::linear_solver_ordering has a block that is not in the "
+       "problem"},
       {[](ceres::Solver::Options* o) {
          o->use_inner_iterations = true;
          o->inner_iteration_ordering =
              std::make_shared<ceres::ParameterBlockOrdering>();
          o->inner_iteration_ordering->AddElementToGroup(&other, 0);
        },
-       "Solver::Options::inner_iteration_ordering has what is no parameter "
-       "block of the problem"},
+       "Solver::Options::inner_iteration_ordering has a block that is not in "
+       "the problem"},
   };
   for (const auto& c : kCases) {
     BalTestProblem bal = MakeBalTestProblem(3, 8, 3, 9);

@@ -18,7 +18,7 @@ inline constexpr DeviceType kDevice = DEVICE_CUDA;
 inline constexpr DeviceType kDevice = DEVICE_HOST;
 #endif
 
-// Whether there is a device, real or emulated.
+// True if there is a device, real or emulated.
 inline bool HasDevice() {
 #ifdef CERES_EXT_WITH_CUDA
   return kernels::NumCudaDevices(nullptr) > 0;

@@ -307,7 +307,7 @@ INSTANTIATE_TEST_SUITE_P(
               options->linear_solver_type = ceres::DENSE_SCHUR;
             },
             PATH_CERES,
-            "can't be had: DOGLEG",
+            "is not available: DOGLEG",
             nullptr,
             "device=cuda,linear_solver=iterative_schur"},
         Row{"WhatIsTooSmallForADevice",

@@ -302,7 +302,7 @@ class RandomProblem {
                      std::to_string(stock.final_cost);
   }
 
-  // Whether stock ends so from a start that differs by rounding: where a
+  // True if stock ends so from a start that differs by rounding: where a
   // problem is ill-conditioned, rounding is all that steps are made of.
   bool MayEndSo(const Summary& ours, double rounding, Random* random) const {
     for (int i = 0; i < 3000; ++i) {

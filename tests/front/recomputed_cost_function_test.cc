@@ -670,7 +670,7 @@ TEST(StoredInstead, OfALossOfAUsersOwn) {
   }
   ExpectStored(
       SolveCase(kCases[0], ExtOptions(JACOBIAN_RECOMPUTED), new OwnLoss),
-      "some have a loss of a user's own");
+      "some have a user-defined loss");
 }
 
 // One point seen by four cameras in rows that `add` adds.

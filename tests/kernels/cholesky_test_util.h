@@ -213,7 +213,7 @@ inline double Distance(std::vector<double> x, const std::vector<double>& y) {
   return Norm(x);
 }
 
-// Whether x solves A x = b as well as a factorisation in double must: the bound
+// True if x solves A x = b as well as a factorisation in double must: the bound
 // of the residual, element by element, and with it that of the solution where
 // no eigenvalue of A is below `least`.
 inline void ExpectSolves(const Matrix& a,

@@ -61,7 +61,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
   // the first one.
   int64_t bytes_to_come() const { return bytes_to_come_; }
 
-  // Whether Solve looks at S; else it only queues.
+  // True if Solve looks at S; else it only queues.
   bool waits() const { return size_.is_sparse; }
   // z = S^-1 s, vectors of F; columns that don't vary have step zero. Before z
   // is used CheckFactor is to say that it is the solution.
@@ -122,7 +122,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
     return dense_.CheckSolution();
   }
-  // Whether CheckFactor has found that of a sparse matrix.
+  // True if CheckFactor has found that of a sparse matrix.
   bool sparse_is_wrong() const {
     return size_.is_sparse && sparse_.solution_is_wrong();
   }

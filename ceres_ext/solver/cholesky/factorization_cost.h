@@ -32,7 +32,7 @@ inline double SparseFactorizationSeconds(int64_t num_factor_values,
                                static_cast<double>(num_flops));
 }
 
-// Whether a sparse factorisation is faster by more than its share of the
+// True if a sparse factorisation is faster by more than its share of the
 // analysis, which takes 40 ms and more, once a solve of some 20 steps.
 inline bool SparseIsFaster(int64_t n,
                            int64_t num_factor_values,

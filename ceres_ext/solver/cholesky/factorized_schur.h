@@ -119,7 +119,7 @@ class FactorizedSchur {
         machine_);
   }
 
-  // failed_order: of a factorisation; 0: it has worked, below 0: it hasn't, and
+  // failed_order: of a factorisation; 0 if it has worked, below 0: it hasn't, and
   // the library doesn't say where.
   kernels::Status CheckOrder(int64_t failed_order) const {
     if (failed_order == 0) {

@@ -35,7 +35,7 @@ struct LinearSystem {
   const double* f_diagonal = nullptr;  // D_f; null: zero
   // Room for E'b, which ModelConstant needs; null: not wanted.
   double* e_gradient = nullptr;
-  // Whether the Jacobian is that of the system before.
+  // True if the Jacobian is that of the system before.
   bool is_same_linearization = false;
 };
 
@@ -113,7 +113,7 @@ class LinearOperator {
     }
     return Run(kernels::DotParams{n, system_.b, system_.b, constant}, machine_);
   }
-  // What the matrix is where products are by one; null: they are by the
+  // What the matrix is where products are by one; null if they are by the
   // Jacobian.
   virtual const SchurMatrixSize* matrix_size() const { return nullptr; }
   // After Update, which has filled schur_diagonal: forms that matrix.

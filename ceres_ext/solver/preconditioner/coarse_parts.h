@@ -32,7 +32,7 @@ namespace ceres_ext::solver {
 template <typename Machine>
 class CoarseParts {
  public:
-  // Whether E can be formed so: one batch whose cameras are all of F.
+  // True if E can be formed so: one batch whose cameras are all of F.
   static bool Takes(const ProblemBlocks& blocks,
                     const std::vector<Batch*>& batches) {
     return batches.size() == 1 && blocks.f.size() == 1 &&
@@ -42,7 +42,7 @@ class CoarseParts {
   }
 
   // cluster: of each camera, below num_clusters. place: of each value of F its
-  // place in the order of P; -1: it is no unknown. Takes all memory.
+  // place in the order of P; -1 if it is no unknown. Takes all memory.
   kernels::Status Setup(Batch* batch,
                         const ProblemBlocks& blocks,
                         const std::vector<int32_t>& cluster,

@@ -446,7 +446,7 @@ inline uint64_t AllocationId(const void* data) {
   const auto found = driver().allocations.find(data);
   return found == driver().allocations.end() ? 0 : found->second.id;
 }
-// Whether so many bytes from `data` on are part of one allocation of the
+// True if so many bytes from `data` on are part of one allocation of the
 // device.
 inline bool IsOnDevice(const void* data, size_t num_bytes) {
   const auto& allocations = driver().allocations;

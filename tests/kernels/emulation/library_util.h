@@ -31,7 +31,7 @@ bool IsMatrixOnDevice(const T* a, int64_t n, int64_t stride) {
          IsOnDevice(a, static_cast<size_t>((n - 1) * stride + n) * sizeof(T));
 }
 
-// A handle of the program's that a library makes; null: there is no memory, or
+// A handle of the program's that a library makes; null if there is no memory, or
 // the test wants it so. A reset of the device ends it.
 template <typename T>
 T* CreateHandle(const char* call) {
