@@ -37,7 +37,7 @@ class HostEvaluation {
                         const std::vector<uint8_t>& is_eliminated,
                         kernels::HostContext* context);
 
-  // The state that Evaluate reads from then on, which must stay in its place.
+  // Sets the state that Evaluate reads from then on. It must stay in its place.
   // kNumericalFailure where a manifold fails.
   kernels::Status Publish(const double* host_state);
 

@@ -6,8 +6,8 @@
 // have taken as many iterations as making it costs: a solve never costs much
 // more than twice the cheaper way. From then on steps begin with it, until some
 // in a row are rejected: with more damping PCG does well alone. A step that
-// then takes more iterations than having it costs goes on with it. By counts
-// alone, so that the same problem has the same steps in every run.
+// then takes more iterations than the second level costs continues with it. By
+// counts alone, so that the same problem has the same steps in every run.
 #ifndef CERES_EXT_SOLVER_COARSE_CHOICE_H_
 #define CERES_EXT_SOLVER_COARSE_CHOICE_H_
 
@@ -39,8 +39,8 @@ class CoarseChoice {
     return std::min(of_pcg,
                     std::max(is_made_ ? again_ : after_ - num_without_, 1));
   }
-  // A step has taken so many iterations without it. True if it goes on with it:
-  // it has not ended, and these were MaxNumIterations().
+  // A step has taken so many iterations without it. True if the step continues
+  // with it: it has not ended, and these were MaxNumIterations().
   bool NoteStepWithout(int num_iterations, bool has_ended) {
     if (after_ <= 0) {
       return false;

@@ -31,7 +31,7 @@ class StepChoice {
     setup_ = setup;
     max_num_iterations_ = max_num_iterations;
   }
-  // Exact steps can't be had.
+  // Exact steps are not available.
   void UsePcgAlone() {
     is_pcg_alone_ = true;
     num_exact_to_come_ = 0;

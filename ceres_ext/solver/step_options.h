@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the step solver is asked and what it answers. Meanings are those
-// of Ceres's linear solvers of the same names.
+// Requests to the step solver and its answers. Meanings are those of Ceres's
+// linear solvers of the same names.
 #ifndef CERES_EXT_SOLVER_STEP_OPTIONS_H_
 #define CERES_EXT_SOLVER_STEP_OPTIONS_H_
 
@@ -61,8 +61,9 @@ struct StepOptions {
   bool use_explicit_schur_complement = false;
 
   // The iterations of PCG in all steps together after which it gets a second
-  // level (coarse_choice.h); 0 if all steps have it; below 0: none. Those that it
-  // costs in each step. Needs kSchurJacobi, and no other use of S as a matrix.
+  // level (coarse_choice.h); 0 if all steps have it; below 0: none. Those that
+  // it costs in each step. Needs kSchurJacobi, and no other use of S as a
+  // matrix.
   int coarse_after = -1;
   int coarse_again = 0;
 
@@ -70,7 +71,7 @@ struct StepOptions {
   // iteration, unless the right-hand side is zero.
   int min_num_iterations = 0;
   int max_num_iterations = 500;
-  // Every so many iterations r = b - A x is computed anew; at least 1.
+  // Interval, in iterations, at which r = b - A x is recomputed; at least 1.
   int residual_reset_period = 10;
 
   // True if PCG starts from the power series for the right-hand side, of at
@@ -170,8 +171,8 @@ struct StepPerSolveOptions {
   double q_tolerance = 0.0;
   // Ends when |b - A x| <= r_tolerance |b|.
   double r_tolerance = -1.0;
-  // Where zeta < 0.1 and less than this is left of the model's cost to gain, an
-  // end too (cuda_kernels/base/pcg_scalars.h); 0: never.
+  // If zeta < 0.1 and less than this is left of the model's cost to gain, PCG
+  // also ends (cuda_kernels/base/pcg_scalars.h); 0 for never.
   double model_cost_tolerance = 0.0;
   // Compares what PCG can still gain with what is left of the model's cost too
   // (SetPcgResidual).

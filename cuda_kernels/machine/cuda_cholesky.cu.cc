@@ -17,8 +17,8 @@ namespace {
 // Threads per block of the kernels here.
 constexpr int kBlock = 256;
 
-// Of cuSOLVER's info, which is a place in the matrix, and of where the kernel
-// below has found nothing: every byte 0x7f.
+// The values of cuSOLVER's info, which is a place in the matrix, and of a place
+// at which the kernel below has found nothing: every byte 0x7f.
 constexpr int kNothingByte = 0x7f;
 constexpr int32_t kNothing = 0x7f7f7f7f;
 
@@ -103,7 +103,7 @@ Status LaunchForEach(const char* name,
       name, kernel, CeilDivide(n, kBlock), kBlock, 0, stream, n, arguments...);
 }
 
-// Of a size that is 0 nothing is held.
+// Nothing is held for a size that is 0.
 template <typename T>
 Status AllocateExactly(int64_t size, CudaMachine* machine, DeviceBuffer<T>* x) {
   if (x->size() != size) {
@@ -138,7 +138,7 @@ void CudaDenseCholesky::DestroyHandles() {
   if (cusolver_ == nullptr && params_ == nullptr && cublas_ == nullptr) {
     return;
   }
-  // What a lost device had is not there to be destroyed. Errors are the echo of
+  // Resources of a lost device must not be destroyed. Errors are the echo of
   // earlier ones.
   const KeepCurrentContext keep;
   const CusolverFunctions* cusolver = nullptr;
@@ -235,7 +235,7 @@ Status CudaDenseCholesky::ForecastBytes(int64_t n,
                                         CudaMachine* machine,
                                         int64_t* device_bytes) {
   *device_bytes = 0;
-  // What is held of another machine must not outlast its place here.
+  // Resources of another machine must not outlast their place here.
   if (machine != machine_) {
     ReleaseMemory();
   }
@@ -402,8 +402,8 @@ Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
             "cusolverDnXpotrf refused its argument " +
                 std::to_string(-read_.info) + "."};
   }
-  // What cuSOLVER has left behind its info is no factor. It may have gone on
-  // for some columns with an element that is not finite.
+  // The matrix that cuSOLVER has left after its info is not a factor. It may
+  // have continued for some columns with an element that is not finite.
   if (read_.info > 0) {
     *failed_order = std::min(read_.info, read_.bad_diagonal);
   } else if (read_.bad_diagonal != kNothing) {

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the process has on CUDA devices, whoever took it, and what a device is
-// like before there is work for it. Devices are named by the runtime's numbers.
+// The memory of the process on CUDA devices, and the properties of a device
+// before there is work for it. Devices are named by the runtime's numbers.
 //
 // Thread safe. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_PROCESS_H_

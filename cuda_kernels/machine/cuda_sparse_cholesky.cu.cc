@@ -60,14 +60,14 @@ int64_t FlopsOf(int64_t bits) {
 
 }  // namespace
 
-// What cuDSS has made, and the memory that it has taken of the context.
+// The objects of cuDSS, and the memory that it has taken from the context.
 class CudaSparseCholesky::Handles {
  public:
   Handles(const CudssFunctions* cudss, CudaContext* context)
       : cudss(cudss), context_(context) {}
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
-  // What a lost device had is not there to be destroyed. Errors are the echo of
+  // Resources of a lost device must not be destroyed. Errors are the echo of
   // earlier ones.
   ~Handles() {
     const KeepCurrentContext keep;

@@ -142,7 +142,7 @@ CERES_EXT_HOST_DEVICE inline double SubtractProduct(
 inline constexpr int kMaxEliminatedFamilies = 8;
 
 // -W Vi W', packed, where W sums over the rows of one eliminated block, which
-// stand next to each other and in one segment.
+// are adjacent and in one segment.
 struct EliminatedBlocks {
   const double* values = nullptr;
   const int32_t* row_begin = nullptr;
@@ -268,7 +268,7 @@ struct MergedRows {
   }
 };
 
-// Of the sums of the step before, `width` values each.
+// The sums of the step before, `width` values each.
 struct PartialSums {
   const double* in = nullptr;
   int32_t width = 0;

@@ -11,8 +11,8 @@
 //   s_c  = g_c - sum_k W_k Vi_p g_p
 //
 // S_c is the diagonal block of the Schur complement without D_c^2, s its
-// right-hand side. W_cp sums over the observations of point p by camera c,
-// more than one where a pair repeats: these stand next to each other.
+// right-hand side. W_cp sums over the observations of point p by camera c, more
+// than one if a pair repeats: these are adjacent.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_
 

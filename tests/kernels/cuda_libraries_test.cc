@@ -111,9 +111,9 @@ TEST_F(CudaLibraries, AFolderInItsPlace) {
 
 TEST_F(CudaLibraries, NoLibrary) {
   const std::string text = Write("text.so.7", "This is no library at all.\n");
-  EXPECT_EQ(Why({text}), text + " can't be read or is no shared library");
+  EXPECT_EQ(Why({text}), text + " can't be read or is not a shared library");
   const std::string empty = Write("empty.so.7", "");
-  EXPECT_EQ(Why({empty}), empty + " can't be read or is no shared library");
+  EXPECT_EQ(Why({empty}), empty + " can't be read or is not a shared library");
   // The dynamic linker's words, with the file.
   std::ifstream library(Library("cutest"), std::ios::binary);
   std::ostringstream bytes;
