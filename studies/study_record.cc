@@ -33,7 +33,7 @@ std::string CpuName() {
   return "";
 }
 
-// What the host's code was compiled for.
+// The instruction set of the host's code.
 std::string HostInstructions() {
 #if defined(__AVX512F__) && defined(__AVX512VL__)
   return "x86-64-v4";

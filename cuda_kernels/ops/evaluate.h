@@ -2,7 +2,7 @@
 //
 // Residuals, cost and Jacobian of a batch of BAL observations (bal_model.h).
 //
-//   PrepareCameras    parameters -> camera states and camera maps, once per state
+//   PrepareCameras    parameters -> camera states and maps, once per state
 //   LocalOrigin,      an origin among the cameras, and points from there, for
 //   MovePoints        products in float
 //   EvaluateCost      states, points -> 1/2 sum |residual|^2

@@ -28,10 +28,10 @@ DEFINE_string(cost_function, "analytic",
               "library's), autodiff (ceres::Jet, by Ceres on the host), "
               "device_autodiff (the same functor, by this library).");
 DEFINE_string(problem, "arrays",
-              "What the solver is given: arrays (where --cost_function is "
-              "analytic, --solver ceres_ext, and without --inner_iterations; "
-              "else as ceres) or ceres (a ceres::Problem, an object for each "
-              "residual block).");
+              "The input of the solver: arrays (if --cost_function is "
+              "analytic, --solver is ceres_ext, and without "
+              "--inner_iterations; otherwise as ceres) or ceres (a "
+              "ceres::Problem, an object for each residual block).");
 
 DEFINE_double(rotation_sigma, 0.0,
               "Standard deviation of the noise added to the angle-axis vector "
@@ -56,8 +56,8 @@ DEFINE_string(covariance, "",
               "standard deviations. With analytic derivatives, and cameras of "
               "9 parameters.");
 DEFINE_string(covariance_scale, "a_posteriori",
-              "Of these: a_posteriori (the standard deviation of an image "
-              "position is estimated from the solution), a_priori (it is one "
+              "Their scale: a_posteriori (the standard deviation of an image "
+              "position is estimated from the solution) or a_priori (it is one "
               "pixel).");
 
 DEFINE_bool(compare, false,
@@ -80,7 +80,7 @@ DEFINE_bool(compare_dry_run, false,
             "how long.");
 DEFINE_string(compare_json, "",
               "Write all runs to this JSON file, after each of them, and skip "
-              "those that are there already.");
+              "those that it has already.");
 
 DEFINE_string(linear_solver_ordering, "user",
               "user (points are eliminated first), automatic.");

@@ -13,7 +13,7 @@
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
 
-// What is read and written, and the start; the rest is in SolveBalOptions.
+// Inputs, outputs and the start; the rest is in SolveBalOptions.
 DECLARE_string(input);
 DECLARE_string(output);
 DECLARE_string(covariance);
@@ -35,7 +35,7 @@ namespace ceres_ext::bal {
 // With the help of bundle_adjuster.
 AdjusterProgram BundleAdjusterProgram();
 
-// Of --covariance_scale, which SolveOptionsFromFlags has checked.
+// The value of --covariance_scale, which SolveOptionsFromFlags has checked.
 CovarianceScale CovarianceScaleFromFlags();
 
 // Checks all flags but paths. On failure returns false and sets *error to one

@@ -15,7 +15,7 @@
 namespace ceres_ext::bal {
 namespace {
 
-// Of value i of a block.
+// The name of value i of a block.
 double StandardDeviation(const CovarianceArray& array, int64_t block, int i) {
   const int64_t n = array.size;
   return std::sqrt(array.values[static_cast<size_t>((block * n + i) * n + i)]);

@@ -34,8 +34,9 @@ bool ComputeBalCovariance(const SolveBalOptions& options,
                           CovarianceSummary* summary,
                           std::string* error);
 
-// A name that ends in .npz: the arrays, each (num_blocks, size, size). Else a
-// table of standard deviations, one line a block: name, number, `size` values.
+// A name that ends in .npz: the arrays, each (num_blocks, size, size).
+// Otherwise a table of standard deviations, one line per block: name, number,
+// `size` values.
 bool WriteCovarianceFile(const std::string& path,
                          const std::vector<CovarianceArray>& arrays,
                          std::string* error);

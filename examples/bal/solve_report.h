@@ -13,7 +13,7 @@
 
 namespace ceres_ext::bal {
 
-// What a solve was of.
+// The problem of a solve.
 struct ReportedProblem {
   std::string format;  // of the report
   std::string input;

@@ -32,7 +32,8 @@ DEFINE_string(final_ply, "",
               "frame of the input.");
 
 DEFINE_string(solver, "ceres_ext",
-              "Which solver: ceres_ext (this library under Ceres's trust-region "
+              "Which solver: ceres_ext (this library under Ceres's "
+              "trust-region "
               "loop, stock Ceres where it does not support the problem), ceres "
               "(stock Ceres alone).");
 
@@ -78,8 +79,10 @@ DEFINE_int32(max_num_refinement_iterations, 0,
 
 DEFINE_int32(num_threads, -1, "Threads; -1 for one per processor.");
 DEFINE_bool(warm_up, false,
-            "Start CUDA and solve once before, from the same start: the times are "
-            "those of a process in which CUDA, its kernels and memory are there.");
+            "Start CUDA and solve once before, from the same start: the times "
+            "are "
+            "those of a process in which CUDA, its kernels and memory are "
+            "there.");
 DEFINE_double(max_solver_time, 1e32, "Seconds of the minimizer, at most.");
 DEFINE_double(function_tolerance, 1e-16,
               "Stop when the cost changes by less, relative to the cost.");
@@ -225,7 +228,7 @@ bool SetLinearSolver(ceres::Solver::Options* options,
                                       : PRECONDITIONER_TWO_LEVEL;
   }
   if (FLAGS_linear_solver == "auto") {
-    // Who names what only PCG has wants PCG.
+    // An option of PCG selects PCG.
     if (FLAGS_preconditioner == "automatic" && !FLAGS_use_spse_initialization &&
         !FLAGS_explicit_schur_complement) {
       ext_options->linear_solver = LINEAR_SOLVER_AUTO;

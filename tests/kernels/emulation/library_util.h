@@ -31,8 +31,8 @@ bool IsMatrixOnDevice(const T* a, int64_t n, int64_t stride) {
          IsOnDevice(a, static_cast<size_t>((n - 1) * stride + n) * sizeof(T));
 }
 
-// A handle of the program's that a library makes; null if there is no memory, or
-// the test wants it so. A reset of the device ends it.
+// A handle of the program's that a library makes; null if there is no memory,
+// or the test wants it so. A reset of the device ends it.
 template <typename T>
 T* CreateHandle(const char* call) {
   if (NextOnDevice(call, cudaErrorMemoryAllocation) != cudaSuccess) {
