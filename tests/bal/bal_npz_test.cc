@@ -311,7 +311,7 @@ TEST_F(BalNpz, Arrays) {
             "name");
 }
 
-// Headers of other writers, with the same length in place of ours.
+// Headers of other writers, with the same length, instead of ours.
 TEST_F(BalNpz, NpyHeaders) {
   const std::string good = FileOf(Arrays(SmallProblem()));
   const std::string ours =
@@ -322,7 +322,7 @@ TEST_F(BalNpz, NpyHeaders) {
     header.resize(ours.size(), ' ');
     return good.substr(0, begin) + header + good.substr(begin + ours.size());
   };
-  // Right but for the checksum.
+  // Correct except for the checksum.
   for (const char* header :
        {"{\"shape\":(3,9),\"descr\":\"<f8\",\"fortran_order\":False}",
         "{ 'fortran_order' : False , 'shape' : ( 3 , 9 , ) , 'descr':'<f8'}"}) {

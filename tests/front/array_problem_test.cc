@@ -277,7 +277,8 @@ TEST(ArrayProblem, SameBitsWithWeights) {
   }
 }
 
-// Of a user: rows of views, whose points are found as Ceres finds them.
+// User-defined functors: rows of views, whose points are found as Ceres finds
+// them.
 TEST(ArrayProblem, SameBitsOfAFunctor) {
   Arrays arrays(9);
   arrays.use_functor = true;
@@ -543,7 +544,7 @@ TEST(ArrayProblem, NoIndexIsTheBlockOfTheSameNumber) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-// What needs a ceres::Problem is solved with one, and says so.
+// Features that need a ceres::Problem build one, and the summary says so.
 struct Reason {
   const char* name;
   const char* reason;
@@ -719,7 +720,7 @@ TEST(ArrayProblem, NoMemoryIsAFailureWithTheStartKept) {
   EXPECT_EQ(arrays.bal.points, start.bal.points);
 }
 
-// Of two blocks of one array.
+// A row of two blocks of one array.
 struct Difference {
   template <typename T>
   bool operator()(const T* x, const T* y, T* residuals) const {
@@ -882,7 +883,7 @@ TEST(ArrayProblem, RefusesWhatDoesNotFit) {
       [](Parameters*, Parameters*, Residuals* r) {
         r->blocks[1].parameters = 2;
       });
-  // Where there are no residual blocks too.
+  // Also without residual blocks.
   expect(
       "residuals 0, blocks[0]: parameters is -1, expected 0 <= parameters < "
       "2",

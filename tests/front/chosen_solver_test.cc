@@ -81,9 +81,9 @@ class Replaces : public ::testing::TestWithParam<Case> {
   }
   static void GivenSolver(ceres::Solver::Options* options) {
     options->linear_solver_type = std::get<0>(GetParam());
-    // Of a choice that is replaced: products by S have other bits.
+    // For a replaced choice: products by S have other bits.
     options->use_explicit_schur_complement = true;
-    // Of factorisations alone.
+    // For factorisations alone.
     if (options->linear_solver_type == ceres::SPARSE_NORMAL_CHOLESKY) {
       options->dynamic_sparsity = true;
     }
@@ -195,7 +195,7 @@ TEST_P(CantBeHad, LeavesAllAsItWasAndSaysWhy) {
       SolveModified(ext_options, Derivatives::kAnalytic, c.modify);
   EXPECT_THAT(chosen.summary.path_reason, HasSubstr("is not available"));
   EXPECT_THAT(chosen.summary.path_reason, HasSubstr(c.reason));
-  // Stock Ceres, or this library where it serves what was given.
+  // Stock Ceres, or this library if it supports the given solver.
   ext_options = Chosen(LINEAR_SOLVER_AS_GIVEN, PRECONDITIONER_AS_GIVEN);
   const Result given =
       SolveModified(ext_options, Derivatives::kAnalytic, c.modify);

@@ -6,8 +6,9 @@
 #
 #   cuda_faults_calls_test.sh LIST OBJECT...
 #
-# OBJECT: archives and object files of the library. What registers kernels when
-# a program starts, and what only translates an error, is left out.
+# OBJECT: archives and object files of the library. Functions that register
+# kernels when a program starts, and functions that only translate an error, are
+# left out.
 set -euo pipefail
 list="$1"
 shift

@@ -11,7 +11,7 @@
 
 namespace ceres_ext {
 
-// Where tests solve that are built for the host and with a device emulated.
+// The machine of tests that are built for the host and with a device emulated.
 #ifdef CERES_EXT_EMULATED
 inline constexpr DeviceType kDevice = DEVICE_CUDA;
 #else

@@ -167,7 +167,7 @@ TEST_F(Report, IterationsOfStockCeres) {
   EXPECT_THAT(ReportLine(summary), HasSubstr("\"pcg_iterations\":0,"));
 }
 
-// Of a solve that did not begin.
+// The report of a solve that did not begin.
 TEST_F(Report, WhatCeresDidNotComeToIsNull) {
   const std::string line = ReportLine(Summary());
   for (const char* field : {"linear_solver",

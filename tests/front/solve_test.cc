@@ -419,7 +419,7 @@ TEST(Solve, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   }
 }
 
-// With an order of the user's; Ceres's own depends on addresses.
+// With a user's order; Ceres's own depends on addresses.
 TEST(Solve, SameBitsWithInnerIterations) {
   const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
   std::vector<std::vector<double>> results;
@@ -656,7 +656,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "CLUSTER_JACOBI"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// A loss of a user's own, whatever its second derivative.
+// A user-defined loss, whatever its second derivative.
 class OwnLoss final : public ceres::LossFunction {
  public:
   void Evaluate(double s, double rho[3]) const final {

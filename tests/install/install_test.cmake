@@ -251,6 +251,6 @@ expect_run(125 "^$" "links Ceres statically" "${built}/linked_statically")
 expect_run(125 "^$" "uses libceres.so.3, and this is Ceres 2.2"
            "${built}/other_3")
 expect_run(125 "^$" "does not fit .*OnlyOtherCeresHasThis" "${built}/other_4")
-expect_run(127 "^$" "there is no such program" "${built}/nothing")
+expect_run(127 "^$" "program not found" "${built}/nothing")
 expect_run(125 "^$" "expected a program")
 expect_run(125 "^$" "unknown option --setting" --setting=1 "${built}/unchanged")

@@ -39,7 +39,7 @@ double Gamma(int64_t k) {
   const double ku = static_cast<double>(k) * kUnitRoundoff<T>;
   return ku / (1.0 - ku);
 }
-// Of L L', relative to |L| |L'|.
+// The error of L L', relative to |L| |L'|.
 template <typename T>
 double FactorError(int64_t n) {
   return Gamma<T>(n + 5);

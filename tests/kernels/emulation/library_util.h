@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the emulated libraries have in common. A program of an emulated device
+// The common part of the emulated libraries. A program of an emulated device
 // exports its symbols (cmake/CeresExtTargets.cmake), so that the device and the
 // faults of cuda_runtime.h are the program's here too.
 #ifndef CERES_EXT_TESTS_EMULATION_LIBRARY_UTIL_H_
