@@ -137,7 +137,7 @@ class NpzProblemReader {
       }
       if (array == NUM_ARRAYS) {
         *error_ =
-            "expected no arrays but camera_index, point_index, observations, "
+            "expected only the arrays camera_index, point_index, observations, "
             "cameras and points, found the member " +
             Quoted(member.name.data(), member.name.data() + member.name.size());
         return false;

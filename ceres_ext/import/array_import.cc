@@ -69,22 +69,22 @@ void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate) {
 std::string ArrayImport::WhyProblemIsNeeded(
     const ceres::Solver::Options& options) const {
   if (options.minimizer_type != ceres::TRUST_REGION) {
-    return "minimizer_type LINE_SEARCH works on a ceres::Problem";
+    return "minimizer_type LINE_SEARCH needs a ceres::Problem";
   }
   if (options.trust_region_strategy_type == ceres::DOGLEG) {
-    return "trust_region_strategy_type DOGLEG works on a ceres::Problem";
+    return "trust_region_strategy_type DOGLEG needs a ceres::Problem";
   }
   if (options.use_inner_iterations) {
-    return "inner iterations work on a ceres::Problem";
+    return "inner iterations need a ceres::Problem";
   }
   if (options.linear_solver_ordering != nullptr) {
     return "linear_solver_ordering names the blocks of a ceres::Problem";
   }
   if (options.check_gradients) {
-    return "check_gradients works on a ceres::Problem";
+    return "check_gradients needs a ceres::Problem";
   }
   if (!options.trust_region_minimizer_iterations_to_dump.empty()) {
-    return "the dumping of problems works on a ceres::Problem";
+    return "the dumping of problems needs a ceres::Problem";
   }
   const auto& all = problem_->residuals();
   return std::all_of(all.begin(),

@@ -226,7 +226,7 @@ bool ChooseJacobian(const PlanRequest& request,
   } else if (asked == JACOBIAN_RECOMPUTED) {
     const std::string why = machines.WhyNotRecomputed();
     if (!why.empty()) {
-      *refusal = {"jacobian RECOMPUTED takes " + why,
+      *refusal = {"jacobian RECOMPUTED supports " + why,
                   NeedsSchurMatrix(solver_options)};
       return false;
     }

@@ -219,7 +219,7 @@ class ProblemEvaluator {
     return is_taken
                ? kernels::Status()
                : kernels::Status(kernels::StatusCode::kNumericalFailure,
-                                 "The state can't be given to the program.");
+                                 "The state can't be copied to the program.");
   }
 
   const double* HostState(const double* state) const {

@@ -113,7 +113,9 @@ struct StepOptions {
       *error = "The costs of an exact step are below zero.";
     } else if (factorization == Factorization::kSparse &&
                use_mixed_precision_solves) {
-      *error = "use_mixed_precision_solves has no sparse factorisation.";
+      *error =
+          "The sparse factorisation does not support "
+          "use_mixed_precision_solves.";
     } else if (max_num_refinement_iterations < 0) {
       *error = "max_num_refinement_iterations = " +
                std::to_string(max_num_refinement_iterations) +

@@ -135,11 +135,11 @@ std::string SolveSetup::WhyCeres(const PreprocessedProblem& pp) const {
   if (options.linear_solver_type == ceres::CGNR &&
       options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE &&
       CanBeSolvedByCeres(pp, &error)) {
-    return "sparse_linear_algebra_library_type CUDA_SPARSE is Ceres's own";
+    return "sparse_linear_algebra_library_type CUDA_SPARSE is not supported";
   }
   return NeedsSchurMatrix(options) &&
                  options.trust_region_strategy_type == ceres::DOGLEG
-             ? SolvedByCeres(options, "the dogleg strategy is Ceres's own")
+             ? SolvedByCeres(options, "the dogleg strategy is not supported")
              : "";
 }
 

@@ -321,7 +321,7 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
   has_factor_ = false;
   if (n_ < 0) {
     return {StatusCode::kInvalidArgument,
-            "A matrix was to be factorised before the set-up."};
+            "A factorisation was requested before the set-up."};
   }
   a_ = a;
   if (n_ == 0) {
@@ -389,7 +389,7 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
 Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
   *failed_order = 0;
   if (!has_factor_) {
-    return {StatusCode::kInvalidArgument, "No matrix was to be factorised."};
+    return {StatusCode::kInvalidArgument, "There is no matrix to factorise."};
   }
   if (n_ == 0) {
     return {};
@@ -439,7 +439,7 @@ Status CudaDenseCholesky::SolveInPlace(void* x, int64_t num_columns) {
 Status CudaDenseCholesky::Solve(const double* b, double* x) {
   if (!has_factor_) {
     return {StatusCode::kInvalidArgument,
-            "A system was to be solved without a factor of its matrix."};
+            "A solution was requested without a factor of the matrix."};
   }
   if (n_ == 0) {
     return {};
@@ -462,7 +462,7 @@ Status CudaDenseCholesky::Solve(const double* b, double* x) {
 Status CudaDenseCholesky::SolveColumns(int64_t num_columns, double* x) {
   if (!has_factor_ || options_.mixed_precision) {
     return {StatusCode::kInvalidArgument,
-            "Systems were to be solved without a factor in double."};
+            "Solutions were requested without a factor in double."};
   }
   return n_ == 0 ? Status() : SolveInPlace(x, num_columns);
 }
@@ -470,7 +470,7 @@ Status CudaDenseCholesky::SolveColumns(int64_t num_columns, double* x) {
 Status CudaDenseCholesky::CheckSolution() {
   if (n_ < 0) {
     return {StatusCode::kInvalidArgument,
-            "A solution was to be checked before the set-up."};
+            "A check of a solution was requested before the set-up."};
   }
   if (n_ == 0) {
     return {};

@@ -130,8 +130,8 @@ Status CudaContext::Create(const CudaContextOptions& options,
   if (options.device < 0 || options.device >= num_devices) {
     return Status(StatusCode::kInvalidArgument,
                   "CUDA device " + std::to_string(options.device) +
-                      " was asked for, devices 0 to " +
-                      std::to_string(num_devices - 1) + " exist.");
+                      " does not exist; there are devices 0 to " +
+                      std::to_string(num_devices - 1) + ".");
   }
   std::unique_ptr<CudaContext> result(new CudaContext);
   result->options_ = options;

@@ -378,7 +378,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
   has_factor_ = false;
   if (!is_analyzed_) {
     return {StatusCode::kInvalidArgument,
-            "A matrix was to be factorised before its analysis."};
+            "A factorisation was requested before the analysis of the matrix."};
   }
   if (csr_.n == 0) {
     has_factor_ = true;
@@ -460,7 +460,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
 Status CudaSparseCholesky::Solve(const double* b, double* x) {
   if (!has_factor_) {
     return {StatusCode::kInvalidArgument,
-            "A system was to be solved without a factor of its matrix."};
+            "A solution was requested without a factor of the matrix."};
   }
   if (csr_.n == 0) {
     return {};
@@ -494,7 +494,7 @@ Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
                                         double* x) {
   if (!has_factor_) {
     return {StatusCode::kInvalidArgument,
-            "Systems were to be solved without a factor of their matrix."};
+            "Solutions were requested without a factor of the matrix."};
   }
   if (csr_.n == 0 || num_columns == 0) {
     return {};
@@ -520,8 +520,9 @@ Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
 Status CudaSparseCholesky::CheckSolution() {
   solution_is_wrong_ = false;
   if (!has_factor_) {
-    return {StatusCode::kInvalidArgument,
-            "A solution was to be checked without a factor of its matrix."};
+    return {
+        StatusCode::kInvalidArgument,
+        "A check of a solution was requested without a factor of the matrix."};
   }
   if (csr_.n == 0) {
     return {};

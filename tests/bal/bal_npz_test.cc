@@ -254,7 +254,7 @@ TEST_F(BalNpz, Arrays) {
   };
   const std::string_view cameras = good[3].values;
   EXPECT_EQ(error_with(3, {"poses", "<f8", {3, 9}, cameras}),
-            "f: expected no arrays but camera_index, point_index, "
+            "f: expected only the arrays camera_index, point_index, "
             "observations, cameras and points, found the member 'poses.npy'");
   EXPECT_THAT(error_with(3, {"../../cameras", "<f8", {3, 9}, cameras}),
               HasSubstr("found the member '../../cameras.npy'"));

@@ -519,7 +519,7 @@ TEST(ArrayKinds, SameBitsAsAProblem) {
       ExpectSameSummary(summary, expected);
     }
     ++num_cases;
-    if (summary.path_reason.find("a ceres::Problem was made") !=
+    if (summary.path_reason.find("a ceres::Problem was built") !=
         std::string::npos) {
       ++num_problems;
       // If this library does not take the ceres::Problem either.

@@ -573,7 +573,8 @@ TEST_P(WithAProblem, SaysWhyAndEndsWhereItEnds) {
   const std::string reason = GetParam().reason;
   EXPECT_EQ(expected.path_reason == reason, GetParam().is_said);
   EXPECT_EQ(summary.path_reason,
-            expected.path_reason + "; a ceres::Problem was made of the arrays" +
+            expected.path_reason +
+                "; a ceres::Problem was built from the arrays" +
                 (GetParam().is_said ? " for that" : ", because " + reason));
   EXPECT_EQ(summary.path, expected.path);
   EXPECT_EQ(summary.termination_type, expected.termination_type);
@@ -586,23 +587,23 @@ INSTANTIATE_TEST_SUITE_P(
     WithAProblem,
     ::testing::Values(
         Reason{"LineSearch",
-               "minimizer_type LINE_SEARCH works on a ceres::Problem",
+               "minimizer_type LINE_SEARCH needs a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->minimizer_type = ceres::LINE_SEARCH;
                }},
         Reason{"Dogleg",
-               "trust_region_strategy_type DOGLEG works on a ceres::Problem",
+               "trust_region_strategy_type DOGLEG needs a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->trust_region_strategy_type = ceres::DOGLEG;
                  options->linear_solver_type = ceres::DENSE_SCHUR;
                }},
         Reason{"InnerIterations",
-               "inner iterations work on a ceres::Problem",
+               "inner iterations need a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->use_inner_iterations = true;
                }},
         Reason{"CheckedGradients",
-               "check_gradients works on a ceres::Problem",
+               "check_gradients needs a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->check_gradients = true;
                }},

@@ -419,8 +419,8 @@ TEST(ExactStepOptions, MixedPrecisionIsDense) {
   const Summary summary = SolveOnDevice(&solved);
   EXPECT_EQ(summary.path, PATH_CERES);
   EXPECT_EQ(summary.path_reason,
-            "use_mixed_precision_solves has no sparse factorisation "
-            "(schur_factorization = SPARSE)");
+            "the sparse factorisation (schur_factorization = SPARSE) does not "
+            "support use_mixed_precision_solves");
 }
 
 // The factor of float is refined to what double gives.

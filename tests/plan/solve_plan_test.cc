@@ -260,7 +260,7 @@ TEST_F(SolvePlanTest, RecomputesWhereThatIsFasterAndCanBe) {
   EXPECT_TRUE(Plan().recomputed);
   facts_.why_not_recomputed = "no manifolds on points";
   EXPECT_EQ(Refused().reason,
-            "jacobian RECOMPUTED takes no manifolds on points");
+            "jacobian RECOMPUTED supports no manifolds on points");
 }
 
 TEST_F(SolvePlanTest, StoresWhatAMatrixIsFormedOf) {
