@@ -178,8 +178,8 @@ Status CudaDenseCholesky::Prepare(int64_t n,
   if (n < 0 || n > kMaxSize) {
     return {StatusCode::kInvalidArgument,
             "A matrix of " + std::to_string(n) +
-                " rows was to be factorised, 0 to " + std::to_string(kMaxSize) +
-                " are possible."};
+                " rows cannot be factorised; 0 to " + std::to_string(kMaxSize) +
+                " rows are supported."};
   }
   if (options.max_num_refinement_iterations < 0) {
     return {StatusCode::kInvalidArgument,
