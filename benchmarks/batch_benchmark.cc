@@ -12,7 +12,7 @@
 // columns a camera. A line of JSON each: windows per second from arrays to
 // arrays, median of --repeats; the parts of it; milliseconds of one window by
 // itself, percentiles of --singles; the mean of final costs; windows that ended
-// with other bits than their first copy. Of stock the ceres::Problem is made
+// with other bits than their first copy. Stock's ceres::Problem is made
 // beforehand, which is not counted.
 #include <algorithm>
 #include <atomic>
@@ -40,7 +40,7 @@ DEFINE_int32(threads, 1, "Threads of the host.");
 DEFINE_int32(count, 0, "Windows in a batch; 0: 4096 W10, 2048 W20, 1024 W50.");
 DEFINE_int32(repeats, 5, "Batches.");
 DEFINE_int32(singles, 50, "Batches of one window.");
-DEFINE_int32(iterations, 10, "Of a window.");
+DEFINE_int32(iterations, 10, "Sizes of a window.");
 
 namespace ceres_ext {
 namespace {

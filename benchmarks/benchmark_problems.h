@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Who sees what in the problems of operations_benchmark. The same problem on
+// The observations in the problems of operations_benchmark. The same problem on
 // every computer.
 #ifndef CERES_EXT_BENCHMARKS_BENCHMARK_PROBLEMS_H_
 #define CERES_EXT_BENCHMARKS_BENCHMARK_PROBLEMS_H_
@@ -14,7 +14,7 @@ namespace ceres_ext {
 struct BenchmarkProblem {
   int32_t num_cameras = 0;
   int32_t num_points = 0;
-  // Of each observation.
+  // For each observation.
   std::vector<int32_t> camera;
   std::vector<int32_t> point;
 };

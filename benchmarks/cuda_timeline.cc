@@ -21,8 +21,8 @@
 //
 // CUPTI's activity records need no performance counters and so no privileges.
 // They cost the program some microseconds of host time per launch; the times of
-// the kernels themselves are the device's. What goes wrong is said on standard
-// error, and the program goes on.
+// the kernels themselves are the device's. Failures are reported on standard
+// error, and the program continues.
 
 #include <cuda.h>
 #include <cupti.h>
@@ -356,7 +356,7 @@ void Finish() {
 }  // namespace
 }  // namespace ceres_ext
 
-// What CUDA calls in the library of CUDA_INJECTION64_PATH, once, as it starts.
+// CUDA calls this once when it starts, in the library of CUDA_INJECTION64_PATH.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection(
     void) {
   using ceres_ext::BufferCompleted;

@@ -1,9 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Where the device overtakes the host, for the constants of DEVICE_AUTO
-// (ceres_ext/plan/device_choice.cc): whole solves of growing problems on the
-// host, on the device in a process that has no CUDA context, and on the device
-// again in the same process; then what DEVICE_AUTO takes in each state.
+// The size from which the device is faster than the host, for the constants of
+// DEVICE_AUTO (ceres_ext/plan/device_choice.cc): whole solves of growing
+// problems on the host, on the device in a process that has no CUDA context,
+// and on the device again in the same process; then the choice of DEVICE_AUTO
+// in each state.
 //
 //   device_choice_benchmark [--threads=N] [--iterations=N] [--eta=E]
 //
@@ -76,7 +77,7 @@ bool Measure(int64_t num_observations) {
   const BalProblem& start = problem.start;
   const Solved host = SmallestOfThree(DEVICE_HOST, start);
   const Solved cold_auto = SolveOnce(DEVICE_AUTO, start);
-  // What DEVICE_AUTO has given the device to is that device's first solve.
+  // The first solve of the device is the one that DEVICE_AUTO has given to it.
   const Solved first = Taken(cold_auto) == std::string("host")
                            ? SolveOnce(DEVICE_CUDA, start)
                            : cold_auto;

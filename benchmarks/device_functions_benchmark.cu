@@ -100,7 +100,8 @@ double Time(Function&& f) {
   return 1e-3 * least;
 }
 
-// What a model is measured on. parameters: of its blocks, one after the other.
+// The input on which a model is measured. parameters: of its blocks, one after
+// the other.
 template <typename Model>
 bool Measure(const std::string& name,
              const typename Model::Constants& constants,

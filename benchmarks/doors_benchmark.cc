@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a user waits for beside the iterations: a problem in memory, solved
+// The waiting time of a user beside the iterations: a problem in memory, solved
 // through each door (ceres_ext/array_problem.h, ceres::Problem).
 //
 //   doors_benchmark --like=final-13682 --door=arrays,ceres [--seeds=3]
@@ -57,7 +57,7 @@ DEFINE_string(precision, "double", "double or mixed.");
 namespace ceres_ext::bal {
 namespace {
 
-// Of /proc/self/status, in bytes.
+// Values of /proc/self/status, in bytes.
 int64_t StatusBytes(const char* name) {
   std::ifstream status("/proc/self/status");
   std::string word;

@@ -46,8 +46,8 @@ class InexactSolver {
  public:
   using Shape = typename Source::Shape;
 
-  // As StepSolver::Setup. What the index views and the machine must outlive the
-  // solver.
+  // As StepSolver::Setup. The views of the index and the machine must outlive
+  // the solver.
   kernels::Status Setup(const StepOptions& options,
                         const kernels::ObservationIndexRef& index,
                         Machine* machine) {
@@ -60,7 +60,7 @@ class InexactSolver {
     return solver_.Setup(options, blocks, {&batch_}, machine);
   }
 
-  // Of the Jacobian as it is: StepSolver::FindDegenerateBlocks.
+  // Judges the Jacobian as it is: StepSolver::FindDegenerateBlocks.
   kernels::Status FindDegenerateBlocks(const ObservationSystem<Source>& system,
                                        const double* point_padding,
                                        const double* camera_padding,

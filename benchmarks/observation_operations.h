@@ -38,7 +38,7 @@
 
 namespace ceres_ext {
 
-// What it takes to make an index, on a device.
+// The work to make an index, on a device.
 inline void MeasureIndex(const BenchmarkProblem& problem,
                          kernels::CudaMachine* machine,
                          Report<kernels::CudaMachine>* report) {

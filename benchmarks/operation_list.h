@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What operations_benchmark measures, and how.
+// The measurements of operations_benchmark.
 #ifndef CERES_EXT_BENCHMARKS_OPERATION_LIST_H_
 #define CERES_EXT_BENCHMARKS_OPERATION_LIST_H_
 
@@ -64,7 +64,7 @@ struct Operation {
   double flops = 0.0;  // 0: not counted
 };
 
-// What it runs on must outlive the list.
+// Its operands must outlive the list.
 template <typename Machine>
 class OperationList {
  public:

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a table of the functors of photogrammetry.h has rows of: all cameras and
-// rotations; all other functors, one camera and rotation for each; poses in one
-// block and split.
+// The rows of a table of the functors of photogrammetry.h: all cameras and
+// rotations; all other functors, with one camera and rotation each; poses in
+// one block and split.
 #ifndef CERES_EXT_BENCHMARKS_PHOTOGRAMMETRY_ERRORS_H_
 #define CERES_EXT_BENCHMARKS_PHOTOGRAMMETRY_ERRORS_H_
 
@@ -76,7 +76,7 @@ std::vector<double> CaseParams() {
   return params;
 }
 
-// What has a point or a pose but is no plain reprojection error.
+// Functors of a point or a pose other than a plain reprojection error.
 template <typename Rotation, typename Function>
 void ForEachOtherCase(Function& f,
                       const std::vector<double>& point,
@@ -154,7 +154,7 @@ void ForEachPhotogrammetryCase(Function&& f) {
           {point, pose, internal::CaseParams<Camera>()});
     });
 
-    // Of other functors one rotation is enough.
+    // For other functors one rotation is enough.
     if constexpr (std::is_same_v<Rotation, EigenQuaternion>) {
       internal::ForEachOtherCase<Rotation>(f, point, pose, in);
     }

@@ -13,7 +13,7 @@
 //                [flags]
 //
 // Prints the full report, or writes it as bundle_adjuster does
-// (docs/bundle_adjuster.md) for the part `shapes` of scripts/gpu_compare.
+// (docs/programs.md) for the part `shapes` of scripts/gpu_compare.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -46,11 +46,11 @@ DEFINE_bool(own_cameras, false, "A camera for each image, not one for all.");
 DEFINE_int32(iterations, 8, "Iterations.");
 DEFINE_double(eta, 0.1, "Ceres's eta.");
 DEFINE_int32(threads, 16, "Threads of the host.");
-DEFINE_string(precision, "double", "Of Ceres Ext: double or mixed.");
+DEFINE_string(precision, "double", "For Ceres Ext: double or mixed.");
 DEFINE_string(preconditioner_blocks,
               "merged",
-              "Of Ceres Ext: single or merged.");
-DEFINE_string(report_json, "", "Where the report goes; empty: printed.");
+              "For Ceres Ext: single or merged.");
+DEFINE_string(report_json, "", "The file of the report; printed if empty.");
 
 namespace ceres_ext {
 namespace {

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What benchmarks of whole solves share: flags, generated problems, each in a
-// process of its own and solved many times from the same start, and lines of
-// JSON. For the one source of a program.
+// The common part of benchmarks of whole solves: flags, generated problems,
+// each in a separate process and solved many times from the same start, and
+// lines of JSON. For the one source of a program.
 #ifndef CERES_EXT_BENCHMARKS_SOLVE_BENCHMARK_H_
 #define CERES_EXT_BENCHMARKS_SOLVE_BENCHMARK_H_
 
@@ -34,7 +34,7 @@ DEFINE_double(start,
               "How far from the truth a solve starts, times bal_generate's "
               "drift and noise of focal lengths and points.");
 DEFINE_int32(seeds, 1, "Problems, of seeds 1, 2, ...");
-DEFINE_int32(solves, 3, "Of a problem, in each way.");
+DEFINE_int32(solves, 3, "For a problem, in each way.");
 DEFINE_int32(threads, 16, "Threads of the host.");
 DEFINE_int32(iterations, 10, "Iterations.");
 DEFINE_double(eta, 0.1, "Ceres's eta, where PCG solves.");
@@ -52,8 +52,8 @@ inline bool RunInProcess(const std::function<bool()>& run) {
   return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-// What main does: calls run(seed), which says whether it has worked, for seeds
-// 1 to --seeds, each in a process of its own. Defaults of flags are set to
+// The body of main: calls run(seed), which returns true if it has worked, for
+// seeds 1 to --seeds, each in a separate process. Defaults of flags are set to
 // these.
 inline int RunSeeds(
     int argc,
@@ -141,7 +141,7 @@ inline double SecondsTo(const Summary& summary, double cost, double begin) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-// A line of JSON; what is no number is null.
+// A line of JSON; numbers that are not finite are null.
 inline void PrintLine(const nlohmann::ordered_json& line) {
   std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);

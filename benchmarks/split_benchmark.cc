@@ -2,8 +2,8 @@
 //
 // Exact steps with the split of Choudhary, Gupta and Narayanan 2010, where the
 // host computes gradients and right-hand side while the device forms S, beside
-// the same steps on the device alone. A variant of the study: the library has
-// no such split.
+// the same steps on the device alone. A variant of the study: the library does
+// not split the work like this.
 //
 //   split_benchmark [--cameras=488] [--threads=16] [--steps=9]
 //
@@ -40,7 +40,7 @@
 
 DEFINE_int32(cameras, 488, "So many, 700 points each, 6.2 observations each.");
 DEFINE_int32(threads, 16, "Threads of the host.");
-DEFINE_int32(steps, 9, "Of either kind, after one that is not counted.");
+DEFINE_int32(steps, 9, "Runs of either kind, after one that is not counted.");
 
 namespace ceres_ext {
 namespace {

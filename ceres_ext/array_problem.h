@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A problem as arrays, without an object per block: where a ceres::Problem has
-// a parameter block and a residual block each, this has arrays of them.
+// A problem given as arrays of parameter blocks and residual blocks, without an
+// object per block.
 //
 //   ceres_ext::ArrayProblem problem;
 //   const int cameras = problem.AddParameters({camera_values, 16, 9});
@@ -10,16 +10,14 @@
 //       83718, observations, {{cameras, camera_index}, {points, point_index}});
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
 //
-// The arrays are the caller's: they are read where a solve begins, and must
-// stay as they are until it ends, which writes the values of parameters that
-// vary. Nothing else is written.
+// The caller owns the arrays and must not change them during a solve. A solve
+// writes the values of parameters that vary, and nothing else.
 //
-// A solve has the same result, bit for bit, as that of a ceres::Problem to
-// which the parameter blocks were added array by array, and then the residual
-// blocks.
+// The result of a solve is bit-identical to that of a ceres::Problem to which
+// the parameter blocks were added array by array, and then the residual blocks.
 //
-// Thread safety: const member functions may be called from any thread. Solves
-// that run at once have problems of their own, whose parameters do not overlap.
+// Thread safety: const member functions may be called from any thread.
+// Concurrent solves need separate problems whose parameters do not overlap.
 
 #ifndef CERES_EXT_ARRAY_PROBLEM_H_
 #define CERES_EXT_ARRAY_PROBLEM_H_
@@ -44,12 +42,12 @@ class ArrayProblem {
     double* values = nullptr;  // num_blocks x size
     int64_t num_blocks = 0;
     int size = 0;
-    // Of all blocks; null: they have none.
+    // The manifold of all blocks, or null for none.
     ceres::Manifold* manifold = nullptr;
-    // Of block i, in place of `manifold`, null where it has none; null array:
-    // `manifold` is that of all.
+    // If not null, manifolds[i] is the manifold of block i, or null for none,
+    // and `manifold` is ignored.
     ceres::Manifold* const* manifolds = nullptr;
-    // Block i is constant where is_constant[i] is not 0; null: all vary.
+    // If not null, block i is constant if is_constant[i] is not 0.
     const uint8_t* is_constant = nullptr;
 
     ceres::Manifold* ManifoldOf(int64_t i) const {
@@ -58,10 +56,10 @@ class ArrayProblem {
   };
 
   // One parameter block of each residual block: residual block i depends on
-  // block[i], 0 <= block[i] < num_blocks, of a parameter array; null: on block
-  // i.
+  // block[i] of a parameter array, 0 <= block[i] < num_blocks. If `block` is
+  // null, it depends on block i.
   struct Index {
-    int parameters = 0;  // what AddParameters returned
+    int parameters = 0;  // the number that AddParameters returned
     const int32_t* block = nullptr;
 
     // The block of residual block i.
@@ -71,24 +69,25 @@ class ArrayProblem {
   // Residual blocks of one type of cost function.
   struct Residuals {
     int64_t num_blocks = 0;
-    // Of each parameter block of the cost function, in its order.
+    // One index per parameter block of the cost function, in its order.
     std::vector<Index> blocks;
-    // Of all residual blocks; null: none.
+    // The loss of all residual blocks, or null for none.
     ceres::LossFunction* loss = nullptr;
-    // As ceres::ScaledLoss: rho of residual block i is multiplied by
-    // weights[i] >= 0; null: by 1.
+    // If not null, rho of residual block i is multiplied by weights[i] >= 0, as
+    // by ceres::ScaledLoss.
     const double* weights = nullptr;
 
-    // Cost function i is made of the constants_bytes bytes at i *
-    // constants_bytes; or it is cost_functions[i].
+    // make_cost_function makes cost function i from the constants_bytes bytes
+    // at constants + i * constants_bytes, or cost function i is
+    // cost_functions[i].
     const void* constants = nullptr;
     int64_t constants_bytes = 0;
     ceres::CostFunction* (*make_cost_function)(const void* constants) = nullptr;
     ceres::CostFunction* const* cost_functions = nullptr;
-    // Whether these bytes are what CopyConstants of a BatchableCostFunction
-    // writes (ceres_ext/batchable_cost_function.h): then they are read as they
-    // are, and cost functions made only where Ceres evaluates. Else each is
-    // made, and asked for them.
+    // True if these bytes are what CopyConstants of a BatchableCostFunction
+    // writes (ceres_ext/batchable_cost_function.h). They are then read
+    // directly, and cost functions are made only if Ceres evaluates them.
+    // Otherwise each cost function is made to call CopyConstants.
     bool constants_are_of_model = false;
   };
 
@@ -96,8 +95,9 @@ class ArrayProblem {
   int AddParameters(const Parameters& parameters);
 
   // Adds num_blocks residual blocks of a DeviceAutoDiffCostFunction, a
-  // DeviceCostFunction or one of this library's, evaluated by this library.
-  // constants: those of each (Model::Constants), for BAL the observed x and y.
+  // DeviceCostFunction or a cost function of this library, which this library
+  // evaluates. constants has num_blocks values of Model::Constants; for BAL the
+  // observed x and y, in pixels.
   template <typename CostFunction>
   void AddResiduals(int64_t num_blocks,
                     const typename CostFunction::Model::Constants* constants,
@@ -115,7 +115,8 @@ class ArrayProblem {
     residuals.constants_are_of_model = true;
     AddResiduals(residuals);
   }
-  // The same with constants that are doubles alone, side by side.
+  // The same with constants that consist of doubles, num_blocks x
+  // sizeof(Constants) / sizeof(double).
   template <typename CostFunction>
   void AddResiduals(int64_t num_blocks,
                     const double* constants,
@@ -123,9 +124,10 @@ class ArrayProblem {
                     ceres::LossFunction* loss = nullptr,
                     const double* weights = nullptr) {
     using Constants = typename CostFunction::Model::Constants;
-    static_assert(sizeof(Constants) % sizeof(double) == 0 &&
-                      alignof(Constants) == alignof(double),
-                  "constants that are no doubles are given as what they are");
+    static_assert(
+        sizeof(Constants) % sizeof(double) == 0 &&
+            alignof(Constants) == alignof(double),
+        "constants that are not doubles are given as Model::Constants");
     AddResiduals<CostFunction>(num_blocks,
                                reinterpret_cast<const Constants*>(constants),
                                std::move(blocks),
@@ -133,16 +135,18 @@ class ArrayProblem {
                                weights);
   }
 
-  // Any cost functions, made of constants or one for each residual block; all
-  // have the same sizes. Both are called by several threads at once.
+  // Adds residual blocks of any cost functions, made from constants or one
+  // object each. All have the same sizes. Several threads may call
+  // make_cost_function and the cost functions concurrently.
   void AddResiduals(const Residuals& residuals);
 
   const std::vector<Parameters>& parameters() const { return parameters_; }
   const std::vector<Residuals>& residuals() const { return residuals_; }
 
-  // True where all counts, sizes, addresses and indices fit together and all
-  // values are finite. Otherwise false, and *error names array, place, value
-  // and what was expected. Reads every array once, by num_threads threads.
+  // Returns true if all counts, sizes, addresses and indices fit together and
+  // all values are finite. Otherwise returns false, and *error names array,
+  // place, value and what was expected. Reads every array once, with
+  // num_threads threads.
   bool IsValid(int num_threads, std::string* error) const;
 
  private:

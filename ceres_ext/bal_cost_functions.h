@@ -2,8 +2,8 @@
 //
 // Reprojection errors of the camera model of Bundle Adjustment in the Large,
 // with analytic derivatives: drop-in replacements for the autodiff functors of
-// Ceres's examples/snavely_reprojection_error.h. With ceres_ext::Solve all of
-// them are evaluated as one batch; with ceres::Solve one by one.
+// Ceres's examples/snavely_reprojection_error.h. ceres_ext::Solve evaluates all
+// of them as one batch, ceres::Solve one by one.
 //
 //   ceres::Problem problem;
 //   for (each observation of point j in camera i at (x, y)) {
@@ -24,11 +24,10 @@
 // At and behind the camera. A point behind the camera (P.z > 0) has a finite
 // residual and correct derivatives, as in Ceres's examples. At the optical
 // centre (P.z = 0, or so close to it that a residual or a requested derivative
-// is not finite) Evaluate returns false, and Ceres rejects the step, or fails
-// where the starting point is such. Autodiff has non-finite values at these
-// places too, which Ceres handles the same way but for a logged warning.
-// Evaluate also returns false where a parameter is NaN and for the quaternion
-// 0, which is no rotation.
+// is not finite) Evaluate returns false: Ceres rejects the step, or fails at
+// the starting point. Autodiff also has non-finite values there, for which
+// Ceres additionally logs a warning. Evaluate also returns false if a parameter
+// is NaN, and for the quaternion 0, which is not a rotation.
 //
 // Exactness. Derivatives are exact to rounding at every rotation angle,
 // including 0 and its neighbourhood, where autodiff of the angle-axis rotation
@@ -55,8 +54,8 @@ namespace ceres_ext {
 
 namespace internal {
 
-// kRotationDim: parameters of the rotation, 3 or 4. Evaluate returns false
-// where a residual or derivative isn't finite.
+// kRotationDim: parameters of the rotation, 3 or 4. Evaluate returns false if a
+// residual or derivative is not finite.
 template <int kRotationDim>
 struct BalModel {
   static constexpr int kCameraDim = kRotationDim + 6;
@@ -99,7 +98,7 @@ struct BalModel {
   }
 };
 
-// What the two cost functions below have in common.
+// The base class of the two cost functions below.
 template <int kRotationDim>
 class BalCostFunction : public DeviceCostFunction<BalModel<kRotationDim>> {
  public:
@@ -109,7 +108,7 @@ class BalCostFunction : public DeviceCostFunction<BalModel<kRotationDim>> {
       const typename BalModel<kRotationDim>::Constants& observed)
       : DeviceCostFunction<BalModel<kRotationDim>>(observed) {}
 
-  // That of this library, which has the device form.
+  // The model of this library, which has the device form.
   const BatchModel& batch_model() const override;
 };
 
@@ -142,12 +141,12 @@ ceres::CostFunction* CreateBalReprojectionErrorQuaternion(double observed_x,
 using BalCameraManifold = ceres::ProductManifold<ceres::QuaternionManifold,
                                                  ceres::EuclideanManifold<6>>;
 
-// Sets one shared BalCameraManifold on the given 10-parameter cameras, in
-// place of the manifold they may have. The problem owns it where its
+// Sets one shared BalCameraManifold on the given 10-parameter cameras,
+// replacing their manifolds. The problem owns it if its
 // Options::manifold_ownership is TAKE_OWNERSHIP; otherwise the manifold lives
-// as long as the process. Returns false, and says in *error (may be nullptr)
-// which camera is no parameter block of 10 values of this problem, before
-// anything is changed.
+// as long as the process. Returns false and changes nothing if a camera is not
+// a parameter block of 10 values of this problem; *error (may be nullptr) names
+// the camera.
 bool SetBalCameraManifolds(const std::vector<double*>& cameras,
                            ceres::Problem* problem,
                            std::string* error);

@@ -4,13 +4,13 @@
 // residual blocks (*rows*) at once, on a device or on threads of the host.
 //
 // A cost function derives from BatchableCostFunction when there is a batched
-// form of its model. It stays a complete ceres::CostFunction: Evaluate works as
-// ever, in stock Ceres too. Users get one from
-// ceres_ext/device_cost_function.h, which fills all of this in; what follows
-// matters to those who write another kind of model.
+// form of its model. It remains a complete ceres::CostFunction, and stock Ceres
+// can evaluate it. Users normally get one from
+// ceres_ext/device_cost_function.h, which implements all of this; the rest of
+// this file is for authors of other kinds of models.
 //
-// A model's functions get rows as a RowBatch: where parameters are, where
-// residuals and derivatives go, which loss a row has. A row's derivative by a
+// A model's functions get rows as a RowBatch: the places of parameters,
+// residuals and derivatives, and the loss of each row. A row's derivative by a
 // parameter block is J P, where J is that of the cost function and P, ambient
 // by tangent size, the derivative of the block's manifold.
 
@@ -42,14 +42,14 @@ struct alignas(16) RowBlock {
   int32_t state = 0;
   // The first value of P, row-major, in RowBatch::tangents.
   int32_t tangent = kIdentity;
-  // Where its derivative begins in the row (RowCells).
+  // The first column of its derivative in the row (RowCells).
   int32_t column = 0;
-  // Columns of its derivative; 0: not wanted.
+  // Columns of its derivative; 0 if it is not requested.
   int32_t size = 0;
 };
 
-// Where derivatives go: element (i, j) of the block whose derivative begins at
-// `column` in the row at `place` is
+// The layout of derivatives: element (i, j) of the block whose derivative
+// begins at `column` in the row at `place` is
 //   data[place * row + column * element + i * residual + j * element]
 struct RowCells {
   void* data = nullptr;  // float where RowBatch::stores_float, else double
@@ -82,27 +82,28 @@ struct RowBatch {
   int64_t constant_row = 0;
   int64_t constant_word = 0;
 
-  // Of rows by number; not applied where apply_loss is false.
+  // The loss of each row, by number; not applied if apply_loss is false.
   kernels::LossRef loss;
   bool apply_loss = false;
 
-  // |r|^2 before the loss, by number; null: not wanted.
+  // |r|^2 before the loss, by number, or null.
   double* squared_norms = nullptr;
-  // Corrected for the loss, from residual_begin[i] on, or place[i] times the
-  // number of residuals where that is null; null: not wanted.
+  // Residuals corrected for the loss, from residual_begin[i] on, or from
+  // place[i] times the number of residuals if residual_begin is null. May be
+  // null.
   double* residuals = nullptr;
   const int32_t* residual_begin = nullptr;
-  // Corrected for the loss. Blocks of column kPoint go to e, others to f.
-  // value_begin: by number, added to where a row begins in f, whose `residual`
-  // then is the block's size; null: nothing.
+  // Derivatives corrected for the loss. Blocks of column kPoint go to e, others
+  // to f. value_begin, by number, may be null; it is added to the beginning of
+  // a row in f, whose `residual` then is the block's size.
   RowCells e;
   RowCells f;
   const int64_t* value_begin = nullptr;
   bool stores_float = false;
 };
 
-// What a row adds: rho(|r|^2), and 1 where a residual or derivative isn't
-// finite or the cost function refuses.
+// The contribution of a row: rho(|r|^2), and 1 if a residual or derivative is
+// not finite or the cost function returns false.
 using RowTerm = kernels::TwoSums;
 
 // 1/2 of the sum of the first, and the sum of the second.
@@ -111,8 +112,8 @@ struct RowSums {
   int64_t num_not_finite = 0;
 };
 
-// The device form of a model, in the module that its kernels were compiled in.
-// Functions return 0 or an error of CUDA, which error_string puts into words.
+// The device form of a model, in the module of its kernels. Functions return 0
+// or a CUDA error, which error_string describes.
 struct DeviceForm {
   int32_t version;     // kBatchModelVersion
   int32_t batch_size;  // sizeof(RowBatch)
@@ -122,7 +123,8 @@ struct DeviceForm {
     int64_t local_bytes = 0;  // of a thread, spilled registers included
     int max_threads = 0;      // of a block
   };
-  // What the kernels need on the current device, 0: cost alone, 1: Jacobian.
+  // Resources of the kernels on the current device: 0 for the cost alone, 1
+  // with the Jacobian.
   int (*get_facts)(int kernel, Facts* facts);
   // Queues an evaluation on a stream of `device`. Sums go to *sums, on the
   // device; num_blocks, partial and ticket: those of kernels::SumOverBlocks.
@@ -145,13 +147,13 @@ struct RecomputedForm {
   int32_t batch_size;   // sizeof(RowBatch)
   int32_t params_size;  // kernels::ModelParamsSize(columns)
   int32_t columns;      // of the other block, padded
-  // What kernels::ModelKernel `kernel` needs on the current device.
+  // Resources of kernels::ModelKernel `kernel` on the current device.
   int (*get_facts)(int kernel, DeviceForm::Facts* facts);
   kernels::ModelKernels kernels;
 };
 
-// The models that the solver knows more of than this: their Jacobian may be
-// recomputed (ceres_ext::Options::jacobian).
+// Models whose Jacobian the solver can recompute
+// (ceres_ext::Options::jacobian).
 enum class BatchModelKind {
   kOther = -1,
   // Camera (rotation vector, t, f, k1, k2), point; constants: the observation.
@@ -160,15 +162,15 @@ enum class BatchModelKind {
   kBalQuaternion,
 };
 
-// True if the code that includes this file is compiled without optimisation, as
-// far as the compiler tells.
+// True if the compiler says that the code that includes this file is compiled
+// without optimisation.
 #if defined(__GNUC__) && !defined(__OPTIMIZE__)
 constexpr bool kIsUnoptimized = true;
 #else
 constexpr bool kIsUnoptimized = false;
 #endif
 
-// What all residual blocks of one cost function type have in common. Objects
+// Properties that all residual blocks of one cost function type share. Objects
 // of this type have static storage.
 struct BatchModel {
   int32_t version;  // kBatchModelVersion
@@ -177,15 +179,15 @@ struct BatchModel {
   int num_parameter_blocks;
   const int* parameter_block_sizes;
   int constants_bytes;  // per residual block
-  // Evaluates row i on the host; any number of threads at once. jacobian: e and
-  // f are wanted.
+  // Evaluates row i on the host. Thread safe. If `jacobian` is true, e and f
+  // are computed.
   RowTerm (*evaluate_row)(const RowBatch& rows, bool jacobian, int64_t i);
-  // Null, or holding null: there is no device form.
+  // Null, or holding null, if there is no device form.
   const std::atomic<const DeviceForm*>* device_form;
-  // Null, or holding null: the Jacobian is not recomputed.
+  // Null, or holding null, if the Jacobian cannot be recomputed.
   const std::atomic<const RecomputedForm*>* recomputed_form;
-  // kIsUnoptimized where evaluate_row was compiled. Summary::path_reason says
-  // so where that makes a solve slow.
+  // kIsUnoptimized of the code that compiled evaluate_row. Summary::path_reason
+  // says so if that makes a solve slow.
   bool is_unoptimized;
 
   const DeviceForm* GetDeviceForm() const {
@@ -204,8 +206,7 @@ class BatchableCostFunction : public ceres::CostFunction {
   // parameter_block_sizes().
   virtual const BatchModel& batch_model() const = 0;
 
-  // Writes the constants_bytes bytes that set this residual block apart from
-  // others of its type.
+  // Writes the constants_bytes bytes of this residual block.
   virtual void CopyConstants(void* constants) const = 0;
 };
 

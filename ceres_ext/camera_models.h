@@ -89,11 +89,11 @@ CERES_HOST_DEVICE void ToEquidistant(T* xy) {
   xy[1] = xy[1] * scale;
 }
 
-// What the models share. Model::Distort(k, xy) distorts xy in place by the
-// coefficients.
+// The base class of the models. Model::Distort(k, xy) distorts xy in place by
+// the coefficients.
 template <typename Model, int kNumFocals, int kNumCoefficients>
 struct CameraModel {
-  // Of a class that derives from the model it says nothing.
+  // Differs from the class if a class derives from the model.
   using DistortionOf = Model;
   static constexpr int kNumFocalLengths = kNumFocals;
   static constexpr int kNumExtraParams = kNumCoefficients;

@@ -1,14 +1,14 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The device form of a user's cost function: once per type, at namespace scope
-// of a .cu file,
+// The device form of a user-defined cost function. Write once per type, at
+// namespace scope of a .cu file,
 //
 //   CERES_EXT_DEVICE_COST_FUNCTION(MyCostFunction)
 //
 // for a DeviceAutoDiffCostFunction or a DeviceCostFunction. nvcc needs
 // --expt-relaxed-constexpr; CMake's target ceres_ext::ceres_ext brings it. The
-// file must be part of a program or shared library, or an object that is
-// linked whole: a linker leaves out what nothing names in an archive.
+// file must be linked into a program or shared library as an object: a linker
+// drops objects of a static library that nothing refers to.
 
 #ifndef CERES_EXT_DEVICE_COST_FUNCTION_CUH_
 #define CERES_EXT_DEVICE_COST_FUNCTION_CUH_
@@ -25,12 +25,12 @@
 
 namespace ceres_ext::internal {
 
-// Kernels of two modules are never one and the same.
+// Kernels of two modules must be distinct.
 namespace {
 
 // Mapping: threads stride over the rows. Order: base/vector_sums.h. Traffic per
-// row: what RowBatch asks for, constants, a number of its combination and of
-// its point, the rows of the tables that these name.
+// row: the requested outputs, constants, the numbers of its combination and of
+// its point, and the rows of the tables that these name.
 template <typename Model, bool kJacobian>
 __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
     EvaluateRowsKernel(const RowBatch rows,
@@ -74,9 +74,9 @@ __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
 }
 
 #ifdef __CUDACC__
-// call() with the device current. This module may have a CUDA runtime of its
-// own, which is the user's, and whose device is left as it was; and so is its
-// last error, which may be one of the user's, but for that of the call.
+// Runs call() with the device current. This module may have its own CUDA
+// runtime, which belongs to the user: its current device is restored, and its
+// last error is kept except for an error of the call.
 template <typename Call>
 cudaError_t OnDevice(int device, const Call& call) {
   int users_device = device;

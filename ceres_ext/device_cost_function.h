@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A user's own cost function, evaluated for all its residual blocks at once: on
-// a device, or in batches on threads of the host. In place of
+// User-defined cost functions that are evaluated for all their residual blocks
+// at once, on a device or in batches on host threads. Use them instead of
 // ceres::AutoDiffCostFunction:
 //
 //   struct SnavelyError {
@@ -17,28 +17,28 @@
 //       new SnavelyCost(SnavelyError{x, y}), loss, camera, point);
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
 //
-// and, for the device, in one .cu file of the program that sees both types:
+// For the device, add in one .cu file of the program that sees both types:
 //
 //   #include "ceres_ext/device_cost_function.cuh"
 //   CERES_EXT_DEVICE_COST_FUNCTION(SnavelyCost)
 //
 // Without that line, or without a device, rows are evaluated on the host, and
-// Summary says so. ceres::Solve takes these cost functions one by one.
+// Summary says so. ceres::Solve evaluates these cost functions one by one.
 // ceres_ext/recomputed_cost_function.cuh has a line that adds kernels for
 // Options::jacobian = JACOBIAN_RECOMPUTED.
 //
-// Functors. Everything that operator() calls must be there on the device:
-// ceres/jet.h and ceres/rotation.h are, and <cmath> by names that
+// Functors. Everything that operator() calls must be available in device code.
+// ceres/jet.h and ceres/rotation.h are, and so is <cmath> by names that
 // argument-dependent lookup finds (sqrt(x), after `using std::sqrt`). A functor
-// is trivially copyable (its members are what sets one residual block apart
-// from others), or has a struct Constants that is (ceres_ext/row_evaluation.h).
-// It is read when a solve begins; what it points to must be readable where rows
-// are evaluated. With an EvaluationCallback, which may prepare what functors
-// read, Ceres evaluates. Returning false, and values that aren't finite, make
-// Ceres reject the step, or the solve fail where it is the first.
+// must be trivially copyable, or have a struct Constants that is
+// (ceres_ext/row_evaluation.h). It is read when a solve begins; memory that it
+// points to must be readable on the machine that evaluates. With an
+// EvaluationCallback, which may prepare data for functors, Ceres evaluates. If
+// operator() returns false or values are not finite, Ceres rejects the step, or
+// the solve fails at the start.
 //
-// Derivatives agree with those of ceres::AutoDiffCostFunction but for rounding:
-// by tangent coordinates at once where a block has a manifold.
+// Derivatives agree with those of ceres::AutoDiffCostFunction to rounding. If a
+// block has a manifold, they are taken directly by its tangent coordinates.
 
 #ifndef CERES_EXT_DEVICE_COST_FUNCTION_H_
 #define CERES_EXT_DEVICE_COST_FUNCTION_H_
@@ -61,7 +61,7 @@ namespace ceres_ext {
 
 namespace internal {
 
-// Model::kKind, where it has one.
+// Model::kKind, or kOther without one.
 template <typename Model, typename = void>
 inline constexpr BatchModelKind kKindOf = BatchModelKind::kOther;
 template <typename Model>

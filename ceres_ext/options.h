@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a caller can choose about the solver that replaces Ceres's own.
+// Options of the solver that replaces Ceres's.
 //
 //   ceres_ext::Options ext_options;
 //   ext_options.jacobian = ceres_ext::JACOBIAN_RECOMPUTED;
@@ -8,9 +8,9 @@
 //   if (!ext_options.IsValid(&error)) { ... }
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
 //
-// Everything else (tolerances, iterations, threads, eta, and linear solver and
-// preconditioner where they are not chosen here) is taken from
-// ceres::Solver::Options, which keeps its meaning.
+// All other options (tolerances, iterations, threads, eta, and the linear
+// solver and preconditioner unless they are set here) come from
+// ceres::Solver::Options and keep their meaning.
 
 #ifndef CERES_EXT_OPTIONS_H_
 #define CERES_EXT_OPTIONS_H_
@@ -20,207 +20,205 @@
 
 namespace ceres_ext {
 
-// Where the linear solver, the vectors of the loop and the evaluation run: of
-// this library's cost functions, and of a DeviceAutoDiffCostFunction or
-// DeviceCostFunction with a device form. Ceres evaluates other cost functions
-// on the host.
+// The machine of the linear solver, of the vectors of the loop and of the
+// evaluation. A device evaluates this library's cost functions, and each
+// DeviceAutoDiffCostFunction or DeviceCostFunction with a device form. Ceres
+// evaluates all other cost functions on the host.
 enum DeviceType {
-  // The device or the host, by an estimate of the work and of what a device
-  // takes to start (docs/options.md). Summary::device says which one it was
-  // and, of the host, why.
+  // The device or the host, by an estimate of the work and of the time to start
+  // a device (docs/options.md). Summary::device has the choice and the reason.
   DEVICE_AUTO,
-  // The host's processors, with ceres::Solver::Options::num_threads threads.
+  // The host, with ceres::Solver::Options::num_threads threads.
   DEVICE_HOST,
-  // The CUDA device Options::cuda_device. Where it can't be used, the host is,
+  // The CUDA device Options::cuda_device. If it cannot be used, the host solves
   // and Summary::device says why, or the solve is refused (Options::fallback).
   DEVICE_CUDA,
 };
 
-// The type of what is kept per observation: blocks of the Jacobian and of W,
+// The type of the data stored per observation: blocks of the Jacobian and of W,
 // and their products. State, cost, gradient, sums and the scalars of PCG are
-// double in any case.
+// always double.
 enum PrecisionType {
   PRECISION_DOUBLE,
-  // float, on a device; the host computes in double, and Summary::method says
+  // float on a device. The host computes in double, and Summary::method says
   // so.
   PRECISION_MIXED,
 };
 
-// Where the linear solver takes the Jacobian of this library's cost functions
-// from, and of users' own that bring kernels for it
-// (ceres_ext/recomputed_cost_function.cuh); that of all others is stored.
+// The source of the Jacobian of this library's cost functions, and of
+// user-defined ones with kernels for it
+// (ceres_ext/recomputed_cost_function.cuh). The Jacobian of all others is
+// stored.
 enum JacobianType {
-  // RECOMPUTED for this library's cost functions on a device, where it takes
-  // their loss functions and the manifolds of their points, unless
-  // PRECISION_DOUBLE is used where double is slow (at less than 1/16 of the
-  // rate of float).
-  // Else STORED, also of users' own.
-  // Summary::method says which.
+  // RECOMPUTED for this library's cost functions on a device, if their losses
+  // and the manifolds of their points allow it. STORED on the host, for
+  // user-defined cost functions, and with PRECISION_DOUBLE if double is slow on
+  // the device (less than 1/16 of the rate of float). Summary::method says
+  // which.
   JACOBIAN_AUTO,
-  // Blocks are computed once per successful step and kept (24 doubles per
+  // Blocks are computed once per successful step and stored (24 doubles per
   // observation with 9 camera columns, 26 with 10).
   JACOBIAN_STORED,
-  // Blocks are computed again from camera and point in every product. Losses on
-  // this library's cost functions are Ceres's with rho'' <= 0 (no TolerantLoss)
-  // and manifolds on points SubsetManifolds then (docs/options.md). Users' own
-  // are recomputed on a device where all with an eliminated point are of one
-  // type; else they are stored, and Summary::path_reason says why.
+  // Blocks are computed from camera and point in every product. Losses on this
+  // library's cost functions must then be Ceres's with rho'' <= 0 (not
+  // TolerantLoss), and manifolds on points SubsetManifolds (docs/options.md).
+  // User-defined cost functions are recomputed on a device if all with an
+  // eliminated point are of one type; otherwise they are stored, and
+  // Summary::path_reason says why.
   JACOBIAN_RECOMPUTED,
 };
 
-// The blocks of F, the parameters that are not eliminated, whose diagonal
-// blocks JACOBI and SCHUR_JACOBI are made of.
+// The diagonal blocks of JACOBI and SCHUR_JACOBI, over the parameter blocks
+// that are not eliminated (F).
 enum PreconditionerBlocksType {
-  // Parameter blocks one by one, as Ceres defines these preconditioners.
+  // One block per parameter block, as in Ceres.
   PRECONDITIONER_BLOCKS_SINGLE,
-  // Parameter blocks that occur only together are one block: two are merged
-  // where every residual block that depends on an eliminated block and on one
-  // of them depends on the other too, as on an image's pose and its own
-  // intrinsics, or on rotation and translation of one pose. Residual blocks
-  // without an eliminated block (priors) count for nothing, and what would have
-  // more than 32 tangent columns stays single. With CGNR, which eliminates
-  // nothing, all stay single. Summary::method says how many are merged.
+  // Parameter blocks that occur only together are one block. Two are merged if
+  // every residual block that depends on an eliminated block and on one of them
+  // depends on the other too, such as the pose and the intrinsics of one image.
+  // Residual blocks without an eliminated block (priors) do not prevent this.
+  // Blocks that would have more than 32 tangent columns are not merged, and
+  // with CGNR none are. Summary::method says how many are merged.
   PRECONDITIONER_BLOCKS_MERGED,
 };
 
-// The linear solver in place of ceres::Solver::Options::linear_solver_type, for
-// programs that can't be changed.
+// The linear solver that replaces ceres::Solver::Options::linear_solver_type,
+// for programs that cannot be changed.
 enum LinearSolverChoice {
   LINEAR_SOLVER_AS_GIVEN,
   LINEAR_SOLVER_ITERATIVE_SCHUR,
   LINEAR_SOLVER_CGNR,
-  // The exact steps of DENSE_SCHUR where these should be faster, else
-  // ITERATIVE_SCHUR with SCHUR_JACOBI and exact steps where PCG takes too many
-  // iterations. By an estimate from counts (docs/options.md), so that each run
-  // has the same steps. Summary::method says which, and num_exact_steps how
-  // many of its steps were exact.
+  // The exact steps of DENSE_SCHUR if these should be faster, otherwise
+  // ITERATIVE_SCHUR with SCHUR_JACOBI, and exact steps when PCG takes too many
+  // iterations. The estimate uses counts only (docs/options.md), so each run
+  // has the same steps. Summary::method has the choice and num_exact_steps the
+  // number of exact steps.
   LINEAR_SOLVER_AUTO,
 };
 
-// The preconditioner in place of ceres::Solver::Options::preconditioner_type.
+// The preconditioner that replaces
+// ceres::Solver::Options::preconditioner_type.
 enum PreconditionerChoice {
   PRECONDITIONER_AS_GIVEN,
   PRECONDITIONER_IDENTITY,
   PRECONDITIONER_JACOBI,
   PRECONDITIONER_SCHUR_JACOBI,
   PRECONDITIONER_SCHUR_POWER_SERIES_EXPANSION,
-  // SCHUR_JACOBI and a second level of vectors of clusters of blocks, where
-  // ITERATIVE_SCHUR can have S as a matrix: a few iterations in place of
-  // hundreds (docs/options.md).
+  // SCHUR_JACOBI and a second level of vectors of clusters of blocks, for
+  // ITERATIVE_SCHUR: a few iterations instead of hundreds (docs/options.md).
   PRECONDITIONER_TWO_LEVEL,
   // SCHUR_JACOBI, and the second level once steps take so many iterations that
-  // it pays.
+  // it pays off.
   PRECONDITIONER_AUTO,
 };
 
-// PCG's iterations as a CUDA graph that repeats itself on the device, with the
-// same results. On an H200 5 to 11 % less time of the minimizer with 380 k
-// observations and 215 iterations, 1 % with 5 M and 84; with 84 k and 81
-// between 8 % less and 8 % more (docs/measurements/gpu.md). CUDA before 12.4
-// does without.
+// PCG's iterations as a CUDA graph that repeats on the device, with the same
+// results. On an H200 it saves 5 to 11 % of the minimizer's time with 380,000
+// observations and 215 iterations, and 1 % with 5 million and 84
+// (docs/measurements/gpu_tuning.md). Requires CUDA 12.4; older versions ignore
+// it.
 enum CudaGraphType {
-  // When a hundred iterations have gone without one, unless a profiler,
-  // sanitizer or debugger is found at the process, which may not follow such a
-  // graph and stop the program (docs/options.md).
+  // Used after a hundred iterations without a graph, unless a profiler,
+  // sanitizer or debugger started or traces the process: these may not support
+  // such a graph (docs/options.md).
   CUDA_GRAPH_AUTO,
   CUDA_GRAPH_ON,
   CUDA_GRAPH_OFF,
 };
 
-// How accurate PCG is to be.
+// The accuracy of PCG.
 enum ForcingSequenceType {
-  // MODEL_COST where PCG replaces a factorisation (linear_solver) or has merged
-  // blocks (preconditioner_blocks), so that its steps are not Ceres's anyway;
-  // else CONSTANT.
+  // MODEL_COST if PCG replaces a factorisation (linear_solver) or has merged
+  // blocks (preconditioner_blocks), because its steps then differ from Ceres's;
+  // otherwise CONSTANT.
   FORCING_SEQUENCE_AUTO,
-  // ceres::Solver::Options::eta in every step, as in Ceres: PCG ends when what
-  // it can still gain is less than eta times what it has gained.
+  // ceres::Solver::Options::eta in every step, as in Ceres: PCG stops when the
+  // possible gain is less than eta times the gain so far.
   FORCING_SEQUENCE_CONSTANT,
-  // The same, and less than eta times what is left of the linear model's cost.
-  // The two differ in steps that take more than half of that cost away, as the
-  // first ones of a problem that starts far from its minimum: there PCG is more
-  // accurate, by a factor of up to 1e4 (docs/options.md).
+  // The possible gain must also be less than eta times the rest of the linear
+  // model's cost. This makes PCG more accurate, by a factor of up to 1e4, in
+  // steps that remove more than half of that cost, such as the first ones far
+  // from the minimum (docs/options.md).
   FORCING_SEQUENCE_MODEL_COST,
-  // As fast as the gradient falls, from eta down to eta / 100: Eisenstat and
-  // Walker 1996 (cuda_kernels/base/pcg_scalars.h).
+  // Follows the decrease of the gradient, from eta down to eta / 100: Eisenstat
+  // and Walker 1996 (cuda_kernels/base/pcg_scalars.h).
   FORCING_SEQUENCE_EISENSTAT_WALKER,
 };
 
-// How DENSE_SCHUR and SPARSE_SCHUR, which both ask for the exact step,
-// factorise the Schur complement S. n: its columns, those that vary and are not
+// The factorisation of the Schur complement S by DENSE_SCHUR and SPARSE_SCHUR,
+// which both take the exact step. S has n columns: those that vary and are not
 // eliminated.
 enum SchurFactorizationType {
-  // Of those that have room the one that should take less time.
+  // The one that should be faster, of those that fit into memory.
   SCHUR_FACTORIZATION_AUTO,
-  // As a dense matrix of n^2 doubles, by cuSOLVER on a device.
+  // A dense matrix of n^2 doubles, by cuSOLVER on a device.
   SCHUR_FACTORIZATION_DENSE,
-  // As a sparse one. On a device by cuDSS, which this library has to be built
-  // with and finds when it runs (docs/options.md); on the host by
+  // A sparse matrix. On a device by cuDSS, which must be available when this
+  // library is built and when it runs (docs/options.md); on the host by
   // ceres::Solver::Options::sparse_linear_algebra_library_type.
   SCHUR_FACTORIZATION_SPARSE,
 };
 
-// What happens to a problem or an option that this library does not support.
+// The handling of problems and options that this library does not support.
 enum FallbackType {
-  // Ceres's own code solves it; Summary::path and Summary::path_reason say so.
+  // Stock Ceres solves; Summary::path and Summary::path_reason say so.
   FALLBACK_TO_CERES,
   // The solve ends at once with FAILURE and the reason in Summary::message.
   FALLBACK_REFUSE,
 };
 
 struct Options {
-  // False: the call is a plain ceres::Solve.
+  // If false, the call is a plain ceres::Solve.
   bool enabled = true;
 
   DeviceType device = DEVICE_AUTO;
 
-  // Evaluate residual blocks made of this library's cost functions in batches.
-  // False: Ceres evaluates all residual blocks.
+  // If true, this library evaluates residual blocks of its cost functions in
+  // batches. If false, Ceres evaluates all residual blocks.
   bool batch_evaluation = true;
 
   JacobianType jacobian = JACOBIAN_AUTO;
   PrecisionType precision = PRECISION_DOUBLE;
-  // Merged gets to the same cost in half the iterations of PCG where poses have
-  // intrinsics of their own (docs/measurements/shapes.md).
+  // MERGED reaches the same cost in half the PCG iterations if poses have
+  // separate intrinsics (docs/measurements/shapes.md).
   PreconditionerBlocksType preconditioner_blocks = PRECONDITIONER_BLOCKS_MERGED;
   ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_AUTO;
 
-  // Above 0: with eta below 0.1, its default, PCG ends with 0.1 where what it
-  // can still gain, by the estimate that eta is compared with, is less than
-  // this times the cost, say a tenth of function_tolerance. The minimum may be
-  // another one than Ceres's. 0 or below: never (docs/options.md).
+  // If above 0, and eta is below its default 0.1, PCG stops with 0.1 once the
+  // possible gain is less than this times the cost. A tenth of
+  // function_tolerance is a good value. The solve may end in another minimum
+  // than Ceres's. Values of 0 and below turn this off (docs/options.md).
   double model_cost_tolerance = -1.0;
 
-  // With DENSE_SCHUR and SPARSE_SCHUR.
+  // Used with DENSE_SCHUR and SPARSE_SCHUR.
   SchurFactorizationType schur_factorization = SCHUR_FACTORIZATION_AUTO;
 
   FallbackType fallback = FALLBACK_TO_CERES;
 
   // The solve runs as if the program had asked Ceres for this linear solver and
-  // preconditioner, each where it is chosen; options that only a factorisation
-  // has (dynamic_sparsity, use_mixed_precision_solves) are then ignored.
-  // Summary::path_reason names what was replaced, or says why the program's own
-  // is used: the choice can't be had, or with DEVICE_AUTO gains nothing.
+  // preconditioner. Options that only a factorisation has (dynamic_sparsity,
+  // use_mixed_precision_solves) are then ignored. Summary::path_reason names
+  // what was replaced, or says why the program's choice is used: this one is
+  // not available, or with DEVICE_AUTO does not pay off.
   LinearSolverChoice linear_solver = LINEAR_SOLVER_AS_GIVEN;
   PreconditionerChoice preconditioner = PRECONDITIONER_AS_GIVEN;
 
-  // Where one line about each solve is appended, as a JSON object: the path of
-  // a file, which is made where there is none, or "stderr". Empty: nowhere.
-  // Lines of solves at once, in one process or several, do not mix. A file that
-  // can't be written is logged as an error, and the solve is not affected.
+  // The path of a file, created if necessary, to which each solve appends a
+  // line, a JSON object; or "stderr"; or empty for no report. Lines of
+  // concurrent solves, in one process or several, do not mix. A file that
+  // cannot be written is logged as an error and does not affect the solve.
   std::string report;
 
-  // DEVICE_AUTO and DEVICE_CUDA. The number of the device, from 0 on.
+  // The number of the device, 0 or more, for DEVICE_AUTO and DEVICE_CUDA.
   int cuda_device = 0;
 
-  // Most bytes that all solves of the process may hold on the device at once;
-  // 0: what the device has. A problem that needs more is solved on the host,
-  // which is counted before most of it is taken
-  // (Summary::memory_forecast_bytes).
+  // Maximum bytes that all solves of the process together may hold on the
+  // device; 0 for no limit. The host solves a problem that needs more, which is
+  // forecast before most of it is allocated (Summary::memory_forecast_bytes).
   int64_t cuda_memory_limit_bytes = 0;
 
-  // A cudaStream_t of the caller's that all work is queued on, and which must
-  // outlive the solve; null: the solve makes one. Not a key of ParseOptions.
+  // The caller's cudaStream_t for all work, which must outlive the solve; if
+  // null, the solve creates one. Not a key of ParseOptions.
   void* cuda_stream = nullptr;
 
   CudaGraphType cuda_graph = CUDA_GRAPH_AUTO;

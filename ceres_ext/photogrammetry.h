@@ -13,7 +13,7 @@
 //
 //   X_b = R X_a + t
 //
-// Of a camera it is cam_from_world, of a camera in a rig
+// The pose of a camera is cam_from_world, that of a camera in a rig
 // cam_from_rig * rig_from_world. Cameras are those of camera_models.h. Lengths
 // are in the unit of the points, angles in radians, pixels as camera_models.h
 // has them.
@@ -26,20 +26,20 @@
 //   Error::BlockSizes       a block for a pose: blocks and order of COLMAP 4
 //   Error::SplitBlockSizes  a rotation and a translation: COLMAP up to 3.13
 //
-// Quaternions in blocks have norm 1, as under either manifold: at any other
-// norm R is I + 2 w [v]x + 2 [v]x^2, v = (x, y, z), which is no rotation then,
-// as in ceres::UnitQuaternionRotatePoint and in Eigen. Poses that are constants
-// of a functor may have quaternions of any norm but 0.
+// Quaternions in blocks must have norm 1, as both manifolds ensure. At any
+// other norm R = I + 2 w [v]x + 2 [v]x^2, v = (x, y, z), is not a rotation, as
+// in ceres::UnitQuaternionRotatePoint and in Eigen. Poses that are constants of
+// a functor may have quaternions of any norm but 0.
 //
-// Derivatives are exact to rounding at all rotations, the identity included,
-// but for rotation vectors of norm above 0 and below 1e-307 (there they need
-// not be finite). Logarithms of rotations, log R the rotation vector of at most
-// pi, are smooth but for angles of exactly pi, where they jump from one sign to
-// the other.
+// Derivatives are exact to rounding at all rotations, including the identity,
+// except for rotation vectors of norm above 0 and below 1e-307, where they may
+// not be finite. Logarithms of rotations (log R is the rotation vector of
+// length at most pi) are smooth except at angles of exactly pi, where they
+// change sign.
 //
 // At the optical centre of a camera and behind it (ImgFromCam in
 // camera_models.h) a reprojection error is 0, with derivatives 0, as in COLMAP.
-// Where the depth is NaN the evaluation fails, and Ceres refuses the step.
+// If the depth is NaN the evaluation fails, and Ceres rejects the step.
 //
 // Far coordinates. Subtract the centre of the scene from the coordinates of
 // maps (UTM, ECEF) before a solve, and add it to the result. A camera at c has
@@ -127,7 +127,7 @@ CERES_HOST_DEVICE void TransformPoint(const T* rotation,
   }
 }
 
-// Where a camera stands in the world, -R't of its cam_from_world.
+// The position of a camera in the world, -R't of its cam_from_world.
 template <typename Rotation, typename T>
 CERES_HOST_DEVICE void ProjectionCenter(const T* rotation,
                                         const T* translation,
@@ -164,7 +164,8 @@ void MoveOrigin(const double* origin, double* pose) {
 
 namespace internal {
 
-// The error of an observation (x, y), as said above. False: NaN.
+// The error of an observation (x, y), as described above. Returns false for
+// NaN.
 template <typename Camera, typename T>
 CERES_HOST_DEVICE bool ProjectionError(
     double x, double y, const T* in_camera, const T* params, T* residuals) {
@@ -178,8 +179,8 @@ CERES_HOST_DEVICE bool ProjectionError(
   return !isnan(in_camera[2]);
 }
 
-// Whether a camera projects as internal::CameraModel does, and not as a class
-// that derives from a model may.
+// True if a camera projects as internal::CameraModel does; a class derived from
+// a model may not.
 template <typename Camera, typename = void>
 struct HasDistortion : std::false_type {};
 template <typename Camera>
@@ -289,7 +290,8 @@ CERES_HOST_DEVICE void TransformPointJacobian(const double* rotation,
     by_q[i][0] = 2.0 * c[i];
   }
   for (int k = 0; k < 3; ++k) {
-    // Of e_k: e_k x X, e_k x (v x X), v x (e_k x X), v x e_k and v x (v x e_k).
+    // For e_k: e_k x X, e_k x (v x X), v x (e_k x X), v x e_k and v x (v x
+    // e_k).
     const double e[3] = {
         k == 0 ? 1.0 : 0.0, k == 1 ? 1.0 : 0.0, k == 2 ? 1.0 : 0.0};
     double ex[3];
@@ -495,7 +497,7 @@ template <template <typename, int, int...> class CostFunction,
 using CostFunctionFor =
     typename internal::MakeCostFunction<CostFunction, Error, BlockSizes>::type;
 
-// Where the camera sees the point, minus (x, y) where the image has it, in
+// The projection of the point minus its measured image position (x, y), in
 // pixels.
 template <typename Camera, typename Rotation>
 struct ReprojectionError {
@@ -708,9 +710,9 @@ struct PositionPrior {
     return (*this)(cam_from_world, cam_from_world + Rotation::kSize, residuals);
   }
 
-  // Of a position in far coordinates, for poses that are relative to `origin`:
-  // the difference of the two, exact where each coordinate of one is at most
-  // twice that of the other.
+  // Converts a position in far coordinates for poses that are relative to
+  // `origin`: subtracts the origin. The result is exact if each coordinate of
+  // one is at most twice that of the other.
   static PositionPrior RelativeTo(const double* origin,
                                   const double* position) {
     return {{position[0] - origin[0],
@@ -721,11 +723,11 @@ struct PositionPrior {
   double position[3];
 };
 
-// What takes the measured pose (R_m, t_m) to the pose, cam_from_world =
-// (D, d) cam_from_world_m: log D, D = R R_m', then d = t - D t_m. The error
-// stands on the left, so that it and its covariance, rotation first, are in the
-// frame of the camera: COLMAP's AbsolutePosePrior. The measurement is given as
-// a pose's block is.
+// The difference (D, d) between the pose and the measured pose (R_m, t_m),
+// cam_from_world = (D, d) cam_from_world_m: log D, D = R R_m', then d = t - D
+// t_m. The error is on the left, so it and its covariance, rotation first, are
+// in the frame of the camera, as in COLMAP's AbsolutePosePrior. The measurement
+// has the layout of a pose's block.
 template <typename Rotation>
 class PosePrior {
  public:
@@ -879,8 +881,8 @@ struct WhitenedError : Error {
 
 // A with A'A = C^-1 for a covariance C, both N x N and row-major: the inverse
 // of C's lower Cholesky factor. Returns false, changes nothing and says why in
-// *error (may be nullptr) where C is not symmetric (to 1e-12 of the standard
-// deviations) and positive definite (a pivot of the factorisation has to be
+// *error (may be nullptr) if C is not symmetric (to 1e-12 of the standard
+// deviations) or not positive definite (a pivot of the factorisation must be
 // above its rounding).
 template <int N>
 bool SquareRootInformation(const double* covariance,

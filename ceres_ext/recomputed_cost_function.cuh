@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A user's cost function whose Jacobian is not kept in memory: each product
-// computes the blocks that it needs in registers. In place of
+// User-defined cost functions whose Jacobian is not stored: each product
+// computes the blocks that it needs in registers. Instead of
 // CERES_EXT_DEVICE_COST_FUNCTION (ceres_ext/device_cost_function.cuh), which
-// this includes,
+// this includes, write
 //
 //   CERES_EXT_RECOMPUTED_COST_FUNCTION(MyCostFunction)
 //
@@ -12,10 +12,10 @@
 //
 //   ceres_ext::Options::jacobian = ceres_ext::JACOBIAN_RECOMPUTED
 //
-// Any other blocks of a residual block are constant. Nothing more is asked of
-// the functor or model; one with a written Jacobian is faster.
-// docs/options.md says which problems are served; of others the Jacobian is
-// stored, and Summary::path_reason says why.
+// Any other blocks of a residual block must be constant. The functor or model
+// has no further requirements; one with an analytic Jacobian is faster.
+// docs/options.md says which problems are supported. In all others the Jacobian
+// is stored, and Summary::path_reason says why.
 
 #ifndef CERES_EXT_RECOMPUTED_COST_FUNCTION_CUH_
 #define CERES_EXT_RECOMPUTED_COST_FUNCTION_CUH_
@@ -47,8 +47,8 @@ template <typename Model>
 inline constexpr int kRecomputedColumns = kernels::WithStoredColumns(
     LargestOf(typename Model::BlockSizes()), [](auto f) { return int{f}; });
 
-// Where a row's derivatives go, in place of memory: Jc, 2 x F, and Jp, 2 x 3,
-// row-major, zero before.
+// Stores a row's derivatives in registers: Jc, 2 x F, and Jp, 2 x 3, row-major,
+// zero before.
 template <int F>
 struct StoreInBlocks {
   template <typename Row>
@@ -283,7 +283,8 @@ struct RecomputedForms {
       const auto* const function = reinterpret_cast<const void*>(kernel);
       const dim3 grid(static_cast<unsigned>(launch.num_blocks));
       const dim3 block(static_cast<unsigned>(launch.block_size));
-      // What fits without asking, and what the kernels declare themselves.
+      // Shared memory that fits without a request, and what the kernels declare
+      // statically.
       constexpr int64_t kNotAsked = 40 * 1024;
       if (launch.shared_bytes > kNotAsked) {
         const cudaError_t error =

@@ -125,7 +125,7 @@ struct AutoDiffModel {
 
 namespace internal {
 
-// What rows of all models have in common: R residuals, the blocks' sizes.
+// The base of the rows of all models: R residuals, the blocks' sizes.
 template <typename Model, int R, int... Ns>
 class RowEvaluatorBase {
  public:
@@ -140,7 +140,8 @@ class RowEvaluatorBase {
   static constexpr int kNumWords = (sizeof(Constants) + 7) / 8;
 
  protected:
-  // The values of row i's blocks, and where they and their derivatives are.
+  // The values of row i's blocks, and the places of these and of their
+  // derivatives.
   struct Row {
     int64_t place;
     RowBlock blocks[Blocks::kNumBlocks];
@@ -194,7 +195,7 @@ class RowEvaluatorBase {
     return x - x == T(0);  // NOLINT(misc-redundant-expression)
   }
 
-  // What the loss of a row does to its residual and derivatives.
+  // The correction of a row's residual and derivatives for its loss.
   struct Loss {
     bool is_trivial = true;
     kernels::LossCorrector corrector;
@@ -208,8 +209,8 @@ class RowEvaluatorBase {
     }
   };
 
-  // Once per row, with the residual that the model gives: stores what is wanted
-  // of it and returns what the row adds.
+  // Called once per row with the model's residual: stores the requested outputs
+  // and returns the row's contribution.
   CERES_HOST_DEVICE static RowTerm Finish(const RowBatch& rows,
                                           int64_t i,
                                           int64_t place,
@@ -248,8 +249,8 @@ class RowEvaluatorBase {
     return {rho[0], IsFinite(s) ? 0.0 : 1.0};
   }
 
-  // Stores all derivatives of a row, J of each block row-major. False where one
-  // isn't finite.
+  // Stores all derivatives of a row, J of each block row-major. Returns false
+  // if one is not finite.
   template <typename Store>
   CERES_HOST_DEVICE static bool StoreJacobians(const RowBatch& rows,
                                                int64_t i,
@@ -290,8 +291,8 @@ class RowEvaluatorBase {
     return sum;
   }
 
-  // Stores column j of block b's derivative where rows says; false where it
-  // isn't finite.
+  // Stores column j of block b's derivative in `rows`; returns false if it is
+  // not finite.
   struct StoreInCells {
     CERES_HOST_DEVICE bool operator()(const RowBatch& rows,
                                       int64_t i,
@@ -323,7 +324,7 @@ class RowEvaluatorBase {
   };
 };
 
-// Of a model with a written Jacobian.
+// For a model with an analytic Jacobian.
 template <typename Model, typename BlockSizes = typename Model::BlockSizes>
 class RowEvaluator;
 template <typename Model, int... Ns>
@@ -336,8 +337,8 @@ class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
   using typename Base::Row;
 
  public:
-  // What row i adds. kJacobian: e and f are wanted, or what store makes of
-  // them (StoreInCells).
+  // The contribution of row i. If kJacobian, e and f are computed and passed to
+  // `store` (StoreInCells).
   template <bool kJacobian, typename Store = typename Base::StoreInCells>
   CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows,
                                             int64_t i,
@@ -370,16 +371,16 @@ class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
   }
 };
 
-// Whether a functor brings its derivatives, and not those of a base class.
+// True if a functor has derivatives of its own, not those of a base class.
 template <typename Functor, typename = void>
 struct HasDerivatives : std::false_type {};
 template <typename Functor>
 struct HasDerivatives<Functor, std::void_t<typename Functor::DerivativesOf>>
     : std::is_same<typename Functor::DerivativesOf, Functor> {};
 
-// How the columns of all blocks, one per value, are shared out among passes: in
-// their order, as many to a pass as kMaxStride. A block is not cut where it
-// fits into one, else into even pieces.
+// The distribution of the columns of all blocks, one per value, over passes: in
+// order, at most kMaxStride per pass. A block that does not fit into one pass
+// is cut into even pieces.
 template <int kMaxStride, typename Blocks>
 class Passes {
  public:
@@ -393,7 +394,7 @@ class Passes {
     }
     return width;
   }
-  // Of the column of value v.
+  // The pass of the column of value v.
   CERES_HOST_DEVICE static constexpr int Pass(int v) { return At(v).pass; }
   CERES_HOST_DEVICE static constexpr int Column(int v) { return At(v).column; }
 
@@ -423,7 +424,7 @@ class Passes {
   }
 };
 
-// Of a functor.
+// For a functor.
 template <typename Functor, int R, int... Ns>
 class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
                    std::integer_sequence<int, Ns...>>
@@ -435,7 +436,7 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
   using typename Base::Row;
 
  public:
-  // As that of a written Jacobian.
+  // The same as with an analytic Jacobian.
   template <bool kJacobian, typename Store = typename Base::StoreInCells>
   CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows,
                                             int64_t i,
@@ -466,7 +467,7 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
   }
 
  private:
-  // What passes hand on.
+  // State that passes share.
   template <typename Store>
   struct Progress {
     CERES_HOST_DEVICE explicit Progress(const Store& store_in)
@@ -549,8 +550,8 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
     (RunPass<Passes, kPasses>(rows, i, functor, progress) && ...);
   }
 
-  // False where the functor refuses. Each pass reads the parameters again:
-  // values kept for the next would take the registers that passes are to save.
+  // Returns false if the functor does. Each pass reads the parameters again:
+  // keeping their values would take the registers that passes save.
   template <typename Passes, int kPass, typename Store>
   CERES_HOST_DEVICE static bool RunPass(const RowBatch& rows,
                                         int64_t i,

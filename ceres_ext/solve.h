@@ -1,31 +1,32 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The front door. Where a program says
+// The main interface. Replace
 //
 //   ceres::Solve(options, &problem, &summary);
 //
-// it says
+// by
 //
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
 //
-// and keeps its ceres::Problem, its options and Ceres's trust-region loop. This
-// library replaces the linear solver: ITERATIVE_SCHUR and CGNR with IDENTITY,
-// JACOBI, SCHUR_JACOBI or SCHUR_POWER_SERIES_EXPANSION, and the exact steps of
-// DENSE_SCHUR and SPARSE_SCHUR. It evaluates its own cost
-// functions and DeviceAutoDiffCostFunction. Stock Ceres solves what this
-// library does not support, and the summary says why (or the solve is refused,
-// see Options::fallback).
+// The program keeps its ceres::Problem, its options and Ceres's trust-region
+// loop. This library replaces the linear solver: ITERATIVE_SCHUR and CGNR with
+// IDENTITY, JACOBI, SCHUR_JACOBI or SCHUR_POWER_SERIES_EXPANSION, or a
+// two-level preconditioner, and the exact steps of DENSE_SCHUR and
+// SPARSE_SCHUR. It evaluates its own cost functions and
+// DeviceAutoDiffCostFunction. Stock Ceres solves problems that this library
+// does not support, and the summary says why; Options::fallback refuses them
+// instead.
 //
-// A problem of millions of residual blocks is better given as arrays
-// (ceres_ext/array_problem.h), which take no object for each:
+// Pass a problem with millions of residual blocks as arrays
+// (ceres_ext/array_problem.h), which need no object per residual block:
 //
 //   ceres_ext::Solve(options, ext_options, &array_problem, &summary);
 //
-// Programs that can't be changed are served through an environment variable:
+// Programs that cannot be changed use an environment variable:
 //
 //   CERES_SOLVER_PLUGIN=ceres_ext:jacobian=recomputed ./program
 //
-// where the text after the colon is what ParseOptions takes.
+// The text after the colon is in the format of ParseOptions.
 
 #ifndef CERES_EXT_SOLVE_H_
 #define CERES_EXT_SOLVE_H_
@@ -42,42 +43,45 @@
 
 namespace ceres_ext {
 
-// Solves the problem as ceres::Solve does, with the same effect on *problem's
-// parameters and the same meaning of every field of *summary. Thread safe for
-// different problems: settings hold for this call alone, and a ceres::Solve
-// called from a callback, or at the same time on another thread, stays stock.
-// On PATH_FULL the result is bit-identical from run to run and for any number
-// of threads, but with use_inner_iterations and no inner_iteration_ordering,
-// for which Ceres orders by address; on PATH_CERES its sums depend on its
-// threads (docs/determinism.md).
+// Solves the problem as ceres::Solve does: it updates *problem's parameters,
+// and every field of *summary has Ceres's meaning.
 //
-// Throws nothing. Invalid options, host memory that runs out and what a
-// callback throws end with termination_type FAILURE, the reason in
-// summary->message and the parameters as they were, or the result's where it
-// was there already. What a cost function, loss function or manifold throws
-// makes that evaluation fail, as if it had returned false; in stock Ceres
-// (PATH_CERES) it ends the solve with FAILURE, on whichever thread. A device
-// error or too little memory on a device leaves the host. Threads that the
-// system refuses are done without. docs/reliability.md has it all.
+// Thread safety: different problems may be solved concurrently. The options
+// hold for this call only. A ceres::Solve in a callback or on another thread
+// stays stock.
+//
+// Determinism: on PATH_FULL the result is bit-identical from run to run and for
+// any number of threads, except with use_inner_iterations and no
+// inner_iteration_ordering, where Ceres orders by address. On PATH_CERES it
+// depends on the threads (docs/determinism.md).
+//
+// Errors: throws nothing. Invalid options, a lack of host memory and exceptions
+// of callbacks end with termination_type FAILURE, the reason in
+// summary->message and unchanged parameters, or the result if it was already
+// complete. An exception of a cost function, loss function or manifold counts
+// as an evaluation that returned false; on PATH_CERES it ends the solve with
+// FAILURE. If a device fails or has too little memory, the host solves. If
+// threads cannot be created, the solve continues with fewer
+// (docs/reliability.md).
 void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ceres::Problem* problem,
            Summary* summary);
 
-// For callers that keep a ceres::Solver::Summary. summary->message ends with
-// the path that was taken.
+// The same for callers that keep a ceres::Solver::Summary. summary->message
+// ends with the path that was taken.
 void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ceres::Problem* problem,
            ceres::Solver::Summary* summary);
 
-// Solves a problem of arrays, with the same options, callbacks and summary and
-// Ceres's own loop. No ceres::Problem is made, whatever the residual blocks
-// are. Some features work on a ceres::Problem. One is then made of the arrays,
-// which takes time and memory, and summary->path_reason says why: a line
-// search, dogleg steps, inner iterations, linear_solver_ordering,
-// check_gradients, dumps, a linear solver or preconditioner that stock Ceres
-// solves with, arrays of which nothing varies, and ext_options.enabled false.
+// Solves a problem of arrays with the same options, callbacks and summary, in
+// Ceres's loop. Any kind of residual block is solved without a ceres::Problem.
+// Features that need a ceres::Problem build one from the arrays first, which
+// takes time and memory, and summary->path_reason says so: a line search,
+// dogleg steps, inner iterations, linear_solver_ordering, check_gradients,
+// dumps, a linear solver or preconditioner that only stock Ceres has, arrays of
+// which nothing varies, and ext_options.enabled false.
 //
 // A problem that is not valid (ArrayProblem::IsValid) ends with FAILURE and the
 // reason in summary->message, before anything is allocated for it.
@@ -86,40 +90,42 @@ void Solve(const ceres::Solver::Options& options,
            ArrayProblem* problem,
            Summary* summary);
 
-// Starts CUDA on the device that the options name, as the first solve there
-// else does, in 0.2 to 0.4 s: by a thread beside other work, say. False with a
-// sentence in *error where it can't be had. Thread safe.
+// Starts CUDA on the device that the options name, which takes 0.2 to 0.4 s and
+// otherwise happens in the first solve. Call it on a thread beside other work.
+// Returns false with a message in *error if the device is not available. Thread
+// safe.
 bool StartDevice(const Options& ext_options, std::string* error);
 
-// Frees what solves have left for the next ones of the process: threads of the
-// host, and of a device a stream, page-locked memory and at most 64 MiB for
-// each of up to four solves that ran at once. ArraySolvers keep theirs. Thread
-// safe.
+// Frees what solves keep for later solves of the process: host threads, and on
+// a device a stream, page-locked memory and at most 64 MiB for each of up to
+// four concurrent solves. ArraySolvers keep their resources. Thread safe.
 void ReleaseIdle();
 
 struct EvaluateOptions {
-  // False: without losses and weights.
+  // If false, losses and weights are not applied.
   bool apply_loss_function = true;
-  // Of the host, 1 or more.
+  // Number of host threads, 1 or more.
   int num_threads = 1;
 };
 
-// Evaluates a problem of arrays at their values, without solving it; null: not
-// wanted. Nothing is written to the arrays.
+// Evaluates a problem of arrays at their current values, without solving it.
+// The arrays are not changed. Null outputs are not computed.
 //
 //   cost       1/2 sum rho(|r|^2) over all residual blocks
-//   residuals  of each residual block, array by array; multiplied, as by
-//              ceres::Problem::Evaluate, by what its loss and weight make of
-//              them
-//   gradient   derivatives of the cost, array by array: of each parameter block
-//              as many as its manifold's TangentSize, its size without one;
-//              zeros where it is constant or in no residual block
+//   residuals  residuals of each residual block, array by array; corrected for
+//              loss and weight as by ceres::Problem::Evaluate
+//   gradient   derivatives of the cost, array by array; for each parameter
+//              block as many as its manifold's TangentSize, or its size
+//              without a manifold; zeros if it is constant or in no residual
+//              block
 //
 // Cost and gradient together have the bits of the start of a solve with CGNR
-// and IDENTITY on the same device; a cost alone those of a step on trial, which
-// automatic differentiation may change. Residuals are computed on the host.
-// False with a sentence in *error where options or arrays are not valid, memory
-// runs out or a residual block can't be evaluated. Throws nothing.
+// and IDENTITY on the same device. A cost alone has the bits of a trial step,
+// which may differ with automatic differentiation. Residuals are computed on
+// the host.
+//
+// Returns false with a message in *error if options or arrays are not valid,
+// memory runs out, or a residual block cannot be evaluated. Throws nothing.
 bool Evaluate(const EvaluateOptions& options,
               const Options& ext_options,
               const ArrayProblem& problem,
@@ -128,20 +134,20 @@ bool Evaluate(const EvaluateOptions& options,
               std::vector<double>* gradient,
               std::string* error);
 
-// Solves problems of arrays one after the other, as Solve does and with the
-// same bits, and keeps in between what the next may use: threads, the device
-// with the memory that the last solve had, and, where all index arrays hold
-// what they held (a hash of 64 bits says so), the index that was made of them.
-// Values, observations, constant flags, losses and options may change.
+// Solves problems of arrays one after the other, with the same bits as Solve.
+// It keeps threads, the device and the memory of the last solve. If all index
+// arrays have the same contents (compared by a hash of 64 bits), it also keeps
+// the index built from them. Values, observations, constant flags, losses and
+// options may change.
 //
 //   ceres_ext::ArraySolver solver;
 //   for (...) {
 //     solver.Solve(options, ext_options, &problem, &summary);
 //   }
 //
-// What is kept counts for Options::cuda_memory_limit_bytes; it goes with the
-// object, and after a solve that failed. Not thread safe; solves at once have
-// an object each.
+// Kept memory counts for Options::cuda_memory_limit_bytes. It is freed with the
+// object, and after a solve that failed. Not thread safe: use one object per
+// concurrent solve.
 class ArraySolver {
  public:
   ArraySolver();
@@ -154,7 +160,7 @@ class ArraySolver {
              ArrayProblem* problem,
              Summary* summary);
 
-  // As the function above.
+  // The same as the function above, with the kept resources.
   bool Evaluate(const EvaluateOptions& options,
                 const Options& ext_options,
                 const ArrayProblem& problem,

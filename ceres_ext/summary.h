@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// ceres::Solver::Summary and what this library adds to it: which path solved
-// the problem and why, where it ran, the time of each stage, the work of the
-// linear solver and its memory.
+// ceres::Solver::Summary with additional fields: which path solved the problem
+// and why, where it ran, the time of each stage, the work of the linear solver
+// and its memory.
 //
 //   ceres_ext::Summary summary;
 //   ceres_ext::Solve(options, ext_options, &problem, &summary);
@@ -18,30 +18,33 @@
 
 namespace ceres_ext {
 
-// What part of the solve ran in this library.
+// The solver that was used.
 enum SolvePath {
-  // Nothing: stock Ceres.
+  // Stock Ceres.
   PATH_CERES,
-  // The linear solver, the vectors of the loop and the evaluation: of this
-  // library's cost functions by this library, of others by Ceres.
+  // This library: linear solver, vectors of the loop, and evaluation of its
+  // cost functions. Ceres evaluates other cost functions.
   PATH_FULL,
 };
 
 const char* SolvePathToString(SolvePath path);
 
-// Parameter blocks whose columns of the Jacobian depend on each other, so that
-// nothing but the damping of the trust region holds a direction of theirs.
+// Parameter blocks with linearly dependent columns of the Jacobian, so that
+// only the damping of the trust region determines one of their directions.
 struct DegenerateBlocks {
   int64_t count = 0;
 
-  // Of the worst, that of the smallest relative pivot, the part of a column's
-  // square that lies outside of the span of the others, at most 1e-12; among
-  // equals one, the same in every run on the same machine. Its values, in a
-  // problem of arrays the array and the block, else the place in the order in
-  // which the ceres::Problem was given its blocks. Where blocks are merged
-  // (Options::preconditioner_blocks) the first of them.
+  // The worst block has the smallest relative pivot: the part of a column's
+  // square outside the span of the other columns, at most 1e-12. Among equals
+  // it is the same one in every run on the same machine. If blocks are merged
+  // (Options::preconditioner_blocks), it is the first of them.
+
+  // Its values, null if there is none.
   const double* worst = nullptr;
+  // In a problem of arrays the number of its parameter array, otherwise -1.
   int worst_parameters = -1;
+  // Its number in that array, or in the order in which the blocks were added to
+  // the ceres::Problem; -1 if there is none.
   int64_t worst_block = -1;
   double worst_relative_pivot = 1.0;
 };
@@ -49,38 +52,38 @@ struct DegenerateBlocks {
 struct Summary : public ceres::Solver::Summary {
   SolvePath path = PATH_CERES;
 
-  // Why this path was taken: one sentence, never empty after a solve.
+  // The reason for this path, one sentence, never empty after a solve.
   std::string path_reason;
 
-  // Where the linear solver ran, e.g. "host, 16 threads" or "NVIDIA H200 (CUDA
-  // device 0)", and why on the host where it was not asked for; empty on
-  // PATH_CERES.
+  // The machine of the linear solver, for example "host, 16 threads" or "NVIDIA
+  // H200 (CUDA device 0)", with the reason if the host was used without being
+  // asked for. Empty on PATH_CERES.
   std::string device;
 
   // The method, e.g. "Schur, implicit W, stored Jacobian (double),
   // SCHUR_JACOBI"; empty on PATH_CERES.
   std::string method;
 
-  // Where a loss function of a user's own stands on a cost function of this
-  // library, the host calls the losses of all residual blocks of that cost
-  // function, in each evaluation and by Solver::Options::num_threads threads:
-  // of how many residual blocks, and the class of the first of a user's own (or
-  // the first of Ceres's beyond what a device keeps, some 100 different ones,
-  // whatever the scales of a ceres::ScaledLoss around them are).
+  // Number of residual blocks whose loss runs on the host because it is
+  // user-defined, and the class of the first such loss. If a cost function of
+  // this library has a user-defined loss, num_threads host threads call the
+  // losses of all its residual blocks in each evaluation. The same holds if
+  // there are more than about 100 different losses, not counting the scales of
+  // ceres::ScaledLoss.
   int64_t num_host_losses = 0;
   std::string host_loss_type;
 
   // Number of PCG iterations, summed over all linear solves.
   int64_t num_pcg_iterations = 0;
 
-  // Number of linear solves that were exact, by a factorisation: all with
-  // DENSE_SCHUR and SPARSE_SCHUR, some where LINEAR_SOLVER_AUTO takes both.
+  // Number of linear solves by a factorisation: all with DENSE_SCHUR and
+  // SPARSE_SCHUR, some with LINEAR_SOLVER_AUTO.
   int64_t num_exact_steps = 0;
 
-  // Of the PCG iterations those with a second level
-  // (Options::preconditioner), its clusters of parameter blocks and its
-  // columns, a few for each, 0: no step has had it, and the seconds of forming
-  // it, S as a matrix included.
+  // The second level of the preconditioner (Options::preconditioner): number of
+  // PCG iterations with it, number of its clusters of parameter blocks and of
+  // its columns, and seconds spent forming it, including S as a matrix. All are
+  // 0 if no step used it.
   int64_t num_coarse_iterations = 0;
   int32_t num_clusters = 0;
   int64_t num_coarse_columns = 0;
@@ -90,50 +93,51 @@ struct Summary : public ceres::Solver::Summary {
   // accurate than Solver::Options::eta asks.
   int64_t num_solves_at_pcg_limit = 0;
 
-  // Seconds that it took to start CUDA in this process; 0 where that was done
-  // before, or there is no device. Not in the other fields of this struct, but
-  // in the preprocessor's time.
+  // Seconds spent starting CUDA in this process; 0 if it was started before or
+  // there is no device. Included in preprocessor_time_in_seconds, not in the
+  // other fields of this struct.
   double context_time_in_seconds = 0.0;
 
-  // Seconds, summed over the solve. Setup: structure, index and allocation.
-  // Import: waiting for what Ceres evaluates to be on the device. Evaluation
-  // times are in ceres::Solver::Summary.
+  // Seconds, summed over the solve. Evaluation times are in
+  // ceres::Solver::Summary. Setup: structure, index and allocation. Import:
+  // waiting for the upload of rows that Ceres evaluates.
   double setup_time_in_seconds = 0.0;
   double import_time_in_seconds = 0.0;
-  // Schur: S as a matrix, where one is formed. Factorization: its factor, and
-  // the solution with that.
+  // Schur: forming S as a matrix. Factorization: the factor of S and the
+  // solution.
   double normal_blocks_time_in_seconds = 0.0;
   double schur_time_in_seconds = 0.0;
   double factorization_time_in_seconds = 0.0;
   double pcg_time_in_seconds = 0.0;
   double back_substitution_time_in_seconds = 0.0;
 
-  // Bytes that this library held at its peak: index, Jacobian, normal blocks
-  // and vectors; of a device, of its memory.
+  // Peak bytes that this library held: index, Jacobian, normal blocks and
+  // vectors; on a device, of device memory.
   int64_t memory_bytes = 0;
 
-  // What memory_bytes comes to, as the set-up says: what it has taken, and what
-  // a sparse factorisation takes with its first factor. 0 on the host. Where
+  // Forecast of memory_bytes after the set-up: the bytes allocated, plus those
+  // of the first factor of a sparse factorisation. 0 on the host. If
   // Options::cuda_memory_limit_bytes or the device may be too small, the set-up
-  // is counted before it takes more than its index; what doesn't fit leaves the
-  // device alone from there on, and Summary::device has both numbers
+  // is counted before it allocates more than its index. A solve that does not
+  // fit then leaves the device, and Summary::device has both numbers
   // (docs/options.md).
   int64_t memory_forecast_bytes = 0;
 
-  // Bytes that crossed between host and device after the set-up; 0 on the host.
+  // Bytes transferred between host and device after the set-up; 0 on the host.
   int64_t transfer_bytes = 0;
 
-  // Parameter blocks whose manifold a device leaves to the host, since it is a
-  // user's own, and the type of the first; 0 and empty on the host.
+  // Number of parameter blocks whose manifold runs on the host because it is
+  // user-defined, and the type of the first; 0 and empty on the host.
   int num_host_manifolds = 0;
   std::string host_manifold_type;
 
-  // At the start of the solve, of the blocks that are eliminated (points) and
-  // of others (cameras): docs/reliability.md. None on PATH_CERES.
+  // Degenerate blocks at the start of the solve, among the eliminated blocks
+  // (points) and the others (cameras). None on PATH_CERES
+  // (docs/reliability.md).
   DegenerateBlocks degenerate_eliminated_blocks;
   DegenerateBlocks degenerate_other_blocks;
 
-  // ceres::Solver::Summary::FullReport and a section on the fields above.
+  // ceres::Solver::Summary::FullReport followed by a section on these fields.
   std::string FullReport() const;
 };
 

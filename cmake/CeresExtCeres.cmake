@@ -25,7 +25,7 @@ if(NOT TARGET Ceres::ceres_plugin)
             "project (patches/series); scripts/setup builds one.")
 endif()
 
-# What is installed finds libceres beside itself, and so does what is built: by a
+# Installed and built files find libceres beside themselves, built ones by a
 # link. Everything here is linked to that, since CMake adds the folders of
 # libraries outside of the build tree to what is installed.
 get_target_property(_configurations Ceres::ceres IMPORTED_CONFIGURATIONS)

@@ -49,8 +49,8 @@ install(
   DIRECTORY "${CERES_EXT_CERES_PREFIX}/include" "${CERES_EXT_CERES_PREFIX}/lib"
   DESTINATION .
   USE_SOURCE_PERMISSIONS)
-# For programs that can't be changed: what puts the patched libceres in the place
-# of theirs.
+# For programs that cannot be changed: the script that replaces their libceres
+# by the patched one.
 set(LIBDIR "${CMAKE_INSTALL_LIBDIR}")
 configure_file("${PROJECT_SOURCE_DIR}/scripts/ceres_ext_run"
                "${PROJECT_BINARY_DIR}/ceres_ext_run" @ONLY)
@@ -71,7 +71,7 @@ install(
   PATTERN session EXCLUDE
   PATTERN under_ceres EXCLUDE
   PATTERN solver EXCLUDE)
-# What those include of the kernels; all else of them is the library's own.
+# The headers of the kernels that those include; all others are private.
 foreach(
   _header
   cuda_kernels/base/block_ref.h

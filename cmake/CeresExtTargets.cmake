@@ -9,10 +9,10 @@
 #   [TIMEOUT seconds]      default 300
 #   [SHARDS number])       default 1
 # One program and one ctest entry NAME; or several, NAME_1 and on, each of which
-# runs a part of the tests, so that a long one takes several processors. What does not belong into the quick run
-# has the label "ceres". A NAME that ends in _emulated is that of a program on an
-# emulated device, whose libraries find what they share with it in the program
-# itself (tests/kernels/emulation/cusolver.cc).
+# runs a part of the tests, so that a long one takes several processors. Tests
+# outside the quick run have the label "ceres". A NAME that ends in _emulated is
+# that of a program on an emulated device, whose libraries find what they share
+# with it in the program itself (tests/kernels/emulation/cusolver.cc).
 set(CERES_EXT_EMULATED_LIBRARIES "${PROJECT_BINARY_DIR}/tests/emulated_libraries")
 function(ceres_ext_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS"

@@ -18,7 +18,7 @@ def lines(path):
 
 
 def angle_axis(quaternions):
-    """Of unit quaternions w, x, y, z that are no identity."""
+    """Rotation vectors of unit quaternions w, x, y, z other than the identity."""
     quaternions = quaternions * numpy.where(quaternions[:, :1] < 0, -1, 1)
     sine = numpy.linalg.norm(quaternions[:, 1:], axis=1, keepdims=True)
     angle = 2 * numpy.arctan2(sine, quaternions[:, :1])

@@ -33,7 +33,7 @@ int main() {
   ceres_ext::Summary summary;
   ceres_ext::Solve(options, ceres_ext::Options(), &problem, &summary);
 
-  // What solved the problem, where, in which steps and how long it took.
+  // The solver that was used, the machine, the steps and the times.
   std::cout << summary.FullReport() << "\n";
   // The position, orientation and scale of the whole scene are free.
   examples::PrintCost(scene,

@@ -17,10 +17,10 @@
 namespace examples {
 
 struct Scene {
-  // Of an image, as BAL has it: rotation vector, translation, f, k1, k2.
+  // One image, in the format of BAL: rotation vector, translation, f, k1, k2.
   std::vector<double> cameras;  // num_cameras x 9
   std::vector<double> points;   // num_points x 3
-  // Point point_index[i] stands at observations[2 * i], in pixels from the
+  // Point point_index[i] is at observations[2 * i], in pixels from the
   // image's centre, in image camera_index[i].
   std::vector<int32_t> camera_index;
   std::vector<int32_t> point_index;
@@ -34,9 +34,8 @@ struct Scene {
   int num_points() const { return static_cast<int>(points.size()) / 3; }
   int num_observations() const { return static_cast<int>(camera_index.size()); }
 
-  // What the noise alone leaves of the cost when num_parameters are estimated,
-  // and how far a random number of that kind usually is from it: sigma^2 / 2
-  // times chi-squared.
+  // The cost that the noise alone leaves when num_parameters are estimated, and
+  // its standard deviation: sigma^2 / 2 times chi-squared.
   double ExpectedCost(int num_parameters) const {
     return 0.5 * noise * noise * (2 * num_observations() - num_parameters);
   }

@@ -39,7 +39,7 @@ enum ArrayId {
 struct ArrayForm {
   const char* name;
   bool is_index;
-  // Of a row; 0: a row is a number.
+  // Values of a row; 0 if a row is a number.
   int width;
 };
 
@@ -137,7 +137,7 @@ class NpzProblemReader {
       }
       if (array == NUM_ARRAYS) {
         *error_ =
-            "expected no arrays but camera_index, point_index, observations, "
+            "expected only the arrays camera_index, point_index, observations, "
             "cameras and points, found the member " +
             Quoted(member.name.data(), member.name.data() + member.name.size());
         return false;
@@ -211,7 +211,7 @@ class NpzProblemReader {
     problem_->camera_index.resize(num_observations);
     problem_->point_index.resize(num_observations);
     problem_->observations.resize(2 * num_observations);
-    // What sets its values to zero first does so while others read.
+    // Setting its values to zero first would happen while others read.
     std::once_flag has_room;
     const auto make_room = [this] {
       problem_->cameras.resize(NumValues(CAMERAS));
@@ -369,7 +369,7 @@ class NpzProblemReader {
   NpyMember members_[NUM_ARRAYS];
 };
 
-// Of cameras with a quaternion the room that others take.
+// With cameras with a quaternion, the room that others take.
 std::vector<NpyArray> ArraysOf(const BalProblem& problem) {
   const int64_t n = problem.num_observations();
   const auto name = [](ArrayId array) { return kForms[array].name; };
@@ -399,13 +399,13 @@ BalNpzWriter::BalNpzWriter(const std::string& path, const BalProblem& problem)
   try {
     thread_ = std::thread([this] {
       try {
-        writer_.WriteEarly(CAMERAS);  // what stands before them
+        writer_.WriteEarly(CAMERAS);  // the text before them
       } catch (const std::exception&) {
         // Finish writes what is not written yet.
       }
     });
   } catch (const std::exception&) {
-    // As above: no thread, or no memory for it, to be had.
+    // As above: no thread, or no memory for it, is available.
   }
 }
 

@@ -13,8 +13,8 @@
 
 namespace ceres_ext::bal {
 
-// Leaves values that nobody gives as memory comes, so that the threads that
-// fill a long array are the first to touch it.
+// Leaves new values uninitialised, so that the threads that fill a long array
+// are the first to touch it.
 template <typename T>
 struct UninitializedAllocator : std::allocator<T> {
   template <typename U>

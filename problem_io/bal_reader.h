@@ -22,13 +22,13 @@
 
 namespace ceres_ext::bal {
 
-// Neither changes what is read or which fault is told.
+// Neither changes the result or which error is reported.
 struct BalReadOptions {
   // 0: one per processor.
   int num_threads = 0;
   // Bytes that a thread takes at a time.
   size_t block_size = 1 << 18;
-  // Where a ProgressLine tells how far the reading of text is; null: nowhere.
+  // The ProgressLine that reports the reading of text; null for none.
   std::ostream* progress = nullptr;
 };
 
@@ -37,7 +37,7 @@ struct BalReadOptions {
 // whose line counts in the decompressed text (no line where the file could not
 // be opened), or
 //   path: array.npy: expected <what>, found <what>
-// A model of COLMAP is told as such, with the program that refines it.
+// The message for a COLMAP model names the program that refines it.
 // Memory grows with the data that arrive, never with the counts
 // that the header promises. Every number is finite, every index in range.
 bool ReadBalFile(const std::string& path,
@@ -53,7 +53,7 @@ bool ReadBalMemory(const std::string& name,
                    std::string* error,
                    const BalReadOptions& options = BalReadOptions());
 
-// Whether a file begins as a problem in BAL format does.
+// True if a file begins as a problem in BAL format does.
 bool IsBalFile(const std::string& path);
 
 }  // namespace ceres_ext::bal

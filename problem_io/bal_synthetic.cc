@@ -26,11 +26,11 @@ constexpr double kMinDepth = 3.0;
 constexpr double kFieldX = 0.8;
 constexpr double kFieldY = 0.6;
 constexpr double kFarScale = 1e4;
-// What part of the other laps' passes sees a point.
+// The share of the other laps' passes that see a point.
 constexpr double kSeenInOtherLap = 0.3;
 constexpr int32_t kMaxTrackLength = 4096;
 
-// What a sequence of random numbers is for.
+// The purpose of a sequence of random numbers.
 enum Purpose : uint64_t {
   kForCamera,
   kForCameraWeight,
@@ -307,7 +307,7 @@ class Generator {
   void SelectCameras(int64_t place, int32_t length, Track* track) const;
   bool Sees(int32_t camera, const Vector3& point) const;
 
-  // Of permutations, which use this key and the next three.
+  // The key of permutations, which also use the next three.
   uint64_t Key(Purpose purpose) const {
     return Mix(options_.seed) + uint64_t{8} * purpose;
   }
@@ -430,7 +430,7 @@ void Generator::MakeCameras(SyntheticProblem* problem) {
     circuit.set_block(lap / circuit.num_blocks());
   }
 
-  // Of drift, per step of the random walk.
+  // Drift per step of the random walk.
   const double step = 1.0 / std::sqrt(static_cast<double>(n));
   Vector3 drift_angle = {0, 0, 0};
   Vector3 drift = {0, 0, 0};
@@ -594,8 +594,8 @@ void Generator::MakeTrack(int64_t place, Track* track) const {
   PortableRandom random(options_.seed, kForPlace, place);
   constexpr int kAttempts = 8;
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    // Where a ray of the home camera meets a facade: near to the side, far
-    // straight on. The last attempt stands in the middle of the picture.
+    // The point at which a ray of the home camera meets a facade: near to the
+    // side, far straight on. The last attempt is in the middle of the picture.
     double u = random.Uniform(-0.6, 0.6);
     double depth = random.Uniform(5.0, 20.0) / (std::abs(u) + 0.1);
     const double down = std::min(0.45, kCameraHeight / depth);
@@ -645,10 +645,10 @@ bool Generator::CountCandidates() {
   return most >= options_.num_observations;
 }
 
-// Makes the sum of lengths_ exact. What is missing is shared out in proportion
-// to the candidates left, what is too much in proportion to the observations
-// beyond two: point i gets floor(d s_i / s) - floor(d s_(i-1) / s) of d, where
-// s_i is the prefix sum of these proportions and s the whole sum.
+// Makes the sum of lengths_ exact. Missing observations are distributed in
+// proportion to the candidates left, excess ones in proportion to the
+// observations beyond two: point i gets floor(d s_i / s) - floor(d s_(i-1) / s)
+// of d, where s_i is the prefix sum of these proportions and s the whole sum.
 void Generator::BalanceLengths() {
   const int64_t n = options_.num_points;
   int64_t missing = options_.num_observations;

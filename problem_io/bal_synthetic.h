@@ -11,7 +11,7 @@
 //
 // The scene. Cameras drive through a city of square blocks, a camera every two
 // metres, several laps where there are many of them. Each point belongs to a
-// home camera, stands in front of it as facades of a street do, and is seen by
+// home camera, is in front of it like the facades of a street, and is seen by
 // other cameras around that place, in this lap and in others, if it lies in
 // their field of view. Track lengths follow P(length > 2 + x) ~ 1 / x^2: most
 // are two or three, a few go into the hundreds. The start has drifted from the

@@ -203,7 +203,8 @@ class TextReader {
         continue;
       }
       const char* const stop = ParseToken(token, p, block.text_end);
-      // A token that the stream's failure has cut off is no finding of its own.
+      // A token that a failure of the stream has cut off is not an error of its
+      // own.
       const bool may_be_cut = block.has_text_end && !block.error.empty();
       if (stop == nullptr ||
           stop - p >= static_cast<ptrdiff_t>(kMaxTokenSize) ||
@@ -226,7 +227,7 @@ class TextReader {
     return std::find_if(p, end, IsSpace);
   }
 
-  // Where the token ends, or nullptr if it is none that may stand there.
+  // The end of the token, or nullptr if it is not allowed there.
   const char* ParseToken(int64_t token, const char* p, const char* end) {
     if (token < kNumCounts) {
       int32_t count;
@@ -328,7 +329,7 @@ class TextReader {
     }
   }
 
-  // What should have stood there.
+  // The expected text.
   std::string Expected(int64_t token) const {
     constexpr const char* kCountNames[kNumCounts] = {
         "cameras", "points", "observations"};

@@ -30,7 +30,7 @@ std::string ReadError() {
 
 class FileStream final : public ByteStream {
  public:
-  // size: -1 for what is no regular file.
+  // size: -1 for files that are not regular.
   FileStream(std::FILE* file, int64_t size) : file_(file), size_(size) {}
   ~FileStream() override { std::fclose(file_); }
 
@@ -125,7 +125,7 @@ class PrefixedStream final : public ByteStream {
   std::unique_ptr<ByteStream> rest_;
 };
 
-// What gzip and bzip2 have in common: chunks of compressed input, several
+// The common part of gzip and bzip2: chunks of compressed input, several
 // compressed streams one after another, and nothing else behind them.
 class DecompressingStream : public ByteStream {
  public:

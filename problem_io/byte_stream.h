@@ -25,7 +25,7 @@ class ByteStream {
   // Empty while all is well, else what was found in place of data.
   const std::string& error() const { return error_; }
 
-  // How many bytes a regular file or memory has, else -1. Where it is not
+  // How many bytes a regular file or memory has, else -1. If it is not
   // negative, ReadAt may be called, by several threads at a time. A file may
   // shrink or grow all the same: what ReadAt returns counts.
   virtual int64_t size() const { return -1; }

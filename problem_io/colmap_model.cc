@@ -64,7 +64,7 @@ std::string CameraModelIds() {
 }
 
 std::string CameraModelIdAndName(int id) {
-  // Of COLMAP 4, by id.
+  // Models of COLMAP 4, by id.
   static constexpr const char* kNames[] = {"SIMPLE_PINHOLE",
                                            "PINHOLE",
                                            "SIMPLE_RADIAL",

@@ -14,7 +14,8 @@
 
 namespace ceres_ext::colmap {
 
-// What is known of a camera model (ceres_ext/camera_models.h) without its type.
+// The properties of a camera model (ceres_ext/camera_models.h) without its
+// type.
 struct CameraModelInfo {
   int id;
   const char* name;
@@ -101,7 +102,7 @@ struct Model {
   // the image, and the point that is seen there, an index into points or -1.
   std::vector<double> points2d;
   std::vector<int32_t> point_index;
-  // What point_index says, from the points' side: tracks of all points.
+  // The inverse of point_index: tracks of all points.
   std::vector<TrackElement> track_elements;
 };
 

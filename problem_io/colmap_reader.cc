@@ -350,7 +350,7 @@ class ModelReader {
     return reader.good();
   }
 
-  // Of the point that comes next.
+  // State of the next point.
   bool ReadTrackElement(int64_t point_id, FieldReader* reader) {
     uint32_t image_id = 0;
     uint32_t number = 0;
@@ -407,7 +407,7 @@ class ModelReader {
   IdToIndex<uint32_t> camera_of_id_;
   IdToIndex<uint32_t> rig_of_id_;
   IdToIndex<uint32_t> image_of_id_;
-  // What each 2D point says that it sees.
+  // The point that each 2D point names.
   std::vector<int64_t> point_ids_;
 };
 

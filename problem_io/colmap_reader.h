@@ -11,7 +11,7 @@ namespace ceres_ext::colmap {
 
 // Reads the model in a folder, in the text or the binary format of
 // colmap.github.io/format.html: cameras, images and points3D, and rigs and
-// frames where they are there. Where both forms are, the binary files are read
+// frames where they are there. If both forms exist, the binary files are read
 // and the others are not, as COLMAP does. On failure returns false, leaves
 // *model empty and sets *error to one line
 //   path:line: expected <what>, found <what>

@@ -30,13 +30,13 @@ Portable operator/(Portable a, Portable b) { return a.value / b.value; }
 bool operator<(Portable a, Portable b) { return a.value < b.value; }
 bool operator>=(Portable a, Portable b) { return a.value >= b.value; }
 Portable sqrt(Portable a) { return std::sqrt(a.value); }
-// Of what is not negative.
+// For values that are not negative.
 Portable atan(Portable a) { return bal::PortableAtan2(a.value, 1.0); }
 
 // Behind the purposes of bal_synthetic.cc.
 constexpr uint64_t kForIntrinsics = 64;
 
-// What of the image's size bal_synthetic.cc can see, 0.8 f and 0.6 f from the
+// The part of the image that bal_synthetic.cc can see, 0.8 f and 0.6 f from the
 // middle, grows by distortion and noise to 0.9 f and 0.68 f.
 constexpr double kHalfHeight = 0.75;  // f; the half width is f
 
@@ -174,8 +174,8 @@ class ModelMaker {
     return camera;
   }
 
-  // What the true cameras see of the true points, with the error that the
-  // observation of the BAL camera has.
+  // The true cameras' images of the true points, with the error of the BAL
+  // camera's observation.
   template <typename CameraModel>
   void Observe(CameraModel /*tag*/,
                const std::vector<Camera>& true_cameras,

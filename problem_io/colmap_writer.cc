@@ -241,7 +241,8 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-// What a name lacks in order to be read back as it is; nullptr: nothing.
+// The property that a name lacks in order to be read back unchanged; nullptr if
+// there is none.
 const char* FaultOfName(const std::string& name, ModelFormat format) {
   if (format == MODEL_BINARY) {
     return name.find('\0') != std::string::npos ? "no zero byte" : nullptr;
@@ -278,7 +279,7 @@ std::string FilePath(const std::string& folder,
   return folder + "/" + file + (format == MODEL_BINARY ? ".bin" : ".txt");
 }
 
-// A file of a model that is there and is none of these; "" if there is none.
+// An existing file of a model that is not one of these; "" if there is none.
 std::string OtherFile(const std::string& folder,
                       const std::vector<std::string>& files) {
   for (const ModelFormat format : {MODEL_BINARY, MODEL_TEXT}) {

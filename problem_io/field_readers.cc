@@ -238,7 +238,7 @@ bool BinaryFieldReader::Fill(size_t size) {
     return false;
   }
   if (position_ + size > buffer_.size() && !at_end_) {
-    // What comes before the last field is not needed any more.
+    // The text before the last field is not needed any more.
     buffer_.erase(buffer_.begin(), buffer_.begin() + field_);
     buffer_offset_ += static_cast<int64_t>(field_);
     position_ -= field_;

@@ -151,7 +151,7 @@ class BinaryFieldReader {
   bool Begin(const char* name, List* list);
   bool Next(List* list);
 
-  // Whether there are so many bytes at position_ or can be read there.
+  // True if there are so many bytes at position_ or can be read there.
   bool Fill(size_t size);
 
   const std::string path_;

@@ -35,7 +35,7 @@ void ForEachChunk(int num_threads, int64_t n, const Function& f) {
     try {
       threads.emplace_back(run, chunk);
     } catch (const std::exception&) {
-      run(chunk);  // no more threads, or memory for them, to be had
+      run(chunk);  // no more threads, or memory for them, are available
     }
   }
   run(0);

@@ -108,7 +108,7 @@ std::string NpyHeader(const NpyArray& array) {
   return header + text;
 }
 
-// What the local header and the directory say of a member.
+// The local header's and the directory's description of a member.
 std::string MemberFields(const std::string& name,
                          bool is_64,
                          uint32_t crc,
@@ -196,7 +196,7 @@ bool ResolveExtra64(std::string_view extra,
     }
     extra.remove_prefix(size);
   }
-  // Where there is no such field all ones are no size and no offset.
+  // Without such a field all ones are not a size or an offset.
   return is_resolved ||
          std::none_of(values.begin(), values.end(), [](const uint64_t* value) {
            return *value == kMax32;
@@ -504,7 +504,7 @@ class NpzReader {
     return true;
   }
 
-  // Of "<f8" 8; 0 where it is none such.
+  // For "<f8" 8; 0 for unknown types.
   static int64_t ItemSize(std::string_view dtype) {
     constexpr std::string_view kOrders = "<>|=";
     constexpr std::string_view kKinds = "biufc";
@@ -645,7 +645,7 @@ struct NpzWriter::Member {
   bool is_written = false;
   uint32_t crc = 0;  // of what is written
 
-  // What stands before the values.
+  // The bytes before the values.
   std::string Header() const {
     std::string header;
     Put(kLocalHeader, &header);

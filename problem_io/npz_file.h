@@ -19,7 +19,7 @@
 
 namespace ceres_ext::bal {
 
-// Whether a file that starts with these bytes may be one.
+// True if a file that starts with these bytes may be one.
 bool IsNpz(std::string_view first_bytes);
 
 struct NpyArray {
@@ -30,8 +30,8 @@ struct NpyArray {
 };
 
 // Writes the arrays, each at a multiple of 64 bytes, as a SafeFile (see
-// safe_file.h). Where a size or an offset of the archive is zip64_from or more
-// it is written in the form that ZIP has for 64 bits.
+// safe_file.h). A size or an offset of the archive from zip64_from on is
+// written in the form that ZIP has for 64 bits.
 //
 //   NpzWriter writer(path, arrays);
 //   ... writer.WriteEarly(2) on another thread, or not ...
@@ -89,7 +89,7 @@ struct NpyMember {
   // Where the values are; as many bytes as dtype and shape need.
   int64_t begin = 0;
   int64_t size = 0;
-  // Of what is before the values, and of both.
+  // Bytes before the values, and of both.
   uint32_t header_crc = 0;
   uint32_t crc = 0;
 };

@@ -14,8 +14,8 @@ namespace ceres_ext::bal {
 
 inline bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Of ParseNumber, for numbers that are too small for a double; from_chars
-// refuses them as it does those that are too large, for which this is false.
+// A case of ParseNumber for numbers that are too small for a double; from_chars
+// refuses them like numbers that are too large, for which this is false.
 bool ParseTiny(const std::string& number, double* value);
 
 // Reads the number at begin and returns where it ends, at white space or at

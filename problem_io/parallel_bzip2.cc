@@ -38,7 +38,7 @@ struct Mark {
   bool is_end;
 };
 
-// What lies in the bits from begin to end of the file.
+// The data in the bits from begin to end of the file.
 struct Block {
   int64_t begin;
   int64_t end;
@@ -237,7 +237,7 @@ class ParallelBzip2Stream final : public ByteStream {
       try {
         threads_.emplace_back([this] { DecompressBlocks(); });
       } catch (const std::system_error&) {
-        break;  // no more threads to be had
+        break;  // no more threads are available
       }
     }
     is_serial_ = threads_.empty();
@@ -358,7 +358,7 @@ class ParallelBzip2Stream final : public ByteStream {
   bool is_stopped_ = false;
   std::vector<std::thread> threads_;
 
-  // Of Read.
+  // State of Read.
   size_t position_ = 0;  // in the current block
   bool is_serial_ = false;
   int64_t num_before_ = 0;   // bytes read

@@ -13,9 +13,9 @@ namespace ceres_ext::bal {
 // (of known size()) from its first byte on, owns it and has not begun yet. The
 // blocks of bzip2 (900 kB at most) don't depend on each other: each is put into
 // a stream of its own, for libbz2 on one of num_threads threads, which checks
-// it as that of the whole. Where anything is not as it should be, `serial`
-// begins and says what. That is also what is returned where there is one block
-// alone or no more than one thread.
+// it as that of the whole. If anything is not as expected, `serial` begins and
+// says what. That is also what is returned where there is one block alone or no
+// more than one thread.
 std::unique_ptr<ByteStream> ParallelBzip2(const ByteStream* raw,
                                           std::unique_ptr<ByteStream> serial,
                                           int num_threads);

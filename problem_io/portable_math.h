@@ -4,9 +4,9 @@
 //
 // Integers are exact, and IEEE 754 fixes the bits of + - * / sqrt, frexp and
 // floor; nothing else is used (the mathematical library's sin or log differ
-// from one version to the next). What remains is the compiler: a * b + c must
-// not become one fused operation, so whoever includes this in code that
-// promises bits is compiled with -ffp-contract=off.
+// from one version to the next). The remaining risk is the compiler: a * b + c
+// must not become one fused operation, so code that includes this and promises
+// bits is compiled with -ffp-contract=off.
 
 #ifndef PROBLEM_IO_PORTABLE_MATH_H_
 #define PROBLEM_IO_PORTABLE_MATH_H_

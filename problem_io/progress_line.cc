@@ -35,7 +35,7 @@ ProgressLine::ProgressLine(std::string what,
 
 void ProgressLine::Add(int64_t done) {
   const int64_t sum = done_ += done;
-  // Who finds another thread writing has nothing to add.
+  // A thread that finds another one writing has nothing to add.
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return;

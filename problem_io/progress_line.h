@@ -22,9 +22,9 @@ class ProgressLine {
   // Seconds of a clock that only goes forward.
   using Clock = std::function<double()>;
 
-  // what: the step, as in "reading"; total: how much there is to do, in any
-  // unit, not positive where nobody knows; is_at_most: the step may end before
-  // all of it is done. Lines go to *stream, which outlives the object.
+  // what: the step, such as "reading"; total: the amount of work, in any unit,
+  // not positive if unknown; is_at_most: the step may end before all of it is
+  // done. Lines go to *stream, which outlives the object.
   ProgressLine(std::string what,
                int64_t total,
                bool is_at_most,

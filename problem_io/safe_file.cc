@@ -31,13 +31,13 @@ namespace fs = std::filesystem;
 
 // As many as Linux follows.
 constexpr int kMaxLinks = 40;
-// Of a name in a folder, which has 255 bytes at most on all file systems.
+// The length of a name in a folder, at most 255 bytes on all file systems.
 constexpr size_t kMaxNameInTemporary = 200;
 
 // Those of a model of COLMAP.
 constexpr int kMaxFiles = 5;
 
-// What RemoveTemporaryFiles removes while the flag is up.
+// The files that RemoveTemporaryFiles removes while the flag is set.
 char temporary_to_remove[kMaxFiles][PATH_MAX];
 std::atomic<bool> is_temporary_to_remove[kMaxFiles] = {};
 
@@ -56,7 +56,7 @@ int StandardStream(const struct stat& status) {
   return -1;
 }
 
-// Where symbolic links end, whether or not there is a file.
+// The target of symbolic links, whether or not the file exists.
 std::string FollowLinks(const std::string& path) {
   fs::path end = path;
   for (int i = 0; i < kMaxLinks; ++i) {
@@ -81,7 +81,7 @@ bool Sync(int fd) { return fsync(fd) == 0 || errno == EINVAL; }
 struct Place {
   dev_t device;
   ino_t inode;
-  std::string name;  // in that folder; empty for a file that is there
+  std::string name;  // in that folder; empty for an existing file
 };
 
 // False where nothing can be overwritten.
@@ -138,7 +138,7 @@ bool SafeFile::Open(const std::string& path) {
   }
   const int stream = StandardStream(status);
   if (stream >= 0) {
-    // What is there already comes first.
+    // Existing files come first.
     std::fflush(stdout);
     fd_ = fcntl(stream, F_DUPFD_CLOEXEC, 0);
     return fd_ >= 0;
@@ -257,7 +257,7 @@ bool MappedFile::Map(int fd, int64_t size) {
   }
   void* const pages = mmap(nullptr, size, PROT_WRITE, MAP_SHARED, fd, 0);
   if (pages == MAP_FAILED) {
-    return false;  // What is written there is as long.
+    return false;  // The text written there has the same length.
   }
   data_ = static_cast<char*>(pages);
   size_ = size;

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Output files that are there as a whole or not at all.
+// Output files that are written completely or not at all.
 
 #ifndef PROBLEM_IO_SAFE_FILE_H_
 #define PROBLEM_IO_SAFE_FILE_H_
@@ -14,8 +14,8 @@
 
 namespace ceres_ext::bal {
 
-// A file that is written under another name in the same folder and takes its
-// place when all of it is on the disk:
+// A file is written under another name in the same folder and replaces the
+// target when all of it is on the disk:
 //
 //   std::unique_ptr<SafeFile> file = SafeFile::Create(path, &error);
 //   ... write to file->fd() ...
@@ -23,9 +23,9 @@ namespace ceres_ext::bal {
 //
 // Without Commit, path stays what it was. A file that is replaced hands on its
 // permissions; at the end of symbolic links, the file is replaced and the links
-// stay; other hard links keep the old contents. What is no regular file
-// (devices, pipes) and the program's own standard output and error are written
-// straight. Five SafeFiles at a time.
+// stay; other hard links keep the old contents. Files that are not regular
+// (devices, pipes) and the program's standard output and error are written
+// directly. Five SafeFiles at a time.
 //
 // Errors complete the sentence of CannotWrite.
 class SafeFile {
@@ -50,10 +50,11 @@ class SafeFile {
   bool OpenTemporary(const std::string& target, int permissions);
 
   int fd_ = -1;
-  // What is replaced and by what; empty for what is written straight.
+  // The replaced file and its replacement; empty for files that are written
+  // directly.
   std::string target_;
   std::string temporary_;
-  // Where RemoveTemporaryFiles finds it.
+  // The entry that RemoveTemporaryFiles finds.
   int slot_ = 0;
 };
 
@@ -70,8 +71,9 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // False, and nothing has changed, where the size is little, fd is no empty
-  // file, or there is no such promise, without which a full disk would kill.
+  // Returns false and changes nothing if the size is small, fd is not an empty
+  // file, or the file system cannot promise the space; without that promise a
+  // full disk would kill.
   bool Map(int fd, int64_t size);
   bool is_mapped() const { return data_ != nullptr; }
   void Write(int64_t offset, std::string_view piece);
@@ -99,7 +101,7 @@ void RemoveTemporaryFiles();
 // empty path is never written.
 bool CanWrite(const std::string& path, std::string* error);
 
-// Whether an output of this path goes to standard output.
+// True if an output of this path goes to standard output.
 bool IsStandardOutput(const std::string& path);
 
 // False, with one line in *error, if something that this program wrote to
@@ -118,11 +120,11 @@ struct OutputFile {
   std::string may_replace = "";
 };
 
-// Whether no output takes the place of another or of an input: whether no two
-// paths lead, through links of any kind, to one regular file, or to one name
-// for a file that is not there yet. Devices, pipes and the program's own
-// standard output and error don't count, nor do empty paths. On failure returns
-// false and sets *error to one line that names both flags.
+// True if no output replaces another output or an input: if no two paths lead,
+// through links of any kind, to one regular file, or to one name for a missing
+// file. Devices, pipes and the program's own standard output and error don't
+// count, nor do empty paths. On failure returns false and sets *error to one
+// line that names both flags.
 bool CheckDistinct(const std::vector<OutputFile>& outputs,
                    const std::vector<InputFile>& inputs,
                    std::string* error);

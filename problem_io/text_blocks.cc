@@ -29,7 +29,7 @@ bool TextBlocks::Next(TextBlock* block) {
   size_t num_read = 1;
   block->error.clear();
 
-  // Of a stream the next text is at one place alone.
+  // The next text of a stream is at one place alone.
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   if (size < 0) {
     lock.lock();

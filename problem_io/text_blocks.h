@@ -31,13 +31,13 @@ struct TextBlock {
   const char* begin = nullptr;
   const char* end = nullptr;
   const char* text_end = nullptr;
-  // Whether the character before begin and the one at begin are of one token.
+  // True if the character before begin and the one at begin are of one token.
   bool starts_in_token = false;
-  // Whether nothing comes behind text_end, and what was found there in place
-  // of more, empty where the text is whole.
+  // True if nothing follows text_end; `error` then says what was found instead
+  // of more text, empty if the text is complete.
   bool has_text_end = false;
   std::string error;
-  // Whether nothing comes behind end.
+  // True if nothing follows end.
   bool is_last = false;
 
   std::vector<char> buffer;
@@ -49,9 +49,9 @@ class TextBlocks {
 
   // The next block; false where there is none any more. Threads may call it:
   // each index from 0 to that of the last block comes once, and blocks of
-  // higher ones, without text, may follow. Of a regular file and of memory
-  // threads read their blocks at the same time; a stream is read and
-  // decompressed by one at a time, while others are busy with their blocks.
+  // higher ones, without text, may follow. Threads read their blocks of a
+  // regular file or of memory concurrently; one thread at a time reads and
+  // decompresses a stream, while others are busy with their blocks.
   bool Next(TextBlock* block);
 
  private:
@@ -59,8 +59,8 @@ class TextBlocks {
   const size_t block_size_;
   std::atomic<int64_t> next_ = 0;
   std::atomic<bool> at_end_ = false;
-  // Of streams: the last character of the previous block and what is read of
-  // the text behind it.
+  // For streams: the last character of the previous block, and the text read
+  // after it.
   std::mutex mutex_;
   std::string read_ahead_;
   bool is_all_read_ = false;

@@ -39,11 +39,11 @@ class TextWriter {
     return *this << std::string_view(text, end - text);
   }
 
-  // All text is on the disk, but not yet in its place: for several files of
-  // which none is to take its place before all are complete.
+  // All text is on the disk, but not yet in its place: for several files that
+  // must all be complete before any of them replaces its target.
   bool Finish(std::string* error);
 
-  // Finishes and puts the file in its place.
+  // Finishes and moves the file to its place.
   bool Close(std::string* error);
 
   class Sink;

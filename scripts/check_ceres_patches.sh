@@ -16,12 +16,12 @@ scripts/check_ceres_patches.sh [--source PATH] [--work FOLDER] [--jobs N]
 Builds Ceres 2.2.0 as it is and with patches/series, and checks that the patches
 keep what patches/README.md says they keep:
 
-  headers   every public header is the same, but for those of Jets and rotations,
+  headers   every public header is the same, except those of Jets and rotations,
             all functions of which give the same bits on the host
   symbols   every dynamic symbol that stock exports, the patched library exports
   results   a program compiled against stock's headers gives the same bits with
             both libraries, in many configurations, on one thread; on two, where
-            Ceres itself is not reproducible, the same cost but for rounding
+            Ceres itself is not reproducible, the same cost up to rounding
   suite     Ceres's own tests pass on the patched tree
 
   --source PATH   pristine Ceres 2.2.0, an archive or a folder; default: what
@@ -84,7 +84,7 @@ if have ccache; then
   launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 fi
 
-# unpack NAME: $work/NAME/source, pristine or patched, anew only where archive
+# unpack NAME: $work/NAME/source, pristine or patched, again only if archive
 # or patches have changed.
 unpack() {
   local name="$1" folder="$work/$1/source" key

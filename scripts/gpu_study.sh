@@ -66,7 +66,7 @@ left() { echo $((seconds > SECONDS ? seconds - SECONDS : 0)); }
 
 program=$binaries/bal_study
 [[ -x "$program" ]] || {
-  echo "gpu_study: $program is not there; build the target bal_study" >&2
+  echo "gpu_study: $program is missing; build the target bal_study" >&2
   exit 1
 }
 mkdir -p "$results"
@@ -169,7 +169,7 @@ if [[ -n "$host_parts" ]]; then
   host=$program$(level)
   echo "gpu_study: the host is measured by $host"
   if [[ "$host_parts" == *host_runs* && ",$device_parts," != *,reference,* ]]; then
-    # What it compares its projections with; a few seconds.
+    # The reference of its projections; takes a few seconds.
     run reference "$program" --nohost --parts=reference --seconds="$(left)" \
       --sizes=trafalgar-21,dubrovnik-88,dubrovnik-182,venice-245
   fi

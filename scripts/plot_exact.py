@@ -8,10 +8,10 @@ Bundle Adjustment for 3D Reconstruction on the GPU".
       [--output FOLDER] [--no-plots]
 
 Writes tables.md and SVG files into FOLDER, default
-docs/measurements/study_exact. Nothing is estimated: what the record does not
-hold is a dash. TIMELINE.csv, of the same script, is what the device and the
-host did and when (benchmarks/cuda_timeline.cc), for the paper's Figure 3. Needs
-matplotlib for the plots; --no-plots does without.
+docs/measurements/study_exact. Nothing is estimated: values missing
+in the record are dashes. TIMELINE.csv, of the same script, has the times of the
+work of device and host (benchmarks/cuda_timeline.cc), for the paper's Figure 3.
+The plots need matplotlib; --no-plots omits them.
 """
 
 import argparse
@@ -59,7 +59,7 @@ METHODS = {
     "ceres_eigen": "stock, Eigen", "ceres_lapack": "stock, LAPACK",
     "ceres_cuda": "stock, CUDA", "ceres_sparse": "stock, SPARSE_SCHUR",
 }
-# Of what plots show; tables have all.
+# Methods in the plots; tables have all.
 COLORS = {"dense": "#1b6ca8", "dense_stored": "#7fb2d6", "pcg": "#2a9d5c",
           "ceres_lapack": "#d95f02", "ceres_cuda": "#a6197a"}
 
@@ -85,8 +85,8 @@ LAST_KERNEL = "FindBadDiagonal"
 
 
 def read_timeline(path):
-    """What happened from the end of the last factorisation but one to that of
-    the last one: [(lane, start, end)] in seconds from there."""
+    """The events between the ends of the last two factorisations:
+    [(lane, start, end)] in seconds from the first of these."""
     events = timeline_table.read(path)
     ends = [end for _, name, _, _, end in events
             if name.startswith(LAST_KERNEL)]
@@ -182,7 +182,7 @@ def read(path):
         else:
             rows.append(row)
     if not machine:
-        raise SystemExit(f"{path} is no record of gpu_exact")
+        raise SystemExit(f"{path} is not a record of gpu_exact")
     return machine, rows, derivatives, splits
 
 

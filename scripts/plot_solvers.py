@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 """Turns the records of scripts/gpu_solvers into the table and the plot of
-docs/measurements/comparison.md.
+docs/measurements/comparison/solvers.md.
 
   scripts/plot_solvers.py [FOLDER]... [--commit HASH]
       [--record docs/measurements/comparison/solvers.jsonl]
-      [--page docs/measurements/comparison.md] [--no-plots]
+      [--page docs/measurements/comparison/solvers.md] [--no-plots]
 
 FOLDER has files SIZE-SEED.json of bundle_adjuster --compare_json; --commit says
-which commit they are of. Their runs join those of the record, a line each, in
-the place of older ones of the same problem and solver. Of each problem the best
-cost is that of all its runs in the record. --page replaces what stands between
-"<!-- begin solvers -->" and "<!-- end solvers -->"; the plot, solvers.svg, goes
-beside the record. Needs matplotlib for the plot; --no-plots does without.
+which commit they are of. Their runs join those of the record, a line each, and
+replace older ones of the same problem and solver. The best cost of a problem is
+that of all its runs in the record. --page replaces the text between
+"<!-- begin solvers -->" and "<!-- end solvers -->"; the plot, solvers.svg, is
+written beside the record. The plot needs matplotlib; --no-plots omits it.
 """
 
 import argparse
@@ -105,7 +105,7 @@ class Comparison:
                 if (size, seed, solver) in self.runs]
 
     def seconds(self, size, solver, excess):
-        """Of each seed, None where it was not reached."""
+        """A value for each seed, None if it was not reached."""
         return [seconds_to(run, (1 + excess) * self.best[size, seed])
                 for seed, run in self.of(size, solver)]
 
@@ -199,7 +199,7 @@ def main():
         "--record", type=pathlib.Path,
         default=ROOT / "docs/measurements/comparison/solvers.jsonl")
     parser.add_argument("--page", type=pathlib.Path,
-                        default=ROOT / "docs/measurements/comparison.md")
+                        default=ROOT / "docs/measurements/comparison/solvers.md")
     parser.add_argument("--no-plots", action="store_true")
     arguments = parser.parse_args()
 

@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 """Turns the record of bal_study into the tables and plots of
-docs/measurements/study.md.
+docs/measurements/study.md and study_runs.md.
 
   scripts/plot_study.py RESULTS/study.json [--ncu RESULTS/ncu_SIZE.csv]...
       [--add RESULTS/host.json[@HASH]]... [--commit HASH]
       [--output docs/measurements/study]
       [--tables docs/measurements/study/tables.md]
       [--page docs/measurements/study.md]
+      [--page docs/measurements/study_runs.md]
 
 Writes SVG files into the output folder and the tables, in Markdown, into one
-file or to the standard output. --page replaces what stands between
+file or to the standard output. --page replaces the text between
 "<!-- begin NAME -->" and "<!-- end NAME -->" in a page by the table NAME:
-claims, runs, and figures: those that there are in the output folder.
+claims, runs, and figures (those in the output folder).
 --ncu adds the profiler's metrics to the record, as "profiles";
 --add adds the rows of another record, such as the host's, measured on the same
-processor and GPU, also in the place of runs that time has ended; what they
-measured is no longer "not measured". --commit says which commit all of them are
-of, the HASH behind a record's name that record's. With --output the record becomes
-study.json there. Nothing is estimated: what the record does not hold is a dash. Needs
-matplotlib for the plots; --no-plots does without.
+processor and GPU, and replaces runs that the time limit has ended. --commit
+names the commit of all of them, the HASH behind a record's name that of the
+record. With --output the record becomes study.json there. Nothing is estimated:
+values missing in the record are dashes. The plots need matplotlib; --no-plots
+omits them.
 """
 
 import argparse
@@ -124,8 +125,8 @@ def value_of(kernel):
     return match.group(1) if match else ""
 
 
-# Where a kernel's template arguments hold its BlockLayout, after casts such as
-# "(int)" and "(ceres_ext::kernels::BlockLayout)" are gone.
+# The place of a kernel's BlockLayout in its template arguments, without casts
+# such as "(int)" and "(ceres_ext::kernels::BlockLayout)".
 LAYOUT_ARGUMENTS = (
     r"\b(?:StoredJacobian|CouplingBlocks|CouplingSource)"
     r"<(?:double|float), *(?:\d+|[\w:]+<[^<>]*>), *(\d)\b",
@@ -203,7 +204,7 @@ def add_record(record, other, path, commit):
 
 
 def measured(record):
-    """What bal_study calls the runs of a record where it can't do them."""
+    """The names that bal_study has for runs that it cannot do."""
     names = set()
     for size in record["sizes"]:
         for run in size["runs"]:
@@ -634,8 +635,8 @@ def write_tables(record, out):
 
 
 def skipped_table(record):
-    """What was not measured: a row for each variant, with its sizes and, where
-    not all four, how many configurations."""
+    """A row for each variant that was not measured, with its sizes and, if not
+    all four, the number of configurations."""
     names = [size["name"] for size in record["sizes"]]
     groups = {}
     for row in record["skipped"]:
@@ -838,13 +839,14 @@ def main():
                         help="where a file of --ncu doesn't say it")
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--tables", type=pathlib.Path)
-    parser.add_argument("--page", type=pathlib.Path)
+    parser.add_argument("--page", type=pathlib.Path, action="append",
+                        default=[])
     parser.add_argument("--no-plots", action="store_true")
     arguments = parser.parse_args()
 
     record = json.loads(arguments.record.read_text())
     if record.get("format") != "ceres_ext_study":
-        raise SystemExit(f"{arguments.record} is no record of bal_study")
+        raise SystemExit(f"{arguments.record} is not a record of bal_study")
     if arguments.commit:
         record["commit"] = arguments.commit
     for path in arguments.ncu:
@@ -872,9 +874,8 @@ def main():
         write_tables(record, sys.stdout)
     if arguments.output and not arguments.no_plots:
         plot(record, arguments.output)
-    if arguments.page:
-        fill_page(arguments.page, arguments.output or arguments.page.parent,
-                  record)
+    for page in arguments.page:
+        fill_page(page, arguments.output or page.parent, record)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ DEFINE_string(sizes,
               "Sizes, by names that bal_generate --list shows or as "
               "CAMERASxPOINTSxOBSERVATIONS, from small to large. Kernels are "
               "measured one by one on the last.");
-DEFINE_uint64(seed, 1, "Of the synthetic problems.");
+DEFINE_uint64(seed, 1, "Sizes of the synthetic problems.");
 DEFINE_int32(lm, 50, "Levenberg-Marquardt iterations of a whole run, at most.");
 DEFINE_int32(pcg, 100, "PCG iterations of each, at most.");
 DEFINE_int32(timed_pcg, 20,
@@ -53,7 +53,8 @@ DEFINE_double(host_run_seconds, 60.0, "The same on the host.");
 DEFINE_double(seconds, 540.0, "Begin nothing after so many seconds.");
 DEFINE_string(parts,
               "iterations,kernels,reference,runs,float_runs,host_1x1,host_runs",
-              "What to measure, in this order. On the GPU: one PCG iteration "
+              "The parts to measure, in this order. On the GPU: one PCG "
+              "iteration "
               "and 1 x 1 of all variants, each kernel, whole runs with the "
               "stopping rule: ours with stored Jacobians, all others, those of "
               "blocks in float; on the host, after that and alone: 1 x 1, "
@@ -96,7 +97,7 @@ const std::vector<FlagGroup>& FlagGroups() {
       {"Work",
        {"lm", "pcg", "eta", "function_tolerance", "timed_pcg", "repetitions"}},
       {"Time", {"seconds", "run_seconds", "host_run_seconds"}},
-      {"What is measured", {"gpu", "parts", "host", "profile"}},
+      {"Measurement", {"gpu", "parts", "host", "profile"}},
       {"Output", {"output", "residuals"}}};
   return *kGroups;
 }

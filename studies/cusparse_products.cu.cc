@@ -475,7 +475,7 @@ Status CusparseProducts::Setup(const ObservationIndexRef& index,
   CERES_EXT_RETURN_IF_ERROR(impl_->y.Allocate(context, 2 * n));
   CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
       cusparseCreateDnVec(&impl_->rows, 2 * n, impl_->y.data(), CUDA_R_64F));
-  // The vectors of each product are set by Multiply; y stands in for them.
+  // The vectors of each product are set by Multiply; y is a placeholder.
   CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseCreateDnVec(
       &impl_->columns_in, num_columns, impl_->y.data(), CUDA_R_64F));
   CERES_EXT_RETURN_IF_CUSPARSE_ERROR(cusparseCreateDnVec(

@@ -67,7 +67,7 @@ double SecondsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-// Whether vectors on a machine are in the continuous-element layout.
+// True if vectors on a machine are in the continuous-element layout.
 template <typename Machine>
 constexpr bool HasContinuousVectors() {
   return IsPaperMachine<Machine>::value &&

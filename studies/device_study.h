@@ -6,8 +6,8 @@
 //   Status status = study.Setup();
 //   study.TimeIterations();
 //
-// What can't be measured is noted in the record, with the reason, and the next
-// measurement is taken.
+// Failed measurements are noted in the record, with the reason, and the next
+// one is taken.
 #ifndef STUDIES_DEVICE_STUDY_H_
 #define STUDIES_DEVICE_STUDY_H_
 
@@ -24,8 +24,8 @@ namespace ceres_ext::bal {
 kernels::Status StudyDevice(kernels::CudaContext* context, StudyRecord* record);
 
 // One problem on the device, where it stays until this is gone: index and
-// inputs, 95 bytes per observation. What is measured takes its memory and gives
-// it back.
+// inputs, 95 bytes per observation. Each measurement allocates its memory and
+// frees it.
 class DeviceStudy {
  public:
   // All three must outlive it.
@@ -36,7 +36,7 @@ class DeviceStudy {
   DeviceStudy(const DeviceStudy&) = delete;
   DeviceStudy& operator=(const DeviceStudy&) = delete;
 
-  // Brings the problem to the device and times its index structures. Where it
+  // Brings the problem to the device and times its index structures. If it
   // fails, nothing else is measured.
   kernels::Status Setup();
 
@@ -46,9 +46,9 @@ class DeviceStudy {
   void TimeIterations();
   // Each kernel alone.
   void TimeKernels();
-  // Whole runs with the stopping rule: of ours with stored Jacobians, the
-  // reference; of our others and the paper's two forms, and how far their final
-  // projections are from those of the reference.
+  // Whole runs with the stopping rule: our kernels with stored Jacobians in
+  // double, the reference; our other kernels and the paper's two forms, and the
+  // distance of their final projections from those of the reference.
   void TimeReference();
   void TimeRuns();
   // Those with blocks in float.

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A batch of observations whose products go by U, V and W (explicit_w.h),
-// formed once a solve, in place of solver::ObservationBatch where nothing but
-// the solver asks: its families are the first ones, and it owns them.
+// A batch of observations whose products use U, V and W (explicit_w.h), formed
+// once per solve. It replaces solver::ObservationBatch if only the solver uses
+// it: its families are the first ones, and it owns them.
 //
 //   solver::InexactSolver<Machine, Source, ExplicitWBatch<Machine, Source>>
 #ifndef STUDIES_EXPLICIT_W_BATCH_H_

@@ -79,7 +79,7 @@ class HostProblem {
                       lm.residuals() + 2 * arrays_.index.num_observations);
     return {};
   }
-  // Of the last run.
+  // State of the last run.
   const std::vector<double>& residuals() const { return residuals_; }
 
  private:

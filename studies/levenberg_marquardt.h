@@ -43,11 +43,12 @@ enum StudyMark { kMark0 = 4, kMark1, kMark2, kMark3 };
 
 struct StudyOptions {
   solver::StepOptions solver;
-  // Whether products go by the blocks of W = F'E, formed once a solve.
+  // True if products use the blocks of W = F'E, formed once per solve.
   bool explicit_w = false;
   // eta. Below zero: PCG always takes max_num_iterations.
   double r_tolerance = -1.0;
-  // Of an accepted step, relative to the cost. Below zero: never an end.
+  // Cost change of an accepted step, relative to the cost. Below zero: never an
+  // end.
   double function_tolerance = -1.0;
   int num_lm_iterations = 50;
   // No iteration is begun after so many seconds.
@@ -287,7 +288,7 @@ class LevenbergMarquardt {
                                                point_step_.data());
   }
 
-  // What single operations are given; the same as within Optimize.
+  // The inputs of single operations; the same as within Optimize.
   solver::ObservationSystem<Source> System() {
     solver::ObservationSystem<Source> system;
     system.jacobian = Jacobian();
@@ -356,7 +357,7 @@ class LevenbergMarquardt {
   }
   const double* camera_step() const { return camera_step_.data(); }
   const double* point_step() const { return point_step_.data(); }
-  // Of the state.
+  // Norm of the state.
   const double* residuals() const { return state_.residuals.data(); }
 
  private:
@@ -434,7 +435,7 @@ class LevenbergMarquardt {
     return {};
   }
 
-  // Of a PaperMachine: J from the parameters, in float from rounded ones.
+  // With a PaperMachine: J from the parameters, in float from rounded ones.
   kernels::Status LinearizeAsPaper() {
     constexpr kernels::BlockLayout L = Machine::kLayout;
     PaperJacobianParams<Value, L> jacobian;

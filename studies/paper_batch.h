@@ -2,8 +2,8 @@
 //
 // A batch of observations on a PaperMachine (paper_kernels.h), in place of
 // solver::ObservationBatch where nothing but the solver asks: its families are
-// the first ones, and it owns them. U and V are formed once a solve, W too
-// where kExplicitW.
+// the first ones, and it owns them. U and V are formed once per solve, and W
+// too if kExplicitW.
 #ifndef STUDIES_PAPER_BATCH_H_
 #define STUDIES_PAPER_BATCH_H_
 

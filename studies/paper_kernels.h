@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // For comparison only: the two implementations of Kommera, Muknahallipatna and
-// McInroy (2024), written anew from what the paper says of them.
+// McInroy (2024), rewritten from the text of the paper.
 //
 //   PaperForm::kNaive      one thread per projection sweeps over the
 //                          observations once and adds into whatever they touch
@@ -18,8 +18,8 @@
 // continuous-element; the other two tell layout and kernel apart.
 //
 // As in the paper W alone is implicit: products read U and V, which are stored,
-// and Jc' (Jp e) or W e. What the paper leaves open: threads per block
-// (kThreads, kCameraThreads), points per thread, and that U and V are kept as
+// and Jc' (Jp e) or W e. Choices that the paper leaves open: threads per block
+// (kThreads, kCameraThreads), points per thread, and that U and V are stored as
 // one triangle here. T is the type of J and W; float evaluates the Jacobian in
 // float from rounded parameters, as the paper's code, which is single
 // precision. Vectors, U, V, cost and all sums are double, as in all variants of
@@ -76,8 +76,8 @@ struct PaperResidualsParams {
   kernels::BlockRef<double, 2, L> residuals;
 };
 
-// Jc and Jp of all observations from the parameters as they are: rotation and
-// its derivative are computed anew by each thread.
+// Jc and Jp of all observations from the parameters as they are: each thread
+// computes rotation and its derivative.
 template <typename T, kernels::BlockLayout L>
 struct PaperJacobianParams {
   kernels::ObservationIndexRef index;

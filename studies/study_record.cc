@@ -33,7 +33,7 @@ std::string CpuName() {
   return "";
 }
 
-// What the host's code was compiled for.
+// The instruction set of the host's code.
 std::string HostInstructions() {
 #if defined(__AVX512F__) && defined(__AVX512VL__)
   return "x86-64-v4";
@@ -44,7 +44,7 @@ std::string HostInstructions() {
 #endif
 }
 
-// Whether it takes one line: no object below it, or an array of arrays.
+// True if it takes one line: no object below it, or an array of arrays.
 bool IsRow(const Json& json) {
   return std::none_of(json.begin(), json.end(), [](const Json& value) {
     return value.is_object() ||

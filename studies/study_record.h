@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the study writes: one JSON file, replaced after every size, so that a
-// run that is cut off leaves what it has measured. Its shape:
+// The output of the study: one JSON file, replaced after every size, so that an
+// interrupted run leaves its measurements. Its shape:
 // docs/measurements/study.md.
 #ifndef STUDIES_STUDY_RECORD_H_
 #define STUDIES_STUDY_RECORD_H_
@@ -81,7 +81,7 @@ class StudyRecord {
 
   double elapsed_seconds() const;
   bool out_of_time() const { return elapsed_seconds() > settings_.seconds; }
-  // Whether a part is asked for.
+  // True if a part is asked for.
   bool Wants(const std::string& part) const;
   // Options of a whole run that takes at most max_seconds, and what is left of
   // the time of the study.
@@ -112,9 +112,9 @@ double Rounded(double x);
 // that do. scripts/plot_study.py writes the same.
 std::string RecordText(const Json& json);
 
-// Where final residuals of a problem in a configuration are kept, as doubles in
-// the order of the device's index; empty where settings name no folder, or the
-// problem has more than kMostKeptObservations, which the host alone doesn't
+// The file of the final residuals of a problem in a configuration, as doubles
+// in the order of the device's index; empty if settings name no folder, or the
+// problem has more than kMostKeptObservations, which the host alone does not
 // solve in the time of a study.
 inline constexpr int64_t kMostKeptObservations = 2'000'000;
 std::string ResidualsFile(const StudySettings& settings,

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What ends a solve from below: the first exception, or error of memory or
-// device, as one sentence. Takes no memory, since there may be none.
+// The reason that ends a solve from below: the first exception, or error of
+// memory or device, as one sentence. Takes no memory, since there may be none.
 //
 //   Failure failure;
 //   const bool ok = failure.Guard(false, [&] { return Evaluate(); });
@@ -28,7 +28,7 @@ class Failure {
   // At most 511 bytes; empty where nothing has happened.
   const char* sentence() const { return sentence_; }
 
-  // Of several, the first counts.
+  // If there are several, the first counts.
   void Set(const char* sentence) noexcept { SetTo("%s", sentence); }
   void Set(const std::string& sentence) noexcept { Set(sentence.c_str()); }
 
@@ -39,11 +39,11 @@ class Failure {
       Set(status.message);
     }
   }
-  // Whether a device has failed, so that the host may do better.
+  // True if a device has failed, so that the host may do better.
   bool is_of_device() const { return is_of_device_; }
 
-  // Why the last evaluation was not possible, from which Ceres may find a way
-  // on; empty where it was.
+  // The reason why the last evaluation was not possible, after which Ceres may
+  // continue; empty if it was.
   const char* explanation() const { return explanation_; }
   void Explain(const std::string& sentence) noexcept {
     std::snprintf(explanation_, sizeof(explanation_), "%s", sentence.c_str());
@@ -63,7 +63,7 @@ class Failure {
     } catch (const std::exception& exception) {
       SetTo("An exception ended the solve: %s", exception.what());
     } catch (...) {
-      Set("An exception that is no std::exception ended the solve.");
+      Set("An exception that is not a std::exception ended the solve.");
     }
     return otherwise;
   }
@@ -81,8 +81,8 @@ class Failure {
   char explanation_[512] = "";
 };
 
-// Whether call(), of a user's, returns true; else what it did, "failed" or
-// "threw: ...". Only a lack of memory goes on as an exception.
+// True if the user-defined call() returns true; otherwise *what describes what
+// it did, "failed" or "threw: ...". Only a lack of memory remains an exception.
 template <typename Call>
 bool Succeeds(Call&& call, std::string* what) {
   *what = "failed";
@@ -93,7 +93,7 @@ bool Succeeds(Call&& call, std::string* what) {
   } catch (const std::exception& exception) {
     *what = std::string("threw: ") + exception.what();
   } catch (...) {
-    *what = "threw something that is no std::exception";
+    *what = "threw something that is not a std::exception";
   }
   return false;
 }

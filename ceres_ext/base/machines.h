@@ -40,8 +40,8 @@ using DeviceMachine = kernels::HostMachine;
 template <typename Machine>
 inline constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
 
-// What is current for the calling thread is so again when the object goes. Of
-// the host nothing is.
+// The destructor restores what was current for the calling thread. On the host
+// nothing is.
 struct NoDevice {};
 template <typename Machine>
 using KeepCurrentDevice = std::conditional_t<kHasCuda && !kIsHost<Machine>,

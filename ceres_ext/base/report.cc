@@ -41,8 +41,8 @@ std::string Quoted(const std::string& text) {
   return quoted + '"';
 }
 
-// With all digits that matter and a point in any locale. What Ceres did not
-// come to is negative.
+// With all digits that matter and a point in any locale. Stages that Ceres did
+// not reach are negative.
 std::string Number(double value) {
   if (!std::isfinite(value) || value < 0.0) {
     return "null";
@@ -139,7 +139,7 @@ std::string ReportLine(const Summary& summary) {
 void AppendReport(const std::string& report, const Summary& summary) {
   const std::string line = ReportLine(summary);
   const bool is_file = report != kStandardError;
-  // O_NONBLOCK: a pipe that nobody reads must not hold up the solve.
+  // O_NONBLOCK: a pipe without a reader must not block the solve.
   const int file =
       is_file ? open(report.c_str(),
                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK,

@@ -15,7 +15,7 @@ namespace ceres_ext {
 std::string ReportLine(const Summary& summary);
 
 // Appends the line to the file `report`, or writes it to standard error where
-// that is "stderr", in one write. What goes wrong is logged as an error.
+// that is "stderr", in one write. Failures are logged as errors.
 void AppendReport(const std::string& report, const Summary& summary);
 
 }  // namespace ceres_ext

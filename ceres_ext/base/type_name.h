@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What C++ calls the type of an object, for messages.
+// The C++ name of the type of an object, for messages.
 
 #ifndef CERES_EXT_BASE_TYPE_NAME_H_
 #define CERES_EXT_BASE_TYPE_NAME_H_

@@ -136,9 +136,9 @@ bool HasSize(ManifoldKind kind, int size) {
 // one, and its derivative is computed.
 constexpr int kMostValues = 256;
 
-// Where the factors lie. Of a linear factor a value moves by itself, or not at
-// all; in a factor that is not linear some value has a part in all. So NaN is
-// put into one value after the other.
+// The places of the factors. A value of a linear factor moves by itself, or not
+// at all; in a factor that is not linear, each value depends on some tangent
+// coordinate. So NaN is put into one value after the other.
 bool PlaceFactors(const ceres::Manifold& manifold,
                   const std::vector<ManifoldKind>& curved,
                   std::vector<ManifoldFactor>* factors) {
@@ -195,15 +195,15 @@ bool PlaceFactors(const ceres::Manifold& manifold,
 }
 
 bool AreClose(const std::vector<double>& x, const std::vector<double>& y) {
-  // Values of at most about one after some dozen roundings; what is no rounding
-  // is far more than this.
+  // Values of at most about one after some dozen roundings; real differences
+  // are far larger.
   constexpr double kTolerance = 1e-10;
   return std::equal(x.begin(), x.end(), y.begin(), [](double a, double b) {
     return std::fabs(a - b) <= kTolerance;
   });
 }
 
-// Whether the factors do what the manifold does at some point. Linear ones of
+// True if the factors do what the manifold does at some point. Linear ones of
 // many values have a derivative too large to compute, and Plus tells of it.
 bool AgreesWith(const ceres::Manifold& manifold,
                 const std::vector<ManifoldFactor>& factors) {

@@ -5,10 +5,10 @@
 //
 // A device computes what is made of ceres::EuclideanManifold, SubsetManifold,
 // QuaternionManifold, EigenQuaternionManifold, SphereManifold, LineManifold and
-// ProductManifold (model/manifold.h). A manifold of a user's own, or of which
-// not all is known, is called on the host, for one block after the other, since
-// it need not be thread safe: the values of these blocks alone come down, and
-// what the manifold makes of them goes up. The host calls all manifolds.
+// ProductManifold (model/manifold.h). The host calls a user-defined or partly
+// unknown manifold, for one block after the other, because it may not be thread
+// safe: only the values of these blocks are downloaded, and the manifold's
+// results are uploaded. The host calls all manifolds.
 
 #ifndef CERES_EXT_BLOCKS_BLOCK_MANIFOLDS_H_
 #define CERES_EXT_BLOCKS_BLOCK_MANIFOLDS_H_
@@ -44,11 +44,11 @@ struct BlockManifold {
   int32_t matrix_stride = 0;
 };
 
-// The factors of a manifold; false where it is not known for sure to be a
-// product of such. Ceres's own manifolds are told by their types, which are
-// final and name what a product is made of. What a type leaves open, as sizes
-// and subsets, the object itself is asked for, and in the end both must agree
-// at some point.
+// The factors of a manifold; returns false if it is not certain to be a product
+// of known factors. Ceres's own manifolds are recognised by their types, which
+// are final and name the factors of a product. Properties that a type leaves
+// open, such as sizes and subsets, are read from the object, and in the end
+// both must agree at some point.
 bool ReadManifold(const ceres::Manifold& manifold,
                   std::vector<kernels::ManifoldFactor>* factors);
 
@@ -61,7 +61,8 @@ class ManifoldFactors {
     bool is_linear = false;
   };
 
-  // Where the block's stand in factors(); none: its manifold isn't known.
+  // The place of the block's factors in factors(), or none if its manifold is
+  // unknown.
   std::optional<Place> Find(const BlockManifold& block);
   const std::vector<kernels::ManifoldFactor>& factors() const {
     return factors_;
@@ -75,7 +76,7 @@ class ManifoldFactors {
   std::unordered_map<const ceres::Manifold*, std::optional<Place>> of_object_;
 };
 
-// What the host calls of a block. kNumericalFailure, with the reason, where the
+// The host's work for a block. kNumericalFailure, with the reason, where the
 // manifold fails or throws or, of PlusJacobian, as in Ceres, writes what is not
 // finite or does not write all.
 kernels::Status CallPlus(const BlockManifold& block,
@@ -275,7 +276,7 @@ class BlockManifolds {
   Buffer<kernels::ManifoldFactor> factors_;
   int64_t num_curved_ = 0;
 
-  // Blocks that the host calls, where their values stand in a state, in a
+  // Blocks that the host calls, the places of their values in a state, in a
   // tangent vector and in tangents_, and room for them.
   std::vector<BlockManifold> called_;
   Buffer<int64_t> state_index_;

@@ -49,7 +49,7 @@ CERES_EXT_EXPOSE(ScaledLoss, rho_, OwnedLoss)
 CERES_EXT_EXPOSE(ScaledLoss, a_, const double)
 #undef CERES_EXT_EXPOSE
 
-// Null where the loss is no Loss, or something derived from it.
+// Null if the loss is not a Loss, or is derived from it.
 template <typename Loss>
 const Loss* As(const ceres::LossFunction& loss) {
   return typeid(loss) == typeid(Loss) ? static_cast<const Loss*>(&loss)
@@ -57,7 +57,7 @@ const Loss* As(const ceres::LossFunction& loss) {
 }
 
 // Appends what `loss` does to a squared norm, stage by stage. Returns null, or
-// the loss in it that is a user's own.
+// the user-defined loss in it.
 const ceres::LossFunction* AppendStages(const ceres::LossFunction& loss,
                                         std::vector<RobustLoss>* stages) {
   if (const auto* composed = As<ceres::ComposedLoss>(loss)) {
@@ -104,7 +104,7 @@ const ceres::LossFunction* AppendStages(const ceres::LossFunction& loss,
   return nullptr;
 }
 
-// What ceres::ScaledLoss is made of; another loss and 1.
+// The inner loss and the scale of a ceres::ScaledLoss; any other loss and 1.
 std::pair<const ceres::LossFunction*, double> WithoutScale(
     const ceres::LossFunction* loss) {
   const auto* scaled = loss == nullptr ? nullptr : As<ceres::ScaledLoss>(*loss);
@@ -255,7 +255,7 @@ Status CallLosses(const ceres::LossFunction* const* losses,
     } catch (const std::exception& exception) {
       what = exception.what();
     } catch (...) {
-      what = "something that is no std::exception";
+      what = "something that is not a std::exception";
     }
     const std::lock_guard<std::mutex> lock(mutex);
     if (k < failed) {

@@ -3,9 +3,9 @@
 // The loss functions of a batch. Ceres's own (TrivialLoss, HuberLoss,
 // SoftLOneLoss, CauchyLoss, ArctanLoss, TolerantLoss, TukeyLoss and what
 // ComposedLoss and ScaledLoss make of them) are computed by
-// model/robust_loss.h on every machine. Where there is one of a user's own, the
-// host calls those of all rows of the batch: |r|^2 goes down to it and rho
-// comes up, 32 B a row.
+// model/robust_loss.h on every machine. If one is user-defined, the host calls
+// the losses of all rows of the batch: |r|^2 is downloaded and rho uploaded, 32
+// B per row.
 
 #ifndef CERES_EXT_BLOCKS_LOSS_MODEL_H_
 #define CERES_EXT_BLOCKS_LOSS_MODEL_H_
@@ -30,19 +30,19 @@
 namespace ceres_ext {
 
 // The losses of rows (null: none) as chains, and for each row the number of the
-// first of its chain (kernels::kNoLoss for none). Where that makes too many,
-// the scale that a row's ceres::ScaledLoss ends with is its weight instead;
-// weights is empty where none is needed. Returns null, or the first loss that
-// only the host can call: a user's own, or one too many.
+// first of its chain (kernels::kNoLoss for none). If that makes too many, the
+// scale that a row's ceres::ScaledLoss ends with is its weight instead; weights
+// is empty if none is needed. Returns null, or the first loss that only the
+// host can call: a user-defined one, or one too many.
 const ceres::LossFunction* FindChains(
     const std::vector<const ceres::LossFunction*>& loss,
     std::vector<kernels::RobustLoss>* losses,
     std::vector<uint8_t>* ids,
     std::vector<double>* weights);
 
-// Null, or the first of these losses (null: none) that isn't known to be
-// concave (RobustLoss::IsConcave): a user's own, a TolerantLoss, or what has
-// one inside. On the threads of *context.
+// Null, or the first of these losses (null for none) that is not known to be
+// concave (RobustLoss::IsConcave): a user-defined one, a TolerantLoss, or one
+// that contains these. On the threads of *context.
 const ceres::LossFunction* FindNotConcave(
     const std::vector<const ceres::LossFunction*>& losses,
     kernels::HostContext* context);
@@ -190,12 +190,12 @@ class LossModel {
   Buffer<kernels::RobustLoss> losses_;
   Buffer<uint8_t> loss_id_;
   Buffer<double> weights_;
-  // Where the host calls them: the first for which it has to, all, and what
-  // they have yielded.
+  // If the host calls them: the first that requires it, all losses, and their
+  // results.
   const ceres::LossFunction* host_loss_ = nullptr;
   std::vector<const ceres::LossFunction*> host_losses_;
   Buffer<double> rho_;
-  // Of a device: |r|^2 and rho of a chunk.
+  // On a device: |r|^2 and rho of a chunk.
   std::
       conditional_t<kIsHost<Machine>, std::monostate, kernels::PageLockedBuffer>
           crossing_;

@@ -1,8 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What evaluator, Jacobian, linear solver and loop vectors of one solve share:
-// the families of parameter blocks and where they stand in Ceres's vectors, the
-// index of each batch, and the machine (machines.h) whose memory holds both.
+// State that evaluator, Jacobian, linear solver and loop vectors of one solve
+// share: the families of parameter blocks and their places in Ceres's vectors,
+// the index of each batch, and the machine (machines.h) whose memory holds
+// both.
 //
 // In this folder an address of a vector of Ceres's loop (state, step, gradient,
 // residuals, ...) is one of the machine's memory.
@@ -54,8 +55,8 @@ class FamilyTable {
 // rows name the same blocks.
 template <typename Machine>
 struct KeptIndex {
-  // Of what it was made: ObservationTable::index_hash, sizes, and what decides
-  // about its tiles. 0: of nothing.
+  // Its inputs: ObservationTable::index_hash, sizes, and the properties that
+  // decide its tiles. 0: of nothing.
   uint64_t hash = 0;
   kernels::ObservationPairs sizes;
   bool recomputed = false;
@@ -65,21 +66,21 @@ struct KeptIndex {
 };
 
 // The index of one batch of observations, or of the rows of views, with its
-// families. Views stand in the index in place of cameras.
+// families. In the index, views replace cameras.
 template <typename Machine>
 struct ObservationBlocks {
   Machine* machine = nullptr;
   std::shared_ptr<kernels::RowIndex<Machine>> row_index;
   const FamilyTable<Machine>* point_family_table = nullptr;
-  // Of observations.
+  // For observations.
   int camera_family = 0;
   const FamilyTable<Machine>* camera_family_table = nullptr;
-  // Of rows of views: how their columns stand, and of each view the columns of
-  // Ceres's tangent vector.
+  // For rows of views: the order of their columns, and for each view its
+  // columns in Ceres's tangent vector.
   kernels::Views<Machine> views;
   typename Machine::template Buffer<kernels::ViewColumn> columns;
   std::vector<std::vector<int>> view_columns;
-  // Of observations: room for 3 values per point during an evaluation.
+  // For observations: room for 3 values per point during an evaluation.
   double* working_points = nullptr;
 
   const kernels::ObservationIndexRef& index() const { return row_index->ref(); }

@@ -31,7 +31,7 @@ std::string Sentence(const Parts&... parts) {
   return text.str();
 }
 
-// What an array takes in memory.
+// The memory range of an array.
 struct Extent {
   std::string name;
   const char* begin;
@@ -284,7 +284,7 @@ class Validator {
     }
   }
 
-  // What is written overlaps nothing.
+  // Written arrays must not overlap anything.
   bool CheckOverlap() {
     std::sort(
         extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) {
@@ -293,7 +293,7 @@ class Validator {
     const auto is_written = [](const Extent& extent) {
       return extent.name.find(": values") != std::string::npos;
     };
-    // Of the extents before, those that reach furthest.
+    // The extents before that reach furthest.
     const Extent* any = nullptr;
     const Extent* written = nullptr;
     for (const Extent& extent : extents_) {

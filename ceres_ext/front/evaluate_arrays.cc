@@ -23,12 +23,12 @@ namespace {
 using kernels::Status;
 using kernels::StatusCode;
 
-// Of the blocks that vary; the gradient is a tangent vector, empty where it is
-// not wanted.
+// Covers the blocks that vary; the gradient is a tangent vector, empty if it is
+// not requested.
 struct Evaluated {
   double cost = 0.0;
   std::vector<double> gradient;
-  // Whether float may be why it failed.
+  // True if float may be why it failed.
   bool has_float_blocks = false;
 };
 
@@ -103,8 +103,8 @@ class SessionEvaluation {
     solver_options.max_linear_solver_iterations = 1;
   }
 
-  // Null: not wanted. False: *error says why they could not be had, or
-  // *needs_problem.
+  // Null: not wanted. If false, *error says why they are not available, or
+  // *needs_problem is set.
   bool Run(double* cost,
            std::vector<double>* gradient,
            bool* needs_problem,
@@ -200,7 +200,7 @@ class SessionEvaluation {
         *error = status.message;
         return false;
       }
-      // A device that has failed is told nowhere else.
+      // This is the only report of a device that has failed.
       LOG_IF(WARNING, status.code == StatusCode::kDeviceError)
           << "The host evaluates the problem again: the device failed: "
           << AsClause(status.message);

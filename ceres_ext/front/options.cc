@@ -21,9 +21,7 @@ bool Options::IsValid(std::string* error) const {
     return false;
   }
   if (jacobian == JACOBIAN_RECOMPUTED && !batch_evaluation) {
-    *message =
-        "jacobian = RECOMPUTED needs this library's evaluation; it needs "
-        "batch_evaluation = true";
+    *message = "jacobian = RECOMPUTED requires batch_evaluation = true";
     return false;
   }
   if (linear_solver == LINEAR_SOLVER_CGNR &&

@@ -109,7 +109,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
       NameWorst(*problem, &summary->degenerate_other_blocks);
       const bool is_said =
           summary->path_reason.find(reason) != std::string::npos;
-      summary->path_reason += "; a ceres::Problem was made of the arrays" +
+      summary->path_reason += "; a ceres::Problem was built from the arrays" +
                               (is_said ? " for that" : ", because " + reason);
     }
     // Checking the arrays, and making a ceres::Problem of them, is part of the

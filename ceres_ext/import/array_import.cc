@@ -32,8 +32,8 @@ uint64_t Mix(uint64_t x) {
   return x ^ x >> 33;
 }
 
-// Of both ids of all rows, each at its place: a sum, so that threads may add in
-// any order. Not 0.
+// Hash of both ids of all rows, each at its place. It is a sum, so threads may
+// add in any order. Not 0.
 uint64_t HashOf(const ObservationTable& rows, kernels::HostContext* context) {
   std::atomic<uint64_t> sum{0};
   const int32_t* const camera = rows.camera_id.data();
@@ -69,22 +69,22 @@ void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate) {
 std::string ArrayImport::WhyProblemIsNeeded(
     const ceres::Solver::Options& options) const {
   if (options.minimizer_type != ceres::TRUST_REGION) {
-    return "minimizer_type LINE_SEARCH works on a ceres::Problem";
+    return "minimizer_type LINE_SEARCH needs a ceres::Problem";
   }
   if (options.trust_region_strategy_type == ceres::DOGLEG) {
-    return "trust_region_strategy_type DOGLEG works on a ceres::Problem";
+    return "trust_region_strategy_type DOGLEG needs a ceres::Problem";
   }
   if (options.use_inner_iterations) {
-    return "inner iterations work on a ceres::Problem";
+    return "inner iterations need a ceres::Problem";
   }
   if (options.linear_solver_ordering != nullptr) {
     return "linear_solver_ordering names the blocks of a ceres::Problem";
   }
   if (options.check_gradients) {
-    return "check_gradients works on a ceres::Problem";
+    return "check_gradients needs a ceres::Problem";
   }
   if (!options.trust_region_minimizer_iterations_to_dump.empty()) {
-    return "the dumping of problems works on a ceres::Problem";
+    return "the dumping of problems needs a ceres::Problem";
   }
   const auto& all = problem_->residuals();
   return std::all_of(all.begin(),
@@ -462,7 +462,7 @@ void ArrayImport::SpreadTangents(const double* tangents,
   of_blocks->clear();
   for (size_t array = 0; array < problem_->parameters().size(); ++array) {
     const Parameters& p = problem_->parameters()[array];
-    // Where the blocks of the array begin.
+    // The first block of the array.
     std::vector<size_t> begin;
     size_t end = of_blocks->size();
     for (int64_t i = 0; i < p.num_blocks; ++i) {

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Reads out of a problem of arrays (ceres_ext/array_problem.h) what
-// import_rows.h reads out of a Program of Ceres, with the same result. Where
-// all rows are observations, one array of each kind, index arrays, observations
-// and weights are referred to where they are, not copied, unless a block is
+// import_rows.h reads out of a Program of Ceres, with the same result. If all
+// rows are observations, one array of each kind, then index arrays,
+// observations and weights are referenced and not copied, unless a block is
 // constant or in no residual block. Other problems go the way of a Program's
 // rows (array_rows.h).
 //
@@ -29,7 +29,7 @@
 
 namespace ceres_ext {
 
-// ArrayProblem::IsValid by threads that are there already.
+// ArrayProblem::IsValid by existing threads.
 bool IsValidProblem(const ArrayProblem& problem,
                     kernels::HostContext* context,
                     std::string* error);
@@ -46,8 +46,8 @@ class ArrayImport {
         rows_(std::make_shared<ArrayRows>(problem)),
         caller_state_(summary) {}
 
-  // Why the problem, or a solve with these options, needs a ceres::Problem, a
-  // part of a sentence; empty: it doesn't.
+  // The reason why the problem, or a solve with these options, needs a
+  // ceres::Problem, a part of a sentence; empty if it doesn't.
   std::string WhyProblemIsNeeded(const ceres::Solver::Options& options) const;
 
   // As ImportProgram, and throws std::bad_alloc. May be called again where
@@ -78,7 +78,7 @@ class ArrayImport {
   // it does not vary.
   void ListTangentOffsets(int array, std::vector<int32_t>* of_blocks) const;
 
-  // Of residual blocks that depend on constants alone, after Import.
+  // Cost of residual blocks that depend on constants alone, after Import.
   double fixed_cost() const { return fixed_cost_; }
   // The same with or without losses and weights; false where one can't be
   // evaluated.
@@ -104,13 +104,13 @@ class ArrayImport {
 
   // A parameter array as residual blocks see it.
   struct Blocks {
-    // Of each block its place in its family; empty: its number.
+    // The place of each block in its family; empty if it is the block's number.
     std::vector<int32_t> place;
     // The block at each place: those that vary first; empty: its number.
     std::vector<int32_t> order;
     int32_t num_varying = 0;
     int num_columns = 0;
-    // Of the first that varies, in Ceres's vectors.
+    // The place of the first varying one in Ceres's vectors.
     int state_begin = 0;
     int column_begin = 0;
   };
@@ -122,9 +122,9 @@ class ArrayImport {
   // kOther where this library doesn't evaluate observations of that kind from
   // the array itself.
   BatchModelKind KindOf(int residuals) const;
-  // Whether one of the rows may be an observation.
+  // True if one of the rows may be an observation.
   bool MayHaveObservations() const;
-  // Whether all rows are observations that can be referred to.
+  // True if all rows are observations that can be referred to.
   bool AreObservations() const;
   bool ImportObservations(bool wants_hash,
                           kernels::HostContext* context,
@@ -140,7 +140,7 @@ class ArrayImport {
 
   const ArrayProblem* problem_;
   const std::shared_ptr<ArrayRows> rows_;
-  // Whether rows_ has been set up.
+  // True if rows_ has been set up.
   bool has_rows_ = false;
   CallerState caller_state_;
   std::vector<Blocks> blocks_;

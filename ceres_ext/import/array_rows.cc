@@ -190,7 +190,7 @@ void ArrayRows::Order(const std::vector<uint8_t>& is_first) {
   if (is_first.empty() && is_in_order_of_arrays_) {
     return;
   }
-  // Of each parameter array, those that come first and the others.
+  // For each parameter array, the blocks that come first and the others.
   std::vector<std::vector<int32_t>> parts[2];
   for (auto& part : parts) {
     part.resize(index_.size());
@@ -232,7 +232,7 @@ void ArrayRows::FindRows(kernels::HostContext* context) {
     group.typical = typical_[r];
     group.num_residuals = group.typical->num_residuals();
     number += residuals.num_blocks;
-    // Whether residual block k is a row.
+    // True if residual block k is a row.
     const auto varies = [&](int64_t k) {
       return std::any_of(residuals.blocks.begin(),
                          residuals.blocks.end(),

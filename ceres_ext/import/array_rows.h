@@ -25,7 +25,7 @@ namespace ceres_ext {
 
 int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block);
 bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block);
-// Of each block of a parameter array, whether residual blocks name it.
+// For each block of a parameter array, true if residual blocks name it.
 std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
                               int array,
                               kernels::HostContext* context);
@@ -43,16 +43,16 @@ class ArrayRows final : public ProblemRows {
   // Finds the rows and the blocks that vary, in the order of the arrays.
   void Setup(kernels::HostContext* context);
   // The blocks marked come before the others from then on, both in the order of
-  // the arrays. is_first: by index so far; empty: none is.
+  // the arrays. is_first: by index so far; empty if none is.
   void Order(const std::vector<uint8_t>& is_first);
   // Those of this parameter array do.
   void OrderFirst(int array);
   // The parameter array that has most of all blocks that vary, of at most
-  // max_size columns each, if no residual block names two of it; -1: there is
+  // max_size columns each, if no residual block names two of it; -1 if there is
   // none.
   int IndependentArray(int max_size) const;
   int NumVarying(int array) const;
-  // The cost of the residual blocks that are no rows. False where one can't be
+  // The cost of the residual blocks that are not rows. False where one can't be
   // evaluated.
   bool FixedCost(bool apply_loss, double* cost) const;
   // The residuals of all residual blocks at the values of the arrays, array by
@@ -124,12 +124,12 @@ class ArrayRows final : public ProblemRows {
     std::vector<int32_t> blocks;  // ascending; empty: all of the array
     int state_begin;
     int tangent_begin;
-    // Where manifolds differ: of each block where its columns begin.
+    // If manifolds differ, the first column of each block.
     std::vector<int32_t> column_begin;
 
     int32_t Block(int32_t i) const { return blocks.empty() ? i : blocks[i]; }
   };
-  // Of each block its index; empty: they all vary, from index_begin on.
+  // The index of each block; empty if they all vary, from index_begin on.
   struct Index {
     std::vector<int32_t> of_block;
     int32_t index_begin = 0;

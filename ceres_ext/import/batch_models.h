@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the cost function of a row says of its model
+// The model that the cost function of a row names
 // (ceres_ext/batchable_cost_function.h).
 
 #ifndef CERES_EXT_IMPORT_BATCH_MODELS_H_
@@ -11,11 +11,11 @@
 
 namespace ceres_ext {
 
-// Null where the cost function is no BatchableCostFunction, or one of another
+// Null if the cost function is not a BatchableCostFunction, or one of another
 // version of this library, which is logged as a warning.
 const BatchModel* FindBatchModel(const ceres::CostFunction& cost_function);
 
-// Whether rows of this type need not be evaluated by the host where there is a
+// True if rows of this type need not be evaluated by the host where there is a
 // device.
 bool HasDeviceForm(const ceres::CostFunction& cost_function);
 

@@ -1,15 +1,15 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Where the blocks of one kind (cameras, or points) stand in Ceres's vectors.
+// The places of the blocks of one kind (cameras, or points) in Ceres's vectors.
 //
 // This library keeps a tangent vector as num_blocks blocks of padded_size
 // values each; Ceres packs the tangent of the non-constant blocks of all kinds
 // in the order of its Program. Values that have no place in Ceres's vector are
 // *padding*: the columns beyond a block's tangent size, and all columns of a
-// constant block. Of a block with *held* values, a SubsetManifold's, the
-// columns stand where its other values do, so that its Jacobian is that without
-// a manifold, but for zeros. cuda_kernels/ops/block_table.h goes between the
-// two.
+// constant block. In a block with *held* values, those of a SubsetManifold, the
+// columns are at the places of its other values, so its Jacobian is that
+// without a manifold, except for zeros. cuda_kernels/ops/block_table.h goes
+// between the two.
 
 #ifndef CERES_EXT_IMPORT_BLOCK_TABLE_H_
 #define CERES_EXT_IMPORT_BLOCK_TABLE_H_
@@ -75,7 +75,7 @@ class BlockTable {
     state_begin_ = state_begin;
     tangent_begin_ = tangent_begin;
   }
-  // Makes the table uniform if its entries are such.
+  // Makes the table uniform if its entries are.
   void SetUniformIfItIs() {
     for (int64_t i = 0; i < size_; ++i) {
       if (tangent_size_[i] != ambient_size || manifold_[i] != nullptr ||
@@ -90,8 +90,8 @@ class BlockTable {
   }
 
   bool is_uniform() const { return is_uniform_; }
-  // Of a uniform table: of block i the number of blocks before it in Ceres's
-  // vectors; empty: i.
+  // For a uniform table: the number of blocks before block i in Ceres's
+  // vectors; empty if it is i.
   const std::vector<int32_t>& order() const { return order_; }
   int32_t state_begin() const { return state_begin_; }
   int32_t tangent_begin() const { return tangent_begin_; }
@@ -113,7 +113,7 @@ class BlockTable {
   const ceres::Manifold* manifold(int64_t i) const {
     return is_uniform_ ? nullptr : manifold_[i];
   }
-  // Of a table that isn't uniform.
+  // For a table that is not uniform.
   const std::vector<int32_t>& state_offsets() const { return state_offset_; }
   const std::vector<int32_t>& tangent_offsets() const {
     return tangent_offset_;
@@ -155,8 +155,8 @@ class BlockTable {
                        [](const ceres::Manifold* m) { return m != nullptr; });
   }
 
-  // What a ceres::SubsetManifold on block i, of at most 8 values, keeps
-  // constant, bit j for value j, is *held* from now on; other manifolds stay.
+  // Values that a ceres::SubsetManifold on block i, of at most 8 values, keeps
+  // constant are *held* from now on, bit j for value j; other manifolds stay.
   void HoldSubsets() {
     for (size_t i = 0; i < manifold_.size(); ++i) {
       if (IsSubset(manifold_[i])) {
@@ -170,7 +170,7 @@ class BlockTable {
   bool IsHeld(int64_t i, int value) const {
     return !held_.empty() && (held_[i] >> value & 1) != 0;
   }
-  // Whether the Jacobian needs the derivative of a manifold.
+  // True if the Jacobian needs the derivative of a manifold.
   bool NeedsTangents() const {
     return held_.empty() ? HasManifold() : FindNoSubset() != nullptr;
   }

@@ -35,7 +35,7 @@ bool CeresRow::TangentCostFunction::Evaluate(double const* const* parameters,
                                              double** jacobians) const {
   const std::vector<Block>& blocks = row_->blocks_;
   const int m = num_residuals();
-  // What isn't written is found there.
+  // Values that are not written are found there.
   values_.assign(int64_t{m} * row_->num_values_,
                  std::numeric_limits<double>::quiet_NaN());
   jacobians_.assign(jacobians, jacobians + blocks.size());

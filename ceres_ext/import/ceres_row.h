@@ -28,7 +28,7 @@ class CeresRow {
   // Evaluates what Add has been given since Clear, in this order.
   void Clear();
   // A parameter block at this value. plus_jacobian: the derivative of its
-  // manifold, ambient by tangent size, row-major; null: it has no manifold.
+  // manifold, ambient by tangent size, row-major; null if it has no manifold.
   void Add(const double* value,
            int size,
            int tangent_size,

@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The pairs of an eliminated parameter block and another that stand in a row
-// together. Two batches may not have the same pair (ceres_ext/solver/batch.h).
+// The pairs of an eliminated parameter block and another block that occur in a
+// row together. Two batches may not have the same pair
+// (ceres_ext/solver/batch.h).
 
 #ifndef CERES_EXT_IMPORT_ELIMINATED_PAIRS_H_
 #define CERES_EXT_IMPORT_ELIMINATED_PAIRS_H_
@@ -44,7 +45,7 @@ class EliminatedPairs {
            static_cast<uint32_t>(eliminated);
   }
 
-  // Whether fn(pair) is true for a pair of the row; it is asked until one is.
+  // True if fn(pair) is true for a pair of the row; it is asked until one is.
   template <typename Function>
   bool AnyPair(int64_t row, Function&& fn) const {
     for (const int32_t eliminated : rows_.BlocksOf(row)) {

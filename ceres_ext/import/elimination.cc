@@ -9,8 +9,8 @@
 namespace ceres_ext {
 
 // Blocks are taken by their number of neighbours, in the order of the state
-// where that is equal, unless a neighbour has been taken. Neighbours are those
-// that stand in a row together.
+// where that is equal, unless a neighbour has been taken. Neighbours are blocks
+// that occur in a row together.
 std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size) {
   const int32_t n = rows.num_blocks();
   // fn(index) of each varying block of the row.

@@ -14,13 +14,13 @@
 
 namespace ceres_ext {
 
-// Of each block that varies, whether it is in the independent set of Ceres's
-// ComputeStableSchurOrdering, which libceres keeps to itself. After
+// For each block that varies, true if it is in the independent set of Ceres's
+// ComputeStableSchurOrdering, which libceres does not export. After
 // ProblemRows::ReadBlocks. Without those of more than max_size tangent
 // dimensions.
 std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size);
 
-// Whether no row has two of the blocks that are marked, by index. After
+// True if no row has two of the blocks that are marked, by index. After
 // ProblemRows::ReadBlocks.
 bool IsIndependentSet(const ProblemRows& rows,
                       const std::vector<uint8_t>& is_marked,

@@ -20,8 +20,8 @@ constexpr int64_t kRowsPerTask = 1 << 16;
 constexpr int64_t kLeastRowsOfAView = 4;
 constexpr int32_t kNoView = -1;
 
-// A row: its eliminated block, the last of them, and the blocks beside it, by
-// which views are told apart.
+// A row: its eliminated block, the last of them, and the blocks beside it,
+// which distinguish views.
 struct Row {
   static constexpr int kMaxBlocks = 6;
   int32_t blocks[kMaxBlocks] = {};
@@ -157,7 +157,7 @@ bool FindViews(const ProblemRows& problem,
                ViewStructure* views,
                std::string* reason) {
   const int64_t n = rows.size;
-  // Of each row its view in the task, and its point.
+  // For each row its view in the task, and its point.
   kernels::HostBuffer<int32_t> view_of;
   kernels::HostBuffer<int32_t> point_of;
   Allocate(n, &view_of);
@@ -205,7 +205,7 @@ bool FindViews(const ProblemRows& problem,
     all.columns = kernels::WithStoredColumns(
         columns, [](auto stored) { return int{stored}; });
     std::vector<int32_t> others(static_cast<size_t>(n - num_rows));
-    // Without others the arrays serve as they are.
+    // Without others the arrays are used directly.
     const bool has_others = num_rows < n;
     const bool lists_rows = has_others || rows.rows != nullptr;
     Allocate(has_others ? num_rows : 0, &all.view_id);

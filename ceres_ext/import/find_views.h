@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Which rows that are no observations are seen from views
+// Finds the rows that are not observations but are seen from views
 // (cuda_kernels/structure/views.h).
 
 #ifndef CERES_EXT_IMPORT_FIND_VIEWS_H_
@@ -16,7 +16,7 @@
 
 namespace ceres_ext {
 
-// The rows that are no observations: all, where there is no list.
+// The rows that are not observations: all, if there is no list.
 struct OtherRows {
   int64_t size = 0;
   const int32_t* rows = nullptr;
@@ -26,13 +26,13 @@ struct OtherRows {
   }
 };
 
-// Puts those of the rows that have two residuals, a point and few columns
-// beside it into *views, if these have several rows each and no pair of their
-// blocks stands in a row that is left (eliminated_pairs.h), and the rest into
-// *general_rows. Else, and without use_schur, none has a view. point_id is the
-// index of the point among the blocks that vary. After ProblemRows::ReadBlocks.
-// False with a sentence in *reason where this library can't take a row: it
-// depends on two eliminated blocks. Throws std::bad_alloc.
+// Puts rows that have two residuals, a point and few columns beside it into
+// *views, if these have several rows each and no pair of their blocks occurs in
+// another row (eliminated_pairs.h), and the rest into *general_rows. Otherwise,
+// and without use_schur, none has a view. point_id is the index of the point
+// among the blocks that vary. After ProblemRows::ReadBlocks. False with a
+// sentence in *reason where this library can't take a row: it depends on two
+// eliminated blocks. Throws std::bad_alloc.
 bool FindViews(const ProblemRows& problem,
                const OtherRows& rows,
                const std::vector<uint8_t>& is_eliminated,

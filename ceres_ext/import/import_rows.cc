@@ -25,7 +25,7 @@ namespace {
 constexpr int kPointSize = 3;
 constexpr int kNumKinds = 2;  // of BatchModelKind
 // The id of a block that is constant, and the kind of a residual block that is
-// no observation.
+// not an observation.
 constexpr int32_t kNone = -1;
 constexpr int8_t kOtherRow = -1;
 // Residual blocks that a thread reads in one go.
@@ -96,7 +96,7 @@ class BlockIds {
 // The models of rows, numbered as they are met; any number of threads at once.
 class ModelNumbers {
  public:
-  // Of the row's model.
+  // Constants of the row's model.
   int16_t Add(const BatchModel* model, int64_t row) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto known =
@@ -195,7 +195,7 @@ class Importer {
   }
 
  private:
-  // Memory that runs out is no reason to go on elsewhere.
+  // A lack of memory must not start another attempt.
   bool Ok(const kernels::Status& status) {
     if (status.code == kernels::StatusCode::kOutOfMemory) {
       throw std::bad_alloc();
@@ -280,7 +280,7 @@ class Importer {
     return true;
   }
 
-  // What the type of a cost function says.
+  // Properties that the type of a cost function determines.
   struct Type {
     const std::type_info* type = nullptr;
     int8_t kind = kOtherRow;
@@ -312,9 +312,9 @@ class Importer {
     }
   }
 
-  // Observations that no batch of observations can take are rows like others:
-  // those whose point is not eliminated or whose camera is, and those whose
-  // camera and point stand in another row (ceres_ext/solver/batch.h).
+  // Observations that no batch of observations supports are general rows: those
+  // whose point is not eliminated or whose camera is, and those whose camera
+  // and point occur in another row (ceres_ext/solver/batch.h).
   std::vector<int32_t> ListOtherRows() {
     const std::vector<uint8_t>& is_eliminated = structure_->is_eliminated;
     EliminatedPairs pairs(rows_, is_eliminated);
@@ -346,7 +346,7 @@ class Importer {
     return others;
   }
 
-  // Whether the row may have both blocks of an observation.
+  // True if the row may have both blocks of an observation.
   bool MayShareAPair(int64_t row) const {
     if (!options_.use_schur || !has_observations_) {
       return false;

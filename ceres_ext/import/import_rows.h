@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Reads out of a problem (problem_rows.h) what this library needs to know once
-// per solve: which residual blocks are observations that it evaluates itself
-// and which are evaluated by Ceres, which parameter blocks are eliminated, and
-// where blocks stand in Ceres's vectors.
+// Reads from a problem (problem_rows.h), once per solve, the facts that this
+// library needs: the residual blocks that are observations and that it
+// evaluates, those that Ceres evaluates, the eliminated parameter blocks, and
+// the places of blocks in Ceres's vectors.
 
 #ifndef CERES_EXT_IMPORT_IMPORT_ROWS_H_
 #define CERES_EXT_IMPORT_IMPORT_ROWS_H_
@@ -23,7 +23,7 @@ struct ImportOptions {
   // False: it evaluates those with cost functions of users, which may read what
   // an EvaluationCallback prepares.
   bool batch_users_functions = true;
-  // Whether E is eliminated, or only the part of the unknowns that the points
+  // True if E is eliminated, or only the part of the unknowns that the points
   // of observations are.
   bool use_schur = true;
   // The first so many parameter blocks are eliminated, as Ceres has ordered

@@ -96,14 +96,14 @@ class ProblemRows {
   // Values of the block.
   virtual int BlockSize(int64_t row, int j) const = 0;
   virtual LossOfRow Loss(int64_t row) const = 0;
-  // Whether some rows have a weight.
+  // True if some rows have a weight.
   virtual bool has_weights() const = 0;
   // The row's cost function, or another one of its type.
   virtual const ceres::CostFunction& TypicalCostFunction(int64_t row) const = 0;
   // The row's cost function; *owner keeps one that is made for the caller.
   virtual const ceres::CostFunction* CostFunction(
       int64_t row, std::unique_ptr<const ceres::CostFunction>* owner) const = 0;
-  // Where that is a BatchableCostFunction, what its CopyConstants writes.
+  // If that is a BatchableCostFunction, the output of its CopyConstants.
   virtual void CopyConstants(int64_t row, void* constants) const = 0;
   // Its place among all residual blocks of the problem, for messages.
   virtual int64_t Number(int64_t row) const = 0;
@@ -118,7 +118,7 @@ class ProblemRows {
                                : first_block_.data()[row];
   }
 
-  // Of BlocksOf. 0: the rows have different numbers of blocks.
+  // Result of BlocksOf. 0: the rows have different numbers of blocks.
   int64_t blocks_of_each_ = 0;
   kernels::HostBuffer<int64_t> first_block_;
   kernels::HostBuffer<int32_t> blocks_;

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What import makes of a problem (import_rows.h): which rows are observations,
-// which are seen from views and which are neither, and the families of the
-// parameter blocks.
+// The result of an import (import_rows.h): the rows that are observations,
+// those seen from views and the others, and the families of the parameter
+// blocks.
 //
 // Blocks are put into families (cuda_kernels/structure/block_families.h): the
 // points of observations and views, the cameras of each kind of observation,
@@ -83,9 +83,9 @@ struct ObservationTable {
   HostArray<double> observations;
   std::vector<const ceres::LossFunction*> loss;
   const ceres::LossFunction* common_loss = nullptr;
-  // Of each observation what its rho is multiplied by; empty: 1.
+  // The factor of rho for each observation; empty for 1.
   HostArray<double> weights;
-  // Of camera_id and point_id, where somebody has asked for it; 0: unknown.
+  // Hash of camera_id and point_id, if it was requested; 0 if unknown.
   uint64_t index_hash = 0;
 
   bool has_loss() const {
@@ -105,8 +105,7 @@ struct ViewStructure {
   kernels::HostBuffer<int32_t> rows;
   kernels::HostBuffer<int32_t> view_id;
   kernels::HostBuffer<int32_t> point_id;
-  // Of each view the indices of its blocks, in the order in which its rows have
-  // them.
+  // For each view the indices of its blocks, in the order of its rows.
   std::vector<std::vector<int32_t>> blocks;
   int columns = 0;  // of a view, one of those of stored blocks (model/shape.h)
 
@@ -117,8 +116,8 @@ struct ViewStructure {
 };
 
 struct ProblemStructure {
-  // What the structure is of; null where all rows are observations that need
-  // nothing of it.
+  // The source of the structure; null if all rows are observations that need
+  // nothing from it.
   std::shared_ptr<const ProblemRows> rows;
   // Families of eliminated blocks and of others; padded_size is the number of
   // columns that a family's blocks have in the solver.
@@ -128,9 +127,9 @@ struct ProblemStructure {
   ViewStructure views;
   // Other rows, by number.
   std::vector<int32_t> general_rows;
-  // Who evaluates those of views and general rows: models of batchable cost
-  // functions, and of each row which of them does; kNoModel: Ceres. Empty:
-  // Ceres evaluates all.
+  // The evaluators of views and general rows: models of batchable cost
+  // functions, and the model of each row; kNoModel for Ceres. Empty: Ceres
+  // evaluates all.
   static constexpr int16_t kNoModel = -1;
   std::vector<const BatchModel*> models;
   kernels::HostBuffer<int16_t> model_of_row;
@@ -139,10 +138,11 @@ struct ProblemStructure {
   int num_columns = 0;
   int num_parameters = 0;
   int num_residuals = 0;
-  // Where the state is read and written instead of Ceres's; null: Ceres's.
+  // The place from which the state is read and to which it is written; null for
+  // Ceres's.
   const CallerState* caller_state = nullptr;
 
-  // Of each parameter block that varies: whether it is eliminated, its family
+  // For each parameter block that varies: true if it is eliminated, its family
   // and its place there.
   std::vector<uint8_t> is_eliminated;
   std::vector<int32_t> family;
@@ -159,7 +159,7 @@ struct ProblemStructure {
   int64_t num_other_rows() const {
     return views.size() + static_cast<int64_t>(general_rows.size());
   }
-  // Whether all rows are observations of one batch.
+  // True if all rows are observations of one batch.
   bool IsOneBatchOfObservations() const {
     return observations.size() == 1 && num_other_rows() == 0;
   }

@@ -27,10 +27,11 @@ namespace {
 // iterations a step (final-13682, eta 0.1) and 34 (ladybug-49, eta 0.01).
 constexpr int kSteps = 10;
 constexpr int kPcgIterations = 20;
-// What a step takes beside PCG (evaluation, normal blocks, back-substitution),
-// in passes: on the host, of the two preconditioners of dubrovnik-16 in
-// docs/measurements/comparison.md; on an H100 6 of everyday models
-// (docs/measurements/everyday.md), on an H200 12 to 14 of final-13682 (gpu.md).
+// Time of a step without PCG (evaluation, normal blocks, back-substitution), in
+// passes: on the host from the two preconditioners of dubrovnik-16 in
+// docs/measurements/comparison.md; on an H100 6 for everyday models
+// (docs/measurements/everyday.md), on an H200 12 to 14 for final-13682
+// (gpu.md).
 constexpr int kPassesBesidePcg = 10;
 constexpr int kDevicePassesBesidePcg = 6;
 
@@ -59,8 +60,7 @@ constexpr double kDeviceSetupSeconds = 0.004;
 // The share of a pass that arithmetic in double takes on an H200, where a
 // double takes as long as two floats: 4 operations a stored value at 33.5e12 a
 // second; about 300 an observation of 24 values where they are recomputed,
-// which pass in 1.6e-12 s each (gpu.md). Where double is slower, this part
-// grows.
+// which pass in 1.6e-12 s each (gpu.md). If double is slower, this part grows.
 constexpr double kStoredDoubleShare = 0.03;
 constexpr double kRecomputedDoubleShare = 0.27;
 constexpr double kMeasuredRatio = 2.0;
@@ -87,8 +87,8 @@ constexpr double kDeviceSecondsPerExactStep = 0.25e-3;
 constexpr double kDeviceSecondsOfSetup = 2e-3;
 constexpr double kDeviceSetupSecondsPerValueOfPairs = 3e-8;
 
-// Rows of an eliminated block and columns of the rest of a row where nobody has
-// counted.
+// Rows of an eliminated block and columns of the rest of a row, if they were
+// not counted.
 constexpr double kTrackLength = 6.0;
 constexpr double kColumns = 9.0;
 
@@ -105,7 +105,7 @@ double CouplingProducts(const SolveWork& work) {
                    (2.0 * (kColumns + 3.0));
 }
 
-// Of one thread.
+// On one thread.
 double HostPassSeconds(const SolveWork& work) {
   return kHostSecondsPerValue * static_cast<double>(work.num_values);
 }
@@ -245,7 +245,8 @@ ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device) {
 CoarseCost EstimateCoarseCost(const SolveWork& work,
                               bool by_rows,
                               bool on_device) {
-  // Of rows, the same for all sizes (docs/measurements/preconditioners.md).
+  // Number of rows, the same for all sizes
+  // (docs/measurements/preconditioners.md).
   constexpr int kStep = 15;
   const int setup = on_device ? 200 : 100;
   if (by_rows) {

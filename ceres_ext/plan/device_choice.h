@@ -17,15 +17,15 @@
 namespace ceres_ext {
 
 struct SolveWork {
-  // Of the Jacobian: residuals times columns, summed over the rows.
+  // Values of the Jacobian: residuals times columns, summed over the rows.
   int64_t num_values = 0;
-  // Of these, those of rows that Ceres evaluates: they are sent to a device in
-  // each step.
+  // The part of these in rows that Ceres evaluates: they are sent to a device
+  // in each step.
   int64_t num_host_values = 0;
   int num_steps = 0;
   int num_pcg_iterations = 0;  // of a step
-  // Of DENSE_SCHUR and SPARSE_SCHUR, which have no such iterations, the columns
-  // that are not eliminated; 0: PCG.
+  // For DENSE_SCHUR and SPARSE_SCHUR the columns that are not eliminated; 0 for
+  // PCG.
   int64_t num_factorized_columns = 0;
   // Products of columns that S is summed from: for each pair of rows of an
   // eliminated block (RowFacts::num_couplings), the columns of one row that are
@@ -41,14 +41,14 @@ struct SolveWork {
 };
 
 struct DeviceState {
-  // Of the process, on the device.
+  // Bytes that the process holds on the device.
   bool has_context = false;
   // How many times the rate of float is that of double; 0: not known.
   int float_to_double_ratio = 0;
 };
 
-// Of many rows a part, evenly spaced, stands for all: reaching each in memory
-// would take longer than the estimate is worth.
+// If there are many rows, an evenly spaced part represents all: reading each
+// row would take longer than the estimate saves.
 SolveWork EstimateWork(const ProblemRows& rows,
                        const ceres::Solver::Options& options,
                        const Options& ext_options);
@@ -61,15 +61,15 @@ SolveWork EstimateWork(int64_t num_values,
 
 double EstimateHostSeconds(const SolveWork& work);
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);
-// What exact steps cost, in the time of an iteration of PCG: each of them, and
-// S as a matrix once. The same for any number of threads.
+// The costs of exact steps, in PCG iterations: of each step, and of S as a
+// matrix once. The same for any number of threads.
 struct ExactStepCost {
   double step = 0.0;
   double setup = 0.0;
 };
 ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device);
-// What a second level of PCG costs, in iterations: to set up, and for each step
-// that has it. by_rows: without S (solver/preconditioner/coarse_parts.h).
+// The costs of a second level of PCG, in iterations: of the set-up, and of each
+// step that uses it. by_rows: without S (solver/preconditioner/coarse_parts.h).
 struct CoarseCost {
   int setup = 0;
   int step = 0;
@@ -78,24 +78,25 @@ CoarseCost EstimateCoarseCost(const SolveWork& work,
                               bool by_rows,
                               bool on_device);
 
-// Why the host should solve, as a clause: "device = AUTO estimates about 0.01 s
-// of work, and CUDA takes 0.2 s to start". Empty where the device is faster.
+// The reason why the host should solve, as a clause: "device = AUTO estimates
+// about 0.01 s of work, and CUDA takes 0.2 s to start". Empty where the device
+// is faster.
 std::string WhyHost(const SolveWork& work, const DeviceState& state);
 
 // The same with the state of a device, or kNoCudaDriver, and no more threads
-// than processors that the process may use. Where the host is faster in any
-// case it does not start CUDA, nor load a driver that is likely there.
+// than processors that the process may use. If the host is faster in any case,
+// it does not start CUDA and does not load a driver.
 std::string WhyHost(const SolveWork& work, int cuda_device);
 
-// Why a device can't factorise in the way that is asked for, for want of a
-// library, a clause; empty: it can.
+// The reason why a device can't factorise in the way that is asked for, for
+// want of a library, a clause; empty if it can.
 std::string WhyNoFactorization(SchurFactorizationType type);
 
 // JACOBIAN_AUTO of this library's cost functions on a device with such a rate:
 // whether they are recomputed.
 bool RecomputedIsFaster(PrecisionType precision, int float_to_double_ratio);
 
-// Whether a factorisation of a whole problem of so many columns takes no longer
+// True if a factorisation of a whole problem of so many columns takes no longer
 // than PCG on the host.
 bool IsSmallFactorization(int num_columns);
 

@@ -15,7 +15,7 @@ namespace {
 using kernels::Status;
 using kernels::StatusCode;
 
-// Whether exact steps may be taken in place of PCG.
+// True if exact steps may be taken in place of PCG.
 bool MayFactorize(const PlanRequest& request) {
   return request.options.linear_solver == LINEAR_SOLVER_AUTO &&
          request.options.preconditioner != PRECONDITIONER_TWO_LEVEL &&
@@ -48,7 +48,7 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
   return work;
 }
 
-// Why the device that is to be used can't be.
+// The reason why the device that is to be used can't be.
 Status WhyNoDevice(const PlanRequest& request, const MachineFacts& machines) {
   Status status = machines.WhyNoDevice();
   if (!status.ok() ||
@@ -88,7 +88,7 @@ bool ChooseMachine(const PlanRequest& request,
     plan->why_host =
         (why.code == StatusCode::kDeviceError ? "the device failed: " : "") +
         AsClause(why.message);
-    // A build without CUDA has nothing to say where nobody asks for it.
+    // A build without CUDA gives no reason if no device was requested.
     if (!machines.BuildHasCuda() && options.device == DEVICE_AUTO) {
       plan->why_host.clear();
     }
@@ -106,14 +106,14 @@ bool ChooseMachine(const PlanRequest& request,
   return true;
 }
 
-// Whether S as a matrix needs a stored Jacobian. Of a recomputed one it takes
-// observations that are by themselves alone.
+// True if S as a matrix needs a stored Jacobian. With a recomputed Jacobian it
+// requires observations without other rows.
 bool NeedsStored(const RowFacts& rows) {
   return rows.num_observation_kinds != 1 || rows.num_other_rows > 0;
 }
 
-// Chooses exact steps in place of PCG, or beside it: what these cost; 0: there
-// are none.
+// Chooses exact steps in place of PCG, or beside it: what these cost; 0 if
+// there are none.
 ExactStepCost ChooseSolver(const PlanRequest& request,
                            const RowFacts& rows,
                            const MachineFacts& machines,
@@ -147,7 +147,7 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   return cost.step < kManyIterations ? cost : ExactStepCost();
 }
 
-// Why PCG can't have a second level, a clause; empty: it can.
+// The reason why PCG can't have a second level, a clause; empty if it can.
 std::string WhyNotCoarse(const RowFacts& rows,
                          const MachineFacts& machines,
                          const SolvePlan& plan) {
@@ -161,7 +161,7 @@ std::string WhyNotCoarse(const RowFacts& rows,
   if (plan.step.has_power_series()) {
     return "use_spse_initialization is on";
   }
-  // Of these CoarseSpace makes two clusters at least.
+  // CoarseSpace makes at least two clusters of these.
   constexpr int64_t kLeastColumns = 270;
   if (rows.num_other_columns < kLeastColumns) {
     return "there are fewer than " + std::to_string(kLeastColumns) +
@@ -226,7 +226,7 @@ bool ChooseJacobian(const PlanRequest& request,
   } else if (asked == JACOBIAN_RECOMPUTED) {
     const std::string why = machines.WhyNotRecomputed();
     if (!why.empty()) {
-      *refusal = {"jacobian RECOMPUTED takes " + why,
+      *refusal = {"jacobian RECOMPUTED supports " + why,
                   NeedsSchurMatrix(solver_options)};
       return false;
     }

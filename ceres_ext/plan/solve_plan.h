@@ -28,14 +28,14 @@
 
 namespace ceres_ext {
 
-// What is asked for.
+// The request.
 struct PlanRequest {
   Options options;
   ceres::Solver::Options solver_options;  // of a solver that is replaced
   int num_threads = 1;
-  // Why the host must solve, a clause; empty: it need not.
+  // The reason why the host must solve, a clause; empty if it need not.
   std::string why_host;
-  // PCG stands in for a factorisation (ChooseLinearSolver).
+  // PCG replaces a factorisation (ChooseLinearSolver).
   bool replaces_factorization = false;
   // The solve reads and writes its state in Ceres's own memory where that is
   // the host's.
@@ -45,7 +45,7 @@ struct PlanRequest {
   bool needs_pcg = false;
 };
 
-// What is known of the rows when they have been imported.
+// Facts about the rows after the import.
 struct RowFacts {
   int64_t num_observations = 0;
   int num_observation_kinds = 0;
@@ -59,14 +59,14 @@ struct RowFacts {
   // of pairs of blocks (solver/explicit_schur.h).
   double num_couplings = 0.0;
   bool has_pairs = false;
-  // Of the Jacobian: residuals times columns; of these, of rows that the host
-  // evaluates where there is a device.
+  // Values of the Jacobian (residuals times columns), and those in rows that
+  // the host evaluates if there is a device.
   int64_t num_values = 0;
   int64_t num_host_values = 0;
 };
 
-// What is asked of rows and machines where a decision hangs on it, and not
-// before: it may take a pass over the rows, or start a driver.
+// Questions to rows and machines, asked only when a decision depends on them:
+// an answer may take a pass over the rows, or start a driver.
 class MachineFacts {
  public:
   virtual ~MachineFacts() = default;
@@ -78,12 +78,13 @@ class MachineFacts {
   // DEVICE_AUTO: why the host is the better choice for so much work, a clause;
   // empty: it isn't.
   virtual std::string WhyHost(const SolveWork& work) const = 0;
-  // Why the device can't factorise as asked, a clause; empty: it can.
+  // The reason why the device can't factorise as asked, a clause; empty if it
+  // can.
   virtual std::string WhyNoFactorization(SchurFactorizationType type) const = 0;
-  // Of the device.
+  // Facts about the device.
   virtual int FloatToDoubleRatio() const = 0;
-  // Why the Jacobian of the observations can't be recomputed, as the end of
-  // "jacobian RECOMPUTED takes"; empty: it can.
+  // The reason why the Jacobian of the observations can't be recomputed, as the
+  // end of "jacobian RECOMPUTED takes"; empty if it can.
   virtual std::string WhyNotRecomputed() const = 0;
 };
 
@@ -91,7 +92,7 @@ struct SolvePlan {
   // That of the request, or DENSE_SCHUR by LINEAR_SOLVER_AUTO.
   ceres::LinearSolverType linear_solver_type = ceres::ITERATIVE_SCHUR;
   bool on_device = false;
-  // Why not on a device, a clause; empty: nobody asked for one.
+  // The reason against a device, a clause; empty if no device was requested.
   std::string why_host;
   solver::StepOptions step;
   // F blocks that occur only together have one block of the preconditioner.
@@ -100,14 +101,14 @@ struct SolvePlan {
   std::string preconditioner_name;
   // AUTO: by whether blocks are merged.
   ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_AUTO;
-  // Of the model's cost that may be left to PCG, relative to the cost.
+  // The part of the model's cost that PCG may leave, relative to the cost.
   double model_cost_tolerance = 0.0;
-  // Of observations. Of views it is wished for (WhyStored).
+  // For observations. For views it is a request (WhyStored).
   bool recomputed = false;
   bool mixed = false;
   // The loop keeps its best state in a vector of its own.
   bool keeps_best = false;
-  // What the user is told beside the path.
+  // Additional information for the user beside the path.
   std::vector<std::string> notes;
 };
 

@@ -55,7 +55,7 @@ bool ChooseLinearSolver(const Options& options,
   ceres::PreconditionerType preconditioner =
       solver_options->preconditioner_type;
   if (options.linear_solver == LINEAR_SOLVER_AUTO) {
-    // Decide may take exact steps in its place.
+    // Decide may take exact steps instead.
     type = ceres::ITERATIVE_SCHUR;
     preconditioner = ceres::SCHUR_JACOBI;
   } else if (options.linear_solver != LINEAR_SOLVER_AS_GIVEN) {
@@ -90,18 +90,18 @@ std::string WhyLeftToCeres(const Options& options,
   if (IsFactorized(solver_options.linear_solver_type)) {
     if (solver_options.linear_solver_type == ceres::SPARSE_SCHUR &&
         solver_options.dynamic_sparsity) {
-      return "dynamic_sparsity is Ceres's own";
+      return "dynamic_sparsity is not supported";
     }
     return solver_options.use_mixed_precision_solves &&
                    options.schur_factorization == SCHUR_FACTORIZATION_SPARSE
-               ? "use_mixed_precision_solves has no sparse factorisation "
-                 "(schur_factorization = SPARSE)"
+               ? "the sparse factorisation (schur_factorization = SPARSE) does "
+                 "not support use_mixed_precision_solves"
                : "";
   }
   if (!IsIterative(solver_options.linear_solver_type)) {
     return std::string("linear_solver_type ") +
            ceres::LinearSolverTypeToString(solver_options.linear_solver_type) +
-           " is Ceres's own; this library replaces ITERATIVE_SCHUR, CGNR, "
+           " is not supported; this library supports ITERATIVE_SCHUR, CGNR, "
            "DENSE_SCHUR and SPARSE_SCHUR";
   }
   solver::PreconditionerType preconditioner;
@@ -111,7 +111,7 @@ std::string WhyLeftToCeres(const Options& options,
              : std::string("preconditioner_type ") +
                    ceres::PreconditionerTypeToString(
                        solver_options.preconditioner_type) +
-                   " is Ceres's own; this library has IDENTITY, JACOBI, "
+                   " is not supported; this library supports IDENTITY, JACOBI, "
                    "SCHUR_JACOBI and SCHUR_POWER_SERIES_EXPANSION";
 }
 

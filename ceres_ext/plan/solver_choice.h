@@ -15,7 +15,7 @@
 
 namespace ceres_ext {
 
-// Whether the type is one of those whose step is exact here, by a
+// True if the type is one of those whose step is exact here, by a
 // factorisation.
 inline bool IsFactorized(ceres::LinearSolverType type) {
   return type == ceres::DENSE_SCHUR || type == ceres::SPARSE_SCHUR;
@@ -24,7 +24,7 @@ inline bool IsIterative(ceres::LinearSolverType type) {
   return type == ceres::ITERATIVE_SCHUR || type == ceres::CGNR;
 }
 
-// Whether S is formed as a matrix: for a factorisation or for products.
+// True if S is formed as a matrix: for a factorisation or for products.
 inline bool NeedsSchurMatrix(const ceres::Solver::Options& options) {
   return IsFactorized(options.linear_solver_type) ||
          (options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
@@ -40,15 +40,15 @@ std::string LinearSolverName(const ceres::Solver::Options& options);
 bool ChooseLinearSolver(const Options& options,
                         ceres::Solver::Options* solver_options);
 
-// Why the linear solve is Ceres's whatever the problem is, a clause; empty: it
-// isn't. Ceres's CGNR on CUDA, which it alone knows to be there, is not asked
-// for.
+// The reason why the linear solve is Ceres's whatever the problem is, a clause;
+// empty: it isn't. Ceres's CGNR on CUDA, which it alone knows to be there, is
+// not asked for.
 std::string WhyLeftToCeres(const Options& options,
                            const ceres::Solver::Options& solver_options);
 
 solver::Factorization ToFactorization(SchurFactorizationType type);
 
-// Of options that this library replaces.
+// For options that this library replaces.
 solver::StepOptions ToStepOptions(const Options& options,
                                   const ceres::Solver::Options& solver_options);
 

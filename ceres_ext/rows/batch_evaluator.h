@@ -43,8 +43,8 @@ struct EvaluationRequest {
   double* residuals = nullptr;
   // Null: the cost alone.
   BatchJacobian* jacobian = nullptr;
-  // Where residuals go that are needed and not wanted: with a Jacobian, or
-  // where CostTakesScratch; else null.
+  // The place of residuals that are needed but not requested: with a Jacobian,
+  // or if CostTakesScratch; otherwise null.
   double* scratch_residuals = nullptr;
   // J'r over families: what the batch owns is set, others are added to. Needs
   // jacobian.
@@ -60,7 +60,7 @@ class BatchEvaluator {
   virtual int64_t num_residuals() const = 0;
   // Rows that Ceres evaluates, for which Evaluate reads host_state.
   virtual int64_t num_host_rows() const { return 0; }
-  // Whether the cost alone takes scratch_residuals.
+  // True if the cost alone takes scratch_residuals.
   virtual bool CostTakesScratch() const { return false; }
   virtual kernels::Status CreateJacobian(
       std::unique_ptr<BatchJacobian>* jacobian) const = 0;

@@ -59,7 +59,7 @@ class GeneralJacobian final : public BatchJacobian {
   double* values() { return values_.data(); }
 
  private:
-  // Where a column of the family vectors stands in Ceres's.
+  // The place of a column of the family vectors in Ceres's vectors.
   static std::vector<int> Columns(
       const kernels::BlockFamilies& families,
       const std::vector<FamilyTable<Machine>>& tables) {
@@ -197,12 +197,12 @@ class GeneralEvaluator final : public RowGroupsEvaluator<Machine> {
                               this->machine());
   }
   void SetCells(BatchJacobian* jacobian, RowBatch* rows) final {
-    // Where a row begins is in value_begin.
+    // value_begin has the beginning of a row.
     rows->f = {static_cast<Jacobian*>(jacobian)->values(), 0, 0, 1};
   }
 
   const kernels::BlockRowsBuilder* index_ = nullptr;
-  HostRanges<Machine> values_;  // Where they cross to a device.
+  HostRanges<Machine> values_;  // Staging memory for the upload to a device.
 };
 
 }  // namespace

@@ -176,7 +176,7 @@ Status HostEvaluation::Evaluate(int64_t begin,
           } catch (const std::exception& exception) {
             what = exception.what();
           } catch (...) {
-            what = "something that is no std::exception";
+            what = "something that is not a std::exception";
           }
           if (!is_valid) {
             const std::lock_guard<std::mutex> lock(mutex);

@@ -37,7 +37,7 @@ class HostEvaluation {
                         const std::vector<uint8_t>& is_eliminated,
                         kernels::HostContext* context);
 
-  // What Evaluate reads from then on: the state, which must stay where it is.
+  // Sets the state that Evaluate reads from then on. It must stay in its place.
   // kNumericalFailure where a manifold fails.
   kernels::Status Publish(const double* host_state);
 
@@ -58,7 +58,8 @@ class HostEvaluation {
   double cost() const;
 
  private:
-  // Where the values of a row go, block by block; null for constant blocks.
+  // The places of the values of a row, block by block; null for constant
+  // blocks.
   void PlaceCells(int64_t row,
                   int e_values,
                   double* values,

@@ -23,8 +23,8 @@
 
 namespace ceres_ext {
 
-// Why rows of the model can't be evaluated on the machine, a part of a
-// sentence; empty: they can.
+// The reason why rows of the model can't be evaluated on the machine, a part of
+// a sentence; empty if they can.
 template <typename Machine>
 std::string WhyNoForm(const BatchModel& model, Machine* machine);
 // The same of kernels that recompute its Jacobian, where WhyNoForm is empty.
@@ -64,8 +64,8 @@ class RowBlocks {
 template <typename Machine>
 class ModelEvaluator {
  public:
-  // The rows, by number. Of RowBatch, in host memory: blocks, combination and,
-  // of rows of any shape, residual_begin and value_begin.
+  // The rows, by number. Parts of RowBatch, in host memory: blocks, combination
+  // and, for rows of any shape, residual_begin and value_begin.
   struct Input {
     const BatchModel* model = nullptr;
     bool is_recomputed = false;  // The Jacobian is, by GetRecomputedForm().
@@ -99,7 +99,7 @@ class ModelEvaluator {
 
   const LossModel<Machine>& loss() const { return loss_; }
   const BatchModel& model() const { return *model_; }
-  // What Evaluate has evaluated last.
+  // The last evaluation of Evaluate.
   const RowBatch& batch() const { return batch_; }
 
  private:

@@ -162,7 +162,7 @@ class ObservationEvaluator final : public BatchEvaluator {
                                : fn(OfType<Recomputed<true>>());
   }
 
-  // Where J'r of cameras and points is set; null: not wanted.
+  // The place of J'r of cameras and points, or null.
   struct Gradient {
     double* points = nullptr;
     double* cameras = nullptr;
@@ -195,7 +195,7 @@ class ObservationEvaluator final : public BatchEvaluator {
                       : Status();
   }
 
-  // Where the host calls losses, at these residuals.
+  // The losses of these residuals, if the host calls them.
   Status CallLosses(const double* residuals) {
     if (!loss_model_.calls_user()) {
       return {};
@@ -352,18 +352,17 @@ std::string WhyNotRecomputed(const ObservationTable& rows,
           ? FindNotConcave({rows.common_loss}, host_context)
           : FindNotConcave(rows.loss, host_context);
   if (loss != nullptr) {
-    return "only losses of Ceres with rho' >= 0 and rho'' <= 0, and there is "
-           "a " +
+    return "only losses of Ceres with rho' >= 0 and rho'' <= 0, but not " +
            TypeName(*loss);
   }
   const ceres::Manifold* const manifold = points.FindNoSubset();
   if (manifold != nullptr) {
-    return "no manifolds on points but ceres::SubsetManifold, and there is a " +
+    return "only ceres::SubsetManifold on points, but not " +
            TypeName(*manifold);
   }
   return points_have_other_rows && points.HasManifold()
-             ? "no manifolds on points beside residual blocks that are not of "
-               "this library's cost functions"
+             ? "no manifolds on points beside residual blocks of other cost "
+               "functions"
              : "";
 }
 

@@ -34,10 +34,10 @@
 
 namespace ceres_ext {
 
-// Why the Jacobian of observations of these points can't be recomputed, as the
-// end of "jacobian RECOMPUTED takes"; "": it can. points_have_other_rows: rows
-// that aren't observations have the derivatives of manifolds in their blocks.
-// On the threads of *host_context.
+// The reason why the Jacobian of observations of these points can't be
+// recomputed, as the end of "jacobian RECOMPUTED takes"; "" if it can.
+// points_have_other_rows: rows that aren't observations have the derivatives of
+// manifolds in their blocks. On the threads of *host_context.
 std::string WhyNotRecomputed(const ObservationTable& rows,
                              const BlockTable& points,
                              bool points_have_other_rows,

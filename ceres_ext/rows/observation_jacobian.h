@@ -41,7 +41,7 @@ struct BatchState {
   const double* point_scale = nullptr;  // 3 per point; null: one
 };
 
-// What both kinds have in common. BatchType: solver::ObservationBatch or
+// The base class of both kinds. BatchType: solver::ObservationBatch or
 // solver::ViewBatch.
 template <typename Machine, typename BatchType>
 class IndexedJacobian : public BatchJacobian {
@@ -176,7 +176,7 @@ class StoredBatchJacobian final : public IndexedJacobian<Machine, BatchType> {
     return this->SetupBatch(rows, blocks, source());
   }
 
-  // What the evaluator writes.
+  // The output of the evaluator.
   kernels::BlockRef<T, Shape::kFSize, Machine::kLayout> camera_blocks() {
     return {camera_blocks_.data(), n_};
   }
@@ -186,7 +186,7 @@ class StoredBatchJacobian final : public IndexedJacobian<Machine, BatchType> {
   Source source() const {
     return {{camera_blocks_.data(), n_}, {point_blocks_.data(), n_}};
   }
-  // Where models write, by the strides of BlockRef's layout.
+  // The output of models, by the strides of BlockRef's layout.
   void SetCells(RowBatch* rows) {
     const auto cells = [](auto blocks, int columns) {
       constexpr bool kContinuous =
@@ -271,7 +271,8 @@ class RecomputedObservationJacobian final
                              row_scale_.data()});
   }
 
-  // Of kScaledRows: one per observation, at the state that SetState takes.
+  // For kScaledRows: one factor per observation, at the state that SetState
+  // receives.
   T* row_scale() { return row_scale_.data(); }
 
   // Takes a copy of the state that the Jacobian belongs to.
@@ -354,7 +355,7 @@ class RecomputedObservationJacobian final
                         this->machine_);
   }
 
-  // What products read, from the state and its scale.
+  // The input of products, from the state and its scale.
   kernels::Status PrepareCameras() {
     kernels::PrepareCamerasParams<T, C> params;
     params.num_cameras = this->rows_->cameras().size();
@@ -373,7 +374,7 @@ class RecomputedObservationJacobian final
   Buffer<double> cameras_;
   Buffer<double> tangents_;
   Buffer<double> camera_scale_;
-  // What products read. The scale of points is zero or one until columns are
+  // The input of products. The scale of points is zero or one until columns are
   // scaled, once per state in Ceres's loop, so that float rounds it once.
   Buffer<kernels::CameraState<T>> camera_states_;
   Buffer<double> camera_maps_;

@@ -40,7 +40,7 @@ Status RowGroupsEvaluator<Machine>::SetupRows(
   // Models without a form on this machine leave their rows to Ceres.
   const std::vector<std::string>& why_not = input.why_no_form;
   std::vector<uint8_t> has_note(structure.models.size(), 0);
-  // Of each row; empty: they are all of the first one's.
+  // The constants of each row; empty if all have those of the first.
   std::vector<int16_t> model_of_place;
   std::vector<int32_t> host_rows;
   const int16_t first_model = structure.model(rows.data()[0]);
@@ -215,7 +215,7 @@ Status RowGroupsEvaluator<Machine>::EvaluateChunks(
       try {
         on_its_way = std::async(std::launch::async, store);
         continue;
-      } catch (const std::system_error&) {  // No thread is to be had.
+      } catch (const std::system_error&) {  // No thread can be created.
       }
     }
     status = store();
@@ -226,7 +226,7 @@ Status RowGroupsEvaluator<Machine>::EvaluateChunks(
 template <typename Machine>
 Status RowGroupsEvaluator<Machine>::EvaluateHostRows(
     const EvaluationRequest& request, double* machine_residuals) {
-  // Of what users' functions make current on this thread.
+  // Restores state that user functions make current on this thread.
   [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
   CERES_EXT_RETURN_IF_ERROR(evaluation_.Publish(request.host_state));
   HostEvaluation::PlaceOf residuals_of;

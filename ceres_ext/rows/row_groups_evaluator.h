@@ -37,7 +37,7 @@
 
 namespace ceres_ext {
 
-// What an evaluator of such rows is made of; everything but the structure
+// The inputs of an evaluator of such rows; everything except the structure
 // outlives it.
 template <typename Machine>
 struct RowGroupsInput {
@@ -45,7 +45,7 @@ struct RowGroupsInput {
   const MachineProblem<Machine>* blocks = nullptr;
   kernels::HostContext* host_context = nullptr;
   Summary* summary = nullptr;
-  // Of each model of the structure what WhyNoForm says.
+  // For each model of the structure the result of WhyNoForm.
   std::vector<std::string> why_no_form;
   std::set<std::string>* notes = nullptr;  // Session::notes
   bool mixed_precision = false;
@@ -53,8 +53,9 @@ struct RowGroupsInput {
   bool recomputed_views = false;
 };
 
-// Why the Jacobian of the rows of views is not recomputed on the machine, a
-// part of a sentence; empty: it can be, by kernels of *columns columns a view.
+// The reason why the Jacobian of the rows of views is not recomputed on the
+// machine, a part of a sentence; empty if it can be, by kernels of *columns
+// columns a view.
 template <typename Machine>
 std::string WhyStored(const ProblemStructure& structure,
                       const std::vector<std::string>& why_no_form,
@@ -93,7 +94,7 @@ class HostRanges {
     return values_.Allocate(begin_.back());
   }
 
-  // Where row i is written, whose range begins at `first`.
+  // The place of row i, whose range begins at `first`.
   double* At(int64_t i, int64_t first) {
     return values_.data() + (begin_.empty() ? first : begin_[i]);
   }
@@ -116,7 +117,8 @@ class HostRanges {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  // Where each row begins in the values, and then the end; empty: in place.
+  // The beginning of each row in the values, and then the end; empty if in
+  // place.
   std::vector<int64_t> begin_;
   kernels::HostBuffer<double> values_;
   Buffer<double> machine_values_;
@@ -124,8 +126,8 @@ class HostRanges {
   Buffer<int64_t> first_;
 };
 
-// What both kinds have in common. Host rows are evaluated in chunks, of which
-// one goes to a device while the next is evaluated.
+// The base class of both kinds. Host rows are evaluated in chunks, of which one
+// goes to a device while the next is evaluated.
 template <typename Machine>
 class RowGroupsEvaluator : public BatchEvaluator {
  public:
@@ -140,7 +142,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
   using Buffer = typename Machine::template Buffer<T>;
   static constexpr int64_t kOneChunk = std::numeric_limits<int64_t>::max() / 2;
 
-  // What a kind says of the rows of one model.
+  // Properties of the rows of one model, given by the kind.
   using ModelInput = typename ModelEvaluator<Machine>::Input;
   using DescribeModel = std::function<kernels::Status(
       RowBlocks* blocks, std::vector<RowBlock>* points, ModelInput* input)>;
@@ -198,9 +200,10 @@ class RowGroupsEvaluator : public BatchEvaluator {
   bool owns_points_ = false;
 
  private:
-  // Of the row at a place of the index.
+  // For the row at a place of the index.
   virtual int64_t FirstResidual(int64_t place) const = 0;
-  // Where Ceres writes the values of the chunk from host row `begin` on.
+  // The place to which Ceres writes the values of the chunk from host row
+  // `begin` on.
   virtual HostEvaluation::PlaceOf ValuesOf(int64_t begin,
                                            BatchJacobian* jacobian) = 0;
   // Brings the chunk begin .. end - 1 from there into the Jacobian.
@@ -233,10 +236,10 @@ class RowGroupsEvaluator : public BatchEvaluator {
   int e_values_ = 0;
   std::vector<int32_t> host_place_;
   Buffer<int32_t> machine_host_place_;
-  HostRanges<Machine> residuals_;  // Where they cross to a device.
+  HostRanges<Machine> residuals_;  // Staging memory for the upload to a device.
 
   std::vector<std::unique_ptr<ModelEvaluator<Machine>>> models_;
-  // What their rows share.
+  // State that their rows share.
   BlockManifolds<Machine> manifolds_;
   Buffer<double> constant_state_;
   Buffer<RowBlock> points_;

@@ -79,7 +79,8 @@ class StateModel {
     return want_tangents ? manifolds_.UpdateTangents(state) : kernels::Status();
   }
 
-  // What Update wrote; the points until the linear solver is asked for a step.
+  // The output of Update; the points until the linear solver is asked for a
+  // step.
   BatchState state() const {
     return {parameters_,
             cameras_.data(),

@@ -103,7 +103,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
                              RowBlocks* row_blocks,
                              std::vector<RowBlock>* points) {
     const ProblemStructure& structure = *input.structure;
-    // Those that only observations have are nobody's here.
+    // Values that only observations have are unused here.
     points->resize(input.blocks->views()->points().size());
     std::atomic<bool> has_manifold{false};
     const auto make = [&](int32_t index, auto&& fn) {
@@ -133,7 +133,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     }
   }
 
-  // What stands for an eliminated block.
+  // A placeholder for an eliminated block.
   static constexpr BlockOfRow kEliminated = {BlockOfRow::kConstant, nullptr};
 
   // The blocks of a row, its eliminated one excepted.
@@ -198,7 +198,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
       }
       return static_cast<int32_t>(blocks.size() / num_blocks) - 1;
     };
-    // Combinations of each view; that of its first row serves most rows.
+    // Combinations of each view; most rows use that of the first row.
     const int64_t n = model->rows.size();
     const auto view_of = [&](int64_t i) {
       return views.view_id.data()[order[model->PlaceOf(i)]];
@@ -377,7 +377,7 @@ std::string WhyStored(const ProblemStructure& structure,
   std::vector<uint8_t> ids;
   std::vector<double> weights;
   if (FindChains(losses, &known, &ids, &weights) != nullptr) {
-    return "some have a loss of a user's own";
+    return "some have a user-defined loss";
   }
   const BatchModel& its_model = *structure.models[model];
   const std::string why = WhyNoRecomputedForm(its_model, machine);

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the owner of a problem does on the host beside this library: Ceres's
-// Program (under_ceres/ceres_program.h). A problem of arrays has none.
+// Work that the owner of a problem does on the host beside this library:
+// Ceres's Program (under_ceres/ceres_program.h). A problem of arrays has none.
 
 #ifndef CERES_EXT_SESSION_HOST_PROGRAM_H_
 #define CERES_EXT_SESSION_HOST_PROGRAM_H_
@@ -12,14 +12,14 @@ class HostProgram {
  public:
   virtual ~HostProgram() = default;
 
-  // Whether somebody reads each state before its rows are evaluated (a
+  // True if somebody reads each state before its rows are evaluated (a
   // ceres::EvaluationCallback).
   virtual bool ReadsStates() const = 0;
   // Shows it the state. False where it can't be taken.
   virtual bool Publish(const double* state,
                        bool want_jacobian,
                        bool is_new_point) = 0;
-  // Whether steps end at bounds of the parameters.
+  // True if steps end at bounds of the parameters.
   virtual bool HasBounds() const = 0;
   // sum = x (+) delta, with manifolds and bounds. False where a manifold fails;
   // what one throws comes out.

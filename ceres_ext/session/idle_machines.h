@@ -19,8 +19,8 @@
 
 namespace ceres_ext {
 
-// Thread safety: each object serves one thread at a time; machines go from one
-// to the other under a lock.
+// Thread safety: each object is used by one thread at a time; machines change
+// hands under a lock.
 class BorrowedMachines {
  public:
   // Machines that were given back; what is kept of a device in all.
@@ -30,15 +30,15 @@ class BorrowedMachines {
   // Those given back last; new ones where none are idle, and in a process that
   // was forked. With a limit of memory none stay idle: it is the process's.
   explicit BorrowedMachines(const Options& options);
-  // Gives them back: no device whose memory is limited or that works on a
-  // stream of the caller's, and of its memory no more than kMostIdleBytes.
+  // Returns them, except devices with a memory limit or with a caller's stream,
+  // and at most kMostIdleBytes of memory.
   ~BorrowedMachines();
   BorrowedMachines(const BorrowedMachines&) = delete;
   BorrowedMachines& operator=(const BorrowedMachines&) = delete;
 
   KeptMachines* get() const { return machines_.get(); }
   KeptMachines* operator->() const { return machines_.get(); }
-  // They go. What failed may have left a device in any state.
+  // They go. A failure may have left a device in any state.
   void Discard() { machines_->Clear(); }
 
   // Destroys those that are idle now.

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What sessions one after the other share: threads of the host, machines with
-// the device memory that the last one had, and the index of its observations.
-// Not thread safe. To be cleared after a session that failed, which may have
-// left a device in any state.
+// Resources that consecutive sessions share: host threads, machines with the
+// device memory of the last one, and the index of its observations. Not thread
+// safe. To be cleared after a session that failed, which may have left a device
+// in any state.
 
 #ifndef CERES_EXT_SESSION_KEPT_MACHINES_H_
 #define CERES_EXT_SESSION_KEPT_MACHINES_H_
@@ -41,7 +41,7 @@ struct KeptMachine {
 
   // "host, 16 threads", "NVIDIA H200 (CUDA device 0)"
   std::string Name() const;
-  // Whether what was made on it can still be used: user code may have reset or
+  // True if what was made on it can still be used: user code may have reset or
   // broken a device.
   bool IsAlive() const {
     [[maybe_unused]] const KeepCurrentDevice<Machine> keep;
@@ -51,7 +51,7 @@ struct KeptMachine {
     return true;
   }
 
-  // What it was made for.
+  // The inputs that it was made for.
   Options options;
   int num_threads = 0;
   // Threads for what is put in order on the host.
@@ -85,7 +85,7 @@ class KeptMachines {
   // works on a stream of the caller's or has a limit of memory, and of its
   // memory all but max_bytes.
   void Rest(int64_t max_bytes);
-  // Whether there may be a next session.
+  // True if there may be a next session.
   bool is_for_several = false;
 
  private:

@@ -14,7 +14,7 @@
 namespace ceres_ext {
 namespace {
 
-// Whether CUDA is started in this process, or there is none.
+// True if CUDA is started in this process, or there is none.
 bool HasContext(int cuda_device) {
   if constexpr (kHasCuda) {
     return kernels::HasRuntimeContext(cuda_device);
@@ -22,8 +22,8 @@ bool HasContext(int cuda_device) {
   return true;
 }
 
-// Counted where that takes no time to speak of. Of many rows as if all blocks
-// had equally many.
+// Counted where that takes no time to speak of. Estimates many rows as if all
+// blocks had equally many.
 double NumCouplings(const ProblemStructure& structure,
                     kernels::HostContext* context) {
   constexpr int64_t kMany = 1 << 23;

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What this process knows of a problem's rows and of its machines, for the plan
-// (plan/solve_plan.h).
+// This process's knowledge of a problem's rows and of its machines, for the
+// plan (plan/solve_plan.h).
 
 #ifndef CERES_EXT_SESSION_KNOWN_FACTS_H_
 #define CERES_EXT_SESSION_KNOWN_FACTS_H_

@@ -31,7 +31,8 @@ class Linearization {
                 std::vector<std::unique_ptr<BatchJacobian>> parts)
       : problem_(problem), parts_(std::move(parts)) {}
 
-  // Where the Jacobian was evaluated last: the cost, and how often it was.
+  // The last evaluation of the Jacobian: the cost, and the number of
+  // evaluations.
   void NoteEvaluation(double cost) {
     cost_ = cost;
     ++num_evaluations_;

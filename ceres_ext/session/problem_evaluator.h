@@ -30,7 +30,7 @@
 
 namespace ceres_ext {
 
-// What is wanted of an evaluation, in the machine's memory.
+// The requested outputs of an evaluation, in the machine's memory.
 template <typename Machine>
 struct EvaluationWanted {
   const double* state = nullptr;
@@ -104,8 +104,8 @@ class ProblemEvaluator {
   std::string host_manifold_type() const {
     return kIsHost<Machine> ? "" : manifolds_.called_type();
   }
-  // Room for all residuals that an evaluation may use; null: none. What is not
-  // kept over an evaluation may stand there too.
+  // Room for all residuals that an evaluation may use; null: none. Data that is
+  // not kept over an evaluation may be there too.
   double* scratch_residuals() { return scratch_residuals_.data(); }
 
   // kNumericalFailure where a row can't be evaluated or isn't finite: of no use
@@ -154,12 +154,13 @@ class ProblemEvaluator {
 
  private:
   using Buffer = typename Machine::template Buffer<double>;
-  // Who computes x (+) delta.
+  // The machine that computes x (+) delta.
   enum class PlusBy { kSum, kMachine, kHost };
 
   Machine* machine() const { return problem_->machine(); }
 
-  // Of a program of the host all is the program's there, elsewhere bounds are.
+  // If the host's program computes it, it does all of it; otherwise only
+  // bounds.
   kernels::Status ChoosePlus() {
     if (kIsHost<Machine> && host_program_ != nullptr) {
       return {};
@@ -218,7 +219,7 @@ class ProblemEvaluator {
     return is_taken
                ? kernels::Status()
                : kernels::Status(kernels::StatusCode::kNumericalFailure,
-                                 "The state can't be given to the program.");
+                                 "The state can't be copied to the program.");
   }
 
   const double* HostState(const double* state) const {

@@ -23,7 +23,7 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
   const CurrentMachine<Machine> current(machine_);
   CERES_EXT_RETURN_IF_ERROR(current.status());
   if constexpr (!kIsHost<Machine>) {
-    // What the set-up frees goes back to the device.
+    // Memory that the set-up frees returns to the device.
     machine_->context()->KeepMemory(false);
     machine_->context()->ResetPeak();
   }
@@ -100,7 +100,7 @@ Status Session<Machine>::CheckMemory(const SolvePlan& plan,
       return {};
     }
     SolvePlan counted = plan;
-    // What a matrix takes is known when its pattern is, and checked there.
+    // The size of a matrix is known with its pattern, and checked there.
     counted.step.factorization = solver::Factorization::kNone;
     counted.step.use_explicit_schur_complement = false;
     int64_t num_bytes = 0;
@@ -220,8 +220,8 @@ template <typename Machine>
 void Session<Machine>::FinishSetup() {
   if constexpr (!kIsHost<Machine>) {
     const CurrentMachine<Machine> current(machine_);
-    // So does what the session before had and this one has not asked for; what
-    // it has taken serves the next one.
+    // So is memory of the previous session that this one has not requested;
+    // memory that it has taken is reused.
     machine_->context()->ReleaseKeptMemory();
     machine_->context()->KeepMemory(true);
   }

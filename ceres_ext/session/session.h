@@ -11,8 +11,8 @@
 //
 // Vectors (states, steps, residuals) are in the machine's memory. Setup takes
 // all memory. Every method makes the machine's device current while it works,
-// and leaves the caller's. Not thread safe. What a user's code throws comes
-// out of every method, as std::bad_alloc does.
+// and leaves the caller's. Not thread safe. Exceptions of user code leave every
+// method, and so does std::bad_alloc.
 
 #ifndef CERES_EXT_SESSION_SESSION_H_
 #define CERES_EXT_SESSION_SESSION_H_
@@ -42,13 +42,13 @@
 
 namespace ceres_ext {
 
-// What a session is set up for beside its plan.
+// The inputs of a session in addition to its plan.
 struct SessionSetup {
   // Null: the state is that of structure->caller_state. Outlives the session.
   HostProgram* host_program = nullptr;
   // False: there is no Step, and no memory for one.
   bool has_steps = true;
-  // For a sparse Schur complement that the host factorises; null: there is no
+  // For a sparse Schur complement that the host factorises; null if there is no
   // library for that.
   std::shared_ptr<solver::SparseFactorization> sparse_factorization;
   // Bytes of the machine that the caller will take, to be counted, where
@@ -74,14 +74,14 @@ class Session {
         host_context_(kept_->host_context) {}
 
   // Once, before anything else. *structure is used up. kUnsupported for what
-  // the machine doesn't know. Of *record, which outlives the session, device,
-  // method and memory are set, and steps add to others.
+  // the machine doesn't know. Sets device, method and memory of *record, which
+  // outlives the session; steps add to other fields.
   kernels::Status Setup(const SolvePlan& plan,
                         const SessionSetup& setup,
                         ProblemStructure* structure,
                         Summary* record);
-  // What only the setup needs goes back to the device, after the caller has
-  // taken its memory too.
+  // Memory that only the set-up needs returns to the device, after the caller
+  // has taken its memory too.
   void FinishSetup();
 
   // kNumericalFailure where a row can't be evaluated or isn't finite, or a
@@ -98,7 +98,7 @@ class Session {
   // The Jacobian that steps are of.
   Linearization<Machine>* linearization() { return parts_.linearization.get(); }
   // The step of the linearization, with the sign of Ceres's linear solvers.
-  // What went wrong in numbers is in the summary.
+  // Numerical failures are in the summary.
   kernels::Status Step(const StepWanted& wanted,
                        double* step,
                        solver::StepSummary* summary);
@@ -107,7 +107,7 @@ class Session {
     return host_program_ != nullptr ? host_program_->Values(state_offset)
                                     : caller_state_->Find(state_offset);
   }
-  // What solves for steps.
+  // The solver of steps.
   solver::StepSolver<Machine>* solver() { return &parts_.solver; }
   // Notes in the record which blocks are degenerate. The first step does it.
   kernels::Status FindDegenerateBlocks();
@@ -133,9 +133,9 @@ class Session {
   // Memory for residuals that an evaluation may use; null: none.
   double* scratch_residuals() { return parts_.evaluator.scratch_residuals(); }
   bool IsAlive() const { return kept_->IsAlive(); }
-  // Whether blocks of the Jacobian are float.
+  // True if blocks of the Jacobian are float.
   bool has_float_blocks() const { return has_float_blocks_; }
-  // What of the user's problem it is good to know, for the summary's reason.
+  // Facts about the user's problem, for the summary's reason.
   const std::set<std::string>& notes() const { return notes_; }
   // The most memory so far, and what was copied between host and machine.
   int64_t peak_bytes() const;
@@ -144,13 +144,13 @@ class Session {
   std::vector<int> NumBlocks() const;
 
  private:
-  // What the rows of a structure can be on the machine.
+  // The possible forms of a structure's rows on the machine.
   struct Forms {
     std::vector<std::string> why_no_form;  // of each model
     bool recomputed_views = false;
   };
 
-  // What is set up when the problem is on the machine.
+  // State that is set up once the problem is on the machine.
   struct Parts {
     ProblemEvaluator<Machine> evaluator;
     std::unique_ptr<Linearization<Machine>> linearization;
@@ -182,7 +182,7 @@ class Session {
                              const Forms& forms,
                              Summary* record,
                              Parts* parts);
-  // Of each value of F, whether it is an unknown.
+  // For each value of F, true if it is an unknown.
   kernels::Status FindUnknowns(std::vector<unsigned char>* f_varies) const;
   // Says in the record what S is since an exact step, why it has become a dense
   // matrix, and why there is none.
@@ -203,10 +203,10 @@ class Session {
   std::set<std::string> notes_;
   bool has_float_blocks_ = false;
 
-  // Of steps.
+  // Counts of steps.
   double model_cost_tolerance_ = 0.0;  // of the cost
   ForcingSequenceType forcing_sequence_ = FORCING_SEQUENCE_CONSTANT;
-  // Of the linearization that was solved with last; 0: none was.
+  // The linearization of the last solve; 0 if there was none.
   int last_evaluation_ = 0;
   bool has_stepped_ = false;
   // The part of the record's method that names S, where it is factorised.

@@ -51,7 +51,7 @@ struct ProblemBlocks {
   }
 };
 
-// What a step asks of the blocks of the normal equations
+// The blocks of the normal equations that a step requests
 // (cuda_kernels/ops/normal_blocks.h). Arrays over families, those of u and
 // schur_diagonal over f_matrices(); null: not wanted.
 struct NormalBlocksRequest {
@@ -136,12 +136,12 @@ class Batch {
     return {};
   }
 
-  // What it has to say to S as a matrix (schur_contribution.h); null: nothing,
-  // and S can't be formed.
+  // Its contribution to S as a matrix (schur_contribution.h); null if it has
+  // none, and S can't be formed.
   virtual SchurContribution* schur_contribution() { return nullptr; }
 
-  // What products read: appended, so that a caller can tell whether it has
-  // changed.
+  // The inputs of products are appended, so that a caller can tell whether they
+  // have changed.
   virtual void AppendOperands(std::vector<const void*>* operands) const = 0;
 };
 

@@ -1,13 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Whether PCG has a second level (preconditioner/coarse_space.h). At the start
-// of a solve there is nothing to gain; once steps take hundreds of iterations,
-// it takes a tenth of them. So it is made when all steps together have taken as
-// many iterations as making it costs: a solve never costs much more than twice
-// the cheaper way. From then on steps begin with it, until some in a row are
-// rejected: with more damping PCG does well alone. A step that then takes more
-// iterations than having it costs goes on with it. By counts alone, so that the
-// same problem has the same steps in every run.
+// Decides when PCG has a second level (preconditioner/coarse_space.h). At the
+// start of a solve there is nothing to gain; once steps take hundreds of
+// iterations, it takes a tenth of them. So it is made when all steps together
+// have taken as many iterations as making it costs: a solve never costs much
+// more than twice the cheaper way. From then on steps begin with it, until some
+// in a row are rejected: with more damping PCG does well alone. A step that
+// then takes more iterations than the second level costs continues with it. By
+// counts alone, so that the same problem has the same steps in every run.
 #ifndef CERES_EXT_SOLVER_COARSE_CHOICE_H_
 #define CERES_EXT_SOLVER_COARSE_CHOICE_H_
 
@@ -17,7 +17,7 @@ namespace ceres_ext::solver {
 
 class CoarseChoice {
  public:
-  // after: iterations of all steps after which it is made; 0: all steps begin
+  // after: iterations of all steps after which it is made; 0 if all steps begin
   // with it; below 0: there is none. again: iterations that a step with it
   // costs beside its own, once it is made.
   void Setup(int after, int again) {
@@ -29,7 +29,7 @@ class CoarseChoice {
   void Disable() { Setup(-1, 0); }
 
   bool MayBeOn() const { return after_ >= 0; }
-  // Whether the next step begins with it.
+  // True if the next step begins with it.
   bool IsOn() const { return is_on_; }
   // Iterations of the next step without it at most.
   int MaxNumIterations(int of_pcg) const {
@@ -39,8 +39,8 @@ class CoarseChoice {
     return std::min(of_pcg,
                     std::max(is_made_ ? again_ : after_ - num_without_, 1));
   }
-  // A step has taken so many iterations without it. Whether it goes on with it:
-  // it has not ended, and these were MaxNumIterations().
+  // A step has taken so many iterations without it. True if the step continues
+  // with it: it has not ended, and these were MaxNumIterations().
   bool NoteStepWithout(int num_iterations, bool has_ended) {
     if (after_ <= 0) {
       return false;
@@ -55,7 +55,7 @@ class CoarseChoice {
     return !has_ended;
   }
   // A step has taken so many iterations with it. is_same_linearization: the one
-  // before was rejected. Whether its vectors are to be made again: iterations
+  // before was rejected. True if its vectors are to be made again: iterations
   // have doubled since.
   bool NoteStep(int num_iterations, bool is_same_linearization) {
     num_rejected_ = is_same_linearization ? num_rejected_ + 1 : 0;

@@ -6,10 +6,11 @@
 //
 // its lower triangle, dense or in compressed sparse rows. A batch that
 // eliminates its E family by itself writes its blocks from its rows
-// (ops/schur_complement.h). What others add goes by pairs and crossings
-// (structure/schur_pairs.h), whose W is formed once per Jacobian. The diagonal
-// blocks are those that SCHUR_JACOBI has. Views that share no block write their
-// blocks as cameras do; unknowns are then in the order of the views.
+// (ops/schur_complement.h). The contribution of other batches consists of pairs
+// and crossings (structure/schur_pairs.h), whose W is formed once per Jacobian.
+// The diagonal blocks are those that SCHUR_JACOBI has. Views that share no
+// block write their blocks as cameras do; unknowns are then in the order of the
+// views.
 //
 //   ExplicitSchur<Machine> schur;
 //   Status status = schur.Prepare(blocks, batches, &machine);
@@ -44,7 +45,7 @@
 
 namespace ceres_ext::solver {
 
-// What Write reads, arrays over families: (E'E + D_e^2)^-1 and S_c, packed.
+// The input of Write, arrays over families: (E'E + D_e^2)^-1 and S_c, packed.
 struct ExplicitSchurRequest {
   const double* v_inverse = nullptr;
   const double* schur_diagonal = nullptr;
@@ -100,7 +101,7 @@ class ExplicitSchur {
   // Until Setup.
   bool is_prepared() const { return builder_ != nullptr; }
 
-  // *bytes: what Setup will take, but for a few in a hundred, and beside that
+  // *bytes: the memory of Setup, within a few per cent, and beside that
   // *build_bytes until it is done. Takes none.
   kernels::Status ForecastBytes(int64_t* bytes, int64_t* build_bytes) {
     *bytes = 0;
@@ -190,7 +191,7 @@ class ExplicitSchur {
 
   const kernels::SchurUnknowns<Machine>& unknowns() const { return unknowns_; }
   int64_t num_unknowns() const { return unknowns_.ref().num_unknowns; }
-  // Where it is sparse.
+  // If it is sparse.
   const kernels::SchurCsr<Machine>& csr() const { return csr_; }
   SchurMatrixSize size() const {
     SchurMatrixSize size;
@@ -331,7 +332,7 @@ class ExplicitSchur {
     Buffer<int64_t> place;
   };
 
-  // Of blocks of its own there is one.
+  // For separate blocks there is one.
   int WriterFamily() const {
     return own_columns_.empty() ? writer_->schur_family() : 0;
   }
@@ -520,7 +521,7 @@ class ExplicitSchur {
   kernels::SchurUnknowns<Machine> unknowns_;
   kernels::SchurBlockList crossing_blocks_;
   kernels::SchurCsr<Machine> csr_;
-  // Of each family of E; one without pairs has no memory.
+  // For each family of E; one without pairs has no memory.
   std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> pairs_;
   std::vector<kernels::HostSchurRows> rows_;  // of the same, on the host
   std::vector<std::unique_ptr<CrossingFamily>> crossing_families_;

@@ -2,8 +2,8 @@
 //
 // A batch of observations: each row has one eliminated block and one other, of
 // sizes known at compile time (the Source's Shape), as camera and point of
-// bundle adjustment. It owns the F family. Where it owns the E family too, a
-// product with S is one pass over the observations; else, where other batches
+// bundle adjustment. It owns the F family. If it owns the E family too, a
+// product with S is one pass over the observations; otherwise, if other batches
 // have rows of its points, it takes part in two steps.
 //
 // Operations: cuda_kernels/ops. Source: StoredJacobian or RecomputedJacobian
@@ -53,8 +53,8 @@ class ObservationBatch final : public Batch, public SchurContribution {
   using Source = SourceIn;
   using Shape = typename Source::Shape;
 
-  // What the index views and the machine must outlive the batch. Blocks of the
-  // index are those of families e_family and f_family in their order.
+  // The views of the index and the machine must outlive the batch. Blocks of
+  // the index are those of families e_family and f_family in their order.
   void Setup(const kernels::ObservationIndexRef& index,
              int e_family,
              int f_family,
@@ -324,7 +324,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       if (!owns_points_) {
         return {};
       }
-      // Of a camera the cluster of most of its columns.
+      // For a camera the cluster of most of its columns.
       std::vector<int32_t> cluster(static_cast<size_t>(index_.num_cameras), -1);
       std::vector<unsigned char> varies(
           static_cast<size_t>(int64_t{F} * index_.num_cameras), 0);
@@ -458,8 +458,8 @@ class ObservationBatch final : public Batch, public SchurContribution {
     operands->insert(operands->end(), std::begin(words), std::end(words));
   }
 
-  // Where the two families stand and whose the points are, for all but what a
-  // solver asks; SetupSolver does it as well.
+  // The places of the two families and the ownership of the points, for
+  // everything except a solver's requests; SetupSolver sets them too.
   kernels::Status SetBlocks(const ProblemBlocks& blocks) {
     owns_points_ = blocks.e_owner[e_family_] != ProblemBlocks::kShared;
     e_begin_ = blocks.e[e_family_].value_begin;
@@ -481,7 +481,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       kernels::kCouplings<Source, kLayout>;
   static constexpr int E = Shape::kE;
   static constexpr int F = Shape::kF;
-  // Whether S as a matrix has an operation of its own, and whether rows are
+  // True if S as a matrix has an operation of its own, and whether rows are
   // there for others; of machines that replace operations neither.
   static constexpr bool kHasSchur =
       !kernels::IsModel<Source>::value &&
@@ -559,14 +559,14 @@ class ObservationBatch final : public Batch, public SchurContribution {
   int64_t e_packed_begin_ = 0;
   int64_t f_packed_begin_ = 0;
 
-  // Of points that are shared.
+  // For points that are shared.
   Buffer<double> point_scratch_;   // E per point
   Buffer<double> packed_scratch_;  // packed per point
   Buffer<double> residual_scratch_;
   Buffer<double> zero_points_;
   Buffer<double> zero_cameras_;
 
-  // Of S as a matrix.
+  // For S as a matrix.
   kernels::CouplingIndexOf<Machine> couplings_;
   Buffer<unsigned char> schur_scratch_;
   kernels::HostSchurRows schur_rows_;  // of the host

@@ -47,7 +47,7 @@ struct PcgVectors {
 // finish() queues what is made of x, behind the last iteration and whatever its
 // end: the host need not know this before.
 // *loop: of one solve after the other with the same vectors, operators and
-// reset period; Reset it where they are others. What the operators read may
+// reset period; Reset it where they are others. The inputs of the operators may
 // change.
 template <typename Machine,
           typename Multiply,
@@ -94,7 +94,7 @@ kernels::Status ConjugateGradients(const StepOptions& options,
   }
 
   const int period = options.residual_reset_period;
-  // What is queued depends on i modulo the period alone.
+  // The queued work depends only on i modulo the period.
   const auto iterate = [&](int i) -> kernels::Status {
     // z = M^-1 r
     CERES_EXT_RETURN_IF_ERROR(precondition(v.r, v.z));
@@ -141,7 +141,7 @@ kernels::Status ConjugateGradients(const StepOptions& options,
   }
 }
 
-// What the end of a solve means to Ceres.
+// Ceres's meaning of the end of a solve.
 inline Termination PcgTermination(kernels::PcgEnd end) {
   switch (end) {
     case kernels::PcgEnd::kZeroRightHandSide:

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a batch has to say to S as a matrix (explicit_schur.h): it writes blocks
-// of S, or lists its rows.
+// The contribution of a batch to S as a matrix (explicit_schur.h): it writes
+// blocks of S, or lists its rows.
 #ifndef CERES_EXT_SOLVER_SCHUR_CONTRIBUTION_H_
 #define CERES_EXT_SOLVER_SCHUR_CONTRIBUTION_H_
 
@@ -28,9 +28,9 @@ struct SchurBlocksRequest {
   kernels::SchurTarget target;         // with the list of the batch's blocks
 };
 
-// Of clusters of F blocks, in host memory; the rest in the machine's.
+// For clusters of F blocks, in host memory; the rest is in the machine's.
 struct SplitRequest {
-  // Of each value of F its cluster; -1: it is no unknown.
+  // For each value of F its cluster; -1 if it is not an unknown.
   const std::vector<int32_t>* cluster = nullptr;
   const double* e_diagonal = nullptr;  // D_e; null: zero
   // Not null, of the only family of F: S is written to these, in the machine's
@@ -94,11 +94,11 @@ class SchurContribution {
 
   // A batch that eliminates its E family in
   // an operation of its own writes the blocks between the F blocks of its
-  // family: the number of that; -1: it lists its rows, and sums W and F_i'F_j
+  // family: the number of that; -1 if it lists its rows, and sums W and F_i'F_j
   // of pairs and crossings (structure/schur_pairs.h).
   virtual int schur_family() const { return -1; }
-  // Of a writer whose blocks are not F's, but hold all values of F once: its
-  // families, and of each of their values the place in vectors of F, -1: none.
+  // For a writer whose blocks are not F's, but hold all values of F once: its
+  // families, and for each of their values the place in vectors of F, or -1.
   // SchurBlocksRequest::unknowns is then of its schur_family(). Empty: they are
   // F's, or it writes only a part.
   virtual kernels::Status ListOwnBlocks(kernels::BlockFamilies* /*families*/,

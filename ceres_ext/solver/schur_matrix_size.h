@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What S as a matrix, and its factor, are.
+// The sizes of S as a matrix and of its factor.
 #ifndef CERES_EXT_SOLVER_SCHUR_MATRIX_SIZE_H_
 #define CERES_EXT_SOLVER_SCHUR_MATRIX_SIZE_H_
 
@@ -12,7 +12,7 @@ struct SchurMatrixSize {
   bool is_factorized = false;
   bool is_sparse = false;
   int64_t num_unknowns = 0;
-  // Of the lower triangle of a sparse S, diagonal ones included.
+  // In the lower triangle of a sparse S, including diagonal ones.
   int64_t num_blocks = 0;
   int64_t num_values = 0;         // of S, with those behind the columns
   int64_t num_factor_values = 0;  // of a sparse factor

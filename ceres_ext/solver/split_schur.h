@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // S of the *split problem* of clusters of F blocks: an eliminated block becomes
-// one for each cluster that has rows of it, with those rows alone. What is left
-// is a reduced system for each cluster by itself (Neumann), without D_f and the
+// one for each cluster that has rows of it, with those rows alone. The rest is
+// a reduced system for each cluster by itself (Neumann), without D_f and the
 // rows of other batches.
 #ifndef CERES_EXT_SOLVER_SPLIT_SCHUR_H_
 #define CERES_EXT_SOLVER_SPLIT_SCHUR_H_
@@ -71,12 +71,12 @@ kernels::Status WriteClusterMatrices(const SplitRequest& request,
   return machine->Synchronize();
 }
 
-// Of a sample of the rows of an index whose cameras are F blocks, times what
-// makes them stand for all: vectors of some rows do as well as those of all
-// (docs/measurements/preconditioners.md). cluster: of each camera; its columns
-// vary where `varies` says so. request: where S is wanted. e_diagonal: of the
-// points, in the machine's memory; null: zero. Takes memory for a copy of the
-// sample's Jacobian and gives it back.
+// Takes a sample of the rows of an index whose cameras are F blocks, times the
+// factor by which it represents all: vectors of some rows are as good as those
+// of all (docs/measurements/preconditioners.md). cluster: of each camera; its
+// columns vary where `varies` says so. request: where S is wanted. e_diagonal:
+// of the points, in the machine's memory; null: zero. Takes memory for a copy
+// of the sample's Jacobian and gives it back.
 template <typename Machine, typename Source>
 kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
                                const RowSample& sample,

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Whether the next step is by PCG or exact, where both are at hand. The unit of
-// cost is an iteration of PCG. Costs are estimates that depend on counts alone
-// (plan/device_choice.h), so the same problem has the same steps in every run
-// and for any number of threads.
+// Decides whether the next step is by PCG or exact, if both are available. The
+// unit of cost is an iteration of PCG. Costs are estimates that depend on
+// counts alone (plan/device_choice.h), so the same problem has the same steps
+// in every run and for any number of threads.
 //
 // PCG may take as many iterations as the exact step costs, and once as many as
 // S as a matrix costs to set up. So a step never costs much more than twice the
@@ -31,13 +31,13 @@ class StepChoice {
     setup_ = setup;
     max_num_iterations_ = max_num_iterations;
   }
-  // Exact steps can't be had.
+  // Exact steps are not available.
   void UsePcgAlone() {
     is_pcg_alone_ = true;
     num_exact_to_come_ = 0;
   }
 
-  // Whether the next step is exact at once.
+  // True if the next step is exact at once.
   bool IsExact() const { return num_exact_to_come_ > 0; }
   // Iterations that PCG may take for it else.
   int MaxNumIterations() const {
@@ -45,7 +45,7 @@ class StepChoice {
                          : static_cast<int>(std::min<int64_t>(
                                max_num_iterations_, exact_ + setup_));
   }
-  // PCG has ended. is_at_limit: at MaxNumIterations(). Whether the step is to
+  // PCG has ended. is_at_limit: at MaxNumIterations(). True if the step is to
   // be exact instead.
   bool NotePcg(int num_iterations, bool is_at_limit) {
     if (is_pcg_alone_) {

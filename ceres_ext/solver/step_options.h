@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the step solver is asked and what it answers. Meanings are those
-// of Ceres's linear solvers of the same names.
+// Requests to the step solver and its answers. Meanings are those of Ceres's
+// linear solvers of the same names.
 #ifndef CERES_EXT_SOLVER_STEP_OPTIONS_H_
 #define CERES_EXT_SOLVER_STEP_OPTIONS_H_
 
@@ -61,8 +61,9 @@ struct StepOptions {
   bool use_explicit_schur_complement = false;
 
   // The iterations of PCG in all steps together after which it gets a second
-  // level (coarse_choice.h); 0: all steps have it; below 0: none. Those that it
-  // costs in each step. Needs kSchurJacobi, and no other use of S as a matrix.
+  // level (coarse_choice.h); 0 if all steps have it; below 0: none. Those that
+  // it costs in each step. Needs kSchurJacobi, and no other use of S as a
+  // matrix.
   int coarse_after = -1;
   int coarse_again = 0;
 
@@ -70,10 +71,10 @@ struct StepOptions {
   // iteration, unless the right-hand side is zero.
   int min_num_iterations = 0;
   int max_num_iterations = 500;
-  // Every so many iterations r = b - A x is computed anew; at least 1.
+  // Interval, in iterations, at which r = b - A x is recomputed; at least 1.
   int residual_reset_period = 10;
 
-  // Whether PCG starts from the power series for the right-hand side, of at
+  // True if PCG starts from the power series for the right-hand side, of at
   // most 1 + max_num_spse_iterations terms, the last one being the first that
   // is smaller than spse_tolerance times the first one; else it starts from
   // zero.
@@ -85,8 +86,8 @@ struct StepOptions {
     return use_spse_initialization ||
            preconditioner == PreconditionerType::kSchurPowerSeriesExpansion;
   }
-  // Whether steps may be exact, whether some are by PCG all the same, and
-  // whether none is.
+  // True if some steps may be exact, if both kinds of steps are used, and if
+  // all steps are exact.
   bool may_factorize() const { return factorization != Factorization::kNone; }
   bool is_mixture() const { return may_factorize() && exact_step_cost > 0; }
   bool factorizes() const { return may_factorize() && !is_mixture(); }
@@ -94,7 +95,7 @@ struct StepOptions {
   bool needs_schur_matrix() const {
     return may_factorize() || use_explicit_schur_complement || may_be_coarse();
   }
-  // Whether a solver asks for the blocks of F'F, and for those of S.
+  // True if a solver needs the blocks of F'F, and those of S.
   bool needs_u() const {
     return has_power_series() || preconditioner == PreconditionerType::kJacobi;
   }
@@ -112,7 +113,9 @@ struct StepOptions {
       *error = "The costs of an exact step are below zero.";
     } else if (factorization == Factorization::kSparse &&
                use_mixed_precision_solves) {
-      *error = "use_mixed_precision_solves has no sparse factorisation.";
+      *error =
+          "The sparse factorisation does not support "
+          "use_mixed_precision_solves.";
     } else if (max_num_refinement_iterations < 0) {
       *error = "max_num_refinement_iterations = " +
                std::to_string(max_num_refinement_iterations) +
@@ -170,8 +173,8 @@ struct StepPerSolveOptions {
   double q_tolerance = 0.0;
   // Ends when |b - A x| <= r_tolerance |b|.
   double r_tolerance = -1.0;
-  // Where zeta < 0.1 and less than this is left of the model's cost to gain, an
-  // end too (cuda_kernels/base/pcg_scalars.h); 0: never.
+  // If zeta < 0.1 and less than this is left of the model's cost to gain, PCG
+  // also ends (cuda_kernels/base/pcg_scalars.h); 0 for never.
   double model_cost_tolerance = 0.0;
   // Compares what PCG can still gain with what is left of the model's cost too
   // (SetPcgResidual).
@@ -179,7 +182,7 @@ struct StepPerSolveOptions {
   // q_tolerance is the largest value of a forcing sequence, with an element for
   // each linearisation (PcgForcing).
   bool use_forcing_sequence = false;
-  // Whether the Jacobian is that of the solve before, which was of no use.
+  // True if the Jacobian is that of the solve before, which was of no use.
   bool is_same_linearization = false;
 };
 

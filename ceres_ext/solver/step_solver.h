@@ -27,11 +27,11 @@
 // it.
 //
 // Setup takes all memory, and Solve takes none, with three exceptions: a dense
-// S that replaces a sparse one whose factorisation is wrong; S as a matrix
-// where steps are by PCG or exact (StepOptions::is_mixture), which the first
-// exact step sets up; a graph (cuda_graph.h), which serves all solves on the
-// same arrays. A solver serves one Solve at a time. The same input gives the
-// same bits, for any number of threads.
+// S that replaces a sparse one whose factorisation is wrong; S as a matrix if
+// steps are by PCG or exact (StepOptions::is_mixture), which the first exact
+// step sets up; and a graph (cuda_graph.h), which all solves on the same arrays
+// use. A solver runs one Solve at a time. The same input gives the same bits,
+// for any number of threads.
 #ifndef CERES_EXT_SOLVER_STEP_SOLVER_H_
 #define CERES_EXT_SOLVER_STEP_SOLVER_H_
 
@@ -65,8 +65,8 @@
 
 namespace ceres_ext::solver {
 
-// Blocks of E, or of F as a preconditioner has them (ProblemBlocks::merged),
-// that are rank-deficient but for damping (cuda_kernels/base/relative_pivot.h).
+// Blocks of E, or of F in the form of a preconditioner (ProblemBlocks::merged),
+// that are rank-deficient without damping (cuda_kernels/base/relative_pivot.h).
 struct DegenerateBlocks {
   int64_t count = 0;
   // That of the smallest relative pivot, among equals the first in the order of
@@ -132,7 +132,7 @@ class StepSolver {
     }
     records_.resize(blocks.e.size() + blocks.f_matrices().size());
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(records_.size(), &record_));
-    // Where nothing else has room for the matrices that are judged.
+    // Room for the matrices that are judged, if nothing else has it.
     const NormalBlocksRequest wanted = WantedBlocks();
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
         EMatrices(wanted) == nullptr ? blocks.e.num_packed() : 0, &v_));
@@ -150,9 +150,9 @@ class StepSolver {
     return machine->Allocate(1, &scalars_);
   }
 
-  // Of the Jacobian as it is: one pass over it, beside any Solve. e_padding,
-  // f_padding: one on columns that are no unknowns, else zero; merged blocks
-  // have none of these.
+  // Judges the Jacobian as it is, in one pass, independently of any Solve.
+  // e_padding, f_padding: one on columns that are not unknowns, otherwise zero;
+  // merged blocks have none of these.
   kernels::Status FindDegenerateBlocks(const double* e_padding,
                                        const double* f_padding,
                                        DegenerateBlocks* e,
@@ -182,9 +182,9 @@ class StepSolver {
 
   // Null: no step has been exact.
   const SchurCholesky<Machine>* cholesky() const { return cholesky_.get(); }
-  // Where all steps are exact: forms and factorises S of a system whose
-  // solution nobody asks for, so that columns of its inverse can be had.
-  // kNumericalFailure: an eliminated block, or S, is not positive definite.
+  // If all steps are exact: forms and factorises S of a system without solving
+  // it, so that columns of its inverse are available. kNumericalFailure: an
+  // eliminated block, or S, is not positive definite.
   kernels::Status FactorizeSystem(const LinearSystem& system) {
     if (!system.is_same_linearization) {
       cholesky_->Forget();
@@ -248,15 +248,18 @@ class StepSolver {
   }
   // (E'E + D_e^2)^-1 of the system that was factorised last, packed.
   double* e_inverses() { return operator_->e_matrices(); }
-  // Why S has become a dense matrix after Setup, a sentence; empty: it hasn't.
+  // The reason why S has become a dense matrix after Setup, a sentence; empty
+  // if it hasn't.
   const std::string& why_dense() const { return why_dense_; }
   // The second level of PCG; null: no step has had it.
   const CoarseSpace<Machine>* coarse() const { return coarse_.get(); }
-  // Why steps go without it that should have it, a sentence; empty: none do.
+  // The reason why steps go without it that should have it, a sentence; empty:
+  // none do.
   const std::string& why_not_coarse() const { return why_not_coarse_; }
-  // Why PCG takes steps that should be exact, a sentence; empty: it doesn't.
+  // The reason why PCG takes steps that should be exact, a sentence; empty if
+  // it doesn't.
   const std::string& why_not_exact() const { return why_not_exact_; }
-  // Of S as a matrix, which is factorised or multiplied by; null: there is
+  // For S as a matrix, which is factorised or multiplied by; null if there is
   // none.
   const SchurMatrixSize* matrix_size() const {
     return cholesky_ != nullptr ? &cholesky_->size() : operator_->matrix_size();
@@ -571,7 +574,7 @@ class StepSolver {
     summary->residual_norm = -1.0;
     summary->termination = Termination::kSuccess;
     summary->message = "Success.";
-    // Of no use to the sequence that PCG goes on with.
+    // Has no meaning for the sequence with which PCG continues.
     forcing_ = {};
     summary->normal_blocks_seconds +=
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
@@ -707,7 +710,7 @@ class StepSolver {
   std::unique_ptr<Preconditioner<Machine>> preconditioner_;
   std::unique_ptr<SchurCholesky<Machine>> cholesky_;
   StepChoice choice_;
-  // What cholesky_ is set up with.
+  // The setup of cholesky_.
   std::vector<unsigned char> f_varies_;
   std::shared_ptr<SparseFactorization> sparse_;
   std::string why_dense_;
@@ -725,7 +728,7 @@ class StepSolver {
   Buffer<double> z_;
   Buffer<kernels::PcgScalars> scalars_;
 
-  // Of FindDegenerateBlocks.
+  // Results of FindDegenerateBlocks.
   Buffer<kernels::DegenerateRecord> record_;  // one per family of matrices
   std::vector<kernels::DegenerateRecord> records_;
   Buffer<double> v_;
@@ -737,7 +740,7 @@ class StepSolver {
   PcgIterations iterations_[4];
   int64_t num_uses_ = 0;
 
-  // Of the last linearisation that was solved for.
+  // State of the last linearisation that was solved.
   kernels::PcgForcing forcing_;
 };
 

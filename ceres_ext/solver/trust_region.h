@@ -50,7 +50,7 @@ struct TrustRegionOptions {
   bool jacobi_scaling = true;
 };
 
-// Why a loop ended.
+// The reason why a loop ended.
 enum class TrustRegionEnd : int32_t {
   kNone,               // It has not.
   kInitialEvaluation,  // The start can't be evaluated: FAILURE.
@@ -71,7 +71,7 @@ class TrustRegion {
   CERES_EXT_HOST_DEVICE explicit TrustRegion(const TrustRegionOptions& options)
       : options_(options), radius_(options.initial_radius) {}
 
-  // All that return bool: whether the loop goes on.
+  // Functions that return bool return true if the loop continues.
 
   // Iteration zero. gradient_max_norm: the largest element of |Plus(x, -g) - x|
   // in absolute value.
@@ -161,7 +161,7 @@ class TrustRegion {
     return FinishIteration(/*is_successful=*/true, cost);
   }
 
-  // Of a column of the Jacobian at iteration zero: its scale, by which Ceres
+  // For a column of the Jacobian at iteration zero: its scale, by which Ceres
   // multiplies it in the whole solve.
   CERES_EXT_HOST_DEVICE double Scale(double squared_column_norm) const {
     using std::sqrt;
@@ -180,7 +180,7 @@ class TrustRegion {
            (radius_ * squared_scale);
   }
 
-  // Whether the loop ends with this iteration, whatever the gradient is.
+  // True if the loop ends with this iteration, whatever the gradient is.
   CERES_EXT_HOST_DEVICE bool IsLast() const {
     return iteration_ >= options_.max_num_iterations;
   }
@@ -197,7 +197,7 @@ class TrustRegion {
     return num_unsuccessful_steps_;
   }
   CERES_EXT_HOST_DEVICE double radius() const { return radius_; }
-  // Of x.
+  // Norm of x.
   CERES_EXT_HOST_DEVICE double cost() const { return cost_; }
   // -1 where the start can't be evaluated. Ceres's final cost is the least that
   // any iteration has seen, rejected ones included.
@@ -238,7 +238,7 @@ class TrustRegion {
   double radius_ = 0.0;
   double decrease_factor_ = 2.0;
   double cost_ = 0.0;
-  // What x cost as a candidate: steps are measured by it.
+  // The cost of x as a candidate, which is the reference of steps.
   double reference_cost_ = 0.0;
   double initial_cost_ = -1.0;
   double final_cost_ = -1.0;

@@ -4,9 +4,9 @@
 // of views (cuda_kernels/structure/views.h): all algebra on rows is that of an
 // ObservationBatch, with G before it and G' after it. It owns no F family.
 //
-// Its diagonal blocks of S, single or merged, are those of the views where a
-// block stands in one view; a block that views share has rows of a point in
-// several, and its own sum.
+// Its diagonal blocks of S, single or merged, are those of the views if a block
+// is in one view; a block that views share has rows of a point in several, and
+// a separate sum.
 #ifndef CERES_EXT_SOLVER_VIEW_BATCH_H_
 #define CERES_EXT_SOLVER_VIEW_BATCH_H_
 
@@ -68,7 +68,7 @@ class ViewBatch final : public Batch, public SchurContribution {
                               const ProblemBlocks& /*blocks*/) final {
     CERES_EXT_RETURN_IF_ERROR(batch_.SetupSolver(options, view_blocks_));
     const int64_t num_packed = view_blocks_.f.num_packed();
-    // What UndampedBlocks asks for may take the place of S's.
+    // Outputs of UndampedBlocks may overwrite those of S.
     const bool needs_s = options.needs_schur_diagonal();
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
         options.needs_u() || !needs_s ? num_packed : 0, &u_));
@@ -146,7 +146,8 @@ class ViewBatch final : public Batch, public SchurContribution {
     return batch_.BackSubstitute(b, v_inverse, p_.data(), y);
   }
 
-  // Where no block stands in two views, S is of the views as it is of cameras.
+  // If no block is in two views, S is formed from the views as it is from
+  // cameras.
   kernels::Status ListOwnBlocks(kernels::BlockFamilies* families,
                                 std::vector<int32_t>* columns) final {
     if (batch_.schur_family() < 0) {
@@ -266,7 +267,8 @@ class ViewBatch final : public Batch, public SchurContribution {
         views_->num_values(), views_->column(), column->data());
   }
 
-  // Where blocks of F'F are: nobody asks for those of S with them.
+  // The place of the blocks of F'F; those of S are not requested together with
+  // them.
   Buffer& U() { return u_.size() > 0 ? u_ : schur_diagonal_; }
 
   // With arrays of views in place of F's; D_f is the caller's.
@@ -305,7 +307,7 @@ class ViewBatch final : public Batch, public SchurContribution {
                      machine_);
   }
 
-  // What the views have goes to their blocks.
+  // Moves the results of the views to their blocks.
   kernels::Status AddToBlocks(const NormalBlocksRequest& request) {
     CERES_EXT_RETURN_IF_ERROR(Scatter(request.f_gradient, nullptr));
     CERES_EXT_RETURN_IF_ERROR(Scatter(request.schur_rhs, nullptr));

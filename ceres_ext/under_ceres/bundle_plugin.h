@@ -1,8 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What Ceres asks for its linear solver, evaluator and loop vectors during one
-// solve: an adapter of SolveSetup, which finds them. A solve takes one of two
-// paths:
+// The adapter of SolveSetup that Ceres asks for its linear solver, evaluator
+// and loop vectors during one solve. A solve takes one of two paths:
 //
 //   PATH_FULL   ProgramEvaluator, ProgramLinearSolver, LoopVectors:
 //               observations are evaluated by this library, other rows by it or
@@ -10,15 +9,15 @@
 //   PATH_CERES  nothing: the reason says why.
 //
 // Options::linear_solver and preconditioner take effect in OwnsOrdering: Ceres
-// reads its options again after it. Where they differ from the program's, the
-// plugin takes the solve there or leaves order and options as they were, so
-// that stock Ceres goes on as if it had never been asked.
+// reads its options again after it. If they differ from the program's, the
+// plugin solves there, or it leaves order and options unchanged and stock Ceres
+// continues as if it had never been asked.
 //
 // A problem of arrays (import/array_import.h) comes with an empty shell of a
 // Program, which is never solved: where the first path isn't taken, Ceres's
 // solve ends, and IsTaken says so.
 //
-// An object serves one solve and outlives everything that it makes. Not thread
+// An object is for one solve and outlives everything that it makes. Not thread
 // safe; solves that run at once have one each. No exception leaves it or what
 // it makes: it ends the solve with FAILURE and a sentence in the summary's
 // message. So does host memory that runs out: stock Ceres would need more of
@@ -48,9 +47,9 @@ namespace ceres_ext {
 // How a solve is tried: first as the caller wants it, then again from the start
 // without what has failed.
 struct SolveAttempt {
-  // Why the host solves in place of a device; else empty.
+  // The reason why the host solves in place of a device; else empty.
   std::string why_host;
-  // Whether it is in double since mixed precision failed.
+  // True if it is in double since mixed precision failed.
   bool after_mixed_precision = false;
   // A sentence for the log on why there is this attempt.
   std::string reason;
@@ -88,7 +87,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Finish(const ceres::internal::PreprocessedProblem& pp,
               ceres::Solver::Summary* summary) override;
 
-  // Whether this library has taken the problem.
+  // True if this library has taken the problem.
   bool IsTaken() const { return record_.path == PATH_FULL; }
   // The caller makes the attempt that Next asks for. leaves_no_trace: nothing
   // that the caller sees changes before the solve has ended.
@@ -97,13 +96,13 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
     leaves_no_trace_ = leaves_no_trace;
     attempt_ = attempt;
   }
-  // Whether the solve is to be done again, as *next then says.
+  // True if the solve is to be done again, as *next then says.
   bool Next(SolveAttempt* next) const;
-  // Whether the solve has ended for a reason that no other way of solving has
+  // True if the solve has ended for a reason that no other way of solving has
   // an answer to.
   bool HasFailed() const { return failure_.has_happened(); }
-  // Why the path, with what became of a chosen linear solver and what ended the
-  // solve.
+  // The reason why the path, with what became of a chosen linear solver and
+  // what ended the solve.
   std::string Reason() const;
   // Once, when the solve has ended: reports it if Ceres has not called Finish.
   // failure: what ended the solve outside of this object, or nothing.
@@ -134,7 +133,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   MachineSolve* machine() const {
     return setup_.has_value() ? setup_->machine() : nullptr;
   }
-  // Whether mixed precision may be why the solve failed.
+  // True if mixed precision may be why the solve failed.
   bool HasFailedInFloat() const;
   bool IsToBeDoneAgain() const;
   void Report(const ceres::Solver::Summary& summary);
@@ -142,7 +141,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   Options options_;
   const bool append_to_message_;
   ArrayImport* const arrays_;
-  // What this solve adds to Ceres's summary; what it adds on PATH_CERES.
+  // The additions of this solve to Ceres's summary, also on PATH_CERES.
   Summary record_;
   Summary nothing_;
   Failure failure_;

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What Ceres's Program does on the host beside this library.
+// Work of Ceres's Program on the host beside this library.
 
 #ifndef CERES_EXT_UNDER_CERES_CERES_PROGRAM_H_
 #define CERES_EXT_UNDER_CERES_CERES_PROGRAM_H_

@@ -43,8 +43,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     int num_residuals = 0;
     // The loop keeps the best x in a vector of its own.
     bool keeps_best = true;
-    // A gradient that is no number, as of float blocks that are infinite, fails
-    // the solve. Ceres takes it for convergence.
+    // A gradient that is NaN, for example because float blocks are infinite,
+    // fails the solve. Ceres takes it for convergence.
     bool nan_fails = false;
   };
   // Bytes that Setup takes. has_scratch: it is given residuals.
@@ -81,12 +81,13 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     return {};
   }
 
-  // What is the caller's is no memory of Ceres.
+  // The caller's memory is not memory of Ceres.
   bool IsHost() const final {
     return kIsHost<Machine> && caller_state_ == nullptr;
   }
 
-  // What the loop asks for next, by Order; new memory for anything else.
+  // The vector that the loop asks for next, by Order; new memory for anything
+  // else.
   double* Allocate(int n) final {
     double* data = nullptr;
     if (num_asked_ < order_.size() && memories_[order_[num_asked_]].n == n) {
@@ -222,8 +223,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     bool is_scratch = false;  // of the model's residuals
     double* data = nullptr;
   };
-  // By number in Memories. Vectors of Ceres's own memory are not shared, since
-  // whoever works on them there has other habits.
+  // By number in Memories. Ceres's host vectors are not aliased: other Ceres
+  // code may use them in another order.
   enum Place {
     kX,
     kCandidate,
@@ -260,14 +261,13 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   }
   bool Shares() const { return !IsHost(); }
   // In the order in which the loop asks: TrustRegionMinimizer::Init, then
-  // LevenbergMarquardtStrategy::ComputeStep. What shares a memory:
+  // LevenbergMarquardtStrategy::ComputeStep. Vectors that share memory:
   //   candidate             candidate; the projected gradient step, which is
   //                         read where it is made
   //   step                  step; gradient, until it is negated
-  //   scaled step           scaled step; the negative gradient, read where it
-  //   is
-  //                         made; the damping, which the linear solver reads
-  //                         before there is a step to scale
+  //   scaled step           scaled step; the negative gradient, which is read
+  //                         where it is made; the damping, which the linear
+  //                         solver reads before there is a step to scale
   std::vector<Place> Order(const Sizes& sizes) const {
     const bool shares = Shares();
     std::vector<Place> order = {kX};

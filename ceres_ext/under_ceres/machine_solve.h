@@ -51,7 +51,7 @@ class MachineSolve {
   virtual kernels::Status ComputeCovariance(const CovarianceWanted& wanted,
                                             CovarianceFound* found) = 0;
 
-  // What Session says.
+  // The result of Session.
   virtual int64_t copied_bytes() const = 0;
   virtual bool IsAlive() const = 0;
   virtual bool has_float_blocks() const = 0;

@@ -92,8 +92,8 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   }
 
  private:
-  // A cost function or manifold that can't be evaluated somewhere is no error
-  // of the program, and Ceres may find a way on.
+  // A cost function or manifold that can't be evaluated at some point is not an
+  // error of the program, and Ceres may continue.
   bool Ok(const kernels::Status& status) const {
     if (status.code == kernels::StatusCode::kNumericalFailure) {
       LOG_IF(WARNING, failure_->is_logged()) << status.message;

@@ -100,8 +100,8 @@ bool ImportProgram(const ceres::internal::Program& program,
 // Sets *is_eliminated, of each parameter block of the program, to what Ceres's
 // own ITERATIVE_SCHUR would eliminate: the first group of the ordering where
 // there is one with several, else the independent set. `ordering` may be null.
-// False with a sentence in *reason where the first group is no independent set.
-// max_size: of the independent set, as IndependentSet has it.
+// Returns false with a sentence in *reason if the first group is not an
+// independent set. max_size: of the independent set, as IndependentSet has it.
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             const ceres::ParameterBlockOrdering* ordering,
                             int max_size,

@@ -29,8 +29,8 @@ class Start {
  public:
   Start(const ceres::Solver::Options& options, ceres::Problem* problem)
       : program_(problem->mutable_impl()->mutable_program()) {
-    // Else Ceres writes to the user's blocks when it ends, and with success;
-    // but what it then finds of wrong gradients is a failure.
+    // Otherwise Ceres writes to the user's blocks when it ends, with success; a
+    // wrong gradient that it then finds is a failure.
     if (options.update_state_every_iteration || options.check_gradients ||
         program_->mutable_evaluation_callback() != nullptr) {
       for (const auto* block : program_->parameter_blocks()) {
@@ -51,7 +51,7 @@ class Start {
         values += block->Size();
       }
     }
-    Failure ignored;  // of a manifold of the user's
+    Failure ignored;  // of a user-defined manifold
     ignored.Guard(false, [&] {
       return program_->SetParameterBlockStatePtrsToUserStatePtrs();
     });
@@ -78,14 +78,14 @@ void SolveWithThreads(ceres::Solver::Options options,
   ceres::Solve(options, problem, summary);
 }
 
-// Whether the caller sees nothing of a solve before it has ended, so that it
+// True if the caller sees nothing of a solve before it has ended, so that it
 // can be done again from the start.
 bool LeavesNoTrace(const ceres::Solver::Options& options) {
   return options.callbacks.empty() && !options.update_state_every_iteration;
 }
 
-// What Ceres is given in place of a problem of arrays: one parameter block that
-// varies, and a residual block on it, which nobody evaluates.
+// The problem that Ceres gets instead of a problem of arrays: one parameter
+// block that varies, and a residual block on it that is never evaluated.
 class Shell {
  public:
   Shell() {
@@ -258,7 +258,7 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
 
 }  // namespace ceres_ext
 
-// What Ceres looks up when CERES_SOLVER_PLUGIN names this library. Returns null
+// Ceres looks this up when CERES_SOLVER_PLUGIN names this library. Returns null
 // with a message of at most error_size - 1 characters in `error` when the
 // settings are not valid.
 extern "C" __attribute__((visibility("default"))) ceres::internal::SolverPlugin*

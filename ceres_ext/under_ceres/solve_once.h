@@ -17,7 +17,7 @@
 
 namespace ceres_ext {
 
-// Whether the options can be used, for this problem where it is not null; else
+// True if the options can be used, for this problem where it is not null; else
 // *error says why not.
 bool CanSolve(const ceres::Solver::Options& options,
               const Options& ext_options,

@@ -100,7 +100,7 @@ bool SolveSetup::TakeChosen(PreprocessedProblem* pp, bool* is_done) {
       return true;
     }
   }
-  choice_ += gains ? " and can't be had: " + input_.record->path_reason
+  choice_ += gains ? " and is not available: " + input_.record->path_reason
                    : ", which is as fast (device = auto)";
   pp->options = given;
   replaces_factorization_ = false;
@@ -135,11 +135,11 @@ std::string SolveSetup::WhyCeres(const PreprocessedProblem& pp) const {
   if (options.linear_solver_type == ceres::CGNR &&
       options.sparse_linear_algebra_library_type == ceres::CUDA_SPARSE &&
       CanBeSolvedByCeres(pp, &error)) {
-    return "sparse_linear_algebra_library_type CUDA_SPARSE is Ceres's own";
+    return "sparse_linear_algebra_library_type CUDA_SPARSE is not supported";
   }
   return NeedsSchurMatrix(options) &&
                  options.trust_region_strategy_type == ceres::DOGLEG
-             ? SolvedByCeres(options, "the dogleg strategy is Ceres's own")
+             ? SolvedByCeres(options, "the dogleg strategy is not supported")
              : "";
 }
 
@@ -281,7 +281,7 @@ bool SolveSetup::TakeAsOrdered(ImportOptions import_options,
 bool SolveSetup::SetupPlan(const ImportOptions& import_options,
                            ProblemStructure* structure,
                            PreprocessedProblem* pp) {
-  // What an attempt leaves is freed here.
+  // The remains of an attempt are freed here.
   [[maybe_unused]] const KeepCurrentDevice<kernels::CudaMachine> keep;
   const Options& options = input_.options;
   PlanRequest request = {options,
@@ -361,7 +361,7 @@ Status SolveSetup::SetupMachine(const SolvePlan& plan,
                                 std::unique_ptr<MachineSolve> machine,
                                 ProblemStructure* structure,
                                 PreprocessedProblem* pp) {
-  // What an attempt before has made goes before its machine.
+  // The results of an earlier attempt are freed before its machine.
   objects_ = ProgramObjects();
   machine_ = std::move(machine);
   schur_structure_ = SchurStructure(*structure);

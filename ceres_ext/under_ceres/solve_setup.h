@@ -2,11 +2,11 @@
 //
 // Finds a way to solve a problem that Ceres has preprocessed, and sets it up:
 // the linear solver that the options choose, else the program's; an order of
-// elimination; a machine. Where most rows are observations, just their points
-// are eliminated; else the blocks that Ceres would eliminate are (import/
-// elimination.h). Ceres orders nothing then. The solve runs on a device where
-// there is one that can and, if none was asked for, gains by it; else on the
-// host (plan/solve_plan.h).
+// elimination; a machine. If most rows are observations, only their points are
+// eliminated; otherwise the blocks that Ceres would eliminate
+// (import/elimination.h). Ceres orders nothing then. The solve runs on a device
+// where there is one that can and, if none was asked for, gains by it; else on
+// the host (plan/solve_plan.h).
 
 #ifndef CERES_EXT_UNDER_CERES_SOLVE_SETUP_H_
 #define CERES_EXT_UNDER_CERES_SOLVE_SETUP_H_
@@ -28,18 +28,19 @@
 
 namespace ceres_ext {
 
-// What a solve is of. All outlive the set-up.
+// The inputs of a solve. All outlive the set-up.
 struct SolveInput {
   Options options;
   int num_threads = 1;
-  // Why the host solves in place of a device, a clause; empty: it need not.
+  // The reason why the host solves in place of a device, a clause; empty if it
+  // need not.
   std::string why_host;
-  // What is solved in place of Ceres's problem; or null.
+  // The problem that is solved instead of Ceres's; or null.
   ArrayImport* arrays = nullptr;
   KeptMachines* kept = nullptr;
   Failure* failure = nullptr;
   Summary* record = nullptr;
-  // False: nobody asks for ProgramObjects.
+  // If false, ProgramObjects are not needed.
   bool has_loop = true;
 };
 
@@ -47,13 +48,13 @@ class SolveSetup {
  public:
   explicit SolveSetup(const SolveInput& input) : input_(input) {}
 
-  // Whether this library takes the problem; the record's path and path_reason
+  // True if this library takes the problem; the record's path and path_reason
   // say so. pp->options are then those of the solver that is used, else they
   // and the order of the blocks are what they were.
   bool Take(ceres::internal::PreprocessedProblem* pp);
 
-  // What became of the linear solver that the options choose, to be put before
-  // the reason; else empty.
+  // The outcome of the linear solver that the options choose, to be put before
+  // the reason; otherwise empty.
   const std::string& choice() const { return choice_; }
   // Null where nothing was set up.
   MachineSolve* machine() const { return machine_.get(); }
@@ -77,8 +78,8 @@ class SolveSetup {
   // may be faster than the given one, or stock Ceres must not solve.
   bool GainsByChoice(const ceres::Solver::Options& given,
                      const ceres::internal::PreprocessedProblem& pp) const;
-  // Why the solve is Ceres's whatever the problem is, a clause; empty: it
-  // isn't.
+  // The reason why the solve is Ceres's whatever the problem is, a clause;
+  // empty: it isn't.
   std::string WhyCeres(const ceres::internal::PreprocessedProblem& pp) const;
   SolveWork Work(const ceres::internal::PreprocessedProblem& pp) const;
   bool Import(const ImportOptions& import_options,
@@ -101,7 +102,7 @@ class SolveSetup {
   SolveInput input_;
   std::string choice_;
   bool replaces_factorization_ = false;
-  // What no machine does in one order, none does in another.
+  // Work that no machine supports in one order is not supported in another.
   bool is_final_ = false;
   bool is_on_device_ = false;
   std::string schur_structure_;

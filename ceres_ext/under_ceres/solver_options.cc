@@ -34,7 +34,8 @@ bool CheckEnum(const char* field,
   return false;
 }
 
-// What Ceres calls CUDA for, and ends the process where there is no device.
+// The options for which Ceres calls CUDA, and ends the process if there is no
+// device.
 const char* WhatNeedsCuda(const ceres::Solver::Options& options) {
   switch (options.linear_solver_type) {
     case ceres::DENSE_NORMAL_CHOLESKY:
@@ -52,8 +53,8 @@ const char* WhatNeedsCuda(const ceres::Solver::Options& options) {
   }
 }
 
-// Whether Ceres finds a device, which it takes for granted. This library may
-// be without CUDA, or on an emulated device, where Ceres is not.
+// True if Ceres finds a device, which it takes for granted. This library may be
+// without CUDA, or on an emulated device, where Ceres is not.
 bool HasCeresDevice() {
 #ifdef CUDART_VERSION
   constexpr int kMajorVersion = CUDART_VERSION / 1000;
@@ -157,16 +158,16 @@ bool CanBeGivenToCeres(const ceres::Solver::Options& options,
   if (problem != nullptr && ordering != nullptr && ordering->NumGroups() == 1 &&
       !HasBlocksAlone(*ordering, *problem)) {
     *error =
-        "Solver::Options::linear_solver_ordering has what is no parameter "
-        "block of the problem";
+        "Solver::Options::linear_solver_ordering has a block that is not in "
+        "the problem";
     return false;
   }
   if (problem != nullptr && options.use_inner_iterations &&
       options.inner_iteration_ordering != nullptr &&
       !HasBlocksAlone(*options.inner_iteration_ordering, *problem)) {
     *error =
-        "Solver::Options::inner_iteration_ordering has what is no parameter "
-        "block of the problem";
+        "Solver::Options::inner_iteration_ordering has a block that is not in "
+        "the problem";
     return false;
   }
   for (size_t i = 0; i < options.callbacks.size(); ++i) {
@@ -191,7 +192,8 @@ bool CanBeSolvedByCeres(const ceres::internal::PreprocessedProblem& pp,
       return true;  // Nothing is sparse.
     case ceres::CGNR:
 #ifndef CERES_NO_CUDA
-      // Else it stands for ITERATIVE_SCHUR, and Ceres has started no CUDA.
+      // Otherwise it stands for ITERATIVE_SCHUR, and Ceres has not started
+      // CUDA.
       if (pp.problem->context()->IsCudaInitialized()) {
         return true;
       }

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What ceres::Solver::Options::IsValid lets through, or asks with an abort, and
-// what then ends the process in Ceres.
+// Options that ceres::Solver::Options::IsValid accepts, or checks with an
+// abort, and that then end the process in Ceres.
 
 #ifndef CERES_EXT_UNDER_CERES_SOLVER_OPTIONS_H_
 #define CERES_EXT_UNDER_CERES_SOLVER_OPTIONS_H_
@@ -14,8 +14,8 @@
 
 namespace ceres_ext {
 
-// Whether Ceres may be given the options, for this problem where it is not
-// null: then it solves, or says itself what is wrong with them. Else
+// True if Ceres may be given the options, for this problem where it is not
+// null: then it solves, or says itself what is wrong with them. Otherwise
 // *error names the field, its value and what was expected.
 bool CanBeGivenToCeres(const ceres::Solver::Options& options,
                        const ceres::internal::ProblemImpl* problem,

@@ -41,7 +41,7 @@ class CeresSparseFactorization final : public solver::SparseFactorization {
         CompressedRowSparseMatrix::StorageType::LOWER_TRIANGULAR);
     std::copy_n(csr.row_begin, csr.n + 1, matrix_->mutable_rows());
     std::copy_n(csr.column, csr.num_values, matrix_->mutable_cols());
-    // Of blocks without unknowns Ceres knows nothing.
+    // Ceres does not know blocks without unknowns.
     for (size_t i = 0; i + 1 < block_begin.size(); ++i) {
       if (block_begin[i + 1] > block_begin[i]) {
         matrix_->mutable_row_blocks()->emplace_back(

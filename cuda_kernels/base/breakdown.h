@@ -12,7 +12,7 @@
 
 namespace ceres_ext::kernels {
 
-// Of the blocks of one family.
+// For the blocks of one family.
 struct Breakdown {
   static constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
   int32_t first_block = kNone;

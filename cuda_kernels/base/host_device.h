@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What functions need that exist on the host and on the device.
+// Macros for functions that exist on the host and on the device.
 #ifndef CERES_EXT_CUDA_KERNELS_BASE_HOST_DEVICE_H_
 #define CERES_EXT_CUDA_KERNELS_BASE_HOST_DEVICE_H_
 

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The state of one PCG solve that is not a vector, and the rules by which it
-// goes on or ends: those of Ceres's ConjugateGradientsSolver, and one more,
+// continues or ends: those of Ceres's ConjugateGradientsSolver, and one more,
 // that an exact solution is a solution. The state lives where the vectors live;
 // operations publish it where the host sees it (PublishPcg). The operations of
 // ops/pcg.h sum, these functions decide.
@@ -15,7 +15,7 @@
 
 namespace ceres_ext::kernels {
 
-// Why a solve ended, in the order in which one iteration tests them.
+// The reason why a solve ended, in the order in which one iteration tests them.
 enum class PcgEnd : int32_t {
   kRunning = 0,
   kBlockBreakdown,     // a block that A or M is made of has no inverse
@@ -33,8 +33,8 @@ enum class PcgEnd : int32_t {
   kMaxNumIterations,
 };
 
-// What the host sees: the scalars after iterations i, i - 1, ... at i modulo
-// this, and behind these the scalars of the end.
+// The host's view: the scalars after iterations i, i - 1, ... at i modulo this,
+// and behind these the scalars of the end.
 constexpr int kNumPublishedPcg = 2;
 
 struct PcgScalars {
@@ -110,7 +110,7 @@ CERES_EXT_HOST_DEVICE inline bool IsInfinite(double x) {
 //   eta_k = 0.9 |b_k| / |b_{k-1}|, at least 0.9 eta_{k-1} where that is over
 //   0.1
 struct PcgForcing {
-  // |b| and q_tolerance of the linearisation before; 0: there is none, or the
+  // |b| and q_tolerance of the linearisation before; 0 if there is none, or the
   // tolerance is constant.
   double last_norm_rhs = 0.0;
   double last_q_tolerance = 0.0;
@@ -212,22 +212,22 @@ CERES_EXT_HOST_DEVICE inline void SetPcgAlpha(double pq, PcgScalars* s) {
 
 // Ends an iteration with x'(b + r) and |r|^2: q1 = -x'(b + r),
 // zeta = i (q1 - q0) / q1, then q0 = q1. zeta estimates what is still to be
-// gained, relative to what has been gained, -q1. Where the model has lost more
-// than half of its cost, c = model_constant + q1 is left, and what is still to
-// be gained is compared with that: zeta_tolerance = q_tolerance min(1, c /
-// -q1). A linear model that can be fitted well is worth it: Gauss-Newton
-// converges fast there, and a step that leaves a part of a cost that need not
-// be left can lead into another valley. (Stopping by the residual that is left
-// is the second rule of C. C. Paige, M. A. Saunders, "LSQR", ACM Trans. Math.
-// Softw. 8, 1982.) Ends: kQuadraticModel where zeta < zeta_tolerance and i >=
-// min_num_iterations; kModelCost where zeta < 0.1, Ceres's default, is enough,
-// since the decrease of the model's cost, (1/2) x'Ax - b'x, that is still to
-// come is estimated, as zeta does, at i (q0 - q1) / 2 < model_cost_tolerance,
-// and i >= min_num_iterations; kResidual where |r| <= tol_r and i >=
-// min_num_iterations, and where |r| = 0, from where there is no way on;
-// kMaxNumIterations where i >= max_num_iterations. Before the first iteration
-// it takes the x that is given: q0 = q1. Ends: kInitialResidual where |r| <=
-// tol_r and min_num_iterations = 0, and where |r| = 0.
+// gained, relative to what has been gained, -q1. If the model has lost more
+// than half of its cost, c = model_constant + q1 is left, and the possible gain
+// is compared with that: zeta_tolerance = q_tolerance min(1, c / -q1). A linear
+// model that can be fitted well is worth it: Gauss-Newton converges fast there,
+// and a step that leaves a part of a cost that need not be left can lead into
+// another valley. (Stopping by the residual that is left is the second rule of
+// C. C. Paige, M. A. Saunders, "LSQR", ACM Trans. Math. Softw. 8, 1982.) Ends:
+// kQuadraticModel if zeta < zeta_tolerance and i >= min_num_iterations;
+// kModelCost if zeta < 0.1, Ceres's default, is enough, because the remaining
+// decrease of the model's cost, (1/2) x'Ax - b'x, is estimated, as zeta does,
+// as i (q0 - q1) / 2 < model_cost_tolerance, and i >= min_num_iterations;
+// kResidual if |r| <= tol_r and i >= min_num_iterations, and if |r| = 0, from
+// which it cannot continue; kMaxNumIterations if i >= max_num_iterations.
+// Before the first iteration it takes the x that is given: q0 = q1. Ends:
+// kInitialResidual where |r| <= tol_r and min_num_iterations = 0, and where |r|
+// = 0.
 CERES_EXT_HOST_DEVICE inline void SetPcgResidual(double x_b_plus_r,
                                                  double squared_norm_r,
                                                  PcgScalars* s) {

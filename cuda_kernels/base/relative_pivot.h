@@ -16,11 +16,11 @@
 // sqrt(m) u sqrt(A_ii A_jj), u = 2^-53 (Higham and Mary 2019), hence H by
 // n sqrt(m) u in norm, and so r of a matrix that is singular: 1e-12 for n = 9
 // columns and m = 10^6 residuals. Blocks stored in float turn each column by at
-// most 6e-8, which adds n (6e-8)^2 = 3e-14. So A can't be told from a
-// rank-deficient matrix where r <= 1e-12. That is an angle of 1e-6 between
+// most 6e-8, which adds n (6e-8)^2 = 3e-14. So A is indistinguishable from a
+// rank-deficient matrix if r <= 1e-12. That is an angle of 1e-6 between
 // columns: a point whose rays are parallel to a thousandth of a pixel. Along
-// that direction the damped block is damping alone while the radius is below
-// 1 / r.
+// that direction the damped block is damping alone while the radius is below 1
+// / r.
 //
 // A column whose square is at most 1e-22 counts as zero. It is rounding where
 // other columns of its block are of ordinary size, and damping is more than

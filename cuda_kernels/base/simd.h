@@ -5,9 +5,9 @@
 //   CERES_EXT_SIMD_CLONES void Scale(int64_t n, double f, double* x) { ... }
 //
 // is compiled for AVX-512, AVX2 and the baseline; the dynamic linker chooses
-// one. Where -ffp-contract=off is set, all have the same bits. Arithmetic on
-// vectors has to stand in the function itself: in one that is inlined the
-// compiler cuts it for the baseline first.
+// one. If -ffp-contract=off is set, all have the same bits. Arithmetic on
+// vectors must be in the function itself: in an inlined one the compiler splits
+// it for the baseline first.
 #ifndef CERES_EXT_CUDA_KERNELS_BASE_SIMD_H_
 #define CERES_EXT_CUDA_KERNELS_BASE_SIMD_H_
 

@@ -112,11 +112,11 @@ struct StridedMatrix {
 // right-hand side is zero. The unit pivot leaves that unknown at zero and the
 // others alone.
 //
-// is_definite: A is such a sum, with D > 0, so that all pivots are positive but
-// for rounding. Elimination rounds pivot i by up to some N u a_ii, u = 2^-53
-// (Higham, Accuracy and Stability of Numerical Algorithms, section 10.1). One
-// of at most that says nothing: column i lies in the span of those before it,
-// as far as numbers go. a_ii then replaces it. The step of the unknown i
+// is_definite: A is such a sum, with D > 0, so that all pivots are positive
+// except for rounding. Elimination rounds pivot i by up to some N u a_ii, u =
+// 2^-53 (Higham, Accuracy and Stability of Numerical Algorithms, section 10.1).
+// One of at most that says nothing: column i lies in the span of those before
+// it, as far as numbers go. a_ii then replaces it. The step of the unknown i
 // becomes rounding, and the others take the whole step. A^-1 is rather too
 // small than too large, so that the Schur complement which subtracts it stays
 // definite. False is then returned only where an element or a pivot is not
@@ -180,8 +180,8 @@ CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(Matrix a,
 }
 
 // A = diag(A)^-1, in place, where A is a positive semidefinite matrix plus D^2
-// (d null: zero) but for rounding: elements below d_i^2 > 0 are raised to it,
-// zero elements count as one. Returns false where one is negative or not
+// (zero if d is null) up to rounding: elements below d_i^2 > 0 are raised to
+// it, zero elements count as one. Returns false where one is negative or not
 // finite; A is then unspecified.
 template <int kN, typename T, typename Matrix>
 CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d,

@@ -21,7 +21,7 @@ enum class StatusCode {
   kDeviceError,
   // A factorisation broke down or a value is not finite.
   kNumericalFailure,
-  // A valid request that this build or machine can't serve.
+  // A valid request that this build or machine does not support.
   kUnsupported,
 };
 

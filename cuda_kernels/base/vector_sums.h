@@ -29,7 +29,7 @@ struct TwoSums {
   double second = 0.0;
 };
 
-// What `first` is: a sum, or the largest of values >= 0, NaN where one is.
+// The meaning of `first`: a sum, or the largest of values >= 0, NaN if one is.
 struct AddFirst {
   CERES_EXT_HOST_DEVICE static double Combine(double a, double b) {
     return a + b;

@@ -205,9 +205,9 @@ __global__ void __launch_bounds__(kChunkBlock)
   }
 }
 
-// What the camera sums of the eliminated system ask of a point, in one piece:
-// they come to points in the order of a camera. Vi, packed, then Vi g_p, then
-// zero where that makes whole accesses of 16 bytes.
+// The data of a point that the camera sums of the eliminated system need, in
+// one piece, because they read points in camera order. Vi, packed, then Vi g_p,
+// then zero where that makes whole accesses of 16 bytes.
 template <int E>
 struct alignas(16) PointRecord {
   static constexpr int kSize = (PackedSize(E) + E + 1) / 2 * 2;
@@ -280,9 +280,9 @@ struct NormalTerm {
         }
       }
       if constexpr (kEliminated) {
-        // Repeated pairs stand next to each other: W of the pair is a sum, and
-        // W Vi W' has a term for each two of them. This entry adds its own
-        // terms with those that follow.
+        // Repeated pairs are adjacent: W of the pair is a sum, and W Vi W' has
+        // a term for each two of them. This entry adds its own terms with those
+        // that follow.
         for (int64_t next = j + 1;
              next < camera_end && entry_point[next] == point;
              ++next) {

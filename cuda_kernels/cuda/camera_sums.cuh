@@ -53,14 +53,14 @@ struct CameraCoordinates<RecomputedJacobian<T, C, kScaledRows>> {
   }
 };
 
-// What is added to the sum of a camera: out_c = G' sum + D_c^2 p_c, or += .
+// The terms added to the sum of a camera: out_c = G' sum + D_c^2 p_c, or += .
 struct CameraSumTerms {
   const double* diagonal = nullptr;  // null: zero
   const double* p = nullptr;
   bool accumulate = false;
   double* out = nullptr;
 
-  // Of camera c, that of F values which is at `at` of p.
+  // For camera c, the F values at `at` of p.
   template <int F>
   __device__ double Term(int32_t /*c*/, int64_t at) const {
     if (diagonal == nullptr) {
@@ -171,7 +171,7 @@ inline constexpr int kNormalProductMode =
     kUseCamera | kUsePoint | kCameraOut | kPointOut;
 inline constexpr int kLeftMultiplyMode = kUseB | kCameraOut | kPointOut;
 
-// What a tile kernel reads and writes beside tiles and Jacobian.
+// The inputs and outputs of a tile kernel beside tiles and Jacobian.
 template <int E, BlockLayout kLayout = kDeviceLayout>
 struct TileOperands {
   const int64_t* point_begin = nullptr;

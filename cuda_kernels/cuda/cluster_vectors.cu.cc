@@ -19,7 +19,7 @@ constexpr int kBlock = kWarpSize * kCoarseVectors;
 constexpr int kValuesPerRow = 2 * kCoarseVectors + 2;
 constexpr int kNumSteps = 2;
 constexpr double kShift = 1e-10;
-// What is left of a vector, squared, below which it is a combination of those
+// The rest of a vector, squared, below which it is a combination of those
 // before it.
 constexpr double kLeast = 1e-12;
 

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the library and the module of a model (model/model_jacobian.h) agree on:
-// which kernels there are, and what each is given. Included by .cu.cc files and
-// by ceres_ext/recomputed_cost_function.cuh.
+// The contract between the library and the module of a model
+// (model/model_jacobian.h): the kernels, and their parameters. Included by
+// .cu.cc files and by ceres_ext/recomputed_cost_function.cuh.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_MODEL_KERNELS_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_MODEL_KERNELS_CUH_
 

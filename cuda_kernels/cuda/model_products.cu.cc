@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // All operations on the Jacobians of models that this library does not know:
-// the bodies of stored ones, but for kernels that read blocks, which the
+// the bodies of stored ones, except for kernels that read blocks, which the
 // model's module has.
 #include <cstdint>
 #include <string>

@@ -41,7 +41,7 @@ static_assert(sizeof(CameraRecord<float>) == 24 * sizeof(float));
 // observation of a tame camera and point is tame where its depth and, in float,
 // its place in the image are within bounds as well. Then every entry of its
 // Jacobian is finite, by the powers of 2 below, and ProjectForProducts would
-// keep it: tile kernels do without its tests.
+// keep it: tile kernels omit its tests.
 //   double, kLargest 2^40, depth 2^-40: |r| < 2^82, |(x, y)| < 2^123,
 //   distortion < 2^535, M < 2^616, P [r]x < 2^825, columns of k2 < 2^660.
 //   float, kLargest 2^20 (R: 2), depth 2^-20, |x| + |y| < 8: |r| < 2^23,
@@ -270,7 +270,7 @@ struct alignas(2 * sizeof(T)) Pair {
   T b;
 };
 
-// Whether the camera half finds y_k in shared memory, where it costs more to
+// True if the camera half finds y_k in shared memory, where it costs more to
 // compute than to keep.
 CERES_EXT_HOST_DEVICE constexpr bool KeepsProducts(int mode) {
   return (CameraHalf(mode) & kUseCamera) != 0 && (mode & kCameraOut) != 0;
@@ -439,11 +439,11 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
 }
 
 // Row c of `rows` = sum of the 9-vectors of the segments of tile camera c,
-// those from first[c] up to first[c + 1], of which first_segment = first[0]
-// stands at `vectors`. A warp sums 32 cameras. Nobody else reads their vectors,
-// so it puts the sums in that place before it writes them out side by side.
-// Order: that of the segments. Every thread of the block calls it; it begins
-// with a barrier.
+// those from first[c] up to first[c + 1], of which first_segment = first[0] is
+// at `vectors`. A warp sums 32 cameras. Nobody else reads their vectors, so it
+// puts the sums in that place before it writes them out side by side. Order:
+// that of the segments. Every thread of the block calls it; it begins with a
+// barrier.
 template <typename T>
 __device__ __forceinline__ void SumSegments(const int32_t* first,
                                             int num_cameras,
@@ -493,7 +493,7 @@ __device__ __forceinline__ void SumSegments(const int32_t* first,
   }
 }
 
-// What a block keeps of a tile in shared memory.
+// The data of a tile that a block keeps in shared memory.
 template <typename T>
 struct RecomputedTileMemory {
   Pair<T>* products;  // y of the slots, with KeepsProducts
@@ -819,7 +819,7 @@ __device__ __forceinline__ void SumCameras(
     if (round_camera == 0) {
       return;  // The whole block leaves.
     }
-    __syncthreads();  // Vectors are used anew.
+    __syncthreads();  // Vectors are overwritten.
     *loaded = -1;     // Not worth its registers.
     round_end = round_begin;
     round_camera_end = round_camera;
@@ -876,7 +876,7 @@ __global__ void __launch_bounds__(kRecomputedBlock<T>, kRecomputedMinBlocks<T>)
     if (p.partial == nullptr) {
       return;  // The whole block leaves.
     }
-    // Motions go to the threads of all cameras, and vectors are used anew.
+    // Motions go to the threads of all cameras, and vectors are overwritten.
     __syncthreads();
     SumCameras<kMode, kScaledRows>(p, header, memory, &segment, &loaded);
   }

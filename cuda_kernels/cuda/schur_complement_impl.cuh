@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(kRecordBlock) RecordObservationsKernel(
   }
 }
 
-// What a coupling of recomputed blocks asks of its point, in one piece: s Vi s,
-// packed, with the scale s of the point, then the point.
+// The data that a coupling of recomputed blocks needs from its point, in one
+// piece: s Vi s, packed, with the scale s of the point, then the point.
 struct alignas(16) CouplingPoint {
   static constexpr int kSize = PackedSize(3) + 3;
   double values[kSize + 1];
@@ -126,8 +126,9 @@ __global__ void __launch_bounds__(kPointBlock)
   points[point] = record;
 }
 
-// What a block of S asks of its cameras where blocks are recomputed: the state,
-// and of each column of the map the rows that are not zero, begin .. end - 1.
+// The data that a block of S needs from its cameras if blocks are recomputed:
+// the state, and for each column of the map the rows that are not zero, begin
+// .. end - 1.
 template <typename T>
 struct alignas(16) CouplingCamera {
   static constexpr int kState = 15;
@@ -194,8 +195,8 @@ __device__ __forceinline__ void LoadAligned(const T* from, U* to) {
   }
 }
 
-// What a block of S needs of the observations of its couplings, in the Local
-// shape: Jc and Jp Vi of the first, Jc and Jp of the second.
+// The data that a block of S needs from the observations of its couplings, in
+// the Local shape: Jc and Jp Vi of the first, Jc and Jp of the second.
 template <typename Source, BlockLayout kLayout>
 class CouplingReader;
 
@@ -737,7 +738,7 @@ inline constexpr int kMinCouplingBlocks =
 // F * F each, and all other blocks of S, with the zeros between blocks where S is
 // dense.
 // Mapping: one warp per chunk or block. Order: SumCouplings.
-// Traffic per coupling, in sectors; stored: 8 B and two records, but for parts
+// Traffic per coupling, in sectors; stored: 8 B and two records, except parts
 // of each (384 B of 480 at 9 columns in double); recomputed: 4 B of id, a point
 // and its Vi, and with scaled rows 8 B.
 template <typename Source, BlockLayout kLayout>

@@ -18,7 +18,7 @@
 
 namespace ceres_ext::kernels {
 
-// The layout of the blocks that stand beside a source.
+// The layout of the blocks beside a source.
 template <typename Source>
 inline constexpr BlockLayout kLayoutOf = Source::kLayout;
 template <typename T, int C, bool kScaledRows>

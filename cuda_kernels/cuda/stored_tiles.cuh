@@ -60,7 +60,7 @@ struct JacobianBlocks {
   T y[R];
 
   __device__ __forceinline__ void Load(const Source& source, int64_t k) {
-    // Streamed: nobody reads them again before they have left the cache.
+    // Streamed: they are not read again before they have left the cache.
 #pragma unroll
     for (int i = 0; i < Shape::kFSize; ++i) {
       jc[i] = __ldcs(&source.camera_blocks(k, i));
@@ -374,7 +374,7 @@ __global__ void __launch_bounds__(kStoredBlock, Blocks::kMinBlocks)
     if (p.partial == nullptr) {
       return;  // The whole block leaves.
     }
-    // Motions go to many threads, and vectors are used anew.
+    // Motions go to many threads, and vectors are overwritten.
     __syncthreads();
     if (active) {
       T q[C] = {};

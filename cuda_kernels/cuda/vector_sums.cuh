@@ -64,7 +64,7 @@ __device__ __forceinline__ bool SumOverBlocks(TwoSums value,
   if (threadIdx.x == 0) {
     partial[2 * blockIdx.x] = of_block.first;
     partial[2 * blockIdx.x + 1] = of_block.second;
-    // The sums above are seen by whoever sees the ticket below.
+    // Any thread that sees the ticket below sees the sums above.
     __threadfence();
     is_last = atomicAdd(ticket, 1) == num_blocks - 1;
   }

@@ -67,7 +67,7 @@ void AddSchurDiagonal(const double* jc,
   double m_jc[Shape::kFSize];
   for (int j = 0; j < F; ++j) {
     for (int i = 0; i < R; ++i) {
-      // m is symmetric but for rounding: its upper triangle is taken.
+      // m is symmetric up to rounding: its upper triangle is used.
       double sum = m[i] * jc[j];
       for (int r = 1; r < R; ++r) {
         sum += m[i <= r ? R * i + r : R * r + i] * jc[F * r + j];
@@ -110,7 +110,7 @@ void SubtractOuterProduct(const double* w, const double* v_inverse, double* s) {
   }
 }
 
-// Where the sums of a camera stand in its row; -1: not wanted.
+// The place of the sums of a camera in its row; -1 if they are not requested.
 template <typename Params, int N>
 struct Row {
   explicit Row(const Params& params) {

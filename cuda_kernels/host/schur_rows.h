@@ -39,7 +39,7 @@ struct SchurRowTask {
   ObservationIndexRef index;
   int64_t entry_begin = 0;  // in index.camera_entry
   int64_t entry_end = 0;
-  // Of each camera with a block in the row, where that is in `sums`.
+  // For each camera with a block in the row, its place in `sums`.
   const int64_t* offset = nullptr;
   double* sums = nullptr;
 };

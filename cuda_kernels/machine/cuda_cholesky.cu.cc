@@ -18,8 +18,8 @@ namespace {
 // Threads per block of the kernels here.
 constexpr int kBlock = 256;
 
-// Of cuSOLVER's info, which is a place in the matrix, and of where the kernel
-// below has found nothing: every byte 0x7f.
+// The values of cuSOLVER's info, which is a place in the matrix, and of a place
+// at which the kernel below has found nothing: every byte 0x7f.
 constexpr int kNothingByte = 0x7f;
 constexpr int32_t kNothing = 0x7f7f7f7f;
 
@@ -233,7 +233,7 @@ Status LaunchForEach(const char* name,
       name, kernel, CeilDivide(n, kBlock), kBlock, 0, stream, n, arguments...);
 }
 
-// Of a size that is 0 nothing is held.
+// Nothing is held for a size that is 0.
 template <typename T>
 Status AllocateExactly(int64_t size, CudaMachine* machine, DeviceBuffer<T>* x) {
   if (x->size() != size) {
@@ -268,7 +268,7 @@ void CudaDenseCholesky::DestroyHandles() {
   if (cusolver_ == nullptr && params_ == nullptr && cublas_ == nullptr) {
     return;
   }
-  // What a lost device had is not there to be destroyed. Errors are the echo of
+  // Resources of a lost device must not be destroyed. Errors are the echo of
   // earlier ones.
   const KeepCurrentContext keep;
   const CusolverFunctions* cusolver = nullptr;
@@ -308,8 +308,8 @@ Status CudaDenseCholesky::Prepare(int64_t n,
   if (n < 0 || n > kMaxSize) {
     return {StatusCode::kInvalidArgument,
             "A matrix of " + std::to_string(n) +
-                " rows was to be factorised, 0 to " + std::to_string(kMaxSize) +
-                " are possible."};
+                " rows cannot be factorised; 0 to " + std::to_string(kMaxSize) +
+                " rows are supported."};
   }
   if (options.max_num_refinement_iterations < 0) {
     return {StatusCode::kInvalidArgument,
@@ -359,7 +359,7 @@ Status CudaDenseCholesky::ForecastBytes(int64_t n,
                                         CudaMachine* machine,
                                         int64_t* device_bytes) {
   *device_bytes = 0;
-  // What is held of another machine must not outlast its place here.
+  // Resources of another machine must not outlast their place here.
   if (machine != machine_) {
     ReleaseMemory();
   }
@@ -446,7 +446,7 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
   is_inverted_ = false;
   if (n_ < 0) {
     return {StatusCode::kInvalidArgument,
-            "A matrix was to be factorised before the set-up."};
+            "A factorisation was requested before the set-up."};
   }
   a_ = a;
   if (n_ == 0) {
@@ -514,7 +514,7 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
 Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
   *failed_order = 0;
   if (!has_factor_) {
-    return {StatusCode::kInvalidArgument, "No matrix was to be factorised."};
+    return {StatusCode::kInvalidArgument, "There is no matrix to factorise."};
   }
   if (n_ == 0) {
     return {};
@@ -527,8 +527,8 @@ Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
             "cusolverDnXpotrf refused its argument " +
                 std::to_string(-read_.info) + "."};
   }
-  // What cuSOLVER has left behind its info is no factor. It may have gone on
-  // for some columns with an element that is not finite.
+  // The matrix that cuSOLVER has left after its info is not a factor. It may
+  // have continued for some columns with an element that is not finite.
   if (read_.info > 0) {
     *failed_order = std::min(read_.info, read_.bad_diagonal);
   } else if (read_.bad_diagonal != kNothing) {
@@ -564,7 +564,7 @@ Status CudaDenseCholesky::SolveInPlace(void* x, int64_t num_columns) {
 Status CudaDenseCholesky::Solve(const double* b, double* x) {
   if (!has_factor_ || is_inverted_) {
     return {StatusCode::kInvalidArgument,
-            "A system was to be solved without a factor of its matrix."};
+            "A solution was requested without a factor of the matrix."};
   }
   if (n_ == 0) {
     return {};
@@ -589,7 +589,7 @@ Status CudaDenseCholesky::SolveColumns(int64_t num_columns,
                                        double* x) {
   if (!has_factor_ || options_.mixed_precision || (is_inverted_ && x == b)) {
     return {StatusCode::kInvalidArgument,
-            "Systems were to be solved without a factor in double."};
+            "Solutions were requested without a factor in double."};
   }
   if (n_ == 0 || num_columns == 0) {
     return {};
@@ -785,7 +785,7 @@ Status CudaDenseCholesky::MultiplyFactors(double* work) {
 Status CudaDenseCholesky::CheckSolution() {
   if (n_ < 0) {
     return {StatusCode::kInvalidArgument,
-            "A solution was to be checked before the set-up."};
+            "A check of a solution was requested before the set-up."};
   }
   if (n_ == 0) {
     return {};

@@ -27,10 +27,9 @@
 // same bits on the same device and libraries.
 // Stream contract: everything is queued on the machine's stream. Factorize
 // waits for it, once, Solve doesn't, CheckSolution does.
-// Memory: through the machine's account, but for what the libraries keep for
-// themselves, some tens of megabytes.
-// Thread safety: one thread at a time, as the machine, which must outlive the
-// object. Host-includable: needs no CUDA toolkit.
+// Memory: through the machine's account, except for some tens of megabytes that
+// the libraries keep. Thread safety: one thread at a time, as the machine,
+// which must outlive the object. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CHOLESKY_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CHOLESKY_H_
 
@@ -53,7 +52,7 @@ class CudaDenseCholesky {
  public:
   struct Options {
     bool mixed_precision = false;
-    // Of x, with mixed precision alone; at least 0.
+    // Refinement iterations of x, with mixed precision alone; at least 0.
     int max_num_refinement_iterations = 0;
   };
 
@@ -68,15 +67,15 @@ class CudaDenseCholesky {
   CudaDenseCholesky(const CudaDenseCholesky&) = delete;
   CudaDenseCholesky& operator=(const CudaDenseCholesky&) = delete;
 
-  // Loads the libraries; no work on a device. kUnsupported: one is not there or
-  // is not as expected, or the build has no headers of theirs.
+  // Loads the libraries; no work on a device. kUnsupported: a library is
+  // missing or is not as expected, or the build has no headers for it.
   static Status Available();
 
   // *device_bytes: what Setup with the same arguments comes to hold of the
-  // machine's account, beside the caller's matrix. Takes none of it; the
-  // handles of the libraries that are made here serve Setup too. Errors: those
-  // of Available; kInvalidArgument: n is negative or above kMaxSize, or the
-  // number of iterations negative; else a call of a library failed.
+  // machine's account, beside the caller's matrix. Takes none of it; Setup uses
+  // the library handles that are made here. Errors: those of Available;
+  // kInvalidArgument: n is negative or above kMaxSize, or the number of
+  // iterations negative; else a call of a library failed.
   Status ForecastBytes(int64_t n,
                        const Options& options,
                        CudaMachine* machine,
@@ -87,9 +86,8 @@ class CudaDenseCholesky {
   // ForecastBytes, kOutOfMemory. After an error no memory is held.
   Status Setup(int64_t n, const Options& options, CudaMachine* machine);
 
-  // a: the lower triangle of A. In double L takes its place; with mixed
-  // precision it stays. Either way it belongs to this object until the last
-  // Solve.
+  // a: the lower triangle of A. In double L replaces it; with mixed precision
+  // it stays. Either way it belongs to this object until the last Solve.
   // *failed_order: 0, or k where the leading minor of order k is not positive,
   // so that the k-th row and column are to blame, or where the k-th element of
   // L's diagonal is not finite, as happens at the latest in the k-th row if
@@ -98,7 +96,7 @@ class CudaDenseCholesky {
   // error of this call: those are of the device and of the order of calls.
   Status Factorize(double* a, int64_t* failed_order);
   // In two parts: the first is queued, and Solve may be queued behind it; the
-  // second waits. Where there is no factor solutions are none either.
+  // second waits. Without a factor, solutions are invalid too.
   Status QueueFactorization(double* a);
   Status ReadFailedOrder(int64_t* failed_order);
 
@@ -121,7 +119,8 @@ class CudaDenseCholesky {
   Status CheckSolution();
 
  private:
-  // What is read of a factorisation and of a solution, on the device.
+  // The results of a factorisation and of a solution that the host reads, on
+  // the device.
   struct Result {
     int32_t info = 0;           // cuSOLVER's, of the factorisation
     int32_t bad_diagonal = 0;   // the first element of L's that won't do

@@ -31,8 +31,8 @@ constexpr int kResultsPerPage = 64;
 
 constexpr char kNoDevice[] = "no CUDA device was found";
 
-// Why cudaGetDeviceCount failed. Where no driver is installed its error is the
-// one of a driver that is too old; the version tells them apart.
+// The reason why cudaGetDeviceCount failed. If no driver is installed its error
+// is the one of a driver that is too old; the version distinguishes them.
 std::string WhyNoDevice(cudaError_t error) {
   if (error == cudaErrorNoDevice) {
     return kNoDevice;
@@ -57,8 +57,7 @@ uint64_t AllocationId(const void* data) {
 }
 #endif
 
-// Of what frees: a failure is the echo of an earlier one that has been
-// reported.
+// For frees: a failure repeats an earlier one that has been reported.
 void Ignore(cudaError_t error) {
   if (error != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
@@ -77,7 +76,7 @@ Status QueueCopy(void* to,
   return Status();
 }
 
-// Of this thread.
+// State of this thread.
 thread_local bool is_counting_memory = false;
 
 }  // namespace
@@ -131,8 +130,8 @@ Status CudaContext::Create(const CudaContextOptions& options,
   if (options.device < 0 || options.device >= num_devices) {
     return Status(StatusCode::kInvalidArgument,
                   "CUDA device " + std::to_string(options.device) +
-                      " was asked for, devices 0 to " +
-                      std::to_string(num_devices - 1) + " exist.");
+                      " does not exist; there are devices 0 to " +
+                      std::to_string(num_devices - 1) + ".");
   }
   std::unique_ptr<CudaContext> result(new CudaContext);
   result->options_ = options;
@@ -251,7 +250,7 @@ Status CudaContext::Allocate(int64_t num_bytes, void** data) {
     return Status();
   }
   if (is_counting_memory) {
-    // An address for nobody.
+    // An address that is never used.
     *data = reinterpret_cast<void*>(uintptr_t{1} << 20);
     used_bytes_ += num_bytes;
     peak_bytes_ = std::max(peak_bytes_, used_bytes_);
@@ -422,7 +421,7 @@ Status CudaContext::CopyStaged(char* device,
     try {
       threads.emplace_back(run, stage);
     } catch (const std::exception&) {
-      run(stage);  // No more threads, or memory for them, to be had.
+      run(stage);  // No more threads, or memory for them, are available.
     }
   }
   run(0);

@@ -10,11 +10,10 @@
 // Stream contract: whatever takes a stream queues its work there and returns;
 // the caller synchronises. Functions here that copy from or to pageable host
 // memory return when the host memory may be reused.
-// Thread safety: a context serves one thread at a time; solves that run at once
-// own one each. Create makes its device current for the calling thread, and so
-// does Activate; KeepCurrentContext undoes that.
-// CUDA's errors become a Status and are not left for whoever asks next.
-// Host-includable: needs no CUDA toolkit.
+// Thread safety: one thread uses a context at a time; concurrent solves own one
+// each. Create makes its device current for the calling thread, and so does
+// Activate; KeepCurrentContext undoes that. CUDA's errors become a Status and
+// are not left for the next caller. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_
 
@@ -37,16 +36,16 @@ int NumCudaDevices(std::string* why_none);
 
 struct CudaContextOptions {
   int device = 0;
-  // A stream of the caller's, which must outlive the context; null: the context
-  // makes a non-blocking stream of its own.
+  // A caller's stream, which must outlive the context; if null, the context
+  // makes a non-blocking stream.
   cudaStream_t stream = nullptr;
   // Most bytes that those of all contexts of the process on the device may grow
   // to by this one; 0: no limit but the device's memory. Beyond: kOutOfMemory.
   int64_t memory_limit = 0;
 };
 
-// What is current for the calling thread, another device, a context of the
-// caller's own or nothing, is so again when the object goes.
+// Restores what was current for the calling thread, another device, a context
+// of the caller or nothing, when the object is destroyed.
 class KeepCurrentContext {
  public:
   KeepCurrentContext();
@@ -88,10 +87,10 @@ class CudaEvents {
 
 class CudaContext;
 
-// While it lives the context counts: what is asked of it, and of kernels and
-// sorts on this thread, is allocated, copied and run by nobody, and what would
-// come to the host is zero. So a set-up says what it will take. Everything that
-// is made goes before it.
+// While it lives the context counts: memory requested from it, and from kernels
+// and sorts on this thread, is not allocated, copied or used, and results that
+// would come to the host are zero. So a set-up says what it will take.
+// Everything that is made goes before it.
 class CountMemory {
  public:
   explicit CountMemory(CudaContext* context);
@@ -106,7 +105,7 @@ class CountMemory {
   CudaContext* const context_;
   const int64_t peak_before_;
 };
-// Whether this thread is in the life of one.
+// True if this thread is in the life of one.
 bool IsCountingMemory();
 
 class CudaContext {
@@ -123,24 +122,24 @@ class CudaContext {
   // Waits for the stream and returns the first error of its work.
   Status Synchronize() const;
 
-  // Whether what the context has made is still there and can be used: not after
+  // True if what the context has made is still there and can be used: not after
   // a reset of the device, nor after an error of anybody's kernel, which ends
   // all of the process's work on it. Makes the device current.
   bool IsAlive() const;
-  // Of one that isn't alive: nothing is freed from now on, since its addresses
-  // may be somebody else's by now.
+  // For one that is not alive: nothing is freed from now on, because its
+  // addresses may be in use by others.
   void Forget();
 
   // kOutOfMemory where the context can't come to hold so many bytes, what it
   // has kept included, by the limit or the device. Takes nothing.
   Status CheckLimit(int64_t num_bytes) const;
-  // Whether it may come to an end of memory where it is to hold so many bytes.
+  // True if it may come to an end of memory where it is to hold so many bytes.
   bool MayRunShort(int64_t num_bytes) const;
   Status Allocate(int64_t num_bytes, void** data);
   void Free(void* data, int64_t num_bytes);
-  // True: what is freed from now on stays with the context and serves the next
-  // request for as many bytes, or goes where another one finds no memory; it
-  // counts for memory_limit. False: what is freed goes back to the device.
+  // If true, freed memory stays with the context for the next request of as
+  // many bytes, or is released if another request finds no memory; it counts
+  // for memory_limit. False: what is freed goes back to the device.
   void KeepMemory(bool keep) { keeps_memory_ = keep; }
   // Gives back what was kept and has not been asked for, all but max_bytes.
   void ReleaseKeptMemory(int64_t max_bytes = 0);
@@ -181,12 +180,12 @@ class CudaContext {
  private:
   CudaContext() = default;
 
-  // Of the options, or what the device has.
+  // The limit of the options, or the device's memory.
   int64_t Limit() const;
   // kOutOfMemory where the limit or the device has no more.
   Status AllocateNew(int64_t num_bytes, void** data);
-  // The memory and events of a staged copy, taken at the first one. False where
-  // they are not to be had.
+  // The memory and events of a staged copy, taken at the first one. Returns
+  // false if they are not available.
   bool HasStages() const;
   Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
 

@@ -20,8 +20,7 @@ GraphRecording*& CurrentGraphRecording() {
 
 namespace {
 
-// Whether the loop around this kernel goes on.
-// Mapping: one thread.
+// True if the loop around this kernel continues. Mapping: one thread.
 __global__ void LoopEndKernel(cudaGraphConditionalHandle loop,
                               const PcgScalars* scalars) {
   cudaGraphSetConditional(loop, scalars->end == PcgEnd::kRunning ? 1 : 0);

@@ -7,14 +7,12 @@
 //   Status status = graph.RecordLoop(queue, scalars);
 //   if (status.ok()) status = graph.Launch(stream);
 //
-// Everything that `queue` hands to a kernel is part of the graph: where a
-// pointer, a count or a setting is another one, record anew. CUDA keeps some
-// memory per kernel, on the host and on the device, outside the context's
-// account.
-// No stream is captured: a capture forbids all threads of the process to wait
-// for the device, and has an opinion on the kind of the stream.
-// Thread safety: one thread at a time per object.
-// Host-includable: needs no CUDA toolkit.
+// Everything that `queue` passes to a kernel is part of the graph: record again
+// if a pointer, a count or a setting changes. CUDA keeps some memory per
+// kernel, on the host and on the device, outside the context's account. No
+// stream is captured: a capture forbids all threads of the process to wait for
+// the device, and has an opinion on the kind of the stream. Thread safety: one
+// thread at a time per object. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_GRAPH_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_GRAPH_H_
 

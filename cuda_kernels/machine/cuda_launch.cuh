@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What every device body needs: checked launches, block and warp sums of fixed
-// order. Included by .cu.cc files only.
+// The common needs of device bodies: checked launches, block and warp sums of
+// fixed order. Included by .cu.cc files only.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LAUNCH_CUH_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LAUNCH_CUH_
 
@@ -60,11 +60,11 @@ CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
 }
 
 // Queues, or records, kernel<<<num_blocks, block_size, shared_bytes,
-// stream>>>(args...). What the launch itself returns is checked, and not CUDA's
-// last error, which may be one of the caller's. An empty grid is no launch and
-// no error. Shared memory beyond 48 KB, what the kernel declares itself
-// included, is asked for here: setting the attribute is cheap and legal during
-// stream capture.
+// stream>>>(args...). The result of the launch itself is checked, and not
+// CUDA's last error, which may belong to the caller. An empty grid is not
+// launched and is not an error. Shared memory beyond 48 KB, what the kernel
+// declares itself included, is asked for here: setting the attribute is cheap
+// and legal during stream capture.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* name,
               void (*kernel)(Parameters...),

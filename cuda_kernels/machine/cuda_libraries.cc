@@ -12,7 +12,7 @@
 namespace ceres_ext::kernels {
 namespace {
 
-// What an ELF file begins with, the same in those of 32 and 64 bits.
+// The first bytes of an ELF file, the same in those of 32 and 64 bits.
 struct ElfStart {
   unsigned char ident[EI_NIDENT];
   uint16_t type;
@@ -25,8 +25,9 @@ bool ReadStart(const std::string& file, ElfStart* start) {
          std::memcmp(start->ident, ELFMAG, SELFMAG) == 0;
 }
 
-// Why the dynamic linker can't load a file, empty where nothing is found. It
-// does not always say: a file for another processor is no file to it.
+// The reason why the dynamic linker can't load a file, empty where nothing is
+// found. It is not always clear: a file for another processor is not a file to
+// it.
 std::string WhyNoLibrary(const std::string& file) {
   struct stat status;
   if (stat(file.c_str(), &status) != 0) {
@@ -37,7 +38,7 @@ std::string WhyNoLibrary(const std::string& file) {
   }
   ElfStart start;
   if (!ReadStart(file, &start)) {
-    return file + " can't be read or is no shared library";
+    return file + " can't be read or is not a shared library";
   }
   ElfStart own;
   if (ReadStart("/proc/self/exe", &own) &&
@@ -49,7 +50,7 @@ std::string WhyNoLibrary(const std::string& file) {
   return "";
 }
 
-// Where the dynamic linker has found a library.
+// The place in which the dynamic linker has found a library.
 std::string FileOf(void* handle, const std::string& file) {
   const link_map* map = nullptr;
   return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] != '\0'
@@ -57,7 +58,7 @@ std::string FileOf(void* handle, const std::string& file) {
              : file;
 }
 
-// What is wrong with a file, empty where it is as expected.
+// The fault of a file, empty if it is as expected.
 std::string TryOpen(const SharedLibrary& library,
                     const std::string& name,
                     std::vector<void*>* functions,

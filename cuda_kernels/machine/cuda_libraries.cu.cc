@@ -18,7 +18,7 @@ struct Loaded {
   Functions functions;
 };
 
-// Where a library may be. A folder that is empty is none.
+// Possible places of a library. A folder that is empty is none.
 std::vector<std::string> FilesOf(const std::string& name,
                                  int major_version,
                                  const std::string& folder) {
@@ -31,7 +31,7 @@ std::vector<std::string> FilesOf(const std::string& name,
   return files;
 }
 
-// Where the compiler's toolkit has its libraries, and a package of cuDSS.
+// The libraries of the compiler's toolkit, and a package of cuDSS.
 #ifndef CERES_EXT_CUDA_LIBRARY_FOLDER
 #define CERES_EXT_CUDA_LIBRARY_FOLDER ""
 #endif
@@ -88,7 +88,7 @@ CERES_EXT_OPEN(CERES_EXT_FOR_EACH_CUDSS_FUNCTION,
                CERES_EXT_CUDSS_LIBRARY_FOLDER)
 
 // cuDSS needs two libraries of the toolkit, which the dynamic linker may not
-// find by itself. What is not there it says.
+// find by itself. It reports what is missing.
 void OpenWhatCudssNeeds() {
 #if CERES_EXT_WITH_CUSOLVER
   const CublasFunctions* cublas = nullptr;

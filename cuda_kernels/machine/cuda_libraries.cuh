@@ -9,13 +9,13 @@
 //
 // A library is looked for by the name that has the major version of its header
 // here, then in the folder of the toolkit, or for cuDSS of the package, that
-// this was compiled with. What the first call finds, an error too, holds for
-// the process. Thread safe.
+// this was compiled with. The result of the first call, even an error, holds
+// for the process. Thread safe.
 //
-// Where there are no headers of cuSOLVER and cuBLAS, CERES_EXT_WITH_CUSOLVER is
-// 0 and nothing of them is here; the same of cuDSS, CERES_EXT_WITH_CUDSS, or
-// where CERES_EXT_WITHOUT_CUDSS is defined. The functions of cuDSS before 1.0
-// have other parameters.
+// Without headers of cuSOLVER and cuBLAS, CERES_EXT_WITH_CUSOLVER is 0 and
+// nothing of them is declared here; the same holds for cuDSS and
+// CERES_EXT_WITH_CUDSS, or if CERES_EXT_WITHOUT_CUDSS is defined. The functions
+// of cuDSS before 1.0 have other parameters.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_CUH_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_CUH_
 
@@ -74,7 +74,7 @@ struct CublasFunctions {
   CERES_EXT_FOR_EACH_CUBLAS_FUNCTION(CERES_EXT_MEMBER)
 };
 
-// kUnsupported: the library is not there or is not as expected. On success the
+// kUnsupported: the library is missing or is not as expected. On success the
 // table is there as long as the process runs.
 Status LoadCusolver(const CusolverFunctions** functions);
 Status LoadCublas(const CublasFunctions** functions);

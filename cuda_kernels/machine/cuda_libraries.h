@@ -19,7 +19,7 @@
 
 namespace ceres_ext::kernels {
 
-// What is expected of a shared library.
+// The expected properties of a shared library.
 struct SharedLibrary {
   std::string name;  // in messages
   // The major version of the headers that the caller was compiled with: another
@@ -38,8 +38,8 @@ struct SharedLibrary {
 // the version, "cuSOLVER 12.0.4". The name of a file without a slash is looked
 // for as the dynamic linker looks for libraries. kUnsupported: none is as
 // expected; the message is one sentence that says what is, and what is wrong
-// with each file. What has been opened stays so as long as the process runs:
-// libraries of CUDA are not made to be closed.
+// with each file. An opened library stays open as long as the process runs:
+// CUDA libraries do not support closing.
 Status OpenSharedLibrary(const SharedLibrary& library,
                          const std::vector<std::string>& files,
                          std::vector<void*>* functions,

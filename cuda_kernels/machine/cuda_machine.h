@@ -52,7 +52,7 @@ class CudaMachine {
   // With a context of its own. Errors: those of CudaContext::Create.
   static Status Create(const CudaContextOptions& options,
                        std::unique_ptr<CudaMachine>* machine);
-  // With a context of the caller's, which outlives the machine.
+  // With a caller's context, which outlives the machine.
   Status Setup(CudaContext* context);
 
   // Frees nothing where the context is not alive any more, the buffers of
@@ -110,11 +110,11 @@ class CudaMachine {
   // An error here shows again, as a Status, at the ReadScalars that true asks
   // for.
   bool ShouldPoll(int iteration);
-  // Of the last solve that has begun.
+  // State of the last solve that has begun.
   Status ReadScalars(const PcgScalars* scalars, PcgScalars* to);
 
-  // The iterations of PCG on some operands as a graph. Reset where it is to
-  // serve others.
+  // The iterations of PCG on some operands as a graph. Reset if others are to
+  // use it.
   struct PcgLoop {
     void Reset() {
       graph.Clear();
@@ -143,9 +143,9 @@ class CudaMachine {
                   const PcgScalars* scalars,
                   PcgLoop* loop);
 
-  // What has become of graphs so far.
+  // The state of graphs so far.
   struct LoopRecord {
-    // Why there are none, where not ok.
+    // The reason why there are none, where not ok.
     Status status{StatusCode::kUnsupported, "Not enabled."};
     int64_t num_recordings = 0;
     int64_t num_launches = 0;

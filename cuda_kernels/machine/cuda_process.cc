@@ -88,7 +88,7 @@ uint64_t DriverAllocationId(const void* data) {
 }
 
 bool HasDriverFiles() {
-  // Of servers and desktops; of WSL; of Tegra.
+  // The files of servers and desktops, WSL, and Tegra.
   for (const char* path : {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"}) {
     if (access(path, F_OK) == 0) {
       return true;

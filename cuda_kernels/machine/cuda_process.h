@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the process has on CUDA devices, whoever took it, and what a device is
-// like before there is work for it. Devices are named by the runtime's numbers.
+// The memory of the process on CUDA devices, and the properties of a device
+// before there is work for it. Devices are named by the runtime's numbers.
 //
 // Thread safe. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_PROCESS_H_
@@ -25,7 +25,7 @@ void SetCurrentDriverContext(void* context);
 // error has left the context without use.
 uint64_t DriverAllocationId(const void* data);
 
-// Whether the system has the device files of a driver for NVIDIA's GPUs. Takes
+// True if the system has the device files of a driver for NVIDIA's GPUs. Takes
 // microseconds and loads nothing.
 bool HasDriverFiles();
 
@@ -36,11 +36,11 @@ inline constexpr char kNoCudaDriver[] = "no CUDA driver is installed";
 // driver, but does not start it.
 bool HasCudaDriver();
 
-// Whether the process has the CUDA context that the runtime computes in, which
+// True if the process has the CUDA context that the runtime computes in, which
 // takes time to make. Makes none and does not start the driver.
 bool HasRuntimeContext(int device);
 
-// Whether the driver has a device, and supports a runtime of this major
+// True if the driver has a device, and supports a runtime of this major
 // version. Loads and starts the driver, for callers that are about to.
 bool HasDriverDevice(int runtime_major_version);
 
@@ -49,7 +49,7 @@ bool HasDriverDevice(int runtime_major_version);
 // started or does not say.
 int FloatToDoubleRatio(int device);
 
-// Whether a profiler, sanitizer or debugger is found at the process: by what
+// True if a profiler, sanitizer or debugger is found at the process: by what
 // Nsight Systems, Nsight Compute and compute-sanitizer set in the environment
 // of a process that they start, or since somebody traces the process, as
 // cuda-gdb does.

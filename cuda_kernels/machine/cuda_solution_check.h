@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Whether x solves A x = b, A symmetric and positive definite on a device, for
-// libraries that may report success and return something else. A dense factor
+// Checks that x solves A x = b, A symmetric and positive definite, on a device,
+// because libraries may report success and return a wrong x. A dense factor
 // overwrites A, so the residual is not formed as a vector but multiplied by a
 // vector that is chosen before:
 //
@@ -35,7 +35,7 @@
 // and E the error of the factor in float, so that the bound is that of float
 // with c_k in place of x, and of double with x, by which residuals are rounded.
 //
-// What is below 2^-10 |v'b| passes as well: the loop needs no step more exact.
+// Values below 2^-10 |v'b| pass as well: the loop needs no step more exact.
 //
 // Order: fixed. Stream contract: all is queued on the machine's stream. Takes
 // memory in Setup alone. One thread at a time. Host-includable.
@@ -69,7 +69,7 @@ Status CheckSolution(const std::string& library,
 
 class CudaSolutionCheck {
  public:
-  // What Setup takes.
+  // The memory of Setup.
   static constexpr int64_t ForecastBytes(int64_t n) {
     return 2 * n * static_cast<int64_t>(sizeof(double));
   }

@@ -17,7 +17,7 @@ template <typename Call>
 Status RunInScratch(const Call& call,
                     DeviceBuffer<unsigned char>* scratch,
                     CudaContext* context) {
-  // CUB takes CUDA's last error, which may be one of the caller's, for its own.
+  // CUB uses CUDA's last error, which may belong to the caller.
   static_cast<void>(cudaGetLastError());
   size_t num_bytes = 0;
   cudaError_t error = call(nullptr, num_bytes);

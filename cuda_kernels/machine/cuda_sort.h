@@ -12,7 +12,7 @@
 
 namespace ceres_ext::kernels {
 
-// What the builders of indices work on, 36 bytes per observation and 4 per
+// Working memory of the builders of indices, 36 bytes per observation and 4 per
 // point. Kept by the caller so that several builds share it; may be released
 // after the last.
 struct CudaIndexScratch {

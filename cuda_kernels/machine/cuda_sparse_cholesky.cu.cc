@@ -60,14 +60,14 @@ int64_t FlopsOf(int64_t bits) {
 
 }  // namespace
 
-// What cuDSS has made, and the memory that it has taken of the context.
+// The objects of cuDSS, and the memory that it has taken from the context.
 class CudaSparseCholesky::Handles {
  public:
   Handles(const CudssFunctions* cudss, CudaContext* context)
       : cudss(cudss), context_(context) {}
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
-  // What a lost device had is not there to be destroyed. Errors are the echo of
+  // Resources of a lost device must not be destroyed. Errors are the echo of
   // earlier ones.
   ~Handles() {
     const KeepCurrentContext keep;
@@ -112,7 +112,7 @@ class CudaSparseCholesky::Handles {
             (status == CUDSS_STATUS_ALLOC_FAILED ? ", out of memory." : ".")};
   }
 
-  // For cuDSS; 0: it has worked. Sizes are kept here, so that the account is
+  // For cuDSS; 0 if it has worked. Sizes are kept here, so that the account is
   // right whatever cuDSS says that it gives back.
   static int Allocate(void* self,
                       void** data,
@@ -378,7 +378,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
   has_factor_ = false;
   if (!is_analyzed_) {
     return {StatusCode::kInvalidArgument,
-            "A matrix was to be factorised before its analysis."};
+            "A factorisation was requested before the analysis of the matrix."};
   }
   if (csr_.n == 0) {
     has_factor_ = true;
@@ -460,7 +460,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
 Status CudaSparseCholesky::Solve(const double* b, double* x) {
   if (!has_factor_) {
     return {StatusCode::kInvalidArgument,
-            "A system was to be solved without a factor of its matrix."};
+            "A solution was requested without a factor of the matrix."};
   }
   if (csr_.n == 0) {
     return {};
@@ -494,7 +494,7 @@ Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
                                         double* x) {
   if (!has_factor_) {
     return {StatusCode::kInvalidArgument,
-            "Systems were to be solved without a factor of their matrix."};
+            "Solutions were requested without a factor of the matrix."};
   }
   if (csr_.n == 0 || num_columns == 0) {
     return {};
@@ -520,8 +520,9 @@ Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
 Status CudaSparseCholesky::CheckSolution() {
   solution_is_wrong_ = false;
   if (!has_factor_) {
-    return {StatusCode::kInvalidArgument,
-            "A solution was to be checked without a factor of its matrix."};
+    return {
+        StatusCode::kInvalidArgument,
+        "A check of a solution was requested without a factor of the matrix."};
   }
   if (csr_.n == 0) {
     return {};

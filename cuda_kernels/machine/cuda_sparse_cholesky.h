@@ -18,7 +18,7 @@
 //
 // Stream contract: everything is queued on the machine's stream. Analyze and
 // Factorize wait for it, Solve doesn't, CheckSolution does.
-// Memory: through the context's account, but for what cuDSS keeps for itself.
+// Memory: through the context's account, except for memory that cuDSS keeps.
 // Thread safety: one thread at a time, as the machine, which must outlive the
 // object. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_SPARSE_CHOLESKY_H_
@@ -49,8 +49,8 @@ class CudaSparseCholesky {
   CudaSparseCholesky(const CudaSparseCholesky&) = delete;
   CudaSparseCholesky& operator=(const CudaSparseCholesky&) = delete;
 
-  // Loads the libraries; no work on a device. kUnsupported: cuDSS is not there
-  // or is not as expected, or the build has no header of its.
+  // Loads the libraries; no work on a device. kUnsupported: cuDSS is missing or
+  // is not as expected, or the build has no header for it.
   static Status Available();
 
   // Orders and analyses the pattern, which must stay as it is until the last
@@ -67,22 +67,21 @@ class CudaSparseCholesky {
   // As before an analysis: no memory is held.
   void Release();
 
-  // Of an analysis. Values of L, operations of a factorisation, and bytes of
-  // the device: those that stay after the first factorisation, and the most
-  // there are during it.
+  // Results of an analysis. Values of L, operations of a factorisation, and
+  // bytes of the device: those that stay after the first factorisation, and the
+  // most there are during it.
   int64_t num_factor_values() const { return num_factor_values_; }
   int64_t num_flops() const { return num_flops_; }
   int64_t device_bytes() const { return device_bytes_; }
   int64_t peak_device_bytes() const { return peak_device_bytes_; }
 
   // values: num_values of them in the order of the pattern, kept. The first
-  // call takes the factor's memory; later ones factorise again in its place.
-  // *failed_order: 0, or where there is no factor k > 0, counted from 1, if row
-  // k of A is to blame, since its pivot is not positive in the order of
-  // elimination or the row has a value which is not finite, or
-  // kUnknownOrder where cuDSS doesn't say. That is not an error of this call:
-  // those are kOutOfMemory, kDeviceError, and kInvalidArgument without an
-  // analysis.
+  // call takes the factor's memory; later ones reuse it. *failed_order: 0, or
+  // where there is no factor k > 0, counted from 1, if row k of A is to blame,
+  // since its pivot is not positive in the order of elimination or the row has
+  // a value which is not finite, or kUnknownOrder where cuDSS doesn't say. That
+  // is not an error of this call: those are kOutOfMemory, kDeviceError, and
+  // kInvalidArgument without an analysis.
   static constexpr int64_t kUnknownOrder = -1;
   Status Factorize(const double* values, int64_t* failed_order);
 
@@ -93,9 +92,9 @@ class CudaSparseCholesky {
   // x = A^-1 b, n x num_columns values each, column-major without gaps; x is
   // not b. Not checked.
   Status SolveColumns(int64_t num_columns, double* b, double* x);
-  // What cuda_solution_check.h says of the last Solve.
+  // The result of cuda_solution_check.h for the last Solve.
   Status CheckSolution();
-  // Whether that was that cuDSS's solution is wrong, and not an error of CUDA.
+  // True if that was that cuDSS's solution is wrong, and not an error of CUDA.
   bool solution_is_wrong() const { return solution_is_wrong_; }
 
  private:

@@ -1,8 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Sorts and sums of values of 32 or 64 bits in memory of the caller's, for
-// indices of more elements than an int32 counts. cuda_sort.h has those of
-// observations.
+// Sorts and sums of values of 32 or 64 bits in the caller's memory, for indices
+// of more elements than an int32 counts. cuda_sort.h has those of observations.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_WIDE_SORT_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_WIDE_SORT_H_
 

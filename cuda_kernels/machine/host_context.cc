@@ -79,10 +79,11 @@ class Semaphore {
 }  // namespace
 
 // A region ends when all its chunks are done, by any thread. The caller
-// waits for no thread that has no chunk. What describes the region is therefore
-// read only by threads that have taken a chunk of it, since it can't end, and
-// no other can begin, before that chunk is done. A thread that comes late finds
-// no chunk, or one of a later region, which it then works on as any other.
+// waits for no thread that has no chunk. The description of the region is
+// therefore read only by threads that have taken a chunk of it: the region
+// can't end, and no other can begin, before that chunk is done. A thread that
+// comes late finds no chunk, or one of a later region, which it then works on
+// as any other.
 struct HostContext::Pool {
   // The region in progress.
   Callback callback = nullptr;
@@ -90,21 +91,21 @@ struct HostContext::Pool {
   int64_t n = 0;
   int64_t grain = 1;
   int64_t num_chunks = 0;
-  // What a chunk of the region threw, the first one that did, and its begin.
-  // Guarded by mutex.
+  // The exception of a chunk of the region, the first one that threw, and its
+  // begin. Guarded by mutex.
   std::mutex mutex;
   std::exception_ptr thrown;
   int64_t thrown_at = std::numeric_limits<int64_t>::max();
 
-  // Chunks that nobody has taken; negative after threads came in vain. Storing
-  // it publishes a region.
+  // Chunks that are not taken; negative after threads found none. Storing it
+  // publishes a region.
   alignas(64) std::atomic<int64_t> num_left{0};
   // Chunks that are not done, plus kCallerSleeps.
   alignas(64) std::atomic<int64_t> num_pending{0};
   static constexpr int64_t kCallerSleeps = int64_t{1} << 62;
   Semaphore done;
 
-  // Workers that sleep, or are about to, and that nobody has woken yet.
+  // Workers that sleep, or are about to, and that have not been woken yet.
   alignas(64) std::atomic<int> num_sleeping{0};
   Semaphore wake;
   std::atomic<bool> stop{false};
@@ -114,8 +115,8 @@ struct HostContext::Pool {
   bool spin = true;
   std::vector<std::thread> threads;
 
-  // What calls of functions have taken; of the caller. Two functions may share
-  // a place, and take turns.
+  // Times of function calls; of the caller. Two functions may share a place,
+  // and take turns.
   struct Cost {
     Callback callback = nullptr;
     double seconds_per_element = 0.0;

@@ -14,8 +14,8 @@
 // long the calls of a function took, and wakes no more threads than the next
 // one has work for.
 //
-// Thread safety: one HostContext serves one caller at a time. Solves that run
-// at once own one each. Calls of ParallelFor must not be nested.
+// Thread safety: one caller uses a HostContext at a time. Solves that run at
+// once own one each. Calls of ParallelFor must not be nested.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CONTEXT_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_HOST_CONTEXT_H_
 
@@ -27,8 +27,8 @@ namespace ceres_ext::kernels {
 
 class HostContext {
  public:
-  // The caller is one of the num_threads threads; values below 1 mean 1. Where
-  // the system refuses a thread, or more than 1024 are asked for, the pool is
+  // The caller is one of the num_threads threads; values below 1 mean 1. If the
+  // system refuses a thread, or more than 1024 are requested, the pool is
   // smaller: num_threads() says so and results are the same.
   explicit HostContext(int num_threads);
   ~HostContext();
@@ -40,8 +40,8 @@ class HostContext {
   // Calls fn(begin, end) or fn(begin, end, slot) once for each chunk
   // [i * grain, min(n, (i + 1) * grain)), on any thread and in any order, and
   // returns when all are done. slot in [0, num_threads()) belongs to one thread
-  // for the length of the call: an index into per-thread scratch. What fn
-  // throws leaves ParallelFor: of several chunks that throw the first one's,
+  // for the length of the call: an index into per-thread scratch. An exception
+  // of fn leaves ParallelFor: if several chunks throw, that of the first one,
   // for any number of threads. Which chunks are done then is open.
   template <typename Function>
   void ParallelFor(int64_t n, int64_t grain, Function&& fn) {

@@ -30,7 +30,7 @@
 // where whatever may fail returns a Status. Marks 0 to 4 are the solver's, the
 // others the caller's.
 //
-// A machine serves one caller at a time; solves that run at once own one each.
+// One caller uses a machine at a time; concurrent solves own one each.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_HOST_MACHINE_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_HOST_MACHINE_H_
 

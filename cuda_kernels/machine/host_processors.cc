@@ -83,7 +83,7 @@ double QuotaOfVersion2(const std::string& folder) {
   return quota > 0.0 && period > 0.0 ? quota / period : kNoQuota;
 }
 
-// Of the group and its parents up to where the hierarchy is mounted.
+// Limits of the group and its parents up to the mount point of the hierarchy.
 template <typename Quota>
 double SmallestQuota(const std::string& mount_point,
                      std::string group,

@@ -40,15 +40,15 @@
 //    finite. Xc.z == 0 is always such a case. The caller must check with
 //    AllFinite and fail the evaluation, which makes Ceres refuse the step: so
 //    no state that Ceres accepts contains one.
-//  - ProjectForProducts serves operators that recompute Jacobians, where a
+//  - ProjectForProducts is for operators that recompute Jacobians, where a
 //    single NaN would spoil every entry of a vector. It replaces such an
-//    observation by one whose Jacobian is zero. In double this never happens
-//    in an accepted state, so recomputed and evaluated Jacobians agree. In
-//    float it also leaves out observations whose depth has no correct digit,
-//    |Xc.z| <= 4 eps (|r.z| + |t.z|): cameras and points rounded to float may
-//    meet at the centre although they don't in double. Leaving an observation
-//    out keeps J'J <= its value in double, so that a Schur complement with
-//    V in double and products in float stays positive semidefinite.
+//    observation by one whose Jacobian is zero. In double this never happens in
+//    an accepted state, so recomputed and evaluated Jacobians agree. In float
+//    it also leaves out observations whose depth has no correct digit, |Xc.z|
+//    <= 4 eps (|r.z| + |t.z|): cameras and points rounded to float may meet at
+//    the centre although they don't in double. Leaving an observation out keeps
+//    J'J <= its value in double, so that a Schur complement with V in double
+//    and products in float stays positive semidefinite.
 //
 // All matrices are row-major. Every function is pure and thread-safe.
 
@@ -79,7 +79,7 @@ struct CameraState {
   T k2;
 };
 
-// What an observation's residual and Jacobians are made of.
+// The values from which an observation's residual and Jacobians are computed.
 template <typename T>
 struct Projection {
   T r[3];  // R X.
@@ -360,7 +360,7 @@ CERES_EXT_HOST_DEVICE inline void CameraMapTransposeMultiply(
 // ---------------------------------------------------------------------------
 // Projection.
 
-// What IEEE arithmetic gives, see "At and behind the optical centre".
+// The results of IEEE arithmetic, see "At and behind the optical centre".
 template <typename T>
 CERES_EXT_HOST_DEVICE inline Projection<T> Project(const CameraState<T>& camera,
                                                    const T* point) {
@@ -478,7 +478,7 @@ CERES_EXT_HOST_DEVICE inline void MapCameraJacobian(const T* local_jacobian,
   }
 }
 
-// Whether element (i, j) of a camera map lies in one of its blocks where it is
+// True if element (i, j) of a camera map lies in one of its blocks where it is
 // [blockdiag(3 x rotation_dim, diagonal 6), 0]: cameras without a manifold, or
 // with a full one for the rotation, scaled, padded or with constants.
 CERES_EXT_HOST_DEVICE constexpr bool IsInMapBlocks(int rotation_dim,

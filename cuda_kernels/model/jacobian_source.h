@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Where the Jacobian of an observation comes from. Operators are templates over
-// one of these, passed by value.
+// The source of an observation's Jacobian. Operators are templates over one of
+// these, passed by value.
 //
 // A source is a type with
 //   Value              storage and arithmetic type of the blocks
@@ -61,8 +61,8 @@ struct StoredJacobian {
   }
 };
 
-// Blocks of the BAL model computed anew each time from camera and point, in T:
-// Jc = J_c map_c, Jp = J_p diag(s_p), both times s_k where kScaledRows; else
+// Blocks of the BAL model, computed each time from camera and point, in T: Jc =
+// J_c map_c, Jp = J_p diag(s_p), both times s_k if kScaledRows; otherwise
 // nothing is kept per observation. Cameras and points may have an origin of
 // their own (PrepareCamerasParams). That is a type of its own, since a test of
 // row_scale takes registers of kernels that have none left.

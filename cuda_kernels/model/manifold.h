@@ -2,10 +2,10 @@
 //
 // Ceres's manifolds as products of factors: x (+) delta and its derivative by
 // delta at zero, with Ceres's formulas. No product is fused with a sum, so that
-// machines differ in sines and cosines alone. Of kConstant, kEuclidean and the
-// derivatives of quaternions the bits are Ceres's; of quaternions too, where
+// machines differ in sines and cosines alone. The bits of kConstant, kEuclidean
+// and the derivatives of quaternions are Ceres's; those of quaternions too, if
 // sine and cosine are those of Ceres's C++ library; those of kSphere and kLine
-// differ in rounding, since Eigen sums in an order of its own.
+// differ in rounding, because Eigen sums in another order.
 #ifndef CERES_EXT_CUDA_KERNELS_MODEL_MANIFOLD_H_
 #define CERES_EXT_CUDA_KERNELS_MODEL_MANIFOLD_H_
 
@@ -37,7 +37,7 @@ struct ManifoldFactor {
            : kind == ManifoldKind::kLine      ? size - 2
                                               : size - 1;
   }
-  // Whether its derivative is the same everywhere.
+  // True if its derivative is the same everywhere.
   CERES_EXT_HOST_DEVICE bool is_linear() const {
     return kind == ManifoldKind::kConstant || kind == ManifoldKind::kEuclidean;
   }
@@ -269,7 +269,8 @@ CERES_EXT_HOST_DEVICE inline void Plus(const ManifoldFactor& factor,
 }
 
 // The derivative of x (+) delta by delta at zero, in rows of `stride` values.
-// What is zero everywhere, as off the diagonal of kEuclidean, is not written.
+// Elements that are zero everywhere, such as off the diagonal of kEuclidean,
+// are not written.
 CERES_EXT_HOST_DEVICE inline void PlusJacobian(const ManifoldFactor& factor,
                                                const double* x,
                                                int stride,

@@ -11,8 +11,8 @@
 //
 // rho[0..2] are rho(s), rho'(s) and rho''(s) at s = |r|^2 >= 0; the cost is
 // rho(s) / 2. Values agree with ceres::LossFunction's to rounding; where Ceres
-// subtracts nearly equal numbers (small s) these are the more exact ones. As
-// in Ceres, rho' never underflows to zero but for Tukey's loss.
+// subtracts nearly equal numbers (small s) these are the more exact ones. As in
+// Ceres, rho' never underflows to zero except for Tukey's loss.
 //
 // A LossRef refers to the losses of a batch's rows, user-defined ones included.
 #ifndef CERES_EXT_CUDA_KERNELS_MODEL_ROBUST_LOSS_H_
@@ -136,9 +136,9 @@ struct RobustLoss {
     }
   }
 
-  // rho' >= 0 and rho'' <= 0 at all s; so are chains of such. What Ceres makes
-  // of one is the factor sqrt(rho') alone (LossCorrector). Of kScale a factor
-  // below zero, or NaN, is none.
+  // rho' >= 0 and rho'' <= 0 at all s; this holds for chains of these too.
+  // Ceres reduces one to the factor sqrt(rho') alone (LossCorrector). A factor
+  // of kScale below zero, or NaN, is not.
   bool IsConcave() const {
     return kind != RobustLossKind::kTolerant &&
            (kind != RobustLossKind::kScale || a >= 0.0);
@@ -184,10 +184,10 @@ struct LossRef {
   // kNoLoss; loss_id null: no row has one.
   const RobustLoss* losses = nullptr;
   const uint8_t* loss_id = nullptr;
-  // Where losses are a user's own: rho, rho' and rho'' of each row at its
-  // |r|^2, filled beforehand; else null.
+  // If losses are user-defined: rho, rho' and rho'' of each row at its |r|^2,
+  // filled beforehand; otherwise null.
   const double* rho = nullptr;
-  // What all three are multiplied by, row by row: ceres::ScaledLoss; null: 1.
+  // The factor of all three, row by row: ceres::ScaledLoss; null for 1.
   const double* weights = nullptr;
 
   // rho, rho' and rho'' of row k at s = |r_k|^2; {s, 1, 0} without a loss.
@@ -230,10 +230,10 @@ struct LossRef {
 //   J~ = sqrt(rho') (I - alpha / s r r') J,   alpha^2 / 2 - alpha = s rho'' /
 //   rho'
 //
-// so that J~'r~ = rho' J'r and J~'J~ = rho' J'J + 2 rho'' J'r r'J. Where
-// rho'' <= 0 the second term is left out (alpha = 0): J~'J~ stays positive
-// semidefinite. rho'' > 0 takes rho' > 0, as all losses here have; with a
-// user's own that breaks this, or yields NaN, r~ or J~ isn't finite.
+// so that J~'r~ = rho' J'r and J~'J~ = rho' J'J + 2 rho'' J'r r'J. If rho'' <=
+// 0 the second term is omitted (alpha = 0): J~'J~ stays positive semidefinite.
+// rho'' > 0 requires rho' > 0, as all losses here have; with a user-defined
+// loss that breaks this, or yields NaN, r~ or J~ is not finite.
 class LossCorrector {
  public:
   LossCorrector() = default;  // Corrects nothing.
@@ -250,7 +250,7 @@ class LossCorrector {
     }
   }
 
-  // Whether one of these would correct nothing.
+  // True if one of these would correct nothing.
   CERES_EXT_HOST_DEVICE static bool IsIdentity(const double* rho) {
     return rho[1] == 1.0 && rho[2] <= 0.0;
   }

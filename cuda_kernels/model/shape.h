@@ -21,9 +21,9 @@ struct FixedShape {
   // Elements of the blocks of J, row-major.
   static constexpr int kESize = kNumResiduals * kE;
   static constexpr int kFSize = kNumResiduals * kF;
-  // Of W = F'E, F x E, row-major.
+  // For W = F'E, F x E, row-major.
   static constexpr int kWSize = kF * kE;
-  // Of V = E'E and U = F'F, packed.
+  // For V = E'E and U = F'F, packed.
   static constexpr int kPackedE = PackedSize(kE);
   static constexpr int kPackedF = PackedSize(kF);
 };

@@ -142,7 +142,7 @@ CERES_EXT_HOST_DEVICE inline double SubtractProduct(
 inline constexpr int kMaxEliminatedFamilies = 8;
 
 // -W Vi W', packed, where W sums over the rows of one eliminated block, which
-// stand next to each other and in one segment.
+// are adjacent and in one segment.
 struct EliminatedBlocks {
   const double* values = nullptr;
   const int32_t* row_begin = nullptr;
@@ -268,7 +268,7 @@ struct MergedRows {
   }
 };
 
-// Of the sums of the step before, `width` values each.
+// The sums of the step before, `width` values each.
 struct PartialSums {
   const double* in = nullptr;
   int32_t width = 0;
@@ -475,7 +475,7 @@ struct InvertBlocksParams {
   BlockArray<const double> a;
   const double* diagonal = nullptr;  // D, columns per block; null: zero
   BlockArray<double> inverse;
-  // Whether a block that rounding has left not positive definite is replaced by
+  // True if a block that rounding has left not positive definite is replaced by
   // its diagonal, with elements below D^2 raised to that, as a preconditioner
   // may be; else, with D, it has the pivots of one that is definite
   // (small_matrix.h), and without it is a breakdown. kDynamic: where true,

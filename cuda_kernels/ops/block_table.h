@@ -19,14 +19,14 @@
 
 namespace ceres_ext::kernels {
 
-// Where the blocks of one kind (cameras, or points) stand in Ceres's vectors.
+// The places of the blocks of one kind (cameras, or points) in Ceres's vectors.
 // Block i has tangent_size[i] <= padded_size values at tangent_offset[i] of a
 // tangent vector and ambient_size values at state_offset[i] of a state. A block
 // without columns has tangent_size 0, a constant block state_offset -1 as well;
-// offsets of what isn't there are not read. *Padding* are the places of a
-// padded vector (num_blocks x padded_size, row-major) beyond tangent_size[i].
-// Where values of a block are held its columns stand where its other values do,
-// and the places of those that are held are padding.
+// offsets of missing blocks are not read. *Padding* are the places of a padded
+// vector (num_blocks x padded_size, row-major) beyond tangent_size[i]. If
+// values of a block are held, its columns are at the places of its other
+// values, and the places of those that are held are padding.
 struct BlockTableRef {
   int32_t num_blocks = 0;
   int32_t padded_size = 0;
@@ -36,11 +36,11 @@ struct BlockTableRef {
   const int32_t* state_offset = nullptr;    // num_blocks
   // ambient_size per block, read where state_offset < 0; null: nowhere.
   const double* constant_values = nullptr;
-  // Bit j: value j of the block is held. Of blocks of up to 8; null: none.
+  // Bit j: value j of the block is held. For blocks of up to 8; null for none.
   const uint8_t* held = nullptr;
 
   // Which of the block's values of a tangent vector a place of the padded one
-  // has; -1: it is padding.
+  // has; -1 if it is padding.
   CERES_EXT_HOST_DEVICE int ValueAt(int64_t block, int element) const {
     const int bits = held == nullptr ? 0 : held[block];
     if (bits == 0) {

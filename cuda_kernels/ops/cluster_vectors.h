@@ -21,9 +21,8 @@ namespace ceres_ext::kernels {
 
 class CudaMachine;
 
-// The systems of all clusters, whose unknowns stand in the order of P. Of a
-// cluster of n unknowns N has n columns of n values, of which both triangles
-// are there.
+// The systems of all clusters, whose unknowns are in the order of P. For a
+// cluster of n unknowns N has n columns of n values, with both triangles.
 struct ClusterMatricesRef {
   int32_t num_clusters = 0;
   const int32_t* begin = nullptr;         // of each in the order, and the end

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a second level of PCG (coarse_space.h) is made of without S, where rows
-// have one eliminated block ("point") and one other ("camera"), and the points
-// to themselves. A *part* is the rows of one point by the cameras of one
-// cluster. With Vi = C C',
+// The parts of a second level of PCG (coarse_space.h) without S, if rows have
+// one eliminated block ("point") and one other ("camera"), and the points to
+// themselves. A *part* is the rows of one point by the cameras of one cluster.
+// With Vi = C C',
 //
 //   T_p  = sum over the rows k of part p of (P_k' Jc_k') Jp_k C     m x E
 //   E_IJ = [I = J] sum over cameras i of I of P_i'(U_i + D_i^2) P_i
@@ -37,8 +37,9 @@ namespace ceres_ext::kernels {
 inline constexpr int kPartColumns = 3;
 
 // Up to `per_camera` rows of each camera, evenly over those it has: the point
-// of the i-th at per_camera * camera + i; -1: there are fewer. Of two rows that
-// of the shorter point: rows by chance would be of long ones.
+// of the i-th at per_camera * camera + i; -1 if there are fewer. Takes the
+// row of the shorter point from each two, because random rows would mostly be
+// of long ones.
 struct SamplePointsParams {
   int64_t num_cameras = 0;
   int32_t per_camera = 0;
@@ -100,7 +101,7 @@ struct GatherIdsParams {
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { out[i] = in[source[i]]; }
 };
 
-// Of rows in the order of (point, cluster) which are the first of a part.
+// The rows in the order of (point, cluster) that are the first of a part.
 struct FirstOfPartParams {
   int64_t n = 0;
   ObservationIndexRef index;  // clusters in place of cameras
@@ -195,8 +196,8 @@ struct CameraVectorsParams {
   static constexpr int kColumns = Source::Shape::kF;
   int64_t num_cameras = 0;
   Source jacobian;
-  // Of each column of each camera its place in the order of P; -1: it is no
-  // unknown.
+  // For each column of each camera its place in the order of P; -1 if it is not
+  // an unknown.
   const int32_t* place = nullptr;
   const double* p = nullptr;  // m of each in the order
   double* q = nullptr;
@@ -311,8 +312,8 @@ struct PartVectorsParams {
   }
 };
 
-// Elements of E are summed by square tiles, so that a value of T serves
-// several.
+// Elements of E are summed by square tiles, so that several elements use a
+// value of T.
 inline constexpr int kCoarseTile = 3;
 inline constexpr int kCoarseTiles = kCoarseVectors / kCoarseTile;
 inline constexpr int kCoarseTileSize = kCoarseTile * kCoarseTile;

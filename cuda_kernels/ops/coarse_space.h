@@ -6,8 +6,8 @@
 //   M^-1 r + P E^-1 P'r,   E = P'S P
 //
 // The unknowns of S are in clusters, and P has `m` columns for each, which are
-// zero outside it. The unknowns of a cluster stand next to each other in the
-// *order* of P. S is a SchurCsr. Vector operations (ops/vector_operation.h).
+// zero outside it. The unknowns of a cluster are adjacent in the *order* of P.
+// S is a SchurCsr. Vector operations (ops/vector_operation.h).
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_COARSE_SPACE_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_COARSE_SPACE_H_
 
@@ -53,7 +53,8 @@ struct CopyRowsParams {
   }
 };
 
-// Where the values of S are: SchurUnknownsRef::begin and SchurCsr::row_begin.
+// The places of the values of S: SchurUnknownsRef::begin and
+// SchurCsr::row_begin.
 struct SchurValuesRef {
   const double* values = nullptr;
   const int32_t* begin = nullptr;      // of each block's unknowns

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Counts the blocks of a family that are rank-deficient but for damping
+// Counts the blocks of a family that are rank-deficient without damping
 // (base/relative_pivot.h), and finds the worst:
 //
 //   JudgeBlocks     relative pivots of all blocks, how many are degenerate
@@ -23,10 +23,10 @@
 
 namespace ceres_ext::kernels {
 
-// Of one family.
+// For one family.
 struct DegenerateRecord {
   int64_t count = 0;
-  // 1 / relative pivot of the worst, at most kMaxSeverity; 0: there is none.
+  // 1 / relative pivot of the worst, at most kMaxSeverity; 0 if there is none.
   double severity = 0.0;
   int32_t block = Breakdown::kNone;  // the worst
   int32_t unused = 0;
@@ -39,13 +39,14 @@ struct DegenerateRecord {
 
 // Traffic: the matrices several times, D.
 struct JudgeBlocksParams {
-  int64_t n = 0;         // blocks
-  int32_t columns = 0;   // of a block
-  BlockArray<double> a;  // used up: element 0 of a block is then its severity
-  // D of one on columns that are no unknowns, else of zero, `columns` per
-  // block; null: zero.
+  int64_t n = 0;        // number of blocks
+  int32_t columns = 0;  // of a block
+  // The blocks, overwritten: element 0 of a block is then its severity.
+  BlockArray<double> a;
+  // D, `columns` per block: one on columns that are not unknowns, otherwise
+  // zero; null for zero.
   const double* padding = nullptr;
-  DegenerateRecord* record = nullptr;  // set, but for the worst block
+  DegenerateRecord* record = nullptr;  // set except for the worst block
 
   using First = MaxFirst;
   static constexpr int kUnroll = 1;

@@ -2,8 +2,8 @@
 //
 // Residuals, cost and Jacobian of a batch of BAL observations (bal_model.h).
 //
-//   PrepareCameras    parameters -> camera states and camera maps, once a state
-//   LocalOrigin,      an origin amid the cameras, and points from there, for
+//   PrepareCameras    parameters -> camera states and maps, once per state
+//   LocalOrigin,      an origin among the cameras, and points from there, for
 //   MovePoints        products in float
 //   EvaluateCost      states, points -> 1/2 sum |residual|^2
 //   EvaluateJacobian  the same and Jc = J_c map_c, Jp = J_p diag(s_p), J'r
@@ -39,10 +39,9 @@ enum class CameraParameters : int32_t {
 // state_c and map_c = L_c T_c diag(s_c): L_c (9 x A) derives the local
 // coordinates by the A parameters, T_c (A x C) is the tangent matrix. With an
 // origin o the state is that of points X - o, which t + R o projects as t does
-// X, and t + R o is the local coordinate in the place of t. Its derivative by
-// the rotation cancels against that by t, which double bears and float does
-// not: maps are double for either.
-// Order: one thread owns a camera.
+// X, and t + R o replaces t as the local coordinate. Its derivative by the
+// rotation cancels against that by t, which double bears and float does not:
+// maps are double for either. Order: one thread owns a camera.
 template <typename T, int C>
 struct PrepareCamerasParams {
   int32_t num_cameras = 0;
@@ -145,7 +144,7 @@ struct MovePointsParams {
   }
 };
 
-// What an evaluation says beside its arrays.
+// Results of an evaluation beside its arrays.
 struct Evaluation {
   // 1/2 sum |residual|^2. Not a number or infinite where a residual is.
   double cost = 0.0;

@@ -8,7 +8,7 @@
 //   ApplyPointTangents             Jp T_p
 //
 // Vector operations (ops/vector_operation.h) without sums: the same bits in
-// every run, and on every machine but for sines and cosines.
+// every run, and on every machine except for sines and cosines.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_MANIFOLDS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_MANIFOLDS_H_
 
@@ -64,9 +64,9 @@ struct PlusManifoldsParams {
 };
 
 // The matrices of the blocks: of their linear factors, which need no state, or
-// of the others. What is zero at any state is not written.
-// Mapping: a thread per block. Traffic: 32 B per block, and its part of state
-// and matrices, 128 B for a quaternion.
+// of the others. Elements that are zero at any state are not written. Mapping:
+// a thread per block. Traffic: 32 B per block, and its part of state and
+// matrices, 128 B for a quaternion.
 struct ManifoldTangentsParams {
   int64_t n = 0;
   const ManifoldBlock* blocks = nullptr;  // n

@@ -11,8 +11,8 @@
 //   s_c  = g_c - sum_k W_k Vi_p g_p
 //
 // S_c is the diagonal block of the Schur complement without D_c^2, s its
-// right-hand side. W_cp sums over the observations of point p by camera c,
-// more than one where a pair repeats: these stand next to each other.
+// right-hand side. W_cp sums over the observations of point p by camera c, more
+// than one if a pair repeats: these are adjacent.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_NORMAL_BLOCKS_H_
 
@@ -49,7 +49,7 @@ struct NormalBlocksParams {
       v_inverse;                     // Vi, packed; needs `breakdown`
   double* point_gradient = nullptr;  // g_p, E
 
-  // Whether v_inverse is an input, of points that rows of other batches see as
+  // True if v_inverse is an input, of points that rows of other batches see as
   // well. Nothing of points is computed then, and schur_rhs is not to be asked
   // for.
   bool v_inverse_is_given = false;

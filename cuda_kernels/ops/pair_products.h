@@ -23,7 +23,7 @@
 
 namespace ceres_ext::kernels {
 
-// Of the pairs of a family of E.
+// For the pairs of a family of E.
 struct PairProductsParams {
   ObservationIndexRef index;   // of pairs
   CouplingIndexRef couplings;  // of that

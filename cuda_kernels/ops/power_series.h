@@ -44,8 +44,8 @@ struct PowerSeriesStartParams {
   }
 };
 
-// t = -t, which makes it t_i, and z += t. Where the series has scalars of its
-// own, norm_r = |t_i|, and it ends where that is below tol_r.
+// t = -t, which makes it t_i, and z += t. If the series has separate scalars,
+// norm_r = |t_i|, and it ends if that is below tol_r.
 struct PowerSeriesTermParams {
   int64_t n = 0;
   double* t = nullptr;

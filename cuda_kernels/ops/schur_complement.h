@@ -6,7 +6,7 @@
 //
 // its lower triangle, block by block. Letters: ops/normal_blocks.h, which has
 // computed Vi and the diagonal blocks S_c before, and the right-hand side s
-// with them. Of the other blocks each has its couplings
+// with them. Each of the other blocks has its couplings
 // (structure/coupling_index.h):
 //
 //   S_ij = -sum over (k, l) of Jc_k' (Jp_k Vi_p Jp_l') Jc_l       i > j
@@ -52,7 +52,7 @@ struct SchurComplementParams {
   const double* camera_diagonal = nullptr;  // D_c, F per camera; null: zero
   SchurTarget target;
 
-  // Of the host: for cameras of kLocalF columns (internal::CouplingScratch).
+  // On the host: for cameras of kLocalF columns (internal::CouplingScratch).
   HostSchurRowsRef rows;
 
   // Scratch of a device, ScratchBytes of it, aligned to 16: what it makes of
@@ -61,8 +61,8 @@ struct SchurComplementParams {
   unsigned char* scratch = nullptr;
 };
 
-// What a coupling asks for of each of its observations where blocks are stored:
-// both blocks, and of the first Jp Vi as well. Aligned to 16 bytes, the parts
+// The data that a coupling needs from each of its observations if blocks are
+// stored: both blocks, and Jp Vi of the first. Aligned to 16 bytes, the parts
 // that are read together next to each other.
 template <typename T, typename Shape>
 struct alignas(16) CouplingRecord {
@@ -88,9 +88,9 @@ struct CouplingScratch<RecomputedJacobian<T, C, kScaledRows>> {
 
 }  // namespace internal
 
-// What an index of couplings has to list for a source: blocks on the host,
-// where another will do as well; observations on a device, or points where
-// these are all that a Jacobian differs by.
+// The entries that an index of couplings must list for a source: on the host
+// blocks, where others work too; on a device observations, or points if a
+// Jacobian depends only on these.
 template <typename Source, BlockLayout kLayout>
 inline constexpr CouplingList kCouplings = CouplingList::kObservations;
 template <typename Source>
@@ -100,7 +100,7 @@ template <typename T, int C>
 inline constexpr CouplingList
     kCouplings<RecomputedJacobian<T, C, /*kScaledRows=*/false>, kDeviceLayout> =
         CouplingList::kPoints;
-// Of a device: kInvalidArgument where the index lists others.
+// On a device: kInvalidArgument if the index lists others.
 template <typename Source, BlockLayout kLayout>
 Status CheckCouplings(const SchurComplementParams<Source, kLayout>& p) {
   constexpr bool kPoints = kCouplings<Source, kLayout> == CouplingList::kPoints;
@@ -115,7 +115,7 @@ Status CheckCouplings(const SchurComplementParams<Source, kLayout>& p) {
                        : "observations, and this one lists points.")};
 }
 
-// Of a device, known from the forecast, or exactly where the index is there.
+// On a device, known from the forecast, or exactly once the index exists.
 template <typename Source>
 int64_t ScratchBytes(int64_t num_observations, int64_t num_chunks) {
   using Scratch = internal::CouplingScratch<Source>;

@@ -6,8 +6,8 @@
 //
 // Order, all: sums over the observations of a point in their order; sums over
 // the observations of a camera in a fixed order of the machine's own.
-// Where `scalars` is not null and ended, nothing is done.
-// Vectors have R values per observation, E per point, F per camera.
+// If `scalars` is not null and ended, nothing is done. Vectors have R values
+// per observation, E per point, F per camera.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_SCHUR_PRODUCTS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_PRODUCTS_H_
 

@@ -181,7 +181,7 @@ struct CrossingSums {
   }
 };
 
-// Of rows of any shape, where the value of a cell is its number among those of
+// For rows of any shape, where the value of a cell is its number among those of
 // all rows.
 struct GeneralPairSums {
   BlockRowsRef rows;
@@ -277,7 +277,7 @@ struct PairInverseParams {
   }
 };
 
-// What is common to the sums over couplings of pairs.
+// The common part of the sums over couplings of pairs.
 struct PairCouplings {
   CouplingIndexRef couplings;
   int32_t e_size = 0;

@@ -22,7 +22,7 @@
 //   int64_t size() const               number of elements; else it is n
 //   bool Begin()                       looks at scalars before the first
 //                                      element, may keep them in fields of its
-//                                      own; false: nothing is done
+//                                      own; false if nothing is done
 //   int64_t grain() const              with Apply, elements of a task of the
 //                                      host, else 4096, or all below 8192
 //   static constexpr int kUnroll       elements per turn of a thread, else 4;
@@ -110,7 +110,7 @@ inline constexpr int64_t kVectorGrain = 4096;
 // Blocks of a sum that it handles side by side, so that it reads longer runs.
 inline constexpr int64_t kSumGrain = 8;
 
-// Whether an element takes so long that none of this counts.
+// True if an element takes so long that none of this counts.
 template <typename P, bool kHasUnroll = HasUnroll<P>::value>
 struct IsLong : std::false_type {};
 template <typename P>

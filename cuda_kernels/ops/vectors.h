@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What Ceres's trust region loop computes on its vectors between evaluations
-// and linear solves (ceres/trust_region_vectors.h), so that they need not leave
-// the machine they live on. Vector operations (ops/vector_operation.h) of
+// The computations of Ceres's trust region loop on its vectors between
+// evaluations and linear solves (ceres/trust_region_vectors.h), so that the
+// vectors stay on their machine. Vector operations (ops/vector_operation.h) of
 // n >= 0 elements. Outputs may be inputs. Pointers may be null where n is 0.
 //
 // Operations without a sum give the same bits on every machine.
@@ -40,7 +40,7 @@ struct SetConstantParams {
 template <typename T>
 SetConstantParams(int64_t, T, T*) -> SetConstantParams<T>;
 
-// The value of elements that nobody has written: Ceres's kImpossibleValue.
+// The value of elements that were not written: Ceres's kImpossibleValue.
 inline constexpr double kImpossibleValue = 1e302;
 
 // y = -x
@@ -160,7 +160,7 @@ struct DotParams {
 };
 
 inline int64_t GetBytes(const DotParams& p) { return 16 * p.n; }
-// What the sums of the loop return. It lives where the vectors live; each
+// The results of the loop's sums. It lives where the vectors live; each
 // operation sets the fields it names, so that the host may read what it needs
 // with one copy.
 struct LoopScalars {

@@ -91,9 +91,9 @@ struct ViewMatrices {
   }
 };
 
-// Formula of BlockSum: F'F - W Vi W' of blocks that stand in several views, W
-// being the sum over the rows of one eliminated block, which stand next to each
-// other and in one segment. kMerged: of merged blocks (Views::merged).
+// Formula of BlockSum: F'F - W Vi W' of blocks that are in several views, W
+// being the sum over the rows of one eliminated block, which are adjacent and
+// in one segment. kMerged: of merged blocks (Views::merged).
 template <typename Source, bool kMerged = false>
 struct SharedSchurBlocks {
   using Shape = typename Source::Shape;
@@ -160,7 +160,7 @@ struct SharedSchurBlocks {
             double* sums) const {
     for (int64_t c = begin; c < end;) {
       const int32_t point = point_id[cells[c].row];
-      // Of blocks of one family, which a merged one has all columns of.
+      // For blocks of one family, which a merged one has all columns of.
       double w[F][E] = {};
       int size = 0;
       for (; c < end && point_id[cells[c].row] == point; ++c) {
@@ -195,7 +195,7 @@ struct SharedSchurBlocks {
   }
 };
 
-// Where a column of a view stands in a row that Ceres has evaluated.
+// The place of a column of a view in a row that Ceres has evaluated.
 struct ViewColumn {
   int16_t at;    // of its first residual, from the first F value; -1: zero
   int16_t size;  // columns of its block

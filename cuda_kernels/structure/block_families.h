@@ -54,7 +54,7 @@ class BlockFamilies {
   auto end() const { return families_.end(); }
   int64_t num_values() const { return num_values_; }
   int64_t num_packed() const { return num_packed_; }
-  // Where value `at` of a vector is, 0 <= at < num_values().
+  // The place of value `at` of a vector, 0 <= at < num_values().
   struct Place {
     int family = 0;
     int32_t block = 0;

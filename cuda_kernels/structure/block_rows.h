@@ -76,8 +76,8 @@ struct alignas(16) BlockCell {
   int32_t size;
 };
 
-// What the sum over the cells of an F block asks of the row's eliminated block,
-// for S_c. size 0: the row has none.
+// The data that the sum over the cells of an F block needs from the row's
+// eliminated block, for S_c. size 0: the row has none.
 struct alignas(16) EliminatedCell {
   int64_t value;
   int32_t block;  // place in the family
@@ -263,8 +263,8 @@ class BlockRowsBuilder {
   const std::vector<BlockList>& e_lists() const { return e_lists_; }
   const std::vector<BlockList>& f_lists() const { return f_lists_; }
   const std::vector<EliminatedCell>& eliminated() const { return eliminated_; }
-  // Of merged blocks: a cell stands for all that the row has of the block, its
-  // value is where the block's columns begin in merged_column().
+  // For merged blocks: a cell is everything that the row has of the block, and
+  // its value is the begin of the block's columns in merged_column().
   const std::vector<BlockList>& merged_lists() const { return merged_lists_; }
   const std::vector<int32_t>& merged_column() const { return merged_column_; }
 

@@ -31,7 +31,7 @@ namespace ceres_ext::kernels {
 class CudaMachine;
 class HostMachine;
 
-// What an index keeps of a coupling.
+// The entry of a coupling in an index.
 enum class CouplingList {
   kObservations,  // k and l, 8 B
   kPoints,        // their point, 4 B: the same Jacobian for all that see it
@@ -110,7 +110,7 @@ CERES_EXT_HOST_DEVICE inline int64_t NumCouplingsWithEarlier(
   return k - begin;
 }
 
-// What an index of couplings takes, known from the observations alone.
+// The memory of an index of couplings, known from the observations alone.
 struct CouplingForecast {
   int64_t num_couplings = 0;   // exact
   int64_t max_num_blocks = 0;  // no more than this

@@ -73,7 +73,8 @@ Status ForecastCouplings(const ObservationIndexRef& index,
 
 namespace {
 
-// Where the couplings and the entries of each row of S begin, on the host.
+// The beginning of the couplings and of the entries of each row of S, on the
+// host.
 struct CouplingRows {
   // On the device: how many couplings the entries of cameras up to e have.
   DeviceBuffer<int64_t> entry_end;
@@ -91,7 +92,7 @@ struct CouplingSlab {
   DeviceBuffer<int64_t> coupling_begin;
 };
 
-// What the couplings of one slab are sorted in.
+// The working memory that sorts the couplings of one slab.
 struct SlabSort {
   DeviceBuffer<uint64_t> keys_in;
   DeviceBuffer<uint64_t> keys_out;
@@ -181,8 +182,8 @@ Status AllocateSort(const std::vector<CouplingSlab>& slabs,
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &sort->keys_in));
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &sort->keys_out));
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(largest, &sort->values));
-  // What a sort of many pairs takes; one of few takes less, which the forecast
-  // does not know.
+  // The memory of a sort of many pairs; one of few takes less, which the
+  // forecast does not know.
   return memory->Allocate(machine->context(),
                           2 * static_cast<int64_t>(sizeof(uint64_t)) * largest);
 }

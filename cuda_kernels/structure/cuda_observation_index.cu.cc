@@ -146,8 +146,8 @@ Status OrderPointsByCamera(const ObservationIndexRef& index,
       ForEach("PointOrder", n, context->stream(), [=] __device__(int64_t i) {
         const int64_t begin = index.point_begin[i];
         const int64_t end = index.point_begin[i + 1];
-        // The end of the curve, (2^bits - 1, 0), is no pair: the first camera
-        // is not above the last.
+        // The end of the curve, (2^bits - 1, 0), is not a pair: the first
+        // camera is not above the last.
         uint64_t place = (uint64_t{1} << (2 * group_bits)) - 1;
         if (begin < end) {
           place = HilbertIndex(

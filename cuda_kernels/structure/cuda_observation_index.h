@@ -28,10 +28,10 @@ class CudaObservationIndex {
                CudaIndexScratch* scratch,
                CudaContext* context);
 
-  // As Build, of points that are numbered anew in the order of
-  // OrderPointsByCamera: point i of the index is point point_order[i] of the
-  // caller. point_order: device memory, num_points, written. new_points: the
-  // new numbers of pairs.point, which may be the same memory.
+  // Like Build, with points that are renumbered in the order of
+  // OrderPointsByCamera: point i of the index is the caller's point
+  // point_order[i]. point_order: device memory, num_points, written.
+  // new_points: the new numbers of pairs.point, which may be the same memory.
   Status BuildOrdered(const ObservationPairs& pairs,
                       int32_t* new_points,
                       int32_t* point_order,

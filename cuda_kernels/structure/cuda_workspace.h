@@ -13,8 +13,8 @@
 // one camera; every camera has at least one, so that the sums of a camera
 // without observations are written as well.
 //
-// The view is a POD of device pointers. A workspace serves one stream at a
-// time. All memory is taken by Setup.
+// The view is a POD of device pointers. One stream uses a workspace at a time.
+// All memory is taken by Setup.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_CUDA_WORKSPACE_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_CUDA_WORKSPACE_H_
 
@@ -95,13 +95,13 @@ class CudaWorkspace {
     // With fewer observations where a block can't have that much shared memory.
     TileOptions recomputed = kRecomputedTiles;
     TileOptions stored = kStoredTiles;
-    // Whether points keep their numbers (row_index.h).
+    // True if points keep their numbers (row_index.h).
     bool keep_point_order = false;
     // The most columns of a camera that scratch is made for.
     int max_columns = kMaxCameraColumns;
 
-    // What is best for a Jacobian that is recomputed or stored, in float or in
-    // double.
+    // The best choice for a Jacobian that is recomputed or stored, in float or
+    // in double.
     static Options For(bool recomputed, bool in_float) {
       Options options;
       options.recomputed_tiles = recomputed;
@@ -115,7 +115,7 @@ class CudaWorkspace {
   CudaWorkspace(const CudaWorkspace&) = delete;
   CudaWorkspace& operator=(const CudaWorkspace&) = delete;
 
-  // index: in device memory. What it views must outlive the workspace, and the
+  // index: in device memory. Its views must outlive the workspace, and the
   // workspace its own index().
   Status Setup(const ObservationIndexRef& index,
                const Options& options,

@@ -70,7 +70,7 @@ struct HostSchurRowsRef {
 
 class HostSchurRows {
  public:
-  // sizes: columns of each camera, which outlive the object; null: all have
+  // sizes: columns of each camera, which outlive the object; null if all have
   // common_size.
   Status Setup(const ObservationIndexRef& index,
                const CouplingIndexRef& couplings,

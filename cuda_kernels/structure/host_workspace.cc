@@ -65,7 +65,7 @@ Status HostWorkspace::CutIntoChunks(const ObservationIndexRef& index) {
 }
 
 Status HostWorkspace::AssignSlots(const ObservationIndexRef& index) {
-  HostBuffer<int32_t> last_slot;  // Of each camera.
+  HostBuffer<int32_t> last_slot;  // For each camera.
   CERES_EXT_RETURN_IF_ERROR(last_slot.Allocate(index.num_cameras, -1));
   CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_chunks_ + 1, &slot_begin_));
   CERES_EXT_RETURN_IF_ERROR(

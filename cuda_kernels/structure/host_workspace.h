@@ -12,8 +12,8 @@
 // the chunks. Chunks depend on the index alone, so every sum has a fixed order
 // for any number of threads.
 //
-// A workspace serves one call at a time, as its machine does. All memory is
-// taken by Setup and ReserveCameraSums.
+// One call uses a workspace at a time, as for its machine. All memory is taken
+// by Setup and ReserveCameraSums.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_HOST_WORKSPACE_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_HOST_WORKSPACE_H_
 
@@ -35,8 +35,8 @@ class HostWorkspace {
   }
 
   // Cuts the points of the index into chunks and makes room for the sums of one
-  // vector per camera, of up to max_columns columns. What the index views must
-  // outlive the workspace, and the workspace its own index().
+  // vector per camera, of up to max_columns columns. The views of the index
+  // must outlive the workspace, and the workspace its own index().
   Status Setup(const ObservationIndexRef& index,
                HostMachine* machine,
                int max_columns = kMaxCameraColumns);

@@ -115,7 +115,7 @@ MergedBlocks MergedBlocksBuilder::Build(
 std::vector<int64_t> PlacesInMerged(const BlockFamilies& f,
                                     const MergedBlocks& merged,
                                     BlockLayout layout) {
-  // Where an element of a matrix is among those of all families.
+  // The place of an element of a matrix among those of all families.
   const auto place_of =
       [layout](const BlockFamily& family, int64_t block, int64_t element) {
         return family.packed_begin +

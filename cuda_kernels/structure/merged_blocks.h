@@ -32,19 +32,19 @@ struct MergedBlocks {
     int32_t block = 0;
   };
 
-  // Of matrices of blocks. First F's families, without blocks where one of
-  // theirs is merged; then the blocks of such families, by size, in the order
-  // of the first block of each.
+  // For matrices of blocks. First F's families, without the blocks that are
+  // merged; then the blocks of merged families, by size, in the order of the
+  // first block of each.
   BlockFamilies families;
   // The columns of F of the latter: those of a block one after the other.
   std::vector<int32_t> column;
-  // Of each block of each family of F, where it is among the latter.
+  // For each block of each family of F, its place among the latter.
   std::vector<std::vector<Place>> place;
   // Blocks that are made of several.
   int32_t num_merged = 0;
 
   bool empty() const { return column.empty(); }
-  // Where the columns of a family of the latter begin in `column`.
+  // The beginning of the columns of a family of the latter in `column`.
   int64_t ColumnBegin(int family) const {
     return families[family].value_begin -
            (families.num_values() - static_cast<int64_t>(column.size()));
@@ -70,9 +70,9 @@ struct MergedBlocks {
   }
 };
 
-// Of each value of the packed matrices of F's blocks, in that order, where it
-// is in those of merged.families, which hold these on their diagonals. merged
-// is not empty.
+// For each value of the packed matrices of F's blocks, in that order, its place
+// in those of merged.families, which hold these on their diagonals. merged is
+// not empty.
 std::vector<int64_t> PlacesInMerged(const BlockFamilies& f,
                                     const MergedBlocks& merged,
                                     BlockLayout layout);
@@ -95,7 +95,7 @@ class MergedBlocksBuilder {
   MergedBlocks Build(const std::vector<bool>& may_merge) const;
 
  private:
-  // Of blocks that no row has named.
+  // For blocks that no row has named.
   static constexpr int32_t kUnseen = 0;
 
   BlockFamilies f_;

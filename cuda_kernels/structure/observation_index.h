@@ -25,8 +25,8 @@ namespace ceres_ext::kernels {
 class HostWorkspace;
 struct CudaWorkspaceRef;
 
-// What an index is made of: one camera and one point per observation, in any
-// order, in the memory of whoever builds it.
+// The input of an index: one camera and one point per observation, in any
+// order, in the memory of its builder.
 struct ObservationPairs {
   int32_t num_cameras = 0;
   int32_t num_points = 0;

@@ -6,11 +6,11 @@
 //   Status status = index.Setup(pairs, {}, &point_order, &machine);
 //   params.index = index.ref();
 //
-// pairs: in host memory. point_order: where the machine numbers the points
-// anew, so that neighbours are seen by the same cameras, point i of the index
-// is point point_order[i] of the caller; empty where they keep their numbers,
-// which options can ask for; may be null. Errors: those of
-// ObservationIndex::Build, and memory.
+// pairs: in host memory. point_order: if the machine renumbers the points so
+// that neighbours are seen by the same cameras, point i of the index is the
+// caller's point point_order[i]; empty if they keep their numbers, which
+// options can request; may be null. Errors: those of ObservationIndex::Build,
+// and memory.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 

@@ -12,7 +12,7 @@
 //   params.unknowns = unknowns.OfFamily(family);
 //   params.target = csr.target(values, list);  // csr.num_values() of them
 //
-// Columns that don't vary are no unknowns: S has no rows of padding or of
+// Columns that do not vary are not unknowns: S has no rows of padding or of
 // constant blocks. The blocks of F are counted through, family by family.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_SCHUR_MATRIX_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_SCHUR_MATRIX_H_
@@ -179,7 +179,7 @@ class SchurUnknowns {
   typename Machine::template Buffer<int64_t> column_;
 };
 
-// Where the elements (u, v), u >= v, of S go.
+// The place of the elements (u, v), u >= v, of S.
 struct SchurTarget {
   double* values = nullptr;
   // Dense, column-major, stride n values: those of a column, at least n. The
@@ -191,7 +191,7 @@ struct SchurTarget {
   const int64_t* row_begin = nullptr;
   const int32_t* block_offset = nullptr;
 
-  // Of block `block`, whose columns begin with unknown `first`.
+  // For block `block`, whose columns begin with unknown `first`.
   CERES_EXT_HOST_DEVICE double& At(int64_t u,
                                    int64_t v,
                                    int64_t block,
@@ -200,7 +200,7 @@ struct SchurTarget {
                       ? v * stride + u
                       : row_begin[u] + block_offset[block] + (v - first)];
   }
-  // Of a diagonal block, which ends its rows.
+  // For a diagonal block, which ends its rows.
   CERES_EXT_HOST_DEVICE double& AtDiagonal(int64_t u, int64_t v) const {
     return values[row_begin == nullptr ? v * stride + u
                                        : row_begin[u + 1] - 1 - (u - v)];
@@ -282,7 +282,7 @@ class SchurCsr {
     return machine->Upload(column, &column_);
   }
 
-  // Of one list.
+  // For one list.
   Status Setup(const CouplingIndexRef& couplings,
                const SchurUnknowns<Machine>& unknowns,
                Machine* machine) {
@@ -292,7 +292,7 @@ class SchurCsr {
   }
 
   int64_t num_values() const { return host_row_begin_.back(); }
-  // Of the lower triangle, diagonal ones included.
+  // In the lower triangle, including diagonal ones.
   int64_t num_blocks() const { return block_begin_.back(); }
   // In the machine's memory.
   int64_t num_bytes() const {
@@ -384,7 +384,8 @@ class SchurRows {
                Machine* machine) {
     const std::vector<int32_t>& begin = unknowns.host_begin();
     const size_t num_rows = begin.size() - 1;
-    // Of each row the number of its blocks, later on the place of the next one.
+    // For each row the number of its blocks, later on the place of the next
+    // one.
     std::vector<int64_t> next(num_rows);
     for (size_t i = 0; i < num_rows; ++i) {
       for (int64_t b = csr.block_begin()[i]; b < csr.block_begin()[i + 1];

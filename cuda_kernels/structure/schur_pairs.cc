@@ -147,8 +147,8 @@ Status SchurPairsBuilder::BuildPairs(int e_family) {
   }
   Pairs& pairs = pairs_[e_family];
   pairs.e_size = e_[e_family].size;
-  // Of each family of F, its pairs so far; w_begin is first the place of a pair
-  // among them.
+  // For each family of F, its pairs so far; w_begin is first the place of a
+  // pair among them.
   std::vector<int32_t> num_pairs(static_cast<size_t>(f_.size()), 0);
   for (size_t at = 0; at < parts.size(); ++at) {
     if (at == 0 || parts[at].key != parts[at - 1].key) {

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the Schur complement of any rows is summed from, beside its diagonal
-// blocks. A *pair* is an eliminated block and an F block that stand together in
-// rows, with W = F'E summed over these. Then
+// The terms of the Schur complement of any rows, beside its diagonal blocks. A
+// *pair* is an eliminated block and an F block that stand together in rows,
+// with W = F'E summed over these. Then
 //
 //   S_ij = U_ij - sum over eliminated blocks p of W_ip Vi_p W_jp'     i > j
 //
@@ -14,9 +14,9 @@
 //   PairIndex<Machine> index;               // of each family of E
 //   if (status.ok()) status = index.Setup(builder.pairs(family), &machine);
 //
-// The pairs of a family of E are an index of observations, F blocks in place of
-// cameras, so that couplings (coupling_index.h) serve them as they are. Blocks
-// of F are counted through, family by family.
+// The pairs of a family of E are an index of observations with F blocks instead
+// of cameras, so that couplings (coupling_index.h) work on them unchanged.
+// Blocks of F are counted through, family by family.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_SCHUR_PAIRS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_SCHUR_PAIRS_H_
 
@@ -93,8 +93,8 @@ class SchurPairsBuilder {
   // kUnsupported: 2^31 pairs.
   Status Build();
 
-  // After Build: what PairIndex, the lists and vectors of W, W Vi and crossings
-  // take on a device, but for a few in a hundred. *build_bytes: beside that,
+  // After Build: the memory of PairIndex, the lists and vectors of W, W Vi and
+  // crossings on a device, within a few per cent. *build_bytes: beside that,
   // while PairIndex is set up.
   int64_t ForecastBytes(int64_t* build_bytes) const;
 
@@ -103,13 +103,13 @@ class SchurPairsBuilder {
   // W of all, row-major, and the blocks of crossings: vectors over these.
   const BlockFamilies& w_families() const { return w_families_; }
   const BlockFamilies& crossing_families() const { return crossing_families_; }
-  // Of each family of crossings.
+  // For each family of crossings.
   const std::vector<Crossings>& crossings() const { return crossings_; }
   // All crossings as blocks of S.
   const SchurBlockList& blocks() const { return blocks_; }
-  // Where a batch has its part of each, for BlockSums: a cell of a pair has its
-  // row, the value and the size of the F cell; that of a crossing both values
-  // as CrossingValue packs them, and as its size the columns of j's family.
+  // The part of a batch in each, for BlockSums: a cell of a pair has its row,
+  // the value and the size of the F cell; that of a crossing has both values as
+  // CrossingValue packs them, and as its size the columns of j's family.
   const std::vector<BlockList>& pair_lists(int batch) const {
     return batches_[batch].pair_lists;
   }

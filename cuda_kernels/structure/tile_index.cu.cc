@@ -15,7 +15,7 @@ namespace {
 // after the other. A chunk costs at most one half-empty tile.
 constexpr int64_t kPointsPerChunk = 8192;
 
-// Where the tile that begins at point p ends: the furthest q <= end with at
+// The end of the tile that begins at point p: the furthest q <= end with at
 // most max_points points and max_observations observations, at least p + 1.
 __device__ int32_t TileEnd(const int64_t* point_begin,
                            int32_t p,
@@ -35,9 +35,9 @@ __device__ int32_t TileEnd(const int64_t* point_begin,
   return low;
 }
 
-// Header null: num_tiles[chunk] = its number of tiles. Else: writes their first
-// points from num_tiles[chunk - 1] on, where num_tiles holds the inclusive
-// sums.
+// Header null: num_tiles[chunk] = its number of tiles. Otherwise: writes their
+// first points from num_tiles[chunk - 1] on, where num_tiles holds the
+// inclusive sums.
 Status CutTiles(const ObservationIndexRef& index,
                 const TileOptions& options,
                 int32_t* num_tiles,
@@ -123,7 +123,7 @@ TileIndexRef WithoutTiles(const TileOptions& options) {
   return tiles;
 }
 
-// What is per slot while the index is built.
+// Data per slot while the index is built.
 struct TileSlots {
   int camera_bits = 0;
   DeviceBuffer<int32_t> tile_camera;  // 1 + that of the slot

@@ -40,7 +40,7 @@ auto GetBytes(const Params& params)
   return GetTraffic(params).Bytes(params.index);
 }
 
-// Of one array, where it is there.
+// Traffic of one array, if it exists.
 template <typename T>
 int64_t BytesIf(const T* data, int64_t num_values) {
   return data == nullptr ? 0 : num_values * static_cast<int64_t>(sizeof(T));
@@ -50,7 +50,8 @@ int64_t BytesIf(const BlockRef<T, kSize, kLayout>& view) {
   return BytesIf(view.data, kSize);
 }
 
-// Of the index: the camera of each observation, and where points begin.
+// Traffic of the index: the camera of each observation, and the beginnings of
+// points.
 inline constexpr Traffic kIndexTraffic{4, 8, 0};
 
 // All of a Jacobian.

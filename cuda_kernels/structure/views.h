@@ -7,9 +7,9 @@
 //
 //   F = F_view G,   F p = F_view (G p),   F'y = G'(F_view'y)
 //
-// where G copies the values of blocks to the views that they stand in, and G'
-// adds up. Blocks that many views share cost nothing per row. A view has
-// `columns` columns; those beyond its blocks' are zero.
+// where G copies the values of blocks to their views, and G' adds up. Blocks
+// that many views share cost nothing per row. A view has `columns` columns;
+// those beyond its blocks' are zero.
 //
 //   Views<Machine> views;
 //   Status status = views.Setup(families, merged, columns, cells_of_views,
@@ -49,7 +49,7 @@ class Views {
     // among those of all views, of merged blocks where their columns begin in
     // merged_columns().
     std::vector<List> all;
-    // The same of blocks that stand in one view alone.
+    // The same for blocks that are in only one view.
     std::vector<List> single;
     // The rows of the other blocks: a cell's row is the row, its value that of
     // `all`, but of F blocks the first column within the view.
@@ -122,13 +122,13 @@ class Views {
   int columns() const { return columns_; }
   int32_t num_views() const { return num_views_; }
   int64_t num_values() const { return int64_t{columns_} * num_views_; }
-  // Of each column of each view, the column of F; -1: none.
+  // For each column of each view, the column of F, or -1.
   const int32_t* column() const { return column_.data(); }
-  // Of F blocks, and of merged blocks.
+  // For F blocks, and for merged blocks.
   const Lists& blocks() const { return blocks_; }
   const Lists& merged() const { return merged_; }
-  // Of each view and merged block of it, where the columns of the block stand
-  // in the view; -1: nowhere.
+  // For each view and merged block of it, the place of the columns of the block
+  // in the view, or -1.
   const int16_t* merged_columns() const { return merged_columns_.data(); }
 
  private:
@@ -171,8 +171,8 @@ class Views {
     }
   }
 
-  // cells: those of Lists::all, view by view. What a cell's value has of its
-  // view, value_per_view a view, is not in Lists::shared.
+  // cells: those of Lists::all, view by view. The part of a cell's value that
+  // its view determines, value_per_view per view, is not in Lists::shared.
   Status SetupLists(const BlockFamilies& families,
                     const std::vector<FamilyCell>& cells,
                     int value_per_view,

@@ -14,10 +14,10 @@
 // clang-format off
 DEFINE_string(input, "",
               "Problem to solve, in BAL format: plain text, gzip, bzip2 or "
-              ".npz, which its first bytes tell. /dev/stdin works.");
+              ".npz, detected by its first bytes. /dev/stdin works.");
 DEFINE_bool(use_quaternions, false,
-            "Represent rotations by quaternions (10 parameters per camera) in "
-            "place of angle-axis vectors (9 parameters).");
+            "Represent rotations by quaternions (10 parameters per camera) "
+            "instead of angle-axis vectors (9 parameters).");
 DEFINE_bool(use_manifolds, false,
             "Keep quaternions at unit length by a manifold. Needs "
             "--use_quaternions.");
@@ -28,10 +28,10 @@ DEFINE_string(cost_function, "analytic",
               "library's), autodiff (ceres::Jet, by Ceres on the host), "
               "device_autodiff (the same functor, by this library).");
 DEFINE_string(problem, "arrays",
-              "What the solver is given: arrays (where --cost_function is "
-              "analytic, --solver ceres_ext, and without --inner_iterations; "
-              "else as ceres) or ceres (a ceres::Problem, an object for each "
-              "residual block).");
+              "The input of the solver: arrays (if --cost_function is "
+              "analytic, --solver is ceres_ext, and without "
+              "--inner_iterations; otherwise as ceres) or ceres (a "
+              "ceres::Problem, an object for each residual block).");
 
 DEFINE_double(rotation_sigma, 0.0,
               "Standard deviation of the noise added to the angle-axis vector "
@@ -50,9 +50,10 @@ DEFINE_string(output, "",
               "ends in .npz.");
 
 DEFINE_bool(compare, false,
-            "Solve by several solvers, each from the same start in a process "
-            "of its own, and show how fast each gets to the best cost; "
-            "--report_html is then a page on all. Other flags hold for each.");
+            "Solve with several solvers, each from the same start in a "
+            "separate process, and show how fast each reaches the best cost. "
+            "--report_html is then a page on all solvers. Other flags apply to "
+            "each.");
 DEFINE_string(compare_solvers, "automatic",
               "Names, separated by commas: automatic (all that can run here), "
               "ceres:sparse_schur, ceres:dense_schur, ceres:iterative_schur "
@@ -62,14 +63,14 @@ DEFINE_string(compare_solvers, "automatic",
               "ceres_ext:cuda+mixed, ceres_ext:cuda+dense_schur.");
 DEFINE_int32(compare_repetitions, 1, "Runs of each solver.");
 DEFINE_double(compare_max_seconds, 600.0,
-              "Seconds after which a solve ends behind its iteration. One that "
-              "does not end then is killed.");
+              "Seconds after which a solve ends with its iteration. A solve "
+              "that does not end is killed.");
 DEFINE_bool(compare_dry_run, false,
-            "Say which solvers would run and, by one iteration of each, for "
-            "how long.");
+            "List the solvers that would run, and estimate their time from one "
+            "iteration each.");
 DEFINE_string(compare_json, "",
               "Write all runs to this JSON file, after each of them, and skip "
-              "those that are there already.");
+              "those that it has already.");
 
 DEFINE_string(linear_solver_ordering, "user",
               "user (points are eliminated first), automatic.");

@@ -12,7 +12,7 @@
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
 
-// What is read and written, and the start; the rest is in SolveBalOptions.
+// Inputs, outputs and the start; the rest is in SolveBalOptions.
 DECLARE_string(input);
 DECLARE_string(output);
 DECLARE_bool(use_quaternions);

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What bundle_adjuster and colmap_adjuster have in common as programs.
+// The common part of bundle_adjuster and colmap_adjuster.
 
 #ifndef EXAMPLES_BAL_ADJUSTER_PROGRAM_H_
 #define EXAMPLES_BAL_ADJUSTER_PROGRAM_H_

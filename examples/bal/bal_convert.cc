@@ -15,8 +15,8 @@
 
 // clang-format off
 DEFINE_string(input, "",
-              "Problem to read: plain text, gzip, bzip2 or .npz, which its "
-              "first bytes tell. /dev/stdin works.");
+              "Problem to read: plain text, gzip, bzip2 or .npz, detected by "
+              "its first bytes. /dev/stdin works.");
 DEFINE_string(output, "",
               "Write it to this file, which may be the input's: as arrays if "
               "the name ends in .npz, else as text, compressed if it ends in "

@@ -19,12 +19,12 @@
 
 // clang-format off
 DEFINE_string(input, "",
-              "Problem to read: plain text, gzip, bzip2 or .npz, which its "
-              "first bytes tell. /dev/stdin works.");
+              "Problem to read: plain text, gzip, bzip2 or .npz, detected by "
+              "its first bytes. /dev/stdin works.");
 DEFINE_string(output, "",
-              "Write what is left to this file, which may be the input's: as "
-              "arrays if the name ends in .npz, else as text, compressed if it "
-              "ends in .gz or .bz2. Empty: the list alone.");
+              "Write the rest to this file, which may be the input: as arrays "
+              "if the name ends in .npz, otherwise as text, compressed if it "
+              "ends in .gz or .bz2. If empty, only list.");
 // clang-format on
 
 namespace ceres_ext::bal {

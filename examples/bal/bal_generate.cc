@@ -28,13 +28,13 @@ DEFINE_string(truth, "",
               "Write the same observations with the true cameras and points to "
               "this BAL file, or folder.");
 DEFINE_string(camera_model, "",
-              "Write models of COLMAP, with cameras of this model, in place of "
-              "BAL files: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL, "
+              "Write COLMAP models, with cameras of this model, instead of BAL "
+              "files: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL, "
               "OPENCV, OPENCV_FISHEYE, FULL_OPENCV, SIMPLE_RADIAL_FISHEYE, "
               "RADIAL_FISHEYE.");
 DEFINE_int32(shared_cameras, 0,
-             "Cameras that the images share, with --camera_model; 0: each image "
-             "has its own.");
+             "Cameras that the images share, with --camera_model; 0 for one "
+             "per image.");
 DEFINE_string(like, "",
               "Take the sizes of this problem of the BAL data set, such as "
               "final-13682 (--list shows all), for the three counts below.");

@@ -16,7 +16,7 @@
 namespace ceres_ext::bal {
 namespace {
 
-// Of camera parameters behind the rotation: translation, f, k1, k2.
+// Camera parameters after the rotation: translation, f, k1, k2.
 constexpr int kBehindRotation = 6;
 
 // For a pass over n values.
@@ -71,7 +71,8 @@ void Resize(int camera_size,
   problem->camera_size = camera_size;
 }
 
-// Of n finite values, all threads: value(i) is made anew for each pass.
+// Median of n finite values, with all threads; value(i) is computed in each
+// pass.
 template <typename Function>
 double Median(int64_t n, const Function& value) {
   // Integers in the order of the values.

@@ -2,7 +2,7 @@
 //
 // Solves a problem of the "Bundle Adjustment in the Large" kind with this
 // library or with Ceres alone. The flags are a superset of those of Ceres's own
-// bundle_adjuster; docs/bundle_adjuster.md lists where defaults differ.
+// bundle_adjuster; docs/programs.md lists where defaults differ.
 
 #include <algorithm>
 #include <chrono>
@@ -118,7 +118,7 @@ ExitCode Run() {
   }
   std::string error;
   SolveBalOptions options;
-  // Only the solution may take the place of the problem.
+  // Only the solution may replace the problem.
   const std::vector<OutputFile> outputs = {{"output", FLAGS_output, "input"},
                                            {"final_ply", FLAGS_final_ply},
                                            {"covariance", FLAGS_covariance},
@@ -150,7 +150,7 @@ ExitCode Run() {
             << " observations, read in " << times.read_in_seconds << " s"
             << std::endl;
 
-  // From here on an output that fails is told, and the others are written.
+  // From here on an output that fails is reported, and the others are written.
   ExitCode code = EXIT_USABLE_SOLUTION;
   const auto check_written = [&code, &error](bool is_written) {
     if (!is_written) {
@@ -193,7 +193,7 @@ ExitCode Run() {
     SolveBal(options, &same, &ignored, &times.build_in_seconds);
   }
 
-  // What the solve does not change is written while it runs.
+  // Data that the solve does not change is written while it runs.
   std::unique_ptr<BalNpzWriter> npz_writer;
   if (EndsWith(FLAGS_output, ".npz")) {
     npz_writer = std::make_unique<BalNpzWriter>(FLAGS_output, problem);

@@ -52,7 +52,7 @@ class Pipe {
     }
   }
 
-  // What is there; closes the end where there will be no more.
+  // Reads the available data; closes the end when no more will come.
   void Read(std::string* text) {
     char bytes[65536];
     const ssize_t size = read(fds_[0], bytes, sizeof(bytes));

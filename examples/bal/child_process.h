@@ -11,13 +11,13 @@
 
 namespace ceres_ext::bal {
 
-// What a child opens to write to ChildOutcome::output.
+// The file that a child opens to write to ChildOutcome::output.
 constexpr char kChildOutput[] = "/dev/fd/3";
 
 struct ChildOutcome {
   int status = 0;  // of waitpid
   double seconds = 0.0;
-  // Who killed it, where that was RunChild.
+  // The reason, if RunChild killed it.
   bool was_interrupted = false;
   bool was_out_of_time = false;
   std::string output;

@@ -55,7 +55,7 @@ bool IsGiven(const std::string& flag) {
   return !gflags::GetCommandLineFlagInfoOrDie(flag.c_str()).is_default;
 }
 
-// What has no part in a run, or is set by it.
+// Flags that have no part in a run, or are set by it.
 bool IsFlagOfComparison(const std::string& flag) {
   return flag == "input" || flag == "report_html" ||
          flag.rfind("compare", 0) == 0;
@@ -137,7 +137,7 @@ uint32_t Checksum(const Arrays&... arrays) {
   return sum;
 }
 
-// What all runs of a comparison have in common.
+// The common part of all runs of a comparison.
 Json Identity(const BalProblem& problem) {
   Json identity;
   identity["problem"] = {
@@ -201,7 +201,7 @@ class Runner {
 
   double max_process_seconds() const { return max_process_seconds_; }
 
-  // False, with one line in *error, where there is no process to be had.
+  // Returns false, with one line in *error, if no process can be started.
   // *was_interrupted: the run does not count.
   bool Run(const ComparedSolver& solver,
            int repetition,
@@ -306,8 +306,8 @@ bool IsThere(const Comparison& comparison,
                      });
 }
 
-// A short run of each says how long a run takes: its process but for its
-// iteration, and so many iterations, which end where the solve has to.
+// A short run of each estimates the time of a run: that of its process without
+// the iteration, and so many iterations, which end when the solve has to.
 ExitCode EstimateTimes(const Runner& runner,
                        const std::vector<ComparedSolver>& solvers,
                        const Comparison& comparison) {

@@ -24,7 +24,7 @@
 namespace ceres_ext::bal {
 namespace {
 
-// Where a device is asked for, no other machine is to stand in for it.
+// If a device is requested, no other machine may replace it.
 std::vector<std::pair<std::string, std::string>> Ext(
     const char* device,
     const char* jacobian,

@@ -26,8 +26,9 @@ bool ParseComparedSolvers(const std::string& names,
                           std::vector<ComparedSolver>* solvers,
                           std::string* error);
 
-// Why it can't solve a problem with so many columns of cameras here and with
-// the other flags as they are; empty if it can, as far as is known before.
+// The reason why it can't solve a problem with so many columns of cameras here
+// and with the other flags as they are; empty if it can, as far as is known
+// before.
 std::string WhyLeftOut(const ComparedSolver& solver,
                        int64_t num_camera_columns);
 

@@ -232,7 +232,7 @@ bool ReadComparison(const std::string& path,
     return fail(kind, "another kind of file");
   }
   try {
-    // As it will be read: characters that are no UTF-8 have been replaced.
+    // The text as it will be read: invalid UTF-8 has been replaced.
     const Json expected = Json::parse(Dump(comparison->identity, -1));
     for (const auto& [section, fields] : expected.items()) {
       const Json& others = json.at("identity").at(section);
@@ -257,7 +257,7 @@ std::vector<std::pair<double, double>> Progress(const ComparedRun& run) {
   std::vector<std::pair<double, double>> progress;
   if (run.report.contains("iterations")) {
     for (const Json& iteration : run.report["iterations"]) {
-      // Of a step that is rejected, cost is not where the solve stands.
+      // The cost of a rejected step is not the state of the solve.
       if (progress.empty() || iteration.at("step_is_successful")) {
         progress.emplace_back(
             Number(iteration.at("cumulative_time_in_seconds")),

@@ -2,7 +2,7 @@
 //
 // Solves of one problem by several solvers, each from the same start in a
 // process of its own, and what they say about each other.
-// docs/bundle_adjuster.md describes the file.
+// docs/programs.md describes the file.
 
 #ifndef EXAMPLES_BAL_COMPARISON_H_
 #define EXAMPLES_BAL_COMPARISON_H_
@@ -40,7 +40,7 @@ struct ComparedRun {
 // NOLINTNEXTLINE(bugprone-exception-escape): the same.
 struct Comparison {
   std::string input;
-  // What runs have in common: sizes and checksums of the problem, flags,
+  // The common properties of runs: sizes and checksums of the problem, flags,
   // machine; an object of objects. Only runs with one identity are comparable.
   nlohmann::ordered_json identity;
   std::vector<ComparedRun> runs;
@@ -53,7 +53,7 @@ bool WriteComparison(const std::string& path,
                      std::string* error);
 
 // The runs of the regular file at path, which has to be of
-// comparison->identity. A file that is not there has none.
+// comparison->identity. A missing file has none.
 bool ReadComparison(const std::string& path,
                     Comparison* comparison,
                     std::string* error);
@@ -62,11 +62,11 @@ bool ReadComparison(const std::string& path,
 // step that was taken.
 std::vector<std::pair<double, double>> Progress(const ComparedRun& run);
 
-// One line where a cost that the solver reports is further from the recomputed
-// one than its tolerance, or one of them is not there; else empty.
+// One line if a cost that the solver reports is further from the recomputed one
+// than its tolerance, or one of them is missing; otherwise empty.
 std::string CostFault(const ComparedRun& run);
 
-// Over the repetitions; not finite where one of them has no such number.
+// Over the repetitions; not finite if one of them lacks the number.
 struct Spread {
   double lowest = 0.0;
   double median = 0.0;
@@ -86,8 +86,8 @@ struct SolverResult {
   Spread seconds_to[kNumExcesses];
   Spread total_seconds;
   Spread read_and_build_seconds;
-  // Of the first run that was solved; NaN where there is none, and
-  // linear_iterations also where the solver is a factorisation.
+  // Values of the first solved run; NaN if there is none, and linear_iterations
+  // also if the solver is a factorisation.
   double final_cost;
   double iterations;
   double linear_iterations;

@@ -87,7 +87,7 @@ std::string Notes(
   return rows.empty() ? "" : HtmlTable({}, rows);
 }
 
-// Of the first run of each solver that has one.
+// The first run of each solver that has one.
 std::vector<Series> CostSeries(const Comparison& comparison,
                                const ComparisonResult& result) {
   std::vector<Series> series;

@@ -35,7 +35,7 @@ class Blocks {
     matrices_.assign(id_.size() * kernels::PackedSize(size_), 0.0);
     num_observations_.assign(id_.size(), 0);
   }
-  // Of an observation; jacobian: 2 x size.
+  // The error of an observation; jacobian: 2 x size.
   void Add(int32_t i, const double* jacobian) {
     double* const a = Matrix(i);
     for (int r = 0; r < size_; ++r) {
@@ -68,7 +68,7 @@ class Blocks {
     id_.resize(n);
     values_->resize(int64_t{size_} * n);
   }
-  // Where block i of before Remove is now, or kGone.
+  // The new number of block i after Remove, or kGone.
   int32_t place(int32_t i) const { return place_[i]; }
 
  private:

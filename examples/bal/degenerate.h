@@ -1,8 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Cameras and points whose block of the normal equations is rank-deficient but
-// for damping, by the rule of the solver (cuda_kernels/base/relative_pivot.h):
-// U = sum Jc'Jc of a camera, V = sum Jp'Jp of a point.
+// Cameras and points whose block of the normal equations is rank-deficient
+// without damping, by the rule of the solver
+// (cuda_kernels/base/relative_pivot.h): U = sum Jc'Jc of a camera, V = sum
+// Jp'Jp of a point.
 
 #ifndef EXAMPLES_BAL_DEGENERATE_H_
 #define EXAMPLES_BAL_DEGENERATE_H_

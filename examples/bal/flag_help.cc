@@ -23,7 +23,7 @@ namespace ceres_ext::bal {
 namespace {
 
 constexpr size_t kWidth = 80;
-// Of both programs, for outputs that can't be written.
+// A help text of both programs, for outputs that can't be written.
 constexpr int kExitOutput = 4;
 
 std::vector<gflags::CommandLineFlagInfo> FlagsOf(

@@ -28,10 +28,10 @@ std::string FlagHelp(const std::string& introduction,
 std::vector<std::pair<std::string, std::string>> FlagValues(
     const std::vector<FlagGroup>& groups);
 
-// Parses the command line, and ends the process where there is nothing to do:
-// with 0 after --help (of FlagHelp; 4 if it can't be written) or --version,
-// with 1 after a line about an unknown flag, which names the nearest one, a
-// value of the wrong type or an argument that is no flag.
+// Parses the command line, and ends the process if there is nothing to do: with
+// 0 after --help (of FlagHelp; 4 if it can't be written) or --version, with 1
+// after a line about an unknown flag, which names the nearest one, a value of
+// the wrong type or an argument that is not a flag.
 void ParseFlagsOrExit(const std::string& introduction,
                       const std::string& source_file,
                       const std::vector<FlagGroup>& groups,

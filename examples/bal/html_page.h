@@ -12,8 +12,8 @@
 
 namespace ceres_ext::bal {
 
-// Any bytes as text of a page; what is no UTF-8 or no character of XML becomes
-// U+FFFD.
+// Any bytes as text of a page; invalid UTF-8 and characters that XML does not
+// allow become U+FFFD.
 std::string EscapeText(std::string_view text);
 
 // For readers, with at most so many significant digits ("1.25e6"); a dash where

@@ -7,7 +7,7 @@
 
 namespace ceres_ext::bal {
 
-// What the first SIGINT, SIGTERM or SIGHUP does.
+// The effect of the first SIGINT, SIGTERM or SIGHUP.
 enum SignalPhase {
   // It kills the program, as any later one does in every phase. A SafeFile's
   // temporary file is removed before.
@@ -22,15 +22,15 @@ enum SignalPhase {
 };
 
 // Handles these signals from now on, in the phase SIGNAL_KILLS; those that the
-// parent had set to be ignored (nohup) stay so. Makes writing to a pipe that
-// nobody reads, or beyond the largest file allowed, an error in place of a
-// signal (SIGPIPE, SIGXFSZ) that would take the other outputs with it.
-// `program` is the name in messages and stays where it is.
+// parent had set to be ignored (nohup) stay so. Makes writing to a pipe without
+// a reader, or beyond the largest allowed file, an error instead of a signal
+// (SIGPIPE, SIGXFSZ) that would prevent the other outputs. `program` is the
+// name in messages and stays where it is.
 void HandleSignals(const char* program);
 
 void SetSignalPhase(SignalPhase phase);
 
-// Whether a signal has been noted.
+// True if a signal has been noted.
 bool IsInterrupted();
 
 }  // namespace ceres_ext::bal

@@ -94,7 +94,7 @@ void BuildCeresProblem(const SolveBalOptions& options,
       options.robustify ? new ceres::HuberLoss(1.0) : nullptr;
   double* cameras = problem->cameras.data();
   double* points = problem->points.data();
-  // Blocks that nobody observes too: the orderings name every block.
+  // Includes blocks without observations: the orderings name every block.
   for (int64_t i = 0; i < problem->num_cameras(); ++i) {
     ceres_problem->AddParameterBlock(cameras + i * problem->camera_size,
                                      problem->camera_size);

@@ -24,7 +24,7 @@ enum CostFunctionType {
   COST_FUNCTION_DEVICE_AUTODIFF,
 };
 
-// What the solver is given.
+// The input of the solver.
 enum ProblemType {
   // A ceres_ext::ArrayProblem, where it can be: analytic derivatives, this
   // library and no inner iterations; else a ceres::Problem.
@@ -58,8 +58,8 @@ struct SolveBalOptions {
   LinearSolverOrdering ordering = ORDERING_USER;
   InnerIterationBlocks inner_iteration_blocks = INNER_AUTOMATIC;
 
-  // Where a ProgressLine tells how far a ceres::Problem is built; null:
-  // nowhere.
+  // The ProgressLine that reports the building of a ceres::Problem; null for
+  // none.
   std::ostream* progress = nullptr;
 
   // Without its orderings, which follow from the two fields above.

@@ -62,7 +62,7 @@ std::string SummaryTable(const ReportedProblem& problem,
            std::string(": ") + summary.message);
   text("Solved by",
        summary.path == PATH_CERES ? "Ceres alone" : "Ceres Ext under Ceres");
-  text("Why", summary.path_reason);
+  text("Reason", summary.path_reason);
   text("Device", summary.device);
   text("Method", summary.method);
   text("Linear solver",
@@ -123,7 +123,7 @@ std::string Convergence(const ceres_ext::Summary& summary) {
   PlotPoints by_iteration;
   PlotPoints linear_iterations;
   for (const Iteration& iteration : summary.iterations) {
-    // Of a step that is rejected, cost is not where the solve stands.
+    // The cost of a rejected step is not the state of the solve.
     if (iteration.step_is_successful || &iteration == &summary.iterations[0]) {
       by_time.emplace_back(iteration.cumulative_time_in_seconds,
                            iteration.cost);
@@ -290,7 +290,7 @@ std::string ResidualTable(const ReprojectionErrors& before,
                    rows);
 }
 
-// Of the blocks that `index` names, one an observation.
+// Values of the blocks that `index` names, one per observation.
 std::vector<int64_t> CountObservations(const BalArray<int32_t>& index,
                                        int64_t num_blocks) {
   std::vector<int64_t> counts(num_blocks);
@@ -310,7 +310,7 @@ std::string WorstTable(const std::string& kind,
   }
   std::vector<int64_t> worst(counts.size());
   std::iota(worst.begin(), worst.end(), 0);
-  // What is not finite first.
+  // Values that are not finite come first.
   const auto badness = [&means](int64_t id) {
     return std::isnan(means[id]) ? std::numeric_limits<double>::infinity()
                                  : means[id];

@@ -150,7 +150,7 @@ std::string SolveReportJson(
   for (const ceres::IterationSummary& iteration : summary.iterations) {
     json["iterations"].push_back(IterationJson(iteration));
   }
-  // Bytes that are no UTF-8 (in a file name) become U+FFFD.
+  // Invalid UTF-8 (in a file name) becomes U+FFFD.
   return json.dump(
              /*indent=*/1, ' ', false, Json::error_handler_t::replace) +
          "\n";

@@ -13,7 +13,7 @@
 
 namespace ceres_ext::bal {
 
-// What a solve was of.
+// The problem of a solve.
 struct ReportedProblem {
   std::string format;  // of the report
   std::string input;
@@ -30,7 +30,7 @@ struct SolveTimes {
   double build_in_seconds = 0.0;
 };
 
-// One solve as JSON, for scripts and tables. docs/bundle_adjuster.md lists the
+// One solve as JSON, for scripts and tables. docs/programs.md lists the
 // fields. Numbers that are not finite are null. covariance: CovarianceJson, or
 // empty.
 std::string SolveReportJson(

@@ -25,8 +25,8 @@ DEFINE_string(report_json, "",
               "Write problem, flags, summary and iterations to this JSON "
               "file.");
 DEFINE_string(report_html, "",
-              "Write a page with summary and plots to this HTML file, which "
-              "needs no other.");
+              "Write a self-contained page with summary and plots to this HTML "
+              "file.");
 DEFINE_string(initial_ply, "",
               "Write cameras and points as read to this PLY file.");
 DEFINE_string(final_ply, "",
@@ -48,23 +48,23 @@ DEFINE_double(covariance_sigmas, 3.0,
               "and points.");
 
 DEFINE_string(solver, "ceres_ext",
-              "Which solver: ceres_ext (this library under Ceres's trust-region "
-              "loop, stock Ceres where it does not support the problem), ceres "
-              "(stock Ceres alone).");
+              "Solver: ceres_ext (this library under Ceres's trust-region "
+              "loop; stock Ceres if it does not support the problem) or ceres "
+              "(stock Ceres).");
 
 DEFINE_string(linear_solver, "auto",
-              "auto (of ceres_ext for each step iterative_schur or an exact "
-              "step, whichever should be faster; of stock Ceres "
-              "iterative_schur), "
-              "iterative_schur, cgnr, sparse_schur, dense_schur (these also by "
-              "ceres_ext), sparse_normal_cholesky, dense_normal_cholesky, "
-              "dense_qr.");
+              "auto (with ceres_ext iterative_schur or an exact step for each "
+              "step, whichever should be faster; with stock Ceres "
+              "iterative_schur), iterative_schur, cgnr, sparse_schur, "
+              "dense_schur (also with ceres_ext), sparse_normal_cholesky, "
+              "dense_normal_cholesky, dense_qr (stock Ceres only).");
 DEFINE_string(preconditioner, "automatic",
               "automatic (schur_jacobi for iterative_schur, jacobi for cgnr), "
               "identity, jacobi, schur_jacobi, schur_power_series_expansion "
-              "(these also by ceres_ext), two_level (by ceres_ext alone: "
-              "schur_jacobi and a second level), auto (by ceres_ext alone: the "
-              "same once it pays), cluster_jacobi, cluster_tridiagonal.");
+              "(also with ceres_ext), two_level (ceres_ext only: schur_jacobi "
+              "and a second level), auto (ceres_ext only: the same once it "
+              "pays off), cluster_jacobi, cluster_tridiagonal (stock Ceres "
+              "only).");
 DEFINE_double(eta, 1e-2,
               "Accuracy of the iterative solve of each step (the q-tolerance "
               "of Nash and Sofer).");
@@ -94,8 +94,9 @@ DEFINE_int32(max_num_refinement_iterations, 0,
 
 DEFINE_int32(num_threads, -1, "Threads; -1 for one per processor.");
 DEFINE_bool(warm_up, false,
-            "Start CUDA and solve once before, from the same start: the times are "
-            "those of a process in which CUDA, its kernels and memory are there.");
+            "Start CUDA and solve once before, from the same start, so that "
+            "the times do not include starting CUDA, loading kernels and "
+            "allocating memory.");
 DEFINE_double(max_solver_time, 1e32, "Seconds of the minimizer, at most.");
 DEFINE_double(function_tolerance, 1e-16,
               "Stop when the cost changes by less, relative to the cost.");
@@ -110,7 +111,7 @@ DEFINE_string(dogleg, "traditional_dogleg",
 DEFINE_bool(nonmonotonic_steps, false,
             "Let the cost rise for a few steps.");
 DEFINE_bool(line_search, false,
-            "Minimize by line search in place of a trust region.");
+            "Minimize by line search instead of a trust region.");
 DEFINE_bool(inner_iterations, false,
             "Refine some of the blocks by themselves after each successful "
             "step.");
@@ -241,7 +242,7 @@ bool SetLinearSolver(ceres::Solver::Options* options,
                                       : PRECONDITIONER_TWO_LEVEL;
   }
   if (FLAGS_linear_solver == "auto") {
-    // Who names what only PCG has wants PCG.
+    // An option of PCG selects PCG.
     if (FLAGS_preconditioner == "automatic" && !FLAGS_use_spse_initialization &&
         !FLAGS_explicit_schur_complement) {
       ext_options->linear_solver = LINEAR_SOLVER_AUTO;

@@ -189,7 +189,7 @@ std::string Axes(const Axis& x,
                  double height) {
   const double bottom = height - kBottom;
   std::string svg;
-  // What hides as its place is taken comes last.
+  // Marks that hide others come last.
   double last = -kWidth;
   for (const double tick : x_scale.ticks()) {
     const double place = x_scale(tick);

@@ -36,7 +36,7 @@ struct Series {
   bool is_stepped = false;
 };
 
-// The name of a series stands below the plot where there are several.
+// The name of a series is below the plot if there are several.
 std::string LinePlot(const std::string& title,
                      const Axis& x,
                      const Axis& y,

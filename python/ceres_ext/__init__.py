@@ -91,16 +91,16 @@ __all__ = [
 
 
 class Evaluation(typing.NamedTuple):
-    """What evaluate() has found."""
+    """The result of evaluate()."""
 
     cost: float
     """1/2 sum rho(|r|^2)"""
     residuals: list[numpy.typing.NDArray[numpy.float64]] | None
-    """Of each call of add_residuals, (n, 2)."""
+    """An array for each call of add_residuals, (n, 2)."""
     gradient: list[numpy.typing.NDArray[numpy.float64]] | None
-    """Of each call of add_parameters, (n, size), or the size of the manifold's
-    tangent; (values,) where manifolds of an array differ in it. Zeros where a
-    block is constant or in no residual block."""
+    """An array for each call of add_parameters: (n, size), where size is that of
+    the manifold's tangent, or (values,) if manifolds of an array differ in it.
+    Zeros for blocks that are constant or in no residual block."""
 
 
 def evaluate(
@@ -114,13 +114,12 @@ def evaluate(
 ) -> Evaluation:
     """Evaluates the problem at the values of its arrays, without solving it.
 
-    options, values: as of solve(), of which those that say where and with which
-    threads have an effect: device, num_threads, precision.
-    apply_loss_function: whether losses and weights count.
+    options, values: as for solve(); only device, num_threads and precision have
+    an effect.
+    apply_loss_function: if False, losses and weights are not applied.
 
     ValueError: options or arrays do not fit together, or the problem is being
-    solved. ArithmeticError: a residual block can't be evaluated, as that of a
-    point at the optical centre of its camera.
+    solved. ArithmeticError: a residual block can't be evaluated, for example of a point at the optical centre of its camera.
     """
     return Evaluation(
         *_evaluate(
@@ -130,21 +129,22 @@ def evaluate(
 
 
 class Covariance(typing.NamedTuple):
-    """What covariance() has found."""
+    """The result of covariance()."""
 
     diagonals: list[numpy.typing.NDArray[numpy.float64]]
-    """Of each of `arrays`, (num_blocks, size, size). Zeros where a block is
-    constant, NaN where it is in no residual block."""
+    """An array for each of `arrays`, (num_blocks, size, size). Zeros for constant
+    blocks, NaN for blocks in no residual block."""
     pairs: list[numpy.typing.NDArray[numpy.float64]]
-    """Of each of `pairs`, (size of the first block, size of the second)."""
+    """An array for each of `pairs`, (size of the first block, size of the
+    second)."""
     device: str
-    """Where it was computed."""
+    """The machine that computed it."""
     cost: float
     num_free_directions: int
     """Directions that no residual holds, which inner constraints take out."""
     redundancy: int
     variance_factor: float
-    """What all blocks are multiplied by."""
+    """The factor of all blocks."""
     smallest_eigenvalue: float
     """CovarianceSummary::smallest_eigenvalue of ceres_ext/covariance.h."""
     num_pcg_iterations: int
@@ -168,10 +168,11 @@ def covariance(
 ) -> Covariance:
     """Computes covariances at the values of the arrays, without solving.
 
-    arrays: what add_parameters returned, of which all diagonal blocks are wanted.
+    arrays: numbers that add_parameters returned; all their diagonal blocks are
+    computed.
     pairs: pairs of blocks, each (array, number of the block).
-    options, values: as of solve(), of which those that say where and with which
-    threads have an effect, and schur_factorization.
+    options, values: as for solve(); only device, num_threads and
+    schur_factorization have an effect.
     gauge: as_given (free directions are an error), inner (inner constraints),
     damped. damping: with damped, D of all columns of all arrays.
     scale: a_priori, a_posteriori.
@@ -234,7 +235,7 @@ class BalProblem(typing.NamedTuple):
 def read_bal(path: str | os.PathLike[str]) -> BalProblem:
     """Reads a file in the format of BAL: text, gzip, bzip2 or .npz.
 
-    The first bytes tell which, not the name.
+    The first bytes decide, not the name.
 
     OSError: the file can't be opened. ValueError: it holds something else; the
     message names the line, or the array of .npz, what was expected there and
@@ -250,10 +251,10 @@ def write_bal(path: str | os.PathLike[str], problem: BalProblem) -> None:
     """Writes a file that read_bal reads back with the same bits.
 
     A name that ends in .gz or .bz2 is compressed, one that ends in .npz holds
-    arrays. The file is there as a whole or not at all, and what it replaces
-    stays until then.
+    arrays. The file is written completely or not at all, and a file that it
+    replaces stays until then.
 
-    TypeError, ValueError: the arrays are no such problem. OSError: the file
+    TypeError, ValueError: the arrays are not a BAL problem. OSError: the file
     can't be written.
     """
     _write_bal(os.fspath(path), *problem)

@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace ceres_ext::python {
 namespace {
 
-// As numpy writes it, but for lengths that may be any.
+// The shape as numpy writes it, with a placeholder for arbitrary lengths.
 std::string ShapeText(const std::vector<int64_t>& shape) {
   std::string text = "(";
   for (const int64_t length : shape) {

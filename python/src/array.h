@@ -20,11 +20,11 @@ enum ArrayAccess { ARRAY_READ, ARRAY_WRITE };
 // The length that ReadArray takes as it finds it.
 inline constexpr int64_t kAnyLength = -1;
 
-// Where the values of the array lie, and its lengths in *shape, which says on
-// entry what they must be. Throws TypeError where it is no numpy array of that
-// type (numpy's name, as "float64"), and ValueError where it has another shape,
-// is not C-contiguous and aligned, or is to be written and is read-only; the
-// sentence begins with `name`. The caller keeps the array.
+// Returns the values of the array, and its lengths in *shape, which has the
+// expected lengths on entry. Throws TypeError if it is not a numpy array of
+// that type (numpy's name, such as "float64"), and ValueError if it has another
+// shape, is not C-contiguous and aligned, or must be writable and is read-only.
+// The message begins with `name`. The caller keeps the array.
 void* ReadArray(const std::string& name,
                 nanobind::handle array,
                 const char* type,

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What ceres_ext.covariance calls.
+// The implementation of ceres_ext.covariance.
 
 #include "ceres_ext/covariance.h"
 

@@ -7,7 +7,8 @@
 #include "nanobind/nanobind.h"
 
 NB_MODULE(_ceres_ext, module) {
-  // Objects that live until the interpreter ends are no fault of a program's.
+  // Objects that live until the interpreter ends are not an error of the
+  // program.
   nanobind::set_leak_warnings(false);
   module.attr("__version__") = CERES_EXT_VERSION;
   ceres_ext::python::AddProblem(&module);

@@ -113,20 +113,21 @@ void AddCeresOptions(Class* options) {
           &ceres::DoglegTypeToString,
           {ceres::TRADITIONAL_DOGLEG, ceres::SUBSPACE_DOGLEG},
           "");
-  AddEnum(options,
-          "linear_solver_type",
-          &Stock::linear_solver_type,
-          &ceres::LinearSolverTypeToString,
-          {ceres::DENSE_NORMAL_CHOLESKY,
-           ceres::DENSE_QR,
-           ceres::SPARSE_NORMAL_CHOLESKY,
-           ceres::DENSE_SCHUR,
-           ceres::SPARSE_SCHUR,
-           ceres::ITERATIVE_SCHUR,
-           ceres::CGNR},
-          "Ceres's default is another one. This library has ITERATIVE_SCHUR, "
-          "CGNR and the exact steps of DENSE_SCHUR and SPARSE_SCHUR. With the "
-          "others Ceres solves, which needs an object for each block.");
+  AddEnum(
+      options,
+      "linear_solver_type",
+      &Stock::linear_solver_type,
+      &ceres::LinearSolverTypeToString,
+      {ceres::DENSE_NORMAL_CHOLESKY,
+       ceres::DENSE_QR,
+       ceres::SPARSE_NORMAL_CHOLESKY,
+       ceres::DENSE_SCHUR,
+       ceres::SPARSE_SCHUR,
+       ceres::ITERATIVE_SCHUR,
+       ceres::CGNR},
+      "Ceres's default differs. This library supports ITERATIVE_SCHUR, CGNR "
+      "and the exact steps of DENSE_SCHUR and SPARSE_SCHUR. Stock Ceres solves "
+      "with the others, which needs an object for each block.");
   AddEnum(options,
           "preconditioner_type",
           &Stock::preconditioner_type,
@@ -137,7 +138,7 @@ void AddCeresOptions(Class* options) {
            ceres::SCHUR_POWER_SERIES_EXPANSION,
            ceres::CLUSTER_JACOBI,
            ceres::CLUSTER_TRIDIAGONAL},
-          "The last two are Ceres's alone.");
+          "Stock Ceres solves with the last two.");
   AddEnum(options,
           "visibility_clustering_type",
           &Stock::visibility_clustering_type,
@@ -173,22 +174,20 @@ void AddCeresOptions(Class* options) {
   options->def_rw(
       "num_threads",
       &Stock::num_threads,
-      "Default: one for each processor, not Ceres's. Results do not "
-      "depend on it where this library solves (Summary.path FULL).");
-  AddValue(
-      options,
-      "function_tolerance",
-      &Stock::function_tolerance,
-      "The solve ends where the cost changes by less, relative to the cost.");
+      "The default is one per processor, unlike Ceres's. Results do not depend "
+      "on it if this library solves (Summary.path FULL).");
+  AddValue(options,
+           "function_tolerance",
+           &Stock::function_tolerance,
+           "The solve ends if the cost changes by less, relative to the cost.");
   AddValue(options,
            "gradient_tolerance",
            &Stock::gradient_tolerance,
-           "The solve ends where no component of the gradient is larger.");
-  AddValue(
-      options,
-      "parameter_tolerance",
-      &Stock::parameter_tolerance,
-      "The solve ends where a step is shorter, relative to the parameters.");
+           "The solve ends if no component of the gradient is larger.");
+  AddValue(options,
+           "parameter_tolerance",
+           &Stock::parameter_tolerance,
+           "The solve ends if a step is shorter, relative to the parameters.");
   AddValue(options,
            "initial_trust_region_radius",
            &Stock::initial_trust_region_radius);
@@ -207,7 +206,7 @@ void AddCeresOptions(Class* options) {
   AddValue(options,
            "eta",
            &Stock::eta,
-           "How far PCG solves for a step: less is further, and longer.");
+           "Accuracy of PCG; smaller values are more accurate and slower.");
   AddValue(options,
            "min_linear_solver_iterations",
            &Stock::min_linear_solver_iterations);
@@ -231,18 +230,16 @@ void AddCeresOptions(Class* options) {
   AddValue(options, "use_inner_iterations", &Stock::use_inner_iterations);
   AddValue(
       options, "inner_iteration_tolerance", &Stock::inner_iteration_tolerance);
-  AddValue(
-      options,
-      "minimizer_progress_to_stdout",
-      &Stock::minimizer_progress_to_stdout,
-      "A line for each iteration, on the process's standard output, which a "
-      "notebook does not show; a callback can print too.");
+  AddValue(options,
+           "minimizer_progress_to_stdout",
+           &Stock::minimizer_progress_to_stdout,
+           "Prints a line for each iteration on the process's standard output, "
+           "which a notebook does not show; a callback can print too.");
   AddValue(options,
            "update_state_every_iteration",
            &Stock::update_state_every_iteration,
-           "The arrays hold the state of the iteration in each call of the "
-           "callback; "
-           "else they hold that of the start until the solve ends.");
+           "If true, the arrays hold the current state in each call of the "
+           "callback; otherwise they hold the start until the solve ends.");
   AddValue(options, "check_gradients", &Stock::check_gradients);
   AddValue(options,
            "gradient_check_relative_precision",
@@ -280,7 +277,7 @@ void AddExtOptions(Class* options) {
   }
 }
 
-// What an attribute is set to, with errors that name it.
+// Sets an attribute, with errors that name it.
 void SetOption(nb::handle options, nb::handle name, nb::handle value) {
   if (PyObject_GenericSetAttr(options.ptr(), name.ptr(), value.ptr()) == 0) {
     const std::string set = Str(name);
@@ -292,9 +289,8 @@ void SetOption(nb::handle options, nb::handle name, nb::handle value) {
   const nb::python_error error;
   const std::string option = Str(name);
   if (error.matches(PyExc_AttributeError)) {
-    throw TypeError(option +
-                    ": there is no such option; help(ceres_ext.SolverOptions) "
-                    "lists them");
+    throw TypeError(
+        option + ": unknown option; help(ceres_ext.SolverOptions) lists all");
   }
   if (error.matches(PyExc_TypeError)) {
     throw TypeError(option + ": expected a value of type " +
@@ -333,14 +329,11 @@ void AddOptions(nb::module_* module) {
       "The fields of ceres::Solver::Options and of ceres_ext::Options.\n\n"
       "Defaults are Ceres's except linear_solver_type and num_threads. "
       "linear_solver is AUTO until linear_solver_type or preconditioner_type "
-      "is set, which makes it AS_GIVEN. Left "
-      "out "
-      "is what names blocks or needs a ceres::Problem: orderings, the SUBSET "
-      "preconditioner, line search, dumping of problems. solve checks whether "
-      "options go together.\n\n"
-      "TypeError: there is no such option, or it has another type. ValueError: "
-      "a "
-      "string is none of the choices.");
+      "is set, which makes it AS_GIVEN. Not available: orderings, the SUBSET "
+      "preconditioner, line search and dumping of problems, which name blocks "
+      "or need a ceres::Problem. solve checks whether options go together.\n\n"
+      "TypeError: an option is unknown or has another type. ValueError: a "
+      "string is not one of the choices.");
   options.def(
       "__init__",
       [](SolverOptions* self, const nb::kwargs& values) {

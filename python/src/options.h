@@ -14,16 +14,16 @@ namespace ceres_ext::python {
 
 struct SolverOptions : public ceres::Solver::Options,
                        public ceres_ext::Options {
-  // Ceres's defaults, but for a linear solver of this library's and a thread
-  // for each processor.
+  // Ceres's defaults, except for a linear solver of this library and one thread
+  // per processor.
   SolverOptions();
 
   // Throws ValueError with the sentence that says what does not fit.
   void Check() const;
 };
 
-// Sets the options that are named; throws TypeError for a name that is none and
-// for a value of another type, ValueError for a string that is no choice.
+// Sets the named options. Throws TypeError for an unknown name and for a value
+// of another type, ValueError for an unknown string.
 void SetOptions(const nanobind::kwargs& values, SolverOptions* options);
 
 }  // namespace ceres_ext::python

@@ -436,15 +436,17 @@ void AddProblem(nb::module_* module) {
           "|p|^2 + k2 |p|^4) p.\n"
           "observations: (n, 2), float64; x and y in pixels from the image's "
           "centre.\n"
-          "blocks: [(cameras, camera_index), (points, point_index)]: what "
-          "add_parameters returned, and for each observation the number of its "
-          "block there, (n,), int32; None: block i for observation i.\n"
-          "loss: that of all observations; None: the squared residual.\n"
-          "weights: (n,), float64, >= 0, of the cost of each observation.\n\n"
+          "blocks: [(cameras, camera_index), (points, point_index)]: the "
+          "number that add_parameters returned, and for each observation the "
+          "number of its block there, (n,), int32, or None: block i for "
+          "observation i.\n"
+          "loss: the loss of all observations, or None for the squared "
+          "residual.\n"
+          "weights: (n,), float64, >= 0, factors of the cost of each "
+          "observation.\n\n"
           "TypeError: an array has another type. ValueError: it has another "
-          "shape or is not C-contiguous. What the arrays hold is checked where "
-          "a "
-          "solve begins.");
+          "shape or is not C-contiguous. A solve checks the contents of the "
+          "arrays when it begins.");
 }
 
 }  // namespace ceres_ext::python

@@ -23,8 +23,8 @@ namespace ceres_ext::python {
 namespace {
 
 // After each iteration: notes signals, as Ctrl-C, which Python else handles
-// when the solve has ended, and calls the user's callback. What either raises
-// ends the solve with its best state.
+// when the solve has ended, and calls the user's callback. An exception of
+// either ends the solve with its best state.
 class PythonCallback final : public ceres::IterationCallback {
  public:
   explicit PythonCallback(nb::handle callback) : callback_(callback) {}
@@ -190,14 +190,14 @@ void AddIterationSummary(nb::module_* module) {
       .def_ro("eta", &Iteration::eta)
       .def_ro("linear_solver_iterations",
               &Iteration::linear_solver_iterations,
-              "Those of PCG.")
+              "Iterations of PCG.")
       .def_ro("iteration_time_in_seconds",
               &Iteration::iteration_time_in_seconds)
       .def_ro("step_solver_time_in_seconds",
               &Iteration::step_solver_time_in_seconds)
       .def_ro("cumulative_time_in_seconds",
               &Iteration::cumulative_time_in_seconds,
-              "Since the solve began.")
+              "Seconds since the solve began.")
       .def("__repr__", [](const Iteration& self) {
         return nb::str(
                    "<ceres_ext.IterationSummary {}: cost {}, {} iterations "
@@ -227,26 +227,26 @@ void AddSummary(nb::module_* module) {
   nb::class_<DegenerateBlocks>(
       *module,
       "DegenerateBlocks",
-      "Parameter blocks that nothing but damping holds in some direction.")
+      "Parameter blocks with a direction that only damping determines.")
       .def_ro("count", &DegenerateBlocks::count)
       .def_ro("worst_parameters",
               &DegenerateBlocks::worst_parameters,
-              "The parameter array of the worst; -1: there is none.")
+              "The parameter array of the worst block, or -1.")
       .def_ro("worst_block",
               &DegenerateBlocks::worst_block,
-              "Its block there; -1: there is none.")
+              "The number of the worst block in that array, or -1.")
       .def_ro("worst_relative_pivot",
               &DegenerateBlocks::worst_relative_pivot,
-              "From 0 to 1e-12, or 1 where there is none.");
+              "From 0 to 1e-12, or 1 without degenerate blocks.");
   nb::class_<Summary> summary(
       *module,
       "Summary",
-      "What a solve did: ceres::Solver::Summary and ceres_ext::Summary. Times "
-      "are in seconds; what the solve did not come to is -1.");
+      "The summary of a solve: ceres::Solver::Summary and ceres_ext::Summary. "
+      "Times are in seconds; -1 for stages that were not reached.");
   summary
       .def("is_solution_usable",
            &Stock::IsSolutionUsable,
-           "Whether the arrays hold a solution; else they are as they were.")
+           "True if the arrays hold a solution; otherwise they are unchanged.")
       .def("brief_report", &Stock::BriefReport)
       .def("full_report", &Summary::FullReport)
       .def("__repr__",
@@ -292,7 +292,7 @@ void AddSummary(nb::module_* module) {
   const auto add = [&summary](const char* name, auto member, const char* doc) {
     summary.def_ro(name, member, doc);
   };
-  add("message", &Stock::message, "Why the solve ended.");
+  add("message", &Stock::message, "The reason for the end of the solve.");
   add("initial_cost", &Stock::initial_cost, "1/2 sum rho(|r|^2)");
   add("final_cost", &Stock::final_cost, "1/2 sum rho(|r|^2)");
   add("fixed_cost",
@@ -336,12 +336,14 @@ void AddSummary(nb::module_* module) {
   add("num_residuals_reduced", &Stock::num_residuals_reduced, "");
   add("num_threads_given", &Stock::num_threads_given, "");
   add("num_threads_used", &Stock::num_threads_used, "");
-  add("path_reason", &Summary::path_reason, "Why this path was taken.");
+  add("path_reason", &Summary::path_reason, "The reason for this path.");
   add("device",
       &Summary::device,
-      "Where the linear solver ran, and why on the host where it was not asked "
-      "for.");
-  add("method", &Summary::method, "How it solved.");
+      "The machine of the linear solver, with the reason if the host was used "
+      "without being asked for.");
+  add("method",
+      &Summary::method,
+      "Linear solver, Jacobian and preconditioner.");
   add("num_pcg_iterations", &Summary::num_pcg_iterations, "");
   add("num_exact_steps",
       &Summary::num_exact_steps,
@@ -351,34 +353,35 @@ void AddSummary(nb::module_* module) {
       "PCG iterations with a second level.");
   add("num_clusters",
       &Summary::num_clusters,
-      "Clusters of parameter blocks of the second level, 0: no step has had "
+      "Clusters of parameter blocks of the second level; 0 if no step used "
       "it.");
   add("num_coarse_columns",
       &Summary::num_coarse_columns,
       "Columns of the second level, a few for each cluster.");
   add("coarse_time_in_seconds",
       &Summary::coarse_time_in_seconds,
-      "Of forming the second level, S as a matrix included.");
+      "Seconds spent forming the second level, including S as a matrix.");
   add("num_solves_at_pcg_limit",
       &Summary::num_solves_at_pcg_limit,
       "Linear solves that ended at max_linear_solver_iterations.");
   add("num_host_losses",
       &Summary::num_host_losses,
-      "Residual blocks whose loss a device leaves to the host.");
+      "Residual blocks whose loss runs on the host although a device solves.");
   add("host_loss_type", &Summary::host_loss_type, "");
   add("num_host_manifolds",
       &Summary::num_host_manifolds,
-      "Parameter blocks whose manifold a device leaves to the host.");
+      "Parameter blocks whose manifold runs on the host although a device "
+      "solves.");
   add("host_manifold_type", &Summary::host_manifold_type, "");
   add("degenerate_eliminated_blocks",
       &Summary::degenerate_eliminated_blocks,
-      "At the start, of the blocks that are eliminated, as points.");
+      "Degenerate eliminated blocks (points) at the start.");
   add("degenerate_other_blocks",
       &Summary::degenerate_other_blocks,
-      "At the start, of other blocks, as cameras.");
+      "Degenerate other blocks (cameras) at the start.");
   add("context_time_in_seconds",
       &Summary::context_time_in_seconds,
-      "What it took to start CUDA in this process.");
+      "Seconds spent starting CUDA in this process.");
   add("setup_time_in_seconds", &Summary::setup_time_in_seconds, "");
   add("import_time_in_seconds", &Summary::import_time_in_seconds, "");
   add("normal_blocks_time_in_seconds",
@@ -386,23 +389,23 @@ void AddSummary(nb::module_* module) {
       "");
   add("schur_time_in_seconds",
       &Summary::schur_time_in_seconds,
-      "The Schur complement as a matrix, where one is formed.");
+      "Seconds spent forming the Schur complement as a matrix.");
   add("factorization_time_in_seconds",
       &Summary::factorization_time_in_seconds,
-      "Of the exact step: its factor, and the solution.");
+      "Seconds spent on the factor and the solution of exact steps.");
   add("pcg_time_in_seconds", &Summary::pcg_time_in_seconds, "");
   add("back_substitution_time_in_seconds",
       &Summary::back_substitution_time_in_seconds,
       "");
   add("memory_bytes",
       &Summary::memory_bytes,
-      "Bytes that this library held at its peak.");
+      "Peak bytes that this library held.");
   add("memory_forecast_bytes",
       &Summary::memory_forecast_bytes,
-      "What memory_bytes was forecast to be; 0 on the host.");
+      "Forecast of memory_bytes; 0 on the host.");
   add("transfer_bytes",
       &Summary::transfer_bytes,
-      "Bytes that crossed between host and device after the set-up.");
+      "Bytes transferred between host and device after the set-up.");
 }
 
 }  // namespace
@@ -433,22 +436,21 @@ void AddSolve(nb::module_* module) {
           "collections.abc.Callable[[IterationSummary], object] | None = "
           "None, **values: object) -> Summary"),
       "Refines the parameters of the problem in the arrays that hold them.\n\n"
-      "options: a SolverOptions, which stays as it is; None: the defaults.\n"
+      "options: a SolverOptions, which is not changed, or None for the "
+      "defaults.\n"
       "callback: called with an IterationSummary after the start and each "
-      "iteration. Where it returns False or raises StopIteration, the solve "
-      "ends "
-      "with USER_SUCCESS; what else it raises ends the solve too, and is "
-      "raised "
-      "when the best state is in the arrays.\n"
+      "iteration. If it returns False or raises StopIteration, the solve ends "
+      "with USER_SUCCESS. Any other exception also ends the solve, and is "
+      "raised once the best state is in the arrays.\n"
       "values: options by name, on top of `options`: solve(problem, "
       "max_num_iterations=20, device='cuda').\n\n"
       "Other Python threads run meanwhile. Ctrl-C ends the solve after the "
       "iteration, if it was called by the main thread; KeyboardInterrupt is "
-      "raised when the best state is in the arrays.\n\n"
+      "raised once the best state is in the arrays.\n\n"
       "ValueError: options or arrays do not fit together, or the problem is "
-      "being solved. A solve that fails is no error: Summary.termination_type "
-      "is "
-      "FAILURE, Summary.message says why, and the arrays are as they were.");
+      "being solved. A solve that fails raises nothing: "
+      "Summary.termination_type is FAILURE, Summary.message says why, and the "
+      "arrays are unchanged.");
 }
 
 }  // namespace ceres_ext::python

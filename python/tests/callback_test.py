@@ -1,5 +1,5 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""What happens in a solve: callbacks, exceptions, signals, other threads."""
+"""Callbacks, exceptions, signals and other threads during a solve."""
 
 import subprocess
 import sys

@@ -13,7 +13,8 @@ import ceres_ext
 BUILD = pathlib.Path(os.environ["CERES_EXT_BUILD"])
 PROGRAMS = BUILD / "examples" / "bal"
 
-# Of every solve, so that it goes on to the end and takes this library's path.
+# Options of every solve, so that it runs to the end and takes this library's
+# path.
 OPTIONS = {
     "preconditioner_type": "SCHUR_JACOBI",
     "eta": 1e-2,

@@ -1,5 +1,5 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""What is refused: with which exception, in which words, and nothing changed."""
+"""Refused input: the exception, its message, and that nothing is changed."""
 
 import numpy
 import pytest
@@ -177,7 +177,7 @@ def test_residuals(arguments, error, words):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"iterations": 3}, TypeError, "iterations: there is no such option"),
+        ({"iterations": 3}, TypeError, "iterations: unknown option"),
         (
             {"max_num_iterations": "3"},
             TypeError,
@@ -276,7 +276,7 @@ def test_what_arrays_hold(bal, tmp_path, spoil, words, capfd):
     with pytest.raises(ValueError, match=words):
         ceres_ext.write_bal(tmp_path / "spoilt.txt", bal)
     assert not list(tmp_path.iterdir())
-    # What is raised is not printed too.
+    # A raised error is not printed too.
     assert capfd.readouterr() == ("", "")
 
 

@@ -1,5 +1,5 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""What a solve computes, and in which arrays."""
+"""The results of a solve, and the arrays that hold them."""
 
 import gc
 import subprocess
@@ -36,7 +36,7 @@ def adjusted(bal_path, iterations, flags):
 def in_its_own_frame(bal):
     """A problem that bundle_adjuster solves in the frame of its file.
 
-    It has no scale to normalise: most points are at zero, and nobody sees them.
+    It has no scale to normalise: most points are at zero, and no camera sees them.
     The start has no rotations, so that quaternions add no rounding.
     """
     random = numpy.random.default_rng(1)
@@ -183,7 +183,7 @@ def test_cameras_with_quaternions(bal, manifold, tangent_size):
     summary = ceres_ext.solve(problem, max_num_iterations=5, **OPTIONS)
     assert (summary.path, manifold.ambient_size) == ("FULL", 10)
     assert manifold.tangent_size == tangent_size
-    # The same residuals, but for the rounding of both models.
+    # The same residuals, up to the rounding of both models.
     assert summary.initial_cost == pytest.approx(start.initial_cost, rel=1e-9)
     assert summary.final_cost < 0.5 * summary.initial_cost
     # Five products of unit quaternions: some ten roundings each.
@@ -358,7 +358,7 @@ def test_arrays_live_as_long_as_the_problem(bal_path):
     problem = make_problem(bal, loss=loss)
     del bal, loss
     gc.collect()
-    # What has been freed would be overwritten by these.
+    # These would overwrite freed memory.
     filled = [
         numpy.full(array().shape, numpy.nan) for array in arrays for _ in range(3)
     ]

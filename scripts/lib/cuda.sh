@@ -1,13 +1,12 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 # shellcheck shell=bash
-# What CUDA this machine has.
+# The CUDA toolkit and GPUs of this machine.
 
 # Seconds for nvidia-smi to answer; a driver in trouble lets it wait for ever.
 NVIDIA_SMI_SECONDS=20
 
-# query_gpus FIELD: one line per GPU. Fails where there is no nvidia-smi, where
-# it fails and where it does not answer in time; what it printed is no answer
-# then.
+# query_gpus FIELD: one line per GPU. Fails if there is no nvidia-smi, if it
+# fails, or if it does not answer in time; its output is then ignored.
 query_gpus() {
   have nvidia-smi || return 1
   local status=0 answer

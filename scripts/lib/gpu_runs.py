@@ -1,5 +1,5 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""What gpu_compare and gpu_alternate have in common: programs of built folders,
+"""The common part of gpu_compare and gpu_alternate: programs of built folders,
 run one after the other on a GPU until the time is over, and a record of them."""
 import json
 import os

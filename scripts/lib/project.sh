@@ -7,11 +7,10 @@ for part in common packages cuda ceres cudss; do
   source "$(dirname "${BASH_SOURCE[0]}")/$part.sh"
 done
 
-# What ccache, where it is installed, needs for a clone in another folder to find
-# what the last one compiled.
+# With these, ccache finds the results of a clone in another folder.
 export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=true
 
-# What a solve and "cmake --install" need; scripts/test builds the rest.
+# The targets for a solve and "cmake --install"; scripts/test builds the rest.
 # shellcheck disable=SC2034
 INSTALLED=(ceres_ext bundle_adjuster bal_convert bal_filter bal_generate
   colmap_adjuster)

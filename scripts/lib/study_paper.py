@@ -1,7 +1,7 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""What Kommera, Muknahallipatna and McInroy (2024) measured and say, and what a
-record of bal_study says to it. Every number of the claims' "here" comes from the
-record; what that lacks is NOT_MEASURED."""
+"""The measurements and claims of Kommera, Muknahallipatna and McInroy (2024), and
+the answer of a record of bal_study to each. Every number of the claims' "here"
+comes from the record; missing ones are NOT_MEASURED."""
 
 NOT_MEASURED = "not measured"
 NAIVE, PAPER, OURS = "naive", "paper", "cuda"
@@ -113,7 +113,7 @@ def table_5_row(record, kernel, layout, value, size=None):
 
 
 def span(values, pattern="{:.1f}"):
-    """"from a to b" of those that are there."""
+    """"from a to b" of the known values."""
     values = [value for value in values if value is not None]
     if not values:
         return None
@@ -265,10 +265,10 @@ def claims(record):
     def pcg(row):
         return row["pcg_iteration_seconds"]
     for says, key, low, high, otherwise in (
-            ("the normal equation is 2.7 times as dear with explicit W",
-             blocks, 2.5, 3.0, "no: dearer, but by less"),
-            ("a PCG iteration is 4 to 6 % dearer with explicit W", pcg, 1.03,
-             1.07, "dearer, by another amount")):
+            ("the normal equation costs 2.7 times as much with explicit W",
+             blocks, 2.5, 3.0, "no: it costs more, but by less"),
+            ("a PCG iteration costs 4 to 6 % more with explicit W", pcg, 1.03,
+             1.07, "more, by another amount")):
         theirs = [ratio_of_w(PAPER, key, s) for s in (False, True)]
         ours = [ratio_of_w(OURS, key, s) for s in (False, True)]
         if None in theirs:

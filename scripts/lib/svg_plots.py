@@ -1,6 +1,6 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""What plot_study, plot_exact and plot_solvers have in common: plots of
-matplotlib as small SVG files, the same bytes for the same record."""
+"""The common part of plot_study, plot_exact and plot_solvers: matplotlib plots as
+small SVG files, with the same bytes for the same record."""
 import io
 import re
 
@@ -18,7 +18,7 @@ def use_svg():
 
 def save(figure, path, **options):
     """Hundredths of a point, and a line for each axis, curve and legend, so that
-    a plot made anew is a short diff."""
+    a repeated plot is a short diff."""
     text = io.StringIO()
     figure.savefig(text, format='svg', metadata={'Date': None}, **options)
     text = re.sub(r'\s*\n\s*', ' ', text.getvalue().strip())

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the study counts, and the record it writes on a machine without a GPU.
+// The counts of the study, and the record that it writes on a machine without a
+// GPU.
 
 #include <sys/wait.h>
 

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the study measures on a device, and in which order, on a small problem:
-// on a GPU, where it skips without one, and on the host, where no time passes
+// The measurements of the study on a device, and their order, on a small
+// problem: on a GPU, skipped without one, and on the host, where no time passes
 // on the device and cuSPARSE is missing (BAL_STUDY_EMULATED).
 
 #include "studies/device_study.h"
@@ -49,8 +49,8 @@ class DeviceStudyTest : public testing::Test {
     return counts;
   }
 
-  // Each says how it ended and what it took; final projections are those of the
-  // reference but for rounding.
+  // Each reports its end and its time; final projections are those of the
+  // reference except for rounding.
   static void CheckWholeRuns(const Json& rows) {
     for (const Json& row : rows) {
       SCOPED_TRACE(row.dump());

@@ -155,7 +155,7 @@ class ExplicitWCuda : public CudaProblemTest {
                 camera_x.data(),
                 point_x.data(),
                 &host_machine_};
-    // What is subtracted has the other sign.
+    // Subtracted terms have the other sign.
     const std::vector<T> abs_w = Magnitudes(w);
     const std::vector<double> abs_u = Magnitudes(u);
     const std::vector<double> abs_v = Magnitudes(v);

@@ -47,7 +47,7 @@ double* Point(BalProblem* problem, int32_t p) {
   return &problem->points[3 * p];
 }
 
-// Where camera c sees point p, and another number within a pixel.
+// The image of point p in camera c, and another number within a pixel.
 void Observe(int32_t c, int32_t p, BalProblem* problem) {
   double xy[2];
   AutodiffReprojection<3>{0.0, 0.0}(Camera(problem, c), Point(problem, p), xy);
@@ -119,7 +119,7 @@ constexpr double kCostTolerance = 1e-3;
 struct DegenerateSet {
   const char* name;
   void (*make)(BalProblem* problem);
-  // Where a solve ends depends on rounding.
+  // The end of a solve depends on rounding.
   bool has_valley = false;
 };
 
@@ -351,7 +351,7 @@ std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
   return ordering;
 }
 
-// Where stock Ceres ends, with autodiff.
+// The end of stock Ceres, with autodiff.
 ceres::Solver::Summary SolveStock(BalProblem* problem) {
   ceres::Problem ceres_problem;
   Build(problem, /*analytic=*/false, &ceres_problem);
@@ -362,7 +362,7 @@ ceres::Solver::Summary SolveStock(BalProblem* problem) {
   return summary;
 }
 
-// Whether stock Ceres ends at most 0.1 % below `cost` from one of 300 starts
+// True if stock Ceres ends at most 0.1 % below `cost` from one of 300 starts
 // that differ from `start` by rounding.
 bool StockMayEndAt(double cost, const BalProblem& start) {
   std::mt19937 random(1);
@@ -488,8 +488,8 @@ TEST_P(DegenerateSets, AreFound) {
   }
 }
 
-// What is left has no degenerate block, what went is what Eigen finds round
-// after round, and the rest is as it was.
+// The rest has no degenerate block, the removed ones are those that Eigen finds
+// round after round, and everything else is unchanged.
 TEST_P(DegenerateSets, AreRemoved) {
   const BalProblem start = MakeProblem(GetParam());
   BalProblem left = start;
@@ -600,8 +600,8 @@ TEST_P(DegenerateSets, AreSolved) {
   std::printf("%s\n", line.c_str());
 }
 
-// With next to no damping, where rounding decides whether a degenerate block
-// has an inverse: a step that can't be had shrinks the radius.
+// With almost no damping, rounding decides whether a degenerate block has an
+// inverse: a step that is not available shrinks the radius.
 TEST_P(DegenerateSets, AreSolvedFromTheLargestRadius) {
   BalProblem problem = MakeProblem(GetParam());
   ceres::Solver::Options options = SolverOptions();

@@ -625,7 +625,7 @@ TEST(BalWriter, ReadsBackAsTheSameBits) {
   }
 }
 
-// Of several parts, which threads make.
+// For several parts, which threads make.
 TEST(BalWriter, TextIsThatOfItsNumbersInOrder) {
   const BalProblem problem = RandomProblem(20, 9000, 20000);
   std::string text = "20 9000 20000\n";

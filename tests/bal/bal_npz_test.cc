@@ -254,7 +254,7 @@ TEST_F(BalNpz, Arrays) {
   };
   const std::string_view cameras = good[3].values;
   EXPECT_EQ(error_with(3, {"poses", "<f8", {3, 9}, cameras}),
-            "f: expected no arrays but camera_index, point_index, "
+            "f: expected only the arrays camera_index, point_index, "
             "observations, cameras and points, found the member 'poses.npy'");
   EXPECT_THAT(error_with(3, {"../../cameras", "<f8", {3, 9}, cameras}),
               HasSubstr("found the member '../../cameras.npy'"));
@@ -311,7 +311,7 @@ TEST_F(BalNpz, Arrays) {
             "name");
 }
 
-// Headers of other writers, with the same length in place of ours.
+// Headers of other writers, with the same length, instead of ours.
 TEST_F(BalNpz, NpyHeaders) {
   const std::string good = FileOf(Arrays(SmallProblem()));
   const std::string ours =
@@ -322,7 +322,7 @@ TEST_F(BalNpz, NpyHeaders) {
     header.resize(ours.size(), ' ');
     return good.substr(0, begin) + header + good.substr(begin + ours.size());
   };
-  // Right but for the checksum.
+  // Correct except for the checksum.
   for (const char* header :
        {"{\"shape\":(3,9),\"descr\":\"<f8\",\"fortran_order\":False}",
         "{ 'fortran_order' : False , 'shape' : ( 3 , 9 , ) , 'descr':'<f8'}"}) {

@@ -191,7 +191,7 @@ TEST_F(OutputsTest, AFullDiskKeepsWhatWasThere) {
   EXPECT_THAT(outcome.err, HasSubstr(Path("o.txt: ")));
   EXPECT_THAT(outcome.err, HasSubstr(Path("t.txt: ")));
   EXPECT_EQ(ReadBytes(Path("t.txt")), "older");
-  // A new file is not there in part either.
+  // A new file does not exist in part either.
   outcome = ExecuteWithSmallFiles(BAL_GENERATE, Flag("output", "new.txt"));
   EXPECT_EQ(outcome.code, 4);
   EXPECT_EQ(
@@ -217,7 +217,7 @@ TEST_F(OutputsTest, ReplacedFilesKeepPermissionsAndLinksStayLinks) {
   EXPECT_EQ(status.st_mode & 07777, 0666u);
   EXPECT_THAT(Files(), UnorderedElementsAre("b", "input.txt", "links"));
 
-  // A link to a file that is not there yet; a new file's permissions.
+  // A link to a missing file; a new file's permissions.
   fs::create_symlink("new.txt", Path("dangling"));
   const mode_t mask = umask(027);
   EXPECT_EQ(Adjust(Input() + Flag("output", "dangling")).code, 0);
@@ -228,8 +228,8 @@ TEST_F(OutputsTest, ReplacedFilesKeepPermissionsAndLinksStayLinks) {
 }
 
 // The last word on a file that took the place of a folder, say.
-// As much as several threads write, and a byte too little for that, onto a file
-// that is there.
+// As much as several threads write, and a byte too little for that, onto an
+// existing file.
 TEST_F(OutputsTest, LargeFilesHaveAllTheirBytes) {
   for (const size_t size : {size_t{64} << 20, (size_t{64} << 20) - 1}) {
     std::string bytes(size, '\0');
@@ -273,7 +273,7 @@ TEST_F(OutputsTest, PipesAndDevicesAreWrittenStraight) {
   ASSERT_EQ(stat(Path("pipe").c_str(), &status), 0);
   EXPECT_TRUE(S_ISFIFO(status.st_mode));
 
-  // Standard output, here a file, several times and behind what is there.
+  // Standard output, here a file, several times and behind existing text.
   const Outcome all = Adjust(
       Input() +
       " --output=/dev/stdout --report_json=/dev/stdout --final_ply=/dev/null "

@@ -143,8 +143,8 @@ TEST(BalSynthetic, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// What every problem promises. Returns the number of observations per point
-// and per camera.
+// Properties of every problem. Returns the number of observations per point and
+// per camera.
 std::pair<std::vector<int>, std::vector<int>> CheckStructure(
     const SyntheticOptions& options, const SyntheticProblem& synthetic) {
   const BalProblem& start = synthetic.start;
@@ -209,7 +209,7 @@ TEST(BalSynthetic, TruthHasTheCostOfTheNoise) {
   SyntheticOptions options = OptionsOfSize(900, 20000, 100000);
   options.pixel_noise = 0.0;
   options.outlier_fraction = 0.0;
-  // Observations exact but for rounding: P to 10 eps of 1e3 m at 3 m, times f.
+  // Observations exact up to rounding: P to 10 eps of 1e3 m at 3 m, times f.
   const double error = 10 * kEpsilon * 1e3 / 3.0 * 1e3;
   EXPECT_LT(PlainCost(Truth(MakeScene(options))),
             options.num_observations * error * error);
@@ -389,7 +389,7 @@ TEST(BalSynthetic, DegenerateCases) {
     num_far += std::abs(synthetic.true_points[i]) > 1e4;
   }
   EXPECT_EQ(num_far, 500);
-  // Every camera stands on the line y = 0, z = 1.8 m.
+  // Every camera is on the line y = 0, z = 1.8 m.
   for (int64_t i = 0; i < options.num_cameras; ++i) {
     const double* camera = synthetic.true_cameras.data() + 9 * i;
     // c = -R't, R' the rotation by -angle.

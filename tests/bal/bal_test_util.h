@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the tests of problem_io and examples/bal share: the real problems,
-// random ones, and the cost of a problem by code of its own.
+// The common part of the tests of problem_io and examples/bal: the real
+// problems, random ones, and the cost of a problem by independent code.
 
 #ifndef TESTS_BAL_BAL_TEST_UTIL_H_
 #define TESTS_BAL_BAL_TEST_UTIL_H_
@@ -27,7 +27,7 @@
 
 namespace ceres_ext::bal {
 
-// Path of a file of the BAL data set, "" where it can't be had. Looked for in
+// Path of a file of the BAL data set, "" if it is not available. Looked for in
 // the folder that the environment variable CERES_EXT_BAL_DIR names, in
 // ../shared/data/bal beside the source tree and, for dubrovnik-16, in the data
 // of the Ceres installation.

@@ -256,7 +256,7 @@ TEST_F(BundleAdjusterTest, UsageErrors) {
                       "COLMAP, which colmap_adjuster refines");
   }
   std::filesystem::remove_all(model);
-  // What Ceres refuses.
+  // Refused by Ceres.
   for (const char* flags :
        {"--num_iterations=-1",
         "--eta=nan",
@@ -303,7 +303,7 @@ TEST_F(BundleAdjusterTest, SolveFailures) {
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("bundle_adjuster: the solve failed: "));
   }
-  // What ceres_ext does not support, where falling back is not wanted.
+  // Not supported by ceres_ext, without a fallback.
   const Outcome outcome = Adjust(
       "--input='" + input_ + "' --linear_solver=dense_qr --fallback=refuse");
   EXPECT_EQ(outcome.code, 3);

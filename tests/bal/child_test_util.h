@@ -26,7 +26,7 @@ class Child {
         const std::string& program,
         const std::vector<std::string>& arguments)
       : out_(folder + "/stdout"), err_(folder + "/stderr") {
-    // Of a child before.
+    // From an earlier child.
     std::remove(out_.c_str());
     std::remove(err_.c_str());
     pid_ = fork();

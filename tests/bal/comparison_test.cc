@@ -96,11 +96,11 @@ class CompareTest : public BundleAdjusterTest {
     return Child(folder, BUNDLE_ADJUSTER, arguments);
   }
 
-  // Whether it ends while somebody waits for it.
+  // True if it ends while somebody waits for it.
   static bool Ends(int process) {
     return Child::WaitUntil([process] {
       return kill(process, 0) != 0 ||
-             // Not yet waited for by whoever inherits it.
+             // Not yet waited for by the process that inherits it.
              ReadBytes("/proc/" + std::to_string(process) + "/stat")
                      .find(") Z") != std::string::npos;
     });
@@ -190,7 +190,7 @@ TEST_F(CompareTest, SaysWhatIsLeftOut) {
   EXPECT_THAT(outcome.out, HasSubstr(" s, at most "));
 }
 
-// What is there counts in a dry run, and is not run again; solvers and
+// Existing runs count in a dry run, and are not run again; solvers and
 // repetitions may be added.
 TEST_F(CompareTest, GoesOnWhereItStopped) {
   ASSERT_EQ(Compare("--compare_solvers=ceres_ext:host").code, 0);
@@ -217,7 +217,7 @@ TEST_F(CompareTest, GoesOnWhereItStopped) {
   EXPECT_EQ(Runs(), second);
 }
 
-// A solve of minutes ends with the program, whoever kills it.
+// A solve of minutes ends with the program, however it is killed.
 TEST_F(CompareTest, NothingRunsOn) {
   GenerateSlow();
   for (const int number : {SIGINT, SIGKILL}) {
@@ -232,8 +232,8 @@ TEST_F(CompareTest, NothingRunsOn) {
   }
 }
 
-// SIGINT ends the run that is under way, SIGKILL the program without a word:
-// what had ended is there, and the next call goes on.
+// SIGINT ends the current run, SIGKILL the program without a word: the finished
+// runs are kept, and the next call continues.
 TEST_F(CompareTest, InterruptedAndKilled) {
   GenerateSlow();
   const std::vector<std::string> flags = {
@@ -318,7 +318,7 @@ TEST_F(CompareTest, FailuresHaveReasons) {
     EXPECT_THAT(run["message"].get<std::string>(),
                 StartsWith("the solve failed: "));
   }
-  // Where there is a solution for one, the others do not matter.
+  // If one has a solution, the others do not matter.
   fs::remove(json_);
   SetUp();
   const Outcome mixed = Compare(
@@ -442,7 +442,7 @@ TEST_F(CompareTest, RefusesFilesOfOthers) {
   fs::create_symlink("/dev/null", json_);
   expect_refused("", "a regular file, found another kind\n");
   fs::remove(json_);
-  // Of another problem: points moved, and observations.
+  // Runs of another problem: points moved, and observations.
   WriteBytes(json_, good);
   std::string moved = ReadBytes(input_);
   const size_t last_digit = moved.find_last_of("0123456789");
@@ -455,7 +455,7 @@ TEST_F(CompareTest, RefusesFilesOfOthers) {
   expect_refused("", "a comparison with problem.observations_crc32 ");
 }
 
-// A cost that is not that of the parameters is an error, whoever reports it.
+// A cost that is not that of the parameters is an error, from any solver.
 TEST_F(CompareTest, WrongCostsAreNotHidden) {
   const std::string flags =
       "--compare_solvers=ceres_ext:host,ceres:dense_schur";

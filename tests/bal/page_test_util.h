@@ -23,7 +23,7 @@ inline Outcome RunPageScript(const std::string& script,
 
 inline bool HasPython() { return Execute("python3", "--version").code == 0; }
 
-// What read_page.py says.
+// The output of read_page.py.
 inline nlohmann::json ReadPage(const std::string& page) {
   const Outcome outcome = RunPageScript("read_page.py", page);
   EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the tests of bundle_adjuster and bal_generate share: running them.
+// The common part of the tests of bundle_adjuster and bal_generate: running
+// them.
 
 #ifndef TESTS_BAL_PROGRAM_TEST_UTIL_H_
 #define TESTS_BAL_PROGRAM_TEST_UTIL_H_

@@ -33,7 +33,7 @@ TEST(ProgressLine, SaysNothingOfShortSteps) {
 }
 
 TEST(ProgressLine, SaysHowFarALongStepIs) {
-  // After 10 s of 100 are 90 left, then 80, 70 and 60, which is no line.
+  // After 10 s of 100, 90 are left, then 80, 70 and 60, which gives no line.
   EXPECT_EQ(Lines(100, false, 1.0, 100),
             "doing: 10 %, about 90 s to go\n"
             "doing: 20 %, about 80 s to go\n"

@@ -97,8 +97,8 @@ TEST_F(SolvePageTest, HoldsTheNumbersOfTheReport) {
   }
 }
 
-// No text of others breaks the page: names with markup, bytes that are no
-// UTF-8, control characters.
+// No text from outside breaks the page: names with markup, invalid UTF-8,
+// control characters.
 TEST_F(SolvePageTest, EscapesWhatIsShown) {
   const std::string name = File("<b>&amp;'\"\x01\xff\xc3\xa9]]>.txt");
   std::filesystem::copy_file(input_, name);
@@ -221,7 +221,8 @@ TEST_F(SolvePageTest, RecomputedCosts) {
   }
 }
 
-// A problem with cameras and points that are nowhere, nobody sees or everybody.
+// A problem with cameras and points that have no position, or that no camera or
+// every camera sees.
 TEST_F(SolvePageTest, ProblemsOfAnyShape) {
   BalProblem problem;
   problem.camera_index = {0};

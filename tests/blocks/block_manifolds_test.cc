@@ -209,7 +209,7 @@ struct AutoDiffSum {
   }
 };
 
-// Of which Ceres itself could not hold the derivative.
+// Ceres itself could not hold the derivative of these.
 TEST(ReadManifold, KnowsLongLinearOnes) {
   constexpr int kSize = 1000000;
   std::vector<ManifoldFactor> factors;
@@ -232,7 +232,7 @@ TEST(ReadManifold, LeavesWhatItDoesNotKnow) {
       QuaternionManifold(), OwnManifold(2))));
   EXPECT_FALSE(is_known(
       ProductManifold<QuaternionManifold, other::ceres::SubsetManifold>()));
-  // What it points to may be of any type.
+  // It may point to any type.
   EXPECT_FALSE(
       is_known(ProductManifold<QuaternionManifold, std::unique_ptr<Manifold>>(
           QuaternionManifold(), std::make_unique<QuaternionManifold>())));
@@ -307,10 +307,10 @@ std::vector<std::vector<double>> Deltas(int size) {
   return deltas;
 }
 
-// How far a value may be from Ceres's: nothing without spheres and lines. Else
-// norms, products by H, sines and cosines of |delta|, whose rounding is one of
-// |delta|, and products of them: some n + 16 roundings of values of at most
-// |x| + |delta|, up to four of them one after the other.
+// How far a value may be from Ceres's: nothing without spheres and lines.
+// Otherwise norms, products by H, sines and cosines of |delta|, whose rounding
+// is one of |delta|, and products of them: some n + 16 roundings of values of
+// at most |x| + |delta|, up to four of them one after the other.
 double Tolerance(const Known& known,
                  const std::vector<double>& x,
                  const std::vector<double>& delta) {
@@ -391,7 +391,7 @@ TEST(ManifoldFactors, ComputeWhatCeresComputes) {
 // ---------------------------------------------------------------------------
 
 // Blocks of a state with gaps: those of KnownManifolds several times, blocks
-// without a manifold, constant ones and some of a user's own.
+// without a manifold, constant ones and some with user-defined manifolds.
 class Blocks : public OnMachine {
  protected:
   void SetUp() override {

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The losses of a batch against Ceres's own objects: the cost, and what the
-// corrected residuals and blocks stand for,
-//   J~'r~ = rho' J'r,   J~'J~ = rho' J'J + 2 max(rho'', 0) J'r r'J;
-// and whole solves with losses of a user's own against stock Ceres.
+// The losses of a batch against Ceres's own objects: the cost, and the effect
+// of the corrected residuals and blocks, J~'r~ = rho' J'r, J~'J~ = rho' J'J + 2
+// max(rho'', 0) J'r r'J; and whole solves with user-defined losses against
+// stock Ceres.
 
 #include "ceres_ext/blocks/loss_model.h"
 
@@ -71,7 +71,7 @@ class TwiceHuber final : public ceres::LossFunction {
   const ceres::HuberLoss huber_{1.0};
 };
 
-// s, but for what it does where it is told to.
+// s, except for faults that a test requests.
 class Fragile final : public ceres::LossFunction {
  public:
   enum Fault { kNone, kThrow, kThrowANumber, kNaNCost, kNaNSlope, kNaNSecond };
@@ -291,7 +291,7 @@ TEST_F(AllLosses, TooManyOfCeres) {
 }
 
 // Scales of which there are too many to number are weights, with the same bits
-// as stages of a chain: those that come first alone are such.
+// as stages of a chain: only those that come first are stages.
 TEST_F(AllLosses, AnyNumberOfScales) {
   const ceres::HuberLoss huber(1.0);
   const ceres::CauchyLoss cauchy(2.0);
@@ -346,11 +346,11 @@ TEST_F(Losses, NoneIsEmpty) {
   EXPECT_TRUE(model.empty());
 }
 
-// Losses that stand in the order of their rows, as others than observations
-// have them.
+// Losses in the order of their rows, which batches other than observations
+// have.
 class LossesInOrder : public OnMachine {
  protected:
-  // What the losses say to these squared norms.
+  // The results of the losses for these squared norms.
   void Update(const std::vector<const ceres::LossFunction*>& losses,
               const std::vector<double>& squared_norms,
               std::vector<double>* rho) {
@@ -470,7 +470,7 @@ TEST_F(LossesInOrder, ThatThrowEndInAStatus) {
   fragile.fault = Fragile::kThrowANumber;
   EXPECT_EQ(Fail(losses, s).message,
             "The loss function " + name +
-                " threw: something that is no std::exception");
+                " threw: something that is not a std::exception");
   fragile.fault = Fragile::kNone;
   Update(losses, s, &rho);
 }
@@ -669,7 +669,7 @@ TEST_F(SolvesWithLosses, FaultAtTheStartEndsTheSolve) {
   }
 }
 
-// A derivative that is no number lets a solve fail as stock Ceres does.
+// A derivative that is NaN makes a solve fail as in stock Ceres.
 TEST_F(SolvesWithLosses, NaNInDerivativesEndsAsInStockCeres) {
   for (const Fragile::Fault fault : {Fragile::kNaNSlope, Fragile::kNaNSecond}) {
     Fragile fragile;
@@ -683,7 +683,7 @@ TEST_F(SolvesWithLosses, NaNInDerivativesEndsAsInStockCeres) {
   }
 }
 
-// One trial step can't be evaluated: it is not taken, and the solve goes on.
+// One trial step can't be evaluated: it is rejected, and the solve continues.
 TEST_F(SolvesWithLosses, FaultOnTheWayRejectsTheStep) {
   class FaultAfterIteration2 : public ceres::IterationCallback {
    public:

@@ -122,7 +122,7 @@ TEST_F(MachineProblemTest, EveryValueHasOnePlace) {
   const std::vector<double> host_e = Download(num_e, e.data());
   const std::vector<double> host_f = Download(num_f, f.data());
 
-  // What the tables say, and that they leave out nothing.
+  // The contents of the tables, and that they are complete.
   std::vector<int> uses(n, 0);
   ForEachFamily(
       host_e, host_f, [&](const auto& family, const auto& table, auto* values) {

@@ -120,7 +120,7 @@ row "$full" "" 1e-6 "${schur[@]}" --num_threads=1
 row "$full" "" 1e-6 "${schur[@]}" --point_sigma=0.01 --translation_sigma=0.01
 row "$full" "" 1e-6 "${bal[@]}"
 row "$full" "" 1e-6 "${schur[@]}" --explicit_schur_complement
-# What is left to Ceres.
+# Solves that are left to Ceres.
 row CERES "" 1e-6 "${schur[@]}" --preconditioner=cluster_jacobi
 
 # 331 frames of 6 columns are eliminated.
@@ -129,7 +129,7 @@ row "$full" "" 1e-6 "${libmv[@]}"
 row "$full" "" 1e-6 "${libmv[@]}" --refine_intrinsics=none
 row "$full" "" 1e-6 nist "--nist_data_dir=$data/nist" --linear_solver=cgnr
 
-# Programs that fix a factorisation, with another linear solver in its place.
+# Programs that hard-code a factorisation, with another linear solver instead.
 row "$full" linear_solver=iterative_schur,preconditioner=schur_jacobi 1e-6 \
   "${bal[@]}"
 for solver in cgnr iterative_schur; do

@@ -2,8 +2,9 @@
 //
 // ceres::Solve for Ceres's own tests, which come with a GoogleTest of their own
 // and are compiled against the shared libceres: it expects that every solve
-// takes the path that its options call for. So they fail where the plugin of
-// CERES_SOLVER_PLUGIN is missing or leaves to Ceres what it should serve.
+// takes the path that its options call for. So they fail if the plugin of
+// CERES_SOLVER_PLUGIN is missing or leaves to Ceres a solve that it should
+// take.
 
 #include <string>
 

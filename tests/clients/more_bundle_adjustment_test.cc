@@ -2,7 +2,7 @@
 //
 // Ceres generates a bundle adjustment test for each linear solver that it
 // recommends. These are of the same form, for the others that this library
-// serves. CGNR with IDENTITY is left out: it does not get there in Ceres
+// supports. CGNR with IDENTITY is left out: it does not get there in Ceres
 // either.
 
 #include <memory>

@@ -199,8 +199,8 @@ TEST_F(ColmapAdjusterTest, TakesAndWritesBothForms) {
   EXPECT_EQ(Read("mixed").format, MODEL_BINARY);
 }
 
-// What is not refined keeps its bits: an image and a point that nobody sees,
-// quaternions of a length other than 1 included.
+// Data that is not refined keeps its bits: an image and a point without
+// observations, including quaternions of a length other than 1.
 TEST_F(ColmapAdjusterTest, WhatIsNotSeenStays) {
   Model model = Read("input");
   Image& unseen = model.images[3];
@@ -249,7 +249,7 @@ TEST_F(ColmapAdjusterTest, FarModelsEndWhereNearOnesDo) {
   far.points.push_back({12345, {1.25, -2.1, 3.7}, 0.5, {4, 5, 6}, 0, 0});
   std::string error;
   ASSERT_TRUE(WriteModel(Path("far"), far, &error)) << error;
-  // What converges in a few exact steps.
+  // A model that converges in a few exact steps.
   const std::string flags =
       "--linear_solver=dense_schur --refine_focal_length=false "
       "--refine_extra_params=false --max_num_iterations=20 ";
@@ -266,7 +266,7 @@ TEST_F(ColmapAdjusterTest, FarModelsEndWhereNearOnesDo) {
     // Six digits are printed.
     EXPECT_NEAR(Reported(outcome, "Final"), cost, 2e-6 * cost);
     Model refined = Read("output_far");
-    // The one that the gauge fixes, and what nobody sees.
+    // The image that the gauge fixes, and data without observations.
     for (int j = 4; j < 7; ++j) {
       EXPECT_EQ(refined.images[0].pose[j], far.images[0].pose[j]);
     }

@@ -202,8 +202,8 @@ class ColmapBinaryTest : public ::testing::Test {
     return model;
   }
 
-  // Of the model with one of its files in another form. Empty if it can be
-  // read.
+  // Faults of the model with one of its files in another form. Empty if it can
+  // be read.
   std::string ErrorWith(const std::string& name, const std::string& bytes) {
     WriteBytes(Path(name), bytes);
     Model model;
@@ -346,7 +346,7 @@ TEST_F(ColmapBinaryTest, BinaryFilesComeFirst) {
     WriteBytes(folder_ + "/" + file.name + ".txt", "damaged");
   }
   EXPECT_EQ(Read(folder_).format, MODEL_BINARY);
-  // Of a model that is not whole, those of which there are more.
+  // The possible numbers of missing files of an incomplete model.
   fs::remove(Path("images"));
   EXPECT_EQ(ErrorWith("points3D", BytesOf("points3D")),
             folder_ +
@@ -372,7 +372,7 @@ TEST_F(ColmapBinaryTest, SaysWhatIsWrongAndWhere) {
   const struct {
     const char* file;
     size_t at;
-    std::string hex;  // replaces what is there
+    std::string hex;  // replaces existing files
     const char* error;
   } kCases[] = {
       {"cameras",
@@ -534,7 +534,7 @@ TEST_F(ColmapBinaryTest, SaysWhatIsWrongAndWhere) {
           "the end of the file");
 }
 
-// Cut anywhere, a file is told; damaged anywhere, it is told or read.
+// Cut anywhere, a file is reported; damaged anywhere, it is reported or read.
 TEST_F(ColmapBinaryTest, NoDamageGoesUntold) {
   for (const ModelFile& file : files_) {
     for (size_t size = 0; size < file.binary.size(); ++size) {
@@ -586,7 +586,7 @@ TEST_F(ColmapBinaryTest, NamesThatAFormatCannotHold) {
   }
 }
 
-// The disk fills up with the last of the five files: none takes its place.
+// The disk fills up with the last of the five files: none replaces its target.
 TEST_F(ColmapBinaryTest, NoFileTakesItsPlaceBeforeAllAreThere) {
   if (access("/dev/full", W_OK) != 0) {
     GTEST_SKIP() << "skipped: no /dev/full";

@@ -172,7 +172,7 @@ TEST_F(ColmapIoTest, WritesWhatItReads) {
             "101 1 2 3 255 0 17 0.25 30 0\n"
             "100 -1 -2 -3 1 2 3 -1 9 0 30 2\n"
             "5 0 0 0 0 0 0 -1\n");
-  // And in the place of what is there.
+  // Also over existing files.
   ASSERT_TRUE(WriteModel(copy, model, &error)) << error;
   ExpectSame(Read(copy), model);
 }
@@ -538,7 +538,7 @@ TEST_F(ColmapIoTest, FoldersThatCannotBeWritten) {
   EXPECT_EQ(ReadBytes(Path("images.txt")), kImages);
 }
 
-// The disk fills up with the last of the three files: none takes its place.
+// The disk fills up with the last of the three files: none replaces its target.
 TEST_F(ColmapIoTest, NoFileTakesItsPlaceBeforeAllAreThere) {
   if (access("/dev/full", W_OK) != 0) {
     GTEST_SKIP() << "skipped: no /dev/full";
@@ -557,7 +557,7 @@ TEST_F(ColmapIoTest, NoFileTakesItsPlaceBeforeAllAreThere) {
       UnorderedElementsAre("cameras.txt", "images.txt", "points3D.txt"));
 }
 
-// What a signal handler does while several files are written.
+// The action of a signal handler while several files are written.
 TEST_F(ColmapIoTest, TemporaryFilesOfSeveralFilesAreRemoved) {
   std::vector<std::unique_ptr<bal::SafeFile>> files;
   std::string error;
@@ -568,7 +568,7 @@ TEST_F(ColmapIoTest, TemporaryFilesOfSeveralFilesAreRemoved) {
   EXPECT_EQ(Files(folder_).size(), 3u + 5u);
   EXPECT_EQ(bal::SafeFile::Create(Path("d"), &error), nullptr);
   EXPECT_EQ(error, "Too many open files");
-  // One that is in its place is none of them.
+  // A file that is already in its place is not one of them.
   ASSERT_TRUE(files[1]->Finish(&error)) << error;
   ASSERT_TRUE(files[1]->Commit(&error)) << error;
   bal::RemoveTemporaryFiles();

@@ -86,7 +86,7 @@ TEST(ColmapSynthetic, AllModelsSeeTheSceneWithItsErrors) {
 
 TEST(ColmapSynthetic, StartsWhereBalStarts) {
   const bal::SyntheticProblem scene = MakeScene(SceneOptions());
-  // The model of BAL but for its frames of camera and image.
+  // The model of BAL except for its frames of camera and image.
   const Model model = MakeModel(scene, "RADIAL", 0, VALUES_AT_START);
   const double expected = bal::PlainCost(scene.start);
   EXPECT_NEAR(Cost(model), expected, 1e-10 * expected);

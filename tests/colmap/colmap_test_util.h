@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the tests of COLMAP's models share.
+// The common part of the tests of COLMAP's models.
 
 #ifndef TESTS_COLMAP_COLMAP_TEST_UTIL_H_
 #define TESTS_COLMAP_COLMAP_TEST_UTIL_H_

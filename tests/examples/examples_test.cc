@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the small examples print. Costs are those that the noise alone leaves: a
-// chi-squared number, of which five deviations are allowed.
+// The output of the small examples. Costs are those that the noise alone
+// leaves: a chi-squared number, of which five deviations are allowed.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -28,7 +28,7 @@ std::string OutputOf(const std::string& name) {
   return outcome.out;
 }
 
-// The numbers that stand behind `text`.
+// The numbers behind `text`.
 std::vector<double> NumbersBehind(const std::string& out,
                                   const std::string& text) {
   std::vector<double> numbers;
@@ -89,7 +89,7 @@ TEST(Examples, ExactStep) {
 
 TEST(Examples, Evaluate) {
   const std::string out = OutputOf("evaluate");
-  // Of one observation in a hundred.
+  // Outliers, one observation in a hundred.
   const int num_mistakes = (Scene().num_observations() - 1) / 100 + 1;
   for (const char* text : {"mistakes made: ", "found: ", "right: "}) {
     EXPECT_EQ(NumberBehind(out, text), num_mistakes) << text;

@@ -33,7 +33,7 @@ def number(pattern, text):
 def test_arrays(tmp_path):
     problem = generate(tmp_path / "problem.txt", "--outlier_fraction=0.02")
     said = run(sys.executable, EXAMPLES / "arrays.py", problem)
-    # Of 4000 observations 80 +- 9 are outliers, of which some are near.
+    # 80 +- 9 of 4000 observations are outliers, some of them near.
     assert 40 <= number(r"(\d+) of 4000 observations removed", said) <= 80 + 5 * 9
     # Two coordinates; estimating parameters makes residuals smaller.
     assert number(r"squared error (\S+) pixels", said) < NOISE * math.sqrt(2)

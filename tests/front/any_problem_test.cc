@@ -28,7 +28,7 @@
 namespace ceres_ext {
 namespace {
 
-// Who evaluates functors.
+// The evaluators of functors.
 enum class Evaluator { kCeres, kCeresExt };
 
 // The data of one problem: where its blocks live as long as it.
@@ -58,7 +58,7 @@ struct Shape {
   const char* name;
   // Fills a case; the same numbers each time.
   void (*make)(Case*);
-  // What the report says about who evaluates.
+  // The report on who evaluates.
   const char* reason;
 };
 
@@ -180,7 +180,7 @@ void SplitPoses(Case* c) {
                           new ceres::SubsetManifold(3, {2}));
 }
 
-// Points on spheres and planes, and one that a user's own manifold moves.
+// Points on spheres and planes, and one with a user-defined manifold.
 void SetPointManifolds(Case* c) {
   for (int j = 0; j < c->bal.num_points(); ++j) {
     if (j % 3 == 0) {
@@ -649,8 +649,8 @@ TEST(FragileCostFunctions, FailASmallerStepIsTaken) {
   }
 }
 
-// A manifold that can't make the first three steps. Before them Ceres asks for
-// one along the gradient, which it can't do without.
+// A manifold that can't make the first three steps. Before them Ceres needs one
+// along the gradient, which it cannot omit.
 class FragileManifold final : public OwnManifold {
  public:
   explicit FragileManifold(bool throws)

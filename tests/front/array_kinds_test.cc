@@ -56,7 +56,7 @@ class OwnLoss final : public ceres::LossFunction {
 template <typename Functor, int... kSizes>
 using Cost = DeviceAutoDiffCostFunction<Functor, kSizes...>;
 
-// Of constants that are no model's: x and y, negated.
+// With constants that are not a model's: x and y, negated.
 ceres::CostFunction* MakeOfNegated(const void* constants) {
   const double* const xy = static_cast<const double*>(constants);
   return new Cost<SplitReprojection, 2, 6, 3, 3>(
@@ -89,7 +89,7 @@ class RandomArrays {
     for (int i = 0; i < num_kinds; ++i) {
       AddKind();
     }
-    // Other points, and what nobody names.
+    // Other points, and blocks that no row names.
     if (random_.Chance(0.2)) {
       AddParameters(std::vector<double>(12, 0.5), 4);
     }
@@ -447,8 +447,8 @@ void ExpectSameSummary(const Summary& summary, const Summary& expected) {
   EXPECT_EQ(summary.initial_cost, expected.initial_cost);
   EXPECT_EQ(summary.final_cost, expected.final_cost);
   EXPECT_EQ(summary.fixed_cost, expected.fixed_cost);
-  // A weight alone is no loss that the host would have to call, as
-  // ceres::ScaledLoss is beside one of a user's.
+  // A weight alone is not a loss that the host would have to call, as
+  // ceres::ScaledLoss is beside a user-defined one.
   EXPECT_LE(summary.num_host_losses, expected.num_host_losses);
   EXPECT_EQ(summary.num_host_manifolds, expected.num_host_manifolds);
   ASSERT_EQ(summary.iterations.size(), expected.iterations.size());
@@ -519,10 +519,10 @@ TEST(ArrayKinds, SameBitsAsAProblem) {
       ExpectSameSummary(summary, expected);
     }
     ++num_cases;
-    if (summary.path_reason.find("a ceres::Problem was made") !=
+    if (summary.path_reason.find("a ceres::Problem was built") !=
         std::string::npos) {
       ++num_problems;
-      // Where this library doesn't take the ceres::Problem either.
+      // If this library does not take the ceres::Problem either.
       EXPECT_TRUE(expected.path != PATH_FULL ||
                   summary.path_reason.find("no parameter block varies") !=
                       std::string::npos)
@@ -695,7 +695,7 @@ TEST(Evaluate, SaysWhatIsWrong) {
   EXPECT_THAT(log.lines, ::testing::IsEmpty());
 }
 
-// What is returned is not logged.
+// A returned error is not logged.
 TEST(Evaluate, LogsNothing) {
   BalTestProblem bal = MakeBalTestProblem(3, 20, 2, 9, 1);
   ArrayProblem problem;

@@ -277,7 +277,8 @@ TEST(ArrayProblem, SameBitsWithWeights) {
   }
 }
 
-// Of a user: rows of views, whose points are found as Ceres finds them.
+// User-defined functors: rows of views, whose points are found as Ceres finds
+// them.
 TEST(ArrayProblem, SameBitsOfAFunctor) {
   Arrays arrays(9);
   arrays.use_functor = true;
@@ -543,7 +544,7 @@ TEST(ArrayProblem, NoIndexIsTheBlockOfTheSameNumber) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-// What needs a ceres::Problem is solved with one, and says so.
+// Features that need a ceres::Problem build one, and the summary says so.
 struct Reason {
   const char* name;
   const char* reason;
@@ -572,7 +573,8 @@ TEST_P(WithAProblem, SaysWhyAndEndsWhereItEnds) {
   const std::string reason = GetParam().reason;
   EXPECT_EQ(expected.path_reason == reason, GetParam().is_said);
   EXPECT_EQ(summary.path_reason,
-            expected.path_reason + "; a ceres::Problem was made of the arrays" +
+            expected.path_reason +
+                "; a ceres::Problem was built from the arrays" +
                 (GetParam().is_said ? " for that" : ", because " + reason));
   EXPECT_EQ(summary.path, expected.path);
   EXPECT_EQ(summary.termination_type, expected.termination_type);
@@ -585,23 +587,23 @@ INSTANTIATE_TEST_SUITE_P(
     WithAProblem,
     ::testing::Values(
         Reason{"LineSearch",
-               "minimizer_type LINE_SEARCH works on a ceres::Problem",
+               "minimizer_type LINE_SEARCH needs a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->minimizer_type = ceres::LINE_SEARCH;
                }},
         Reason{"Dogleg",
-               "trust_region_strategy_type DOGLEG works on a ceres::Problem",
+               "trust_region_strategy_type DOGLEG needs a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->trust_region_strategy_type = ceres::DOGLEG;
                  options->linear_solver_type = ceres::DENSE_SCHUR;
                }},
         Reason{"InnerIterations",
-               "inner iterations work on a ceres::Problem",
+               "inner iterations need a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->use_inner_iterations = true;
                }},
         Reason{"CheckedGradients",
-               "check_gradients works on a ceres::Problem",
+               "check_gradients needs a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->check_gradients = true;
                }},
@@ -719,7 +721,7 @@ TEST(ArrayProblem, NoMemoryIsAFailureWithTheStartKept) {
   EXPECT_EQ(arrays.bal.points, start.bal.points);
 }
 
-// Of two blocks of one array.
+// A row of two blocks of one array.
 struct Difference {
   template <typename T>
   bool operator()(const T* x, const T* y, T* residuals) const {
@@ -882,7 +884,7 @@ TEST(ArrayProblem, RefusesWhatDoesNotFit) {
       [](Parameters*, Parameters*, Residuals* r) {
         r->blocks[1].parameters = 2;
       });
-  // Where there are no residual blocks too.
+  // Also without residual blocks.
   expect(
       "residuals 0, blocks[0]: parameters is -1, expected 0 <= parameters < "
       "2",

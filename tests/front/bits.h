@@ -38,7 +38,7 @@ inline uint64_t HashOfBits(const std::vector<double>& values) {
   return hash;
 }
 
-// Whether HashOfAnotherProcess has started this one, which then tells its hash.
+// True if HashOfAnotherProcess has started this one, which then tells its hash.
 inline bool IsAnotherProcess(uint64_t hash) {
   if (std::getenv(kPrintBits) == nullptr) {
     return false;
@@ -47,7 +47,7 @@ inline bool IsAnotherProcess(uint64_t hash) {
   return true;
 }
 
-// The hash of the running test in a new process; 0: there is none.
+// The hash of the running test in a new process; 0 if there is none.
 inline uint64_t HashOfAnotherProcess() {
   char program[PATH_MAX] = "";
   if (readlink("/proc/self/exe", program, sizeof(program) - 1) <= 0) {

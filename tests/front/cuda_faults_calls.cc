@@ -1,11 +1,11 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Stands between a test and CUDA's runtime: the linker hands each call of
-// __real_f's name f, whoever makes it, to __wrap_f (--wrap). The names are in
+// Intercepts the calls of a test to CUDA's runtime: the linker passes each call
+// of __real_f's name f, from anywhere, to __wrap_f (--wrap). The names are in
 // cuda_faults_calls.txt; cuda_faults_calls_test.sh says where the library calls
 // one that is not.
 //
-// What frees does so, whatever it returns: a test counts what is left.
+// Functions that free do so, whatever they return: a test counts the rest.
 
 #include <cuda_runtime_api.h>
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #
-# Whether cuda_faults_test stands between the library and every function of
-# CUDA's runtime that it calls.
+# Checks that cuda_faults_test intercepts every function of CUDA's runtime that
+# the library calls.
 #
 #   cuda_faults_calls_test.sh LIST OBJECT...
 #
-# OBJECT: archives and object files of the library. What registers kernels when
-# a program starts, and what only translates an error, is left out.
+# OBJECT: archives and object files of the library. Functions that register
+# kernels when a program starts, and functions that only translate an error, are
+# left out.
 set -euo pipefail
 list="$1"
 shift

@@ -55,8 +55,8 @@ constexpr int64_t kMaxNumFaults = 100000;
 constexpr int64_t kMaxNumKeptFaults = 40;
 #endif
 
-// What is current for this thread, as the driver says, and a context of the
-// caller's own.
+// The context that the driver reports as current for this thread, and a context
+// of the caller.
 #ifdef CERES_EXT_EMULATED
 void* CurrentContext() { return emulation::driver().current_context; }
 void MakeCurrent(void* context) {
@@ -146,7 +146,7 @@ std::vector<double> Parameters(const BalTestProblem& bal) {
 
 BalTestProblem MakeStart() { return MakeBalTestProblem(3, 8, 3, 9); }
 
-// Of a problem of the kind with these parameters.
+// A problem of the kind with these parameters.
 double Cost(Kind kind, const std::vector<double>& parameters) {
   Case one(kind, 1, MakeStart());
   const auto points = parameters.begin() + one.bal.cameras.size();
@@ -310,7 +310,7 @@ class Watch : public ceres::IterationCallback {
   bool is_as_left_ = true;
 };
 
-// What a solve ends like without faults.
+// The end of a solve without faults.
 struct Expected {
   explicit Expected(const Subject& subject)
       : kind(subject.kind),
@@ -562,8 +562,8 @@ TEST(CudaFaults, KeptMemoryIsNotUsedAfterAFault) {
   }
 }
 
-// What a solve leaves idle serves the next one, and nobody uses what was lost
-// with a device in between.
+// Resources that a solve leaves idle are used by the next one, except those
+// that were lost with a device in between.
 TEST(CudaFaults, IdleMachinesServeTheNextSolve) {
   SKIP_WITHOUT_DEVICE();
   for (const Subject& subject : {kObservations, kArrays}) {
@@ -641,8 +641,8 @@ void ResetDevice() {
 #endif
 }
 
-// What an ArraySolver has kept is gone, its addresses are the user's, and
-// nobody frees them.
+// Resources that an ArraySolver has kept are gone, their addresses are the
+// user's, and they are not freed.
 void ResetBetweenSolves() {
   const Expected expected(kArrays);
   for (const bool solve_again : {true, false}) {

@@ -69,7 +69,7 @@ void LeaveOut(IsOut&& is_out, BalTestProblem* bal) {
 struct Degeneracy {
   const char* name;
   void (*make)(BalTestProblem* bal);
-  // Of stock Ceres, and of ours.
+  // For stock Ceres, and for ours.
   bool is_usable;
 };
 

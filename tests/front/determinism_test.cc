@@ -18,7 +18,7 @@ namespace ceres_ext {
 namespace {
 
 #ifdef CERES_EXT_EMULATED
-constexpr int kThreads[] = {1, 1};  // It serves one.
+constexpr int kThreads[] = {1, 1};  // It can be used once.
 #else
 constexpr int kThreads[] = {1, 1, 2, 3, 7};
 #endif

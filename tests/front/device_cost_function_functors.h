@@ -68,8 +68,8 @@ struct Smooth {
   double factor;
 };
 
-// Not trivially copyable, with constants that are. Their size is no multiple of
-// eight bytes.
+// Not trivially copyable, with constants that are. Their size is not a multiple
+// of eight bytes.
 struct WithConstants {
   struct Constants {
     float target[3];
@@ -131,7 +131,7 @@ struct Written {
   }
 };
 
-// What goes wrong with x[0] > 1.
+// The faults with x[0] > 1.
 enum class Fault { kNone, kFalse, kNotANumber, kDerivative, kThrows };
 struct Fragile {
   template <typename T>

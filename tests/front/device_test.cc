@@ -2,7 +2,7 @@
 //
 // Whole solves on a CUDA device against the same solves on the host. Also built
 // with the device emulated (tests/kernels/emulation), which has neither streams
-// nor graphs and serves one thread.
+// nor graphs and supports one thread.
 
 #include <algorithm>
 #include <atomic>
@@ -263,8 +263,8 @@ TEST(Device, ConstantBlocksAndSubsetManifolds) {
   });
 }
 
-// Of cameras and points, in double and mixed precision.
-// What nobody has chosen: recomputed, where the device gains by it and can.
+// For cameras and points, in double and mixed precision. The default:
+// recomputed, if the device gains by it and supports it.
 TEST(Device, JacobianOfDefaultOptions) {
   SKIP_WITHOUT_DEVICE();
   const BalTestProblem start = MakeBalTestProblem(8, 60, 5, 9);
@@ -317,7 +317,7 @@ TEST(Device, JacobianOfDefaultOptions) {
               HasSubstr(recomputed));
 }
 
-// Of losses that differ by observation, constant blocks and held coordinates:
+// With losses that differ by observation, constant blocks and held coordinates:
 // the steps of stored blocks on the host.
 TEST(Device, RecomputedWithLossesAndHeldCoordinates) {
   SKIP_WITHOUT_DEVICE();
@@ -389,7 +389,7 @@ TEST(Device, RecomputedWithLossesAndHeldCoordinates) {
     EXPECT_EQ(
         SolveModified(start, ext_options, use_manifold, modify).parameters,
         device.parameters);
-    // What is held stays to the bit.
+    // Held values keep their bits.
     const size_t points = start.cameras.size();
     for (int j = 0; j < start.num_points(); j += 7) {
       for (int i = 0; i < 3; ++i) {
@@ -508,8 +508,8 @@ class UsersOwnLoss final : public ceres::LossFunction {
   }
 };
 
-// The residual blocks that are there keep no loss; every third is added again,
-// every other of those with the user's own loss.
+// The existing residual blocks keep no loss; every third is added again, every
+// other of those with the user-defined loss.
 const auto kAddLosses =
     [](BalTestProblem*, ceres::Problem* problem, ceres::Solver::Options*) {
       auto* own = new UsersOwnLoss;
@@ -773,7 +773,7 @@ TEST(Device, NumberOutOfRangeIsRefusedOrDoneOnTheHost) {
 }
 
 #if defined(CERES_EXT_WITH_CUDA) && !defined(CERES_EXT_EMULATED)
-// Holds up a stream until it is told to open, or its patience ends.
+// Blocks a stream until it may continue, or its patience ends.
 struct Gate {
   explicit Gate(int patience_in_ms) : patience(patience_in_ms) {}
   static void Wait(void* data) {
@@ -882,7 +882,8 @@ TEST(Device, OnlyScalarsCrossInAnIteration) {
       1024 * iterations + 256 * (pcg_iterations + 8 * iterations));
 }
 
-// Ceres's manifolds are the device's; of a user's own its blocks alone cross.
+// Ceres's manifolds run on the device; of user-defined ones only their blocks
+// cross.
 TEST(Device, OnlyBlocksOfAUsersManifoldCrossInAnIteration) {
   SKIP_WITHOUT_DEVICE();
   const BalTestProblem start = MakeBalTestProblem(20, 1000, 5, 9);

@@ -73,8 +73,8 @@ TEST_F(Environment, LibraryTakesThePathsItCan) {
   EXPECT_EQ(switched_off.final_cost, stock.final_cost);
 }
 
-// What a program that fixes its linear solver can be given, and what is written
-// about each of its solves.
+// The settings for a program that hard-codes its linear solver, and the report
+// on each of its solves.
 TEST_F(Environment, AnotherLinearSolverAndAReport) {
   const std::string file = ::testing::TempDir() + "ceres_ext_environment_" +
                            std::to_string(getpid()) + ".jsonl";

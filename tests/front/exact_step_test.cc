@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What needs the Schur complement as a matrix, DENSE_SCHUR, SPARSE_SCHUR and
-// use_explicit_schur_complement, on the host and on a device, real or emulated,
-// against stock Ceres with the same options: the same end, and of exact steps
-// the same accepted and rejected ones and the same costs.
+// Solves that need the Schur complement as a matrix, DENSE_SCHUR, SPARSE_SCHUR
+// and use_explicit_schur_complement, on the host and on a device, real or
+// emulated, against stock Ceres with the same options: the same end, and for
+// exact steps the same accepted and rejected ones and the same costs.
 
 #include <cstdint>
 #include <cstring>
@@ -341,8 +341,8 @@ TEST_P(ExactStepProblems, OfAllPartsByProducts) {
   SolveAllParts(GetParam(), options);
 }
 
-// What has no room as a dense matrix has some as a sparse one: a ring of
-// cameras of which few see points in common.
+// A problem whose dense matrix does not fit, but whose sparse one does: a ring
+// of cameras of which few see points in common.
 TEST(ExactStepOptions, AutoIsSparseWhereDenseHasNoRoom) {
   SKIP_WITHOUT_DEVICE();
   SKIP_WITHOUT_CUDSS(ceres::SPARSE_SCHUR);
@@ -377,9 +377,8 @@ TEST(ExactStepOptions, AutoIsSparseWhereDenseHasNoRoom) {
       << left.device;
 }
 
-// Of two that have room it is the faster one: a sparse matrix for a ring of
-// cameras, a dense one where as few couplings between any cameras fill the
-// factor.
+// If both fit, it is the faster one: a sparse matrix for a ring of cameras, a
+// dense one if as few couplings between any cameras fill the factor.
 TEST(ExactStepOptions, AutoIsTheFaster) {
   SKIP_WITHOUT_DEVICE();
   SKIP_WITHOUT_CUDSS(ceres::SPARSE_SCHUR);
@@ -420,8 +419,8 @@ TEST(ExactStepOptions, MixedPrecisionIsDense) {
   const Summary summary = SolveOnDevice(&solved);
   EXPECT_EQ(summary.path, PATH_CERES);
   EXPECT_EQ(summary.path_reason,
-            "use_mixed_precision_solves has no sparse factorisation "
-            "(schur_factorization = SPARSE)");
+            "the sparse factorisation (schur_factorization = SPARSE) does not "
+            "support use_mixed_precision_solves");
 }
 
 // The factor of float is refined to what double gives.
@@ -490,7 +489,7 @@ TEST(ExactStepFallback, IsStockCeresWithTheReason) {
       << summary.message;
 }
 
-// What the device has no memory for.
+// A problem for which the device has no memory.
 TEST(ExactStepFallback, WithoutMemory) {
   SKIP_WITHOUT_DEVICE();
   Case solved(Kind::kObservations, 1, MakeBalTestProblem(30, 100, 3, 9));
@@ -601,7 +600,7 @@ TEST_P(WrongSolutions, OfBothTheHostReplaces) {
   }
 }
 
-// Where the host may not solve, the library is named and nothing has moved.
+// If the host may not solve, the library is named and nothing has moved.
 TEST_P(WrongSolutions, AreAFailureWhereTheHostMayNotSolve) {
   Spoil("cuSOLVER");
   Case ours = Make(ceres::DENSE_SCHUR);

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a user's code throws during a solve. Solve throws nothing: it ends with
-// FAILURE and what was thrown in its message, the parameters as they were, or
-// goes on with a smaller step.
+// Exceptions of user code during a solve. Solve throws nothing: it ends with
+// FAILURE and the exception's text in its message and unchanged parameters, or
+// continues with a smaller step.
 
 #include <cmath>
 #include <cstdlib>
@@ -228,7 +228,7 @@ TEST_P(Exceptions, OfACostFunctionLeavesPlainCeres) {
                std::runtime_error);
 }
 
-// Of Plus and of PlusJacobian, before the solve and within it.
+// Exceptions of Plus and of PlusJacobian, before the solve and within it.
 TEST_P(Exceptions, OfAManifold) {
   for (const auto derivatives :
        {Derivatives::kAnalytic, Derivatives::kAutodiff}) {
@@ -263,8 +263,8 @@ TEST_P(Exceptions, OfCeresWithThePluginOfTheEnvironment) {
   EXPECT_THAT(summary.message, HasSubstr("[Ceres Ext: path FULL on host"));
 }
 
-// What ends the process in Ceres, which does not ask for it or asks with an
-// abort.
+// Options that end the process in Ceres, which does not check them or checks
+// them with an abort.
 TEST(OptionsThatEndCeres, AreRefused) {
   static double other = 0.0;
   struct {
@@ -298,16 +298,16 @@ TEST(OptionsThatEndCeres, AreRefused) {
          ordering.Remove(*ordering.group_to_elements().at(0).begin());
          ordering.AddElementToGroup(&other, 0);
        },
-       "Solver::Options::linear_solver_ordering has what is no parameter block "
-       "of the problem"},
+       "Solver::Options::linear_solver_ordering has a block that is not in the "
+       "problem"},
       {[](ceres::Solver::Options* o) {
          o->use_inner_iterations = true;
          o->inner_iteration_ordering =
              std::make_shared<ceres::ParameterBlockOrdering>();
          o->inner_iteration_ordering->AddElementToGroup(&other, 0);
        },
-       "Solver::Options::inner_iteration_ordering has what is no parameter "
-       "block of the problem"},
+       "Solver::Options::inner_iteration_ordering has a block that is not in "
+       "the problem"},
   };
   for (const auto& c : kCases) {
     BalTestProblem bal = MakeBalTestProblem(3, 8, 3, 9);

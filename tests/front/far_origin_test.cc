@@ -2,7 +2,7 @@
 //
 // Scenes some hundred units wide at places as far from zero as maps have them
 // (UTM, ECEF in metres, and ten times that): every machine and precision ends
-// where stock Ceres does. From 1e7 on that is no minimum: by its rotation a
+// where stock Ceres does. From 1e7 on that is not a minimum: by its rotation a
 // camera of BAL turns about zero, so that its columns hardly differ in double.
 //
 // And a survey with poses of quaternion and translation, priors of positions
@@ -30,7 +30,7 @@
 namespace ceres_ext {
 namespace {
 
-// Of a scene of about 400 units.
+// For a scene of about 400 units.
 BalTestProblem MakeFarProblem(int camera_size, double distance) {
   BalTestProblem bal = MakeBalTestProblem(12, 400, 5, camera_size);
   const double origin[3] = {0.6 * distance, -0.8 * distance, 0.01 * distance};

@@ -9,7 +9,7 @@
 
 namespace ceres_ext {
 
-// Whether a device can factorise sparse matrices.
+// True if a device can factorise sparse matrices.
 inline bool HasCudss() {
 #ifdef CERES_EXT_WITH_CUDA
   return kernels::CudaSparseCholesky::Available().ok();

@@ -11,14 +11,14 @@
 
 namespace ceres_ext {
 
-// Where tests solve that are built for the host and with a device emulated.
+// The machine of tests that are built for the host and with a device emulated.
 #ifdef CERES_EXT_EMULATED
 inline constexpr DeviceType kDevice = DEVICE_CUDA;
 #else
 inline constexpr DeviceType kDevice = DEVICE_HOST;
 #endif
 
-// Whether there is a device, real or emulated.
+// True if there is a device, real or emulated.
 inline bool HasDevice() {
 #ifdef CERES_EXT_WITH_CUDA
   return kernels::NumCudaDevices(nullptr) > 0;

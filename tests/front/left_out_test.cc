@@ -28,7 +28,7 @@
 namespace ceres_ext {
 namespace {
 
-// Where the device is not the machine of a row, `device` names the reason. A
+// If the device is not the machine of a row, `device` names the reason. A
 // computer without a device runs all rows on the host for another one.
 #ifdef CERES_EXT_EMULATED
 constexpr bool kHasDevice = true;
@@ -307,7 +307,7 @@ INSTANTIATE_TEST_SUITE_P(
               options->linear_solver_type = ceres::DENSE_SCHUR;
             },
             PATH_CERES,
-            "can't be had: DOGLEG",
+            "is not available: DOGLEG",
             nullptr,
             "device=cuda,linear_solver=iterative_schur"},
         Row{"WhatIsTooSmallForADevice",
@@ -339,7 +339,7 @@ INSTANTIATE_TEST_SUITE_P(
             nullptr}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// A user's own manifolds stay on the host, and nothing else.
+// User-defined manifolds stay on the host, and nothing else.
 TEST(LeftOutParts, AUsersManifoldIsTheHosts) {
   double costs[2];
   for (const bool stock : {true, false}) {
@@ -464,7 +464,7 @@ TEST(LeftOutParts, WhatIsNoPowerSeriesIsRefused) {
   }
 }
 
-// Where no eliminated block varies, Ceres solves by CGNR, with JACOBI for
+// If no eliminated block varies, Ceres solves by CGNR, with JACOBI for
 // SCHUR_JACOBI. It forgets the power series, and aborts.
 TEST(LeftOutParts, PowerSeriesWithoutEliminatedBlocksIsJacobi) {
   Summary summaries[3];
@@ -502,7 +502,7 @@ TEST(LeftOutParts, PowerSeriesWithoutEliminatedBlocksIsJacobi) {
   }
 }
 
-// What the summary says of structure and order is what stock says.
+// The summary's structure and order are those of stock.
 TEST(LeftOutParts, StructureInTheSummaryIsStocks) {
   struct Case {
     const char* name;

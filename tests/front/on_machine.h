@@ -60,7 +60,7 @@ class OnMachine : public testing::Test {
     return values;
   }
 
-  // What the preprocessor and the import make of a problem.
+  // The results of the preprocessor and the import for a problem.
   void Import(ceres::internal::ProblemImpl* problem) {
     double fixed_cost = 0.0;
     std::string error;

@@ -133,7 +133,7 @@ TEST(ParseOptions, SetsEveryField) {
 
 struct BadSettings {
   const char* text;
-  // What the message must name.
+  // The text that the message must contain.
   const char* named;
 };
 

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A user's own manifold for tests: x + 2 delta, and all that can go wrong.
+// A user-defined manifold for tests: x + 2 delta, and all its possible faults.
 
 #ifndef CERES_EXT_TESTS_FRONT_OWN_MANIFOLD_H_
 #define CERES_EXT_TESTS_FRONT_OWN_MANIFOLD_H_

@@ -88,7 +88,7 @@ struct Between {
   }
 };
 
-// Of a pose and a point.
+// A row of a pose and a point.
 struct Depth {
   template <typename T>
   bool operator()(const T* pose, const T* point, T* residuals) const {
@@ -229,8 +229,8 @@ TEST_P(PreconditionerBlocks, SameBitsInTwoRuns) {
   }
 }
 
-// Rotation and translation go together, intrinsics are everybody's; a row of F
-// blocks alone parts nobody.
+// Rotation and translation are merged, intrinsics are shared by all; a row of F
+// blocks alone separates none.
 TEST_P(PreconditionerBlocks, SharedIntrinsicsStaySingle) {
   for (const bool any_shape : {false, true}) {
     Scene scene = Make(ONE_BLOCK, any_shape);

@@ -6,7 +6,7 @@
 //   CERES_EXT_NUM_CASES=1000000   in place of the few of a normal run
 //   CERES_EXT_FIRST_CASE=4711     in place of 0
 //
-// What ends the process, or lasts a minute, says in which case.
+// A case that ends the process, or lasts a minute, reports its number.
 
 #ifndef CERES_EXT_TESTS_FRONT_RANDOM_CASES_H_
 #define CERES_EXT_TESTS_FRONT_RANDOM_CASES_H_

@@ -59,7 +59,7 @@ bool IsFinite(const std::vector<double>& values) {
   });
 }
 
-// Ends a solve that goes on and on.
+// Ends a solve that would not end.
 class Enough : public ceres::IterationCallback {
  public:
   ceres::CallbackReturnType operator()(
@@ -69,7 +69,7 @@ class Enough : public ceres::IterationCallback {
   }
 };
 
-// Gives a field, with some probability, a value that nobody would.
+// Gives a field, with some probability, an unusual value.
 class Spoiler {
  public:
   Spoiler(double probability, Random* random)
@@ -112,7 +112,7 @@ class Spoiler {
                                std::numeric_limits<double>::max()});
     }
   }
-  // Of an enum whose values are those below num_values.
+  // A value of an enum whose values are those below num_values.
   template <typename Enum>
   void operator()(Enum* value, int num_values) {
     if (random_->Chance(probability_)) {
@@ -250,7 +250,7 @@ TEST(RandomOptions, EndInASentence) {
     options.logging_type = ceres::SILENT;
     const Spoiler spoil(random->OneOf({0.0, 0.01, 0.02, 0.05, 0.2}), random);
     Spoil(spoil, &options);
-    // Who asks for 2^31 - 1 of them gets them.
+    // A request for 2^31 - 1 of them is granted.
     for (int* number : {&options.max_num_refinement_iterations,
                         &options.max_linear_solver_iterations,
                         &options.max_num_spse_iterations,
@@ -380,8 +380,8 @@ TEST(AllSolvers, SolveOrEndInASentence) {
   EXPECT_GT(num_refused, 0);
 }
 
-// What Ceres can't do with CUDA_SPARSE is said, and what this library does is
-// done.
+// Combinations with CUDA_SPARSE that Ceres does not support are reported, and
+// those that this library supports are solved.
 TEST(AllSolvers, CudaSparseIsRefusedByName) {
   for (const ceres::LinearSolverType type : {ceres::SPARSE_NORMAL_CHOLESKY,
                                              ceres::SPARSE_SCHUR,
@@ -593,7 +593,7 @@ class RandomArrays {
       }
     }
     for (ArrayProblem::Parameters* p : parameters) {
-      // What is refused has no place in memory; else it has to have one.
+      // A refused array has no place in memory; any other has to have one.
       const double num_values = static_cast<double>(p->num_blocks) * p->size;
       if (num_values > kRoom && num_values < 2147483648.0) {
         p->size = 3;
@@ -607,7 +607,7 @@ class RandomArrays {
     return problem;
   }
 
-  // What a solve may write, and all the rest.
+  // The values that a solve may write, and all the rest.
   std::vector<double> Parameters() const {
     std::vector<double> values = cameras_;
     values.insert(values.end(), points_.begin(), points_.end());
@@ -777,7 +777,7 @@ TEST(RandomArrays, AreSolvedOrRefusedInASentence) {
       return;
     }
     EXPECT_FALSE(summary.message.empty());
-    // What is not finite is not of the problem.
+    // A value that is not finite does not belong to the problem.
     for (size_t i = 0; i < end.size(); ++i) {
       EXPECT_TRUE(std::isfinite(end[i]) || !std::isfinite(start[i]));
     }

@@ -62,7 +62,7 @@ ceres::LossFunction* RandomLoss(Random* random) {
   }
 }
 
-// What makes a problem degenerate, applied to the numbers.
+// The changes that make a problem degenerate, applied to the numbers.
 void Degenerate(Random* random, BalTestProblem* bal) {
   const int camera = random->Below(bal->num_cameras());
   const int point = random->Below(bal->num_points());
@@ -258,7 +258,7 @@ class RandomProblem {
     return problem;
   }
 
-  // The end of a solve of stock's, or of ours.
+  // The end of a solve of stock, or of this library.
   struct Solved {
     BalTestProblem bal;
     Summary summary;
@@ -279,9 +279,9 @@ class RandomProblem {
     return solved;
   }
 
-  // What is wrong with our end beside stock's, else empty. Ceres's conjugate
-  // gradients fail on systems of few columns that they have solved exactly and
-  // take another step on; ours stop.
+  // The fault of our end compared with stock's; otherwise empty. Ceres's
+  // conjugate gradients fail on systems of few columns that they have solved
+  // exactly and take another step on; ours stop.
   static std::string WhyWorse(const Summary& ours,
                               const Summary& stock,
                               double rounding) {
@@ -302,7 +302,7 @@ class RandomProblem {
                      std::to_string(stock.final_cost);
   }
 
-  // Whether stock ends so from a start that differs by rounding: where a
+  // True if stock ends so from a start that differs by rounding: where a
   // problem is ill-conditioned, rounding is all that steps are made of.
   bool MayEndSo(const Summary& ours, double rounding, Random* random) const {
     for (int i = 0; i < 3000; ++i) {
@@ -437,13 +437,13 @@ TEST(RandomProblems, EndAsInStockCeres) {
       EXPECT_EQ(ours.bal.points, problem.bal().points);
     }
     const double initial_cost = stock.summary.initial_cost;
-    // Of a sum of squares, each the difference of two numbers.
+    // Rounding of a sum of squares, each the difference of two numbers.
     double rounding = 1e-9 * initial_cost + 1e-15;
     for (const double value : problem.bal().observations) {
       rounding += 1e-23 * value * value;
     }
     EXPECT_NEAR(summary.initial_cost, initial_cost, rounding);
-    // Where Ceres has one group left to choose from, the two may eliminate
+    // If Ceres has one group left to choose from, the two may eliminate
     // different blocks.
     const std::vector<int>& ordering = summary.linear_solver_ordering_used;
     if (!problem.has_ordering() || ordering.size() < 2 ||

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Jacobians of users' cost functions that are recomputed in each operation,
-// against stored ones: operation by operation, in whole solves, and where they
-// can't be had.
+// against stored ones: operation by operation, in whole solves, and in cases
+// that are not supported.
 
 #include <algorithm>
 #include <cmath>
@@ -62,7 +62,7 @@ constexpr double kOfEntries = 0.0;
 constexpr double kOfEntries = 500 * kEps;
 #endif
 
-// A user's own loss.
+// A user-defined loss.
 class OwnLoss : public ceres::LossFunction {
  public:
   void Evaluate(double s, double* rho) const override {
@@ -274,7 +274,7 @@ struct RandomProblem {
 // ---------------------------------------------------------------------------
 // Operations.
 
-// What Ceres is given for a problem, on the device.
+// The options that Ceres gets for a problem, on the device.
 class Objects {
  public:
   Objects(const Case& c,
@@ -331,7 +331,7 @@ class Objects {
   struct Result {
     std::string what;
     Eigen::VectorXd values;
-    // 1: entries of J; more: sums of as many of them, or what comes of such.
+    // 1: entries of J; more: sums of as many of them, or results of these.
     double terms;
   };
 
@@ -646,7 +646,7 @@ TEST(RecomputedSolves, AreInDoubleWithMixedPrecision) {
 }
 
 // ---------------------------------------------------------------------------
-// What goes on with a stored Jacobian.
+// Solves that use a stored Jacobian instead.
 
 void ExpectStored(const Solved& solved, const std::string& why) {
   EXPECT_EQ(solved.summary.path, PATH_FULL) << solved.summary.path_reason;
@@ -670,7 +670,7 @@ TEST(StoredInstead, OfALossOfAUsersOwn) {
   }
   ExpectStored(
       SolveCase(kCases[0], ExtOptions(JACOBIAN_RECOMPUTED), new OwnLoss),
-      "some have a loss of a user's own");
+      "some have a user-defined loss");
 }
 
 // One point seen by four cameras in rows that `add` adds.

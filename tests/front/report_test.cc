@@ -167,7 +167,7 @@ TEST_F(Report, IterationsOfStockCeres) {
   EXPECT_THAT(ReportLine(summary), HasSubstr("\"pcg_iterations\":0,"));
 }
 
-// Of a solve that did not begin.
+// The report of a solve that did not begin.
 TEST_F(Report, WhatCeresDidNotComeToIsNull) {
   const std::string line = ReportLine(Summary());
   for (const char* field : {"linear_solver",
@@ -228,7 +228,7 @@ TEST_F(Report, OfEverySolve) {
   ASSERT_EQ(lines.size(), 6u);
   const char* const expected[6][3] = {
       {"\"path\":\"CERES\"",
-       "linear_solver_type SPARSE_NORMAL_CHOLESKY is Ceres's own",
+       "linear_solver_type SPARSE_NORMAL_CHOLESKY is not supported",
        "CONVERGENCE"},
       {"\"path\":\"CERES\"", "switched off", "CONVERGENCE"},
       {"\"path\":\"CERES\"", "LINE_SEARCH", "\"linear_solver\":null"},

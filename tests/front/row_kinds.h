@@ -46,7 +46,7 @@ struct NearError {
   }
 };
 
-// Who evaluates the rows and of what shape they are.
+// The evaluator of the rows, and their shape.
 enum class Kind { kObservations, kViews, kGeneralRows, kStock };
 
 inline const char* Name(Kind kind) {

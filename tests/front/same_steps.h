@@ -12,7 +12,7 @@
 
 namespace ceres_ext {
 
-// Where two solves end.
+// The ends of two solves.
 inline void ExpectSameEnd(const ceres::Solver::Summary& ours,
                           const ceres::Solver::Summary& stock) {
   EXPECT_EQ(ours.termination_type, stock.termination_type)

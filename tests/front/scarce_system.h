@@ -12,16 +12,16 @@ namespace ceres_ext {
 // False where a sanitizer has replaced them already.
 bool CanBeScarce();
 
-// What a system has: all but the n-th that is asked for, or the first n - 1.
+// The resources of a system: all except the n-th request, or the first n - 1.
 // Counted from 1 over all threads; n = 0: everything.
 struct Scarcity {
   int64_t n = 0;
   bool and_all_later = false;
 };
 
-// From now on, the counts beginning anew.
+// From now on, with the counts starting again.
 void MakeScarce(const Scarcity& allocations, const Scarcity& threads);
-// Everything is to be had again.
+// Everything is available again.
 void MakePlentiful();
 // Since MakeScarce.
 int64_t NumAllocations();

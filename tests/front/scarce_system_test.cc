@@ -4,9 +4,9 @@
 // whose n-th thread fails: for every n of a small problem of each path.
 //
 // The solves are in another process, so that one which aborts is counted and
-// the next one goes on in a new one. None may abort, throw, leak or leave other
-// parameters than it started with where it fails; none may end worse than it
-// started. (Stock Ceres, which PATH_CERES is, may leak.)
+// the next one continues in a new process. None may abort, throw, leak or leave
+// other parameters than it started with where it fails; none may end worse than
+// it started. (Stock Ceres, which PATH_CERES is, may leak.)
 
 #include "tests/front/scarce_system.h"
 
@@ -119,7 +119,7 @@ Outcome OutcomeOf(const Case& start,
              : kFailed;
 }
 
-// False where a plain ceres::Solve throws, as it does without the plugin.
+// False if a plain ceres::Solve throws, as it does without the plugin.
 bool SolveCase(const Parameter& parameter, Case* solved, Summary* summary) {
   if (!parameter.is_plugin) {
     Solve(solved->options, solved->ext_options, solved->problem.get(), summary);
@@ -146,7 +146,8 @@ Outcome SolveScarce(const Parameter& parameter,
   const Case start = MakeCase(parameter);
   BalTestProblem plenty;
   Outcome outcome;
-  // What is kept for good, as by streams, is kept by a first solve.
+  // Memory that is kept for good, for example by streams, is allocated by a
+  // first solve.
   for (const bool is_scarce : {false, true}) {
     const int64_t num_live_blocks = NumLiveBlocks();
     {
@@ -339,7 +340,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                                            Parameter{Kind::kViews, 1},
                                            Parameter{Kind::kGeneralRows, 1}),
                          NameOf);
-#ifndef CERES_EXT_EMULATED  // whose threads are one, and which is no library
+// The emulated device has one thread and is not a shared library.
+#ifndef CERES_EXT_EMULATED
 // Ceres's own solver, and its own threads.
 INSTANTIATE_TEST_SUITE_P(OfCeres,
                          ScarceMemory,

@@ -238,11 +238,11 @@ void ExpectAsCeres(const std::vector<Case>& cases,
     EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
     EXPECT_NEAR(
         ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
-    // Where the images have no noise to fit, rounding is what is left.
+    // If the images have no noise to fit, rounding is the rest.
     EXPECT_NEAR(
         ours.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost + kNothing);
     EXPECT_NEAR(ours.fixed_cost, ceres.fixed_cost, 1e-12 * ceres.fixed_cost);
-    // What is there now costs that much.
+    // The current values cost that much.
     Case after = cases[i];
     const std::vector<double> values = batch.ValuesOf(static_cast<int>(i));
     std::copy_n(values.begin(),
@@ -283,7 +283,7 @@ TEST(SolveBatch, SolvesAsCeresByKind) {
 }
 
 TEST(SolveBatch, SolvesAsCeresWithManifolds) {
-  // Of 9 values: constant intrinsics, 6 columns; a constant angle and k2, 9.
+  // 9 values: constant intrinsics, 6 columns; a constant angle and k2, 9.
   ceres::SubsetManifold constant_intrinsics(9, {6, 7, 8});
   ceres::SubsetManifold some(9, {1, 8});
   for (ceres::Manifold* const manifold : {&constant_intrinsics, &some}) {
@@ -293,7 +293,7 @@ TEST(SolveBatch, SolvesAsCeresWithManifolds) {
     }
     ExpectAsCeres(cases, nullptr, SomeOptions());
   }
-  // Of 10: a turn with and without intrinsics, 9 and 6 columns; none, but
+  // 10 values: a turn with and without intrinsics, 9 and 6 columns; none, but
   // constant values, 10.
   BalCameraManifold turn;
   ceres::ProductManifold<ceres::QuaternionManifold, ceres::SubsetManifold>
@@ -341,7 +341,7 @@ TEST(SolveBatch, SolvesRandomWindowsAsCeres) {
         one.row_is_active[k] = uniform(random) < p_left_out ? 0 : 1;
         one.weights[k] = 0.5 + uniform(random);
       }
-      // What has nothing to solve is no window.
+      // A problem without unknowns is not a window.
       one.point_is_constant[0] = 0;
       std::fill_n(one.row_is_active.begin(), views, uint8_t{1});
       cases.push_back(one);
@@ -515,7 +515,8 @@ TEST(SolveBatch, KeepsBadProblemsToThemselves) {
   }
 }
 
-// What windows do not support goes through ceres_ext::Solve, and says so.
+// Problems that windows do not support are solved by ceres_ext::Solve, and the
+// summary says so.
 TEST(SolveBatch, SolvesOthersOneByOne) {
   std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1),
                              MakeCase(3, 30, 3, 9, 2)};

@@ -419,7 +419,7 @@ TEST(Solve, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   }
 }
 
-// With an order of the user's; Ceres's own depends on addresses.
+// With a user's order; Ceres's own depends on addresses.
 TEST(Solve, SameBitsWithInnerIterations) {
   const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
   std::vector<std::vector<double>> results;
@@ -648,7 +648,7 @@ INSTANTIATE_TEST_SUITE_P(
                    options->linear_solver_type = ceres::DENSE_SCHUR;
                    options->trust_region_strategy_type = ceres::DOGLEG;
                  },
-                 "the dogleg strategy is Ceres's own"},
+                 "the dogleg strategy is not supported"},
         Declined{"ClusterJacobi",
                  [](BalTestProblem*, ceres::Problem*, auto* options) {
                    options->preconditioner_type = ceres::CLUSTER_JACOBI;
@@ -656,7 +656,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "CLUSTER_JACOBI"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// A loss of a user's own, whatever its second derivative.
+// A user-defined loss, whatever its second derivative.
 class OwnLoss final : public ceres::LossFunction {
  public:
   void Evaluate(double s, double rho[3]) const final {
@@ -721,8 +721,8 @@ TEST(Solve, ARecomputedJacobianNamesTheLossThatItDoesNotTake) {
     const Summary summary = with_loss(loss);
     EXPECT_EQ(summary.path, PATH_CERES);
     EXPECT_EQ(summary.path_reason,
-              "jacobian RECOMPUTED takes only losses of Ceres with rho' >= 0 "
-              "and rho'' <= 0, and there is a " +
+              "jacobian RECOMPUTED supports only losses of Ceres with rho' >= "
+              "0 and rho'' <= 0, but not " +
                   type);
   }
 }
@@ -737,8 +737,8 @@ TEST(Solve, ARecomputedJacobianTakesSubsetManifoldsOnPoints) {
               problem->SetManifold(bal->point(4),
                                    new ceres::SphereManifold<3>());
             }).path_reason,
-            "jacobian RECOMPUTED takes no manifolds on points but "
-            "ceres::SubsetManifold, and there is a ceres::SphereManifold<3>");
+            "jacobian RECOMPUTED supports only ceres::SubsetManifold on "
+            "points, but not ceres::SphereManifold<3>");
   EXPECT_EQ(SolveRecomputed([&](BalTestProblem* bal, ceres::Problem* problem) {
               hold(bal, problem);
               problem->AddResidualBlock(
@@ -747,8 +747,8 @@ TEST(Solve, ARecomputedJacobianTakesSubsetManifoldsOnPoints) {
                   nullptr,
                   bal->point(3));
             }).path_reason,
-            "jacobian RECOMPUTED takes no manifolds on points beside residual "
-            "blocks that are not of this library's cost functions");
+            "jacobian RECOMPUTED supports no manifolds on points beside "
+            "residual blocks of other cost functions");
 }
 
 TEST(Solve, LineSearchIsLeftToCeres) {

@@ -237,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Devices,
                            return std::string(DeviceTypeToString(info.param));
                          });
 
-// Constant cameras and values held by manifolds are no unknowns of S.
+// Constant cameras and values held by manifolds are not unknowns of S.
 TEST_P(TwoLevelProblems, HoldsWhatIsConstant) {
   SKIP_WITHOUT(GetParam());
   const auto make = [](PreconditionerChoice preconditioner) {
@@ -269,7 +269,7 @@ TEST_P(TwoLevelProblems, HoldsWhatIsConstant) {
   ExpectSameEnd(summary, stock);
 }
 
-// What can't have it is solved without, and that is said.
+// A solve that cannot have it continues with SCHUR_JACOBI, and says so.
 TEST_P(TwoLevelProblems, SaysWhereThereIsNone) {
   SKIP_WITHOUT(GetParam());
   for (const char* const which :

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the fuzzers of problem_io share.
+// The common part of the fuzzers of problem_io.
 
 #ifndef TESTS_FUZZ_BAL_FUZZ_INPUT_H_
 #define TESTS_FUZZ_BAL_FUZZ_INPUT_H_

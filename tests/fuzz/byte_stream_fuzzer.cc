@@ -15,7 +15,7 @@
 namespace ceres_ext::bal {
 namespace {
 
-// Of what may be 45 MB for each of its bytes.
+// The memory for text that may be 45 MB for each of its bytes.
 constexpr size_t kMostBytes = 1 << 16;
 
 void Require(bool condition) {

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A model of COLMAP as one string of bytes: 't' or 'b' for its form, then its
-// files, each behind its size in two bytes, the lower one first. What is cut
-// off is not there.
+// files, each behind its size in two bytes, the lower one first. Text that is
+// cut off is missing.
 
 #ifndef TESTS_FUZZ_COLMAP_FUZZ_INPUT_H_
 #define TESTS_FUZZ_COLMAP_FUZZ_INPUT_H_

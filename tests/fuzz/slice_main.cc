@@ -3,7 +3,7 @@
 // slice SEEDS [NUM [FIRST]]: a fuzzer without libFuzzer, for the tests: inputs
 // FIRST ... FIRST + NUM - 1, each made of the files in SEEDS by a generator
 // seeded with its number. The same on every machine and with every compiler.
-// CERES_EXT_NUM_CASES takes the place of NUM.
+// CERES_EXT_NUM_CASES replaces NUM.
 
 #include <unistd.h>
 

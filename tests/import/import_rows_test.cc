@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What is read out of a Program of several tasks' length, against the problem
-// that it was made of, for one thread and for several.
+// The import of a Program with enough blocks for several tasks, against the
+// problem that it was made from, for one thread and for several.
 
 #include "ceres_ext/import/import_rows.h"
 

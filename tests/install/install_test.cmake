@@ -77,6 +77,28 @@ foreach(program build/consumer moved/${LIBDIR}/libceres_ext.so)
   endif()
 endforeach()
 
+# The first program of docs/start.md, as the page has it.
+file(READ "${START_PAGE}" page)
+string(REGEX MATCH "```c\\+\\+\n([^`]*)```" found "${page}")
+file(WRITE "${WORK_DIR}/first/first.cc" "${CMAKE_MATCH_1}")
+string(REGEX MATCH "```cmake\n([^`]*)```" found "${page}")
+file(WRITE "${WORK_DIR}/first/CMakeLists.txt" "${CMAKE_MATCH_1}")
+run(${CMAKE_COMMAND}
+    -G Ninja
+    -S "${WORK_DIR}/first"
+    -B "${WORK_DIR}/first/build"
+    -DCMAKE_PREFIX_PATH=${WORK_DIR}/moved
+    -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
+    -DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}
+    -DCMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} --build "${WORK_DIR}/first/build")
+execute_process(
+  COMMAND "${WORK_DIR}/first/build/first" OUTPUT_VARIABLE report
+                                          COMMAND_ERROR_IS_FATAL ANY)
+if(NOT report MATCHES "solved by: FULL")
+  message(FATAL_ERROR "docs/start.md: expected the path FULL:\n${report}")
+endif()
+
 # Another Ceres before it in CMAKE_PREFIX_PATH is not taken; one that a program
 # has found before, without the patches, is refused by name.
 file(COPY "${WORK_DIR}/moved/lib/cmake/Ceres"
@@ -229,6 +251,6 @@ expect_run(125 "^$" "links Ceres statically" "${built}/linked_statically")
 expect_run(125 "^$" "uses libceres.so.3, and this is Ceres 2.2"
            "${built}/other_3")
 expect_run(125 "^$" "does not fit .*OnlyOtherCeresHasThis" "${built}/other_4")
-expect_run(127 "^$" "there is no such program" "${built}/nothing")
+expect_run(127 "^$" "program not found" "${built}/nothing")
 expect_run(125 "^$" "expected a program")
 expect_run(125 "^$" "unknown option --setting" --setting=1 "${built}/unchanged")

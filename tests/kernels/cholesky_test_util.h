@@ -39,7 +39,7 @@ double Gamma(int64_t k) {
   const double ku = static_cast<double>(k) * kUnitRoundoff<T>;
   return ku / (1.0 - ku);
 }
-// Of L L', relative to |L| |L'|.
+// The error of L L', relative to |L| |L'|.
 template <typename T>
 double FactorError(int64_t n) {
   return Gamma<T>(n + 5);
@@ -213,7 +213,7 @@ inline double Distance(std::vector<double> x, const std::vector<double>& y) {
   return Norm(x);
 }
 
-// Whether x solves A x = b as well as a factorisation in double must: the bound
+// True if x solves A x = b as well as a factorisation in double must: the bound
 // of the residual, element by element, and with it that of the solution where
 // no eigenvalue of A is below `least`.
 inline void ExpectSolves(const Matrix& a,

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The dense factorisation on a device, against bounds (cholesky_test_util.h).
-// What is above the diagonal of a matrix is NaN.
+// Elements above the diagonal of a matrix are NaN.
 #include "cuda_kernels/machine/cuda_cholesky.h"
 
 #include <algorithm>
@@ -35,9 +35,9 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kSizes[] = {1, 2, 31, 33, 64, 257};
 
-// B D B', B = I but for elements 0 or +-1 of the second half of the rows and
-// the first half of the columns, D = I but for element k, which is `pivot`. The
-// pivots of Cholesky's factorisation are D's, computed with integers alone.
+// B D B', B = I except for elements 0 or +-1 of the second half of the rows and
+// the first half of the columns, D = I except for element k, which is `pivot`.
+// The pivots of Cholesky's factorisation are D's, computed with integers alone.
 Matrix WithPivot(int64_t n, int64_t k, double pivot) {
   std::mt19937 random(static_cast<unsigned>(n + k));
   const int64_t half = n / 2;
@@ -457,7 +457,7 @@ TEST_F(CudaDenseCholeskyTest, TakesWhatItForecasts) {
       }
       EXPECT_GT(num_bytes, at_least);
       at_least = num_bytes;
-      // What a smaller one needs.
+      // The memory of a smaller one.
       ASSERT_OK(cholesky.Setup(2, {}, machine_.get()));
       EXPECT_LT(context_->used_bytes(), before + num_bytes);
     }
@@ -513,7 +513,7 @@ TEST_F(CudaDenseCholeskyTest, WrongCallsAreRefused) {
 
 #ifdef CERES_EXT_EMULATED
 
-// What a library returns while it reports success.
+// The output of a library that reports success.
 TEST_F(CudaDenseCholeskyTest, WrongSolutionsAreSeen) {
   const struct {
     const char* name;

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a machine without a usable GPU is told: the real runtime where no driver
-// is installed, and an emulated one with each of the errors.
+// The messages on a machine without a usable GPU: from the real runtime if no
+// driver is installed, and from an emulated one with each of the errors.
 
 #include "cuda_kernels/machine/cuda_context.h"
 
@@ -63,7 +63,7 @@ TEST_F(CudaContextTest, NoDevice) {
   ExpectNone("no CUDA device was found", "No CUDA device was found.");
 }
 
-// What CUDA says of it stays: a newer driver is what helps.
+// CUDA's message stays: a newer driver helps.
 TEST_F(CudaContextTest, DriverTooOld) {
   emulation::driver() = {11040, cudaErrorInsufficientDriver};
   ExpectNone(std::string("CUDA finds no device, ") +

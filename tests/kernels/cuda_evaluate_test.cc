@@ -3,8 +3,8 @@
 // Evaluation on the device against the host. Both run the functions of
 // bal_model.h; the device contracts a * b + c into one rounding where the host
 // need not, and its sine and cosine may differ by 2 units in the last place.
-// What an element may differ by comes from the same functions on running
-// numbers (running_error.h); beside that, differences are at most 64 roundings
+// The allowed difference of an element comes from the same functions on running
+// numbers (running_error.h); in addition, differences are at most 64 roundings
 // of the largest element of the array, n more for sums of n terms.
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// CUDA that fails when a test says so, and what a program holds of it. Whatever
-// stands in for CUDA's functions asks here: the emulated runtime
+// CUDA that fails when a test says so, and what a program holds of it. Every
+// replacement of CUDA's functions asks here: the emulated runtime
 // (emulation/cuda_runtime.h), and on a GPU the functions that the linker puts
 // between a test and the runtime (tests/front/cuda_faults_calls.cc).
 #ifndef CERES_EXT_TESTS_KERNELS_CUDA_FAULTS_H_
@@ -24,7 +24,7 @@ class CudaFaults {
     failed_call_ = "";
     is_on_ = true;
   }
-  // From now on there is no memory, whoever has taken it.
+  // From now on there is no memory.
   void TakeMemory() { has_memory_ = false; }
   // Everything works again.
   void Stop() {
@@ -40,8 +40,8 @@ class CudaFaults {
   // How many allocations, streams, events and graphs there are.
   int64_t num_held() const { return num_held_; }
 
-  // For those who stand in.
-  // What this call of CUDA is to return: `error`, or 0 where it is to work.
+  // For the replacements. The result of this call of CUDA: `error`, or 0 if it
+  // is to work.
   int Next(const char* call, int error) {
     constexpr int kMemoryAllocation = 2;
     if (!has_memory_ && error == kMemoryAllocation) {
@@ -61,8 +61,8 @@ class CudaFaults {
     last_error_ = error;
     return error;
   }
-  // What cudaGetLastError and, without clear, cudaPeekAtLastError say of the
-  // errors from here, 0 where there is none. Where all calls fail the error
+  // The results of cudaGetLastError and, without clear, cudaPeekAtLastError for
+  // the errors from here, 0 if there is none. If all calls fail the error
   // stays, as that of a kernel does.
   int LastError(bool clear) {
     return clear && !(is_on_ && and_all_later_) ? last_error_.exchange(0)

@@ -24,7 +24,7 @@ class CudaGraphTest : public CudaTest {
     if (IsSkipped()) {
       return;
     }
-    // A stream of the caller's.
+    // A caller's stream.
     ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
     CudaContextOptions options;
     options.stream = stream_;

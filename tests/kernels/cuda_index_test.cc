@@ -521,7 +521,7 @@ TEST_F(CudaIndexTest, MemoryLimitIsAStatus) {
   EXPECT_EQ(context->used_bytes(), 1000);
   EXPECT_EQ(ProcessBytes(0), held + 1000);
 
-  // What a context has is part of what it may come to.
+  // Memory that a context has is part of its possible total.
   EXPECT_TRUE(context->CheckLimit(1000).ok());
   EXPECT_EQ(context->CheckLimit(1001).code, StatusCode::kOutOfMemory);
 

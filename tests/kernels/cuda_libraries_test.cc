@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What happens to a program where a library that it opens is not there or not
-// as expected, with files made for it (cuda_libraries_test_library.cc).
+// The behaviour of a program if a library that it opens is missing or not as
+// expected, with files made for it (cuda_libraries_test_library.cc).
 #include "cuda_kernels/machine/cuda_libraries.h"
 
 #include <elf.h>
@@ -57,7 +57,7 @@ class CudaLibraries : public ::testing::Test {
     return path;
   }
 
-  // What is wrong with the files; after a failure there are no functions.
+  // The fault of the files; after a failure there are no functions.
   std::string Why(const std::vector<std::string>& files) {
     std::vector<void*> functions = {nullptr};
     const Status status = OpenSharedLibrary(kExpected, files, &functions);
@@ -111,9 +111,9 @@ TEST_F(CudaLibraries, AFolderInItsPlace) {
 
 TEST_F(CudaLibraries, NoLibrary) {
   const std::string text = Write("text.so.7", "This is no library at all.\n");
-  EXPECT_EQ(Why({text}), text + " can't be read or is no shared library");
+  EXPECT_EQ(Why({text}), text + " can't be read or is not a shared library");
   const std::string empty = Write("empty.so.7", "");
-  EXPECT_EQ(Why({empty}), empty + " can't be read or is no shared library");
+  EXPECT_EQ(Why({empty}), empty + " can't be read or is not a shared library");
   // The dynamic linker's words, with the file.
   std::ifstream library(Library("cutest"), std::ios::binary);
   std::ostringstream bytes;

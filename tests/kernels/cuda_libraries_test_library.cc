@@ -1,11 +1,11 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Shared libraries that cuda_libraries_test opens, by what is defined:
-//   TEST_MAJOR_VERSION   what it says of itself; the minor one is 3
-//   TEST_STATUS          what TestGetProperty returns
+//   TEST_MAJOR_VERSION   the version that it reports; the minor one is 3
+//   TEST_STATUS          the result of TestGetProperty
 //   TEST_NO_PROPERTY     it has no TestGetProperty
 //   TEST_NO_FUNCTION     it has no TestFunction
-//   TEST_UNDEFINED       it needs a function that nobody has
+//   TEST_UNDEFINED       it needs an undefined function
 
 #ifndef TEST_MAJOR_VERSION
 #define TEST_MAJOR_VERSION 7

@@ -6,13 +6,12 @@
 // twice on one workspace, with outputs poisoned before each run.
 //
 // Host and device sum the same terms in another order, and products of blocks
-// are rounded to T on the device where the host has double. What each element
-// may differ by is computed with it (running_error.h), from the formula of its
-// operation and the Jacobian, which for recomputed blocks has errors of its
-// own.
-// Beside that, no difference is larger than n + 64 roundings of kCancellation
-// times the largest element, n being the terms of the longest sum: cameras and
-// points are of one kind, so no array mixes scales by more.
+// are rounded to T on the device where the host has double. The allowed
+// difference of each element is computed with it (running_error.h), from the
+// formula of its operation and the Jacobian, which for recomputed blocks has
+// additional errors. Beside that, no difference is larger than n + 64 roundings
+// of kCancellation times the largest element, n being the terms of the longest
+// sum: cameras and points are of one kind, so no array mixes scales by more.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

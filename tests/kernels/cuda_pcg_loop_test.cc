@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // On a GPU only: PCG as a graph that repeats itself gives the bits of PCG
-// issued ahead, wherever it ends, and a graph serves the arrays that it was
-// recorded with and no others.
+// issued ahead, wherever it ends, and a graph is used for the arrays that it
+// was recorded with and no others.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -40,7 +40,7 @@ using solver::Termination;
 constexpr StepPerSolveOptions kEndAtMinimum{1e300, -1.0};
 constexpr StepPerSolveOptions kEndAtMaximum{-1.0, -1.0};
 
-// What a solve leaves.
+// The results of a solve.
 struct Outcome {
   StepSummary summary;
   std::vector<double> camera;
@@ -310,7 +310,7 @@ TEST_F(CudaPcgLoopTest, OneGraphForAllRadii) {
   EXPECT_GE(problem_.record().num_launches, 7);
 }
 
-// Two graphs are kept; a third takes the place of one.
+// Two graphs are kept; a third replaces one.
 TEST_F(CudaPcgLoopTest, OtherArrays) {
   constexpr StepPerSolveOptions kPerSolve{-1.0, 1e-8};
   DeviceBuffer<double> camera_diagonal[3], point_diagonal[3];
@@ -582,8 +582,8 @@ TEST_F(CudaPcgLoopTest, FailedRecordings) {
   ASSERT_OK(context_->Synchronize());
 }
 
-// What other threads do during a recording neither fails nor ends it, and what
-// they launch does not become part of it.
+// Work of other threads during a recording neither fails nor ends it, and their
+// launches do not become part of it.
 TEST_F(CudaPcgLoopTest, OtherThreadsDuringARecording) {
   PcgScalars ended;
   ended.end = PcgEnd::kResidual;

@@ -203,7 +203,7 @@ void CudaSolverTest::CompareBlocks() {
   for (std::vector<double>* values : {&actual, &inverse}) {
     std::fill_n(values->begin() + 60 * PackedSize(N), PackedSize(N), 0.0);
   }
-  // A is exact but for the addition of D^2.
+  // A is exact except for the addition of D^2.
   std::vector<Running<double>> running_inverse(inverse.size());
   for (int64_t b = 0; b < num_blocks; ++b) {
     double squares[N];

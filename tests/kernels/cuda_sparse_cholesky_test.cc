@@ -94,7 +94,7 @@ Matrix PositiveDefinite(int64_t n, Pattern pattern, unsigned seed) {
 
 TEST(CudaSparseCholeskyLibraries, AreThereOrMissed) {
   const Status status = CudaSparseCholesky::Available();
-  // What CI has fetched opens without a device too.
+  // The library that CI has fetched opens without a device too.
   EXPECT_TRUE(status.ok() ||
               std::getenv("CERES_EXT_TEST_NEEDS_CUDSS") == nullptr)
       << status.message;
@@ -166,7 +166,7 @@ TEST_F(CudaSparseCholeskyTest, SolvesToRounding) {
       const Matrix a = PositiveDefinite(n, pattern, 1);
       const HostCsr host(a);
       const DeviceCsr device = ToDevice(host);
-      // What the values are is no matter to the analysis.
+      // The analysis does not depend on the values.
       const DeviceBuffer<double> other =
           Poisoned<double>(device.csr.num_values);
       ASSERT_OK(cholesky.Analyze(device.csr, other.data(), machine_.get()));
@@ -322,7 +322,7 @@ TEST_F(CudaSparseCholeskyTest, NamesTheRowWhosePivotIsNotPositive) {
   }
 }
 
-// Of a matrix in one piece which row is to blame depends on the order.
+// For a matrix in one piece the reported row depends on the order.
 TEST_F(CudaSparseCholeskyTest, FindsThatAMatrixIsNotPositiveDefinite) {
   CudaSparseCholesky cholesky;
   for (const int64_t n : {2, 33, 129}) {
@@ -354,7 +354,7 @@ TEST_F(CudaSparseCholeskyTest, NamesTheRowThatIsNotFinite) {
                      << n << " rows, (" << i << ", " << j << ") is " << value);
         std::vector<double> values = host.values;
         values[host.Place(i, j)] = value;
-        // Of several the first.
+        // If there are several, the first.
         values.back() = i == n - 1 ? values.back() : kNaN;
         const DeviceBuffer<double> bad = Upload(values);
         EXPECT_EQ(Factorize(bad.data(), &cholesky), i + 1);
@@ -440,7 +440,7 @@ TEST_F(CudaSparseCholeskyTest, WrongCallsAreRefused) {
 
 #ifdef CERES_EXT_EMULATED
 
-// What cuDSS returns while it reports success.
+// The output of cuDSS when it reports success.
 TEST_F(CudaSparseCholeskyTest, WrongSolutionsAreSeen) {
   const struct {
     const char* name;
@@ -549,7 +549,7 @@ TEST_F(CudaSparseCholeskyTest, EveryCallMayFail) {
         has_failed = !cuda_faults().failed_call().empty();
         failed_calls.push_back(cuda_faults().failed_call());
         cuda_faults().Stop();
-        // What is given back on the way need not say that it has failed.
+        // A value returned on the way may not report a failure.
         if (failed_calls.back() != "cudaFree") {
           EXPECT_EQ(status.ok(), !has_failed) << failed_calls.back();
         }

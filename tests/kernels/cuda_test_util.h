@@ -330,8 +330,8 @@ class CudaProblemTest : public CudaTest {
   CudaWorkspace workspace_;
 };
 
-// The operations on arrays in the memory of one machine. What is read is set
-// before; what is written is an argument.
+// The operations on arrays in the memory of one machine. Inputs are set before;
+// outputs are arguments.
 template <typename Source, typename MachineIn>
 struct Operations {
   using Machine = MachineIn;

@@ -33,7 +33,7 @@ using Eigen::VectorXd;
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kFloatEpsilon = std::numeric_limits<float>::epsilon();
 
-// Who sees whom.
+// The observations.
 struct Structure {
   std::string name;
   int32_t num_cameras = 0;

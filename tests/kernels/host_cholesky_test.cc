@@ -20,7 +20,7 @@ using Eigen::VectorXd;
 
 constexpr int64_t kTile = HostDenseCholesky::kTile;
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-// What is above the diagonal has no meaning, and is not read.
+// Elements above the diagonal have no meaning, and are not read.
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // B B' + 0.1 I, where row i of B has elements up to `band` columns left of it.

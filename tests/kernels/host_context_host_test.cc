@@ -68,7 +68,7 @@ TEST_P(HostContextTest, ManyRegions) {
   EXPECT_EQ(sum, 300 * 120);
 }
 
-// Threads that a signal handler keeps from going on, as a busy machine may.
+// Threads that a signal handler delays, as a busy machine may.
 class StoppedThreads {
  public:
   StoppedThreads() {

@@ -117,7 +117,8 @@ TEST_F(PcgTest, ForcingSequenceByHand) {
   // Not below 0.9 of the last one, if that is over 0.1.
   EXPECT_EQ(ForcedQTolerance({2.0, 0.5}, 2e-6, 0.5), 0.9 * 0.5);
   EXPECT_EQ(ForcedQTolerance({2.0, 0.11}, 2e-6, 0.5), 0.01 * 0.5);
-  // What never ends a solve does not, and a norm that is no number is not used.
+  // A condition that never ends a solve does not, and a norm that is NaN is not
+  // used.
   EXPECT_EQ(ForcedQTolerance({2.0, -1.0}, 1.0, -1.0), -1.0);
   EXPECT_EQ(ForcedQTolerance({2.0, 0.1}, kNaN, 0.1), 0.1);
 
@@ -202,7 +203,7 @@ TEST_F(PcgTest, PowerSeriesByHand) {
   RunOk(add, &machine_);
   EXPECT_THAT(t, ElementsAre(0.5, 0));
   EXPECT_THAT(z, ElementsAre(3.5, 5));
-  // A series without scalars of its own goes on.
+  // A series without separate scalars continues.
   RunOk(PowerSeriesTermParams{2, t.data(), z.data()}, &machine_);
   EXPECT_THAT(z, ElementsAre(3, 5));
 }
@@ -265,7 +266,7 @@ TEST_F(PcgTest, RhoAndDirectionByHand) {
   r = {kNaN, 0};
   run();
   EXPECT_EQ(scalars_.end, PcgEnd::kRunning);
-  // What has ended stays.
+  // An ended solve stays ended.
   scalars_ = running;
   scalars_.end = PcgEnd::kResidual;
   p = p_before;

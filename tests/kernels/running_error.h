@@ -39,7 +39,7 @@ struct Running {
   double error = 0.0;
 
   Running() = default;
-  // NOLINTNEXTLINE: exact numbers stand in formulas.
+  // NOLINTNEXTLINE: exact numbers are used in formulas.
   Running(double exact) : value(exact), size(std::fabs(exact)) {}
   Running(double v, double s, double e) : value(v), size(s), error(e) {}
   // A number that a machine may round to T first.

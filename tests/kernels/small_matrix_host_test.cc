@@ -93,7 +93,7 @@ TEST(SmallMatrix, DefiniteButForRounding) {
   EXPECT_FALSE(InvertSymmetric<2>(overflows, 2, /*is_definite=*/true));
 }
 
-// What is definite keeps its bits.
+// Definite blocks keep their bits.
 TEST(SmallMatrix, DefiniteKeepsItsBits) {
   std::mt19937 generator(3);
   std::normal_distribution<double> normal;

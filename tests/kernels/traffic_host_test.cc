@@ -22,7 +22,7 @@ namespace {
 
 constexpr int C = 9;
 
-// Arrays that are there and never read.
+// Arrays that exist and are never read.
 double* Somewhere() {
   static double somewhere[1];
   return somewhere;
@@ -218,8 +218,9 @@ TEST(Traffic, ByHand) {
       11 * 4 + 5 * (8 + 6 * 8 + 3 * 8) + 3 * (3 * 9 * 8 + 15 * 8 + 81 * 8));
 }
 
-// What docs/kernels.md says of the Schur complement as a matrix: 7 couplings in
-// 5 blocks of 3 cameras, 11 observations, 20 unknowns in columns of 32 values.
+// The figures of docs/kernels.md for the Schur complement as a matrix: 7
+// couplings in 5 blocks of 3 cameras, 11 observations, 20 unknowns in columns
+// of 32 values.
 template <typename Source>
 SchurComplementParams<Source, kDeviceLayout> SchurComplement(
     const Source& source) {

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Vector operations on every machine: literals by hand, Eigen and long double,
-// and the host's bits or values at sizes around warps and blocks. Where
+// and the host's bits or values at sizes around warps and blocks. If
 // ops/vectors.h, ops/block_table.h and ops/manifolds.h promise the host's bits,
 // bits are compared. The stream of a CUDA machine is one of its own.
 #include "cuda_kernels/ops/vectors.h"
@@ -88,7 +88,7 @@ class MachineTest<CudaMachine> : public CudaTest {
 #define CERES_EXT_TEST_CUDA_MACHINE
 #endif
 
-// What an operation reads or writes on one of the two machines.
+// The inputs and outputs of an operation on one of the two machines.
 template <typename T>
 const T& On(HostMachine*, const T& host, const T&) {
   return host;
@@ -467,7 +467,7 @@ TYPED_TEST(VectorsTest, QuaternionsMoveAsRotations) {
       EXPECT_EQ(y[i], x[i] + delta[i - 1]);
     }
 
-    // What is zero everywhere, or linear, keeps its value.
+    // Elements that are zero everywhere, or linear, keep their value.
     const auto state = this->Upload(x);
     auto tangents = this->Upload(Doubles(200, 7.0));
     this->RunOk(ManifoldTangentsParams{2,
@@ -928,8 +928,8 @@ TYPED_TEST(VectorsTest, LossesByHand) {
   EXPECT_THAT(this->Download(norms), ElementsAre(16.25, 81));
 }
 
-// NaN in rho' or rho'' of a user's own loss reaches residual and Jacobian, as
-// ceres::Corrector has it.
+// NaN in rho' or rho'' of a user-defined loss reaches residual and Jacobian, as
+// in ceres::Corrector.
 TYPED_TEST(VectorsTest, RhoThatIsNoNumber) {
   for (const auto& [first, second] :
        {std::pair{kNaN, 0.0}, std::pair{1.0, kNaN}, std::pair{0.5, kNaN}}) {
@@ -993,7 +993,7 @@ TYPED_TEST(VectorsTest, GatherAndScatter) {
     if (table.padded_size != 3) {
       return;
     }
-    // The columns stand at any of the values instead.
+    // The columns are at any of the values instead.
     std::vector<uint8_t> held;
     for (int32_t i = 0; i < table.num_blocks; ++i) {
       const int num_held = 3 - table.tangent_size[i];
@@ -1040,7 +1040,7 @@ TYPED_TEST(VectorsTest, GatherTuples) {
 TYPED_TEST(VectorsTest, Plus) {
   this->ForEachTable([&](const TestTable& table, const BlockTableRef& device) {
     Doubles state = RandomVector(table.state_values, 3);
-    // What does not move keeps the sign of a zero.
+    // Values that do not move keep the sign of a zero.
     for (int32_t i = 0; i < table.num_blocks; ++i) {
       if (table.state_offset[i] >= 0) {
         state[table.state_offset[i] + table.ambient_size - 1] = -0.0;
@@ -1657,7 +1657,7 @@ class CorrectForLossTest : public VectorsTest<typename Combination::Machine> {
   template <BlockLayout kLayout>
   using Params = CorrectForLossParams<T, BalShape<C>, kLayout>;
 
-  // What is wanted of a correction; rho filled beforehand.
+  // The requested parts of a correction; rho filled beforehand.
   enum Wanted { kResiduals = 1, kCameras = 2, kPoints = 4, kFilledRho = 8 };
   static constexpr int kAll = kResiduals | kCameras | kPoints;
 
@@ -1755,7 +1755,7 @@ TYPED_TEST_SUITE(CorrectForLossTest, Combinations, CombinationNames);
 TYPED_TEST(CorrectForLossTest, KeepsGradientAndHessian) {
   using T = typename TypeParam::T;
   constexpr int C = TypeParam::C;
-  // Of rho on a device: AgreesWithHost.
+  // For rho on a device: AgreesWithHost.
   const double of_device = this->kIsHost ? 0 : 64;
   for (const int64_t n : {0, 1, 31, 32, 33, 1000}) {
     const LossProblem<T, C> before(n);

@@ -83,7 +83,7 @@ if grep -rnE '^#include [<"](cu[a-z_0-9]*\.h|cuda/|cub/|thrust/|nv)' \
   exit 1
 fi
 
-# What the host's compiler compiles: no "-x cu" in its command.
+# The headers that the host's compiler compiles: no "-x cu" in its command.
 awk -F '"' '/^ *"command": / { is_host = !/ -x cu / }
   /^ *"file": / && is_host { print $4 }' "$commands" >"$work/sources"
 (($(wc -l <"$work/sources") > 100)) ||

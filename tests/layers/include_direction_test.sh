@@ -59,7 +59,7 @@ check() {
         else if (a == 16 && b != 16 && b != 7 &&
                  to != "cuda_kernels/machine/host_processors.h")
           wrong = "is not for problem_io"
-        # Bodies are reached through ops/, but for templates that others
+        # Bodies are reached through ops/, except for templates that others
         # instantiate and loops for bodies of studies/.
         else if (b == 5 && to !~ /\.cuh$/ && a != 5 &&
                  from !~ /^studies\//)
@@ -86,7 +86,7 @@ if [[ -n "$found" ]]; then
   exit 1
 fi
 
-# What the test is to find.
+# The violations that the test must find.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree"/{examples,benchmarks,studies,python,problem_io}

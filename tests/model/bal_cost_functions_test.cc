@@ -76,7 +76,7 @@ void Append(const A& from, B* to) {
   to->insert(to->end(), from.begin(), from.end());
 }
 
-// A camera moved so that the point stands at a place in front of it.
+// A camera moved so that the point is at a place in front of it.
 void PlaceCamera(const std::array<double, 3>& point,
                  SampleGenerator* generator,
                  std::vector<double>* camera) {
@@ -360,7 +360,7 @@ TEST(BalCostFunctions, AnyCombinationOfOutputs) {
 }
 
 // ---------------------------------------------------------------------------
-// At and behind the optical centre, and parameters that are no camera.
+// At and behind the optical centre, and parameters that are not a camera.
 
 bool AllFiniteValues(const Evaluation& e) {
   for (const double r : e.residual) {

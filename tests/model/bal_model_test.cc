@@ -313,8 +313,8 @@ void ExpectFormsAgree() {
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(residual[0][i], residual[1][i]);
       for (int j = 0; j < kDim; ++j) {
-        // The general form adds zeros: equal but for contraction into FMA,
-        // 3 terms of the row's magnitude.
+        // The general form adds zeros: equal except for contraction into FMA, 3
+        // terms of the row's magnitude.
         T magnitude = 0;
         for (int m = 0; m < 9; ++m) {
           magnitude += std::abs(local[9 * i + m] * map[m * kDim + j]);

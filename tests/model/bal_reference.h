@@ -256,8 +256,8 @@ Linearization LinearizeReference(const Sample& sample) {
 //
 // The first num_turning columns are those of a quaternion, or none. They are
 // linearly dependent (no norm of q turns the camera), and one of them may
-// vanish but for what the reference's arithmetic, by cancellation, leaves over:
-// `noise` times the largest of them. So much is taken off the distance.
+// vanish except for the rest that cancellation in the reference's arithmetic
+// leaves: `noise` times the largest of them. So much is taken off the distance.
 template <typename A, typename B>
 double MaxColumnError(int rows,
                       const std::vector<A>& actual,

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-// What COLMAP 4.2.1 says (pycolmap.Camera.img_from_cam).
+// The results of COLMAP 4.2.1 (pycolmap.Camera.img_from_cam).
 struct Known {
   const char* name;
   int id;

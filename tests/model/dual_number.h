@@ -4,7 +4,7 @@
 // BAL model needs and no more. A reference for derivatives where ceres::Jet,
 // over double, is the less exact side.
 //
-// Where long double has the range and digits of x86's 80 bits or more,
+// If long double has the range and digits of x86's 80 bits or more,
 // kLongDoubleIsWider is true; elsewhere tests that need the reference skip.
 #ifndef CERES_EXT_TESTS_MODEL_DUAL_NUMBER_H_
 #define CERES_EXT_TESTS_MODEL_DUAL_NUMBER_H_

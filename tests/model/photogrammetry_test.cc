@@ -124,7 +124,7 @@ Matrix4 RealPose(const std::vector<double>& pose) {
 
 // ---- The functors.
 
-// What the blocks of a functor hold.
+// The contents of a functor's blocks.
 struct Values {
   std::vector<std::vector<double>> poses;
   std::vector<double> point;
@@ -648,7 +648,7 @@ TYPED_TEST(PhotogrammetryTest, PositionPriors) {
     const Error error{{1.5, -2.0, 0.75}};
     const Reference reference =
         [](const std::vector<Matrix4>& poses, const Vector&, const Vector&) {
-          // Where the camera's origin is in the world.
+          // The position of the camera's origin in the world.
           return Vector(Vector3(1.5L, -2.0L, 0.75L) -
                         Map(poses[0].inverse(), Vector3::Zero()));
         };

@@ -104,9 +104,9 @@ TEST(RobustLoss, ByHand) {
 //         and Cauchy have a sum 1 + x, off by eps, whose root or logarithm is
 //         scaled by a^2. Tolerant: x is off by eps (s + a) / b, and b log(.)
 //         by that times b, by eps b, and by the offset's eps b.
-//  rho'   relative but for Tukey's (1 - x)^2, of size one; for tolerant the
-//         error of x above is one of rho' too.
-//  rho''  as rho', in units of 1 / a^2 for Tukey. Ceres's tolerant loss drops
+//  rho' relative except for Tukey's (1 - x)^2, of size one; for tolerant the
+//  error of x above is one of rho' too. rho'' as rho', in units of 1 / a^2 for
+//  Tukey. Ceres's tolerant loss drops
 //         rho'' from x = 36.7 on, where it is below e^-36.7 / b, and rho' is 1.
 TEST(RobustLoss, AgainstCeres) {
   for (const Pair& pair : AllLosses()) {
@@ -195,7 +195,8 @@ TEST(RobustLoss, SlopesStayPositive) {
 }
 
 // The two identities that define the corrector.
-// What a recomputed Jacobian takes; also of chains, by their sums and products.
+// The losses that a recomputed Jacobian supports; also chains, by their sums
+// and products.
 TEST(RobustLoss, ConcaveIsWithoutSecondTerm) {
   std::vector<RobustLoss> losses;
   for (const Pair& pair : AllLosses()) {
@@ -277,7 +278,7 @@ TEST(LossCorrector, GradientAndGaussNewtonHessian) {
   }
 }
 
-// What ceres::Problem hands to a solver is what the corrector makes.
+// The input that ceres::Problem gives a solver is the output of the corrector.
 TEST(LossCorrector, AgainstCeresProblem) {
   const double observation[2] = {12.0, -7.0};
   for (const Pair& pair : AllLosses()) {

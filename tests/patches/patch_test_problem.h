@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the tests of the patches solve: cameras on a ring around a unit cube of
+// The problem of the patches' tests: cameras on a ring around a unit cube of
 // points, BAL's model through Ceres's autodiff. It is far from its solution, so
 // that the trust region also rejects steps.
 
@@ -159,7 +159,7 @@ inline std::vector<double> IterationNumbers(
   return numbers;
 }
 
-// What a solve leaves behind, comparable bit for bit.
+// The result of a solve, comparable bit for bit.
 struct SolveResult {
   ceres::Solver::Summary summary;
   std::vector<uint64_t> iterations;

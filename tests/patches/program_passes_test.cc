@@ -129,8 +129,8 @@ struct Findings {
   std::vector<ParameterBlock*> blocks;
   std::vector<ResidualBlock*> rows;
   std::vector<double*> removed;
-  // Of each block of the problem: index and offsets while the reduced program
-  // is in use, where it is in there, and -1.
+  // For each block of the problem: index and offsets while the reduced program
+  // is in use, if it is in there, and -1.
   std::vector<std::array<int, 3>> places;
   std::vector<double> state;
   double fixed_cost = 0.0;
@@ -272,7 +272,7 @@ TEST(BuildingAProblem, FindsBlocksThatWereRemovedAndAddedAgain) {
   ceres::Problem problem(options);
   const auto block = [&](int i) { return &values[3 * i]; };
   std::mt19937 random(4);
-  // Of each block the size that it has; 0: not in the problem.
+  // For each block its size; 0 if it is not in the problem.
   std::vector<int> sizes(kNum, 0);
   int num_rows = 0;
   for (int round = 0; round < 60000; ++round) {

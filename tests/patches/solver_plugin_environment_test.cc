@@ -134,7 +134,7 @@ TEST_F(SolverPluginEnvironmentTest, BadNames) {
 TEST_F(SolverPluginEnvironmentTest, MissingFile) {
   ExpectRefused(TestLibrary("no_such_library"), "No such file or directory");
   ExpectRefused("no_such_library:s", "libno_such_library.so");
-  // A folder, and a file that is no library.
+  // A folder, and a file that is not a library.
   ExpectRefused(std::string(CERES_EXT_PATCH_TEST_DIR) + "/", "cannot");
   ExpectRefused("/proc/self/cmdline", "/proc/self/cmdline");
 }

@@ -454,9 +454,9 @@ TEST(SolverPlugin, FinishesWhenTheMinimizerFails) {
   EXPECT_EQ(record.num_finishes, 1);
 }
 
-// Threads publish the result in parallel. What the user gets has the final cost
-// but for rounding: a sum of n terms, none of them negative, is within
-// n * 2^-53 of the exact one, in whatever order.
+// Threads publish the result in parallel. The user gets the final cost except
+// for rounding: a sum of n terms, none of them negative, is within n * 2^-53 of
+// the exact one, in whatever order.
 TEST(SolverPlugin, PublishesTheResultWithAllThreads) {
   PatchTestProblem problem;
   problem.problem()->SetParameterBlockConstant(problem.camera(0));

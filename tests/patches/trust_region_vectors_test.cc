@@ -31,7 +31,7 @@ using ceres::internal::ScopedSolverPlugin;
 using ceres::internal::TrustRegionVectors;
 using ::testing::HasSubstr;
 
-// What the loop asked for. num_bytes_* cross between host and vectors.
+// The requests of the loop. num_bytes_* cross between host and vectors.
 struct VectorRecord {
   int num_allocated = 0;
   int num_freed = 0;
@@ -428,7 +428,7 @@ TEST(OpaqueVectors, AnInvalidStepIsRetriedAsStockDoes) {
   EXPECT_LT(result.summary.final_cost, 0.1 * result.summary.initial_cost);
 }
 
-// What reads vectors on the host is refused, and the plugin can know it.
+// Code that reads vectors on the host is refused, and the plugin can know it.
 class HostRequiredTest
     : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 

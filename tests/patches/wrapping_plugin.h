@@ -25,7 +25,7 @@ namespace ceres_ext {
 
 namespace internal = ceres::internal;
 
-// Where the vectors of the loop really are.
+// The real place of the loop's vectors.
 class AddressTranslation {
  public:
   virtual ~AddressTranslation() = default;
@@ -87,7 +87,8 @@ class WrappedJacobian final : public internal::SparseMatrix {
   const AddressTranslation* at_;
 };
 
-// What a WrappingPlugin and its parts did, in order of time where it matters.
+// The actions of a WrappingPlugin and its parts, in order of time if it
+// matters.
 struct PluginRecord {
   int num_solves = 0;
   int num_evaluations = 0;

@@ -48,7 +48,7 @@ TEST(DeviceChoice, SmallSolvesDoNotPayForAContext) {
             "device = AUTO estimates about 0.001 s of work, and CUDA takes 0.2 "
             "s to start");
   EXPECT_EQ(WhyHost(Observations(1000000, 2), kCold), "");
-  // Where the context is there, less is enough.
+  // With an existing context, less is enough.
   EXPECT_NE(WhyHost(Observations(30000, 2), kCold), "");
   EXPECT_EQ(WhyHost(Observations(30000, 2), kWarm), "");
   EXPECT_THAT(WhyHost(Observations(1000, 2), kWarm),
@@ -167,7 +167,7 @@ TEST(CudaProcess, WithoutADriver) {
   EXPECT_FALSE(kernels::HasRuntimeContext(0));
 }
 
-// What IsUnderTool says in a child that has called prepare(), 0 or 1.
+// The result of IsUnderTool in a child that has called prepare(), 0 or 1.
 template <typename Prepare>
 int FoundInChild(Prepare&& prepare) {
   const pid_t child = fork();
@@ -181,7 +181,7 @@ int FoundInChild(Prepare&& prepare) {
 }
 
 TEST(CudaProcess, ToolsAreFound) {
-  // Sanitizers and debuggers of whoever runs this.
+  // Sanitizers and debuggers of this process.
   if (!kernels::IsUnderTool()) {
     EXPECT_EQ(FoundInChild([] {}), 0);
   }

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What a test says of rows and machines. Counts what it is asked.
+// A test's facts about rows and machines. Counts what it is asked.
 class Facts final : public MachineFacts {
  public:
   bool build_has_cuda = true;
@@ -178,7 +178,7 @@ TEST_F(SolvePlanTest, ChoosesPcgWithoutALibrary) {
   EXPECT_FALSE(Plan().step.may_factorize());
 }
 
-// What was asked for as such stays.
+// A given choice is kept.
 TEST_F(SolvePlanTest, ChoosesNothingUnasked) {
   options().device = DEVICE_HOST;
   EXPECT_FALSE(Plan().step.may_factorize());
@@ -244,7 +244,7 @@ TEST_F(SolvePlanTest, RecomputesWhereThatIsFasterAndCanBe) {
   facts_.why_not_recomputed = "no manifolds on points";
   EXPECT_FALSE(Plan().recomputed);
   EXPECT_THAT(Plan().notes, IsEmpty());
-  // Where double is slow it isn't faster, and no rows are read.
+  // If double is slow it is not faster, and no rows are read.
   facts_.why_not_recomputed.clear();
   facts_.num_asked_for_rows = 0;
   facts_.ratio = 64;
@@ -260,7 +260,7 @@ TEST_F(SolvePlanTest, RecomputesWhereThatIsFasterAndCanBe) {
   EXPECT_TRUE(Plan().recomputed);
   facts_.why_not_recomputed = "no manifolds on points";
   EXPECT_EQ(Refused().reason,
-            "jacobian RECOMPUTED takes no manifolds on points");
+            "jacobian RECOMPUTED supports no manifolds on points");
 }
 
 TEST_F(SolvePlanTest, StoresWhatAMatrixIsFormedOf) {

@@ -41,7 +41,7 @@ double Size(const std::vector<double>& state) {
   return 3 * largest;
 }
 
-// Of other manifolds a device has Ceres's bits.
+// For other manifolds a device has Ceres's bits.
 bool IsExact(const ceres::Manifold* manifold) {
   const std::string type = manifold == nullptr ? "" : TypeName(*manifold);
   return type.find("Sphere") == std::string::npos &&
@@ -179,7 +179,7 @@ TEST_F(Manifolds, Quaternions) {
   ExpectStateOfBlocks();
 }
 
-// All that Ceres has for cameras, and a user's own.
+// All of Ceres's manifolds for cameras, and a user-defined one.
 TEST_F(Manifolds, OfAllKinds) {
   AddObservations(9);
   problem_.SetManifold(bal_.camera(0), new ceres::SphereManifold<9>());

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #
-# What install_packages does while another process holds apt's locks. Messages
-# and statuses of apt-get are those of apt 2.6.
+# The behaviour of install_packages while another process holds apt's locks.
+# Messages and statuses of apt-get are those of apt 2.6.
 set -euo pipefail
 # shellcheck source=testing.sh
 source "$(dirname "${BASH_SOURCE[0]}")/testing.sh"
@@ -60,7 +60,7 @@ expect_has "what is said" "$said" \
   "another process still holds apt's lock after 1 s"
 expect_has "what is said" "$said" "error: apt-get install failed"
 
-# What is not a lock is not waited for.
+# It does not wait for errors other than locks.
 said=$(BREAK=1 HOLD_ON=-1000 install_packages missing 2>&1) &&
   fail "an archive that is not there"
 expect_lacks "what is said" "$said" "waiting"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #
-# docs/use.md shows what sets the two programs of examples/custom_functor apart,
-# but for their first comments.
+# docs/use.md shows the difference between the two programs of
+# examples/custom_functor, except for their first comments.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

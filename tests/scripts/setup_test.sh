@@ -18,7 +18,7 @@ for tool in c++ ninja; do fake "$tool" <<<'echo "version 1"'; done
 fake ctest <<SH
 echo "ctest \$*" >>"$WORK/calls"
 SH
-# Of the real one: a relative prefix becomes absolute, the files of an
+# Behaves like the real one: a relative prefix becomes absolute, the files of an
 # installation go behind DESTDIR.
 fake cmake <<SH
 echo "cmake \$*" >>"$WORK/calls"
@@ -108,7 +108,7 @@ setup
 expect_built 1
 expect_entries "$WORK/caller/my cache" 2
 
-# What an interrupted or mistaken build left is built again.
+# The results of an interrupted or faulty build are built again.
 rm -r "$CHECKOUT/build/ceres/lib"
 setup
 expect_built 1
@@ -157,7 +157,7 @@ setup --with-cudss
 expect_lacks "a second time" "$(<"$WORK/calls")" "python3"
 setup
 expect_has "later" "$(<"$WORK/calls")" "-DCUDSS_ROOT=$CHECKOUT/build/cudss"
-# What is not whole is fetched again; what can't be is said.
+# An incomplete file is fetched again; a failure is reported.
 rm -r "$package/nvidia"
 setup --with-cudss
 expect_has "again" "$(<"$WORK/calls")" "python3 -m venv"

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What solves take of a device's memory against what their set-up says and what
-// is counted under a limit: rows of each kind, stored and recomputed Jacobians,
+// The device memory of solves against the forecast of their set-up and the
+// count under a limit: rows of each kind, stored and recomputed Jacobians,
 // losses, manifolds, constant blocks. How to run more cases: random_cases.h.
 
 #include <algorithm>

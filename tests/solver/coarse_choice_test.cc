@@ -41,7 +41,7 @@ TEST(CoarseChoice, SwitchesOnWhereStepsCostAsMuch) {
   EXPECT_TRUE(choice.IsOn());
 }
 
-// A step that ends with the last of them has no need to go on.
+// A step that ends with the last of them does not have to continue.
 TEST(CoarseChoice, TheNextStepBeginsWithIt) {
   CoarseChoice choice;
   choice.Setup(60, 15);
@@ -61,7 +61,7 @@ TEST(CoarseChoice, RenewsVectorsWhenIterationsHaveDoubled) {
   EXPECT_TRUE(choice.NoteStep(80, false));
 }
 
-// Of one or two iterations twice as many are none.
+// Twice as many iterations as one or two do not count.
 TEST(CoarseChoice, FewIterationsAreNotCompared) {
   CoarseChoice choice;
   choice.Setup(0, 15);

@@ -88,8 +88,8 @@ TEST(Clusters, OfAChainArePiecesOfTheSizeAskedFor) {
   }
 }
 
-// Strong couplings inside of groups, weak ones between. Of a group pairs can be
-// made, and pairs of pairs.
+// Strong couplings inside of groups, weak ones between. A group has pairs, and
+// pairs of pairs.
 TEST(Clusters, FollowStrongCouplings) {
   constexpr int32_t kGroups = 6;
   constexpr int32_t kOfGroup = 12;
@@ -251,9 +251,9 @@ Eigen::MatrixXd FindVectors(int32_t m, Chained* made) {
       vectors.data(), made->n.rows(), m);
 }
 
-// What PCG has to do is what the eigenvalues outside of the span leave: of all
-// vectors that are B-orthogonal to the span, the lowest quotient. Two steps of
-// subspace iteration from random vectors reach half of the best.
+// The eigenvalues outside of the span determine the work of PCG: of all vectors
+// that are B-orthogonal to the span, the lowest quotient. Two steps of subspace
+// iteration from random vectors reach half of the best.
 TEST(CoarseVectors, SpanTheSoftDirections) {
   constexpr int32_t kNumVectors = 12;
   for (unsigned seed = 1; seed <= 5; ++seed) {
@@ -311,7 +311,7 @@ TEST(CoarseVectors, AreTheSameInEveryRun) {
   }
 }
 
-// Of an indefinite matrix.
+// For an indefinite matrix.
 TEST(CoarseVectors, AreLeftOutWhereThereIsNoFactor) {
   Chained made = MakeChained({3, 3, 3}, 1e-2, 1);
   const int64_t stride = HostDenseCholesky::Stride(made.n.rows());

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What factorisations are expected to take against what they took on an H200
-// (docs/measurements/study_exact.md).
+// The expected times of factorisations against those measured on an H200
+// (docs/measurements/study_exact_tuning.md).
 
 #include "ceres_ext/solver/cholesky/factorization_cost.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRatio = 2;
 
-// Of a factorisation and a solve.
+// Time of a factorisation and a solve.
 struct Dense {
   int64_t n;
   double seconds;
@@ -35,7 +35,7 @@ struct Sparse {
   int64_t num_flops;
   double seconds;
 };
-// Of graphs made for it, with cuDSS alone.
+// Graphs made for it, with cuDSS alone.
 constexpr Sparse kProbe[] = {
     {4500, 1155852, 3315009, 2469367833, 6.24e-3},
     {15507, 1909188, 5063560, 1908238163, 7.34e-3},
@@ -44,7 +44,7 @@ constexpr Sparse kProbe[] = {
     {15507, 20073600, 89415463, 572815670638, 84.8e-3},
     {41265, 9620793, 46916346, 84344719259, 44.8e-3},
     {41265, 33413733, 177985937, 1122988351610, 150.5e-3}};
-// Of this library's solves, which don't write the operations down.
+// This library's solves, which do not report the operations.
 constexpr Sparse kSolves[] = {{15507, 1700000, 3500000, 0, 3.02e-3},
                               {15507, 4550000, 7750000, 0, 8.45e-3},
                               {15507, 4562500, 7562500, 0, 6.94e-3},
@@ -69,7 +69,7 @@ TEST(FactorizationCost, IsNearWhatWasMeasured) {
   std::for_each(std::begin(kSolves), std::end(kSolves), expect_near);
 }
 
-// Where both were measured the choice is at most a fifth slower than the better
+// If both were measured the choice is at most a fifth slower than the better
 // one.
 TEST(FactorizationCost, ChoosesTheBetter) {
   int num_sparse = 0;
@@ -102,7 +102,7 @@ TEST(FactorizationCost, SmallIsDense) {
   EXPECT_FALSE(SparseMayBeFaster(15507, 15507ll * 7753, kRatio));
 }
 
-// Where double is slow, a full matrix has more of it.
+// If double is slow, a full matrix is affected more.
 TEST(FactorizationCost, SlowDoubleIsForSparse) {
   EXPECT_GT(DenseFactorizationSeconds(4392, 64),
             4.0 * DenseFactorizationSeconds(4392, kRatio));
@@ -113,7 +113,7 @@ TEST(FactorizationCost, SlowDoubleIsForSparse) {
   EXPECT_GT(SparseFactorizationSeconds(
                 sparse.num_factor_values, sparse.num_flops, kRatio),
             DenseFactorizationSeconds(sparse.n, kRatio));
-  // A ratio that nobody knows is taken for the best.
+  // An unknown ratio is taken for the best.
   EXPECT_EQ(DenseFactorizationSeconds(4392, 0),
             DenseFactorizationSeconds(4392, kRatio));
 }

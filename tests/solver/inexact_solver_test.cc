@@ -231,9 +231,9 @@ TEST_P(InexactSolverTest, RefusesOptions) {
             kernels::StatusCode::kInvalidArgument);
 }
 
-// What is not a number anywhere ends the solve as a numerical failure that
-// names the camera, whose step is unspecified, or lets it run out of
-// iterations, and the caller sees it in the step.
+// NaN anywhere ends the solve as a numerical failure that names the camera,
+// whose step is unspecified, or lets it run out of iterations, and the caller
+// sees it in the step.
 TEST_P(InexactSolverTest, NotANumber) {
   StepOptions options = std::get<0>(GetParam());
   options.max_num_iterations = 25;
@@ -394,8 +394,8 @@ class LoopRecorder : public kernels::HostMachine {
   std::map<PcgLoop*, int> resets;
 };
 
-// A loop serves the same arrays only. It outlives a solve on other ones, so
-// that two sets of arrays may take turns.
+// A loop is used for the same arrays only. It outlives a solve on other ones,
+// so that two sets of arrays may take turns.
 TEST(InexactSolver, LoopsBelongToArrays) {
   using Problem = DenseProblem<double, 9>;
   Problem problem(RandomStructure("random", 4, 30, 3, 4), 5);

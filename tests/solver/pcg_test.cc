@@ -100,8 +100,8 @@ Result DenseConjugateGradients(const MatrixXd& a,
     }
     const double q1 = -x.dot(b + r);
     const bool may_stop = i >= options.min_num_iterations;
-    // Of the decrease so far, and of the model's cost that is left; the latter
-    // at most 1e4 times as accurate.
+    // A fraction of the decrease so far, and of the model's cost that is left;
+    // the latter at most 1e4 times as accurate.
     const double model_cost = std::max(model_constant + q1, -1e-4 * q1);
     const double least =
         per_solve.use_model_cost && model_cost < -q1 ? model_cost : -q1;

@@ -3,8 +3,8 @@
 // Problems of random structure against dense Eigen: rows of 1 to 16 residuals,
 // eliminated blocks of 1 to 6 columns or none, up to 5 other blocks of 1 to 16
 // columns, repeated pairs, constant blocks, blocks with fewer columns than
-// their family, blocks that nobody sees, beside batches of observations that
-// have the eliminated blocks to themselves or share them.
+// their family, blocks without rows, beside batches of observations that have
+// the eliminated blocks to themselves or share them.
 //
 // Compiled for the host and, with CERES_EXT_TEST_ON_CUDA, for a device, real or
 // emulated.
@@ -151,7 +151,7 @@ class Problem {
   VectorXd b;
   VectorXd D;
 
-  // The F blocks of the rows that have an eliminated block, but for
+  // The F blocks of the rows that have an eliminated block, except
   // observations.
   using FBlock = kernels::MergedBlocksBuilder::Block;
   std::vector<std::vector<FBlock>> RowsOfEliminatedBlocks() const {
@@ -954,7 +954,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
       ASSERT_TRUE(setup.ok()) << setup.message;
       setup = matrices[sparse].Setup(varies.data());
       ASSERT_TRUE(setup.ok()) << setup.message;
-      // One may take the place of the other.
+      // One may replace the other.
       for (const bool is_sparse : {!sparse, sparse}) {
         if (is_sparse) {
           setup = matrices[sparse].SetupSparse();
@@ -1014,7 +1014,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
         const MatrixXd with_ends =
             Eigen::Map<const MatrixXd>(got.data(), stride, n);
         EXPECT_TRUE((with_ends.bottomRows(stride - n).array() == 0.0).all());
-        // What is above the diagonal stays.
+        // Elements above the diagonal stay.
         const MatrixXd matrix =
             with_ends.topRows(n).triangularView<Eigen::Lower>();
         if (run == 0) {
@@ -1052,7 +1052,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
           VectorXd::NullaryExpr(num_f, [&] { return problem.Normal(); });
       VectorXd expected_q = S * p;
       if (seed % 2 != 0) {
-        // Of columns that don't vary there is nothing.
+        // Columns that do not vary have no rows.
         const VectorXd held = VectorXd::NullaryExpr(
             num_f, [&](auto j) { return varies[j] != 0 ? 1.0 : 0.0; });
         expected_q = held.cwiseProduct(S * held.cwiseProduct(p));
@@ -1212,7 +1212,7 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
     for (int run = 0; run < 2; ++run) {
       if (run == 1) {
         // Which must not change the next step. Columns of zeros are padding in
-        // every third problem, but for merged blocks, which have none.
+        // every third problem, except for merged blocks, which have none.
         VectorXd padding = VectorXd::Zero(num_e + num_f);
         for (int64_t j = 0; seed % 3 == 0 && problem.blocks.merged.empty() &&
                             j < padding.size();
@@ -1266,7 +1266,7 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
 
 // J x, J'y and column norms, which the trust-region loop asks of batches.
 // The same where PCG may take one iteration, and exact steps are the rest.
-// Where nothing is merged an exact step has the bits of a solver that has no
+// If nothing is merged an exact step has the bits of a solver that has no
 // others.
 TEST_F(RandomStructures, StepsOfAMixtureAreTheDenseOnes) {
   int num_exact = 0;
@@ -1316,7 +1316,7 @@ TEST_F(RandomStructures, StepsOfAMixtureAreTheDenseOnes) {
             .ok());
     for (int i = 0; i < 6; ++i) {
       SCOPED_TRACE(i);
-      // Of three solves, two are of the same Jacobian.
+      // Two of three solves are of the same Jacobian.
       per_solve.is_same_linearization = i % 3 == 1;
       const VectorXd x = solve(&solver, &summary);
       ASSERT_EQ(summary.termination, Termination::kSuccess) << summary.message;
@@ -1608,7 +1608,7 @@ TEST(MergedBlocks, OfImages) {
     EXPECT_EQ(merged.ColumnBegin({5, 1}), 3 * 3 + 2 * 6 + 9);
     EXPECT_EQ(merged.column[merged.ColumnBegin({5, 1})], 6);
     EXPECT_EQ(merged.column[merged.ColumnBegin({5, 1}) + 6], 4 * 6 + 3);
-    // Poses stay out, and nobody else has a partner.
+    // Poses stay out, and no other block has a partner.
     EXPECT_TRUE(builder.Build({false, true, true}).empty());
   }
 }

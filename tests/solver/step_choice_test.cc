@@ -12,8 +12,8 @@
 namespace ceres_ext::solver {
 namespace {
 
-// What steps cost that PCG would solve in so many iterations each, S as a
-// matrix included, and which of them were exact.
+// The costs of steps that PCG would solve in so many iterations each, including
+// S as a matrix, and the exact ones among them.
 struct Spent {
   int64_t cost = 0;
   std::vector<bool> is_exact;
@@ -103,8 +103,8 @@ TEST(StepChoice, PcgAloneWhereNothingElseCanBeHad) {
             std::vector<bool>(2, false));
 }
 
-// Where PCG has no limit of its own: never more than exact steps alone cost, S
-// once more, and one failure in at least four exact steps, of PCG.
+// If PCG has no separate limit: never more than the cost of exact steps alone,
+// S once more, and one failure of PCG in at least four exact steps.
 TEST(StepChoice, CostsAtMostTwice) {
   std::mt19937 random(1);
   const auto uniform = [&](int low, int high) {

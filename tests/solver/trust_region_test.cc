@@ -59,8 +59,8 @@ class Scripted final : public ceres::SizedCostFunction<1, 1> {
   mutable size_t call_ = 0;
 };
 
-// What a loop did: of each iteration that it finished the radius and whether
-// the step was taken, and how it ended.
+// The log of a loop: for each finished iteration the radius and whether the
+// step was accepted, and the end.
 struct Course {
   std::vector<double> radius;
   std::vector<bool> is_successful;

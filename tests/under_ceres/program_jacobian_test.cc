@@ -101,7 +101,7 @@ class Fixture {
     pp_.reduced_program->ParameterBlocksToStateVector(state_.data());
   }
 
-  // Rows of ours in the order of Ceres's rows.
+  // Our rows in the order of Ceres's rows.
   Eigen::MatrixXd InCeresOrder(const Eigen::MatrixXd& rows) const {
     Eigen::MatrixXd ordered(rows.rows(), rows.cols());
     std::vector<bool> is_host(pp_.reduced_program->NumResidualBlocks(), false);

@@ -33,8 +33,8 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
  public:
   // f_varies: of each value of F, in host memory, whether it is an unknown. The
   // library for sparse matrices of the host has no use here. kUnsupported: a
-  // library that is not there, or what ExplicitSchur can't do. kOutOfMemory:
-  // with kAuto, neither matrix has room.
+  // library is missing, or ExplicitSchur does not support the problem.
+  // kOutOfMemory: with kAuto, neither matrix has room.
   kernels::Status Setup(const StepOptions& options,
                         const ProblemBlocks& blocks,
                         const std::vector<Batch*>& batches,
@@ -57,11 +57,11 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     values_.Release();
     return SetupSparse(f_varies);
   }
-  // What the first factorisation will take: cuDSS takes a factor's memory with
+  // The memory of the first factorisation: cuDSS takes a factor's memory with
   // the first one.
   int64_t bytes_to_come() const { return bytes_to_come_; }
 
-  // Whether Solve looks at S; else it only queues.
+  // True if Solve looks at S; else it only queues.
   bool waits() const { return size_.is_sparse; }
   // z = S^-1 s, vectors of F; columns that don't vary have step zero. Before z
   // is used CheckFactor is to say that it is the solution.
@@ -139,7 +139,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
     return dense_.CheckSolution();
   }
-  // Whether CheckFactor has found that of a sparse matrix.
+  // True if CheckFactor has found that of a sparse matrix.
   bool sparse_is_wrong() const {
     return size_.is_sparse && sparse_.solution_is_wrong();
   }
@@ -197,7 +197,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
           return {};
         }
       }
-      // Whatever cuDSS does not do, a dense one does without it.
+      // If cuDSS does not support something, a dense factorisation replaces it.
       if (!status.ok() && !machine_->context()->IsAlive()) {
         return status;
       }
@@ -236,8 +236,8 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     size_.num_factor_values = sparse_.num_factor_values();
     return {};
   }
-  // What is to come beside what the analysis keeps: makes sure that it is
-  // there.
+  // Makes sure that the memory is available that is needed beside the memory of
+  // the analysis.
   kernels::Status MakeRoomForFactor() {
     bytes_to_come_ =
         std::max(int64_t{0},

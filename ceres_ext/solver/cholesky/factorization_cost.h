@@ -3,7 +3,7 @@
 // About how long a factorisation of S and a solve with it take on a device: for
 // a choice between a dense one and a sparse one, and between device and host.
 // Fitted to an H200 (docs/measurements/study_exact.md), where a double takes
-// as long as two floats. Where it takes longer, operations cost as much more.
+// as long as two floats. If it takes longer, operations cost as much more.
 #ifndef CERES_EXT_SOLVER_CHOLESKY_FACTORIZATION_COST_H_
 #define CERES_EXT_SOLVER_CHOLESKY_FACTORIZATION_COST_H_
 
@@ -32,8 +32,8 @@ inline double SparseFactorizationSeconds(int64_t num_factor_values,
                                static_cast<double>(num_flops));
 }
 
-// Whether a sparse factorisation is faster by more than its share of the
-// analysis, which takes 40 ms and more, once a solve of some 20 steps.
+// True if a sparse factorisation is faster by more than its share of the
+// analysis, which takes 40 ms and more per solve of about 20 steps.
 inline bool SparseIsFaster(int64_t n,
                            int64_t num_factor_values,
                            int64_t num_flops,

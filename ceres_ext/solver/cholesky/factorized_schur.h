@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What factorisations of S as a matrix (explicit_schur.h) have in common on all
+// The common part of factorisations of S as a matrix (explicit_schur.h) on all
 // machines: S, its unknowns, and their part of a right-hand side.
 #ifndef CERES_EXT_SOLVER_CHOLESKY_FACTORIZED_SCHUR_H_
 #define CERES_EXT_SOLVER_CHOLESKY_FACTORIZED_SCHUR_H_
@@ -119,8 +119,8 @@ class FactorizedSchur {
         machine_);
   }
 
-  // failed_order: of a factorisation; 0: it has worked, below 0: it hasn't, and
-  // the library doesn't say where.
+  // failed_order: of a factorisation; 0 if it has worked, below 0: it hasn't,
+  // and the library doesn't say where.
   kernels::Status CheckOrder(int64_t failed_order) const {
     if (failed_order == 0) {
       return {};
@@ -145,8 +145,8 @@ class FactorizedSchur {
   SchurMatrixSize size_;
   int64_t num_unknowns_ = 0;
   Buffer<double> schur_diagonal_;
-  // Where blocks are merged: the diagonal of these, and where in it the values
-  // of schur_diagonal_ are.
+  // If blocks are merged: their diagonal, and the places of the values of
+  // schur_diagonal_ in it.
   Buffer<double> merged_;
   Buffer<int64_t> place_in_merged_;
   Buffer<double> x_;       // of the unknowns

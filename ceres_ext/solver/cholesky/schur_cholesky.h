@@ -36,7 +36,7 @@
 
 namespace ceres_ext::solver {
 
-// Of machines that replace operations of the device: none.
+// None for machines that replace operations of the device.
 template <typename Machine>
 class NoSchurCholesky {
  public:

@@ -105,7 +105,7 @@ class ExplicitSchurComplement final : public SchurComplement<Machine> {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  // Of what is still to be taken.
+  // Memory that is still to be allocated.
   kernels::Status CheckLimit(int64_t num_bytes) {
     if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
       return {};

@@ -4,7 +4,7 @@
 // S by products with it as a matrix (explicit_schur_complement.h), or J'J + D^2
 // (normal_matrix.h).
 //
-// Update takes the blocks of a linear system, then Multiply serves any number
+// Update takes the blocks of a linear system, then Multiply computes any number
 // of products. Setup takes all memory.
 #ifndef CERES_EXT_SOLVER_OPERATOR_LINEAR_OPERATOR_H_
 #define CERES_EXT_SOLVER_OPERATOR_LINEAR_OPERATOR_H_
@@ -35,7 +35,7 @@ struct LinearSystem {
   const double* f_diagonal = nullptr;  // D_f; null: zero
   // Room for E'b, which ModelConstant needs; null: not wanted.
   double* e_gradient = nullptr;
-  // Whether the Jacobian is that of the system before.
+  // True if the Jacobian is that of the system before.
   bool is_same_linearization = false;
 };
 
@@ -44,7 +44,7 @@ class LinearOperator {
  public:
   virtual ~LinearOperator() = default;
 
-  // What blocks and batches view outlives the operator.
+  // The views of blocks and batches must outlive the operator.
   virtual kernels::Status Setup(const StepOptions& options,
                                 const ProblemBlocks& blocks,
                                 const std::vector<Batch*>& batches,
@@ -91,15 +91,15 @@ class LinearOperator {
   // Room for the packed matrices of E, which Update writes; null: none.
   virtual double* e_matrices() { return nullptr; }
 
-  // Of the unknowns: those of F stand first.
+  // Unknowns; those of F come first.
   virtual kernels::VectorSpace space() const = 0;
   // Takes the system, and computes the blocks that are wanted (u, v and
   // schur_diagonal of the request) and the right-hand side.
   virtual kernels::Status Update(const LinearSystem& system,
                                  const NormalBlocksRequest& wanted,
                                  double* rhs) = 0;
-  // Where the last Update tells, when it is done, of eliminated blocks that
-  // can't be inverted: what is computed from them means nothing.
+  // The place in which the last Update reports, when it is done, eliminated
+  // blocks that can't be inverted; results computed from them are invalid.
   virtual void ListBreakdowns(kernels::BreakdownArrays* /*arrays*/) const {}
   // Waits for the last Update. kNumericalFailure where there is a breakdown.
   virtual kernels::Status CheckUpdate() { return {}; }
@@ -113,8 +113,7 @@ class LinearOperator {
     }
     return Run(kernels::DotParams{n, system_.b, system_.b, constant}, machine_);
   }
-  // What the matrix is where products are by one; null: they are by the
-  // Jacobian.
+  // The matrix if products use one; null if they use the Jacobian.
   virtual const SchurMatrixSize* matrix_size() const { return nullptr; }
   // After Update, which has filled schur_diagonal: forms that matrix.
   virtual kernels::Status FormMatrix(const LinearSystem& /*system*/,
@@ -156,7 +155,7 @@ class LinearOperator {
     return {};
   }
 
-  // What several batches add to of all that is asked for starts at zero.
+  // Requested outputs that several batches add to start at zero.
   kernels::Status SetSharedToZero(const NormalBlocksRequest& request) {
     const auto set_zero = [&](double* x, int64_t begin, int64_t n) {
       return x == nullptr ? kernels::Status() : machine_->SetZero(n, x + begin);

@@ -214,7 +214,7 @@ class SchurComplement : public LinearOperator<Machine> {
     return {};
   }
 
-  // Where E'b is, or is to be; null: it is not wanted.
+  // The place of E'b, which may not be set yet; null if it is not requested.
   double* EGradient() {
     return shared_e_.empty() ? system_.e_gradient : e_gradient_.data();
   }

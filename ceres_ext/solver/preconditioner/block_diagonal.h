@@ -84,7 +84,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   struct Part {
     kernels::BlockFamilies families;
     kernels::MergedBlocks merged;
-    // Of merged blocks, and D there.
+    // For merged blocks, and D there.
     Buffer<int32_t> column;
     Buffer<double> diagonal;
     std::string name;
@@ -129,8 +129,8 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
         this->machine_->Upload(merged.column, &part->column));
     CERES_EXT_RETURN_IF_ERROR(
         this->machine_->Allocate(part->column.size(), &part->diagonal));
-    // A block that has no inverse is made anew from what it was, which sizes of
-    // run time read from memory.
+    // A block that has no inverse is rebuilt from its original, which dynamic
+    // sizes read from memory.
     for (const kernels::BlockFamily& family : part->matrices()) {
       in_place &= family.size == 3 || family.size == 9 || family.size == 10;
     }

@@ -18,7 +18,7 @@ struct Coupling {
   double weight;
 };
 
-// Of each block its cluster, 0 .. num_clusters - 1. size: columns of each
+// The cluster of each block, 0 .. num_clusters - 1. size: columns of each
 // block. Clusters grow until they have mean_size columns on average, and none
 // of several blocks has more than twice that. A block that is coupled with more
 // than max_neighbors others, as intrinsics that all images share, stays alone.

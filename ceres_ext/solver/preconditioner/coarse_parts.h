@@ -32,7 +32,7 @@ namespace ceres_ext::solver {
 template <typename Machine>
 class CoarseParts {
  public:
-  // Whether E can be formed so: one batch whose cameras are all of F.
+  // True if E can be formed so: one batch whose cameras are all of F.
   static bool Takes(const ProblemBlocks& blocks,
                     const std::vector<Batch*>& batches) {
     return batches.size() == 1 && blocks.f.size() == 1 &&
@@ -41,8 +41,8 @@ class CoarseParts {
            batches[0]->schur_contribution()->part_index() != nullptr;
   }
 
-  // cluster: of each camera, below num_clusters. place: of each value of F its
-  // place in the order of P; -1: it is no unknown. Takes all memory.
+  // cluster: of each camera, below num_clusters. place: for each value of F its
+  // place in the order of P; -1 if it is not an unknown. Takes all memory.
   kernels::Status Setup(Batch* batch,
                         const ProblemBlocks& blocks,
                         const std::vector<int32_t>& cluster,
@@ -83,7 +83,7 @@ class CoarseParts {
     return SumBlocks(system, p, stride, e);
   }
 
-  // Of each value of F its place in the order of P, in the machine's memory.
+  // For each value of F its place in the order of P, in the machine's memory.
   const int32_t* place() const { return place_.data(); }
 
  private:

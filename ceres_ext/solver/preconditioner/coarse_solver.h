@@ -19,7 +19,7 @@
 
 namespace ceres_ext::solver {
 
-// Of machines that replace operations of the device: none.
+// None for machines that replace operations of the device.
 template <typename Machine>
 class CoarseSolver {
  public:

@@ -18,7 +18,7 @@ using kernels::HostDenseCholesky;
 // Two steps do as well as eigenvectors, one nearly.
 constexpr int kNumSteps = 2;
 constexpr double kShift = 1e-10;
-// What is left of a column, squared, below which it is a combination of those
+// The rest of a column, squared, below which it is a combination of those
 // before it.
 constexpr double kLeast = 1e-12;
 

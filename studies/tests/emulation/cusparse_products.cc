@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// There is no cuSPARSE on the host: setting it up fails, so that the study has
-// something to go on without.
+// There is no cuSPARSE on the host: setting it up fails, so the study must
+// continue without it.
 #include "studies/cusparse_products.h"
 
 namespace ceres_ext::bal {

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a program of a user looks like: three cameras on a line see eight points
-// without noise; the points start a few per cent off. Returns 0 if the solve
-// ends near zero cost, on this library's path.
+// A user's program: three cameras on a line see eight points without noise; the
+// points start a few per cent off. Returns 0 if the solve ends near zero cost,
+// on this library's path.
 
 #include <array>
 #include <iostream>

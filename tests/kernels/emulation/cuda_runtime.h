@@ -12,8 +12,8 @@
 // There is one device; of contexts and resets there is what the library asks
 // about.
 //
-// This folder stands before the toolkit's in the include path of the emulated
-// tests and of nothing else.
+// This folder is before the toolkit's in the include path of the emulated tests
+// and of nothing else.
 #ifndef CERES_EXT_TESTS_EMULATION_CUDA_RUNTIME_H_
 #define CERES_EXT_TESTS_EMULATION_CUDA_RUNTIME_H_
 
@@ -416,14 +416,14 @@ inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorMemoryAllocation ? "out of memory" : "emulated";
 }
 namespace emulation {
-// What a test may change: the driver and what it says of devices.
+// Settings of a test: the driver and its report on devices.
 struct Driver {
   int version = 13000;
   cudaError_t device_count_error = cudaSuccess;
-  // Of the thread: the context of the device, another one, or null. Work of a
-  // thread without one makes the device's current.
+  // State of the thread: the context of the device, another one, or null. Work
+  // of a thread without one makes the device's current.
   void* current_context = nullptr;
-  // What there is, by address. No two allocations ever have one number.
+  // The allocations, by address. No two allocations ever have one number.
   struct Allocation {
     uint64_t id = 0;
     size_t num_bytes = 0;
@@ -432,7 +432,8 @@ struct Driver {
   std::map<const void*, Allocation> allocations = {};
   uint64_t num_allocations = 0;
   int64_t num_wrong_frees = 0;
-  // What libraries have made of the device (library_util.h), and what ends it.
+  // Objects that libraries have made from the device (library_util.h), and
+  // their destruction.
   std::map<void*, void (*)(void*)> handles = {};
 };
 inline Driver& driver() {
@@ -446,7 +447,7 @@ inline uint64_t AllocationId(const void* data) {
   const auto found = driver().allocations.find(data);
   return found == driver().allocations.end() ? 0 : found->second.id;
 }
-// Whether so many bytes from `data` on are part of one allocation of the
+// True if so many bytes from `data` on are part of one allocation of the
 // device.
 inline bool IsOnDevice(const void* data, size_t num_bytes) {
   const auto& allocations = driver().allocations;
@@ -521,7 +522,7 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
       emulation::NextOnDevice("cudaStreamCreateWithFlags");
   return error != cudaSuccess ? error : emulation::Hold(1);
 }
-// What frees does so, whatever it returns.
+// Functions that free do so, whatever they return.
 inline cudaError_t cudaStreamDestroy(cudaStream_t) {
   emulation::Hold(-1);
   return emulation::Next("cudaStreamDestroy");

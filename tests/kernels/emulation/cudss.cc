@@ -53,8 +53,8 @@ cudssStatus_t StatusOf(cudaError_t error) {
                               : CUDSS_STATUS_EXECUTION_FAILED;
 }
 
-// Of the device, for a matrix of n rows: what an analysis and a factor keep,
-// and what each phase has for its own time.
+// Memory on the device, for a matrix of n rows: kept by an analysis and a
+// factor, and used by each phase.
 size_t AnalysisBytes(int64_t n) { return static_cast<size_t>(16 * n + 40); }
 size_t FactorBytes(int64_t n) {
   return static_cast<size_t>(n * n) * sizeof(double);
@@ -499,7 +499,7 @@ cudssStatus_t cudssExecute(cudssHandle_t handle,
               name,
               "a cache on disk that the user has not asked for") ||
       !Expect(config->is_deterministic, name, "not deterministic") ||
-      // Of values that need not be there yet.
+      // Reads values that may not be there yet.
       !Expect(config->matching == CUDSS_MATCHING_ALG_NONE, name, "matching")) {
     return CUDSS_STATUS_INVALID_VALUE;
   }

@@ -26,7 +26,7 @@ cusolverStatus_t StatusOf(cudaError_t error) {
 
 size_t SizeOf(cudaDataType type) { return type == CUDA_R_32F ? 4 : 8; }
 
-// Of a factorisation, on the device and on the host.
+// Memory of a factorisation, on the device and on the host.
 size_t DeviceBytes(int64_t n, cudaDataType type) {
   return static_cast<size_t>(n) * SizeOf(type) + 72;
 }
@@ -56,8 +56,8 @@ bool IsMatrixOnDevice(const void* a,
                                   static_cast<const double*>(a), n, stride);
 }
 
-// Cholesky's factorisation, column by column. What is not a number is not
-// noticed here: the library must not rely on cuSOLVER for that.
+// Cholesky's factorisation, column by column. NaN is not noticed here: the
+// library must not rely on cuSOLVER for that.
 template <typename T>
 int Factorize(T* a, int64_t n, int64_t stride) {
   for (int64_t j = 0; j < n; ++j) {

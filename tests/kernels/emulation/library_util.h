@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the emulated libraries have in common. A program of an emulated device
+// The common part of the emulated libraries. A program of an emulated device
 // exports its symbols (cmake/CeresExtTargets.cmake), so that the device and the
 // faults of cuda_runtime.h are the program's here too.
 #ifndef CERES_EXT_TESTS_EMULATION_LIBRARY_UTIL_H_
@@ -31,8 +31,8 @@ bool IsMatrixOnDevice(const T* a, int64_t n, int64_t stride) {
          IsOnDevice(a, static_cast<size_t>((n - 1) * stride + n) * sizeof(T));
 }
 
-// A handle of the program's that a library makes; null: there is no memory, or
-// the test wants it so. A reset of the device ends it.
+// A handle of the program's that a library makes; null if there is no memory,
+// or the test wants it so. A reset of the device ends it.
 template <typename T>
 T* CreateHandle(const char* call) {
   if (NextOnDevice(call, cudaErrorMemoryAllocation) != cudaSuccess) {

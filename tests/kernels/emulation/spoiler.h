@@ -9,8 +9,8 @@
 
 namespace emulation {
 
-// Where not empty: what a library ("cuDSS", "cuSOLVER") returns for element i
-// of a solution x. The program's, where it names this.
+// If not empty: the value that a library ("cuDSS", "cuSOLVER") returns for
+// element i of a solution x. The program's, where it names this.
 using Spoiler = std::function<double(const char* library, int64_t i, double x)>;
 inline Spoiler& spoiler() {
   static Spoiler s;
