@@ -143,7 +143,8 @@ class SchurContribution {
   virtual kernels::Status PartVectors(const PartVectorsRequest& /*request*/) {
     return {};
   }
-  // Of rows of a stored Jacobian whose eliminated blocks are in no other rows.
+  // The rows, if their Jacobian is stored and their eliminated blocks are in no
+  // other rows.
   virtual RowPairs row_pairs() { return {}; }
   // W = F'E of each of them.
   virtual kernels::Status WriteRowPairs(double* /*w*/) { return {}; }

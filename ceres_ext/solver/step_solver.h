@@ -197,7 +197,7 @@ class StepSolver {
     return cholesky_->Factorize();
   }
   SchurCholesky<Machine>* mutable_cholesky() { return cholesky_.get(); }
-  // Where PCG takes steps: what SolveReduced needs of a system.
+  // Prepares a system for SolveReduced, if PCG takes steps.
   kernels::Status PrepareSystem(const LinearSystem& system) {
     CERES_EXT_RETURN_IF_ERROR(operator_->Update(
         system, preconditioner_->WantedBlocks(), rhs_.data()));
@@ -218,7 +218,7 @@ class StepSolver {
             machine_));
     PcgVectors vectors = VectorsOfPcg(x);
     StepPerSolveOptions per_solve;
-    per_solve.q_tolerance = 0.0;
+    per_solve.q_tolerance = -1.0;  // which zeta never gets below
     per_solve.r_tolerance = r_tolerance;
     ListOperands(system, x);
     operands_.push_back(nullptr);
@@ -240,7 +240,7 @@ class StepSolver {
         machine_,
         &scalars));
     *num_iterations += scalars.num_iterations;
-    // NaN is no residual within the tolerance.
+    // Written so that NaN is an error.
     return scalars.norm_r <= r_tolerance * scalars.norm_rhs
                ? kernels::Status()
                : kernels::Status(kernels::StatusCode::kNumericalFailure,

@@ -739,8 +739,8 @@ Status CudaDenseCholesky::InvertFactor(double* work) {
 }
 
 // a_ = X'X of X = a_, a lower triangle with zeros above it. The columns from j
-// on need X from its row and column j on alone, so that what stands before may
-// be overwritten, and so may what is above X's diagonal blocks.
+// on need only the rows and columns of X from j on, so the columns before j may
+// be overwritten, and so may the blocks above X's diagonal.
 Status CudaDenseCholesky::MultiplyFactors(double* work) {
   const CublasFunctions* cublas = nullptr;
   CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));

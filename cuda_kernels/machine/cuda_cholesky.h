@@ -106,7 +106,7 @@ class CudaDenseCholesky {
   // x = A^-1 b, n x num_columns values, column-major without gaps; x may be b
   // before Invert, and may not after it. In double alone, and not checked.
   Status SolveColumns(int64_t num_columns, const double* b, double* x);
-  // A^-1, both triangles of it, takes the place of the factor. After that
+  // Replaces the factor by A^-1, both triangles of it. After that
   // SolveColumns alone may be called, until the next factorisation. In double
   // alone. Takes kInversionBlock n doubles of device memory until it is done,
   // and waits. n^3 multiplications, most of them by cuBLAS in blocks of that
@@ -114,8 +114,8 @@ class CudaDenseCholesky {
   // methods 2C and 3.
   Status Invert();
   static constexpr int64_t kInversionBlock = 1024;
-  // What cuda_solution_check.h says of the last Solve. Where ReadFailedOrder
-  // came after that, nothing is waited for.
+  // The result of cuda_solution_check.h for the last Solve. If ReadFailedOrder
+  // came after that, it does not wait.
   Status CheckSolution();
 
  private:

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kNumWorst = 10;
 
-// Of value i of a block.
+// The standard deviation of value i of a block.
 double StandardDeviation(const CovarianceArray& array, int64_t block, int i) {
   const int64_t n = array.size;
   return std::sqrt(array.values[static_cast<size_t>((block * n + i) * n + i)]);

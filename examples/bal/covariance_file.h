@@ -26,7 +26,8 @@ struct CovarianceArray {
   std::vector<double> values;  // num_blocks x size x size
   // The number of each block in tables; empty: its place.
   std::vector<int64_t> ids;
-  // Of points in space where they are, 3 values a block; else empty.
+  // The position of each block, 3 values, if blocks are points in space;
+  // otherwise empty.
   std::vector<double> positions;
 };
 
@@ -35,9 +36,9 @@ struct CovarianceReport {
   CovarianceSummary summary;
 };
 
-// Adds an array of a function of each of the blocks, all of which `covariance`
-// has computed: `function` has one parameter block and `size` residuals.
-// False with *error.
+// Adds an array with the covariance of `function` of each block. `covariance`
+// has computed the blocks; `function` has one parameter block. False with
+// *error.
 bool AddFunctionArray(const std::string& name,
                       const Covariance& covariance,
                       const ceres::CostFunction& function,
@@ -45,18 +46,18 @@ bool AddFunctionArray(const std::string& name,
                       CovarianceReport* report,
                       std::string* error);
 
-// All blocks of cameras and points at the values of *problem, whose cameras
-// have 9 parameters, and "centers", the positions of the cameras, with inner
-// constraints. False with *error.
+// Computes all blocks of cameras and points at the values of *problem, whose
+// cameras have 9 parameters, and of "centers", the positions of the cameras,
+// with inner constraints. False with *error.
 bool ComputeBalCovariance(const SolveBalOptions& options,
                           CovarianceScale scale,
                           BalProblem* problem,
                           CovarianceReport* report,
                           std::string* error);
 
-// A name that ends in .npz: the arrays, each (num_blocks, size, size), and ids
-// as NAME_id. Else a table of standard deviations, one line a block: name,
-// number, `size` values.
+// Writes arrays, each (num_blocks, size, size), and ids as NAME_id if the name
+// ends in .npz. Otherwise it writes a table of standard deviations, one line
+// per block: name, number, `size` values.
 bool WriteCovarianceFile(const std::string& path,
                          const CovarianceReport& report,
                          std::string* error);
@@ -64,13 +65,13 @@ bool WriteCovarianceFile(const std::string& path,
 // "Standard deviations of points: median 0.00123, largest 1.5 (number 7)", of
 // the largest of each block, a line each array.
 std::string CovarianceText(const CovarianceReport& report);
-// A JSON object: the summary, and of each array the median and the ten largest.
+// A JSON object: the summary, and the median and ten largest of each array.
 std::string CovarianceJson(const CovarianceReport& report);
 // The same as a section of a page.
 std::string CovarianceSection(const CovarianceReport& report);
 
-// Of arrays with positions: those of the thousand blocks with the largest
-// standard deviations. Semi-axes are num_sigmas standard deviations.
+// The ellipsoids of the thousand least accurate blocks of each array with
+// positions. Semi-axes are num_sigmas standard deviations.
 std::vector<Ellipsoid> Ellipsoids(const CovarianceReport& report,
                                   double num_sigmas);
 

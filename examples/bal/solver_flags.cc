@@ -39,8 +39,8 @@ DEFINE_string(covariance, "",
               "table of standard deviations. The reports and --final_ply show "
               "them too.");
 DEFINE_string(covariance_scale, "a_posteriori",
-              "Of these: a_posteriori (the standard deviation of an image "
-              "position is estimated from the solution), a_priori (it is one "
+              "Their scale: a_posteriori (the standard deviation of an image "
+              "position is estimated from the solution) or a_priori (it is one "
               "pixel).");
 DEFINE_double(covariance_sigmas, 3.0,
               "Semi-axes of their ellipsoids in --final_ply, in standard "

@@ -38,10 +38,10 @@ bool SolverOptionsFromFlags(ceres::Solver::Options* options,
                             ceres_ext::Options* ext_options,
                             std::string* error);
 
-// Of --covariance_scale, which SolverOptionsFromFlags has checked.
+// The value of --covariance_scale, which SolverOptionsFromFlags has checked.
 CovarianceScale CovarianceScaleFromFlags();
 
-// What --warm_up starts before its solve: CUDA, where a device may be used.
+// Starts for --warm_up, before its solve: CUDA, if a device may be used.
 void WarmUp(const ceres_ext::Options& ext_options);
 
 }  // namespace ceres_ext::bal

@@ -14,15 +14,17 @@
 
 namespace ceres_ext::colmap {
 
-// Of what the problem of *model has, at its values: by ids
+// Computes the covariances of all blocks that *model's problem has, at its
+// values, with their ids:
 //
 //   images          6 x 6: w and t, where R becomes exp([w]x) R, w in radians
 //   centers         3 x 3: -R't
 //   points          3 x 3
 //   cameras_MODEL   of the parameters, an array each camera model
 //
-// origin: of the coordinates of *model in those of its file; null: zero. Images
-// are described in the file's. Without positions. False with *error.
+// origin: the origin of *model's coordinates in those of its file; null: zero.
+// "images" are in the file's coordinates. Positions are not set. False with
+// *error.
 bool ComputeModelCovariance(const CovarianceOptions& options,
                             const ProblemOptions& problem_options,
                             const double* origin,

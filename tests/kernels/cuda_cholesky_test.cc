@@ -209,7 +209,7 @@ TEST_F(CudaDenseCholeskyTest, SameBitsTwice) {
   }
 }
 
-// Of X = A^-1 from L with errors of rounding alone, blocks and products in any
+// X = A^-1 from L has errors of rounding alone, with blocks and products in any
 // order: |A X - I| <= c n u |A| |X| |L^-1| |L| and the like, in norms (Du Croz
 // and Higham 1992, section 4), here c = 8 and all norms of one of the two
 // factors. The condition of A is at most trace / n.

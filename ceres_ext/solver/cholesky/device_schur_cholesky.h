@@ -114,7 +114,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     return sparse_.SolveColumns(num_columns, work, x);
   }
   bool NeedsWork() const { return size_.is_sparse || is_inverted_; }
-  // S^-1 takes the place of a dense factor, until S is factorised again.
+  // S^-1 replaces a dense factor, until S is factorised again.
   bool CanInvert() const { return !size_.is_sparse; }
   kernels::Status Invert() {
     is_inverted_ = true;
