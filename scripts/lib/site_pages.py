@@ -37,7 +37,13 @@ HEADERS = [
 
 
 def escape(text):
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text)
+    """Plain text as Markdown; what is in backquotes is code."""
+    parts = re.split(r"(`[^`\n]+`)", text)
+    for i in range(0, len(parts), 2):
+        part = re.sub(r"([\\`*_{}\[\]#])", r"\\\1", parts[i])
+        parts[i] = part.replace("<", "&lt;").replace(">", "&gt;").replace(
+            "|", "&#124;")
+    return "".join(parts)
 
 
 # ---------------------------------------------------------------- documents
