@@ -41,7 +41,7 @@ DEFINE_double(eta, 0.1, "Ceres's eta, where PCG solves.");
 
 namespace ceres_ext::bal {
 
-// Calls run in a child process; false where it, or the process, has failed.
+// Calls run in a child process; false if it, or the process, has failed.
 inline bool RunInProcess(const std::function<bool()>& run) {
   const pid_t child = fork();
   if (child == 0) {
@@ -87,7 +87,7 @@ inline SolveBalOptions BenchmarkOptions() {
   return options;
 }
 
-// A normalised problem of these sizes, --start from the truth. False where
+// A normalised problem of these sizes, --start from the truth. False if
 // there is none, which it says.
 inline bool GenerateStart(SyntheticOptions options, BalProblem* start) {
   options.num_threads = FLAGS_threads;

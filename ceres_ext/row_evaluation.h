@@ -38,7 +38,7 @@
 //                                        double* residuals,
 //                                        double* const* jacobians) const
 //
-// with all blocks' values, and false where operator() returns false.
+// with all blocks' values, and false if operator() returns false.
 
 #ifndef CERES_EXT_ROW_EVALUATION_H_
 #define CERES_EXT_ROW_EVALUATION_H_

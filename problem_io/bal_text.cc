@@ -126,7 +126,7 @@ class TextReader {
     std::string found;
   };
 
-  // False where no more blocks are wanted.
+  // False if no more blocks are wanted.
   bool ReadBlock(const TextBlock& block) {
     const Position count = Count(block);
     Position position;

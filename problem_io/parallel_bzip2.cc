@@ -90,7 +90,7 @@ void FindMarks(const ByteStream& raw,
   }
 }
 
-// The 32 bits from that one on; false where the file ends before.
+// The 32 bits from that one on; false if the file ends before.
 bool ReadBits32(const ByteStream& raw, int64_t bit, uint32_t* value) {
   char bytes[8] = {};
   std::string ignored;
@@ -104,7 +104,7 @@ bool ReadBits32(const ByteStream& raw, int64_t bit, uint32_t* value) {
   return true;
 }
 
-// Empty where the file is not streams of whole blocks from its first byte to
+// Empty if the file is not streams of whole blocks from its first byte to
 // its last.
 std::vector<Block> FindBlocks(const ByteStream& raw, int num_threads) {
   constexpr int64_t kMinPerThread = 1 << 20;
@@ -195,7 +195,7 @@ bool ReadAsStream(const ByteStream& raw,
   return true;
 }
 
-// False where libbz2 refuses the block.
+// False if libbz2 refuses the block.
 bool Decompress(const ByteStream& raw,
                 const Block& block,
                 std::vector<char>* text) {

@@ -84,7 +84,7 @@ struct Place {
   std::string name;  // in that folder; empty for an existing file
 };
 
-// False where nothing can be overwritten.
+// False if nothing can be overwritten.
 bool FindPlace(const std::string& path, Place* place) {
   if (path.empty()) {
     return false;

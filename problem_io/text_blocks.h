@@ -47,7 +47,7 @@ class TextBlocks {
  public:
   TextBlocks(ByteStream* stream, size_t block_size);
 
-  // The next block; false where there is none any more. Threads may call it:
+  // The next block; false if there is none any more. Threads may call it:
   // each index from 0 to that of the last block comes once, and blocks of
   // higher ones, without text, may follow. Threads read their blocks of a
   // regular file or of memory concurrently; one thread at a time reads and

@@ -25,7 +25,7 @@ namespace ceres_ext {
 class Failure {
  public:
   bool has_happened() const { return sentence_[0] != '\0'; }
-  // At most 511 bytes; empty where nothing has happened.
+  // At most 511 bytes; empty if nothing has happened.
   const char* sentence() const { return sentence_; }
 
   // If there are several, the first counts.

@@ -202,7 +202,7 @@ class SessionEvaluation {
       }
       // This is the only report of a device that has failed.
       LOG_IF(WARNING, status.code == StatusCode::kDeviceError)
-          << "The host evaluates the problem again: the device failed: "
+          << "The host evaluates the problem again, because the device failed: "
           << AsClause(status.message);
       facts.SetNoDevice(status);
     }

@@ -80,7 +80,7 @@ class ArrayImport {
 
   // Cost of residual blocks that depend on constants alone, after Import.
   double fixed_cost() const { return fixed_cost_; }
-  // The same with or without losses and weights; false where one can't be
+  // The same with or without losses and weights; false if one can't be
   // evaluated.
   bool FixedCost(bool apply_loss, double* cost) const;
 

@@ -35,7 +35,7 @@ class ArrayRows final : public ProblemRows {
   // *problem is valid and outlives the object.
   explicit ArrayRows(const ArrayProblem* problem);
 
-  // A cost function of an array of residual blocks, null where that is empty.
+  // A cost function of an array of residual blocks, null if that is empty.
   const ceres::CostFunction* cost_function(int residuals) const {
     return typical_[residuals];
   }
@@ -52,7 +52,7 @@ class ArrayRows final : public ProblemRows {
   // none.
   int IndependentArray(int max_size) const;
   int NumVarying(int array) const;
-  // The cost of the residual blocks that are not rows. False where one can't be
+  // The cost of the residual blocks that are not rows. False if one can't be
   // evaluated.
   bool FixedCost(bool apply_loss, double* cost) const;
   // The residuals of all residual blocks at the values of the arrays, array by

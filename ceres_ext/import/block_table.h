@@ -57,7 +57,7 @@ class BlockTable {
     int32_t tangent_size = 0;
     // The value of a constant block, null for others. Not owned.
     const double* constant_value = nullptr;
-    // Null where the block has none. Not owned.
+    // Null if the block has none. Not owned.
     const ceres::Manifold* manifold = nullptr;
   };
   void Set(int64_t i, const Entry& entry) {
@@ -255,7 +255,7 @@ class BlockTable {
   int32_t state_begin_ = 0;
   int32_t tangent_begin_ = 0;
   std::vector<int32_t> order_;
-  // The members of Entry; empty where the table is uniform.
+  // The members of Entry; empty if the table is uniform.
   std::vector<int32_t> state_offset_;
   std::vector<int32_t> tangent_offset_;
   std::vector<int32_t> tangent_size_;

@@ -100,7 +100,7 @@ struct ObservationTable {
 // cuda_kernels/structure/views.h).
 struct ViewStructure {
   // Numbers of the rows, and of each its view and its point, as
-  // ObservationTable has it. rows: empty where all rows of the problem are
+  // ObservationTable has it. rows: empty if all rows of the problem are
   // rows of views.
   kernels::HostBuffer<int32_t> rows;
   kernels::HostBuffer<int32_t> view_id;

@@ -40,7 +40,7 @@ struct PlanRequest {
   // The solve reads and writes its state in Ceres's own memory where that is
   // the host's.
   bool has_ceres_state = true;
-  // LINEAR_SOLVER_AUTO: exact steps have failed for want of memory or of a
+  // LINEAR_SOLVER_AUTO: exact steps have failed for lack of memory or of a
   // library.
   bool needs_pcg = false;
 };
@@ -84,7 +84,7 @@ class MachineFacts {
   // Facts about the device.
   virtual int FloatToDoubleRatio() const = 0;
   // The reason why the Jacobian of the observations can't be recomputed, as the
-  // end of "jacobian RECOMPUTED takes"; empty if it can.
+  // end of "jacobian RECOMPUTED supports"; empty if it can.
   virtual std::string WhyNotRecomputed() const = 0;
 };
 

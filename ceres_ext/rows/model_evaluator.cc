@@ -238,7 +238,7 @@ Status ModelEvaluator<Machine>::Setup(const Input& input,
   type_ = TypeName(problem.TypicalCostFunction(input.rows.data()[0]));
   batch_ = common;
   batch_.num_rows = n;
-  // Null where there is none.
+  // Null if there is none.
   const auto upload = [&](const auto& from, auto* buffer, auto* to) -> Status {
     if (!from.empty()) {
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(from, buffer));

@@ -35,7 +35,7 @@
 namespace ceres_ext {
 
 // The reason why the Jacobian of observations of these points can't be
-// recomputed, as the end of "jacobian RECOMPUTED takes"; "" if it can.
+// recomputed, as the end of "jacobian RECOMPUTED supports"; "" if it can.
 // points_have_other_rows: rows that aren't observations have the derivatives of
 // manifolds in their blocks. On the threads of *host_context.
 std::string WhyNotRecomputed(const ObservationTable& rows,

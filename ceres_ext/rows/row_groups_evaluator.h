@@ -168,7 +168,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
   int64_t num_tangents() const { return manifolds_.num_tangents(); }
 
   // The places of host rows in the index, on the host and on the machine; empty
-  // and null where all rows are host rows.
+  // and null if all rows are host rows.
   const std::vector<int32_t>& host_place() const { return host_place_; }
   const int32_t* machine_host_place() const {
     return machine_host_place_.data();

@@ -15,13 +15,13 @@ class HostProgram {
   // True if somebody reads each state before its rows are evaluated (a
   // ceres::EvaluationCallback).
   virtual bool ReadsStates() const = 0;
-  // Shows it the state. False where it can't be taken.
+  // Shows it the state. False if it can't be taken.
   virtual bool Publish(const double* state,
                        bool want_jacobian,
                        bool is_new_point) = 0;
   // True if steps end at bounds of the parameters.
   virtual bool HasBounds() const = 0;
-  // sum = x (+) delta, with manifolds and bounds. False where a manifold fails;
+  // sum = x (+) delta, with manifolds and bounds. False if a manifold fails;
   // what one throws comes out.
   virtual bool Plus(const double* x, const double* delta, double* sum) = 0;
   // The caller's values of the block at this offset of the state.

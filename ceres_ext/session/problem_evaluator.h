@@ -45,7 +45,7 @@ template <typename Machine>
 class ProblemEvaluator {
  public:
   // Once, before anything else. rows: the evaluators of the batches in their
-  // order. host_program: null where the problem has none. All memory of
+  // order. host_program: null if the problem has none. All memory of
   // evaluations but that of a Jacobian is taken here. *problem and
   // *host_program outlive the evaluator.
   kernels::Status Setup(const MachineProblem<Machine>* problem,

@@ -490,7 +490,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
   static constexpr bool kIsStored =
       kHasSchur && !kernels::IsRecomputed<Source>::value;
 
-  // The family's part of an array over families, null where that is.
+  // The family's part of an array over families, null if that is.
   template <typename T>
   T* Points(T* e) const {
     return e == nullptr ? nullptr : e + e_begin_;

@@ -706,7 +706,7 @@ class StepSolver {
   std::vector<Batch*> batches_;
   Machine* machine_ = nullptr;
   std::unique_ptr<LinearOperator<Machine>> operator_;
-  // Null where all steps are exact.
+  // Null if all steps are exact.
   std::unique_ptr<Preconditioner<Machine>> preconditioner_;
   std::unique_ptr<SchurCholesky<Machine>> cholesky_;
   StepChoice choice_;

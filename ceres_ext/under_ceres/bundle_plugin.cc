@@ -268,7 +268,8 @@ bool BundlePlugin::Next(SolveAttempt* next) const {
   *next = attempt_;
   if (failure_.is_of_device()) {
     next->why_host = "the device failed: " + AsClause(failure_.sentence());
-    next->reason = "The host solves the problem again: " + next->why_host;
+    next->reason =
+        "The host solves the problem again, because " + next->why_host;
   } else {
     next->after_mixed_precision = true;
     next->reason =

@@ -129,7 +129,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Decline(const std::string& reason);
   void NameWorst(const ceres::internal::PreprocessedProblem& pp,
                  DegenerateBlocks* degenerate) const;
-  // Null where nothing was set up.
+  // Null if nothing was set up.
   MachineSolve* machine() const {
     return setup_.has_value() ? setup_->machine() : nullptr;
   }
@@ -158,7 +158,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   bool has_iterations_ = false;
   std::string message_;
 
-  // Null where the caller has some.
+  // Null if the caller has some.
   std::unique_ptr<BorrowedMachines> own_machines_;
   KeptMachines* const kept_;
   std::optional<SolveSetup> setup_;

@@ -33,7 +33,7 @@ bool SolveOnce(const ceres::Solver::Options& options,
                ceres::Solver::Summary* summary,
                Summary* ext_summary);
 
-// Solves without a ceres::Problem, or fails where one would fail too. False,
+// Solves without a ceres::Problem, or fails if one would fail too. False,
 // with a part of a sentence in *reason, where one is needed; *summary is of no
 // use then. *again: as SolveOnce.
 bool SolveArraysOnce(const ceres::Solver::Options& options,

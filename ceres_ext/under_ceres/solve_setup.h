@@ -56,7 +56,7 @@ class SolveSetup {
   // The outcome of the linear solver that the options choose, to be put before
   // the reason; otherwise empty.
   const std::string& choice() const { return choice_; }
-  // Null where nothing was set up.
+  // Null if nothing was set up.
   MachineSolve* machine() const { return machine_.get(); }
   ProgramObjects* objects() { return &objects_; }
   bool is_on_device() const { return is_on_device_; }

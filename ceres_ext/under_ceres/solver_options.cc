@@ -19,7 +19,7 @@
 namespace ceres_ext {
 namespace {
 
-// False where Ceres has no name for the value.
+// False if Ceres has no name for the value.
 template <typename Enum>
 bool CheckEnum(const char* field,
                const Enum& given,

@@ -14,7 +14,7 @@
 namespace ceres_ext {
 
 // By sparse_linear_algebra_library_type and linear_solver_ordering_type. Null
-// where Ceres was built without that library.
+// if Ceres was built without that library.
 std::shared_ptr<solver::SparseFactorization> CreateSparseFactorization(
     const ceres::Solver::Options& options);
 

@@ -102,7 +102,7 @@ struct StridedMatrix {
   }
 };
 
-// A = A^-1, in place, N x N; a[e] is element e. Returns false where a pivot is
+// A = A^-1, in place, N x N; a[e] is element e. Returns false if a pivot is
 // not positive or not finite; A is then unspecified.
 //   A = L D L',  K = L^-1 (both unit lower),  A^-1 = K' D^-1 K
 //
@@ -181,7 +181,7 @@ CERES_EXT_HOST_DEVICE inline bool InvertSymmetric(Matrix a,
 
 // A = diag(A)^-1, in place, where A is a positive semidefinite matrix plus D^2
 // (zero if d is null) up to rounding: elements below d_i^2 > 0 are raised to
-// it, zero elements count as one. Returns false where one is negative or not
+// it, zero elements count as one. Returns false if one is negative or not
 // finite; A is then unspecified.
 template <int kN, typename T, typename Matrix>
 CERES_EXT_HOST_DEVICE inline bool InvertDiagonal(const T* d,

@@ -61,8 +61,8 @@ struct Tame<float> {
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 };
 
-// As ProjectForProducts. camera: the record, whose t.z is NaN where the camera
-// is not tame; x: the point, NaN where it is not tame. state, point: the
+// As ProjectForProducts. camera: the record, whose t.z is NaN if the camera
+// is not tame; x: the point, NaN if it is not tame. state, point: the
 // camera and point as they are, read in the other cases only.
 template <typename T>
 __device__ __forceinline__ void ProjectTame(const CameraState<T>& camera,

@@ -13,7 +13,7 @@ namespace {
 
 using namespace host;  // NOLINT: the loops of all bodies.
 
-// Converts and stores; false where a stored value is not finite.
+// Converts and stores; false if a stored value is not finite.
 template <int N, typename T>
 bool StoreBlock(const double* from, T* to) {
   // 0 * value is zero or, where the value is not finite, not a number.

@@ -25,7 +25,7 @@ bool ReadStart(const std::string& file, ElfStart* start) {
          std::memcmp(start->ident, ELFMAG, SELFMAG) == 0;
 }
 
-// The reason why the dynamic linker can't load a file, empty where nothing is
+// The reason why the dynamic linker can't load a file, empty if nothing is
 // found. It is not always clear: a file for another processor is not a file to
 // it.
 std::string WhyNoLibrary(const std::string& file) {

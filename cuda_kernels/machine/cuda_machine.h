@@ -55,7 +55,7 @@ class CudaMachine {
   // With a caller's context, which outlives the machine.
   Status Setup(CudaContext* context);
 
-  // Frees nothing where the context is not alive any more, the buffers of
+  // Frees nothing if the context is not alive any more, the buffers of
   // others that go later included.
   void ForgetIfLost();
 

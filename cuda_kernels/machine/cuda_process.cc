@@ -13,7 +13,7 @@
 namespace ceres_ext::kernels {
 namespace {
 
-// A function of the driver, null where the process has not loaded it. The
+// A function of the driver, null if the process has not loaded it. The
 // runtime would load and start it, which takes time of its own.
 template <typename Function>
 Function* DriverFunction(const char* name) {

@@ -119,7 +119,7 @@ class CudaSparseCholesky {
   bool was_factorized_ = false;  // once, so that it can be done again
   bool has_factor_ = false;
   bool solution_is_wrong_ = false;
-  // cuDSS's; null where there is nothing analysed.
+  // cuDSS's; null if there is nothing analysed.
   std::unique_ptr<Handles> handles_;
 };
 

@@ -27,7 +27,7 @@
 //   ReadScalars(scalars, &to)  after all queued work
 //   PcgLoop                  what it keeps of PCG's iterations between solves
 //   QueueToEnd(...)          queues all iterations that are left, or false
-// where whatever may fail returns a Status. Marks 0 to 4 are the solver's, the
+// if whatever may fail returns a Status. Marks 0 to 4 are the solver's, the
 // others the caller's.
 //
 // One caller uses a machine at a time; concurrent solves own one each.

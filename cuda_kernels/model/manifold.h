@@ -49,11 +49,11 @@ template <int kW, int kX, int kY, int kZ>
 CERES_EXT_HOST_DEVICE inline void PlusQuaternion(const double* x,
                                                  const double* delta,
                                                  double* y) {
-  // |d|, scaled by the largest element so that nothing overflows; NaN where an
+  // |d|, scaled by the largest element so that nothing overflows; NaN if an
   // element is.
   const double d[3] = {fabs(delta[0]), fabs(delta[1]), fabs(delta[2])};
   const double largest = fmax(d[0], fmax(d[1], d[2]));
-  double norm = d[0] + d[1] + d[2];  // Zero, or NaN, where `largest` is zero.
+  double norm = d[0] + d[1] + d[2];  // Zero, or NaN, if `largest` is zero.
   if (largest != 0.0) {
     const double a = d[0] / largest;
     const double b = d[1] / largest;

@@ -72,7 +72,7 @@ struct ManifoldTangentsParams {
   const ManifoldBlock* blocks = nullptr;  // n
   const ManifoldFactor* factors = nullptr;
   bool linear = false;
-  const double* state = nullptr;  // null where `linear`
+  const double* state = nullptr;  // null if `linear`
   double* tangents = nullptr;
 
   static constexpr int kUnroll = 1;

@@ -39,7 +39,7 @@ struct NormalBlocksParams {
 
   ObservationIndexRef index;
   Source jacobian;
-  // R per observation; may be null where neither gradient nor s is asked for.
+  // R per observation; may be null if neither gradient nor s is asked for.
   const double* b = nullptr;
   const double* point_diagonal = nullptr;  // D_p, E per point; null: zero
 
@@ -62,7 +62,7 @@ struct NormalBlocksParams {
   double* schur_rhs = nullptr;                                // s_c, F
 
   // Set: the first point without Vi. Outputs that depend on the Vi of such a
-  // point are unspecified. Not null where v_inverse is wanted; lives where the
+  // point are unspecified. Not null if v_inverse is wanted; lives where the
   // outputs live.
   Breakdown* breakdown = nullptr;
 };

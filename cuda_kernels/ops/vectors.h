@@ -3,7 +3,7 @@
 // The computations of Ceres's trust region loop on its vectors between
 // evaluations and linear solves (ceres/trust_region_vectors.h), so that the
 // vectors stay on their machine. Vector operations (ops/vector_operation.h) of
-// n >= 0 elements. Outputs may be inputs. Pointers may be null where n is 0.
+// n >= 0 elements. Outputs may be inputs. Pointers may be null if n is 0.
 //
 // Operations without a sum give the same bits on every machine.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_VECTORS_H_

@@ -24,7 +24,7 @@ namespace ceres_ext::kernels {
 
 inline constexpr int kMaxMergedColumns = 32;
 
-// Empty where nothing is merged.
+// Empty if nothing is merged.
 struct MergedBlocks {
   // A block among those of `families`; family -1: none.
   struct Place {

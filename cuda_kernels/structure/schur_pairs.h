@@ -98,7 +98,7 @@ class SchurPairsBuilder {
   // while PairIndex is set up.
   int64_t ForecastBytes(int64_t* build_bytes) const;
 
-  // After Build, of one E family; empty where it has no pairs.
+  // After Build, of one E family; empty if it has no pairs.
   const Pairs& pairs(int e_family) const { return pairs_[e_family]; }
   // W of all, row-major, and the blocks of crossings: vectors over these.
   const BlockFamilies& w_families() const { return w_families_; }

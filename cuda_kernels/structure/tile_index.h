@@ -102,7 +102,7 @@ struct TileIndexRef {
   // observations are slots in both orders.
   const uint32_t* slot = nullptr;  // [num_observations]
   // Per observation: tile camera within the tile << 16 | slot within the tile.
-  // Not for long tiles; null where there are tasks.
+  // Not for long tiles; null if there are tasks.
   const uint32_t* position = nullptr;            // [num_observations]
   const int32_t* tile_camera_id = nullptr;       // [num_tile_cameras]
   const int32_t* tile_camera_segment = nullptr;  // [num_tile_cameras + 1]

@@ -38,7 +38,7 @@ double Number(const Json& json) {
   return json.is_number() ? json.get<double>() : kNan;
 }
 
-// NaN where there is none.
+// NaN if there is none.
 double Number(const ComparedRun& run,
               const std::string& section,
               const std::string& name) {

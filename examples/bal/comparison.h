@@ -33,7 +33,7 @@ struct ComparedRun {
   RunEnding ending = RUN_FAILED;
   std::string message;  // of what was not solved
   double process_seconds = 0.0;
-  // As --report_json; null where none was written.
+  // As --report_json; null if none was written.
   nlohmann::ordered_json report;
 };
 
@@ -101,7 +101,7 @@ struct SolverResult {
 
 struct ComparisonResult {
   // Lowest of all final costs of runs that were solved and whose costs are
-  // right; NaN where there is none.
+  // right; NaN if there is none.
   double best_cost;
   // In the order of their names in solvers.
   std::vector<SolverResult> solvers;

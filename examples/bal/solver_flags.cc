@@ -120,7 +120,7 @@ DEFINE_bool(inner_iterations, false,
 namespace ceres_ext::bal {
 namespace {
 
-// False where the programs have more values (Ceres's), --solver or a report of
+// False if the programs have more values (Ceres's), --solver or a report of
 // their own.
 bool IsFlag(const OptionRow& row) {
   const std::string name = row.name;

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The losses of a batch against Ceres's own objects: the cost, and the effect
-// of the corrected residuals and blocks, J~'r~ = rho' J'r, J~'J~ = rho' J'J + 2
-// max(rho'', 0) J'r r'J; and whole solves with user-defined losses against
-// stock Ceres.
+// of the corrected residuals and blocks,
+//   J~'r~ = rho' J'r,   J~'J~ = rho' J'J + 2 max(rho'', 0) J'r r'J;
+// and whole solves with user-defined losses against stock Ceres.
 
 #include "ceres_ext/blocks/loss_model.h"
 

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The table "What is left out" of docs/options.md, row by row: what this
+// The table "What is not supported" of docs/options.md, row by row: what this
 // library or its device does not do, what happens then, where the user sees it,
 // and that the end is stock's.
 

@@ -9,7 +9,7 @@
 
 namespace ceres_ext {
 
-// False where a sanitizer has replaced them already.
+// False if a sanitizer has replaced them already.
 bool CanBeScarce();
 
 // The resources of a system: all except the n-th request, or the first n - 1.

@@ -100,7 +100,7 @@ std::vector<double> Unstrided(int64_t n, const std::vector<double>& a) {
 class CudaDenseCholeskyTest : public FactorizationTest<CudaDenseCholesky> {
  protected:
   // The factor in *l, which may be null, the solution in *x, which may be null
-  // where there is none.
+  // if there is none.
   int64_t FactorizeAndSolve(const Matrix& matrix,
                             const std::vector<double>& b,
                             CudaDenseCholesky* cholesky,

@@ -165,7 +165,7 @@ double MaxJacobianError(Reference reference,
 // ceres::Jet decides where it has the digits: at moderate angles, at 0 and for
 // quaternions. Near 0 the chain rule through the unit axis w / theta cancels:
 // measured against long double, the Jets' relative error is 1e-13 at an angle
-// of 1e-4, 1e-9 and more at 1e-8, 1e-13 at 1e-12, and NaN where theta^2
+// of 1e-4, 1e-9 and more at 1e-8, 1e-13 at 1e-12, and NaN if theta^2
 // underflows; about 2 pi +- 1e-8 with the axis along a coordinate it is 1e-7.
 // There, long double decides.
 TEST(BalCostFunctions, JacobiansOfAngleAxisAgainstJet) {

@@ -104,9 +104,9 @@ TEST(RobustLoss, ByHand) {
 //         and Cauchy have a sum 1 + x, off by eps, whose root or logarithm is
 //         scaled by a^2. Tolerant: x is off by eps (s + a) / b, and b log(.)
 //         by that times b, by eps b, and by the offset's eps b.
-//  rho' relative except for Tukey's (1 - x)^2, of size one; for tolerant the
-//  error of x above is one of rho' too. rho'' as rho', in units of 1 / a^2 for
-//  Tukey. Ceres's tolerant loss drops
+//  rho'   relative except for Tukey's (1 - x)^2, of size one; for tolerant the
+//         error of x above is one of rho' too.
+//  rho''  as rho', in units of 1 / a^2 for Tukey. Ceres's tolerant loss drops
 //         rho'' from x = 36.7 on, where it is below e^-36.7 / b, and rho' is 1.
 TEST(RobustLoss, AgainstCeres) {
   for (const Pair& pair : AllLosses()) {

@@ -362,7 +362,7 @@ TEST(SolverChoice, SaysWhatIsLeftToCeres) {
   Options options;
   options.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
   EXPECT_THAT(WhyLeftToCeres(options, sparse),
-              HasSubstr("no sparse factorisation"));
+              HasSubstr("does not support use_mixed_precision_solves"));
 }
 
 TEST(SolverChoice, ChoosesOnlyAnother) {

@@ -26,7 +26,7 @@ namespace ceres_ext::solver {
 
 class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
  public:
-  // f_varies: of each value of F whether it is an unknown. sparse: null where
+  // f_varies: of each value of F whether it is an unknown. sparse: null if
   // there is no library. kUnsupported: what ExplicitSchur can't do, or a sparse
   // matrix without a library.
   kernels::Status Setup(const StepOptions& options,
@@ -87,7 +87,7 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
     return CheckOrder(failed_order);
   }
   // x = S^-1 x of unknowns, num_unknowns() x num_columns values, column-major.
-  // work: as many, of no meaning afterwards; null where NeedsWork is false.
+  // work: as many, of no meaning afterwards; null if NeedsWork is false.
   // only_from_first: HostDenseCholesky::SolveColumns.
   kernels::Status SolveColumns(int64_t num_columns,
                                bool only_from_first,

@@ -21,7 +21,7 @@
 namespace ceres_ext::solver {
 
 // f_varies: of each value of F whether it is an unknown, for S as a matrix.
-// *schur: the operator, or null where it is not of S. kUnsupported: S as a
+// *schur: the operator, or null if it is not of S. kUnsupported: S as a
 // matrix of a machine that replaces operations of the device.
 template <typename Machine>
 kernels::Status CreateOperator(

@@ -88,7 +88,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     Buffer<int32_t> column;
     Buffer<double> diagonal;
     std::string name;
-    // Empty where blocks are inverted in place.
+    // Empty if blocks are inverted in place.
     Buffer<double> blocks;
     Buffer<double> inverse;
     Buffer<kernels::Breakdown> breakdown;  // one per family of the matrices

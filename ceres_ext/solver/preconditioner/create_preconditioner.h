@@ -15,7 +15,7 @@
 
 namespace ceres_ext::solver {
 
-// schur: the operator, which outlives the preconditioner; null where it is
+// schur: the operator, which outlives the preconditioner; null if it is
 // another one.
 template <typename Machine>
 std::unique_ptr<Preconditioner<Machine>> CreatePreconditioner(

@@ -8,7 +8,7 @@
 // message. Data races that need real concurrency are not seen here: that is
 // the sanitizers' work on a GPU.
 //
-// Each call, launch and sort fails where tests/kernels/cuda_faults.h says so.
+// Each call, launch and sort fails if tests/kernels/cuda_faults.h says so.
 // There is one device; of contexts and resets there is what the library asks
 // about.
 //
