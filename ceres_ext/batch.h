@@ -70,6 +70,9 @@ struct ProblemSummary {
   int num_successful_steps = -1;
   int num_unsuccessful_steps = -1;
 
+  // Seconds from the call to the result.
+  double latency_in_seconds = 0.0;
+
   // Solved as a window; else by ceres_ext::Solve, for this reason.
   bool is_window = false;
   std::string path_reason;
@@ -101,6 +104,9 @@ struct BatchSummary {
                ? static_cast<double>(problems.size()) / total_time_in_seconds
                : 0.0;
   }
+  // Of the problems' latencies that which `percent` of them do not exceed, by
+  // nearest rank; 0 of no problem. 0 < percent <= 100.
+  double LatencyPercentile(double percent) const;
   // A few lines.
   std::string BriefReport() const;
 };
