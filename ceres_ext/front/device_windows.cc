@@ -84,6 +84,42 @@ int64_t WindowsOnMachine<Machine>::NumBlocks(
 }
 
 template <typename Machine>
+Status WindowsOnMachine<Machine>::SetupEvents() {
+  if constexpr (!kIsHost<Machine>) {
+    if (stop_.data() == nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(events_.Setup(1));
+      return machine_->AllocateResult(&stop_);
+    }
+  }
+  return {};
+}
+
+template <typename Machine>
+Status WindowsOnMachine<Machine>::Reserve(
+    [[maybe_unused]] const WindowBounds& bounds) {
+  if constexpr (kIsHost<Machine>) {
+    return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
+  } else {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    // Loss chains are numbered by a byte. As many groups as there are: 5 kinds,
+    // S in one of two places, 3 numbers of threads.
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(256, &losses_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(5 * 2 * 3, &queues_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(bounds.num_problems, &records_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(bounds.input_bytes, &inputs_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(bounds.output_bytes, &outputs_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(bounds.scratch_per_multiprocessor *
+                               machine_->context()->num_multiprocessors(),
+                           &scratch_));
+    return SetupEvents();
+  }
+}
+
+template <typename Machine>
 Status WindowsOnMachine<Machine>::Start(
     [[maybe_unused]] const TrustRegionOptions& options,
     [[maybe_unused]] WindowPiece* piece) {
@@ -119,10 +155,7 @@ Status WindowsOnMachine<Machine>::Start(
         machine_->Allocate(static_cast<int64_t>(groups.size()), &queues_));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(queues_.size(), queues_.data()));
-    if (stop_.data() == nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(events_.Setup(1));
-      CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&stop_));
-    }
+    CERES_EXT_RETURN_IF_ERROR(SetupEvents());
     __atomic_store_n(stop_.data(), 0, __ATOMIC_RELAXED);
     SolveWindowsParams params;
     params.options = options;

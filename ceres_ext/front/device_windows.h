@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/front/window_bounds.h"
 #include "ceres_ext/front/window_piece.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/solver/window/window.h"
@@ -32,6 +33,9 @@ class WindowsOnMachine {
   ~WindowsOnMachine();
   WindowsOnMachine(const WindowsOnMachine&) = delete;
   WindowsOnMachine& operator=(const WindowsOnMachine&) = delete;
+
+  // Takes all memory that windows within the bounds need.
+  kernels::Status Reserve(const WindowBounds& bounds);
 
   // Sends the windows and queues their solution; the host goes on. Where the
   // piece has page-locked memory the results come by themselves.
@@ -58,6 +62,8 @@ class WindowsOnMachine {
   static std::vector<Group> MakeGroups(const WindowPiece& piece);
   // As many as are on the device at once.
   int64_t NumBlocks(const Group& group) const;
+
+  kernels::Status SetupEvents();
 
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;

@@ -3,11 +3,11 @@
 #include "ceres_ext/front/one_of_batch.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/solve.h"
-#include "ceres_ext/summary.h"
 
 namespace ceres_ext {
 namespace {
@@ -119,21 +119,29 @@ class OneOfBatch {
 
 }  // namespace
 
+void Summarize(const Summary& of_problem, ProblemSummary* summary) {
+  summary->termination_type = of_problem.termination_type;
+  summary->message = of_problem.message;
+  summary->initial_cost = of_problem.initial_cost;
+  summary->final_cost = of_problem.final_cost;
+  summary->fixed_cost = of_problem.fixed_cost;
+  summary->num_successful_steps = of_problem.num_successful_steps;
+  summary->num_unsuccessful_steps = of_problem.num_unsuccessful_steps;
+}
+
 void SolveOther(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 const ProblemBatch& batch,
                 int64_t i,
-                ProblemSummary* summary) {
+                ProblemSummary* summary,
+                Summary* full) {
   OneOfBatch one(batch, i);
   Summary of_one;
   Solve(options, ext_options, one.problem(), &of_one);
-  summary->termination_type = of_one.termination_type;
-  summary->message = of_one.message;
-  summary->initial_cost = of_one.initial_cost;
-  summary->final_cost = of_one.final_cost;
-  summary->fixed_cost = of_one.fixed_cost;
-  summary->num_successful_steps = of_one.num_successful_steps;
-  summary->num_unsuccessful_steps = of_one.num_unsuccessful_steps;
+  Summarize(of_one, summary);
+  if (full != nullptr) {
+    *full = std::move(of_one);
+  }
 }
 
 }  // namespace ceres_ext

@@ -10,15 +10,21 @@
 #include "ceres/solver.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/summary.h"
 
 namespace ceres_ext {
 
-// Solves problem i of the batch by ceres_ext::Solve.
+// What ceres_ext::Solve says of a problem.
+void Summarize(const Summary& of_problem, ProblemSummary* summary);
+
+// Solves problem i of the batch by ceres_ext::Solve. full: its summary, or
+// null.
 void SolveOther(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 const ProblemBatch& batch,
                 int64_t i,
-                ProblemSummary* summary);
+                ProblemSummary* summary,
+                Summary* full = nullptr);
 
 }  // namespace ceres_ext
 

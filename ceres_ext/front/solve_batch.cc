@@ -1,12 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,38 +27,6 @@ namespace ceres_ext {
 namespace {
 
 using kernels::Status;
-
-// Seconds since it was made.
-class Clock {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                         start_)
-        .count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ =
-      std::chrono::steady_clock::now();
-};
-
-// Bytes that are not set.
-class Bytes {
- public:
-  void Reserve(int64_t n) {
-    if (n > size_) {
-      data_.reset(new double[(n + 7) / 8]);
-      size_ = n;
-    }
-  }
-  unsigned char* data() {
-    return reinterpret_cast<unsigned char*>(data_.get());
-  }
-
- private:
-  std::unique_ptr<double[]> data_;
-  int64_t size_ = 0;
-};
 
 class BatchSolve {
  public:
@@ -144,8 +109,6 @@ class BatchSolve {
   // What is packed, sent and solved at a time.
   static constexpr int64_t kPieceBytes = int64_t{64} << 20;
   static constexpr int64_t kWindowsPerTask = 4;
-  // With fewer residual blocks in the batch DEVICE_AUTO is the host.
-  static constexpr int64_t kMinDeviceRows = 15000;
 
   struct Piece {
     explicit Piece(const TrustRegionOptions* options) : windows(options) {}

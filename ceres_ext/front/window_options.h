@@ -5,6 +5,7 @@
 #ifndef CERES_EXT_FRONT_WINDOW_OPTIONS_H_
 #define CERES_EXT_FRONT_WINDOW_OPTIONS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "ceres/solver.h"
@@ -12,6 +13,9 @@
 #include "ceres_ext/solver/trust_region.h"
 
 namespace ceres_ext {
+
+// With fewer residual blocks in a batch DEVICE_AUTO is the host.
+inline constexpr int64_t kMinDeviceRows = 15000;
 
 // Of options that windows are not solved with, the first; empty: they are.
 std::string WhyNoWindows(const ceres::Solver::Options& options,

@@ -16,6 +16,7 @@
 #define CERES_EXT_FRONT_WINDOW_PIECE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,24 @@
 #include "ceres_ext/solver/window/window_arena.h"
 
 namespace ceres_ext {
+
+// Bytes that are not set.
+class Bytes {
+ public:
+  void Reserve(int64_t n) {
+    if (n > size_) {
+      data_.reset(new double[(n + 7) / 8]);
+      size_ = n;
+    }
+  }
+  unsigned char* data() {
+    return reinterpret_cast<unsigned char*>(data_.get());
+  }
+
+ private:
+  std::unique_ptr<double[]> data_;
+  int64_t size_ = 0;
+};
 
 class WindowPiece {
  public:
