@@ -40,6 +40,10 @@ const ceres::LossFunction* FindChains(
     std::vector<uint8_t>* ids,
     std::vector<double>* weights);
 
+// What a ceres::ScaledLoss is made of; of another loss itself and 1.
+std::pair<const ceres::LossFunction*, double> WithoutScale(
+    const ceres::LossFunction* loss);
+
 // Null, or the first of these losses (null: none) that isn't known to be
 // concave (RobustLoss::IsConcave): a user's own, a TolerantLoss, or what has
 // one inside. On the threads of *context.

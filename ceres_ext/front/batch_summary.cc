@@ -79,6 +79,57 @@ void Summarize(const TrustRegion& region,
   summary->is_window = true;
 }
 
+void SummarizeInFull(const ProblemSummary& summary,
+                     const PackedWindow& window,
+                     const unsigned char* input,
+                     const ceres::Solver::Options& options,
+                     const std::string& device,
+                     Summary* full_summary) {
+  Summary& full = *full_summary;
+  full.minimizer_type = options.minimizer_type;
+  full.termination_type = summary.termination_type;
+  full.message = summary.message;
+  full.initial_cost = summary.initial_cost;
+  full.final_cost = summary.final_cost;
+  full.fixed_cost = summary.fixed_cost;
+  full.num_successful_steps = summary.num_successful_steps;
+  full.num_unsuccessful_steps = summary.num_unsuccessful_steps;
+  full.num_inner_iteration_steps = 0;
+  full.num_exact_steps =
+      summary.num_successful_steps + summary.num_unsuccessful_steps - 1;
+  full.total_time_in_seconds = summary.latency_in_seconds;
+  full.num_threads_given = options.num_threads;
+  full.num_threads_used = 1;
+  full.linear_solver_type_given = options.linear_solver_type;
+  full.linear_solver_type_used = ceres::DENSE_SCHUR;
+  full.preconditioner_type_given = options.preconditioner_type;
+  full.trust_region_strategy_type = options.trust_region_strategy_type;
+  full.dense_linear_algebra_library_type =
+      options.dense_linear_algebra_library_type;
+  full.sparse_linear_algebra_library_type =
+      options.sparse_linear_algebra_library_type;
+  const WindowCounts& counts = window.record.counts;
+  const WindowInput at(window.kind.camera_size,
+                       counts,
+                       window.record.has_weights,
+                       window.record.has_losses);
+  const auto* const mask =
+      reinterpret_cast<const uint16_t*>(input + at.column_mask);
+  full.num_parameter_blocks_reduced = counts.num_cameras + counts.num_points;
+  full.num_parameters_reduced =
+      window.kind.camera_size * counts.num_cameras + 3 * counts.num_points;
+  full.num_effective_parameters_reduced = 3 * counts.num_points;
+  for (int32_t c = 0; c < counts.num_cameras; ++c) {
+    full.num_effective_parameters_reduced += __builtin_popcount(mask[c]);
+  }
+  full.num_residual_blocks_reduced = counts.num_rows;
+  full.num_residuals_reduced = 2 * counts.num_rows;
+  full.path = PATH_FULL;
+  full.path_reason = "solved as a window of a batch";
+  full.device = device;
+  full.method = "window, exact steps (double)";
+}
+
 double BatchSummary::LatencyPercentile(double percent) const {
   if (problems.empty()) {
     return 0.0;

@@ -5,8 +5,13 @@
 #ifndef CERES_EXT_FRONT_BATCH_SUMMARY_H_
 #define CERES_EXT_FRONT_BATCH_SUMMARY_H_
 
+#include <string>
+
+#include "ceres/solver.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/front/window_packer.h"
 #include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/summary.h"
 
 namespace ceres_ext {
 
@@ -15,6 +20,15 @@ void Summarize(const TrustRegion& region,
                const TrustRegionOptions& options,
                double fixed_cost,
                ProblemSummary* summary);
+
+// All that there is to say of a window: sizes of what varies in *full_summary.
+// input: where it is packed.
+void SummarizeInFull(const ProblemSummary& summary,
+                     const PackedWindow& window,
+                     const unsigned char* input,
+                     const ceres::Solver::Options& options,
+                     const std::string& device,
+                     Summary* full_summary);
 
 }  // namespace ceres_ext
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ceres_ext/solver/window/window_cuda.h"
+#include "cuda_kernels/machine/cuda_queue.h"
 
 namespace ceres_ext {
 
@@ -84,10 +85,13 @@ int64_t WindowsOnMachine<Machine>::NumBlocks(
 }
 
 template <typename Machine>
-Status WindowsOnMachine<Machine>::SetupEvents() {
+Status WindowsOnMachine<Machine>::SetupFlags() {
   if constexpr (!kIsHost<Machine>) {
     if (stop_.data() == nullptr) {
       CERES_EXT_RETURN_IF_ERROR(events_.Setup(1));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Upload(std::vector<int32_t>{1}, &one_));
+      CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&is_done_));
       return machine_->AllocateResult(&stop_);
     }
   }
@@ -115,7 +119,7 @@ Status WindowsOnMachine<Machine>::Reserve(
         machine_->Allocate(bounds.scratch_per_multiprocessor *
                                machine_->context()->num_multiprocessors(),
                            &scratch_));
-    return SetupEvents();
+    return SetupFlags();
   }
 }
 
@@ -144,8 +148,10 @@ Status WindowsOnMachine<Machine>::Start(
         machine_->Allocate(piece->input_bytes(), &inputs_));
     CERES_EXT_RETURN_IF_ERROR(
         piece->is_page_locked()
-            ? machine_->context()->QueueCopyToDevice(
-                  inputs_.data(), piece->inputs(), piece->input_bytes())
+            ? kernels::QueueCopyToDevice(inputs_.data(),
+                                         piece->inputs(),
+                                         piece->input_bytes(),
+                                         machine_->stream())
             : machine_->Upload(
                   piece->input_bytes(), piece->inputs(), inputs_.data()));
     CERES_EXT_RETURN_IF_ERROR(
@@ -155,7 +161,7 @@ Status WindowsOnMachine<Machine>::Start(
         machine_->Allocate(static_cast<int64_t>(groups.size()), &queues_));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(queues_.size(), queues_.data()));
-    CERES_EXT_RETURN_IF_ERROR(SetupEvents());
+    CERES_EXT_RETURN_IF_ERROR(SetupFlags());
     __atomic_store_n(stop_.data(), 0, __ATOMIC_RELAXED);
     SolveWindowsParams params;
     params.options = options;
@@ -182,19 +188,22 @@ Status WindowsOnMachine<Machine>::Start(
     if (piece->is_page_locked()) {
       CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
           piece->outputs(), outputs_.data(), piece->output_bytes()));
+      __atomic_store_n(is_done_.data(), 0, __ATOMIC_RELAXED);
+      CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
+          is_done_.data(), one_.data(), sizeof(int32_t)));
     }
     return events_.Record(0, machine_->stream());
   }
 }
 
 template <typename Machine>
-Status WindowsOnMachine<Machine>::Query([[maybe_unused]] bool* is_done) {
+bool WindowsOnMachine<Machine>::IsDone() const {
   if constexpr (kIsHost<Machine>) {
-    return {};
+    return true;
   } else {
-    const CurrentMachine<Machine> current(machine_);
-    CERES_EXT_RETURN_IF_ERROR(current.status());
-    return events_.Query(0, is_done);
+    const KeepCurrentDevice<Machine> keep;
+    return __atomic_load_n(is_done_.data(), __ATOMIC_ACQUIRE) != 0 ||
+           !machine_->context()->IsAlive();
   }
 }
 

@@ -40,8 +40,9 @@ class WindowsOnMachine {
   // Sends the windows and queues their solution; the host goes on. Where the
   // piece has page-locked memory the results come by themselves.
   kernels::Status Start(const TrustRegionOptions& options, WindowPiece* piece);
-  // Whether they are solved, or what has become of the device.
-  kernels::Status Query(bool* is_done);
+  // Whether they are solved, or the device has failed, so that Wait returns at
+  // once. Of a piece with page-locked memory.
+  bool IsDone() const;
   // Waits for the solution and fetches it.
   kernels::Status Wait(WindowPiece* piece);
   // From any thread, after Start: each window ends with its iteration.
@@ -63,7 +64,7 @@ class WindowsOnMachine {
   // As many as are on the device at once.
   int64_t NumBlocks(const Group& group) const;
 
-  kernels::Status SetupEvents();
+  kernels::Status SetupFlags();
 
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
@@ -77,7 +78,11 @@ class WindowsOnMachine {
   Buffer<unsigned char> outputs_;
   Buffer<double> scratch_;
   Buffer<int32_t> queues_;
+  // Page-locked: what the host writes and what comes after the results, from a
+  // one on the device.
   Result<int32_t> stop_;
+  Result<int32_t> is_done_;
+  Buffer<int32_t> one_;
   std::conditional_t<kIsHost<Machine>, NoDevice, kernels::CudaEvents> events_;
 };
 

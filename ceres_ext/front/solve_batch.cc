@@ -12,6 +12,8 @@
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/front/batch_bounds.h"
+#include "ceres_ext/front/batch_of_problems.h"
+#include "ceres_ext/front/batch_summary.h"
 #include "ceres_ext/front/device_windows.h"
 #include "ceres_ext/front/one_of_batch.h"
 #include "ceres_ext/front/window_options.h"
@@ -35,7 +37,8 @@ class BatchSolve {
              const ProblemBatch* batch,
              KeptMachines* machines,
              const Clock* clock,
-             BatchSummary* summary)
+             BatchSummary* summary,
+             std::vector<Summary>* full_summaries)
       : options_(options),
         ext_options_(ext_options),
         region_options_(OptionsOfRegion(options)),
@@ -44,7 +47,8 @@ class BatchSolve {
         context_(machines->host_context(options.num_threads)),
         packer_(batch),
         clock_(clock),
-        summary_(summary) {}
+        summary_(summary),
+        full_summaries_(full_summaries) {}
 
   // What is on a device goes while it is current.
   ~BatchSolve() {
@@ -99,7 +103,13 @@ class BatchSolve {
     for (int64_t i = 0; i < batch_->num_problems; ++i) {
       ProblemSummary& summary = summary_->problems[i];
       if (!summary.is_window) {
-        SolveOther(options_, ext_options_, *batch_, i, &summary);
+        SolveOther(
+            options_,
+            ext_options_,
+            *batch_,
+            i,
+            &summary,
+            full_summaries_ != nullptr ? &(*full_summaries_)[i] : nullptr);
         summary.latency_in_seconds = clock_->seconds();
       }
     }
@@ -268,6 +278,15 @@ class BatchSolve {
       ProblemSummary& summary = summary_->problems[i];
       summary_->num_windows += summary.is_window ? 1 : 0;
       summary.latency_in_seconds = clock_->seconds();
+      if (full_summaries_ != nullptr && summary.is_window) {
+        const PackedWindow& window = piece->windows.packed(i);
+        SummarizeInFull(summary,
+                        window,
+                        piece->windows.inputs() + window.record.input_begin,
+                        options_,
+                        summary_->device,
+                        &(*full_summaries_)[i]);
+      }
     }
     piece->windows.Clear();
   }
@@ -297,6 +316,7 @@ class BatchSolve {
   WindowPacker packer_;
   const Clock* const clock_;
   BatchSummary* const summary_;
+  std::vector<Summary>* const full_summaries_;  // or null
   // Outlive what is on them.
   std::shared_ptr<KeptMachines::Device> device_;
   std::unique_ptr<DeviceMachine> second_machine_;
@@ -305,55 +325,197 @@ class BatchSolve {
   Piece pieces_[2] = {Piece(&region_options_), Piece(&region_options_)};
 };
 
+// Blocks and residual blocks of problem i, as they were given.
+void CountAll(const ProblemBatch& batch, int64_t i, Summary* summary) {
+  const auto& parameters = batch.problem.parameters();
+  const auto& residuals = batch.problem.residuals();
+  int64_t num_blocks = 0;
+  int64_t num_parameters = 0;
+  int64_t num_rows = 0;
+  for (size_t a = 0; a < parameters.size(); ++a) {
+    const int64_t n =
+        batch.parameter_begin[a][i + 1] - batch.parameter_begin[a][i];
+    num_blocks += n;
+    num_parameters += n * parameters[a].size;
+  }
+  for (size_t r = 0; r < residuals.size(); ++r) {
+    num_rows += batch.residual_begin[r][i + 1] - batch.residual_begin[r][i];
+  }
+  summary->num_parameter_blocks = static_cast<int>(num_blocks);
+  summary->num_parameters = static_cast<int>(num_parameters);
+  summary->num_residual_blocks = static_cast<int>(num_rows);
+  summary->num_residuals = static_cast<int>(2 * num_rows);
+}
+
+// What both kinds of batches begin and end with. run(failure): false, with the
+// failure set, where nothing was solved.
+template <typename Function>
+bool SolveAll(const ceres::Solver::Options& options,
+              const Options& ext_options,
+              const Function& run,
+              std::string* error) {
+  Failure failure;
+  const bool is_done = failure.Guard(false, [&] {
+    std::string reason;
+    if (!CanSolve(options, ext_options, /*problem=*/nullptr, &reason) ||
+        !options.IsValid(&reason) || !run(&reason)) {
+      failure.Set(reason);
+      return false;
+    }
+    return true;
+  });
+  if (!is_done && error != nullptr) {
+    AssignOrShorten(failure.sentence(), error);
+  }
+  return is_done;
+}
+
+// For n problems that nothing is said of yet.
+void Prepare(int64_t n,
+             BatchSummary* summary,
+             std::vector<Summary>* full_summaries) {
+  *summary = BatchSummary();
+  summary->problems.resize(n);
+  if (full_summaries != nullptr) {
+    full_summaries->assign(n, Summary());
+  }
+}
+
 }  // namespace
 
 bool SolveBatch(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 ProblemBatch* batch,
                 BatchSummary* summary,
-                std::string* error) {
-  std::string unused;
-  error = error != nullptr ? error : &unused;
-  Failure failure;
-  const bool is_done = failure.Guard(false, [&] {
+                std::string* error,
+                std::vector<Summary>* full_summaries) {
+  const auto run = [&](std::string* reason) {
     const Clock clock;
-    *summary = BatchSummary();
-    std::string reason;
+    Prepare(0, summary, full_summaries);
     if (batch == nullptr) {
-      failure.Set("batch is null; expected a ceres_ext::ProblemBatch");
-      return false;
-    }
-    if (!CanSolve(options, ext_options, /*problem=*/nullptr, &reason) ||
-        !options.IsValid(&reason)) {
-      failure.Set(reason);
+      *reason = "batch is null; expected a ceres_ext::ProblemBatch";
       return false;
     }
     BorrowedMachines machines(ext_options);
     if (!IsValidBatch(
-            *batch, machines->host_context(options.num_threads), &reason)) {
-      failure.Set(reason);
+            *batch, machines->host_context(options.num_threads), reason)) {
       return false;
     }
-    summary->problems.resize(batch->num_problems);
+    Prepare(batch->num_problems, summary, full_summaries);
     if (batch->num_problems == 0) {
       return true;
     }
     {
-      BatchSolve solve(
-          options, ext_options, batch, machines.get(), &clock, summary);
-      if (!solve.RunWindows(&reason)) {
-        failure.Set(reason);
+      BatchSolve solve(options,
+                       ext_options,
+                       batch,
+                       machines.get(),
+                       &clock,
+                       summary,
+                       full_summaries);
+      if (!solve.RunWindows(reason)) {
         return false;
       }
       solve.RunOthers();
     }
+    for (int64_t i = 0; i < batch->num_problems && full_summaries != nullptr;
+         ++i) {
+      if (summary->problems[i].is_window) {
+        CountAll(*batch, i, &(*full_summaries)[i]);
+      }
+    }
     summary->total_time_in_seconds = clock.seconds();
     return true;
-  });
-  if (!is_done) {
-    AssignOrShorten(failure.sentence(), error);
-  }
-  return is_done;
+  };
+  return SolveAll(options, ext_options, run, error);
+}
+
+bool SolveBatch(const ceres::Solver::Options& options,
+                const Options& ext_options,
+                const std::vector<ceres::Problem*>& problems,
+                BatchSummary* summary,
+                std::string* error,
+                std::vector<Summary>* full_summaries) {
+  const auto run = [&](std::string* reason) {
+    const Clock clock;
+    Prepare(0, summary, full_summaries);
+    BorrowedMachines machines(ext_options);
+    kernels::HostContext* const context =
+        machines->host_context(options.num_threads);
+    BatchOfProblems batches(&problems, context);
+    if (!batches.AreApart(reason)) {
+      return false;
+    }
+    const auto n = static_cast<int64_t>(problems.size());
+    Prepare(n, summary, full_summaries);
+    // A batch of each kind of window.
+    for (const auto kind :
+         {BatchModelKind::kBalAngleAxis, BatchModelKind::kBalQuaternion}) {
+      const std::unique_ptr<BatchOfKind> of_kind = batches.Make(kind);
+      if (of_kind == nullptr) {
+        continue;
+      }
+      const std::vector<int64_t>& numbers = of_kind->numbers();
+      const auto m = static_cast<int64_t>(numbers.size());
+      BatchSummary part;
+      std::vector<Summary> full_part;
+      std::vector<Summary>* const full =
+          full_summaries != nullptr ? &full_part : nullptr;
+      Prepare(m, &part, full);
+      {
+        BatchSolve solve(options,
+                         ext_options,
+                         of_kind->batch(),
+                         machines.get(),
+                         &clock,
+                         &part,
+                         full);
+        if (!solve.RunWindows(reason)) {
+          return false;
+        }
+      }
+      for (int64_t k = 0; k < m; ++k) {
+        const int64_t i = numbers[k];
+        if (part.problems[k].IsSolutionUsable()) {
+          of_kind->Write(k);
+        }
+        summary->problems[i] = std::move(part.problems[k]);
+        if (full != nullptr && summary->problems[i].is_window) {
+          Summary& of_one = (*full_summaries)[i];
+          of_one = std::move(full_part[k]);
+          of_one.num_parameter_blocks = problems[i]->NumParameterBlocks();
+          of_one.num_parameters = problems[i]->NumParameters();
+          of_one.num_residual_blocks = problems[i]->NumResidualBlocks();
+          of_one.num_residuals = problems[i]->NumResiduals();
+        }
+      }
+      summary->device = part.device;
+      summary->num_windows += part.num_windows;
+      summary->pack_time_in_seconds += part.pack_time_in_seconds;
+      summary->window_time_in_seconds += part.window_time_in_seconds;
+    }
+    {
+      const ScopedSeconds time(&summary->other_time_in_seconds);
+      for (int64_t i = 0; i < n; ++i) {
+        ProblemSummary& of_one = summary->problems[i];
+        if (!of_one.is_window) {
+          if (of_one.path_reason.empty()) {
+            of_one.path_reason = batches.reason(i);
+          }
+          Summary full;
+          Solve(options, ext_options, problems[i], &full);
+          Summarize(full, &of_one);
+          of_one.latency_in_seconds = clock.seconds();
+          if (full_summaries != nullptr) {
+            (*full_summaries)[i] = std::move(full);
+          }
+        }
+      }
+    }
+    summary->total_time_in_seconds = clock.seconds();
+    return true;
+  };
+  return SolveAll(options, ext_options, run, error);
 }
 
 }  // namespace ceres_ext

@@ -232,12 +232,10 @@ class WindowSolver::Impl {
       return State::kUnknown;
     }
     if (lane->is_on_device) {
-      bool is_done = false;
-      const Status status = lane->on_device->Query(&is_done);
-      if (status.ok() && !is_done) {
+      if (!lane->on_device->IsDone()) {
         return State::kRunning;
       }
-      Collect(status, lane);
+      Collect(lane->on_device->Wait(&lane->piece), lane);
     }
     {
       const std::lock_guard<std::mutex> lock(mutex_);

@@ -509,15 +509,6 @@ Status CudaContext::QueueCopyToHost(void* page_locked,
   return Status();
 }
 
-Status CudaContext::QueueCopyToDevice(void* device,
-                                      const void* page_locked,
-                                      int64_t num_bytes) const {
-  CERES_EXT_RETURN_IF_ERROR(QueueCopy(
-      device, page_locked, num_bytes, cudaMemcpyHostToDevice, stream_));
-  copied_bytes_ += num_bytes;
-  return Status();
-}
-
 void FreePageLocked::operator()(void* data) const {
   Ignore(cudaFreeHost(data));
 }
@@ -552,17 +543,6 @@ Status CudaEvents::Record(int event, cudaStream_t stream) {
 
 Status CudaEvents::Wait(int event) {
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(events_[event]));
-  return Status();
-}
-
-Status CudaEvents::Query(int event, bool* is_done) {
-  const cudaError_t error = cudaEventQuery(events_[event]);
-  *is_done = error != cudaErrorNotReady;
-  if (*is_done) {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(error);
-  } else {
-    Ignore(error);
-  }
   return Status();
 }
 

@@ -77,8 +77,6 @@ class CudaEvents {
   Status Record(int event, cudaStream_t stream);
   // Until the work before the event is done.
   Status Wait(int event);
-  // Whether it is, or the first error of the device.
-  Status Query(int event, bool* is_done);
   // Time between two events that are done; 0 where one was never recorded.
   double SecondsBetween(int first, int last);
   // There are none any more: CUDA has destroyed them.
@@ -166,9 +164,6 @@ class CudaContext {
   Status QueueCopyToHost(void* page_locked,
                          const void* device,
                          int64_t num_bytes) const;
-  Status QueueCopyToDevice(void* device,
-                           const void* page_locked,
-                           int64_t num_bytes) const;
 
   int device() const { return options_.device; }
   cudaStream_t stream() const { return stream_; }

@@ -78,7 +78,6 @@ CERES_EXT_WRAP(cudaDriverGetVersion, (int* version), (version))
 CERES_EXT_WRAP(cudaEventElapsedTime,
                (float* ms, cudaEvent_t start, cudaEvent_t end),
                (ms, start, end))
-CERES_EXT_WRAP(cudaEventQuery, (cudaEvent_t event), (event))
 CERES_EXT_WRAP(cudaEventRecord,
                (cudaEvent_t event, cudaStream_t stream),
                (event, stream))

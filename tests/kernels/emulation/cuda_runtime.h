@@ -398,7 +398,6 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidResourceHandle = 400,
-  cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719
 };
 enum cudaMemcpyKind {
@@ -614,9 +613,6 @@ inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
   return emulation::NextOnDevice("cudaEventSynchronize");
-}
-inline cudaError_t cudaEventQuery(cudaEvent_t) {
-  return emulation::NextOnDevice("cudaEventQuery");
 }
 inline cudaError_t cudaEventElapsedTime(float* t, cudaEvent_t, cudaEvent_t) {
   *t = 0.0f;
