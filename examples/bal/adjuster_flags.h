@@ -15,6 +15,7 @@
 
 // What is read and written, and the start; the rest is in SolveBalOptions.
 DECLARE_string(input);
+DECLARE_string(batch);
 DECLARE_string(output);
 DECLARE_string(covariance);
 DECLARE_bool(use_quaternions);

@@ -29,51 +29,56 @@
 namespace ceres_ext {
 namespace {
 
+// The case as a problem that refers to it, with a loss object of each row.
+std::unique_ptr<ceres::Problem> MakeProblem(Case* one,
+                                            ceres::LossFunction* loss) {
+  ceres::Problem::Options of_problem;
+  of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  auto problem = std::make_unique<ceres::Problem>(of_problem);
+  BalTestProblem& bal = one->problem;
+  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
+    if (one->row_is_active[k] == 0) {
+      continue;
+    }
+    const double x = bal.observations[2 * k];
+    const double y = bal.observations[2 * k + 1];
+    problem->AddResidualBlock(
+        bal.camera_size == 9 ? CreateBalReprojectionError(x, y)
+                             : CreateBalReprojectionErrorQuaternion(x, y),
+        new ceres::ScaledLoss(
+            loss, one->weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
+        bal.camera(bal.camera_id[k]),
+        bal.point(bal.point_id[k]));
+  }
+  for (int i = 0; i < bal.num_cameras(); ++i) {
+    if (problem->HasParameterBlock(bal.camera(i))) {
+      if (one->manifold != nullptr) {
+        problem->SetManifold(bal.camera(i), one->manifold);
+      }
+      if (one->camera_is_constant[i] != 0) {
+        problem->SetParameterBlockConstant(bal.camera(i));
+      }
+    }
+  }
+  for (int i = 0; i < bal.num_points(); ++i) {
+    if (problem->HasParameterBlock(bal.point(i)) &&
+        one->point_is_constant[i] != 0) {
+      problem->SetParameterBlockConstant(bal.point(i));
+    }
+  }
+  return problem;
+}
+
 // Stock Ceres on a copy; returns the refined values as ValuesOf does.
 std::vector<double> SolveByCeres(Case one,
                                  ceres::LossFunction* loss,
                                  const ceres::Solver::Options& options,
                                  ceres::Solver::Summary* summary) {
-  ceres::Problem::Options of_problem;
-  of_problem.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
-  of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
-  std::vector<std::unique_ptr<ceres::LossFunction>> losses;
-  ceres::Problem problem(of_problem);
-  BalTestProblem& bal = one.problem;
-  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
-    if (one.row_is_active[k] == 0) {
-      continue;
-    }
-    losses.push_back(std::make_unique<ceres::ScaledLoss>(
-        loss, one.weights[k], ceres::DO_NOT_TAKE_OWNERSHIP));
-    const double x = bal.observations[2 * k];
-    const double y = bal.observations[2 * k + 1];
-    problem.AddResidualBlock(bal.camera_size == 9
-                                 ? CreateBalReprojectionError(x, y)
-                                 : CreateBalReprojectionErrorQuaternion(x, y),
-                             losses.back().get(),
-                             bal.camera(bal.camera_id[k]),
-                             bal.point(bal.point_id[k]));
-  }
-  for (int i = 0; i < bal.num_cameras(); ++i) {
-    if (problem.HasParameterBlock(bal.camera(i))) {
-      if (one.manifold != nullptr) {
-        problem.SetManifold(bal.camera(i), one.manifold);
-      }
-      if (one.camera_is_constant[i] != 0) {
-        problem.SetParameterBlockConstant(bal.camera(i));
-      }
-    }
-  }
-  for (int i = 0; i < bal.num_points(); ++i) {
-    if (problem.HasParameterBlock(bal.point(i)) &&
-        one.point_is_constant[i] != 0) {
-      problem.SetParameterBlockConstant(bal.point(i));
-    }
-  }
-  ceres::Solve(options, &problem, summary);
-  std::vector<double> values = bal.cameras;
-  values.insert(values.end(), bal.points.begin(), bal.points.end());
+  const auto problem = MakeProblem(&one, loss);
+  ceres::Solve(options, problem.get(), summary);
+  std::vector<double> values = one.problem.cameras;
+  values.insert(
+      values.end(), one.problem.points.begin(), one.problem.points.end());
   return values;
 }
 
@@ -474,6 +479,135 @@ TEST(SolveBatch, SolvesInPieces) {
 #ifndef CERES_EXT_TEST_ON_CUDA
   EXPECT_EQ(whole.cameras, pieces.cameras);
 #endif
+}
+
+// Windows of both kinds, and what is none, in one list.
+TEST(SolveBatch, SolvesAListOfProblems) {
+  ceres::HuberLoss huber(1.0);
+  class OwnLoss final : public ceres::LossFunction {
+   public:
+    void Evaluate(double s, double* rho) const override {
+      rho[0] = 0.5 * s;
+      rho[1] = 0.5;
+      rho[2] = 0.0;
+    }
+  } own;
+  BalCameraManifold turn;
+  std::vector<Case> cases;
+  for (int i = 0; i < 10; ++i) {
+    cases.push_back(MakeCase(5, 50, 4, i % 3 == 2 ? 10 : 9, 600 + i));
+    Case& one = cases.back();
+    one.camera_is_constant[0] = 1;
+    one.point_is_constant[3] = 1;
+    one.row_is_active[7] = 0;
+    for (size_t k = 0; k < one.weights.size(); ++k) {
+      // More different scales than there are numbers of chains.
+      one.weights[k] = 0.5 + 1e-3 * static_cast<double>((17 * i + k) % 400);
+    }
+    one.manifold = one.problem.camera_size == 10 ? &turn : nullptr;
+  }
+  std::vector<Case> ours = cases;
+  std::vector<std::unique_ptr<ceres::Problem>> owned;
+  std::vector<ceres::Problem*> problems;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    ceres::LossFunction* const loss =
+        i == 4 ? static_cast<ceres::LossFunction*>(&own) : &huber;
+    owned.push_back(MakeProblem(&ours[i], loss));
+    problems.push_back(owned.back().get());
+  }
+  owned[6]->SetParameterLowerBound(ours[6].problem.camera(1), 6, 1.0);
+  const ceres::Solver::Options options = SomeOptions();
+  BatchSummary summary;
+  std::vector<Summary> full;
+  std::string error;
+  ASSERT_TRUE(
+      SolveBatch(options, OnMachine(), problems, &summary, &error, &full))
+      << error;
+  EXPECT_EQ(summary.num_windows, 8);
+  ASSERT_EQ(full.size(), 10u);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const ProblemSummary& one = summary.problems[i];
+    EXPECT_EQ(one.is_window, i != 4 && i != 6) << one.path_reason;
+    EXPECT_NE(one.is_window, !one.path_reason.empty());
+    EXPECT_GT(one.latency_in_seconds, 0.0);
+    ceres::Solver::Summary ceres;
+    ceres::LossFunction* const loss =
+        i == 4 ? static_cast<ceres::LossFunction*>(&own) : &huber;
+    if (i == 6) {
+      EXPECT_NE(one.path_reason.find("bounds"), std::string::npos);
+      continue;
+    }
+    const std::vector<double> values =
+        SolveByCeres(cases[i], loss, options, &ceres);
+    EXPECT_EQ(one.termination_type, ceres.termination_type);
+    EXPECT_EQ(one.num_successful_steps, ceres.num_successful_steps);
+    EXPECT_NEAR(one.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost);
+    for (size_t e = 0; e < ours[i].problem.cameras.size(); ++e) {
+      EXPECT_NEAR(ours[i].problem.cameras[e],
+                  values[e],
+                  1e-3 * (1.0 + std::abs(values[e])));
+    }
+    // In full, but for times and what a window has none of.
+    const Summary& all = full[i];
+    EXPECT_EQ(all.termination_type, ceres.termination_type);
+    EXPECT_EQ(all.final_cost, one.final_cost);
+    EXPECT_EQ(all.num_parameter_blocks, ceres.num_parameter_blocks);
+    EXPECT_EQ(all.num_parameters, ceres.num_parameters);
+    EXPECT_EQ(all.num_residual_blocks, ceres.num_residual_blocks);
+    EXPECT_EQ(all.num_residuals, ceres.num_residuals);
+    EXPECT_EQ(all.num_parameter_blocks_reduced,
+              ceres.num_parameter_blocks_reduced);
+    EXPECT_EQ(all.num_parameters_reduced, ceres.num_parameters_reduced);
+    EXPECT_EQ(all.num_effective_parameters_reduced,
+              ceres.num_effective_parameters_reduced);
+    EXPECT_EQ(all.num_residual_blocks_reduced,
+              ceres.num_residual_blocks_reduced);
+    EXPECT_EQ(all.num_residuals_reduced, ceres.num_residuals_reduced);
+    EXPECT_FALSE(all.path_reason.empty());
+    EXPECT_FALSE(all.FullReport().empty());
+  }
+  EXPECT_LE(summary.LatencyPercentile(50.0), summary.LatencyPercentile(99.0));
+  EXPECT_EQ(summary.LatencyPercentile(100.0), [&] {
+    double most = 0.0;
+    for (const ProblemSummary& one : summary.problems) {
+      most = std::max(most, one.latency_in_seconds);
+    }
+    return most;
+  }());
+}
+
+TEST(SolveBatch, RefusesProblemsThatShareWhatTheyChange) {
+  Case a = MakeCase(3, 30, 3, 9, 1);
+  Case b = MakeCase(3, 30, 3, 9, 2);
+  const auto of_a = MakeProblem(&a, nullptr);
+  const auto of_b = MakeProblem(&b, nullptr);
+  // The second also sees a point of the first one's.
+  of_b->AddResidualBlock(CreateBalReprojectionError(1.0, 2.0),
+                         nullptr,
+                         b.problem.camera(0),
+                         a.problem.point(4));
+  const std::vector<double> before = a.problem.cameras;
+  BatchSummary summary;
+  std::string error;
+  const auto solve = [&](const std::vector<ceres::Problem*>& problems) {
+    return SolveBatch(SomeOptions(), OnMachine(), problems, &summary, &error);
+  };
+  EXPECT_FALSE(solve({of_a.get(), of_b.get()}));
+  EXPECT_NE(error.find("problems 0 and 1 share a parameter block"),
+            std::string::npos)
+      << error;
+  of_a->SetParameterBlockConstant(a.problem.point(4));
+  EXPECT_FALSE(solve({of_a.get(), of_b.get()}));
+  EXPECT_FALSE(solve({of_a.get(), of_a.get()}));
+  EXPECT_FALSE(solve({of_a.get(), nullptr}));
+  EXPECT_EQ(error, "problem 1 is null");
+  EXPECT_EQ(a.problem.cameras, before);
+  of_b->SetParameterBlockConstant(a.problem.point(4));
+  EXPECT_TRUE(solve({of_a.get(), of_b.get()})) << error;
+  EXPECT_NE(a.problem.cameras, before);
+  EXPECT_TRUE(solve({}));
+  EXPECT_TRUE(summary.problems.empty());
 }
 
 }  // namespace
